@@ -1,0 +1,1 @@
+#[test] fn demo() { assert_eq!(attention::two(), 2); }
