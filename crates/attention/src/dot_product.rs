@@ -1,0 +1,435 @@
+//! Scaled dot-product attention: scores, weights, output, and the way back.
+
+use crate::error::{Result, check_count, check_not_empty, check_shape};
+use crate::mask::{Mask, SizedMask};
+use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
+use nalgebra::{DMatrix, DVector, RealField};
+
+/// The factor 1/√d_k of the scores.
+fn scale<T: RealField + Copy>(d_k: usize) -> T {
+    T::one() / nalgebra::convert::<f64, T>(d_k as f64).sqrt()
+}
+
+/// The scaled scores of every query against every key: `q kᵀ / √d_k`.
+///
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k) → (n_q, n_k).
+///
+/// # Errors
+/// An argument is empty, or `k` is not as wide as `q`.
+///
+/// # Source
+/// A. Vaswani et al., *Attention Is All You Need* (2017), section 3.2.1.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let q = dmatrix![2.0_f64, 0.0, 0.0, 0.0]; // one query, d_k = 4
+/// let k = dmatrix![3.0, 0.0, 0.0, 0.0; 0.0, 5.0, 0.0, 0.0]; // two keys
+/// assert_eq!(attention::scaled_scores(&q, &k)?, dmatrix![3.0, 0.0]); // 2 · 3 / √4, and 0
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: scores
+pub fn scaled_scores<T: RealField + Copy>(
+    q: &DMatrix<T>,
+    k: &DMatrix<T>,
+) -> Result<DMatrix<T>> {
+    check_not_empty("q", q)?;
+    check_not_empty("k", k)?;
+    check_count("k", "column", k.ncols(), q.ncols(), || {
+        format!("`q` has d_k = {}", q.ncols())
+    })?;
+    Ok(q * k.transpose() * scale::<T>(q.ncols())) // (n_q, n_k)
+}
+// ANCHOR_END: scores
+
+/// How much each query attends to each key: softmax of the scores that the mask leaves.
+///
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k) → weights (n_q, n_k) and the log-sum-exp of each row of scores (n_q). A query
+/// that may see no key has weights of 0 and a log-sum-exp of −∞.
+///
+/// # Errors
+/// As [`scaled_scores`], or the mask was made for another shape.
+///
+/// ```
+/// use attention::Mask;
+/// use nalgebra::dmatrix;
+///
+/// let x = dmatrix![1.0_f64, 0.0; 1.0, 0.0];
+/// let (weights, _) = attention::attention_weights(&x, &x, &Mask::causal())?;
+/// assert_eq!(weights, dmatrix![1.0, 0.0; 0.5, 0.5]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: weights
+pub fn attention_weights<T: RealField + Copy>(
+    q: &DMatrix<T>,
+    k: &DMatrix<T>,
+    mask: &Mask,
+) -> Result<(DMatrix<T>, DVector<T>)> {
+    let scores = scaled_scores(q, k)?; // (n_q, n_k)
+    let scores = mask.sized(q.nrows(), k.nrows())?.apply(scores)?; // −∞ where hidden
+    Ok((softmax_rows(&scores)?, log_sum_exp_rows(&scores)?))
+}
+// ANCHOR_END: weights
+
+/// Scaled dot-product attention: `softmax(q kᵀ / √d_k + mask) v`.
+///
+/// Returns the output, and a cache which [`attention_backward`] takes.
+///
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v). A query that may see no key has an
+/// output of 0. A key or value behind the mask never reaches the output, even if it is NaN or infinite.
+///
+/// # Errors
+/// An argument is empty, `k` is not as wide as `q`, `v` has not as many rows as `k`, or the mask was made for another
+/// shape.
+///
+/// # Source
+/// A. Vaswani et al., *Attention Is All You Need* (2017), equation 1.
+///
+/// ```
+/// use attention::{Mask, attention};
+/// use nalgebra::dmatrix;
+///
+/// let q = dmatrix![1.0_f64, 0.0];
+/// let k = dmatrix![1.0, 0.0; 1.0, 0.0; -1.0, 0.0];
+/// let v = dmatrix![10.0; 20.0; f64::NAN];
+/// // Two keys that match equally well, and one that the query may not see.
+/// let (output, cache) = attention(&q, &k, &v, &Mask::padding(&[true, true, false])?)?;
+/// assert_eq!(output, dmatrix![15.0]);
+/// assert_eq!(cache.weights, dmatrix![0.5, 0.5, 0.0]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: attention
+pub fn attention<T: RealField + Copy>(
+    q: &DMatrix<T>,
+    k: &DMatrix<T>,
+    v: &DMatrix<T>,
+    mask: &Mask,
+) -> Result<(DMatrix<T>, AttentionCache<T>)> {
+    attention_with_dropout(q, k, v, mask, None)
+}
+
+/// As [`attention`], where dropout may multiply the weights, entry by entry, before they meet the values.
+pub(crate) fn attention_with_dropout<T: RealField + Copy>(
+    q: &DMatrix<T>,
+    k: &DMatrix<T>,
+    v: &DMatrix<T>,
+    mask: &Mask,
+    dropout: Option<DMatrix<T>>,
+) -> Result<(DMatrix<T>, AttentionCache<T>)> {
+    let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
+    check_not_empty("v", v)?;
+    check_count("v", "row", v.nrows(), k.nrows(), || {
+        format!("`k` has n_k = {}", k.nrows())
+    })?;
+    let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
+    let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
+    let output = masked_product(&cache.weights_used(), &cache.v, cache.sized_mask()?); // (n_q, d_v)
+    Ok((output, cache))
+}
+// ANCHOR_END: attention
+
+/// What [`attention`] keeps for its backward pass, and for those who want to look inside.
+///
+/// ```
+/// use attention::{Mask, attention};
+/// use nalgebra::dmatrix;
+///
+/// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
+/// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// assert!((cache.weights.row(0).sum() - 1.0).abs() < 1e-15);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttentionCache<T: RealField + Copy> {
+    /// The queries (n_q, d_k).
+    pub q: DMatrix<T>,
+    /// The keys (n_k, d_k).
+    pub k: DMatrix<T>,
+    /// The values (n_k, d_v).
+    pub v: DMatrix<T>,
+    /// Which query could see which key.
+    pub mask: Mask,
+    /// The weights (n_q, n_k), before any dropout; each row sums to 1, or to 0 if its query could see no key.
+    pub weights: DMatrix<T>,
+    /// The log-sum-exp of each row of masked scores (n_q).
+    pub log_sum_exp: DVector<T>,
+    /// What dropout multiplied the weights by (n_q, n_k): 0, or 1/(1 − p). `None` where there was no dropout.
+    pub dropout: Option<DMatrix<T>>,
+}
+
+impl<T: RealField + Copy> AttentionCache<T> {
+    /// The weights that met the values: after dropout, if there was any.
+    ///
+    /// Shapes: → (n_q, n_k).
+    ///
+    /// ```
+    /// use attention::{Mask, attention};
+    /// use nalgebra::dmatrix;
+    ///
+    /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
+    /// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+    /// assert_eq!(cache.weights_used(), cache.weights); // no dropout here
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn weights_used(&self) -> DMatrix<T> {
+        match &self.dropout {
+            Some(factors) => self.weights.component_mul(factors),
+            None => self.weights.clone(),
+        }
+    }
+
+    fn sized_mask(&self) -> Result<SizedMask<'_>> {
+        self.mask.sized(self.q.nrows(), self.k.nrows())
+    }
+
+    /// The fields are public, so what comes back may have been changed.
+    fn check(&self) -> Result<()> {
+        check_not_empty("cache.q", &self.q)?;
+        check_not_empty("cache.v", &self.v)?;
+        let n_k = self.v.nrows();
+        check_shape("cache.k", &self.k, (n_k, self.q.ncols()), "(n_k, d_k)")?;
+        let scores = (self.q.nrows(), n_k);
+        check_shape("cache.weights", &self.weights, scores, "(n_q, n_k)")?;
+        match &self.dropout {
+            Some(factors) => check_shape("cache.dropout", factors, scores, "(n_q, n_k)"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The gradients of a loss by the queries, keys and values of [`attention`].
+///
+/// ```
+/// use attention::{AttentionGradients, Mask, attention, attention_backward};
+/// use nalgebra::dmatrix;
+///
+/// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
+/// let (output, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// let AttentionGradients { q, k, v } = attention_backward(&cache, &output)?;
+/// assert_eq!((q.shape(), k.shape(), v.shape()), ((2, 2), (2, 2), (2, 2)));
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttentionGradients<T: RealField + Copy> {
+    /// `∂L/∂q` (n_q, d_k).
+    pub q: DMatrix<T>,
+    /// `∂L/∂k` (n_k, d_k).
+    pub k: DMatrix<T>,
+    /// `∂L/∂v` (n_k, d_v).
+    pub v: DMatrix<T>,
+}
+
+/// The backward pass of [`attention`]: from `d_output = ∂L/∂output` to the gradients of queries, keys and values.
+///
+/// Shapes: `d_output` (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). What the mask hides gets a gradient of exactly 0.
+///
+/// # Errors
+/// `d_output` has not the shape of the output, or the cache's fields were changed so that they no longer fit.
+///
+/// ```
+/// use attention::{Mask, attention, attention_backward};
+/// use nalgebra::dmatrix;
+///
+/// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
+/// let (_, cache) = attention(&x, &x, &x, &Mask::causal())?;
+/// let gradients = attention_backward(&cache, &dmatrix![1.0, 1.0; 0.0, 0.0])?;
+/// // Only the first token's output matters to this loss, and it saw itself alone.
+/// assert_eq!(gradients.v, dmatrix![1.0, 1.0; 0.0, 0.0]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn attention_backward<T: RealField + Copy>(
+    cache: &AttentionCache<T>,
+    d_output: &DMatrix<T>,
+) -> Result<AttentionGradients<T>> {
+    cache.check()?;
+    let AttentionCache { q, k, v, weights, dropout, .. } = cache;
+    check_shape("d_output", d_output, (q.nrows(), v.ncols()), "the output")?;
+    let mask = cache.sized_mask()?;
+
+    // output = weights · v
+    let d_v = masked_tr_product(&cache.weights_used(), d_output, mask); // (n_k, d_v)
+    let d_weights = d_output * v.transpose(); // (n_q, n_k)
+
+    // weights used = weights ⊙ dropout
+    let d_weights = match dropout {
+        Some(factors) => d_weights.component_mul(factors),
+        None => d_weights,
+    };
+
+    // weights = softmax(scores + mask): a hidden weight is the constant 0, whatever its value was
+    let d_weights = mask.select(d_weights, T::zero());
+    let d_scores = softmax_rows_backward(weights, &d_weights)?; // (n_q, n_k)
+
+    // scores = q kᵀ / √d_k
+    let d_scores = d_scores * scale::<T>(q.ncols());
+    let d_q = masked_product(&d_scores, k, mask); // (n_q, d_k)
+    let d_k = masked_tr_product(&d_scores, q, mask); // (n_k, d_k)
+
+    Ok(AttentionGradients { q: d_q, k: d_k, v: d_v })
+}
+
+/// `a · b` for an `a` (n_q, n_k) that is 0 where the mask hides, and `b` (n_k, d).
+///
+/// A plain product would let a hidden NaN through, since 0 · NaN is NaN. So if there is anything in `b` that is not
+/// finite, the sum runs over the visible keys only.
+fn masked_product<T: RealField + Copy>(
+    a: &DMatrix<T>,
+    b: &DMatrix<T>,
+    mask: SizedMask,
+) -> DMatrix<T> {
+    if is_finite(b) {
+        return a * b;
+    }
+    let mut product = DMatrix::zeros(a.nrows(), b.ncols());
+    for_each_visible(a, mask, |i, j, a_ij| {
+        for c in 0..b.ncols() {
+            product[(i, c)] += a_ij * b[(j, c)];
+        }
+    });
+    product
+}
+
+/// `aᵀ · b` for an `a` (n_q, n_k) that is 0 where the mask hides, and `b` (n_q, d). See [`masked_product`].
+fn masked_tr_product<T: RealField + Copy>(
+    a: &DMatrix<T>,
+    b: &DMatrix<T>,
+    mask: SizedMask,
+) -> DMatrix<T> {
+    if is_finite(b) {
+        return a.tr_mul(b);
+    }
+    let mut product = DMatrix::zeros(a.ncols(), b.ncols());
+    for_each_visible(a, mask, |i, j, a_ij| {
+        for c in 0..b.ncols() {
+            product[(j, c)] += a_ij * b[(i, c)];
+        }
+    });
+    product
+}
+
+fn is_finite<T: RealField + Copy>(matrix: &DMatrix<T>) -> bool {
+    matrix.iter().all(|x| x.is_finite())
+}
+
+fn for_each_visible<T: RealField + Copy>(
+    a: &DMatrix<T>,
+    mask: SizedMask,
+    mut visit: impl FnMut(usize, usize, T),
+) {
+    for j in 0..a.ncols() {
+        for i in 0..a.nrows() {
+            if mask.allows(i, j) {
+                visit(i, j, a[(i, j)]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::dmatrix;
+
+    fn numbers(rows: usize, columns: usize, seed: usize) -> DMatrix<f64> {
+        DMatrix::from_fn(rows, columns, |i, j| ((seed + 7 * i + 3 * j) as f64).sin())
+    }
+
+    /// The equation, written once more with plain loops over plain vectors.
+    #[test]
+    fn agrees_with_the_definition() {
+        let (q, k, v) = (numbers(3, 4, 0), numbers(5, 4, 1), numbers(5, 2, 2));
+        let (output, _) = attention(&q, &k, &v, &Mask::none()).unwrap();
+        for i in 0..3 {
+            let score =
+                |j: usize| (0..4).map(|c| q[(i, c)] * k[(j, c)]).sum::<f64>() / 2.0;
+            let total: f64 = (0..5).map(|j| score(j).exp()).sum();
+            for c in 0..2 {
+                let expected: f64 =
+                    (0..5).map(|j| score(j).exp() / total * v[(j, c)]).sum();
+                assert!((output[(i, c)] - expected).abs() < 1e-15);
+            }
+        }
+    }
+
+    #[test]
+    fn the_future_does_not_reach_the_past() {
+        let x = numbers(6, 3, 0);
+        let (before, _) = attention(&x, &x, &x, &Mask::causal()).unwrap();
+        for t in 1..6 {
+            for poison in [100.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                let mut changed = x.clone();
+                changed.row_mut(t).fill(poison);
+                let (after, cache) =
+                    attention(&changed, &changed, &changed, &Mask::causal()).unwrap();
+                // Not equal to the bit: with a NaN in sight the product takes its slow way, in another order.
+                let past = before.rows(0, t) - after.rows(0, t);
+                assert!(past.amax() < 1e-15, "token {t} = {poison} reached the past");
+                assert!(before.row(t) != after.row(t), "token {t} does not see itself");
+
+                let mut d_output = DMatrix::zeros(6, 3);
+                d_output.rows_mut(0, t).fill(1.0);
+                let gradients = attention_backward(&cache, &d_output).unwrap();
+                assert!(is_finite(&gradients.q.rows(0, t).into_owned()));
+                if poison == 100.0 {
+                    assert!(gradients.k.rows(t, 6 - t).iter().all(|&g| g == 0.0));
+                    assert!(gradients.v.rows(t, 6 - t).iter().all(|&g| g == 0.0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn behind_padding_even_nan_does_no_harm() {
+        let (q, mut k, mut v) = (numbers(3, 4, 0), numbers(4, 4, 1), numbers(4, 2, 2));
+        let mask = Mask::padding(&[true, true, false, true]).unwrap();
+        let d_output = numbers(3, 2, 3);
+        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
+        let gradients = attention_backward(&cache, &d_output).unwrap();
+        k.row_mut(2).fill(f64::NAN);
+        v.row_mut(2).fill(f64::INFINITY);
+        let (poisoned, cache) = attention(&q, &k, &v, &mask).unwrap();
+        let poisoned_gradients = attention_backward(&cache, &d_output).unwrap();
+        assert!((output - poisoned).amax() < 1e-15);
+        assert!((gradients.q - poisoned_gradients.q).amax() < 1e-15);
+        assert!((gradients.k - poisoned_gradients.k).amax() < 1e-15);
+        assert!((gradients.v - poisoned_gradients.v).amax() < 1e-15);
+    }
+
+    #[test]
+    fn a_query_that_sees_nothing_is_zero() {
+        let (mut q, k, v) = (numbers(4, 3, 0), numbers(2, 3, 1), numbers(2, 5, 2));
+        for poison in [1.0, f64::NAN] {
+            q.row_mut(0).fill(poison);
+            let (output, cache) = attention(&q, &k, &v, &Mask::causal()).unwrap(); // rows 0 and 1 see nothing
+            assert!(output.rows(0, 2).iter().all(|&x| x == 0.0));
+            assert!(cache.weights.rows(0, 2).iter().all(|&x| x == 0.0));
+            assert_eq!(cache.log_sum_exp[0], f64::NEG_INFINITY);
+            let gradients = attention_backward(&cache, &numbers(4, 5, 3)).unwrap();
+            assert!(gradients.q.rows(0, 2).iter().all(|&x| x == 0.0));
+            assert!(is_finite(&gradients.k) && is_finite(&gradients.v));
+        }
+    }
+
+    #[test]
+    fn one_token_attends_to_itself() {
+        let (q, v) = (dmatrix![0.3, -2.0], dmatrix![5.0, 6.0, 7.0]);
+        let (output, cache) = attention(&q, &q, &v, &Mask::causal()).unwrap();
+        assert_eq!(cache.weights, dmatrix![1.0]);
+        assert_eq!(output, v);
+    }
+
+    #[test]
+    fn a_changed_cache_is_an_error_not_a_panic() {
+        let x = numbers(3, 2, 0);
+        let (_, cache) = attention(&x, &x, &x, &Mask::none()).unwrap();
+        let mut wrong = cache.clone();
+        wrong.weights = numbers(2, 3, 0);
+        assert!(attention_backward(&wrong, &x).is_err());
+        let mut wrong = cache.clone();
+        wrong.k = numbers(2, 2, 0);
+        assert!(attention_backward(&wrong, &x).is_err());
+        let mut wrong = cache;
+        wrong.mask = Mask::padding(&[true]).unwrap();
+        assert!(attention_backward(&wrong, &x).is_err());
+    }
+}

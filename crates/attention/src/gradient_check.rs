@@ -1,0 +1,127 @@
+//! Gradient checking: is a gradient that was derived by hand the slope that can be measured?
+
+use crate::error::{Error, Result, check_not_empty, check_shape};
+use nalgebra::{DMatrix, RealField};
+
+/// The relative error of two numbers that should be equal: `|a − n| / (|a| + |n| + 10⁻⁸)`.
+///
+/// ```
+/// assert_eq!(attention::relative_error(1.0_f64, 1.0), 0.0);
+/// assert!((attention::relative_error(1.0_f64, 3.0) - 0.5).abs() < 1e-8);
+/// ```
+pub fn relative_error<T: RealField + Copy>(analytic: T, numeric: T) -> T {
+    let floor: T = nalgebra::convert(1e-8); // two zeros are equal
+    (analytic - numeric).abs() / (analytic.abs() + numeric.abs() + floor)
+}
+
+/// The gradient of `loss` at `x`, measured: `(loss(x + ε e) − loss(x − ε e)) / 2ε` for every entry in turn.
+///
+/// Shapes: `x` (r, c) → (r, c). Central differences are off by O(ε²) and by rounding of the order of the loss's last
+/// digit divided by ε: in `f64`, ε = 10⁻⁵ is near the best of both.
+///
+/// # Errors
+/// `x` is empty, `epsilon` is not positive and finite, or `loss` fails.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let x = dmatrix![3.0_f64, -1.0];
+/// let gradient = attention::numerical_gradient(&x, 1e-5, |x| Ok(x.norm_squared()))?;
+/// assert!((gradient - 2.0 * x).amax() < 1e-9);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn numerical_gradient<T: RealField + Copy>(
+    x: &DMatrix<T>,
+    epsilon: T,
+    mut loss: impl FnMut(&DMatrix<T>) -> Result<T>,
+) -> Result<DMatrix<T>> {
+    check_not_empty("x", x)?;
+    if !(epsilon > T::zero() && epsilon.is_finite()) {
+        let expected = "it must be positive and finite".to_owned();
+        return Err(Error::Value {
+            argument: "epsilon",
+            given: epsilon.to_string(),
+            expected,
+        });
+    }
+    let mut nudged = x.clone();
+    let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
+    for at in 0..x.len() {
+        nudged[at] = x[at] + epsilon;
+        let above = loss(&nudged)?;
+        nudged[at] = x[at] - epsilon;
+        let below = loss(&nudged)?;
+        nudged[at] = x[at];
+        gradient[at] = (above - below) / (epsilon + epsilon);
+    }
+    Ok(gradient)
+}
+
+/// What [`gradient_check`] found: the entry where the two gradients differ most.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let x = dmatrix![3.0_f64, -1.0];
+/// let wrong = dmatrix![6.0, 2.0]; // the second sign is wrong
+/// let check = attention::gradient_check(&x, &wrong, 1e-5, |x| Ok(x.norm_squared()))?;
+/// assert_eq!(check.worst, (0, 1));
+/// assert!(check.max_relative_error > 0.99);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GradientCheck<T> {
+    /// The largest [`relative_error`] of all entries.
+    pub max_relative_error: T,
+    /// Its row and column.
+    pub worst: (usize, usize),
+    /// The gradient that was given, there.
+    pub analytic: T,
+    /// The gradient that was measured, there.
+    pub numeric: T,
+}
+
+/// Compares the gradient `analytic` of `loss` at `x` with the measured one, entry by entry.
+///
+/// Shapes: `x` (r, c), `analytic` (r, c). A NaN on either side is the largest error of all: it is never passed over.
+///
+/// # Errors
+/// As [`numerical_gradient`], or `analytic` has not the shape of `x`.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let x = dmatrix![3.0_f64, -1.0];
+/// let check = attention::gradient_check(&x, &(2.0 * &x), 1e-5, |x| Ok(x.norm_squared()))?;
+/// assert!(check.max_relative_error < 1e-9);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn gradient_check<T: RealField + Copy>(
+    x: &DMatrix<T>,
+    analytic: &DMatrix<T>,
+    epsilon: T,
+    loss: impl FnMut(&DMatrix<T>) -> Result<T>,
+) -> Result<GradientCheck<T>> {
+    check_not_empty("x", x)?;
+    check_shape("analytic", analytic, x.shape(), "`x`")?;
+    let numeric = numerical_gradient(x, epsilon, loss)?;
+    let entry = |i: usize, j: usize| GradientCheck {
+        max_relative_error: relative_error(analytic[(i, j)], numeric[(i, j)]),
+        worst: (i, j),
+        analytic: analytic[(i, j)],
+        numeric: numeric[(i, j)],
+    };
+    let mut check = entry(0, 0);
+    for (i, j) in (0..x.ncols()).flat_map(|j| (0..x.nrows()).map(move |i| (i, j))) {
+        let candidate = entry(i, j);
+        let is_worse = candidate.max_relative_error > check.max_relative_error;
+        // NaN compares as neither larger nor smaller, so it is asked for by name.
+        let is_nan = |x: T| x.partial_cmp(&x).is_none();
+        if is_worse
+            || (is_nan(candidate.max_relative_error) && !is_nan(check.max_relative_error))
+        {
+            check = candidate;
+        }
+    }
+    Ok(check)
+}

@@ -1,0 +1,174 @@
+//! Looking inside: how spread out weights are, how large gradients are, and a heat map for the terminal.
+
+use crate::error::{Result, check_count, check_not_empty};
+use crate::layer::Parameters;
+use nalgebra::{DMatrix, DVector, RealField};
+
+/// The entropy of each row of weights, in nats: `−Σ_j p[j] ln p[j]`.
+///
+/// 0 where one key takes all, ln n_k where all keys share alike. Shapes: `weights` (n_q, n_k) → (n_q).
+///
+/// # Errors
+/// `weights` is empty.
+///
+/// # Source
+/// C. E. Shannon, *A Mathematical Theory of Communication* (1948).
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let entropy = attention::row_entropy(&dmatrix![1.0_f64, 0.0; 0.5, 0.5])?;
+/// assert_eq!(entropy.as_slice(), [0.0, 2.0_f64.ln()]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: row_entropy
+pub fn row_entropy<T: RealField + Copy>(weights: &DMatrix<T>) -> Result<DVector<T>> {
+    check_not_empty("weights", weights)?;
+    // p ln p → 0 as p → 0, but 0 · ln 0 is NaN
+    let surprise = weights.map(|p| if p.is_zero() { p } else { -p * p.ln() });
+    Ok(surprise.column_sum()) // (n_q): the sum of all columns, entry by entry
+}
+// ANCHOR_END: row_entropy
+
+/// The Frobenius norm of each parameter, or of the gradient by it.
+///
+/// ```
+/// use attention::{Parameters, parameter_norms};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let parameters = Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let norms = parameter_norms(&parameters);
+/// assert_eq!(norms.w_q, parameters.w_q.norm());
+/// assert_eq!(norms.b_q, 0.0);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ParameterNorms<T> {
+    /// Of `w_q`.
+    pub w_q: T,
+    /// Of `w_k`.
+    pub w_k: T,
+    /// Of `w_v`.
+    pub w_v: T,
+    /// Of `w_o`.
+    pub w_o: T,
+    /// Of `b_q`.
+    pub b_q: T,
+    /// Of `b_k`.
+    pub b_k: T,
+    /// Of `b_v`.
+    pub b_v: T,
+    /// Of `b_o`.
+    pub b_o: T,
+}
+
+/// The norm of every parameter. Given the gradients, it tells which projection still learns.
+///
+/// ```
+/// use attention::{Mask, SelfAttention, example, parameter_norms};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
+/// let gradients = layer.backward(&cache, &output)?;
+/// assert!(parameter_norms(&gradients.parameters).w_q > 0.0);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn parameter_norms<T: RealField + Copy>(
+    parameters: &Parameters<T>,
+) -> ParameterNorms<T> {
+    ParameterNorms {
+        w_q: parameters.w_q.norm(),
+        w_k: parameters.w_k.norm(),
+        w_v: parameters.w_v.norm(),
+        w_o: parameters.w_o.norm(),
+        b_q: parameters.b_q.norm(),
+        b_k: parameters.b_k.norm(),
+        b_v: parameters.b_v.norm(),
+        b_o: parameters.b_o.norm(),
+    }
+}
+
+/// A heat map for the terminal: one line a row, each entry as a shade and a number with two decimals.
+///
+/// Shades run from the smallest entry to the largest finite one in five steps; what is not finite has none.
+///
+/// # Errors
+/// `matrix` is empty, or there is not one label for each row and column.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let weights = dmatrix![1.0_f64, 0.0; 0.25, 0.75];
+/// let map = attention::heat_map(&weights, &["a", "b"], &["a", "b"])?;
+/// assert_eq!(map, "        a       b\na  █ 1.00    0.00\nb  ░ 0.25  ▓ 0.75\n");
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn heat_map<T: RealField + Copy>(
+    matrix: &DMatrix<T>,
+    row_labels: &[&str],
+    column_labels: &[&str],
+) -> Result<String> {
+    check_not_empty("matrix", matrix)?;
+    let (rows, columns) = matrix.shape();
+    check_count("row_labels", "entry", row_labels.len(), rows, || {
+        format!("`matrix` has {rows} rows")
+    })?;
+    check_count("column_labels", "entry", column_labels.len(), columns, || {
+        format!("`matrix` has {columns} columns")
+    })?;
+
+    let finite = || matrix.iter().copied().filter(|x| x.is_finite());
+    let least = finite().reduce(|a, b| a.min(b)).unwrap_or(T::zero());
+    let most = finite().reduce(|a, b| a.max(b)).unwrap_or(T::zero());
+    let cells = matrix.map(|x| format!("{} {x:.2}", shade(x, least, most)));
+    let length = |text: &str| text.chars().count();
+    let label_width = row_labels.iter().map(|label| length(label)).max().unwrap_or(0);
+    let widths = column_labels
+        .iter()
+        .map(|label| length(label))
+        .chain(cells.iter().map(|c| length(c)));
+    let width = widths.max().unwrap_or(0);
+
+    let line = |label: &str, cells: Vec<&str>| {
+        let cells = cells.iter().map(|cell| format!("  {cell:>width$}"));
+        format!("{label:label_width$}{}\n", cells.collect::<String>())
+    };
+    let mut map = line("", column_labels.to_vec());
+    for (i, label) in row_labels.iter().enumerate() {
+        map += &line(label, cells.row(i).iter().map(String::as_str).collect());
+    }
+    Ok(map)
+}
+
+fn shade<T: RealField + Copy>(x: T, least: T, most: T) -> char {
+    const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
+    if !x.is_finite() || most == least {
+        return SHADES[0];
+    }
+    let part = (x - least) / (most - least); // from 0 to 1
+    let steps = [0.1, 0.35, 0.6, 0.85];
+    SHADES[steps.into_iter().filter(|&step| part >= nalgebra::convert(step)).count()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::dmatrix;
+
+    #[test]
+    fn a_heat_map_lines_up_and_survives_what_is_not_finite() {
+        let matrix = dmatrix![-12.5, f64::NEG_INFINITY; f64::NAN, 3.0];
+        let map = heat_map(&matrix, &["query", "é"], &["k", "a long key"]).unwrap();
+        let widths: Vec<usize> = map.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [29, 29, 29]);
+        assert!(map.contains("█ 3.00") && map.contains("-inf") && map.contains("NaN"));
+    }
+
+    #[test]
+    fn entropy_lies_between_nothing_and_ln_n() {
+        let weights = DMatrix::from_element(3, 8, 0.125);
+        let entropy = row_entropy(&weights).unwrap();
+        assert!((entropy.add_scalar(-8.0_f64.ln())).amax() < 1e-15);
+    }
+}

@@ -1,0 +1,482 @@
+//! Masks: which query may see which key.
+//!
+//! A [`Mask`] is a rule, such as "no token sees its future". Laid over a given number of queries and keys it becomes a
+//! [`SizedMask`], which answers for each pair, gives the 0/−∞ matrix of the equations, and tells tiled code which tiles
+//! it may skip.
+
+use crate::error::{
+    Error, Result, check_count, check_matrix, check_not_empty, check_positive,
+    check_shape,
+};
+use nalgebra::{DMatrix, RealField};
+use std::ops::Range;
+
+/// Which query may see which key, as a rule that fits any number of tokens.
+///
+/// With fewer queries than keys, positions are aligned at their ends: query `i` stands at key position
+/// `i + n_k − n_q`, as when the last few tokens of a text ask about all of it.
+///
+/// ```
+/// use attention::Mask;
+///
+/// // A text of three tokens, of which the last is only filling, where no token may see its future.
+/// let mask = Mask::causal().and(Mask::padding(&[true, true, false])?);
+/// let sized = mask.sized(3, 3)?;
+/// assert!(sized.allows(1, 0));
+/// assert!(!sized.allows(0, 1)); // the future
+/// assert!(!sized.allows(2, 2)); // filling
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Mask(Rule);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+enum Rule {
+    None,
+    Causal,
+    Padding(Vec<bool>),
+    Window(usize),
+    Dense(DMatrix<bool>),
+    And(Box<Rule>, Box<Rule>),
+}
+
+impl Mask {
+    /// Every query sees every key.
+    ///
+    /// ```
+    /// assert!(attention::Mask::none().sized(2, 3)?.allows(0, 2));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn none() -> Self {
+        Mask(Rule::None)
+    }
+
+    /// No query sees the future: query `i` sees key `j` when `j ≤ i + n_k − n_q`.
+    ///
+    /// ```
+    /// let mask = attention::Mask::causal();
+    /// assert!(mask.sized(4, 4)?.allows(2, 2));
+    /// assert!(!mask.sized(4, 4)?.allows(2, 3));
+    /// assert!(mask.sized(1, 4)?.allows(0, 3)); // the last token's query alone sees all
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn causal() -> Self {
+        Mask(Rule::Causal)
+    }
+
+    /// Only keys that are real tokens: query `i` sees key `j` when `valid[j]`.
+    ///
+    /// # Errors
+    /// `valid` is empty.
+    ///
+    /// ```
+    /// let mask = attention::Mask::padding(&[true, false])?;
+    /// assert!(!mask.sized(2, 2)?.allows(0, 1));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn padding(valid: &[bool]) -> Result<Self> {
+        if valid.is_empty() {
+            return Err(Error::Empty {
+                argument: "valid",
+                given: "0 entries".to_owned(),
+            });
+        }
+        Ok(Mask(Rule::Padding(valid.to_vec())))
+    }
+
+    /// Only the last `width` keys up to the query's own position, itself among them: a causal sliding window.
+    ///
+    /// # Errors
+    /// `width` is 0.
+    ///
+    /// # Source
+    /// I. Beltagy, M. E. Peters, A. Cohan, *Longformer* (2020), in its one-sided form.
+    ///
+    /// ```
+    /// let window = attention::Mask::window(2)?.sized(4, 4)?.allowed_matrix();
+    /// assert_eq!(window.row(3).iter().copied().collect::<Vec<_>>(), [false, false, true, true]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn window(width: usize) -> Result<Self> {
+        check_positive("width", width)?;
+        Ok(Mask(Rule::Window(width)))
+    }
+
+    /// Any pattern: query `i` sees key `j` when `allowed[(i, j)]`. `true` means "may see".
+    ///
+    /// Shapes: `allowed` (n_q, n_k).
+    ///
+    /// # Errors
+    /// `allowed` is empty.
+    ///
+    /// ```
+    /// use nalgebra::dmatrix;
+    ///
+    /// let mask = attention::Mask::dense(dmatrix![true, false; true, true])?;
+    /// assert!(!mask.sized(2, 2)?.allows(0, 1));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn dense(allowed: DMatrix<bool>) -> Result<Self> {
+        check_not_empty("allowed", &allowed)?;
+        Ok(Mask(Rule::Dense(allowed)))
+    }
+
+    /// Both rules at once: a key is seen where both masks allow it.
+    ///
+    /// ```
+    /// use attention::Mask;
+    ///
+    /// let mask = Mask::causal().and(Mask::padding(&[false, true])?);
+    /// assert!(!mask.sized(2, 2)?.allows(0, 0)); // the first token sees nothing at all
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn and(self, other: Mask) -> Self {
+        match (self.0, other.0) {
+            (Rule::None, rule) | (rule, Rule::None) => Mask(rule),
+            (a, b) => Mask(Rule::And(Box::new(a), Box::new(b))),
+        }
+    }
+
+    /// The rule laid over `n_q` queries and `n_k` keys.
+    ///
+    /// # Errors
+    /// `n_q` or `n_k` is 0 or beyond any memory, or the rule was made for another shape: [`Mask::padding`] of another length than `n_k`,
+    /// [`Mask::dense`] of another shape than `(n_q, n_k)`.
+    ///
+    /// ```
+    /// let error = attention::Mask::padding(&[true, false])?.sized(3, 3).unwrap_err();
+    /// assert_eq!(error.to_string(), "`valid` has 2 entries but n_k = 3");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn sized(&self, n_q: usize, n_k: usize) -> Result<SizedMask<'_>> {
+        check_matrix(("n_q", n_q), ("n_k", n_k))?;
+        self.0.check(n_q, n_k)?;
+        Ok(SizedMask { rule: &self.0, n_q, n_k })
+    }
+}
+
+impl Rule {
+    fn check(&self, n_q: usize, n_k: usize) -> Result<()> {
+        match self {
+            Rule::Padding(valid) => {
+                check_count("valid", "entry", valid.len(), n_k, || format!("n_k = {n_k}"))
+            }
+            Rule::Dense(allowed) => {
+                check_shape("allowed", allowed, (n_q, n_k), "the score matrix")
+            }
+            Rule::And(a, b) => a.check(n_q, n_k).and_then(|()| b.check(n_q, n_k)),
+            Rule::None | Rule::Causal | Rule::Window(_) => Ok(()),
+        }
+    }
+}
+
+/// How much of a tile of the score matrix may be seen.
+///
+/// ```
+/// use attention::{Mask, Visibility};
+///
+/// let mask = Mask::causal();
+/// let sized = mask.sized(8, 8)?;
+/// assert_eq!(sized.visibility(0..4, 4..8), Visibility::None); // above the diagonal
+/// assert_eq!(sized.visibility(4..8, 0..4), Visibility::All); // below it
+/// assert_eq!(sized.visibility(0..4, 0..4), Visibility::Some);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// No pair is allowed: the tile may be skipped.
+    None,
+    /// Each pair must be asked about. Combined masks may answer so for a tile of which nothing is seen.
+    Some,
+    /// Every pair is allowed: the tile needs no mask.
+    All,
+}
+
+/// A [`Mask`] over a given number of queries and keys.
+///
+/// ```
+/// let mask = attention::Mask::causal();
+/// let sized = mask.sized(2, 2)?;
+/// assert_eq!(sized.shape(), (2, 2));
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct SizedMask<'a> {
+    rule: &'a Rule,
+    n_q: usize,
+    n_k: usize,
+}
+
+impl SizedMask<'_> {
+    /// `(n_q, n_k)`.
+    ///
+    /// ```
+    /// assert_eq!(attention::Mask::none().sized(2, 3)?.shape(), (2, 3));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn shape(&self) -> (usize, usize) {
+        (self.n_q, self.n_k)
+    }
+
+    /// Whether query `i` may see key `j`. A pair outside of the matrix is never seen.
+    ///
+    /// ```
+    /// assert!(!attention::Mask::causal().sized(2, 2)?.allows(0, 1));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    // ANCHOR: allows
+    pub fn allows(&self, i: usize, j: usize) -> bool {
+        i < self.n_q && j < self.n_k && self.rule_allows(self.rule, i, j)
+    }
+
+    fn rule_allows(&self, rule: &Rule, i: usize, j: usize) -> bool {
+        // Query i stands at key position i + n_k − n_q. Both sides carry + n_q, since usize knows no negative numbers.
+        let (position, key) = (i + self.n_k, j + self.n_q);
+        match rule {
+            Rule::None => true,
+            Rule::Causal => key <= position,
+            Rule::Padding(valid) => valid[j],
+            Rule::Window(width) => key <= position && position - key < *width,
+            Rule::Dense(allowed) => allowed[(i, j)],
+            Rule::And(a, b) => self.rule_allows(a, i, j) && self.rule_allows(b, i, j),
+        }
+    }
+    // ANCHOR_END: allows
+
+    /// How much of the tile `rows` × `columns` may be seen. An empty tile, or one outside of the matrix, is not seen.
+    ///
+    /// ```
+    /// use attention::{Mask, Visibility};
+    ///
+    /// let mask = Mask::window(2)?;
+    /// assert_eq!(mask.sized(8, 8)?.visibility(6..8, 0..4), Visibility::None); // too long ago
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn visibility(&self, rows: Range<usize>, columns: Range<usize>) -> Visibility {
+        let rows = rows.start..rows.end.min(self.n_q);
+        let columns = columns.start..columns.end.min(self.n_k);
+        if rows.is_empty() || columns.is_empty() {
+            return Visibility::None;
+        }
+        self.rule_visibility(self.rule, &rows, &columns)
+    }
+
+    fn rule_visibility(
+        &self,
+        rule: &Rule,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+    ) -> Visibility {
+        let (first_query, last_query) = (rows.start + self.n_k, rows.end - 1 + self.n_k);
+        let (first_key, last_key) =
+            (columns.start + self.n_q, columns.end - 1 + self.n_q);
+        match rule {
+            Rule::None => Visibility::All,
+            Rule::Causal if last_key <= first_query => Visibility::All,
+            Rule::Causal if first_key > last_query => Visibility::None,
+            Rule::Causal => Visibility::Some,
+            Rule::Window(width) => {
+                let all = last_key <= first_query && last_query - first_key < *width;
+                let none = first_key > last_query
+                    || first_query >= last_key.saturating_add(*width);
+                match (all, none) {
+                    (true, _) => Visibility::All,
+                    (_, true) => Visibility::None,
+                    _ => Visibility::Some,
+                }
+            }
+            Rule::Padding(valid) => of_all(columns.clone().map(|j| valid[j])),
+            Rule::Dense(allowed) => of_all(
+                columns.clone().flat_map(|j| rows.clone().map(move |i| allowed[(i, j)])),
+            ),
+            Rule::And(a, b) => {
+                let a = self.rule_visibility(a, rows, columns);
+                let b = self.rule_visibility(b, rows, columns);
+                match (a, b) {
+                    (Visibility::None, _) | (_, Visibility::None) => Visibility::None,
+                    (Visibility::All, Visibility::All) => Visibility::All,
+                    _ => Visibility::Some,
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is hidden, so that masking may be left out.
+    pub(crate) fn allows_everything(&self) -> bool {
+        self.visibility(0..self.n_q, 0..self.n_k) == Visibility::All
+    }
+
+    /// The mask as a matrix of booleans, `true` where a query may see a key.
+    ///
+    /// Shapes: → (n_q, n_k).
+    ///
+    /// ```
+    /// use nalgebra::dmatrix;
+    ///
+    /// let allowed = attention::Mask::causal().sized(2, 2)?.allowed_matrix();
+    /// assert_eq!(allowed, dmatrix![true, false; true, true]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn allowed_matrix(&self) -> DMatrix<bool> {
+        DMatrix::from_fn(self.n_q, self.n_k, |i, j| self.allows(i, j))
+    }
+
+    /// The matrix that the equations add to the scores: 0 where a query may see a key, −∞ where it may not.
+    ///
+    /// Shapes: → (n_q, n_k).
+    ///
+    /// ```
+    /// use nalgebra::dmatrix;
+    ///
+    /// let additive = attention::Mask::causal().sized(2, 2)?.additive::<f64>();
+    /// assert_eq!(additive, dmatrix![0.0, f64::NEG_INFINITY; 0.0, 0.0]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn additive<T: RealField + Copy>(&self) -> DMatrix<T> {
+        self.select(DMatrix::zeros(self.n_q, self.n_k), neg_infinity())
+    }
+
+    /// The scores with −∞ in every place that a query may not see.
+    ///
+    /// The same as adding [`SizedMask::additive`], but for scores that are NaN: NaN + (−∞) is NaN, so what must stay
+    /// hidden is overwritten, not added to.
+    ///
+    /// Shapes: `scores` (n_q, n_k) → (n_q, n_k).
+    ///
+    /// # Errors
+    /// `scores` has another shape.
+    ///
+    /// ```
+    /// use nalgebra::dmatrix;
+    ///
+    /// let scores = attention::Mask::causal().sized(2, 2)?.apply(dmatrix![1.0, f64::NAN; 2.0, 3.0])?;
+    /// assert_eq!(scores, dmatrix![1.0, f64::NEG_INFINITY; 2.0, 3.0]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    // ANCHOR: apply
+    pub fn apply<T: RealField + Copy>(&self, scores: DMatrix<T>) -> Result<DMatrix<T>> {
+        check_shape("scores", &scores, self.shape(), "the mask")?;
+        Ok(self.select(scores, neg_infinity()))
+    }
+
+    /// `matrix` with `hidden` in every place that a query may not see.
+    pub(crate) fn select<T: RealField + Copy>(
+        &self,
+        mut matrix: DMatrix<T>,
+        hidden: T,
+    ) -> DMatrix<T> {
+        if self.allows_everything() {
+            return matrix;
+        }
+        for j in 0..self.n_k {
+            for i in 0..self.n_q {
+                if !self.allows(i, j) {
+                    matrix[(i, j)] = hidden;
+                }
+            }
+        }
+        matrix
+    }
+    // ANCHOR_END: apply
+}
+
+fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
+    let first = entries.next();
+    match (first, entries.all(|entry| Some(entry) == first)) {
+        (Some(true), true) => Visibility::All,
+        (_, true) => Visibility::None,
+        _ => Visibility::Some,
+    }
+}
+
+fn neg_infinity<T: RealField>() -> T {
+    nalgebra::convert(f64::NEG_INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::dmatrix;
+
+    fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
+        let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 1).collect();
+        let allowed = DMatrix::from_fn(n_q, n_k, |i, j| (i * 7 + j * 3) % 4 != 0);
+        vec![
+            Mask::none(),
+            Mask::causal(),
+            Mask::window(1).unwrap(),
+            Mask::window(3).unwrap(),
+            Mask::window(usize::MAX).unwrap(),
+            Mask::padding(&valid).unwrap(),
+            Mask::dense(allowed).unwrap(),
+            Mask::causal().and(Mask::padding(&valid).unwrap()),
+        ]
+    }
+
+    #[test]
+    fn causal_is_aligned_at_the_end() {
+        let fewer = Mask::causal().sized(2, 4).unwrap().allowed_matrix();
+        assert_eq!(fewer, dmatrix![true, true, true, false; true, true, true, true]);
+        let more = Mask::causal().sized(4, 2).unwrap().allowed_matrix();
+        assert_eq!(more, dmatrix![false, false; false, false; true, false; true, true]);
+    }
+
+    #[test]
+    fn a_window_is_causal_and_that_wide() {
+        let window = Mask::window(2).unwrap();
+        assert_eq!(
+            window.sized(3, 4).unwrap().allowed_matrix(),
+            dmatrix![true, true, false, false; false, true, true, false; false, false, true, true]
+        );
+    }
+
+    /// What is said of a tile must be true of each of its pairs, for every tile of every mask.
+    #[test]
+    fn visibility_agrees_with_every_pair() {
+        for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 1)] {
+            for mask in masks(n_q, n_k) {
+                let sized = mask.sized(n_q, n_k).unwrap();
+                let combined = matches!(mask.0, Rule::And(..));
+                for (r0, r1) in (0..n_q).flat_map(|a| (a + 1..=n_q).map(move |b| (a, b)))
+                {
+                    for (c0, c1) in
+                        (0..n_k).flat_map(|a| (a + 1..=n_k).map(move |b| (a, b)))
+                    {
+                        let pairs = (r0..r1).flat_map(|i| (c0..c1).map(move |j| (i, j)));
+                        let seen = of_all(pairs.map(|(i, j)| sized.allows(i, j)));
+                        let said = sized.visibility(r0..r1, c0..c1);
+                        let careful = combined && said == Visibility::Some;
+                        assert!(
+                            said == seen || careful,
+                            "{mask:?} {r0}..{r1} {c0}..{c1}: {said:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn outside_of_the_matrix_nothing_is_seen() {
+        let mask = Mask::none();
+        let sized = mask.sized(2, 3).unwrap();
+        assert!(!sized.allows(2, 0) && !sized.allows(0, 3));
+        assert_eq!(sized.visibility(2..4, 0..3), Visibility::None);
+        assert_eq!(sized.visibility(1..1, 0..3), Visibility::None);
+        assert_eq!(sized.visibility(1..9, 0..9), Visibility::All);
+    }
+
+    #[test]
+    fn applying_equals_adding() {
+        let scores = DMatrix::from_fn(4, 6, |i, j| i as f64 - 0.5 * j as f64);
+        for mask in masks(4, 6) {
+            let sized = mask.sized(4, 6).unwrap();
+            assert_eq!(
+                sized.apply(scores.clone()).unwrap(),
+                &scores + sized.additive::<f64>()
+            );
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Multi-head attention: the same attention several times at once, each on its own slice of the projections.
+
+use crate::batch::{self, BatchOutput};
+use crate::dot_product::{AttentionCache, attention_backward, attention_with_dropout};
+use crate::error::{Error, Result, check_count, check_positive, check_shape};
+use crate::layer::{
+    LayerGradients, Parameters, check_cache, gather_gradients, linear, linear_backward,
+};
+use crate::mask::Mask;
+use nalgebra::{DMatrix, RealField};
+use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
+
+/// Attention with several heads, for self- and cross-attention, with dropout on the weights in training.
+///
+/// The projections are d_model wide and are cut into `n_heads` slices of d_model / n_heads columns. Each head attends
+/// on its slice; the outputs are joined and projected once more.
+///
+/// # Source
+/// A. Vaswani et al., *Attention Is All You Need* (2017), section 3.2.2.
+///
+/// ```
+/// use attention::{Mask, MultiHeadAttention, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let (output, cache) = layer.forward(&example::river().x, &Mask::causal())?;
+/// assert_eq!(output.shape(), (6, 4));
+/// assert_eq!(cache.heads[1].weights.shape(), (6, 6));
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(bound(
+        serialize = "T: serde::Serialize + nalgebra::Scalar",
+        deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
+    ))
+)]
+pub struct MultiHeadAttention<T: RealField + Copy> {
+    /// What is learned; the columns of head `h` are `h · d .. (h + 1) · d`, with d = d_model / n_heads.
+    pub parameters: Parameters<T>,
+    n_heads: usize,
+    dropout: f64,
+}
+
+/// What the forward pass keeps for the backward pass.
+///
+/// ```
+/// use attention::{Mask, MultiHeadAttention, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+/// assert_eq!(cache.heads.len(), 2);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct MultiHeadCache<T: RealField + Copy> {
+    /// The input (n_q, d_model).
+    pub x: DMatrix<T>,
+    /// The context (n_k, d_model), if it was not the input itself.
+    pub context: Option<DMatrix<T>>,
+    /// Queries, keys, values and weights of each head.
+    pub heads: Vec<AttentionCache<T>>,
+    /// The heads' outputs side by side, before the output projection (n_q, d_model).
+    pub attended: DMatrix<T>,
+}
+
+impl<T: RealField + Copy> MultiHeadAttention<T> {
+    /// A layer with fresh parameters (see [`Parameters::xavier`]) and no dropout.
+    ///
+    /// # Errors
+    /// A size is 0, or `n_heads` does not divide `d_model`.
+    ///
+    /// ```
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let error = attention::MultiHeadAttention::<f64>::xavier(8, 3, rng).unwrap_err();
+    /// assert_eq!(error.to_string(), "`n_heads` is 3 but it must divide d_model = 8");
+    /// ```
+    pub fn xavier<R: Rng + ?Sized>(
+        d_model: usize,
+        n_heads: usize,
+        rng: &mut R,
+    ) -> Result<Self> {
+        Self::from_parameters(
+            Parameters::xavier(d_model, d_model, d_model, rng)?,
+            n_heads,
+        )
+    }
+
+    /// A layer with these parameters and no dropout.
+    ///
+    /// # Errors
+    /// `n_heads` is 0 or does not divide d_model, or the projections are not all (d_model, d_model).
+    ///
+    /// ```
+    /// use attention::{MultiHeadAttention, Parameters};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let parameters = Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let error = MultiHeadAttention::from_parameters(parameters, 2).unwrap_err();
+    /// assert_eq!(error.to_string(), "`w_q` has 4 columns but heads share a width of d_model = 6");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn from_parameters(parameters: Parameters<T>, n_heads: usize) -> Result<Self> {
+        let layer = MultiHeadAttention { parameters, n_heads, dropout: 0.0 };
+        layer.check()?;
+        Ok(layer)
+    }
+
+    /// The same layer with dropout: in training, each weight is set to 0 with probability `p`, and the others are
+    /// divided by 1 − p so that a row's expected sum stays 1.
+    ///
+    /// # Errors
+    /// `p` is not at least 0 and less than 1.
+    ///
+    /// # Source
+    /// N. Srivastava et al., *Dropout* (2014), in its inverted form.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let layer = attention::MultiHeadAttention::<f64>::xavier(8, 2, rng)?;
+    /// assert!(layer.with_dropout(1.0).is_err()); // nothing would be left
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn with_dropout(self, p: f64) -> Result<Self> {
+        if !(0.0..1.0).contains(&p) {
+            let expected = "it must be at least 0 and less than 1".to_owned();
+            return Err(Error::Value { argument: "p", given: p.to_string(), expected });
+        }
+        Ok(MultiHeadAttention { dropout: p, ..self })
+    }
+
+    /// The number of heads.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// assert_eq!(attention::MultiHeadAttention::<f64>::xavier(8, 2, rng)?.n_heads(), 2);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn n_heads(&self) -> usize {
+        self.n_heads
+    }
+
+    /// The probability that a weight is dropped in training.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let layer = attention::MultiHeadAttention::<f64>::xavier(8, 2, rng)?.with_dropout(0.1)?;
+    /// assert_eq!(layer.dropout(), 0.1);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn dropout(&self) -> f64 {
+        self.dropout
+    }
+
+    fn check(&self) -> Result<()> {
+        self.parameters.check()?;
+        check_positive("n_heads", self.n_heads)?;
+        let d_model = self.parameters.d_model();
+        for (argument, w) in
+            [("w_q", &self.parameters.w_q), ("w_v", &self.parameters.w_v)]
+        {
+            check_count(argument, "column", w.ncols(), d_model, || {
+                format!("heads share a width of d_model = {d_model}")
+            })?;
+        }
+        if !d_model.is_multiple_of(self.n_heads) {
+            let expected = format!("it must divide d_model = {d_model}");
+            let given = self.n_heads.to_string();
+            return Err(Error::Value { argument: "n_heads", given, expected });
+        }
+        Ok(())
+    }
+
+    /// Self-attention, without dropout: every token of `x` asks all tokens of `x`.
+    ///
+    /// Shapes: `x` (n, d_model) → (n, d_model).
+    ///
+    /// # Errors
+    /// `x` is empty or not d_model wide, the parameters do not fit one another or the number of heads, or the mask was
+    /// made for another shape.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 4, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let (output, _) = layer.forward(&example::river().x, &Mask::none())?;
+    /// assert_eq!(output.shape(), (6, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn forward(
+        &self,
+        x: &DMatrix<T>,
+        mask: &Mask,
+    ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
+        self.run(x, None, mask, None)
+    }
+
+    /// Cross-attention, without dropout: every token of `x` asks all tokens of `context`.
+    ///
+    /// Shapes: `x` (n_q, d_model), `context` (n_k, d_model) → (n_q, d_model).
+    ///
+    /// # Errors
+    /// As [`MultiHeadAttention::forward`], and for `context` as for `x`.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let x = example::river().x.rows(0, 2).into_owned();
+    /// let (output, cache) = layer.forward_cross(&x, &example::city().x, &Mask::none())?;
+    /// assert_eq!((output.shape(), cache.heads[0].weights.shape()), ((2, 4), (2, 6)));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn forward_cross(
+        &self,
+        x: &DMatrix<T>,
+        context: &DMatrix<T>,
+        mask: &Mask,
+    ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
+        self.run(x, Some(context), mask, None)
+    }
+
+    /// The forward pass of training, with dropout on the weights. `context` is `None` in self-attention.
+    ///
+    /// What is dropped depends on the state of `rng` alone, and not on the number of threads: each head draws from a
+    /// generator of its own, seeded in the order of the heads.
+    ///
+    /// # Errors
+    /// As [`MultiHeadAttention::forward_cross`].
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let mut rng = ChaCha8Rng::seed_from_u64(0);
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut rng)?.with_dropout(0.5)?;
+    /// let x = example::river().x;
+    /// let run = |seed| {
+    ///     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    ///     layer.forward_training(&x, None, &Mask::none(), rng)
+    /// };
+    /// assert_eq!(run(1)?, run(1)?); // same seed, same bits
+    /// assert_ne!(run(1)?.0, run(2)?.0);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn forward_training<R: Rng + ?Sized>(
+        &self,
+        x: &DMatrix<T>,
+        context: Option<&DMatrix<T>>,
+        mask: &Mask,
+        rng: &mut R,
+    ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
+        let seeds: Vec<u64> = (0..self.n_heads).map(|_| rng.next_u64()).collect();
+        self.run(x, context, mask, Some(&seeds))
+    }
+
+    fn run(
+        &self,
+        x: &DMatrix<T>,
+        context: Option<&DMatrix<T>>,
+        mask: &Mask,
+        seeds: Option<&[u64]>,
+    ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
+        self.check()?;
+        let source = context.unwrap_or(x);
+        let qkv = self.parameters.project_inputs(x, source)?; // (n_q, d_model), 2 × (n_k, d_model)
+        let scores = (x.nrows(), source.nrows());
+        let heads = batch::map(self.n_heads, |h| {
+            let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
+            let dropout = seeds.and_then(|seeds| self.dropout_factors(scores, seeds[h]));
+            attention_with_dropout(&q, &k, &v, mask, dropout)
+        });
+        let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
+        let (outputs, caches): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
+        let attended = join(&outputs); // (n_q, d_model)
+        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o);
+        let (x, context) = (x.clone(), context.cloned());
+        Ok((output, MultiHeadCache { x, context, heads: caches, attended }))
+    }
+
+    /// The columns of head `h`: (n, d_model) → (n, d_model / n_heads).
+    fn split(&self, joined: &DMatrix<T>, h: usize) -> DMatrix<T> {
+        let d = joined.ncols() / self.n_heads;
+        joined.columns(h * d, d).into_owned()
+    }
+
+    /// What dropout multiplies a head's weights by: 0 with probability p, else 1 / (1 − p).
+    fn dropout_factors(
+        &self,
+        (n_q, n_k): (usize, usize),
+        seed: u64,
+    ) -> Option<DMatrix<T>> {
+        if self.dropout == 0.0 {
+            return None;
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let kept = nalgebra::convert(1.0 / (1.0 - self.dropout));
+        Some(DMatrix::from_fn(n_q, n_k, |_, _| {
+            if rng.random::<f64>() < self.dropout { T::zero() } else { kept }
+        }))
+    }
+
+    /// The backward pass: from `d_output = ∂L/∂output` to the gradients by parameters and inputs.
+    ///
+    /// Shapes: `d_output` (n_q, d_model).
+    ///
+    /// # Errors
+    /// `d_output` has not the shape of the output, or the cache is not from a layer of this shape.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    /// let gradients = layer.backward(&cache, &output)?;
+    /// assert_eq!(gradients.x.shape(), (6, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn backward(
+        &self,
+        cache: &MultiHeadCache<T>,
+        d_output: &DMatrix<T>,
+    ) -> Result<LayerGradients<T>> {
+        let MultiHeadCache { x, context, heads, attended } = cache;
+        self.check()?;
+        check_cache(&self.parameters, x, context.as_ref(), attended)?;
+        check_shape("d_output", d_output, x.shape(), "the output")?;
+        check_count("cache.heads", "entry", heads.len(), self.n_heads, || {
+            format!("the layer has n_heads = {}", self.n_heads)
+        })?;
+        let d = attended.ncols() / self.n_heads;
+        for head in heads {
+            let n_k = context.as_ref().unwrap_or(x).nrows();
+            check_shape("cache.heads[..].q", &head.q, (x.nrows(), d), "a head's slice")?;
+            check_shape("cache.heads[..].v", &head.v, (n_k, d), "a head's slice")?;
+        }
+
+        // output = attended · W_O + b_O
+        let (d_attended, w_o, b_o) =
+            linear_backward(attended, &self.parameters.w_o, d_output);
+        // attended = join of every head's attention
+        let heads = batch::map(self.n_heads, |h| {
+            attention_backward(&heads[h], &self.split(&d_attended, h))
+        });
+        let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
+        let mut d_qkv = [vec![], vec![], vec![]];
+        for head in heads {
+            for (joined, d) in d_qkv.iter_mut().zip([head.q, head.k, head.v]) {
+                joined.push(d);
+            }
+        }
+        let [d_q, d_k, d_v] = d_qkv.map(|heads| join(&heads)); // each (n, d_model)
+        // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
+        let d_qkv = [&d_q, &d_k, &d_v];
+        Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), d_qkv))
+    }
+
+    /// Self-attention within each sequence of a batch. Sequences do not see one another and may differ in length.
+    ///
+    /// Shapes: `xs` B times (n_b, d_model) → B times (n_b, d_model). `masks` holds one mask a sequence, or one for all.
+    ///
+    /// # Errors
+    /// `xs` is empty, `masks` has neither one entry nor B, or a sequence is wrong, which the error names.
+    ///
+    /// ```
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let batch = [example::river().x, example::city().x];
+    /// let (outputs, _) = layer.forward_batch(&batch, &[Mask::causal()])?;
+    /// assert_eq!(outputs[1], layer.forward(&batch[1], &Mask::causal())?.0);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn forward_batch(
+        &self,
+        xs: &[DMatrix<T>],
+        masks: &[Mask],
+    ) -> Result<BatchOutput<T, MultiHeadCache<T>>> {
+        batch::forward(xs, masks, |x, mask| self.forward(x, mask))
+    }
+
+    /// The backward pass of [`MultiHeadAttention::forward_batch`]: parameter gradients summed over the batch, and the
+    /// gradient of each sequence.
+    ///
+    /// # Errors
+    /// `caches` is empty, `d_outputs` has another length, or a sequence is wrong, which the error names.
+    ///
+    /// ```
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let (outputs, caches) = layer.forward_batch(&[example::river().x], &[Mask::none()])?;
+    /// let (parameters, d_xs) = layer.backward_batch(&caches, &outputs)?;
+    /// assert_eq!(parameters.w_o.shape(), (4, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn backward_batch(
+        &self,
+        caches: &[MultiHeadCache<T>],
+        d_outputs: &[DMatrix<T>],
+    ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
+        batch::backward(caches, d_outputs, |cache, d_output| {
+            self.backward(cache, d_output)
+        })
+    }
+}
+
+/// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).
+fn join<T: RealField + Copy>(heads: &[DMatrix<T>]) -> DMatrix<T> {
+    let columns: Vec<_> = heads.iter().flat_map(|head| head.column_iter()).collect();
+    DMatrix::from_columns(&columns)
+}

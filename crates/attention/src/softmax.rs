@@ -1,0 +1,325 @@
+//! Softmax: from scores to weights that are positive and sum to one, and back.
+//!
+//! Every function here subtracts the largest score before it exponentiates. The result is the same, since softmax does
+//! not change when all scores move by one constant, and no exponential can overflow.
+
+use crate::error::{Result, check_count, check_not_empty, check_shape};
+use nalgebra::{DMatrix, DVector, RealField};
+
+/// The number that is subtracted from all scores: their maximum.
+///
+/// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so nothing is subtracted there:
+/// every exponential is then e^(−∞) = 0.
+fn shift<T: RealField + Copy>(max: T) -> T {
+    if max.is_finite() { max } else { T::zero() }
+}
+
+/// The number by which all exponentials are divided: their sum, or 1 for a row that sees nothing, since 0 / 0 is NaN.
+fn normaliser<T: RealField + Copy>(sum: T) -> T {
+    if sum.is_zero() { T::one() } else { sum }
+}
+
+/// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
+///
+/// Shapes: `x` (n) → (n). All entries −∞ give zeros. A NaN gives NaN, as does +∞.
+///
+/// # Errors
+/// `x` is empty.
+///
+/// # Source
+/// J. S. Bridle, *Probabilistic interpretation of feedforward classification network outputs* (1990).
+///
+/// ```
+/// use nalgebra::dvector;
+///
+/// let p = attention::softmax(&dvector![1000.0_f64, 1000.0])?; // e^1000 alone would overflow
+/// assert_eq!(p, dvector![0.5, 0.5]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: softmax
+pub fn softmax<T: RealField + Copy>(x: &DVector<T>) -> Result<DVector<T>> {
+    check_has_entries("x", x)?;
+    let shift = shift(x.max());
+    let exponentials = x.map(|x| (x - shift).exp()); // all in (0, 1]
+    let sum = exponentials.sum();
+    Ok(exponentials / normaliser(sum))
+}
+// ANCHOR_END: softmax
+
+/// Softmax of every row of a matrix: the weights of every query.
+///
+/// Shapes: `scores` (n_q, n_k) → (n_q, n_k). A row of nothing but −∞ becomes a row of zeros.
+///
+/// # Errors
+/// `scores` is empty.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let weights = attention::softmax_rows(&dmatrix![0.0_f64, 0.0; 0.0, f64::NEG_INFINITY])?;
+/// assert_eq!(weights, dmatrix![0.5, 0.5; 1.0, 0.0]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: softmax_rows
+pub fn softmax_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DMatrix<T>> {
+    check_not_empty("scores", scores)?;
+    let shifts = row_max(scores).map(shift); // (n_q)
+    let mut weights = scores.clone(); // (n_q, n_k)
+    let mut sums = DVector::zeros(scores.nrows()); // (n_q)
+    // nalgebra stores columns, so the inner loop runs down a column: neighbours in memory, one of each row.
+    for mut column in weights.column_iter_mut() {
+        for i in 0..column.len() {
+            column[i] = (column[i] - shifts[i]).exp();
+            sums[i] += column[i];
+        }
+    }
+    for mut column in weights.column_iter_mut() {
+        for i in 0..column.len() {
+            column[i] /= normaliser(sums[i]);
+        }
+    }
+    Ok(weights)
+}
+// ANCHOR_END: softmax_rows
+
+/// The largest entry of each row, column by column.
+fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
+    let mut max = matrix.column(0).into_owned();
+    for column in matrix.column_iter().skip(1) {
+        max.zip_apply(&column, |m, x| *m = m.max(x));
+    }
+    max
+}
+
+/// The logarithm of a sum of exponentials: `ln Σ_j exp(x[j])`, without overflow.
+///
+/// Softmax is `exp(x − log_sum_exp(x))`, so this one number and the scores give all weights back.
+/// Shapes: `x` (n) → scalar. All entries −∞ give −∞.
+///
+/// # Errors
+/// `x` is empty.
+///
+/// # Source
+/// P. Blanchard, D. J. Higham, N. J. Higham, *Accurately computing the log-sum-exp and softmax functions* (2021).
+///
+/// ```
+/// use nalgebra::dvector;
+///
+/// let lse = attention::log_sum_exp(&dvector![1000.0_f64, 1000.0])?;
+/// assert!((lse - (1000.0 + 2.0_f64.ln())).abs() < 1e-12);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: log_sum_exp
+pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
+    check_has_entries("x", x)?;
+    let shift = shift(x.max());
+    let sum = x.map(|x| (x - shift).exp()).sum();
+    Ok(shift + sum.ln())
+}
+// ANCHOR_END: log_sum_exp
+
+/// [`log_sum_exp`] of every row.
+///
+/// Shapes: `scores` (n_q, n_k) → (n_q). A row of nothing but −∞ gives −∞.
+///
+/// # Errors
+/// `scores` is empty.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let lse = attention::log_sum_exp_rows(&dmatrix![0.0_f64, 0.0; 3.0, f64::NEG_INFINITY])?;
+/// assert_eq!(lse.as_slice(), [2.0_f64.ln(), 3.0]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn log_sum_exp_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DVector<T>> {
+    check_not_empty("scores", scores)?;
+    let shifts = row_max(scores).map(shift);
+    let mut sums = DVector::<T>::zeros(scores.nrows());
+    for column in scores.column_iter() {
+        for i in 0..column.len() {
+            sums[i] += (column[i] - shifts[i]).exp();
+        }
+    }
+    Ok(shifts.zip_map(&sums, |shift, sum| shift + sum.ln()))
+}
+
+/// The Jacobian of softmax at the weights `p = softmax(x)`: `∂p[i]/∂x[j] = p[i] (δ_ij − p[j])`.
+///
+/// Shapes: `p` (n) → (n, n), that is `diag(p) − p pᵀ`. Symmetric, and every row sums to zero. To multiply by it, use
+/// [`softmax_backward`], which needs n steps where this matrix needs n².
+///
+/// # Errors
+/// `p` is empty.
+///
+/// ```
+/// use nalgebra::{dmatrix, dvector};
+///
+/// let jacobian = attention::softmax_jacobian(&dvector![0.5_f64, 0.5])?;
+/// assert_eq!(jacobian, dmatrix![0.25, -0.25; -0.25, 0.25]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: jacobian
+pub fn softmax_jacobian<T: RealField + Copy>(p: &DVector<T>) -> Result<DMatrix<T>> {
+    check_has_entries("p", p)?;
+    Ok(DMatrix::from_diagonal(p) - p * p.transpose())
+}
+// ANCHOR_END: jacobian
+
+/// The gradient through softmax: from `d_p = ∂L/∂p` to `∂L/∂x = p ⊙ (d_p − ⟨d_p, p⟩)`.
+///
+/// Shapes: `p` (n), `d_p` (n) → (n). The product with [`softmax_jacobian`] in n steps, not n².
+///
+/// # Errors
+/// `p` is empty, or `d_p` has another length.
+///
+/// ```
+/// use nalgebra::dvector;
+///
+/// let p = attention::softmax(&dvector![2.0_f64, 1.0, 0.1])?;
+/// let g = dvector![0.5, -0.3, 0.2];
+/// let fast = attention::softmax_backward(&p, &g)?;
+/// let slow = attention::softmax_jacobian(&p)? * &g;
+/// assert!((fast - slow).amax() < 1e-15);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: backward
+pub fn softmax_backward<T: RealField + Copy>(
+    p: &DVector<T>,
+    d_p: &DVector<T>,
+) -> Result<DVector<T>> {
+    check_has_entries("p", p)?;
+    check_count("d_p", "entry", d_p.len(), p.len(), || format!("`p` has {}", p.len()))?;
+    let mean = d_p.dot(p); // the mean of d_p under the weights p
+    Ok(p.component_mul(&d_p.add_scalar(-mean)))
+}
+// ANCHOR_END: backward
+
+/// [`softmax_backward`] of every row.
+///
+/// Shapes: `weights` (n_q, n_k), `d_weights` (n_q, n_k) → (n_q, n_k). Where a weight is 0, so is the result.
+///
+/// # Errors
+/// `weights` is empty, or `d_weights` has another shape.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let weights = dmatrix![0.5_f64, 0.5; 1.0, 0.0];
+/// let d_scores = attention::softmax_rows_backward(&weights, &dmatrix![1.0, 0.0; 1.0, 0.0])?;
+/// assert_eq!(d_scores, dmatrix![0.25, -0.25; 0.0, 0.0]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: rows_backward
+pub fn softmax_rows_backward<T: RealField + Copy>(
+    weights: &DMatrix<T>,
+    d_weights: &DMatrix<T>,
+) -> Result<DMatrix<T>> {
+    check_not_empty("weights", weights)?;
+    check_shape("d_weights", d_weights, weights.shape(), "`weights`")?;
+    let mut d_scores = weights.component_mul(d_weights);
+    let means = d_scores.column_sum(); // (n_q): ⟨d_weights, weights⟩ of each row
+    for (mut column, weights) in d_scores.column_iter_mut().zip(weights.column_iter()) {
+        for i in 0..column.len() {
+            column[i] -= weights[i] * means[i];
+        }
+    }
+    Ok(d_scores)
+}
+// ANCHOR_END: rows_backward
+
+fn check_has_entries<T: RealField>(argument: &'static str, x: &DVector<T>) -> Result<()> {
+    if x.is_empty() {
+        return Err(crate::Error::Empty { argument, given: "0 entries".to_owned() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use approx::assert_relative_eq;
+    use nalgebra::{dmatrix, dvector};
+
+    const NEG_INFINITY: f64 = f64::NEG_INFINITY;
+
+    #[test]
+    fn by_hand() {
+        let p = softmax(&dvector![0.0, 2.0_f64.ln(), 3.0_f64.ln()]).unwrap();
+        assert_relative_eq!(
+            p,
+            dvector![1.0 / 6.0, 2.0 / 6.0, 3.0 / 6.0],
+            epsilon = 1e-15
+        );
+    }
+
+    #[test]
+    fn a_matrix_is_its_rows() {
+        let scores =
+            dmatrix![1.0, 2.0, -700.0; 800.0, 801.0, 0.5; NEG_INFINITY, 0.0, 1.0];
+        let weights = softmax_rows(&scores).unwrap();
+        let lse = log_sum_exp_rows(&scores).unwrap();
+        for i in 0..3 {
+            let row = scores.row(i).transpose();
+            assert_eq!(weights.row(i).transpose(), softmax(&row).unwrap());
+            assert_eq!(lse[i], log_sum_exp(&row).unwrap());
+        }
+    }
+
+    #[test]
+    fn nothing_to_see_is_zero_not_nan() {
+        let nothing = dvector![NEG_INFINITY, NEG_INFINITY];
+        assert_eq!(softmax(&nothing).unwrap(), dvector![0.0, 0.0]);
+        assert_eq!(log_sum_exp(&nothing).unwrap(), NEG_INFINITY);
+        let weights =
+            softmax_rows(&dmatrix![NEG_INFINITY, NEG_INFINITY; 0.0, 0.0]).unwrap();
+        assert_eq!(weights, dmatrix![0.0, 0.0; 0.5, 0.5]);
+        let d_scores =
+            softmax_rows_backward(&weights, &dmatrix![1.0, 2.0; 3.0, 4.0]).unwrap();
+        assert_eq!(d_scores.row(0), dmatrix![0.0, 0.0].row(0));
+    }
+
+    #[test]
+    fn nan_is_not_hidden() {
+        assert!(softmax(&dvector![f64::NAN, 1.0]).unwrap().iter().all(|p| p.is_nan()));
+        assert!(
+            softmax(&dvector![f64::NAN, NEG_INFINITY])
+                .unwrap()
+                .iter()
+                .all(|p| p.is_nan())
+        );
+        assert!(log_sum_exp(&dvector![NEG_INFINITY, f64::NAN]).unwrap().is_nan());
+        assert_eq!(log_sum_exp(&dvector![f64::INFINITY, 1.0]).unwrap(), f64::INFINITY);
+    }
+
+    #[test]
+    fn large_scores_stay_finite() {
+        for x in [dvector![710.0_f64, 1000.0, -1000.0], dvector![1e300, 1e300, -1e300]] {
+            let p = softmax(&x).unwrap();
+            assert!(p.iter().all(|p| p.is_finite()));
+            assert_relative_eq!(p.sum(), 1.0, epsilon = 1e-15);
+        }
+        let p = softmax(&dvector![89.0_f32, 100.0]).unwrap(); // e^89 overflows an f32
+        assert!(p.iter().all(|p| p.is_finite()));
+    }
+
+    #[test]
+    fn jacobian_rows_sum_to_zero_and_agree_with_the_product() {
+        let p = softmax(&dvector![0.3, -1.2, 2.0, 0.0]).unwrap();
+        let jacobian = softmax_jacobian(&p).unwrap();
+        assert_eq!(jacobian, jacobian.transpose());
+        assert!(jacobian.column_sum().amax() < 1e-16);
+        let g = dvector![1.0, -2.0, 0.5, 3.0];
+        let direct = &jacobian * &g;
+        assert_relative_eq!(softmax_backward(&p, &g).unwrap(), direct, epsilon = 1e-15);
+        let rows = softmax_rows_backward(
+            &DMatrix::from_row_slice(1, 4, p.as_slice()),
+            &DMatrix::from_row_slice(1, 4, g.as_slice()),
+        );
+        assert_relative_eq!(
+            rows.unwrap().transpose().column(0).into_owned(),
+            direct,
+            epsilon = 1e-15
+        );
+    }
+}
