@@ -1,1 +1,353 @@
-#[test] fn demo() { assert_eq!(attention::two(), 2); }
+//! The book passes its checks, and each check can fail: a small book, broken in exactly one way,
+//! gets exactly one finding, with its file and line.
+
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+use xtask::build;
+use xtask::lint::{self, Finding};
+use xtask::project::Project;
+
+fn book() -> Project {
+    Project::at(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn listed(findings: &[Finding]) -> String {
+    findings.iter().map(|finding| format!("\n{finding}")).collect()
+}
+
+#[test]
+fn the_sources_of_the_book_pass() {
+    let findings = lint::sources(book().root()).unwrap();
+    assert!(findings.is_empty(), "{}", listed(&findings));
+}
+
+#[test]
+fn the_pages_of_the_book_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    build::run_mdbook(&book(), folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
+    let findings = lint::pages(folder.path()).unwrap();
+    assert!(findings.is_empty(), "{}", listed(&findings));
+}
+
+/// A folder of small files, and the checks it has to pass.
+struct Fixture {
+    folder: TempDir,
+    check: fn(&Path) -> Vec<Finding>,
+}
+
+impl Fixture {
+    fn new(files: &[(&str, &str)], check: fn(&Path) -> Vec<Finding>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let fixture = Self { folder, check };
+        files.iter().fold(fixture, |fixture, (file, text)| fixture.with(file, text))
+    }
+
+    /// The same with one file written anew.
+    fn with(self, file: &str, text: &str) -> Self {
+        let path = self.folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    /// The same with a text in one file replaced, which has to be there.
+    fn replacing(self, file: &str, old: &str, new: &str) -> Self {
+        let text = fs::read_to_string(self.folder.path().join(file)).unwrap();
+        assert!(text.contains(old), "{file} has no {old}");
+        self.with(file, &text.replace(old, new))
+    }
+
+    #[track_caller]
+    fn passes(&self) {
+        let findings = (self.check)(self.folder.path());
+        assert!(findings.is_empty(), "{}", listed(&findings));
+    }
+
+    /// Exactly one finding, which begins like this.
+    #[track_caller]
+    fn finds(&self, beginning: &str) {
+        let findings = (self.check)(self.folder.path());
+        let right = findings.len() == 1 && findings[0].to_string().starts_with(beginning);
+        assert!(right, "expected: {beginning}\nfound: {}", listed(&findings));
+    }
+}
+
+const BOOK_TOML: &str = "[book]\ntitle = \"Small\"\n\n[preprocessor.katex]\nno-css = true\n\n\
+                         [output.html]\nsmart-punctuation = true\n";
+
+const SUMMARY: &str = "# Summary\n\n- [Softmax](softmax.md)\n";
+
+const CHAPTER: &str = r"# Softmax
+
+Scores of $0.5$ and $$ 1.5 $$ become weights, with `2.5` in code; version 0.5.4, Section 3.2,
+[elsewhere](https://example.org/3.5) and \{{#include nowhere.rs}}.
+
+```rust,listing
+{{#include ../crates/small/src/lib.rs:two}}
+```
+
+```rust
+assert_eq!(1.25, 1.25);
+```
+
+{{#include generated/table.md}}
+";
+
+const CRATE: &str =
+    "//! Small.\n\n// ANCHOR: two\n/// Two.\npub const TWO: i32 = 2;\n// ANCHOR_END: two\n";
+
+/// A book that passes the checks of the sources.
+fn sources() -> Fixture {
+    let files = [
+        ("book.toml", BOOK_TOML),
+        ("src/SUMMARY.md", SUMMARY),
+        ("src/softmax.md", CHAPTER),
+        ("src/generated/table.md", "| 0.659 |\n|---|\n"),
+        ("crates/small/src/lib.rs", CRATE),
+    ];
+    Fixture::new(&files, |root| lint::sources(root).unwrap())
+}
+
+/// The small book with `text` at the end of its chapter, from line 15 on.
+fn chapter_with(text: &str) -> Fixture {
+    let chapter = format!("{CHAPTER}\n{text}\n");
+    assert_eq!(chapter.lines().nth(15).unwrap(), text.lines().next().unwrap());
+    sources().with("src/softmax.md", &chapter)
+}
+
+#[test]
+fn a_sound_book_passes() {
+    sources().passes();
+}
+
+#[test]
+fn an_include_of_a_missing_file_is_found() {
+    chapter_with("{{#include generated/gone.md}}")
+        .finds("src/softmax.md:16: includes src/generated/gone.md, which does not exist");
+    chapter_with("```rust\n{{#rustdoc_include gone.rs:2:3}}\n```")
+        .finds("src/softmax.md:17: includes src/gone.rs, which does not exist");
+}
+
+#[test]
+fn an_include_inside_an_included_file_is_followed() {
+    sources()
+        .with("src/generated/table.md", "{{#include gone.txt}}\n")
+        .finds("src/softmax.md:14: includes src/generated/gone.txt, which does not exist");
+}
+
+#[test]
+fn an_include_of_a_missing_anchor_or_line_is_found() {
+    chapter_with("```text\n{{#include ../crates/small/src/lib.rs:three}}\n```")
+        .finds("src/softmax.md:17: includes crates/small/src/lib.rs, which has no anchor `three`");
+    chapter_with("```text\n{{#include ../crates/small/src/lib.rs:40:50}}\n```")
+        .finds("src/softmax.md:17: includes crates/small/src/lib.rs, which has no line 40");
+    sources().replacing("crates/small/src/lib.rs", "// ANCHOR_END: two\n", "").finds(
+        "src/softmax.md:7: includes crates/small/src/lib.rs, which has no `ANCHOR_END: two`",
+    );
+}
+
+#[test]
+fn an_anchor_that_nobody_includes_is_found() {
+    let more = format!("{CRATE}\n    // ANCHOR: three\n    // ANCHOR_END: three\n");
+    sources()
+        .with("crates/small/src/lib.rs", &more)
+        .finds("crates/small/src/lib.rs:8: an anchor nobody includes: `three`");
+}
+
+#[test]
+fn a_generated_file_that_nobody_shows_is_found() {
+    let unused = || sources().with("src/generated/figure.svg", "<svg/>");
+    unused().finds("src/generated/figure.svg: no chapter shows this generated file");
+    unused().with("README.md", "![A figure](src/generated/figure.svg)\n").passes();
+}
+
+#[test]
+fn blocks_that_are_not_checked_are_found() {
+    chapter_with("```rust,ignore\nx\n```").finds("src/softmax.md:16: an ignored block");
+    chapter_with("```rust,compile_fail\nx\n```").finds("src/softmax.md:16: `compile_fail` without");
+    chapter_with("```rust,compile_fail,E0425\nx\n```").passes();
+    chapter_with("```\nx\n```").finds("src/softmax.md:16: a block of code without a language");
+}
+
+#[test]
+fn a_listing_with_something_pasted_is_found() {
+    let pasted = "```rust,listing\n{{#include ../crates/small/src/lib.rs:two}}\nlet x = 1;\n```";
+    chapter_with(pasted)
+        .finds("src/softmax.md:16: a listing may hold includes of files in crates/");
+    chapter_with("```rust,listing\n{{#include generated/table.md}}\n```")
+        .finds("src/softmax.md:16: a listing may hold includes of files in crates/");
+}
+
+#[test]
+fn the_summary_and_the_chapters_agree() {
+    sources()
+        .with("src/mask.md", "# Mask\n")
+        .finds("src/mask.md:1: this chapter is not in SUMMARY.md");
+    sources()
+        .with("src/SUMMARY.md", &format!("{SUMMARY}- [Mask](mask.md)\n"))
+        .finds("src/SUMMARY.md:4: names mask.md, which does not exist");
+}
+
+#[test]
+fn a_link_that_goes_nowhere_is_found() {
+    for link in ["[mask](mask.md#bits)", "![](mask.png)", "<img src=\"mask.svg\" alt=\"\">"] {
+        chapter_with(link).finds("src/softmax.md:16: links to mask.");
+    }
+    chapter_with("[here](softmax.md#softmax), [page](softmax.html), <a href=\"#x\">x</a>").passes();
+}
+
+#[test]
+fn a_number_typed_by_hand_is_found() {
+    let typed =
+        ["0.123", "-12.5", "40 %", "40%", "7 percent", "3 × 10⁻⁴", "10⁻³", "2e-5", "**1.5**"];
+    for number in typed {
+        chapter_with(&format!("The error is {number}.")).finds("src/softmax.md:16: the number ");
+    }
+    chapter_with("| a |\n|---|\n| 0.5 |").finds("src/softmax.md:18: the number 0.5 ");
+    chapter_with("<figcaption>It is <b>0.5</b>.</figcaption>")
+        .finds("src/softmax.md:16: the number 0.5 ");
+}
+
+#[test]
+fn numbers_that_are_no_results_pass() {
+    chapter_with(
+        "Three heads, 12 tokens, 2024, arXiv:1706.03762, <https://arxiv.org/abs/1706.03762>",
+    )
+    .passes();
+    chapter_with("<img src=\"softmax.md\" alt=\"\" width=\"0.5\">").passes();
+}
+
+#[test]
+fn an_unknown_key_in_book_toml_is_found() {
+    let with = |line: &str| sources().with("book.toml", &format!("{BOOK_TOML}{line}\n"));
+    with("smart-punctation = true").finds("book.toml:9: Failed to deserialize `output.html`");
+    with("[output.html.playground]\nrunable = false").finds("book.toml:10: Failed to deserialize");
+    sources()
+        .replacing("book.toml", "no-css", "no-ccs")
+        .finds("book.toml:5: unknown field `no-ccs` for mdbook-katex");
+    sources().replacing("book.toml", "title", "titel").finds("book.toml:2: ");
+}
+
+const PAGE: &str = r##"<!DOCTYPE html>
+<html lang="en">
+<head>
+<title>Softmax</title>
+<meta name="description" content="What softmax does.">
+<link rel="canonical" href="https://example.org/softmax.html">
+<link rel="stylesheet" href="book.css">
+<script src="book.js"></script>
+</head>
+<body>
+<h1 class="menu-title">The book</h1>
+<main>
+<h1 id="softmax"><a href="#softmax">Softmax</a></h1>
+<p><a href="mask.html#mask">Mask</a>, <a href="https://example.org">elsewhere</a>, <code>$$</code></p>
+<figure><svg role="img"><title>A figure</title><desc>It rises.</desc><path d="M0 0"/></svg></figure>
+<img src="a%20b.svg" alt="b">
+<!-- here -->
+</main>
+</body>
+</html>
+"##;
+
+/// A site that passes the checks of the pages.
+fn pages() -> Fixture {
+    let mask = PAGE.replace("softmax", "mask");
+    let print = PAGE.replace("<!-- here -->", "<h1>Mask</h1>");
+    let files = [
+        ("softmax.html", PAGE),
+        ("mask.html", &mask),
+        ("print.html", &print),
+        ("book.css", "/* https://example.org */\nbody { background: url(\"a%20b.svg\") }\n"),
+        ("book.js", "// https://example.org\nfetch('softmax.html');\n"),
+        ("a b.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"/>"),
+    ];
+    Fixture::new(&files, |folder| lint::pages(folder).unwrap())
+}
+
+/// The small site with `html` on line 17 of a page.
+fn page_with(html: &str) -> Fixture {
+    pages().replacing("softmax.html", "<!-- here -->", html)
+}
+
+#[test]
+fn a_sound_site_passes() {
+    pages().passes();
+}
+
+#[test]
+fn a_broken_address_is_found() {
+    page_with("<a href=\"gone.html\">x</a>").finds("softmax.html:17: gone.html goes to a file");
+    page_with("<img src=\"gone.png\" alt=\"x\">").finds("softmax.html:17: gone.png goes to a file");
+    page_with("<a href=\"mask.html#gone\">x</a>")
+        .finds("softmax.html:17: mask.html#gone goes to an id");
+    page_with("<a href=\"#gone\">x</a>").finds("softmax.html:17: #gone goes to an id");
+    page_with("<a href=\"/mask.html\">x</a>").finds("softmax.html:17: /mask.html breaks when");
+    pages()
+        .replacing("print.html", "<h1>Mask</h1>", "<a href=\"#gone\">x</a>")
+        .finds("print.html:17: #gone goes to an id");
+    pages()
+        .with("book.css", "body {\n  background: url(gone.png);\n}\n")
+        .finds("book.css:2: gone.png goes to a file");
+}
+
+#[test]
+fn a_request_to_another_host_is_found() {
+    let requests = [
+        "<script src=\"https://cdn.example/a.js\"></script>",
+        "<link rel=\"preconnect\" href=\"https://cdn.example\">",
+        "<link rel=\"stylesheet\" href=\"//cdn.example/a.css\">",
+        "<iframe src=\"http://cdn.example/\"></iframe>",
+        "<img alt=\"x\" srcset=\"https://cdn.example/a.png 2x\">",
+        "<video><source src=\"https://cdn.example/a.mp4\"></video>",
+        "<p style=\"background: url(https://cdn.example/a.png)\">x</p>",
+        "<style>@import \"https://cdn.example/a.css\";</style>",
+        "<script>fetch(`https://cdn.example/a.json`)</script>",
+        "<script type=\"module\">import \"https://cdn.example/a.js\";</script>",
+    ];
+    for request in requests {
+        page_with(request).finds("softmax.html:17: the page asks another host for ");
+    }
+    pages()
+        .with("book.css", "\n@font-face { src: url('https://cdn.example/a.woff2') }\n")
+        .finds("book.css:2: the page asks another host for https://cdn.example/a.woff2");
+    pages()
+        .with("book.js", "let x;\nx.open('GET', \"https://cdn.example/a\");\n")
+        .finds("book.js:2: the page asks another host for https://cdn.example/a");
+}
+
+#[test]
+fn a_play_button_is_found_where_its_request_is() {
+    let with_request = |fixture: Fixture| {
+        fixture.with("book.js", "fetch_with_timeout('https://play.rust-lang.org/evaluate.json')\n")
+    };
+    with_request(pages()).passes();
+    with_request(page_with("<pre class=\"playground\">x</pre>"))
+        .finds("book.js:1: the page asks another host for https://play.rust-lang.org/");
+}
+
+#[test]
+fn what_was_not_rendered_is_found() {
+    page_with("<p><span class=\"katex-error\">\\frac{</span></p>")
+        .finds(r"softmax.html:17: KaTeX cannot parse `\frac{`");
+    page_with("<pre><code>{{#include gone.rs}}</code></pre>").finds("softmax.html:17: an include");
+    page_with("<p>open $$ x</p>").finds("softmax.html:17: `$$` that opens no formula");
+    page_with("<pre><code class=\"language-rust\">\n</code></pre>")
+        .finds("softmax.html:17: an empty piece of code");
+}
+
+#[test]
+fn a_page_without_its_parts_is_found() {
+    let without = |old, new| pages().replacing("softmax.html", old, new);
+    page_with("<h1>Again</h1>").finds("softmax.html:1: the page has 2 first-level headings");
+    without("<title>Softmax</title>\n", "").finds("softmax.html:1: the page has no title");
+    without(" lang=\"en\"", "").finds("softmax.html:1: the page does not say its language");
+    without("What softmax does.", " ").finds("softmax.html:1: the page has no description");
+    without("<title>A figure</title>", "").finds("softmax.html:15: a figure without a <title>");
+    without("<desc>It rises.</desc>", "<desc></desc>")
+        .finds("softmax.html:15: a figure without a <desc>");
+    without("<svg role=\"img\"><title>A figure</title>", "<svg>").finds("softmax.html:15: ");
+    without(" alt=\"b\"", "").finds("softmax.html:16: an image without `alt`");
+    page_with("<p id=\"softmax\">x</p>").finds("softmax.html:17: the id `softmax` again");
+}

@@ -123,7 +123,7 @@ pub(crate) fn attention_with_dropout<T: RealField + Copy>(
     })?;
     let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
-    let output = masked_product(&cache.weights_used(), &cache.v, cache.sized_mask()?); // (n_q, d_v)
+    let output = masked_product(&cache.weights_used()?, &cache.v, cache.sized_mask()?); // (n_q, d_v)
     Ok((output, cache))
 }
 // ANCHOR_END: attention
@@ -162,20 +162,22 @@ impl<T: RealField + Copy> AttentionCache<T> {
     ///
     /// Shapes: → (n_q, n_k).
     ///
+    /// # Errors
+    /// The cache's fields were changed so that dropout and weights no longer fit.
+    ///
     /// ```
     /// use attention::{Mask, attention};
     /// use nalgebra::dmatrix;
     ///
     /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
     /// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
-    /// assert_eq!(cache.weights_used(), cache.weights); // no dropout here
+    /// assert_eq!(cache.weights_used()?, cache.weights); // no dropout here
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn weights_used(&self) -> DMatrix<T> {
-        match &self.dropout {
-            Some(factors) => self.weights.component_mul(factors),
-            None => self.weights.clone(),
-        }
+    pub fn weights_used(&self) -> Result<DMatrix<T>> {
+        let Some(factors) = &self.dropout else { return Ok(self.weights.clone()) };
+        check_shape("cache.dropout", factors, self.weights.shape(), "`cache.weights`")?;
+        Ok(self.weights.component_mul(factors))
     }
 
     fn sized_mask(&self) -> Result<SizedMask<'_>> {
@@ -189,11 +191,7 @@ impl<T: RealField + Copy> AttentionCache<T> {
         let n_k = self.v.nrows();
         check_shape("cache.k", &self.k, (n_k, self.q.ncols()), "(n_k, d_k)")?;
         let scores = (self.q.nrows(), n_k);
-        check_shape("cache.weights", &self.weights, scores, "(n_q, n_k)")?;
-        match &self.dropout {
-            Some(factors) => check_shape("cache.dropout", factors, scores, "(n_q, n_k)"),
-            None => Ok(()),
-        }
+        check_shape("cache.weights", &self.weights, scores, "(n_q, n_k)")
     }
 }
 
@@ -247,7 +245,7 @@ pub fn attention_backward<T: RealField + Copy>(
     let mask = cache.sized_mask()?;
 
     // output = weights · v
-    let d_v = masked_tr_product(&cache.weights_used(), d_output, mask); // (n_k, d_v)
+    let d_v = masked_tr_product(&cache.weights_used()?, d_output, mask); // (n_k, d_v)
     let d_weights = d_output * v.transpose(); // (n_q, n_k)
 
     // weights used = weights ⊙ dropout

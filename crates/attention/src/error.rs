@@ -117,20 +117,30 @@ pub(crate) fn check_positive(argument: &'static str, given: usize) -> Result<()>
 
 /// Sizes of a matrix that memory could hold: without this, an absurd size would panic in the allocator's arithmetic.
 pub(crate) fn check_matrix(
-    (row_argument, rows): (&'static str, usize),
-    (column_argument, columns): (&'static str, usize),
+    rows: (&'static str, usize),
+    columns: (&'static str, usize),
 ) -> Result<()> {
-    check_positive(row_argument, rows)?;
-    check_positive(column_argument, columns)?;
+    check_positive(rows.0, rows.1)?;
+    check_positive(columns.0, columns.1)?;
     let most = isize::MAX as usize / 16; // entries of at most 16 bytes
-    if rows.checked_mul(columns).is_none_or(|entries| entries > most) {
-        let expected =
-            format!("with {row_argument} = {rows} no memory could hold the matrix");
-        return Err(Error::Value {
-            argument: column_argument,
-            given: columns.to_string(),
-            expected,
-        });
+    if rows.1.checked_mul(columns.1).is_none_or(|entries| entries > most) {
+        return Err(no_memory(rows, columns));
     }
     Ok(())
+}
+
+/// Sizes of a matrix for which there is memory now: without this, an allocation that fails would end the program.
+pub(crate) fn check_room<T>(
+    rows: (&'static str, usize),
+    columns: (&'static str, usize),
+) -> Result<()> {
+    check_matrix(rows, columns)?;
+    let room = Vec::<T>::new().try_reserve_exact(rows.1 * columns.1);
+    room.map_err(|_| no_memory(rows, columns))
+}
+
+fn no_memory(rows: (&'static str, usize), columns: (&'static str, usize)) -> Error {
+    let (rows_are, (argument, given)) = (format!("{} = {}", rows.0, rows.1), columns);
+    let expected = format!("with {rows_are} no memory could hold the matrix");
+    Error::Value { argument, given: given.to_string(), expected }
 }

@@ -62,3 +62,37 @@ pub fn city() -> Sentence {
     }
     sentence
 }
+
+/// Three projections that can be read, for the running example: places ask what they are made of, actions ask who acts.
+///
+/// Shapes: W_Q and W_K (4, 2), W_V (4, 2).
+///
+/// ```
+/// let [w_q, w_k, w_v] = attention::example::projections();
+/// let x = attention::example::river().x; // (6, 4)
+/// assert_eq!((x * w_q).shape(), (6, 2));
+/// # assert_eq!((w_k.shape(), w_v.shape()), ((4, 2), (4, 2)));
+/// ```
+// ANCHOR: projections
+pub fn projections() -> [DMatrix<f64>; 3] {
+    let w_q = dmatrix![
+        0.0, 0.0; // water asks nothing
+        0.0, 0.0; // money asks nothing
+        2.0, 0.0; // a place asks: what am I made of?
+        0.0, 2.0; // an action asks: who acts?
+    ];
+    let w_k = dmatrix![
+        1.5, 1.0; // water answers both
+        1.5, 1.0; // money answers both
+       -0.5,-1.5; // but a place does not act
+        0.0, 0.0;
+    ];
+    let w_v = dmatrix![
+        1.0, 0.0; // how much water
+        0.0, 1.0; // how much money
+        0.0, 0.0;
+        0.0, 0.0;
+    ];
+    [w_q, w_k, w_v]
+}
+// ANCHOR_END: projections

@@ -130,9 +130,12 @@ pub fn heat_map<T: RealField + Copy>(
         .chain(cells.iter().map(|c| length(c)));
     let width = widths.max().unwrap_or(0);
 
+    // By hand, since the width of `format!` has a limit, beyond which it panics.
+    let padding = |text: &str, width: usize| " ".repeat(width - length(text));
     let line = |label: &str, cells: Vec<&str>| {
-        let cells = cells.iter().map(|cell| format!("  {cell:>width$}"));
-        format!("{label:label_width$}{}\n", cells.collect::<String>())
+        let cells = cells.iter().map(|cell| format!("  {}{cell}", padding(cell, width)));
+        let cells: String = cells.collect();
+        format!("{label}{}{cells}\n", padding(label, label_width))
     };
     let mut map = line("", column_labels.to_vec());
     for (i, label) in row_labels.iter().enumerate() {

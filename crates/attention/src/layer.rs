@@ -2,7 +2,7 @@
 
 use crate::batch::{self, BatchOutput};
 use crate::dot_product::{AttentionCache, attention, attention_backward};
-use crate::error::{Result, check_count, check_matrix, check_not_empty, check_shape};
+use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
 use crate::mask::Mask;
 use nalgebra::{DMatrix, RealField, RowDVector};
 use rand::Rng;
@@ -74,8 +74,8 @@ impl<T: RealField + Copy> Parameters<T> {
         d_v: usize,
         rng: &mut R,
     ) -> Result<Self> {
-        check_matrix(("d_model", d_model), ("d_k", d_k))?;
-        check_matrix(("d_model", d_model), ("d_v", d_v))?;
+        check_room::<T>(("d_model", d_model), ("d_k", d_k))?;
+        check_room::<T>(("d_model", d_model), ("d_v", d_v))?;
         let mut draw = |d_in: usize, d_out: usize| {
             let deviation = (2.0 / (d_in as f64 + d_out as f64)).sqrt();
             DMatrix::from_fn(d_in, d_out, |_, _| {

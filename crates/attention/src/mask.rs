@@ -226,7 +226,6 @@ impl SizedMask<'_> {
     /// assert!(!attention::Mask::causal().sized(2, 2)?.allows(0, 1));
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: allows
     pub fn allows(&self, i: usize, j: usize) -> bool {
         i < self.n_q && j < self.n_k && self.rule_allows(self.rule, i, j)
     }
@@ -243,7 +242,6 @@ impl SizedMask<'_> {
             Rule::And(a, b) => self.rule_allows(a, i, j) && self.rule_allows(b, i, j),
         }
     }
-    // ANCHOR_END: allows
 
     /// How much of the tile `rows` × `columns` may be seen. An empty tile, or one outside of the matrix, is not seen.
     ///
@@ -355,7 +353,6 @@ impl SizedMask<'_> {
     /// assert_eq!(scores, dmatrix![1.0, f64::NEG_INFINITY; 2.0, 3.0]);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: apply
     pub fn apply<T: RealField + Copy>(&self, scores: DMatrix<T>) -> Result<DMatrix<T>> {
         check_shape("scores", &scores, self.shape(), "the mask")?;
         Ok(self.select(scores, neg_infinity()))
@@ -379,7 +376,6 @@ impl SizedMask<'_> {
         }
         matrix
     }
-    // ANCHOR_END: apply
 }
 
 fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {

@@ -128,10 +128,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn with_dropout(self, p: f64) -> Result<Self> {
-        if !(0.0..1.0).contains(&p) {
-            let expected = "it must be at least 0 and less than 1".to_owned();
-            return Err(Error::Value { argument: "p", given: p.to_string(), expected });
-        }
+        check_probability("p", p)?;
         Ok(MultiHeadAttention { dropout: p, ..self })
     }
 
@@ -162,6 +159,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
 
     fn check(&self) -> Result<()> {
         self.parameters.check()?;
+        check_probability("dropout", self.dropout)?; // a layer that was read from a file may hold anything
         check_positive("n_heads", self.n_heads)?;
         let d_model = self.parameters.d_model();
         for (argument, w) in
@@ -260,6 +258,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         mask: &Mask,
         rng: &mut R,
     ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
+        self.check()?; // before as many numbers are drawn as it claims to have heads
         let seeds: Vec<u64> = (0..self.n_heads).map(|_| rng.next_u64()).collect();
         self.run(x, context, mask, Some(&seeds))
     }
@@ -414,6 +413,14 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
             self.backward(cache, d_output)
         })
     }
+}
+
+fn check_probability(argument: &'static str, p: f64) -> Result<()> {
+    if !(0.0..1.0).contains(&p) {
+        let expected = "it must be at least 0 and less than 1".to_owned();
+        return Err(Error::Value { argument, given: p.to_string(), expected });
+    }
+    Ok(())
 }
 
 /// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).

@@ -6,18 +6,21 @@
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use nalgebra::{DMatrix, DVector, RealField};
 
+// ANCHOR: shift
 /// The number that is subtracted from all scores: their maximum.
 ///
-/// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so nothing is subtracted there:
-/// every exponential is then e^(−∞) = 0.
+/// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so
+/// nothing is subtracted there: every exponential is then e^(−∞) = 0.
 fn shift<T: RealField + Copy>(max: T) -> T {
     if max.is_finite() { max } else { T::zero() }
 }
 
-/// The number by which all exponentials are divided: their sum, or 1 for a row that sees nothing, since 0 / 0 is NaN.
+/// The number by which all exponentials are divided: their sum, or 1 for a row that sees
+/// nothing, since 0 / 0 is NaN.
 fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
+// ANCHOR_END: shift
 
 /// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
@@ -66,7 +69,7 @@ pub fn softmax_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DMatrix<
     let shifts = row_max(scores).map(shift); // (n_q)
     let mut weights = scores.clone(); // (n_q, n_k)
     let mut sums = DVector::zeros(scores.nrows()); // (n_q)
-    // nalgebra stores columns, so the inner loop runs down a column: neighbours in memory, one of each row.
+    // nalgebra stores columns, so the inner loop runs down a column: neighbours in memory.
     for mut column in weights.column_iter_mut() {
         for i in 0..column.len() {
             column[i] = (column[i] - shifts[i]).exp();
@@ -210,7 +213,6 @@ pub fn softmax_backward<T: RealField + Copy>(
 /// assert_eq!(d_scores, dmatrix![0.25, -0.25; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: rows_backward
 pub fn softmax_rows_backward<T: RealField + Copy>(
     weights: &DMatrix<T>,
     d_weights: &DMatrix<T>,
@@ -226,7 +228,6 @@ pub fn softmax_rows_backward<T: RealField + Copy>(
     }
     Ok(d_scores)
 }
-// ANCHOR_END: rows_backward
 
 fn check_has_entries<T: RealField>(argument: &'static str, x: &DVector<T>) -> Result<()> {
     if x.is_empty() {

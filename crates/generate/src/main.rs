@@ -1,1 +1,58 @@
-fn main() {}
+//! Computes every figure, table and number that the book shows, and writes them to `src/generated/`.
+//!
+//! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
+//! nothing and fails if the files are not those that a run would write.
+
+mod figure;
+mod format;
+mod intuition;
+mod output;
+mod scaled_dot_product_attention;
+mod softmax;
+mod welcome;
+mod why_sqrt_d_k;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use output::{Generated, Page};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Computes every figure, table and number that the book shows.
+#[derive(Parser)]
+struct Arguments {
+    /// Write nothing; fail if the files are not those that a run would write
+    #[arg(long)]
+    check: bool,
+    /// The folder of the generated files
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/generated"))]
+    folder: PathBuf,
+}
+
+/// What computes one page: its name, which is its chapter's file name, and the function.
+type Generator = (&'static str, fn(&mut Page) -> Result<()>);
+
+const PAGES: [Generator; 5] = [
+    ("welcome", welcome::generate),
+    ("intuition", intuition::generate),
+    ("softmax", softmax::generate),
+    ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
+    ("why-sqrt-d-k", why_sqrt_d_k::generate),
+];
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let mut generated = Generated::default();
+    for (name, generate) in PAGES {
+        let start = Instant::now();
+        let mut page = Page::new(name);
+        generate(&mut page).with_context(|| format!("computing the page {name}"))?;
+        generated.add(page);
+        eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+    if arguments.check {
+        generated.check(&arguments.folder)
+    } else {
+        generated.write(&arguments.folder)
+    }
+}

@@ -1,0 +1,343 @@
+//! Figures: charts and heat maps as SVG that follows the theme of the page.
+//!
+//! plotters draws in the colours below. Afterwards each is replaced by the CSS variable that stands for it in the book's
+//! style sheet, with the colour as what is used where there is no style sheet.
+
+use crate::format::fixed;
+use anyhow::{Result, anyhow};
+use nalgebra::DMatrix;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use quick_xml::escape::escape;
+use std::ops::Range;
+
+pub const TEXT: RGBColor = RGBColor(0x1b, 0x1b, 0x1f);
+pub const MUTED: RGBColor = RGBColor(0x6b, 0x6b, 0x75);
+pub const BLUE: RGBColor = RGBColor(0x0b, 0x4f, 0xa0);
+pub const VERMILION: RGBColor = RGBColor(0xd1, 0x56, 0x1a);
+pub const GREEN: RGBColor = RGBColor(0x2f, 0x9e, 0x77);
+const HEAT: RGBColor = RGBColor(0x3f, 0x90, 0xd4);
+const HEAT_NEGATIVE: RGBColor = RGBColor(0xe0, 0x76, 0x3a);
+
+/// The style sheet's name for each colour.
+const VARIABLES: [(RGBColor, &str); 7] = [
+    (TEXT, "--fig-fg"),
+    (MUTED, "--fig-muted"),
+    (BLUE, "--fig-1"),
+    (VERMILION, "--fig-2"),
+    (GREEN, "--fig-3"),
+    (HEAT, "--fig-heat"),
+    (HEAT_NEGATIVE, "--fig-heat-neg"),
+];
+
+/// plotters divides a font's size by 1.24 on its way to SVG.
+const FONT_SIZE: f64 = 16.0 * 1.24;
+
+fn text_style(size: f64, colour: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+    let font = ("sans-serif", size).into_font();
+    TextStyle { font, color: colour.to_backend_color(), pos: Pos::new(horizontal, vertical) }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Lets `draw` draw on an area of this size and dresses the result for the page.
+///
+/// `id` must be unique in the book. `title` names the figure and `description` says what is to be seen, for those who
+/// cannot see it.
+pub fn svg(
+    id: &str,
+    title: &str,
+    description: &str,
+    (width, height): (u32, u32),
+    draw: impl FnOnce(&Area) -> Result<()>,
+) -> Result<String> {
+    let mut drawn = String::new();
+    {
+        let area = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
+        draw(&area)?;
+        area.present().map_err(|error| anyhow!("{error}"))?;
+    }
+    let body = drawn
+        .split_once("<svg")
+        .and_then(|(_, rest)| rest.split_once('>'))
+        .ok_or_else(|| anyhow!("plotters wrote no <svg>"))?
+        .1;
+    let size = format!("font-size=\"{}\"", FONT_SIZE / 1.24);
+    let body = body.replace(&size, "font-size=\"16\"");
+    let mut body = body.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "");
+    for (RGBColor(r, g, b), variable) in VARIABLES {
+        let drawn = format!("\"#{r:02X}{g:02X}{b:02X}\"");
+        body = body.replace(&drawn, &format!("\"var({variable}, #{r:02x}{g:02x}{b:02x})\""));
+    }
+    // Markdown ends a block of HTML at an empty line.
+    let body: Vec<&str> = body.lines().filter(|line| !line.trim().is_empty()).collect();
+    Ok(format!(
+        "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{id}-title {id}-description\" \
+         style=\"max-width: {width}px\">\n<title id=\"{id}-title\">{}</title>\n\
+         <desc id=\"{id}-description\">{}</desc>\n{}\n",
+        escape(title),
+        escape(description),
+        body.join("\n")
+    ))
+}
+
+/// How an axis runs and what it says.
+pub struct Axis {
+    pub label: &'static str,
+    pub range: Range<f64>,
+    pub scale: Scale,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Scale {
+    Linear,
+    /// Powers of this base, each with a tick.
+    Log(f64),
+}
+
+impl Axis {
+    pub fn linear(label: &'static str, range: Range<f64>) -> Self {
+        Axis { label, range, scale: Scale::Linear }
+    }
+
+    pub fn log(label: &'static str, base: f64, range: Range<f64>) -> Self {
+        Axis { label, range, scale: Scale::Log(base) }
+    }
+
+    fn place(&self, x: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => x,
+            Scale::Log(base) => x.log(base),
+        }
+    }
+
+    fn placed_range(&self) -> Range<f64> {
+        self.place(self.range.start)..self.place(self.range.end)
+    }
+
+    fn ticks(&self) -> usize {
+        match self.scale {
+            Scale::Linear => 6,
+            Scale::Log(_) => {
+                let range = self.placed_range();
+                (range.end - range.start).round() as usize + 1
+            }
+        }
+    }
+
+    fn tick(&self, place: f64) -> String {
+        let whole = (place - place.round()).abs() < 1e-9;
+        match self.scale {
+            Scale::Linear => fixed(place, decimals(&self.range)),
+            Scale::Log(_) if !whole => String::new(),
+            Scale::Log(base) if base == 2.0 && place >= 0.0 => fixed(base.powf(place), 0),
+            Scale::Log(base) => {
+                let digits = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+                let power: String = fixed(place, 0)
+                    .chars()
+                    .map(|c| {
+                        c.to_digit(10)
+                            .map_or('⁻', |d| digits.chars().nth(d as usize).unwrap_or(c))
+                    })
+                    .collect();
+                format!("{base}{power}")
+            }
+        }
+    }
+}
+
+fn decimals(range: &Range<f64>) -> usize {
+    match range.end - range.start {
+        width if width >= 5.0 => 0,
+        width if width >= 0.5 => 1,
+        _ => 2,
+    }
+}
+
+/// One line of a chart. Lines are told apart by colour and by dashes.
+pub struct Line {
+    pub name: String,
+    pub colour: RGBColor,
+    pub dashed: bool,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Where the names of the lines stand.
+pub use plotters::chart::SeriesLabelPosition as LegendPosition;
+
+/// A chart of lines, with dots that belong to none of them (may be empty).
+pub fn line_chart(
+    area: &Area,
+    x: &Axis,
+    y: &Axis,
+    lines: &[Line],
+    dots: &[(f64, f64)],
+    legend: LegendPosition,
+) -> Result<()> {
+    let label = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(14)
+        .margin_right(22)
+        .margin_bottom(6)
+        .margin_left(6)
+        .x_label_area_size(50)
+        .y_label_area_size(66)
+        .build_cartesian_2d(x.placed_range(), y.placed_range())?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(MUTED.mix(0.25))
+        .axis_style(MUTED)
+        .x_labels(x.ticks())
+        .y_labels(y.ticks())
+        .x_label_formatter(&|place| x.tick(*place))
+        .y_label_formatter(&|place| y.tick(*place))
+        .label_style(label.clone())
+        .axis_desc_style(label.clone())
+        .x_desc(x.label)
+        .y_desc(y.label)
+        .draw()?;
+    chart.draw_series(
+        dots.iter()
+            .map(|&(a, b)| Circle::new((x.place(a), y.place(b)), 3, MUTED.mix(0.6).filled())),
+    )?;
+    for Line { name, colour, dashed, points } in lines {
+        let style = colour.stroke_width(if *dashed { 2 } else { 3 });
+        let points: Vec<_> = points.iter().map(|&(a, b)| (x.place(a), y.place(b))).collect();
+        let (colour, dashed) = (*colour, *dashed);
+        let drawn = if dashed {
+            chart.draw_series(DashedLineSeries::new(points, 8, 6, style))?
+        } else {
+            chart.draw_series(LineSeries::new(points, style))?
+        };
+        if !name.is_empty() {
+            let (end, start) = if dashed { (10, 16) } else { (13, 13) };
+            drawn.label(name).legend(move |middle_left| {
+                EmptyElement::at(middle_left)
+                    + PathElement::new([(0, 0), (end, 0)], colour.stroke_width(3))
+                    + PathElement::new([(start, 0), (26, 0)], colour.stroke_width(3))
+            });
+        }
+    }
+    chart
+        .configure_series_labels()
+        .position(legend)
+        .legend_area_size(34)
+        .label_font(text_style(FONT_SIZE, TEXT, HPos::Left, VPos::Top))
+        .draw()?;
+    Ok(())
+}
+
+/// A histogram's bars, `(left edge, density)` each, all `width` wide, with a curve over them.
+pub fn histogram(
+    area: &Area,
+    x: &Axis,
+    y: &Axis,
+    (width, bars): (f64, &[(f64, f64)]),
+    curve: Line,
+) -> Result<()> {
+    let label = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(14)
+        .margin_right(16)
+        .margin_bottom(6)
+        .x_label_area_size(50)
+        .y_label_area_size(52)
+        .build_cartesian_2d(x.placed_range(), y.placed_range())?;
+    chart
+        .configure_mesh()
+        .disable_mesh()
+        .axis_style(MUTED)
+        .x_labels(5)
+        .y_labels(4)
+        .x_label_formatter(&|place| x.tick(*place))
+        .y_label_formatter(&|place| y.tick(*place))
+        .label_style(label.clone())
+        .axis_desc_style(label)
+        .x_desc(x.label)
+        .y_desc(y.label)
+        .draw()?;
+    chart.draw_series(bars.iter().map(|&(left, density)| {
+        Rectangle::new([(left, 0.0), (left + width, density)], BLUE.mix(0.45).filled())
+    }))?;
+    chart.draw_series(LineSeries::new(curve.points, curve.colour.stroke_width(3)))?;
+    Ok(())
+}
+
+/// A matrix as coloured cells with their numbers in them.
+pub struct HeatMap<'a> {
+    pub matrix: &'a DMatrix<f64>,
+    pub rows: &'a [&'a str],
+    pub columns: &'a [&'a str],
+    /// Written in each cell with this many decimals; `None` leaves cells without numbers.
+    pub decimals: Option<usize>,
+    /// The size of a value that has the full colour.
+    pub full: f64,
+}
+
+const CELL: i32 = 58;
+const SMALL_CELL: i32 = 26;
+
+impl HeatMap<'_> {
+    fn cell(&self) -> i32 {
+        if self.decimals.is_some() { CELL } else { SMALL_CELL }
+    }
+
+    fn left(&self) -> i32 {
+        let longest = self.rows.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+        12 + 9 * longest as i32
+    }
+
+    fn top(&self) -> i32 {
+        if self.columns.iter().all(|label| label.is_empty()) { 8 } else { 32 }
+    }
+
+    pub fn size(&self) -> (u32, u32) {
+        let (rows, columns) = self.matrix.shape();
+        let width = self.left() + self.cell() * columns as i32 + 8;
+        let height = self.top() + self.cell() * rows as i32 + 8;
+        (width as u32, height as u32)
+    }
+
+    pub fn draw(&self, area: &Area) -> Result<()> {
+        let (left, top, cell) = (self.left(), self.top(), self.cell());
+        for (i, j, &x) in entries(self.matrix) {
+            let corner = (left + cell * j as i32, top + cell * i as i32);
+            let opposite = (corner.0 + cell - 2, corner.1 + cell - 2);
+            let middle = (corner.0 + cell / 2 - 1, corner.1 + cell / 2 - 1);
+            let strength = if x.is_finite() { (x.abs() / self.full).min(1.0) } else { 0.0 };
+            let colour = if x < 0.0 { HEAT_NEGATIVE } else { HEAT };
+            if strength < 0.05 {
+                area.draw(&Rectangle::new([corner, opposite], MUTED.mix(0.1).filled()))?;
+            }
+            area.draw(&Rectangle::new([corner, opposite], colour.mix(round(strength)).filled()))?;
+            if let Some(decimals) = self.decimals {
+                let text = if x.is_finite() { fixed(x, decimals) } else { "−∞".to_owned() };
+                let style = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
+                area.draw(&Text::new(text, middle, style))?;
+            }
+        }
+        for (i, label) in self.rows.iter().enumerate() {
+            let place = (left - 8, top + cell * i as i32 + cell / 2 - 1);
+            let style = text_style(FONT_SIZE, TEXT, HPos::Right, VPos::Center);
+            area.draw(&Text::new((*label).to_owned(), place, style))?;
+        }
+        for (j, label) in self.columns.iter().enumerate() {
+            let place = (left + cell * j as i32 + cell / 2 - 1, top - 14);
+            let style = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
+            area.draw(&Text::new((*label).to_owned(), place, style))?;
+        }
+        Ok(())
+    }
+}
+
+/// Two decimals, so that an opacity does not depend on the last bit of an `exp`.
+fn round(x: f64) -> f64 {
+    (100.0 * x).round() / 100.0
+}
+
+fn entries(matrix: &DMatrix<f64>) -> impl Iterator<Item = (usize, usize, &f64)> {
+    (0..matrix.nrows()).flat_map(move |i| (0..matrix.ncols()).map(move |j| (i, j, &matrix[(i, j)])))
+}

@@ -1,0 +1,62 @@
+//! Numbers as text, rounded to digits that survive another platform's `exp`, and with a true minus sign.
+
+use nalgebra::DMatrix;
+
+/// With this many decimals: `−0.317`.
+pub fn fixed(x: f64, decimals: usize) -> String {
+    let text = format!("{x:.decimals$}");
+    let is_zero = text.trim_start_matches('-').chars().all(|c| c == '0' || c == '.');
+    if is_zero { text.trim_start_matches('-').to_owned() } else { text.replace('-', "−") }
+}
+
+/// In scientific notation, for maths: `3.2 \times 10^{−5}`.
+pub fn scientific(x: f64, decimals: usize) -> String {
+    let text = format!("{x:.decimals$e}");
+    let (mantissa, exponent) = text.split_once('e').expect("`{:e}` writes an e");
+    format!("{mantissa} \\times 10^{{{exponent}}}").replace('-', "−")
+}
+
+/// A share as a percentage: `37 %`, with a narrow space that does not break.
+pub fn percent(share: f64, decimals: usize) -> String {
+    format!("{}\u{202f}%", fixed(100.0 * share, decimals))
+}
+
+/// With a narrow space between thousands: `16 384`.
+pub fn integer(x: usize) -> String {
+    let digits = x.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A matrix for KaTeX, every entry with this many decimals. −∞ is written as such.
+pub fn matrix(m: &DMatrix<f64>, decimals: usize) -> String {
+    let entry = |x: f64| match x {
+        f64::NEG_INFINITY => "−\\infty".to_owned(),
+        x => fixed(x, decimals),
+    };
+    let rows =
+        m.row_iter().map(|row| row.iter().map(|&x| entry(x)).collect::<Vec<_>>().join(" & "));
+    format!("\\begin{{pmatrix}} {} \\end{{pmatrix}}", rows.collect::<Vec<_>>().join(" \\\\ "))
+}
+
+/// A vector for KaTeX in one line: `(0.66, 0.24, 0.10)`.
+pub fn tuple(x: impl IntoIterator<Item = f64>, decimals: usize) -> String {
+    let entries: Vec<_> = x.into_iter().map(|x| fixed(x, decimals)).collect();
+    format!("({})", entries.join(",\\; "))
+}
+
+/// A Markdown table. The first column is aligned to the left, all others to the right.
+pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let header: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let mut alignment = vec!["--:".to_owned(); header.len()];
+    alignment[0] = ":--".to_owned();
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    line(&header) + &line(&alignment) + &rows
+}

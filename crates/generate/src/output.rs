@@ -1,0 +1,185 @@
+//! What is generated, and how it is written or compared.
+
+use anyhow::{Context, Result, bail, ensure};
+use regex::Regex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+/// The generated files of one chapter.
+pub struct Page {
+    name: &'static str,
+    values: BTreeMap<String, String>,
+    files: BTreeMap<String, String>,
+}
+
+impl Page {
+    pub fn new(name: &'static str) -> Self {
+        Page { name, values: BTreeMap::new(), files: BTreeMap::new() }
+    }
+
+    /// A number for the prose, which includes it as `{{#include generated/PAGE/values.txt:KEY}}`.
+    pub fn value(&mut self, key: impl Into<String>, text: impl Into<String>) {
+        let key = key.into();
+        let is_name = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        assert!(is_name, "mdBook would not read {key} as the name of an anchor");
+        let before = self.values.insert(key.clone(), text.into());
+        assert!(before.is_none(), "{}: two values are called {key}", self.name);
+    }
+
+    /// A whole file: a figure, a table, an output.
+    pub fn file(&mut self, name: impl Into<String>, text: impl Into<String>) {
+        let name = name.into();
+        let before = self.files.insert(name.clone(), text.into());
+        assert!(before.is_none(), "{}: two files are called {name}", self.name);
+    }
+}
+
+/// All generated files, by their path below the folder.
+#[derive(Default)]
+pub struct Generated(BTreeMap<PathBuf, String>);
+
+impl Generated {
+    pub fn add(&mut self, page: Page) {
+        let folder = Path::new(page.name);
+        if !page.values.is_empty() {
+            let value = |(key, text): (&String, &String)| {
+                format!("ANCHOR: {key}\n{text}\nANCHOR_END: {key}\n")
+            };
+            let values = page.values.iter().map(value).collect();
+            self.0.insert(folder.join("values.txt"), values);
+        }
+        for (name, text) in page.files {
+            self.0.insert(folder.join(name), text);
+        }
+    }
+
+    /// Writes what changed and removes what is no longer generated.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let (mut written, mut removed) = (0, 0);
+        for (path, text) in &self.0 {
+            let path = folder.join(path);
+            if fs::read_to_string(&path).ok().as_ref() != Some(text) {
+                let parent = path.parent().expect("a file in a folder");
+                fs::create_dir_all(parent)
+                    .with_context(|| format!("creating {}", parent.display()))?;
+                fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+                written += 1;
+            }
+        }
+        for path in existing(folder)?.into_iter().filter(|path| !self.0.contains_key(path)) {
+            fs::remove_file(folder.join(&path))?;
+            removed += 1;
+        }
+        println!("{} files: {written} written, {removed} removed", self.0.len());
+        Ok(())
+    }
+
+    /// Fails if the files in the folder are not these.
+    pub fn check(&self, folder: &Path) -> Result<()> {
+        let there = existing(folder)?;
+        let expected: BTreeSet<_> = self.0.keys().cloned().collect();
+        let mut problems = vec![];
+        problems.extend(expected.difference(&there).map(|p| format!("{} is missing", p.display())));
+        problems.extend(
+            there.difference(&expected).map(|p| format!("{} is not generated", p.display())),
+        );
+        for path in expected.intersection(&there) {
+            let text = fs::read_to_string(folder.join(path))?.replace("\r\n", "\n");
+            if !same(&text, &self.0[path]) {
+                problems.push(format!("{} differs", path.display()));
+            }
+        }
+        ensure!(!self.0.is_empty(), "nothing was generated");
+        if !problems.is_empty() {
+            bail!(
+                "the generated files are not those that the code computes:\n  {}\nRun `cargo xtask generate`, look at \
+                 the difference, and commit it.",
+                problems.join("\n  ")
+            );
+        }
+        println!("{} files are what the code computes", expected.len());
+        Ok(())
+    }
+}
+
+/// All files below a folder, by their path below it.
+fn existing(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut files = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        if !next.exists() {
+            continue;
+        }
+        for entry in fs::read_dir(&next).with_context(|| format!("reading {}", next.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.strip_prefix(folder)?.to_owned());
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Equal to the byte where the files were made; elsewhere up to one unit in the last digit of each number, since another
+/// system's `exp` rounds otherwise.
+fn same(a: &str, b: &str) -> bool {
+    a == b
+        || (!cfg!(all(target_os = "linux", target_arch = "x86_64")) && same_to_the_last_digit(a, b))
+}
+
+fn same_to_the_last_digit(a: &str, b: &str) -> bool {
+    static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d+(\.\d+)?").expect("a regex"));
+    let words = |text: &str| NUMBER.split(text).map(str::to_owned).collect::<Vec<_>>();
+    let close = |(x, y): (regex::Match, regex::Match)| {
+        let decimals = |m: regex::Match| m.as_str().split_once('.').map_or(0, |(_, d)| d.len());
+        let number = |m: regex::Match| m.as_str().parse::<f64>().unwrap_or(f64::NAN);
+        let unit = 0.1_f64.powi(decimals(x) as i32);
+        decimals(x) == decimals(y) && (number(x) - number(y)).abs() <= 1.001 * unit
+    };
+    words(a) == words(b) && NUMBER.find_iter(a).zip(NUMBER.find_iter(b)).all(close)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_digit_may_differ_on_another_system() {
+        assert!(same_to_the_last_digit("p = 0.312, n = 7", "p = 0.313, n = 7"));
+        assert!(!same_to_the_last_digit("p = 0.312", "p = 0.314"));
+        assert!(!same_to_the_last_digit("p = 0.312", "p = 0.31"));
+        assert!(!same_to_the_last_digit("p = 0.312", "q = 0.312"));
+        assert!(!same_to_the_last_digit("1 2", "1 2 3"));
+    }
+
+    #[test]
+    fn a_changed_a_missing_and_a_foreign_file_are_found() {
+        let folder = std::env::temp_dir().join(format!("generated-{}", std::process::id()));
+        let mut page = Page::new("page");
+        page.value("x", "1.0");
+        page.file("table.md", "| a |\n");
+        let mut generated = Generated::default();
+        generated.add(page);
+        generated.write(&folder).unwrap();
+        generated.check(&folder).unwrap();
+
+        let says = |what: &str| {
+            let message = generated.check(&folder).unwrap_err().to_string();
+            assert!(message.contains(what), "{message}");
+        };
+        fs::write(folder.join("page/values.txt"), "ANCHOR: x\n7.0\nANCHOR_END: x\n").unwrap();
+        says("values.txt differs");
+        fs::remove_file(folder.join("page/table.md")).unwrap();
+        says("table.md is missing");
+        fs::write(folder.join("page/foreign.md"), "").unwrap();
+        says("foreign.md is not generated");
+
+        generated.write(&folder).unwrap(); // puts all of it right
+        generated.check(&folder).unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,159 @@
+//! Scaled dot-product attention in numbers: the running example, two worked examples, and patterns of weights.
+
+use crate::figure::{HeatMap, svg};
+use crate::format::{fixed, matrix, percent};
+use crate::output::Page;
+use anyhow::Result;
+use attention::{Mask, attention, attention_weights, example, row_entropy, scaled_scores};
+use nalgebra::{DMatrix, dmatrix};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    raw_attention(page)?;
+    projected_attention(page)?;
+    worked_example(
+        page,
+        "a",
+        &dmatrix![1.0, 0.0, 1.0; 0.0, 1.0, 0.0],
+        &dmatrix![1.0, 0.0, 0.0; 0.0, 1.0, 1.0],
+        &dmatrix![10.0, 20.0, 30.0; 40.0, 50.0, 60.0],
+    )?;
+    worked_example(
+        page,
+        "b",
+        &dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, 1.0],
+        &dmatrix![1.0, 1.0; 0.0, 1.0; 1.0, 0.0],
+        &dmatrix![2.0, 1.0; 1.0, 3.0; 0.0, 2.0],
+    )?;
+    patterns(page)
+}
+
+fn sentence_map<'a>(matrix: &'a DMatrix<f64>, tokens: &'a [&'a str], full: f64) -> HeatMap<'a> {
+    HeatMap { matrix, rows: tokens, columns: tokens, decimals: Some(2), full }
+}
+
+/// Every token against every token, without anything learned: X Xᵀ.
+fn raw_attention(page: &mut Page) -> Result<()> {
+    let sentence = example::river();
+    let x = &sentence.x;
+    let products = x * x.transpose();
+    page.value("x", matrix(x, 1));
+    page.value("product-river-bank", fixed(products[(4, 5)], 2));
+    page.value("product-bank-river", fixed(products[(5, 4)], 2));
+    page.value("product-left-left", fixed(products[(2, 2)], 2));
+    let map = sentence_map(&products, &sentence.tokens, products.max());
+    page.file(
+        "products.svg",
+        svg(
+            "attention-products",
+            "X Xᵀ of “the boat left the river bank”",
+            "A symmetric six by six grid of dot products. The rows and columns of “the” are pale; river, boat and bank \
+             match one another and themselves most.",
+            map.size(),
+            |area| map.draw(area),
+        )?,
+    );
+    Ok(())
+}
+
+/// The running example through three projections: queries and keys differ, so the weights need not be symmetric.
+fn projected_attention(page: &mut Page) -> Result<()> {
+    let sentence = example::river();
+    let [w_q, w_k, w_v] = example::projections();
+    let (q, k, v) = (&sentence.x * &w_q, &sentence.x * &w_k, &sentence.x * &w_v);
+    for (name, m) in [("w-q", &w_q), ("w-k", &w_k), ("w-v", &w_v)] {
+        page.value(name, matrix(m, 1));
+    }
+    for (name, m) in [("q", &q), ("k", &k), ("v", &v)] {
+        page.value(name, matrix(m, 2));
+    }
+    let scores = scaled_scores(&q, &k)?;
+    let (output, cache) = attention(&q, &k, &v, &Mask::none())?;
+    page.value("output", matrix(&output, 2));
+    let (left, boat, river, bank) = (2, 1, 4, 5);
+    page.value("left-boat", percent(cache.weights[(left, boat)], 0));
+    page.value("boat-left", percent(cache.weights[(boat, left)], 0));
+    page.value("bank-river", percent(cache.weights[(bank, river)], 0));
+    page.value("bank-river-score", fixed(scores[(bank, river)], 2));
+    page.value("the-entropy", fixed(row_entropy(&cache.weights)?[0], 2));
+    page.value("ln-6", fixed(6.0_f64.ln(), 2));
+    for (name, of, matrix, full) in
+        [("scores", "Scores", &scores, scores.amax()), ("weights", "Weights", &cache.weights, 0.75)]
+    {
+        let map = sentence_map(matrix, &sentence.tokens, full);
+        page.file(
+            format!("{name}.svg"),
+            svg(
+                &format!("attention-{name}"),
+                &format!("{of} of “the boat left the river bank” after three projections"),
+                "A six by six grid, each row a query. The row of “left” is strongest at boat, the row of “bank” at boat, \
+                 river and bank; the rows of “the” are nearly even.",
+                map.size(),
+                |area| map.draw(area),
+            )?,
+        );
+    }
+    Ok(())
+}
+
+/// Every intermediate result of a small example.
+fn worked_example(
+    page: &mut Page,
+    name: &str,
+    q: &DMatrix<f64>,
+    k: &DMatrix<f64>,
+    v: &DMatrix<f64>,
+) -> Result<()> {
+    let (output, cache) = attention(q, k, v, &Mask::none())?;
+    let mut value = |what: &str, m: &DMatrix<f64>, decimals| {
+        page.value(format!("{name}-{what}"), matrix(m, decimals));
+    };
+    value("q", q, 0);
+    value("k", k, 0);
+    value("v", v, 0);
+    value("products", &(q * k.transpose()), 0);
+    value("scores", &scaled_scores(q, k)?, 4);
+    value("weights", &cache.weights, 4);
+    value("output", &output, 4);
+    Ok(())
+}
+
+/// Four patterns that weights often show, each from queries and keys that make it.
+fn patterns(page: &mut Page) -> Result<()> {
+    const N: usize = 8;
+    let identity = DMatrix::<f64>::identity(N, N);
+    let first = DMatrix::from_fn(N, N, |_, j| if j == 0 { 1.0 } else { 0.0 });
+    let groups =
+        DMatrix::from_fn(N, N, |i, j| if [0, 0, 0, 1, 1, 2, 2, 2][i] == j { 1.0 } else { 0.0 });
+    let zero = DMatrix::zeros(N, N);
+    let sharp = 20.0;
+    for (name, says, q, k) in [
+        ("diagonal", "Each row has its weight on the diagonal.", &identity, &identity),
+        ("stripe", "Each row has its weight in the first column.", &first, &identity),
+        (
+            "block",
+            "Rows of a group share their weight among the columns of the group.",
+            &groups,
+            &groups,
+        ),
+        ("diffuse", "All cells are equally pale.", &zero, &identity),
+    ] {
+        let (weights, _) = attention_weights(&(q * sharp), k, &Mask::none())?;
+        let entropy = row_entropy(&weights)?.mean();
+        page.value(format!("{name}-entropy"), fixed(entropy, 2));
+        let blank = [""; N];
+        let map =
+            HeatMap { matrix: &weights, rows: &blank, columns: &blank, decimals: None, full: 1.0 };
+        page.file(
+            format!("pattern-{name}.svg"),
+            svg(
+                &format!("attention-pattern-{name}"),
+                &format!("Weights of eight tokens: {name}"),
+                says,
+                map.size(),
+                |area| map.draw(area),
+            )?,
+        );
+    }
+    page.value("ln-8", fixed((N as f64).ln(), 2));
+    Ok(())
+}

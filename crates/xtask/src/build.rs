@@ -1,0 +1,123 @@
+//! `cargo xtask build`: the book, whole and checked, or the one before it untouched.
+
+use crate::console::{Activity, count};
+use crate::lint::{self, Finding};
+use crate::project::Project;
+use crate::tools;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Checks the sources, builds the book into `target/book` and checks its pages. Only a book that
+/// passes everything takes the place of the last one.
+///
+/// # Errors
+///
+/// If a check finds something, or mdBook fails.
+pub fn build(project: &Project, open: bool) -> Result<()> {
+    tools::ensure_all(project)?;
+    let activity = Activity::begin("building the book");
+    let staging = staging(project)?;
+    build_into(project, staging.path())?;
+    swap(project, staging)?;
+    let pages = lint::pages::count(&project.book());
+    activity.done(&format!("built {} in target/book", count(pages, "page")));
+    if open {
+        let page = project.book().join("index.html");
+        open::that(&page).with_context(|| format!("open {} by hand", page.display()))?;
+    }
+    Ok(())
+}
+
+/// Builds the book into the empty folder `destination`, with all checks before and after.
+///
+/// # Errors
+///
+/// If a check finds something, or mdBook fails.
+pub fn build_into(project: &Project, destination: &Path) -> Result<()> {
+    let mut findings = lint::sources(project.root())?;
+    // A broken source may be why mdBook fails, so it is reported with that.
+    run_mdbook(project, destination).or_else(|error| {
+        settle(&findings).context(format!("{error:#}"))?;
+        Err(error)
+    })?;
+    findings.extend(lint::pages(destination)?);
+    settle(&findings)
+}
+
+/// An empty folder beside the book, so that moving it into place is one step.
+fn staging(project: &Project) -> Result<TempDir> {
+    let target = project.target();
+    fs::create_dir_all(&target)
+        .and_then(|()| tempfile::Builder::new().prefix("book-").tempdir_in(&target))
+        .with_context(|| format!("nothing can be written in {}", target.display()))
+}
+
+/// Lets mdBook build into `destination`. It exits with success after many errors, so what it says
+/// is read too.
+///
+/// # Errors
+///
+/// If it fails or reports an error.
+pub fn run_mdbook(project: &Project, destination: &Path) -> Result<()> {
+    let output = tools::mdbook(project)?
+        .args(["build", "--dest-dir"])
+        .arg(destination)
+        .output()
+        .context("mdbook could not be started")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let complaints = |level| said.lines().any(|line| line.trim_start().starts_with(level));
+    if !output.status.success() || complaints("ERROR") {
+        bail!("mdbook could not build the book:\n{}", said.trim_end());
+    }
+    if complaints("WARN") {
+        eprint!("{said}");
+    }
+    Ok(())
+}
+
+/// Nothing found is success.
+fn settle(findings: &[Finding]) -> Result<()> {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let list: String = findings.iter().map(|finding| format!("\n  {finding}")).collect();
+    bail!("{} in the book:{list}", count(findings.len(), "finding"));
+}
+
+/// Moves the finished book into place. If that fails midway, the last one goes back.
+fn swap(project: &Project, finished: TempDir) -> Result<()> {
+    let book = project.book();
+    let last = tempfile::Builder::new().prefix("book-").tempdir_in(project.target())?;
+    let set_aside = last.path().join("book");
+    let had_one = book.exists();
+    if had_one {
+        fs::rename(&book, &set_aside).with_context(|| in_use(&book))?;
+    }
+    if let Err(error) = fs::rename(finished.path(), &book) {
+        if had_one {
+            fs::rename(&set_aside, &book)?;
+        }
+        return Err(error).with_context(|| in_use(&book));
+    }
+    // The folder has a new name now; there is nothing left to delete under the old one.
+    let _ = finished.keep();
+    make_readable(&book)
+}
+
+fn in_use(book: &Path) -> String {
+    format!("{} is in use; close what has it open", book.display())
+}
+
+/// A temporary folder is for its owner alone; a book is for everyone.
+#[cfg(unix)]
+fn make_readable(book: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::set_permissions(book, fs::Permissions::from_mode(0o755))?)
+}
+
+#[cfg(not(unix))]
+fn make_readable(_: &Path) -> Result<()> {
+    Ok(())
+}

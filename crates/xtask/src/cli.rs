@@ -1,0 +1,90 @@
+//! The command line: what can be asked for, and which module answers.
+
+use crate::project::Project;
+use crate::{bench, build, generate, preprocess, prove, serve};
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// The commands of "Attention, Built".
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    after_help = "Example:\n  cargo xtask serve        read the book in the browser\n  \
+                  cargo xtask test         prove that every line of it runs"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build the book, open it in the browser and rebuild it on every change
+    #[command(after_help = "Example:\n  cargo xtask serve --port 8080 --no-open")]
+    Serve(serve::Options),
+
+    /// Check the sources, build the book into target/book, check its pages
+    #[command(after_help = "Example:\n  cargo xtask build --open")]
+    Build(BuildOptions),
+
+    /// Prove the book: all tests, all generated files, all snippets, all pages
+    #[command(after_help = "Example:\n  cargo xtask test --keep-going")]
+    Test(prove::Options),
+
+    /// Compute every figure, table and number that the book shows
+    #[command(after_help = "Example:\n  cargo xtask generate --check")]
+    Generate(generate::Options),
+
+    /// Time the crate; what follows `--` goes to the benchmarks
+    #[command(after_help = "Example:\n  cargo xtask bench -- --quick softmax")]
+    Bench(bench::Options),
+
+    /// What mdBook calls while it builds or tests the book
+    #[command(hide = true, after_help = "Example:\n  cargo xtask preprocess katex supports html")]
+    Preprocess(preprocess::Options),
+}
+
+#[derive(Debug, Args)]
+struct BuildOptions {
+    /// Open the book in the browser once it is built
+    #[arg(long)]
+    open: bool,
+}
+
+/// Runs the command that the arguments name. Success is 0, failure is 1 with the reason on standard
+/// error, and arguments that make no sense are 2.
+#[must_use]
+pub fn run() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<()> {
+    let project = Project::find()?;
+    match command {
+        Command::Serve(options) => serve::serve(&project, &options),
+        Command::Build(options) => build::build(&project, options.open),
+        Command::Test(options) => prove::prove(&project, &options),
+        Command::Generate(options) => generate::generate(&project, &options),
+        Command::Bench(options) => bench::bench(&project, &options),
+        Command::Preprocess(options) => preprocess::preprocess(&project, &options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

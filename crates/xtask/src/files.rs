@@ -1,0 +1,66 @@
+//! Files and paths.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// Every file under `folder`, sorted, so that findings come in the same order on every machine. A
+/// folder that does not exist has none.
+#[must_use]
+pub fn under(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { under(&path) } else { vec![path] })
+        .collect()
+}
+
+/// Every file under `folder` whose name ends in `.extension`.
+#[must_use]
+pub fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut files = under(folder);
+    files.retain(|file| file.extension().is_some_and(|found| found == extension));
+    files
+}
+
+/// The text of `file`.
+///
+/// # Errors
+///
+/// If it cannot be read; the message names it.
+pub fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
+}
+
+/// `path` without `.` and `..`, by its letters alone: links are not followed.
+#[must_use]
+pub fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// `path` as seen from `root`, with forward slashes on every system.
+#[must_use]
+pub fn relative(path: &Path, root: &Path) -> String {
+    let path = path.strip_prefix(root).unwrap_or(path);
+    path.to_string_lossy().replace('\\', "/")
+}
+
+/// The line, counted from one, that byte `offset` of `text` lies on.
+#[must_use]
+pub fn line_at(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask generate`: the figures, tables and numbers of the book.
+
+use crate::process::{cargo, run};
+use crate::project::Project;
+use anyhow::Result;
+use clap::Args;
+
+/// What `generate` can be asked for.
+#[derive(Debug, Default, Args)]
+pub struct Options {
+    /// Change nothing; fail if a file would come out different
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Runs the generator, in release mode because it trains and measures.
+///
+/// # Errors
+///
+/// If it fails, or with `check` if a committed file is not what it computes.
+pub fn generate(project: &Project, options: &Options) -> Result<()> {
+    let mut command = cargo(project);
+    command.args(["run", "--release", "--package", "generate", "--"]);
+    if options.check {
+        command.arg("--check");
+    }
+    run(&mut command)
+}

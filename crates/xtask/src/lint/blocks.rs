@@ -1,0 +1,73 @@
+//! Blocks of code whose attributes would keep them from being checked.
+
+use super::includes::includes;
+use super::{Document, Finding, Sources, pattern};
+use crate::markdown::{CodeBlock, code_blocks};
+use regex::Regex;
+use std::sync::LazyLock;
+
+static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
+
+/// Blocks that are ignored, that fail for any reason, that name no language, and listings with
+/// something pasted in.
+pub(super) fn check(sources: &Sources) -> Vec<Finding> {
+    let blocks =
+        |chapter| code_blocks(text(chapter)).into_iter().map(move |block| (chapter, block));
+    sources
+        .chapters
+        .iter()
+        .flat_map(blocks)
+        .flat_map(|(chapter, block)| {
+            complaints(&block, chapter, sources)
+                .into_iter()
+                .map(move |message| chapter.finding(block.line, message))
+        })
+        .collect()
+}
+
+fn text(chapter: &Document) -> &str {
+    &chapter.text
+}
+
+fn complaints(block: &CodeBlock, chapter: &Document, sources: &Sources) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if block.words().next().is_none() {
+        complaints.push(
+            "a block of code without a language: fence it, as `rust` to have it run or as `text`"
+                .to_owned(),
+        );
+    }
+    if block.words().any(|word| word.starts_with("ignore")) {
+        complaints.push(
+            "an ignored block rots unseen: let it run, or make it a `listing` of the crate"
+                .to_owned(),
+        );
+    }
+    if block.has("compile_fail") && !block.words().any(|word| ERROR_CODE.is_match(word)) {
+        complaints.push(
+            "`compile_fail` without the error code that it is to show, as in \
+             `compile_fail,E0382`, passes on any mistake"
+                .to_owned(),
+        );
+    }
+    if block.is_listing() {
+        complaints.extend(pasted(block, chapter, sources));
+    }
+    complaints
+}
+
+/// A listing is not run, so it must be what the crate is: only includes, and only of the crates.
+fn pasted(block: &CodeBlock, chapter: &Document, sources: &Sources) -> Option<String> {
+    let crates = sources.root.join("crates");
+    let is_of_crates = |line: &str| {
+        let found = includes(line, chapter.folder());
+        let directive = line.trim().starts_with("{{") && line.trim().ends_with("}}");
+        directive && found.len() == 1 && found[0].file.starts_with(&crates)
+    };
+    let lines = block.body.lines().filter(|line| !line.trim().is_empty());
+    let foreign = lines.into_iter().find(|line| !is_of_crates(line))?;
+    Some(format!(
+        "a listing may hold includes of files in crates/ and nothing else, but this one has `{}`",
+        foreign.trim()
+    ))
+}

@@ -1,0 +1,210 @@
+//! Includes that resolve to nothing, and anchors and generated files that nothing includes.
+
+use super::{Document, Finding, Sources, links, pattern};
+use crate::files;
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+/// A directive as mdBook reads it, or the escaped form that it prints as it is.
+static DIRECTIVE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"\\\{\{#.*\}\}|\{\{\s*#(include|rustdoc_include|playground)\s+([^}\s]+)[^}]*\}\}")
+});
+
+static BEGIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"ANCHOR:\s*([\w-]+)"));
+static END: LazyLock<Regex> = LazyLock::new(|| pattern(r"ANCHOR_END:\s*([\w-]+)"));
+
+/// An anchor that is a comment of its own, rather than part of a program about anchors.
+static COMMENT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\s*(?://+!?|/\*|#|<!--)\s*ANCHOR:\s*([\w-]+)"));
+
+/// How deep mdBook follows includes in included files.
+const DEPTH: usize = 10;
+
+/// A directive that takes in a file, or a part of one.
+#[derive(Debug)]
+pub(super) struct Include {
+    pub(super) line: usize,
+    pub(super) file: PathBuf,
+    part: Part,
+}
+
+#[derive(Debug)]
+enum Part {
+    Whole,
+    Anchor(String),
+    /// From the first to the last line, counted from one.
+    Lines(usize, usize),
+}
+
+/// The includes in `text`, whose relative paths start from `folder`.
+pub(super) fn includes(text: &str, folder: &Path) -> Vec<Include> {
+    DIRECTIVE
+        .captures_iter(text)
+        .filter_map(|directive| {
+            let target = directive.get(2)?.as_str();
+            let (file, part) = target.split_once(':').unwrap_or((target, ""));
+            Some(Include {
+                line: files::line_at(text, directive.get(0)?.start()),
+                file: files::normal(&folder.join(file)),
+                part: Part::parse(part),
+            })
+        })
+        .collect()
+}
+
+/// `text` with every directive blanked, so that places in it stay the same.
+pub(super) fn without_directives(text: &str) -> String {
+    DIRECTIVE.replace_all(text, |found: &regex::Captures| " ".repeat(found[0].len())).into_owned()
+}
+
+impl Part {
+    fn parse(part: &str) -> Self {
+        let (first, last) = part.split_once(':').unwrap_or((part, part));
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) => Self::Lines(first, last),
+            (Ok(first), Err(_)) => Self::Lines(first, first),
+            (Err(_), Ok(last)) => Self::Lines(1, last),
+            _ if first.is_empty() => Self::Whole,
+            _ => Self::Anchor(first.to_owned()),
+        }
+    }
+
+    /// The part of `text`, or what is missing.
+    fn of(&self, text: &str) -> Result<String, String> {
+        let lines: Vec<_> = text.lines().collect();
+        match self {
+            Self::Whole => Ok(text.to_owned()),
+            Self::Anchor(name) => anchored(&lines, name),
+            Self::Lines(first, last) if (1..=lines.len()).contains(first) => {
+                Ok(lines[first - 1..(*last).clamp(*first, lines.len())].join("\n"))
+            }
+            Self::Lines(first, _) => {
+                Err(format!("has no line {first}, only {} lines", lines.len()))
+            }
+        }
+    }
+}
+
+fn anchored(lines: &[&str], name: &str) -> Result<String, String> {
+    let at = |mark: &Regex| {
+        lines.iter().position(|line| mark.captures(line).is_some_and(|found| &found[1] == name))
+    };
+    match (at(&BEGIN), at(&END)) {
+        (Some(begin), Some(end)) if begin < end => Ok(lines[begin + 1..end].join("\n")),
+        (Some(_), None) => Err(format!("has no `ANCHOR_END: {name}`")),
+        (Some(_), Some(_)) => Err(format!("ends the anchor `{name}` before it begins")),
+        (None, _) => Err(format!("has no anchor `{name}`")),
+    }
+}
+
+/// Includes of files, anchors or lines that do not exist.
+pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for chapter in &sources.chapters {
+        follow(&chapter.text, chapter.folder(), DEPTH, &mut |include, outer, part| {
+            if let Err(missing) = part {
+                let file = sources.name(&include.file);
+                let line = outer.unwrap_or(include.line);
+                findings.push(chapter.finding(line, format!("includes {file}, which {missing}")));
+            }
+        });
+    }
+    findings
+}
+
+/// Takes an include, the line of the outermost one if it is inside another, and the included text or
+/// what is missing.
+type Visitor<'a> = dyn FnMut(&Include, Option<usize>, &Result<String, String>) + 'a;
+
+/// Calls `visit` for each include in `text`, and for those inside what they include.
+fn follow(text: &str, folder: &Path, depth: usize, visit: &mut Visitor) {
+    for include in includes(text, folder) {
+        let part = fs::read_to_string(&include.file)
+            .map_err(|_| "does not exist".to_owned())
+            .and_then(|text| include.part.of(&text));
+        visit(&include, None, &part);
+        let inner_folder = include.file.parent().unwrap_or(folder);
+        if let (Ok(part), 1..) = (&part, depth) {
+            follow(part, inner_folder, depth - 1, &mut |inner, outer, part| {
+                visit(inner, outer.or(Some(include.line)), part);
+            });
+        }
+    }
+}
+
+/// Anchors in the code and in what is generated that no chapter includes.
+pub(super) fn unused_anchors(sources: &Sources) -> Vec<Finding> {
+    let used = used(sources, |include| match &include.part {
+        Part::Anchor(name) => Some((include.file.clone(), name.clone())),
+        _ => None,
+    });
+    let mut findings = Vec::new();
+    for file in files_with_anchors(&sources.root) {
+        for (line, name) in anchors(&file) {
+            if !used.contains(&(file.clone(), name.clone())) {
+                findings.push(Finding {
+                    file: sources.name(&file),
+                    line: Some(line),
+                    message: format!(
+                        "an anchor nobody includes: `{name}`; show it in a chapter or remove it"
+                    ),
+                });
+            }
+        }
+    }
+    findings
+}
+
+fn used<T: Ord>(sources: &Sources, what: impl Fn(&Include) -> Option<T>) -> BTreeSet<T> {
+    let mut used = BTreeSet::new();
+    for document in sources.documents() {
+        follow(&document.text, document.folder(), DEPTH, &mut |include, _, _| {
+            used.extend(what(include));
+        });
+    }
+    used
+}
+
+/// What a chapter may show of the crates, and what is generated.
+fn files_with_anchors(root: &Path) -> Vec<PathBuf> {
+    let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
+    let mut crates: Vec<_> = crates.map(|entry| entry.path()).collect();
+    crates.sort();
+    crates
+        .iter()
+        .flat_map(|folder| ["src", "examples", "benches", "cuda"].map(|part| folder.join(part)))
+        .chain([root.join("src").join("generated")])
+        .flat_map(|folder| files::under(&folder))
+        .collect()
+}
+
+fn anchors(file: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let numbered = (1..).zip(text.lines());
+    numbered
+        .filter_map(|(number, line)| Some((number, COMMENT.captures(line)?[1].to_owned())))
+        .collect()
+}
+
+/// Generated files that neither a chapter nor the README shows.
+pub(super) fn unused_generated(sources: &Sources) -> Vec<Finding> {
+    let mut shown = used(sources, |include| Some(include.file.clone()));
+    shown.extend(sources.documents().flat_map(linked));
+    files::under(&sources.root.join("src").join("generated"))
+        .into_iter()
+        .filter(|file| !shown.contains(file))
+        .map(|file| Finding {
+            file: sources.name(&file),
+            line: None,
+            message: "no chapter shows this generated file; show it or stop generating it".into(),
+        })
+        .collect()
+}
+
+fn linked(document: &Document) -> Vec<PathBuf> {
+    let links = links::links(&document.text);
+    links.iter().filter_map(|link| link.file(document.folder())).collect()
+}

@@ -1,0 +1,144 @@
+//! Checks of the book that mdBook does not make.
+//!
+//! mdBook exits with success when an include resolves to nothing, a link goes nowhere or an option
+//! is misspelt. [`sources`] looks at the chapters as they are written, [`pages`] at what the reader
+//! gets.
+
+mod blocks;
+mod config;
+mod html;
+mod includes;
+mod links;
+pub mod pages;
+mod prose;
+
+use crate::files;
+use crate::project::Project;
+use anyhow::Result;
+use regex::Regex;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Something that is wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, as seen from the root.
+    pub file: String,
+    /// The line, counted from one, unless it is about the whole file.
+    pub line: Option<usize>,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+/// Checks the chapters, `SUMMARY.md`, `book.toml` and the anchors in the code.
+///
+/// # Errors
+///
+/// If a file cannot be read.
+pub fn sources(root: &Path) -> Result<Vec<Finding>> {
+    let sources = Sources::read(root)?;
+    let checks = [
+        includes::broken,
+        includes::unused_anchors,
+        includes::unused_generated,
+        blocks::check,
+        links::broken,
+        links::summary,
+        prose::check,
+        config::check,
+    ];
+    Ok(sorted(checks.iter().flat_map(|check| check(&sources)).collect()))
+}
+
+/// Checks the built pages, style sheets and scripts in `folder`.
+///
+/// # Errors
+///
+/// If a file cannot be read.
+pub fn pages(folder: &Path) -> Result<Vec<Finding>> {
+    Ok(sorted(pages::check(folder)?))
+}
+
+fn sorted(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+/// A Markdown file that people write.
+struct Document {
+    path: PathBuf,
+    /// The path as seen from the root.
+    name: String,
+    text: String,
+}
+
+impl Document {
+    fn read(path: PathBuf, root: &Path) -> Result<Self> {
+        let text = files::read(&path)?;
+        let name = files::relative(&path, root);
+        Ok(Self { path, name, text })
+    }
+
+    /// What relative paths in the document start from.
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
+        Finding { file: self.name.clone(), line: Some(line), message: message.into() }
+    }
+}
+
+/// All that is written rather than computed.
+struct Sources {
+    root: PathBuf,
+    /// Every Markdown file in `src/`, but for `SUMMARY.md` and what is generated.
+    chapters: Vec<Document>,
+    summary: Document,
+    /// The README of the project, if it has one.
+    readme: Option<Document>,
+}
+
+impl Sources {
+    fn read(root: &Path) -> Result<Self> {
+        let root = files::normal(&std::path::absolute(root)?);
+        let chapters = Project::at(&root).chapters();
+        let summary = chapters.join("SUMMARY.md");
+        let generated = chapters.join("generated");
+        let documents = files::with_extension(&chapters, "md")
+            .into_iter()
+            .filter(|path| *path != summary && !path.starts_with(&generated))
+            .map(|path| Document::read(path, &root));
+        let readme = root.join("README.md");
+        Ok(Self {
+            chapters: documents.collect::<Result<_>>()?,
+            summary: Document::read(summary, &root)?,
+            readme: readme.is_file().then(|| Document::read(readme, &root)).transpose()?,
+            root,
+        })
+    }
+
+    /// The chapters and the README: what people read.
+    fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.chapters.iter().chain(&self.readme)
+    }
+
+    /// `path` as seen from the root.
+    fn name(&self, path: &Path) -> String {
+        files::relative(path, &self.root)
+    }
+}
+
+fn pattern(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is a constant")
+}

@@ -1,0 +1,158 @@
+//! Reading Markdown the way mdBook does.
+
+use crate::files::line_at;
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use std::ops::Range;
+
+/// A parser with the extensions that mdBook turns on; with each event comes where it is.
+pub fn parse(text: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_FOOTNOTES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_HEADING_ATTRIBUTES
+        | Options::ENABLE_DEFINITION_LIST
+        | Options::ENABLE_GFM;
+    Parser::new_ext(text, options).into_offset_iter()
+}
+
+/// A block of code in a chapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeBlock {
+    /// What stands behind the opening fence; nothing for an indented block.
+    pub info: String,
+    /// The line of the opening fence, or of the first line if it is indented.
+    pub line: usize,
+    /// The code.
+    pub body: String,
+}
+
+impl CodeBlock {
+    /// The words behind the fence: the language and its attributes.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.info.split([',', ' ', '\t']).filter(|word| !word.is_empty())
+    }
+
+    /// Whether `word` stands behind the fence.
+    #[must_use]
+    pub fn has(&self, word: &str) -> bool {
+        self.words().any(|found| found == word)
+    }
+
+    /// Whether it is Rust.
+    #[must_use]
+    pub fn is_rust(&self) -> bool {
+        self.words().next() == Some("rust")
+    }
+
+    /// Whether it shows a part of the crate, which is compiled and tested there, rather than a
+    /// program of its own.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        self.has("listing")
+    }
+}
+
+/// All blocks of code in `text`.
+#[must_use]
+pub fn code_blocks(text: &str) -> Vec<CodeBlock> {
+    let mut blocks = Vec::new();
+    let mut open: Option<CodeBlock> = None;
+    for (event, range) in parse(text) {
+        match event {
+            Event::Start(Tag::CodeBlock(kind)) => {
+                open = Some(CodeBlock {
+                    info: match kind {
+                        CodeBlockKind::Fenced(info) => info.to_string(),
+                        CodeBlockKind::Indented => String::new(),
+                    },
+                    line: line_at(text, range.start),
+                    body: String::new(),
+                });
+            }
+            Event::Text(code) => {
+                if let Some(block) = &mut open {
+                    block.body.push_str(&code);
+                }
+            }
+            Event::End(TagEnd::CodeBlock) => blocks.extend(open.take()),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// The formulas of `text`, with their dollar signs: found as mdbook-katex finds them, which skips
+/// whatever stands between backticks and takes a backslash for an escape.
+#[must_use]
+pub fn formulas(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'`' => at = after_code(text, at),
+            b'$' => {
+                let delimiter = if text[at..].starts_with("$$") { "$$" } else { "$" };
+                let Some(end) = after_formula(text, at + delimiter.len(), delimiter) else {
+                    break;
+                };
+                found.push(at..end);
+                at = end;
+            }
+            _ => at += 1,
+        }
+    }
+    found
+}
+
+/// Where the code that begins with the backticks at `start` is over.
+fn after_code(text: &str, start: usize) -> usize {
+    let run = |from: usize| text[from..].bytes().take_while(|byte| *byte == b'`').count();
+    let length = run(start);
+    let mut at = start + length;
+    while let Some(next) = text[at..].find('`') {
+        let found = run(at + next);
+        at += next + found;
+        if found == length {
+            return at;
+        }
+    }
+    text.len()
+}
+
+fn after_formula(text: &str, start: usize, delimiter: &str) -> Option<usize> {
+    let mut at = start;
+    loop {
+        let end = at + text.get(at..)?.find(delimiter)?;
+        let backslashes = text[..end].bytes().rev().take_while(|byte| *byte == b'\\').count();
+        at = end + delimiter.len();
+        if backslashes % 2 == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_blocks_know_their_line_and_attributes() {
+        let text = "a\n\n```rust,should_panic\nx\ny\n```\n\n> ~~~text\n> z\n> ~~~\n";
+        let blocks = code_blocks(text);
+        assert_eq!(blocks.len(), 2);
+        assert_eq!((blocks[0].line, blocks[0].body.as_str()), (3, "x\ny\n"));
+        assert!(blocks[0].is_rust() && blocks[0].has("should_panic"));
+        assert_eq!((blocks[1].line, blocks[1].body.as_str()), (8, "z\n"));
+        assert!(!blocks[1].is_rust());
+    }
+
+    #[test]
+    fn formulas_are_found_as_katex_finds_them() {
+        let text = r"a $x$ \$5 `$no$` ``a`$b$`` $$ y \$ z $$ end $ open";
+        let found: Vec<_> = formulas(text).into_iter().map(|range| &text[range]).collect();
+        assert_eq!(found, ["$x$", r"$$ y \$ z $$"]);
+    }
+}

@@ -1,0 +1,431 @@
+//! `preprocess snippets`: runs the Rust snippets of all chapters against the crate as it is now.
+//!
+//! `mdbook test` alone cannot: it calls rustdoc without `--extern`, and a folder given with `-L`
+//! may hold the crate in several versions. So cargo builds the crate and says exactly which files
+//! it made, the snippets of all chapters go into one file, and rustdoc compiles that file as one
+//! program. What fails is reported by its place in the chapter. mdBook is then handed chapters with
+//! nothing left to run.
+
+use crate::console::{count, seconds};
+use crate::files;
+use crate::markdown::{self, CodeBlock};
+use crate::process::{cargo, toolchain};
+use crate::project::Project;
+use anyhow::{Context, Result, bail};
+use mdbook_preprocessor::book::{Book, Chapter};
+use mdbook_preprocessor::parse_input;
+use regex::{Captures, Regex};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+/// Runs the snippets and returns the book with nothing left to run.
+///
+/// # Errors
+///
+/// If the crate does not build or a snippet fails; the message names the chapter and the line.
+pub fn preprocess(project: &Project) -> Result<()> {
+    let (_, mut book) = parse_input(std::io::stdin())?;
+    let begun = Instant::now();
+    let snippets = collect(&book, project)?;
+    if !snippets.is_empty() {
+        run(&snippets, &Libraries::build(project)?, project)?;
+    }
+    let chapters: BTreeSet<_> = snippets.iter().map(|snippet| &snippet.chapter).collect();
+    eprintln!(
+        "snippets: {} in {} ran, all passed ({})",
+        snippets.len(),
+        count(chapters.len(), "chapter"),
+        seconds(begun.elapsed())
+    );
+    book.for_each_chapter_mut(|chapter| chapter.content.clear());
+    serde_json::to_writer(std::io::stdout(), &book)?;
+    Ok(())
+}
+
+/// A Rust program in a chapter.
+#[derive(Debug)]
+struct Snippet {
+    /// The chapter's file, as in `src/softmax.md`.
+    chapter: String,
+    /// The block as written, where includes are still directives.
+    written: CodeBlock,
+    /// The block as it runs, where includes are resolved.
+    resolved: CodeBlock,
+}
+
+/// The snippets of the book, which are all Rust blocks but listings.
+fn collect(book: &Book, project: &Project) -> Result<Vec<Snippet>> {
+    let mut snippets = Vec::new();
+    for chapter in book.chapters() {
+        let found = snippets_in(chapter, project)?;
+        snippets.extend(found.into_iter().filter(|snippet| !snippet.written.is_listing()));
+    }
+    Ok(snippets)
+}
+
+/// Pairs the blocks of the chapter with those of its file, where the line numbers are the author's.
+fn snippets_in(chapter: &Chapter, project: &Project) -> Result<Vec<Snippet>> {
+    let resolved = rust_blocks(&chapter.content);
+    let (name, written) = match &chapter.source_path {
+        Some(path) => {
+            let file = project.chapters().join(path);
+            let name = files::relative(&file, project.root());
+            (name, rust_blocks(&files::read(&file)?))
+        }
+        None => (chapter.name.clone(), resolved.clone()),
+    };
+    if written.len() != resolved.len() {
+        bail!(
+            "{name}: an include brings in the fences of a Rust block; \
+             write the fences in the chapter and include only what is between them"
+        );
+    }
+    let pair = |(written, resolved)| Snippet { chapter: name.clone(), written, resolved };
+    Ok(written.into_iter().zip(resolved).map(pair).collect())
+}
+
+fn rust_blocks(text: &str) -> Vec<CodeBlock> {
+    let mut blocks = markdown::code_blocks(text);
+    blocks.retain(CodeBlock::is_rust);
+    blocks
+}
+
+impl Snippet {
+    /// `src/softmax.md:57`, the line of the opening fence.
+    fn place(&self) -> String {
+        format!("{}:{}", self.chapter, self.written.line)
+    }
+
+    /// The attributes that rustdoc understands.
+    fn attributes(&self) -> impl Iterator<Item = &str> {
+        self.written.words().filter(|word| {
+            matches!(*word, "should_panic" | "no_run" | "compile_fail") || ERROR_CODE.is_match(word)
+        })
+    }
+
+    fn must_not_compile(&self) -> bool {
+        self.written.has("compile_fail")
+    }
+
+    /// The line in the chapter that line `line` of the running program comes from, both counted
+    /// from one. Lines of an include come from its directive.
+    fn line_in_chapter(&self, line: usize) -> usize {
+        let written: Vec<_> = self.written.body.lines().collect();
+        let is_include = |line: &&str| line.contains("{{#");
+        let first = written.iter().position(is_include);
+        let last = written.iter().rposition(is_include);
+        let within = match (first, last) {
+            (Some(first), Some(last)) => {
+                let before_end = self.resolved.body.lines().count().saturating_sub(line);
+                let after_last = written.len() - 1 - last;
+                if line <= first {
+                    line
+                } else if before_end < after_last {
+                    written.len() - before_end
+                } else {
+                    first + 1
+                }
+            }
+            _ => line.min(written.len()),
+        };
+        self.written.line + within
+    }
+
+    /// What to say of a panic at line `line` of the program that rustdoc made of the snippet alone:
+    /// it puts one line before the code, and one more for a `main` of its own.
+    fn panicked(&self, line: usize) -> String {
+        let before = if OWN_MAIN.is_match(&self.resolved.body) { 1 } else { 2 };
+        let line = self.line_in_chapter(line.saturating_sub(before).max(1));
+        format!("panicked at {}:{line}:", self.chapter)
+    }
+}
+
+static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
+
+/// How rustdoc and rustc name a place in the file of snippets, and a test in it.
+static IN_FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"snippets\.md:(\d+)(:\d+)?"));
+static TEST_NAME: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"---- snippets\.md - \(line (\d+)\).* stdout ----"));
+static FAILED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?m)^test snippets\.md - \(line (\d+)\).* \.\.\. FAILED"));
+static PANICKED: LazyLock<Regex> = LazyLock::new(|| pattern(r"panicked at snippets\.md:(\d+):\d+"));
+static OWN_MAIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\s*fn main\("));
+static PASSED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^test result: .* (\d+) passed;"));
+
+fn pattern(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is a constant")
+}
+
+fn number(digits: &str) -> usize {
+    digits.parse().unwrap_or(0)
+}
+
+/// The crate and its direct dependencies, compiled: what a snippet can name.
+#[derive(Debug, Default)]
+struct Libraries {
+    /// From the name in a program to the file.
+    named: BTreeMap<String, PathBuf>,
+}
+
+impl Libraries {
+    fn build(project: &Project) -> Result<Self> {
+        let direct = direct_dependencies(project)?;
+        let mut libraries = Self::default();
+        for artifact in artifacts(project)? {
+            let package = artifact["package_id"].as_str().unwrap_or_default();
+            if let (Some(name), Some(file)) = (direct.get(package), rlib(&artifact)) {
+                libraries.named.insert(name.clone(), file);
+            }
+        }
+        Ok(libraries)
+    }
+
+    /// The folders of the libraries, where their own dependencies lie too.
+    fn folders(&self) -> BTreeSet<PathBuf> {
+        let parents = self.named.values().filter_map(|file| file.parent());
+        parents
+            .flat_map(|folder| [folder.to_path_buf(), folder.join("deps")])
+            .filter(|folder| folder.is_dir())
+            .collect()
+    }
+
+    fn arguments(&self, rustdoc: &mut Command) {
+        for (name, file) in &self.named {
+            rustdoc.arg("--extern").arg(format!("{name}={}", file.display()));
+        }
+        for folder in self.folders() {
+            rustdoc.arg("-L").arg(format!("dependency={}", folder.display()));
+        }
+    }
+}
+
+/// From the identity of a package to the name under which the crate knows it, the crate included.
+fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
+    let output = cargo(project)
+        .args(["metadata", "--quiet", "--format-version", "1", "--filter-platform", &platform()?])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("`cargo metadata` could not be started")?;
+    if !output.status.success() {
+        bail!("`cargo metadata` failed");
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut names = BTreeMap::new();
+    for package in list(&metadata["packages"]).filter(|package| package["name"] == "attention") {
+        names.insert(text(&package["id"]), "attention".to_owned());
+        let node = list(&metadata["resolve"]["nodes"]).find(|node| node["id"] == package["id"]);
+        let dependencies = node.into_iter().flat_map(|node| list(&node["deps"]));
+        for dependency in dependencies.filter(|dependency| is_normal(dependency)) {
+            names.insert(text(&dependency["pkg"]), text(&dependency["name"]));
+        }
+    }
+    Ok(names)
+}
+
+/// Without it, cargo would download what only other systems need.
+fn platform() -> Result<String> {
+    let output = toolchain("rustc")
+        .args(["--print", "host-tuple"])
+        .output()
+        .context("rustc could not be started")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Whether a dependency is one of the library, not only of its tests or its build.
+fn is_normal(dependency: &Value) -> bool {
+    list(&dependency["dep_kinds"]).any(|kind| kind["kind"].is_null())
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Builds the crate; what cargo made or found up to date, it lists.
+fn artifacts(project: &Project) -> Result<Vec<Value>> {
+    let output = cargo(project)
+        .args(["build", "--quiet", "--package", "attention", "--lib"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo could not be started")?;
+    if !output.status.success() {
+        bail!("the crate `attention` does not build, so no snippet can run");
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter(|line| line.contains(r#""reason":"compiler-artifact""#))
+        .map(|line| Ok(serde_json::from_str(line)?))
+        .collect()
+}
+
+fn rlib(artifact: &Value) -> Option<PathBuf> {
+    list(&artifact["filenames"])
+        .filter_map(Value::as_str)
+        .find(|file| file.ends_with(".rlib"))
+        .map(PathBuf::from)
+}
+
+/// Runs all snippets: those that compile together as one program, those that must not each alone.
+fn run(snippets: &[Snippet], libraries: &Libraries, project: &Project) -> Result<()> {
+    let (refused, accepted): (Vec<_>, Vec<_>) =
+        snippets.iter().partition(|snippet| snippet.must_not_compile());
+    let mut batches = vec![Batch::new(accepted, false), Batch::new(refused, false)];
+    batches.retain(|batch| !batch.snippets.is_empty());
+    let mut report = String::new();
+    let mut failures = 0;
+    for batch in &batches {
+        let output = batch.test(libraries, project)?;
+        let failed = batch.failed(&output)?;
+        if !failed.is_empty() {
+            failures += failed.len();
+            report += &batch.explain(&output, failed, libraries, project)?;
+        }
+    }
+    if failures > 0 {
+        bail!("{failures} of {} failed\n{report}", count(snippets.len(), "snippet"));
+    }
+    Ok(())
+}
+
+/// Snippets that go to rustdoc in one file.
+struct Batch<'a> {
+    snippets: Vec<&'a Snippet>,
+    /// The line in that file of each snippet's opening fence.
+    lines: Vec<usize>,
+    text: String,
+}
+
+/// Longer than any fence in a snippet.
+const FENCE: &str = "````````````";
+
+impl<'a> Batch<'a> {
+    /// With `alone`, rustdoc makes a program of each snippet, and where possible a snippet lies on
+    /// the same line as in its chapter, for rustc prints the number of each line that it quotes.
+    fn new(snippets: Vec<&'a Snippet>, alone: bool) -> Self {
+        let (mut text, mut lines, mut line) = (String::new(), Vec::new(), 1);
+        for snippet in &snippets {
+            if alone && line < snippet.written.line {
+                text += &"\n".repeat(snippet.written.line - line);
+                line = snippet.written.line;
+            }
+            let standalone = alone.then_some("standalone_crate");
+            let info: Vec<_> =
+                ["rust"].into_iter().chain(standalone).chain(snippet.attributes()).collect();
+            let body = &snippet.resolved.body;
+            let block = format!("{FENCE}{}\n{}\n{FENCE}\n\n", info.join(","), body.trim_end());
+            lines.push(line);
+            line += block.lines().count();
+            text += &block;
+        }
+        Self { snippets, lines, text }
+    }
+
+    /// Lets rustdoc run the batch, and returns what it says.
+    fn test(&self, libraries: &Libraries, project: &Project) -> Result<String> {
+        let folder = tempfile::tempdir()?;
+        fs::write(folder.path().join("snippets.md"), &self.text)?;
+        let mut command = toolchain("rustdoc");
+        command
+            .current_dir(folder.path())
+            .args(["--test", "snippets.md", "--edition", "2024", "--color", "never"])
+            .arg("--test-run-directory")
+            .arg(project.root())
+            .env("RUST_BACKTRACE", "0");
+        libraries.arguments(&mut command);
+        if self.snippets.iter().all(|snippet| snippet.must_not_compile()) {
+            // Without this, rustdoc takes any error for the one that the snippet names.
+            command.env("RUSTC_BOOTSTRAP", "1");
+        }
+        let output = command.output().context("rustdoc could not be started")?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// The snippets that failed, after making sure that none was passed over.
+    fn failed(&self, output: &str) -> Result<Vec<&'a Snippet>> {
+        let failed: Vec<_> = FAILED
+            .captures_iter(output)
+            .filter_map(|found| self.at(number(&found[1])))
+            .map(|(snippet, _)| snippet)
+            .collect();
+        let passed: usize = PASSED.captures_iter(output).map(|found| number(&found[1])).sum();
+        if passed + failed.len() != self.snippets.len() {
+            bail!(
+                "rustdoc ran {} of {}:\n{output}",
+                passed + failed.len(),
+                count(self.snippets.len(), "snippet")
+            );
+        }
+        Ok(failed)
+    }
+
+    /// What is wrong with the snippets that failed. In a merged program the lines of a panic are
+    /// lost, so each is run once more alone.
+    fn explain(
+        &self,
+        output: &str,
+        failed: Vec<&'a Snippet>,
+        libraries: &Libraries,
+        project: &Project,
+    ) -> Result<String> {
+        let alone = Batch::new(failed, true);
+        let again = alone.test(libraries, project)?;
+        let (batch, said) = if alone.failed(&again)?.len() == alone.snippets.len() {
+            (&alone, again.as_str())
+        } else {
+            (self, output)
+        };
+        Ok(batch.in_chapters(details(said)))
+    }
+
+    /// Rewrites every place in the file of snippets to the one in the chapter.
+    fn in_chapters(&self, output: &str) -> String {
+        let mut blamed = None;
+        let mut report = String::new();
+        for line in output.lines() {
+            if let Some(name) = TEST_NAME.captures(line) {
+                blamed = self.at(number(&name[1])).map(|(snippet, _)| snippet);
+            }
+            report += &match (blamed, PANICKED.captures(line)) {
+                (Some(snippet), Some(place)) => snippet.panicked(number(&place[1])),
+                _ => self.line_in_chapters(line),
+            };
+            report.push('\n');
+        }
+        report
+    }
+
+    fn line_in_chapters(&self, line: &str) -> String {
+        let snippet_at = |found: &Captures| self.at(number(&found[1]));
+        let line = TEST_NAME.replace_all(line, |found: &Captures| match snippet_at(found) {
+            Some((snippet, _)) => format!("\n── {} ──", snippet.place()),
+            None => found[0].to_owned(),
+        });
+        let line = IN_FILE.replace_all(&line, |found: &Captures| match snippet_at(found) {
+            Some((snippet, within)) => {
+                let column = found.get(2).map_or("", |column| column.as_str());
+                format!("{}:{}{column}", snippet.chapter, snippet.line_in_chapter(within))
+            }
+            None => found[0].to_owned(),
+        });
+        line.into_owned()
+    }
+
+    /// The snippet that line `line` of the file belongs to, and the line within its code.
+    fn at(&self, line: usize) -> Option<(&'a Snippet, usize)> {
+        let index = self.lines.partition_point(|first| *first <= line).checked_sub(1)?;
+        Some((self.snippets[index], line - self.lines[index]))
+    }
+}
+
+/// The part of rustdoc's output that explains the failures: it lies between two lists of them.
+fn details(output: &str) -> &str {
+    let after = output.split_once("failures:\n").map_or(output, |(_, after)| after);
+    after.split_once("\nfailures:\n").map_or(after, |(details, _)| details).trim_end()
+}

@@ -1,0 +1,916 @@
+//! Every misuse of every function that can fail: an error which names the argument, what was given and what was
+//! expected; never a panic. And a guard, so that a new function cannot be left out.
+
+mod common;
+
+use attention::{
+    AttentionCache, AttentionShape, LayerCache, Mask, MultiHeadAttention, MultiHeadCache,
+    Parameters, Result, SelfAttention, attention, attention_backward, attention_static,
+    attention_weights, gradient_check, heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient,
+    parameter_norms, relative_error, row_entropy, scaled_scores, softmax, softmax_backward,
+    softmax_jacobian, softmax_rows, softmax_rows_backward,
+};
+use common::{Layer, parameters, random};
+use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// One misuse: the function, what it is given, and the error's exact text.
+struct Case {
+    function: &'static str,
+    message: String,
+    run: Box<dyn Fn() -> Result<()>>,
+}
+
+fn case<R>(
+    function: &'static str,
+    message: impl Into<String>,
+    run: impl Fn() -> Result<R> + 'static,
+) -> Case {
+    Case { function, message: message.into(), run: Box::new(move || run().map(|_| ())) }
+}
+
+#[test]
+fn every_misuse_is_an_error_with_this_text_and_no_panic() {
+    let mut failures = vec![];
+    for Case { function, message, run } in all_cases() {
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Err(error)) if error.to_string() == message => {}
+            Ok(Err(error)) => {
+                failures.push(format!("{function}\n  says  {error}\n  for   {message}"))
+            }
+            Ok(Ok(())) => {
+                failures.push(format!("{function}\n  is content where it should say\n  {message}"))
+            }
+            Err(_) => {
+                failures.push(format!("{function}\n  panics where it should say\n  {message}"))
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_public_function_that_can_fail_has_a_case() {
+    let covered: BTreeSet<String> =
+        all_cases().into_iter().map(|case| case.function.to_owned()).collect();
+    let fallible = fallible_functions();
+    let missing: Vec<_> = fallible.difference(&covered).collect();
+    let unknown: Vec<_> = covered.difference(&fallible).collect();
+    assert!(missing.is_empty(), "without a case in this file: {missing:?}");
+    assert!(unknown.is_empty(), "with a case, but not in the crate: {unknown:?}");
+}
+
+fn all_cases() -> Vec<Case> {
+    [
+        of_softmax(),
+        of_masks(),
+        of_attention(),
+        of_parameters(),
+        of_self_attention(),
+        of_multi_head_attention(),
+        of_gradient_checks(),
+        of_costs(),
+        of_inspection(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+// ---------------------------------------------------------------------------------------------------- material
+
+const ABSURD: usize = 1 << 50; // no memory holds as many numbers
+
+fn matrix(rows: usize, columns: usize) -> DMatrix<f64> {
+    random(rows, columns, 0)
+}
+
+fn vector(entries: usize) -> DVector<f64> {
+    DVector::from_element(entries, 0.5)
+}
+
+fn valid(entries: usize) -> Mask {
+    Mask::padding(&vec![true; entries]).unwrap()
+}
+
+fn none() -> Mask {
+    Mask::none()
+}
+
+fn rng() -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(0)
+}
+
+/// d_model = 4, d_k = 3, d_v = 2.
+fn single_head() -> SelfAttention<f64> {
+    SelfAttention::from(parameters(4, 3, 2, 0))
+}
+
+/// d_model = 4, two heads.
+fn multi_head() -> MultiHeadAttention<f64> {
+    MultiHeadAttention::from_parameters(parameters(4, 4, 4, 0), 2).unwrap()
+}
+
+/// The cache of three queries, five keys, d_k = 4, d_v = 2, after a change.
+fn changed_cache(change: impl Fn(&mut AttentionCache<f64>)) -> AttentionCache<f64> {
+    let (_, mut cache) = attention(&matrix(3, 4), &matrix(5, 4), &matrix(5, 2), &none()).unwrap();
+    change(&mut cache);
+    cache
+}
+
+/// The cache of three tokens that attend to five others, after a change.
+fn changed_layer_cache<L: Layer<f64>>(layer: L, change: impl Fn(&mut L::Cache)) -> L::Cache {
+    let (_, mut cache) = layer.forward(&matrix(3, 4), Some(&matrix(5, 4)), &none()).unwrap();
+    change(&mut cache);
+    cache
+}
+
+// ---------------------------------------------------------------------------------------------------- softmax
+
+fn of_softmax() -> Vec<Case> {
+    let no_entries =
+        |argument| format!("`{argument}` is empty (0 entries) but at least one entry is needed");
+    let no_rows =
+        |argument| format!("`{argument}` is empty (0 x 4) but at least one entry is needed");
+    let no_columns =
+        |argument| format!("`{argument}` is empty (4 x 0) but at least one entry is needed");
+    vec![
+        case("softmax", no_entries("x"), || softmax(&vector(0))),
+        case("log_sum_exp", no_entries("x"), || log_sum_exp(&vector(0))),
+        case("softmax_jacobian", no_entries("p"), || softmax_jacobian(&vector(0))),
+        case("softmax_backward", no_entries("p"), || softmax_backward(&vector(0), &vector(0))),
+        case("softmax_backward", "`d_p` has 3 entries but `p` has 4", || {
+            softmax_backward(&vector(4), &vector(3))
+        }),
+        case("softmax_backward", "`d_p` has 1 entry but `p` has 4", || {
+            softmax_backward(&vector(4), &vector(1))
+        }),
+        case("softmax_rows", no_rows("scores"), || softmax_rows(&matrix(0, 4))),
+        case("softmax_rows", no_columns("scores"), || softmax_rows(&matrix(4, 0))),
+        case("log_sum_exp_rows", no_rows("scores"), || log_sum_exp_rows(&matrix(0, 4))),
+        case("log_sum_exp_rows", no_columns("scores"), || log_sum_exp_rows(&matrix(4, 0))),
+        case("softmax_rows_backward", no_rows("weights"), || {
+            softmax_rows_backward(&matrix(0, 4), &matrix(0, 4))
+        }),
+        case("softmax_rows_backward", "`d_weights` has 2 rows but `weights` is 3 x 4", || {
+            softmax_rows_backward(&matrix(3, 4), &matrix(2, 4))
+        }),
+        case("softmax_rows_backward", "`d_weights` has 5 columns but `weights` is 3 x 4", || {
+            softmax_rows_backward(&matrix(3, 4), &matrix(3, 5))
+        }),
+    ]
+}
+
+// ---------------------------------------------------------------------------------------------------- masks
+
+fn of_masks() -> Vec<Case> {
+    let no_memory = |n_q: usize, n_k: usize| {
+        format!("`n_k` is {n_k} but with n_q = {n_q} no memory could hold the matrix")
+    };
+    let dense = |rows, columns| Mask::dense(DMatrix::from_element(rows, columns, true));
+    vec![
+        case(
+            "Mask::padding",
+            "`valid` is empty (0 entries) but at least one entry is needed",
+            || Mask::padding(&[]),
+        ),
+        case("Mask::window", "`width` is 0 but it must be at least 1", || Mask::window(0)),
+        case(
+            "Mask::dense",
+            "`allowed` is empty (0 x 3) but at least one entry is needed",
+            move || dense(0, 3),
+        ),
+        case(
+            "Mask::dense",
+            "`allowed` is empty (3 x 0) but at least one entry is needed",
+            move || dense(3, 0),
+        ),
+        case("Mask::sized", "`n_q` is 0 but it must be at least 1", || {
+            none().sized(0, 3).map(|_| ())
+        }),
+        case("Mask::sized", "`n_k` is 0 but it must be at least 1", || {
+            none().sized(3, 0).map(|_| ())
+        }),
+        case("Mask::sized", no_memory(usize::MAX, usize::MAX), || {
+            none().sized(usize::MAX, usize::MAX).map(|_| ())
+        }),
+        case("Mask::sized", no_memory(1, usize::MAX), || none().sized(1, usize::MAX).map(|_| ())),
+        case("Mask::sized", "`valid` has 2 entries but n_k = 3", || {
+            valid(2).sized(3, 3).map(|_| ())
+        }),
+        case("Mask::sized", "`valid` has 1 entry but n_k = 3", || {
+            Mask::causal().and(valid(1)).sized(3, 3).map(|_| ())
+        }),
+        case("Mask::sized", "`valid` has 4 entries but n_k = 3", || {
+            valid(4).and(Mask::causal()).sized(3, 3).map(|_| ())
+        }),
+        case("Mask::sized", "`allowed` has 2 rows but the score matrix is 3 x 3", move || {
+            dense(2, 3)?.sized(3, 3).map(|_| ())
+        }),
+        case("Mask::sized", "`allowed` has 2 columns but the score matrix is 3 x 3", move || {
+            dense(3, 2)?.sized(3, 3).map(|_| ())
+        }),
+        case("SizedMask::apply", "`scores` has 2 rows but the mask is 3 x 4", || {
+            none().sized(3, 4)?.apply(matrix(2, 4))
+        }),
+        case("SizedMask::apply", "`scores` has 1 column but the mask is 3 x 4", || {
+            none().sized(3, 4)?.apply(matrix(3, 1))
+        }),
+    ]
+}
+
+// ---------------------------------------------------------------------------------------------------- attention
+
+fn of_attention() -> Vec<Case> {
+    type Run = fn(&DMatrix<f64>, &DMatrix<f64>, &Mask) -> Result<()>;
+    let of_queries_and_keys: [(&str, Run); 3] = [
+        ("scaled_scores", |q, k, _| scaled_scores(q, k).map(|_| ())),
+        ("attention_weights", |q, k, mask| attention_weights(q, k, mask).map(|_| ())),
+        ("attention", |q, k, mask| attention(q, k, &matrix(k.nrows(), 2), mask).map(|_| ())),
+    ];
+    let mut cases = vec![];
+    for (function, run) in of_queries_and_keys {
+        for (message, q, k) in [
+            ("`q` is empty (0 x 4) but at least one entry is needed", (0, 4), (5, 4)),
+            ("`q` is empty (3 x 0) but at least one entry is needed", (3, 0), (5, 0)),
+            ("`k` is empty (0 x 4) but at least one entry is needed", (3, 4), (0, 4)),
+            ("`k` has 3 columns but `q` has d_k = 4", (3, 4), (5, 3)),
+            ("`k` has 1 column but `q` has d_k = 4", (3, 4), (5, 1)),
+        ] {
+            let shapes = move || run(&matrix(q.0, q.1), &matrix(k.0, k.1), &none());
+            cases.push(case(function, message, shapes));
+        }
+    }
+    for (function, run) in of_queries_and_keys.into_iter().skip(1) {
+        cases.push(case(function, "`valid` has 2 entries but n_k = 5", move || {
+            run(&matrix(3, 4), &matrix(5, 4), &valid(2))
+        }));
+    }
+
+    type Change = fn(&mut AttentionCache<f64>);
+    let of_caches: [(&str, Change); 13] = [
+        ("`cache.q` is empty (0 x 4) but at least one entry is needed", |c| c.q = matrix(0, 4)),
+        ("`cache.v` is empty (5 x 0) but at least one entry is needed", |c| c.v = matrix(5, 0)),
+        ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 4", |c| c.k = matrix(4, 4)),
+        ("`cache.k` has 3 columns but (n_k, d_k) is 5 x 4", |c| c.k = matrix(5, 3)),
+        ("`cache.k` has 5 rows but (n_k, d_k) is 6 x 4", |c| c.v = matrix(6, 2)),
+        ("`cache.weights` has 2 rows but (n_q, n_k) is 3 x 5", |c| c.weights = matrix(2, 5)),
+        ("`cache.weights` has 1 column but (n_q, n_k) is 3 x 5", |c| c.weights = matrix(3, 1)),
+        ("`cache.weights` has 3 rows but (n_q, n_k) is 2 x 5", |c| c.q = matrix(2, 4)),
+        ("`valid` has 2 entries but n_k = 5", |c| c.mask = valid(2)),
+        ("`cache.dropout` has 2 rows but `cache.weights` is 3 x 5", |c| {
+            c.dropout = Some(matrix(2, 5))
+        }),
+        ("`cache.dropout` has 4 columns but `cache.weights` is 3 x 5", |c| {
+            c.dropout = Some(matrix(3, 4));
+        }),
+        ("`d_output` has 3 rows but the output is 4 x 2", |c| {
+            (c.q, c.weights) = (matrix(4, 4), matrix(4, 5));
+        }),
+        ("`d_output` has 2 columns but the output is 3 x 7", |c| c.v = matrix(5, 7)),
+    ];
+    for (message, change) in of_caches {
+        cases.push(case("attention_backward", message, move || {
+            attention_backward(&changed_cache(change), &matrix(3, 2))
+        }));
+    }
+
+    cases.extend([
+        case("attention", "`v` is empty (0 x 2) but at least one entry is needed", || {
+            attention(&matrix(3, 4), &matrix(5, 4), &matrix(0, 2), &none())
+        }),
+        case("attention", "`v` is empty (5 x 0) but at least one entry is needed", || {
+            attention(&matrix(3, 4), &matrix(5, 4), &matrix(5, 0), &none())
+        }),
+        case("attention", "`v` has 4 rows but `k` has n_k = 5", || {
+            attention(&matrix(3, 4), &matrix(5, 4), &matrix(4, 2), &none())
+        }),
+        case("attention_backward", "`d_output` has 0 rows but the output is 3 x 2", || {
+            attention_backward(&changed_cache(|_| ()), &matrix(0, 2))
+        }),
+        case("attention_backward", "`d_output` has 3 columns but the output is 3 x 2", || {
+            attention_backward(&changed_cache(|_| ()), &matrix(3, 3))
+        }),
+        case(
+            "AttentionCache::weights_used",
+            "`cache.dropout` has 1 row but `cache.weights` is 3 x 5",
+            || changed_cache(|c| c.dropout = Some(matrix(1, 5))).weights_used(),
+        ),
+    ]);
+    cases
+}
+
+// ---------------------------------------------------------------------------------------------------- layers
+
+/// What the constructors are given.
+fn of_parameters() -> Vec<Case> {
+    let mut cases = vec![];
+    for (message, [d_model, d_k, d_v]) in [
+        ("`d_model` is 0 but it must be at least 1", [0, 3, 2]),
+        ("`d_k` is 0 but it must be at least 1", [4, 0, 2]),
+        ("`d_v` is 0 but it must be at least 1", [4, 3, 0]),
+        (
+            "`d_k` is 18446744073709551615 but with d_model = 4 no memory could hold the matrix",
+            [4, usize::MAX, 2],
+        ),
+        (
+            "`d_v` is 1125899906842624 but with d_model = 4 no memory could hold the matrix",
+            [4, 3, ABSURD],
+        ),
+        (
+            "`d_k` is 3 but with d_model = 1125899906842624 no memory could hold the matrix",
+            [ABSURD, 3, 2],
+        ),
+    ] {
+        cases.push(case("Parameters::xavier", message, move || {
+            Parameters::<f64>::xavier(d_model, d_k, d_v, &mut rng())
+        }));
+        cases.push(case("SelfAttention::xavier", message, move || {
+            SelfAttention::<f64>::xavier(d_model, d_k, d_v, &mut rng())
+        }));
+    }
+    for (message, d_model, n_heads) in [
+        ("`d_model` is 0 but it must be at least 1", 0, 1),
+        ("`n_heads` is 0 but it must be at least 1", 8, 0),
+        ("`n_heads` is 3 but it must divide d_model = 8", 8, 3),
+        ("`n_heads` is 16 but it must divide d_model = 8", 8, 16),
+        (
+            "`d_k` is 1125899906842624 but with d_model = 1125899906842624 no memory could hold the matrix",
+            ABSURD,
+            1,
+        ),
+    ] {
+        cases.push(case("MultiHeadAttention::xavier", message, move || {
+            MultiHeadAttention::<f64>::xavier(d_model, n_heads, &mut rng())
+        }));
+    }
+    for (message, [d_model, d_k, d_v], n_heads) in [
+        ("`n_heads` is 0 but it must be at least 1", [6, 6, 6], 0),
+        ("`n_heads` is 4 but it must divide d_model = 6", [6, 6, 6], 4),
+        ("`w_q` has 4 columns but heads share a width of d_model = 6", [6, 4, 6], 2),
+        ("`w_v` has 1 column but heads share a width of d_model = 6", [6, 6, 1], 2),
+    ] {
+        cases.push(case("MultiHeadAttention::from_parameters", message, move || {
+            MultiHeadAttention::from_parameters(parameters(d_model, d_k, d_v, 0), n_heads)
+        }));
+    }
+    for (given, p) in [("1", 1.0), ("-0.1", -0.1), ("NaN", f64::NAN), ("inf", f64::INFINITY)] {
+        let message = format!("`p` is {given} but it must be at least 0 and less than 1");
+        cases.push(case("MultiHeadAttention::with_dropout", message, move || {
+            multi_head().with_dropout(p)
+        }));
+    }
+    cases
+}
+
+/// The parameters are public fields. What a change makes wrong is said by every function of a layer.
+const CHANGED_PARAMETERS: [(&str, fn(&mut Parameters<f64>)); 9] = [
+    ("`w_q` is empty (4 x 0) but at least one entry is needed", |p| p.w_q = matrix(4, 0)),
+    ("`w_v` is empty (0 x 4) but at least one entry is needed", |p| p.w_v = matrix(0, 4)),
+    ("`w_k` has 1 row but `w_q` is 4 x 4", |p| p.w_k = matrix(1, 4)),
+    ("`w_k` has 5 columns but `w_q` is 4 x 4", |p| p.w_k = matrix(4, 5)),
+    ("`w_v` has 3 rows but `w_q` has d_model = 4", |p| p.w_v = matrix(3, 4)),
+    ("`w_o` has 3 rows but (d_v, d_model) is 4 x 4", |p| p.w_o = matrix(3, 4)),
+    ("`w_o` has 5 columns but (d_v, d_model) is 4 x 4", |p| p.w_o = matrix(4, 5)),
+    ("`b_q` has 3 columns but `w_q` has 4", |p| p.b_q = RowDVector::zeros(3)),
+    ("`b_v` has 0 columns but `w_v` has 4", |p| p.b_v = RowDVector::zeros(0)),
+];
+const CHANGED_BIASES: [(&str, fn(&mut Parameters<f64>)); 2] = [
+    ("`b_k` has 1 column but `w_k` has 4", |p| p.b_k = RowDVector::zeros(1)),
+    ("`b_o` has 5 columns but `w_o` has 4", |p| p.b_o = RowDVector::zeros(5)),
+];
+
+fn of_self_attention() -> Vec<Case> {
+    let mut cases = vec![];
+    for (message, change) in CHANGED_PARAMETERS.into_iter().chain(CHANGED_BIASES) {
+        let changed = move || {
+            let mut layer = SelfAttention::from(parameters(4, 4, 4, 0));
+            change(&mut layer.parameters);
+            layer
+        };
+        cases.push(case("SelfAttention::forward", message, move || {
+            changed().forward(&matrix(3, 4), &none())
+        }));
+        cases.push(case("SelfAttention::forward_cross", message, move || {
+            changed().forward_cross(&matrix(3, 4), &matrix(5, 4), &none())
+        }));
+        cases.push(case("SelfAttention::backward", message, move || {
+            let layer = SelfAttention::from(parameters(4, 4, 4, 0));
+            changed().backward(&changed_layer_cache(layer, |_| ()), &matrix(3, 4))
+        }));
+    }
+    cases.extend(of_forward("SelfAttention::forward", |x, _, mask| {
+        single_head().forward(x, mask).map(|_| ())
+    }));
+    cases.extend(of_cross("SelfAttention::forward_cross", |x, context, mask| {
+        single_head().forward_cross(x, context, mask).map(|_| ())
+    }));
+
+    type Change = fn(&mut LayerCache<f64>);
+    let of_caches: [(&str, Change); 15] = [
+        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| c.x = matrix(0, 4)),
+        ("`cache.x` has 5 columns but the layer has d_model = 4", |c| c.x = matrix(3, 5)),
+        ("`cache.context` is empty (0 x 4) but at least one entry is needed", |c| {
+            c.context = Some(matrix(0, 4));
+        }),
+        ("`cache.context` has 3 columns but the layer has d_model = 4", |c| {
+            c.context = Some(matrix(5, 3));
+        }),
+        ("`cache.attended` has 2 rows but (n_q, d_v) is 3 x 2", |c| c.attended = matrix(2, 2)),
+        ("`cache.attended` has 1 column but (n_q, d_v) is 3 x 2", |c| c.attended = matrix(3, 1)),
+        ("`cache.attended` has 3 rows but (n_q, d_v) is 2 x 2", |c| c.x = matrix(2, 4)),
+        ("`cache.attention.q` has 2 rows but its projection is 3 x 3", |c| {
+            c.attention.q = matrix(2, 3);
+        }),
+        ("`cache.attention.q` has 4 columns but its projection is 3 x 3", |c| {
+            c.attention.q = matrix(3, 4);
+        }),
+        ("`cache.attention.v` has 6 rows but its projection is 5 x 2", |c| {
+            c.attention.v = matrix(6, 2);
+        }),
+        ("`cache.attention.v` has 5 rows but its projection is 3 x 2", |c| c.context = None),
+        ("`cache.attention.v` has 3 columns but its projection is 5 x 2", |c| {
+            c.attention.v = matrix(5, 3);
+        }),
+        ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 3", |c| c.attention.k = matrix(4, 3)),
+        ("`cache.weights` has 4 columns but (n_q, n_k) is 3 x 5", |c| {
+            c.attention.weights = matrix(3, 4);
+        }),
+        ("`valid` has 4 entries but n_k = 5", |c| c.attention.mask = valid(4)),
+    ];
+    for (message, change) in of_caches {
+        cases.push(case("SelfAttention::backward", message, move || {
+            single_head().backward(&changed_layer_cache(single_head(), change), &matrix(3, 4))
+        }));
+    }
+    cases.extend(of_d_output("SelfAttention::backward", |d_output| {
+        single_head().backward(&changed_layer_cache(single_head(), |_| ()), d_output).map(|_| ())
+    }));
+    cases.extend(of_batches(
+        ["SelfAttention::forward_batch", "SelfAttention::backward_batch"],
+        single_head,
+        |layer, xs, masks| layer.forward_batch(xs, masks),
+        |layer, caches, d_outputs| layer.backward_batch(caches, d_outputs).map(|_| ()),
+    ));
+    cases
+}
+
+fn of_multi_head_attention() -> Vec<Case> {
+    let mut cases = vec![];
+    for (message, change) in CHANGED_PARAMETERS.into_iter().chain(CHANGED_BIASES) {
+        let changed = move || {
+            let mut layer = multi_head();
+            change(&mut layer.parameters);
+            layer
+        };
+        cases.push(case("MultiHeadAttention::from_parameters", message, move || {
+            MultiHeadAttention::from_parameters(changed().parameters, 2)
+        }));
+        cases.push(case("MultiHeadAttention::forward", message, move || {
+            changed().forward(&matrix(3, 4), &none())
+        }));
+        cases.push(case("MultiHeadAttention::forward_cross", message, move || {
+            changed().forward_cross(&matrix(3, 4), &matrix(5, 4), &none())
+        }));
+        cases.push(case("MultiHeadAttention::forward_training", message, move || {
+            changed().forward_training(&matrix(3, 4), None, &none(), &mut rng())
+        }));
+        cases.push(case("MultiHeadAttention::backward", message, move || {
+            changed().backward(&changed_layer_cache(multi_head(), |_| ()), &matrix(3, 4))
+        }));
+    }
+    for (message, [d_model, d_k, d_v]) in [
+        ("`w_q` has 2 columns but heads share a width of d_model = 4", [4, 2, 4]),
+        ("`w_v` has 6 columns but heads share a width of d_model = 4", [4, 4, 6]),
+        ("`n_heads` is 2 but it must divide d_model = 5", [5, 5, 5]),
+    ] {
+        cases.push(case("MultiHeadAttention::forward", message, move || {
+            let mut layer = multi_head();
+            layer.parameters = parameters(d_model, d_k, d_v, 0);
+            layer.forward(&matrix(3, 4), &none())
+        }));
+    }
+    cases.extend(of_forward("MultiHeadAttention::forward", |x, _, mask| {
+        multi_head().forward(x, mask).map(|_| ())
+    }));
+    cases.extend(of_forward("MultiHeadAttention::forward_training", |x, _, mask| {
+        multi_head().forward_training(x, None, mask, &mut rng()).map(|_| ())
+    }));
+    cases.extend(of_cross("MultiHeadAttention::forward_cross", |x, context, mask| {
+        multi_head().forward_cross(x, context, mask).map(|_| ())
+    }));
+    cases.extend(of_cross("MultiHeadAttention::forward_training", |x, context, mask| {
+        let layer = multi_head().with_dropout(0.5)?;
+        layer.forward_training(x, Some(context), mask, &mut rng()).map(|_| ())
+    }));
+
+    type Change = fn(&mut MultiHeadCache<f64>);
+    let of_caches: [(&str, Change); 15] = [
+        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| c.x = matrix(0, 4)),
+        ("`cache.x` has 5 columns but the layer has d_model = 4", |c| c.x = matrix(3, 5)),
+        ("`cache.context` is empty (0 x 4) but at least one entry is needed", |c| {
+            c.context = Some(matrix(0, 4));
+        }),
+        ("`cache.context` has 3 columns but the layer has d_model = 4", |c| {
+            c.context = Some(matrix(5, 3));
+        }),
+        ("`cache.attended` has 2 rows but (n_q, d_v) is 3 x 4", |c| c.attended = matrix(2, 4)),
+        ("`cache.attended` has 2 columns but (n_q, d_v) is 3 x 4", |c| c.attended = matrix(3, 2)),
+        ("`cache.heads` has 1 entry but the layer has n_heads = 2", |c| c.heads.truncate(1)),
+        ("`cache.heads` has 0 entries but the layer has n_heads = 2", |c| c.heads.clear()),
+        ("`cache.heads[..].q` has 2 rows but a head's slice is 3 x 2", |c| {
+            c.heads[1].q = matrix(2, 2);
+        }),
+        ("`cache.heads[..].q` has 4 columns but a head's slice is 3 x 2", |c| {
+            c.heads[0].q = matrix(3, 4);
+        }),
+        ("`cache.heads[..].v` has 5 rows but a head's slice is 3 x 2", |c| c.context = None),
+        ("`cache.heads[..].v` has 1 column but a head's slice is 5 x 2", |c| {
+            c.heads[1].v = matrix(5, 1);
+        }),
+        ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 2", |c| c.heads[1].k = matrix(4, 2)),
+        ("`cache.dropout` has 2 rows but `cache.weights` is 3 x 5", |c| {
+            c.heads[0].dropout = Some(matrix(2, 5));
+        }),
+        ("`allowed` has 5 rows but the score matrix is 3 x 5", |c| {
+            c.heads[0].mask = Mask::dense(DMatrix::from_element(5, 5, true)).unwrap();
+        }),
+    ];
+    for (message, change) in of_caches {
+        cases.push(case("MultiHeadAttention::backward", message, move || {
+            multi_head().backward(&changed_layer_cache(multi_head(), change), &matrix(3, 4))
+        }));
+    }
+    cases.extend(of_d_output("MultiHeadAttention::backward", |d_output| {
+        multi_head().backward(&changed_layer_cache(multi_head(), |_| ()), d_output).map(|_| ())
+    }));
+    cases.extend(of_batches(
+        ["MultiHeadAttention::forward_batch", "MultiHeadAttention::backward_batch"],
+        multi_head,
+        |layer, xs, masks| layer.forward_batch(xs, masks),
+        |layer, caches, d_outputs| layer.backward_batch(caches, d_outputs).map(|_| ()),
+    ));
+    cases
+}
+
+type Forward = fn(x: &DMatrix<f64>, context: &DMatrix<f64>, mask: &Mask) -> Result<()>;
+
+/// A layer with d_model = 4, and a wrong input.
+fn of_forward(function: &'static str, run: Forward) -> Vec<Case> {
+    let context = || matrix(5, 4);
+    vec![
+        case(function, "`x` is empty (0 x 4) but at least one entry is needed", move || {
+            run(&matrix(0, 4), &context(), &none())
+        }),
+        case(function, "`x` is empty (3 x 0) but at least one entry is needed", move || {
+            run(&matrix(3, 0), &context(), &none())
+        }),
+        case(function, "`x` has 5 columns but the layer has d_model = 4", move || {
+            run(&matrix(3, 5), &context(), &none())
+        }),
+        case(function, "`valid` has 7 entries but n_k = 5", move || {
+            run(&matrix(5, 4), &context(), &valid(7))
+        }),
+        case(function, "`allowed` has 1 row but the score matrix is 5 x 5", move || {
+            let mask = Mask::dense(DMatrix::from_element(1, 5, true))?;
+            run(&matrix(5, 4), &context(), &mask)
+        }),
+    ]
+}
+
+fn of_cross(function: &'static str, run: Forward) -> Vec<Case> {
+    let mut cases = of_forward(function, run);
+    cases.extend([
+        case(function, "`context` is empty (0 x 4) but at least one entry is needed", move || {
+            run(&matrix(3, 4), &matrix(0, 4), &none())
+        }),
+        case(function, "`context` has 3 columns but the layer has d_model = 4", move || {
+            run(&matrix(3, 4), &matrix(5, 3), &none())
+        }),
+        case(function, "`valid` has 3 entries but n_k = 5", move || {
+            run(&matrix(3, 4), &matrix(5, 4), &valid(3))
+        }),
+    ]);
+    cases
+}
+
+/// An output of three tokens with d_model = 4, and a gradient of another shape.
+fn of_d_output(function: &'static str, run: fn(&DMatrix<f64>) -> Result<()>) -> Vec<Case> {
+    vec![
+        case(function, "`d_output` has 0 rows but the output is 3 x 4", move || run(&matrix(0, 4))),
+        case(function, "`d_output` has 2 rows but the output is 3 x 4", move || run(&matrix(2, 4))),
+        case(function, "`d_output` has 1 column but the output is 3 x 4", move || {
+            run(&matrix(3, 1))
+        }),
+    ]
+}
+
+/// Batches through a layer with d_model = 4.
+fn of_batches<L: 'static, C: 'static>(
+    [forward_batch, backward_batch]: [&'static str; 2],
+    layer: fn() -> L,
+    forward: fn(&L, &[DMatrix<f64>], &[Mask]) -> Result<(Vec<DMatrix<f64>>, Vec<C>)>,
+    backward: fn(&L, &[C], &[DMatrix<f64>]) -> Result<()>,
+) -> Vec<Case> {
+    let run = move |xs: &[DMatrix<f64>], masks: &[Mask]| forward(&layer(), xs, masks).map(|_| ());
+    let caches = move || forward(&layer(), &[matrix(3, 4), matrix(2, 4)], &[none()]).unwrap().1;
+    vec![
+        case(
+            forward_batch,
+            "`xs` is empty (0 sequences) but at least one entry is needed",
+            move || run(&[], &[none()]),
+        ),
+        case(
+            forward_batch,
+            "`masks` has 0 entries but `xs` has 2; give one mask a sequence, or one for all",
+            move || run(&[matrix(3, 4), matrix(2, 4)], &[]),
+        ),
+        case(
+            forward_batch,
+            "`masks` has 3 entries but `xs` has 2; give one mask a sequence, or one for all",
+            move || run(&[matrix(3, 4), matrix(2, 4)], &[none(), none(), none()]),
+        ),
+        case(
+            forward_batch,
+            "sequence 1 of the batch: `x` has 5 columns but the layer has d_model = 4",
+            move || run(&[matrix(3, 4), matrix(2, 5), matrix(0, 4)], &[none()]),
+        ),
+        case(
+            forward_batch,
+            "sequence 0 of the batch: `x` is empty (0 x 4) but at least one entry is needed",
+            move || run(&[matrix(0, 4), matrix(2, 4)], &[none(), none()]),
+        ),
+        case(
+            forward_batch,
+            "sequence 1 of the batch: `valid` has 3 entries but n_k = 2",
+            move || run(&[matrix(3, 4), matrix(2, 4)], &[valid(3)]),
+        ),
+        case(
+            backward_batch,
+            "`caches` is empty (0 sequences) but at least one entry is needed",
+            move || backward(&layer(), &[], &[]),
+        ),
+        case(backward_batch, "`d_outputs` has 1 entry but `caches` has 2", move || {
+            backward(&layer(), &caches(), &[matrix(3, 4)])
+        }),
+        case(backward_batch, "`d_outputs` has 2 entries but `caches` has 0", move || {
+            backward(&layer(), &[], &[matrix(3, 4), matrix(2, 4)])
+        }),
+        case(
+            backward_batch,
+            "sequence 1 of the batch: `d_output` has 3 rows but the output is 2 x 4",
+            move || backward(&layer(), &caches(), &[matrix(3, 4), matrix(3, 4)]),
+        ),
+    ]
+}
+
+// ---------------------------------------------------------------------------------------------------- tools
+
+fn of_gradient_checks() -> Vec<Case> {
+    fn loss(x: &DMatrix<f64>) -> Result<f64> {
+        Ok(x.sum())
+    }
+    fn failing(_: &DMatrix<f64>) -> Result<f64> {
+        Mask::window(0).map(|_| 0.0)
+    }
+    let mut cases = vec![
+        case("numerical_gradient", "`x` is empty (0 x 2) but at least one entry is needed", || {
+            numerical_gradient(&matrix(0, 2), 1e-5, loss)
+        }),
+        case("numerical_gradient", "`width` is 0 but it must be at least 1", || {
+            numerical_gradient(&matrix(2, 2), 1e-5, failing)
+        }),
+        case("gradient_check", "`x` is empty (2 x 0) but at least one entry is needed", || {
+            gradient_check(&matrix(2, 0), &matrix(2, 0), 1e-5, loss)
+        }),
+        case("gradient_check", "`analytic` has 3 rows but `x` is 2 x 2", || {
+            gradient_check(&matrix(2, 2), &matrix(3, 2), 1e-5, loss)
+        }),
+        case("gradient_check", "`analytic` has 1 column but `x` is 2 x 2", || {
+            gradient_check(&matrix(2, 2), &matrix(2, 1), 1e-5, loss)
+        }),
+        case("gradient_check", "`width` is 0 but it must be at least 1", || {
+            gradient_check(&matrix(2, 2), &matrix(2, 2), 1e-5, failing)
+        }),
+    ];
+    for (given, epsilon) in
+        [("0", 0.0), ("-0.00001", -1e-5), ("NaN", f64::NAN), ("inf", f64::INFINITY)]
+    {
+        let message = format!("`epsilon` is {given} but it must be positive and finite");
+        cases.push(case("numerical_gradient", message.clone(), move || {
+            numerical_gradient(&matrix(2, 2), epsilon, loss)
+        }));
+        cases.push(case("gradient_check", message, move || {
+            gradient_check(&matrix(2, 2), &matrix(2, 2), epsilon, loss)
+        }));
+    }
+    cases
+}
+
+fn of_costs() -> Vec<Case> {
+    type Count = fn(&AttentionShape) -> Result<()>;
+    let counts: [(&str, Count); 3] = [
+        ("AttentionShape::flops", |shape| shape.flops().map(|_| ())),
+        ("AttentionShape::bytes", |shape| shape.bytes(4).map(|_| ())),
+        ("AttentionShape::intensity", |shape| shape.intensity(4).map(|_| ())),
+    ];
+    let sizes: [(&str, fn(&mut AttentionShape)); 7] = [
+        ("batch", |shape| shape.batch = 0),
+        ("n_q", |shape| shape.n_q = 0),
+        ("n_k", |shape| shape.n_k = 0),
+        ("d_model", |shape| shape.d_model = 0),
+        ("d_k", |shape| shape.d_k = 0),
+        ("d_v", |shape| shape.d_v = 0),
+        ("n_heads", |shape| shape.n_heads = 0),
+    ];
+    let small = AttentionShape::self_attention(1, 8, 4, 4, 1);
+    let mut cases = vec![];
+    for (function, count) in counts {
+        for (size, clear) in sizes {
+            let message = format!("`{size}` is 0 but it must be at least 1");
+            cases.push(case(function, message, move || {
+                let mut shape = small;
+                clear(&mut shape);
+                count(&shape)
+            }));
+        }
+        let message = "`shape` is too large but its operations and bytes must fit 128 bits";
+        cases.push(case(function, message, move || {
+            count(&AttentionShape::self_attention(usize::MAX, usize::MAX, 1, usize::MAX, 1))
+        }));
+    }
+    cases.extend([
+        case("AttentionShape::bytes", "`element` is 0 but it must be at least 1", move || {
+            small.bytes(0)
+        }),
+        case("AttentionShape::intensity", "`element` is 0 but it must be at least 1", move || {
+            small.intensity(0)
+        }),
+    ]);
+    cases
+}
+
+fn of_inspection() -> Vec<Case> {
+    vec![
+        case("row_entropy", "`weights` is empty (0 x 3) but at least one entry is needed", || {
+            row_entropy(&matrix(0, 3))
+        }),
+        case("heat_map", "`matrix` is empty (0 x 0) but at least one entry is needed", || {
+            heat_map(&matrix(0, 0), &[], &[])
+        }),
+        case("heat_map", "`row_labels` has 1 entry but `matrix` has 2 rows", || {
+            heat_map(&matrix(2, 3), &["a"], &["a", "b", "c"])
+        }),
+        case("heat_map", "`column_labels` has 4 entries but `matrix` has 3 columns", || {
+            heat_map(&matrix(2, 3), &["a", "b"], &["a", "b", "c", "d"])
+        }),
+    ]
+}
+
+// ---------------------------------------------------------------------------------------------------- no error to return
+
+/// What cannot fail must have an answer for everything.
+#[test]
+fn what_returns_no_error_answers_every_question() {
+    let no_parameters = Parameters {
+        w_q: matrix(0, 0),
+        w_k: matrix(0, 3),
+        w_v: matrix(3, 0),
+        w_o: matrix(0, 0),
+        b_q: RowDVector::zeros(0),
+        b_k: RowDVector::zeros(0),
+        b_v: RowDVector::zeros(0),
+        b_o: RowDVector::zeros(0),
+    };
+    assert_eq!(no_parameters.d_model(), 0);
+    assert_eq!(parameter_norms(&no_parameters).w_k, 0.0);
+
+    assert!(relative_error(f64::NAN, 1.0).is_nan());
+    assert!(relative_error(f64::INFINITY, f64::INFINITY).is_nan());
+
+    let mask = Mask::window(usize::MAX).unwrap().and(Mask::causal());
+    let sized = mask.sized(3, 5).unwrap();
+    assert!(!sized.allows(usize::MAX, 0) && !sized.allows(0, usize::MAX));
+    #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
+    let tiles = [(usize::MAX..usize::MAX, 0..5), (2..1, 0..5), (0..3, 7..usize::MAX)];
+    for (rows, columns) in tiles {
+        assert_eq!(sized.visibility(rows, columns), attention::Visibility::None);
+    }
+
+    let flops = attention::Flops { projections: u128::MAX, scores: 1, softmax: 1, values: 1 };
+    assert_eq!(flops.total(), u128::MAX);
+    let bytes = attention::Bytes { q: u128::MAX, k: 1, v: 1, weights: 1, output: u128::MAX };
+    assert_eq!(bytes.total(), u128::MAX);
+    assert_eq!(AttentionShape::self_attention(0, 0, usize::MAX, 0, 0).crossover(), usize::MAX);
+
+    let no_keys = attention_static(
+        &SMatrix::<f64, 2, 3>::zeros(),
+        &SMatrix::<f64, 0, 3>::zeros(),
+        &SMatrix::<f64, 0, 2>::zeros(),
+    );
+    assert_eq!(no_keys, SMatrix::<f64, 2, 2>::zeros());
+}
+
+/// `format!` panics at a width beyond 65535.
+#[test]
+fn a_heat_map_takes_labels_of_any_length() {
+    let long = "x".repeat(70_000);
+    let map = heat_map(&matrix(1, 2), &[&long], &[&long, "b"]).unwrap();
+    let widths: Vec<usize> = map.lines().map(|line| line.chars().count()).collect();
+    assert_eq!(widths, [3 * 70_000 + 4; 2]);
+}
+
+// ---------------------------------------------------------------------------------------------------- the guard
+
+/// The name of every public function of the crate that returns a `Result`, as the source has it. A module behind a
+/// feature that is off by default is left to the tests of that feature.
+fn fallible_functions() -> BTreeSet<String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/attention/src");
+    let mut names = BTreeSet::new();
+    collect_from_file(&src.join("lib.rs"), &src, &mut names);
+    assert!(names.contains("attention") && names.contains("Mask::sized"), "found only {names:?}");
+    names
+}
+
+fn collect_from_file(file: &Path, folder: &Path, names: &mut BTreeSet<String>) {
+    let text = std::fs::read_to_string(file)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()));
+    let parsed =
+        syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    collect(&parsed.items, folder, names);
+}
+
+fn collect(items: &[syn::Item], folder: &Path, names: &mut BTreeSet<String>) {
+    for item in items {
+        match item {
+            syn::Item::Mod(module) if is_optional(&module.attrs) => {}
+            syn::Item::Mod(module) => {
+                let folder = folder.join(module.ident.to_string());
+                match &module.content {
+                    Some((_, items)) => collect(items, &folder, names),
+                    None => collect_from_file(&file_of(&folder), &folder, names),
+                }
+            }
+            syn::Item::Fn(function) if is_public(&function.vis) => {
+                if returns_result(&function.sig) {
+                    names.insert(function.sig.ident.to_string());
+                }
+            }
+            syn::Item::Impl(block) => {
+                let of_trait = block.trait_.is_some(); // whose functions are as public as the trait
+                for function in block.items.iter().filter_map(|item| match item {
+                    syn::ImplItem::Fn(function) => Some(function),
+                    _ => None,
+                }) {
+                    if (of_trait || is_public(&function.vis)) && returns_result(&function.sig) {
+                        names.insert(format!(
+                            "{}::{}",
+                            type_name(&block.self_ty),
+                            function.sig.ident
+                        ));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `folder.rs` or `folder/mod.rs`.
+fn file_of(folder: &Path) -> PathBuf {
+    let beside = folder.with_extension("rs");
+    if beside.exists() { beside } else { folder.join("mod.rs") }
+}
+
+/// Only for tests, or behind a feature.
+fn is_optional(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| attribute.path().is_ident("cfg"))
+}
+
+fn is_public(visibility: &syn::Visibility) -> bool {
+    matches!(visibility, syn::Visibility::Public(_))
+}
+
+fn returns_result(signature: &syn::Signature) -> bool {
+    let syn::ReturnType::Type(_, output) = &signature.output else { return false };
+    type_name(output) == "Result"
+}
+
+/// The last name of a type's path, without its parameters. `fmt::Result` counts as one of the formatter, not of ours.
+fn type_name(r#type: &syn::Type) -> String {
+    match r#type {
+        syn::Type::Path(path) => {
+            let segments = &path.path.segments;
+            let names: Vec<_> = segments.iter().map(|segment| segment.ident.to_string()).collect();
+            if names.iter().any(|name| name == "fmt") {
+                "fmt".to_owned()
+            } else {
+                names[names.len() - 1].clone()
+            }
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,308 @@
+//! Every gradient against the slope that is measured: by every parameter and every input, under every mask.
+
+mod common;
+
+use attention::{
+    AttentionCache, GradientCheck, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
+    Parameters, Result, SelfAttention, attention, attention_backward, gradient_check,
+    numerical_gradient, softmax, softmax_backward, softmax_rows, softmax_rows_backward,
+};
+use common::{BatchLayer, Layer, masks, named, parameters, random, set};
+use nalgebra::{DMatrix, DVector};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+const EPSILON: f64 = 1e-5;
+const TOLERANCE: f64 = 1e-5;
+
+/// The loss Σ f(output) ⊙ r; `r` is fixed and random, so that no entry of the output is like another.
+#[derive(Clone, Copy)]
+struct Loss {
+    f: fn(f64) -> f64,
+    slope: fn(f64) -> f64,
+}
+
+const LINEAR: Loss = Loss { f: |y| y, slope: |_| 1.0 };
+const NONLINEAR: Loss = Loss { f: f64::sin, slope: f64::cos };
+
+fn assert_agrees(check: GradientCheck<f64>, what: &str) {
+    assert!(check.max_relative_error < TOLERANCE, "{what}: {check:?}");
+}
+
+// ---------------------------------------------------------------------------------------------------- softmax
+
+#[test]
+fn of_softmax() {
+    let (x, r) = (3.0 * random(7, 1, 0), random(7, 1, 1));
+    let vector = |x: &DMatrix<f64>| DVector::from_column_slice(x.as_slice());
+    let d_x = softmax_backward(&softmax(&vector(&x)).unwrap(), &vector(&r)).unwrap();
+    let d_x = DMatrix::from_column_slice(7, 1, d_x.as_slice());
+    let check =
+        gradient_check(&x, &d_x, EPSILON, |x| Ok(softmax(&vector(x))?.dot(&vector(&r)))).unwrap();
+    assert_agrees(check, "softmax");
+}
+
+#[test]
+fn of_the_softmax_of_rows() {
+    let (scores, r) = (3.0 * random(4, 6, 2), random(4, 6, 3));
+    let d_scores = softmax_rows_backward(&softmax_rows(&scores).unwrap(), &r).unwrap();
+    let check =
+        gradient_check(&scores, &d_scores, EPSILON, |s| Ok(softmax_rows(s)?.dot(&r))).unwrap();
+    assert_agrees(check, "softmax_rows");
+}
+
+// ---------------------------------------------------------------------------------------------------- attention
+
+#[test]
+fn of_attention_by_queries_keys_and_values() {
+    for (n_q, n_k) in [(5, 5), (3, 6), (6, 3), (1, 4), (1, 1)] {
+        let (d_k, d_v) = (4, 3);
+        let (q, k, v) = (random(n_q, d_k, 10), random(n_k, d_k, 11), random(n_k, d_v, 12));
+        let r = random(n_q, d_v, 13);
+        for (kind, mask) in masks(n_q, n_k) {
+            let (_, cache) = attention(&q, &k, &v, &mask).unwrap();
+            let d = attention_backward(&cache, &r).unwrap();
+            let what = |input| format!("{input}, mask {kind}, {n_q} queries, {n_k} keys");
+            let loss = |q: &_, k: &_, v: &_| Ok(attention(q, k, v, &mask)?.0.dot(&r));
+            let by_q = gradient_check(&q, &d.q, EPSILON, |q| loss(q, &k, &v)).unwrap();
+            assert_agrees(by_q, &what("q"));
+            let by_k = gradient_check(&k, &d.k, EPSILON, |k| loss(&q, k, &v)).unwrap();
+            assert_agrees(by_k, &what("k"));
+            let by_v = gradient_check(&v, &d.v, EPSILON, |v| loss(&q, &k, v)).unwrap();
+            assert_agrees(by_v, &what("v"));
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- layers
+
+#[test]
+fn of_the_single_head_layer() {
+    let layer = SelfAttention::from(parameters(6, 4, 3, 20));
+    check_under_every_mask(&layer, 6, LINEAR);
+}
+
+#[test]
+fn of_the_multi_head_layer_with_one_two_and_four_heads() {
+    for n_heads in [1, 2, 4] {
+        let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 21), n_heads).unwrap();
+        check_under_every_mask(&layer, 8, LINEAR);
+    }
+}
+
+#[test]
+fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
+    let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 22), 2).unwrap();
+    let training = Training { layer: layer.with_dropout(0.3).unwrap(), seed: 5 };
+    check_under_every_mask(&training, 8, LINEAR);
+
+    let (_, cache) = training.forward(&random(5, 8, 30), None, &Mask::none()).unwrap();
+    let dropped = |head: &AttentionCache<f64>| {
+        head.dropout.as_ref().is_some_and(|factors| factors.iter().any(|&factor| factor == 0.0))
+    };
+    assert!(cache.heads.iter().all(dropped), "nothing was dropped, so nothing was checked");
+}
+
+#[test]
+fn of_a_loss_that_is_not_linear() {
+    check_under_every_mask(&SelfAttention::from(parameters(6, 4, 3, 23)), 6, NONLINEAR);
+    let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 24), 2).unwrap();
+    check_under_every_mask(&layer, 8, NONLINEAR);
+}
+
+/// The gradients of a batch's summed loss.
+#[test]
+fn of_a_batch_whose_sequences_differ_in_length() {
+    fn check<L: BatchLayer<f64>>(layer: &L, d_model: usize) {
+        let xs = [random(4, d_model, 40), random(2, d_model, 41), random(5, d_model, 42)];
+        let rs = [random(4, d_model, 46), random(2, d_model, 47), random(5, d_model, 48)];
+        let masks = [Mask::causal(), Mask::none(), Mask::window(2).unwrap()];
+        let (here, caches) = layer.forward_batch(&xs, &masks).unwrap();
+        let (d_parameters, d_xs) = layer.backward_batch(&caches, &rs).unwrap();
+        let loss = |layer: &L, xs: &[DMatrix<f64>]| {
+            let (outputs, _) = layer.forward_batch(xs, &masks)?;
+            Ok((0..3).map(|b| (&outputs[b] - &here[b]).dot(&rs[b])).sum())
+        };
+        check_parameters(layer, &d_parameters, "a batch", |layer| loss(layer, &xs));
+        for (b, d_x) in d_xs.iter().enumerate() {
+            let check = gradient_check(&xs[b], d_x, EPSILON, |x| {
+                let mut xs = xs.clone();
+                xs[b].copy_from(x);
+                loss(layer, &xs)
+            });
+            assert_agrees(check.unwrap(), &format!("sequence {b} of a batch"));
+        }
+    }
+    check(&SelfAttention::from(parameters(6, 4, 3, 25)), 6);
+    check(&MultiHeadAttention::from_parameters(parameters(8, 8, 8, 26), 2).unwrap(), 8);
+}
+
+/// The multi-head layer in training: what is dropped is the same in every run, since each begins at the same seed.
+#[derive(Clone)]
+struct Training {
+    layer: MultiHeadAttention<f64>,
+    seed: u64,
+}
+
+impl Layer<f64> for Training {
+    type Cache = MultiHeadCache<f64>;
+    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
+        &mut self.layer.parameters
+    }
+    fn forward(
+        &self,
+        x: &DMatrix<f64>,
+        context: Option<&DMatrix<f64>>,
+        mask: &Mask,
+    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+        let rng = &mut ChaCha8Rng::seed_from_u64(self.seed);
+        self.layer.forward_training(x, context, mask, rng)
+    }
+    fn backward(
+        &self,
+        cache: &MultiHeadCache<f64>,
+        d_output: &DMatrix<f64>,
+    ) -> Result<LayerGradients<f64>> {
+        self.layer.backward(cache, d_output)
+    }
+    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
+        &cache.heads
+    }
+}
+
+/// Self-attention on four tokens and on one, and cross-attention with fewer and with more queries than keys.
+fn check_under_every_mask<L: Layer<f64>>(layer: &L, d_model: usize, loss: Loss) {
+    for (n_q, n_k, is_cross) in [(4, 4, false), (1, 1, false), (2, 4, true), (4, 2, true)] {
+        let x = 2.0 * random(n_q, d_model, 30);
+        let context = is_cross.then(|| 2.0 * random(n_k, d_model, 31));
+        for (kind, mask) in masks(n_q, n_k) {
+            let what = format!("mask {kind}, {n_q} queries, {n_k} keys");
+            check_layer(layer, &x, context.as_ref(), &mask, loss, &what);
+        }
+    }
+}
+
+fn check_layer<L: Layer<f64>>(
+    layer: &L,
+    x: &DMatrix<f64>,
+    context: Option<&DMatrix<f64>>,
+    mask: &Mask,
+    loss: Loss,
+    what: &str,
+) {
+    let r = random(x.nrows(), x.ncols(), 32);
+    let (output, cache) = layer.forward(x, context, mask).unwrap();
+    let gradients = layer.backward(&cache, &output.map(loss.slope).component_mul(&r)).unwrap();
+    // The loss less its value here: the slope is the same, and a small number is rounded less than a large one.
+    let here = output.map(loss.f);
+    let value = |layer: &L, x: &_, context: Option<&_>| {
+        Ok((layer.forward(x, context, mask)?.0.map(loss.f) - &here).dot(&r))
+    };
+
+    check_parameters(layer, &gradients.parameters, what, |layer| value(layer, x, context));
+    let by_x = gradient_check(x, &gradients.x, EPSILON, |x| value(layer, x, context));
+    assert_agrees(by_x.unwrap(), &format!("x, {what}"));
+    assert_eq!(gradients.context.is_some(), context.is_some());
+    if let (Some(context), Some(d_context)) = (context, &gradients.context) {
+        let by_context =
+            gradient_check(context, d_context, EPSILON, |context| value(layer, x, Some(context)));
+        assert_agrees(by_context.unwrap(), &format!("context, {what}"));
+    }
+}
+
+fn check_parameters<L: Layer<f64>>(
+    layer: &L,
+    gradients: &Parameters<f64>,
+    what: &str,
+    loss: impl Fn(&L) -> Result<f64>,
+) {
+    let values = named(layer.clone().parameters_mut());
+    for ((name, value), (_, gradient)) in values.iter().zip(named(gradients)) {
+        let loss = |value: &DMatrix<f64>| {
+            let mut changed = layer.clone();
+            set(changed.parameters_mut(), name, value);
+            loss(&changed)
+        };
+        if *name == "b_k" {
+            assert_is_flat(value, &gradient, loss, what);
+        } else {
+            let check = gradient_check(value, &gradient, EPSILON, loss).unwrap();
+            assert_agrees(check, &format!("{name}, {what}"));
+        }
+    }
+}
+
+/// The key bias moves all scores of a query by the same amount, which softmax does not see: its gradient is zero. Both
+/// sides of the check are then nothing but rounding, so they are compared with zero and not with one another.
+fn assert_is_flat(
+    b_k: &DMatrix<f64>,
+    gradient: &DMatrix<f64>,
+    loss: impl Fn(&DMatrix<f64>) -> Result<f64>,
+    what: &str,
+) {
+    let measured = numerical_gradient(b_k, EPSILON, loss).unwrap();
+    assert!(gradient.amax() < 1e-14, "b_k, {what}: {gradient}");
+    assert!(measured.amax() < 1e-9, "b_k, {what}: measured {measured}");
+}
+
+// ---------------------------------------------------------------------------------------------------- planted errors
+
+/// Queries, keys and values each carry a gradient into x. Whichever is forgotten, the check sees it.
+#[test]
+fn without_one_of_the_three_paths_into_x_the_check_fails() {
+    let layer = SelfAttention::from(parameters(6, 4, 3, 50));
+    let (x, r) = (random(5, 6, 51), random(5, 6, 52));
+    let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    let gradients = layer.backward(&cache, &r).unwrap();
+    let p = &layer.parameters;
+    let d = attention_backward(&cache.attention, &(&r * p.w_o.transpose())).unwrap();
+    let loss = |x: &_| Ok(layer.forward(x, &Mask::none())?.0.dot(&r));
+
+    let paths = [("queries", &d.q, &p.w_q), ("keys", &d.k, &p.w_k), ("values", &d.v, &p.w_v)];
+    for (name, d, w) in paths {
+        let without = &gradients.x - d * w.transpose();
+        assert_fails(gradient_check(&x, &without, EPSILON, loss), name);
+    }
+    let all = paths.iter().map(|(_, d, w)| *d * w.transpose()).sum();
+    assert_agrees(gradient_check(&x, &all, EPSILON, loss).unwrap(), "all three paths");
+}
+
+#[test]
+fn with_the_scale_forgotten_the_check_fails() {
+    let (q, k, v) = (random(4, 9, 53), random(5, 9, 54), random(5, 3, 55));
+    let r = random(4, 3, 56);
+    let (_, cache) = attention(&q, &k, &v, &Mask::none()).unwrap();
+    let d = attention_backward(&cache, &r).unwrap();
+    let unscaled = d.q * 9.0_f64.sqrt();
+    let loss = |q: &_| Ok(attention(q, &k, &v, &Mask::none())?.0.dot(&r));
+    assert_fails(gradient_check(&q, &unscaled, EPSILON, loss), "unscaled");
+}
+
+/// With d_model = d_k even the shapes do not tell.
+#[test]
+fn with_a_transpose_forgotten_the_check_fails() {
+    let layer = SelfAttention::from(parameters(5, 5, 5, 57));
+    let (x, context, r) = (random(4, 5, 58), random(3, 5, 59), random(4, 5, 60));
+    let (_, cache) = layer.forward_cross(&x, &context, &Mask::none()).unwrap();
+    let d_attended = &r * layer.parameters.w_o.transpose();
+    let d = attention_backward(&cache.attention, &d_attended).unwrap();
+    let loss = |x: &_| Ok(layer.forward_cross(x, &context, &Mask::none())?.0.dot(&r));
+    let right = &d.q * layer.parameters.w_q.transpose();
+    let wrong = &d.q * &layer.parameters.w_q;
+    assert_agrees(gradient_check(&x, &right, EPSILON, loss).unwrap(), "transposed");
+    assert_fails(gradient_check(&x, &wrong, EPSILON, loss), "not transposed");
+}
+
+/// A softmax that lets each weight move alone forgets that they sum to one.
+#[test]
+fn with_only_the_diagonal_of_the_jacobian_the_check_fails() {
+    let (scores, r) = (random(3, 4, 61), random(3, 4, 62));
+    let weights = softmax_rows(&scores).unwrap();
+    let diagonal = weights.zip_map(&r, |p, d_p| p * (1.0 - p) * d_p);
+    let loss = |s: &_| Ok(softmax_rows(s)?.dot(&r));
+    assert_fails(gradient_check(&scores, &diagonal, EPSILON, loss), "diagonal");
+}
+
+fn assert_fails(check: Result<GradientCheck<f64>>, what: &str) {
+    let check = check.unwrap();
+    assert!(check.max_relative_error > 0.01, "{what} was not caught: {check:?}");
+}
