@@ -9,13 +9,17 @@ use serde_json::Value;
 /// What `bench` can be asked for.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Passed to `cargo bench`, as in `--features cuda`
-    #[arg(allow_hyphen_values = true)]
-    cargo: Vec<String>,
+    /// Features of the crate to turn on
+    #[arg(long)]
+    features: Option<String>,
 
-    /// Passed to the benchmarks, as in `--quick softmax`
+    /// Only the file benches/NAME.rs
+    #[arg(long, value_name = "NAME")]
+    bench: Option<String>,
+
+    /// Passed to the benchmarks
     #[arg(last = true)]
-    benchmarks: Vec<String>,
+    arguments: Vec<String>,
 }
 
 /// Runs the benchmarks of the crate.
@@ -27,7 +31,14 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
     if !has_benchmarks(project)? {
         bail!("`crates/attention` has no benchmark yet; add one under `benches/` to time it");
     }
-    run(cargo(project).args(["bench", "--package", "attention"]).args(&options.arguments))
+    let mut command = cargo(project);
+    command.args(["bench", "--package", "attention"]);
+    for (name, value) in [("--features", &options.features), ("--bench", &options.bench)] {
+        if let Some(value) = value {
+            command.args([name, value]);
+        }
+    }
+    run(command.arg("--").args(&options.arguments))
 }
 
 fn has_benchmarks(project: &Project) -> Result<bool> {

@@ -27,6 +27,8 @@ pub(super) struct Element {
     pub(super) line: usize,
     parent: Option<usize>,
     end: usize,
+    /// Which texts lie inside.
+    texts: Range<usize>,
 }
 
 /// A run of text.
@@ -79,12 +81,8 @@ impl Page {
 
     /// All text inside element `number`.
     pub(super) fn text_of(&self, number: usize) -> String {
-        let inside: Range<usize> = number..self.elements[number].end;
-        self.texts
-            .iter()
-            .filter(|text| text.parent.is_some_and(|parent| inside.contains(&parent)))
-            .map(|text| text.text.as_str())
-            .collect()
+        let inside = self.elements[number].texts.clone();
+        self.texts[inside].iter().map(|text| text.text.as_str()).collect()
     }
 
     /// The elements around `text`, from the inside out.
@@ -143,7 +141,9 @@ impl Builder {
         if !closed && !VOID.contains(&tag.as_str()) {
             self.open.push(number);
         }
-        self.page.elements.push(Element { tag, attributes, line, parent, end: number + 1 });
+        let first = self.page.texts.len();
+        let (end, texts) = (number + 1, first..first);
+        self.page.elements.push(Element { tag, attributes, line, parent, end, texts });
     }
 
     /// Closes the innermost element of that name, and what was left open inside it.
@@ -155,9 +155,10 @@ impl Builder {
     }
 
     fn close(&mut self, depth: usize) {
-        let end = self.page.elements.len();
+        let (end, last_text) = (self.page.elements.len(), self.page.texts.len());
         for number in self.open.drain(depth..) {
             self.page.elements[number].end = end;
+            self.page.elements[number].texts.end = last_text;
         }
     }
 
