@@ -1,0 +1,751 @@
+//! What must hold of attention for any input, whatever its numbers are.
+
+mod common;
+
+use attention::{
+    AttentionShape, Mask, MultiHeadAttention, Parameters, SelfAttention, Visibility, attention,
+    attention_backward, attention_weights, log_sum_exp, log_sum_exp_rows, scaled_scores, softmax,
+    softmax_rows, softmax_rows_backward,
+};
+use common::{BatchLayer, Layer, masks, named, parameters, random};
+use nalgebra::{DMatrix, DVector, RealField};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+
+/// The same cases in every run, and no file of those that failed.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 128,
+        rng_seed: RngSeed::Fixed(2017),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- material
+
+/// Some queries, keys and values, and a mask over them.
+#[derive(Debug, Clone)]
+struct Problem {
+    q: DMatrix<f64>,
+    k: DMatrix<f64>,
+    v: DMatrix<f64>,
+    mask: Mask,
+}
+
+prop_compose! {
+    fn problems()(
+        (n_q, n_k, d_k, d_v) in (1..8_usize, 1..8_usize, 1..6_usize, 1..6_usize),
+        size in prop_oneof![Just(1.0), Just(10.0), Just(100.0)],
+        kind in 0..7_u8,
+        seed in any::<u32>(),
+    ) -> Problem {
+        let seed = seed.into();
+        Problem {
+            q: size * random(n_q, d_k, seed),
+            k: size * random(n_k, d_k, seed + 1),
+            v: size * random(n_k, d_v, seed + 2),
+            mask: any_mask(n_q, n_k, kind, seed + 3),
+        }
+    }
+}
+
+fn any_mask(n_q: usize, n_k: usize, kind: u8, seed: u64) -> Mask {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let window = Mask::window(rng.random_range(1..5)).unwrap();
+    let valid: Vec<bool> = (0..n_k).map(|_| rng.random()).collect();
+    let padding = Mask::padding(&valid).unwrap();
+    let dense = Mask::dense(DMatrix::from_fn(n_q, n_k, |_, _| rng.random())).unwrap();
+    match kind {
+        0 => Mask::none(),
+        1 => Mask::causal(),
+        2 => window,
+        3 => padding,
+        4 => dense,
+        5 => Mask::causal().and(padding),
+        6 => window.and(dense),
+        _ => unreachable!("there are seven kinds"),
+    }
+}
+
+fn is_finite(matrix: &DMatrix<f64>) -> bool {
+    matrix.iter().all(|x| x.is_finite())
+}
+
+fn bits(matrix: &DMatrix<f64>) -> Vec<u64> {
+    matrix.iter().map(|x| x.to_bits()).collect()
+}
+
+fn single_head(seed: u64) -> SelfAttention<f64> {
+    SelfAttention::from(parameters(6, 4, 3, seed))
+}
+
+fn multi_head(seed: u64) -> MultiHeadAttention<f64> {
+    MultiHeadAttention::from_parameters(parameters(6, 6, 6, seed), 3).unwrap()
+}
+
+// ---------------------------------------------------------------------------------------------------- weights
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn the_weights_of_a_query_are_shares_of_one_and_zero_where_hidden(problem in problems()) {
+        let Problem { q, k, v, mask } = problem;
+        let sized = mask.sized(q.nrows(), k.nrows()).unwrap();
+        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
+        for i in 0..q.nrows() {
+            let weights = cache.weights.row(i);
+            prop_assert!(weights.iter().all(|p| (0.0..=1.0).contains(p)));
+            for j in (0..k.nrows()).filter(|&j| !sized.allows(i, j)) {
+                prop_assert_eq!(weights[j], 0.0);
+            }
+            if (0..k.nrows()).any(|j| sized.allows(i, j)) {
+                prop_assert!((weights.sum() - 1.0).abs() < 1e-12);
+                prop_assert!(cache.log_sum_exp[i].is_finite());
+            } else {
+                prop_assert_eq!(weights.sum(), 0.0);
+                prop_assert_eq!(cache.log_sum_exp[i], f64::NEG_INFINITY);
+                prop_assert!(output.row(i).iter().all(|&x| x == 0.0));
+            }
+        }
+    }
+
+    /// exp(score − log-sum-exp) is the weight.
+    #[test]
+    fn the_log_sum_exp_and_the_scores_give_the_weights_back(problem in problems()) {
+        let Problem { q, k, mask, .. } = problem;
+        let (weights, lse) = attention_weights(&q, &k, &mask).unwrap();
+        let scores = scaled_scores(&q, &k).unwrap();
+        let sized = mask.sized(q.nrows(), k.nrows()).unwrap();
+        for (i, j) in (0..q.nrows()).flat_map(|i| (0..k.nrows()).map(move |j| (i, j))) {
+            if sized.allows(i, j) {
+                let again = (scores[(i, j)] - lse[i]).exp();
+                prop_assert!((weights[(i, j)] - again).abs() < 1e-10); // of scores up to 50 000
+            }
+        }
+    }
+
+    #[test]
+    fn softmax_does_not_change_when_all_scores_move(
+        n in 1..10_usize, seed in any::<u32>(), constant in -1e3..1e3_f64,
+    ) {
+        let x = DVector::from_column_slice((10.0 * random(n, 1, seed.into())).as_slice());
+        let moved = softmax(&x.add_scalar(constant)).unwrap();
+        prop_assert!((softmax(&x).unwrap() - moved).amax() < 1e-12);
+        let lse = log_sum_exp(&x.add_scalar(constant)).unwrap();
+        prop_assert!((log_sum_exp(&x).unwrap() + constant - lse).abs() < 1e-12 * (10.0 + constant.abs()));
+    }
+
+    #[test]
+    fn the_softmax_of_a_matrix_is_that_of_its_rows_to_the_bit(problem in problems()) {
+        let Problem { q, k, mask, .. } = problem;
+        let scores = scaled_scores(&q, &k).unwrap();
+        let scores = mask.sized(q.nrows(), k.nrows()).unwrap().apply(scores).unwrap();
+        let (weights, lse) = (softmax_rows(&scores).unwrap(), log_sum_exp_rows(&scores).unwrap());
+        for (i, row) in scores.row_iter().enumerate() {
+            let row = row.transpose();
+            prop_assert_eq!(weights.row(i).transpose(), softmax(&row).unwrap());
+            prop_assert_eq!(lse[i].to_bits(), log_sum_exp(&row).unwrap().to_bits());
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- symmetries
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn the_order_of_keys_and_values_does_not_matter(problem in problems(), seed in any::<u32>()) {
+        let Problem { q, k, v, .. } = problem;
+        let n_k = k.nrows();
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed.into());
+        let mut order: Vec<usize> = (0..n_k).collect();
+        order.shuffle(rng);
+        let mut valid: Vec<bool> = (0..n_k).map(|_| rng.random()).collect();
+        valid[0] = true;
+        let valid_in_order: Vec<bool> = order.iter().map(|&j| valid[j]).collect();
+
+        let (output, _) = attention(&q, &k, &v, &Mask::padding(&valid).unwrap()).unwrap();
+        let (again, _) = attention(
+            &q,
+            &k.select_rows(&order),
+            &v.select_rows(&order),
+            &Mask::padding(&valid_in_order).unwrap(),
+        )
+        .unwrap();
+        prop_assert!((output - again).amax() < 1e-12 * v.amax());
+    }
+
+    #[test]
+    fn outputs_follow_the_order_of_the_queries(problem in problems(), seed in any::<u32>()) {
+        let Problem { q, k, v, .. } = problem;
+        let mut order: Vec<usize> = (0..q.nrows()).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed.into()));
+        let (output, _) = attention(&q, &k, &v, &Mask::none()).unwrap();
+        let (again, _) = attention(&q.select_rows(&order), &k, &v, &Mask::none()).unwrap();
+        prop_assert!((output.select_rows(&order) - again).amax() < 1e-12 * v.amax());
+    }
+
+    /// Without a mask and without positions, a sentence is a bag of words.
+    #[test]
+    fn a_layer_without_a_mask_knows_no_order(n in 1..8_usize, seed in any::<u32>()) {
+        let x = random(n, 6, seed.into());
+        let mut order: Vec<usize> = (0..n).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed.into()));
+        let layer = multi_head(seed.into());
+        let (output, _) = layer.forward(&x, &Mask::none()).unwrap();
+        let (again, _) = layer.forward(&x.select_rows(&order), &Mask::none()).unwrap();
+        prop_assert!((output.select_rows(&order) - again).amax() < 1e-13);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- what masks hide
+
+/// A future token may change as it likes: the outputs before it keep their bits, and a loss of the past alone has no
+/// gradient there.
+fn assert_the_future_is_hidden<L: Layer<f64>>(layer: &L) {
+    let (n, x) = (6, random(6, 6, 1));
+    let (before, _) = layer.forward(&x, None, &Mask::causal()).unwrap();
+    for t in 1..n {
+        let mut changed = x.clone();
+        changed.row_mut(t).copy_from(&(50.0 * random(1, 6, 2)).row(0));
+        let (after, cache) = layer.forward(&changed, None, &Mask::causal()).unwrap();
+        assert_eq!(after.rows(0, t), before.rows(0, t), "token {t} reached the past");
+        for i in t..n {
+            assert!(after.row(i) != before.row(i), "token {t} did not reach token {i}");
+        }
+        let mut d_output = DMatrix::zeros(n, 6);
+        d_output.rows_mut(0, t).copy_from(&random(t, 6, 3));
+        let d_x = layer.backward(&cache, &d_output).unwrap().x;
+        assert!(d_x.rows(t, n - t).iter().all(|&d| d == 0.0), "the past has a gradient at {t}");
+        assert!(d_x.rows(0, t).iter().all(|&d| d != 0.0));
+    }
+}
+
+#[test]
+fn under_a_causal_mask_the_future_does_not_reach_the_past() {
+    assert_the_future_is_hidden(&single_head(0));
+    assert_the_future_is_hidden(&multi_head(0));
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// A loss of query i alone has no gradient by the keys and values that i may not see.
+    #[test]
+    fn no_gradient_flows_through_what_is_hidden(problem in problems()) {
+        let Problem { q, k, v, mask } = problem;
+        let sized = mask.sized(q.nrows(), k.nrows()).unwrap();
+        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
+        for i in 0..q.nrows() {
+            let mut d_output = DMatrix::zeros(output.nrows(), output.ncols());
+            d_output.row_mut(i).fill(1.0);
+            let d = attention_backward(&cache, &d_output).unwrap();
+            for j in (0..k.nrows()).filter(|&j| !sized.allows(i, j)) {
+                prop_assert!(d.k.row(j).iter().chain(d.v.row(j).iter()).all(|&d| d == 0.0));
+            }
+            for other in (0..q.nrows()).filter(|&other| other != i) {
+                prop_assert!(d.q.row(other).iter().all(|&d| d == 0.0));
+            }
+        }
+    }
+
+    /// NaN and infinities where no query may look change nothing but rounding, forward and backward.
+    #[test]
+    fn nothing_behind_a_mask_reaches_the_output(
+        problem in problems(),
+        poison in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(f64::NEG_INFINITY)],
+    ) {
+        let Problem { q, mut k, mut v, mask } = problem;
+        let sized = mask.sized(q.nrows(), k.nrows()).unwrap();
+        let r = random(q.nrows(), v.ncols(), 5);
+        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
+        let d = attention_backward(&cache, &r).unwrap();
+
+        let hidden = |j: &usize| (0..q.nrows()).all(|i| !sized.allows(i, *j));
+        for j in (0..k.nrows()).filter(hidden) {
+            k.row_mut(j).fill(poison);
+            v.row_mut(j).fill(poison);
+        }
+        let (poisoned, cache) = attention(&q, &k, &v, &mask).unwrap();
+        let poisoned_d = attention_backward(&cache, &r).unwrap();
+        let close = |a: &DMatrix<f64>, b: &DMatrix<f64>| (a - b).amax() <= 1e-12 * (1.0 + a.amax());
+        prop_assert!(close(&output, &poisoned));
+        prop_assert!(close(&d.q, &poisoned_d.q));
+        prop_assert!(close(&d.k, &poisoned_d.k));
+        prop_assert!(close(&d.v, &poisoned_d.v));
+    }
+
+    #[test]
+    fn what_is_said_of_a_tile_holds_for_each_of_its_pairs(
+        (n_q, n_k) in (1..12_usize, 1..12_usize),
+        (rows, columns) in ((0..12_usize, 0..14_usize), (0..12_usize, 0..14_usize)),
+        kind in 0..7_u8,
+        seed in any::<u32>(),
+    ) {
+        let mask = any_mask(n_q, n_k, kind, seed.into());
+        let sized = mask.sized(n_q, n_k).unwrap();
+        let (rows, columns) = (rows.0..rows.1, columns.0..columns.1);
+        let inside: Vec<bool> = rows
+            .clone()
+            .filter(|&i| i < n_q)
+            .flat_map(|i| columns.clone().filter(|&j| j < n_k).map(move |j| (i, j)))
+            .map(|(i, j)| sized.allows(i, j))
+            .collect();
+        match sized.visibility(rows, columns) {
+            Visibility::All => prop_assert!(!inside.is_empty() && inside.iter().all(|&seen| seen)),
+            Visibility::None => prop_assert!(inside.iter().all(|&seen| !seen)),
+            Visibility::Some if kind >= 5 => {} // combined masks may be careful
+            Visibility::Some => prop_assert!(inside.contains(&true) && inside.contains(&false)),
+        }
+    }
+}
+
+/// For all three kinds of infinity and NaN, in a layer whose last token is only filling.
+#[test]
+fn filling_tokens_may_hold_anything() {
+    let x = random(4, 6, 6);
+    let mask = Mask::padding(&[true, true, true, false]).unwrap();
+    let layer = multi_head(7);
+    let (output, _) = layer.forward(&x, &mask).unwrap();
+    for poison in [1e9, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let mut filled = x.clone();
+        filled.row_mut(3).fill(poison);
+        let (again, _) = layer.forward(&filled, &mask).unwrap();
+        assert!((output.rows(0, 3) - again.rows(0, 3)).amax() < 1e-14, "{poison} got through");
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- shapes and batches
+
+#[test]
+fn the_output_is_as_wide_as_the_input_for_any_batch_and_length() {
+    fn check(layer: &impl BatchLayer<f64>) {
+        for (batch, n) in [1, 4, 16].into_iter().flat_map(|b| [1, 2, 7].map(|n| (b, n))) {
+            let xs: Vec<_> = (0..batch).map(|b| random(n, 6, b)).collect();
+            let (outputs, caches) = layer.forward_batch(&xs, &[Mask::causal()]).unwrap();
+            let (gradients, d_xs) = layer.backward_batch(&caches, &outputs).unwrap();
+            assert_eq!((outputs.len(), d_xs.len()), (xs.len(), xs.len()));
+            assert!(outputs.iter().chain(&d_xs).all(|matrix| matrix.shape() == (n, 6)));
+            let shapes = |p: &Parameters<f64>| named(p).map(|(_, matrix)| matrix.shape());
+            assert_eq!(shapes(&gradients), shapes(layer.clone().parameters_mut()));
+        }
+    }
+    check(&single_head(8)); // d_model = 6, d_k = 4, d_v = 3
+    check(&multi_head(8));
+}
+
+/// Each sequence of a batch comes out as it would alone, to the bit; and the parameters' gradients are the sum.
+#[test]
+fn the_members_of_a_batch_do_not_see_one_another() {
+    fn check(layer: &impl BatchLayer<f64>) {
+        let xs: Vec<_> = [5, 1, 3, 8].map(|n| random(n, 6, n as u64)).into();
+        let masks: Vec<_> = [5, 1, 3, 8].map(|n| masks(n, n)[n % 4].1.clone()).into();
+        let (outputs, caches) = layer.forward_batch(&xs, &masks).unwrap();
+        let (summed, d_xs) = layer.backward_batch(&caches, &outputs).unwrap();
+        let mut sum = named(&summed).map(|(name, d)| (name, 0.0 * d));
+        for b in 0..xs.len() {
+            let (output, cache) = layer.forward(&xs[b], None, &masks[b]).unwrap();
+            let gradients = layer.backward(&cache, &output).unwrap();
+            assert_eq!(outputs[b], output, "sequence {b}");
+            assert_eq!(d_xs[b], gradients.x, "sequence {b}");
+            for ((_, sum), (_, d)) in sum.iter_mut().zip(named(&gradients.parameters)) {
+                *sum += d;
+            }
+        }
+        assert_eq!(sum, named(&summed));
+    }
+    check(&single_head(9));
+    check(&multi_head(9));
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn multi_head_attention_with_one_head_is_single_head_attention_to_the_bit(
+        (n, context_length, d) in (1..7_usize, 1..7_usize, 1..7_usize),
+        is_cross in any::<bool>(),
+        kind in 0..7_u8,
+        seed in any::<u32>(),
+    ) {
+        let seed = seed.into();
+        let parameters = parameters(d, d, d, seed);
+        let (x, other) = (random(n, d, seed + 1), random(context_length, d, seed + 2));
+        let context = is_cross.then_some(&other);
+        let mask = any_mask(n, context.map_or(n, DMatrix::nrows), kind, seed + 3);
+        let one = SelfAttention::from(parameters.clone());
+        let multi = MultiHeadAttention::from_parameters(parameters, 1).unwrap();
+
+        let (of_one, cache_of_one) = Layer::forward(&one, &x, context, &mask).unwrap();
+        let (of_multi, cache_of_multi) = Layer::forward(&multi, &x, context, &mask).unwrap();
+        prop_assert_eq!(bits(&of_one), bits(&of_multi));
+        let r = random(n, d, seed + 4);
+        let d_of_one = one.backward(&cache_of_one, &r).unwrap();
+        let d_of_multi = multi.backward(&cache_of_multi, &r).unwrap();
+        prop_assert_eq!(d_of_one, d_of_multi);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- large numbers
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// With entries up to 100 the scores reach thousands, far beyond the 709 whose exponential `f64` can hold.
+    #[test]
+    fn inputs_up_to_a_hundred_stay_finite(
+        (n_q, n_k, d_k) in (1..8_usize, 1..8_usize, 1..16_usize),
+        kind in 0..7_u8,
+        seed in any::<u32>(),
+    ) {
+        let seed = seed.into();
+        let q = 100.0 * random(n_q, d_k, seed);
+        let k = 100.0 * random(n_k, d_k, seed + 1);
+        let v = 100.0 * random(n_k, 3, seed + 2);
+        let mask = any_mask(n_q, n_k, kind, seed + 3);
+        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
+        let d = attention_backward(&cache, &(100.0 * random(n_q, 3, seed + 4))).unwrap();
+        prop_assert!(is_finite(&output) && is_finite(&d.q) && is_finite(&d.k) && is_finite(&d.v));
+        prop_assert!(output.amax() <= v.amax() * (1.0 + 1e-12)); // a mean of values
+    }
+}
+
+#[test]
+fn layers_stay_finite_for_inputs_up_to_a_hundred() {
+    fn check(layer: &impl Layer<f64>) {
+        let x = 100.0 * random(8, 6, 10);
+        let (output, cache) = layer.forward(&x, None, &Mask::causal()).unwrap();
+        let gradients = layer.backward(&cache, &output).unwrap();
+        assert!(is_finite(&output) && is_finite(&gradients.x));
+        assert!(named(&gradients.parameters).iter().all(|(_, d)| is_finite(d)));
+    }
+    check(&single_head(10));
+    check(&multi_head(10));
+}
+
+#[test]
+fn scores_over_seven_hundred_stay_finite() {
+    let scores = DMatrix::from_row_slice(2, 3, &[710.0, 900.0, -900.0, 5e4, 5e4, 0.0]);
+    let weights = softmax_rows(&scores).unwrap();
+    assert!(is_finite(&weights));
+    assert!(weights.column_sum().iter().all(|sum| (sum - 1.0).abs() < 1e-15));
+    assert_eq!(weights[(1, 0)], 0.5);
+    let lse = log_sum_exp_rows(&scores).unwrap();
+    assert_eq!((lse[0], lse[1]), (900.0, 5e4 + 2.0_f64.ln()));
+    assert!(is_finite(&softmax_rows_backward(&weights, &random(2, 3, 11)).unwrap()));
+}
+
+/// One key takes almost everything: what is left for the others is 10⁻⁴⁰, or nothing that a number can hold.
+#[test]
+fn near_saturation_the_gradient_is_small_and_finite() {
+    for gap in [30.0, 92.0, 700.0, 800.0] {
+        let q = DMatrix::from_row_slice(1, 1, &[1.0]);
+        let k = DMatrix::from_row_slice(3, 1, &[gap, 0.0, 0.0]);
+        let v = random(3, 2, 12);
+        let (_, cache) = attention(&q, &k, &v, &Mask::none()).unwrap();
+        assert!(cache.weights[0] > 1.0 - 1e-12);
+        let d = attention_backward(&cache, &random(1, 2, 13)).unwrap();
+        assert!(is_finite(&d.q) && is_finite(&d.k) && is_finite(&d.v));
+        assert!(d.k.amax() < 1e-12, "gap {gap}: {}", d.k);
+    }
+}
+
+/// Scores of normal vectors have a variance of d_k. Without the scale, at d_k = 512, one key takes nearly all.
+#[test]
+fn the_scale_keeps_softmax_from_saturating() {
+    let d_k = 512;
+    let unit_variance = 3.0_f64.sqrt(); // of numbers that are uniform between −1 and 1 the variance is 1/3
+    let (q, k) = (unit_variance * random(32, d_k, 14), unit_variance * random(32, d_k, 15));
+    let scaled = scaled_scores(&q, &k).unwrap();
+    let unscaled = &q * k.transpose();
+    assert!((&scaled * (d_k as f64).sqrt() - &unscaled).amax() < 1e-12);
+
+    let (scaled, unscaled) = (softmax_rows(&scaled).unwrap(), softmax_rows(&unscaled).unwrap());
+    let largest =
+        |weights: &DMatrix<f64>| -> Vec<f64> { weights.row_iter().map(|row| row.max()).collect() };
+    let (with, without) = (largest(&scaled), largest(&unscaled));
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    assert!(with.iter().zip(&without).all(|(with, without)| with < without));
+    assert!(mean(&without) > 0.9, "{}", mean(&without));
+    assert!(mean(&with) < 0.3, "{}", mean(&with));
+
+    let r = random(32, 32, 16);
+    let gradient = |weights| softmax_rows_backward(weights, &r).unwrap().norm();
+    assert!(gradient(&unscaled) < 0.5 * gradient(&scaled));
+}
+
+// ---------------------------------------------------------------------------------------------------- the same bits
+
+#[test]
+fn the_same_seed_gives_the_same_bits_with_any_number_of_threads() {
+    let run = || {
+        let rng = &mut ChaCha8Rng::seed_from_u64(17);
+        let layer =
+            MultiHeadAttention::<f64>::xavier(8, 4, rng).unwrap().with_dropout(0.25).unwrap();
+        let xs: Vec<_> = (0..6).map(|b| random(9 + b, 8, b as u64)).collect();
+        let (outputs, caches) = layer.forward_batch(&xs, &[Mask::causal()]).unwrap();
+        let (parameters, d_xs) = layer.backward_batch(&caches, &outputs).unwrap();
+        let (trained, cache) = layer.forward_training(&xs[0], None, &Mask::none(), rng).unwrap();
+        let gradients = layer.backward(&cache, &trained).unwrap();
+        let of = |parameters| named(parameters).map(|(_, matrix)| matrix);
+        [outputs, d_xs, of(&parameters).into(), of(&gradients.parameters).into(), vec![trained]]
+            .concat()
+            .iter()
+            .map(bits)
+            .collect::<Vec<_>>()
+    };
+    let with = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(run)
+    };
+    let alone = with(1);
+    assert_eq!(alone, with(1), "a second run");
+    assert_eq!(alone, with(2), "two threads");
+    assert_eq!(alone, with(4), "four threads");
+}
+
+#[test]
+fn another_seed_gives_another_layer() {
+    let draw = |seed| Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(seed));
+    let (a, b) = (draw(0).unwrap(), draw(1).unwrap());
+    for ((name, a), (_, b)) in named(&a).iter().zip(named(&b)).take(4) {
+        assert!(a.iter().zip(b.iter()).all(|(a, b)| a != b), "{name}");
+    }
+    let of = |parameters| SelfAttention::from(parameters).forward(&random(3, 6, 18), &Mask::none());
+    assert_ne!(of(a).unwrap().0, of(b).unwrap().0);
+}
+
+/// Weights of mean 0 and standard deviation √(2 / (d_in + d_out)), within four of the estimate's own; no bias.
+#[test]
+fn fresh_parameters_have_the_spread_that_xavier_asks_for() {
+    let parameters =
+        Parameters::<f64>::xavier(96, 64, 32, &mut ChaCha8Rng::seed_from_u64(19)).unwrap();
+    for (name, matrix) in named(&parameters) {
+        if name.starts_with('b') {
+            assert!(matrix.iter().all(|&b| b == 0.0), "{name}");
+            continue;
+        }
+        let deviation = (2.0 / (matrix.nrows() + matrix.ncols()) as f64).sqrt();
+        let n = matrix.len() as f64;
+        assert!(matrix.mean().abs() < 4.0 * deviation / n.sqrt(), "{name}: {}", matrix.mean());
+        let measured = (matrix.norm_squared() / n).sqrt();
+        assert!((measured / deviation - 1.0).abs() < 4.0 / (2.0 * n).sqrt(), "{name}: {measured}");
+    }
+}
+
+/// Numbers that may not change without a reason: a layer from seed 0, on a fixed input.
+#[test]
+fn the_numbers_of_a_seeded_layer_are_these() {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let layer = SelfAttention::<f64>::xavier(4, 3, 2, rng).unwrap();
+    let x = DMatrix::from_fn(3, 4, |i, j| (i as f64 - j as f64) / 4.0);
+    let (output, cache) = layer.forward(&x, &Mask::causal()).unwrap();
+    let d = layer.backward(&cache, &output).unwrap();
+    let rows = |matrix: &DMatrix<f64>| -> Vec<String> {
+        matrix.transpose().iter().map(|x| format!("{x:.12}")).collect()
+    };
+    assert_eq!(rows(&layer.parameters.w_q.rows(0, 1).into_owned()), W_Q);
+    assert_eq!(rows(&output), OUTPUT);
+    assert_eq!(rows(&cache.attention.weights), WEIGHTS);
+    assert_eq!(rows(&d.parameters.w_k.rows(0, 1).into_owned()), D_W_K);
+
+    let layer = MultiHeadAttention::<f64>::xavier(4, 2, rng).unwrap().with_dropout(0.5).unwrap();
+    let (output, _) = layer.forward(&x, &Mask::none()).unwrap();
+    assert_eq!(rows(&output.rows(0, 1).into_owned()), MULTI_HEAD_OUTPUT);
+    let (output, _) = layer.forward_training(&x, None, &Mask::none(), rng).unwrap();
+    assert_eq!(rows(&output.rows(0, 1).into_owned()), TRAINING_OUTPUT);
+}
+const W_Q: [&str; 3] = ["", "", ""];
+const OUTPUT: [&str; 12] = [""; 12];
+const WEIGHTS: [&str; 9] = [""; 9];
+const D_W_K: [&str; 3] = ["", "", ""];
+const MULTI_HEAD_OUTPUT: [&str; 4] = [""; 4];
+const TRAINING_OUTPUT: [&str; 4] = [""; 4];
+
+// ---------------------------------------------------------------------------------------------------- precision
+
+/// In `f32` and `f64` the same layer gives the same, relative to the largest entry.
+#[test]
+fn single_precision_agrees_with_double() {
+    fn cast(parameters: &Parameters<f64>) -> Parameters<f32> {
+        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = parameters.clone();
+        let narrow = |x| x as f32;
+        Parameters {
+            w_q: w_q.map(narrow),
+            w_k: w_k.map(narrow),
+            w_v: w_v.map(narrow),
+            w_o: w_o.map(narrow),
+            b_q: b_q.map(narrow),
+            b_k: b_k.map(narrow),
+            b_v: b_v.map(narrow),
+            b_o: b_o.map(narrow),
+        }
+    }
+    fn assert_close(what: &str, single: &DMatrix<f32>, double: &DMatrix<f64>) {
+        let difference = (single.map(f64::from) - double).amax() / double.amax();
+        assert!(difference < 1e-5, "{what}: {difference:e}");
+    }
+    fn check(single: &impl Layer<f32>, double: &impl Layer<f64>) {
+        let x = random(12, 6, 20);
+        for (kind, mask) in masks(12, 12) {
+            let (output, cache) = double.forward(&x, None, &mask).unwrap();
+            let gradients = double.backward(&cache, &output).unwrap();
+            let narrow = |matrix: &DMatrix<f64>| matrix.map(|x| x as f32);
+            let (output_32, cache) = single.forward(&narrow(&x), None, &mask).unwrap();
+            let gradients_32 = single.backward(&cache, &narrow(&output)).unwrap();
+            assert_close(kind, &output_32, &output);
+            assert_close(kind, &gradients_32.x, &gradients.x);
+            let pairs =
+                named(&gradients_32.parameters).into_iter().zip(named(&gradients.parameters));
+            for ((name, single), (_, double)) in pairs.filter(|((name, _), _)| *name != "b_k") {
+                assert_close(&format!("{name}, {kind}"), &single, &double); // that of b_k is zero
+            }
+        }
+    }
+    let parameters_of_one = parameters(6, 4, 3, 21);
+    check(&SelfAttention::from(cast(&parameters_of_one)), &SelfAttention::from(parameters_of_one));
+    let shared = parameters(6, 6, 6, 22);
+    check(
+        &MultiHeadAttention::from_parameters(cast(&shared), 3).unwrap(),
+        &MultiHeadAttention::from_parameters(shared, 3).unwrap(),
+    );
+}
+
+/// Both precisions draw the same numbers, so that a layer can be checked in one and timed in the other.
+#[test]
+fn both_precisions_draw_the_same_parameters() {
+    fn draw<T: RealField + Copy>() -> Parameters<T> {
+        Parameters::xavier(5, 4, 3, &mut ChaCha8Rng::seed_from_u64(23)).unwrap()
+    }
+    for ((name, single), (_, double)) in named(&draw::<f32>()).iter().zip(named(&draw::<f64>())) {
+        assert_eq!(*single, double.map(|x| x as f32), "{name}");
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- dropout
+
+#[test]
+fn dropout_keeps_the_expected_weight() {
+    let (p, n) = (0.3, 64);
+    let layer = multi_head(24).with_dropout(p).unwrap();
+    let x = random(n, 6, 25);
+    let rng = &mut ChaCha8Rng::seed_from_u64(26);
+    let (mut dropped, mut sums, mut draws, mut rows) = (0, 0.0, 0, 0);
+    for _ in 0..10 {
+        let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng).unwrap();
+        for head in &cache.heads {
+            let factors = head.dropout.as_ref().expect("dropout is on");
+            assert!(factors.iter().all(|&factor| factor == 0.0 || factor == 1.0 / (1.0 - p)));
+            dropped += factors.iter().filter(|&&factor| factor == 0.0).count();
+            draws += factors.len();
+            assert!(head.weights.column_sum().iter().all(|sum| (sum - 1.0).abs() < 1e-12));
+            let used = head.weights_used().unwrap();
+            assert_eq!(used, head.weights.component_mul(factors));
+            sums += used.sum();
+            rows += n;
+        }
+        let [a, b] = [0, 1].map(|h| cache.heads[h].dropout.clone());
+        assert_ne!(a, b, "two heads drop the same weights");
+    }
+    // 122 880 draws: the share has a standard deviation of 0.0013, the mean of 1920 row sums one of about 0.002.
+    let share = dropped as f64 / draws as f64;
+    assert!((share - p).abs() < 0.006, "{share} were dropped");
+    assert!((sums / rows as f64 - 1.0).abs() < 0.01, "rows sum to {}", sums / rows as f64);
+}
+
+#[test]
+fn dropout_is_for_training_only() {
+    let x = random(5, 6, 27);
+    let plain = multi_head(28);
+    let dropping = multi_head(28).with_dropout(0.5).unwrap();
+    let (output, cache) = dropping.forward(&x, &Mask::causal()).unwrap();
+    assert_eq!(output, plain.forward(&x, &Mask::causal()).unwrap().0);
+    assert!(cache.heads.iter().all(|head| head.dropout.is_none()));
+
+    let rng = &mut ChaCha8Rng::seed_from_u64(29);
+    let (trained, _) = dropping.forward_training(&x, None, &Mask::causal(), rng).unwrap();
+    assert_ne!(trained, output);
+    let (undropped, cache) = plain.forward_training(&x, None, &Mask::causal(), rng).unwrap();
+    assert_eq!(undropped, output, "with p = 0 training changes nothing");
+    assert!(cache.heads.iter().all(|head| head.dropout.is_none()));
+}
+
+// ---------------------------------------------------------------------------------------------------- cost
+
+/// d_model = 64, one head 16 wide, `f32`; worked out with pencil and paper.
+#[test]
+fn operations_and_bytes_are_those_counted_by_hand() {
+    #[derive(Clone, Copy)]
+    struct Row {
+        n: usize,
+        projections: u128, // 4 · 2 · n · 64 · 16
+        scores: u128,      // 2 · n² · 16, and the same for the values
+        softmax: u128,     // 5 · n²
+        q: u128,           // 4 · n · 16, and the same for k, v and output
+        weights: u128,     // 4 · n²
+    }
+    #[rustfmt::skip]
+    let by_hand = [
+        Row { n: 16,  projections: 131_072,   scores: 8_192,   softmax: 1_280,  q: 1_024, weights: 1_024 },
+        Row { n: 32,  projections: 262_144,   scores: 32_768,  softmax: 5_120,  q: 2_048, weights: 4_096 },
+        Row { n: 64,  projections: 524_288,   scores: 131_072, softmax: 20_480, q: 4_096, weights: 16_384 },
+        Row { n: 128, projections: 1_048_576, scores: 524_288, softmax: 81_920, q: 8_192, weights: 65_536 },
+    ];
+    for Row { n, projections, scores, softmax, q, weights } in by_hand {
+        let shape = AttentionShape::self_attention(1, n, 64, 16, 1);
+        let (flops, bytes) = (shape.flops().unwrap(), shape.bytes(4).unwrap());
+        assert_eq!((flops.projections, flops.scores), (projections, scores));
+        assert_eq!((flops.softmax, flops.values), (softmax, scores));
+        assert_eq!(flops.core(), 2 * scores + softmax);
+        assert_eq!(flops.total(), projections + 2 * scores + softmax);
+        assert_eq!((bytes.q, bytes.k, bytes.v, bytes.output), (q, q, q, q));
+        assert_eq!((bytes.weights, bytes.total()), (weights, 4 * q + weights));
+        let intensity = shape.intensity(4).unwrap();
+        assert_eq!(intensity, (2 * scores + softmax) as f64 / (4 * q + weights) as f64);
+        assert_eq!(shape.crossover(), 128);
+    }
+    for (shorter, longer) in by_hand.iter().zip(&by_hand[1..]) {
+        assert_eq!(longer.n, 2 * shorter.n);
+        assert_eq!(longer.scores, 4 * shorter.scores, "twice the tokens, four times the scores");
+        assert_eq!(longer.weights, 4 * shorter.weights, "and four times their memory");
+    }
+}
+
+/// Loops that do nothing but count, where no two sizes are equal.
+#[test]
+fn operations_are_those_of_the_loops() {
+    let shape = AttentionShape { batch: 2, n_q: 3, n_k: 5, d_model: 8, d_k: 4, d_v: 6, n_heads: 7 };
+    let AttentionShape { batch, n_q, n_k, d_model, d_k, d_v, n_heads } = shape;
+    let product = |rows: usize, inner: usize, columns: usize| {
+        let mut operations = 0_usize;
+        for _ in 0..rows {
+            for _ in 0..columns {
+                for _ in 0..inner {
+                    operations += 2; // a multiplication and an addition
+                }
+            }
+        }
+        operations
+    };
+    let (mut projections, mut scores, mut softmax, mut values) = (0, 0, 0, 0);
+    for _ in 0..batch * n_heads {
+        projections += product(n_q, d_model, d_k) + product(n_k, d_model, d_k);
+        projections += product(n_k, d_model, d_v) + product(n_q, d_v, d_model);
+        scores += product(n_q, d_k, n_k);
+        values += product(n_q, n_k, d_v);
+        softmax += 5 * n_q * n_k;
+    }
+    let flops = shape.flops().unwrap();
+    let counted = [projections, scores, softmax, values].map(|count| count as u128);
+    assert_eq!([flops.projections, flops.scores, flops.softmax, flops.values], counted);
+
+    let all = (batch * n_heads) as u128 * 8;
+    let bytes = shape.bytes(8).unwrap();
+    assert_eq!([bytes.q, bytes.k, bytes.v], [all * 3 * 4, all * 5 * 4, all * 5 * 6]);
+    assert_eq!([bytes.weights, bytes.output], [all * 3 * 5, all * 3 * 6]);
+}
