@@ -10,6 +10,19 @@ fn scale<T: RealField + Copy>(d_k: usize) -> T {
     T::one() / nalgebra::convert::<f64, T>(d_k as f64).sqrt()
 }
 
+fn check_queries_and_keys<T: RealField>(q: &DMatrix<T>, k: &DMatrix<T>) -> Result<()> {
+    check_not_empty("q", q)?;
+    check_not_empty("k", k)?;
+    let because = || format!("`q` has d_k = {}", q.ncols());
+    check_count("k", "column", k.ncols(), q.ncols(), because)
+}
+
+fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
+    check_not_empty("v", v)?;
+    let because = || format!("`k` has n_k = {}", k.nrows());
+    check_count("v", "row", v.nrows(), k.nrows(), because)
+}
+
 /// The scaled scores of every query against every key: `q kᵀ / √d_k`.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k) → (n_q, n_k).
@@ -33,11 +46,7 @@ pub fn scaled_scores<T: RealField + Copy>(
     q: &DMatrix<T>,
     k: &DMatrix<T>,
 ) -> Result<DMatrix<T>> {
-    check_not_empty("q", q)?;
-    check_not_empty("k", k)?;
-    check_count("k", "column", k.ncols(), q.ncols(), || {
-        format!("`q` has d_k = {}", q.ncols())
-    })?;
+    check_queries_and_keys(q, k)?;
     Ok(q * k.transpose() * scale::<T>(q.ncols())) // (n_q, n_k)
 }
 // ANCHOR_END: scores
@@ -117,10 +126,7 @@ pub(crate) fn attention_with_dropout<T: RealField + Copy>(
     dropout: Option<DMatrix<T>>,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
     let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
-    check_not_empty("v", v)?;
-    check_count("v", "row", v.nrows(), k.nrows(), || {
-        format!("`k` has n_k = {}", k.nrows())
-    })?;
+    check_values(k, v)?;
     let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
     let output = masked_product(&cache.weights_used()?, &cache.v, cache.sized_mask()?); // (n_q, d_v)

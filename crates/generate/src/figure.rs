@@ -34,9 +34,18 @@ const VARIABLES: [(RGBColor, &str); 7] = [
 /// plotters divides a font's size by 1.24 on its way to SVG.
 const FONT_SIZE: f64 = 16.0 * 1.24;
 
-fn text_style(size: f64, colour: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+fn text_style(
+    size: f64,
+    colour: RGBColor,
+    horizontal: HPos,
+    vertical: VPos,
+) -> TextStyle<'static> {
     let font = ("sans-serif", size).into_font();
-    TextStyle { font, color: colour.to_backend_color(), pos: Pos::new(horizontal, vertical) }
+    TextStyle {
+        font,
+        color: colour.to_backend_color(),
+        pos: Pos::new(horizontal, vertical),
+    }
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -54,7 +63,8 @@ pub fn svg(
 ) -> Result<String> {
     let mut drawn = String::new();
     {
-        let area = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
+        let area =
+            SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
         draw(&area)?;
         area.present().map_err(|error| anyhow!("{error}"))?;
     }
@@ -65,10 +75,12 @@ pub fn svg(
         .1;
     let size = format!("font-size=\"{}\"", FONT_SIZE / 1.24);
     let body = body.replace(&size, "font-size=\"16\"");
-    let mut body = body.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "");
+    let mut body =
+        body.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "");
     for (RGBColor(r, g, b), variable) in VARIABLES {
         let drawn = format!("\"#{r:02X}{g:02X}{b:02X}\"");
-        body = body.replace(&drawn, &format!("\"var({variable}, #{r:02x}{g:02x}{b:02x})\""));
+        body =
+            body.replace(&drawn, &format!("\"var({variable}, #{r:02x}{g:02x}{b:02x})\""));
     }
     // Markdown ends a block of HTML at an empty line.
     let body: Vec<&str> = body.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -93,7 +105,7 @@ pub struct Axis {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Scale {
     Linear,
-    /// Powers of this base, each with a tick.
+    /// Powers of this base, each with a tick, or every other if there are many.
     Log(f64),
 }
 
@@ -122,7 +134,8 @@ impl Axis {
             Scale::Linear => 6,
             Scale::Log(_) => {
                 let range = self.placed_range();
-                (range.end - range.start).round() as usize + 1
+                let steps = (range.end - range.start).round() as usize;
+                if steps > 9 { steps / 2 + 1 } else { steps + 1 }
             }
         }
     }
@@ -138,8 +151,9 @@ impl Axis {
                 let power: String = fixed(place, 0)
                     .chars()
                     .map(|c| {
-                        c.to_digit(10)
-                            .map_or('⁻', |d| digits.chars().nth(d as usize).unwrap_or(c))
+                        c.to_digit(10).map_or('⁻', |d| {
+                            digits.chars().nth(d as usize).unwrap_or(c)
+                        })
                     })
                     .collect();
                 format!("{base}{power}")
@@ -164,9 +178,6 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Where the names of the lines stand.
-pub use plotters::chart::SeriesLabelPosition as LegendPosition;
-
 /// A chart of lines, with dots that belong to none of them (may be empty).
 pub fn line_chart(
     area: &Area,
@@ -174,10 +185,11 @@ pub fn line_chart(
     y: &Axis,
     lines: &[Line],
     dots: &[(f64, f64)],
-    legend: LegendPosition,
 ) -> Result<()> {
     let label = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
-    let mut chart = ChartBuilder::on(area)
+    let (legend, plot) = area.split_vertically(legend_height(lines));
+    draw_legend(&legend, lines)?;
+    let mut chart = ChartBuilder::on(&plot)
         .margin_top(14)
         .margin_right(22)
         .margin_bottom(6)
@@ -199,34 +211,49 @@ pub fn line_chart(
         .x_desc(x.label)
         .y_desc(y.label)
         .draw()?;
-    chart.draw_series(
-        dots.iter()
-            .map(|&(a, b)| Circle::new((x.place(a), y.place(b)), 3, MUTED.mix(0.6).filled())),
-    )?;
-    for Line { name, colour, dashed, points } in lines {
+    chart.draw_series(dots.iter().map(|&(a, b)| {
+        Circle::new((x.place(a), y.place(b)), 3, MUTED.mix(0.6).filled())
+    }))?;
+    for Line { colour, dashed, points, .. } in lines {
         let style = colour.stroke_width(if *dashed { 2 } else { 3 });
-        let points: Vec<_> = points.iter().map(|&(a, b)| (x.place(a), y.place(b))).collect();
-        let (colour, dashed) = (*colour, *dashed);
-        let drawn = if dashed {
-            chart.draw_series(DashedLineSeries::new(points, 8, 6, style))?
+        let points: Vec<_> =
+            points.iter().map(|&(a, b)| (x.place(a), y.place(b))).collect();
+        if *dashed {
+            chart.draw_series(DashedLineSeries::new(points, 8, 6, style))?;
         } else {
-            chart.draw_series(LineSeries::new(points, style))?
-        };
-        if !name.is_empty() {
-            let (end, start) = if dashed { (10, 16) } else { (13, 13) };
-            drawn.label(name).legend(move |middle_left| {
-                EmptyElement::at(middle_left)
-                    + PathElement::new([(0, 0), (end, 0)], colour.stroke_width(3))
-                    + PathElement::new([(start, 0), (26, 0)], colour.stroke_width(3))
-            });
+            chart.draw_series(LineSeries::new(points, style))?;
         }
     }
-    chart
-        .configure_series_labels()
-        .position(legend)
-        .legend_area_size(34)
-        .label_font(text_style(FONT_SIZE, TEXT, HPos::Left, VPos::Top))
-        .draw()?;
+    Ok(())
+}
+
+const LEGEND_ROW: i32 = 24;
+
+/// Names stand in two columns above the plot, in three if they are short, where they cover no line.
+fn legend_columns(lines: &[Line]) -> usize {
+    let longest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
+    if longest > 18 { 2 } else { 3 }
+}
+
+fn legend_height(lines: &[Line]) -> i32 {
+    LEGEND_ROW * lines.len().div_ceil(legend_columns(lines)) as i32 + 4
+}
+
+fn draw_legend(area: &Area, lines: &[Line]) -> Result<()> {
+    let columns = legend_columns(lines);
+    let rows = lines.len().div_ceil(columns);
+    let width = (area.dim_in_pixel().0 as i32 - 66) / columns as i32;
+    for (i, Line { name, colour, dashed, .. }) in lines.iter().enumerate() {
+        let left = 66 + width * (i / rows) as i32;
+        let middle = LEGEND_ROW / 2 + LEGEND_ROW * (i % rows) as i32;
+        let (end, start) = if *dashed { (11, 17) } else { (14, 14) };
+        for (a, b) in [(0, end), (start, 28)] {
+            let part = [(left + a, middle), (left + b, middle)];
+            area.draw(&PathElement::new(part, colour.stroke_width(3)))?;
+        }
+        let style = text_style(FONT_SIZE, TEXT, HPos::Left, VPos::Center);
+        area.draw(&Text::new(name.clone(), (left + 36, middle), style))?;
+    }
     Ok(())
 }
 
@@ -244,7 +271,7 @@ pub fn histogram(
         .margin_right(16)
         .margin_bottom(6)
         .x_label_area_size(50)
-        .y_label_area_size(52)
+        .y_label_area_size(66)
         .build_cartesian_2d(x.placed_range(), y.placed_range())?;
     chart
         .configure_mesh()
@@ -286,7 +313,8 @@ impl HeatMap<'_> {
     }
 
     fn left(&self) -> i32 {
-        let longest = self.rows.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+        let longest =
+            self.rows.iter().map(|label| label.chars().count()).max().unwrap_or(0);
         12 + 9 * longest as i32
     }
 
@@ -307,14 +335,19 @@ impl HeatMap<'_> {
             let corner = (left + cell * j as i32, top + cell * i as i32);
             let opposite = (corner.0 + cell - 2, corner.1 + cell - 2);
             let middle = (corner.0 + cell / 2 - 1, corner.1 + cell / 2 - 1);
-            let strength = if x.is_finite() { (x.abs() / self.full).min(1.0) } else { 0.0 };
+            let strength =
+                if x.is_finite() { (x.abs() / self.full).min(1.0) } else { 0.0 };
             let colour = if x < 0.0 { HEAT_NEGATIVE } else { HEAT };
             if strength < 0.05 {
                 area.draw(&Rectangle::new([corner, opposite], MUTED.mix(0.1).filled()))?;
             }
-            area.draw(&Rectangle::new([corner, opposite], colour.mix(round(strength)).filled()))?;
+            area.draw(&Rectangle::new(
+                [corner, opposite],
+                colour.mix(round(strength)).filled(),
+            ))?;
             if let Some(decimals) = self.decimals {
-                let text = if x.is_finite() { fixed(x, decimals) } else { "−∞".to_owned() };
+                let text =
+                    if x.is_finite() { fixed(x, decimals) } else { "−∞".to_owned() };
                 let style = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
                 area.draw(&Text::new(text, middle, style))?;
             }
@@ -339,5 +372,6 @@ fn round(x: f64) -> f64 {
 }
 
 fn entries(matrix: &DMatrix<f64>) -> impl Iterator<Item = (usize, usize, &f64)> {
-    (0..matrix.nrows()).flat_map(move |i| (0..matrix.ncols()).map(move |j| (i, j, &matrix[(i, j)])))
+    (0..matrix.nrows())
+        .flat_map(move |i| (0..matrix.ncols()).map(move |j| (i, j, &matrix[(i, j)])))
 }

@@ -6,7 +6,11 @@ use nalgebra::DMatrix;
 pub fn fixed(x: f64, decimals: usize) -> String {
     let text = format!("{x:.decimals$}");
     let is_zero = text.trim_start_matches('-').chars().all(|c| c == '0' || c == '.');
-    if is_zero { text.trim_start_matches('-').to_owned() } else { text.replace('-', "−") }
+    if is_zero {
+        text.trim_start_matches('-').to_owned()
+    } else {
+        text.replace('-', "−")
+    }
 }
 
 /// In scientific notation, for maths: `3.2 \times 10^{−5}`.
@@ -40,9 +44,13 @@ pub fn matrix(m: &DMatrix<f64>, decimals: usize) -> String {
         f64::NEG_INFINITY => "−\\infty".to_owned(),
         x => fixed(x, decimals),
     };
-    let rows =
-        m.row_iter().map(|row| row.iter().map(|&x| entry(x)).collect::<Vec<_>>().join(" & "));
-    format!("\\begin{{pmatrix}} {} \\end{{pmatrix}}", rows.collect::<Vec<_>>().join(" \\\\ "))
+    let rows = m
+        .row_iter()
+        .map(|row| row.iter().map(|&x| entry(x)).collect::<Vec<_>>().join(" & "));
+    format!(
+        "\\begin{{pmatrix}} {} \\end{{pmatrix}}",
+        rows.collect::<Vec<_>>().join(" \\\\ ")
+    )
 }
 
 /// A vector for KaTeX in one line: `(0.66, 0.24, 0.10)`.

@@ -1,6 +1,6 @@
 //! Why let every position look at every other: one word in two sentences, a smoother, and the gradient's way back.
 
-use crate::figure::{Axis, BLUE, GREEN, LegendPosition, Line, TEXT, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, TEXT, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, percent, scientific, table, tuple};
 use crate::output::Page;
 use anyhow::Result;
@@ -29,14 +29,21 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     };
     row("the vector of “bank”, in any sentence", &river.x);
     for (name, sentence) in [("river", &river), ("city", &city)] {
-        let (output, cache) = attention(&sentence.x, &sentence.x, &sentence.x, &Mask::none())?;
+        let (output, cache) =
+            attention(&sentence.x, &sentence.x, &sentence.x, &Mask::none())?;
         row(&format!("after attention in “{}”", sentence.tokens.join(" ")), &output);
         page.value(format!("{name}-water"), fixed(output[(bank, 0)], 2));
         page.value(format!("{name}-money"), fixed(output[(bank, 1)], 2));
         page.value(format!("{name}-weight-word"), percent(cache.weights[(bank, 4)], 0));
-        page.value(format!("{name}-weight-self"), percent(cache.weights[(bank, bank)], 0));
+        page.value(
+            format!("{name}-weight-self"),
+            percent(cache.weights[(bank, bank)], 0),
+        );
         let weights = DMatrix::from_rows(&[cache.weights.row(bank)]);
-        page.file(format!("{name}.txt"), heat_map(&weights, &["bank"], &sentence.tokens)?);
+        page.file(
+            format!("{name}.txt"),
+            heat_map(&weights, &["bank"], &sentence.tokens)?,
+        );
     }
     let header = [&["vector"], &example::DIMENSIONS[..]].concat();
     page.file("bank.md", table(&header, &rows));
@@ -50,7 +57,10 @@ fn lookup(page: &mut Page) -> Result<()> {
     for (name, query) in [("exact", [4.0, 0.0]), ("between", [2.0, 2.0])] {
         let query = DMatrix::from_row_slice(1, 2, &query);
         let (output, cache) = attention(&query, &keys, &values, &Mask::none())?;
-        page.value(format!("lookup-{name}-weights"), tuple(cache.weights.iter().copied(), 3));
+        page.value(
+            format!("lookup-{name}-weights"),
+            tuple(cache.weights.iter().copied(), 3),
+        );
         page.value(format!("lookup-{name}-output"), fixed(output[0], 2));
     }
     Ok(())
@@ -58,7 +68,9 @@ fn lookup(page: &mut Page) -> Result<()> {
 
 /// Points on a circle as keys, all of norm 1.
 fn on_circle(angles: &[f64]) -> DMatrix<f64> {
-    DMatrix::from_fn(angles.len(), 2, |i, c| if c == 0 { angles[i].cos() } else { angles[i].sin() })
+    DMatrix::from_fn(angles.len(), 2, |i, c| {
+        if c == 0 { angles[i].cos() } else { angles[i].sin() }
+    })
 }
 
 /// Attention as a kernel smoother: `q` scaled so that the kernel has standard deviation `sigma`.
@@ -100,8 +112,11 @@ fn smoothing(page: &mut Page) -> Result<()> {
         let noise: f64 = StandardNormal.sample(rng);
         truth(angle) + 0.3 * noise
     };
-    let values =
-        DMatrix::from_iterator(angles.len(), 1, angles.iter().map(noisy).collect::<Vec<_>>());
+    let values = DMatrix::from_iterator(
+        angles.len(),
+        1,
+        angles.iter().map(noisy).collect::<Vec<_>>(),
+    );
     let keys = on_circle(&angles);
     let grid: Vec<f64> = (0..=240).map(|i| TAU * f64::from(i) / 240.0).collect();
     let queries = on_circle(&grid);
@@ -116,9 +131,15 @@ fn smoothing(page: &mut Page) -> Result<()> {
         [("narrow", 0.03, VERMILION), ("middle", 0.2, BLUE), ("wide", 1.0, GREEN)]
     {
         let estimate = smooth(&queries, &keys, &values, sigma)?;
-        let error =
-            grid.iter().zip(estimate.iter()).map(|(&a, e)| (truth(a) - e).powi(2)).sum::<f64>();
-        page.value(format!("smoothing-error-{name}"), fixed((error / grid.len() as f64).sqrt(), 2));
+        let error = grid
+            .iter()
+            .zip(estimate.iter())
+            .map(|(&a, e)| (truth(a) - e).powi(2))
+            .sum::<f64>();
+        page.value(
+            format!("smoothing-error-{name}"),
+            fixed((error / grid.len() as f64).sqrt(), 2),
+        );
         lines.push(Line {
             name: format!("σ = {sigma}"),
             colour,
@@ -138,7 +159,7 @@ fn smoothing(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::linear("angle θ (radians)", 0.0..TAU);
                 let y = Axis::linear("value", -2.5..3.5);
-                line_chart(area, &x, &y, &lines, &dots, LegendPosition::UpperRight)
+                line_chart(area, &x, &y, &lines, &dots)
             },
         )?,
     );
@@ -182,13 +203,21 @@ impl TanhRnn {
     }
 
     /// From `d_h`, the gradient by the last state, back through every step to the first token.
-    fn gradient_of_first_token(&self, x: &DMatrix<f64>, d_h: &RowDVector<f64>) -> RowDVector<f64> {
+    fn gradient_of_first_token(
+        &self,
+        x: &DMatrix<f64>,
+        d_h: &RowDVector<f64>,
+    ) -> RowDVector<f64> {
         let mut d_h = d_h.clone();
         for (t, h) in self.states(x).iter().enumerate().rev() {
             // h = tanh(a), and tanh' = 1 − tanh²
             let d_a = d_h.component_mul(&h.map(|h| 1.0 - h * h));
             // a = x_t W_x + h_{t−1} W_h
-            d_h = if t == 0 { d_a * self.w_x.transpose() } else { d_a * self.w_h.transpose() };
+            d_h = if t == 0 {
+                d_a * self.w_x.transpose()
+            } else {
+                d_a * self.w_h.transpose()
+            };
         }
         d_h
     }
@@ -198,7 +227,12 @@ impl TanhRnn {
 const WIDTH: usize = 16;
 const DRAWS: u64 = 40;
 
-fn normal(rows: usize, columns: usize, deviation: f64, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
+fn normal(
+    rows: usize,
+    columns: usize,
+    deviation: f64,
+    rng: &mut ChaCha8Rng,
+) -> DMatrix<f64> {
     DMatrix::from_fn(rows, columns, |_, _| {
         let z: f64 = StandardNormal.sample(rng);
         deviation * z
@@ -253,8 +287,10 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
     let mut lines = vec![];
     let mut columns = vec![];
     for (gain, colour, dashed) in gains {
-        let norms =
-            lengths.iter().map(|&n| norm_through_rnn(n, gain)).collect::<Result<Vec<_>>>()?;
+        let norms = lengths
+            .iter()
+            .map(|&n| norm_through_rnn(n, gain))
+            .collect::<Result<Vec<_>>>()?;
         let name = format!("recurrent, gain {gain}");
         lines.push((name, colour, dashed, norms.clone()));
         columns.push(norms);
@@ -265,7 +301,12 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
     columns.push(attention.clone());
 
     let logs = |norms: &[f64], x: fn(f64) -> f64| -> Vec<(f64, f64)> {
-        lengths.iter().zip(norms).skip(2).map(|(&n, norm)| (x(n as f64), norm.ln())).collect()
+        lengths
+            .iter()
+            .zip(norms)
+            .skip(2)
+            .map(|(&n, norm)| (x(n as f64), norm.ln()))
+            .collect()
     };
     page.value("attention-slope", fixed(slope(&logs(&attention, f64::ln)), 2));
     for (name, norms) in ["half", "one", "two"].iter().zip(&columns) {
@@ -282,7 +323,12 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
         name,
         colour,
         dashed,
-        points: lengths.iter().map(|&n| n as f64).zip(norms).filter(|p| p.1 > floor).collect(),
+        points: lengths
+            .iter()
+            .map(|&n| n as f64)
+            .zip(norms)
+            .filter(|p| p.1 > floor)
+            .collect(),
     };
     let lines: Vec<_> = lines.into_iter().map(line).collect();
     page.file(
@@ -296,7 +342,7 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::log("tokens n", 2.0, 2.0..256.0);
                 let y = Axis::log("norm of the gradient at token 0", 10.0, floor..100.0);
-                line_chart(area, &x, &y, &lines, &[], LegendPosition::LowerLeft)
+                line_chart(area, &x, &y, &lines, &[])
             },
         )?,
     );
@@ -304,7 +350,8 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
         .iter()
         .enumerate()
         .map(|(i, &n)| {
-            let cells = columns.iter().map(|norms| format!("${}$", scientific(norms[i], 1)));
+            let cells =
+                columns.iter().map(|norms| format!("${}$", scientific(norms[i], 1)));
             [vec![integer(n)], cells.collect()].concat()
         })
         .collect();
@@ -322,7 +369,8 @@ mod tests {
     fn the_recurrent_gradient_is_the_measured_one() {
         let rng = &mut ChaCha8Rng::seed_from_u64(0);
         let rnn = TanhRnn { w_x: normal(3, 3, 0.5, rng), w_h: normal(3, 3, 0.5, rng) };
-        let (x, d_h) = (normal(5, 3, 1.0, rng), normal(1, 3, 1.0, rng).row(0).into_owned());
+        let (x, d_h) =
+            (normal(5, 3, 1.0, rng), normal(1, 3, 1.0, rng).row(0).into_owned());
         let first = x.rows(0, 1).into_owned();
         let analytic = DMatrix::from_rows(&[rnn.gradient_of_first_token(&x, &d_h)]);
         let check = gradient_check(&first, &analytic, 1e-5, |first| {

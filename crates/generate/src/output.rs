@@ -64,11 +64,14 @@ impl Generated {
                 let parent = path.parent().expect("a file in a folder");
                 fs::create_dir_all(parent)
                     .with_context(|| format!("creating {}", parent.display()))?;
-                fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+                fs::write(&path, text)
+                    .with_context(|| format!("writing {}", path.display()))?;
                 written += 1;
             }
         }
-        for path in existing(folder)?.into_iter().filter(|path| !self.0.contains_key(path)) {
+        for path in
+            existing(folder)?.into_iter().filter(|path| !self.0.contains_key(path))
+        {
             fs::remove_file(folder.join(&path))?;
             removed += 1;
         }
@@ -81,9 +84,13 @@ impl Generated {
         let there = existing(folder)?;
         let expected: BTreeSet<_> = self.0.keys().cloned().collect();
         let mut problems = vec![];
-        problems.extend(expected.difference(&there).map(|p| format!("{} is missing", p.display())));
         problems.extend(
-            there.difference(&expected).map(|p| format!("{} is not generated", p.display())),
+            expected.difference(&there).map(|p| format!("{} is missing", p.display())),
+        );
+        problems.extend(
+            there
+                .difference(&expected)
+                .map(|p| format!("{} is not generated", p.display())),
         );
         for path in expected.intersection(&there) {
             let text = fs::read_to_string(folder.join(path))?.replace("\r\n", "\n");
@@ -112,7 +119,9 @@ fn existing(folder: &Path) -> Result<BTreeSet<PathBuf>> {
         if !next.exists() {
             continue;
         }
-        for entry in fs::read_dir(&next).with_context(|| format!("reading {}", next.display()))? {
+        for entry in
+            fs::read_dir(&next).with_context(|| format!("reading {}", next.display()))?
+        {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
@@ -128,14 +137,17 @@ fn existing(folder: &Path) -> Result<BTreeSet<PathBuf>> {
 /// system's `exp` rounds otherwise.
 fn same(a: &str, b: &str) -> bool {
     a == b
-        || (!cfg!(all(target_os = "linux", target_arch = "x86_64")) && same_to_the_last_digit(a, b))
+        || (!cfg!(all(target_os = "linux", target_arch = "x86_64"))
+            && same_to_the_last_digit(a, b))
 }
 
 fn same_to_the_last_digit(a: &str, b: &str) -> bool {
-    static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d+(\.\d+)?").expect("a regex"));
+    static NUMBER: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\d+(\.\d+)?").expect("a regex"));
     let words = |text: &str| NUMBER.split(text).map(str::to_owned).collect::<Vec<_>>();
     let close = |(x, y): (regex::Match, regex::Match)| {
-        let decimals = |m: regex::Match| m.as_str().split_once('.').map_or(0, |(_, d)| d.len());
+        let decimals =
+            |m: regex::Match| m.as_str().split_once('.').map_or(0, |(_, d)| d.len());
         let number = |m: regex::Match| m.as_str().parse::<f64>().unwrap_or(f64::NAN);
         let unit = 0.1_f64.powi(decimals(x) as i32);
         decimals(x) == decimals(y) && (number(x) - number(y)).abs() <= 1.001 * unit
@@ -158,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_changed_a_missing_and_a_foreign_file_are_found() {
-        let folder = std::env::temp_dir().join(format!("generated-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("generated-{}", std::process::id()));
         let mut page = Page::new("page");
         page.value("x", "1.0");
         page.file("table.md", "| a |\n");
@@ -171,7 +184,8 @@ mod tests {
             let message = generated.check(&folder).unwrap_err().to_string();
             assert!(message.contains(what), "{message}");
         };
-        fs::write(folder.join("page/values.txt"), "ANCHOR: x\n7.0\nANCHOR_END: x\n").unwrap();
+        fs::write(folder.join("page/values.txt"), "ANCHOR: x\n7.0\nANCHOR_END: x\n")
+            .unwrap();
         says("values.txt differs");
         fs::remove_file(folder.join("page/table.md")).unwrap();
         says("table.md is missing");

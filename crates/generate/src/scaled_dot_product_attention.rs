@@ -4,7 +4,9 @@ use crate::figure::{HeatMap, svg};
 use crate::format::{fixed, matrix, percent};
 use crate::output::Page;
 use anyhow::Result;
-use attention::{Mask, attention, attention_weights, example, row_entropy, scaled_scores};
+use attention::{
+    Mask, attention, attention_weights, example, row_entropy, scaled_scores,
+};
 use nalgebra::{DMatrix, dmatrix};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -27,7 +29,11 @@ pub fn generate(page: &mut Page) -> Result<()> {
     patterns(page)
 }
 
-fn sentence_map<'a>(matrix: &'a DMatrix<f64>, tokens: &'a [&'a str], full: f64) -> HeatMap<'a> {
+fn sentence_map<'a>(
+    matrix: &'a DMatrix<f64>,
+    tokens: &'a [&'a str],
+    full: f64,
+) -> HeatMap<'a> {
     HeatMap { matrix, rows: tokens, columns: tokens, decimals: Some(2), full }
 }
 
@@ -76,9 +82,10 @@ fn projected_attention(page: &mut Page) -> Result<()> {
     page.value("bank-river-score", fixed(scores[(bank, river)], 2));
     page.value("the-entropy", fixed(row_entropy(&cache.weights)?[0], 2));
     page.value("ln-6", fixed(6.0_f64.ln(), 2));
-    for (name, of, matrix, full) in
-        [("scores", "Scores", &scores, scores.amax()), ("weights", "Weights", &cache.weights, 0.75)]
-    {
+    for (name, of, matrix, full) in [
+        ("scores", "Scores", &scores, scores.amax()),
+        ("weights", "Weights", &cache.weights, 0.75),
+    ] {
         let map = sentence_map(matrix, &sentence.tokens, full);
         page.file(
             format!("{name}.svg"),
@@ -123,7 +130,11 @@ fn patterns(page: &mut Page) -> Result<()> {
     let identity = DMatrix::<f64>::identity(N, N);
     let first = DMatrix::from_fn(N, N, |_, j| if j == 0 { 1.0 } else { 0.0 });
     let groups =
-        DMatrix::from_fn(N, N, |i, j| if [0, 0, 0, 1, 1, 2, 2, 2][i] == j { 1.0 } else { 0.0 });
+        DMatrix::from_fn(
+            N,
+            N,
+            |i, j| if [0, 0, 0, 1, 1, 2, 2, 2][i] == j { 1.0 } else { 0.0 },
+        );
     let zero = DMatrix::zeros(N, N);
     let sharp = 20.0;
     for (name, says, q, k) in [
@@ -141,8 +152,13 @@ fn patterns(page: &mut Page) -> Result<()> {
         let entropy = row_entropy(&weights)?.mean();
         page.value(format!("{name}-entropy"), fixed(entropy, 2));
         let blank = [""; N];
-        let map =
-            HeatMap { matrix: &weights, rows: &blank, columns: &blank, decimals: None, full: 1.0 };
+        let map = HeatMap {
+            matrix: &weights,
+            rows: &blank,
+            columns: &blank,
+            decimals: None,
+            full: 1.0,
+        };
         page.file(
             format!("pattern-{name}.svg"),
             svg(

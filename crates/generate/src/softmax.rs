@@ -1,6 +1,6 @@
 //! Softmax in numbers: one example to the last digit, where it overflows, and what its Jacobian costs.
 
-use crate::figure::{Axis, BLUE, GREEN, LegendPosition, Line, TEXT, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, TEXT, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, matrix, scientific, table, tuple};
 use crate::output::Page;
 use anyhow::Result;
@@ -66,7 +66,7 @@ fn sharpness(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::linear("factor on all scores", 0.0..6.0);
                 let y = Axis::linear("weight", 0.0..1.0);
-                line_chart(area, &x, &y, &lines, &[], LegendPosition::MiddleRight)
+                line_chart(area, &x, &y, &lines, &[])
             },
         )?,
     );
@@ -80,12 +80,19 @@ fn overflow(page: &mut Page) -> Result<()> {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|(name, max)| {
-            vec![format!("`{name}`"), format!("${}$", scientific(*max, 2)), fixed(max.ln(), 2)]
+            vec![
+                format!("`{name}`"),
+                format!("${}$", scientific(*max, 2)),
+                fixed(max.ln(), 2),
+            ]
         })
         .collect();
     page.file(
         "overflow.md",
-        table(&["type", "largest number", "its logarithm: larger scores overflow"], &rows),
+        table(
+            &["type", "largest number", "its logarithm: larger scores overflow"],
+            &rows,
+        ),
     );
     page.value("overflow-f32", fixed(f64::from(f32::MAX).ln(), 1));
     page.value("overflow-f64", fixed(f64::MAX.ln(), 1));
@@ -98,10 +105,17 @@ fn overflow(page: &mut Page) -> Result<()> {
 /// ln(e^t + e^0) against max(t, 0).
 fn smooth_maximum(page: &mut Page) -> Result<()> {
     let grid: Vec<f64> = (-60..=60).map(|i| 0.1 * f64::from(i)).collect();
-    let smooth =
-        grid.iter().map(|&t| Ok((t, log_sum_exp(&dvector![t, 0.0])?))).collect::<Result<_>>()?;
+    let smooth = grid
+        .iter()
+        .map(|&t| Ok((t, log_sum_exp(&dvector![t, 0.0])?)))
+        .collect::<Result<_>>()?;
     let lines = [
-        Line { name: "log-sum-exp(t, 0)".to_owned(), colour: BLUE, dashed: false, points: smooth },
+        Line {
+            name: "log-sum-exp(t, 0)".to_owned(),
+            colour: BLUE,
+            dashed: false,
+            points: smooth,
+        },
         Line {
             name: "max(t, 0)".to_owned(),
             colour: TEXT,
@@ -120,7 +134,7 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::linear("t", -6.0..6.0);
                 let y = Axis::linear("value", 0.0..6.0);
-                line_chart(area, &x, &y, &lines, &[], LegendPosition::UpperLeft)
+                line_chart(area, &x, &y, &lines, &[])
             },
         )?,
     );
@@ -142,7 +156,8 @@ fn jacobian_cost(page: &mut Page) -> Result<()> {
         ]
     };
     let rows: Vec<_> = [64, 512, 4096].map(row).into();
-    let header = ["n", "multiplications by Jacobian", "directly", "ratio", "the Jacobian, `f64`"];
+    let header =
+        ["n", "multiplications by Jacobian", "directly", "ratio", "the Jacobian, `f64`"];
     page.file("jacobian-cost.md", table(&header, &rows));
     Ok(())
 }

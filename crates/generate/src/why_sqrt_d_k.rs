@@ -1,8 +1,6 @@
 //! Why √d_k: how dot products spread as they get longer, and what softmax makes of that.
 
-use crate::figure::{
-    Axis, BLUE, GREEN, LegendPosition, Line, VERMILION, histogram, line_chart, svg,
-};
+use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, histogram, line_chart, svg};
 use crate::format::{fixed, integer, percent, scientific, table};
 use crate::output::Page;
 use anyhow::Result;
@@ -54,11 +52,19 @@ fn moments(page: &mut Page) -> Result<()> {
         ]
     };
     let rows: Vec<_> = [8, 64, 512, 2048].iter().map(row).collect();
-    let header =
-        ["d_k", "mean of q·k", "variance of q·k", "variance / d_k", "variance of q·k / √d_k"];
+    let header = [
+        "d_k",
+        "mean of q·k",
+        "variance of q·k",
+        "variance / d_k",
+        "variance of q·k / √d_k",
+    ];
     page.file(
         "moments.md",
-        table(&header.map(|h| h.replace("d_k", "$d_k$")).each_ref().map(String::as_str), &rows),
+        table(
+            &header.map(|h| h.replace("d_k", "$d_k$")).each_ref().map(String::as_str),
+            &rows,
+        ),
     );
     page.value("moments-count", integer(count));
     Ok(())
@@ -66,8 +72,9 @@ fn moments(page: &mut Page) -> Result<()> {
 
 /// Where 4 000 scores lie, unscaled and scaled, with the normal density over them.
 fn histograms(page: &mut Page) -> Result<()> {
-    let normal =
-        |x: f64, deviation: f64| (-(x / deviation).powi(2) / 2.0).exp() / (deviation * TAU.sqrt());
+    let normal = |x: f64, deviation: f64| {
+        (-(x / deviation).powi(2) / 2.0).exp() / (deviation * TAU.sqrt())
+    };
     for d in [8_usize, 512] {
         let root = (d as f64).sqrt();
         let products = products(d, 20_000, &mut ChaCha8Rng::seed_from_u64(d as u64));
@@ -86,7 +93,10 @@ fn histograms(page: &mut Page) -> Result<()> {
                 }
             }
             let bar = |(i, &count): (usize, &usize)| {
-                (-reach + width * i as f64, count as f64 / (products.len() as f64 * width))
+                (
+                    -reach + width * i as f64,
+                    count as f64 / (products.len() as f64 * width),
+                )
             };
             let bars: Vec<_> = counts.iter().enumerate().map(bar).collect();
             let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
@@ -103,7 +113,9 @@ fn histograms(page: &mut Page) -> Result<()> {
                 svg(
                     &format!("scaling-histogram-{d}-{name}"),
                     &format!("Dot products for d = {d}, {name}"),
-                    &format!("A histogram in which {says}, with the normal density over it."),
+                    &format!(
+                        "A histogram in which {says}, with the normal density over it."
+                    ),
                     (360, 260),
                     |area| {
                         let x = Axis::linear(label, -reach..reach);
@@ -184,7 +196,11 @@ fn saturation(page: &mut Page) -> Result<()> {
                 name: format!("n = {n}, {how}"),
                 colour,
                 dashed,
-                points: widths.iter().map(|&d| d as f64).zip(rows.iter().map(of)).collect(),
+                points: widths
+                    .iter()
+                    .map(|&d| d as f64)
+                    .zip(rows.iter().map(of))
+                    .collect(),
             };
             largest.push(line(|rows| rows.largest));
             jacobian.push(line(|rows| rows.jacobian));
@@ -242,11 +258,11 @@ fn saturation(page: &mut Page) -> Result<()> {
                 id,
                 &format!("The {label} of a row against d, for three lengths, unscaled and scaled"),
                 says,
-                (600, 400),
+                (600, 420),
                 |area| {
                     let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
                     let y = Axis::linear(label, 0.0..most);
-                    line_chart(area, &x, &y, lines, &[], LegendPosition::UpperRight)
+                    line_chart(area, &x, &y, lines, &[])
                 },
             )?,
         );
@@ -295,8 +311,14 @@ fn correlated(page: &mut Page) -> Result<()> {
             }
         }
     }
-    let header =
-        ["$d_k$", "$\\rho$", "mean score", "$\\rho \\sqrt{d_k}$", "variance", "$1 + \\rho^2$"];
+    let header = [
+        "$d_k$",
+        "$\\rho$",
+        "mean score",
+        "$\\rho \\sqrt{d_k}$",
+        "variance",
+        "$1 + \\rho^2$",
+    ];
     page.file("correlated.md", table(&header, &rows));
     Ok(())
 }

@@ -1,0 +1,127 @@
+//! The crate is a folder that can be taken away: copied out alone, it builds and passes its tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn the_crate() -> PathBuf {
+    root().join("crates/attention")
+}
+
+#[test]
+fn the_folder_holds_what_a_copy_needs() {
+    for file in ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"] {
+        let path = the_crate().join(file);
+        assert!(path.is_file(), "{} is missing", path.display());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.trim().is_empty(), "{} is empty", path.display());
+    }
+}
+
+/// `path = …` and `workspace = true` in a manifest point out of the folder, wherever they stand.
+#[test]
+fn the_manifest_points_to_nothing_outside_of_the_folder() {
+    fn check(at: &str, value: &toml::Value) {
+        match value {
+            toml::Value::Table(table) => {
+                for (key, value) in table {
+                    let at = format!("{at}.{key}");
+                    assert!(key != "workspace", "Cargo.toml inherits or sets a workspace: {at}");
+                    let is_target = [".lib.", ".bin", ".example", ".test", ".bench"]
+                        .iter()
+                        .any(|target| at.starts_with(target));
+                    if key == "path" {
+                        assert!(is_target, "Cargo.toml depends on a folder: {at}");
+                    }
+                    check(&at, value);
+                }
+            }
+            toml::Value::Array(values) => values.iter().for_each(|value| check(at, value)),
+            toml::Value::String(text) => {
+                assert!(
+                    !text.contains("../"),
+                    "Cargo.toml points out of its folder: {at} = {text}"
+                );
+            }
+            _ => {}
+        }
+    }
+    let text = fs::read_to_string(the_crate().join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = text.parse().unwrap();
+    assert!(manifest.contains_key("package"));
+    check("", &toml::Value::Table(manifest));
+}
+
+/// Nothing but the folder goes along: no workspace above it, no lock file, no build. Cargo resolves the dependencies
+/// anew, from what the workspace's own build has already downloaded.
+#[test]
+fn copied_out_alone_it_builds_and_passes_its_tests() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copy = elsewhere.path().join("attention");
+    copy_folder(&the_crate(), &copy);
+    for above in copy.ancestors().skip(1) {
+        let manifest = above.join("Cargo.toml");
+        assert!(!manifest.exists(), "the copy is not alone: {}", manifest.display());
+    }
+
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if is_of_this_build(&name) {
+            cargo.env_remove(&*name);
+        }
+    }
+    let output = cargo
+        .args(["test", "--offline", "--target-dir"])
+        .arg(target_dir())
+        .current_dir(&copy)
+        .output()
+        .unwrap();
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    assert!(stderr.contains("Doc-tests attention"), "no documentation tests ran:\n{stderr}");
+    let passed: Vec<usize> = stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok())
+        .collect();
+    let suites = passed.iter().filter(|&&passed| passed > 0).count();
+    assert!(suites >= 2, "unit and documentation tests did not both run:\n{stdout}");
+}
+
+/// Beside this build, and kept, so that the next run finds the dependencies compiled.
+fn target_dir() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("copy-out")
+}
+
+/// What cargo tells the programs that it runs, and how this build was asked to be. Where crates come from and where they
+/// are kept stays.
+fn is_of_this_build(variable: &str) -> bool {
+    const KEPT: [&str; 5] =
+        ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_SOURCE_"];
+    let is_cargo = variable == "CARGO" || variable.starts_with("CARGO_");
+    let is_kept = KEPT.iter().any(|kept| variable.starts_with(kept));
+    let is_flags = ["RUSTFLAGS", "RUSTDOCFLAGS", "RUSTC_WORKSPACE_WRAPPER"].contains(&variable);
+    (is_cargo && !is_kept) || is_flags
+}
+
+/// All files and folders but what a build leaves behind.
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_name() == "target" || entry.file_name() == "Cargo.lock" {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
+}
