@@ -232,7 +232,7 @@ const LEGEND_ROW: i32 = 24;
 /// Names stand in two columns above the plot, in three if they are short, where they cover no line.
 fn legend_columns(lines: &[Line]) -> usize {
     let longest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-    if longest > 18 { 2 } else { 3 }
+    if longest > 12 { 2 } else { 3 }
 }
 
 fn legend_height(lines: &[Line]) -> i32 {

@@ -155,7 +155,7 @@ fn smoothing(page: &mut Page) -> Result<()> {
             "Attention as a smoother, for three widths of its kernel",
             "Noisy dots around a wavy curve. A narrow kernel jumps from dot to dot, a middle one follows the curve, a \
              wide one is almost flat.",
-            (600, 380),
+            (520, 350),
             |area| {
                 let x = Axis::linear("angle θ (radians)", 0.0..TAU);
                 let y = Axis::linear("value", -2.5..3.5);
@@ -338,7 +338,7 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
             "The gradient that reaches the first token, against the length of the sequence",
             "On logarithmic axes the line of attention falls slowly and straight. The lines of recurrent nets with gain \
              a half and one plunge; with gain two the line stays up.",
-            (600, 380),
+            (520, 350),
             |area| {
                 let x = Axis::log("tokens n", 2.0, 2.0..256.0);
                 let y = Axis::log("norm of the gradient at token 0", 10.0, floor..100.0);

@@ -62,7 +62,7 @@ fn sharpness(page: &mut Page) -> Result<()> {
             "The weights of three scores as all scores are multiplied by one factor",
             "At factor zero all three weights are one third. As the factor grows the weight of the largest score rises \
              to one and the others fall to zero.",
-            (600, 340),
+            (520, 320),
             |area| {
                 let x = Axis::linear("factor on all scores", 0.0..6.0);
                 let y = Axis::linear("weight", 0.0..1.0);
@@ -130,7 +130,7 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
             "softmax-smooth-maximum",
             "Log-sum-exp of t and 0 against their maximum",
             "The log-sum-exp is a smooth curve just above the corner of the maximum; far from the corner both agree.",
-            (600, 320),
+            (520, 310),
             |area| {
                 let x = Axis::linear("t", -6.0..6.0);
                 let y = Axis::linear("value", 0.0..6.0);

@@ -258,7 +258,7 @@ fn saturation(page: &mut Page) -> Result<()> {
                 id,
                 &format!("The {label} of a row against d, for three lengths, unscaled and scaled"),
                 says,
-                (600, 420),
+                (520, 400),
                 |area| {
                     let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
                     let y = Axis::linear(label, 0.0..most);

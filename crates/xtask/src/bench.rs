@@ -29,11 +29,14 @@ pub struct Options {
 /// If there are none, or if they fail.
 pub fn bench(project: &Project, options: &Options) -> Result<()> {
     if !has_benchmarks(project)? {
-        bail!("`crates/attention` has no benchmark yet; add one under `benches/` to time it");
+        bail!(
+            "`crates/attention` has no benchmark yet; add one under `benches/` to time it"
+        );
     }
     let mut command = cargo(project);
     command.args(["bench", "--package", "attention"]);
-    for (name, value) in [("--features", &options.features), ("--bench", &options.bench)] {
+    for (name, value) in [("--features", &options.features), ("--bench", &options.bench)]
+    {
         if let Some(value) = value {
             command.args([name, value]);
         }

@@ -67,7 +67,8 @@ pub fn run_mdbook(project: &Project, destination: &Path) -> Result<()> {
         .output()
         .context("mdbook could not be started")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    let complaints = |level| said.lines().any(|line| line.trim_start().starts_with(level));
+    let complaints =
+        |level| said.lines().any(|line| line.trim_start().starts_with(level));
     if !output.status.success() || complaints("ERROR") {
         bail!("mdbook could not build the book:\n{}", said.trim_end());
     }

@@ -42,7 +42,10 @@ enum Command {
     Bench(bench::Options),
 
     /// What mdBook calls while it builds or tests the book
-    #[command(hide = true, after_help = "Example:\n  cargo xtask preprocess katex supports html")]
+    #[command(
+        hide = true,
+        after_help = "Example:\n  cargo xtask preprocess katex supports html"
+    )]
     Preprocess(preprocess::Options),
 }
 

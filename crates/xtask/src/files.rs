@@ -62,5 +62,8 @@ pub fn relative(path: &Path, root: &Path) -> String {
 /// The line, counted from one, that byte `offset` of `text` lies on.
 #[must_use]
 pub fn line_at(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+    1 + text.as_bytes()[..offset.min(text.len())]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
 }

@@ -95,7 +95,8 @@ pub fn formulas(text: &str) -> Vec<Range<usize>> {
             b'`' => at = after_code(text, at),
             b'$' => {
                 let delimiter = if text[at..].starts_with("$$") { "$$" } else { "$" };
-                let Some(end) = after_formula(text, at + delimiter.len(), delimiter) else {
+                let Some(end) = after_formula(text, at + delimiter.len(), delimiter)
+                else {
                     break;
                 };
                 found.push(at..end);
@@ -126,7 +127,8 @@ fn after_formula(text: &str, start: usize, delimiter: &str) -> Option<usize> {
     let mut at = start;
     loop {
         let end = at + text.get(at..)?.find(delimiter)?;
-        let backslashes = text[..end].bytes().rev().take_while(|byte| *byte == b'\\').count();
+        let backslashes =
+            text[..end].bytes().rev().take_while(|byte| *byte == b'\\').count();
         at = end + delimiter.len();
         if backslashes % 2 == 0 {
             return Some(at);
@@ -152,7 +154,8 @@ mod tests {
     #[test]
     fn formulas_are_found_as_katex_finds_them() {
         let text = r"a $x$ \$5 `$no$` ``a`$b$`` $$ y \$ z $$ end $ open";
-        let found: Vec<_> = formulas(text).into_iter().map(|range| &text[range]).collect();
+        let found: Vec<_> =
+            formulas(text).into_iter().map(|range| &text[range]).collect();
         assert_eq!(found, ["$x$", r"$$ y \$ z $$"]);
     }
 }

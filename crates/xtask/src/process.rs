@@ -9,7 +9,8 @@ use std::process::Command;
 /// The cargo that runs us, or the one on the PATH.
 #[must_use]
 pub fn cargo(project: &Project) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command =
+        Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(project.root());
     command
 }
@@ -45,7 +46,8 @@ pub fn typed(command: &Command) -> String {
 /// If it cannot be started, or reports failure.
 pub fn run(command: &mut Command) -> Result<()> {
     let typed = typed(command);
-    let status = command.status().with_context(|| format!("`{typed}` could not be started"))?;
+    let status =
+        command.status().with_context(|| format!("`{typed}` could not be started"))?;
     if !status.success() {
         bail!("`{typed}` failed ({status})");
     }

@@ -24,10 +24,15 @@ struct Step {
 
 const STEPS: &[Step] = &[
     Step { name: "the tools are there", prove: tools::ensure_all },
-    Step { name: "cargo test --workspace", prove: |project| cargo_test(project, &["--workspace"]) },
+    Step {
+        name: "cargo test --workspace",
+        prove: |project| cargo_test(project, &["--workspace"]),
+    },
     Step {
         name: "cargo test -p attention --no-default-features",
-        prove: |project| cargo_test(project, &["-p", "attention", "--no-default-features"]),
+        prove: |project| {
+            cargo_test(project, &["-p", "attention", "--no-default-features"])
+        },
     },
     Step {
         name: "cargo test -p attention --all-features",
@@ -37,7 +42,10 @@ const STEPS: &[Step] = &[
         name: "cargo xtask generate --check",
         prove: |project| generate::generate(project, &generate::Options { check: true }),
     },
-    Step { name: "mdbook test", prove: |project| run(tools::mdbook(project)?.arg("test")) },
+    Step {
+        name: "mdbook test",
+        prove: |project| run(tools::mdbook(project)?.arg("test")),
+    },
     Step { name: "cargo xtask build", prove: |project| build::build(project, false) },
 ];
 
@@ -102,8 +110,11 @@ fn sum_up(outcomes: &[Outcome]) {
 }
 
 fn conclude(outcomes: &[Outcome], time: Duration) -> Result<()> {
-    let failed: Vec<_> =
-        outcomes.iter().filter(|outcome| !outcome.passed).map(|outcome| outcome.name).collect();
+    let failed: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.passed)
+        .map(|outcome| outcome.name)
+        .collect();
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
     }

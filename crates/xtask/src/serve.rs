@@ -66,7 +66,9 @@ fn check_port(address: SocketAddr) -> Result<()> {
     let port = address.port();
     match next_free_port(address) {
         _ if !taken => Ok(()),
-        Some(free) => bail!("port {port} is already in use; choose another with --port {free}"),
+        Some(free) => {
+            bail!("port {port} is already in use; choose another with --port {free}")
+        }
         None => bail!("port {port} is already in use"),
     }
 }

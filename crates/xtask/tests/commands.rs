@@ -49,7 +49,8 @@ fn run(command: &mut Command) -> Ended {
 }
 
 fn with_input(command: &mut Command, input: &str) -> Ended {
-    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     ended(&child.wait_with_output().unwrap())
@@ -68,7 +69,10 @@ fn every_command_explains_itself_with_an_example() {
     for command in ["serve", "build", "test", "generate", "bench", "preprocess"] {
         let help = run(&mut xtask(here.path(), &[command, "--help"]));
         assert_eq!(help.code, 0);
-        says(&help.stdout, &["Usage: cargo xtask", &format!("Example:\n  cargo xtask {command}")]);
+        says(
+            &help.stdout,
+            &["Usage: cargo xtask", &format!("Example:\n  cargo xtask {command}")],
+        );
     }
     let all = run(&mut xtask(here.path(), &["--help"]));
     says(&all.stdout, &["serve", "build", "test", "generate", "bench", "Example:"]);
@@ -89,7 +93,8 @@ fn a_busy_port_is_said_before_anything_is_built() {
 
 /// The real tools, for the books that are built for real.
 fn tool_folders() -> Vec<PathBuf> {
-    let project = Project::at(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap());
+    let project =
+        Project::at(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap());
     [MDBOOK, MDBOOK_KATEX]
         .map(|tool| tool.ensure(&project).unwrap().parent().unwrap().to_path_buf())
         .to_vec()
@@ -133,10 +138,14 @@ fn a_book_that_fails_leaves_the_last_one_whole() {
     says(&built.stderr, &["built 5 pages in target/book"]);
     says(&built_page(&book), &["The first of them", "katex-mathml"]);
 
-    fs::write(book.path().join("src/softmax.md"), "# Softmax\n\n{{#include gone.md}}\n").unwrap();
+    fs::write(book.path().join("src/softmax.md"), "# Softmax\n\n{{#include gone.md}}\n")
+        .unwrap();
     let built = build(&book);
     assert_eq!(built.code, 1);
-    says(&built.stderr, &["src/softmax.md:3: includes src/gone.md, which does not exist"]);
+    says(
+        &built.stderr,
+        &["src/softmax.md:3: includes src/gone.md, which does not exist"],
+    );
     says(&built_page(&book), &["The first of them"]);
 
     fs::write(book.path().join("src/softmax.md"), "# Softmax\n\nThe second.\n").unwrap();
@@ -157,8 +166,9 @@ fn a_finding_on_a_page_fails_the_build() {
 
 #[test]
 fn a_formula_that_does_not_parse_is_named() {
-    let book =
-        small_book("# Softmax\n\nFine: $a < b$.\n\n$$\n\\frac{a\n$$\n\n`$\\no$` $\\foo x$\n");
+    let book = small_book(
+        "# Softmax\n\nFine: $a < b$.\n\n$$\n\\frac{a\n$$\n\n`$\\no$` $\\foo x$\n",
+    );
     let built = build(&book);
     assert_eq!(built.code, 1);
     let why = r"src/softmax.md:6: `\frac{a`: ParseError: KaTeX parse error";
@@ -169,13 +179,17 @@ fn a_formula_that_does_not_parse_is_named() {
     assert_eq!(built.stderr.matches("src/softmax.md").count(), 2, "{}", built.stderr);
 }
 
-const LIBRARY: &str = "//! Small.\n/// One more.\npub fn next(n: u32) -> u32 {\n    n + 1\n}\n";
+const LIBRARY: &str =
+    "//! Small.\n/// One more.\npub fn next(n: u32) -> u32 {\n    n + 1\n}\n";
 
 /// A book whose snippets run against a crate of one function.
 fn book_with_crate(chapter: &str) -> TempDir {
     folder(&[
         ("book.toml", "[book]\ntitle = \"Small\"\n"),
-        ("Cargo.toml", "[workspace]\nmembers = [\"crates/attention\"]\nresolver = \"3\"\n"),
+        (
+            "Cargo.toml",
+            "[workspace]\nmembers = [\"crates/attention\"]\nresolver = \"3\"\n",
+        ),
         (
             "crates/attention/Cargo.toml",
             "[package]\nname = \"attention\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
@@ -226,18 +240,23 @@ fn a_snippet_that_panics_is_named_by_chapter_and_line() {
     let ran = snippets(chapter, "Some\n\nlines\n\nmore");
     assert_eq!(ran.code, 1);
     assert_eq!(ran.stdout, "");
-    let parts =
-        ["1 of 2 snippets failed", "── src/softmax.md:5 ──", "panicked at src/softmax.md:8:"];
+    let parts = [
+        "1 of 2 snippets failed",
+        "── src/softmax.md:5 ──",
+        "panicked at src/softmax.md:8:",
+    ];
     says(&ran.stderr, &parts);
 }
 
 #[test]
 fn a_snippet_that_does_not_compile_is_named_by_chapter_and_line() {
-    let chapter =
-        "# Softmax\n\n```rust\n{{#include x}}\nlet n: u32 = one();\nlet x: u32 = \"\";\n```\n";
+    let chapter = "# Softmax\n\n```rust\n{{#include x}}\nlet n: u32 = one();\nlet x: u32 = \"\";\n```\n";
     let ran = snippets(chapter, "fn one() -> u32 {\n    1\n}");
     assert_eq!(ran.code, 1);
-    says(&ran.stderr, &["── src/softmax.md:3 ──", "error[E0308]", "--> src/softmax.md:6:14"]);
+    says(
+        &ran.stderr,
+        &["── src/softmax.md:3 ──", "error[E0308]", "--> src/softmax.md:6:14"],
+    );
 }
 
 #[test]
@@ -254,9 +273,15 @@ fn a_snippet_that_fails_otherwise_than_it_says_is_named() {
 #[test]
 fn preprocessors_answer_for_their_renderer_only() {
     let here = folder(&[("book.toml", "")]);
-    for (preprocessor, right, wrong) in [("snippets", "test", "html"), ("katex", "html", "test")] {
+    for (preprocessor, right, wrong) in
+        [("snippets", "test", "html"), ("katex", "html", "test")]
+    {
         let answer = |renderer| {
-            run(&mut xtask(here.path(), &["preprocess", preprocessor, "supports", renderer])).code
+            run(&mut xtask(
+                here.path(),
+                &["preprocess", preprocessor, "supports", renderer],
+            ))
+            .code
         };
         assert_eq!((answer(right), answer(wrong)), (0, 1));
     }
@@ -312,7 +337,9 @@ mod installing {
     fn build_with_cargo(book: &TempDir, script: &str) -> Ended {
         let cargo = book.path().join("cargo");
         program(&cargo, script);
-        run(xtask(book.path(), &["build"]).env("CARGO", cargo).env("PATH", "/usr/bin:/bin"))
+        run(xtask(book.path(), &["build"])
+            .env("CARGO", cargo)
+            .env("PATH", "/usr/bin:/bin"))
     }
 
     fn failing(output: &str) -> Ended {
@@ -324,7 +351,8 @@ mod installing {
     fn without_a_c_compiler_it_says_which_package_has_one() {
         let built = failing(NO_LINKER);
         assert_eq!(built.code, 1);
-        let parts = ["there is no C compiler", "apt install build-essential", "dnf install gcc"];
+        let parts =
+            ["there is no C compiler", "apt install build-essential", "dnf install gcc"];
         says(&built.stderr, &parts);
         says(&built.stderr, &["xcode-select --install", "winget install"]);
     }
@@ -333,8 +361,10 @@ mod installing {
     fn without_a_network_it_says_what_to_do() {
         let built = failing(NO_HOST);
         assert_eq!(built.code, 1);
-        let parts =
-            ["Connect to the network once", "cargo install --locked mdbook --version =0.5.4"];
+        let parts = [
+            "Connect to the network once",
+            "cargo install --locked mdbook --version =0.5.4",
+        ];
         says(&built.stderr, &parts);
     }
 
@@ -351,9 +381,15 @@ mod installing {
         let tools = book.path().join("target/tools/bin");
         fs::create_dir_all(&tools).unwrap();
         program(&tools.join("mdbook"), "echo mdbook v0.4.52");
-        says(&build_with_cargo(&book, "exit 101").stderr, &["mdbook 0.5.4 could not be installed"]);
+        says(
+            &build_with_cargo(&book, "exit 101").stderr,
+            &["mdbook 0.5.4 could not be installed"],
+        );
         program(&tools.join("mdbook"), "exit 1");
-        says(&build_with_cargo(&book, "exit 101").stderr, &["mdbook 0.5.4 could not be installed"]);
+        says(
+            &build_with_cargo(&book, "exit 101").stderr,
+            &["mdbook 0.5.4 could not be installed"],
+        );
     }
 
     #[test]

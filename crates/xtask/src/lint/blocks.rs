@@ -11,8 +11,9 @@ static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
 /// Blocks that are ignored, that fail for any reason, that name no language, and listings with
 /// something pasted in.
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
-    let blocks =
-        |chapter| code_blocks(text(chapter)).into_iter().map(move |block| (chapter, block));
+    let blocks = |chapter| {
+        code_blocks(text(chapter)).into_iter().map(move |block| (chapter, block))
+    };
     sources
         .chapters
         .iter()

@@ -51,7 +51,9 @@ fn unknown_katex_keys(text: &str, config: &Config) -> Vec<Finding> {
     };
     katex
         .keys()
-        .filter(|key| !KATEX.contains(&key.as_str()) && !PREPROCESSOR.contains(&key.as_str()))
+        .filter(|key| {
+            !KATEX.contains(&key.as_str()) && !PREPROCESSOR.contains(&key.as_str())
+        })
         .map(|key| finding(text, &format!("unknown field `{key}` for mdbook-katex")))
         .collect()
 }
@@ -69,5 +71,8 @@ fn finding(text: &str, error: &str) -> Finding {
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let key = regex::escape(key);
     let setting = pattern(&format!(r#"^\s*(?:"?{key}"?\s*=|\[.*\b{key}\])"#));
-    (1..).zip(text.lines()).find(|(_, line)| setting.is_match(line)).map(|(number, _)| number)
+    (1..)
+        .zip(text.lines())
+        .find(|(_, line)| setting.is_match(line))
+        .map(|(number, _)| number)
 }

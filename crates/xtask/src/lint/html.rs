@@ -1,13 +1,12 @@
 //! A page as a list of elements in the order in which they begin.
 
 use html5gum::{DefaultEmitter, HtmlString, Token, Tokenizer};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Elements that never have an end tag.
 const VOID: &[&str] = &[
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
-    "wbr",
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source",
+    "track", "wbr",
 ];
 
 /// A parsed page.
@@ -23,7 +22,7 @@ pub(super) struct Page {
 #[derive(Debug)]
 pub(super) struct Element {
     pub(super) tag: String,
-    pub(super) attributes: BTreeMap<String, String>,
+    attributes: Vec<(String, String)>,
     pub(super) line: usize,
     parent: Option<usize>,
     end: usize,
@@ -41,7 +40,10 @@ pub(super) struct Text {
 
 impl Element {
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes.get(name).map(String::as_str)
+        self.attributes
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(super) fn has_class(&self, class: &str) -> bool {
@@ -62,19 +64,29 @@ impl Page {
     }
 
     /// The elements called `tag`, with their number.
-    pub(super) fn all<'a>(&'a self, tag: &'a str) -> impl Iterator<Item = (usize, &'a Element)> {
+    pub(super) fn all<'a>(
+        &'a self,
+        tag: &'a str,
+    ) -> impl Iterator<Item = (usize, &'a Element)> {
         self.elements.iter().enumerate().filter(move |(_, element)| element.tag == tag)
     }
 
     /// The elements right inside element `number`.
-    pub(super) fn children(&self, number: usize) -> impl Iterator<Item = (usize, &Element)> {
+    pub(super) fn children(
+        &self,
+        number: usize,
+    ) -> impl Iterator<Item = (usize, &Element)> {
         (number + 1..self.elements[number].end)
             .map(|child| (child, &self.elements[child]))
             .filter(move |(_, child)| child.parent == Some(number))
     }
 
     /// The elements called `tag` inside element `number`, by their numbers.
-    pub(super) fn numbers_inside(&self, number: usize, tag: &str) -> impl Iterator<Item = usize> {
+    pub(super) fn numbers_inside(
+        &self,
+        number: usize,
+        tag: &str,
+    ) -> impl Iterator<Item = usize> {
         (number + 1..self.elements[number].end)
             .filter(move |inner| self.elements[*inner].tag == tag)
     }
@@ -111,8 +123,9 @@ impl Builder {
             Token::StartTag(tag) => {
                 let line = self.line(tag.span.start);
                 let attributes = tag.attributes.iter();
-                let attributes =
-                    attributes.map(|(name, value)| (text(name), text(&value.value))).collect();
+                let attributes = attributes
+                    .map(|(name, value)| (text(name), text(&value.value)))
+                    .collect();
                 self.begin(text(&tag.name), attributes, line, tag.self_closing);
             }
             Token::EndTag(tag) => self.end(&text(&tag.name)),
@@ -132,7 +145,7 @@ impl Builder {
     fn begin(
         &mut self,
         tag: String,
-        attributes: BTreeMap<String, String>,
+        attributes: Vec<(String, String)>,
         line: usize,
         closed: bool,
     ) {

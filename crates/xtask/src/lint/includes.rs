@@ -10,7 +10,9 @@ use std::sync::LazyLock;
 
 /// A directive as mdBook reads it, or the escaped form that it prints as it is.
 static DIRECTIVE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"\\\{\{#.*\}\}|\{\{\s*#(include|rustdoc_include|playground)\s+([^}\s]+)[^}]*\}\}")
+    pattern(
+        r"\\\{\{#.*\}\}|\{\{\s*#(include|rustdoc_include|playground)\s+([^}\s]+)[^}]*\}\}",
+    )
 });
 
 static BEGIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"ANCHOR:\s*([\w-]+)"));
@@ -57,7 +59,9 @@ pub(super) fn includes(text: &str, folder: &Path) -> Vec<Include> {
 
 /// `text` with every directive blanked, so that places in it stay the same.
 pub(super) fn without_directives(text: &str) -> String {
-    DIRECTIVE.replace_all(text, |found: &regex::Captures| " ".repeat(found[0].len())).into_owned()
+    DIRECTIVE
+        .replace_all(text, |found: &regex::Captures| " ".repeat(found[0].len()))
+        .into_owned()
 }
 
 impl Part {
@@ -90,7 +94,9 @@ impl Part {
 
 fn anchored(lines: &[&str], name: &str) -> Result<String, String> {
     let at = |mark: &Regex| {
-        lines.iter().position(|line| mark.captures(line).is_some_and(|found| &found[1] == name))
+        lines
+            .iter()
+            .position(|line| mark.captures(line).is_some_and(|found| &found[1] == name))
     };
     match (at(&BEGIN), at(&END)) {
         (Some(begin), Some(end)) if begin < end => Ok(lines[begin + 1..end].join("\n")),
@@ -108,7 +114,9 @@ pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
             if let Err(missing) = part {
                 let file = sources.name(&include.file);
                 let line = outer.unwrap_or(include.line);
-                findings.push(chapter.finding(line, format!("includes {file}, which {missing}")));
+                findings.push(
+                    chapter.finding(line, format!("includes {file}, which {missing}")),
+                );
             }
         });
     }
@@ -175,7 +183,9 @@ fn files_with_anchors(root: &Path) -> Vec<PathBuf> {
     crates.sort();
     crates
         .iter()
-        .flat_map(|folder| ["src", "examples", "benches", "cuda"].map(|part| folder.join(part)))
+        .flat_map(|folder| {
+            ["src", "examples", "benches", "cuda"].map(|part| folder.join(part))
+        })
         .chain([root.join("src").join("generated")])
         .flat_map(|folder| files::under(&folder))
         .collect()
@@ -185,7 +195,9 @@ fn anchors(file: &Path) -> Vec<(usize, String)> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let numbered = (1..).zip(text.lines());
     numbered
-        .filter_map(|(number, line)| Some((number, COMMENT.captures(line)?[1].to_owned())))
+        .filter_map(|(number, line)| {
+            Some((number, COMMENT.captures(line)?[1].to_owned()))
+        })
         .collect()
 }
 
@@ -199,7 +211,9 @@ pub(super) fn unused_generated(sources: &Sources) -> Vec<Finding> {
         .map(|file| Finding {
             file: sources.name(&file),
             line: None,
-            message: "no chapter shows this generated file; show it or stop generating it".into(),
+            message:
+                "no chapter shows this generated file; show it or stop generating it"
+                    .into(),
         })
         .collect()
 }

@@ -12,7 +12,8 @@ use std::sync::LazyLock;
 
 static ATTRIBUTE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"\b(?:src|href)\s*=\s*["']([^"']*)["']"#));
-static SCHEME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([a-zA-Z][a-zA-Z0-9+.-]*:|//)"));
+static SCHEME: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^([a-zA-Z][a-zA-Z0-9+.-]*:|//)"));
 
 /// A link or an image.
 #[derive(Debug)]
@@ -66,7 +67,9 @@ pub(super) fn links(text: &str) -> Vec<Link> {
             }
             Event::Html(html) | Event::InlineHtml(html) => {
                 let attributes = ATTRIBUTE.captures_iter(&html);
-                links.extend(attributes.map(|found| Link { line, target: found[1].to_owned() }));
+                links.extend(
+                    attributes.map(|found| Link { line, target: found[1].to_owned() }),
+                );
             }
             _ => {}
         }

@@ -123,7 +123,10 @@ impl Sources {
         Ok(Self {
             chapters: documents.collect::<Result<_>>()?,
             summary: Document::read(summary, &root)?,
-            readme: readme.is_file().then(|| Document::read(readme, &root)).transpose()?,
+            readme: readme
+                .is_file()
+                .then(|| Document::read(readme, &root))
+                .transpose()?,
             root,
         })
     }

@@ -6,9 +6,13 @@ use super::{Finding, pattern};
 use crate::files;
 use anyhow::Result;
 use regex::Regex;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread;
 
 /// Attributes that hold an address.
 const ADDRESSES: &[&str] = &["href", "src", "xlink:href", "poster", "data", "srcset"];
@@ -22,7 +26,8 @@ const UNLOADED: &[&str] = &["canonical", "license", "author", "me", "next", "pre
 /// Elements whose text is not for the reader, or is shown letter by letter.
 const VERBATIM: &[&str] = &["code", "pre", "script", "style", "annotation", "textarea"];
 
-static ELSEWHERE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(?:(?:https?|wss?):)?//"));
+static ELSEWHERE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\s*(?:(?:https?|wss?):)?//"));
 
 static STYLE_ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"(?i)(?:url\(\s*["']?|@import\s+["'])([^"')]*)"#));
@@ -60,25 +65,56 @@ struct Site {
 pub(super) fn check(folder: &Path) -> Result<Vec<Finding>> {
     let site = Site::read(folder)?;
     let mut findings = requests_of_files(&site)?;
-    for page in &site.pages {
-        findings.extend(broken_links(page, &site));
-        findings.extend(requests(page, &site));
-        findings.extend(leftovers(page));
-        findings.extend(structure(page));
-    }
+    findings.extend(
+        side_by_side(&site.pages, |page| {
+            [
+                broken_links(page, &site),
+                requests(page, &site),
+                leftovers(page),
+                structure(page),
+            ]
+            .concat()
+        })
+        .concat(),
+    );
     Ok(findings)
+}
+
+/// Calls `work` for each item, on as many threads as the machine runs at once: the page for
+/// printing alone is as long as all others together.
+fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let take_turns = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = work(item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(take_turns);
+        }
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Site {
     fn read(folder: &Path) -> Result<Self> {
         let folder = files::normal(&std::path::absolute(folder)?);
-        let mut pages = Vec::new();
-        let mut ids = BTreeMap::new();
-        for file in files::with_extension(&folder, "html") {
-            let page = Page::parse(files::relative(&file, &folder), &files::read(&file)?);
-            ids.insert(file, page.elements.iter().flat_map(targets).collect());
-            pages.push(page);
-        }
+        let mut files = files::with_extension(&folder, "html");
+        // The longest first, so that no thread is left with it at the end.
+        files.sort_by_key(|file| {
+            Reverse(file.metadata().map_or(0, |metadata| metadata.len()))
+        });
+        let parsed = side_by_side(&files, |file| {
+            let page = Page::parse(files::relative(file, &folder), &files::read(file)?);
+            Ok((file.clone(), page))
+        });
+        let parsed = parsed.into_iter().collect::<Result<Vec<_>>>()?;
+        let ids = |page: &Page| page.elements.iter().flat_map(targets).collect();
+        let ids = parsed.iter().map(|(file, page)| (file.clone(), ids(page))).collect();
+        let pages = parsed.into_iter().map(|(_, page)| page).collect();
         Ok(Self { folder, pages, ids })
     }
 
@@ -131,7 +167,9 @@ fn broken_links(page: &Page, site: &Site) -> Vec<Finding> {
 fn broken(address: &str, page: &Page, site: &Site) -> Option<String> {
     let file = match local_path(address) {
         Some(path) if path.starts_with('/') => {
-            return Some(format!("{address} breaks when the book does not lie at a host's root"));
+            return Some(format!(
+                "{address} breaks when the book does not lie at a host's root"
+            ));
         }
         Some(path) => target_file(&path, page, site),
         None if address.starts_with(['#', '?']) => site.folder.join(&page.name),
@@ -229,14 +267,16 @@ fn requests_in(
 fn missing_in_style(name: &str, file: &Path, text: &str) -> Vec<Finding> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let missing = |address: &str| {
-        local_path(address).is_some_and(|path| !files::normal(&folder.join(path)).is_file())
+        local_path(address)
+            .is_some_and(|path| !files::normal(&folder.join(path)).is_file())
     };
     STYLE_ADDRESS
         .captures_iter(text)
         .filter_map(|found| found.get(1))
         .filter(|found| missing(found.as_str().trim()))
         .map(|found| {
-            let message = format!("{} goes to a file that does not exist", found.as_str());
+            let message =
+                format!("{} goes to a file that does not exist", found.as_str());
             finding(name, files::line_at(text, found.start()), message)
         })
         .collect()
@@ -263,13 +303,20 @@ fn leftovers(page: &Page) -> Vec<Finding> {
 
 fn leftover(text: &Text, page: &Page) -> Option<Finding> {
     let mut around = page.around(text).map(|element| element.tag.as_str());
-    let inside =
-        |tags: &[&str]| page.around(text).any(|element| tags.contains(&element.tag.as_str()));
+    let inside = |tags: &[&str]| {
+        page.around(text).any(|element| tags.contains(&element.tag.as_str()))
+    };
     let at = |offset: usize| text.line - 1 + files::line_at(&text.text, offset);
-    if let Some(offset) = text.text.find("{{#").filter(|_| !inside(&["script", "style"])) {
-        return Some(finding(&page.name, at(offset), "an include that mdBook did not resolve"));
+    if let Some(offset) = text.text.find("{{#").filter(|_| !inside(&["script", "style"]))
+    {
+        return Some(finding(
+            &page.name,
+            at(offset),
+            "an include that mdBook did not resolve",
+        ));
     }
-    let offset = text.text.find("$$").filter(|_| !around.any(|tag| VERBATIM.contains(&tag)))?;
+    let offset =
+        text.text.find("$$").filter(|_| !around.any(|tag| VERBATIM.contains(&tag)))?;
     Some(finding(&page.name, at(offset), "`$$` that opens no formula"))
 }
 
@@ -299,7 +346,11 @@ fn repeated_ids(page: &Page) -> Vec<Finding> {
             continue;
         };
         if !seen.insert(id) {
-            findings.push(finding(&page.name, element.line, format!("the id `{id}` again")));
+            findings.push(finding(
+                &page.name,
+                element.line,
+                format!("the id `{id}` again"),
+            ));
         }
     }
     findings
@@ -308,35 +359,41 @@ fn repeated_ids(page: &Page) -> Vec<Finding> {
 /// Figures without words.
 fn undescribed(page: &Page) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let in_figures: BTreeSet<_> =
-        page.all("figure").flat_map(|(figure, _)| page.numbers_inside(figure, "svg")).collect();
+    let in_figures: BTreeSet<_> = page
+        .all("figure")
+        .flat_map(|(figure, _)| page.numbers_inside(figure, "svg"))
+        .collect();
     for (number, svg) in page.all("svg") {
         if svg.attribute("role") != Some("img") && !in_figures.contains(&number) {
             continue;
         }
         for part in ["title", "desc"] {
             if !has_words(page, number, part) {
-                let message = format!("a figure without a <{part}> for those who cannot see it");
+                let message =
+                    format!("a figure without a <{part}> for those who cannot see it");
                 findings.push(finding(&page.name, svg.line, message));
             }
         }
     }
-    for (_, image) in page.all("img").filter(|(_, image)| image.attribute("alt").is_none()) {
+    for (_, image) in
+        page.all("img").filter(|(_, image)| image.attribute("alt").is_none())
+    {
         findings.push(finding(&page.name, image.line, "an image without `alt`"));
     }
     findings
 }
 
 fn has_words(page: &Page, number: usize, tag: &str) -> bool {
-    page.children(number)
-        .any(|(child, element)| element.tag == tag && !page.text_of(child).trim().is_empty())
+    page.children(number).any(|(child, element)| {
+        element.tag == tag && !page.text_of(child).trim().is_empty()
+    })
 }
 
 fn missing_in_head(page: &Page) -> Vec<Finding> {
     let has_title = page.all("head").any(|(head, _)| has_words(page, head, "title"));
-    let has_language = page
-        .all("html")
-        .any(|(_, html)| html.attribute("lang").is_some_and(|language| !language.is_empty()));
+    let has_language = page.all("html").any(|(_, html)| {
+        html.attribute("lang").is_some_and(|language| !language.is_empty())
+    });
     let has_description = page.all("meta").any(|(_, meta)| {
         meta.attribute("name") == Some("description")
             && meta.attribute("content").is_some_and(|content| !content.trim().is_empty())
@@ -358,5 +415,7 @@ fn headings(page: &Page) -> Option<Finding> {
         None => page.all("h1").count(),
     };
     let right = number == 1 || (number > 1 && page.name == "print.html");
-    (!right).then(|| finding(&page.name, 1, format!("the page has {number} first-level headings")))
+    (!right).then(|| {
+        finding(&page.name, 1, format!("the page has {number} first-level headings"))
+    })
 }

@@ -80,8 +80,10 @@ fn prose(text: &str) -> String {
 }
 
 fn blank(text: &mut String, range: Range<usize>) {
-    let blanks: String =
-        text[range.clone()].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
+    let blanks: String = text[range.clone()]
+        .bytes()
+        .map(|byte| if byte == b'\n' { '\n' } else { ' ' })
+        .collect();
     text.replace_range(range, &blanks);
 }
 

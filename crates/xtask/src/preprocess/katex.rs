@@ -45,7 +45,8 @@ pub fn preprocess(project: &Project) -> Result<()> {
 
 /// mdBook's input, with the options under which KaTeX shows an error instead of giving up.
 fn mark_errors(input: &str) -> Result<String> {
-    let mut input: Value = serde_json::from_str(input).context("mdBook's input is not JSON")?;
+    let mut input: Value =
+        serde_json::from_str(input).context("mdBook's input is not JSON")?;
     let options = &mut input[0]["config"]["preprocessor"]["katex"];
     options["throw-on-error"] = false.into();
     options["error-color"] = ERROR_COLOUR.into();
@@ -79,7 +80,8 @@ fn complain(said: &str) {
 }
 
 fn check(book: &Book, chapters: &Path) -> Result<()> {
-    let errors: Vec<_> = book.chapters().flat_map(|chapter| errors_in(chapter, chapters)).collect();
+    let errors: Vec<_> =
+        book.chapters().flat_map(|chapter| errors_in(chapter, chapters)).collect();
     if !errors.is_empty() {
         bail!("KaTeX cannot parse:\n{}", errors.join("\n"));
     }

@@ -58,7 +58,9 @@ fn supports(preprocessor: Preprocessor, renderer: &str) -> Result<()> {
         Preprocessor::Katex => "html",
     };
     if renderer != supported {
-        bail!("this preprocessor is for the renderer `{supported}`, not for `{renderer}`");
+        bail!(
+            "this preprocessor is for the renderer `{supported}`, not for `{renderer}`"
+        );
     }
     Ok(())
 }

@@ -63,7 +63,8 @@ fn collect(book: &Book, project: &Project) -> Result<Vec<Snippet>> {
     let mut snippets = Vec::new();
     for chapter in book.chapters() {
         let found = snippets_in(chapter, project)?;
-        snippets.extend(found.into_iter().filter(|snippet| !snippet.written.is_listing()));
+        snippets
+            .extend(found.into_iter().filter(|snippet| !snippet.written.is_listing()));
     }
     Ok(snippets)
 }
@@ -104,7 +105,8 @@ impl Snippet {
     /// The attributes that rustdoc understands.
     fn attributes(&self) -> impl Iterator<Item = &str> {
         self.written.words().filter(|word| {
-            matches!(*word, "should_panic" | "no_run" | "compile_fail") || ERROR_CODE.is_match(word)
+            matches!(*word, "should_panic" | "no_run" | "compile_fail")
+                || ERROR_CODE.is_match(word)
         })
     }
 
@@ -153,9 +155,11 @@ static TEST_NAME: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"---- snippets\.md - \(line (\d+)\).* stdout ----"));
 static FAILED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?m)^test snippets\.md - \(line (\d+)\).* \.\.\. FAILED"));
-static PANICKED: LazyLock<Regex> = LazyLock::new(|| pattern(r"panicked at snippets\.md:(\d+):\d+"));
+static PANICKED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"panicked at snippets\.md:(\d+):\d+"));
 static OWN_MAIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\s*fn main\("));
-static PASSED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^test result: .* (\d+) passed;"));
+static PASSED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?m)^test result: .* (\d+) passed;"));
 
 fn pattern(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is a constant")
@@ -207,7 +211,14 @@ impl Libraries {
 /// From the identity of a package to the name under which the crate knows it, the crate included.
 fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
     let output = cargo(project)
-        .args(["metadata", "--quiet", "--format-version", "1", "--filter-platform", &platform()?])
+        .args([
+            "metadata",
+            "--quiet",
+            "--format-version",
+            "1",
+            "--filter-platform",
+            &platform()?,
+        ])
         .stderr(Stdio::inherit())
         .output()
         .context("`cargo metadata` could not be started")?;
@@ -217,9 +228,12 @@ fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut names = BTreeMap::new();
-    for package in list(&metadata["packages"]).filter(|package| package["name"] == "attention") {
+    for package in
+        list(&metadata["packages"]).filter(|package| package["name"] == "attention")
+    {
         names.insert(text(&package["id"]), "attention".to_owned());
-        let node = list(&metadata["resolve"]["nodes"]).find(|node| node["id"] == package["id"]);
+        let node =
+            list(&metadata["resolve"]["nodes"]).find(|node| node["id"] == package["id"]);
         let dependencies = node.into_iter().flat_map(|node| list(&node["deps"]));
         for dependency in dependencies.filter(|dependency| is_normal(dependency)) {
             names.insert(text(&dependency["pkg"]), text(&dependency["name"]));
@@ -315,10 +329,14 @@ impl<'a> Batch<'a> {
                 line = snippet.written.line;
             }
             let standalone = alone.then_some("standalone_crate");
-            let info: Vec<_> =
-                ["rust"].into_iter().chain(standalone).chain(snippet.attributes()).collect();
+            let info: Vec<_> = ["rust"]
+                .into_iter()
+                .chain(standalone)
+                .chain(snippet.attributes())
+                .collect();
             let body = &snippet.resolved.body;
-            let block = format!("{FENCE}{}\n{}\n{FENCE}\n\n", info.join(","), body.trim_end());
+            let block =
+                format!("{FENCE}{}\n{}\n{FENCE}\n\n", info.join(","), body.trim_end());
             lines.push(line);
             line += block.lines().count();
             text += &block;
@@ -354,7 +372,8 @@ impl<'a> Batch<'a> {
             .filter_map(|found| self.at(number(&found[1])))
             .map(|(snippet, _)| snippet)
             .collect();
-        let passed: usize = PASSED.captures_iter(output).map(|found| number(&found[1])).sum();
+        let passed: usize =
+            PASSED.captures_iter(output).map(|found| number(&found[1])).sum();
         if passed + failed.len() != self.snippets.len() {
             bail!(
                 "rustdoc ran {} of {}:\n{output}",
@@ -403,17 +422,23 @@ impl<'a> Batch<'a> {
 
     fn line_in_chapters(&self, line: &str) -> String {
         let snippet_at = |found: &Captures| self.at(number(&found[1]));
-        let line = TEST_NAME.replace_all(line, |found: &Captures| match snippet_at(found) {
-            Some((snippet, _)) => format!("\n── {} ──", snippet.place()),
-            None => found[0].to_owned(),
-        });
-        let line = IN_FILE.replace_all(&line, |found: &Captures| match snippet_at(found) {
-            Some((snippet, within)) => {
-                let column = found.get(2).map_or("", |column| column.as_str());
-                format!("{}:{}{column}", snippet.chapter, snippet.line_in_chapter(within))
-            }
-            None => found[0].to_owned(),
-        });
+        let line =
+            TEST_NAME.replace_all(line, |found: &Captures| match snippet_at(found) {
+                Some((snippet, _)) => format!("\n── {} ──", snippet.place()),
+                None => found[0].to_owned(),
+            });
+        let line =
+            IN_FILE.replace_all(&line, |found: &Captures| match snippet_at(found) {
+                Some((snippet, within)) => {
+                    let column = found.get(2).map_or("", |column| column.as_str());
+                    format!(
+                        "{}:{}{column}",
+                        snippet.chapter,
+                        snippet.line_in_chapter(within)
+                    )
+                }
+                None => found[0].to_owned(),
+            });
         line.into_owned()
     }
 
