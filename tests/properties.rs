@@ -3,9 +3,9 @@
 mod common;
 
 use attention::{
-    AttentionShape, Mask, MultiHeadAttention, Parameters, SelfAttention, Visibility, attention,
-    attention_backward, attention_weights, log_sum_exp, log_sum_exp_rows, scaled_scores, softmax,
-    softmax_rows, softmax_rows_backward,
+    AttentionShape, Mask, MultiHeadAttention, Parameters, SelfAttention, Visibility,
+    attention, attention_backward, attention_weights, log_sum_exp, log_sum_exp_rows,
+    scaled_scores, softmax, softmax_rows, softmax_rows_backward,
 };
 use common::{BatchLayer, Layer, masks, named, parameters, random};
 use nalgebra::{DMatrix, DVector, RealField};
@@ -221,7 +221,10 @@ fn assert_the_future_is_hidden<L: Layer<f64>>(layer: &L) {
         let mut d_output = DMatrix::zeros(n, 6);
         d_output.rows_mut(0, t).copy_from(&random(t, 6, 3));
         let d_x = layer.backward(&cache, &d_output).unwrap().x;
-        assert!(d_x.rows(t, n - t).iter().all(|&d| d == 0.0), "the past has a gradient at {t}");
+        assert!(
+            d_x.rows(t, n - t).iter().all(|&d| d == 0.0),
+            "the past has a gradient at {t}"
+        );
         assert!(d_x.rows(0, t).iter().all(|&d| d != 0.0));
     }
 }
@@ -305,6 +308,25 @@ proptest! {
     }
 }
 
+/// Each rule that is added hides more, in whatever order; and a hundred thousand of them are no deep nest.
+#[test]
+fn any_number_of_masks_combine() {
+    let [causal, window] = [Mask::causal(), Mask::window(3).unwrap()];
+    let padding = Mask::padding(&[true, false, true, true, true]).unwrap();
+    let allowed = |mask: &Mask| mask.sized(5, 5).unwrap().allowed_matrix();
+    let expected = DMatrix::from_fn(5, 5, |i, j| j <= i && i - j < 3 && j != 1);
+    let left = causal.clone().and(window.clone()).and(padding.clone());
+    let right = causal.clone().and(window.clone().and(padding.clone()));
+    assert_eq!((allowed(&left), allowed(&right)), (expected.clone(), expected));
+    assert_eq!(Mask::none().and(window.clone()).and(Mask::none()), window);
+
+    let many = (0..100_000).fold(padding, |mask, _| mask.and(Mask::causal()));
+    let sized = many.sized(5, 5).unwrap();
+    assert!(sized.allows(4, 2) && !sized.allows(4, 1) && !sized.allows(2, 3));
+    assert_eq!(sized.visibility(4..5, 2..5), Visibility::All);
+    assert_eq!(sized.visibility(0..5, 1..2), Visibility::None);
+}
+
 /// For all three kinds of infinity and NaN, in a layer whose last token is only filling.
 #[test]
 fn filling_tokens_may_hold_anything() {
@@ -316,7 +338,10 @@ fn filling_tokens_may_hold_anything() {
         let mut filled = x.clone();
         filled.row_mut(3).fill(poison);
         let (again, _) = layer.forward(&filled, &mask).unwrap();
-        assert!((output.rows(0, 3) - again.rows(0, 3)).amax() < 1e-14, "{poison} got through");
+        assert!(
+            (output.rows(0, 3) - again.rows(0, 3)).amax() < 1e-14,
+            "{poison} got through"
+        );
     }
 }
 
@@ -460,14 +485,17 @@ fn near_saturation_the_gradient_is_small_and_finite() {
 fn the_scale_keeps_softmax_from_saturating() {
     let d_k = 512;
     let unit_variance = 3.0_f64.sqrt(); // of numbers that are uniform between −1 and 1 the variance is 1/3
-    let (q, k) = (unit_variance * random(32, d_k, 14), unit_variance * random(32, d_k, 15));
+    let (q, k) =
+        (unit_variance * random(32, d_k, 14), unit_variance * random(32, d_k, 15));
     let scaled = scaled_scores(&q, &k).unwrap();
     let unscaled = &q * k.transpose();
     assert!((&scaled * (d_k as f64).sqrt() - &unscaled).amax() < 1e-12);
 
-    let (scaled, unscaled) = (softmax_rows(&scaled).unwrap(), softmax_rows(&unscaled).unwrap());
-    let largest =
-        |weights: &DMatrix<f64>| -> Vec<f64> { weights.row_iter().map(|row| row.max()).collect() };
+    let (scaled, unscaled) =
+        (softmax_rows(&scaled).unwrap(), softmax_rows(&unscaled).unwrap());
+    let largest = |weights: &DMatrix<f64>| -> Vec<f64> {
+        weights.row_iter().map(|row| row.max()).collect()
+    };
     let (with, without) = (largest(&scaled), largest(&unscaled));
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     assert!(with.iter().zip(&without).all(|(with, without)| with < without));
@@ -492,19 +520,28 @@ fn the_scale_keeps_softmax_from_saturating() {
 fn the_same_seed_gives_the_same_bits_with_any_number_of_threads() {
     let run = || {
         let rng = &mut ChaCha8Rng::seed_from_u64(17);
-        let layer =
-            MultiHeadAttention::<f64>::xavier(8, 4, rng).unwrap().with_dropout(0.25).unwrap();
+        let layer = MultiHeadAttention::<f64>::xavier(8, 4, rng)
+            .unwrap()
+            .with_dropout(0.25)
+            .unwrap();
         let xs: Vec<_> = (0..6).map(|b| random(9 + b, 8, b as u64)).collect();
         let (outputs, caches) = layer.forward_batch(&xs, &[Mask::causal()]).unwrap();
         let (parameters, d_xs) = layer.backward_batch(&caches, &outputs).unwrap();
-        let (trained, cache) = layer.forward_training(&xs[0], None, &Mask::none(), rng).unwrap();
+        let (trained, cache) =
+            layer.forward_training(&xs[0], None, &Mask::none(), rng).unwrap();
         let gradients = layer.backward(&cache, &trained).unwrap();
         let of = |parameters| named(parameters).map(|(_, matrix)| matrix);
-        [outputs, d_xs, of(&parameters).into(), of(&gradients.parameters).into(), vec![trained]]
-            .concat()
-            .iter()
-            .map(bits)
-            .collect::<Vec<_>>()
+        [
+            outputs,
+            d_xs,
+            of(&parameters).into(),
+            of(&gradients.parameters).into(),
+            vec![trained],
+        ]
+        .concat()
+        .iter()
+        .map(bits)
+        .collect::<Vec<_>>()
     };
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -518,12 +555,15 @@ fn the_same_seed_gives_the_same_bits_with_any_number_of_threads() {
 
 #[test]
 fn another_seed_gives_another_layer() {
-    let draw = |seed| Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(seed));
+    let draw =
+        |seed| Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(seed));
     let (a, b) = (draw(0).unwrap(), draw(1).unwrap());
     for ((name, a), (_, b)) in named(&a).iter().zip(named(&b)).take(4) {
         assert!(a.iter().zip(b.iter()).all(|(a, b)| a != b), "{name}");
     }
-    let of = |parameters| SelfAttention::from(parameters).forward(&random(3, 6, 18), &Mask::none());
+    let of = |parameters| {
+        SelfAttention::from(parameters).forward(&random(3, 6, 18), &Mask::none())
+    };
     assert_ne!(of(a).unwrap().0, of(b).unwrap().0);
 }
 
@@ -531,7 +571,8 @@ fn another_seed_gives_another_layer() {
 #[test]
 fn fresh_parameters_have_the_spread_that_xavier_asks_for() {
     let parameters =
-        Parameters::<f64>::xavier(96, 64, 32, &mut ChaCha8Rng::seed_from_u64(19)).unwrap();
+        Parameters::<f64>::xavier(96, 64, 32, &mut ChaCha8Rng::seed_from_u64(19))
+            .unwrap();
     for (name, matrix) in named(&parameters) {
         if name.starts_with('b') {
             assert!(matrix.iter().all(|&b| b == 0.0), "{name}");
@@ -539,9 +580,16 @@ fn fresh_parameters_have_the_spread_that_xavier_asks_for() {
         }
         let deviation = (2.0 / (matrix.nrows() + matrix.ncols()) as f64).sqrt();
         let n = matrix.len() as f64;
-        assert!(matrix.mean().abs() < 4.0 * deviation / n.sqrt(), "{name}: {}", matrix.mean());
+        assert!(
+            matrix.mean().abs() < 4.0 * deviation / n.sqrt(),
+            "{name}: {}",
+            matrix.mean()
+        );
         let measured = (matrix.norm_squared() / n).sqrt();
-        assert!((measured / deviation - 1.0).abs() < 4.0 / (2.0 * n).sqrt(), "{name}: {measured}");
+        assert!(
+            (measured / deviation - 1.0).abs() < 4.0 / (2.0 * n).sqrt(),
+            "{name}: {measured}"
+        );
     }
 }
 
@@ -558,7 +606,8 @@ fn the_numbers_of_a_seeded_layer_are_these() {
     assert_pinned(&cache.attention.weights, &pinned::WEIGHTS);
     assert_pinned(&d.parameters.w_k.rows(0, 1).into_owned(), &pinned::D_W_K);
 
-    let layer = MultiHeadAttention::<f64>::xavier(4, 2, rng).unwrap().with_dropout(0.5).unwrap();
+    let layer =
+        MultiHeadAttention::<f64>::xavier(4, 2, rng).unwrap().with_dropout(0.5).unwrap();
     let (output, _) = layer.forward(&x, &Mask::none()).unwrap();
     assert_pinned(&output.rows(0, 1).into_owned(), &pinned::MULTI_HEAD_OUTPUT);
     let (output, _) = layer.forward_training(&x, None, &Mask::none(), rng).unwrap();
@@ -568,7 +617,8 @@ fn the_numbers_of_a_seeded_layer_are_these() {
 /// Row by row, to twelve digits after the point.
 fn assert_pinned(matrix: &DMatrix<f64>, expected: &[f64]) {
     let rows = matrix.transpose();
-    let is_near = rows.iter().zip(expected).all(|(x, expected)| (x - expected).abs() < 1e-12);
+    let is_near =
+        rows.iter().zip(expected).all(|(x, expected)| (x - expected).abs() < 1e-12);
     assert!(rows.len() == expected.len() && is_near, "{matrix:.12} is not {expected:?}");
 }
 
@@ -623,15 +673,21 @@ fn single_precision_agrees_with_double() {
             let gradients_32 = single.backward(&cache, &narrow(&output)).unwrap();
             assert_close(kind, &output_32, &output);
             assert_close(kind, &gradients_32.x, &gradients.x);
-            let pairs =
-                named(&gradients_32.parameters).into_iter().zip(named(&gradients.parameters));
-            for ((name, single), (_, double)) in pairs.filter(|((name, _), _)| *name != "b_k") {
+            let pairs = named(&gradients_32.parameters)
+                .into_iter()
+                .zip(named(&gradients.parameters));
+            for ((name, single), (_, double)) in
+                pairs.filter(|((name, _), _)| *name != "b_k")
+            {
                 assert_close(&format!("{name}, {kind}"), &single, &double); // that of b_k is zero
             }
         }
     }
     let parameters_of_one = parameters(6, 4, 3, 21);
-    check(&SelfAttention::from(cast(&parameters_of_one)), &SelfAttention::from(parameters_of_one));
+    check(
+        &SelfAttention::from(cast(&parameters_of_one)),
+        &SelfAttention::from(parameters_of_one),
+    );
     let shared = parameters(6, 6, 6, 22);
     check(
         &MultiHeadAttention::from_parameters(cast(&shared), 3).unwrap(),
@@ -645,7 +701,9 @@ fn both_precisions_draw_the_same_parameters() {
     fn draw<T: RealField + Copy>() -> Parameters<T> {
         Parameters::xavier(5, 4, 3, &mut ChaCha8Rng::seed_from_u64(23)).unwrap()
     }
-    for ((name, single), (_, double)) in named(&draw::<f32>()).iter().zip(named(&draw::<f64>())) {
+    for ((name, single), (_, double)) in
+        named(&draw::<f32>()).iter().zip(named(&draw::<f64>()))
+    {
         assert_eq!(*single, double.map(|x| x as f32), "{name}");
     }
 }
@@ -663,10 +721,14 @@ fn dropout_keeps_the_expected_weight() {
         let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng).unwrap();
         for head in &cache.heads {
             let factors = head.dropout.as_ref().expect("dropout is on");
-            assert!(factors.iter().all(|&factor| factor == 0.0 || factor == 1.0 / (1.0 - p)));
+            assert!(
+                factors.iter().all(|&factor| factor == 0.0 || factor == 1.0 / (1.0 - p))
+            );
             dropped += factors.iter().filter(|&&factor| factor == 0.0).count();
             draws += factors.len();
-            assert!(head.weights.column_sum().iter().all(|sum| (sum - 1.0).abs() < 1e-12));
+            assert!(
+                head.weights.column_sum().iter().all(|sum| (sum - 1.0).abs() < 1e-12)
+            );
             let used = head.weights_used().unwrap();
             assert_eq!(used, head.weights.component_mul(factors));
             sums += used.sum();
@@ -678,7 +740,11 @@ fn dropout_keeps_the_expected_weight() {
     // 122 880 draws: the share has a standard deviation of 0.0013, the mean of 1920 row sums one of about 0.002.
     let share = dropped as f64 / draws as f64;
     assert!((share - p).abs() < 0.006, "{share} were dropped");
-    assert!((sums / rows as f64 - 1.0).abs() < 0.01, "rows sum to {}", sums / rows as f64);
+    assert!(
+        (sums / rows as f64 - 1.0).abs() < 0.01,
+        "rows sum to {}",
+        sums / rows as f64
+    );
 }
 
 #[test]
@@ -693,7 +759,8 @@ fn dropout_is_for_training_only() {
     let rng = &mut ChaCha8Rng::seed_from_u64(29);
     let (trained, _) = dropping.forward_training(&x, None, &Mask::causal(), rng).unwrap();
     assert_ne!(trained, output);
-    let (undropped, cache) = plain.forward_training(&x, None, &Mask::causal(), rng).unwrap();
+    let (undropped, cache) =
+        plain.forward_training(&x, None, &Mask::causal(), rng).unwrap();
     assert_eq!(undropped, output, "with p = 0 training changes nothing");
     assert!(cache.heads.iter().all(|head| head.dropout.is_none()));
 }
@@ -734,7 +801,11 @@ fn operations_and_bytes_are_those_counted_by_hand() {
     }
     for (shorter, longer) in by_hand.iter().zip(&by_hand[1..]) {
         assert_eq!(longer.n, 2 * shorter.n);
-        assert_eq!(longer.scores, 4 * shorter.scores, "twice the tokens, four times the scores");
+        assert_eq!(
+            longer.scores,
+            4 * shorter.scores,
+            "twice the tokens, four times the scores"
+        );
         assert_eq!(longer.weights, 4 * shorter.weights, "and four times their memory");
     }
 }
@@ -742,7 +813,15 @@ fn operations_and_bytes_are_those_counted_by_hand() {
 /// Loops that do nothing but count, where no two sizes are equal.
 #[test]
 fn operations_are_those_of_the_loops() {
-    let shape = AttentionShape { batch: 2, n_q: 3, n_k: 5, d_model: 8, d_k: 4, d_v: 6, n_heads: 7 };
+    let shape = AttentionShape {
+        batch: 2,
+        n_q: 3,
+        n_k: 5,
+        d_model: 8,
+        d_k: 4,
+        d_v: 6,
+        n_heads: 7,
+    };
     let AttentionShape { batch, n_q, n_k, d_model, d_k, d_v, n_heads } = shape;
     let product = |rows: usize, inner: usize, columns: usize| {
         let mut operations = 0_usize;

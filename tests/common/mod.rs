@@ -19,8 +19,12 @@ pub fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
 pub fn parameters(d_model: usize, d_k: usize, d_v: usize, seed: u64) -> Parameters<f64> {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
     let mut parameters = Parameters::xavier(d_model, d_k, d_v, rng).unwrap();
-    for bias in [&mut parameters.b_q, &mut parameters.b_k, &mut parameters.b_v, &mut parameters.b_o]
-    {
+    for bias in [
+        &mut parameters.b_q,
+        &mut parameters.b_k,
+        &mut parameters.b_v,
+        &mut parameters.b_o,
+    ] {
         bias.iter_mut().for_each(|b| *b = rng.random_range(-0.5..0.5));
     }
     parameters
@@ -28,8 +32,9 @@ pub fn parameters(d_model: usize, d_k: usize, d_v: usize, seed: u64) -> Paramete
 
 /// Every parameter, or every gradient, under its name; a bias as a matrix of one row.
 pub fn named<T: RealField + Copy>(p: &Parameters<T>) -> [(&'static str, DMatrix<T>); 8] {
-    let matrix =
-        |bias: &nalgebra::RowDVector<T>| DMatrix::from_row_slice(1, bias.len(), bias.as_slice());
+    let matrix = |bias: &nalgebra::RowDVector<T>| {
+        DMatrix::from_row_slice(1, bias.len(), bias.as_slice())
+    };
     [
         ("w_q", p.w_q.clone()),
         ("w_k", p.w_k.clone()),
@@ -82,7 +87,11 @@ pub trait Layer<T: RealField + Copy>: Clone {
         context: Option<&DMatrix<T>>,
         mask: &Mask,
     ) -> Result<(DMatrix<T>, Self::Cache)>;
-    fn backward(&self, cache: &Self::Cache, d_output: &DMatrix<T>) -> Result<LayerGradients<T>>;
+    fn backward(
+        &self,
+        cache: &Self::Cache,
+        d_output: &DMatrix<T>,
+    ) -> Result<LayerGradients<T>>;
     fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
 }
 

@@ -39,7 +39,8 @@ enum Rule {
     Padding(Vec<bool>),
     Window(usize),
     Dense(DMatrix<bool>),
-    And(Box<Rule>, Box<Rule>),
+    /// A list and not a pair, so that many rules are no deep nest.
+    All(Vec<Rule>),
 }
 
 impl Mask {
@@ -135,7 +136,11 @@ impl Mask {
     pub fn and(self, other: Mask) -> Self {
         match (self.0, other.0) {
             (Rule::None, rule) | (rule, Rule::None) => Mask(rule),
-            (a, b) => Mask(Rule::And(Box::new(a), Box::new(b))),
+            (a, b) => {
+                let mut rules = a.into_list();
+                rules.extend(b.into_list());
+                Mask(Rule::All(rules))
+            }
         }
     }
 
@@ -158,6 +163,13 @@ impl Mask {
 }
 
 impl Rule {
+    fn into_list(self) -> Vec<Rule> {
+        match self {
+            Rule::All(rules) => rules,
+            rule => vec![rule],
+        }
+    }
+
     fn check(&self, n_q: usize, n_k: usize) -> Result<()> {
         match self {
             Rule::Padding(valid) => {
@@ -166,7 +178,7 @@ impl Rule {
             Rule::Dense(allowed) => {
                 check_shape("allowed", allowed, (n_q, n_k), "the score matrix")
             }
-            Rule::And(a, b) => a.check(n_q, n_k).and_then(|()| b.check(n_q, n_k)),
+            Rule::All(rules) => rules.iter().try_for_each(|rule| rule.check(n_q, n_k)),
             Rule::None | Rule::Causal | Rule::Window(_) => Ok(()),
         }
     }
@@ -184,7 +196,7 @@ impl Rule {
 /// assert_eq!(sized.visibility(0..4, 0..4), Visibility::Some);
 /// # Ok::<(), attention::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Visibility {
     /// No pair is allowed: the tile may be skipped.
     None,
@@ -239,7 +251,7 @@ impl SizedMask<'_> {
             Rule::Padding(valid) => valid[j],
             Rule::Window(width) => key <= position && position - key < *width,
             Rule::Dense(allowed) => allowed[(i, j)],
-            Rule::And(a, b) => self.rule_allows(a, i, j) && self.rule_allows(b, i, j),
+            Rule::All(rules) => rules.iter().all(|rule| self.rule_allows(rule, i, j)),
         }
     }
 
@@ -289,15 +301,12 @@ impl SizedMask<'_> {
             Rule::Dense(allowed) => of_all(
                 columns.clone().flat_map(|j| rows.clone().map(move |i| allowed[(i, j)])),
             ),
-            Rule::And(a, b) => {
-                let a = self.rule_visibility(a, rows, columns);
-                let b = self.rule_visibility(b, rows, columns);
-                match (a, b) {
-                    (Visibility::None, _) | (_, Visibility::None) => Visibility::None,
-                    (Visibility::All, Visibility::All) => Visibility::All,
-                    _ => Visibility::Some,
-                }
-            }
+            // The least of what each rule says: one that sees nothing hides all, and all is seen where each sees all.
+            Rule::All(rules) => rules
+                .iter()
+                .map(|rule| self.rule_visibility(rule, rows, columns))
+                .min()
+                .unwrap_or(Visibility::All),
         }
     }
 
@@ -434,7 +443,7 @@ mod tests {
         for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 1)] {
             for mask in masks(n_q, n_k) {
                 let sized = mask.sized(n_q, n_k).unwrap();
-                let combined = matches!(mask.0, Rule::And(..));
+                let combined = matches!(mask.0, Rule::All(_));
                 for (r0, r1) in (0..n_q).flat_map(|a| (a + 1..=n_q).map(move |b| (a, b)))
                 {
                     for (c0, c1) in

@@ -1,0 +1,282 @@
+// What a reader sees, judged from inside the page. Most functions return a list of complaints, in words.
+globalThis.checks = (() => {
+    'use strict';
+    const THEMES = ['light', 'rust', 'coal', 'navy', 'ayu'];
+
+    // WCAG 2.2, level AA, for text of any size.
+    const LEAST_CONTRAST = 4.5;
+
+    // In pixels: edges are rounded.
+    const SLACK = 1;
+
+    const main = () => document.querySelector('main');
+    const all = selector => [...document.querySelectorAll(selector)];
+    const figures = () => all('main figure svg, main p > svg[role=img]');
+    const frame = () => new Promise(requestAnimationFrame);
+    const visible = element => element.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+    const style = element => getComputedStyle(element);
+    const scrolls = element => ['auto', 'scroll'].includes(style(element).overflowX);
+
+    // As in "<p class="note"> Each row sums …".
+    function name(element) {
+        const tag = element.cloneNode(false).outerHTML.split('>')[0].slice(0, 80);
+        const words = element.textContent.trim().replace(/\s+/g, ' ').slice(0, 40);
+        return `${tag}> ${words}`.trim();
+    }
+
+    /* Loading ------------------------------------------------------------------------------------------------------ */
+
+    const shifts = [];
+    const observer = new PerformanceObserver(list => shifts.push(...list.getEntries()));
+    observer.observe({ type: 'layout-shift', buffered: true });
+
+    // Waits until the page shows itself with its fonts.
+    async function shown() {
+        const deadline = performance.now() + 5000;
+        await document.fonts.ready;
+        while (!visible(main())) {
+            if (performance.now() > deadline) {
+                return ['the text is hidden 5 s after the page has loaded'];
+            }
+            await frame();
+        }
+        await frame();
+        await document.fonts.ready;
+        return [];
+    }
+
+    // Scrolls to the bottom, a screen at a time, and stays there for half a second.
+    async function readToTheEnd() {
+        for (let top = 0; top < document.documentElement.scrollHeight; top += innerHeight) {
+            scrollTo({ top, behavior: 'instant' });
+            await frame();
+        }
+        await new Promise(done => setTimeout(done, 500));
+        await frame();
+    }
+
+    // The cumulative layout shift so far, and what has moved.
+    function shift() {
+        shifts.push(...observer.takeRecords());
+        const moved = shifts.flatMap(entry => entry.sources)
+            .filter(source => source.node)
+            .map(({ node, previousRect: from, currentRect: to }) =>
+                `${name(node.nodeType === Node.TEXT_NODE ? node.parentElement : node)} `
+                + `from (${from.x}, ${from.y}) to (${to.x}, ${to.y})`);
+        return { value: shifts.reduce((sum, entry) => sum + entry.value, 0), moved: [...new Set(moved)].slice(0, 5) };
+    }
+
+    const requested = () => performance.getEntriesByType('resource').map(entry => entry.name);
+
+    /* Layout ------------------------------------------------------------------------------------------------------- */
+
+    const unfold = () => all('main details').forEach(fold => { fold.open = true; });
+
+    // Neither the page nor a box around all of the text may scroll sideways, or cut off what would.
+    function sideways() {
+        const root = document.documentElement;
+        const around = [];
+        for (let box = main(); box && box !== root; box = box.parentElement) {
+            around.push(box);
+        }
+        return [root, ...around.filter(box => style(box).overflowX !== 'visible')]
+            .filter(box => box.scrollWidth > box.clientWidth)
+            .map(box => `${box === root ? 'the page' : name(box.cloneNode(false))} scrolls sideways: `
+                + `its content is ${box.scrollWidth} px wide in ${box.clientWidth} px; see ${name(widest(box))}`);
+    }
+
+    // The innermost of the elements that reach furthest to the right.
+    function widest(box) {
+        const right = element => element.getBoundingClientRect().right;
+        return [...box.querySelectorAll('*')]
+            .filter(element => !element.parentElement.closest('pre, .katex-display, .table-wrapper, svg, .katex-mathml'))
+            .reduce((most, element) => right(element) >= right(most) ? element : most, box);
+    }
+
+    function inside(inner, outer) {
+        return inner.left >= outer.left - SLACK && inner.right <= outer.right + SLACK
+            && inner.top >= outer.top - SLACK && inner.bottom <= outer.bottom + SLACK;
+    }
+
+    const size = box => `${Math.round(box.width)} × ${Math.round(box.height)} px`;
+
+    // A formula is as wide as its box, or scrolls inside it.
+    function formulasFit() {
+        return all('main .katex-display')
+            .filter(display => display.scrollWidth > display.clientWidth + SLACK && !scrolls(display))
+            .map(display => `a formula is ${display.scrollWidth} px wide in ${display.clientWidth} px `
+                + `and does not scroll: ${name(display)}`);
+    }
+
+    // A drawing lies within its figure, unless that scrolls, and its labels lie within the drawing.
+    function figuresFit() {
+        return figures().flatMap(svg => {
+            const figure = svg.closest('figure') ?? svg.parentElement;
+            const [drawing, box] = [svg, figure].map(element => element.getBoundingClientRect());
+            const complaints = scrolls(figure) || inside(drawing, box)
+                ? [] : [`a drawing of ${size(drawing)} sticks out of its figure of ${size(box)}: ${title(svg)}`];
+            const cut = [...svg.querySelectorAll('text')]
+                .filter(label => !inside(label.getBoundingClientRect(), drawing))
+                .map(label => `the label "${label.textContent.trim()}" is cut off at the edge of: ${title(svg)}`);
+            return [...complaints, ...cut];
+        });
+    }
+
+    const title = svg => svg.querySelector('title')?.textContent.trim() ?? name(svg);
+
+    const layout = () => [...sideways(), ...formulasFit(), ...figuresFit()];
+
+    /* Themes ------------------------------------------------------------------------------------------------------- */
+
+    // Chooses a theme as a reader does, and spares us the fading.
+    function wear(theme) {
+        document.getElementById(`mdbook-theme-${theme}`).click();
+        document.getAnimations().forEach(animation => animation.finish());
+    }
+
+    function themes() {
+        const complaints = [];
+        const inks = {};
+        for (const theme of THEMES) {
+            wear(theme);
+            inks[theme] = figures().map(ink);
+            complaints.push(...faint().map(complaint => `in ${theme} ${complaint}`));
+        }
+        figures().forEach((svg, index) => {
+            const [light, navy] = [inks.light[index], inks.navy[index]];
+            if (light === undefined) {
+                complaints.push(`a drawing does not use --fig-fg: ${title(svg)}`);
+            } else if (light === navy) {
+                complaints.push(`a drawing is ${light} in light as in navy: ${title(svg)}`);
+            }
+        });
+        return complaints;
+    }
+
+    // The colour of what a drawing fills with --fig-fg.
+    function ink(svg) {
+        const filled = svg.querySelector('[fill*="--fig-fg"], [style*="--fig-fg"]');
+        return filled ? style(filled).fill : undefined;
+    }
+
+    // What cannot be read well: the drawings' ink on the page, and any text on what is behind it.
+    function faint() {
+        if (!style(document.documentElement).getPropertyValue('--fig-fg').trim()) {
+            return ['--fig-fg is not defined'];
+        }
+        const probe = document.createElement('span');
+        probe.style.color = 'var(--fig-fg)';
+        main().append(probe);
+        const pairs = new Map([['', { what: '--fig-fg', front: style(probe).color, back: background(probe) }]]);
+        probe.remove();
+        for (const element of withText(main())) {
+            const [front, back] = [style(element).color, background(element)];
+            pairs.set(`${front} on ${back}`, { what: name(element), front, back });
+        }
+        return [...pairs.values()]
+            .map(({ what, front, back }) => ({ what, contrast: contrast(over(rgba(front), back), back) }))
+            .filter(({ contrast }) => contrast < LEAST_CONTRAST)
+            .map(({ what, contrast }) => `the contrast of ${what} is ${contrast.toFixed(2)}`);
+    }
+
+    // The elements that hold words of their own, but for drawings and what only screen readers find.
+    function withText(root) {
+        const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+        const elements = new Set();
+        while (texts.nextNode()) {
+            const element = texts.currentNode.parentElement;
+            if (texts.currentNode.data.trim() && !element.closest('svg, .katex-mathml, script, style')) {
+                elements.add(element);
+            }
+        }
+        return elements;
+    }
+
+    // The colour behind an element: all layers down to the first opaque one, or the white of the canvas.
+    function background(element) {
+        const layers = [];
+        for (let behind = element; behind; behind = behind.parentElement) {
+            const layer = rgba(style(behind).backgroundColor);
+            layers.push(layer);
+            if (layer[3] === 1) {
+                break;
+            }
+        }
+        return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255, 1]);
+    }
+
+    const over = ([r, g, b, alpha], below) =>
+        [...[r, g, b].map((value, index) => alpha * value + (1 - alpha) * below[index]), 1];
+
+    const canvas = (() => {
+        const context = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+        const known = new Map();
+        return { context, known };
+    })();
+
+    // Red, green and blue up to 255 and the opacity up to 1, of any colour that CSS can write.
+    function rgba(colour) {
+        if (!canvas.known.has(colour)) {
+            canvas.context.clearRect(0, 0, 1, 1);
+            canvas.context.fillStyle = colour;
+            canvas.context.fillRect(0, 0, 1, 1);
+            const [r, g, b, alpha] = canvas.context.getImageData(0, 0, 1, 1).data;
+            canvas.known.set(colour, [r, g, b, alpha / 255]);
+        }
+        return canvas.known.get(colour);
+    }
+
+    // https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio
+    function contrast(one, other) {
+        const [dark, bright] = [one, other].map(luminance).sort((a, b) => a - b);
+        return (bright + 0.05) / (dark + 0.05);
+    }
+
+    function luminance(colour) {
+        const [r, g, b] = colour.slice(0, 3)
+            .map(value => value / 255)
+            .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    }
+
+    /* Maths, fonts, scripts ---------------------------------------------------------------------------------------- */
+
+    // Every formula is there a second time, as MathML, for screen readers.
+    function maths() {
+        return all('.katex')
+            .filter(formula => formula.querySelectorAll('math').length !== 1)
+            .map(formula => `a formula without MathML: ${name(formula)}`);
+    }
+
+    // The first family that the text, and a formula, ask for has come.
+    function fonts() {
+        return [main(), document.querySelector('main .katex')]
+            .filter(element => element)
+            .map(element => style(element).fontFamily.split(',')[0].trim())
+            .filter(family => !loaded(family))
+            .map(family => `the font ${family} is not loaded`);
+    }
+
+    // `check` alone is also content with a family that nobody declares.
+    function loaded(family) {
+        const unquoted = text => text.replace(/^["']|["']$/g, '');
+        return document.fonts.check(`1em ${family}`)
+            && [...document.fonts].some(face => unquoted(face.family) === unquoted(family) && face.status === 'loaded');
+    }
+
+    // Nothing of the text is hidden, and nothing lies on it.
+    function readable() {
+        const hidden = all('main :is(h1, h2, h3, h4, p, li, pre, table, figure)')
+            .filter(block => !block.closest('details:not([open])') && !visible(block))
+            .map(block => `hidden: ${name(block)}`);
+        const heading = document.querySelector('main h1');
+        heading.scrollIntoView({ block: 'center' });
+        const { left, top, width, height } = heading.getBoundingClientRect();
+        const above = document.elementFromPoint(left + Math.min(width, 200) / 2, top + height / 2);
+        const covered = hidden.length || main().contains(above)
+            ? [] : [`the text is covered by ${above ? name(above) : 'the edge of the screen'}`];
+        return [...hidden.slice(0, 3), ...covered];
+    }
+
+    return { shown, readToTheEnd, shift, requested, unfold, layout, wear, themes, maths, fonts, readable };
+})();
