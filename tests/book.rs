@@ -94,8 +94,7 @@ assert_eq!(1.25, 1.25);
 {{#include generated/table.md}}
 ";
 
-const CRATE: &str =
-    "//! Small.\n\n// ANCHOR: two\n/// Two.\npub const TWO: i32 = 2;\n// ANCHOR_END: two\n";
+const CRATE: &str = "//! Small.\n\n// ANCHOR: two\n/// Two.\npub const TWO: i32 = 2;\n// ANCHOR_END: two\n";
 
 /// A book that passes the checks of the sources.
 fn sources() -> Fixture {
@@ -131,17 +130,18 @@ fn an_include_of_a_missing_file_is_found() {
 
 #[test]
 fn an_include_inside_an_included_file_is_followed() {
-    sources()
-        .with("src/generated/table.md", "{{#include gone.txt}}\n")
-        .finds("src/softmax.md:14: includes src/generated/gone.txt, which does not exist");
+    sources().with("src/generated/table.md", "{{#include gone.txt}}\n").finds(
+        "src/softmax.md:14: includes src/generated/gone.txt, which does not exist",
+    );
 }
 
 #[test]
 fn an_include_of_a_missing_anchor_or_line_is_found() {
     chapter_with("```text\n{{#include ../crates/small/src/lib.rs:three}}\n```")
         .finds("src/softmax.md:17: includes crates/small/src/lib.rs, which has no anchor `three`");
-    chapter_with("```text\n{{#include ../crates/small/src/lib.rs:40:50}}\n```")
-        .finds("src/softmax.md:17: includes crates/small/src/lib.rs, which has no line 40");
+    chapter_with("```text\n{{#include ../crates/small/src/lib.rs:40:50}}\n```").finds(
+        "src/softmax.md:17: includes crates/small/src/lib.rs, which has no line 40",
+    );
     sources().replacing("crates/small/src/lib.rs", "// ANCHOR_END: two\n", "").finds(
         "src/softmax.md:7: includes crates/small/src/lib.rs, which has no `ANCHOR_END: two`",
     );
@@ -165,14 +165,17 @@ fn a_generated_file_that_nobody_shows_is_found() {
 #[test]
 fn blocks_that_are_not_checked_are_found() {
     chapter_with("```rust,ignore\nx\n```").finds("src/softmax.md:16: an ignored block");
-    chapter_with("```rust,compile_fail\nx\n```").finds("src/softmax.md:16: `compile_fail` without");
+    chapter_with("```rust,compile_fail\nx\n```")
+        .finds("src/softmax.md:16: `compile_fail` without");
     chapter_with("```rust,compile_fail,E0425\nx\n```").passes();
-    chapter_with("```\nx\n```").finds("src/softmax.md:16: a block of code without a language");
+    chapter_with("```\nx\n```")
+        .finds("src/softmax.md:16: a block of code without a language");
 }
 
 #[test]
 fn a_listing_with_something_pasted_is_found() {
-    let pasted = "```rust,listing\n{{#include ../crates/small/src/lib.rs:two}}\nlet x = 1;\n```";
+    let pasted =
+        "```rust,listing\n{{#include ../crates/small/src/lib.rs:two}}\nlet x = 1;\n```";
     chapter_with(pasted)
         .finds("src/softmax.md:16: a listing may hold includes of files in crates/");
     chapter_with("```rust,listing\n{{#include generated/table.md}}\n```")
@@ -191,18 +194,33 @@ fn the_summary_and_the_chapters_agree() {
 
 #[test]
 fn a_link_that_goes_nowhere_is_found() {
-    for link in ["[mask](mask.md#bits)", "![](mask.png)", "<img src=\"mask.svg\" alt=\"\">"] {
+    for link in
+        ["[mask](mask.md#bits)", "![](mask.png)", "<img src=\"mask.svg\" alt=\"\">"]
+    {
         chapter_with(link).finds("src/softmax.md:16: links to mask.");
     }
-    chapter_with("[here](softmax.md#softmax), [page](softmax.html), <a href=\"#x\">x</a>").passes();
+    chapter_with(
+        "[here](softmax.md#softmax), [page](softmax.html), <a href=\"#x\">x</a>",
+    )
+    .passes();
 }
 
 #[test]
 fn a_number_typed_by_hand_is_found() {
-    let typed =
-        ["0.123", "-12.5", "40 %", "40%", "7 percent", "3 × 10⁻⁴", "10⁻³", "2e-5", "**1.5**"];
+    let typed = [
+        "0.123",
+        "-12.5",
+        "40 %",
+        "40%",
+        "7 percent",
+        "3 × 10⁻⁴",
+        "10⁻³",
+        "2e-5",
+        "**1.5**",
+    ];
     for number in typed {
-        chapter_with(&format!("The error is {number}.")).finds("src/softmax.md:16: the number ");
+        chapter_with(&format!("The error is {number}."))
+            .finds("src/softmax.md:16: the number ");
     }
     chapter_with("| a |\n|---|\n| 0.5 |").finds("src/softmax.md:18: the number 0.5 ");
     chapter_with("<figcaption>It is <b>0.5</b>.</figcaption>")
@@ -221,8 +239,10 @@ fn numbers_that_are_no_results_pass() {
 #[test]
 fn an_unknown_key_in_book_toml_is_found() {
     let with = |line: &str| sources().with("book.toml", &format!("{BOOK_TOML}{line}\n"));
-    with("smart-punctation = true").finds("book.toml:9: Failed to deserialize `output.html`");
-    with("[output.html.playground]\nrunable = false").finds("book.toml:10: Failed to deserialize");
+    with("smart-punctation = true")
+        .finds("book.toml:9: Failed to deserialize `output.html`");
+    with("[output.html.playground]\nrunable = false")
+        .finds("book.toml:10: Failed to deserialize");
     sources()
         .replacing("book.toml", "no-css", "no-ccs")
         .finds("book.toml:5: unknown field `no-ccs` for mdbook-katex");
@@ -259,7 +279,10 @@ fn pages() -> Fixture {
         ("softmax.html", PAGE),
         ("mask.html", &mask),
         ("print.html", &print),
-        ("book.css", "/* https://example.org */\nbody { background: url(\"a%20b.svg\") }\n"),
+        (
+            "book.css",
+            "/* https://example.org */\nbody { background: url(\"a%20b.svg\") }\n",
+        ),
         ("book.js", "// https://example.org\nfetch('softmax.html');\n"),
         ("a b.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"/>"),
     ];
@@ -278,12 +301,15 @@ fn a_sound_site_passes() {
 
 #[test]
 fn a_broken_address_is_found() {
-    page_with("<a href=\"gone.html\">x</a>").finds("softmax.html:17: gone.html goes to a file");
-    page_with("<img src=\"gone.png\" alt=\"x\">").finds("softmax.html:17: gone.png goes to a file");
+    page_with("<a href=\"gone.html\">x</a>")
+        .finds("softmax.html:17: gone.html goes to a file");
+    page_with("<img src=\"gone.png\" alt=\"x\">")
+        .finds("softmax.html:17: gone.png goes to a file");
     page_with("<a href=\"mask.html#gone\">x</a>")
         .finds("softmax.html:17: mask.html#gone goes to an id");
     page_with("<a href=\"#gone\">x</a>").finds("softmax.html:17: #gone goes to an id");
-    page_with("<a href=\"/mask.html\">x</a>").finds("softmax.html:17: /mask.html breaks when");
+    page_with("<a href=\"/mask.html\">x</a>")
+        .finds("softmax.html:17: /mask.html breaks when");
     pages()
         .replacing("print.html", "<h1>Mask</h1>", "<a href=\"#gone\">x</a>")
         .finds("print.html:17: #gone goes to an id");
@@ -320,7 +346,10 @@ fn a_request_to_another_host_is_found() {
 #[test]
 fn a_play_button_is_found_where_its_request_is() {
     let with_request = |fixture: Fixture| {
-        fixture.with("book.js", "fetch_with_timeout('https://play.rust-lang.org/evaluate.json')\n")
+        fixture.with(
+            "book.js",
+            "fetch_with_timeout('https://play.rust-lang.org/evaluate.json')\n",
+        )
     };
     with_request(pages()).passes();
     with_request(page_with("<pre class=\"playground\">x</pre>"))
@@ -331,7 +360,8 @@ fn a_play_button_is_found_where_its_request_is() {
 fn what_was_not_rendered_is_found() {
     page_with("<p><span class=\"katex-error\">\\frac{</span></p>")
         .finds(r"softmax.html:17: KaTeX cannot parse `\frac{`");
-    page_with("<pre><code>{{#include gone.rs}}</code></pre>").finds("softmax.html:17: an include");
+    page_with("<pre><code>{{#include gone.rs}}</code></pre>")
+        .finds("softmax.html:17: an include");
     page_with("<p>open $$ x</p>").finds("softmax.html:17: `$$` that opens no formula");
     page_with("<pre><code class=\"language-rust\">\n</code></pre>")
         .finds("softmax.html:17: an empty piece of code");
@@ -340,14 +370,20 @@ fn what_was_not_rendered_is_found() {
 #[test]
 fn a_page_without_its_parts_is_found() {
     let without = |old, new| pages().replacing("softmax.html", old, new);
-    page_with("<h1>Again</h1>").finds("softmax.html:1: the page has 2 first-level headings");
-    without("<title>Softmax</title>\n", "").finds("softmax.html:1: the page has no title");
-    without(" lang=\"en\"", "").finds("softmax.html:1: the page does not say its language");
-    without("What softmax does.", " ").finds("softmax.html:1: the page has no description");
-    without("<title>A figure</title>", "").finds("softmax.html:15: a figure without a <title>");
+    page_with("<h1>Again</h1>")
+        .finds("softmax.html:1: the page has 2 first-level headings");
+    without("<title>Softmax</title>\n", "")
+        .finds("softmax.html:1: the page has no title");
+    without(" lang=\"en\"", "")
+        .finds("softmax.html:1: the page does not say its language");
+    without("What softmax does.", " ")
+        .finds("softmax.html:1: the page has no description");
+    without("<title>A figure</title>", "")
+        .finds("softmax.html:15: a figure without a <title>");
     without("<desc>It rises.</desc>", "<desc></desc>")
         .finds("softmax.html:15: a figure without a <desc>");
-    without("<svg role=\"img\"><title>A figure</title>", "<svg>").finds("softmax.html:15: ");
+    without("<svg role=\"img\"><title>A figure</title>", "<svg>")
+        .finds("softmax.html:15: ");
     without(" alt=\"b\"", "").finds("softmax.html:16: an image without `alt`");
     page_with("<p id=\"softmax\">x</p>").finds("softmax.html:17: the id `softmax` again");
 }

@@ -14,7 +14,8 @@ fn the_crate() -> PathBuf {
 
 #[test]
 fn the_folder_holds_what_a_copy_needs() {
-    for file in ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"] {
+    for file in ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"]
+    {
         let path = the_crate().join(file);
         assert!(path.is_file(), "{} is missing", path.display());
         let text = fs::read_to_string(&path).unwrap();
@@ -30,7 +31,10 @@ fn the_manifest_points_to_nothing_outside_of_the_folder() {
             toml::Value::Table(table) => {
                 for (key, value) in table {
                     let at = format!("{at}.{key}");
-                    assert!(key != "workspace", "Cargo.toml inherits or sets a workspace: {at}");
+                    assert!(
+                        key != "workspace",
+                        "Cargo.toml inherits or sets a workspace: {at}"
+                    );
                     let is_target = [".lib.", ".bin", ".example", ".test", ".bench"]
                         .iter()
                         .any(|target| at.starts_with(target));
@@ -40,7 +44,9 @@ fn the_manifest_points_to_nothing_outside_of_the_folder() {
                     check(&at, value);
                 }
             }
-            toml::Value::Array(values) => values.iter().for_each(|value| check(at, value)),
+            toml::Value::Array(values) => {
+                values.iter().for_each(|value| check(at, value))
+            }
             toml::Value::String(text) => {
                 assert!(
                     !text.contains("../"),
@@ -81,13 +87,20 @@ fn copied_out_alone_it_builds_and_passes_its_tests() {
         .current_dir(&copy)
         .output()
         .unwrap();
-    let (stdout, stderr) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
-    assert!(stderr.contains("Doc-tests attention"), "no documentation tests ran:\n{stderr}");
+    assert!(
+        stderr.contains("Doc-tests attention"),
+        "no documentation tests ran:\n{stderr}"
+    );
     let passed: Vec<usize> = stdout
         .lines()
-        .filter_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok())
+        .filter_map(|line| {
+            line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok()
+        })
         .collect();
     let suites = passed.iter().filter(|&&passed| passed > 0).count();
     assert!(suites >= 2, "unit and documentation tests did not both run:\n{stdout}");
@@ -105,7 +118,8 @@ fn is_of_this_build(variable: &str) -> bool {
         ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_SOURCE_"];
     let is_cargo = variable == "CARGO" || variable.starts_with("CARGO_");
     let is_kept = KEPT.iter().any(|kept| variable.starts_with(kept));
-    let is_flags = ["RUSTFLAGS", "RUSTDOCFLAGS", "RUSTC_WORKSPACE_WRAPPER"].contains(&variable);
+    let is_flags =
+        ["RUSTFLAGS", "RUSTDOCFLAGS", "RUSTC_WORKSPACE_WRAPPER"].contains(&variable);
     (is_cargo && !is_kept) || is_flags
 }
 

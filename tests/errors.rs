@@ -6,9 +6,9 @@ mod common;
 use attention::{
     AttentionCache, AttentionShape, LayerCache, Mask, MultiHeadAttention, MultiHeadCache,
     Parameters, Result, SelfAttention, attention, attention_backward, attention_static,
-    attention_weights, gradient_check, heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient,
-    parameter_norms, relative_error, row_entropy, scaled_scores, softmax, softmax_backward,
-    softmax_jacobian, softmax_rows, softmax_rows_backward,
+    attention_weights, gradient_check, heat_map, log_sum_exp, log_sum_exp_rows,
+    numerical_gradient, parameter_norms, relative_error, row_entropy, scaled_scores,
+    softmax, softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
 };
 use common::{Layer, parameters, random};
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
@@ -16,6 +16,9 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+
+/// An error's text, and the change that leads to it; or a field's name, and how it is cleared.
+type Change<T> = (&'static str, fn(&mut T));
 
 /// One misuse: the function, what it is given, and the error's exact text.
 struct Case {
@@ -41,12 +44,11 @@ fn every_misuse_is_an_error_with_this_text_and_no_panic() {
             Ok(Err(error)) => {
                 failures.push(format!("{function}\n  says  {error}\n  for   {message}"))
             }
-            Ok(Ok(())) => {
-                failures.push(format!("{function}\n  is content where it should say\n  {message}"))
-            }
-            Err(_) => {
-                failures.push(format!("{function}\n  panics where it should say\n  {message}"))
-            }
+            Ok(Ok(())) => failures.push(format!(
+                "{function}\n  is content where it should say\n  {message}"
+            )),
+            Err(_) => failures
+                .push(format!("{function}\n  panics where it should say\n  {message}")),
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -116,14 +118,19 @@ fn multi_head() -> MultiHeadAttention<f64> {
 
 /// The cache of three queries, five keys, d_k = 4, d_v = 2, after a change.
 fn changed_cache(change: impl Fn(&mut AttentionCache<f64>)) -> AttentionCache<f64> {
-    let (_, mut cache) = attention(&matrix(3, 4), &matrix(5, 4), &matrix(5, 2), &none()).unwrap();
+    let (_, mut cache) =
+        attention(&matrix(3, 4), &matrix(5, 4), &matrix(5, 2), &none()).unwrap();
     change(&mut cache);
     cache
 }
 
 /// The cache of three tokens that attend to five others, after a change.
-fn changed_layer_cache<L: Layer<f64>>(layer: L, change: impl Fn(&mut L::Cache)) -> L::Cache {
-    let (_, mut cache) = layer.forward(&matrix(3, 4), Some(&matrix(5, 4)), &none()).unwrap();
+fn changed_layer_cache<L: Layer<f64>>(
+    layer: L,
+    change: impl Fn(&mut L::Cache),
+) -> L::Cache {
+    let (_, mut cache) =
+        layer.forward(&matrix(3, 4), Some(&matrix(5, 4)), &none()).unwrap();
     change(&mut cache);
     cache
 }
@@ -131,17 +138,22 @@ fn changed_layer_cache<L: Layer<f64>>(layer: L, change: impl Fn(&mut L::Cache)) 
 // ---------------------------------------------------------------------------------------------------- softmax
 
 fn of_softmax() -> Vec<Case> {
-    let no_entries =
-        |argument| format!("`{argument}` is empty (0 entries) but at least one entry is needed");
-    let no_rows =
-        |argument| format!("`{argument}` is empty (0 x 4) but at least one entry is needed");
-    let no_columns =
-        |argument| format!("`{argument}` is empty (4 x 0) but at least one entry is needed");
+    let no_entries = |argument| {
+        format!("`{argument}` is empty (0 entries) but at least one entry is needed")
+    };
+    let no_rows = |argument| {
+        format!("`{argument}` is empty (0 x 4) but at least one entry is needed")
+    };
+    let no_columns = |argument| {
+        format!("`{argument}` is empty (4 x 0) but at least one entry is needed")
+    };
     vec![
         case("softmax", no_entries("x"), || softmax(&vector(0))),
         case("log_sum_exp", no_entries("x"), || log_sum_exp(&vector(0))),
         case("softmax_jacobian", no_entries("p"), || softmax_jacobian(&vector(0))),
-        case("softmax_backward", no_entries("p"), || softmax_backward(&vector(0), &vector(0))),
+        case("softmax_backward", no_entries("p"), || {
+            softmax_backward(&vector(0), &vector(0))
+        }),
         case("softmax_backward", "`d_p` has 3 entries but `p` has 4", || {
             softmax_backward(&vector(4), &vector(3))
         }),
@@ -151,16 +163,22 @@ fn of_softmax() -> Vec<Case> {
         case("softmax_rows", no_rows("scores"), || softmax_rows(&matrix(0, 4))),
         case("softmax_rows", no_columns("scores"), || softmax_rows(&matrix(4, 0))),
         case("log_sum_exp_rows", no_rows("scores"), || log_sum_exp_rows(&matrix(0, 4))),
-        case("log_sum_exp_rows", no_columns("scores"), || log_sum_exp_rows(&matrix(4, 0))),
+        case("log_sum_exp_rows", no_columns("scores"), || {
+            log_sum_exp_rows(&matrix(4, 0))
+        }),
         case("softmax_rows_backward", no_rows("weights"), || {
             softmax_rows_backward(&matrix(0, 4), &matrix(0, 4))
         }),
-        case("softmax_rows_backward", "`d_weights` has 2 rows but `weights` is 3 x 4", || {
-            softmax_rows_backward(&matrix(3, 4), &matrix(2, 4))
-        }),
-        case("softmax_rows_backward", "`d_weights` has 5 columns but `weights` is 3 x 4", || {
-            softmax_rows_backward(&matrix(3, 4), &matrix(3, 5))
-        }),
+        case(
+            "softmax_rows_backward",
+            "`d_weights` has 2 rows but `weights` is 3 x 4",
+            || softmax_rows_backward(&matrix(3, 4), &matrix(2, 4)),
+        ),
+        case(
+            "softmax_rows_backward",
+            "`d_weights` has 5 columns but `weights` is 3 x 4",
+            || softmax_rows_backward(&matrix(3, 4), &matrix(3, 5)),
+        ),
     ]
 }
 
@@ -177,7 +195,9 @@ fn of_masks() -> Vec<Case> {
             "`valid` is empty (0 entries) but at least one entry is needed",
             || Mask::padding(&[]),
         ),
-        case("Mask::window", "`width` is 0 but it must be at least 1", || Mask::window(0)),
+        case("Mask::window", "`width` is 0 but it must be at least 1", || {
+            Mask::window(0)
+        }),
         case(
             "Mask::dense",
             "`allowed` is empty (0 x 3) but at least one entry is needed",
@@ -197,7 +217,9 @@ fn of_masks() -> Vec<Case> {
         case("Mask::sized", no_memory(usize::MAX, usize::MAX), || {
             none().sized(usize::MAX, usize::MAX).map(|_| ())
         }),
-        case("Mask::sized", no_memory(1, usize::MAX), || none().sized(1, usize::MAX).map(|_| ())),
+        case("Mask::sized", no_memory(1, usize::MAX), || {
+            none().sized(1, usize::MAX).map(|_| ())
+        }),
         case("Mask::sized", "`valid` has 2 entries but n_k = 3", || {
             valid(2).sized(3, 3).map(|_| ())
         }),
@@ -207,12 +229,16 @@ fn of_masks() -> Vec<Case> {
         case("Mask::sized", "`valid` has 4 entries but n_k = 3", || {
             valid(4).and(Mask::causal()).sized(3, 3).map(|_| ())
         }),
-        case("Mask::sized", "`allowed` has 2 rows but the score matrix is 3 x 3", move || {
-            dense(2, 3)?.sized(3, 3).map(|_| ())
-        }),
-        case("Mask::sized", "`allowed` has 2 columns but the score matrix is 3 x 3", move || {
-            dense(3, 2)?.sized(3, 3).map(|_| ())
-        }),
+        case(
+            "Mask::sized",
+            "`allowed` has 2 rows but the score matrix is 3 x 3",
+            move || dense(2, 3)?.sized(3, 3).map(|_| ()),
+        ),
+        case(
+            "Mask::sized",
+            "`allowed` has 2 columns but the score matrix is 3 x 3",
+            move || dense(3, 2)?.sized(3, 3).map(|_| ()),
+        ),
         case("SizedMask::apply", "`scores` has 2 rows but the mask is 3 x 4", || {
             none().sized(3, 4)?.apply(matrix(2, 4))
         }),
@@ -229,7 +255,9 @@ fn of_attention() -> Vec<Case> {
     let of_queries_and_keys: [(&str, Run); 3] = [
         ("scaled_scores", |q, k, _| scaled_scores(q, k).map(|_| ())),
         ("attention_weights", |q, k, mask| attention_weights(q, k, mask).map(|_| ())),
-        ("attention", |q, k, mask| attention(q, k, &matrix(k.nrows(), 2), mask).map(|_| ())),
+        ("attention", |q, k, mask| {
+            attention(q, k, &matrix(k.nrows(), 2), mask).map(|_| ())
+        }),
     ];
     let mut cases = vec![];
     for (function, run) in of_queries_and_keys {
@@ -250,15 +278,22 @@ fn of_attention() -> Vec<Case> {
         }));
     }
 
-    type Change = fn(&mut AttentionCache<f64>);
-    let of_caches: [(&str, Change); 13] = [
-        ("`cache.q` is empty (0 x 4) but at least one entry is needed", |c| c.q = matrix(0, 4)),
-        ("`cache.v` is empty (5 x 0) but at least one entry is needed", |c| c.v = matrix(5, 0)),
+    let of_caches: [Change<AttentionCache<f64>>; 13] = [
+        ("`cache.q` is empty (0 x 4) but at least one entry is needed", |c| {
+            c.q = matrix(0, 4)
+        }),
+        ("`cache.v` is empty (5 x 0) but at least one entry is needed", |c| {
+            c.v = matrix(5, 0)
+        }),
         ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 4", |c| c.k = matrix(4, 4)),
         ("`cache.k` has 3 columns but (n_k, d_k) is 5 x 4", |c| c.k = matrix(5, 3)),
         ("`cache.k` has 5 rows but (n_k, d_k) is 6 x 4", |c| c.v = matrix(6, 2)),
-        ("`cache.weights` has 2 rows but (n_q, n_k) is 3 x 5", |c| c.weights = matrix(2, 5)),
-        ("`cache.weights` has 1 column but (n_q, n_k) is 3 x 5", |c| c.weights = matrix(3, 1)),
+        ("`cache.weights` has 2 rows but (n_q, n_k) is 3 x 5", |c| {
+            c.weights = matrix(2, 5)
+        }),
+        ("`cache.weights` has 1 column but (n_q, n_k) is 3 x 5", |c| {
+            c.weights = matrix(3, 1)
+        }),
         ("`cache.weights` has 3 rows but (n_q, n_k) is 2 x 5", |c| c.q = matrix(2, 4)),
         ("`valid` has 2 entries but n_k = 5", |c| c.mask = valid(2)),
         ("`cache.dropout` has 2 rows but `cache.weights` is 3 x 5", |c| {
@@ -279,21 +314,29 @@ fn of_attention() -> Vec<Case> {
     }
 
     cases.extend([
-        case("attention", "`v` is empty (0 x 2) but at least one entry is needed", || {
-            attention(&matrix(3, 4), &matrix(5, 4), &matrix(0, 2), &none())
-        }),
-        case("attention", "`v` is empty (5 x 0) but at least one entry is needed", || {
-            attention(&matrix(3, 4), &matrix(5, 4), &matrix(5, 0), &none())
-        }),
+        case(
+            "attention",
+            "`v` is empty (0 x 2) but at least one entry is needed",
+            || attention(&matrix(3, 4), &matrix(5, 4), &matrix(0, 2), &none()),
+        ),
+        case(
+            "attention",
+            "`v` is empty (5 x 0) but at least one entry is needed",
+            || attention(&matrix(3, 4), &matrix(5, 4), &matrix(5, 0), &none()),
+        ),
         case("attention", "`v` has 4 rows but `k` has n_k = 5", || {
             attention(&matrix(3, 4), &matrix(5, 4), &matrix(4, 2), &none())
         }),
-        case("attention_backward", "`d_output` has 0 rows but the output is 3 x 2", || {
-            attention_backward(&changed_cache(|_| ()), &matrix(0, 2))
-        }),
-        case("attention_backward", "`d_output` has 3 columns but the output is 3 x 2", || {
-            attention_backward(&changed_cache(|_| ()), &matrix(3, 3))
-        }),
+        case(
+            "attention_backward",
+            "`d_output` has 0 rows but the output is 3 x 2",
+            || attention_backward(&changed_cache(|_| ()), &matrix(0, 2)),
+        ),
+        case(
+            "attention_backward",
+            "`d_output` has 3 columns but the output is 3 x 2",
+            || attention_backward(&changed_cache(|_| ()), &matrix(3, 3)),
+        ),
         case(
             "AttentionCache::weights_used",
             "`cache.dropout` has 1 row but `cache.weights` is 3 x 5",
@@ -357,7 +400,9 @@ fn of_parameters() -> Vec<Case> {
             MultiHeadAttention::from_parameters(parameters(d_model, d_k, d_v, 0), n_heads)
         }));
     }
-    for (given, p) in [("1", 1.0), ("-0.1", -0.1), ("NaN", f64::NAN), ("inf", f64::INFINITY)] {
+    for (given, p) in
+        [("1", 1.0), ("-0.1", -0.1), ("NaN", f64::NAN), ("inf", f64::INFINITY)]
+    {
         let message = format!("`p` is {given} but it must be at least 0 and less than 1");
         cases.push(case("MultiHeadAttention::with_dropout", message, move || {
             multi_head().with_dropout(p)
@@ -367,7 +412,7 @@ fn of_parameters() -> Vec<Case> {
 }
 
 /// The parameters are public fields. What a change makes wrong is said by every function of a layer.
-const CHANGED_PARAMETERS: [(&str, fn(&mut Parameters<f64>)); 9] = [
+const CHANGED_PARAMETERS: [Change<Parameters<f64>>; 9] = [
     ("`w_q` is empty (4 x 0) but at least one entry is needed", |p| p.w_q = matrix(4, 0)),
     ("`w_v` is empty (0 x 4) but at least one entry is needed", |p| p.w_v = matrix(0, 4)),
     ("`w_k` has 1 row but `w_q` is 4 x 4", |p| p.w_k = matrix(1, 4)),
@@ -378,7 +423,7 @@ const CHANGED_PARAMETERS: [(&str, fn(&mut Parameters<f64>)); 9] = [
     ("`b_q` has 3 columns but `w_q` has 4", |p| p.b_q = RowDVector::zeros(3)),
     ("`b_v` has 0 columns but `w_v` has 4", |p| p.b_v = RowDVector::zeros(0)),
 ];
-const CHANGED_BIASES: [(&str, fn(&mut Parameters<f64>)); 2] = [
+const CHANGED_BIASES: [Change<Parameters<f64>>; 2] = [
     ("`b_k` has 1 column but `w_k` has 4", |p| p.b_k = RowDVector::zeros(1)),
     ("`b_o` has 5 columns but `w_o` has 4", |p| p.b_o = RowDVector::zeros(5)),
 ];
@@ -409,9 +454,10 @@ fn of_self_attention() -> Vec<Case> {
         single_head().forward_cross(x, context, mask).map(|_| ())
     }));
 
-    type Change = fn(&mut LayerCache<f64>);
-    let of_caches: [(&str, Change); 15] = [
-        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| c.x = matrix(0, 4)),
+    let of_caches: [Change<LayerCache<f64>>; 15] = [
+        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| {
+            c.x = matrix(0, 4)
+        }),
         ("`cache.x` has 5 columns but the layer has d_model = 4", |c| c.x = matrix(3, 5)),
         ("`cache.context` is empty (0 x 4) but at least one entry is needed", |c| {
             c.context = Some(matrix(0, 4));
@@ -419,8 +465,12 @@ fn of_self_attention() -> Vec<Case> {
         ("`cache.context` has 3 columns but the layer has d_model = 4", |c| {
             c.context = Some(matrix(5, 3));
         }),
-        ("`cache.attended` has 2 rows but (n_q, d_v) is 3 x 2", |c| c.attended = matrix(2, 2)),
-        ("`cache.attended` has 1 column but (n_q, d_v) is 3 x 2", |c| c.attended = matrix(3, 1)),
+        ("`cache.attended` has 2 rows but (n_q, d_v) is 3 x 2", |c| {
+            c.attended = matrix(2, 2)
+        }),
+        ("`cache.attended` has 1 column but (n_q, d_v) is 3 x 2", |c| {
+            c.attended = matrix(3, 1)
+        }),
         ("`cache.attended` has 3 rows but (n_q, d_v) is 2 x 2", |c| c.x = matrix(2, 4)),
         ("`cache.attention.q` has 2 rows but its projection is 3 x 3", |c| {
             c.attention.q = matrix(2, 3);
@@ -431,11 +481,15 @@ fn of_self_attention() -> Vec<Case> {
         ("`cache.attention.v` has 6 rows but its projection is 5 x 2", |c| {
             c.attention.v = matrix(6, 2);
         }),
-        ("`cache.attention.v` has 5 rows but its projection is 3 x 2", |c| c.context = None),
+        ("`cache.attention.v` has 5 rows but its projection is 3 x 2", |c| {
+            c.context = None
+        }),
         ("`cache.attention.v` has 3 columns but its projection is 5 x 2", |c| {
             c.attention.v = matrix(5, 3);
         }),
-        ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 3", |c| c.attention.k = matrix(4, 3)),
+        ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 3", |c| {
+            c.attention.k = matrix(4, 3)
+        }),
         ("`cache.weights` has 4 columns but (n_q, n_k) is 3 x 5", |c| {
             c.attention.weights = matrix(3, 4);
         }),
@@ -443,11 +497,14 @@ fn of_self_attention() -> Vec<Case> {
     ];
     for (message, change) in of_caches {
         cases.push(case("SelfAttention::backward", message, move || {
-            single_head().backward(&changed_layer_cache(single_head(), change), &matrix(3, 4))
+            single_head()
+                .backward(&changed_layer_cache(single_head(), change), &matrix(3, 4))
         }));
     }
     cases.extend(of_d_output("SelfAttention::backward", |d_output| {
-        single_head().backward(&changed_layer_cache(single_head(), |_| ()), d_output).map(|_| ())
+        single_head()
+            .backward(&changed_layer_cache(single_head(), |_| ()), d_output)
+            .map(|_| ())
     }));
     cases.extend(of_batches(
         ["SelfAttention::forward_batch", "SelfAttention::backward_batch"],
@@ -507,9 +564,10 @@ fn of_multi_head_attention() -> Vec<Case> {
         layer.forward_training(x, Some(context), mask, &mut rng()).map(|_| ())
     }));
 
-    type Change = fn(&mut MultiHeadCache<f64>);
-    let of_caches: [(&str, Change); 15] = [
-        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| c.x = matrix(0, 4)),
+    let of_caches: [Change<MultiHeadCache<f64>>; 15] = [
+        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| {
+            c.x = matrix(0, 4)
+        }),
         ("`cache.x` has 5 columns but the layer has d_model = 4", |c| c.x = matrix(3, 5)),
         ("`cache.context` is empty (0 x 4) but at least one entry is needed", |c| {
             c.context = Some(matrix(0, 4));
@@ -517,17 +575,27 @@ fn of_multi_head_attention() -> Vec<Case> {
         ("`cache.context` has 3 columns but the layer has d_model = 4", |c| {
             c.context = Some(matrix(5, 3));
         }),
-        ("`cache.attended` has 2 rows but (n_q, d_v) is 3 x 4", |c| c.attended = matrix(2, 4)),
-        ("`cache.attended` has 2 columns but (n_q, d_v) is 3 x 4", |c| c.attended = matrix(3, 2)),
-        ("`cache.heads` has 1 entry but the layer has n_heads = 2", |c| c.heads.truncate(1)),
-        ("`cache.heads` has 0 entries but the layer has n_heads = 2", |c| c.heads.clear()),
+        ("`cache.attended` has 2 rows but (n_q, d_v) is 3 x 4", |c| {
+            c.attended = matrix(2, 4)
+        }),
+        ("`cache.attended` has 2 columns but (n_q, d_v) is 3 x 4", |c| {
+            c.attended = matrix(3, 2)
+        }),
+        ("`cache.heads` has 1 entry but the layer has n_heads = 2", |c| {
+            c.heads.truncate(1)
+        }),
+        ("`cache.heads` has 0 entries but the layer has n_heads = 2", |c| {
+            c.heads.clear()
+        }),
         ("`cache.heads[..].q` has 2 rows but a head's slice is 3 x 2", |c| {
             c.heads[1].q = matrix(2, 2);
         }),
         ("`cache.heads[..].q` has 4 columns but a head's slice is 3 x 2", |c| {
             c.heads[0].q = matrix(3, 4);
         }),
-        ("`cache.heads[..].v` has 5 rows but a head's slice is 3 x 2", |c| c.context = None),
+        ("`cache.heads[..].v` has 5 rows but a head's slice is 3 x 2", |c| {
+            c.context = None
+        }),
         ("`cache.heads[..].v` has 1 column but a head's slice is 5 x 2", |c| {
             c.heads[1].v = matrix(5, 1);
         }),
@@ -541,11 +609,14 @@ fn of_multi_head_attention() -> Vec<Case> {
     ];
     for (message, change) in of_caches {
         cases.push(case("MultiHeadAttention::backward", message, move || {
-            multi_head().backward(&changed_layer_cache(multi_head(), change), &matrix(3, 4))
+            multi_head()
+                .backward(&changed_layer_cache(multi_head(), change), &matrix(3, 4))
         }));
     }
     cases.extend(of_d_output("MultiHeadAttention::backward", |d_output| {
-        multi_head().backward(&changed_layer_cache(multi_head(), |_| ()), d_output).map(|_| ())
+        multi_head()
+            .backward(&changed_layer_cache(multi_head(), |_| ()), d_output)
+            .map(|_| ())
     }));
     cases.extend(of_batches(
         ["MultiHeadAttention::forward_batch", "MultiHeadAttention::backward_batch"],
@@ -562,12 +633,16 @@ type Forward = fn(x: &DMatrix<f64>, context: &DMatrix<f64>, mask: &Mask) -> Resu
 fn of_forward(function: &'static str, run: Forward) -> Vec<Case> {
     let context = || matrix(5, 4);
     vec![
-        case(function, "`x` is empty (0 x 4) but at least one entry is needed", move || {
-            run(&matrix(0, 4), &context(), &none())
-        }),
-        case(function, "`x` is empty (3 x 0) but at least one entry is needed", move || {
-            run(&matrix(3, 0), &context(), &none())
-        }),
+        case(
+            function,
+            "`x` is empty (0 x 4) but at least one entry is needed",
+            move || run(&matrix(0, 4), &context(), &none()),
+        ),
+        case(
+            function,
+            "`x` is empty (3 x 0) but at least one entry is needed",
+            move || run(&matrix(3, 0), &context(), &none()),
+        ),
         case(function, "`x` has 5 columns but the layer has d_model = 4", move || {
             run(&matrix(3, 5), &context(), &none())
         }),
@@ -584,12 +659,16 @@ fn of_forward(function: &'static str, run: Forward) -> Vec<Case> {
 fn of_cross(function: &'static str, run: Forward) -> Vec<Case> {
     let mut cases = of_forward(function, run);
     cases.extend([
-        case(function, "`context` is empty (0 x 4) but at least one entry is needed", move || {
-            run(&matrix(3, 4), &matrix(0, 4), &none())
-        }),
-        case(function, "`context` has 3 columns but the layer has d_model = 4", move || {
-            run(&matrix(3, 4), &matrix(5, 3), &none())
-        }),
+        case(
+            function,
+            "`context` is empty (0 x 4) but at least one entry is needed",
+            move || run(&matrix(3, 4), &matrix(0, 4), &none()),
+        ),
+        case(
+            function,
+            "`context` has 3 columns but the layer has d_model = 4",
+            move || run(&matrix(3, 4), &matrix(5, 3), &none()),
+        ),
         case(function, "`valid` has 3 entries but n_k = 5", move || {
             run(&matrix(3, 4), &matrix(5, 4), &valid(3))
         }),
@@ -598,10 +677,17 @@ fn of_cross(function: &'static str, run: Forward) -> Vec<Case> {
 }
 
 /// An output of three tokens with d_model = 4, and a gradient of another shape.
-fn of_d_output(function: &'static str, run: fn(&DMatrix<f64>) -> Result<()>) -> Vec<Case> {
+fn of_d_output(
+    function: &'static str,
+    run: fn(&DMatrix<f64>) -> Result<()>,
+) -> Vec<Case> {
     vec![
-        case(function, "`d_output` has 0 rows but the output is 3 x 4", move || run(&matrix(0, 4))),
-        case(function, "`d_output` has 2 rows but the output is 3 x 4", move || run(&matrix(2, 4))),
+        case(function, "`d_output` has 0 rows but the output is 3 x 4", move || {
+            run(&matrix(0, 4))
+        }),
+        case(function, "`d_output` has 2 rows but the output is 3 x 4", move || {
+            run(&matrix(2, 4))
+        }),
         case(function, "`d_output` has 1 column but the output is 3 x 4", move || {
             run(&matrix(3, 1))
         }),
@@ -615,8 +701,11 @@ fn of_batches<L: 'static, C: 'static>(
     forward: fn(&L, &[DMatrix<f64>], &[Mask]) -> Result<(Vec<DMatrix<f64>>, Vec<C>)>,
     backward: fn(&L, &[C], &[DMatrix<f64>]) -> Result<()>,
 ) -> Vec<Case> {
-    let run = move |xs: &[DMatrix<f64>], masks: &[Mask]| forward(&layer(), xs, masks).map(|_| ());
-    let caches = move || forward(&layer(), &[matrix(3, 4), matrix(2, 4)], &[none()]).unwrap().1;
+    let run = move |xs: &[DMatrix<f64>], masks: &[Mask]| {
+        forward(&layer(), xs, masks).map(|_| ())
+    };
+    let caches =
+        move || forward(&layer(), &[matrix(3, 4), matrix(2, 4)], &[none()]).unwrap().1;
     vec![
         case(
             forward_batch,
@@ -677,15 +766,19 @@ fn of_gradient_checks() -> Vec<Case> {
         Mask::window(0).map(|_| 0.0)
     }
     let mut cases = vec![
-        case("numerical_gradient", "`x` is empty (0 x 2) but at least one entry is needed", || {
-            numerical_gradient(&matrix(0, 2), 1e-5, loss)
-        }),
+        case(
+            "numerical_gradient",
+            "`x` is empty (0 x 2) but at least one entry is needed",
+            || numerical_gradient(&matrix(0, 2), 1e-5, loss),
+        ),
         case("numerical_gradient", "`width` is 0 but it must be at least 1", || {
             numerical_gradient(&matrix(2, 2), 1e-5, failing)
         }),
-        case("gradient_check", "`x` is empty (2 x 0) but at least one entry is needed", || {
-            gradient_check(&matrix(2, 0), &matrix(2, 0), 1e-5, loss)
-        }),
+        case(
+            "gradient_check",
+            "`x` is empty (2 x 0) but at least one entry is needed",
+            || gradient_check(&matrix(2, 0), &matrix(2, 0), 1e-5, loss),
+        ),
         case("gradient_check", "`analytic` has 3 rows but `x` is 2 x 2", || {
             gradient_check(&matrix(2, 2), &matrix(3, 2), 1e-5, loss)
         }),
@@ -717,7 +810,7 @@ fn of_costs() -> Vec<Case> {
         ("AttentionShape::bytes", |shape| shape.bytes(4).map(|_| ())),
         ("AttentionShape::intensity", |shape| shape.intensity(4).map(|_| ())),
     ];
-    let sizes: [(&str, fn(&mut AttentionShape)); 7] = [
+    let sizes: [Change<AttentionShape>; 7] = [
         ("batch", |shape| shape.batch = 0),
         ("n_q", |shape| shape.n_q = 0),
         ("n_k", |shape| shape.n_k = 0),
@@ -737,36 +830,53 @@ fn of_costs() -> Vec<Case> {
                 count(&shape)
             }));
         }
-        let message = "`shape` is too large but its operations and bytes must fit 128 bits";
+        let message =
+            "`shape` is too large but its operations and bytes must fit 128 bits";
         cases.push(case(function, message, move || {
-            count(&AttentionShape::self_attention(usize::MAX, usize::MAX, 1, usize::MAX, 1))
+            count(&AttentionShape::self_attention(
+                usize::MAX,
+                usize::MAX,
+                1,
+                usize::MAX,
+                1,
+            ))
         }));
     }
     cases.extend([
-        case("AttentionShape::bytes", "`element` is 0 but it must be at least 1", move || {
-            small.bytes(0)
-        }),
-        case("AttentionShape::intensity", "`element` is 0 but it must be at least 1", move || {
-            small.intensity(0)
-        }),
+        case(
+            "AttentionShape::bytes",
+            "`element` is 0 but it must be at least 1",
+            move || small.bytes(0),
+        ),
+        case(
+            "AttentionShape::intensity",
+            "`element` is 0 but it must be at least 1",
+            move || small.intensity(0),
+        ),
     ]);
     cases
 }
 
 fn of_inspection() -> Vec<Case> {
     vec![
-        case("row_entropy", "`weights` is empty (0 x 3) but at least one entry is needed", || {
-            row_entropy(&matrix(0, 3))
-        }),
-        case("heat_map", "`matrix` is empty (0 x 0) but at least one entry is needed", || {
-            heat_map(&matrix(0, 0), &[], &[])
-        }),
+        case(
+            "row_entropy",
+            "`weights` is empty (0 x 3) but at least one entry is needed",
+            || row_entropy(&matrix(0, 3)),
+        ),
+        case(
+            "heat_map",
+            "`matrix` is empty (0 x 0) but at least one entry is needed",
+            || heat_map(&matrix(0, 0), &[], &[]),
+        ),
         case("heat_map", "`row_labels` has 1 entry but `matrix` has 2 rows", || {
             heat_map(&matrix(2, 3), &["a"], &["a", "b", "c"])
         }),
-        case("heat_map", "`column_labels` has 4 entries but `matrix` has 3 columns", || {
-            heat_map(&matrix(2, 3), &["a", "b"], &["a", "b", "c", "d"])
-        }),
+        case(
+            "heat_map",
+            "`column_labels` has 4 entries but `matrix` has 3 columns",
+            || heat_map(&matrix(2, 3), &["a", "b"], &["a", "b", "c", "d"]),
+        ),
     ]
 }
 
@@ -800,11 +910,16 @@ fn what_returns_no_error_answers_every_question() {
         assert_eq!(sized.visibility(rows, columns), attention::Visibility::None);
     }
 
-    let flops = attention::Flops { projections: u128::MAX, scores: 1, softmax: 1, values: 1 };
+    let flops =
+        attention::Flops { projections: u128::MAX, scores: 1, softmax: 1, values: 1 };
     assert_eq!(flops.total(), u128::MAX);
-    let bytes = attention::Bytes { q: u128::MAX, k: 1, v: 1, weights: 1, output: u128::MAX };
+    let bytes =
+        attention::Bytes { q: u128::MAX, k: 1, v: 1, weights: 1, output: u128::MAX };
     assert_eq!(bytes.total(), u128::MAX);
-    assert_eq!(AttentionShape::self_attention(0, 0, usize::MAX, 0, 0).crossover(), usize::MAX);
+    assert_eq!(
+        AttentionShape::self_attention(0, 0, usize::MAX, 0, 0).crossover(),
+        usize::MAX
+    );
 
     let no_keys = attention_static(
         &SMatrix::<f64, 2, 3>::zeros(),
@@ -831,15 +946,18 @@ fn fallible_functions() -> BTreeSet<String> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/attention/src");
     let mut names = BTreeSet::new();
     collect_from_file(&src.join("lib.rs"), &src, &mut names);
-    assert!(names.contains("attention") && names.contains("Mask::sized"), "found only {names:?}");
+    assert!(
+        names.contains("attention") && names.contains("Mask::sized"),
+        "found only {names:?}"
+    );
     names
 }
 
 fn collect_from_file(file: &Path, folder: &Path, names: &mut BTreeSet<String>) {
     let text = std::fs::read_to_string(file)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()));
-    let parsed =
-        syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let parsed = syn::parse_file(&text)
+        .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     collect(&parsed.items, folder, names);
 }
 
@@ -854,10 +972,10 @@ fn collect(items: &[syn::Item], folder: &Path, names: &mut BTreeSet<String>) {
                     None => collect_from_file(&file_of(&folder), &folder, names),
                 }
             }
-            syn::Item::Fn(function) if is_public(&function.vis) => {
-                if returns_result(&function.sig) {
-                    names.insert(function.sig.ident.to_string());
-                }
+            syn::Item::Fn(function)
+                if is_public(&function.vis) && returns_result(&function.sig) =>
+            {
+                names.insert(function.sig.ident.to_string());
             }
             syn::Item::Impl(block) => {
                 let of_trait = block.trait_.is_some(); // whose functions are as public as the trait
@@ -865,7 +983,9 @@ fn collect(items: &[syn::Item], folder: &Path, names: &mut BTreeSet<String>) {
                     syn::ImplItem::Fn(function) => Some(function),
                     _ => None,
                 }) {
-                    if (of_trait || is_public(&function.vis)) && returns_result(&function.sig) {
+                    if (of_trait || is_public(&function.vis))
+                        && returns_result(&function.sig)
+                    {
                         names.insert(format!(
                             "{}::{}",
                             type_name(&block.self_ty),
@@ -904,7 +1024,8 @@ fn type_name(r#type: &syn::Type) -> String {
     match r#type {
         syn::Type::Path(path) => {
             let segments = &path.path.segments;
-            let names: Vec<_> = segments.iter().map(|segment| segment.ident.to_string()).collect();
+            let names: Vec<_> =
+                segments.iter().map(|segment| segment.ident.to_string()).collect();
             if names.iter().any(|name| name == "fmt") {
                 "fmt".to_owned()
             } else {

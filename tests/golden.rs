@@ -51,7 +51,8 @@ fn with_one_head_the_single_head_layer_computes_it_too_and_to_the_same_bit() {
         }
         let mut report = Report::new(&case.name, 1.0);
         let multi_head = case.compare_with(&case.layer::<f64>(), &mut report);
-        let single_head = case.compare_with(&SelfAttention::from(case.parameters()), &mut report);
+        let single_head =
+            case.compare_with(&SelfAttention::from(case.parameters()), &mut report);
         report.assert_within(tolerance());
         assert!(multi_head == single_head, "{}: the two layers differ", case.name);
         compared += 1;
@@ -63,7 +64,8 @@ fn with_one_head_the_single_head_layer_computes_it_too_and_to_the_same_bit() {
 #[test]
 fn single_precision_stays_as_close_as_its_scores_allow() {
     for case in read::<SdpaCase>(&committed().join("sdpa.json")) {
-        let mut report = Report::new(&format!("{}, f32", case.name), case.gradient_size());
+        let mut report =
+            Report::new(&format!("{}, f32", case.name), case.gradient_size());
         case.compare_with::<f32>(&mut report);
         report.assert_within(1e-6 * (1.0 + case.largest_score()));
     }
@@ -199,7 +201,11 @@ impl<'de> Deserialize<'de> for Matrix {
         if rows.iter().any(|row| row.len() != columns) {
             return Err(D::Error::custom("the rows of a matrix differ in length"));
         }
-        Ok(Matrix(DMatrix::from_row_iterator(rows.len(), columns, rows.into_iter().flatten())))
+        Ok(Matrix(DMatrix::from_row_iterator(
+            rows.len(),
+            columns,
+            rows.into_iter().flatten(),
+        )))
     }
 }
 
@@ -253,18 +259,33 @@ impl Report {
         Report { case: case.to_owned(), floor, differences: vec![] }
     }
 
-    fn compare<T: Number>(&mut self, what: &str, ours: &DMatrix<T>, expected: &DMatrix<f64>) {
+    fn compare<T: Number>(
+        &mut self,
+        what: &str,
+        ours: &DMatrix<T>,
+        expected: &DMatrix<f64>,
+    ) {
         assert_eq!(ours.shape(), expected.shape(), "{}: the shape of {what}", self.case);
-        let largest = ours.iter().zip(expected.iter()).fold(0.0, |largest, (&ours, &expected)| {
-            let ours: f64 = ours.into();
-            let difference = (ours - expected).abs() / expected.abs().max(self.floor);
-            // A NaN is the largest difference of all; `f64::max` would pass it over.
-            if difference > largest || difference.is_nan() { difference } else { largest }
-        });
+        let largest =
+            ours.iter().zip(expected.iter()).fold(0.0, |largest, (&ours, &expected)| {
+                let ours: f64 = ours.into();
+                let difference = (ours - expected).abs() / expected.abs().max(self.floor);
+                // A NaN is the largest difference of all; `f64::max` would pass it over.
+                if difference > largest || difference.is_nan() {
+                    difference
+                } else {
+                    largest
+                }
+            });
         self.differences.push((what.to_owned(), largest));
     }
 
-    fn compare_all<T: Number>(&mut self, what: &str, ours: &[DMatrix<T>], expected: &[Matrix]) {
+    fn compare_all<T: Number>(
+        &mut self,
+        what: &str,
+        ours: &[DMatrix<T>],
+        expected: &[Matrix],
+    ) {
         assert_eq!(ours.len(), expected.len(), "{}: how many {what}", self.case);
         for (b, (ours, expected)) in ours.iter().zip(expected).enumerate() {
             self.compare(&format!("{what}[{b}]"), ours, &expected.0);
@@ -278,7 +299,11 @@ impl Report {
             .max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))
             .expect("something was compared");
         println!("{:45} {largest:.1e} of {tolerance:.1e}, in {what}", self.case);
-        let wrong: Vec<_> = self.differences.iter().filter(|(_, d)| !(*d <= tolerance)).collect();
+        let wrong: Vec<_> = self
+            .differences
+            .iter()
+            .filter(|(_, d)| d.is_nan() || *d > tolerance)
+            .collect();
         assert!(wrong.is_empty(), "{}: beyond {tolerance:e}: {wrong:?}", self.case);
     }
 }
@@ -286,7 +311,8 @@ impl Report {
 impl SdpaCase {
     fn mask(&self) -> Mask {
         let allowed = Matrix::booleans(&self.allowed);
-        let padding = || Mask::padding(self.key_valid.as_ref().expect("key_valid")).unwrap();
+        let padding =
+            || Mask::padding(self.key_valid.as_ref().expect("key_valid")).unwrap();
         let mask = match self.kind {
             Kind::None => Mask::none(),
             Kind::Causal => Mask::causal(),
@@ -303,7 +329,10 @@ impl SdpaCase {
     fn compare_with<T: Number>(&self, report: &mut Report) {
         let Shape { n_q, n_k, d_k, d_v } = self.shape;
         let (q, k, v) = (cast::<T>(&self.q), cast::<T>(&self.k), cast::<T>(&self.v));
-        assert_eq!([q.shape(), k.shape(), v.shape()], [(n_q, d_k), (n_k, d_k), (n_k, d_v)]);
+        assert_eq!(
+            [q.shape(), k.shape(), v.shape()],
+            [(n_q, d_k), (n_k, d_k), (n_k, d_v)]
+        );
 
         let (output, cache) = attention(&q, &k, &v, &self.mask()).unwrap();
         let gradients = attention_backward(&cache, &cast(&self.grad_output)).unwrap();
@@ -324,7 +353,10 @@ impl SdpaCase {
 
     /// The size of what gradients are sums of: where terms this large cancel, this is the measure of what is left.
     fn gradient_size(&self) -> f64 {
-        [&self.q, &self.k, &self.v].map(|matrix| matrix.0.amax()).into_iter().fold(1.0, f64::max)
+        [&self.q, &self.k, &self.v]
+            .map(|matrix| matrix.0.amax())
+            .into_iter()
+            .fold(1.0, f64::max)
     }
 }
 
@@ -372,7 +404,8 @@ impl MultiHeadCase {
         let d_outputs = cast_all::<T>(&self.grad_output);
         let mask = if self.causal { Mask::causal() } else { Mask::none() };
         let weights = |caches: &[L::Cache]| {
-            let of_heads = |cache| L::heads(cache).iter().map(|head| head.weights.clone());
+            let of_heads =
+                |cache| L::heads(cache).iter().map(|head| head.weights.clone());
             caches.iter().map(|cache| of_heads(cache).collect()).collect()
         };
 
@@ -396,11 +429,14 @@ impl MultiHeadCase {
             .collect();
         let mut d_parameters = named(&gradients[0].parameters);
         for gradients in &gradients[1..] {
-            for ((_, sum), (_, d)) in d_parameters.iter_mut().zip(named(&gradients.parameters)) {
+            for ((_, sum), (_, d)) in
+                d_parameters.iter_mut().zip(named(&gradients.parameters))
+            {
                 *sum += d;
             }
         }
-        let d_contexts = gradients.iter().map(|d| d.context.clone().expect("a gradient")).collect();
+        let d_contexts =
+            gradients.iter().map(|d| d.context.clone().expect("a gradient")).collect();
         let d_xs = gradients.into_iter().map(|d| d.x).collect();
         Computed { outputs, weights: weights(&caches), d_parameters, d_xs, d_contexts }
     }
@@ -413,12 +449,18 @@ impl MultiHeadCase {
         let computed = self.compute(layer);
         report.compare_all("output", &computed.outputs, &self.output);
         assert_eq!(computed.weights.len(), self.weights.len());
-        for (b, (ours, expected)) in computed.weights.iter().zip(&self.weights).enumerate() {
+        for (b, (ours, expected)) in
+            computed.weights.iter().zip(&self.weights).enumerate()
+        {
             report.compare_all(&format!("weights[{b}]"), ours, expected);
         }
         report.compare_all("gradient of x", &computed.d_xs, &self.grad_x);
         let expected_d_contexts = self.grad_context.as_deref().unwrap_or_default();
-        report.compare_all("gradient of context", &computed.d_contexts, expected_d_contexts);
+        report.compare_all(
+            "gradient of context",
+            &computed.d_contexts,
+            expected_d_contexts,
+        );
         let mut compared = 0;
         for (name, ours) in &computed.d_parameters {
             if let Some(expected) = self.gradient_of(name) {
@@ -426,7 +468,11 @@ impl MultiHeadCase {
                 compared += 1;
             }
         }
-        assert_eq!(compared, if self.b_q.is_some() { 8 } else { 4 }, "gradients compared");
+        assert_eq!(
+            compared,
+            if self.b_q.is_some() { 8 } else { 4 },
+            "gradients compared"
+        );
         computed
     }
 

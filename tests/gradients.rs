@@ -3,9 +3,10 @@
 mod common;
 
 use attention::{
-    AttentionCache, GradientCheck, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
-    Parameters, Result, SelfAttention, attention, attention_backward, gradient_check,
-    numerical_gradient, softmax, softmax_backward, softmax_rows, softmax_rows_backward,
+    AttentionCache, GradientCheck, LayerGradients, Mask, MultiHeadAttention,
+    MultiHeadCache, Parameters, Result, SelfAttention, attention, attention_backward,
+    gradient_check, numerical_gradient, softmax, softmax_backward, softmax_rows,
+    softmax_rows_backward,
 };
 use common::{BatchLayer, Layer, masks, named, parameters, random, set};
 use nalgebra::{DMatrix, DVector};
@@ -37,7 +38,8 @@ fn of_softmax() {
     let d_x = softmax_backward(&softmax(&vector(&x)).unwrap(), &vector(&r)).unwrap();
     let d_x = DMatrix::from_column_slice(7, 1, d_x.as_slice());
     let check =
-        gradient_check(&x, &d_x, EPSILON, |x| Ok(softmax(&vector(x))?.dot(&vector(&r)))).unwrap();
+        gradient_check(&x, &d_x, EPSILON, |x| Ok(softmax(&vector(x))?.dot(&vector(&r))))
+            .unwrap();
     assert_agrees(check, "softmax");
 }
 
@@ -46,7 +48,8 @@ fn of_the_softmax_of_rows() {
     let (scores, r) = (3.0 * random(4, 6, 2), random(4, 6, 3));
     let d_scores = softmax_rows_backward(&softmax_rows(&scores).unwrap(), &r).unwrap();
     let check =
-        gradient_check(&scores, &d_scores, EPSILON, |s| Ok(softmax_rows(s)?.dot(&r))).unwrap();
+        gradient_check(&scores, &d_scores, EPSILON, |s| Ok(softmax_rows(s)?.dot(&r)))
+            .unwrap();
     assert_agrees(check, "softmax_rows");
 }
 
@@ -56,7 +59,8 @@ fn of_the_softmax_of_rows() {
 fn of_attention_by_queries_keys_and_values() {
     for (n_q, n_k) in [(5, 5), (3, 6), (6, 3), (1, 4), (1, 1)] {
         let (d_k, d_v) = (4, 3);
-        let (q, k, v) = (random(n_q, d_k, 10), random(n_k, d_k, 11), random(n_k, d_v, 12));
+        let (q, k, v) =
+            (random(n_q, d_k, 10), random(n_k, d_k, 11), random(n_k, d_v, 12));
         let r = random(n_q, d_v, 13);
         for (kind, mask) in masks(n_q, n_k) {
             let (_, cache) = attention(&q, &k, &v, &mask).unwrap();
@@ -84,7 +88,8 @@ fn of_the_single_head_layer() {
 #[test]
 fn of_the_multi_head_layer_with_one_two_and_four_heads() {
     for n_heads in [1, 2, 4] {
-        let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 21), n_heads).unwrap();
+        let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 21), n_heads)
+            .unwrap();
         check_under_every_mask(&layer, 8, LINEAR);
     }
 }
@@ -97,9 +102,14 @@ fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
 
     let (_, cache) = training.forward(&random(5, 8, 30), None, &Mask::none()).unwrap();
     let dropped = |head: &AttentionCache<f64>| {
-        head.dropout.as_ref().is_some_and(|factors| factors.iter().any(|&factor| factor == 0.0))
+        head.dropout
+            .as_ref()
+            .is_some_and(|factors| factors.iter().any(|&factor| factor == 0.0))
     };
-    assert!(cache.heads.iter().all(dropped), "nothing was dropped, so nothing was checked");
+    assert!(
+        cache.heads.iter().all(dropped),
+        "nothing was dropped, so nothing was checked"
+    );
 }
 
 #[test]
@@ -171,7 +181,8 @@ impl Layer<f64> for Training {
 
 /// Self-attention on four tokens and on one, and cross-attention with fewer and with more queries than keys.
 fn check_under_every_mask<L: Layer<f64>>(layer: &L, d_model: usize, loss: Loss) {
-    for (n_q, n_k, is_cross) in [(4, 4, false), (1, 1, false), (2, 4, true), (4, 2, true)] {
+    for (n_q, n_k, is_cross) in [(4, 4, false), (1, 1, false), (2, 4, true), (4, 2, true)]
+    {
         let x = 2.0 * random(n_q, d_model, 30);
         let context = is_cross.then(|| 2.0 * random(n_k, d_model, 31));
         for (kind, mask) in masks(n_q, n_k) {
@@ -191,20 +202,24 @@ fn check_layer<L: Layer<f64>>(
 ) {
     let r = random(x.nrows(), x.ncols(), 32);
     let (output, cache) = layer.forward(x, context, mask).unwrap();
-    let gradients = layer.backward(&cache, &output.map(loss.slope).component_mul(&r)).unwrap();
+    let gradients =
+        layer.backward(&cache, &output.map(loss.slope).component_mul(&r)).unwrap();
     // The loss less its value here: the slope is the same, and a small number is rounded less than a large one.
     let here = output.map(loss.f);
     let value = |layer: &L, x: &_, context: Option<&_>| {
         Ok((layer.forward(x, context, mask)?.0.map(loss.f) - &here).dot(&r))
     };
 
-    check_parameters(layer, &gradients.parameters, what, |layer| value(layer, x, context));
+    check_parameters(layer, &gradients.parameters, what, |layer| {
+        value(layer, x, context)
+    });
     let by_x = gradient_check(x, &gradients.x, EPSILON, |x| value(layer, x, context));
     assert_agrees(by_x.unwrap(), &format!("x, {what}"));
     assert_eq!(gradients.context.is_some(), context.is_some());
     if let (Some(context), Some(d_context)) = (context, &gradients.context) {
-        let by_context =
-            gradient_check(context, d_context, EPSILON, |context| value(layer, x, Some(context)));
+        let by_context = gradient_check(context, d_context, EPSILON, |context| {
+            value(layer, x, Some(context))
+        });
         assert_agrees(by_context.unwrap(), &format!("context, {what}"));
     }
 }
@@ -257,7 +272,8 @@ fn without_one_of_the_three_paths_into_x_the_check_fails() {
     let d = attention_backward(&cache.attention, &(&r * p.w_o.transpose())).unwrap();
     let loss = |x: &_| Ok(layer.forward(x, &Mask::none())?.0.dot(&r));
 
-    let paths = [("queries", &d.q, &p.w_q), ("keys", &d.k, &p.w_k), ("values", &d.v, &p.w_v)];
+    let paths =
+        [("queries", &d.q, &p.w_q), ("keys", &d.k, &p.w_k), ("values", &d.v, &p.w_v)];
     for (name, d, w) in paths {
         let without = &gradients.x - d * w.transpose();
         assert_fails(gradient_check(&x, &without, EPSILON, loss), name);

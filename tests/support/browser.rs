@@ -73,12 +73,16 @@ pub fn find() -> Option<PathBuf> {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let on_the_path = env::split_paths(&path).flat_map(|folder| {
-        NAMES.iter().map(move |name| folder.join(format!("{name}{}", env::consts::EXE_SUFFIX)))
+        NAMES
+            .iter()
+            .map(move |name| folder.join(format!("{name}{}", env::consts::EXE_SUFFIX)))
     });
     let folders = ["HOME", "PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA"];
-    let folders: Vec<_> = folders.iter().filter_map(env::var_os).map(PathBuf::from).collect();
+    let folders: Vec<_> =
+        folders.iter().filter_map(env::var_os).map(PathBuf::from).collect();
     let in_places = PLACES.iter().flat_map(|place| {
-        let below = folders.iter().map(move |folder| folder.join(place.trim_start_matches('/')));
+        let below =
+            folders.iter().map(move |folder| folder.join(place.trim_start_matches('/')));
         std::iter::once(PathBuf::from(place)).chain(below)
     });
     on_the_path.chain(in_places).find(|program| program.is_file())
@@ -108,26 +112,34 @@ impl Browser {
     /// Starts `program`.
     pub fn start(program: PathBuf) -> Self {
         let (process, address) = Process::start(program);
-        let host = address.trim_start_matches("ws://").split('/').next().unwrap_or_default();
+        let host =
+            address.trim_start_matches("ws://").split('/').next().unwrap_or_default();
         let stream = TcpStream::connect(host).expect("Chromium listens where it says");
-        // Short waits, so that a silence can be noticed.
-        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout can be set");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         // A screenshot of a long page is one long message.
-        let any_size = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let any_size =
+            WebSocketConfig::default().max_message_size(None).max_frame_size(None);
         let (socket, _) =
             tungstenite::client::client_with_config(&address, stream, Some(any_size))
                 .expect("Chromium speaks the DevTools protocol");
+        // From now on short waits, between which to see whether patience is at an end.
+        let wait = Some(Duration::from_millis(200));
+        socket.get_ref().set_read_timeout(wait).expect("a timeout can be set");
         Self { process, socket, calls: 0, events: Vec::new() }
     }
 
     /// An empty tab that shares nothing with any before it: no cache, no cookies, no choices.
     pub fn open(&mut self, screen: Screen) -> Tab<'_> {
         self.events.clear();
-        let context = text(&self.call(None, "Target.createBrowserContext", json!({})), "browserContextId");
+        let context = text(
+            &self.call(None, "Target.createBrowserContext", json!({})),
+            "browserContextId",
+        );
         let target = json!({ "url": "about:blank", "browserContextId": context });
         let target = text(&self.call(None, "Target.createTarget", target), "targetId");
         let attach = json!({ "targetId": target, "flatten": true });
-        let session = text(&self.call(None, "Target.attachToTarget", attach), "sessionId");
+        let session =
+            text(&self.call(None, "Target.attachToTarget", attach), "sessionId");
         let mut tab = Tab { browser: self, context, session };
         for domain in ["Page", "Runtime", "Network", "Log"] {
             tab.call(&format!("{domain}.enable"), json!({}));
@@ -143,7 +155,12 @@ impl Browser {
             .unwrap_or_else(|error| panic!("Chromium, asked for {method}: {error}"))
     }
 
-    fn try_call(&mut self, session: Option<&str>, method: &str, parameters: Value) -> Result<Value, String> {
+    fn try_call(
+        &mut self,
+        session: Option<&str>,
+        method: &str,
+        parameters: Value,
+    ) -> Result<Value, String> {
         let number = self.send(session, method, parameters)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -158,13 +175,21 @@ impl Browser {
         }
     }
 
-    fn send(&mut self, session: Option<&str>, method: &str, parameters: Value) -> Result<u64, String> {
+    fn send(
+        &mut self,
+        session: Option<&str>,
+        method: &str,
+        parameters: Value,
+    ) -> Result<u64, String> {
         self.calls += 1;
-        let mut call = json!({ "id": self.calls, "method": method, "params": parameters });
+        let mut call =
+            json!({ "id": self.calls, "method": method, "params": parameters });
         if let Some(session) = session {
             call["sessionId"] = session.into();
         }
-        self.socket.send(Message::text(call.to_string())).map_err(|error| error.to_string())?;
+        self.socket
+            .send(Message::text(call.to_string()))
+            .map_err(|error| error.to_string())?;
         Ok(self.calls)
     }
 
@@ -172,11 +197,15 @@ impl Browser {
         while Instant::now() < deadline {
             match self.socket.read() {
                 Ok(Message::Text(text)) => {
-                    return serde_json::from_str(&text).map_err(|error| error.to_string());
+                    return serde_json::from_str(&text)
+                        .map_err(|error| error.to_string());
                 }
                 Ok(_) => {}
                 Err(tungstenite::Error::Io(error))
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut
+                    ) => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -210,7 +239,9 @@ impl Process {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", program.display()));
+            .unwrap_or_else(|error| {
+                panic!("{} cannot be started: {error}", program.display())
+            });
         let mut process = Self { child, _profile: profile };
         let stderr = process.child.stderr.take().expect("the error output is piped");
         let (sender, lines) = mpsc::channel();
@@ -222,7 +253,9 @@ impl Process {
         });
         let deadline = Instant::now() + PATIENCE;
         let mut said = String::new();
-        while let Ok(line) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok(line) =
+            lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             if let Some(address) = line.strip_prefix("DevTools listening on ") {
                 return (process, address.trim().to_owned());
             }
@@ -269,9 +302,13 @@ impl Tab<'_> {
             "mobile": screen.touch,
         });
         self.call("Emulation.setDeviceMetricsOverride", metrics);
-        self.call("Emulation.setTouchEmulationEnabled", json!({ "enabled": screen.touch }));
+        self.call(
+            "Emulation.setTouchEmulationEnabled",
+            json!({ "enabled": screen.touch }),
+        );
         let scheme = if screen.dark { "dark" } else { "light" };
-        let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        let scheme =
+            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", scheme);
     }
 
@@ -297,14 +334,15 @@ impl Tab<'_> {
         };
         while !self.browser.events.iter().any(loaded) {
             let message = self.browser.receive(deadline);
-            self.browser.events.push(message.unwrap_or_else(|error| panic!("{url}: {error}")));
+            self.browser
+                .events
+                .push(message.unwrap_or_else(|error| panic!("{url}: {error}")));
         }
     }
 
     /// The value of a JavaScript expression; if it is a promise, what that comes to.
     pub fn ask<T: DeserializeOwned>(&mut self, expression: &str) -> T {
-        let evaluation =
-            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let evaluation = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", evaluation);
         let exception = &answer["exceptionDetails"];
         assert!(exception.is_null(), "{expression}: {exception}");
@@ -318,7 +356,8 @@ impl Tab<'_> {
         let clip = json!({
             "x": 0, "y": 0, "width": page["width"], "height": page["height"], "scale": 1,
         });
-        let capture = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let capture =
+            json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
         let image = text(&self.call("Page.captureScreenshot", capture), "data");
         BASE64_STANDARD.decode(image).expect("Chromium sends Base64")
     }
@@ -346,5 +385,8 @@ impl Drop for Tab<'_> {
 }
 
 fn text(answer: &Value, name: &str) -> String {
-    answer[name].as_str().unwrap_or_else(|| panic!("Chromium gave no {name}: {answer}")).to_owned()
+    answer[name]
+        .as_str()
+        .unwrap_or_else(|| panic!("Chromium gave no {name}: {answer}"))
+        .to_owned()
 }

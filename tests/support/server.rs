@@ -29,7 +29,8 @@ pub struct Sent {
 impl Site {
     /// Serves `folder` on a free port of this machine.
     pub fn serve(folder: &Path) -> Self {
-        let server = Server::http("127.0.0.1:0").expect("a free port to serve the pages on");
+        let server =
+            Server::http("127.0.0.1:0").expect("a free port to serve the pages on");
         let server = Arc::new(server);
         let sent = Arc::new(Mutex::new(Vec::new()));
         let mut folder = Folder { path: folder.to_owned(), read: HashMap::new() };
@@ -76,11 +77,16 @@ struct File {
 }
 
 impl Folder {
-    fn answer(&mut self, request: Request, log: &Mutex<Vec<Sent>>) -> std::io::Result<()> {
+    fn answer(
+        &mut self,
+        request: Request,
+        log: &Mutex<Vec<Sent>>,
+    ) -> std::io::Result<()> {
         let name = request.url().split(['?', '#']).next().unwrap_or_default();
         let name = name.trim_start_matches('/').to_owned();
         let Some(file) = self.file(&name) else {
-            return request.respond(Response::from_string("not found").with_status_code(404));
+            return request
+                .respond(Response::from_string("not found").with_status_code(404));
         };
         let (on_the_wire, uncompressed) = (file.body.len(), file.uncompressed);
         lock(log).push(Sent { name, on_the_wire, uncompressed });
@@ -142,7 +148,10 @@ fn header(name: &str, value: &str) -> Header {
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(body).and_then(|()| encoder.finish()).expect("memory takes all bytes")
+    encoder
+        .write_all(body)
+        .and_then(|()| encoder.finish())
+        .expect("memory takes all bytes")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,0 +1,491 @@
+//! Every page of the book as a reader's browser shows it: how much it loads and from where, whether
+//! it holds still and fits its screen, its colours, its formulas. And each of the checks can fail: a
+//! small page, broken in one way, gets the complaints that belong to it and no others.
+//!
+//! This needs Chromium, or a browser built on it. Without one, nothing is tested and the tests pass,
+//! unless `REQUIRE_BROWSER=1` is set. With `SCREENSHOTS=folder` every page is pictured there.
+
+mod support;
+
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use support::browser::{self, Browser, Screen, Tab};
+use support::server::{Sent, Site};
+use xtask::{build, files, project::Project};
+
+/// How many bytes a page may load, fonts included, when nothing of it has been loaded before.
+const MOST_ON_THE_WIRE: usize = 400 * KIB;
+
+const KIB: usize = 1024;
+
+const LAPTOP: Screen = Screen { width: 1400, height: 900, dark: false, touch: false };
+
+const PHONE: Screen = Screen { width: 390, height: 844, dark: true, touch: true };
+
+/// What runs inside the page.
+const CHECKS: &str = include_str!("support/checks.js");
+
+/// Files that mdBook adds to the chapters.
+const NO_CHAPTERS: &[&str] = &["404.html", "print.html", "toc.html"];
+
+#[test]
+fn every_page_shows_what_it_should() {
+    let Some(program) = chromium() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+    build::run_mdbook(&project, folder.path())
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let pages = chapters(folder.path());
+    assert!(!pages.is_empty(), "the book has no pages");
+
+    let site = Site::serve(folder.path());
+    let _turn = wait_for_turn();
+    let mut browser = Browser::start(program);
+    let mut visits = Vec::new();
+    let mut complaints = Vec::new();
+    for page in &pages {
+        for screen in [LAPTOP, PHONE] {
+            let visit = visit(&mut browser, &site, page, screen);
+            complaints.extend(
+                visit.complaints.iter().map(|complaint| format!("{page}: {complaint}")),
+            );
+            visits.push(visit);
+        }
+        let unreadable = visit_without_scripts(&mut browser, &site, page);
+        complaints
+            .extend(unreadable.iter().map(|complaint| format!("{page}: {complaint}")));
+    }
+    println!("{}", table(&visits));
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+/// The pages that are chapters.
+fn chapters(folder: &Path) -> Vec<String> {
+    let mut pages: Vec<_> = files::with_extension(folder, "html")
+        .iter()
+        .map(|file| files::relative(file, folder))
+        .collect();
+    pages.retain(|page| !NO_CHAPTERS.contains(&page.as_str()));
+    pages
+}
+
+/// The browser to test with, if there is one.
+fn chromium() -> Option<PathBuf> {
+    let found = browser::find();
+    if found.is_none() {
+        let required = env::var_os("REQUIRE_BROWSER").is_some_and(|value| value == "1");
+        assert!(!required, "no Chromium found, and REQUIRE_BROWSER is set; set CHROME=…");
+        // Past the test harness, which would keep it to itself.
+        let _ = writeln!(std::io::stderr(), "skipped: no Chromium found; set CHROME=…");
+    }
+    found
+}
+
+/// One browser at a time, so that neither disturbs what the other measures.
+fn wait_for_turn() -> impl Drop {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came of looking at a page.
+struct Visit {
+    page: String,
+    width: u32,
+    on_the_wire: usize,
+    uncompressed: usize,
+    shift: f64,
+    complaints: Vec<String>,
+}
+
+fn table(visits: &[Visit]) -> String {
+    let mut table = format!(
+        "{:<36} {:>5} {:>12} {:>13} {:>6}\n",
+        "page", "width", "on the wire", "uncompressed", "CLS"
+    );
+    for Visit { page, width, on_the_wire, uncompressed, shift, .. } in visits {
+        let (on_the_wire, uncompressed) = (kib(*on_the_wire), kib(*uncompressed));
+        let _ = writeln!(
+            table,
+            "{page:<36} {width:>5} {on_the_wire:>12} {uncompressed:>13} {shift:>6.3}"
+        );
+    }
+    table
+}
+
+fn kib(bytes: usize) -> String {
+    format!("{:.1} KiB", bytes as f64 / KIB as f64)
+}
+
+/// Reads a page to its end as someone does who has never seen the site, then looks closely.
+fn visit(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit {
+    let mut tab = browser.open(screen);
+    tab.run_first(CHECKS);
+    site.take_sent();
+    tab.go(&site.url(page));
+    let mut complaints: Vec<String> = tab.ask("checks.shown()");
+    tab.run("checks.readToTheEnd()");
+
+    let sent = site.take_sent();
+    complaints.extend(weight(&sent));
+    let Shift { value: shift, moved } = tab.ask("checks.shift()");
+    if shift != 0.0 {
+        complaints.push(format!("the layout shifts by {shift:.4}: {}", moved.join("; ")));
+    }
+    for check in ["checks.maths()", "checks.fonts()"] {
+        complaints.extend(tab.ask::<Vec<String>>(check));
+    }
+    complaints.extend(look(&mut tab, page, screen));
+    complaints.extend(tab.ask::<Vec<String>>("checks.themes()"));
+    complaints.extend(traffic(&mut tab, site));
+
+    let on_the_wire = sent.iter().map(|file| file.on_the_wire).sum();
+    let uncompressed = sent.iter().map(|file| file.uncompressed).sum();
+    let width = screen.width;
+    let complaints = complaints
+        .iter()
+        .map(|complaint| format!("{width} px wide, {complaint}"))
+        .collect();
+    Visit { page: page.to_owned(), width, on_the_wire, uncompressed, shift, complaints }
+}
+
+/// The cumulative layout shift of a page, and which elements moved.
+#[derive(Deserialize)]
+struct Shift {
+    value: f64,
+    moved: Vec<String>,
+}
+
+/// Whether all that was sent is too much, and what weighs most.
+fn weight(sent: &[Sent]) -> Option<String> {
+    let total: usize = sent.iter().map(|file| file.on_the_wire).sum();
+    let mut heaviest: Vec<_> = sent.iter().collect();
+    heaviest.sort_by_key(|file| std::cmp::Reverse(file.on_the_wire));
+    let named: Vec<_> = heaviest
+        .iter()
+        .take(5)
+        .map(|file| format!("{} {}", file.name, kib(file.on_the_wire)))
+        .collect();
+    (total > MOST_ON_THE_WIRE).then(|| {
+        let (total, most) = (kib(total), kib(MOST_ON_THE_WIRE));
+        format!("loads {total}, more than {most}: {}", named.join(", "))
+    })
+}
+
+/// The layout in a light and a dark theme, with everything unfolded.
+fn look(tab: &mut Tab, page: &str, screen: Screen) -> BTreeSet<String> {
+    let mut complaints = BTreeSet::new();
+    tab.run("scrollTo(0, 0); checks.unfold()");
+    for theme in ["light", "navy"] {
+        tab.run(&format!("checks.wear('{theme}')"));
+        complaints.extend(tab.ask::<Vec<String>>("checks.layout()"));
+        if let Some(folder) = env::var_os("SCREENSHOTS").map(PathBuf::from) {
+            let stem = page.trim_end_matches(".html");
+            let file = folder.join(format!("{stem}-{theme}-{}.png", screen.width));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(file, tab.screenshot()).unwrap();
+        }
+    }
+    complaints
+}
+
+/// Requests to other hosts, requests that fail, and errors that the page reports.
+fn traffic(tab: &mut Tab, site: &Site) -> BTreeSet<String> {
+    let ours = site.url("");
+    let foreign = |url: &str| {
+        let local =
+            ["data:", "blob:", "about:"].iter().any(|scheme| url.starts_with(scheme));
+        (!local && !url.starts_with(&ours))
+            .then(|| format!("asks another host for {url}"))
+    };
+    let mut complaints = BTreeSet::new();
+    let timed: Vec<String> = tab.ask("checks.requested()");
+    complaints.extend(timed.iter().filter_map(|url| foreign(url)));
+    let mut urls = BTreeMap::new();
+    for (event, what) in tab.events() {
+        let text = |pointer: &str| {
+            what.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+        };
+        match event {
+            "Network.requestWillBeSent" => {
+                urls.insert(text("/requestId"), text("/request/url"));
+                complaints.extend(foreign(text("/request/url")));
+            }
+            "Network.webSocketCreated" => complaints.extend(foreign(text("/url"))),
+            "Network.responseReceived" => {
+                let status = what["response"]["status"].as_u64().unwrap_or_default();
+                if status >= 400 {
+                    complaints
+                        .insert(format!("{} answers {status}", text("/response/url")));
+                }
+            }
+            "Network.loadingFailed" if what["canceled"] != true => {
+                let url = urls.get(text("/requestId")).copied().unwrap_or("a request");
+                complaints.insert(format!("{url} fails: {}", text("/errorText")));
+            }
+            "Runtime.consoleAPICalled"
+                if ["error", "assert"].contains(&text("/type")) =>
+            {
+                complaints.insert(format!("console error: {}", said(&what["args"])));
+            }
+            "Runtime.exceptionThrown" => {
+                let exception = text("/exceptionDetails/exception/description");
+                complaints.insert(format!("exception: {exception}"));
+            }
+            "Log.entryAdded" if text("/entry/level") == "error" => {
+                let (message, url) = (text("/entry/text"), text("/entry/url"));
+                complaints.insert(format!("console error: {message} ({url})"));
+            }
+            _ => {}
+        }
+    }
+    complaints
+}
+
+/// The words that a script gave to `console.error`.
+fn said(arguments: &Value) -> String {
+    let arguments = arguments.as_array().into_iter().flatten();
+    let words = arguments.map(|argument| match argument["value"].as_str() {
+        Some(text) => text.to_owned(),
+        None => argument["description"].as_str().unwrap_or("?").to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Whether the text can be read where no script runs.
+fn visit_without_scripts(browser: &mut Browser, site: &Site, page: &str) -> Vec<String> {
+    let mut tab = browser.open(LAPTOP);
+    tab.disable_scripts();
+    tab.go(&site.url(page));
+    let mut complaints = Vec::new();
+    for screen in [LAPTOP, PHONE] {
+        tab.use_screen(screen);
+        let found: Vec<String> = tab.ask(&format!("{CHECKS}; checks.readable()"));
+        let width = screen.width;
+        complaints.extend(
+            found.iter().map(|it| format!("{width} px wide, without scripts, {it}")),
+        );
+    }
+    complaints
+}
+
+/// A small page with a bit of everything, and nothing wrong.
+const SOUND: &str = r#"<!DOCTYPE html>
+<html lang="en" class="light">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sound</title>
+<link rel="icon" href="data:,">
+<style>
+@font-face { font-family: Face; src: url("face.woff2"); font-display: block; }
+html { background: #fff; color: #111; --fig-fg: #111; }
+html:is(.coal, .navy, .ayu) { background: #111; color: #eee; --fig-fg: #eee; }
+body { margin: 0; overflow: auto hidden; }
+main { width: 350px; padding: 20px; font: 16px/24px Face; }
+button { position: fixed; visibility: hidden; }
+figure { width: 200px; margin: 0; }
+.katex { font-family: Face; }
+.katex-display { display: block; overflow: auto hidden; }
+.long { display: inline-block; width: 900px; }
+</style>
+</head>
+<body>
+<button id="mdbook-theme-light"></button><button id="mdbook-theme-rust"></button>
+<button id="mdbook-theme-coal"></button><button id="mdbook-theme-navy"></button>
+<button id="mdbook-theme-ayu"></button>
+<script>
+document.documentElement.classList.add('js');
+document.querySelectorAll('button').forEach(button => button.onclick = () =>
+    document.documentElement.className = `js ${button.id.replace('mdbook-theme-', '')}`);
+</script>
+<main>
+<h1>Sound</h1>
+<p>Text.</p>
+<span class="katex-display"><span class="katex"><math><mi>x</mi></math><i class="long">x</i></span></span>
+<figure>
+<svg viewBox="0 0 200 100" width="200" height="100"><title>Drawing</title>
+<text x="10" y="50" font-size="16" fill="var(--fig-fg, #111)">label</text></svg>
+</figure>
+</main>
+<script src="long.js"></script>
+</body>
+</html>
+"#;
+
+/// A way to break the sound page: one text of it replaced, and what all complaints then are about.
+struct Break {
+    old: &'static str,
+    new: &'static str,
+    complaints: &'static [&'static str],
+}
+
+const BREAKS: &[Break] = &[
+    Break { old: "long.js", new: "random.js", complaints: &["390 px wide, loads 5"] },
+    Break {
+        old: "<p>",
+        new: r#"<p><img src="http://other.host/x.png" alt="" width="9" height="9">"#,
+        complaints: &[
+            "asks another host for http://other.host/x.png",
+            "http://other.host/x.png fails: net::ERR_NAME_NOT_RESOLVED",
+            "console error: Failed to load resource: net::ERR_NAME_NOT_RESOLVED",
+        ],
+    },
+    Break {
+        old: "long.js",
+        new: "missing.js",
+        complaints: &[
+            "/missing.js answers 404",
+            "console error: Failed to load resource",
+        ],
+    },
+    Break {
+        old: "</main>",
+        new: "</main><script>console.error('something', 'is wrong')</script>",
+        complaints: &["console error: something is wrong"],
+    },
+    Break {
+        old: "</main>",
+        new: "</main><script>nothing.at.all</script>",
+        complaints: &["exception: ReferenceError: nothing is not defined"],
+    },
+    Break {
+        old: "</main>",
+        new: "</main><script>onload = () => setTimeout(() => \
+              document.querySelector('p').before('Extra! Extra!'), 200)</script>",
+        complaints: &["the layout shifts by 0."],
+    },
+    Break {
+        old: "body { margin: 0; overflow: auto hidden; }",
+        new: "body { margin: 0; } p { width: 2000px; }",
+        complaints: &["the page scrolls sideways: its content is 20"],
+    },
+    Break {
+        old: "main { ",
+        new: "main { overflow: auto; } p { width: 2000px; } main { ",
+        complaints: &["<main> scrolls sideways: its content is 20"],
+    },
+    Break {
+        old: "auto hidden; }\n.long",
+        new: "hidden; }\n.long",
+        complaints: &["a formula is 900 px wide in 350 px and does not scroll"],
+    },
+    Break {
+        old: "figure { width: 200px;",
+        new: "figure { width: 100px;",
+        complaints: &["a drawing of 200 × 100 px sticks out of its figure of 100 × 1"],
+    },
+    Break {
+        old: r#"<text x="10""#,
+        new: r#"<text x="180""#,
+        complaints: &[r#"the label "label" is cut off at the edge of: Drawing"#],
+    },
+    Break {
+        old: "var(--fig-fg, #111)",
+        new: "#111",
+        complaints: &["a drawing does not use --fig-fg: Drawing"],
+    },
+    Break {
+        old: "figure { ",
+        new: "text { fill: #777; } figure { ",
+        complaints: &["a drawing is rgb(119, 119, 119) in light as in navy: Drawing"],
+    },
+    Break {
+        old: "--fig-fg: #eee; }",
+        new: "--fig-fg: #eee; } html.ayu { --fig-fg: #555; }",
+        complaints: &["in ayu the contrast of --fig-fg is 2.53"],
+    },
+    Break {
+        old: "--fig-fg: #eee; }",
+        new: "--fig-fg: #eee; } html.rust p { color: #999; }",
+        complaints: &["in rust the contrast of <p> Text. is 2.85"],
+    },
+    Break {
+        old: "<math><mi>x</mi></math>",
+        new: "",
+        complaints: &["a formula without MathML"],
+    },
+    Break {
+        old: "16px/24px Face",
+        new: "16px/24px Georgia",
+        complaints: &["the font Georgia is not loaded"],
+    },
+    Break {
+        old: ".katex { font-family: Face; }",
+        new: ".katex { font-family: KaTeX_Main; }",
+        complaints: &["the font KaTeX_Main is not loaded"],
+    },
+    Break {
+        old: "main { ",
+        new: "html:not(.js) main { visibility: hidden; } main { ",
+        complaints: &[
+            "1400 px wide, without scripts, hidden: <h1> Sound",
+            "390 px wide, without scripts, hidden: <h1> Sound",
+            "without scripts, hidden: <p> Text.",
+            "without scripts, hidden: <figure>",
+        ],
+    },
+    Break {
+        old: "<main>",
+        new: "<nav></nav><style>html:not(.js) nav { position: fixed; inset: 0; }</style><main>",
+        complaints: &["without scripts, the text is covered by <nav>"],
+    },
+    Break {
+        old: "<main>",
+        new: "<style>html.js main { opacity: 0; }</style><main>",
+        complaints: &["the text is hidden 5 s after the page has loaded"],
+    },
+];
+
+#[test]
+fn every_check_can_fail() {
+    let Some(program) = chromium() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let write =
+        |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let font = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("theme/fonts/KaTeX_Main-Regular.woff2");
+    fs::copy(font, folder.path().join("face.woff2")).unwrap();
+    // Two comments as long as each other. Only one gets much shorter when it is compressed.
+    write("long.js", &format!("// {}", "all the same ".repeat(80 * KIB)));
+    write("random.js", &format!("// {}", random_digits(1040 * KIB)));
+    write("sound.html", SOUND);
+    for (number, Break { old, new, .. }) in BREAKS.iter().enumerate() {
+        assert_eq!(SOUND.matches(old).count(), 1, "once in the sound page: {old}");
+        write(&format!("{number}.html"), &SOUND.replace(old, new));
+    }
+
+    let site = Site::serve(folder.path());
+    let _turn = wait_for_turn();
+    let mut browser = Browser::start(program);
+    let mut complaints = |page: &str| {
+        let mut complaints = visit(&mut browser, &site, page, PHONE).complaints;
+        complaints.extend(visit_without_scripts(&mut browser, &site, page));
+        complaints
+    };
+    assert_eq!(complaints("sound.html"), Vec::<String>::new());
+    for (number, Break { old, new, complaints: expected }) in BREAKS.iter().enumerate() {
+        let found = complaints(&format!("{number}.html"));
+        let all_found =
+            expected.iter().all(|text| found.iter().any(|it| it.contains(text)));
+        let no_others =
+            found.iter().all(|it| expected.iter().any(|text| it.contains(text)));
+        let broken = format!("{old}\nreplaced by\n{new}");
+        assert!(
+            all_found && no_others,
+            "{broken}\nexpected: {expected:#?}\nfound: {found:#?}"
+        );
+    }
+}
+
+fn random_digits(number: usize) -> String {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    (0..number).map(|_| char::from(rng.random_range(b'0'..=b'9'))).collect()
+}
