@@ -67,14 +67,15 @@ fn every_page_shows_what_it_should() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
-/// The pages that are chapters.
+/// The pages that are chapters. The first chapter is there twice, and listed once.
 fn chapters(folder: &Path) -> Vec<String> {
-    let mut pages: Vec<_> = files::with_extension(folder, "html")
-        .iter()
-        .map(|file| files::relative(file, folder))
-        .collect();
-    pages.retain(|page| !NO_CHAPTERS.contains(&page.as_str()));
-    pages
+    let name = |file: &PathBuf| files::relative(file, folder);
+    let mut pages = files::with_extension(folder, "html");
+    pages.retain(|file| !NO_CHAPTERS.contains(&name(file).as_str()));
+    let index = files::read(&folder.join("index.html")).unwrap();
+    let copies = |file: &PathBuf| files::read(file).unwrap() == index;
+    let has_copy = pages.iter().filter(|file| copies(file)).count() > 1;
+    pages.iter().map(name).filter(|page| !(has_copy && page == "index.html")).collect()
 }
 
 /// The browser to test with, if there is one.
@@ -102,6 +103,8 @@ struct Visit {
     on_the_wire: usize,
     uncompressed: usize,
     shift: f64,
+    /// Seconds until the text was there, in its fonts.
+    shown_after: f64,
     complaints: Vec<String>,
 }
 
@@ -124,13 +127,27 @@ fn kib(bytes: usize) -> String {
     format!("{:.1} KiB", bytes as f64 / KIB as f64)
 }
 
-/// Reads a page to its end as someone does who has never seen the site, then looks closely.
+/// Visits a page. It waits 3 s for its fonts and then shows itself without, and moves when they
+/// come: on a machine so busy that this may have happened, the visit does not count.
 fn visit(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit {
+    let mut visit = read(browser, site, page, screen);
+    for _ in 0..2 {
+        if visit.shift == 0.0 || visit.shown_after < 2.5 {
+            break;
+        }
+        visit = read(browser, site, page, screen);
+    }
+    visit
+}
+
+/// Reads a page to its end as someone does who has never seen the site, then looks closely.
+fn read(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit {
     let mut tab = browser.open(screen);
     tab.run_first(CHECKS);
     site.take_sent();
     tab.go(&site.url(page));
     let mut complaints: Vec<String> = tab.ask("checks.shown()");
+    let shown_after = tab.ask::<f64>("performance.now()") / 1000.0;
     tab.run("checks.readToTheEnd()");
 
     let sent = site.take_sent();
@@ -146,14 +163,19 @@ fn visit(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visi
     complaints.extend(tab.ask::<Vec<String>>("checks.themes()"));
     complaints.extend(traffic(&mut tab, site));
 
-    let on_the_wire = sent.iter().map(|file| file.on_the_wire).sum();
-    let uncompressed = sent.iter().map(|file| file.uncompressed).sum();
     let width = screen.width;
-    let complaints = complaints
-        .iter()
-        .map(|complaint| format!("{width} px wide, {complaint}"))
-        .collect();
-    Visit { page: page.to_owned(), width, on_the_wire, uncompressed, shift, complaints }
+    Visit {
+        page: page.to_owned(),
+        width,
+        on_the_wire: sent.iter().map(|file| file.on_the_wire).sum(),
+        uncompressed: sent.iter().map(|file| file.uncompressed).sum(),
+        shift,
+        shown_after,
+        complaints: complaints
+            .iter()
+            .map(|it| format!("{width} px wide, {it}"))
+            .collect(),
+    }
 }
 
 /// The cumulative layout shift of a page, and which elements moved.
@@ -465,14 +487,18 @@ fn every_check_can_fail() {
     let site = Site::serve(folder.path());
     let _turn = wait_for_turn();
     let mut browser = Browser::start(program);
-    let mut complaints = |page: &str| {
+    let mut complaints = |page: &str, with_scripts_off: bool| {
         let mut complaints = visit(&mut browser, &site, page, PHONE).complaints;
-        complaints.extend(visit_without_scripts(&mut browser, &site, page));
+        if with_scripts_off {
+            complaints.extend(visit_without_scripts(&mut browser, &site, page));
+        }
         complaints
     };
-    assert_eq!(complaints("sound.html"), Vec::<String>::new());
+    assert_eq!(complaints("sound.html", true), Vec::<String>::new());
     for (number, Break { old, new, complaints: expected }) in BREAKS.iter().enumerate() {
-        let found = complaints(&format!("{number}.html"));
+        let with_scripts_off =
+            expected.iter().any(|text| text.contains("without scripts"));
+        let found = complaints(&format!("{number}.html"), with_scripts_off);
         let all_found =
             expected.iter().all(|text| found.iter().any(|it| it.contains(text)));
         let no_others =

@@ -342,12 +342,21 @@ impl Tab<'_> {
 
     /// The value of a JavaScript expression; if it is a promise, what that comes to.
     pub fn ask<T: DeserializeOwned>(&mut self, expression: &str) -> T {
+        serde_json::from_value(self.evaluate(expression))
+            .unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    /// Runs JavaScript; if it comes to a promise, until that is kept.
+    pub fn run(&mut self, script: &str) {
+        self.evaluate(script);
+    }
+
+    fn evaluate(&mut self, expression: &str) -> Value {
         let evaluation = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", evaluation);
         let exception = &answer["exceptionDetails"];
         assert!(exception.is_null(), "{expression}: {exception}");
-        serde_json::from_value(answer["result"]["value"].take())
-            .unwrap_or_else(|error| panic!("{expression}: {error}"))
+        answer["result"]["value"].take()
     }
 
     /// The whole page as a PNG.

@@ -116,10 +116,23 @@ globalThis.checks = (() => {
             const complaints = scrolls(figure) || inside(drawing, box)
                 ? [] : [`a drawing of ${size(drawing)} sticks out of its figure of ${size(box)}: ${title(svg)}`];
             const cut = [...svg.querySelectorAll('text')]
-                .filter(label => !inside(label.getBoundingClientRect(), drawing))
+                .filter(label => !inside(letters(label), drawing))
                 .map(label => `the label "${label.textContent.trim()}" is cut off at the edge of: ${title(svg)}`);
             return [...complaints, ...cut];
         });
+    }
+
+    // Where the letters of a label are on the screen: above them a fifth of the line is empty.
+    function letters(label) {
+        const { x, y, width, height } = label.getBBox();
+        const toScreen = label.getScreenCTM();
+        const corners = [x, x + width].flatMap(x => [y + height / 5, y + height].map(y => new DOMPoint(x, y)))
+            .map(corner => corner.matrixTransform(toScreen));
+        const [across, down] = [corners.map(corner => corner.x), corners.map(corner => corner.y)];
+        return {
+            left: Math.min(...across), right: Math.max(...across),
+            top: Math.min(...down), bottom: Math.max(...down),
+        };
     }
 
     const title = svg => svg.querySelector('title')?.textContent.trim() ?? name(svg);

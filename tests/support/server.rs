@@ -3,16 +3,18 @@
 use flate2::{Compression, write::GzEncoder};
 use std::collections::HashMap;
 use std::fs;
-use std::io::Write;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use tiny_http::{Header, Request, Response, Server};
+use std::time::Duration;
 
 /// A served folder; dropping it stops the server.
 pub struct Site {
-    server: Arc<Server>,
-    sent: Arc<Mutex<Vec<Sent>>>,
+    address: SocketAddr,
+    folder: Arc<Folder>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -29,88 +31,105 @@ pub struct Sent {
 impl Site {
     /// Serves `folder` on a free port of this machine.
     pub fn serve(folder: &Path) -> Self {
-        let server =
-            Server::http("127.0.0.1:0").expect("a free port to serve the pages on");
-        let server = Arc::new(server);
-        let sent = Arc::new(Mutex::new(Vec::new()));
-        let mut folder = Folder { path: folder.to_owned(), read: HashMap::new() };
-        let (requests, log) = (Arc::clone(&server), Arc::clone(&sent));
-        let thread = thread::spawn(move || {
-            for request in requests.incoming_requests() {
-                // Who hangs up early has lost nothing but the file.
-                let _ = folder.answer(request, &log);
-            }
-        });
-        Self { server, sent, thread: Some(thread) }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("the port has a number");
+        let folder = Arc::new(Folder { path: folder.to_owned(), ..Folder::default() });
+        let served = Arc::clone(&folder);
+        let thread = thread::spawn(move || served.listen(&listener));
+        Self { address, folder, thread: Some(thread) }
     }
 
     /// The address of a file.
     pub fn url(&self, name: &str) -> String {
-        format!("http://{}/{name}", self.server.server_addr())
+        format!("http://{}/{name}", self.address)
     }
 
     /// What was sent since this was asked last.
     pub fn take_sent(&self) -> Vec<Sent> {
-        std::mem::take(&mut *lock(&self.sent))
+        std::mem::take(&mut *self.folder.sent.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for Site {
     fn drop(&mut self) {
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
+        self.folder.closed.store(true, Ordering::Release);
+        // A last visitor, so that the server looks up and sees that it is closed.
+        if TcpStream::connect(self.address).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
             let _ = thread.join();
         }
     }
 }
 
 /// The files, each read and compressed once.
+#[derive(Default)]
 struct Folder {
     path: PathBuf,
-    read: HashMap<PathBuf, Arc<File>>,
-}
-
-struct File {
-    body: Vec<u8>,
-    uncompressed: usize,
-    headers: Vec<Header>,
+    files: Mutex<HashMap<String, Arc<File>>>,
+    sent: Mutex<Vec<Sent>>,
+    closed: AtomicBool,
 }
 
 impl Folder {
-    fn answer(
-        &mut self,
-        request: Request,
-        log: &Mutex<Vec<Sent>>,
-    ) -> std::io::Result<()> {
-        let name = request.url().split(['?', '#']).next().unwrap_or_default();
-        let name = name.trim_start_matches('/').to_owned();
-        let Some(file) = self.file(&name) else {
-            return request
-                .respond(Response::from_string("not found").with_status_code(404));
-        };
-        let (on_the_wire, uncompressed) = (file.body.len(), file.uncompressed);
-        lock(log).push(Sent { name, on_the_wire, uncompressed });
-        let mut response = Response::from_data(file.body.as_slice());
-        response = response.with_chunked_threshold(usize::MAX);
-        for header in &file.headers {
-            response.add_header(header.clone());
+    /// Answers each connection in a thread of its own: a browser opens some long before it asks.
+    fn listen(self: Arc<Self>, listener: &TcpListener) {
+        for stream in listener.incoming().flatten() {
+            if self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            let folder = Arc::clone(&self);
+            // Who hangs up early has lost nothing but the file.
+            thread::spawn(move || folder.answer(stream));
         }
-        request.respond(response)
     }
 
-    fn file(&mut self, name: &str) -> Option<Arc<File>> {
+    /// Answers one request, then hangs up.
+    fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        let mut lines = BufReader::new(stream.try_clone()?).lines();
+        let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+        for line in lines {
+            if line?.is_empty() {
+                break;
+            }
+        }
+        let target = request.split(' ').nth(1).unwrap_or_default();
+        let name = target.split('?').next().unwrap_or_default().trim_start_matches('/');
+        let Some(file) = self.file(name) else {
+            return stream.write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n");
+        };
+        let (on_the_wire, uncompressed) = (file.body.len(), file.uncompressed);
+        let sent = Sent { name: name.to_owned(), on_the_wire, uncompressed };
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
+        let File { kind, encoding, body, .. } = &*file;
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: {encoding}\r\n\
+             Content-Length: {on_the_wire}\r\nConnection: close\r\n\r\n"
+        )?;
+        stream.write_all(body)
+    }
+
+    fn file(&self, name: &str) -> Option<Arc<File>> {
         let inside = |part| matches!(part, Component::Normal(_));
-        let path = self.path.join(name);
         if !Path::new(name).components().all(inside) {
             return None;
         }
-        if let Some(file) = self.read.get(&path) {
-            return Some(Arc::clone(file));
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if !files.contains_key(name) {
+            files.insert(name.to_owned(), Arc::new(File::read(&self.path.join(name))?));
         }
-        let file = Arc::new(File::read(&path)?);
-        self.read.insert(path, Arc::clone(&file));
-        Some(file)
+        files.get(name).cloned()
     }
+}
+
+/// A file as it travels.
+struct File {
+    body: Vec<u8>,
+    uncompressed: usize,
+    kind: &'static str,
+    encoding: &'static str,
 }
 
 impl File {
@@ -118,12 +137,11 @@ impl File {
         let body = fs::read(path).ok()?;
         let uncompressed = body.len();
         let (kind, text) = kind(path);
-        let mut headers = vec![header("Content-Type", kind)];
-        if !text {
-            return Some(Self { body, uncompressed, headers });
-        }
-        headers.push(header("Content-Encoding", "gzip"));
-        Some(Self { body: gzip(&body), uncompressed, headers })
+        Some(if text {
+            Self { body: gzip(&body), uncompressed, kind, encoding: "gzip" }
+        } else {
+            Self { body, uncompressed, kind, encoding: "identity" }
+        })
     }
 }
 
@@ -142,18 +160,7 @@ fn kind(path: &Path) -> (&'static str, bool) {
     }
 }
 
-fn header(name: &str, value: &str) -> Header {
-    Header::from_bytes(name, value).expect("the headers are constants")
-}
-
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder
-        .write_all(body)
-        .and_then(|()| encoder.finish())
-        .expect("memory takes all bytes")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    encoder.write_all(body).and_then(|()| encoder.finish()).expect("memory takes all bytes")
 }

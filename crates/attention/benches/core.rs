@@ -19,13 +19,15 @@ fn numbers(rows: usize, columns: usize) -> DMatrix<f64> {
 fn softmax_gradient(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("softmax gradient");
     for n in [64, 512] {
-        let p = softmax(&DVector::from_fn(n, |i, _| (i as f64).sin())).expect("not empty");
+        let p =
+            softmax(&DVector::from_fn(n, |i, _| (i as f64).sin())).expect("not empty");
         let d_p = DVector::from_fn(n, |i, _| (i as f64).cos());
         group.bench_with_input(BenchmarkId::new("direct", n), &n, |bencher, _| {
             bencher.iter(|| softmax_backward(black_box(&p), black_box(&d_p)));
         });
         group.bench_with_input(BenchmarkId::new("Jacobian", n), &n, |bencher, _| {
-            bencher.iter(|| softmax_jacobian(black_box(&p)).map(|jacobian| jacobian * &d_p));
+            bencher
+                .iter(|| softmax_jacobian(black_box(&p)).map(|jacobian| jacobian * &d_p));
         });
     }
 }
@@ -35,12 +37,20 @@ fn softmax_of_rows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("softmax of rows");
     for n in [128, 1024] {
         let scores = numbers(n, n);
-        group.bench_with_input(BenchmarkId::new("down the columns", n), &n, |bencher, _| {
-            bencher.iter(|| softmax_rows(black_box(&scores)));
-        });
-        group.bench_with_input(BenchmarkId::new("along the rows", n), &n, |bencher, _| {
-            bencher.iter(|| along_the_rows(black_box(&scores)));
-        });
+        group.bench_with_input(
+            BenchmarkId::new("down the columns", n),
+            &n,
+            |bencher, _| {
+                bencher.iter(|| softmax_rows(black_box(&scores)));
+            },
+        );
+        group.bench_with_input(
+            BenchmarkId::new("along the rows", n),
+            &n,
+            |bencher, _| {
+                bencher.iter(|| along_the_rows(black_box(&scores)));
+            },
+        );
     }
 }
 
@@ -70,7 +80,9 @@ fn dot_product(criterion: &mut Criterion) {
             group.bench_with_input(
                 BenchmarkId::new(format!("backward, {name}"), n),
                 &n,
-                |bencher, _| bencher.iter(|| attention_backward(black_box(&cache), &output)),
+                |bencher, _| {
+                    bencher.iter(|| attention_backward(black_box(&cache), &output))
+                },
             );
         }
     }

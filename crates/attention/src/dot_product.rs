@@ -18,6 +18,7 @@ fn check_queries_and_keys<T: RealField>(q: &DMatrix<T>, k: &DMatrix<T>) -> Resul
 }
 
 fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
+    check_not_empty("k", k)?; // or else `v` would be blamed
     check_not_empty("v", v)?;
     let because = || format!("`k` has n_k = {}", k.nrows());
     check_count("v", "row", v.nrows(), k.nrows(), because)
@@ -114,25 +115,32 @@ pub fn attention<T: RealField + Copy>(
     v: &DMatrix<T>,
     mask: &Mask,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    attention_with_dropout(q, k, v, mask, None)
+    check_values(k, v)?;
+    let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
+    let output = masked_product(&weights, v, mask.sized(q.nrows(), k.nrows())?); // (n_q, d_v)
+    let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
+    let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout: None };
+    Ok((output, cache))
 }
+// ANCHOR_END: attention
 
-/// As [`attention`], where dropout may multiply the weights, entry by entry, before they meet the values.
+/// As [`attention`], with weights that are multiplied by the factors of dropout (n_q, n_k)
+/// before they meet the values.
 pub(crate) fn attention_with_dropout<T: RealField + Copy>(
     q: &DMatrix<T>,
     k: &DMatrix<T>,
     v: &DMatrix<T>,
     mask: &Mask,
-    dropout: Option<DMatrix<T>>,
+    factors: DMatrix<T>,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
     check_values(k, v)?;
+    let (weights, log_sum_exp) = attention_weights(q, k, mask)?;
+    let used = weights.component_mul(&factors);
+    let output = masked_product(&used, v, mask.sized(q.nrows(), k.nrows())?);
     let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
-    let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
-    let output = masked_product(&cache.weights_used()?, &cache.v, cache.sized_mask()?); // (n_q, d_v)
-    Ok((output, cache))
+    let dropout = Some(factors);
+    Ok((output, AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout }))
 }
-// ANCHOR_END: attention
 
 /// What [`attention`] keeps for its backward pass, and for those who want to look inside.
 ///

@@ -52,16 +52,21 @@ pub fn river() -> Sentence {
 ///
 /// assert_eq!(city().x.row(5), river().x.row(5)); // "bank" is the same vector in both
 /// ```
+// ANCHOR: city
 pub fn city() -> Sentence {
-    let mut sentence = river();
-    for (i, token, row) in
-        [(1, "clerk", [0.1, 1.7, 0.3, 0.5]), (4, "city", [0.1, 1.4, 1.5, 0.1])]
-    {
-        sentence.tokens[i] = token;
-        sentence.x.row_mut(i).copy_from_slice(&row);
+    Sentence {
+        tokens: ["the", "clerk", "left", "the", "city", "bank"],
+        x: dmatrix![
+            0.1, 0.1, 0.1, 0.1; // the
+            0.1, 1.7, 0.3, 0.5; // clerk
+            0.1, 0.1, 0.3, 2.0; // left
+            0.1, 0.1, 0.1, 0.1; // the
+            0.1, 1.4, 1.5, 0.1; // city
+            1.0, 1.0, 1.2, 0.0; // bank
+        ],
     }
-    sentence
 }
+// ANCHOR_END: city
 
 /// Three projections that can be read, for the running example: places ask what they are made of, actions ask who acts.
 ///
@@ -82,9 +87,9 @@ pub fn projections() -> [DMatrix<f64>; 3] {
         0.0, 2.0; // an action asks: who acts?
     ];
     let w_k = dmatrix![
-        1.5, 1.0; // water answers both
-        1.5, 1.0; // money answers both
-       -0.5,-1.5; // but a place does not act
+        1.5, 1.0; // water answers both questions,
+        1.5, 1.0; // money answers both,
+       -0.5,-1.5; // and a place answers neither: it is not a stuff, and it does not act
         0.0, 0.0;
     ];
     let w_v = dmatrix![

@@ -1,7 +1,9 @@
 //! Multi-head attention: the same attention several times at once, each on its own slice of the projections.
 
 use crate::batch::{self, BatchOutput};
-use crate::dot_product::{AttentionCache, attention_backward, attention_with_dropout};
+use crate::dot_product::{
+    AttentionCache, attention, attention_backward, attention_with_dropout,
+};
 use crate::error::{Error, Result, check_count, check_positive, check_shape};
 use crate::layer::{
     LayerGradients, Parameters, check_cache, gather_gradients, linear, linear_backward,
@@ -276,8 +278,10 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         let scores = (x.nrows(), source.nrows());
         let heads = batch::map(self.n_heads, |h| {
             let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
-            let dropout = seeds.and_then(|seeds| self.dropout_factors(scores, seeds[h]));
-            attention_with_dropout(&q, &k, &v, mask, dropout)
+            match seeds.and_then(|seeds| self.dropout_factors(scores, seeds[h])) {
+                Some(factors) => attention_with_dropout(&q, &k, &v, mask, factors),
+                None => attention(&q, &k, &v, mask),
+            }
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let (outputs, caches): (Vec<_>, Vec<_>) = heads.into_iter().unzip();

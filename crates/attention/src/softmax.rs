@@ -42,8 +42,8 @@ fn normaliser<T: RealField + Copy>(sum: T) -> T {
 // ANCHOR: softmax
 pub fn softmax<T: RealField + Copy>(x: &DVector<T>) -> Result<DVector<T>> {
     check_has_entries("x", x)?;
-    let shift = shift(x.max());
-    let exponentials = x.map(|x| (x - shift).exp()); // all in (0, 1]
+    let m = shift(x.max());
+    let exponentials = x.map(|x| (x - m).exp()); // all between 0 and 1
     let sum = exponentials.sum();
     Ok(exponentials / normaliser(sum))
 }
@@ -115,9 +115,9 @@ fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
 // ANCHOR: log_sum_exp
 pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
     check_has_entries("x", x)?;
-    let shift = shift(x.max());
-    let sum = x.map(|x| (x - shift).exp()).sum();
-    Ok(shift + sum.ln())
+    let m = shift(x.max());
+    let sum = x.map(|x| (x - m).exp()).sum();
+    Ok(m + sum.ln())
 }
 // ANCHOR_END: log_sum_exp
 

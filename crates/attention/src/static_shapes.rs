@@ -27,8 +27,8 @@ pub fn attention_static<
     k: &SMatrix<T, N_K, D_K>,
     v: &SMatrix<T, N_K, D_V>,
 ) -> SMatrix<T, N_Q, D_V> {
-    let scale = nalgebra::convert::<f64, T>(D_K as f64).sqrt();
-    let mut weights: SMatrix<T, N_Q, N_K> = q * k.transpose() / scale;
+    let root = nalgebra::convert::<f64, T>(D_K as f64).sqrt();
+    let mut weights: SMatrix<T, N_Q, N_K> = q * k.transpose() / root;
     for mut row in weights.row_iter_mut() {
         let max = row.max();
         row.apply(|x| *x = (*x - max).exp());

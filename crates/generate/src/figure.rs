@@ -216,8 +216,8 @@ pub fn line_chart(
     }))?;
     for Line { colour, dashed, points, .. } in lines {
         let style = colour.stroke_width(if *dashed { 2 } else { 3 });
-        let points: Vec<_> =
-            points.iter().map(|&(a, b)| (x.place(a), y.place(b))).collect();
+        let points = points.iter().map(|&(a, b)| (x.place(a), y.place(b)));
+        let points = until_it_leaves(points, &y.placed_range());
         if *dashed {
             chart.draw_series(DashedLineSeries::new(points, 8, 6, style))?;
         } else {
@@ -225,6 +225,26 @@ pub fn line_chart(
         }
     }
     Ok(())
+}
+
+/// The points of a line up to where it leaves the range of the y axis, and the point where it does.
+fn until_it_leaves(
+    points: impl Iterator<Item = (f64, f64)>,
+    range: &Range<f64>,
+) -> Vec<(f64, f64)> {
+    let mut inside: Vec<(f64, f64)> = vec![];
+    for (x, y) in points {
+        let border = y.clamp(range.start, range.end);
+        if border == y {
+            inside.push((x, y));
+        } else {
+            if let Some(&(x0, y0)) = inside.last() {
+                inside.push((x0 + (x - x0) * (border - y0) / (y - y0), border));
+            }
+            break;
+        }
+    }
+    inside
 }
 
 const LEGEND_ROW: i32 = 24;
@@ -374,4 +394,16 @@ fn round(x: f64) -> f64 {
 fn entries(matrix: &DMatrix<f64>) -> impl Iterator<Item = (usize, usize, &f64)> {
     (0..matrix.nrows())
         .flat_map(move |i| (0..matrix.ncols()).map(move |j| (i, j, &matrix[(i, j)])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_at_the_border() {
+        let points = [(0.0, 1.0), (1.0, 0.5), (2.0, -0.5), (3.0, 0.5)];
+        let cut = until_it_leaves(points.into_iter(), &(0.0..1.0));
+        assert_eq!(cut, [(0.0, 1.0), (1.0, 0.5), (1.5, 0.0)]);
+    }
 }

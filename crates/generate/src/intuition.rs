@@ -1,10 +1,10 @@
 //! Why let every position look at every other: one word in two sentences, a smoother, and the gradient's way back.
 
-use crate::figure::{Axis, BLUE, GREEN, Line, TEXT, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, HeatMap, Line, TEXT, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, percent, scientific, table, tuple};
 use crate::output::Page;
 use anyhow::Result;
-use attention::{Mask, SelfAttention, attention, example, heat_map};
+use attention::{Mask, SelfAttention, attention, example};
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -40,10 +40,33 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
             percent(cache.weights[(bank, bank)], 0),
         );
         let weights = DMatrix::from_rows(&[cache.weights.row(bank)]);
-        page.file(
-            format!("{name}.txt"),
-            heat_map(&weights, &["bank"], &sentence.tokens)?,
-        );
+        let map = HeatMap {
+            matrix: &weights,
+            rows: &["bank"],
+            columns: &sentence.tokens,
+            decimals: Some(2),
+            full: 0.5,
+        };
+        let figure = svg(
+            &format!("intuition-{name}"),
+            &format!(
+                "How “bank” shares its attention in “{}”",
+                sentence.tokens.join(" ")
+            ),
+            "A row of six cells, one for each word. The darkest are the last two: the word before, and “bank” itself.",
+            map.size(),
+            |area| map.draw(area),
+        )?;
+        page.file(format!("{name}.svg"), figure);
+        if name == "river" {
+            let products = &sentence.x * sentence.x.row(bank).transpose();
+            page.value("products", tuple(products.iter().copied(), 2));
+            page.value("scores", tuple(products.iter().map(|p| p / 2.0), 2));
+            let exponentials: Vec<f64> =
+                products.iter().map(|p| (p / 2.0).exp()).collect();
+            page.value("exponentials", tuple(exponentials.iter().copied(), 2));
+            page.value("exponential-sum", fixed(exponentials.iter().sum(), 2));
+        }
     }
     let header = [&["vector"], &example::DIMENSIONS[..]].concat();
     page.file("bank.md", table(&header, &rows));
@@ -106,11 +129,14 @@ fn nadaraya_watson(
 fn smoothing(page: &mut Page) -> Result<()> {
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
     let truth = |angle: f64| angle.sin() + 0.5 * (3.0 * angle).cos();
-    let mut angles: Vec<f64> = (0..60).map(|_| rng.random_range(0.0..TAU)).collect();
+    let (count, noise) = (60, 0.3);
+    page.value("smoothing-count", integer(count));
+    page.value("smoothing-noise", fixed(noise, 1));
+    let mut angles: Vec<f64> = (0..count).map(|_| rng.random_range(0.0..TAU)).collect();
     angles.sort_by(f64::total_cmp);
     let noisy = |&angle: &f64| {
-        let noise: f64 = StandardNormal.sample(rng);
-        truth(angle) + 0.3 * noise
+        let z: f64 = StandardNormal.sample(rng);
+        truth(angle) + noise * z
     };
     let values = DMatrix::from_iterator(
         angles.len(),
@@ -283,7 +309,12 @@ fn slope(points: &[(f64, f64)]) -> f64 {
 
 fn gradient_paths(page: &mut Page) -> Result<()> {
     let lengths = [2, 4, 8, 16, 32, 64, 128, 256];
-    let gains = [(0.5, VERMILION, true), (1.0, VERMILION, false), (2.0, GREEN, true)];
+    let gains = [
+        (0.5, VERMILION, true),
+        (1.0, VERMILION, false),
+        (2.0, GREEN, true),
+        (4.0, GREEN, false),
+    ];
     let mut lines = vec![];
     let mut columns = vec![];
     for (gain, colour, dashed) in gains {
@@ -309,7 +340,7 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
             .collect()
     };
     page.value("attention-slope", fixed(slope(&logs(&attention, f64::ln)), 2));
-    for (name, norms) in ["half", "one", "two"].iter().zip(&columns) {
+    for (name, norms) in ["half", "one", "two", "four"].iter().zip(&columns) {
         let factor = slope(&logs(norms, |n| n)).exp();
         page.value(format!("rnn-factor-{name}"), fixed(factor, 2));
         page.value(format!("rnn-256-{name}"), scientific(norms[7], 0));
@@ -318,17 +349,11 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
     page.value("draws", DRAWS.to_string());
     page.value("width", WIDTH.to_string());
 
-    let floor = 1e-16;
     let line = |(name, colour, dashed, norms): (String, _, _, Vec<f64>)| Line {
         name,
         colour,
         dashed,
-        points: lengths
-            .iter()
-            .map(|&n| n as f64)
-            .zip(norms)
-            .filter(|p| p.1 > floor)
-            .collect(),
+        points: lengths.iter().map(|&n| n as f64).zip(norms).collect(),
     };
     let lines: Vec<_> = lines.into_iter().map(line).collect();
     page.file(
@@ -337,11 +362,11 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
             "intuition-gradient-paths",
             "The gradient that reaches the first token, against the length of the sequence",
             "On logarithmic axes the line of attention falls slowly and straight. The lines of recurrent nets with gain \
-             a half and one plunge; with gain two the line stays up.",
+             a half and one plunge out of the picture, with gain two the line sinks later, with gain four it climbs steeply.",
             (520, 350),
             |area| {
                 let x = Axis::log("tokens n", 2.0, 2.0..256.0);
-                let y = Axis::log("norm of the gradient at token 0", 10.0, floor..100.0);
+                let y = Axis::log("gradient at the first token", 10.0, 1e-16..1e16);
                 line_chart(area, &x, &y, &lines, &[])
             },
         )?,
@@ -351,11 +376,11 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
         .enumerate()
         .map(|(i, &n)| {
             let cells =
-                columns.iter().map(|norms| format!("${}$", scientific(norms[i], 1)));
+                columns.iter().map(|norms| format!("${}$", scientific(norms[i], 0)));
             [vec![integer(n)], cells.collect()].concat()
         })
         .collect();
-    let header = ["tokens", "recurrent, gain 0.5", "gain 1", "gain 2", "attention"];
+    let header = ["tokens", "gain 0.5", "gain 1", "gain 2", "gain 4", "attention"];
     page.file("gradient-paths.md", table(&header, &rows));
     Ok(())
 }

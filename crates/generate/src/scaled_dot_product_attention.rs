@@ -1,7 +1,7 @@
 //! Scaled dot-product attention in numbers: the running example, two worked examples, and patterns of weights.
 
 use crate::figure::{HeatMap, svg};
-use crate::format::{fixed, matrix, percent};
+use crate::format::{fixed, matrix, percent, tuple};
 use crate::output::Page;
 use anyhow::Result;
 use attention::{
@@ -42,6 +42,9 @@ fn raw_attention(page: &mut Page) -> Result<()> {
     let sentence = example::river();
     let x = &sentence.x;
     let products = x * x.transpose();
+    page.value("raw-scores-left", tuple((products.row(2) / 2.0).iter().copied(), 2));
+    let (_, cache) = attention(x, x, x, &Mask::none())?;
+    page.value("raw-weights-left", tuple(cache.weights.row(2).iter().copied(), 2));
     page.value("x", matrix(x, 1));
     page.value("product-river-bank", fixed(products[(4, 5)], 2));
     page.value("product-bank-river", fixed(products[(5, 4)], 2));
@@ -74,8 +77,17 @@ fn projected_attention(page: &mut Page) -> Result<()> {
     }
     let scores = scaled_scores(&q, &k)?;
     let (output, cache) = attention(&q, &k, &v, &Mask::none())?;
-    page.value("output", matrix(&output, 2));
     let (left, boat, river, bank) = (2, 1, 4, 5);
+    let city = example::city().x;
+    let (city_output, _) =
+        attention(&(&city * &w_q), &(&city * &w_k), &(&city * &w_v), &Mask::none())?;
+    page.value("output", matrix(&output, 2));
+    page.value("output-city", matrix(&city_output, 2));
+    page.value("output-bank", tuple(output.row(bank).iter().copied(), 2));
+    page.value("output-bank-city", tuple(city_output.row(bank).iter().copied(), 2));
+    page.value("boat-boat", percent(cache.weights[(boat, boat)], 0));
+    page.value("bank-boat", percent(cache.weights[(bank, boat)], 0));
+    page.value("bank-bank", percent(cache.weights[(bank, bank)], 0));
     page.value("left-boat", percent(cache.weights[(left, boat)], 0));
     page.value("boat-left", percent(cache.weights[(boat, left)], 0));
     page.value("bank-river", percent(cache.weights[(bank, river)], 0));

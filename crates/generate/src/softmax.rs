@@ -141,6 +141,13 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
+fn memory(bytes: usize) -> String {
+    match bytes / 1024 {
+        kib if kib >= 1024 => format!("{} MiB", kib / 1024),
+        kib => format!("{kib} KiB"),
+    }
+}
+
 /// Multiplications and memory for one row of n weights, with and without the Jacobian.
 fn jacobian_cost(page: &mut Page) -> Result<()> {
     let row = |n: usize| {
@@ -152,12 +159,12 @@ fn jacobian_cost(page: &mut Page) -> Result<()> {
             integer(build + multiply),
             integer(direct),
             integer((build + multiply) / direct),
-            format!("{} KiB", integer(n * n * 8 / 1024)),
+            memory(n * n * 8),
         ]
     };
     let rows: Vec<_> = [64, 512, 4096].map(row).into();
     let header =
-        ["n", "multiplications by Jacobian", "directly", "ratio", "the Jacobian, `f64`"];
+        ["n", "multiplications with the Jacobian", "directly", "ratio", "the Jacobian, `f64`"];
     page.file("jacobian-cost.md", table(&header, &rows));
     Ok(())
 }

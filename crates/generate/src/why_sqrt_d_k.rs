@@ -4,8 +4,8 @@ use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, histogram, line_chart, s
 use crate::format::{fixed, integer, percent, scientific, table};
 use crate::output::Page;
 use anyhow::Result;
-use attention::softmax;
-use nalgebra::DVector;
+use attention::{softmax, softmax_backward};
+use nalgebra::{DMatrix, DVector};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -47,25 +47,13 @@ fn moments(page: &mut Page) -> Result<()> {
             integer(d),
             format!("{} ± {}", fixed(mean, 2), fixed(standard_error, 2)),
             fixed(variance, 1),
-            fixed(variance / d as f64, 2),
             fixed(mean_and_variance(&scaled).1, 2),
         ]
     };
     let rows: Vec<_> = [8, 64, 512, 2048].iter().map(row).collect();
-    let header = [
-        "d_k",
-        "mean of q·k",
-        "variance of q·k",
-        "variance / d_k",
-        "variance of q·k / √d_k",
-    ];
-    page.file(
-        "moments.md",
-        table(
-            &header.map(|h| h.replace("d_k", "$d_k$")).each_ref().map(String::as_str),
-            &rows,
-        ),
-    );
+    let header =
+        ["$d_k$", "mean of $s$", "variance of $s$", "variance of $s / \\sqrt{d_k}$"];
+    page.file("moments.md", table(&header, &rows));
     page.value("moments-count", integer(count));
     Ok(())
 }
@@ -83,7 +71,7 @@ fn histograms(page: &mut Page) -> Result<()> {
             ("scaled", 1.0 / root, 1.0, "the bars fill a bell of standard deviation one"),
         ] {
             let reach = if name == "scaled" { 4.0 } else { 80.0 };
-            let bins = if name == "scaled" { 32 } else { 80 };
+            let bins = if name == "scaled" { 32 } else { 160 };
             let width = 2.0 * reach / f64::from(bins);
             let mut counts = vec![0_usize; bins as usize];
             for product in &products {
@@ -98,7 +86,8 @@ fn histograms(page: &mut Page) -> Result<()> {
                     count as f64 / (products.len() as f64 * width),
                 )
             };
-            let bars: Vec<_> = counts.iter().enumerate().map(bar).collect();
+            let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+            let bars: Vec<_> = filled.map(bar).collect();
             let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
             let curve = Line {
                 name: String::new(),
@@ -106,7 +95,7 @@ fn histograms(page: &mut Page) -> Result<()> {
                 dashed: false,
                 points: points.map(|x| (x, normal(x, deviation))).collect(),
             };
-            let label = if name == "scaled" { "q·k / √d" } else { "q·k" };
+            let label = if name == "scaled" { "s / √d" } else { "s" };
             let most = if name == "scaled" { 0.45 } else { 0.16 };
             page.file(
                 format!("histogram-{d}-{name}.svg"),
@@ -129,24 +118,57 @@ fn histograms(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What rows of weights look like: averages over many rows of n random scores.
-#[derive(Clone, Copy, Default)]
-struct Rows {
+/// One row of weights, seen from several sides.
+#[derive(Clone, Copy)]
+struct Row {
     largest: f64,
+    /// Divided by ln n, the most it can be.
     entropy: f64,
-    above: f64,
+    /// The norm of softmax's Jacobian.
     jacobian: f64,
-    flat: f64,
+    /// The norm of the gradient with respect to the query.
+    d_query: f64,
 }
 
-/// The dot products of one random query with `n` random keys of width `d`, for each of 200 rows.
-fn raw_rows(n: usize, d: usize) -> Vec<DVector<f64>> {
+/// 200 rows of weights: each of one random query and `n` random keys of width `d`, with scores that are
+/// divided by `d` to each of `powers`.
+fn rows<const P: usize>(n: usize, d: usize, powers: [f64; P]) -> Result<[Vec<Row>; P]> {
     let rng = &mut ChaCha8Rng::seed_from_u64((1000 * n + d) as u64);
-    let mut row = || {
+    let mut rows = [const { vec![] }; P];
+    for _ in 0..200 {
         let q = draw(d, rng);
-        DVector::from_fn(n, |_, _| q.dot(&draw(d, rng)))
-    };
-    (0..200).map(|_| row()).collect()
+        let keys = DMatrix::from_fn(d, n, |_, _| StandardNormal.sample(rng)); // a column a key
+        let products = keys.tr_mul(&q); // (n)
+        let d_p = draw(n, rng); // the gradient that the weights are handed
+        for (rows, power) in rows.iter_mut().zip(powers) {
+            let divisor = (d as f64).powf(power);
+            let p = softmax(&(&products / divisor))?;
+            let d_scores = softmax_backward(&p, &d_p)?;
+            let entropy: f64 = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
+            rows.push(Row {
+                largest: p.max(),
+                entropy: entropy / (n as f64).ln(),
+                jacobian: jacobian_norm(&p),
+                d_query: (&keys * d_scores).norm() / divisor, // scores = keysᵀ q / divisor
+            });
+        }
+    }
+    Ok(rows)
+}
+
+fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
+    rows.iter().map(of).sum::<f64>() / rows.len() as f64
+}
+
+fn median(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
+    let mut values: Vec<f64> = rows.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+/// The share of rows of which this is true.
+fn share(rows: &[Row], is: impl Fn(&Row) -> bool) -> String {
+    percent(mean(rows, |row| f64::from(is(row))), 0)
 }
 
 /// The Frobenius norm of softmax's Jacobian, √(Σ_ij (p_i δ_ij − p_i p_j)²), without building it.
@@ -156,79 +178,62 @@ fn jacobian_norm(p: &DVector<f64>) -> f64 {
     (power(2) - 2.0 * power(3) + power(2).powi(2)).max(0.0).sqrt()
 }
 
-/// Averages over rows of weights whose scores are these dot products, divided.
-fn averages(raw: &[DVector<f64>], divisor: f64) -> Result<Rows> {
-    let mut sum = Rows::default();
-    for products in raw {
-        let p = softmax(&(products / divisor))?;
-        let jacobian = jacobian_norm(&p);
-        let entropy: f64 = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
-        sum.largest += p.max();
-        sum.entropy += entropy / (p.len() as f64).ln();
-        sum.above += f64::from(p.max() > 0.99);
-        sum.jacobian += jacobian;
-        sum.flat += f64::from(jacobian < 0.01);
-    }
-    let mean = |x: f64| x / raw.len() as f64;
-    Ok(Rows {
-        largest: mean(sum.largest),
-        entropy: mean(sum.entropy),
-        above: mean(sum.above),
-        jacobian: mean(sum.jacobian),
-        flat: mean(sum.flat),
-    })
-}
-
-/// Largest weight, entropy and Jacobian against d and n, unscaled, divided by √d and by d.
+/// Sharpness and gradients against d and n, with scores undivided, divided by √d and by d.
 fn saturation(page: &mut Page) -> Result<()> {
     let widths = [4, 8, 16, 32, 64, 128, 256, 512];
     let lengths = [(8, GREEN), (64, BLUE), (512, VERMILION)];
-    let mut largest = vec![];
-    let mut jacobian = vec![];
-    let mut table_rows = vec![];
+    let (mut largest, mut jacobian) = (vec![], vec![]);
+    let (mut sharpness, mut gradients) = (vec![], vec![]);
     for (n, colour) in lengths {
-        let raw = widths.map(|d| (d, raw_rows(n, d)));
-        for (how, power, dashed) in [("unscaled", 0.0, false), ("scaled", 0.5, true)] {
-            let divisor = |d: usize| (d as f64).powf(power);
-            let rows = raw.iter().map(|(d, raw)| averages(raw, divisor(*d)));
-            let rows = rows.collect::<Result<Vec<_>>>()?;
-            let line = |of: fn(&Rows) -> f64| Line {
-                name: format!("n = {n}, {how}"),
-                colour,
-                dashed,
-                points: widths
-                    .iter()
-                    .map(|&d| d as f64)
-                    .zip(rows.iter().map(of))
-                    .collect(),
+        let by_width = widths.map(|d| rows(n, d, [0.0, 0.5, 1.0]));
+        let by_width = by_width.into_iter().collect::<Result<Vec<_>>>()?;
+        for (how, which, dashed) in [("unscaled", 0, false), ("scaled", 1, true)] {
+            let line = |of: fn(&Row) -> f64| {
+                let point = |(&d, rows): (&usize, &[Vec<Row>; 3])| {
+                    (d as f64, mean(&rows[which], of))
+                };
+                let points = widths.iter().zip(&by_width).map(point).collect();
+                Line { name: format!("n = {n}, {how}"), colour, dashed, points }
             };
-            largest.push(line(|rows| rows.largest));
-            jacobian.push(line(|rows| rows.jacobian));
+            largest.push(line(|row| row.largest));
+            jacobian.push(line(|row| row.jacobian));
+            let (middle, widest) = (&by_width[4][which], &by_width[7][which]);
             if n == 64 {
-                page.value(format!("jacobian-64-{how}"), fixed(rows[4].jacobian, 3));
+                let norm = fixed(mean(middle, |row| row.jacobian), 3);
+                page.value(format!("jacobian-64-{how}"), norm);
+                continue;
             }
-            if how == "unscaled" {
-                page.value(format!("largest-{n}"), fixed(rows[7].largest, 2));
-                page.value(format!("above-{n}"), percent(rows[7].above, 0));
-                page.value(format!("flat-{n}"), percent(rows[7].flat, 0));
-            } else {
-                page.value(format!("largest-{n}-scaled"), fixed(rows[7].largest, 2));
-                page.value(format!("flat-{n}-scaled"), percent(rows[7].flat, 0));
-            }
+            let mut value =
+                |what: &str, text| page.value(format!("{what}-{n}-{how}"), text);
+            value("largest", fixed(mean(widest, |row| row.largest), 2));
+            value("flat", share(widest, |row| row.d_query < 0.01));
+            value("median", fixed(median(widest, |row| row.d_query), 3));
+            value("mean", fixed(mean(widest, |row| row.d_query), 2));
         }
-        for (d, raw) in raw.iter().filter(|(d, _)| [64, 512].contains(d)) {
-            for (how, power) in [("1", 0.0), ("\\sqrt d", 0.5), ("d", 1.0)] {
-                let rows = averages(raw, (*d as f64).powf(power))?;
-                table_rows.push(vec![
-                    integer(n),
-                    integer(*d),
-                    format!("${how}$"),
-                    fixed(rows.largest, 3),
-                    fixed(rows.entropy, 2),
-                    percent(rows.above, 0),
-                    fixed(rows.jacobian, 3),
-                    percent(rows.flat, 0),
-                ]);
+        // What the chapter says in words.
+        for (d, [unscaled, scaled, _]) in widths.iter().zip(&by_width) {
+            let larger = |of: fn(&Row) -> f64| mean(unscaled, of) > mean(scaled, of);
+            assert!(*d < 64 || larger(|row| row.d_query), "n = {n}, d = {d}: mean gradient");
+            assert!(n != 512 || larger(|row| row.jacobian), "n = {n}, d = {d}: Jacobian");
+            assert!(larger(|row| row.largest), "n = {n}, d = {d}: largest weight");
+        }
+        let shown = widths.iter().zip(&by_width).filter(|(d, _)| [64, 512].contains(*d));
+        for (d, by_power) in shown {
+            for (how, rows) in ["1", "\\sqrt d", "d"].iter().zip(by_power) {
+                let start = vec![integer(n), integer(*d), format!("${how}$")];
+                let sharp = vec![
+                    fixed(mean(rows, |row| row.largest), 2),
+                    fixed(mean(rows, |row| row.entropy), 2),
+                    share(rows, |row| row.largest > 0.99),
+                ];
+                let gradient = vec![
+                    fixed(mean(rows, |row| row.jacobian), 3),
+                    fixed(mean(rows, |row| row.d_query), 3),
+                    fixed(median(rows, |row| row.d_query), 3),
+                    share(rows, |row| row.d_query < 0.01),
+                ];
+                sharpness.push([start.clone(), sharp].concat());
+                gradients.push([start, gradient].concat());
             }
         }
     }
@@ -268,17 +273,12 @@ fn saturation(page: &mut Page) -> Result<()> {
         );
     }
 
-    let header = [
-        "$n$",
-        "$d$",
-        "divided by",
-        "largest weight",
-        "entropy $/ \\ln n$",
-        "rows with a weight above 0.99",
-        "Jacobian norm",
-        "rows with a norm below 0.01",
-    ];
-    page.file("saturation.md", table(&header, &table_rows));
+    let start = ["$n$", "$d$", "divided by"];
+    let header = ["largest weight", "entropy", "rows with a weight above 0.99"];
+    page.file("sharpness.md", table(&[&start[..], &header].concat(), &sharpness));
+    let header =
+        ["$\\lVert J \\rVert$, mean", "gradient, mean", "median", "rows below 0.01"];
+    page.file("gradients.md", table(&[&start[..], &header].concat(), &gradients));
     Ok(())
 }
 
@@ -289,7 +289,7 @@ fn correlated(page: &mut Page) -> Result<()> {
     for d in [64, 1024] {
         for rho in [0.0, 0.1, 0.5_f64] {
             let rng = &mut ChaCha8Rng::seed_from_u64(d as u64);
-            let scores: Vec<f64> = (0..count / d * 64)
+            let scores: Vec<f64> = (0..count)
                 .map(|_| {
                     let k = draw(d, rng);
                     let q = &k * rho + draw(d, rng) * (1.0 - rho * rho).sqrt();
@@ -311,6 +311,7 @@ fn correlated(page: &mut Page) -> Result<()> {
             }
         }
     }
+    page.value("correlated-count", integer(count));
     let header = [
         "$d_k$",
         "$\\rho$",
