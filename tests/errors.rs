@@ -255,9 +255,7 @@ fn of_attention() -> Vec<Case> {
     let of_queries_and_keys: [(&str, Run); 3] = [
         ("scaled_scores", |q, k, _| scaled_scores(q, k).map(|_| ())),
         ("attention_weights", |q, k, mask| attention_weights(q, k, mask).map(|_| ())),
-        ("attention", |q, k, mask| {
-            attention(q, k, &matrix(5, 2), mask).map(|_| ())
-        }),
+        ("attention", |q, k, mask| attention(q, k, &matrix(5, 2), mask).map(|_| ())),
     ];
     let mut cases = vec![];
     for (function, run) in of_queries_and_keys {

@@ -117,7 +117,8 @@ pub fn attention<T: RealField + Copy>(
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
     check_values(k, v)?;
     let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
-    let output = masked_product(&weights, v, mask.sized(q.nrows(), k.nrows())?); // (n_q, d_v)
+    let sized = mask.sized(q.nrows(), k.nrows())?;
+    let output = masked_product(&weights, v, sized); // (n_q, d_v)
     let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout: None };
     Ok((output, cache))

@@ -1,6 +1,7 @@
 //! `cargo xtask build`: the book, whole and checked, or the one before it untouched.
 
 use crate::console::{Activity, count};
+use crate::describe::describe;
 use crate::lint::{self, Finding};
 use crate::project::Project;
 use crate::tools;
@@ -42,6 +43,7 @@ pub fn build_into(project: &Project, destination: &Path) -> Result<()> {
         settle(&findings).context(format!("{error:#}"))?;
         Err(error)
     })?;
+    describe(destination)?;
     findings.extend(lint::pages(destination)?);
     settle(&findings)
 }

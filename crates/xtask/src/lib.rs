@@ -10,6 +10,7 @@ pub mod bench;
 pub mod build;
 pub mod cli;
 pub mod console;
+mod describe;
 pub mod files;
 pub mod generate;
 pub mod lint;

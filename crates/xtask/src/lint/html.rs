@@ -11,19 +11,19 @@ const VOID: &[&str] = &[
 
 /// A parsed page.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(crate) struct Page {
     /// Its path as seen from the root of the site.
-    pub(super) name: String,
-    pub(super) elements: Vec<Element>,
-    pub(super) texts: Vec<Text>,
+    pub(crate) name: String,
+    pub(crate) elements: Vec<Element>,
+    pub(crate) texts: Vec<Text>,
 }
 
 /// An element, whose descendants are the ones that follow it, up to `end`.
 #[derive(Debug)]
-pub(super) struct Element {
-    pub(super) tag: String,
+pub(crate) struct Element {
+    pub(crate) tag: String,
     attributes: Vec<(String, String)>,
-    pub(super) line: usize,
+    pub(crate) line: usize,
     parent: Option<usize>,
     end: usize,
     /// Which texts lie inside.
@@ -32,28 +32,28 @@ pub(super) struct Element {
 
 /// A run of text.
 #[derive(Debug)]
-pub(super) struct Text {
-    pub(super) text: String,
-    pub(super) line: usize,
+pub(crate) struct Text {
+    pub(crate) text: String,
+    pub(crate) line: usize,
     parent: Option<usize>,
 }
 
 impl Element {
-    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
+    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes
             .iter()
             .find(|(found, _)| found == name)
             .map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn has_class(&self, class: &str) -> bool {
+    pub(crate) fn has_class(&self, class: &str) -> bool {
         let classes = self.attribute("class").unwrap_or_default();
         classes.split_whitespace().any(|found| found == class)
     }
 }
 
 impl Page {
-    pub(super) fn parse(name: String, html: &str) -> Self {
+    pub(crate) fn parse(name: String, html: &str) -> Self {
         let mut builder = Builder::new(name, html);
         let mut emitter = DefaultEmitter::<usize>::new_with_span();
         emitter.naively_switch_states(true);
@@ -64,7 +64,7 @@ impl Page {
     }
 
     /// The elements called `tag`, with their number.
-    pub(super) fn all<'a>(
+    pub(crate) fn all<'a>(
         &'a self,
         tag: &'a str,
     ) -> impl Iterator<Item = (usize, &'a Element)> {
@@ -72,7 +72,7 @@ impl Page {
     }
 
     /// The elements right inside element `number`.
-    pub(super) fn children(
+    pub(crate) fn children(
         &self,
         number: usize,
     ) -> impl Iterator<Item = (usize, &Element)> {
@@ -82,7 +82,7 @@ impl Page {
     }
 
     /// The elements called `tag` inside element `number`, by their numbers.
-    pub(super) fn numbers_inside(
+    pub(crate) fn numbers_inside(
         &self,
         number: usize,
         tag: &str,
@@ -92,13 +92,13 @@ impl Page {
     }
 
     /// All text inside element `number`.
-    pub(super) fn text_of(&self, number: usize) -> String {
+    pub(crate) fn text_of(&self, number: usize) -> String {
         let inside = self.elements[number].texts.clone();
         self.texts[inside].iter().map(|text| text.text.as_str()).collect()
     }
 
     /// The elements around `text`, from the inside out.
-    pub(super) fn around(&self, text: &Text) -> impl Iterator<Item = &Element> {
+    pub(crate) fn around(&self, text: &Text) -> impl Iterator<Item = &Element> {
         let outer = |number: &usize| self.elements[*number].parent;
         std::iter::successors(text.parent, outer).map(|number| &self.elements[number])
     }

@@ -6,7 +6,7 @@
 
 mod blocks;
 mod config;
-mod html;
+pub(crate) mod html;
 mod includes;
 mod links;
 pub mod pages;

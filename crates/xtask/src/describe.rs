@@ -1,0 +1,94 @@
+//! A description of its own for each page, where mdBook writes the book's on all of them.
+
+use crate::files;
+use crate::lint::html::Page;
+use anyhow::{Context, Result};
+use regex::{Captures, Regex};
+use std::fs;
+use std::path::Path;
+
+/// What search engines show of a description.
+const LONGEST: usize = 160;
+
+/// Puts the beginning of each page's text into its description.
+///
+/// # Errors
+///
+/// If a page cannot be read or written.
+pub fn describe(book: &Path) -> Result<()> {
+    let description = Regex::new(
+        r#"(<meta (?:name="description"|property="og:description") content=")[^"]*"#,
+    )?;
+    // The page for the printer is all of them in one, and is not for search engines.
+    let pages = files::with_extension(book, "html").into_iter();
+    for path in pages.filter(|path| !path.ends_with("print.html")) {
+        let html = files::read(&path)?;
+        let page = Page::parse(path.display().to_string(), &html);
+        if let Some(text) = beginning(&page) {
+            let text =
+                text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
+            let html = description
+                .replace_all(&html, |found: &Captures| format!("{}{text}", &found[1]));
+            fs::write(&path, html.as_bytes())
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The first paragraphs of the text, as far as they fit; those with maths are passed over, since
+/// their text says everything twice.
+fn beginning(page: &Page) -> Option<String> {
+    let (main, _) = page.all("main").next()?;
+    let paragraphs = page.children(main).filter(|(_, element)| element.tag == "p");
+    let plain = paragraphs
+        .filter(|(number, _)| page.numbers_inside(*number, "math").next().is_none());
+    let text: Vec<String> =
+        plain.take(3).map(|(number, _)| page.text_of(number)).collect();
+    let mut description = String::new();
+    for word in text.join(" ").split_whitespace() {
+        if description.chars().count() + word.chars().count() >= LONGEST {
+            return Some(description.trim_end_matches([',', ';', ':']).to_owned() + "…");
+        }
+        if !description.is_empty() {
+            description.push(' ');
+        }
+        description.push_str(word);
+    }
+    (!description.is_empty()).then_some(description)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(main: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let head = r#"<meta name="description" content="the book's">"#;
+        fs::write(&path, format!("<html><head>{head}</head><main>{main}</main></html>"))
+            .unwrap();
+        describe(folder.path()).unwrap();
+        let html = fs::read_to_string(&path).unwrap();
+        html.split('"').nth(3).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_page_is_described_by_its_beginning() {
+        let main = "<h1>Title</h1><p><em>Why</em> “so” &amp; \"so\"?</p><p>Because.</p>";
+        assert_eq!(described(main), "Why “so” &amp; &quot;so&quot;? Because.");
+    }
+
+    #[test]
+    fn maths_is_passed_over_and_long_text_ends_at_a_word() {
+        let long = "word ".repeat(60);
+        let text = described(&format!("<p>x <math></math></p><p>{long}</p>"));
+        assert!(text.starts_with("word word") && text.ends_with("word…"));
+        assert!(text.chars().count() <= LONGEST);
+    }
+
+    #[test]
+    fn a_page_without_text_keeps_the_description_of_the_book() {
+        assert_eq!(described("<h1>Title</h1>"), "the book's");
+    }
+}
