@@ -85,12 +85,20 @@ globalThis.checks = (() => {
                 + `its content is ${box.scrollWidth} px wide in ${box.clientWidth} px; see ${name(widest(box))}`);
     }
 
-    // The innermost of the elements that reach furthest to the right.
+    // The innermost of the elements that reach furthest to the right, unless what is between scrolls or cuts them off.
     function widest(box) {
         const right = element => element.getBoundingClientRect().right;
+        const shows = element => {
+            for (let around = element.parentElement; around !== box; around = around.parentElement) {
+                if (style(around).overflowX !== 'visible') {
+                    return false;
+                }
+            }
+            return true;
+        };
         return [...box.querySelectorAll('*')]
-            .filter(element => !element.parentElement.closest('pre, .katex-display, .table-wrapper, svg, .katex-mathml'))
-            .reduce((most, element) => right(element) >= right(most) ? element : most, box);
+            .filter(element => !element.closest('.katex-mathml') && shows(element))
+            .reduce((most, element) => right(element) >= right(most) ? element : most, box.firstElementChild);
     }
 
     function inside(inner, outer) {

@@ -46,7 +46,9 @@ impl Site {
 
     /// What was sent since this was asked last.
     pub fn take_sent(&self) -> Vec<Sent> {
-        std::mem::take(&mut *self.folder.sent.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut *self.folder.sent.lock().unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 
@@ -97,7 +99,8 @@ impl Folder {
         let target = request.split(' ').nth(1).unwrap_or_default();
         let name = target.split('?').next().unwrap_or_default().trim_start_matches('/');
         let Some(file) = self.file(name) else {
-            return stream.write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n");
+            return stream
+                .write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n");
         };
         let (on_the_wire, uncompressed) = (file.body.len(), file.uncompressed);
         let sent = Sent { name: name.to_owned(), on_the_wire, uncompressed };
@@ -162,5 +165,8 @@ fn kind(path: &Path) -> (&'static str, bool) {
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(body).and_then(|()| encoder.finish()).expect("memory takes all bytes")
+    encoder
+        .write_all(body)
+        .and_then(|()| encoder.finish())
+        .expect("memory takes all bytes")
 }

@@ -358,13 +358,9 @@ impl HeatMap<'_> {
             let strength =
                 if x.is_finite() { (x.abs() / self.full).min(1.0) } else { 0.0 };
             let colour = if x < 0.0 { HEAT_NEGATIVE } else { HEAT };
-            if strength < 0.05 {
-                area.draw(&Rectangle::new([corner, opposite], MUTED.mix(0.1).filled()))?;
-            }
-            area.draw(&Rectangle::new(
-                [corner, opposite],
-                colour.mix(round(strength)).filled(),
-            ))?;
+            // A little colour even for 0, so that a cell is a cell.
+            let opacity = round(0.06 + 0.94 * strength);
+            area.draw(&Rectangle::new([corner, opposite], colour.mix(opacity).filled()))?;
             if let Some(decimals) = self.decimals {
                 let text =
                     if x.is_finite() { fixed(x, decimals) } else { "−∞".to_owned() };
