@@ -1,8 +1,9 @@
 //! What attention costs: floating-point operations, bytes, and their ratio.
 //!
 //! Conventions. A multiply-add counts as two operations. Softmax counts five per score: the running maximum, the
-//! subtraction, the exponential, the sum and the division, one each. Bytes are those of the matrices that the plain
-//! program writes or reads at least once, each counted once.
+//! subtraction, the exponential, the sum and the division, one each. Bytes are those of queries, keys, values, weights and
+//! output, each counted once; the traffic of scores, scaling and masks between slow and fast memory is not in them. A causal
+//! mask, which makes half of the core's work unnecessary, is not counted either.
 
 use crate::error::{Error, Result, check_positive};
 
@@ -99,7 +100,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// All matrices.
+    /// All of the above.
     ///
     /// ```
     /// let bytes = attention::AttentionShape::self_attention(1, 10, 4, 4, 1).bytes(8)?;
@@ -140,7 +141,7 @@ impl AttentionShape {
         check_positive("n_heads", self.n_heads)
     }
 
-    /// The operations of one forward pass. With all widths equal to d and one head these are 8·B·n·d_model·d for the
+    /// The operations of one forward pass. With one head and d_k = d_v = d these are 8·B·n·d_model·d for the
     /// projections, 4·B·n²·d for both products, and 5·B·n² for softmax.
     ///
     /// # Errors
@@ -206,8 +207,8 @@ impl AttentionShape {
         Ok(self.flops()?.core() as f64 / self.bytes(element)?.total() as f64)
     }
 
-    /// The number of tokens from which on the core's two products cost more than the projections:
-    /// 2·d_model, for self-attention with one width for all.
+    /// The number of tokens at which the core's two products cost as much as the projections, and beyond which they cost
+    /// more: 2·d_model, for as many keys as queries.
     ///
     /// ```
     /// assert_eq!(attention::AttentionShape::self_attention(1, 128, 512, 64, 8).crossover(), 1024);

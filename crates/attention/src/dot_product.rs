@@ -2,7 +2,7 @@
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::mask::{Mask, SizedMask};
-use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
+use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward};
 use nalgebra::{DMatrix, DVector, RealField};
 
 /// The factor 1/√d_k of the scores.
@@ -75,9 +75,10 @@ pub fn attention_weights<T: RealField + Copy>(
     k: &DMatrix<T>,
     mask: &Mask,
 ) -> Result<(DMatrix<T>, DVector<T>)> {
-    let scores = scaled_scores(q, k)?; // (n_q, n_k)
-    let scores = mask.sized(q.nrows(), k.nrows())?.apply(scores)?; // −∞ where hidden
-    Ok((softmax_rows(&scores)?, log_sum_exp_rows(&scores)?))
+    check_queries_and_keys(q, k)?;
+    let mask = mask.sized(q.nrows(), k.nrows())?;
+    let scores = mask.apply(scaled_scores(q, k)?)?; // (n_q, n_k), −∞ where hidden
+    softmax_and_log_sum_exp(&scores) // (n_q, n_k), (n_q)
 }
 // ANCHOR_END: weights
 
@@ -272,6 +273,7 @@ pub fn attention_backward<T: RealField + Copy>(
     // weights = softmax(scores + mask): a hidden weight is the constant 0, whatever its value was
     let d_weights = mask.select(d_weights, T::zero());
     let d_scores = softmax_rows_backward(weights, &d_weights)?; // (n_q, n_k)
+    let d_scores = mask.select(d_scores, T::zero()); // even where the row holds a visible NaN
 
     // scores = q kᵀ / √d_k
     let d_scores = d_scores * scale::<T>(q.ncols());

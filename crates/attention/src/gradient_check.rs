@@ -20,7 +20,7 @@ pub fn relative_error<T: RealField + Copy>(analytic: T, numeric: T) -> T {
 /// digit divided by ε: in `f64`, ε = 10⁻⁵ is near the best of both.
 ///
 /// # Errors
-/// `x` is empty, `epsilon` is not positive and finite, or `loss` fails.
+/// `x` is empty, `epsilon` is not positive and finite or is lost in the rounding of an entry of `x`, or `loss` fails.
 ///
 /// ```
 /// use nalgebra::dmatrix;
@@ -47,12 +47,19 @@ pub fn numerical_gradient<T: RealField + Copy>(
     let mut nudged = x.clone();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
     for at in 0..x.len() {
-        nudged[at] = x[at] + epsilon;
+        // What is added is not quite ε: the sum is rounded. So divide by the step that was taken.
+        let (high, low) = (x[at] + epsilon, x[at] - epsilon);
+        if high == low {
+            let expected = format!("it is lost beside the entry {} of `x`", x[at]);
+            let given = epsilon.to_string();
+            return Err(Error::Value { argument: "epsilon", given, expected });
+        }
+        nudged[at] = high;
         let above = loss(&nudged)?;
-        nudged[at] = x[at] - epsilon;
+        nudged[at] = low;
         let below = loss(&nudged)?;
         nudged[at] = x[at];
-        gradient[at] = (above - below) / (epsilon + epsilon);
+        gradient[at] = (above - below) / (high - low);
     }
     Ok(gradient)
 }
@@ -124,4 +131,31 @@ pub fn gradient_check<T: RealField + Copy>(
         }
     }
     Ok(check)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::dmatrix;
+
+    /// The slope of the identity is 1, in f32 and far from 0 too, where x + ε is rounded hard.
+    #[test]
+    fn the_step_that_was_taken_counts() {
+        let slope = numerical_gradient(&dmatrix![100.0_f32], 1e-5, |x| Ok(x[0])).unwrap();
+        assert_eq!(slope[0], 1.0);
+        let slope = numerical_gradient(&dmatrix![1e6_f64], 1e-5, |x| Ok(x[0])).unwrap();
+        assert_eq!(slope[0], 1.0);
+        let error =
+            numerical_gradient(&dmatrix![1e6_f32], 1e-5, |x| Ok(x[0])).unwrap_err();
+        assert!(error.to_string().contains("lost beside the entry 1000000"), "{error}");
+    }
+
+    #[test]
+    fn nan_is_never_passed_over() {
+        let x = dmatrix![1.0_f64, 2.0];
+        let analytic = dmatrix![1.0, f64::NAN];
+        let check = gradient_check(&x, &analytic, 1e-5, |x| Ok(x.sum())).unwrap();
+        assert!(check.max_relative_error.is_nan());
+        assert_eq!(check.worst, (0, 1));
+    }
 }

@@ -91,7 +91,7 @@ pub fn parameter_norms<T: RealField + Copy>(
 
 /// A heat map for the terminal: one line a row, each entry as a shade and a number with two decimals.
 ///
-/// Shades run from the smallest entry to the largest finite one in five steps; what is not finite has none.
+/// Shades run from the smallest finite entry to the largest in five steps; what is not finite has none.
 ///
 /// # Errors
 /// `matrix` is empty, or there is not one label for each row and column.

@@ -14,7 +14,8 @@ use std::ops::Range;
 /// Which query may see which key, as a rule that fits any number of tokens.
 ///
 /// With fewer queries than keys, positions are aligned at their ends: query `i` stands at key position
-/// `i + n_k − n_q`, as when the last few tokens of a text ask about all of it.
+/// `i + n_k − n_q`, as when the last few tokens of a text ask about all of it. With more queries than keys the first
+/// `n_q − n_k` of a causal mask see nothing. (PyTorch's `is_causal` aligns at the beginnings instead.)
 ///
 /// ```
 /// use attention::Mask;
@@ -68,6 +69,9 @@ impl Mask {
     }
 
     /// Only keys that are real tokens: query `i` sees key `j` when `valid[j]`.
+    ///
+    /// What fills the other rows may be anything in a forward pass. In training it must be finite: it has queries of its
+    /// own, and the gradients of the parameters are sums over all rows.
     ///
     /// # Errors
     /// `valid` is empty.

@@ -24,13 +24,15 @@ fn normaliser<T: RealField + Copy>(sum: T) -> T {
 
 /// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
-/// Shapes: `x` (n) → (n). All entries −∞ give zeros. A NaN gives NaN, as does +∞.
+/// Shapes: `x` (n) → (n). All entries −∞ give zeros. A NaN makes all
+/// weights NaN; +∞ makes its own weight NaN.
 ///
 /// # Errors
 /// `x` is empty.
 ///
 /// # Source
-/// J. S. Bridle, *Probabilistic interpretation of feedforward classification network outputs* (1990).
+/// J. S. Bridle, *Probabilistic interpretation of feedforward classification network outputs, with
+/// relationships to statistical pattern recognition* (1990).
 ///
 /// ```
 /// use nalgebra::dvector;
@@ -66,22 +68,38 @@ pub fn softmax<T: RealField + Copy>(x: &DVector<T>) -> Result<DVector<T>> {
 // ANCHOR: softmax_rows
 pub fn softmax_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DMatrix<T>> {
     check_not_empty("scores", scores)?;
-    let shifts = row_max(scores).map(shift); // (n_q)
-    let mut weights = scores.clone(); // (n_q, n_k)
-    let mut sums = DVector::zeros(scores.nrows()); // (n_q)
+    let RowExponentials { mut exponentials, sums, .. } = row_exponentials(scores);
+    divide_rows(&mut exponentials, &sums);
+    Ok(exponentials) // by now the weights (n_q, n_k)
+}
+
+/// The exponentials of a matrix of scores, and what was subtracted and summed in each row.
+struct RowExponentials<T> {
+    exponentials: DMatrix<T>, // (n_q, n_k)
+    shifts: DVector<T>,       // (n_q)
+    sums: DVector<T>,         // (n_q)
+}
+
+fn row_exponentials<T: RealField + Copy>(scores: &DMatrix<T>) -> RowExponentials<T> {
+    let shifts = row_max(scores).map(shift);
+    let mut exponentials = scores.clone();
+    let mut sums = DVector::zeros(scores.nrows());
     // nalgebra stores columns, so the inner loop runs down a column: neighbours in memory.
-    for mut column in weights.column_iter_mut() {
+    for mut column in exponentials.column_iter_mut() {
         for i in 0..column.len() {
             column[i] = (column[i] - shifts[i]).exp();
             sums[i] += column[i];
         }
     }
-    for mut column in weights.column_iter_mut() {
+    RowExponentials { exponentials, shifts, sums }
+}
+
+fn divide_rows<T: RealField + Copy>(exponentials: &mut DMatrix<T>, sums: &DVector<T>) {
+    for mut column in exponentials.column_iter_mut() {
         for i in 0..column.len() {
             column[i] /= normaliser(sums[i]);
         }
     }
-    Ok(weights)
 }
 // ANCHOR_END: softmax_rows
 
@@ -137,14 +155,22 @@ pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
 /// ```
 pub fn log_sum_exp_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DVector<T>> {
     check_not_empty("scores", scores)?;
-    let shifts = row_max(scores).map(shift);
-    let mut sums = DVector::<T>::zeros(scores.nrows());
-    for column in scores.column_iter() {
-        for i in 0..column.len() {
-            sums[i] += (column[i] - shifts[i]).exp();
-        }
-    }
-    Ok(shifts.zip_map(&sums, |shift, sum| shift + sum.ln()))
+    let RowExponentials { shifts, sums, .. } = row_exponentials(scores);
+    Ok(log_sums(&shifts, &sums))
+}
+
+fn log_sums<T: RealField + Copy>(shifts: &DVector<T>, sums: &DVector<T>) -> DVector<T> {
+    shifts.zip_map(sums, |shift, sum: T| shift + sum.ln())
+}
+
+/// [`softmax_rows`] and [`log_sum_exp_rows`] from the same exponentials.
+pub(crate) fn softmax_and_log_sum_exp<T: RealField + Copy>(
+    scores: &DMatrix<T>,
+) -> Result<(DMatrix<T>, DVector<T>)> {
+    check_not_empty("scores", scores)?;
+    let RowExponentials { mut exponentials, shifts, sums } = row_exponentials(scores);
+    divide_rows(&mut exponentials, &sums);
+    Ok((exponentials, log_sums(&shifts, &sums)))
 }
 
 /// The Jacobian of softmax at the weights `p = softmax(x)`: `∂p[i]/∂x[j] = p[i] (δ_ij − p[j])`.
@@ -200,7 +226,8 @@ pub fn softmax_backward<T: RealField + Copy>(
 
 /// [`softmax_backward`] of every row.
 ///
-/// Shapes: `weights` (n_q, n_k), `d_weights` (n_q, n_k) → (n_q, n_k). Where a weight is 0, so is the result.
+/// Shapes: `weights` (n_q, n_k), `d_weights` (n_q, n_k) → (n_q, n_k). Where a weight is 0, so is the
+/// result, as long as the row's gradients are finite.
 ///
 /// # Errors
 /// `weights` is empty, or `d_weights` has another shape.
@@ -219,11 +246,11 @@ pub fn softmax_rows_backward<T: RealField + Copy>(
 ) -> Result<DMatrix<T>> {
     check_not_empty("weights", weights)?;
     check_shape("d_weights", d_weights, weights.shape(), "`weights`")?;
-    let mut d_scores = weights.component_mul(d_weights);
-    let means = d_scores.column_sum(); // (n_q): ⟨d_weights, weights⟩ of each row
+    let means = weights.component_mul(d_weights).column_sum(); // (n_q)
+    let mut d_scores = d_weights.clone(); // (n_q, n_k)
     for (mut column, weights) in d_scores.column_iter_mut().zip(weights.column_iter()) {
         for i in 0..column.len() {
-            column[i] -= weights[i] * means[i];
+            column[i] = weights[i] * (column[i] - means[i]);
         }
     }
     Ok(d_scores)

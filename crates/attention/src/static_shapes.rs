@@ -4,7 +4,7 @@ use nalgebra::{RealField, SMatrix};
 
 /// Scaled dot-product attention whose shapes the compiler checks: there is no error left to return.
 ///
-/// Shapes: `q` (N_Q, D_K), `k` (N_K, D_K), `v` (N_K, D_V) → (N_Q, D_V). No mask.
+/// Widths and lengths of 0 are types too, and give NaN or nothing. Shapes: `q` (N_Q, D_K), `k` (N_K, D_K), `v` (N_K, D_V) → (N_Q, D_V). No mask.
 ///
 /// ```
 /// use nalgebra::{SMatrix, matrix};
