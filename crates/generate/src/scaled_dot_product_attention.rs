@@ -42,6 +42,9 @@ fn raw_attention(page: &mut Page) -> Result<()> {
     let sentence = example::river();
     let x = &sentence.x;
     let products = x * x.transpose();
+    page.value("raw-left-boat", fixed(products[(2, 1)] / 2.0, 2));
+    page.value("product-boat-boat", fixed(products[(1, 1)], 2));
+    page.value("product-boat-river", fixed(products[(1, 4)], 2));
     page.value("raw-scores-left", tuple((products.row(2) / 2.0).iter().copied(), 2));
     let (_, cache) = attention(x, x, x, &Mask::none())?;
     page.value("raw-weights-left", tuple(cache.weights.row(2).iter().copied(), 2));
@@ -69,9 +72,6 @@ fn projected_attention(page: &mut Page) -> Result<()> {
     let sentence = example::river();
     let [w_q, w_k, w_v] = example::projections();
     let (q, k, v) = (&sentence.x * &w_q, &sentence.x * &w_k, &sentence.x * &w_v);
-    for (name, m) in [("w-q", &w_q), ("w-k", &w_k), ("w-v", &w_v)] {
-        page.value(name, matrix(m, 1));
-    }
     for (name, m) in [("q", &q), ("k", &k), ("v", &v)] {
         page.value(name, matrix(m, 2));
     }
@@ -88,12 +88,10 @@ fn projected_attention(page: &mut Page) -> Result<()> {
     page.value("boat-boat", percent(cache.weights[(boat, boat)], 0));
     page.value("bank-boat", percent(cache.weights[(bank, boat)], 0));
     page.value("bank-bank", percent(cache.weights[(bank, bank)], 0));
+    page.value("score-left-boat", fixed(scores[(left, boat)], 2));
+    page.value("score-boat-left", fixed(scores[(boat, left)], 2));
     page.value("left-boat", percent(cache.weights[(left, boat)], 0));
-    page.value("boat-left", percent(cache.weights[(boat, left)], 0));
     page.value("bank-river", percent(cache.weights[(bank, river)], 0));
-    page.value("bank-river-score", fixed(scores[(bank, river)], 2));
-    page.value("the-entropy", fixed(row_entropy(&cache.weights)?[0], 2));
-    page.value("ln-6", fixed(6.0_f64.ln(), 2));
     for (name, of, matrix, full) in [
         ("scores", "Scores", &scores, scores.amax()),
         ("weights", "Weights", &cache.weights, 0.75),

@@ -36,18 +36,24 @@ fn mean_and_variance(x: &[f64]) -> (f64, f64) {
 
 /// Mean and variance of q·k, measured, for growing d_k.
 fn moments(page: &mut Page) -> Result<()> {
-    let count = 20_000;
+    let count = 50_000;
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     let row = |&d: &usize| {
         let products = products(d, count, rng);
         let (mean, variance) = mean_and_variance(&products);
         let standard_error = (variance / count as f64).sqrt();
+        let variance_error = ((2.0 + 6.0 / d as f64) / count as f64).sqrt();
         let scaled: Vec<f64> = products.iter().map(|s| s / (d as f64).sqrt()).collect();
         vec![
             integer(d),
             format!("{} ± {}", fixed(mean, 2), fixed(standard_error, 2)),
-            fixed(variance, 1),
-            fixed(mean_and_variance(&scaled).1, 2),
+            // E[s⁴] = 3 d² + 6 d for normal entries, so that the variance of s² is 2 d² + 6 d
+            format!("{} ± {}", fixed(variance, 1), fixed(variance_error * d as f64, 1)),
+            format!(
+                "{} ± {}",
+                fixed(mean_and_variance(&scaled).1, 3),
+                fixed(variance_error, 3)
+            ),
         ]
     };
     let rows: Vec<_> = [8, 64, 512, 2048].iter().map(row).collect();
@@ -55,10 +61,11 @@ fn moments(page: &mut Page) -> Result<()> {
         ["$d_k$", "mean of $s$", "variance of $s$", "variance of $s / \\sqrt{d_k}$"];
     page.file("moments.md", table(&header, &rows));
     page.value("moments-count", integer(count));
+    page.value("rows", integer(ROWS));
     Ok(())
 }
 
-/// Where 4 000 scores lie, unscaled and scaled, with the normal density over them.
+/// Where dot products lie, unscaled and scaled, with the normal density over them.
 fn histograms(page: &mut Page) -> Result<()> {
     let normal = |x: f64, deviation: f64| {
         (-(x / deviation).powi(2) / 2.0).exp() / (deviation * TAU.sqrt())
@@ -118,6 +125,8 @@ fn histograms(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
+const ROWS: usize = 1000;
+
 /// One row of weights, seen from several sides.
 #[derive(Clone, Copy)]
 struct Row {
@@ -130,12 +139,12 @@ struct Row {
     d_query: f64,
 }
 
-/// 200 rows of weights: each of one random query and `n` random keys of width `d`, with scores that are
+/// Rows of weights: each of one random query and `n` random keys of width `d`, with scores that are
 /// divided by `d` to each of `powers`.
 fn rows<const P: usize>(n: usize, d: usize, powers: [f64; P]) -> Result<[Vec<Row>; P]> {
     let rng = &mut ChaCha8Rng::seed_from_u64((1000 * n + d) as u64);
     let mut rows = [const { vec![] }; P];
-    for _ in 0..200 {
+    for _ in 0..ROWS {
         let q = draw(d, rng);
         let keys = DMatrix::from_fn(d, n, |_, _| StandardNormal.sample(rng)); // a column a key
         let products = keys.tr_mul(&q); // (n)
@@ -160,10 +169,21 @@ fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
     rows.iter().map(of).sum::<f64>() / rows.len() as f64
 }
 
+/// The share of rows whose gradient is below one hundredth of the root mean square of all.
+fn left_out(rows: &[Row]) -> String {
+    let root_mean_square = mean(rows, |row| row.d_query.powi(2)).sqrt();
+    share(rows, |row| row.d_query < 0.01 * root_mean_square)
+}
+
 fn median(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
     let mut values: Vec<f64> = rows.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+/// For maths, with two digits that count.
+fn small(x: f64) -> String {
+    if x < 0.01 { format!("${}$", scientific(x, 1)) } else { format!("${x:.2}$") }
 }
 
 /// The share of rows of which this is true.
@@ -206,14 +226,19 @@ fn saturation(page: &mut Page) -> Result<()> {
             let mut value =
                 |what: &str, text| page.value(format!("{what}-{n}-{how}"), text);
             value("largest", fixed(mean(widest, |row| row.largest), 2));
-            value("flat", share(widest, |row| row.d_query < 0.01));
-            value("median", fixed(median(widest, |row| row.d_query), 3));
-            value("mean", fixed(mean(widest, |row| row.d_query), 2));
+            value("flat", left_out(widest));
+            if n == 8 {
+                value("median", small(median(widest, |row| row.d_query)));
+                value("mean", small(mean(widest, |row| row.d_query)));
+            }
         }
         // What the chapter says in words.
         for (d, [unscaled, scaled, _]) in widths.iter().zip(&by_width) {
             let larger = |of: fn(&Row) -> f64| mean(unscaled, of) > mean(scaled, of);
-            assert!(*d < 64 || larger(|row| row.d_query), "n = {n}, d = {d}: mean gradient");
+            assert!(
+                *d < 64 || larger(|row| row.d_query),
+                "n = {n}, d = {d}: mean gradient"
+            );
             assert!(n != 512 || larger(|row| row.jacobian), "n = {n}, d = {d}: Jacobian");
             assert!(larger(|row| row.largest), "n = {n}, d = {d}: largest weight");
         }
@@ -227,10 +252,10 @@ fn saturation(page: &mut Page) -> Result<()> {
                     share(rows, |row| row.largest > 0.99),
                 ];
                 let gradient = vec![
-                    fixed(mean(rows, |row| row.jacobian), 3),
-                    fixed(mean(rows, |row| row.d_query), 3),
-                    fixed(median(rows, |row| row.d_query), 3),
-                    share(rows, |row| row.d_query < 0.01),
+                    fixed(mean(rows, |row| row.jacobian), 2),
+                    small(mean(rows, |row| row.d_query)),
+                    small(median(rows, |row| row.d_query)),
+                    left_out(rows),
                 ];
                 sharpness.push([start.clone(), sharp].concat());
                 gradients.push([start, gradient].concat());
@@ -277,7 +302,7 @@ fn saturation(page: &mut Page) -> Result<()> {
     let header = ["largest weight", "entropy", "rows with a weight above 0.99"];
     page.file("sharpness.md", table(&[&start[..], &header].concat(), &sharpness));
     let header =
-        ["$\\lVert J \\rVert$, mean", "gradient, mean", "median", "rows below 0.01"];
+        ["mean $\\lVert J \\rVert$", "mean gradient", "median gradient", "rows left out"];
     page.file("gradients.md", table(&[&start[..], &header].concat(), &gradients));
     Ok(())
 }

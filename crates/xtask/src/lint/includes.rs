@@ -22,6 +22,9 @@ static END: LazyLock<Regex> = LazyLock::new(|| pattern(r"ANCHOR_END:\s*([\w-]+)"
 static COMMENT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\s*(?://+!?|/\*|#|<!--)\s*ANCHOR:\s*([\w-]+)"));
 
+/// An anchor in a file of values, which has no comments.
+static VALUE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^ANCHOR:\s*([\w-]+)"));
+
 /// How deep mdBook follows includes in included files.
 const DEPTH: usize = 10;
 
@@ -193,11 +196,11 @@ fn files_with_anchors(root: &Path) -> Vec<PathBuf> {
 
 fn anchors(file: &Path) -> Vec<(usize, String)> {
     let text = fs::read_to_string(file).unwrap_or_default();
+    let is_code = file.extension().is_some_and(|extension| extension != "txt");
+    let anchor = if is_code { &COMMENT } else { &VALUE };
     let numbered = (1..).zip(text.lines());
     numbered
-        .filter_map(|(number, line)| {
-            Some((number, COMMENT.captures(line)?[1].to_owned()))
-        })
+        .filter_map(|(number, line)| Some((number, anchor.captures(line)?[1].to_owned())))
         .collect()
 }
 
