@@ -5,10 +5,11 @@ mod common;
 
 use attention::{
     AttentionCache, AttentionShape, LayerCache, Mask, MultiHeadAttention, MultiHeadCache,
-    Parameters, Result, SelfAttention, attention, attention_backward, attention_static,
-    attention_weights, gradient_check, heat_map, log_sum_exp, log_sum_exp_rows,
-    numerical_gradient, parameter_norms, relative_error, row_entropy, scaled_scores,
-    softmax, softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
+    Parameters, Result, SingleHeadAttention, attention, attention_backward,
+    attention_static, attention_weights, gradient_check, heat_map, log_sum_exp,
+    log_sum_exp_rows, numerical_gradient, parameter_norms, relative_error, row_entropy,
+    scaled_scores, softmax, softmax_backward, softmax_jacobian, softmax_rows,
+    softmax_rows_backward,
 };
 use common::{BatchLayer, Layer, parameters, random};
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
@@ -107,8 +108,8 @@ fn rng() -> ChaCha8Rng {
 }
 
 /// d_model = 4, d_k = 3, d_v = 2.
-fn single_head() -> SelfAttention<f64> {
-    SelfAttention::from(parameters(4, 3, 2, 0))
+fn single_head() -> SingleHeadAttention<f64> {
+    SingleHeadAttention::from(parameters(4, 3, 2, 0))
 }
 
 /// d_model = 4, two heads.
@@ -369,8 +370,8 @@ fn of_parameters() -> Vec<Case> {
         cases.push(case("Parameters::xavier", message, move || {
             Parameters::<f64>::xavier(d_model, d_k, d_v, &mut rng())
         }));
-        cases.push(case("SelfAttention::xavier", message, move || {
-            SelfAttention::<f64>::xavier(d_model, d_k, d_v, &mut rng())
+        cases.push(case("SingleHeadAttention::xavier", message, move || {
+            SingleHeadAttention::<f64>::xavier(d_model, d_k, d_v, &mut rng())
         }));
     }
     for (message, d_model, n_heads) in [
@@ -430,25 +431,25 @@ fn of_self_attention() -> Vec<Case> {
     let mut cases = vec![];
     for (message, change) in CHANGED_PARAMETERS.into_iter().chain(CHANGED_BIASES) {
         let changed = move || {
-            let mut layer = SelfAttention::from(parameters(4, 4, 4, 0));
+            let mut layer = SingleHeadAttention::from(parameters(4, 4, 4, 0));
             change(&mut layer.parameters);
             layer
         };
-        cases.push(case("SelfAttention::forward", message, move || {
+        cases.push(case("SingleHeadAttention::forward", message, move || {
             changed().forward(&matrix(3, 4), &none())
         }));
-        cases.push(case("SelfAttention::forward_cross", message, move || {
+        cases.push(case("SingleHeadAttention::forward_cross", message, move || {
             changed().forward_cross(&matrix(3, 4), &matrix(5, 4), &none())
         }));
-        cases.push(case("SelfAttention::backward", message, move || {
-            let layer = SelfAttention::from(parameters(4, 4, 4, 0));
+        cases.push(case("SingleHeadAttention::backward", message, move || {
+            let layer = SingleHeadAttention::from(parameters(4, 4, 4, 0));
             changed().backward(&changed_layer_cache(layer, |_| ()), &matrix(3, 4))
         }));
     }
-    cases.extend(of_forward("SelfAttention::forward", |x, _, mask| {
+    cases.extend(of_forward("SingleHeadAttention::forward", |x, _, mask| {
         single_head().forward(x, mask).map(|_| ())
     }));
-    cases.extend(of_cross("SelfAttention::forward_cross", |x, context, mask| {
+    cases.extend(of_cross("SingleHeadAttention::forward_cross", |x, context, mask| {
         single_head().forward_cross(x, context, mask).map(|_| ())
     }));
 
@@ -494,18 +495,18 @@ fn of_self_attention() -> Vec<Case> {
         ("`valid` has 4 entries but n_k = 5", |c| c.attention.mask = valid(4)),
     ];
     for (message, change) in of_caches {
-        cases.push(case("SelfAttention::backward", message, move || {
+        cases.push(case("SingleHeadAttention::backward", message, move || {
             single_head()
                 .backward(&changed_layer_cache(single_head(), change), &matrix(3, 4))
         }));
     }
-    cases.extend(of_d_output("SelfAttention::backward", |d_output| {
+    cases.extend(of_d_output("SingleHeadAttention::backward", |d_output| {
         single_head()
             .backward(&changed_layer_cache(single_head(), |_| ()), d_output)
             .map(|_| ())
     }));
     cases.extend(of_batches(
-        ["SelfAttention::forward_batch", "SelfAttention::backward_batch"],
+        ["SingleHeadAttention::forward_batch", "SingleHeadAttention::backward_batch"],
         single_head,
     ));
     cases

@@ -6,7 +6,7 @@
 mod common;
 
 use attention::{
-    LayerGradients, Mask, MultiHeadAttention, Parameters, SelfAttention, attention,
+    LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention, attention,
     attention_backward,
 };
 use common::{BatchLayer, named};
@@ -52,7 +52,7 @@ fn with_one_head_the_single_head_layer_computes_it_too_and_to_the_same_bit() {
         let mut report = Report::new(&case.name, 1.0);
         let multi_head = case.compare_with(&case.layer::<f64>(), &mut report);
         let single_head =
-            case.compare_with(&SelfAttention::from(case.parameters()), &mut report);
+            case.compare_with(&SingleHeadAttention::from(case.parameters()), &mut report);
         report.assert_within(tolerance());
         assert!(multi_head == single_head, "{}: the two layers differ", case.name);
         compared += 1;

@@ -4,9 +4,9 @@ mod common;
 
 use attention::{
     AttentionCache, GradientCheck, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Result, SelfAttention, attention, attention_backward,
-    gradient_check, numerical_gradient, softmax, softmax_backward, softmax_rows,
-    softmax_rows_backward,
+    MultiHeadCache, Parameters, Result, SingleHeadAttention, attention,
+    attention_backward, gradient_check, numerical_gradient, softmax, softmax_backward,
+    softmax_rows, softmax_rows_backward,
 };
 use common::{BatchLayer, Layer, masks, named, parameters, random, set};
 use nalgebra::{DMatrix, DVector};
@@ -81,7 +81,7 @@ fn of_attention_by_queries_keys_and_values() {
 
 #[test]
 fn of_the_single_head_layer() {
-    let layer = SelfAttention::from(parameters(6, 4, 3, 20));
+    let layer = SingleHeadAttention::from(parameters(6, 4, 3, 20));
     check_under_every_mask(&layer, 6, LINEAR);
 }
 
@@ -114,7 +114,11 @@ fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
 
 #[test]
 fn of_a_loss_that_is_not_linear() {
-    check_under_every_mask(&SelfAttention::from(parameters(6, 4, 3, 23)), 6, NONLINEAR);
+    check_under_every_mask(
+        &SingleHeadAttention::from(parameters(6, 4, 3, 23)),
+        6,
+        NONLINEAR,
+    );
     let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 24), 2).unwrap();
     check_under_every_mask(&layer, 8, NONLINEAR);
 }
@@ -142,7 +146,7 @@ fn of_a_batch_whose_sequences_differ_in_length() {
             assert_agrees(check.unwrap(), &format!("sequence {b} of a batch"));
         }
     }
-    check(&SelfAttention::from(parameters(6, 4, 3, 25)), 6);
+    check(&SingleHeadAttention::from(parameters(6, 4, 3, 25)), 6);
     check(&MultiHeadAttention::from_parameters(parameters(8, 8, 8, 26), 2).unwrap(), 8);
 }
 
@@ -264,7 +268,7 @@ fn assert_is_flat(
 /// Queries, keys and values each carry a gradient into x. Whichever is forgotten, the check sees it.
 #[test]
 fn without_one_of_the_three_paths_into_x_the_check_fails() {
-    let layer = SelfAttention::from(parameters(6, 4, 3, 50));
+    let layer = SingleHeadAttention::from(parameters(6, 4, 3, 50));
     let (x, r) = (random(5, 6, 51), random(5, 6, 52));
     let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
     let gradients = layer.backward(&cache, &r).unwrap();
@@ -296,7 +300,7 @@ fn with_the_scale_forgotten_the_check_fails() {
 /// With d_model = d_k even the shapes do not tell.
 #[test]
 fn with_a_transpose_forgotten_the_check_fails() {
-    let layer = SelfAttention::from(parameters(5, 5, 5, 57));
+    let layer = SingleHeadAttention::from(parameters(5, 5, 5, 57));
     let (x, context, r) = (random(4, 5, 58), random(3, 5, 59), random(4, 5, 60));
     let (_, cache) = layer.forward_cross(&x, &context, &Mask::none()).unwrap();
     let d_attended = &r * layer.parameters.w_o.transpose();

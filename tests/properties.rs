@@ -3,9 +3,9 @@
 mod common;
 
 use attention::{
-    AttentionShape, Mask, MultiHeadAttention, Parameters, SelfAttention, Visibility,
-    attention, attention_backward, attention_weights, log_sum_exp, log_sum_exp_rows,
-    scaled_scores, softmax, softmax_rows, softmax_rows_backward,
+    AttentionShape, Mask, MultiHeadAttention, Parameters, SingleHeadAttention,
+    Visibility, attention, attention_backward, attention_weights, log_sum_exp,
+    log_sum_exp_rows, scaled_scores, softmax, softmax_rows, softmax_rows_backward,
 };
 use common::{BatchLayer, Layer, masks, named, parameters, random};
 use nalgebra::{DMatrix, DVector, RealField};
@@ -78,8 +78,8 @@ fn bits(matrix: &DMatrix<f64>) -> Vec<u64> {
     matrix.iter().map(|x| x.to_bits()).collect()
 }
 
-fn single_head(seed: u64) -> SelfAttention<f64> {
-    SelfAttention::from(parameters(6, 4, 3, seed))
+fn single_head(seed: u64) -> SingleHeadAttention<f64> {
+    SingleHeadAttention::from(parameters(6, 4, 3, seed))
 }
 
 fn multi_head(seed: u64) -> MultiHeadAttention<f64> {
@@ -405,7 +405,7 @@ proptest! {
         let (x, other) = (random(n, d, seed + 1), random(context_length, d, seed + 2));
         let context = is_cross.then_some(&other);
         let mask = any_mask(n, context.map_or(n, DMatrix::nrows), kind, seed + 3);
-        let one = SelfAttention::from(parameters.clone());
+        let one = SingleHeadAttention::from(parameters.clone());
         let multi = MultiHeadAttention::from_parameters(parameters, 1).unwrap();
 
         let (of_one, cache_of_one) = Layer::forward(&one, &x, context, &mask).unwrap();
@@ -564,7 +564,7 @@ fn another_seed_gives_another_layer() {
         assert!(a.iter().zip(b.iter()).all(|(a, b)| a != b), "{name}");
     }
     let of = |parameters| {
-        SelfAttention::from(parameters).forward(&random(3, 6, 18), &Mask::none())
+        SingleHeadAttention::from(parameters).forward(&random(3, 6, 18), &Mask::none())
     };
     assert_ne!(of(a).unwrap().0, of(b).unwrap().0);
 }
@@ -599,7 +599,7 @@ fn fresh_parameters_have_the_spread_that_xavier_asks_for() {
 #[test]
 fn the_numbers_of_a_seeded_layer_are_these() {
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    let layer = SelfAttention::<f64>::xavier(4, 3, 2, rng).unwrap();
+    let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng).unwrap();
     let x = DMatrix::from_fn(3, 4, |i, j| (i as f64 - j as f64) / 4.0);
     let (output, cache) = layer.forward(&x, &Mask::causal()).unwrap();
     let d = layer.backward(&cache, &output).unwrap();
@@ -687,8 +687,8 @@ fn single_precision_agrees_with_double() {
     }
     let parameters_of_one = parameters(6, 4, 3, 21);
     check(
-        &SelfAttention::from(cast(&parameters_of_one)),
-        &SelfAttention::from(parameters_of_one),
+        &SingleHeadAttention::from(cast(&parameters_of_one)),
+        &SingleHeadAttention::from(parameters_of_one),
     );
     let shared = parameters(6, 6, 6, 22);
     check(

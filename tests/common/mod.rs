@@ -4,7 +4,7 @@
 
 use attention::{
     AttentionCache, BatchOutput, LayerCache, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Result, SelfAttention,
+    MultiHeadCache, Parameters, Result, SingleHeadAttention,
 };
 use nalgebra::{DMatrix, RealField};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -157,5 +157,5 @@ macro_rules! layer {
         }
     };
 }
-layer!(SelfAttention, LayerCache, |cache| std::slice::from_ref(&cache.attention));
+layer!(SingleHeadAttention, LayerCache, |cache| std::slice::from_ref(&cache.attention));
 layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);

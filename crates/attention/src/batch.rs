@@ -11,9 +11,9 @@ use nalgebra::{DMatrix, RealField};
 /// The outputs of a batch, and the cache of each sequence.
 ///
 /// ```
-/// # use attention::{BatchOutput, LayerCache, Mask, SelfAttention, example};
+/// # use attention::{BatchOutput, LayerCache, Mask, SingleHeadAttention, example};
 /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-/// # let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// # let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let batch = [example::river().x, example::city().x];
 /// let (outputs, caches): BatchOutput<f64, LayerCache<f64>> =
 ///     layer.forward_batch(&batch, &[Mask::none()])?;

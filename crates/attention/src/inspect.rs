@@ -65,10 +65,10 @@ pub struct ParameterNorms<T> {
 /// The norm of every parameter. Given the gradients, it tells which projection still learns.
 ///
 /// ```
-/// use attention::{Mask, SelfAttention, example, parameter_norms};
+/// use attention::{Mask, SingleHeadAttention, example, parameter_norms};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
-/// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
 /// let gradients = layer.backward(&cache, &output)?;
 /// assert!(parameter_norms(&gradients.parameters).w_q > 0.0);

@@ -176,10 +176,10 @@ pub(crate) fn linear_backward<T: RealField + Copy>(
 /// The gradients of a loss by a layer's parameters and inputs.
 ///
 /// ```
-/// use attention::{Mask, SelfAttention};
+/// use attention::{Mask, SingleHeadAttention};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
-/// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = attention::example::river().x;
 /// let (output, cache) = layer.forward(&x, &Mask::causal())?;
 /// let gradients = layer.backward(&cache, &output)?;
@@ -225,10 +225,10 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
 /// Attention with one head: three projections in, one out.
 ///
 /// ```
-/// use attention::{Mask, SelfAttention};
+/// use attention::{Mask, SingleHeadAttention};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
-/// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = attention::example::river().x; // (6, 4)
 /// let (output, _) = layer.forward(&x, &Mask::none())?;
 /// assert_eq!(output.shape(), (6, 4));
@@ -243,18 +243,18 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
         deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
     ))
 )]
-pub struct SelfAttention<T: RealField + Copy> {
+pub struct SingleHeadAttention<T: RealField + Copy> {
     /// What is learned.
     pub parameters: Parameters<T>,
 }
 
-/// What [`SelfAttention::forward`] keeps for the backward pass.
+/// What [`SingleHeadAttention::forward`] keeps for the backward pass.
 ///
 /// ```
-/// use attention::{Mask, SelfAttention};
+/// use attention::{Mask, SingleHeadAttention};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
-/// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let (_, cache) = layer.forward(&attention::example::river().x, &Mask::none())?;
 /// assert_eq!(cache.attention.weights.shape(), (6, 6));
 /// # Ok::<(), attention::Error>(())
@@ -271,7 +271,7 @@ pub struct LayerCache<T: RealField + Copy> {
     pub attended: DMatrix<T>,
 }
 
-impl<T: RealField + Copy> SelfAttention<T> {
+impl<T: RealField + Copy> SingleHeadAttention<T> {
     /// A layer with fresh parameters: see [`Parameters::xavier`].
     ///
     /// # Errors
@@ -281,7 +281,7 @@ impl<T: RealField + Copy> SelfAttention<T> {
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    /// let error = attention::SelfAttention::<f64>::xavier(4, 0, 2, rng).unwrap_err();
+    /// let error = attention::SingleHeadAttention::<f64>::xavier(4, 0, 2, rng).unwrap_err();
     /// assert_eq!(error.to_string(), "`d_k` is 0 but it must be at least 1");
     /// ```
     pub fn xavier<R: Rng + ?Sized>(
@@ -290,7 +290,9 @@ impl<T: RealField + Copy> SelfAttention<T> {
         d_v: usize,
         rng: &mut R,
     ) -> Result<Self> {
-        Ok(SelfAttention { parameters: Parameters::xavier(d_model, d_k, d_v, rng)? })
+        Ok(SingleHeadAttention {
+            parameters: Parameters::xavier(d_model, d_k, d_v, rng)?,
+        })
     }
 
     /// Self-attention: every token of `x` asks all tokens of `x`.
@@ -302,11 +304,11 @@ impl<T: RealField + Copy> SelfAttention<T> {
     /// another shape.
     ///
     /// ```
-    /// use attention::{Mask, SelfAttention};
+    /// use attention::{Mask, SingleHeadAttention};
     /// use nalgebra::DMatrix;
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
-    /// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let error = layer.forward(&DMatrix::zeros(6, 5), &Mask::none()).unwrap_err();
     /// assert_eq!(error.to_string(), "`x` has 5 columns but the layer has d_model = 4");
     /// # Ok::<(), attention::Error>(())
@@ -324,13 +326,13 @@ impl<T: RealField + Copy> SelfAttention<T> {
     /// Shapes: `x` (n_q, d_model), `context` (n_k, d_model) → (n_q, d_model).
     ///
     /// # Errors
-    /// As [`SelfAttention::forward`], and for `context` as for `x`.
+    /// As [`SingleHeadAttention::forward`], and for `context` as for `x`.
     ///
     /// ```
-    /// use attention::{Mask, SelfAttention, example};
+    /// use attention::{Mask, SingleHeadAttention, example};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
-    /// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let x = example::river().x.rows(0, 2).into_owned();
     /// let (output, _) = layer.forward_cross(&x, &example::city().x, &Mask::none())?;
     /// assert_eq!(output.shape(), (2, 4));
@@ -366,10 +368,10 @@ impl<T: RealField + Copy> SelfAttention<T> {
     /// `d_output` has not the shape of the output, or the cache is not from a layer of this shape.
     ///
     /// ```
-    /// use attention::{Mask, SelfAttention, example};
+    /// use attention::{Mask, SingleHeadAttention, example};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
-    /// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
     /// // The loss ½ Σ output² has the gradient `output`.
     /// let gradients = layer.backward(&cache, &output)?;
@@ -411,10 +413,10 @@ impl<T: RealField + Copy> SelfAttention<T> {
     /// `xs` is empty, `masks` has neither one entry nor B, or a sequence is wrong, which the error names.
     ///
     /// ```
-    /// use attention::{Mask, SelfAttention, example};
+    /// use attention::{Mask, SingleHeadAttention, example};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
-    /// let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let batch = [example::river().x, example::city().x.rows(0, 3).into_owned()];
     /// let (outputs, caches) = layer.forward_batch(&batch, &[Mask::causal()])?;
     /// let (gradients, d_batch) = layer.backward_batch(&caches, &outputs)?;
@@ -429,16 +431,16 @@ impl<T: RealField + Copy> SelfAttention<T> {
         batch::forward(xs, masks, |x, mask| self.forward(x, mask))
     }
 
-    /// The backward pass of [`SelfAttention::forward_batch`]: parameter gradients summed over the batch, and the
+    /// The backward pass of [`SingleHeadAttention::forward_batch`]: parameter gradients summed over the batch, and the
     /// gradient of each sequence.
     ///
     /// # Errors
     /// `caches` is empty, `d_outputs` has another length, or a sequence is wrong, which the error names.
     ///
     /// ```
-    /// # use attention::{Mask, SelfAttention, example};
+    /// # use attention::{Mask, SingleHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = SelfAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// # let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let (outputs, caches) = layer.forward_batch(&[example::river().x], &[Mask::none()])?;
     /// let (parameters, d_xs) = layer.backward_batch(&caches, &outputs)?;
     /// assert_eq!(d_xs.len(), 1);
@@ -487,9 +489,9 @@ impl<T: RealField + Copy> Parameters<T> {
     }
 }
 
-impl<T: RealField + Copy> From<Parameters<T>> for SelfAttention<T> {
+impl<T: RealField + Copy> From<Parameters<T>> for SingleHeadAttention<T> {
     /// A layer with these parameters. Their shapes are checked when it is used.
     fn from(parameters: Parameters<T>) -> Self {
-        SelfAttention { parameters }
+        SingleHeadAttention { parameters }
     }
 }

@@ -25,7 +25,7 @@ pub use gradient_check::{
     GradientCheck, gradient_check, numerical_gradient, relative_error,
 };
 pub use inspect::{ParameterNorms, heat_map, parameter_norms, row_entropy};
-pub use layer::{LayerCache, LayerGradients, Parameters, SelfAttention};
+pub use layer::{LayerCache, LayerGradients, Parameters, SingleHeadAttention};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{MultiHeadAttention, MultiHeadCache};
 pub use softmax::{

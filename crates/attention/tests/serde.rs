@@ -2,7 +2,7 @@
 
 #![cfg(feature = "serde")]
 
-use attention::{Mask, MultiHeadAttention, Parameters, SelfAttention};
+use attention::{Mask, MultiHeadAttention, Parameters, SingleHeadAttention};
 use nalgebra::{DMatrix, RowDVector};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde_json::{Value, from_str, from_value, json, to_string, to_value};
@@ -25,15 +25,16 @@ fn x() -> DMatrix<f64> {
 
 #[test]
 fn a_single_head_layer_comes_back_to_the_bit() {
-    let layer = SelfAttention::from(parameters(4, 3, 2));
-    let again: SelfAttention<f64> = from_str(&to_string(&layer).unwrap()).unwrap();
+    let layer = SingleHeadAttention::from(parameters(4, 3, 2));
+    let again: SingleHeadAttention<f64> = from_str(&to_string(&layer).unwrap()).unwrap();
     assert_eq!(again, layer);
-    let bits = |layer: &SelfAttention<f64>| {
+    let bits = |layer: &SingleHeadAttention<f64>| {
         layer.parameters.w_q.iter().map(|w| w.to_bits()).collect::<Vec<_>>()
     };
     assert_eq!(bits(&again), bits(&layer));
-    let run =
-        |layer: &SelfAttention<f64>| layer.forward(&x(), &Mask::causal()).unwrap().0;
+    let run = |layer: &SingleHeadAttention<f64>| {
+        layer.forward(&x(), &Mask::causal()).unwrap().0
+    };
     assert_eq!(run(&again), run(&layer));
 }
 
@@ -123,8 +124,8 @@ fn a_mask_that_was_read_with_wrong_numbers_is_an_error_or_hides_all() {
 /// A matrix whose size and number of entries do not fit is refused while it is read.
 #[test]
 fn a_matrix_that_was_cut_short_is_not_read() {
-    let mut written = to_value(SelfAttention::from(parameters(4, 3, 2))).unwrap();
+    let mut written = to_value(SingleHeadAttention::from(parameters(4, 3, 2))).unwrap();
     let w_q = &mut written["parameters"]["w_q"];
     w_q[0].as_array_mut().expect("a list of entries").pop();
-    assert!(from_value::<SelfAttention<f64>>(written).is_err());
+    assert!(from_value::<SingleHeadAttention<f64>>(written).is_err());
 }

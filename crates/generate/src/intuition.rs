@@ -4,7 +4,7 @@ use crate::figure::{Axis, BLUE, GREEN, HeatMap, Line, TEXT, VERMILION, line_char
 use crate::format::{fixed, integer, percent, scientific, table, tuple};
 use crate::output::Page;
 use anyhow::{Result, ensure};
-use attention::{Mask, SelfAttention, attention, example};
+use attention::{Mask, SingleHeadAttention, attention, example};
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -279,7 +279,7 @@ fn norm_through_rnn(n: usize, gain: f64) -> Result<f64> {
 
 fn norm_through_attention(n: usize) -> Result<f64> {
     mean_norm(|rng| {
-        let layer = SelfAttention::xavier(WIDTH, WIDTH, WIDTH, rng)?;
+        let layer = SingleHeadAttention::xavier(WIDTH, WIDTH, WIDTH, rng)?;
         let d_last = normal(1, WIDTH, 1.0 / (WIDTH as f64).sqrt(), rng);
         let x = normal(n, WIDTH, 1.0, rng);
         let (_, cache) = layer.forward(&x, &Mask::causal())?;
