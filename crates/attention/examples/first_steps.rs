@@ -20,3 +20,8 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 // ANCHOR_END: all
+
+#[test]
+fn runs() {
+    main().unwrap();
+}
