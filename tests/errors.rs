@@ -4,8 +4,8 @@
 mod common;
 
 use attention::{
-    AttentionCache, AttentionShape, LayerCache, Mask, MultiHeadAttention, MultiHeadCache,
-    Parameters, Result, SingleHeadAttention, attention, attention_backward,
+    AttentionCache, AttentionShape, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
+    Result, SingleHeadAttention, SingleHeadCache, attention, attention_backward,
     attention_static, attention_weights, gradient_check, heat_map, log_sum_exp,
     log_sum_exp_rows, numerical_gradient, parameter_norms, relative_error, row_entropy,
     scaled_scores, softmax, softmax_backward, softmax_jacobian, softmax_rows,
@@ -155,10 +155,10 @@ fn of_softmax() -> Vec<Case> {
         case("softmax_backward", no_entries("p"), || {
             softmax_backward(&vector(0), &vector(0))
         }),
-        case("softmax_backward", "`d_p` has 3 entries but `p` has 4", || {
+        case("softmax_backward", "`grad_p` has 3 entries but `p` has 4", || {
             softmax_backward(&vector(4), &vector(3))
         }),
-        case("softmax_backward", "`d_p` has 1 entry but `p` has 4", || {
+        case("softmax_backward", "`grad_p` has 1 entry but `p` has 4", || {
             softmax_backward(&vector(4), &vector(1))
         }),
         case("softmax_rows", no_rows("scores"), || softmax_rows(&matrix(0, 4))),
@@ -172,12 +172,12 @@ fn of_softmax() -> Vec<Case> {
         }),
         case(
             "softmax_rows_backward",
-            "`d_weights` has 2 rows but `weights` is 3 x 4",
+            "`grad_weights` has 2 rows but `weights` is 3 x 4",
             || softmax_rows_backward(&matrix(3, 4), &matrix(2, 4)),
         ),
         case(
             "softmax_rows_backward",
-            "`d_weights` has 5 columns but `weights` is 3 x 4",
+            "`grad_weights` has 5 columns but `weights` is 3 x 4",
             || softmax_rows_backward(&matrix(3, 4), &matrix(3, 5)),
         ),
     ]
@@ -301,10 +301,10 @@ fn of_attention() -> Vec<Case> {
         ("`cache.dropout` has 4 columns but `cache.weights` is 3 x 5", |c| {
             c.dropout = Some(matrix(3, 4));
         }),
-        ("`d_output` has 3 rows but the output is 4 x 2", |c| {
+        ("`grad_output` has 3 rows but the output is 4 x 2", |c| {
             (c.q, c.weights) = (matrix(4, 4), matrix(4, 5));
         }),
-        ("`d_output` has 2 columns but the output is 3 x 7", |c| c.v = matrix(5, 7)),
+        ("`grad_output` has 2 columns but the output is 3 x 7", |c| c.v = matrix(5, 7)),
     ];
     for (message, change) in of_caches {
         cases.push(case("attention_backward", message, move || {
@@ -328,12 +328,12 @@ fn of_attention() -> Vec<Case> {
         }),
         case(
             "attention_backward",
-            "`d_output` has 0 rows but the output is 3 x 2",
+            "`grad_output` has 0 rows but the output is 3 x 2",
             || attention_backward(&changed_cache(|_| ()), &matrix(0, 2)),
         ),
         case(
             "attention_backward",
-            "`d_output` has 3 columns but the output is 3 x 2",
+            "`grad_output` has 3 columns but the output is 3 x 2",
             || attention_backward(&changed_cache(|_| ()), &matrix(3, 3)),
         ),
         case(
@@ -453,7 +453,7 @@ fn of_self_attention() -> Vec<Case> {
         single_head().forward_cross(x, context, mask).map(|_| ())
     }));
 
-    let of_caches: [Change<LayerCache<f64>>; 15] = [
+    let of_caches: [Change<SingleHeadCache<f64>>; 15] = [
         ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| {
             c.x = matrix(0, 4)
         }),
@@ -500,9 +500,9 @@ fn of_self_attention() -> Vec<Case> {
                 .backward(&changed_layer_cache(single_head(), change), &matrix(3, 4))
         }));
     }
-    cases.extend(of_d_output("SingleHeadAttention::backward", |d_output| {
+    cases.extend(of_d_output("SingleHeadAttention::backward", |grad_output| {
         single_head()
-            .backward(&changed_layer_cache(single_head(), |_| ()), d_output)
+            .backward(&changed_layer_cache(single_head(), |_| ()), grad_output)
             .map(|_| ())
     }));
     cases.extend(of_batches(
@@ -610,9 +610,9 @@ fn of_multi_head_attention() -> Vec<Case> {
                 .backward(&changed_layer_cache(multi_head(), change), &matrix(3, 4))
         }));
     }
-    cases.extend(of_d_output("MultiHeadAttention::backward", |d_output| {
+    cases.extend(of_d_output("MultiHeadAttention::backward", |grad_output| {
         multi_head()
-            .backward(&changed_layer_cache(multi_head(), |_| ()), d_output)
+            .backward(&changed_layer_cache(multi_head(), |_| ()), grad_output)
             .map(|_| ())
     }));
     cases.extend(of_batches(
@@ -677,13 +677,13 @@ fn of_d_output(
     run: fn(&DMatrix<f64>) -> Result<()>,
 ) -> Vec<Case> {
     vec![
-        case(function, "`d_output` has 0 rows but the output is 3 x 4", move || {
+        case(function, "`grad_output` has 0 rows but the output is 3 x 4", move || {
             run(&matrix(0, 4))
         }),
-        case(function, "`d_output` has 2 rows but the output is 3 x 4", move || {
+        case(function, "`grad_output` has 2 rows but the output is 3 x 4", move || {
             run(&matrix(2, 4))
         }),
-        case(function, "`d_output` has 1 column but the output is 3 x 4", move || {
+        case(function, "`grad_output` has 1 column but the output is 3 x 4", move || {
             run(&matrix(3, 1))
         }),
     ]
@@ -733,15 +733,19 @@ fn of_batches<L: BatchLayer<f64> + 'static>(
             "`caches` is empty (0 sequences) but at least one entry is needed",
             move || layer().backward_batch(&[], &[]),
         ),
-        case(backward_batch, "`d_outputs` has 1 entry but `caches` has 2", move || {
-            layer().backward_batch(&caches(), &[matrix(3, 4)])
-        }),
-        case(backward_batch, "`d_outputs` has 2 entries but `caches` has 0", move || {
-            layer().backward_batch(&[], &[matrix(3, 4), matrix(2, 4)])
-        }),
         case(
             backward_batch,
-            "sequence 1 of the batch: `d_output` has 3 rows but the output is 2 x 4",
+            "`grad_outputs` has 1 entry but `caches` has 2",
+            move || layer().backward_batch(&caches(), &[matrix(3, 4)]),
+        ),
+        case(
+            backward_batch,
+            "`grad_outputs` has 2 entries but `caches` has 0",
+            move || layer().backward_batch(&[], &[matrix(3, 4), matrix(2, 4)]),
+        ),
+        case(
+            backward_batch,
+            "sequence 1 of the batch: `grad_output` has 3 rows but the output is 2 x 4",
             move || layer().backward_batch(&caches(), &[matrix(3, 4), matrix(3, 4)]),
         ),
     ]
@@ -902,7 +906,7 @@ fn what_returns_no_error_answers_every_question() {
     #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
     let tiles = [(usize::MAX..usize::MAX, 0..5), (2..1, 0..5), (0..3, 7..usize::MAX)];
     for (rows, columns) in tiles {
-        assert_eq!(sized.visibility(rows, columns), attention::Visibility::None);
+        assert_eq!(sized.visibility(rows, columns), attention::Visibility::Hidden);
     }
 
     let flops =

@@ -371,9 +371,9 @@ impl Matrix {
 struct Computed<T: Number> {
     outputs: Vec<DMatrix<T>>,
     weights: Vec<Vec<DMatrix<T>>>,
-    d_parameters: [(&'static str, DMatrix<T>); 8],
-    d_xs: Vec<DMatrix<T>>,
-    d_contexts: Vec<DMatrix<T>>,
+    grad_parameters: [(&'static str, DMatrix<T>); 8],
+    grad_xs: Vec<DMatrix<T>>,
+    grad_contexts: Vec<DMatrix<T>>,
 }
 
 impl MultiHeadCase {
@@ -401,7 +401,7 @@ impl MultiHeadCase {
     /// Self-attention runs as a batch; cross-attention sequence by sequence, its parameter gradients added up here.
     fn compute<T: Number, L: BatchLayer<T>>(&self, layer: &L) -> Computed<T> {
         let xs = cast_all::<T>(&self.x);
-        let d_outputs = cast_all::<T>(&self.grad_output);
+        let grad_outputs = cast_all::<T>(&self.grad_output);
         let mask = if self.causal { Mask::causal() } else { Mask::none() };
         let weights = |caches: &[L::Cache]| {
             let of_heads =
@@ -411,9 +411,16 @@ impl MultiHeadCase {
 
         let Some(contexts) = &self.context else {
             let (outputs, caches) = layer.forward_batch(&xs, &[mask]).unwrap();
-            let (d_parameters, d_xs) = layer.backward_batch(&caches, &d_outputs).unwrap();
-            let (weights, d_parameters) = (weights(&caches), named(&d_parameters));
-            return Computed { outputs, weights, d_parameters, d_xs, d_contexts: vec![] };
+            let (grad_parameters, grad_xs) =
+                layer.backward_batch(&caches, &grad_outputs).unwrap();
+            let (weights, grad_parameters) = (weights(&caches), named(&grad_parameters));
+            return Computed {
+                outputs,
+                weights,
+                grad_parameters,
+                grad_xs,
+                grad_contexts: vec![],
+            };
         };
 
         let contexts = cast_all::<T>(contexts);
@@ -424,21 +431,27 @@ impl MultiHeadCase {
             .unzip();
         let gradients: Vec<LayerGradients<T>> = caches
             .iter()
-            .zip(&d_outputs)
-            .map(|(cache, d_output)| layer.backward(cache, d_output).unwrap())
+            .zip(&grad_outputs)
+            .map(|(cache, grad_output)| layer.backward(cache, grad_output).unwrap())
             .collect();
-        let mut d_parameters = named(&gradients[0].parameters);
+        let mut grad_parameters = named(&gradients[0].parameters);
         for gradients in &gradients[1..] {
             for ((_, sum), (_, d)) in
-                d_parameters.iter_mut().zip(named(&gradients.parameters))
+                grad_parameters.iter_mut().zip(named(&gradients.parameters))
             {
                 *sum += d;
             }
         }
-        let d_contexts =
+        let grad_contexts =
             gradients.iter().map(|d| d.context.clone().expect("a gradient")).collect();
-        let d_xs = gradients.into_iter().map(|d| d.x).collect();
-        Computed { outputs, weights: weights(&caches), d_parameters, d_xs, d_contexts }
+        let grad_xs = gradients.into_iter().map(|d| d.x).collect();
+        Computed {
+            outputs,
+            weights: weights(&caches),
+            grad_parameters,
+            grad_xs,
+            grad_contexts,
+        }
     }
 
     fn compare_with<T: Number, L: BatchLayer<T>>(
@@ -454,15 +467,15 @@ impl MultiHeadCase {
         {
             report.compare_all(&format!("weights[{b}]"), ours, expected);
         }
-        report.compare_all("gradient of x", &computed.d_xs, &self.grad_x);
+        report.compare_all("gradient of x", &computed.grad_xs, &self.grad_x);
         let expected_d_contexts = self.grad_context.as_deref().unwrap_or_default();
         report.compare_all(
             "gradient of context",
-            &computed.d_contexts,
+            &computed.grad_contexts,
             expected_d_contexts,
         );
         let mut compared = 0;
-        for (name, ours) in &computed.d_parameters {
+        for (name, ours) in &computed.grad_parameters {
             if let Some(expected) = self.gradient_of(name) {
                 report.compare(&format!("gradient of {name}"), ours, &expected);
                 compared += 1;

@@ -35,20 +35,21 @@ fn assert_agrees(check: GradientCheck<f64>, what: &str) {
 fn of_softmax() {
     let (x, r) = (3.0 * random(7, 1, 0), random(7, 1, 1));
     let vector = |x: &DMatrix<f64>| DVector::from_column_slice(x.as_slice());
-    let d_x = softmax_backward(&softmax(&vector(&x)).unwrap(), &vector(&r)).unwrap();
-    let d_x = DMatrix::from_column_slice(7, 1, d_x.as_slice());
-    let check =
-        gradient_check(&x, &d_x, EPSILON, |x| Ok(softmax(&vector(x))?.dot(&vector(&r))))
-            .unwrap();
+    let grad_x = softmax_backward(&softmax(&vector(&x)).unwrap(), &vector(&r)).unwrap();
+    let grad_x = DMatrix::from_column_slice(7, 1, grad_x.as_slice());
+    let check = gradient_check(&x, &grad_x, EPSILON, |x| {
+        Ok(softmax(&vector(x))?.dot(&vector(&r)))
+    })
+    .unwrap();
     assert_agrees(check, "softmax");
 }
 
 #[test]
 fn of_the_softmax_of_rows() {
     let (scores, r) = (3.0 * random(4, 6, 2), random(4, 6, 3));
-    let d_scores = softmax_rows_backward(&softmax_rows(&scores).unwrap(), &r).unwrap();
+    let grad_scores = softmax_rows_backward(&softmax_rows(&scores).unwrap(), &r).unwrap();
     let check =
-        gradient_check(&scores, &d_scores, EPSILON, |s| Ok(softmax_rows(s)?.dot(&r)))
+        gradient_check(&scores, &grad_scores, EPSILON, |s| Ok(softmax_rows(s)?.dot(&r)))
             .unwrap();
     assert_agrees(check, "softmax_rows");
 }
@@ -131,14 +132,14 @@ fn of_a_batch_whose_sequences_differ_in_length() {
         let rs = [random(4, d_model, 46), random(2, d_model, 47), random(5, d_model, 48)];
         let masks = [Mask::causal(), Mask::none(), Mask::window(2).unwrap()];
         let (here, caches) = layer.forward_batch(&xs, &masks).unwrap();
-        let (d_parameters, d_xs) = layer.backward_batch(&caches, &rs).unwrap();
+        let (grad_parameters, grad_xs) = layer.backward_batch(&caches, &rs).unwrap();
         let loss = |layer: &L, xs: &[DMatrix<f64>]| {
             let (outputs, _) = layer.forward_batch(xs, &masks)?;
             Ok((0..3).map(|b| (&outputs[b] - &here[b]).dot(&rs[b])).sum())
         };
-        check_parameters(layer, &d_parameters, "a batch", |layer| loss(layer, &xs));
-        for (b, d_x) in d_xs.iter().enumerate() {
-            let check = gradient_check(&xs[b], d_x, EPSILON, |x| {
+        check_parameters(layer, &grad_parameters, "a batch", |layer| loss(layer, &xs));
+        for (b, grad_x) in grad_xs.iter().enumerate() {
+            let check = gradient_check(&xs[b], grad_x, EPSILON, |x| {
                 let mut xs = xs.clone();
                 xs[b].copy_from(x);
                 loss(layer, &xs)
@@ -174,9 +175,9 @@ impl Layer<f64> for Training {
     fn backward(
         &self,
         cache: &MultiHeadCache<f64>,
-        d_output: &DMatrix<f64>,
+        grad_output: &DMatrix<f64>,
     ) -> Result<LayerGradients<f64>> {
-        self.layer.backward(cache, d_output)
+        self.layer.backward(cache, grad_output)
     }
     fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
         &cache.heads
@@ -220,8 +221,8 @@ fn check_layer<L: Layer<f64>>(
     let by_x = gradient_check(x, &gradients.x, EPSILON, |x| value(layer, x, context));
     assert_agrees(by_x.unwrap(), &format!("x, {what}"));
     assert_eq!(gradients.context.is_some(), context.is_some());
-    if let (Some(context), Some(d_context)) = (context, &gradients.context) {
-        let by_context = gradient_check(context, d_context, EPSILON, |context| {
+    if let (Some(context), Some(grad_context)) = (context, &gradients.context) {
+        let by_context = gradient_check(context, grad_context, EPSILON, |context| {
             value(layer, x, Some(context))
         });
         assert_agrees(by_context.unwrap(), &format!("context, {what}"));
@@ -303,8 +304,8 @@ fn with_a_transpose_forgotten_the_check_fails() {
     let layer = SingleHeadAttention::from(parameters(5, 5, 5, 57));
     let (x, context, r) = (random(4, 5, 58), random(3, 5, 59), random(4, 5, 60));
     let (_, cache) = layer.forward_cross(&x, &context, &Mask::none()).unwrap();
-    let d_attended = &r * layer.parameters.w_o.transpose();
-    let d = attention_backward(&cache.attention, &d_attended).unwrap();
+    let grad_attended = &r * layer.parameters.w_o.transpose();
+    let d = attention_backward(&cache.attention, &grad_attended).unwrap();
     let loss = |x: &_| Ok(layer.forward_cross(x, &context, &Mask::none())?.0.dot(&r));
     let right = &d.q * layer.parameters.w_q.transpose();
     let wrong = &d.q * &layer.parameters.w_q;
@@ -317,7 +318,7 @@ fn with_a_transpose_forgotten_the_check_fails() {
 fn with_only_the_diagonal_of_the_jacobian_the_check_fails() {
     let (scores, r) = (random(3, 4, 61), random(3, 4, 62));
     let weights = softmax_rows(&scores).unwrap();
-    let diagonal = weights.zip_map(&r, |p, d_p| p * (1.0 - p) * d_p);
+    let diagonal = weights.zip_map(&r, |p, grad_p| p * (1.0 - p) * grad_p);
     let loss = |s: &_| Ok(softmax_rows(s)?.dot(&r));
     assert_fails(gradient_check(&scores, &diagonal, EPSILON, loss), "diagonal");
 }

@@ -218,14 +218,14 @@ fn assert_the_future_is_hidden<L: Layer<f64>>(layer: &L) {
         for i in t..n {
             assert!(after.row(i) != before.row(i), "token {t} did not reach token {i}");
         }
-        let mut d_output = DMatrix::zeros(n, 6);
-        d_output.rows_mut(0, t).copy_from(&random(t, 6, 3));
-        let d_x = layer.backward(&cache, &d_output).unwrap().x;
+        let mut grad_output = DMatrix::zeros(n, 6);
+        grad_output.rows_mut(0, t).copy_from(&random(t, 6, 3));
+        let grad_x = layer.backward(&cache, &grad_output).unwrap().x;
         assert!(
-            d_x.rows(t, n - t).iter().all(|&d| d == 0.0),
+            grad_x.rows(t, n - t).iter().all(|&d| d == 0.0),
             "the past has a gradient at {t}"
         );
-        assert!(d_x.rows(0, t).iter().all(|&d| d != 0.0));
+        assert!(grad_x.rows(0, t).iter().all(|&d| d != 0.0));
     }
 }
 
@@ -245,9 +245,9 @@ proptest! {
         let sized = mask.sized(q.nrows(), k.nrows()).unwrap();
         let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
         for i in 0..q.nrows() {
-            let mut d_output = DMatrix::zeros(output.nrows(), output.ncols());
-            d_output.row_mut(i).fill(1.0);
-            let d = attention_backward(&cache, &d_output).unwrap();
+            let mut grad_output = DMatrix::zeros(output.nrows(), output.ncols());
+            grad_output.row_mut(i).fill(1.0);
+            let d = attention_backward(&cache, &grad_output).unwrap();
             for j in (0..k.nrows()).filter(|&j| !sized.allows(i, j)) {
                 prop_assert!(d.k.row(j).iter().chain(d.v.row(j).iter()).all(|&d| d == 0.0));
             }
@@ -301,10 +301,10 @@ proptest! {
                 if sized.allows(i, j) { seen += 1 } else { hidden += 1 }
             }
             match sized.visibility(rows, columns) {
-                Visibility::All => prop_assert!(seen > 0 && hidden == 0),
-                Visibility::None => prop_assert!(seen == 0),
-                Visibility::Some if kind >= 5 => {} // combined masks may be careful
-                Visibility::Some => prop_assert!(seen > 0 && hidden > 0),
+                Visibility::Full => prop_assert!(seen > 0 && hidden == 0),
+                Visibility::Hidden => prop_assert!(seen == 0),
+                Visibility::Partial if kind >= 5 => {} // combined masks may be careful
+                Visibility::Partial => prop_assert!(seen > 0 && hidden > 0),
             }
         }
     }
@@ -325,8 +325,8 @@ fn any_number_of_masks_combine() {
     let many = (0..100_000).fold(padding, |mask, _| mask.and(Mask::causal()));
     let sized = many.sized(5, 5).unwrap();
     assert!(sized.allows(4, 2) && !sized.allows(4, 1) && !sized.allows(2, 3));
-    assert_eq!(sized.visibility(4..5, 2..5), Visibility::All);
-    assert_eq!(sized.visibility(0..5, 1..2), Visibility::None);
+    assert_eq!(sized.visibility(4..5, 2..5), Visibility::Full);
+    assert_eq!(sized.visibility(0..5, 1..2), Visibility::Hidden);
 }
 
 /// For all three kinds of infinity and NaN, in a layer whose last token is only filling.
@@ -355,9 +355,11 @@ fn the_output_is_as_wide_as_the_input_for_any_batch_and_length() {
         for (batch, n) in [1, 4, 16].into_iter().flat_map(|b| [1, 2, 7].map(|n| (b, n))) {
             let xs: Vec<_> = (0..batch).map(|b| random(n, 6, b)).collect();
             let (outputs, caches) = layer.forward_batch(&xs, &[Mask::causal()]).unwrap();
-            let (gradients, d_xs) = layer.backward_batch(&caches, &outputs).unwrap();
-            assert_eq!((outputs.len(), d_xs.len()), (xs.len(), xs.len()));
-            assert!(outputs.iter().chain(&d_xs).all(|matrix| matrix.shape() == (n, 6)));
+            let (gradients, grad_xs) = layer.backward_batch(&caches, &outputs).unwrap();
+            assert_eq!((outputs.len(), grad_xs.len()), (xs.len(), xs.len()));
+            assert!(
+                outputs.iter().chain(&grad_xs).all(|matrix| matrix.shape() == (n, 6))
+            );
             let shapes = |p: &Parameters<f64>| named(p).map(|(_, matrix)| matrix.shape());
             assert_eq!(shapes(&gradients), shapes(layer.clone().parameters_mut()));
         }
@@ -373,13 +375,13 @@ fn the_members_of_a_batch_do_not_see_one_another() {
         let xs: Vec<_> = [5, 1, 3, 8].map(|n| random(n, 6, n as u64)).into();
         let masks: Vec<_> = [5, 1, 3, 8].map(|n| masks(n, n)[n % 4].1.clone()).into();
         let (outputs, caches) = layer.forward_batch(&xs, &masks).unwrap();
-        let (summed, d_xs) = layer.backward_batch(&caches, &outputs).unwrap();
+        let (summed, grad_xs) = layer.backward_batch(&caches, &outputs).unwrap();
         let mut sum = named(&summed).map(|(name, d)| (name, 0.0 * d));
         for b in 0..xs.len() {
             let (output, cache) = layer.forward(&xs[b], None, &masks[b]).unwrap();
             let gradients = layer.backward(&cache, &output).unwrap();
             assert_eq!(outputs[b], output, "sequence {b}");
-            assert_eq!(d_xs[b], gradients.x, "sequence {b}");
+            assert_eq!(grad_xs[b], gradients.x, "sequence {b}");
             for ((_, sum), (_, d)) in sum.iter_mut().zip(named(&gradients.parameters)) {
                 *sum += d;
             }
@@ -507,8 +509,8 @@ fn the_scale_keeps_softmax_from_saturating() {
     // In most rows next to nothing is left of the gradient; a few rows where two keys compete still have one.
     let r = random(32, 32, 16);
     let median_gradient = |weights| {
-        let d_scores = softmax_rows_backward(weights, &r).unwrap();
-        let mut norms: Vec<f64> = d_scores.row_iter().map(|row| row.norm()).collect();
+        let grad_scores = softmax_rows_backward(weights, &r).unwrap();
+        let mut norms: Vec<f64> = grad_scores.row_iter().map(|row| row.norm()).collect();
         norms.sort_by(f64::total_cmp);
         norms[norms.len() / 2]
     };
@@ -528,14 +530,14 @@ fn the_same_seed_gives_the_same_bits_with_any_number_of_threads() {
             .unwrap();
         let xs: Vec<_> = (0..6).map(|b| random(9 + b, 8, b as u64)).collect();
         let (outputs, caches) = layer.forward_batch(&xs, &[Mask::causal()]).unwrap();
-        let (parameters, d_xs) = layer.backward_batch(&caches, &outputs).unwrap();
+        let (parameters, grad_xs) = layer.backward_batch(&caches, &outputs).unwrap();
         let (trained, cache) =
             layer.forward_training(&xs[0], None, &Mask::none(), rng).unwrap();
         let gradients = layer.backward(&cache, &trained).unwrap();
         let of = |parameters| named(parameters).map(|(_, matrix)| matrix);
         [
             outputs,
-            d_xs,
+            grad_xs,
             of(&parameters).into(),
             of(&gradients.parameters).into(),
             vec![trained],

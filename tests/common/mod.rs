@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use attention::{
-    AttentionCache, BatchOutput, LayerCache, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Result, SingleHeadAttention,
+    AttentionCache, BatchOutput, LayerGradients, Mask, MultiHeadAttention,
+    MultiHeadCache, Parameters, Result, SingleHeadAttention, SingleHeadCache,
 };
 use nalgebra::{DMatrix, RealField};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -90,7 +90,7 @@ pub trait Layer<T: RealField + Copy>: Clone {
     fn backward(
         &self,
         cache: &Self::Cache,
-        d_output: &DMatrix<T>,
+        grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>>;
     fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
 }
@@ -105,7 +105,7 @@ pub trait BatchLayer<T: RealField + Copy>: Layer<T> {
     fn backward_batch(
         &self,
         caches: &[Self::Cache],
-        d_outputs: &[DMatrix<T>],
+        grad_outputs: &[DMatrix<T>],
     ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)>;
 }
 
@@ -130,9 +130,9 @@ macro_rules! layer {
             fn backward(
                 &self,
                 cache: &$cache<T>,
-                d_output: &DMatrix<T>,
+                grad_output: &DMatrix<T>,
             ) -> Result<LayerGradients<T>> {
-                self.backward(cache, d_output)
+                self.backward(cache, grad_output)
             }
             fn heads(cache: &$cache<T>) -> &[AttentionCache<T>] {
                 let heads: fn(&$cache<T>) -> &[AttentionCache<T>] = $heads;
@@ -150,12 +150,14 @@ macro_rules! layer {
             fn backward_batch(
                 &self,
                 caches: &[$cache<T>],
-                d_outputs: &[DMatrix<T>],
+                grad_outputs: &[DMatrix<T>],
             ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
-                self.backward_batch(caches, d_outputs)
+                self.backward_batch(caches, grad_outputs)
             }
         }
     };
 }
-layer!(SingleHeadAttention, LayerCache, |cache| std::slice::from_ref(&cache.attention));
+layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_ref(
+    &cache.attention
+));
 layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);

@@ -21,13 +21,17 @@ fn softmax_gradient(criterion: &mut Criterion) {
     for n in [64, 512] {
         let p =
             softmax(&DVector::from_fn(n, |i, _| (i as f64).sin())).expect("not empty");
-        let d_p = DVector::from_fn(n, |i, _| (i as f64).cos());
+        let grad_p = DVector::from_fn(n, |i, _| (i as f64).cos());
+        let direct = softmax_backward(&p, &grad_p).expect("one length");
+        let jacobian = softmax_jacobian(&p).expect("not empty");
+        assert!((direct - jacobian * &grad_p).amax() < 1e-14, "the two ways differ");
         group.bench_with_input(BenchmarkId::new("direct", n), &n, |bencher, _| {
-            bencher.iter(|| softmax_backward(black_box(&p), black_box(&d_p)));
+            bencher.iter(|| softmax_backward(black_box(&p), black_box(&grad_p)));
         });
         group.bench_with_input(BenchmarkId::new("Jacobian", n), &n, |bencher, _| {
-            bencher
-                .iter(|| softmax_jacobian(black_box(&p)).map(|jacobian| jacobian * &d_p));
+            bencher.iter(|| {
+                softmax_jacobian(black_box(&p)).map(|jacobian| jacobian * &grad_p)
+            });
         });
     }
 }
@@ -37,6 +41,8 @@ fn softmax_of_rows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("softmax of rows");
     for n in [128, 1024] {
         let scores = numbers(n, n);
+        let down = softmax_rows(&scores).expect("not empty");
+        assert!((down - along_the_rows(&scores)).amax() < 1e-14, "the two ways differ");
         group.bench_with_input(
             BenchmarkId::new("down the columns", n),
             &n,

@@ -11,11 +11,11 @@ use nalgebra::{DMatrix, RealField};
 /// The outputs of a batch, and the cache of each sequence.
 ///
 /// ```
-/// # use attention::{BatchOutput, LayerCache, Mask, SingleHeadAttention, example};
+/// # use attention::{BatchOutput, SingleHeadCache, Mask, SingleHeadAttention, example};
 /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
 /// # let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let batch = [example::river().x, example::city().x];
-/// let (outputs, caches): BatchOutput<f64, LayerCache<f64>> =
+/// let (outputs, caches): BatchOutput<f64, SingleHeadCache<f64>> =
 ///     layer.forward_batch(&batch, &[Mask::none()])?;
 /// assert_eq!((outputs.len(), caches.len()), (2, 2));
 /// # Ok::<(), attention::Error>(())
@@ -55,23 +55,30 @@ pub(crate) fn forward<T: RealField + Copy, C: Send>(
 /// A layer's backward pass over each sequence; parameter gradients are summed.
 pub(crate) fn backward<T: RealField + Copy, C: Sync>(
     caches: &[C],
-    d_outputs: &[DMatrix<T>],
+    grad_outputs: &[DMatrix<T>],
     backward: impl Fn(&C, &DMatrix<T>) -> Result<LayerGradients<T>> + Sync + Send,
 ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
-    check_count("d_outputs", "entry", d_outputs.len(), caches.len(), || {
+    check_count("grad_outputs", "entry", grad_outputs.len(), caches.len(), || {
         format!("`caches` has {}", caches.len())
     })?;
-    let results = map(caches.len(), |b| backward(&caches[b], &d_outputs[b]));
-    let mut gradients = named(results)?.into_iter();
+    let results = map(caches.len(), |b| backward(&caches[b], &grad_outputs[b]));
+    let mut gradients = named(results)?;
+    if gradients.iter().any(|gradients| gradients.context.is_some()) {
+        // Summing over a batch would leave out the gradients of the contexts.
+        let expected = "`forward_batch` makes those of self-attention".to_owned();
+        let given = "of cross-attention".to_owned();
+        return Err(Error::Value { argument: "caches", given, expected });
+    }
+    let mut gradients = gradients.drain(..);
     let Some(LayerGradients { parameters: mut sum, x, .. }) = gradients.next() else {
         return Err(Error::Empty { argument: "caches", given: "0 sequences".to_owned() });
     };
-    let mut d_xs = vec![x];
+    let mut grad_xs = vec![x];
     for LayerGradients { parameters, x, .. } in gradients {
         sum.accumulate(&parameters);
-        d_xs.push(x);
+        grad_xs.push(x);
     }
-    Ok((sum, d_xs))
+    Ok((sum, grad_xs))
 }
 
 /// All results, or the first error with the number of its sequence.
@@ -80,4 +87,22 @@ fn named<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
         result.map_err(|source| Error::Sequence { index, source: Box::new(source) })
     };
     results.into_iter().enumerate().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Mask, SingleHeadAttention, example};
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+    #[test]
+    fn gradients_of_contexts_are_not_dropped_in_silence() {
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng).unwrap();
+        let (x, context) = (example::river().x, example::city().x);
+        let (output, cache) = layer.forward_cross(&x, &context, &Mask::none()).unwrap();
+        let error = layer.backward_batch(&[cache], &[output]).unwrap_err();
+        let message = "`caches` is of cross-attention but `forward_batch` makes those of \
+                       self-attention";
+        assert_eq!(error.to_string(), message);
+    }
 }

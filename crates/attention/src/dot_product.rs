@@ -78,7 +78,9 @@ pub fn attention_weights<T: RealField + Copy>(
     check_queries_and_keys(q, k)?;
     let mask = mask.sized(q.nrows(), k.nrows())?;
     let scores = mask.apply(scaled_scores(q, k)?)?; // (n_q, n_k), −∞ where hidden
-    softmax_and_log_sum_exp(&scores) // (n_q, n_k), (n_q)
+    let (weights, log_sum_exp) = softmax_and_log_sum_exp(&scores)?; // (n_q, n_k), (n_q)
+    // A NaN among the scores makes all of its row NaN, but what is hidden has no weight.
+    Ok((mask.fill_hidden(weights, T::zero()), log_sum_exp))
 }
 // ANCHOR_END: weights
 
@@ -233,12 +235,12 @@ pub struct AttentionGradients<T: RealField + Copy> {
     pub v: DMatrix<T>,
 }
 
-/// The backward pass of [`attention`]: from `d_output = ∂L/∂output` to the gradients of queries, keys and values.
+/// The backward pass of [`attention`]: from `grad_output = ∂L/∂output` to the gradients of queries, keys and values.
 ///
-/// Shapes: `d_output` (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). What the mask hides gets a gradient of exactly 0.
+/// Shapes: `grad_output` (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). What the mask hides gets a gradient of exactly 0.
 ///
 /// # Errors
-/// `d_output` has not the shape of the output, or the cache's fields were changed so that they no longer fit.
+/// `grad_output` has not the shape of the output, or the cache's fields were changed so that they no longer fit.
 ///
 /// ```
 /// use attention::{Mask, attention, attention_backward};
@@ -253,34 +255,34 @@ pub struct AttentionGradients<T: RealField + Copy> {
 /// ```
 pub fn attention_backward<T: RealField + Copy>(
     cache: &AttentionCache<T>,
-    d_output: &DMatrix<T>,
+    grad_output: &DMatrix<T>,
 ) -> Result<AttentionGradients<T>> {
     cache.check()?;
     let AttentionCache { q, k, v, weights, dropout, .. } = cache;
-    check_shape("d_output", d_output, (q.nrows(), v.ncols()), "the output")?;
+    check_shape("grad_output", grad_output, (q.nrows(), v.ncols()), "the output")?;
     let mask = cache.sized_mask()?;
 
     // output = weights · v
-    let d_v = masked_tr_product(&cache.weights_used()?, d_output, mask); // (n_k, d_v)
-    let d_weights = d_output * v.transpose(); // (n_q, n_k)
+    let grad_v = masked_tr_product(&cache.weights_used()?, grad_output, mask); // (n_k, d_v)
+    let grad_weights = grad_output * v.transpose(); // (n_q, n_k)
 
     // weights used = weights ⊙ dropout
-    let d_weights = match dropout {
-        Some(factors) => d_weights.component_mul(factors),
-        None => d_weights,
+    let grad_weights = match dropout {
+        Some(factors) => grad_weights.component_mul(factors),
+        None => grad_weights,
     };
 
     // weights = softmax(scores + mask): a hidden weight is the constant 0, whatever its value was
-    let d_weights = mask.select(d_weights, T::zero());
-    let d_scores = softmax_rows_backward(weights, &d_weights)?; // (n_q, n_k)
-    let d_scores = mask.select(d_scores, T::zero()); // even where the row holds a visible NaN
+    let grad_weights = mask.fill_hidden(grad_weights, T::zero());
+    let grad_scores = softmax_rows_backward(weights, &grad_weights)?; // (n_q, n_k)
+    let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even where the row holds a visible NaN
 
     // scores = q kᵀ / √d_k
-    let d_scores = d_scores * scale::<T>(q.ncols());
-    let d_q = masked_product(&d_scores, k, mask); // (n_q, d_k)
-    let d_k = masked_tr_product(&d_scores, q, mask); // (n_k, d_k)
+    let grad_scores = grad_scores * scale::<T>(q.ncols());
+    let grad_q = masked_product(&grad_scores, k, mask); // (n_q, d_k)
+    let grad_k = masked_tr_product(&grad_scores, q, mask); // (n_k, d_k)
 
-    Ok(AttentionGradients { q: d_q, k: d_k, v: d_v })
+    Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v })
 }
 
 /// `a · b` for an `a` (n_q, n_k) that is 0 where the mask hides, and `b` (n_k, d).
@@ -381,10 +383,11 @@ mod tests {
                 assert!(past.amax() < 1e-15, "token {t} = {poison} reached the past");
                 assert!(before.row(t) != after.row(t), "token {t} does not see itself");
 
-                let mut d_output = DMatrix::zeros(6, 3);
-                d_output.rows_mut(0, t).fill(1.0);
-                let gradients = attention_backward(&cache, &d_output).unwrap();
+                let mut grad_output = DMatrix::zeros(6, 3);
+                grad_output.rows_mut(0, t).fill(1.0);
+                let gradients = attention_backward(&cache, &grad_output).unwrap();
                 assert!(is_finite(&gradients.q.rows(0, t).into_owned()));
+                // Queries from t on see the poison: for them 0 · NaN is NaN, rightly.
                 if poison == 100.0 {
                     assert!(gradients.k.rows(t, 6 - t).iter().all(|&g| g == 0.0));
                     assert!(gradients.v.rows(t, 6 - t).iter().all(|&g| g == 0.0));
@@ -397,17 +400,31 @@ mod tests {
     fn behind_padding_even_nan_does_no_harm() {
         let (q, mut k, mut v) = (numbers(3, 4, 0), numbers(4, 4, 1), numbers(4, 2, 2));
         let mask = Mask::padding(&[true, true, false, true]).unwrap();
-        let d_output = numbers(3, 2, 3);
+        let grad_output = numbers(3, 2, 3);
         let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let gradients = attention_backward(&cache, &d_output).unwrap();
+        let gradients = attention_backward(&cache, &grad_output).unwrap();
         k.row_mut(2).fill(f64::NAN);
         v.row_mut(2).fill(f64::INFINITY);
         let (poisoned, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let poisoned_gradients = attention_backward(&cache, &d_output).unwrap();
+        let poisoned_gradients = attention_backward(&cache, &grad_output).unwrap();
         assert!((output - poisoned).amax() < 1e-15);
         assert!((gradients.q - poisoned_gradients.q).amax() < 1e-15);
         assert!((gradients.k - poisoned_gradients.k).amax() < 1e-15);
         assert!((gradients.v - poisoned_gradients.v).amax() < 1e-15);
+    }
+
+    /// A NaN that is seen makes its own row NaN, and still nothing of what is hidden.
+    #[test]
+    fn a_visible_nan_does_not_reach_hidden_keys() {
+        let (mut q, k, v) = (numbers(3, 4, 0), numbers(3, 4, 1), numbers(3, 2, 2));
+        q[(0, 0)] = f64::NAN;
+        let mask = Mask::padding(&[true, true, false]).unwrap();
+        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
+        assert!(output[(0, 0)].is_nan());
+        assert_eq!(cache.weights[(0, 2)], 0.0);
+        let gradients = attention_backward(&cache, &numbers(3, 2, 3)).unwrap();
+        assert!(gradients.k.row(2).iter().all(|&g| g == 0.0));
+        assert!(gradients.v.row(2).iter().all(|&g| g == 0.0));
     }
 
     #[test]

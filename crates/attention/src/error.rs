@@ -79,7 +79,7 @@ pub(crate) fn check_not_empty<T: Scalar>(
     Ok(())
 }
 
-/// `given` of `axis` is what `expected` says, and the sentence of the error if it is not.
+/// Errs unless `given`, a number of rows, columns or entries, is `expected`; `because` writes the error's second half.
 pub(crate) fn check_count(
     argument: &'static str,
     axis: &'static str,
@@ -129,7 +129,7 @@ pub(crate) fn check_matrix(
     Ok(())
 }
 
-/// Sizes of a matrix for which there is memory now: without this, an allocation that fails would end the program.
+/// Sizes of a matrix that the allocator does not refuse: a refusal later on would end the program.
 pub(crate) fn check_room<T>(
     rows: (&'static str, usize),
     columns: (&'static str, usize),

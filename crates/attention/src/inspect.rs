@@ -25,8 +25,8 @@ use nalgebra::{DMatrix, DVector, RealField};
 pub fn row_entropy<T: RealField + Copy>(weights: &DMatrix<T>) -> Result<DVector<T>> {
     check_not_empty("weights", weights)?;
     // p ln p → 0 as p → 0, but 0 · ln 0 is NaN
-    let surprise = weights.map(|p| if p.is_zero() { p } else { -p * p.ln() });
-    Ok(surprise.column_sum()) // (n_q): the sum of all columns, entry by entry
+    let terms = weights.map(|p| if p.is_zero() { p } else { -p * p.ln() });
+    Ok(terms.column_sum()) // (n_q): the sum of all columns, entry by entry
 }
 // ANCHOR_END: row_entropy
 

@@ -164,13 +164,13 @@ pub(crate) fn linear<T: RealField + Copy>(
     y
 }
 
-/// The gradients of [`linear`]: of `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out), from `d_y` (n, d_out).
+/// The gradients of [`linear`]: of `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out), from `grad_y` (n, d_out).
 pub(crate) fn linear_backward<T: RealField + Copy>(
     x: &DMatrix<T>,
     w: &DMatrix<T>,
-    d_y: &DMatrix<T>,
+    grad_y: &DMatrix<T>,
 ) -> (DMatrix<T>, DMatrix<T>, RowDVector<T>) {
-    (d_y * w.transpose(), x.tr_mul(d_y), d_y.row_sum())
+    (grad_y * w.transpose(), x.tr_mul(grad_y), grad_y.row_sum())
 }
 
 /// The gradients of a loss by a layer's parameters and inputs.
@@ -204,21 +204,21 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
     x: &DMatrix<T>,
     context: Option<&DMatrix<T>>,
     (w_o, b_o): (DMatrix<T>, RowDVector<T>),
-    [d_q, d_k, d_v]: [&DMatrix<T>; 3],
+    [grad_q, grad_k, grad_v]: [&DMatrix<T>; 3],
 ) -> LayerGradients<T> {
     let source = context.unwrap_or(x); // where keys and values came from
-    let (d_x_q, w_q, b_q) = linear_backward(x, &parameters.w_q, d_q);
-    let (d_source_k, w_k, b_k) = linear_backward(source, &parameters.w_k, d_k);
-    let (d_source_v, w_v, b_v) = linear_backward(source, &parameters.w_v, d_v);
-    let d_source = d_source_k + d_source_v;
-    let (d_x, d_context) = match context {
-        Some(_) => (d_x_q, Some(d_source)),
-        None => (d_x_q + d_source, None), // three paths into x
+    let (grad_x_q, w_q, b_q) = linear_backward(x, &parameters.w_q, grad_q);
+    let (grad_source_k, w_k, b_k) = linear_backward(source, &parameters.w_k, grad_k);
+    let (grad_source_v, w_v, b_v) = linear_backward(source, &parameters.w_v, grad_v);
+    let grad_source = grad_source_k + grad_source_v;
+    let (grad_x, grad_context) = match context {
+        Some(_) => (grad_x_q, Some(grad_source)),
+        None => (grad_x_q + grad_source, None), // three paths into x
     };
     LayerGradients {
         parameters: Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o },
-        x: d_x,
-        context: d_context,
+        x: grad_x,
+        context: grad_context,
     }
 }
 
@@ -260,7 +260,7 @@ pub struct SingleHeadAttention<T: RealField + Copy> {
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct LayerCache<T: RealField + Copy> {
+pub struct SingleHeadCache<T: RealField + Copy> {
     /// The input (n_q, d_model).
     pub x: DMatrix<T>,
     /// The context (n_k, d_model), if it was not the input itself.
@@ -275,7 +275,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
     /// A layer with fresh parameters: see [`Parameters::xavier`].
     ///
     /// # Errors
-    /// A size is 0.
+    /// A size is 0 or beyond any memory.
     ///
     /// ```
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -317,7 +317,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         &self,
         x: &DMatrix<T>,
         mask: &Mask,
-    ) -> Result<(DMatrix<T>, LayerCache<T>)> {
+    ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         self.run(x, None, mask)
     }
 
@@ -343,7 +343,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         x: &DMatrix<T>,
         context: &DMatrix<T>,
         mask: &Mask,
-    ) -> Result<(DMatrix<T>, LayerCache<T>)> {
+    ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         self.run(x, Some(context), mask)
     }
 
@@ -352,20 +352,20 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         x: &DMatrix<T>,
         context: Option<&DMatrix<T>>,
         mask: &Mask,
-    ) -> Result<(DMatrix<T>, LayerCache<T>)> {
+    ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         let [q, k, v] = self.parameters.project_inputs(x, context.unwrap_or(x))?;
         let (attended, attention) = attention(&q, &k, &v, mask)?; // (n_q, d_v)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o); // (n_q, d_model)
         let (x, context) = (x.clone(), context.cloned());
-        Ok((output, LayerCache { x, context, attention, attended }))
+        Ok((output, SingleHeadCache { x, context, attention, attended }))
     }
 
-    /// The backward pass: from `d_output = ∂L/∂output` to the gradients by parameters and inputs.
+    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients by parameters and inputs.
     ///
-    /// Shapes: `d_output` (n_q, d_model).
+    /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `d_output` has not the shape of the output, or the cache is not from a layer of this shape.
+    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape.
     ///
     /// ```
     /// use attention::{Mask, SingleHeadAttention, example};
@@ -380,12 +380,12 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
     /// ```
     pub fn backward(
         &self,
-        cache: &LayerCache<T>,
-        d_output: &DMatrix<T>,
+        cache: &SingleHeadCache<T>,
+        grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>> {
-        let LayerCache { x, context, attention, attended } = cache;
+        let SingleHeadCache { x, context, attention, attended } = cache;
         check_cache(&self.parameters, x, context.as_ref(), attended)?;
-        check_shape("d_output", d_output, x.shape(), "the output")?;
+        check_shape("grad_output", grad_output, x.shape(), "the output")?;
         for (name, matrix, weight) in [
             ("cache.attention.q", &attention.q, &self.parameters.w_q),
             ("cache.attention.v", &attention.v, &self.parameters.w_v),
@@ -396,13 +396,13 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         }
 
         // output = attended · W_O + b_O
-        let (d_attended, w_o, b_o) =
-            linear_backward(attended, &self.parameters.w_o, d_output);
+        let (grad_attended, w_o, b_o) =
+            linear_backward(attended, &self.parameters.w_o, grad_output);
         // attended = softmax(q kᵀ / √d_k + mask) v
-        let d = attention_backward(attention, &d_attended)?;
+        let grad = attention_backward(attention, &grad_attended)?;
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
-        let d_qkv = [&d.q, &d.k, &d.v];
-        Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), d_qkv))
+        let grad_qkv = [&grad.q, &grad.k, &grad.v];
+        Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv))
     }
 
     /// Self-attention within each sequence of a batch. Sequences do not see one another and may differ in length.
@@ -419,15 +419,15 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
     /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let batch = [example::river().x, example::city().x.rows(0, 3).into_owned()];
     /// let (outputs, caches) = layer.forward_batch(&batch, &[Mask::causal()])?;
-    /// let (gradients, d_batch) = layer.backward_batch(&caches, &outputs)?;
-    /// assert_eq!((d_batch[0].nrows(), d_batch[1].nrows()), (6, 3));
+    /// let (gradients, grad_batch) = layer.backward_batch(&caches, &outputs)?;
+    /// assert_eq!((grad_batch[0].nrows(), grad_batch[1].nrows()), (6, 3));
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn forward_batch(
         &self,
         xs: &[DMatrix<T>],
         masks: &[Mask],
-    ) -> Result<BatchOutput<T, LayerCache<T>>> {
+    ) -> Result<BatchOutput<T, SingleHeadCache<T>>> {
         batch::forward(xs, masks, |x, mask| self.forward(x, mask))
     }
 
@@ -435,24 +435,24 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
     /// gradient of each sequence.
     ///
     /// # Errors
-    /// `caches` is empty, `d_outputs` has another length, or a sequence is wrong, which the error names.
+    /// `caches` is empty, `grad_outputs` has another length, or a sequence is wrong, which the error names.
     ///
     /// ```
     /// # use attention::{Mask, SingleHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let (outputs, caches) = layer.forward_batch(&[example::river().x], &[Mask::none()])?;
-    /// let (parameters, d_xs) = layer.backward_batch(&caches, &outputs)?;
-    /// assert_eq!(d_xs.len(), 1);
+    /// let (parameters, grad_xs) = layer.backward_batch(&caches, &outputs)?;
+    /// assert_eq!(grad_xs.len(), 1);
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn backward_batch(
         &self,
-        caches: &[LayerCache<T>],
-        d_outputs: &[DMatrix<T>],
+        caches: &[SingleHeadCache<T>],
+        grad_outputs: &[DMatrix<T>],
     ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
-        batch::backward(caches, d_outputs, |cache, d_output| {
-            self.backward(cache, d_output)
+        batch::backward(caches, grad_outputs, |cache, grad_output| {
+            self.backward(cache, grad_output)
         })
     }
 }

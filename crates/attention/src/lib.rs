@@ -1,18 +1,24 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs, unsafe_code)]
 
-mod batch;
-mod cost;
-mod dot_product;
+// In the order in which the book meets them. Lines with the word ANCHOR mark what its pages show.
+
 mod error;
 pub mod example;
-mod gradient_check;
-mod inspect;
-mod layer;
-mod mask;
-mod multi_head;
 mod softmax;
+
+mod dot_product; // scores, weights, output
+mod mask;
 mod static_shapes;
+
+mod batch; // several sequences through one layer
+mod layer; // projections, and the layer with one head
+mod multi_head;
+
+mod gradient_check;
+
+mod cost;
+mod inspect;
 
 pub use batch::BatchOutput;
 pub use cost::{AttentionShape, Bytes, Flops};
@@ -25,7 +31,7 @@ pub use gradient_check::{
     GradientCheck, gradient_check, numerical_gradient, relative_error,
 };
 pub use inspect::{ParameterNorms, heat_map, parameter_norms, row_entropy};
-pub use layer::{LayerCache, LayerGradients, Parameters, SingleHeadAttention};
+pub use layer::{LayerGradients, Parameters, SingleHeadAttention, SingleHeadCache};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{MultiHeadAttention, MultiHeadCache};
 pub use softmax::{

@@ -195,19 +195,20 @@ impl Rule {
 ///
 /// let mask = Mask::causal();
 /// let sized = mask.sized(8, 8)?;
-/// assert_eq!(sized.visibility(0..4, 4..8), Visibility::None); // above the diagonal
-/// assert_eq!(sized.visibility(4..8, 0..4), Visibility::All); // below it
-/// assert_eq!(sized.visibility(0..4, 0..4), Visibility::Some);
+/// assert_eq!(sized.visibility(0..4, 4..8), Visibility::Hidden); // above the diagonal
+/// assert_eq!(sized.visibility(4..8, 0..4), Visibility::Full); // below it
+/// assert_eq!(sized.visibility(0..4, 0..4), Visibility::Partial);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Visibility {
+    // In this order, since what two masks leave is the smaller of what each leaves.
     /// No pair is allowed: the tile may be skipped.
-    None,
+    Hidden,
     /// Each pair must be asked about. Combined masks may answer so for a tile of which nothing is seen.
-    Some,
+    Partial,
     /// Every pair is allowed: the tile needs no mask.
-    All,
+    Full,
 }
 
 /// A [`Mask`] over a given number of queries and keys.
@@ -265,14 +266,14 @@ impl SizedMask<'_> {
     /// use attention::{Mask, Visibility};
     ///
     /// let mask = Mask::window(2)?;
-    /// assert_eq!(mask.sized(8, 8)?.visibility(6..8, 0..4), Visibility::None); // too long ago
+    /// assert_eq!(mask.sized(8, 8)?.visibility(6..8, 0..4), Visibility::Hidden); // too long ago
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn visibility(&self, rows: Range<usize>, columns: Range<usize>) -> Visibility {
         let rows = rows.start..rows.end.min(self.n_q);
         let columns = columns.start..columns.end.min(self.n_k);
         if rows.is_empty() || columns.is_empty() {
-            return Visibility::None;
+            return Visibility::Hidden;
         }
         self.rule_visibility(self.rule, &rows, &columns)
     }
@@ -287,18 +288,18 @@ impl SizedMask<'_> {
         let (first_key, last_key) =
             (columns.start + self.n_q, columns.end - 1 + self.n_q);
         match rule {
-            Rule::None => Visibility::All,
-            Rule::Causal if last_key <= first_query => Visibility::All,
-            Rule::Causal if first_key > last_query => Visibility::None,
-            Rule::Causal => Visibility::Some,
+            Rule::None => Visibility::Full,
+            Rule::Causal if last_key <= first_query => Visibility::Full,
+            Rule::Causal if first_key > last_query => Visibility::Hidden,
+            Rule::Causal => Visibility::Partial,
             Rule::Window(width) => {
                 let all = last_key <= first_query && last_query - first_key < *width;
                 let none = first_key > last_query
                     || first_query >= last_key.saturating_add(*width);
                 match (all, none) {
-                    (true, _) => Visibility::All,
-                    (_, true) => Visibility::None,
-                    _ => Visibility::Some,
+                    (true, _) => Visibility::Full,
+                    (_, true) => Visibility::Hidden,
+                    _ => Visibility::Partial,
                 }
             }
             Rule::Padding(valid) => of_all(columns.clone().map(|j| valid[j])),
@@ -310,13 +311,13 @@ impl SizedMask<'_> {
                 .iter()
                 .map(|rule| self.rule_visibility(rule, rows, columns))
                 .min()
-                .unwrap_or(Visibility::All),
+                .unwrap_or(Visibility::Full),
         }
     }
 
     /// Whether nothing is hidden, so that masking may be left out.
     pub(crate) fn allows_everything(&self) -> bool {
-        self.visibility(0..self.n_q, 0..self.n_k) == Visibility::All
+        self.visibility(0..self.n_q, 0..self.n_k) == Visibility::Full
     }
 
     /// The mask as a matrix of booleans, `true` where a query may see a key.
@@ -346,7 +347,7 @@ impl SizedMask<'_> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn additive<T: RealField + Copy>(&self) -> DMatrix<T> {
-        self.select(DMatrix::zeros(self.n_q, self.n_k), neg_infinity())
+        self.fill_hidden(DMatrix::zeros(self.n_q, self.n_k), neg_infinity())
     }
 
     /// The scores with −∞ in every place that a query may not see.
@@ -368,11 +369,11 @@ impl SizedMask<'_> {
     /// ```
     pub fn apply<T: RealField + Copy>(&self, scores: DMatrix<T>) -> Result<DMatrix<T>> {
         check_shape("scores", &scores, self.shape(), "the mask")?;
-        Ok(self.select(scores, neg_infinity()))
+        Ok(self.fill_hidden(scores, neg_infinity()))
     }
 
     /// `matrix` with `hidden` in every place that a query may not see.
-    pub(crate) fn select<T: RealField + Copy>(
+    pub(crate) fn fill_hidden<T: RealField + Copy>(
         &self,
         mut matrix: DMatrix<T>,
         hidden: T,
@@ -394,9 +395,9 @@ impl SizedMask<'_> {
 fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
     let first = entries.next();
     match (first, entries.all(|entry| Some(entry) == first)) {
-        (Some(true), true) => Visibility::All,
-        (_, true) => Visibility::None,
-        _ => Visibility::Some,
+        (Some(true), true) => Visibility::Full,
+        (_, true) => Visibility::Hidden,
+        _ => Visibility::Partial,
     }
 }
 
@@ -456,7 +457,7 @@ mod tests {
                         let pairs = (r0..r1).flat_map(|i| (c0..c1).map(move |j| (i, j)));
                         let seen = of_all(pairs.map(|(i, j)| sized.allows(i, j)));
                         let said = sized.visibility(r0..r1, c0..c1);
-                        let careful = combined && said == Visibility::Some;
+                        let careful = combined && said == Visibility::Partial;
                         assert!(
                             said == seen || careful,
                             "{mask:?} {r0}..{r1} {c0}..{c1}: {said:?}"
@@ -472,9 +473,9 @@ mod tests {
         let mask = Mask::none();
         let sized = mask.sized(2, 3).unwrap();
         assert!(!sized.allows(2, 0) && !sized.allows(0, 3));
-        assert_eq!(sized.visibility(2..4, 0..3), Visibility::None);
-        assert_eq!(sized.visibility(1..1, 0..3), Visibility::None);
-        assert_eq!(sized.visibility(1..9, 0..9), Visibility::All);
+        assert_eq!(sized.visibility(2..4, 0..3), Visibility::Hidden);
+        assert_eq!(sized.visibility(1..1, 0..3), Visibility::Hidden);
+        assert_eq!(sized.visibility(1..9, 0..9), Visibility::Full);
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     /// A layer with fresh parameters (see [`Parameters::xavier`]) and no dropout.
     ///
     /// # Errors
-    /// A size is 0, or `n_heads` does not divide `d_model`.
+    /// A size is 0 or beyond any memory, or `n_heads` does not divide `d_model`.
     ///
     /// ```
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -313,12 +313,12 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         }))
     }
 
-    /// The backward pass: from `d_output = ∂L/∂output` to the gradients by parameters and inputs.
+    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients by parameters and inputs.
     ///
-    /// Shapes: `d_output` (n_q, d_model).
+    /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `d_output` has not the shape of the output, or the cache is not from a layer of this shape.
+    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape.
     ///
     /// ```
     /// use attention::{Mask, MultiHeadAttention, example};
@@ -333,12 +333,12 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     pub fn backward(
         &self,
         cache: &MultiHeadCache<T>,
-        d_output: &DMatrix<T>,
+        grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>> {
         let MultiHeadCache { x, context, heads, attended } = cache;
         self.check()?;
         check_cache(&self.parameters, x, context.as_ref(), attended)?;
-        check_shape("d_output", d_output, x.shape(), "the output")?;
+        check_shape("grad_output", grad_output, x.shape(), "the output")?;
         check_count("cache.heads", "entry", heads.len(), self.n_heads, || {
             format!("the layer has n_heads = {}", self.n_heads)
         })?;
@@ -350,23 +350,23 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         }
 
         // output = attended · W_O + b_O
-        let (d_attended, w_o, b_o) =
-            linear_backward(attended, &self.parameters.w_o, d_output);
+        let (grad_attended, w_o, b_o) =
+            linear_backward(attended, &self.parameters.w_o, grad_output);
         // attended = join of every head's attention
         let heads = batch::map(self.n_heads, |h| {
-            attention_backward(&heads[h], &self.split(&d_attended, h))
+            attention_backward(&heads[h], &self.split(&grad_attended, h))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
-        let mut d_qkv = [vec![], vec![], vec![]];
+        let mut grad_qkv = [vec![], vec![], vec![]];
         for head in heads {
-            for (joined, d) in d_qkv.iter_mut().zip([head.q, head.k, head.v]) {
-                joined.push(d);
+            for (joined, grad) in grad_qkv.iter_mut().zip([head.q, head.k, head.v]) {
+                joined.push(grad);
             }
         }
-        let [d_q, d_k, d_v] = d_qkv.map(|heads| join(&heads)); // each (n, d_model)
+        let [grad_q, grad_k, grad_v] = grad_qkv.map(|heads| join(&heads)); // each (n, d_model)
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
-        let d_qkv = [&d_q, &d_k, &d_v];
-        Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), d_qkv))
+        let grad_qkv = [&grad_q, &grad_k, &grad_v];
+        Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv))
     }
 
     /// Self-attention within each sequence of a batch. Sequences do not see one another and may differ in length.
@@ -397,24 +397,24 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     /// gradient of each sequence.
     ///
     /// # Errors
-    /// `caches` is empty, `d_outputs` has another length, or a sequence is wrong, which the error names.
+    /// `caches` is empty, `grad_outputs` has another length, or a sequence is wrong, which the error names.
     ///
     /// ```
     /// # use attention::{Mask, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let (outputs, caches) = layer.forward_batch(&[example::river().x], &[Mask::none()])?;
-    /// let (parameters, d_xs) = layer.backward_batch(&caches, &outputs)?;
+    /// let (parameters, grad_xs) = layer.backward_batch(&caches, &outputs)?;
     /// assert_eq!(parameters.w_o.shape(), (4, 4));
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn backward_batch(
         &self,
         caches: &[MultiHeadCache<T>],
-        d_outputs: &[DMatrix<T>],
+        grad_outputs: &[DMatrix<T>],
     ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
-        batch::backward(caches, d_outputs, |cache, d_output| {
-            self.backward(cache, d_output)
+        batch::backward(caches, grad_outputs, |cache, grad_output| {
+            self.backward(cache, grad_output)
         })
     }
 }

@@ -1,6 +1,6 @@
-//! Softmax: from scores to weights that are positive and sum to one, and back.
+//! Softmax: from scores to weights that are not negative and sum to one, and back.
 //!
-//! Every function here subtracts the largest score before it exponentiates. The result is the same, since softmax does
+//! Before it exponentiates, every function here subtracts the largest score. The result is the same, since softmax does
 //! not change when all scores move by one constant, and no exponential can overflow.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
@@ -25,7 +25,7 @@ fn normaliser<T: RealField + Copy>(sum: T) -> T {
 /// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
 /// Shapes: `x` (n) → (n). All entries −∞ give zeros. A NaN makes all
-/// weights NaN; +∞ makes its own weight NaN.
+/// weights NaN; +∞ among the scores makes some of them NaN.
 ///
 /// # Errors
 /// `x` is empty.
@@ -195,12 +195,12 @@ pub fn softmax_jacobian<T: RealField + Copy>(p: &DVector<T>) -> Result<DMatrix<T
 }
 // ANCHOR_END: jacobian
 
-/// The gradient through softmax: from `d_p = ∂L/∂p` to `∂L/∂x = p ⊙ (d_p − ⟨d_p, p⟩)`.
+/// The gradient through softmax: from `grad_p = ∂L/∂p` to `∂L/∂x = p ⊙ (grad_p − ⟨grad_p, p⟩)`.
 ///
-/// Shapes: `p` (n), `d_p` (n) → (n). The product with [`softmax_jacobian`] in n steps, not n².
+/// Shapes: `p` (n), `grad_p` (n) → (n). The product with [`softmax_jacobian`] in n steps, not n².
 ///
 /// # Errors
-/// `p` is empty, or `d_p` has another length.
+/// `p` is empty, or `grad_p` has another length.
 ///
 /// ```
 /// use nalgebra::dvector;
@@ -215,45 +215,48 @@ pub fn softmax_jacobian<T: RealField + Copy>(p: &DVector<T>) -> Result<DMatrix<T
 // ANCHOR: backward
 pub fn softmax_backward<T: RealField + Copy>(
     p: &DVector<T>,
-    d_p: &DVector<T>,
+    grad_p: &DVector<T>,
 ) -> Result<DVector<T>> {
     check_has_entries("p", p)?;
-    check_count("d_p", "entry", d_p.len(), p.len(), || format!("`p` has {}", p.len()))?;
-    let mean = d_p.dot(p); // the mean of d_p under the weights p
-    Ok(p.component_mul(&d_p.add_scalar(-mean)))
+    check_count("grad_p", "entry", grad_p.len(), p.len(), || {
+        format!("`p` has {}", p.len())
+    })?;
+    let mean = grad_p.dot(p); // the mean of grad_p under the weights p
+    Ok(p.component_mul(&grad_p.add_scalar(-mean)))
 }
 // ANCHOR_END: backward
 
 /// [`softmax_backward`] of every row.
 ///
-/// Shapes: `weights` (n_q, n_k), `d_weights` (n_q, n_k) → (n_q, n_k). Where a weight is 0, so is the
+/// Shapes: `weights` (n_q, n_k), `grad_weights` (n_q, n_k) → (n_q, n_k). Where a weight is 0, so is the
 /// result, as long as the row's gradients are finite.
 ///
 /// # Errors
-/// `weights` is empty, or `d_weights` has another shape.
+/// `weights` is empty, or `grad_weights` has another shape.
 ///
 /// ```
 /// use nalgebra::dmatrix;
 ///
 /// let weights = dmatrix![0.5_f64, 0.5; 1.0, 0.0];
-/// let d_scores = attention::softmax_rows_backward(&weights, &dmatrix![1.0, 0.0; 1.0, 0.0])?;
-/// assert_eq!(d_scores, dmatrix![0.25, -0.25; 0.0, 0.0]);
+/// let grad_scores = attention::softmax_rows_backward(&weights, &dmatrix![1.0, 0.0; 1.0, 0.0])?;
+/// assert_eq!(grad_scores, dmatrix![0.25, -0.25; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
 pub fn softmax_rows_backward<T: RealField + Copy>(
     weights: &DMatrix<T>,
-    d_weights: &DMatrix<T>,
+    grad_weights: &DMatrix<T>,
 ) -> Result<DMatrix<T>> {
     check_not_empty("weights", weights)?;
-    check_shape("d_weights", d_weights, weights.shape(), "`weights`")?;
-    let means = weights.component_mul(d_weights).column_sum(); // (n_q)
-    let mut d_scores = d_weights.clone(); // (n_q, n_k)
-    for (mut column, weights) in d_scores.column_iter_mut().zip(weights.column_iter()) {
+    check_shape("grad_weights", grad_weights, weights.shape(), "`weights`")?;
+    let means = weights.component_mul(grad_weights).column_sum(); // (n_q)
+    let mut grad_scores = grad_weights.clone(); // (n_q, n_k)
+    for (mut column, weights) in grad_scores.column_iter_mut().zip(weights.column_iter())
+    {
         for i in 0..column.len() {
             column[i] = weights[i] * (column[i] - means[i]);
         }
     }
-    Ok(d_scores)
+    Ok(grad_scores)
 }
 
 fn check_has_entries<T: RealField>(argument: &'static str, x: &DVector<T>) -> Result<()> {
@@ -302,9 +305,9 @@ mod tests {
         let weights =
             softmax_rows(&dmatrix![NEG_INFINITY, NEG_INFINITY; 0.0, 0.0]).unwrap();
         assert_eq!(weights, dmatrix![0.0, 0.0; 0.5, 0.5]);
-        let d_scores =
+        let grad_scores =
             softmax_rows_backward(&weights, &dmatrix![1.0, 2.0; 3.0, 4.0]).unwrap();
-        assert_eq!(d_scores.row(0), dmatrix![0.0, 0.0].row(0));
+        assert_eq!(grad_scores.row(0), dmatrix![0.0, 0.0].row(0));
     }
 
     #[test]

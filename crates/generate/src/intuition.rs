@@ -216,24 +216,24 @@ impl TanhRnn {
         states
     }
 
-    /// From `d_h`, the gradient by the last state, back through every step to the first token.
+    /// From `grad_h`, the gradient by the last state, back through every step to the first token.
     fn gradient_of_first_token(
         &self,
         x: &DMatrix<f64>,
-        d_h: &RowDVector<f64>,
+        grad_h: &RowDVector<f64>,
     ) -> RowDVector<f64> {
-        let mut d_h = d_h.clone();
+        let mut grad_h = grad_h.clone();
         for (t, h) in self.states(x).iter().enumerate().rev() {
             // h = tanh(a), and tanh' = 1 − tanh²
-            let d_a = d_h.component_mul(&h.map(|h| 1.0 - h * h));
+            let grad_a = grad_h.component_mul(&h.map(|h| 1.0 - h * h));
             // a = x_t W_x + h_{t−1} W_h
-            d_h = if t == 0 {
-                d_a * self.w_x.transpose()
+            grad_h = if t == 0 {
+                grad_a * self.w_x.transpose()
             } else {
-                d_a * self.w_h.transpose()
+                grad_a * self.w_h.transpose()
             };
         }
-        d_h
+        grad_h
     }
 }
 // ANCHOR_END: rnn
@@ -271,21 +271,21 @@ fn norm_through_rnn(n: usize, gain: f64) -> Result<f64> {
             w_x: normal(WIDTH, WIDTH, deviation, rng),
             w_h: normal(WIDTH, WIDTH, gain * deviation, rng),
         };
-        let d_h = normal(1, WIDTH, deviation, rng).row(0).into_owned();
+        let grad_h = normal(1, WIDTH, deviation, rng).row(0).into_owned();
         let x = normal(n, WIDTH, 1.0, rng);
-        Ok(rnn.gradient_of_first_token(&x, &d_h).norm())
+        Ok(rnn.gradient_of_first_token(&x, &grad_h).norm())
     })
 }
 
 fn norm_through_attention(n: usize) -> Result<f64> {
     mean_norm(|rng| {
         let layer = SingleHeadAttention::xavier(WIDTH, WIDTH, WIDTH, rng)?;
-        let d_last = normal(1, WIDTH, 1.0 / (WIDTH as f64).sqrt(), rng);
+        let grad_last = normal(1, WIDTH, 1.0 / (WIDTH as f64).sqrt(), rng);
         let x = normal(n, WIDTH, 1.0, rng);
         let (_, cache) = layer.forward(&x, &Mask::causal())?;
-        let mut d_output = DMatrix::zeros(n, WIDTH);
-        d_output.row_mut(n - 1).copy_from(&d_last.row(0));
-        Ok(layer.backward(&cache, &d_output)?.x.row(0).norm())
+        let mut grad_output = DMatrix::zeros(n, WIDTH);
+        grad_output.row_mut(n - 1).copy_from(&grad_last.row(0));
+        Ok(layer.backward(&cache, &grad_output)?.x.row(0).norm())
     })
 }
 
@@ -387,14 +387,14 @@ mod tests {
     fn the_recurrent_gradient_is_the_measured_one() {
         let rng = &mut ChaCha8Rng::seed_from_u64(0);
         let rnn = TanhRnn { w_x: normal(3, 3, 0.5, rng), w_h: normal(3, 3, 0.5, rng) };
-        let (x, d_h) =
+        let (x, grad_h) =
             (normal(5, 3, 1.0, rng), normal(1, 3, 1.0, rng).row(0).into_owned());
         let first = x.rows(0, 1).into_owned();
-        let analytic = DMatrix::from_rows(&[rnn.gradient_of_first_token(&x, &d_h)]);
+        let analytic = DMatrix::from_rows(&[rnn.gradient_of_first_token(&x, &grad_h)]);
         let check = gradient_check(&first, &analytic, 1e-5, |first| {
             let mut x = x.clone();
             x.row_mut(0).copy_from(&first.row(0));
-            Ok(rnn.states(&x)[4].dot(&d_h))
+            Ok(rnn.states(&x)[4].dot(&grad_h))
         });
         assert!(check.unwrap().max_relative_error < 1e-7);
     }

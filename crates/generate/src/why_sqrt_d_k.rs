@@ -136,7 +136,7 @@ struct Row {
     /// The norm of softmax's Jacobian.
     jacobian: f64,
     /// The norm of the gradient with respect to the query.
-    d_query: f64,
+    grad_query: f64,
 }
 
 /// Rows of weights: each of one random query and `n` random keys of width `d`, with scores that are
@@ -148,17 +148,17 @@ fn rows<const P: usize>(n: usize, d: usize, powers: [f64; P]) -> Result<[Vec<Row
         let q = draw(d, rng);
         let keys = DMatrix::from_fn(d, n, |_, _| StandardNormal.sample(rng)); // a column a key
         let products = keys.tr_mul(&q); // (n)
-        let d_p = draw(n, rng); // the gradient that the weights are handed
+        let grad_p = draw(n, rng); // the gradient that the weights are handed
         for (rows, power) in rows.iter_mut().zip(powers) {
             let divisor = (d as f64).powf(power);
             let p = softmax(&(&products / divisor))?;
-            let d_scores = softmax_backward(&p, &d_p)?;
+            let grad_scores = softmax_backward(&p, &grad_p)?;
             let entropy: f64 = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
             rows.push(Row {
                 largest: p.max(),
                 entropy: entropy / (n as f64).ln(),
                 jacobian: jacobian_norm(&p),
-                d_query: (&keys * d_scores).norm() / divisor, // scores = keysᵀ q / divisor
+                grad_query: (&keys * grad_scores).norm() / divisor, // scores = keysᵀ q / divisor
             });
         }
     }
@@ -171,8 +171,8 @@ fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
 
 /// The share of rows whose gradient is below one hundredth of the root mean square of all.
 fn left_out(rows: &[Row]) -> String {
-    let root_mean_square = mean(rows, |row| row.d_query.powi(2)).sqrt();
-    share(rows, |row| row.d_query < 0.01 * root_mean_square)
+    let root_mean_square = mean(rows, |row| row.grad_query.powi(2)).sqrt();
+    share(rows, |row| row.grad_query < 0.01 * root_mean_square)
 }
 
 fn median(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
@@ -228,15 +228,15 @@ fn saturation(page: &mut Page) -> Result<()> {
             value("largest", fixed(mean(widest, |row| row.largest), 2));
             value("flat", left_out(widest));
             if n == 8 {
-                value("median", small(median(widest, |row| row.d_query)));
-                value("mean", small(mean(widest, |row| row.d_query)));
+                value("median", small(median(widest, |row| row.grad_query)));
+                value("mean", small(mean(widest, |row| row.grad_query)));
             }
         }
         // What the chapter says in words.
         for (d, [unscaled, scaled, _]) in widths.iter().zip(&by_width) {
             let larger = |of: fn(&Row) -> f64| mean(unscaled, of) > mean(scaled, of);
             assert!(
-                *d < 64 || larger(|row| row.d_query),
+                *d < 64 || larger(|row| row.grad_query),
                 "n = {n}, d = {d}: mean gradient"
             );
             assert!(n != 512 || larger(|row| row.jacobian), "n = {n}, d = {d}: Jacobian");
@@ -253,8 +253,8 @@ fn saturation(page: &mut Page) -> Result<()> {
                 ];
                 let gradient = vec![
                     fixed(mean(rows, |row| row.jacobian), 2),
-                    small(mean(rows, |row| row.d_query)),
-                    small(median(rows, |row| row.d_query)),
+                    small(mean(rows, |row| row.grad_query)),
+                    small(median(rows, |row| row.grad_query)),
                     left_out(rows),
                 ];
                 sharpness.push([start.clone(), sharp].concat());

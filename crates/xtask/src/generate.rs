@@ -13,7 +13,7 @@ pub struct Options {
     pub check: bool,
 }
 
-/// Runs the generator, in release mode because it trains and measures.
+/// Runs the generator, in release mode because it draws millions of random numbers.
 ///
 /// # Errors
 ///

@@ -213,7 +213,7 @@ impl Trouble {
                 "{name} {version} could not be compiled because there is no C compiler.\n\
                  Install one, then run the command again:\n\
                  \x20 Debian, Ubuntu   sudo apt install build-essential\n\
-                 \x20 Fedora           sudo dnf install gcc\n\
+                 \x20 Fedora           sudo dnf install gcc patch\n\
                  \x20 macOS            xcode-select --install\n\
                  \x20 Windows          winget install Microsoft.VisualStudio.2022.BuildTools, \
                  with its C++ workload"

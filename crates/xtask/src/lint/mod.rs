@@ -1,7 +1,7 @@
 //! Checks of the book that mdBook does not make.
 //!
 //! mdBook exits with success when an include resolves to nothing, a link goes nowhere or an option
-//! is misspelt. [`sources`] looks at the chapters as they are written, [`pages`] at what the reader
+//! is misspelt. [`sources`] looks at the chapters as they are written, [`pages()`] at what the reader
 //! gets.
 
 mod blocks;
