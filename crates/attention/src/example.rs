@@ -89,7 +89,7 @@ pub fn projections() -> [DMatrix<f64>; 3] {
     let w_k = dmatrix![
         1.5, 1.0; // water answers both questions,
         1.5, 1.0; // money answers both,
-       -0.5,-1.5; // and a place answers neither: it is not a stuff, and it does not act
+       -0.5,-1.5; // and a place answers neither: it is no substance, and it does not act
         0.0, 0.0;
     ];
     let w_v = dmatrix![

@@ -105,7 +105,7 @@ pub struct Axis {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Scale {
     Linear,
-    /// Powers of this base, each with a tick, or every other if there are many.
+    /// Powers of this base, each with a tick, or every other or every fourth if there are many.
     Log(f64),
 }
 
@@ -135,7 +135,11 @@ impl Axis {
             Scale::Log(_) => {
                 let range = self.placed_range();
                 let steps = (range.end - range.start).round() as usize;
-                if steps > 9 { steps / 2 + 1 } else { steps + 1 }
+                match steps {
+                    0..=9 => steps + 1,
+                    10..=18 => steps / 2 + 1,
+                    _ => steps / 4 + 1,
+                }
             }
         }
     }

@@ -79,10 +79,12 @@ fn projected_attention(page: &mut Page) -> Result<()> {
     let (output, cache) = attention(&q, &k, &v, &Mask::none())?;
     let (left, boat, river, bank) = (2, 1, 4, 5);
     let city = example::city().x;
-    let (city_output, _) =
+    let (city_output, city_cache) =
         attention(&(&city * &w_q), &(&city * &w_k), &(&city * &w_v), &Mask::none())?;
     page.value("output", matrix(&output, 2));
     page.value("output-city", matrix(&city_output, 2));
+    page.value("city-bank-clerk", percent(city_cache.weights[(bank, boat)], 0));
+    page.value("city-bank-city", percent(city_cache.weights[(bank, river)], 0));
     page.value("output-bank", tuple(output.row(bank).iter().copied(), 2));
     page.value("output-bank-city", tuple(city_output.row(bank).iter().copied(), 2));
     page.value("boat-boat", percent(cache.weights[(boat, boat)], 0));

@@ -125,7 +125,7 @@ fn histograms(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-const ROWS: usize = 1000;
+const ROWS: usize = 2000;
 
 /// One row of weights, seen from several sides.
 #[derive(Clone, Copy)]
@@ -247,7 +247,7 @@ fn saturation(page: &mut Page) -> Result<()> {
             for (how, rows) in ["1", "\\sqrt d", "d"].iter().zip(by_power) {
                 let start = vec![integer(n), integer(*d), format!("${how}$")];
                 let sharp = vec![
-                    fixed(mean(rows, |row| row.largest), 2),
+                    fixed(mean(rows, |row| row.largest), 3),
                     fixed(mean(rows, |row| row.entropy), 2),
                     share(rows, |row| row.largest > 0.99),
                 ];
