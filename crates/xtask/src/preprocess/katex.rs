@@ -5,6 +5,7 @@
 //! red text without a word. So the colour of errors is set to one that nothing else has, and the
 //! rendered chapters are searched for it.
 
+use super::punctuation;
 use crate::files;
 use crate::markdown;
 use crate::project::Project;
@@ -36,10 +37,13 @@ pub fn preprocess(project: &Project) -> Result<()> {
     if !output.status.success() {
         bail!("mdbook-katex failed ({})", output.status);
     }
-    let book: Book = serde_json::from_slice(&output.stdout)
+    let mut book: Book = serde_json::from_slice(&output.stdout)
         .context("mdbook-katex returned something other than a book")?;
     check(&book, &project.chapters())?;
-    io::stdout().write_all(&output.stdout)?;
+    book.for_each_chapter_mut(|chapter| {
+        chapter.content = punctuation::hold(&chapter.content)
+    });
+    serde_json::to_writer(io::stdout().lock(), &book)?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! output. Whatever we have to say goes to standard error.
 
 pub mod katex;
+mod punctuation;
 pub mod snippets;
 
 use crate::project::Project;
