@@ -215,7 +215,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Asked to, it takes its helpers along; if it does not go, `Process` makes it.
+        // Asked to, it takes its children along; if it does not go, `Process` makes it.
         if self.send(None, "Browser.close", json!({})).is_ok() {
             self.process.wait(Duration::from_secs(5));
         }

@@ -304,11 +304,11 @@ const NO_CC: &str = "error: failed to run custom build command for `libquickjs-s
     error 2)\n";
 
 const NO_HOST: &str = "    Updating crates.io index\nwarning: spurious network error (3 tries \
-    remaining): [6] Could not resolve hostname (Could not resolve host: index.crates.io)\nerror: \
+    remaining): [6] Could not resolve hostname (Could not resolve host: registry.example)\nerror: \
     failed to query replaced source registry `crates-io`\n";
 
 const NO_DOWNLOAD: &str = "error: failed to download from \
-    `https://static.crates.io/crates/mdbook/0.5.4/download`\n\nCaused by:\n  [7] Could not connect \
+    `https://registry.example/crates/mdbook/0.5.4/download`\n\nCaused by:\n  [7] Could not connect \
     to server\n";
 
 #[test]
