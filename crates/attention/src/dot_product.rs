@@ -78,9 +78,9 @@ pub fn attention_weights<T: RealField + Copy>(
     check_queries_and_keys(q, k)?;
     let mask = mask.sized(q.nrows(), k.nrows())?;
     let scores = mask.apply(scaled_scores(q, k)?)?; // (n_q, n_k), −∞ where hidden
-    let (weights, log_sum_exp) = softmax_and_log_sum_exp(&scores)?; // (n_q, n_k), (n_q)
-    // A NaN among the scores makes all of its row NaN, but what is hidden has no weight.
-    Ok((mask.fill_hidden(weights, T::zero()), log_sum_exp))
+    let (weights, log_sum_exp) = softmax_and_log_sum_exp(&scores)?;
+    // A visible NaN makes its whole row NaN; what is hidden still has no weight.
+    Ok((mask.fill_hidden(weights, T::zero()), log_sum_exp)) // (n_q, n_k), (n_q)
 }
 // ANCHOR_END: weights
 
