@@ -425,6 +425,13 @@ mod tests {
         let gradients = attention_backward(&cache, &numbers(3, 2, 3)).unwrap();
         assert!(gradients.k.row(2).iter().all(|&g| g == 0.0));
         assert!(gradients.v.row(2).iter().all(|&g| g == 0.0));
+
+        let (q, mut v) = (numbers(3, 4, 0), numbers(3, 2, 2));
+        v[(0, 0)] = f64::NAN;
+        let (_, cache) = attention(&q, &k, &v, &mask).unwrap();
+        let gradients = attention_backward(&cache, &numbers(3, 2, 3)).unwrap();
+        assert!(gradients.k.row(0).iter().all(|g| g.is_nan()));
+        assert!(gradients.k.row(2).iter().all(|&g| g == 0.0));
     }
 
     #[test]
