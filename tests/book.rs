@@ -153,6 +153,12 @@ fn an_anchor_that_nobody_includes_is_found() {
     sources()
         .with("crates/small/src/lib.rs", &more)
         .finds("crates/small/src/lib.rs:8: an anchor nobody includes: `three`");
+    // A generated number counts as well, though its file is included for another one.
+    let values =
+        "ANCHOR: used\n1\nANCHOR_END: used\nANCHOR: unused\n2\nANCHOR_END: unused\n";
+    chapter_with("{{#include generated/values.txt:used}}")
+        .with("src/generated/values.txt", values)
+        .finds("src/generated/values.txt:4: an anchor nobody includes: `unused`");
 }
 
 #[test]

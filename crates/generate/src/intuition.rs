@@ -332,6 +332,13 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
     page.value("attention-slope", fixed(slope(&logs(&attention, f64::ln)), 2));
     for (name, norms) in ["half", "one", "two", "four"].iter().zip(&columns) {
         let factor = slope(&logs(norms, |n| n)).exp(); // for each further token
+        // What the chapter says in words: these vanish, this is nearly level, this explodes.
+        let as_said = match *name {
+            "half" | "one" => factor < 0.9,
+            "two" => (factor - 1.0).abs() < 0.05,
+            _ => factor > 1.1,
+        };
+        ensure!(as_said, "gain {name} has a factor of {factor}");
         if *name != "half" {
             page.value(format!("rnn-factor-{name}"), fixed(factor, 2));
         }

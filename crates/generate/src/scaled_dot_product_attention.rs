@@ -3,7 +3,7 @@
 use crate::figure::{HeatMap, svg};
 use crate::format::{fixed, matrix, percent, tuple};
 use crate::output::Page;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use attention::{
     Mask, attention, attention_weights, example, row_entropy, scaled_scores,
 };
@@ -48,6 +48,9 @@ fn raw_attention(page: &mut Page) -> Result<()> {
     page.value("raw-scores-left", tuple((products.row(2) / 2.0).iter().copied(), 2));
     let (_, cache) = attention(x, x, x, &Mask::none())?;
     page.value("raw-weights-left", tuple(cache.weights.row(2).iter().copied(), 2));
+    // What the chapter says in words.
+    ensure!(cache.weights[(2, 2)] > 0.5, "“left” does not keep half of its attention");
+    ensure!(products[(1, 4)] > products[(1, 1)], "“boat” does not prefer “river”");
     page.value("x", matrix(x, 1));
     page.value("product-river-bank", fixed(products[(4, 5)], 2));
     page.value("product-bank-river", fixed(products[(5, 4)], 2));
@@ -81,6 +84,10 @@ fn projected_attention(page: &mut Page) -> Result<()> {
     let city = example::city().x;
     let (city_output, city_cache) =
         attention(&(&city * &w_q), &(&city * &w_k), &(&city * &w_v), &Mask::none())?;
+    ensure!(
+        cache.weights.row(boat).max() == cache.weights[(boat, boat)],
+        "“boat” does not give most to itself"
+    );
     page.value("output", matrix(&output, 2));
     page.value("output-city", matrix(&city_output, 2));
     page.value("city-bank-clerk", percent(city_cache.weights[(bank, boat)], 0));
