@@ -32,7 +32,8 @@ struct Arguments {
 /// What computes one page: its name, which is its chapter's file name, and the function.
 type Generator = (&'static str, fn(&mut Page) -> Result<()>);
 
-const PAGES: [Generator; 5] = [
+/// In the order of the book.
+const PAGES: &[Generator] = &[
     ("welcome", welcome::generate),
     ("intuition", intuition::generate),
     ("softmax", softmax::generate),
@@ -43,7 +44,7 @@ const PAGES: [Generator; 5] = [
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let mut generated = Generated::default();
-    for (name, generate) in PAGES {
+    for &(name, generate) in PAGES {
         let start = Instant::now();
         let mut page = Page::new(name);
         generate(&mut page).with_context(|| format!("computing the page {name}"))?;
