@@ -289,6 +289,7 @@ pub fn attention_backward<T: RealField + Copy>(
 ///
 /// A plain product would let a hidden NaN through, since 0 · NaN is NaN. So if there is anything in `b` that is not
 /// finite, the sum runs over the visible keys only.
+// ANCHOR: masked_product
 fn masked_product<T: RealField + Copy>(
     a: &DMatrix<T>,
     b: &DMatrix<T>,
@@ -305,6 +306,7 @@ fn masked_product<T: RealField + Copy>(
     });
     product
 }
+// ANCHOR_END: masked_product
 
 /// `aᵀ · b` for an `a` (n_q, n_k) that is 0 where the mask hides, and `b` (n_q, d). See [`masked_product`].
 fn masked_tr_product<T: RealField + Copy>(

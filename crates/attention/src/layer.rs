@@ -30,6 +30,7 @@ use rand_distr::{Distribution, StandardNormal};
         deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
     ))
 )]
+// ANCHOR: parameters
 pub struct Parameters<T: RealField + Copy> {
     /// Projects to queries (d_model, d_k).
     pub w_q: DMatrix<T>,
@@ -48,6 +49,7 @@ pub struct Parameters<T: RealField + Copy> {
     /// Bias of the output (1, d_model).
     pub b_o: RowDVector<T>,
 }
+// ANCHOR_END: parameters
 
 impl<T: RealField + Copy> Parameters<T> {
     /// Weights drawn from a normal distribution with standard deviation √(2 / (d_in + d_out)), biases zero.
@@ -76,6 +78,7 @@ impl<T: RealField + Copy> Parameters<T> {
     ) -> Result<Self> {
         check_room::<T>(("d_model", d_model), ("d_k", d_k))?;
         check_room::<T>(("d_model", d_model), ("d_v", d_v))?;
+        // ANCHOR: xavier
         let mut draw = |d_in: usize, d_out: usize| {
             let deviation = (2.0 / (d_in as f64 + d_out as f64)).sqrt();
             DMatrix::from_fn(d_in, d_out, |_, _| {
@@ -83,6 +86,7 @@ impl<T: RealField + Copy> Parameters<T> {
                 nalgebra::convert(deviation * z)
             })
         };
+        // ANCHOR_END: xavier
         Ok(Parameters {
             w_q: draw(d_model, d_k),
             w_k: draw(d_model, d_k),
@@ -143,15 +147,18 @@ impl<T: RealField + Copy> Parameters<T> {
                 format!("the layer has d_model = {}", self.d_model())
             })?;
         }
+        // ANCHOR: project_inputs
         Ok([
             linear(x, &self.w_q, &self.b_q),       // (n_q, d_k)
             linear(context, &self.w_k, &self.b_k), // (n_k, d_k)
             linear(context, &self.w_v, &self.b_v), // (n_k, d_v)
         ])
+        // ANCHOR_END: project_inputs
     }
 }
 
 /// `y = x W + b`. Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) → (n, d_out).
+// ANCHOR: linear
 pub(crate) fn linear<T: RealField + Copy>(
     x: &DMatrix<T>,
     w: &DMatrix<T>,
@@ -163,6 +170,7 @@ pub(crate) fn linear<T: RealField + Copy>(
     }
     y
 }
+// ANCHOR_END: linear
 
 /// The gradients of [`linear`]: of `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out), from `grad_y` (n, d_out).
 pub(crate) fn linear_backward<T: RealField + Copy>(
@@ -347,6 +355,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         self.run(x, Some(context), mask)
     }
 
+    // ANCHOR: run
     fn run(
         &self,
         x: &DMatrix<T>,
@@ -359,6 +368,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         let (x, context) = (x.clone(), context.cloned());
         Ok((output, SingleHeadCache { x, context, attention, attended }))
     }
+    // ANCHOR_END: run
 
     /// The backward pass: from `grad_output = ∂L/∂output` to the gradients by parameters and inputs.
     ///

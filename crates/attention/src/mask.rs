@@ -247,6 +247,7 @@ impl SizedMask<'_> {
         i < self.n_q && j < self.n_k && self.rule_allows(self.rule, i, j)
     }
 
+    // ANCHOR: rules
     fn rule_allows(&self, rule: &Rule, i: usize, j: usize) -> bool {
         // Query i stands at key position i + n_k − n_q. Both sides carry + n_q, since usize knows no negative numbers.
         let (position, key) = (i + self.n_k, j + self.n_q);
@@ -259,6 +260,7 @@ impl SizedMask<'_> {
             Rule::All(rules) => rules.iter().all(|rule| self.rule_allows(rule, i, j)),
         }
     }
+    // ANCHOR_END: rules
 
     /// How much of the tile `rows` × `columns` may be seen. An empty tile, or one outside of the matrix, is not seen.
     ///
@@ -373,6 +375,7 @@ impl SizedMask<'_> {
     }
 
     /// `matrix` with `hidden` in every place that a query may not see.
+    // ANCHOR: fill_hidden
     pub(crate) fn fill_hidden<T: RealField + Copy>(
         &self,
         mut matrix: DMatrix<T>,
@@ -390,6 +393,7 @@ impl SizedMask<'_> {
         }
         matrix
     }
+    // ANCHOR_END: fill_hidden
 }
 
 fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {

@@ -265,6 +265,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         self.run(x, context, mask, Some(&seeds))
     }
 
+    // ANCHOR: run
     fn run(
         &self,
         x: &DMatrix<T>,
@@ -290,13 +291,17 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         let (x, context) = (x.clone(), context.cloned());
         Ok((output, MultiHeadCache { x, context, heads: caches, attended }))
     }
+    // ANCHOR_END: run
 
+    // ANCHOR: split
     /// The columns of head `h`: (n, d_model) → (n, d_model / n_heads).
     fn split(&self, joined: &DMatrix<T>, h: usize) -> DMatrix<T> {
         let d = joined.ncols() / self.n_heads;
         joined.columns(h * d, d).into_owned()
     }
+    // ANCHOR_END: split
 
+    // ANCHOR: dropout
     /// What dropout multiplies a head's weights by: 0 with probability p, else 1 / (1 − p).
     fn dropout_factors(
         &self,
@@ -312,6 +317,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
             if rng.random::<f64>() < self.dropout { T::zero() } else { kept }
         }))
     }
+    // ANCHOR_END: dropout
 
     /// The backward pass: from `grad_output = ∂L/∂output` to the gradients by parameters and inputs.
     ///
@@ -427,8 +433,10 @@ fn check_probability(argument: &'static str, p: f64) -> Result<()> {
     Ok(())
 }
 
+// ANCHOR: join
 /// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).
 fn join<T: RealField + Copy>(heads: &[DMatrix<T>]) -> DMatrix<T> {
     let columns: Vec<_> = heads.iter().flat_map(|head| head.column_iter()).collect();
     DMatrix::from_columns(&columns)
 }
+// ANCHOR_END: join

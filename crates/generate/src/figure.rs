@@ -4,7 +4,7 @@
 //! style sheet, with the colour as what is used where there is no style sheet.
 
 use crate::format::fixed;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use nalgebra::DMatrix;
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -328,6 +328,18 @@ pub struct HeatMap<'a> {
     pub full: f64,
 }
 
+impl<'a> HeatMap<'a> {
+    /// Every token of a sentence against every token, with two decimals.
+    pub fn of_tokens(matrix: &'a DMatrix<f64>, tokens: &'a [&'a str], full: f64) -> Self {
+        HeatMap { matrix, rows: tokens, columns: tokens, decimals: Some(2), full }
+    }
+
+    /// A pattern: cells without numbers, and names for the rows alone.
+    pub fn pattern(matrix: &'a DMatrix<f64>, rows: &'a [&'a str]) -> Self {
+        HeatMap { matrix, rows, columns: &[], decimals: None, full: 1.0 }
+    }
+}
+
 const CELL: i32 = 58;
 const SMALL_CELL: i32 = 26;
 
@@ -359,16 +371,23 @@ impl HeatMap<'_> {
             let corner = (left + cell * j as i32, top + cell * i as i32);
             let opposite = (corner.0 + cell - 2, corner.1 + cell - 2);
             let middle = (corner.0 + cell / 2 - 1, corner.1 + cell / 2 - 1);
-            let strength =
-                if x.is_finite() { (x.abs() / self.full).min(1.0) } else { 0.0 };
-            let colour = if x < 0.0 { HEAT_NEGATIVE } else { HEAT };
-            // A little colour even for 0, so that a cell is a cell.
-            let opacity = round(0.06 + 0.94 * strength);
-            area.draw(&Rectangle::new([corner, opposite], colour.mix(opacity).filled()))?;
+            if x.is_finite() {
+                let strength = (x.abs() / self.full).min(1.0);
+                let colour = if x < 0.0 { HEAT_NEGATIVE } else { HEAT };
+                // A little colour even for 0, so that a cell is a cell.
+                let colour = colour.mix(round(0.06 + 0.94 * strength));
+                area.draw(&Rectangle::new([corner, opposite], colour.filled()))?;
+            } else {
+                // Hidden: an empty frame.
+                area.draw(&Rectangle::new([corner, opposite], MUTED.mix(0.25)))?;
+            }
             if let Some(decimals) = self.decimals {
-                let text =
-                    if x.is_finite() { fixed(x, decimals) } else { "−∞".to_owned() };
-                let style = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
+                let (text, colour) = if x.is_finite() {
+                    (fixed(x, decimals), TEXT)
+                } else {
+                    ("−∞".to_owned(), MUTED)
+                };
+                let style = text_style(FONT_SIZE, colour, HPos::Center, VPos::Center);
                 area.draw(&Text::new(text, middle, style))?;
             }
         }
@@ -384,6 +403,57 @@ impl HeatMap<'_> {
         }
         Ok(())
     }
+}
+
+/// A box of a diagram, with a line of text in it.
+pub struct Block {
+    pub corner: (i32, i32),
+    pub size: (i32, i32),
+    pub text: String,
+    pub colour: RGBColor,
+}
+
+impl Block {
+    pub fn new(
+        corner: (i32, i32),
+        size: (i32, i32),
+        text: &str,
+        colour: RGBColor,
+    ) -> Self {
+        Block { corner, size, text: text.to_owned(), colour }
+    }
+
+    pub fn draw(&self, area: &Area) -> Result<()> {
+        let ((x, y), (width, height)) = (self.corner, self.size);
+        let corners = [(x, y), (x + width, y + height)];
+        area.draw(&Rectangle::new(corners, self.colour.mix(0.15).filled()))?;
+        area.draw(&Rectangle::new(corners, self.colour.stroke_width(1)))?;
+        label(area, (x + width / 2, y + height / 2), &self.text, TEXT)
+    }
+}
+
+/// A line of text around a point of a diagram.
+pub fn label(area: &Area, place: (i32, i32), text: &str, colour: RGBColor) -> Result<()> {
+    let style = text_style(FONT_SIZE, colour, HPos::Center, VPos::Center);
+    area.draw(&Text::new(text.to_owned(), place, style))?;
+    Ok(())
+}
+
+/// An arrow of a diagram, by way of these points.
+pub fn arrow(area: &Area, points: &[(i32, i32)], colour: RGBColor) -> Result<()> {
+    const HEAD: f64 = 9.0;
+    let [.., (x0, y0), (x, y)] = *points else { bail!("an arrow needs two points") };
+    area.draw(&PathElement::new(points.to_vec(), colour.stroke_width(2)))?;
+    let (dx, dy) = (f64::from(x - x0), f64::from(y - y0));
+    let length = dx.hypot(dy);
+    let (dx, dy) = (HEAD * dx / length, HEAD * dy / length);
+    let at = |along: f64, across: f64| {
+        let back = (f64::from(x) - along * dx, f64::from(y) - along * dy);
+        ((back.0 - across * dy).round() as i32, (back.1 + across * dx).round() as i32)
+    };
+    let head = vec![(x, y), at(1.0, 0.5), at(1.0, -0.5)];
+    area.draw(&Polygon::new(head, colour.filled()))?;
+    Ok(())
 }
 
 /// Two decimals, so that an opacity does not depend on the last bit of an `exp`.

@@ -6,6 +6,9 @@
 mod figure;
 mod format;
 mod intuition;
+mod layer;
+mod many_heads;
+mod masking;
 mod output;
 mod scaled_dot_product_attention;
 mod softmax;
@@ -39,6 +42,9 @@ const PAGES: &[Generator] = &[
     ("softmax", softmax::generate),
     ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
     ("why-sqrt-d-k", why_sqrt_d_k::generate),
+    ("masking", masking::generate),
+    ("layer", layer::generate),
+    ("many-heads", many_heads::generate),
 ];
 
 fn main() -> Result<()> {

@@ -29,14 +29,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     patterns(page)
 }
 
-fn sentence_map<'a>(
-    matrix: &'a DMatrix<f64>,
-    tokens: &'a [&'a str],
-    full: f64,
-) -> HeatMap<'a> {
-    HeatMap { matrix, rows: tokens, columns: tokens, decimals: Some(2), full }
-}
-
 /// Every token against every token, without anything learned: X Xᵀ.
 fn raw_attention(page: &mut Page) -> Result<()> {
     let sentence = example::river();
@@ -55,7 +47,7 @@ fn raw_attention(page: &mut Page) -> Result<()> {
     page.value("product-river-bank", fixed(products[(4, 5)], 2));
     page.value("product-bank-river", fixed(products[(5, 4)], 2));
     page.value("product-left-left", fixed(products[(2, 2)], 2));
-    let map = sentence_map(&products, &sentence.tokens, products.max());
+    let map = HeatMap::of_tokens(&products, &sentence.tokens, products.max());
     page.file(
         "products.svg",
         svg(
@@ -105,7 +97,7 @@ fn projected_attention(page: &mut Page) -> Result<()> {
         ("scores", "Scores", &scores, scores.amax()),
         ("weights", "Weights", &cache.weights, 0.75),
     ] {
-        let map = sentence_map(matrix, &sentence.tokens, full);
+        let map = HeatMap::of_tokens(matrix, &sentence.tokens, full);
         page.file(
             format!("{name}.svg"),
             svg(
@@ -171,13 +163,7 @@ fn patterns(page: &mut Page) -> Result<()> {
         let entropy = row_entropy(&weights)?.mean();
         page.value(format!("{name}-entropy"), fixed(entropy, 2));
         let blank = [""; N];
-        let map = HeatMap {
-            matrix: &weights,
-            rows: &blank,
-            columns: &blank,
-            decimals: None,
-            full: 1.0,
-        };
+        let map = HeatMap::pattern(&weights, &blank);
         page.file(
             format!("pattern-{name}.svg"),
             svg(

@@ -71,7 +71,9 @@ pub fn run_mdbook(project: &Project, destination: &Path) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     let complaints =
         |level| said.lines().any(|line| line.trim_start().starts_with(level));
-    if !output.status.success() || complaints("ERROR") {
+    // It warns of tags that do not match, and writes the broken page all the same.
+    let broken = said.contains("HTML tag");
+    if !output.status.success() || complaints("ERROR") || broken {
         bail!("mdbook could not build the book:\n{}", said.trim_end());
     }
     if complaints("WARN") {

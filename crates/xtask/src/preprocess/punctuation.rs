@@ -1,4 +1,7 @@
-//! Punctuation that stays with its formula.
+//! Formulas that come through Markdown in one piece, and punctuation that stays with them.
+//!
+//! A rendered formula is HTML in the midst of Markdown. Its text must not be read as Markdown: the
+//! tilde of `\tilde` would strike out half of the formula.
 //!
 //! KaTeX sets a formula as a box, and a browser may break the line behind any box: a comma then
 //! begins the next line. A formula of one box and the punctuation behind it are put into a span
@@ -8,13 +11,13 @@ const FORMULA: &str = "<span class=\"katex\">";
 const BOX: &str = "<span class=\"base\">";
 const TOGETHER: &str = "<span class=\"nowrap\">";
 
-/// `rendered` with the punctuation behind formulas held fast.
+/// `rendered` with the text of formulas made literal and the punctuation behind them held fast.
 pub(super) fn hold(rendered: &str) -> String {
     let mut held = String::with_capacity(rendered.len());
     let mut rest = rendered;
     while let Some(start) = rest.find(FORMULA) {
         let end = start + end_of_span(&rest[start..]);
-        let formula = &rest[start..end];
+        let formula = literal(&rest[start..end]);
         let marks: usize = rest[end..]
             .chars()
             .take_while(|c| ",.;:!?)’”".contains(*c))
@@ -23,14 +26,35 @@ pub(super) fn hold(rendered: &str) -> String {
         held.push_str(&rest[..start]);
         if marks > 0 && formula.matches(BOX).count() == 1 {
             held.push_str(TOGETHER);
-            held.push_str(&rest[start..end + marks]);
+            held.push_str(&formula);
+            held.push_str(&rest[end..end + marks]);
             held.push_str("</span>");
         } else {
-            held.push_str(&rest[start..end + marks]);
+            held.push_str(&formula);
+            held.push_str(&rest[end..end + marks]);
         }
         rest = &rest[end + marks..];
     }
     held + rest
+}
+
+/// The HTML of a formula with the characters escaped that mean something to Markdown.
+fn literal(formula: &str) -> String {
+    let mut literal = String::with_capacity(formula.len());
+    let mut in_tag = false;
+    for c in formula.chars() {
+        match c {
+            '<' => in_tag = true,
+            '>' => in_tag = false,
+            '~' | '*' | '_' | '`' if !in_tag => {
+                literal += &format!("&#{};", u32::from(c));
+                continue;
+            }
+            _ => {}
+        }
+        literal.push(c);
+    }
+    literal
 }
 
 /// Where the span ends that `html` begins with: behind the end tag that closes it.
@@ -69,6 +93,14 @@ mod tests {
             held,
             format!("(with {} or {x} alone, then {}", span("),"), span("."))
         );
+    }
+
+    #[test]
+    fn a_formula_is_not_markdown() {
+        let formula =
+            |text: &str| format!("{FORMULA}<mo class=\"a_b\">{text}</mo></span>");
+        assert_eq!(hold(&formula("~ a_b *")), formula("&#126; a&#95;b &#42;"));
+        assert_eq!(hold("*not* a_formula"), "*not* a_formula");
     }
 
     #[test]
