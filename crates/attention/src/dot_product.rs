@@ -253,6 +253,7 @@ pub struct AttentionGradients<T: RealField + Copy> {
 /// assert_eq!(gradients.v, dmatrix![1.0, 1.0; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: backward
 pub fn attention_backward<T: RealField + Copy>(
     cache: &AttentionCache<T>,
     grad_output: &DMatrix<T>,
@@ -262,9 +263,11 @@ pub fn attention_backward<T: RealField + Copy>(
     check_shape("grad_output", grad_output, (q.nrows(), v.ncols()), "the output")?;
     let mask = cache.sized_mask()?;
 
+    // ANCHOR: backward_values
     // output = weights · v
     let grad_v = masked_tr_product(&cache.weights_used()?, grad_output, mask); // (n_k, d_v)
     let grad_weights = grad_output * v.transpose(); // (n_q, n_k)
+    // ANCHOR_END: backward_values
 
     // weights used = weights ⊙ dropout
     let grad_weights = match dropout {
@@ -272,18 +275,25 @@ pub fn attention_backward<T: RealField + Copy>(
         None => grad_weights,
     };
 
+    // ANCHOR: backward_softmax
     // weights = softmax(scores + mask): a hidden weight is the constant 0, whatever its value was
     let grad_weights = mask.fill_hidden(grad_weights, T::zero());
     let grad_scores = softmax_rows_backward(weights, &grad_weights)?; // (n_q, n_k)
-    let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even where the row holds a visible NaN
+    let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even beside a visible NaN
+    // ANCHOR_END: backward_softmax
 
+    // ANCHOR: backward_scale
     // scores = q kᵀ / √d_k
     let grad_scores = grad_scores * scale::<T>(q.ncols());
+    // ANCHOR_END: backward_scale
+    // ANCHOR: backward_products
     let grad_q = masked_product(&grad_scores, k, mask); // (n_q, d_k)
     let grad_k = masked_tr_product(&grad_scores, q, mask); // (n_k, d_k)
+    // ANCHOR_END: backward_products
 
     Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v })
 }
+// ANCHOR_END: backward
 
 /// `a · b` for an `a` (n_q, n_k) that is 0 where the mask hides, and `b` (n_k, d).
 ///

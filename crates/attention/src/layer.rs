@@ -172,6 +172,7 @@ pub(crate) fn linear<T: RealField + Copy>(
 }
 // ANCHOR_END: linear
 
+// ANCHOR: linear_backward
 /// The gradients of [`linear`]: of `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out), from `grad_y` (n, d_out).
 pub(crate) fn linear_backward<T: RealField + Copy>(
     x: &DMatrix<T>,
@@ -180,6 +181,7 @@ pub(crate) fn linear_backward<T: RealField + Copy>(
 ) -> (DMatrix<T>, DMatrix<T>, RowDVector<T>) {
     (grad_y * w.transpose(), x.tr_mul(grad_y), grad_y.row_sum())
 }
+// ANCHOR_END: linear_backward
 
 /// The gradients of a loss by a layer's parameters and inputs.
 ///
@@ -206,6 +208,7 @@ pub struct LayerGradients<T: RealField + Copy> {
     pub context: Option<DMatrix<T>>,
 }
 
+// ANCHOR: gather
 /// A layer's gradients, from those of the output projection and of queries, keys and values.
 pub(crate) fn gather_gradients<T: RealField + Copy>(
     parameters: &Parameters<T>,
@@ -229,6 +232,7 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
         context: grad_context,
     }
 }
+// ANCHOR_END: gather
 
 /// Attention with one head: three projections in, one out.
 ///
@@ -405,14 +409,18 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
             check_shape(name, matrix, (rows.nrows(), weight.ncols()), "its projection")?;
         }
 
+        // ANCHOR: backward
+        // ANCHOR: backward_output
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) =
             linear_backward(attended, &self.parameters.w_o, grad_output);
+        // ANCHOR_END: backward_output
         // attended = softmax(q kᵀ / √d_k + mask) v
         let grad = attention_backward(attention, &grad_attended)?;
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
         let grad_qkv = [&grad.q, &grad.k, &grad.v];
         Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv))
+        // ANCHOR_END: backward
     }
 
     /// Self-attention within each sequence of a batch. Sequences do not see one another and may differ in length.

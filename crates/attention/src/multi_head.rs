@@ -355,6 +355,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
             check_shape("cache.heads[..].v", &head.v, (n_k, d), "a head's slice")?;
         }
 
+        // ANCHOR: backward
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) =
             linear_backward(attended, &self.parameters.w_o, grad_output);
@@ -373,6 +374,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
         let grad_qkv = [&grad_q, &grad_k, &grad_v];
         Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv))
+        // ANCHOR_END: backward
     }
 
     /// Self-attention within each sequence of a batch. Sequences do not see one another and may differ in length.

@@ -3,6 +3,7 @@
 //! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
 //! nothing and fails if the files are not those that a run would write.
 
+mod backward;
 mod figure;
 mod format;
 mod intuition;
@@ -45,6 +46,7 @@ const PAGES: &[Generator] = &[
     ("masking", masking::generate),
     ("layer", layer::generate),
     ("many-heads", many_heads::generate),
+    ("backward", backward::generate),
 ];
 
 fn main() -> Result<()> {
