@@ -404,7 +404,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// ```
     pub fn add_product(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((m, l), (l_b, n)) = (a.shape(), b.shape());
-        self.check_product((m, l), (l_b, n))?;
+        self.check_product("row", (l, l_b), (m, n))?;
         self.accumulate(l, |i, k| a.matrix[(i, k)], |k, j| b.matrix[(k, j)]);
         Ok(())
     }
@@ -429,7 +429,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// ```
     pub fn add_product_tr(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((m, l), (n, l_b)) = (a.shape(), b.shape());
-        self.check_product((m, l), (l_b, n))?;
+        self.check_product("column", (l, l_b), (m, n))?;
         self.accumulate(l, |i, k| a.matrix[(i, k)], |k, j| b.matrix[(j, k)]);
         Ok(())
     }
@@ -454,22 +454,23 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// ```
     pub fn add_tr_product(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((l, m), (l_b, n)) = (a.shape(), b.shape());
-        self.check_product((m, l), (l_b, n))?;
+        self.check_product("row", (l, l_b), (m, n))?;
         self.accumulate(l, |i, k| a.matrix[(k, i)], |k, j| b.matrix[(k, j)]);
         Ok(())
     }
 
+    /// `inner` is the length of the sum: what `a` has, and what `b` has along `axis`.
     fn check_product(
         &self,
-        (m, l): (usize, usize),
-        (l_b, n): (usize, usize),
+        axis: &'static str,
+        inner: (usize, usize),
+        (m, n): (usize, usize),
     ) -> Result<()> {
-        let check = |argument, axis, given, expected: usize, what| {
-            check_count(argument, axis, given, expected, || format!("{what} {expected}"))
-        };
-        check("b", "inner entry", l_b, l, "`a` has")?;
-        check("tile", "row", self.matrix.nrows(), m, "the product has")?;
-        check("tile", "column", self.matrix.ncols(), n, "the product has")
+        let (of_a, of_b) = inner;
+        check_count("b", axis, of_b, of_a, || format!("`a` asks for {of_a}"))?;
+        let product = || format!("the product is {m} x {n}");
+        check_count("tile", "row", self.matrix.nrows(), m, product)?;
+        check_count("tile", "column", self.matrix.ncols(), n, product)
     }
 
     /// Down the columns, which is how they are stored.
@@ -641,5 +642,77 @@ impl Report {
     /// ```
     pub fn of(&self, pass: &str, matrix: &str) -> Counts {
         self.sum(|entry| entry.pass == pass && entry.matrix == matrix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::dmatrix;
+
+    #[test]
+    fn what_is_full_takes_no_more_until_something_is_dropped() {
+        let memory = Memory::new(6);
+        let a = memory.put("a", DMatrix::from_element(4, 4, 1.0_f64));
+        let first = a.load(0..2, 0..2).unwrap();
+        let message = "`tile` is 3 x 1 but fast memory has 2 numbers free of 6";
+        assert_eq!(a.load(0..3, 0..1).unwrap_err().to_string(), message);
+        assert_eq!(memory.tile(3, 1).unwrap_err().to_string(), message);
+        let second = memory.tile(1, 2).unwrap();
+        assert_eq!((memory.free(), memory.peak()), (0, 6));
+        drop(first);
+        assert_eq!((memory.free(), memory.peak()), (4, 6));
+        a.load(0..4, 0..1).unwrap();
+        drop(second);
+        assert_eq!(memory.free(), 6);
+        // What was refused was not counted.
+        assert_eq!(memory.report().total(), Counts { read: 8, written: 0 });
+    }
+
+    #[test]
+    fn a_load_reads_and_a_store_writes_where_it_says() {
+        let memory = Memory::new(9);
+        let mut a = memory.put("a", dmatrix![1.0_f64, 2.0, 3.0; 4.0, 5.0, 6.0]);
+        let part = a.load(0..2, 1..3).unwrap();
+        assert_eq!(part.view(), dmatrix![2.0, 3.0; 5.0, 6.0]);
+        a.store((0, 0), &part).unwrap();
+        assert!(a.store((1, 0), &part).is_err());
+        assert!(a.store((0, usize::MAX), &part).is_err());
+        assert_eq!(a.into_matrix(), dmatrix![2.0, 3.0, 3.0; 5.0, 6.0, 6.0]);
+        assert_eq!(memory.report().matrix("a"), Counts { read: 4, written: 4 });
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_not_a_number() {
+        let memory = Memory::<f64>::new(9);
+        let a = memory.allocate("a", 2, 2).unwrap();
+        assert!(a.load(0..2, 0..2).unwrap().view().iter().all(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn products_agree_with_nalgebra_and_add() {
+        let memory = Memory::new(100);
+        let a = DMatrix::from_fn(3, 4, |i, j| (i + 2 * j) as f64);
+        let b = DMatrix::from_fn(4, 2, |i, j| (3 * i) as f64 - j as f64);
+        let load = |matrix: &DMatrix<f64>| {
+            let (rows, columns) = matrix.shape();
+            memory.put("", matrix.clone()).load(0..rows, 0..columns).unwrap()
+        };
+        let mut c = memory.tile(3, 2).unwrap();
+        c.add_product(&load(&a), &load(&b)).unwrap();
+        assert_eq!(c.view(), &a * &b);
+        c.add_product_tr(&load(&a), &load(&b.transpose())).unwrap();
+        assert_eq!(c.view(), &a * &b * 2.0);
+        c.add_tr_product(&load(&a.transpose()), &load(&b)).unwrap();
+        assert_eq!(c.view(), &a * &b * 3.0);
+    }
+
+    #[test]
+    fn blocks_cover_everything_once() {
+        for (n, size) in [(7, 3), (6, 3), (1, 5), (4, 0), (5, usize::MAX)] {
+            let all: Vec<usize> = blocks(n, size).flatten().collect();
+            assert_eq!(all, (0..n).collect::<Vec<_>>());
+        }
+        assert_eq!(blocks(0, 3).count(), 0);
     }
 }
