@@ -291,7 +291,6 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
     /// assert_eq!(a.into_matrix(), dmatrix![1.0, 2.0; 0.0, 4.0]);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: store
     pub fn store(&mut self, (row, column): (usize, usize), tile: &Tile<T>) -> Result<()> {
         let (rows, columns) = tile.shape();
         let (to_row, to_column) =
@@ -301,7 +300,6 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
         self.memory.count(self.name, Counts { read: 0, written: tile.len() as u128 });
         Ok(())
     }
-    // ANCHOR_END: store
 
     /// The matrix, taken out of the machine. As with [`Memory::put`], this costs nothing.
     ///

@@ -6,6 +6,7 @@
 mod figure;
 mod format;
 mod intuition;
+mod memory_wall;
 mod output;
 mod scaled_dot_product_attention;
 mod softmax;
@@ -39,6 +40,7 @@ const PAGES: &[Generator] = &[
     ("softmax", softmax::generate),
     ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
     ("why-sqrt-d-k", why_sqrt_d_k::generate),
+    ("memory-wall", memory_wall::generate),
 ];
 
 fn main() -> Result<()> {

@@ -166,7 +166,6 @@ fn product_tr<'m, T: RealField + Copy>(
 /// `a · b`, a strip of the result at a time, which stays while columns of `a` and rows of `b` come by.
 ///
 /// Shapes: `a` (n, m), `b` (m, d) → (n, d).
-// ANCHOR: product
 fn product<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
     a: &Slow<'m, T>,
@@ -186,7 +185,6 @@ fn product<'m, T: RealField + Copy>(
     }
     Ok(product)
 }
-// ANCHOR_END: product
 
 /// `aᵀ · b`, as [`product`].
 ///
@@ -214,7 +212,6 @@ fn tr_product<'m, T: RealField + Copy>(
 // ---------------------------------------------------------------------------------------------------- entry by entry
 
 /// Every entry through a function of itself and its place.
-// ANCHOR: map
 fn map<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
     mut matrix: Slow<'m, T>,
@@ -231,7 +228,6 @@ fn map<'m, T: RealField + Copy>(
     }
     Ok(matrix)
 }
-// ANCHOR_END: map
 
 fn map_tile<T: RealField + Copy>(
     tile: &mut Tile<T>,
