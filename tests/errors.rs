@@ -896,6 +896,13 @@ fn of_traffic() -> Vec<Case> {
         case("Memory::tile", overflowing, || {
             Memory::<f64>::new(10).tile(usize::MAX, 2).map(|_| ())
         }),
+        case(
+            "Memory::tile",
+            format!(
+                "`columns` is 4 but with rows = {ABSURD} no memory could hold the matrix"
+            ),
+            || Memory::<f64>::new(usize::MAX).tile(ABSURD, 4).map(|_| ()),
+        ),
         case("Memory::allocate", "`rows` is 0 but it must be at least 1", || {
             Memory::<f64>::new(10).allocate("a", 0, 4).map(|_| ())
         }),

@@ -166,7 +166,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// A tile of zeros in fast memory, to compute into.
     ///
     /// # Errors
-    /// Fast memory has no room for `rows` × `columns` numbers.
+    /// Fast memory has no room for `rows` × `columns` numbers, or the computer has not.
     ///
     /// ```
     /// let memory = attention::traffic::Memory::<f64>::new(10);
@@ -179,6 +179,10 @@ impl<T: RealField + Copy> Memory<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn tile(&self, rows: usize, columns: usize) -> Result<Tile<'_, T>> {
+        // A capacity may be beyond what the computer has that plays the machine.
+        if rows.checked_mul(columns).is_some_and(|n| n > 0 && n <= self.free()) {
+            check_room::<T>(("rows", rows), ("columns", columns))?;
+        }
         let room = self.reserve(rows, columns)?;
         Ok(Tile { matrix: DMatrix::zeros(rows, columns), room })
     }
@@ -678,6 +682,19 @@ mod tests {
         assert!(a.store((0, usize::MAX), &part).is_err());
         assert_eq!(a.into_matrix(), dmatrix![2.0, 3.0, 3.0; 5.0, 6.0, 6.0]);
         assert_eq!(memory.report().matrix("a"), Counts { read: 4, written: 4 });
+    }
+
+    #[test]
+    fn nothing_can_be_loaded_and_stored() {
+        let memory = Memory::new(0);
+        let mut a = memory.put("a", DMatrix::from_element(3, 2, 1.0_f64));
+        for (rows, columns) in [(0..0, 0..2), (3..3, 2..2), (1..3, 2..2)] {
+            let start = (rows.start, columns.start);
+            let nothing = a.load(rows, columns).unwrap();
+            a.store(start, &nothing).unwrap();
+        }
+        assert_eq!(memory.report().total().all(), 0);
+        assert!(a.load(0..1, 0..1).is_err());
     }
 
     #[test]

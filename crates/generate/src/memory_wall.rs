@@ -1,7 +1,7 @@
 //! The memory wall: what attention moves between slow and fast memory, counted by a machine that does nothing else but run
 //! it, and foretold by formula where it would run too long.
 
-use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, percent, table};
 use crate::output::Page;
 use anyhow::{Result, ensure};
@@ -114,7 +114,12 @@ fn operations(pass: &str) -> Result<usize> {
 /// Operations per byte.
 fn intensity(operations: usize, counts: Counts) -> String {
     let intensity = operations as f64 / counts.bytes(ELEMENT) as f64;
-    fixed(intensity, if intensity > 0.0 && intensity < 1.0 { 3 } else { 1 })
+    let decimals = match intensity {
+        0.0 => 0,
+        x if x < 1.0 => 3,
+        _ => 1,
+    };
+    fixed(intensity, decimals)
 }
 
 /// As many times as the matrix (n, n) has entries.
@@ -276,7 +281,7 @@ fn over_tokens(page: &mut Page) -> Result<()> {
             (520, 420),
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
-                let y = Axis::log("bytes (logarithmic)", 10.0, 1e4..1e11);
+                let y = Axis::log("bytes (logarithmic)", 10.0, 1e4..1e10);
                 line_chart(area, &x, &y, &lines, &dots)
             },
         )?,
@@ -287,14 +292,15 @@ fn over_tokens(page: &mut Page) -> Result<()> {
 fn over_capacity(page: &mut Page) -> Result<()> {
     let n = 4096;
     page.value("capacity-n", integer(n));
-    let kibibytes: Vec<usize> = (0..=12).map(|power| 1 << power).collect();
-    let numbers = |kib: usize| kib * 1024 / ELEMENT;
+    // From 1 KiB to 4 MiB, eight steps for each doubling.
+    let capacities: Vec<usize> =
+        (64..=160).map(|i| (f64::from(i) / 8.0).exp2().round() as usize).collect();
+    let kibibytes = |numbers: usize| (numbers * ELEMENT) as f64 / 1024.0;
     type Foretold = fn(&AttentionShape, usize) -> attention::Result<Report>;
     let line = |name: &str, colour, dashed, foretold: Foretold, part: Part| {
-        let point = |&kib: &usize| {
-            Ok((kib as f64, part(&foretold(&shape(n), numbers(kib))?) as f64))
-        };
-        let points = kibibytes.iter().map(point).collect::<Result<_>>()?;
+        let point =
+            |&m: &usize| Ok((kibibytes(m), part(&foretold(&shape(n), m)?) as f64));
+        let points = capacities.iter().map(point).collect::<Result<_>>()?;
         anyhow::Ok(Line { name: name.to_owned(), colour, dashed, points })
     };
     let mut lines = vec![
@@ -302,23 +308,25 @@ fn over_capacity(page: &mut Page) -> Result<()> {
         line("(n, n), fused", VERMILION, true, fused_traffic, MATRIX)?,
         line("K and V", BLUE, false, naive_traffic, KEYS_AND_VALUES)?,
     ];
-    let level = kibibytes.iter().map(|&kib| (kib as f64, inputs_and_output(n))).collect();
+    let level = capacities.iter().map(|&m| (kibibytes(m), inputs_and_output(n)));
     lines.push(Line {
         name: "inputs and output, once".to_owned(),
-        colour: MUTED,
+        colour: GREEN,
         dashed: true,
-        points: level,
+        points: level.collect(),
     });
 
     // What the chapter says of the figure.
     let [matrix, keys] = [0, 2].map(|line: usize| &lines[line].points);
-    let once = matrix[matrix.len() - 1].1;
-    for (i, &kib) in kibibytes.iter().enumerate() {
-        let expected = if numbers(kib) < n { 10.0 } else { 8.0 };
-        ensure!(matrix[i].1 == once / 8.0 * expected, "{kib} KiB: the matrix");
-        ensure!(i == 0 || keys[i].1 <= keys[i - 1].1, "{kib} KiB: K and V fall");
+    for (i, &m) in capacities.iter().enumerate() {
+        let times = if m < n { 10 } else { 8 };
+        ensure!(matrix[i].1 == (times * n * n * ELEMENT) as f64, "M = {m}: the matrix");
+        ensure!(i == 0 || keys[i].1 <= keys[i - 1].1, "M = {m}: K and V fall");
+        let about = (2 * n * n * D * D * ELEMENT) as f64 / m as f64;
+        let is_about = (keys[i].1 / about - 1.0).abs() < 0.2;
+        ensure!(is_about || m < 1024 || m > 32_768, "M = {m}: K and V by the formula");
     }
-    let last = kibibytes.len() - 1;
+    let last = capacities.len() - 1;
     ensure!(keys[last].1 == inputs_and_output(n) / 2.0, "K and V once at last");
     page.value("row-fits-kib", integer(n * ELEMENT / 1024));
     let more = (0..=last).filter(|&i| keys[i].1 > matrix[i].1).count();
@@ -326,7 +334,7 @@ fn over_capacity(page: &mut Page) -> Result<()> {
         more > 0 && (0..more).all(|i| keys[i].1 > matrix[i].1),
         "K and V more at first"
     );
-    page.value("keys-less-kib", integer(kibibytes[more]));
+    page.value("keys-less-kib", fixed(kibibytes(capacities[more]), 0));
     let share = |i: usize| keys[i].1 / (keys[i].1 + matrix[i].1);
     page.value("keys-share-first", percent(share(0), 0));
     page.value("keys-share-last", percent(share(last), 1));
@@ -340,7 +348,7 @@ fn over_capacity(page: &mut Page) -> Result<()> {
             (520, 420),
             |area| {
                 let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, 1.0..4096.0);
-                let y = Axis::log("bytes (logarithmic)", 10.0, 1e6..1e11);
+                let y = Axis::log("bytes (logarithmic)", 10.0, 1e6..1e10);
                 line_chart(area, &x, &y, &lines, &[])
             },
         )?,
