@@ -125,7 +125,7 @@ fn intensity(operations: usize, counts: Counts) -> String {
 /// As many times as the matrix (n, n) has entries.
 fn crossings(numbers: u128) -> Result<usize> {
     let entries = (N * N) as u128;
-    ensure!(numbers % entries == 0, "{numbers} is no multiple of n²");
+    ensure!(numbers.is_multiple_of(entries), "{numbers} is no multiple of n²");
     Ok((numbers / entries) as usize)
 }
 
@@ -186,9 +186,9 @@ fn passes(page: &mut Page) -> Result<()> {
     page.value("middle-work", percent(share_of_work, 1));
     ensure!(share_moved > 0.66, "two thirds and more");
     page.value("matrix-share", percent(matrix.all() as f64 / total.all() as f64, 1));
-    page.value("matrix-mib", integer(N * N * ELEMENT >> 20));
+    page.value("matrix-mib", integer((N * N * ELEMENT) >> 20));
     let inputs = 4 * N * D;
-    page.value("inputs-mib", integer(inputs * ELEMENT >> 20));
+    page.value("inputs-mib", integer((inputs * ELEMENT) >> 20));
     page.value("over-inputs", fixed(total.all() as f64 / inputs as f64, 0));
     Ok(())
 }
@@ -324,7 +324,10 @@ fn over_capacity(page: &mut Page) -> Result<()> {
         ensure!(i == 0 || keys[i].1 <= keys[i - 1].1, "M = {m}: K and V fall");
         let about = (2 * n * n * D * D * ELEMENT) as f64 / m as f64;
         let is_about = (keys[i].1 / about - 1.0).abs() < 0.2;
-        ensure!(is_about || m < 1024 || m > 32_768, "M = {m}: K and V by the formula");
+        ensure!(
+            is_about || !(1024..=32_768).contains(&m),
+            "M = {m}: K and V by the formula"
+        );
     }
     let last = capacities.len() - 1;
     ensure!(keys[last].1 == inputs_and_output(n) / 2.0, "K and V once at last");
