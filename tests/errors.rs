@@ -3,6 +3,10 @@
 
 mod common;
 
+use attention::traffic::{
+    Memory, Report, Slow, fused_attention, fused_traffic, naive_attention,
+    naive_attention_backward, naive_backward_traffic, naive_traffic,
+};
 use attention::{
     AttentionCache, AttentionShape, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
     Result, SingleHeadAttention, SingleHeadCache, attention, attention_backward,
@@ -77,6 +81,8 @@ fn all_cases() -> Vec<Case> {
         of_gradient_checks(),
         of_costs(),
         of_inspection(),
+        of_traffic(),
+        of_programs(),
     ]
     .into_iter()
     .flatten()
@@ -877,6 +883,170 @@ fn of_inspection() -> Vec<Case> {
             || heat_map(&matrix(2, 3), &["a", "b"], &["a", "b", "c", "d"]),
         ),
     ]
+}
+
+// ---------------------------------------------------------------------------------------------------- traffic
+
+fn of_traffic() -> Vec<Case> {
+    let full = "`tile` is 3 x 4 but fast memory has 10 numbers free of 10";
+    let overflowing =
+        format!("`tile` is {} x 2 but fast memory has 10 numbers free of 10", usize::MAX);
+    let mut cases = vec![
+        case("Memory::tile", full, || Memory::<f64>::new(10).tile(3, 4).map(|_| ())),
+        case("Memory::tile", overflowing, || {
+            Memory::<f64>::new(10).tile(usize::MAX, 2).map(|_| ())
+        }),
+        case(
+            "Memory::tile",
+            format!(
+                "`columns` is 4 but with rows = {ABSURD} no memory could hold the matrix"
+            ),
+            || Memory::<f64>::new(usize::MAX).tile(ABSURD, 4).map(|_| ()),
+        ),
+        case("Memory::allocate", "`rows` is 0 but it must be at least 1", || {
+            Memory::<f64>::new(10).allocate("a", 0, 4).map(|_| ())
+        }),
+        case("Memory::allocate", "`columns` is 0 but it must be at least 1", || {
+            Memory::<f64>::new(10).allocate("a", 4, 0).map(|_| ())
+        }),
+        case(
+            "Memory::allocate",
+            format!(
+                "`columns` is {ABSURD} but with rows = {ABSURD} no memory could hold the matrix"
+            ),
+            || Memory::<f64>::new(10).allocate("a", ABSURD, ABSURD).map(|_| ()),
+        ),
+        case("Slow::load", full, || {
+            Memory::new(10).put("a", matrix(5, 5)).load(0..3, 1..5).map(|_| ())
+        }),
+        case("Slow::store", "`rows` is 1..3 but `a` ends at row 2", || {
+            let memory = Memory::new(10);
+            memory.put("a", matrix(2, 2)).store((1, 0), &memory.tile(2, 1)?)
+        }),
+        case("Slow::store", "`columns` is 1..3 but `a` ends at column 2", || {
+            let memory = Memory::new(10);
+            memory.put("a", matrix(2, 2)).store((0, 1), &memory.tile(1, 2)?)
+        }),
+    ];
+    #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
+    let outside = [
+        ("`rows` is 1..4 but `a` ends at row 3", 1..4, 0..2),
+        ("`rows` is 2..1 but `a` ends at row 3", 2..1, 0..2),
+        ("`columns` is 3..3 but `a` ends at column 2", 0..1, 3..3),
+    ];
+    for (message, rows, columns) in outside {
+        cases.push(case("Slow::load", message, move || {
+            let memory = Memory::new(10);
+            memory.put("a", matrix(3, 2)).load(rows.clone(), columns.clone()).map(|_| ())
+        }));
+    }
+    // The product's function, the shapes of `a`, `b` and the tile, and what is wrong.
+    let products = [
+        ("Tile::add_product", [(2, 3), (4, 2), (2, 2)], INNER),
+        ("Tile::add_product", [(2, 3), (3, 2), (3, 2)], ROWS),
+        ("Tile::add_product", [(2, 3), (3, 2), (2, 1)], COLUMN),
+        ("Tile::add_product_tr", [(2, 3), (2, 4), (2, 2)], INNER_COLUMNS),
+        ("Tile::add_product_tr", [(2, 3), (2, 3), (3, 2)], ROWS),
+        ("Tile::add_product_tr", [(2, 3), (2, 3), (2, 1)], COLUMN),
+        ("Tile::add_tr_product", [(3, 2), (4, 2), (2, 2)], INNER),
+        ("Tile::add_tr_product", [(3, 2), (3, 2), (3, 2)], ROWS),
+        ("Tile::add_tr_product", [(3, 2), (3, 2), (2, 1)], COLUMN),
+    ];
+    for (function, shapes, message) in products {
+        cases.push(case(function, message, move || {
+            let memory = Memory::<f64>::new(100);
+            let [a, b, c] = shapes.map(|(rows, columns)| memory.tile(rows, columns));
+            let (a, b, mut c) = (a?, b?, c?);
+            match function {
+                "Tile::add_product" => c.add_product(&a, &b),
+                "Tile::add_product_tr" => c.add_product_tr(&a, &b),
+                _ => c.add_tr_product(&a, &b),
+            }
+        }));
+    }
+    cases
+}
+
+const INNER: &str = "`b` has 4 rows but `a` asks for 3";
+const INNER_COLUMNS: &str = "`b` has 4 columns but `a` asks for 3";
+const ROWS: &str = "`tile` has 3 rows but the product is 2 x 2";
+const COLUMN: &str = "`tile` has 1 column but the product is 2 x 2";
+
+fn of_programs() -> Vec<Case> {
+    type Program = for<'m> fn(
+        &'m Memory<f64>,
+        &Slow<'m, f64>,
+        &Slow<'m, f64>,
+        &Slow<'m, f64>,
+        &Mask,
+    ) -> Result<(Slow<'m, f64>, Slow<'m, f64>)>;
+    let programs: [(&str, Program); 2] =
+        [("naive_attention", naive_attention), ("fused_attention", fused_attention)];
+    let small = "`capacity` is 10 with 10 free but products of width 5 need 11 numbers in fast memory";
+    let mut cases = vec![];
+    for (function, program) in programs {
+        for (message, [q, k, v]) in [
+            (
+                "`q` is empty (0 x 3) but at least one entry is needed",
+                [(0, 3), (4, 3), (4, 2)],
+            ),
+            ("`k` has 2 columns but `q` has d_k = 3", [(2, 3), (4, 2), (4, 2)]),
+            ("`v` has 5 rows but `k` has n_k = 4", [(2, 3), (4, 3), (5, 2)]),
+            (small, [(2, 5), (4, 5), (4, 2)]),
+            (small, [(2, 3), (4, 3), (4, 5)]),
+        ] {
+            cases.push(case(function, message, move || {
+                let memory = Memory::new(10);
+                let [q, k, v] = [("q", q), ("k", k), ("v", v)]
+                    .map(|(name, (n, d))| memory.put(name, matrix(n, d)));
+                program(&memory, &q, &k, &v, &none()).map(|_| ())
+            }));
+        }
+        cases.push(case(function, "`valid` has 2 entries but n_k = 4", move || {
+            let memory = Memory::new(10);
+            let x = memory.put("x", matrix(4, 3));
+            program(&memory, &x, &x, &x, &valid(2)).map(|_| ())
+        }));
+    }
+    for (message, [q, k, v, weights, grad_output]) in [
+        (
+            "`k` has 2 columns but `q` has d_k = 3",
+            [(2, 3), (4, 2), (4, 2), (2, 4), (2, 2)],
+        ),
+        ("`v` has 5 rows but `k` has n_k = 4", [(2, 3), (4, 3), (5, 2), (2, 4), (2, 2)]),
+        (
+            "`weights` has 3 rows but (n_q, n_k) is 2 x 4",
+            [(2, 3), (4, 3), (4, 2), (3, 4), (2, 2)],
+        ),
+        (
+            "`grad_output` has 3 columns but the output is 2 x 2",
+            [(2, 3), (4, 3), (4, 2), (2, 4), (2, 3)],
+        ),
+        (small, [(2, 5), (4, 5), (4, 2), (2, 4), (2, 2)]),
+    ] {
+        cases.push(case("naive_attention_backward", message, move || {
+            let memory = Memory::new(10);
+            let [q, k, v, weights, grad_output] = [q, k, v, weights, grad_output]
+                .map(|(n, d)| memory.put("", matrix(n, d)));
+            let inputs = [&q, &k, &v];
+            naive_attention_backward(&memory, inputs, &weights, &grad_output).map(|_| ())
+        }));
+    }
+    type Foretold = fn(&AttentionShape, usize) -> Result<Report>;
+    let foretold: [(&str, Foretold); 3] = [
+        ("naive_traffic", naive_traffic),
+        ("fused_traffic", fused_traffic),
+        ("naive_backward_traffic", naive_backward_traffic),
+    ];
+    for (function, foretold) in foretold {
+        cases.push(case(function, "`n_q` is 0 but it must be at least 1", move || {
+            foretold(&AttentionShape::self_attention(1, 0, 1, 5, 1), 100)
+        }));
+        cases.push(case(function, small, move || {
+            foretold(&AttentionShape::self_attention(1, 4, 1, 5, 1), 10)
+        }));
+    }
+    cases
 }
 
 // ---------------------------------------------------------------------------------------------------- no error to return

@@ -6,18 +6,21 @@ use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward};
 use nalgebra::{DMatrix, DVector, RealField};
 
 /// The factor 1/√d_k of the scores.
-fn scale<T: RealField + Copy>(d_k: usize) -> T {
+pub(crate) fn scale<T: RealField + Copy>(d_k: usize) -> T {
     T::one() / nalgebra::convert::<f64, T>(d_k as f64).sqrt()
 }
 
-fn check_queries_and_keys<T: RealField>(q: &DMatrix<T>, k: &DMatrix<T>) -> Result<()> {
+pub(crate) fn check_queries_and_keys<T: RealField>(
+    q: &DMatrix<T>,
+    k: &DMatrix<T>,
+) -> Result<()> {
     check_not_empty("q", q)?;
     check_not_empty("k", k)?;
     let because = || format!("`q` has d_k = {}", q.ncols());
     check_count("k", "column", k.ncols(), q.ncols(), because)
 }
 
-fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
+pub(crate) fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
     check_not_empty("k", k)?; // or else `v` would be blamed
     check_not_empty("v", v)?;
     let because = || format!("`k` has n_k = {}", k.nrows());

@@ -19,6 +19,7 @@ mod gradient_check;
 
 mod cost;
 mod inspect;
+pub mod traffic; // what crosses between slow and fast memory
 
 pub use batch::BatchOutput;
 pub use cost::{AttentionShape, Bytes, Flops};

@@ -405,7 +405,7 @@ fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
     }
 }
 
-fn neg_infinity<T: RealField>() -> T {
+pub(crate) fn neg_infinity<T: RealField>() -> T {
     nalgebra::convert(f64::NEG_INFINITY)
 }
 

@@ -11,13 +11,13 @@ use nalgebra::{DMatrix, DVector, RealField};
 ///
 /// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so
 /// nothing is subtracted there: every exponential is then e^(−∞) = 0.
-fn shift<T: RealField + Copy>(max: T) -> T {
+pub(crate) fn shift<T: RealField + Copy>(max: T) -> T {
     if max.is_finite() { max } else { T::zero() }
 }
 
 /// The number by which all exponentials are divided: their sum, or 1 for a row that sees
 /// nothing, since 0 / 0 is NaN.
-fn normaliser<T: RealField + Copy>(sum: T) -> T {
+pub(crate) fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
 // ANCHOR_END: shift

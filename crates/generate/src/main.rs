@@ -10,6 +10,7 @@ mod intuition;
 mod layer;
 mod many_heads;
 mod masking;
+mod memory_wall;
 mod output;
 mod scaled_dot_product_attention;
 mod softmax;
@@ -47,6 +48,7 @@ const PAGES: &[Generator] = &[
     ("layer", layer::generate),
     ("many-heads", many_heads::generate),
     ("backward", backward::generate),
+    ("memory-wall", memory_wall::generate),
 ];
 
 fn main() -> Result<()> {

@@ -1,0 +1,772 @@
+//! Attention step by step on the machine that counts, with the formulas that foretell the counts.
+
+use super::{Counts, Memory, Report, Slow, Tile, blocks};
+use crate::cost::AttentionShape;
+use crate::dot_product::{check_queries_and_keys, check_values, scale};
+use crate::error::{Error, Result, check_shape};
+use crate::mask::{Mask, SizedMask, neg_infinity};
+use crate::softmax::{normaliser, shift};
+use nalgebra::RealField;
+
+// ---------------------------------------------------------------------------------------------------- forward
+
+/// Attention as it is written on paper: scores, scale, mask, softmax and values, each a pass of its own over slow memory.
+///
+/// Returns the output and the weights. The report calls the (n_q, n_k) matrix `scores` throughout: each pass writes its result
+/// over what it read, so that in the end the matrix holds the weights.
+///
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), weights (n_q, n_k). The entries must be finite:
+/// unlike [`attention`](crate::attention()), this lets a NaN through that the mask hides.
+///
+/// # Errors
+/// As [`attention`](crate::attention()), or fast memory is too small: it needs room for 2d + 1 numbers, with d the larger one of
+/// d_k and d_v.
+///
+/// ```
+/// use attention::{Mask, attention, traffic::{Memory, naive_attention}};
+/// use nalgebra::DMatrix;
+///
+/// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
+/// let memory = Memory::new(100);
+/// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
+/// let (output, _) = naive_attention(&memory, &q, &k, &v, &Mask::causal())?;
+///
+/// let (expected, _) = attention(&x, &x, &x, &Mask::causal())?;
+/// assert!((output.into_matrix() - expected).amax() < 1e-15);
+/// assert_eq!(memory.report().matrix("scores").all(), 8 * 6 * 6); // crosses eight times
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: naive
+pub fn naive_attention<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    q: &Slow<'m, T>,
+    k: &Slow<'m, T>,
+    v: &Slow<'m, T>,
+    mask: &Mask,
+) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
+    let mask = check(q, k, v, mask)?;
+    let scale = scale::<T>(q.shape().1);
+
+    memory.pass("scores");
+    let scores = product_tr(memory, q, k, "scores")?; // (n_q, n_k)
+    memory.pass("scale");
+    let scores = map(memory, scores, |s, _| s * scale)?;
+    memory.pass("mask");
+    let scores = map(memory, scores, |s, at| unless_hidden(s, mask, at))?;
+    memory.pass("softmax");
+    let weights = softmax(memory, scores, |s, _| s)?;
+    memory.pass("values");
+    let output = product(memory, &weights, v, "output")?; // (n_q, d_v)
+    Ok((output, weights))
+}
+// ANCHOR_END: naive
+
+/// [`naive_attention`] with scale, mask and softmax in one pass.
+///
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), weights (n_q, n_k), all finite.
+///
+/// # Errors
+/// As [`naive_attention`].
+///
+/// ```
+/// use attention::{Mask, traffic::{Memory, fused_attention}};
+/// use nalgebra::DMatrix;
+///
+/// let memory = Memory::new(100);
+/// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, DMatrix::<f64>::zeros(6, 2)));
+/// fused_attention(&memory, &q, &k, &v, &Mask::none())?;
+/// assert_eq!(memory.report().matrix("scores").all(), 4 * 6 * 6); // crosses four times
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn fused_attention<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    q: &Slow<'m, T>,
+    k: &Slow<'m, T>,
+    v: &Slow<'m, T>,
+    mask: &Mask,
+) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
+    let mask = check(q, k, v, mask)?;
+    let scale = scale::<T>(q.shape().1);
+
+    memory.pass("scores");
+    let scores = product_tr(memory, q, k, "scores")?;
+    // ANCHOR: fused
+    memory.pass("scale, mask, softmax");
+    let weights = softmax(memory, scores, |s, at| unless_hidden(s * scale, mask, at))?;
+    // ANCHOR_END: fused
+    memory.pass("values");
+    let output = product(memory, &weights, v, "output")?;
+    Ok((output, weights))
+}
+
+fn check<'a, T: RealField + Copy>(
+    q: &Slow<T>,
+    k: &Slow<T>,
+    v: &Slow<T>,
+    mask: &'a Mask,
+) -> Result<SizedMask<'a>> {
+    check_values(&k.matrix, &v.matrix)?;
+    check_queries_and_keys(&q.matrix, &k.matrix)?;
+    mask.sized(q.shape().0, k.shape().0)
+}
+
+fn unless_hidden<T: RealField>(score: T, mask: SizedMask, (i, j): (usize, usize)) -> T {
+    if mask.allows(i, j) { score } else { neg_infinity() }
+}
+
+// ---------------------------------------------------------------------------------------------------- products
+
+// ANCHOR: strip
+/// How many rows of width d make a strip. They share fast memory with one more row of that
+/// width and with a column that has one number for each of them: h·d + d + h ≤ M.
+fn strip_height<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<usize> {
+    match height_within(memory.free(), d) {
+        0 => Err(too_small(memory.capacity(), memory.free(), d)),
+        height => Ok(height),
+    }
+}
+
+fn height_within(room: usize, d: usize) -> usize {
+    room.saturating_sub(d) / d.saturating_add(1)
+}
+// ANCHOR_END: strip
+
+fn too_small(capacity: usize, free: usize, d: usize) -> Error {
+    let needed = d.saturating_mul(2).saturating_add(1);
+    let given = format!("{capacity} with {free} free");
+    let expected = format!("products of width {d} need {needed} numbers in fast memory");
+    Error::Value { argument: "capacity", given, expected }
+}
+
+/// `a · bᵀ`, a strip of `a` at a time, which stays while every row of `b` comes by.
+///
+/// Shapes: `a` (n, d), `b` (m, d) → (n, m).
+// ANCHOR: product_tr
+fn product_tr<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    a: &Slow<'m, T>,
+    b: &Slow<'m, T>,
+    name: &'static str,
+) -> Result<Slow<'m, T>> {
+    let ((n, d), (m, _)) = (a.shape(), b.shape());
+    let mut product = memory.allocate(name, n, m)?; // in slow memory
+    for rows in blocks(n, strip_height(memory, d)?) {
+        let strip = a.load(rows.clone(), 0..d)?; // (h, d)
+        for j in 0..m {
+            let b_j = b.load(j..j + 1, 0..d)?; // (1, d)
+            let mut column = memory.tile(rows.len(), 1)?; // (h, 1)
+            column.add_product_tr(&strip, &b_j)?;
+            product.store((rows.start, j), &column)?;
+        }
+    }
+    Ok(product)
+}
+// ANCHOR_END: product_tr
+
+/// `a · b`, a strip of the result at a time, which stays while columns of `a` and rows of `b` come by.
+///
+/// Shapes: `a` (n, m), `b` (m, d) → (n, d).
+fn product<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    a: &Slow<'m, T>,
+    b: &Slow<'m, T>,
+    name: &'static str,
+) -> Result<Slow<'m, T>> {
+    let ((n, m), (_, d)) = (a.shape(), b.shape());
+    let mut product = memory.allocate(name, n, d)?;
+    for rows in blocks(n, strip_height(memory, d)?) {
+        let mut strip = memory.tile(rows.len(), d)?; // (h, d)
+        for j in 0..m {
+            let column = a.load(rows.clone(), j..j + 1)?; // (h, 1)
+            let b_j = b.load(j..j + 1, 0..d)?; // (1, d)
+            strip.add_product(&column, &b_j)?;
+        }
+        product.store((rows.start, 0), &strip)?;
+    }
+    Ok(product)
+}
+
+/// `aᵀ · b`, as [`product`].
+///
+/// Shapes: `a` (m, n), `b` (m, d) → (n, d).
+fn tr_product<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    a: &Slow<'m, T>,
+    b: &Slow<'m, T>,
+    name: &'static str,
+) -> Result<Slow<'m, T>> {
+    let ((m, n), (_, d)) = (a.shape(), b.shape());
+    let mut product = memory.allocate(name, n, d)?;
+    for columns in blocks(n, strip_height(memory, d)?) {
+        let mut strip = memory.tile(columns.len(), d)?; // (h, d)
+        for i in 0..m {
+            let a_i = a.load(i..i + 1, columns.clone())?; // (1, h)
+            let b_i = b.load(i..i + 1, 0..d)?; // (1, d)
+            strip.add_tr_product(&a_i, &b_i)?;
+        }
+        product.store((columns.start, 0), &strip)?;
+    }
+    Ok(product)
+}
+
+// ---------------------------------------------------------------------------------------------------- entry by entry
+
+/// Every entry through a function of itself and its place.
+fn map<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    mut matrix: Slow<'m, T>,
+    f: impl Fn(T, (usize, usize)) -> T,
+) -> Result<Slow<'m, T>> {
+    let (n, m) = matrix.shape();
+    for j in 0..m {
+        for rows in blocks(n, memory.free()) {
+            let start = (rows.start, j);
+            let mut tile = matrix.load(rows, j..j + 1)?;
+            map_tile(&mut tile, start, &f);
+            matrix.store(start, &tile)?;
+        }
+    }
+    Ok(matrix)
+}
+
+fn map_tile<T: RealField + Copy>(
+    tile: &mut Tile<T>,
+    (row, column): (usize, usize),
+    f: impl Fn(T, (usize, usize)) -> T,
+) {
+    for (j, mut entries) in tile.view_mut().column_iter_mut().enumerate() {
+        for (i, x) in entries.iter_mut().enumerate() {
+            *x = f(*x, (row + i, column + j));
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- softmax
+
+/// Softmax of every row, after `f` of every entry.
+///
+/// A row that fits fast memory is read once. A longer one is read three times: for its maximum, for its sum, and to be
+/// normalised.
+// ANCHOR: softmax
+fn softmax<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    mut scores: Slow<'m, T>,
+    f: impl Fn(T, (usize, usize)) -> T,
+) -> Result<Slow<'m, T>> {
+    let (n_q, n_k) = scores.shape();
+    for i in 0..n_q {
+        if n_k <= memory.free() {
+            let mut row = load_row(&scores, i, 0..n_k, &f)?; // read once
+            let max = shift(row.view().max());
+            let sum = normaliser(sum_of_exponentials(&row, max));
+            normalise(&mut row, max, sum);
+            scores.store((i, 0), &row)?;
+        } else {
+            softmax_in_pieces(memory, &mut scores, i, &f)?;
+        }
+    }
+    Ok(scores)
+}
+
+fn softmax_in_pieces<T: RealField + Copy>(
+    memory: &Memory<T>,
+    scores: &mut Slow<T>,
+    i: usize,
+    f: impl Fn(T, (usize, usize)) -> T,
+) -> Result<()> {
+    let (n_k, size) = (scores.shape().1, memory.free());
+    let mut max = neg_infinity::<T>();
+    for columns in blocks(n_k, size) {
+        max = max.max(load_row(scores, i, columns, &f)?.view().max()); // read once
+    }
+    let max = shift(max);
+    let mut sum = T::zero();
+    for columns in blocks(n_k, size) {
+        sum += sum_of_exponentials(&load_row(scores, i, columns, &f)?, max); // twice
+    }
+    let sum = normaliser(sum);
+    for columns in blocks(n_k, size) {
+        let start = (i, columns.start);
+        let mut piece = load_row(scores, i, columns, &f)?; // three times
+        normalise(&mut piece, max, sum);
+        scores.store(start, &piece)?;
+    }
+    Ok(())
+}
+// ANCHOR_END: softmax
+
+fn load_row<'m, T: RealField + Copy>(
+    scores: &Slow<'m, T>,
+    i: usize,
+    columns: std::ops::Range<usize>,
+    f: impl Fn(T, (usize, usize)) -> T,
+) -> Result<Tile<'m, T>> {
+    let start = (i, columns.start);
+    let mut row = scores.load(i..i + 1, columns)?;
+    map_tile(&mut row, start, f);
+    Ok(row)
+}
+
+fn sum_of_exponentials<T: RealField + Copy>(row: &Tile<T>, max: T) -> T {
+    row.view().iter().fold(T::zero(), |sum, &x| sum + (x - max).exp())
+}
+
+fn normalise<T: RealField + Copy>(row: &mut Tile<T>, max: T, sum: T) {
+    row.view_mut().apply(|x| *x = (*x - max).exp() / sum);
+}
+
+// ---------------------------------------------------------------------------------------------------- backward
+
+/// The backward pass of [`naive_attention`], each step a pass of its own over slow memory: the gradients of queries, keys and values.
+///
+/// The report calls the matrix of gradients (n_q, n_k) `grad_scores` throughout, though it first holds those of the weights.
+///
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v), `weights` (n_q, n_k), `grad_output` (n_q, d_v) → (n_q, d_k),
+/// (n_k, d_k), (n_k, d_v). All entries must be finite.
+///
+/// # Errors
+/// Shapes do not fit, or fast memory is too small: it needs room for 2d + 1 numbers, with d the larger one of d_k and d_v.
+///
+/// ```
+/// use attention::{Mask, attention, attention_backward};
+/// use attention::traffic::{Memory, naive_attention, naive_attention_backward};
+/// use nalgebra::DMatrix;
+///
+/// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
+/// let memory = Memory::new(100);
+/// let [q, k, v, g] = ["q", "k", "v", "g"].map(|name| memory.put(name, x.clone()));
+/// let (_, weights) = naive_attention(&memory, &q, &k, &v, &Mask::none())?;
+/// let [grad_q, _, _] = naive_attention_backward(&memory, [&q, &k, &v], &weights, &g)?;
+///
+/// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// let expected = attention_backward(&cache, &x)?;
+/// assert!((grad_q.into_matrix() - expected.q).amax() < 1e-14);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn naive_attention_backward<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    [q, k, v]: [&Slow<'m, T>; 3],
+    weights: &Slow<'m, T>,
+    grad_output: &Slow<'m, T>,
+) -> Result<[Slow<'m, T>; 3]> {
+    check_values(&k.matrix, &v.matrix)?;
+    check_queries_and_keys(&q.matrix, &k.matrix)?;
+    let scores = (q.shape().0, k.shape().0);
+    check_shape("weights", &weights.matrix, scores, "(n_q, n_k)")?;
+    let output = (q.shape().0, v.shape().1);
+    check_shape("grad_output", &grad_output.matrix, output, "the output")?;
+    let scale = scale::<T>(q.shape().1);
+
+    // ANCHOR: backward
+    // output = weights · v
+    memory.pass("grad v");
+    let grad_v = tr_product(memory, weights, grad_output, "grad_v")?; // (n_k, d_v)
+    memory.pass("grad weights");
+    let grad_weights = product_tr(memory, grad_output, v, "grad_scores")?; // (n_q, n_k)
+
+    // weights = softmax(scores + mask)
+    memory.pass("softmax, backward");
+    let grad_scores = softmax_backward(memory, weights, grad_weights)?; // (n_q, n_k)
+
+    // scores = q kᵀ / √d_k
+    memory.pass("scale, backward");
+    let grad_scores = map(memory, grad_scores, |g, _| g * scale)?;
+    memory.pass("grad q");
+    let grad_q = product(memory, &grad_scores, k, "grad_q")?; // (n_q, d_k)
+    memory.pass("grad k");
+    let grad_k = tr_product(memory, &grad_scores, q, "grad_k")?; // (n_k, d_k)
+    // ANCHOR_END: backward
+    Ok([grad_q, grad_k, grad_v])
+}
+
+/// From the gradients of the weights to those of the scores, `p ⊙ (g − ⟨g, p⟩)` of every row.
+///
+/// Two rows that fit fast memory together are read once, longer ones twice: for their product, and for the result.
+fn softmax_backward<'m, T: RealField + Copy>(
+    memory: &'m Memory<T>,
+    weights: &Slow<'m, T>,
+    mut grad: Slow<'m, T>,
+) -> Result<Slow<'m, T>> {
+    let (n_q, n_k) = grad.shape();
+    for i in 0..n_q {
+        let size = memory.free() / 2;
+        if n_k <= size {
+            let p = weights.load(i..i + 1, 0..n_k)?;
+            let mut g = grad.load(i..i + 1, 0..n_k)?;
+            let mean = g.view().dot(&p.view());
+            g.view_mut().zip_apply(&p.view(), |g, p| *g = p * (*g - mean));
+            grad.store((i, 0), &g)?;
+            continue;
+        }
+        let mut mean = T::zero();
+        for columns in blocks(n_k, size) {
+            let p = weights.load(i..i + 1, columns.clone())?;
+            mean += grad.load(i..i + 1, columns)?.view().dot(&p.view());
+        }
+        for columns in blocks(n_k, size) {
+            let p = weights.load(i..i + 1, columns.clone())?;
+            let mut g = grad.load(i..i + 1, columns.clone())?;
+            g.view_mut().zip_apply(&p.view(), |g, p| *g = p * (*g - mean));
+            grad.store((i, columns.start), &g)?;
+        }
+    }
+    Ok(grad)
+}
+
+// ---------------------------------------------------------------------------------------------------- foretold
+
+/// What [`naive_attention`] reads and writes, by formula: for every head of every sequence of the shape.
+///
+/// `capacity` is that of an otherwise empty fast memory. The shape's d_model does not matter.
+///
+/// # Errors
+/// A size is 0, or the capacity is below 2d + 1 for the larger one of d_k and d_v.
+///
+/// ```
+/// use attention::AttentionShape;
+/// use attention::traffic::naive_traffic;
+///
+/// let shape = AttentionShape::self_attention(1, 4096, 2048, 64, 32);
+/// let report = naive_traffic(&shape, 32_768)?;
+/// let crossings = report.matrix("scores").all() / (32 * 4096 * 4096);
+/// assert_eq!(crossings, 8);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn naive_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
+    let mut plan = Plan::new(shape, capacity)?;
+    plan.scores();
+    plan.map("scale", "scores");
+    plan.map("mask", "scores");
+    plan.softmax("softmax");
+    plan.values();
+    Ok(plan.report)
+}
+
+/// What [`fused_attention`] reads and writes, by formula. See [`naive_traffic`].
+///
+/// # Errors
+/// As [`naive_traffic`].
+///
+/// ```
+/// use attention::AttentionShape;
+/// use attention::traffic::fused_traffic;
+///
+/// let shape = AttentionShape::self_attention(1, 4096, 2048, 64, 32);
+/// let report = fused_traffic(&shape, 32_768)?;
+/// assert_eq!(report.matrix("scores").bytes(4), 8 << 30); // 8 GiB in f32
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn fused_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
+    let mut plan = Plan::new(shape, capacity)?;
+    plan.scores();
+    plan.softmax("scale, mask, softmax");
+    plan.values();
+    Ok(plan.report)
+}
+
+/// What [`naive_attention_backward`] reads and writes, by formula. See [`naive_traffic`].
+///
+/// # Errors
+/// As [`naive_traffic`].
+///
+/// ```
+/// use attention::AttentionShape;
+/// use attention::traffic::naive_backward_traffic;
+///
+/// let report = naive_backward_traffic(&AttentionShape::self_attention(1, 6, 2, 2, 1), 100)?;
+/// assert_eq!(report.matrix("scores").all(), 2 * 6 * 6); // the weights are read twice
+/// assert_eq!(report.matrix("grad_scores").all(), 7 * 6 * 6);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn naive_backward_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
+    let &AttentionShape { n_q, n_k, d_k, d_v, .. } = shape;
+    let mut plan = Plan::new(shape, capacity)?;
+    let sweeps = if n_k <= capacity / 2 { 1 } else { 2 };
+
+    plan.pass("grad v");
+    plan.read("scores", &[n_q, n_k], 1);
+    plan.read("grad_output", &[n_q, d_v], plan.strips(n_k, d_v));
+    plan.write("grad_v", &[n_k, d_v]);
+
+    plan.pass("grad weights");
+    plan.read("grad_output", &[n_q, d_v], 1);
+    plan.read("v", &[n_k, d_v], plan.strips(n_q, d_v));
+    plan.write("grad_scores", &[n_q, n_k]);
+
+    plan.pass("softmax, backward");
+    plan.read("scores", &[n_q, n_k], sweeps);
+    plan.read("grad_scores", &[n_q, n_k], sweeps);
+    plan.write("grad_scores", &[n_q, n_k]);
+
+    plan.map("scale, backward", "grad_scores");
+
+    plan.pass("grad q");
+    plan.read("grad_scores", &[n_q, n_k], 1);
+    plan.read("k", &[n_k, d_k], plan.strips(n_q, d_k));
+    plan.write("grad_q", &[n_q, d_k]);
+
+    plan.pass("grad k");
+    plan.read("grad_scores", &[n_q, n_k], 1);
+    plan.read("q", &[n_q, d_k], plan.strips(n_k, d_k));
+    plan.write("grad_k", &[n_k, d_k]);
+    Ok(plan.report)
+}
+
+/// A report in the making.
+struct Plan {
+    shape: AttentionShape,
+    capacity: usize,
+    report: Report,
+}
+
+impl Plan {
+    fn new(shape: &AttentionShape, capacity: usize) -> Result<Self> {
+        shape.flops()?; // no size is 0
+        let d = shape.d_k.max(shape.d_v);
+        if height_within(capacity, d) == 0 {
+            return Err(too_small(capacity, capacity, d));
+        }
+        Ok(Plan { shape: *shape, capacity, report: Report::default() })
+    }
+
+    fn pass(&mut self, name: &'static str) {
+        self.report.passes.push(name);
+    }
+
+    fn numbers(&self, sizes: &[usize]) -> u128 {
+        let all = [self.shape.batch, self.shape.n_heads];
+        let sizes = sizes.iter().chain(&all);
+        sizes.fold(1, |product, &size| product.saturating_mul(size as u128))
+    }
+
+    fn read(&mut self, matrix: &'static str, sizes: &[usize], times: usize) {
+        let read = self.numbers(sizes).saturating_mul(times as u128);
+        self.report.count(matrix, Counts { read, written: 0 });
+    }
+
+    fn write(&mut self, matrix: &'static str, sizes: &[usize]) {
+        self.report.count(matrix, Counts { read: 0, written: self.numbers(sizes) });
+    }
+
+    // ANCHOR: foretold
+    /// The strips that n rows of width d make: ⌈n / h⌉.
+    fn strips(&self, n: usize, d: usize) -> usize {
+        n.div_ceil(height_within(self.capacity, d))
+    }
+
+    fn scores(&mut self) {
+        let AttentionShape { n_q, n_k, d_k, .. } = self.shape;
+        self.pass("scores");
+        self.read("q", &[n_q, d_k], 1);
+        self.read("k", &[n_k, d_k], self.strips(n_q, d_k)); // once for every strip
+        self.write("scores", &[n_q, n_k]);
+    }
+
+    fn values(&mut self) {
+        let AttentionShape { n_q, n_k, d_v, .. } = self.shape;
+        self.pass("values");
+        self.read("scores", &[n_q, n_k], 1);
+        self.read("v", &[n_k, d_v], self.strips(n_q, d_v)); // once for every strip
+        self.write("output", &[n_q, d_v]);
+    }
+    // ANCHOR_END: foretold
+
+    fn map(&mut self, pass: &'static str, matrix: &'static str) {
+        let AttentionShape { n_q, n_k, .. } = self.shape;
+        self.pass(pass);
+        self.read(matrix, &[n_q, n_k], 1);
+        self.write(matrix, &[n_q, n_k]);
+    }
+
+    fn softmax(&mut self, pass: &'static str) {
+        let AttentionShape { n_q, n_k, .. } = self.shape;
+        self.pass(pass);
+        self.read("scores", &[n_q, n_k], if n_k <= self.capacity { 1 } else { 3 });
+        self.write("scores", &[n_q, n_k]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{attention, attention_backward};
+    use nalgebra::DMatrix;
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+    use rand_distr::{Distribution, StandardNormal};
+
+    /// n_q, n_k, d_k, d_v; lengths that no strip divides, and one of everything.
+    const SIZES: [[usize; 4]; 6] = [
+        [1, 1, 1, 1],
+        [7, 7, 3, 3],
+        [5, 11, 4, 2],
+        [11, 5, 2, 4],
+        [1, 9, 3, 5],
+        [13, 1, 3, 2],
+    ];
+    const ROOMY: usize = 10_000;
+
+    fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
+    }
+
+    fn shape([n_q, n_k, d_k, d_v]: [usize; 4]) -> AttentionShape {
+        AttentionShape { batch: 1, n_q, n_k, d_model: 1, d_k, d_v, n_heads: 1 }
+    }
+
+    /// From the least that the products ask for to more than enough.
+    fn capacities([_, n_k, d_k, d_v]: [usize; 4]) -> [usize; 6] {
+        let least = 2 * d_k.max(d_v) + 1;
+        [least, least + 1, least + 7, n_k.max(least), (2 * n_k).max(least), ROOMY]
+    }
+
+    fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
+        let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 1).collect();
+        let allowed = DMatrix::from_fn(n_q, n_k, |i, j| i % 4 != 2 && (i + j) % 2 == 0);
+        let padding = Mask::padding(&valid).unwrap();
+        vec![
+            Mask::none(),
+            Mask::causal(),
+            padding.clone(),
+            Mask::causal().and(padding),
+            Mask::window(2).unwrap(),
+            Mask::dense(allowed).unwrap(), // has rows that see nothing
+            Mask::padding(&vec![false; n_k]).unwrap(),
+        ]
+    }
+
+    type Program = for<'m> fn(
+        &'m Memory<f64>,
+        &Slow<'m, f64>,
+        &Slow<'m, f64>,
+        &Slow<'m, f64>,
+        &Mask,
+    ) -> Result<(Slow<'m, f64>, Slow<'m, f64>)>;
+    type Foretold = fn(&AttentionShape, usize) -> Result<Report>;
+    const PROGRAMS: [(Program, Foretold); 2] =
+        [(naive_attention, naive_traffic), (fused_attention, fused_traffic)];
+
+    #[test]
+    fn what_is_counted_is_attention_and_is_what_was_foretold() {
+        for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
+            let (q, k, v) =
+                (random(n_q, d_k, 0), random(n_k, d_k, 1), random(n_k, d_v, 2));
+            for (mask, capacity) in masks(n_q, n_k)
+                .iter()
+                .flat_map(|mask| capacities(sizes).map(|capacity| (mask, capacity)))
+            {
+                let (expected, cache) = attention(&q, &k, &v, mask).unwrap();
+                for (program, foretold) in PROGRAMS {
+                    let memory = Memory::new(capacity);
+                    let slow_q = memory.put("q", q.clone());
+                    let slow_k = memory.put("k", k.clone());
+                    let slow_v = memory.put("v", v.clone());
+                    let (output, weights) =
+                        program(&memory, &slow_q, &slow_k, &slow_v, mask).unwrap();
+                    let context = format!("{sizes:?} {capacity} {mask:?}");
+                    let error = (output.into_matrix() - &expected).amax();
+                    assert!(error <= 1e-12, "{context}: output off by {error}");
+                    let error = (weights.into_matrix() - &cache.weights).amax();
+                    assert!(error <= 1e-12, "{context}: weights off by {error}");
+                    let foretold = foretold(&shape(sizes), capacity).unwrap();
+                    assert_eq!(memory.report(), foretold, "{context}");
+                    assert!(memory.peak() <= capacity);
+                    assert_eq!(memory.free(), capacity); // every tile is gone
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn backward_agrees_and_is_what_was_foretold() {
+        for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
+            let (q, k, v) =
+                (random(n_q, d_k, 0), random(n_k, d_k, 1), random(n_k, d_v, 2));
+            let grad_output = random(n_q, d_v, 3);
+            for mask in masks(n_q, n_k) {
+                let (_, cache) = attention(&q, &k, &v, &mask).unwrap();
+                let expected = attention_backward(&cache, &grad_output).unwrap();
+                for capacity in capacities(sizes) {
+                    let memory = Memory::new(capacity);
+                    let inputs = [("q", &q), ("k", &k), ("v", &v)];
+                    let [q, k, v] = inputs.map(|(name, m)| memory.put(name, m.clone()));
+                    let weights = memory.put("scores", cache.weights.clone());
+                    let grad_output = memory.put("grad_output", grad_output.clone());
+                    let inputs = [&q, &k, &v];
+                    let gradients =
+                        naive_attention_backward(&memory, inputs, &weights, &grad_output)
+                            .unwrap()
+                            .map(Slow::into_matrix);
+                    let all = [&expected.q, &expected.k, &expected.v];
+                    for (gradient, expected) in gradients.iter().zip(all) {
+                        assert!((gradient - expected).amax() <= 1e-12, "{sizes:?}");
+                    }
+                    let foretold = naive_backward_traffic(&shape(sizes), capacity);
+                    assert_eq!(
+                        memory.report(),
+                        foretold.unwrap(),
+                        "{sizes:?} {capacity}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Counted with a pencil. n_q = 5, n_k = 7, d_k = 3, d_v = 2, and room for 11 numbers: strips are
+    /// ⌊(11 − 3) / 4⌋ = 2 rows high for the scores and ⌊(11 − 2) / 3⌋ = 3 for the values, so that there are 3 and 2 of them.
+    #[test]
+    fn by_hand() {
+        let memory = Memory::new(11);
+        let q = memory.put("q", random(5, 3, 0));
+        let k = memory.put("k", random(7, 3, 1));
+        let v = memory.put("v", random(7, 2, 2));
+        naive_attention(&memory, &q, &k, &v, &Mask::none()).unwrap();
+        let report = memory.report();
+        let counts = |pass| {
+            let Counts { read, written } = report.pass(pass);
+            (read, written)
+        };
+        assert_eq!(report.passes(), ["scores", "scale", "mask", "softmax", "values"]);
+        assert_eq!(counts("scores"), (5 * 3 + 3 * (7 * 3), 35));
+        assert_eq!(counts("scale"), (35, 35));
+        assert_eq!(counts("mask"), (35, 35));
+        assert_eq!(counts("softmax"), (35, 35));
+        assert_eq!(counts("values"), (35 + 2 * (7 * 2), 5 * 2));
+        assert_eq!(report.matrix("scores").all(), 8 * 35);
+        assert_eq!(memory.peak(), 11); // softmax aside: 2·3 + 3 + 2 in the scores
+    }
+
+    /// Room for 5 numbers and rows of 7: each row is read three times, in two pieces.
+    #[test]
+    fn rows_that_do_not_fit_are_swept_three_times() {
+        let memory = Memory::new(5);
+        let [q, k, v] = [("q", 3), ("k", 7), ("v", 7)]
+            .map(|(name, n)| memory.put(name, random(n, 2, 0)));
+        naive_attention(&memory, &q, &k, &v, &Mask::none()).unwrap();
+        assert_eq!(memory.report().pass("softmax"), Counts { read: 3 * 21, written: 21 });
+    }
+
+    #[test]
+    fn batches_and_heads_multiply() {
+        let one = shape([5, 7, 3, 2]);
+        let many = AttentionShape { batch: 2, n_heads: 3, ..one };
+        let total = |shape| naive_traffic(shape, 11).unwrap().total();
+        assert_eq!(total(&many).read, 6 * total(&one).read);
+        assert_eq!(total(&many).written, 6 * total(&one).written);
+    }
+
+    #[test]
+    fn one_number_less_than_the_least_is_an_error() {
+        for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
+            let capacity = 2 * d_k.max(d_v);
+            let memory = Memory::new(capacity);
+            let q = memory.put("q", random(n_q, d_k, 0));
+            let k = memory.put("k", random(n_k, d_k, 1));
+            let v = memory.put("v", random(n_k, d_v, 2));
+            for (program, foretold) in PROGRAMS {
+                assert!(program(&memory, &q, &k, &v, &Mask::none()).is_err());
+                assert!(foretold(&shape(sizes), capacity).is_err());
+            }
+        }
+    }
+}
