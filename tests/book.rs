@@ -179,6 +179,20 @@ fn blocks_that_are_not_checked_are_found() {
 }
 
 #[test]
+fn code_too_wide_for_the_page_is_found() {
+    let wide = format!("// {}", "x".repeat(88));
+    chapter_with(&format!("```rust\n{wide}\n```"))
+        .finds("src/softmax.md:16: a line of code has 91 columns where 90 fit");
+    let listing = "```rust,listing\n{{#include ../crates/small/src/wide.rs}}\n```";
+    chapter_with(listing)
+        .with("crates/small/src/wide.rs", &format!("    {}\n", &wide[1..]))
+        .passes(); // indentation does not count
+    chapter_with(listing)
+        .with("crates/small/src/wide.rs", &format!("    {wide}\n"))
+        .finds("src/softmax.md:16: a line of code has 91 columns where 90 fit");
+}
+
+#[test]
 fn a_listing_with_something_pasted_is_found() {
     let pasted =
         "```rust,listing\n{{#include ../crates/small/src/lib.rs:two}}\nlet x = 1;\n```";

@@ -268,7 +268,8 @@ pub fn attention_backward<T: RealField + Copy>(
 
     // ANCHOR: backward_values
     // output = weights · v
-    let grad_v = masked_tr_product(&cache.weights_used()?, grad_output, mask); // (n_k, d_v)
+    let used = cache.weights_used()?;
+    let grad_v = masked_tr_product(&used, grad_output, mask); // (n_k, d_v)
     let grad_weights = grad_output * v.transpose(); // (n_q, n_k)
     // ANCHOR_END: backward_values
 
@@ -279,10 +280,10 @@ pub fn attention_backward<T: RealField + Copy>(
     };
 
     // ANCHOR: backward_softmax
-    // weights = softmax(scores + mask): a hidden weight is the constant 0, whatever its value was
+    // weights = softmax(scores + mask): a hidden weight is the constant 0
     let grad_weights = mask.fill_hidden(grad_weights, T::zero());
     let grad_scores = softmax_rows_backward(weights, &grad_weights)?; // (n_q, n_k)
-    let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even beside a visible NaN
+    let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even beside a NaN
     // ANCHOR_END: backward_softmax
 
     // ANCHOR: backward_scale

@@ -173,7 +173,7 @@ pub(crate) fn linear<T: RealField + Copy>(
 // ANCHOR_END: linear
 
 // ANCHOR: linear_backward
-/// The gradients of [`linear`]: of `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out), from `grad_y` (n, d_out).
+/// The gradients of [`linear`]: by `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out).
 pub(crate) fn linear_backward<T: RealField + Copy>(
     x: &DMatrix<T>,
     w: &DMatrix<T>,
@@ -209,7 +209,7 @@ pub struct LayerGradients<T: RealField + Copy> {
 }
 
 // ANCHOR: gather
-/// A layer's gradients, from those of the output projection and of queries, keys and values.
+/// A layer's gradients, from those of its output projection and of queries, keys, values.
 pub(crate) fn gather_gradients<T: RealField + Copy>(
     parameters: &Parameters<T>,
     x: &DMatrix<T>,
@@ -368,7 +368,8 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         let [q, k, v] = self.parameters.project_inputs(x, context.unwrap_or(x))?;
         let (attended, attention) = attention(&q, &k, &v, mask)?; // (n_q, d_v)
-        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o); // (n_q, d_model)
+        // (n_q, d_model)
+        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o);
         let (x, context) = (x.clone(), context.cloned());
         Ok((output, SingleHeadCache { x, context, attention, attended }))
     }

@@ -249,7 +249,8 @@ impl SizedMask<'_> {
 
     // ANCHOR: rules
     fn rule_allows(&self, rule: &Rule, i: usize, j: usize) -> bool {
-        // Query i stands at key position i + n_k − n_q. Both sides carry + n_q, since usize knows no negative numbers.
+        // Query i stands at key position i + n_k − n_q. usize knows no negative numbers, so
+        // both sides carry + n_q.
         let (position, key) = (i + self.n_k, j + self.n_q);
         match rule {
             Rule::None => true,

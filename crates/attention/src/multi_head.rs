@@ -275,7 +275,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
         self.check()?;
         let source = context.unwrap_or(x);
-        let qkv = self.parameters.project_inputs(x, source)?; // (n_q, d_model), 2 × (n_k, d_model)
+        let qkv = self.parameters.project_inputs(x, source)?; // three times (n, d_model)
         let scores = (x.nrows(), source.nrows());
         let heads = batch::map(self.n_heads, |h| {
             let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)

@@ -73,7 +73,7 @@ pub fn softmax_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DMatrix<
     Ok(exponentials) // by now the weights (n_q, n_k)
 }
 
-/// The exponentials of a matrix of scores, and what was subtracted and summed in each row.
+/// The exponentials of a matrix of scores; what was subtracted and summed in each row.
 struct RowExponentials<T> {
     exponentials: DMatrix<T>, // (n_q, n_k)
     shifts: DVector<T>,       // (n_q)
@@ -84,7 +84,7 @@ fn row_exponentials<T: RealField + Copy>(scores: &DMatrix<T>) -> RowExponentials
     let shifts = row_max(scores).map(shift);
     let mut exponentials = scores.clone();
     let mut sums = DVector::zeros(scores.nrows());
-    // nalgebra stores columns, so the inner loop runs down a column: neighbours in memory.
+    // nalgebra stores columns: the inner loop runs down one, through neighbours in memory.
     for mut column in exponentials.column_iter_mut() {
         for i in 0..column.len() {
             column[i] = (column[i] - shifts[i]).exp();

@@ -216,7 +216,7 @@ impl TanhRnn {
         states
     }
 
-    /// From `grad_h`, the gradient with respect to the last state, back to the first token.
+    /// From the last state, whose gradient is `grad_h`, back to the first token.
     fn gradient_of_first_token(
         &self,
         x: &DMatrix<f64>,

@@ -1,14 +1,18 @@
 //! Blocks of code whose attributes would keep them from being checked.
 
-use super::includes::includes;
+use super::includes::{included, includes};
 use super::{Document, Finding, Sources, pattern};
 use crate::markdown::{CodeBlock, code_blocks};
+use crate::preprocess::listings::margin;
 use regex::Regex;
 use std::sync::LazyLock;
 
 static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
 
-/// Blocks that are ignored, that fail for any reason, that name no language, and listings with
+/// What the page has room for beside the table of contents; rustfmt.toml says the same.
+const COLUMNS: usize = 90;
+
+/// Blocks that are too wide, that are ignored, that fail for any reason, that name no language, and listings with
 /// something pasted in.
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
     let blocks = |chapter| {
@@ -54,7 +58,24 @@ fn complaints(block: &CodeBlock, chapter: &Document, sources: &Sources) -> Vec<S
     if block.is_listing() {
         complaints.extend(pasted(block, chapter, sources));
     }
+    if block.is_rust() {
+        complaints.extend(too_wide(block, chapter));
+    }
     complaints
+}
+
+/// A line that the reader would have to scroll for.
+fn too_wide(block: &CodeBlock, chapter: &Document) -> Option<String> {
+    let code = included(&block.body, chapter.folder());
+    let margin = if block.is_listing() { margin(&code) } else { 0 };
+    let shown = |line: &&str| !line.contains("ANCHOR");
+    let columns = |line: &str| line.chars().count().saturating_sub(margin);
+    let wide = code.lines().filter(shown).find(|line| columns(line) > COLUMNS)?;
+    Some(format!(
+        "a line of code has {} columns where {COLUMNS} fit: `{}`",
+        columns(wide),
+        wide.trim()
+    ))
 }
 
 /// A listing is not run, so it must be what the crate is: only includes, and only of the crates.

@@ -60,6 +60,19 @@ pub(super) fn includes(text: &str, folder: &Path) -> Vec<Include> {
         .collect()
 }
 
+/// `text` with what its includes bring in their place. One that is broken brings nothing.
+pub(super) fn included(text: &str, folder: &Path) -> String {
+    let bring = |line: &str| match includes(line, folder).first() {
+        Some(include) => {
+            let file = fs::read_to_string(&include.file).unwrap_or_default();
+            include.part.of(&file).unwrap_or_default()
+        }
+        None => line.to_owned(),
+    };
+    let lines: Vec<String> = text.lines().map(bring).collect();
+    lines.join("\n")
+}
+
 /// `text` with every directive blanked, so that places in it stay the same.
 pub(super) fn without_directives(text: &str) -> String {
     DIRECTIVE

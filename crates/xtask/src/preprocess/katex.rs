@@ -1,11 +1,11 @@
-//! `preprocess katex`: mdbook-katex, found or installed, and made to fail on a formula that does
-//! not parse.
+//! `preprocess katex`: what the chapters go through on their way to HTML. mdbook-katex renders their
+//! formulas, found or installed, and made to fail on a formula that does not parse.
 //!
 //! Left alone, mdbook-katex logs such a formula and goes on, and KaTeX prints an unknown command as
 //! red text without a word. So the colour of errors is set to one that nothing else has, and the
 //! rendered chapters are searched for it.
 
-use super::punctuation;
+use super::{listings, punctuation};
 use crate::files;
 use crate::markdown;
 use crate::project::Project;
@@ -41,7 +41,7 @@ pub fn preprocess(project: &Project) -> Result<()> {
         .context("mdbook-katex returned something other than a book")?;
     check(&book, &project.chapters())?;
     book.for_each_chapter_mut(|chapter| {
-        chapter.content = punctuation::hold(&chapter.content)
+        chapter.content = listings::dedent(&punctuation::hold(&chapter.content))
     });
     serde_json::to_writer(io::stdout().lock(), &book)?;
     Ok(())

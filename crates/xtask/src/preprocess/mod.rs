@@ -4,6 +4,7 @@
 //! output. Whatever we have to say goes to standard error.
 
 pub mod katex;
+pub(crate) mod listings;
 mod punctuation;
 pub mod snippets;
 
