@@ -144,7 +144,6 @@ fn four_scores(page: &mut Page) -> Result<Claim> {
     let right = to_two_decimals(plain.as_slice(), &said[0]);
     let right_divided = to_two_decimals(divided.as_slice(), &said[1]);
     page.value("four-divided", tuple(divided.iter().copied(), 2));
-    page.value("four-said", tuple(said[1], 2));
     page.value("four-said-sum", fixed(said[1].iter().sum(), 2));
     ensure!(said[1].iter().sum::<f64>() < 0.9, "the claimed weights sum to one");
 
@@ -177,11 +176,7 @@ fn four_scores(page: &mut Page) -> Result<Claim> {
             ("the scores as they are", right),
             ("the divided ones", right_divided),
         ]),
-        measured: format!(
-            "${}$; divided: ${}$",
-            tuple(plain.iter().copied(), 2),
-            tuple(divided.iter().copied(), 2)
-        ),
+        measured: format!("divided: ${}$", tuple(divided.iter().copied(), 2)),
     })
 }
 
@@ -194,11 +189,6 @@ fn three_queries(page: &mut Page) -> Result<Claim> {
     let said = dmatrix![0.41, 0.20, 0.41; 0.38, 0.38, 0.24; 0.52, 0.25, 0.25];
     let said_output = [1.02, 1.83];
 
-    let rows = |m: &DMatrix<f64>| {
-        let rows: Vec<_> =
-            m.row_iter().map(|row| tuple(row.iter().copied(), 2)).collect();
-        rows.join(",\\; ")
-    };
     let mut table_rows = vec![];
     for i in 0..3 {
         let (right, wrong) = (cache.weights.row(i), said.row(i));
@@ -232,19 +222,23 @@ fn three_queries(page: &mut Page) -> Result<Claim> {
     let output_right =
         to_two_decimals(output.row(0).transpose().as_slice(), &said_output);
     let first = tuple(output.row(0).iter().copied(), 2);
-    page.value("three-output", first.clone());
     page.value("three-output-said", tuple(said_output, 2));
     page.value("three-sum", fixed(said.row(0).sum(), 2));
     Ok(Claim {
         section: "three-queries-by-hand",
         said: format!(
-            "In example (b) of [Scaled dot-product attention](scaled-dot-product-attention.md) the weights are ${}$ \
-             and the first output is ${}$.",
-            rows(&said),
+            "In example (b) the first query has the weights ${}$ and the output ${}$.",
+            tuple(said.row(0).iter().copied(), 2),
             tuple(said_output, 2)
         ),
-        verdict: by_parts(&[("weights", rows_right[0]), ("output", output_right)]),
-        measured: format!("${}$ and ${first}$", rows(&cache.weights)),
+        verdict: by_parts(&[
+            ("the weights", rows_right[0]),
+            ("the output", output_right),
+        ]),
+        measured: format!(
+            "${}$ and ${first}$",
+            tuple(cache.weights.row(0).iter().copied(), 2)
+        ),
     })
 }
 
@@ -372,6 +366,10 @@ fn ridge(page: &mut Page) -> Result<Claim> {
     page.value("intensity-two", fixed(two_narrow, 1));
     ensure!(fixed(intensity, 0) == "61" && fixed(two_narrow, 0) == "63", "61 or 63");
     page.value("ridge-said", fixed(A100_BF16 / 2e12, 0));
+    page.value("a100-bandwidth", integer((A100_BANDWIDTH / 1e9) as usize));
+    page.value("a100-f32", fixed(A100_F32 / 1e12, 1));
+    page.value("a100-tf32", fixed(A100_TF32 / 1e12, 0));
+    page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
     ensure!(A100_BF16 / 2e12 == 156.0, "156 is another ratio");
 
     let mut below = vec![];
@@ -404,6 +402,9 @@ fn ridge(page: &mut Page) -> Result<Claim> {
         below == [[false, true, false], [true, true, false], [true, true, false]],
         "who waits for memory: {below:?}"
     );
+    // A margin of a fifth in bf16, and the factor of two and a half that the claim suggests.
+    let margin = 1.0 - shape.intensity(2)? / (A100_BF16 / A100_BANDWIDTH);
+    ensure!((0.18..0.22).contains(&margin) && about(156.0 / intensity, 2.5), "{margin}");
     Ok(Claim {
         section: "below-the-ridge",
         said: "At $n = 4096$, $d = 64$ the intensity is 61 FLOP/byte (or 63), below the 156 of an A100, so attention is \
@@ -588,6 +589,8 @@ fn reach(page: &mut Page) -> Result<Claim> {
     // All entries with a variance of f multiply all scores by f.
     let factor = 180.0 / quantile(&scores, 0.5);
     page.value("reach-factor", fixed(factor, 1));
+    let factor = 180.0 / LN_10 / quantile(&weights, 0.5);
+    page.value("reach-factor-weights", fixed(factor, 1));
     ensure!(scores.iter().chain(&weights).all(|x| x.is_finite()));
     let most = quantile(&scores, 1.0);
     ensure!(quantile(&weights, 1.0) < 78.0 && most < 180.0, "some draw gets there");
@@ -655,15 +658,16 @@ fn largest_weight(page: &mut Page) -> Result<Claim> {
     };
     ensure!(held.windows(2).all(|w| w[1] == 2 * w[0]), "the claim holds with gaps");
     let of = |wanted: usize| rows.iter().find(|row| row.0 == wanted);
-    for n in [2, 8, 1024] {
-        if let Some((_, sharp, soft)) = of(n) {
-            page.value(format!("largest-{n}"), fixed(*sharp, 2));
-            page.value(format!("largest-{n}-scaled"), fixed(*soft, 2));
+    for (n, sharp, soft) in &rows {
+        match n {
+            2 | 4 => page.value(format!("largest-{n}-scaled"), fixed(*soft, 2)),
+            1024 => page.value("largest-1024", fixed(*sharp, 3)),
+            _ => {}
         }
     }
-    page.value("largest-from", integer(from));
-    page.value("largest-to", integer(to));
     page.value("largest-rows", integer(SETS * QUERIES));
+    page.value("largest-sets", integer(SETS));
+    page.value("largest-queries", integer(QUERIES));
     let level = |y: f64| vec![(2.0, y), (1024.0, y)];
     let line = |name: &str, colour, dashed, points| Line {
         name: name.to_owned(),
@@ -835,7 +839,6 @@ fn crossings(page: &mut Page) -> Result<Claim> {
     let header = ["step", "reads", "writes", "reads, fused", "writes, fused"];
     page.file("crossings.md", table(&header, &cells));
     page.value("crossing-gib", integer((bytes >> 30) as usize));
-    page.value("crossing-naive-gib", integer(gibibytes(NAIVE_CROSSINGS) as usize));
     page.value("crossing-fused-gib", integer(gibibytes(FUSED_CROSSINGS) as usize));
     page.value("crossing-fused-gb", gigabytes(FUSED_CROSSINGS));
     Ok(Claim {
@@ -887,9 +890,10 @@ fn flash(page: &mut Page) -> Result<Claim> {
     );
     ensure!(percents[3] < 0.0, "wide tiles do not save work");
 
-    // Products of (n, n) by d, or that make one: 2 forward; backward 4, and 5 if the scores are computed again.
-    let step = 7.0 / 6.0 - 1.0;
-    let backward = 5.0 / 4.0 - 1.0;
+    // Products with n²·d multiplications, and one more where the scores are computed again.
+    let (forward_products, backward_products) = (2.0, 4.0);
+    let step = 1.0 / (forward_products + backward_products);
+    let backward = 1.0 / backward_products;
     page.value("flash-step", percent(step, 0));
     page.value("flash-backward", percent(backward, 0));
     // A layer of 32 heads of 64, with projections three times (forward, and both gradients).
@@ -918,22 +922,27 @@ fn flash(page: &mut Page) -> Result<Claim> {
         .map(|(n, _)| *n)
         .collect();
     ensure!(said == [512, 1024], "the ratio is 3 to 5 for {said:?}");
+    let (first, first_ratio) = ratios[0];
     let (last, last_ratio) = ratios[ratios.len() - 1];
+    let near_15 = 0.145..0.175;
     Ok(Claim {
         section: "more-work-less-memory",
         said: "Flash attention does 15 % more work and uses 3–5 times less memory."
             .to_owned(),
         verdict: only_when(
             "the work is that of the core in a whole training step, and $n$ is 512 to 1024 at $d = 64$",
-            about(1.0 + forward(4096, 64), 1.15) && about(last_ratio, 4.0),
-            (0.145..0.175).contains(&step) && !said.is_empty(),
+            percents.iter().any(|extra| near_15.contains(extra))
+                && said.len() == ratios.len(),
+            near_15.contains(&step) && !said.is_empty(),
         )?,
         measured: format!(
-            "work: {} forward, +{} for a step; memory: {} to {} times less",
+            "work: +{} forward, +{} for a step; memory: {} times less at $n = {}$, {} at {}",
             percent(percents[2], 1),
             percent(step, 0),
-            fixed(ratios[0].1, 0),
-            format_args!("{} (at {})", fixed(last_ratio, 0), integer(last))
+            fixed(first_ratio, 0),
+            first,
+            fixed(last_ratio, 0),
+            integer(last)
         ),
     })
 }
@@ -960,11 +969,15 @@ fn way_back(page: &mut Page) -> Result<Claim> {
         forward += c;
         backward += a + b;
         frozen += if parameters { a } else { a + b };
-        rows.push(vec![name.to_owned(), integer(times), integer(2 * times)]);
+        let billions = |flops: usize| fixed(flops as f64 / 1e9, 1);
+        rows.push(vec![name.to_owned(), billions(c), billions(a), billions(b)]);
     }
     page.file(
         "way-back.md",
-        table(&["forward", "products", "products, backward"], &rows),
+        table(
+            &["product $AB$", "forward", "for the left factor", "for the right"],
+            &rows,
+        ),
     );
     let shape = AttentionShape::self_attention(1, n, d_model, d, 1).flops()?;
     let counted = shape.total() - shape.softmax;
@@ -1130,6 +1143,7 @@ fn linear_traffic(page: &mut Page) -> Result<Claim> {
         "linear-fast-memory",
         fixed(bytes((2 * 16_384 * d) as f64) / f64::from(1 << 20), 0),
     );
+    page.value("traffic-gain", fixed(naive(65_536) / tiled(65_536), 0));
     let tiled_slope = slope(&tiled);
     Ok(Claim {
         section: "traffic-that-grows-with-n",
