@@ -201,6 +201,15 @@ fn three_queries(page: &mut Page) -> Result<Claim> {
     }
     let header = ["", "said", "its sum", "computed"];
     page.file("three-queries.md", table(&header, &table_rows));
+    // Which keys tie and which lead is right in every row.
+    for (right, wrong) in cache.weights.row_iter().zip(said.row_iter()) {
+        let order =
+            |a: f64, b: f64| if (a - b).abs() < 1e-9 { 0.0 } else { (a - b).signum() };
+        for (i, j) in [(0, 1), (0, 2), (1, 2)] {
+            let same = order(right[i], right[j]) == order(wrong[i], wrong[j]);
+            ensure!(same, "the claimed order of keys {i} and {j} is wrong");
+        }
+    }
     // The claimed output follows from the claimed weights.
     let follows = said.row(0) * &v;
     ensure!(
@@ -402,6 +411,8 @@ fn ridge(page: &mut Page) -> Result<Claim> {
         below == [[false, true, false], [true, true, false], [true, true, false]],
         "who waits for memory: {below:?}"
     );
+    // In the quick questions: the rates of bf16 against f32 and TF32.
+    ensure!(A100_BF16 / A100_F32 == 16.0 && A100_BF16 / A100_TF32 == 2.0);
     // A margin of a fifth in bf16, and the factor of two and a half that the claim suggests.
     let margin = 1.0 - shape.intensity(2)? / (A100_BF16 / A100_BANDWIDTH);
     ensure!((0.18..0.22).contains(&margin) && about(156.0 / intensity, 2.5), "{margin}");
@@ -468,6 +479,10 @@ fn short_and_long(page: &mut Page) -> Result<Claim> {
         above.clone().count() > 5 && above.clone().all(|point| point.1 > ridge),
         "the tiled layer does not stay above the ridge"
     );
+    // A tiled core tends to as many FLOP/byte as a tile has queries: 128 are too few.
+    let narrow = |n| layer_intensity(n, tiled_traffic(n, d, 128));
+    ensure!(narrow(1024)? > ridge && narrow(65_536)? < ridge, "tiles of 128 queries");
+    page.value("short-ridge", fixed(ridge, 0));
     let bound: Vec<bool> =
         lengths.iter().map(|&n| unfused(n).map(|x| x > ridge)).collect::<Result<_>>()?;
     let (first, last) = (
@@ -576,7 +591,7 @@ fn reach(page: &mut Page) -> Result<Claim> {
             [vec![name.to_owned()], cells, vec![said.to_owned()]].concat()
         })
         .collect();
-    let header = ["", "1 in 20 below", "median", "1 in 20 beyond", "most", "said"];
+    let header = ["", "tamest 1 in 20", "median", "wildest 1 in 20", "wildest", "said"];
     page.file("reach.md", table(&header, &rows));
     page.value("reach-draws", integer(draws));
     page.value("reach-sigmas", fixed(180.0 / root, 1));
@@ -593,8 +608,12 @@ fn reach(page: &mut Page) -> Result<Claim> {
     page.value("reach-factor-weights", fixed(factor, 1));
     ensure!(scores.iter().chain(&weights).all(|x| x.is_finite()));
     let most = quantile(&scores, 1.0);
+    // In words: dozens of powers of ten unscaled, two or three scaled.
+    ensure!(quantile(&weights, 0.05) > 24.0);
+    let powers = |share| quantile(&scaled_weights, share);
+    ensure!(powers(0.05) > 1.5 && powers(0.95) < 3.5);
     ensure!(quantile(&weights, 1.0) < 78.0 && most < 180.0, "some draw gets there");
-    ensure!(quantile(&scaled, 1.0) < 8.0 && quantile(&scaled_weights, 0.05) < 4.0);
+    ensure!(quantile(&scaled, 1.0) < 8.0 && quantile(&scaled_weights, 1.0) < 4.0);
     Ok(Claim {
         section: "how-far-scores-reach",
         said: "For $d_k = 512$ and eight tokens, unscaled scores reach 180 and weights fall to $10^{-78}$; scaled, 8 and \
@@ -782,6 +801,7 @@ fn large_negative(page: &mut Page) -> Result<Claim> {
     ensure!((0..3).all(|format| row(format, infinity)[0].is_nan()), "−∞ gives NaN");
     ensure!(f16::from_f64(-65_504.0) + f16::from_f64(-65_504.0) == f16::NEG_INFINITY);
     ensure!(f16::MAX.to_f64() == 65_504.0);
+    ensure!(1e9_f32.next_up() - 1e9_f32 == 64.0, "the distance of f32 near 10⁹");
     ensure!(leaks[0] == [0.0; 3], "−∞ leaks");
     ensure!(leaks[4].iter().all(|w| *w > 0.0), "−10 does not leak");
     page.value("hidden-unmasked", tuple(unmasked.iter().copied(), 2));
@@ -805,39 +825,29 @@ fn large_negative(page: &mut Page) -> Result<Claim> {
 /// (10) How often the (n, n) matrix crosses slow memory.
 fn crossings(page: &mut Page) -> Result<Claim> {
     let bytes = AttentionShape::self_attention(1, 4096, 2048, 64, 32).bytes(4)?.weights;
-    let rows = [
-        ("scores $QK^\\top$", 0, 1, "0", "1"),
-        ("scale", 1, 1, "–", "–"),
-        ("mask", 1, 1, "–", "–"),
-        ("softmax", 1, 1, "1", "1"),
-        ("times values", 1, 0, "1", "0"),
+    let steps: [(&str, &[&str], &[&str]); 5] = [
+        ("scores $QK^\\top$", &["write"], &["write"]),
+        ("scale", &["read", "write"], &[]),
+        ("mask", &["read", "write"], &[]),
+        ("softmax", &["read", "write"], &["read", "write"]),
+        ("times values", &["read"], &["read"]),
     ];
-    ensure!(rows.iter().map(|row| row.1 + row.2).sum::<usize>() == NAIVE_CROSSINGS);
-    let mut cells: Vec<_> = rows
+    let naive: usize = steps.iter().map(|step| step.1.len()).sum();
+    let fused: usize = steps.iter().map(|step| step.2.len()).sum();
+    ensure!(naive == NAIVE_CROSSINGS && fused == FUSED_CROSSINGS, "{naive}, {fused}");
+    let cell = |crossings: &[&str]| match crossings {
+        [] => "–".to_owned(),
+        crossings => crossings.join(", "),
+    };
+    let mut cells: Vec<_> = steps
         .iter()
-        .map(|(step, read, written, fused_read, fused_written)| {
-            vec![
-                (*step).to_owned(),
-                integer(*read),
-                integer(*written),
-                (*fused_read).to_owned(),
-                (*fused_written).to_owned(),
-            ]
-        })
+        .map(|(step, naive, fused)| vec![(*step).to_owned(), cell(naive), cell(fused)])
         .collect();
     let gigabytes = |times: usize| fixed(times as f64 * bytes as f64 / 1e9, 1);
     let gibibytes = |times: usize| (times as u128 * bytes) >> 30;
-    let total =
-        |times: usize| format!("{} = {}\u{202f}GB", integer(times), gigabytes(times));
-    cells.push(vec![
-        "together".to_owned(),
-        String::new(),
-        total(NAIVE_CROSSINGS),
-        String::new(),
-        total(FUSED_CROSSINGS),
-    ]);
-    let header = ["step", "reads", "writes", "reads, fused", "writes, fused"];
-    page.file("crossings.md", table(&header, &cells));
+    let total = |times: usize| format!("{times}: {}\u{202f}GB", gigabytes(times));
+    cells.push(vec!["together".to_owned(), total(naive), total(fused)]);
+    page.file("crossings.md", table(&["step", "step by step", "fused"], &cells));
     page.value("crossing-gib", integer((bytes >> 30) as usize));
     page.value("crossing-fused-gib", integer(gibibytes(FUSED_CROSSINGS) as usize));
     page.value("crossing-fused-gb", gigabytes(FUSED_CROSSINGS));
@@ -936,8 +946,9 @@ fn flash(page: &mut Page) -> Result<Claim> {
             near_15.contains(&step) && !said.is_empty(),
         )?,
         measured: format!(
-            "work: +{} forward, +{} for a step; memory: {} times less at $n = {}$, {} at {}",
-            percent(percents[2], 1),
+            "work: +{} to {} forward, +{} for a step; memory: {} times less at $n = {}$, {} at {}",
+            percent(percents[0], 1),
+            percent(percents[3], 1),
             percent(step, 0),
             fixed(first_ratio, 0),
             first,
@@ -1028,7 +1039,7 @@ fn small_gradients(page: &mut Page) -> Result<Claim> {
             below(&scaled.0) == 0.0,
             "n = {n}, d = {d}: a scaled row is below the limit"
         );
-        ensure!(median > limit, "n = {n}, d = {d}: the median is below the limit");
+        ensure!(median > 100.0 * limit, "n = {n}, d = {d}: the median is near the limit");
         let median = if median < 0.01 {
             format!("${}$", scientific(median, 1))
         } else {
@@ -1222,4 +1233,51 @@ fn approximate(page: &mut Page) -> Result<Claim> {
         verdict: by_parts(&[("the output", difference > 1e-12)]),
         measured: "differs by less than $10^{−15}$ in `f64`: rounding".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_by_parts_names_what_holds_and_what_does_not() {
+        let parts = [("the core", true), ("the rest", false), ("the end", false)];
+        let both = "**holds** for the core, **does not hold** for the rest and the end";
+        assert_eq!(by_parts(&parts), both);
+        assert_eq!(by_parts(&parts[..1]), HOLDS);
+        assert_eq!(by_parts(&parts[1..]), NOT);
+    }
+
+    #[test]
+    fn a_condition_must_be_needed_and_must_be_enough() {
+        let verdict = only_when("it is so", false, true).unwrap();
+        assert_eq!(verdict, "**holds when** it is so");
+        assert!(only_when("it is so", true, true).is_err());
+        assert!(only_when("it is so", false, false).is_err());
+    }
+
+    #[test]
+    fn two_decimals_are_compared_as_they_are_rounded() {
+        assert!(to_two_decimals(&[0.4011, 0.1978], &[0.40, 0.20]));
+        assert!(!to_two_decimals(&[0.4011, 0.1978], &[0.41, 0.20]));
+    }
+
+    #[test]
+    fn a_format_rounds_every_operation() {
+        let rounded = FORMATS.map(|(_, round)| round(-1e9 + 2.0));
+        assert_eq!(rounded, [-999_999_998.0, -1e9, f64::NEG_INFINITY]);
+        let p = softmax_in(FORMATS[2].1, &[0.0, 0.0, 0.0], &[0.0; 3]);
+        assert_eq!(p[0], f16::from_f64(1.0 / 3.0).to_f64());
+    }
+
+    #[test]
+    fn tiles_of_any_width_give_the_same_output() {
+        let rng = &mut ChaCha8Rng::seed_from_u64(1);
+        let (q, k, v) = (normal(3, 4, rng), normal(7, 4, rng), normal(7, 2, rng));
+        let plain = attention(&q, &k, &v, &Mask::none()).unwrap().0;
+        for width in 1..9 {
+            let tiled = tiled_attention(&q, &k, &v, width).unwrap();
+            assert!((tiled - &plain).amax() < 1e-14, "tiles of {width} keys");
+        }
+    }
 }
