@@ -535,7 +535,7 @@ fn short_and_long(page: &mut Page) -> Result<Claim> {
         section: "short-and-long-sequences",
         said: "Short sequences are compute-bound and long ones memory-bound.".to_owned(),
         verdict: only_when(
-            "a whole wide layer is meant, unfused, and short does not mean very short",
+            "a whole layer is meant, wide and unfused, and not very short",
             falls(&core)?,
             falls(&unfused)?,
         )?,
@@ -855,7 +855,7 @@ fn crossings(page: &mut Page) -> Result<Claim> {
         section: "how-often-the-matrix-crosses",
         said: "The $(n, n)$ matrix crosses slow memory four times, 8 GB at $n = 4096$ with 32 heads.".to_owned(),
         verdict: only_when(
-            "scale and mask ride along with the scores, in `f32`, and a GB is a GiB",
+            "scale and mask are fused, in `f32`, and GB means GiB",
             NAIVE_CROSSINGS == 4,
             FUSED_CROSSINGS == 4 && gibibytes(FUSED_CROSSINGS) == 8,
         )?,
@@ -940,7 +940,7 @@ fn flash(page: &mut Page) -> Result<Claim> {
         said: "Flash attention does 15 % more work and uses 3–5 times less memory."
             .to_owned(),
         verdict: only_when(
-            "the work is that of the core in a whole training step, and $n$ is 512 to 1024 at $d = 64$",
+            "the core of a whole training step is meant, and 512 to 1024 tokens",
             percents.iter().any(|extra| near_15.contains(extra))
                 && said.len() == ratios.len(),
             near_15.contains(&step) && !said.is_empty(),
