@@ -4,6 +4,7 @@
 //! nothing and fails if the files are not those that a run would write.
 
 mod backward;
+mod claims;
 mod figure;
 mod format;
 mod intuition;
@@ -49,6 +50,7 @@ const PAGES: &[Generator] = &[
     ("many-heads", many_heads::generate),
     ("backward", backward::generate),
     ("memory-wall", memory_wall::generate),
+    ("claims", claims::generate),
 ];
 
 fn main() -> Result<()> {
