@@ -41,9 +41,14 @@ fn assert_healthy<L: AttentionLayer<f64>>(
 
 #[test]
 fn a_healthy_layer_raises_nothing_whatever_its_seed_size_and_mask() {
-    for (seed, d_model, n_heads, n) in
-        [(1, 4, 1, 6), (2, 8, 2, 5), (3, 8, 8, 4), (4, 12, 3, 7), (5, 6, 1, 1), (6, 16, 4, 2)]
-    {
+    for (seed, d_model, n_heads, n) in [
+        (1, 4, 1, 6),
+        (2, 8, 2, 5),
+        (3, 8, 8, 4),
+        (4, 12, 3, 7),
+        (5, 6, 1, 1),
+        (6, 16, 4, 2),
+    ] {
         let x = tokens(n, d_model, seed);
         for (kind, mask) in masks(n, n) {
             let what = format!("{n_heads} heads, {n} tokens, mask {kind}");
@@ -222,7 +227,10 @@ fn scores_that_are_far_too_large_collapse_a_head() {
     let diagnosis = diagnose(&patient, &tokens(N, 8, 55), None, &Mask::none()).unwrap();
     let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();
     assert!(found.contains(&"collapsed, head 0".to_owned()), "{diagnosis}");
-    assert!(found.iter().all(|kind| !kind.contains("scale") && kind != "deaf"), "{diagnosis}");
+    assert!(
+        found.iter().all(|kind| !kind.contains("scale") && kind != "deaf"),
+        "{diagnosis}"
+    );
 }
 
 #[test]

@@ -408,9 +408,9 @@ fn examine_heads(
         head.check()?;
         check_shape("cache.weights", &head.weights, mask.shape(), "the mask")?;
         let (d_k, d_v) = (head.q.ncols(), head.v.ncols());
-        let twin = heads[..h]
-            .iter()
-            .position(|other| (&other.q, &other.k, &other.v) == (&head.q, &head.k, &head.v));
+        let twin = heads[..h].iter().position(|other| {
+            (&other.q, &other.k, &other.v) == (&head.q, &head.k, &head.v)
+        });
         examined.push(HeadDiagnosis {
             row_sums: head.weights.column_sum(),
             column_sums: head.weights.row_sum().transpose(),
@@ -585,7 +585,8 @@ fn slope_error(
     let gradient = DVector::from_column_slice(gradient);
     let mut worst: f64 = 0.0;
     for _ in 0..DIRECTIONS {
-        let direction = DVector::from_fn(gradient.len(), |_, _| StandardNormal.sample(rng));
+        let direction =
+            DVector::from_fn(gradient.len(), |_, _| StandardNormal.sample(rng));
         let predicted = gradient.dot(&direction);
         let measured = numerical_gradient(&dmatrix![0.0], STEP, |t| {
             loss_moved_by(&(&direction * t[0]))
@@ -638,7 +639,9 @@ impl HeadDiagnosis {
     /// Entropy as a share of the largest, for each row that may see two keys or more.
     fn entropy_shares(&self) -> Vec<f64> {
         let rows = self.entropy.iter().zip(self.max_entropy.iter());
-        rows.filter(|(_, most)| **most > 0.0).map(|(entropy, most)| entropy / most).collect()
+        rows.filter(|(_, most)| **most > 0.0)
+            .map(|(entropy, most)| entropy / most)
+            .collect()
     }
 }
 
@@ -708,7 +711,8 @@ impl Diagnosis {
         let column = |j: usize| {
             off(head.column_sums[j], self.allowed.column(j).iter().any(|&sees| sees))
         };
-        let worst = (0..head.row_sums.len()).max_by(|&a, &b| row(a).total_cmp(&row(b)))?;
+        let worst =
+            (0..head.row_sums.len()).max_by(|&a, &b| row(a).total_cmp(&row(b)))?;
         if row(worst) <= ROW_SUM_TOLERANCE {
             return None;
         }
@@ -786,7 +790,7 @@ fn entropy(h: usize, head: &HeadDiagnosis) -> Option<Finding> {
         return None;
     }
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-    if mean < COLLAPSED {
+    if shares.len() >= CHOICES && mean < COLLAPSED {
         return Some(Finding::Collapsed { head: h, entropy: mean });
     }
     // Above 1 it sees keys that it must not see, which is not diffuse but leaking.
@@ -816,20 +820,32 @@ impl fmt::Display for Finding {
                 "head {head}: columns of weights sum to 1, but row {query} to {sum:.3}"
             ),
             Finding::Collapsed { head, entropy } => {
-                write!(f, "head {head}: collapsed, with {entropy:.3} of the largest entropy")
+                write!(
+                    f,
+                    "head {head}: collapsed, with {entropy:.3} of the largest entropy"
+                )
             }
             Finding::Diffuse { head, entropy } => {
-                write!(f, "head {head}: diffuse, with {entropy:.3} of the largest entropy")
+                write!(
+                    f,
+                    "head {head}: diffuse, with {entropy:.3} of the largest entropy"
+                )
             }
             Finding::Twins { first, second } => {
-                write!(f, "head {second}: has the queries, keys and values of head {first}")
+                write!(
+                    f,
+                    "head {second}: has the queries, keys and values of head {first}"
+                )
             }
             Finding::Scale { head, factor } => write!(
                 f,
                 "head {head}: scores are {factor:.2} times what division by √d_k would give"
             ),
             Finding::NoGradient { head, parameter, norm } => {
-                write!(f, "head {head}: the gradient of its part of {parameter} is {norm:.3}")
+                write!(
+                    f,
+                    "head {head}: the gradient of its part of {parameter} is {norm:.3}"
+                )
             }
             Finding::WrongGradient { by, error } => {
                 write!(f, "the gradient by {by} is off by {error:.2} of its size")
@@ -857,21 +873,26 @@ fn list(pairs: &[(usize, usize)]) -> String {
 }
 
 fn range(values: impl IntoIterator<Item = f64>) -> String {
-    let (least, most) = values.into_iter().fold(
-        (f64::INFINITY, f64::NEG_INFINITY),
-        |(least, most), x| (least.min(x), most.max(x)),
-    );
+    let (least, most) = values
+        .into_iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| {
+            (least.min(x), most.max(x))
+        });
     if least > most { "–".to_owned() } else { format!("{least:.3} to {most:.3}") }
 }
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        writeln!(f, "weights   row sums         column sums      entropy / max    scale")?;
+        writeln!(
+            f,
+            "weights   row sums         column sums      entropy / max    scale"
+        )?;
         for (h, head) in self.heads.iter().enumerate() {
             let rows = range(head.row_sums.iter().copied());
             let columns = range(head.column_sums.iter().copied());
             let entropy = range(head.entropy_shares());
-            let scale = head.scale.map_or("–".to_owned(), |scale| format!("{scale:.3}"));
+            let scale =
+                head.scale.map_or("–".to_owned(), |scale| format!("{scale:.3}"));
             writeln!(f, "  head {h:<2} {rows:<16} {columns:<16} {entropy:<16} {scale}")?;
         }
         writeln!(f, "\ngradients w_q      w_k      w_v      w_o")?;

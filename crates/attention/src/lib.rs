@@ -26,8 +26,9 @@ mod patients; // layers with something wrong
 pub use batch::BatchOutput;
 pub use cost::{AttentionShape, Bytes, Flops};
 pub use diagnose::{
-    AttentionLayer, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding, HeadDiagnosis, MOVED,
-    NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE, SLOPE_TOLERANCE, diagnose,
+    AttentionLayer, CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding,
+    HeadDiagnosis, MOVED, NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE,
+    SLOPE_TOLERANCE, diagnose,
 };
 pub use dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward, attention_weights,

@@ -5,7 +5,9 @@
 use crate::diagnose::AttentionLayer;
 use crate::dot_product::AttentionCache;
 use crate::error::Result;
-use crate::layer::{LayerGradients, Parameters, gather_gradients, linear, linear_backward};
+use crate::layer::{
+    LayerGradients, Parameters, gather_gradients, linear, linear_backward,
+};
 use crate::mask::{Mask, SizedMask};
 use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
 use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
@@ -98,8 +100,7 @@ impl Patient {
     /// ```
     pub fn new(layer: MultiHeadAttention<f64>, fault: Fault) -> Result<Self> {
         let n_heads = layer.n_heads();
-        let mut layer =
-            MultiHeadAttention::from_parameters(layer.parameters, n_heads)?;
+        let mut layer = MultiHeadAttention::from_parameters(layer.parameters, n_heads)?;
         let d = layer.parameters.d_model() / n_heads;
         let last = (n_heads - 1) * d;
         if fault == Fault::DeadHead {
@@ -276,9 +277,8 @@ impl AttentionLayer<f64> for Patient {
         let mut attended = DMatrix::zeros(x.nrows(), p.d_model());
         let mut heads = vec![];
         for h in 0..self.layer.n_heads() {
-            let slice = |joined: &DMatrix<f64>| {
-                joined.columns(self.slice(h) * d, d).into_owned()
-            };
+            let slice =
+                |joined: &DMatrix<f64>| joined.columns(self.slice(h) * d, d).into_owned();
             let [q, k, v] = qkv.each_ref().map(slice); // (n, d)
             let scores = self.scores(&q, &k);
             let log_sum_exp = log_sum_exp_rows(&seen.apply(scores.clone())?)?;
@@ -307,9 +307,11 @@ impl AttentionLayer<f64> for Patient {
     ) -> Result<LayerGradients<f64>> {
         self.layer.backward(cache, grad_output)?; // checks what it is given
         let MultiHeadCache { x, context, heads, attended } = cache;
-        let (source, d, p) = (context.as_ref().unwrap_or(x), self.d(), &self.layer.parameters);
+        let (source, d, p) =
+            (context.as_ref().unwrap_or(x), self.d(), &self.layer.parameters);
         let (grad_attended, w_o, b_o) = linear_backward(attended, &p.w_o, grad_output);
-        let mut grad_qkv = [x, source, source].map(|of| DMatrix::zeros(of.nrows(), p.d_model()));
+        let mut grad_qkv =
+            [x, source, source].map(|of| DMatrix::zeros(of.nrows(), p.d_model()));
         for (h, head) in heads.iter().enumerate() {
             let grad_attended = grad_attended.columns(h * d, d).into_owned();
             let grads = self.head_backward(head, &grad_attended)?;
