@@ -112,15 +112,20 @@ attention_layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);
 pub const ROW_SUM_TOLERANCE: f64 = 1e-9;
 
 /// A head is collapsed if its rows have less than this share of the entropy they could have: of two
-/// keys, one has more than 0.99 of the weight.
+/// keys, one has more than 0.994 of the weight.
 pub const COLLAPSED: f64 = 0.05;
+
+/// A head that makes fewer choices than this may make them all firmly by chance, and is not called
+/// collapsed. A choice is a row that may see two keys or more.
+pub const CHOICES: usize = 4;
 
 /// A head is diffuse if no row is further than this from its largest entropy. Below it lies a spread
 /// of scores of about 0.002: to such a head all keys are the same.
 pub const DIFFUSE: f64 = 1e-6;
 
 /// The factor of the scores is recovered from weights up to rounding; this is far above it, and far
-/// below the difference between 1/√d_k and anything that one might have typed instead.
+/// below the difference between 1/√d_k and anything that one might have typed instead. It is also the
+/// share of the weights' logarithms that a factor may leave unexplained.
 pub const SCALE_TOLERANCE: f64 = 1e-6;
 
 /// An output that moves by less than this share of the largest output has not moved. Where a mask
