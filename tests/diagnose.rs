@@ -4,7 +4,7 @@ mod common;
 
 use attention::{
     AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, Patient,
-    SingleHeadAttention, diagnose,
+    SLOPE_TOLERANCE, SingleHeadAttention, diagnose,
 };
 use common::{masks, parameters, random};
 use nalgebra::DMatrix;
@@ -37,6 +37,10 @@ fn assert_healthy<L: AttentionLayer<f64>>(
 ) {
     let diagnosis = diagnose(layer, x, context, mask).unwrap();
     assert_eq!(diagnosis.findings(), [], "{what}:\n{diagnosis}");
+    // Not near the tolerance, but a tenth of it at most.
+    let worst =
+        diagnosis.slope_errors.iter().map(|(_, error)| *error).fold(0.0, f64::max);
+    assert!(worst < 0.1 * SLOPE_TOLERANCE, "{what}: {:?}", diagnosis.slope_errors);
 }
 
 #[test]

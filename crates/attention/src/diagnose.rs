@@ -15,7 +15,6 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use std::fmt;
 
-// ANCHOR: trait
 /// What every attention layer can do: run forward and backward, and show its heads.
 ///
 /// Implement it for a layer of your own, and [`diagnose`] will examine it.
@@ -33,6 +32,7 @@ use std::fmt;
 /// assert!(largest_weight(&layer)? < 1.0);
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: trait
 pub trait AttentionLayer<T: RealField + Copy>: Clone {
     /// What the forward pass keeps for the backward pass.
     type Cache;
@@ -139,7 +139,7 @@ pub const FAINT: f64 = 1e-9;
 /// A gradient whose norm is below this share of the largest norm is none.
 pub const NO_GRADIENT: f64 = 1e-12;
 
-/// Central differences with a step of 10⁻⁵ agree with a right gradient to 10⁻⁷ or better, unless
+/// Central differences with a step of 10⁻⁵ agree with a right gradient to 10⁻⁵ or better, unless
 /// softmax is steep. A forgotten piece is off by a share that can be seen without instruments.
 pub const SLOPE_TOLERANCE: f64 = 1e-4;
 // ANCHOR_END: thresholds
@@ -534,7 +534,7 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
         rng: &mut ChaCha8Rng,
     ) -> Result<Vec<(&'static str, f64)>> {
         // Slopes below this are lost in the rounding of the outputs, divided by the step.
-        let floor = 1e-6 * grad_output.norm() * root_mean_square(self.output).max(1e-3);
+        let floor = 1e-5 * grad_output.norm() * root_mean_square(self.output).max(1e-3);
         // The loss Σ grad_output ⊙ output, less its value here: a small number is rounded less.
         let loss = |layer: &L, x: &DMatrix<f64>, context: Option<&DMatrix<f64>>| {
             let output = layer.forward(x, context, self.mask)?.0;

@@ -3,6 +3,7 @@
 //! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
 //! nothing and fails if the files are not those that a run would write.
 
+mod debugging;
 mod figure;
 mod format;
 mod intuition;
@@ -39,6 +40,7 @@ const PAGES: &[Generator] = &[
     ("softmax", softmax::generate),
     ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
     ("why-sqrt-d-k", why_sqrt_d_k::generate),
+    ("debugging", debugging::generate),
 ];
 
 fn main() -> Result<()> {
