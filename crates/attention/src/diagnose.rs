@@ -108,39 +108,40 @@ attention_layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_
 attention_layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);
 
 // ANCHOR: thresholds
-/// A row's weights sum to 1 but for rounding, which is about 10⁻¹⁵ for a few hundred keys.
+/// A row's weights sum to 1 but for rounding: about 10⁻¹⁵ for a few hundred keys.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-9;
 
-/// A head is collapsed if its rows have less than this share of the entropy they could have: of two
-/// keys, one has more than 0.994 of the weight.
+/// A head is collapsed if its rows have less than this share of the entropy they could
+/// have: of two keys, one has more than 0.994 of the weight.
 pub const COLLAPSED: f64 = 0.05;
 
-/// A head that makes fewer choices than this may make them all firmly by chance, and is not called
-/// collapsed. A choice is a row that may see two keys or more.
+/// A head that makes fewer choices than this may make them all firmly by chance, and is
+/// not called collapsed. A choice is a row that may see two keys or more.
 pub const CHOICES: usize = 4;
 
-/// A head is diffuse if no row is further than this from its largest entropy. Below it lies a spread
-/// of scores of about 0.002: to such a head all keys are the same.
+/// A head is diffuse if no row is further than this from its largest entropy. Scores
+/// must spread by less than about 0.003: to such a head all keys are the same.
 pub const DIFFUSE: f64 = 1e-6;
 
-/// The factor of the scores is recovered from weights up to rounding; this is far above it, and far
-/// below the difference between 1/√d_k and anything that one might have typed instead. It is also the
-/// share of the weights' logarithms that a factor may leave unexplained.
+/// The factor of the scores is recovered from weights up to rounding. This is far above
+/// that, and far below what anyone might type instead of 1/√d_k. It is also the share of
+/// the weights' logarithms that a factor may leave unexplained.
 pub const SCALE_TOLERANCE: f64 = 1e-6;
 
-/// An output that moves by less than this share of the largest output has not moved. Where a mask
-/// hides a token, the healthy layer adds 0 times its value, and the output is the same to the bit.
+/// An output that moves by less than this share of the largest output has not moved.
+/// Where a mask hides a token, a healthy layer adds 0 times its value, and the output is
+/// the same to the bit.
 pub const MOVED: f64 = 1e-12;
 
-/// A weight below this, but not 0, is so small that a token may well move nothing that can be seen.
+/// With a weight below this, but not 0, a token may well move nothing that can be seen.
 /// That is saturation, not deafness.
 pub const FAINT: f64 = 1e-9;
 
 /// A gradient whose norm is below this share of the largest norm is none.
 pub const NO_GRADIENT: f64 = 1e-12;
 
-/// Central differences with a step of 10⁻⁵ agree with a right gradient to 10⁻⁵ or better, unless
-/// softmax is steep. A forgotten piece is off by a share that can be seen without instruments.
+/// Central differences with a step of 10⁻⁵ agree with a right gradient to 10⁻⁵ or
+/// better, unless softmax is steep. A forgotten piece is off by a visible share.
 pub const SLOPE_TOLERANCE: f64 = 1e-4;
 // ANCHOR_END: thresholds
 
@@ -453,9 +454,9 @@ fn max_entropy(mask: &SizedMask) -> DVector<f64> {
 // ANCHOR: scale
 /// The factor c of `weights = softmax(c · q kᵀ)`, times √d_k.
 ///
-/// In a row the logarithms of two weights differ by the difference of their scores, whatever the sum
-/// was that softmax divided by. So take each row less its mean, of the logarithms and of the
-/// products, and c is the slope of the one against the other.
+/// In a row the logarithms of two weights differ by the difference of their scores,
+/// whatever the sum was that softmax divided by. So take each row less its mean, of
+/// the logarithms and of the products, and c is the slope of the one against the other.
 fn scale(head: &AttentionCache<f64>) -> Option<f64> {
     let products = &head.q * head.k.transpose(); // (n_q, n_k)
     let (mut rise, mut run, mut total) = (0.0, 0.0, 0.0);
@@ -475,7 +476,7 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
     }
     // Of the spread of the logarithms, the part that no factor explains.
     let unexplained = total - rise * rise / run;
-    let fits = unexplained <= SCALE_TOLERANCE * total; // false where all products are the same
+    let fits = unexplained <= SCALE_TOLERANCE * total; // false if no product differs
     fits.then(|| rise / run * (head.q.ncols() as f64).sqrt())
 }
 // ANCHOR_END: scale
@@ -493,7 +494,7 @@ struct Probe<'a, L> {
 
 impl<L: AttentionLayer<f64>> Probe<'_, L> {
     // ANCHOR: influence
-    /// How far each output moves when each token is changed, as a share of the largest output.
+    /// How far each output moves as each token is changed: a share of the largest output.
     fn influence(&self, rng: &mut ChaCha8Rng) -> Result<DMatrix<f64>> {
         let source = self.context.unwrap_or(self.x); // where keys and values come from
         let size = root_mean_square(source);
@@ -579,8 +580,8 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
 // ANCHOR: slope
 /// How far a gradient is from the slope of the loss: the worst of a few random directions.
 ///
-/// Along a direction the slope is the gradient's dot product with it. That takes two runs a
-/// direction, where entry by entry takes two for each entry.
+/// Along a direction the slope is the gradient's dot product with it. That takes two
+/// runs a direction, where entry by entry takes two for each entry.
 fn slope_error(
     gradient: &[f64],
     floor: f64,

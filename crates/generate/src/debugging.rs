@@ -114,7 +114,7 @@ fn train(mut patient: Patient, ahead: isize) -> Result<(f64, f64)> {
 }
 
 fn training(page: &mut Page) -> Result<()> {
-    let mut rows = vec![];
+    let (mut rows, mut losses) = (vec![], vec![]);
     let without_padding =
         Fault::ALL.into_iter().filter(|f| *f != Fault::ForgottenPadding);
     for fault in [Fault::None].into_iter().chain(without_padding) {
@@ -134,6 +134,7 @@ fn training(page: &mut Page) -> Result<()> {
         ensure!(learns == (fault != Fault::InvertedMask), "{fault:?}: {previous}");
         ensure!(cheats == leaks, "{fault:?}: {next}");
         ensure!(before > 1.0 && next < before, "{fault:?}: {before}, {next}");
+        losses.push((fault, previous));
         rows.push(vec![
             name(fault).to_owned(),
             fixed(before, 3),
@@ -141,6 +142,23 @@ fn training(page: &mut Page) -> Result<()> {
             fixed(next, 3),
         ]);
     }
+    let healthy = losses[0].1;
+    let of =
+        |wanted| losses.iter().find(|(fault, _)| *fault == wanted).map(|(_, loss)| *loss);
+    ensure!(
+        of(Fault::ForgottenPath) == Some(healthy),
+        "the forgotten path changes training"
+    );
+    ensure!(
+        losses.iter().any(|(_, loss)| *loss > 100.0 * healthy && *loss < 0.2),
+        "a good deal worse"
+    );
+    ensure!(
+        losses.iter().any(|(_, loss)| *loss > 2.0 * healthy && *loss < 0.005),
+        "a little worse"
+    );
+    let as_good = losses[1..].iter().filter(|(_, loss)| *loss < 1.5 * healthy).count();
+    ensure!(as_good >= 3, "some are as good: {losses:?}");
     page.value("training-steps", integer(STEPS));
     let header = ["layer", "before", "previous token", "next token"];
     page.file("training.md", table(&header, &rows));
@@ -293,6 +311,8 @@ fn entropies(page: &mut Page) -> Result<()> {
     for (key, points) in [("healthy", &healthy), ("unscaled", &unscaled)] {
         page.value(format!("entropy-{key}"), fixed(points[last].1 / most[last].1, 2));
     }
+    let firm = unscaled.iter().skip(1).filter(|(_, entropy)| *entropy < 0.05).count();
+    page.value("entropy-firm", integer(firm));
     page.value("entropy-keys", integer(KEYS));
     page.value("entropy-d", integer(WIDE / 2));
     let lines = [
