@@ -152,6 +152,11 @@ const STEP: f64 = 1e-5;
 
 /// What [`diagnose`] measured. Its `Display` is a report.
 ///
+/// The report ends with what moves what, a row for each output and a column for each token: `x` may move it and does,
+/// `.` may not and does not, `L` is a leak, `D` is deafness. `o` is a token whose own key is hidden from it, but whose
+/// query moves its output, as it should; `~` one that may be heard, but with a weight too small to tell. More than 32
+/// tokens are left out, though the findings know of them.
+///
 /// ```
 /// use attention::{Mask, MultiHeadAttention, diagnose, example};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -355,6 +355,9 @@ fn hunt(page: &mut Page) -> Result<()> {
     for (letter, fault) in PATIENTS {
         let diagnosis = examine(fault)?;
         let (symptoms, findings) = report(&diagnosis)?;
+        let wrong = |finding: &Finding| matches!(finding, Finding::WrongGradient { .. });
+        let slopes_agree = !diagnosis.findings().iter().any(wrong);
+        ensure!(slopes_agree != ["e", "h"].contains(&letter), "patient {letter}: slopes");
         page.file(format!("patient-{letter}.txt"), symptoms);
         page.file(format!("patient-{letter}-findings.txt"), findings);
         say_of(page, fault, &diagnosis)?;
@@ -384,6 +387,14 @@ fn say_of(page: &mut Page, fault: Fault, diagnosis: &Diagnosis) -> Result<()> {
                 d.heads.iter().map(|h| entropy_range(h).0).fold(1.0, f64::min)
             };
             ensure!(least(ill) < least(&healthy), "entropy does not fall");
+            ensure!(
+                findings.len() == HEADS,
+                "the scale is all that is found: {findings:?}"
+            );
+        }
+        Fault::OffByOneMask => {
+            let most = diagnosis.heads.iter().map(|head| entropy_range(head).1);
+            ensure!(most.fold(0.0, f64::max) > 1.1, "no entropy is above its maximum");
         }
         Fault::DeadHead => {
             let dead = diagnosis.heads[1].gradients;
@@ -460,6 +471,10 @@ fn overview(page: &mut Page) -> Result<()> {
         ensure!(row[1..].iter().any(|cell| !cell.is_empty()), "{fault:?} is not found");
         rows.push(row);
     }
+    let fails_one =
+        |row: &&Vec<String>| row[1..].iter().filter(|c| !c.is_empty()).count() == 1;
+    page.value("single", integer(rows.iter().filter(fails_one).count()));
+    ensure!(rows.len() == 10, "the page says ten");
     let header =
         ["fault", "sums", "entropy", "scale", "no gradient", "twins", "slopes", "moves"];
     page.file("overview.md", table(&header, &rows));
