@@ -224,17 +224,23 @@ fn a_row_that_sees_nothing_must_have_no_weight() {
     assert_eq!(found, ["row sum, head 0", "row sum, head 1", "leak"]);
 }
 
+/// And what no longer hears for that reason is not called deaf.
 #[test]
 fn scores_that_are_far_too_large_collapse_a_head() {
-    let mut patient = layer(8, 2, 54);
-    patient.parameters.w_q.columns_mut(0, 4).scale_mut(1000.0);
-    let diagnosis = diagnose(&patient, &tokens(N, 8, 55), None, &Mask::none()).unwrap();
-    let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();
-    assert!(found.contains(&"collapsed, head 0".to_owned()), "{diagnosis}");
-    assert!(
-        found.iter().all(|kind| !kind.contains("scale") && kind != "deaf"),
-        "{diagnosis}"
-    );
+    for factor in [300.0, 1e3, 1e5] {
+        let mut patient = layer(8, 2, 54);
+        patient.parameters.w_q.scale_mut(factor);
+        let x = tokens(N, 8, 55);
+        let diagnosis = diagnose(&patient, &x, None, &Mask::none()).unwrap();
+        let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();
+        for head in 0..2 {
+            let collapsed = format!("collapsed, head {head}");
+            assert!(found.contains(&collapsed), "times {factor}:\n{diagnosis}");
+        }
+        let others = ["scale", "deaf", "leak", "sum"];
+        let is_other = |kind: &String| others.iter().any(|other| kind.contains(other));
+        assert!(!found.iter().any(is_other), "times {factor}:\n{diagnosis}");
+    }
 }
 
 #[test]

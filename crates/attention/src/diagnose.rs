@@ -133,8 +133,8 @@ pub const SCALE_TOLERANCE: f64 = 1e-6;
 /// the same to the bit.
 pub const MOVED: f64 = 1e-12;
 
-/// With a weight below this, but not 0, a token may well move nothing that can be seen.
-/// That is saturation, not deafness.
+/// With a weight below this a token may well move nothing that can be seen. If its score
+/// is the reason and not a mask, that is saturation, not deafness.
 pub const FAINT: f64 = 1e-9;
 
 /// A gradient whose norm is below this share of the largest norm is none.
@@ -212,6 +212,8 @@ pub struct HeadDiagnosis {
     /// By what the products of queries and keys were multiplied before softmax, times √d_k: 1 is right. `None` where
     /// the weights are not the softmax, row by row, of a multiple of the products, or all products are the same.
     pub scale: Option<f64>,
+    /// Where a weight is too small to be noticed (n_q, n_k), because the scores say so and not because of a mask.
+    pub faint: DMatrix<bool>,
     /// The root mean square of the head's output, before the output projection.
     pub output: f64,
     /// The norms of the gradients by this head's columns of `w_q`, `w_k` and `w_v` and its rows of `w_o`.
@@ -427,6 +429,7 @@ fn examine_heads(
             column_sums: head.weights.row_sum().transpose(),
             entropy: row_entropy(&head.weights)?,
             max_entropy: max_entropy(mask),
+            faint: faint(head, scale(head).unwrap_or(1.0)),
             scale: scale(head),
             output: root_mean_square(&(&head.weights * &head.v)),
             gradients: [
@@ -485,6 +488,21 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
     fits.then(|| rise / run * (head.q.ncols() as f64).sqrt())
 }
 // ANCHOR_END: scale
+
+/// Weights below [`FAINT`], and of those that are 0 the ones that had to underflow: their score is so far below that of
+/// the row's largest weight that no `f64` could hold the ratio.
+fn faint(head: &AttentionCache<f64>, scale: f64) -> DMatrix<bool> {
+    let factor = scale / (head.q.ncols() as f64).sqrt();
+    let scores = &head.q * head.k.transpose() * factor; // (n_q, n_k)
+    let largest: Vec<usize> =
+        head.weights.row_iter().map(|row| row.transpose().imax()).collect();
+    DMatrix::from_fn(scores.nrows(), scores.ncols(), |i, j| {
+        let weight = head.weights[(i, j)];
+        let underflows =
+            scores[(i, j)] - scores[(i, largest[i])] < f64::MIN_POSITIVE.ln();
+        weight < FAINT && (weight > 0.0 || underflows)
+    })
+}
 
 // ---------------------------------------------------------------------------------------------------- experiments
 
@@ -755,14 +773,12 @@ impl Diagnosis {
 
     fn hearing(&self, i: usize, j: usize) -> Hearing {
         let moved = self.influence[(i, j)] > MOVED;
-        let is_faint = |head: &HeadDiagnosis| {
-            let weight = head.weights[(i, j)];
-            weight > 0.0 && weight < FAINT
-        };
         let has_weight = self.heads.iter().any(|head| head.weights[(i, j)] != 0.0);
         match (self.allowed[(i, j)], moved) {
             (true, true) => Hearing::Heard,
-            (true, false) if self.heads.iter().any(is_faint) => Hearing::Faint,
+            (true, false) if self.heads.iter().any(|head| head.faint[(i, j)]) => {
+                Hearing::Faint
+            }
             (true, false) => Hearing::Deaf,
             (false, true) if i == j && !self.is_cross && !has_weight => Hearing::Own,
             (false, true) => Hearing::Leak,
