@@ -8,12 +8,12 @@ use attention::traffic::{
     naive_attention_backward, naive_backward_traffic, naive_traffic,
 };
 use attention::{
-    AttentionCache, AttentionShape, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
-    Result, SingleHeadAttention, SingleHeadCache, attention, attention_backward,
-    attention_static, attention_weights, gradient_check, heat_map, log_sum_exp,
-    log_sum_exp_rows, numerical_gradient, parameter_norms, relative_error, row_entropy,
-    scaled_scores, softmax, softmax_backward, softmax_jacobian, softmax_rows,
-    softmax_rows_backward,
+    AttentionCache, AttentionShape, Fault, LayerGradients, Mask, MultiHeadAttention,
+    MultiHeadCache, Parameters, Patient, Result, SingleHeadAttention, SingleHeadCache,
+    attention, attention_backward, attention_static, attention_weights, diagnose,
+    gradient_check, heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient,
+    parameter_norms, relative_error, row_entropy, scaled_scores, softmax,
+    softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
 };
 use common::{BatchLayer, Layer, parameters, random};
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
@@ -83,6 +83,8 @@ fn all_cases() -> Vec<Case> {
         of_inspection(),
         of_traffic(),
         of_programs(),
+
+        of_diagnoses(),
     ]
     .into_iter()
     .flatten()
@@ -1047,6 +1049,177 @@ fn of_programs() -> Vec<Case> {
         }));
     }
     cases
+
+// ---------------------------------------------------------------------------------------------------- diagnoses
+
+/// A layer of somebody else, which changes what a healthy one gives: its output, its heads or its gradients.
+#[derive(Clone)]
+struct Foreign {
+    layer: MultiHeadAttention<f64>,
+    output: fn(&mut DMatrix<f64>),
+    cache: fn(&mut MultiHeadCache<f64>),
+    gradients: fn(&mut LayerGradients<f64>),
+}
+
+impl Layer<f64> for Foreign {
+    type Cache = MultiHeadCache<f64>;
+    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
+        &mut self.layer.parameters
+    }
+    fn forward(
+        &self,
+        x: &DMatrix<f64>,
+        context: Option<&DMatrix<f64>>,
+        mask: &Mask,
+    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+        let (mut output, mut cache) = Layer::forward(&self.layer, x, context, mask)?;
+        (self.output)(&mut output);
+        (self.cache)(&mut cache);
+        Ok((output, cache))
+    }
+    fn backward(
+        &self,
+        cache: &MultiHeadCache<f64>,
+        grad_output: &DMatrix<f64>,
+    ) -> Result<LayerGradients<f64>> {
+        let (_, healthy) =
+            Layer::forward(&self.layer, &cache.x, cache.context.as_ref(), &none())?;
+        let mut gradients = self.layer.backward(&healthy, grad_output)?;
+        (self.gradients)(&mut gradients);
+        Ok(gradients)
+    }
+    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
+        &cache.heads
+    }
+}
+
+fn of_diagnoses() -> Vec<Case> {
+    let foreign = || Foreign {
+        layer: multi_head(),
+        output: |_| (),
+        cache: |_| (),
+        gradients: |_| (),
+    };
+    let of_foreign = |message: &'static str, change: fn(&mut Foreign)| {
+        let mut layer = foreign();
+        change(&mut layer);
+        case("diagnose", message, move || diagnose(&layer, &matrix(3, 4), None, &none()))
+    };
+    let across = |message: &'static str, change: fn(&mut Foreign)| {
+        let mut layer = foreign();
+        change(&mut layer);
+        case("diagnose", message, move || {
+            diagnose(&layer, &matrix(3, 4), Some(&matrix(5, 4)), &none())
+        })
+    };
+    let patient = || Patient::new(multi_head(), Fault::WrongAxis).unwrap();
+    let unfit = || {
+        let mut layer = multi_head();
+        layer.parameters.w_k = matrix(4, 3);
+        layer
+    };
+    vec![
+        case("diagnose", "`x` has 3 columns but the layer has d_model = 4", || {
+            diagnose(&multi_head(), &matrix(6, 3), None, &none())
+        }),
+        case(
+            "diagnose",
+            "`x` is empty (0 x 4) but at least one entry is needed",
+            move || diagnose(&patient(), &matrix(0, 4), None, &none()),
+        ),
+        case("diagnose", "`valid` has 2 entries but n_k = 3", || {
+            diagnose(&single_head(), &matrix(3, 4), None, &valid(2))
+        }),
+        of_foreign("`output` has 2 rows but `x` is 3 x 4", |foreign| {
+            foreign.output = |output| *output = matrix(2, 4)
+        }),
+        of_foreign("`output` has 5 columns but `x` is 3 x 4", |foreign| {
+            foreign.output = |output| *output = matrix(3, 5)
+        }),
+        of_foreign("`w_q` has 4 columns but the heads have 2 together", |foreign| {
+            foreign.cache = |cache| {
+                cache.heads.pop();
+            }
+        }),
+        of_foreign("`w_v` has 4 columns but the heads have 5 together", |foreign| {
+            foreign.cache = |cache| cache.heads[1].v = matrix(3, 3)
+        }),
+        of_foreign("`cache.k` has 2 rows but (n_k, d_k) is 3 x 2", |foreign| {
+            foreign.cache = |cache| cache.heads[0].k = matrix(2, 2)
+        }),
+        of_foreign("`cache.weights` has 2 columns but (n_q, n_k) is 3 x 3", |foreign| {
+            foreign.cache = |cache| cache.heads[0].weights = matrix(3, 2)
+        }),
+        of_foreign("`cache.weights` has 2 rows but the mask is 3 x 3", |foreign| {
+            foreign.cache = |cache| {
+                let head = &mut cache.heads[0];
+                (head.q, head.weights) = (matrix(2, 2), matrix(2, 3));
+            }
+        }),
+        of_foreign(
+            "`w_o` has 3 rows but `w_v` has another number of columns",
+            |foreign| {
+                foreign.gradients = |gradients| gradients.parameters.w_o = matrix(3, 4)
+            },
+        ),
+        of_foreign("`gradients.x` has 2 rows but `x` is 3 x 4", |foreign| {
+            foreign.gradients = |gradients| gradients.x = matrix(2, 4)
+        }),
+        of_foreign("`b_q` has 3 entries but the parameter has 4", |foreign| {
+            foreign.gradients =
+                |gradients| gradients.parameters.b_q = RowDVector::zeros(3)
+        }),
+        of_foreign("`w_k` has 12 entries but the parameter has 16", |foreign| {
+            foreign.gradients = |gradients| gradients.parameters.w_k = matrix(3, 4)
+        }),
+        across("`gradients.context` has 4 rows but `context` is 5 x 4", |foreign| {
+            foreign.gradients = |gradients| gradients.context = Some(matrix(4, 4))
+        }),
+        case("Patient::new", "`w_k` has 3 columns but `w_q` is 4 x 4", move || {
+            Patient::new(unfit(), Fault::None)
+        }),
+        case(
+            "Patient::forward",
+            "`x` has 3 columns but the layer has d_model = 4",
+            move || patient().forward(&matrix(3, 3), None, &none()),
+        ),
+        case("Patient::forward", "`valid` has 2 entries but n_k = 5", move || {
+            patient().forward(&matrix(3, 4), Some(&matrix(5, 4)), &valid(2))
+        }),
+        case("Patient::forward", "`w_k` has 3 columns but `w_q` is 4 x 4", move || {
+            let mut patient = patient();
+            patient.parameters_mut().w_k = matrix(4, 3);
+            patient.forward(&matrix(3, 4), None, &none())
+        }),
+        case("Patient::backward", "`grad_output` has 2 rows but the output is 3 x 4", {
+            move || {
+                let (_, cache) = patient().forward(&matrix(3, 4), None, &none())?;
+                patient().backward(&cache, &matrix(2, 4))
+            }
+        }),
+        case(
+            "Patient::backward",
+            "`cache.heads` has 1 entry but the layer has n_heads = 2",
+            {
+                move || {
+                    let cache = changed_layer_cache(patient(), |cache| {
+                        cache.heads.pop();
+                    });
+                    patient().backward(&cache, &matrix(3, 4))
+                }
+            },
+        ),
+        case(
+            "Patient::backward",
+            "`cache.weights` has 2 columns but (n_q, n_k) is 3 x 5",
+            move || {
+                let cache = changed_layer_cache(patient(), |cache| {
+                    cache.heads[0].weights = matrix(3, 2)
+                });
+                patient().backward(&cache, &matrix(3, 4))
+            },
+        ),
+    ]
 }
 
 // ---------------------------------------------------------------------------------------------------- no error to return

@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub use attention::AttentionLayer as Layer;
 use attention::{
-    AttentionCache, BatchOutput, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Result, SingleHeadAttention, SingleHeadCache,
+    BatchOutput, Mask, MultiHeadAttention, MultiHeadCache, Parameters, Result,
+    SingleHeadAttention, SingleHeadCache,
 };
 use nalgebra::{DMatrix, RealField};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -77,25 +78,7 @@ pub fn masks(n_q: usize, n_k: usize) -> Vec<(&'static str, Mask)> {
     ]
 }
 
-/// What both layers have in common. `context` is `None` in self-attention.
-pub trait Layer<T: RealField + Copy>: Clone {
-    type Cache;
-    fn parameters_mut(&mut self) -> &mut Parameters<T>;
-    fn forward(
-        &self,
-        x: &DMatrix<T>,
-        context: Option<&DMatrix<T>>,
-        mask: &Mask,
-    ) -> Result<(DMatrix<T>, Self::Cache)>;
-    fn backward(
-        &self,
-        cache: &Self::Cache,
-        grad_output: &DMatrix<T>,
-    ) -> Result<LayerGradients<T>>;
-    fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
-}
-
-/// And for a batch.
+/// What both layers can do with a batch.
 pub trait BatchLayer<T: RealField + Copy>: Layer<T> {
     fn forward_batch(
         &self,
@@ -110,35 +93,7 @@ pub trait BatchLayer<T: RealField + Copy>: Layer<T> {
 }
 
 macro_rules! layer {
-    ($layer:ident, $cache:ident, $heads:expr) => {
-        impl<T: RealField + Copy> Layer<T> for $layer<T> {
-            type Cache = $cache<T>;
-            fn parameters_mut(&mut self) -> &mut Parameters<T> {
-                &mut self.parameters
-            }
-            fn forward(
-                &self,
-                x: &DMatrix<T>,
-                context: Option<&DMatrix<T>>,
-                mask: &Mask,
-            ) -> Result<(DMatrix<T>, $cache<T>)> {
-                match context {
-                    Some(context) => self.forward_cross(x, context, mask),
-                    None => self.forward(x, mask),
-                }
-            }
-            fn backward(
-                &self,
-                cache: &$cache<T>,
-                grad_output: &DMatrix<T>,
-            ) -> Result<LayerGradients<T>> {
-                self.backward(cache, grad_output)
-            }
-            fn heads(cache: &$cache<T>) -> &[AttentionCache<T>] {
-                let heads: fn(&$cache<T>) -> &[AttentionCache<T>] = $heads;
-                heads(cache)
-            }
-        }
+    ($layer:ident, $cache:ident) => {
         impl<T: RealField + Copy> BatchLayer<T> for $layer<T> {
             fn forward_batch(
                 &self,
@@ -157,7 +112,5 @@ macro_rules! layer {
         }
     };
 }
-layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_ref(
-    &cache.attention
-));
-layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);
+layer!(SingleHeadAttention, SingleHeadCache);
+layer!(MultiHeadAttention, MultiHeadCache);

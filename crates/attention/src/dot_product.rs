@@ -206,7 +206,7 @@ impl<T: RealField + Copy> AttentionCache<T> {
     }
 
     /// The fields are public, so what comes back may have been changed.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         check_not_empty("cache.q", &self.q)?;
         check_not_empty("cache.v", &self.v)?;
         let n_k = self.v.nrows();

@@ -21,8 +21,16 @@ mod cost;
 mod inspect;
 pub mod traffic; // what crosses between slow and fast memory
 
+mod diagnose; // what is wrong with a layer
+mod patients; // layers with something wrong
+
 pub use batch::BatchOutput;
 pub use cost::{AttentionShape, Bytes, Flops};
+pub use diagnose::{
+    AttentionLayer, CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding,
+    HeadDiagnosis, MOVED, NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE,
+    SLOPE_TOLERANCE, diagnose,
+};
 pub use dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward, attention_weights,
     scaled_scores,
@@ -35,6 +43,7 @@ pub use inspect::{ParameterNorms, heat_map, parameter_norms, row_entropy};
 pub use layer::{LayerGradients, Parameters, SingleHeadAttention, SingleHeadCache};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{MultiHeadAttention, MultiHeadCache};
+pub use patients::{Fault, Patient};
 pub use softmax::{
     log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,
     softmax_rows, softmax_rows_backward,

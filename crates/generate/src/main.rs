@@ -5,6 +5,7 @@
 
 mod backward;
 mod claims;
+mod debugging;
 mod figure;
 mod format;
 mod intuition;
@@ -51,6 +52,7 @@ const PAGES: &[Generator] = &[
     ("backward", backward::generate),
     ("memory-wall", memory_wall::generate),
     ("claims", claims::generate),
+    ("debugging", debugging::generate),
 ];
 
 fn main() -> Result<()> {

@@ -1,0 +1,981 @@
+//! A diagnosis of an attention layer from outside: what its weights, gradients and outputs say about its health.
+//!
+//! Nothing here knows how a layer is written. It runs the layer, looks at what comes out and at what is cached, changes
+//! one token at a time, and compares the gradients with slopes that are measured.
+
+use crate::dot_product::AttentionCache;
+use crate::error::{Result, check_count, check_shape};
+use crate::gradient_check::numerical_gradient;
+use crate::inspect::row_entropy;
+use crate::layer::{LayerGradients, Parameters, SingleHeadAttention, SingleHeadCache};
+use crate::mask::{Mask, SizedMask};
+use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
+use nalgebra::{DMatrix, DVector, RealField, dmatrix};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+use rand_distr::{Distribution, StandardNormal};
+use std::fmt;
+
+/// What every attention layer can do: run forward and backward, and show its heads.
+///
+/// Implement it for a layer of your own, and [`diagnose`] will examine it.
+///
+/// ```
+/// use attention::{AttentionLayer, Mask, MultiHeadAttention, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// /// Works on any layer, whatever its cache.
+/// fn largest_weight<L: AttentionLayer<f64>>(layer: &L) -> attention::Result<f64> {
+///     let (_, cache) = layer.forward(&example::river().x, None, &Mask::none())?;
+///     Ok(L::heads(&cache).iter().map(|head| head.weights.max()).fold(0.0, f64::max))
+/// }
+/// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// assert!(largest_weight(&layer)? < 1.0);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: trait
+pub trait AttentionLayer<T: RealField + Copy>: Clone {
+    /// What the forward pass keeps for the backward pass.
+    type Cache;
+
+    /// What is learned.
+    fn parameters_mut(&mut self) -> &mut Parameters<T>;
+
+    /// From `x` (n_q, d_model) and `context` (n_k, d_model) to the output (n_q, d_model). In
+    /// self-attention `context` is `None`.
+    ///
+    /// # Errors
+    /// The shapes do not fit one another or the layer.
+    fn forward(
+        &self,
+        x: &DMatrix<T>,
+        context: Option<&DMatrix<T>>,
+        mask: &Mask,
+    ) -> Result<(DMatrix<T>, Self::Cache)>;
+
+    /// From `grad_output` (n_q, d_model) to the gradients by parameters and inputs.
+    ///
+    /// # Errors
+    /// `grad_output` has not the shape of the output, or the cache does not fit the layer.
+    fn backward(
+        &self,
+        cache: &Self::Cache,
+        grad_output: &DMatrix<T>,
+    ) -> Result<LayerGradients<T>>;
+
+    /// The queries, keys, values and weights of each head.
+    fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
+}
+// ANCHOR_END: trait
+
+macro_rules! attention_layer {
+    ($layer:ident, $cache:ident, |$bound:ident| $heads:expr) => {
+        impl<T: RealField + Copy> AttentionLayer<T> for $layer<T> {
+            type Cache = $cache<T>;
+
+            fn parameters_mut(&mut self) -> &mut Parameters<T> {
+                &mut self.parameters
+            }
+
+            fn forward(
+                &self,
+                x: &DMatrix<T>,
+                context: Option<&DMatrix<T>>,
+                mask: &Mask,
+            ) -> Result<(DMatrix<T>, $cache<T>)> {
+                match context {
+                    Some(context) => self.forward_cross(x, context, mask),
+                    None => $layer::forward(self, x, mask), // the layer's own, not this one
+                }
+            }
+
+            fn backward(
+                &self,
+                cache: &$cache<T>,
+                grad_output: &DMatrix<T>,
+            ) -> Result<LayerGradients<T>> {
+                $layer::backward(self, cache, grad_output)
+            }
+
+            fn heads($bound: &$cache<T>) -> &[AttentionCache<T>] {
+                $heads
+            }
+        }
+    };
+}
+attention_layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_ref(
+    &cache.attention
+));
+attention_layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);
+
+// ANCHOR: thresholds
+/// A row's weights sum to 1 but for rounding: about 10⁻¹⁵ for a few hundred keys.
+pub const ROW_SUM_TOLERANCE: f64 = 1e-9;
+
+/// A head is collapsed if its rows have less than this share of the entropy they could
+/// have: of two keys, one has more than 0.994 of the weight.
+pub const COLLAPSED: f64 = 0.05;
+
+/// A head that makes fewer choices than this may make them all firmly by chance, and is
+/// not called collapsed. A choice is a row that may see two keys or more.
+pub const CHOICES: usize = 4;
+
+/// A head is diffuse if no row is further than this from its largest entropy. Scores
+/// must spread by less than about 0.003: to such a head all keys are the same.
+pub const DIFFUSE: f64 = 1e-6;
+
+/// The factor of the scores is recovered from weights up to rounding. This is far above
+/// that, and far below what anyone might type instead of 1/√d_k. It is also the share of
+/// the weights' logarithms that a factor may leave unexplained.
+pub const SCALE_TOLERANCE: f64 = 1e-6;
+
+/// An output that moves by less than this share of the largest output has not moved.
+/// Where a mask hides a token, a healthy layer adds 0 times its value, and the output is
+/// the same to the bit.
+pub const MOVED: f64 = 1e-12;
+
+/// With a weight below this a token may well move nothing that can be seen. If its score
+/// is the reason and not a mask, that is saturation, not deafness.
+pub const FAINT: f64 = 1e-9;
+
+/// A gradient whose norm is below this share of the largest norm is none.
+pub const NO_GRADIENT: f64 = 1e-12;
+
+/// Central differences with a step of 10⁻⁵ agree with a right gradient to 10⁻⁵ or
+/// better, unless softmax is steep. A forgotten piece is off by a visible share.
+pub const SLOPE_TOLERANCE: f64 = 1e-4;
+// ANCHOR_END: thresholds
+
+const SEED: u64 = 0; // of the changes and directions: the same layer gets the same diagnosis
+const NUDGES: usize = 2; // changes that are tried on each token, each with both signs
+const DIRECTIONS: usize = 4; // along which each gradient is compared with the slope
+const STEP: f64 = 1e-5;
+
+/// What [`diagnose`] measured. Its `Display` is a report.
+///
+/// The report ends with what moves what, a row for each output and a column for each token: `x` may move it and does,
+/// `.` may not and does not, `L` is a leak, `D` is deafness. `o` is a token whose own key is hidden from it, but whose
+/// query moves its output, as it should; `~` one that may be heard, but with a weight too small to tell. More than 32
+/// tokens are left out, though the findings know of them.
+///
+/// ```
+/// use attention::{Mask, MultiHeadAttention, diagnose, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
+/// assert_eq!(diagnosis.heads.len(), 2);
+/// assert!(diagnosis.to_string().ends_with("findings\n  none\n"));
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagnosis {
+    /// Head by head.
+    pub heads: Vec<HeadDiagnosis>,
+    /// Which query may see which key, by the mask that was asked for (n_q, n_k).
+    pub allowed: DMatrix<bool>,
+    /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
+    pub influence: DMatrix<f64>,
+    /// How far each gradient is from the slope of the loss, along the worst of a few directions: by `x`, by the
+    /// `context` if there is one, and by each parameter under its name.
+    pub slope_errors: Vec<(&'static str, f64)>,
+    /// Whether queries, and keys and values come from different sequences.
+    pub is_cross: bool,
+    /// What held a NaN or an infinity.
+    pub not_finite: Vec<&'static str>,
+}
+
+/// What [`diagnose`] measured of one head.
+///
+/// ```
+/// use attention::{Mask, SingleHeadAttention, diagnose, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = SingleHeadAttention::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::none())?;
+/// let head = &diagnosis.heads[0];
+/// assert!((head.row_sums.add_scalar(-1.0)).amax() < 1e-15);
+/// assert!((head.scale.unwrap() - 1.0).abs() < 1e-6);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeadDiagnosis {
+    /// The weights (n_q, n_k).
+    pub weights: DMatrix<f64>,
+    /// The sum of each row of weights (n_q).
+    pub row_sums: DVector<f64>,
+    /// The sum of each column of weights (n_k).
+    pub column_sums: DVector<f64>,
+    /// The entropy of each row (n_q).
+    pub entropy: DVector<f64>,
+    /// The most it could be: ln of the number of keys that the row may see (n_q), 0 where it may see none.
+    pub max_entropy: DVector<f64>,
+    /// By what the products of queries and keys were multiplied before softmax, times √d_k: 1 is right. `None` where
+    /// the weights are not the softmax, row by row, of a multiple of the products, or all products are the same.
+    pub scale: Option<f64>,
+    /// Where a weight is too small to be noticed (n_q, n_k), because the scores say so and not because of a mask.
+    pub faint: DMatrix<bool>,
+    /// The root mean square of the head's output, before the output projection.
+    pub output: f64,
+    /// The norms of the gradients by this head's columns of `w_q`, `w_k` and `w_v` and its rows of `w_o`.
+    pub gradients: [(&'static str, f64); 4],
+    /// An earlier head with the same queries, keys and values.
+    pub twin: Option<usize>,
+}
+
+/// Something that is wrong, where, and the number that says so.
+///
+/// ```
+/// use attention::Finding;
+///
+/// let finding = Finding::Scale { head: 1, factor: 8.0 };
+/// assert_eq!(finding.to_string(), "head 1: scores are 8.00 times what division by √d_k would give");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// A NaN or an infinity. Nothing else is judged then.
+    NotFinite {
+        /// What holds it.
+        what: &'static str,
+    },
+    /// A row of weights that does not sum to 1, or to 0 where its query may see nothing.
+    RowSum {
+        /// The head.
+        head: usize,
+        /// The row that is furthest off.
+        query: usize,
+        /// Its sum.
+        sum: f64,
+    },
+    /// The columns of weights sum to 1, and the rows do not.
+    WrongAxis {
+        /// The head.
+        head: usize,
+        /// The row that is furthest off.
+        query: usize,
+        /// Its sum.
+        sum: f64,
+    },
+    /// Nearly every row looks at one key only.
+    Collapsed {
+        /// The head.
+        head: usize,
+        /// Entropy as a share of the largest, averaged over rows that may see two keys or more.
+        entropy: f64,
+    },
+    /// Every row looks at all of its keys alike.
+    Diffuse {
+        /// The head.
+        head: usize,
+        /// Entropy as a share of the largest, in the row that is furthest from it.
+        entropy: f64,
+    },
+    /// Two heads with the same queries, keys and values.
+    Twins {
+        /// The earlier head.
+        first: usize,
+        /// The later one.
+        second: usize,
+    },
+    /// The scores are not the products divided by √d_k.
+    Scale {
+        /// The head.
+        head: usize,
+        /// How many times too large they are.
+        factor: f64,
+    },
+    /// A head's part of a parameter that no gradient reaches.
+    NoGradient {
+        /// The head.
+        head: usize,
+        /// The parameter's name.
+        parameter: &'static str,
+        /// The norm of the gradient.
+        norm: f64,
+    },
+    /// A gradient that is not the slope of the loss.
+    WrongGradient {
+        /// By what it is taken: `x`, `context` or a parameter's name.
+        by: &'static str,
+        /// How far off it is, as a share.
+        error: f64,
+    },
+    /// Tokens that move outputs from which the mask hides them.
+    Leak {
+        /// Output and token, each from 0.
+        pairs: Vec<(usize, usize)>,
+        /// How far the furthest moved, as a share of the largest output.
+        moved: f64,
+    },
+    /// Tokens that move nothing where the mask lets them be seen.
+    Deaf {
+        /// Output and token, each from 0.
+        pairs: Vec<(usize, usize)>,
+    },
+}
+
+/// Examines a layer on an input: its weights, its outputs as one token is changed at a time, and its gradients.
+///
+/// `mask` is the mask that was asked for; the diagnosis finds out whether the layer keeps to it. A mask that hides
+/// nothing cannot be broken, so to find leaks use one that hides something. Choose an `x` with a few tokens, none like
+/// another, and as many entries a token as the layer wants; `context` is `None` in self-attention.
+///
+/// What it costs: about 72 forward passes for the gradients and 4 for each token.
+///
+/// # Errors
+/// As the layer's own forward pass, or what the layer returns has shapes that do not fit one another.
+///
+/// ```
+/// use attention::{Fault, Finding, Mask, MultiHeadAttention, Patient, diagnose, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::xavier(4, 1, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let x = example::river().x;
+/// assert_eq!(diagnose(&layer, &x, None, &Mask::causal())?.findings(), []);
+///
+/// let ill = Patient::new(layer, Fault::MissingScale)?;
+/// let findings = diagnose(&ill, &x, None, &Mask::causal())?.findings();
+/// // d_k = 4, so that scores which are not divided are √4 times too large.
+/// assert!(matches!(findings[..], [Finding::Scale { head: 0, factor }] if (factor - 2.0).abs() < 1e-6));
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn diagnose<L: AttentionLayer<f64>>(
+    layer: &L,
+    x: &DMatrix<f64>,
+    context: Option<&DMatrix<f64>>,
+    mask: &Mask,
+) -> Result<Diagnosis> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(SEED);
+    let (output, cache) = layer.forward(x, context, mask)?;
+    check_shape("output", &output, x.shape(), "`x`")?;
+    let sized = mask.sized(x.nrows(), context.unwrap_or(x).nrows())?;
+    let grad_output = normal(output.nrows(), output.ncols(), rng); // of the loss Σ grad_output ⊙ output
+    let gradients = layer.backward(&cache, &grad_output)?;
+    let probe = Probe { layer, x, context, mask, output: &output };
+    let heads = examine_heads(L::heads(&cache), &sized, &gradients.parameters)?;
+    let not_finite = not_finite(x, context, &output, &heads, &gradients);
+    Ok(Diagnosis {
+        heads,
+        allowed: sized.allowed_matrix(),
+        influence: probe.influence(rng)?,
+        slope_errors: probe.slope_errors(&gradients, &grad_output, rng)?,
+        is_cross: context.is_some(),
+        not_finite,
+    })
+}
+
+fn normal(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
+    DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
+}
+
+fn not_finite(
+    x: &DMatrix<f64>,
+    context: Option<&DMatrix<f64>>,
+    output: &DMatrix<f64>,
+    heads: &[HeadDiagnosis],
+    gradients: &LayerGradients<f64>,
+) -> Vec<&'static str> {
+    let is_finite = |matrix: &DMatrix<f64>| matrix.iter().all(|x| x.is_finite());
+    let parameters = named(&gradients.parameters);
+    [
+        ("x", is_finite(x)),
+        ("context", context.is_none_or(is_finite)),
+        ("weights", heads.iter().all(|head| is_finite(&head.weights))),
+        ("output", is_finite(output)),
+        (
+            "gradients",
+            is_finite(&gradients.x)
+                && parameters.iter().all(|(_, g)| g.iter().all(|g| g.is_finite())),
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, is_finite)| !is_finite)
+    .map(|(what, _)| what)
+    .collect()
+}
+
+// ---------------------------------------------------------------------------------------------------- weights
+
+fn examine_heads(
+    heads: &[AttentionCache<f64>],
+    mask: &SizedMask,
+    gradients: &Parameters<f64>,
+) -> Result<Vec<HeadDiagnosis>> {
+    let width =
+        |of: fn(&AttentionCache<f64>) -> usize| heads.iter().map(of).sum::<usize>();
+    for (argument, given, expected) in [
+        ("w_q", gradients.w_q.ncols(), width(|head| head.q.ncols())),
+        ("w_k", gradients.w_k.ncols(), width(|head| head.k.ncols())),
+        ("w_v", gradients.w_v.ncols(), width(|head| head.v.ncols())),
+    ] {
+        check_count(argument, "column", given, expected, || {
+            format!("the heads have {expected} together")
+        })?;
+    }
+    let (mut at_k, mut at_v) = (0, 0); // where the head's columns begin
+    check_count("w_o", "row", gradients.w_o.nrows(), gradients.w_v.ncols(), || {
+        "`w_v` has another number of columns".to_owned()
+    })?;
+    let mut examined = vec![];
+    for (h, head) in heads.iter().enumerate() {
+        head.check()?;
+        check_shape("cache.weights", &head.weights, mask.shape(), "the mask")?;
+        let (d_k, d_v) = (head.q.ncols(), head.v.ncols());
+        let twin = heads[..h].iter().position(|other| {
+            (&other.q, &other.k, &other.v) == (&head.q, &head.k, &head.v)
+        });
+        examined.push(HeadDiagnosis {
+            row_sums: head.weights.column_sum(),
+            column_sums: head.weights.row_sum().transpose(),
+            entropy: row_entropy(&head.weights)?,
+            max_entropy: max_entropy(mask),
+            faint: faint(head, scale(head).unwrap_or(1.0)),
+            scale: scale(head),
+            output: root_mean_square(&(&head.weights * &head.v)),
+            gradients: [
+                ("w_q", gradients.w_q.columns(at_k, d_k).norm()),
+                ("w_k", gradients.w_k.columns(at_k, d_k).norm()),
+                ("w_v", gradients.w_v.columns(at_v, d_v).norm()),
+                ("w_o", gradients.w_o.rows(at_v, d_v).norm()),
+            ],
+            weights: head.weights.clone(),
+            twin,
+        });
+        (at_k, at_v) = (at_k + d_k, at_v + d_v);
+    }
+    Ok(examined)
+}
+
+fn root_mean_square(matrix: &DMatrix<f64>) -> f64 {
+    matrix.norm() / (matrix.len() as f64).sqrt()
+}
+
+fn visible_keys(mask: &SizedMask, i: usize) -> usize {
+    (0..mask.shape().1).filter(|&j| mask.allows(i, j)).count()
+}
+
+fn max_entropy(mask: &SizedMask) -> DVector<f64> {
+    let most = |i| (visible_keys(mask, i).max(1) as f64).ln();
+    DVector::from_fn(mask.shape().0, |i, _| most(i))
+}
+
+// ANCHOR: scale
+/// The factor c of `weights = softmax(c · q kᵀ)`, times √d_k.
+///
+/// In a row the logarithms of two weights differ by the difference of their scores,
+/// whatever the sum was that softmax divided by. So take each row less its mean, of
+/// the logarithms and of the products, and c is the slope of the one against the other.
+fn scale(head: &AttentionCache<f64>) -> Option<f64> {
+    let products = &head.q * head.k.transpose(); // (n_q, n_k)
+    let (mut rise, mut run, mut total) = (0.0, 0.0, 0.0);
+    for i in 0..products.nrows() {
+        let seen = |j: &usize| head.weights[(i, *j)] >= f64::MIN_POSITIVE;
+        let keys: Vec<usize> = (0..products.ncols()).filter(seen).collect();
+        let mean = |of: &dyn Fn(usize) -> f64| {
+            keys.iter().map(|&j| of(j)).sum::<f64>() / keys.len() as f64
+        };
+        let log_weight = |j| head.weights[(i, j)].ln();
+        let product = |j| products[(i, j)];
+        let (mean_log, mean_product) = (mean(&log_weight), mean(&product));
+        for &j in &keys {
+            let (dy, dx) = (log_weight(j) - mean_log, product(j) - mean_product);
+            (rise, run, total) = (rise + dx * dy, run + dx * dx, total + dy * dy);
+        }
+    }
+    // Of the spread of the logarithms, the part that no factor explains.
+    let unexplained = total - rise * rise / run;
+    let fits = unexplained <= SCALE_TOLERANCE * total; // false if no product differs
+    fits.then(|| rise / run * (head.q.ncols() as f64).sqrt())
+}
+// ANCHOR_END: scale
+
+/// Weights below [`FAINT`], and of those that are 0 the ones that had to underflow: their score is so far below that of
+/// the row's largest weight that no `f64` could hold the ratio.
+fn faint(head: &AttentionCache<f64>, scale: f64) -> DMatrix<bool> {
+    let factor = scale / (head.q.ncols() as f64).sqrt();
+    let scores = &head.q * head.k.transpose() * factor; // (n_q, n_k)
+    let largest: Vec<usize> =
+        head.weights.row_iter().map(|row| row.transpose().imax()).collect();
+    DMatrix::from_fn(scores.nrows(), scores.ncols(), |i, j| {
+        let weight = head.weights[(i, j)];
+        let underflows =
+            scores[(i, j)] - scores[(i, largest[i])] < f64::MIN_POSITIVE.ln();
+        weight < FAINT && (weight > 0.0 || underflows)
+    })
+}
+
+// ---------------------------------------------------------------------------------------------------- experiments
+
+/// The layer, and the run that others are compared with.
+struct Probe<'a, L> {
+    layer: &'a L,
+    x: &'a DMatrix<f64>,
+    context: Option<&'a DMatrix<f64>>,
+    mask: &'a Mask,
+    output: &'a DMatrix<f64>,
+}
+
+impl<L: AttentionLayer<f64>> Probe<'_, L> {
+    // ANCHOR: influence
+    /// How far each output moves as each token is changed: a share of the largest output.
+    fn influence(&self, rng: &mut ChaCha8Rng) -> Result<DMatrix<f64>> {
+        let source = self.context.unwrap_or(self.x); // where keys and values come from
+        let size = root_mean_square(source);
+        let mut influence = DMatrix::zeros(self.x.nrows(), source.nrows());
+        for token in 0..source.nrows() {
+            for _ in 0..NUDGES {
+                let nudge = normal(1, source.ncols(), rng) * size;
+                for nudge in [&nudge, &-&nudge] {
+                    let mut changed = source.clone();
+                    changed.row_mut(token).zip_apply(nudge, |x, nudge| *x += nudge);
+                    let output = self.run_on(&changed)?;
+                    for i in 0..output.nrows() {
+                        let moved = (output.row(i) - self.output.row(i)).amax();
+                        influence[(i, token)] = moved.max(influence[(i, token)]);
+                    }
+                }
+            }
+        }
+        let largest = self.output.amax();
+        Ok(if largest > 0.0 { influence / largest } else { influence })
+    }
+    // ANCHOR_END: influence
+
+    /// The output with another sequence in the place of that which keys and values come from.
+    fn run_on(&self, source: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+        let output = match self.context {
+            Some(_) => self.layer.forward(self.x, Some(source), self.mask)?.0,
+            None => self.layer.forward(source, None, self.mask)?.0,
+        };
+        check_shape("output", &output, self.output.shape(), "the first output")?;
+        Ok(output)
+    }
+
+    fn slope_errors(
+        &self,
+        gradients: &LayerGradients<f64>,
+        grad_output: &DMatrix<f64>,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Vec<(&'static str, f64)>> {
+        // Slopes below this are lost in the rounding of the outputs, divided by the step.
+        let floor = 1e-5 * grad_output.norm() * root_mean_square(self.output).max(1e-3);
+        // The loss Σ grad_output ⊙ output, less its value here: a small number is rounded less.
+        let loss = |layer: &L, x: &DMatrix<f64>, context: Option<&DMatrix<f64>>| {
+            let output = layer.forward(x, context, self.mask)?.0;
+            check_shape("output", &output, self.output.shape(), "the first output")?;
+            Ok((output - self.output).dot(grad_output))
+        };
+        let mut errors = vec![];
+        check_shape("gradients.x", &gradients.x, self.x.shape(), "`x`")?;
+        let by_x = slope_error(gradients.x.as_slice(), floor, rng, |direction| {
+            loss(self.layer, &moved(self.x, direction), self.context)
+        })?;
+        errors.push(("x", by_x));
+        if let (Some(context), Some(gradient)) = (self.context, &gradients.context) {
+            check_shape("gradients.context", gradient, context.shape(), "`context`")?;
+            let by_context = slope_error(gradient.as_slice(), floor, rng, |direction| {
+                loss(self.layer, self.x, Some(&moved(context, direction)))
+            })?;
+            errors.push(("context", by_context));
+        }
+        for (at, (name, gradient)) in named(&gradients.parameters).into_iter().enumerate()
+        {
+            let mut layer = self.layer.clone();
+            let entries = named_mut(layer.parameters_mut())[at].len();
+            check_count(name, "entry", gradient.len(), entries, || {
+                format!("the parameter has {entries}")
+            })?;
+            let by_parameter = slope_error(gradient, floor, rng, |direction| {
+                let mut layer = self.layer.clone();
+                for (x, step) in
+                    named_mut(layer.parameters_mut())[at].iter_mut().zip(direction)
+                {
+                    *x += step;
+                }
+                loss(&layer, self.x, self.context)
+            })?;
+            errors.push((name, by_parameter));
+        }
+        Ok(errors)
+    }
+}
+
+// ANCHOR: slope
+/// How far a gradient is from the slope of the loss: the worst of a few random directions.
+///
+/// Along a direction the slope is the gradient's dot product with it. That takes two
+/// runs a direction, where entry by entry takes two for each entry.
+fn slope_error(
+    gradient: &[f64],
+    floor: f64,
+    rng: &mut ChaCha8Rng,
+    loss_moved_by: impl Fn(&DVector<f64>) -> Result<f64>,
+) -> Result<f64> {
+    let gradient = DVector::from_column_slice(gradient);
+    let mut worst: f64 = 0.0;
+    for _ in 0..DIRECTIONS {
+        let direction =
+            DVector::from_fn(gradient.len(), |_, _| StandardNormal.sample(rng));
+        let predicted = gradient.dot(&direction);
+        let measured = numerical_gradient(&dmatrix![0.0], STEP, |t| {
+            loss_moved_by(&(&direction * t[0]))
+        })?[0];
+        let size = gradient.norm() + measured.abs() + floor;
+        let error = (predicted - measured).abs() / size;
+        if error.is_nan() {
+            return Ok(error); // which `max` would pass over
+        }
+        worst = worst.max(error);
+    }
+    Ok(worst)
+}
+// ANCHOR_END: slope
+
+fn moved(x: &DMatrix<f64>, direction: &DVector<f64>) -> DMatrix<f64> {
+    x + DMatrix::from_column_slice(x.nrows(), x.ncols(), direction.as_slice())
+}
+
+fn named(p: &Parameters<f64>) -> [(&'static str, &[f64]); 8] {
+    [
+        ("w_q", p.w_q.as_slice()),
+        ("w_k", p.w_k.as_slice()),
+        ("w_v", p.w_v.as_slice()),
+        ("w_o", p.w_o.as_slice()),
+        ("b_q", p.b_q.as_slice()),
+        ("b_k", p.b_k.as_slice()),
+        ("b_v", p.b_v.as_slice()),
+        ("b_o", p.b_o.as_slice()),
+    ]
+}
+
+/// In the order of [`named`].
+fn named_mut(p: &mut Parameters<f64>) -> [&mut [f64]; 8] {
+    [
+        p.w_q.as_mut_slice(),
+        p.w_k.as_mut_slice(),
+        p.w_v.as_mut_slice(),
+        p.w_o.as_mut_slice(),
+        p.b_q.as_mut_slice(),
+        p.b_k.as_mut_slice(),
+        p.b_v.as_mut_slice(),
+        p.b_o.as_mut_slice(),
+    ]
+}
+
+// ---------------------------------------------------------------------------------------------------- findings
+
+impl HeadDiagnosis {
+    /// Entropy as a share of the largest, for each row that may see two keys or more.
+    fn entropy_shares(&self) -> Vec<f64> {
+        let rows = self.entropy.iter().zip(self.max_entropy.iter());
+        rows.filter(|(_, most)| **most > 0.0)
+            .map(|(entropy, most)| entropy / most)
+            .collect()
+    }
+}
+
+/// Whether output `i` of token `j` is as the mask says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Hearing {
+    /// May be heard, and is.
+    Heard,
+    /// Must not be heard, and is not.
+    Hidden,
+    /// A token's own query moves its output even where its key is hidden, so that this says nothing.
+    Own,
+    /// May be heard, but with weights too small to tell.
+    Faint,
+    Leak,
+    Deaf,
+}
+
+impl Diagnosis {
+    /// What is wrong, as far as these numbers say. A healthy layer raises nothing.
+    ///
+    /// A finding is a reason to look. A trained head that looks at one key only is collapsed by this measure, and may
+    /// be right.
+    ///
+    /// ```
+    /// use attention::{Fault, Finding, Mask, MultiHeadAttention, Patient, diagnose, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let ill = Patient::new(layer, Fault::ForgottenPath)?;
+    /// let findings = diagnose(&ill, &example::river().x, None, &Mask::none())?.findings();
+    /// assert!(matches!(findings[..], [Finding::WrongGradient { by: "x", .. }]));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn findings(&self) -> Vec<Finding> {
+        if !self.not_finite.is_empty() {
+            let finding = |what: &&'static str| Finding::NotFinite { what };
+            return self.not_finite.iter().map(finding).collect();
+        }
+        let mut findings = vec![];
+        for (h, head) in self.heads.iter().enumerate() {
+            match self.row_sum(h, head) {
+                Some(finding) => findings.push(finding),
+                None => findings.extend(entropy(h, head)),
+            }
+            findings.extend(scale_finding(h, head));
+            if let (Some(first), true) = (head.twin, self.has_choice()) {
+                findings.push(Finding::Twins { first, second: h });
+            }
+            findings.extend(self.no_gradient(h, head));
+        }
+        findings.extend(self.leaks());
+        findings.extend(self.wrong_gradients());
+        findings
+    }
+
+    /// Whether some query may see two keys or more: with fewer there is nothing to choose, and nothing to learn.
+    fn has_choice(&self) -> bool {
+        self.allowed.row_iter().any(|row| row.iter().filter(|&&sees| sees).count() > 1)
+    }
+
+    fn row_sum(&self, h: usize, head: &HeadDiagnosis) -> Option<Finding> {
+        let off = |sum: f64, sees: bool| (sum - f64::from(sees)).abs();
+        let row = |i: usize| {
+            off(head.row_sums[i], self.allowed.row(i).iter().any(|&sees| sees))
+        };
+        let column = |j: usize| {
+            off(head.column_sums[j], self.allowed.column(j).iter().any(|&sees| sees))
+        };
+        let worst =
+            (0..head.row_sums.len()).max_by(|&a, &b| row(a).total_cmp(&row(b)))?;
+        if row(worst) <= ROW_SUM_TOLERANCE {
+            return None;
+        }
+        let (head_index, query, sum) = (h, worst, head.row_sums[worst]);
+        let columns_fit =
+            (0..head.column_sums.len()).all(|j| column(j) <= ROW_SUM_TOLERANCE);
+        Some(if columns_fit {
+            Finding::WrongAxis { head: head_index, query, sum }
+        } else {
+            Finding::RowSum { head: head_index, query, sum }
+        })
+    }
+
+    fn no_gradient(&self, h: usize, head: &HeadDiagnosis) -> Vec<Finding> {
+        let norms = self.heads.iter().flat_map(|head| head.gradients);
+        let largest = norms.map(|(_, norm)| norm).fold(0.0, f64::max);
+        let sees_anything = self.allowed.iter().any(|&sees| sees);
+        let expected = |parameter: &str| match parameter {
+            "w_q" | "w_k" => self.has_choice(),
+            _ => sees_anything,
+        };
+        let silent = |&(parameter, norm): &(&'static str, f64)| {
+            expected(parameter) && norm <= NO_GRADIENT * largest
+        };
+        let finding =
+            |(parameter, norm)| Finding::NoGradient { head: h, parameter, norm };
+        head.gradients.into_iter().filter(silent).map(finding).collect()
+    }
+
+    fn hearing(&self, i: usize, j: usize) -> Hearing {
+        let moved = self.influence[(i, j)] > MOVED;
+        let has_weight = self.heads.iter().any(|head| head.weights[(i, j)] != 0.0);
+        match (self.allowed[(i, j)], moved) {
+            (true, true) => Hearing::Heard,
+            (true, false) if self.heads.iter().any(|head| head.faint[(i, j)]) => {
+                Hearing::Faint
+            }
+            (true, false) => Hearing::Deaf,
+            (false, true) if i == j && !self.is_cross && !has_weight => Hearing::Own,
+            (false, true) => Hearing::Leak,
+            (false, false) => Hearing::Hidden,
+        }
+    }
+
+    fn leaks(&self) -> Vec<Finding> {
+        let (rows, columns) = self.influence.shape();
+        let all = (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
+        let are = |wanted: Hearing| -> Vec<(usize, usize)> {
+            all.clone().filter(|&(i, j)| self.hearing(i, j) == wanted).collect()
+        };
+        let (leaks, deaf) = (are(Hearing::Leak), are(Hearing::Deaf));
+        let moved = leaks.iter().map(|&at| self.influence[at]).fold(0.0, f64::max);
+        let mut findings = vec![];
+        if !leaks.is_empty() {
+            findings.push(Finding::Leak { pairs: leaks, moved });
+        }
+        if !deaf.is_empty() {
+            findings.push(Finding::Deaf { pairs: deaf });
+        }
+        findings
+    }
+
+    fn wrong_gradients(&self) -> impl Iterator<Item = Finding> {
+        let is_right = |error: f64| error <= SLOPE_TOLERANCE; // NaN is not
+        let wrong = self.slope_errors.iter().filter(move |(_, error)| !is_right(*error));
+        wrong.map(|&(by, error)| Finding::WrongGradient { by, error })
+    }
+}
+
+fn entropy(h: usize, head: &HeadDiagnosis) -> Option<Finding> {
+    let shares = head.entropy_shares();
+    if shares.is_empty() {
+        return None;
+    }
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    if shares.len() >= CHOICES && mean < COLLAPSED {
+        return Some(Finding::Collapsed { head: h, entropy: mean });
+    }
+    // Above 1 it sees keys that it must not see, which is not diffuse but leaking.
+    if shares.iter().all(|share| (share - 1.0).abs() <= DIFFUSE) {
+        let entropy = shares.into_iter().fold(f64::INFINITY, f64::min);
+        return Some(Finding::Diffuse { head: h, entropy });
+    }
+    None
+}
+
+fn scale_finding(h: usize, head: &HeadDiagnosis) -> Option<Finding> {
+    let factor = head.scale.filter(|factor| (factor - 1.0).abs() > SCALE_TOLERANCE)?;
+    Some(Finding::Scale { head: h, factor })
+}
+
+// ---------------------------------------------------------------------------------------------------- the report
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Finding::NotFinite { what } => write!(f, "{what}: NaN or infinite"),
+            Finding::RowSum { head, query, sum } => {
+                write!(f, "head {head}: the weights of query {query} sum to {sum:.3}")
+            }
+            Finding::WrongAxis { head, query, sum } => write!(
+                f,
+                "head {head}: columns of weights sum to 1, but row {query} to {sum:.3}"
+            ),
+            Finding::Collapsed { head, entropy } => {
+                write!(
+                    f,
+                    "head {head}: collapsed, with {entropy:.3} of the largest entropy"
+                )
+            }
+            Finding::Diffuse { head, entropy } => {
+                write!(
+                    f,
+                    "head {head}: diffuse, with {entropy:.3} of the largest entropy"
+                )
+            }
+            Finding::Twins { first, second } => {
+                write!(
+                    f,
+                    "head {second}: has the queries, keys and values of head {first}"
+                )
+            }
+            Finding::Scale { head, factor } => write!(
+                f,
+                "head {head}: scores are {factor:.2} times what division by √d_k would give"
+            ),
+            Finding::NoGradient { head, parameter, norm } => {
+                write!(
+                    f,
+                    "head {head}: the gradient of its part of {parameter} is {norm:.3}"
+                )
+            }
+            Finding::WrongGradient { by, error } => {
+                write!(f, "the gradient by {by} is off by {error:.2} of its size")
+            }
+            Finding::Leak { pairs, moved } => {
+                let list = list(pairs);
+                write!(f, "hidden tokens move outputs by up to {moved:.3}: {list}")
+            }
+            Finding::Deaf { pairs } => {
+                write!(f, "visible tokens move nothing: {}", list(pairs))
+            }
+        }
+    }
+}
+
+/// The first few pairs, and how many more there are.
+fn list(pairs: &[(usize, usize)]) -> String {
+    const SHOWN: usize = 4;
+    let pair = |(output, token): &(usize, usize)| format!("{token} → {output}");
+    let shown: Vec<_> = pairs.iter().take(SHOWN).map(pair).collect();
+    match pairs.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn range(values: impl IntoIterator<Item = f64>) -> String {
+    let (least, most) = values
+        .into_iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| {
+            (least.min(x), most.max(x))
+        });
+    if least > most { "–".to_owned() } else { format!("{least:.3} to {most:.3}") }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(
+            f,
+            "weights   row sums         column sums      entropy / max    scale"
+        )?;
+        for (h, head) in self.heads.iter().enumerate() {
+            let rows = range(head.row_sums.iter().copied());
+            let columns = range(head.column_sums.iter().copied());
+            let entropy = range(head.entropy_shares());
+            let scale =
+                head.scale.map_or("–".to_owned(), |scale| format!("{scale:.3}"));
+            writeln!(f, "  head {h:<2} {rows:<16} {columns:<16} {entropy:<16} {scale}")?;
+        }
+        writeln!(f, "\ngradients w_q      w_k      w_v      w_o")?;
+        for (h, head) in self.heads.iter().enumerate() {
+            let norms = head.gradients.map(|(_, norm)| format!("{norm:<8.3}")).join(" ");
+            writeln!(f, "  head {h:<2} {}", norms.trim_end())?;
+        }
+        self.write_slopes(f)?;
+        self.write_influence(f)?;
+        writeln!(f, "\nfindings")?;
+        let findings = self.findings();
+        for finding in &findings {
+            writeln!(f, "  {finding}")?;
+        }
+        if findings.is_empty() { writeln!(f, "  none") } else { Ok(()) }
+    }
+}
+
+impl Diagnosis {
+    fn write_slopes(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let is_right = |&&(_, error): &&(&'static str, f64)| error <= SLOPE_TOLERANCE;
+        let right: Vec<&str> =
+            self.slope_errors.iter().filter(is_right).map(|&(name, _)| name).collect();
+        let wrong: Vec<String> = self
+            .slope_errors
+            .iter()
+            .filter(|slope| !is_right(slope))
+            .map(|(name, error)| format!("{name} {error:.2}"))
+            .collect();
+        writeln!(f, "\nslopes    agree: {}", right.join(" "))?;
+        if !wrong.is_empty() {
+            writeln!(f, "          off by: {}", wrong.join(", "))?;
+        }
+        Ok(())
+    }
+
+    /// A row for each output, a column for each token.
+    fn write_influence(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        const MOST: usize = 32; // beyond which the map is too wide to be read
+        let (rows, columns) = self.influence.shape();
+        if rows.max(columns) > MOST {
+            return Ok(());
+        }
+        writeln!(f, "\nmoves     outputs down, changed tokens across")?;
+        for i in 0..rows {
+            let sign = |j| match self.hearing(i, j) {
+                Hearing::Heard => "x",
+                Hearing::Hidden => ".",
+                Hearing::Own => "o",
+                Hearing::Faint => "~",
+                Hearing::Leak => "L",
+                Hearing::Deaf => "D",
+            };
+            let signs: Vec<_> = (0..columns).map(sign).collect();
+            writeln!(f, "  {i:>5}   {}", signs.join(" "))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,344 @@
+//! Attention layers that are ill: each has one planted fault, of the kind that people make.
+//!
+//! All shapes fit, and nothing panics. What is not at fault is the healthy layer.
+
+use crate::diagnose::AttentionLayer;
+use crate::dot_product::AttentionCache;
+use crate::error::Result;
+use crate::layer::{
+    LayerGradients, Parameters, gather_gradients, linear, linear_backward,
+};
+use crate::mask::{Mask, SizedMask};
+use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
+use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
+use nalgebra::DMatrix;
+
+/// What is wrong with a [`Patient`].
+///
+/// ```
+/// use attention::Fault;
+///
+/// assert!(Fault::ALL.contains(&Fault::WrongAxis));
+/// assert!(!Fault::ALL.contains(&Fault::None));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Nothing: the layer is healthy.
+    None,
+    /// Every query sees what the next one may see.
+    OffByOneMask,
+    /// `true` is taken for "hide" where it means "may see".
+    InvertedMask,
+    /// The layer makes a causal mask of its own and does not look at the one it is given.
+    ForgottenPadding,
+    /// What is hidden gets a weight of 0 after softmax has shared all weight out.
+    MaskAfterSoftmax,
+    /// Scores are not divided by √d_k.
+    MissingScale,
+    /// Softmax runs down the columns.
+    WrongAxis,
+    /// Queries and keys of the last head start at zero.
+    DeadHead,
+    /// The last head uses the first head's columns of the projections.
+    SharedSlice,
+    /// The gradient by the input forgets what came through the keys.
+    ForgottenPath,
+    /// The gradient by the keys forgets a transpose, where shapes allow it.
+    KeysNotTransposed,
+}
+
+impl Fault {
+    /// Every fault, without [`Fault::None`].
+    pub const ALL: [Fault; 10] = [
+        Fault::OffByOneMask,
+        Fault::InvertedMask,
+        Fault::ForgottenPadding,
+        Fault::MaskAfterSoftmax,
+        Fault::MissingScale,
+        Fault::WrongAxis,
+        Fault::DeadHead,
+        Fault::SharedSlice,
+        Fault::ForgottenPath,
+        Fault::KeysNotTransposed,
+    ];
+}
+
+/// A multi-head layer with a [`Fault`], for practice in finding it.
+///
+/// ```
+/// use attention::{AttentionLayer, Fault, Mask, MultiHeadAttention, Patient, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let x = example::river().x;
+/// let (healthy, _) = layer.forward(&x, &Mask::causal())?;
+/// let (ill, _) = Patient::new(layer, Fault::WrongAxis)?.forward(&x, None, &Mask::causal())?;
+/// assert_eq!(ill.shape(), healthy.shape()); // as if nothing were wrong
+/// assert!((ill - healthy).amax() > 0.1);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Patient {
+    layer: MultiHeadAttention<f64>,
+    fault: Fault,
+}
+
+impl Patient {
+    /// A layer with these parameters and this fault. Dropout is left out.
+    ///
+    /// # Errors
+    /// The layer's parameters do not fit one another or its number of heads.
+    ///
+    /// ```
+    /// use attention::{Fault, MultiHeadAttention, Patient};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// assert_eq!(Patient::new(layer, Fault::DeadHead)?.fault(), Fault::DeadHead);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn new(layer: MultiHeadAttention<f64>, fault: Fault) -> Result<Self> {
+        let n_heads = layer.n_heads();
+        let mut layer = MultiHeadAttention::from_parameters(layer.parameters, n_heads)?;
+        let d = layer.parameters.d_model() / n_heads;
+        let last = (n_heads - 1) * d;
+        if fault == Fault::DeadHead {
+            // ANCHOR: dead_head
+            layer.parameters.w_q.columns_mut(last, d).fill(0.0);
+            layer.parameters.w_k.columns_mut(last, d).fill(0.0);
+            // ANCHOR_END: dead_head
+            layer.parameters.b_q.columns_mut(last, d).fill(0.0);
+            layer.parameters.b_k.columns_mut(last, d).fill(0.0);
+        }
+        Ok(Patient { layer, fault })
+    }
+
+    /// What is wrong with it.
+    ///
+    /// ```
+    /// # use attention::{Fault, MultiHeadAttention, Patient};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// assert_eq!(Patient::new(layer, Fault::WrongAxis)?.fault(), Fault::WrongAxis);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn fault(&self) -> Fault {
+        self.fault
+    }
+
+    fn d(&self) -> usize {
+        self.layer.parameters.d_model() / self.layer.n_heads()
+    }
+
+    /// The slice of the projections that head `h` works on.
+    fn slice(&self, h: usize) -> usize {
+        match self.fault {
+            // ANCHOR: shared_slice
+            Fault::SharedSlice if h + 1 == self.layer.n_heads() => 0,
+            // ANCHOR_END: shared_slice
+            _ => h,
+        }
+    }
+
+    /// Whether query `i` sees key `j`, if that mask is asked for.
+    fn sees(&self, asked: &SizedMask, i: usize, j: usize) -> bool {
+        match self.fault {
+            // ANCHOR: off_by_one_mask
+            Fault::OffByOneMask => asked.allows((i + 1).min(asked.shape().0 - 1), j),
+            // ANCHOR_END: off_by_one_mask
+            // ANCHOR: inverted_mask
+            Fault::InvertedMask => !asked.allows(i, j),
+            // ANCHOR_END: inverted_mask
+            // ANCHOR: forgotten_padding
+            Fault::ForgottenPadding => j + asked.shape().0 <= i + asked.shape().1,
+            // ANCHOR_END: forgotten_padding
+            // ANCHOR: healthy_mask
+            _ => asked.allows(i, j),
+            // ANCHOR_END: healthy_mask
+        }
+    }
+
+    fn mask(&self, asked: &Mask, n_q: usize, n_k: usize) -> Result<Mask> {
+        let asked = asked.sized(n_q, n_k)?;
+        Mask::dense(DMatrix::from_fn(n_q, n_k, |i, j| self.sees(&asked, i, j)))
+    }
+
+    fn scores(&self, q: &DMatrix<f64>, k: &DMatrix<f64>) -> DMatrix<f64> {
+        q * k.transpose() * self.scale(q.ncols())
+    }
+
+    fn scale(&self, d_k: usize) -> f64 {
+        match self.fault {
+            // ANCHOR: missing_scale
+            Fault::MissingScale => 1.0,
+            // ANCHOR_END: missing_scale
+            // ANCHOR: healthy_scale
+            _ => 1.0 / (d_k as f64).sqrt(),
+            // ANCHOR_END: healthy_scale
+        }
+    }
+
+    fn weights(&self, scores: DMatrix<f64>, mask: &SizedMask) -> Result<DMatrix<f64>> {
+        Ok(match self.fault {
+            // ANCHOR: wrong_axis
+            Fault::WrongAxis => {
+                softmax_rows(&mask.apply(scores)?.transpose())?.transpose()
+            }
+            // ANCHOR_END: wrong_axis
+            // ANCHOR: mask_after_softmax
+            Fault::MaskAfterSoftmax => mask.fill_hidden(softmax_rows(&scores)?, 0.0),
+            // ANCHOR_END: mask_after_softmax
+            // ANCHOR: healthy_weights
+            _ => softmax_rows(&mask.apply(scores)?)?,
+            // ANCHOR_END: healthy_weights
+        })
+    }
+
+    /// The derivative of [`Patient::weights`], fault and all: automatic differentiation would do the same.
+    fn weights_backward(
+        &self,
+        head: &AttentionCache<f64>,
+        mask: &SizedMask,
+        grad_weights: DMatrix<f64>,
+    ) -> Result<DMatrix<f64>> {
+        match self.fault {
+            Fault::WrongAxis => {
+                let (weights, grad) =
+                    (head.weights.transpose(), grad_weights.transpose());
+                Ok(softmax_rows_backward(&weights, &grad)?.transpose())
+            }
+            Fault::MaskAfterSoftmax => {
+                let before_mask = softmax_rows(&self.scores(&head.q, &head.k))?;
+                softmax_rows_backward(&before_mask, &mask.fill_hidden(grad_weights, 0.0))
+            }
+            _ => softmax_rows_backward(&head.weights, &grad_weights),
+        }
+    }
+
+    /// The gradients of a head's queries, keys and values.
+    fn head_backward(
+        &self,
+        head: &AttentionCache<f64>,
+        grad_attended: &DMatrix<f64>,
+    ) -> Result<[DMatrix<f64>; 3]> {
+        let AttentionCache { q, k, v, mask, weights, .. } = head;
+        let mask = self.mask(mask, q.nrows(), k.nrows())?;
+        let mask = mask.sized(q.nrows(), k.nrows())?;
+        // attended = weights · v
+        let grad_v = weights.tr_mul(grad_attended);
+        let grad_weights = grad_attended * v.transpose();
+        let grad_scores = self.weights_backward(head, &mask, grad_weights)?;
+        // scores = q kᵀ · scale
+        let grad_scores = grad_scores * self.scale(q.ncols());
+        let grad_q = &grad_scores * k;
+        let grad_k = match self.fault {
+            // ANCHOR: keys_not_transposed
+            Fault::KeysNotTransposed if grad_scores.is_square() => &grad_scores * q,
+            // ANCHOR_END: keys_not_transposed
+            // ANCHOR: healthy_grad_k
+            _ => grad_scores.transpose() * q,
+            // ANCHOR_END: healthy_grad_k
+        };
+        Ok([grad_q, grad_k, grad_v])
+    }
+
+    /// The gradient by the input of self-attention, from what came by queries, keys and values.
+    fn sum_of_paths(&self, [by_q, by_k, by_v]: [DMatrix<f64>; 3]) -> DMatrix<f64> {
+        match self.fault {
+            // ANCHOR: forgotten_path
+            Fault::ForgottenPath => by_q + by_v,
+            // ANCHOR_END: forgotten_path
+            // ANCHOR: healthy_paths
+            _ => by_q + by_k + by_v,
+            // ANCHOR_END: healthy_paths
+        }
+    }
+}
+
+impl AttentionLayer<f64> for Patient {
+    type Cache = MultiHeadCache<f64>;
+
+    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
+        &mut self.layer.parameters
+    }
+
+    fn forward(
+        &self,
+        x: &DMatrix<f64>,
+        context: Option<&DMatrix<f64>>,
+        mask: &Mask,
+    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+        AttentionLayer::forward(&self.layer, x, context, mask)?; // checks what it is given
+        let (source, d, p) = (context.unwrap_or(x), self.d(), &self.layer.parameters);
+        let seen = self.mask(mask, x.nrows(), source.nrows())?;
+        let seen = seen.sized(x.nrows(), source.nrows())?;
+        let qkv = p.project_inputs(x, source)?;
+        let mut attended = DMatrix::zeros(x.nrows(), p.d_model());
+        let mut heads = vec![];
+        for h in 0..self.layer.n_heads() {
+            let slice =
+                |joined: &DMatrix<f64>| joined.columns(self.slice(h) * d, d).into_owned();
+            let [q, k, v] = qkv.each_ref().map(slice); // (n, d)
+            let scores = self.scores(&q, &k);
+            let log_sum_exp = log_sum_exp_rows(&seen.apply(scores.clone())?)?;
+            let weights = self.weights(scores, &seen)?; // (n_q, n_k)
+            attended.columns_mut(h * d, d).copy_from(&(&weights * &v));
+            let mask = mask.clone();
+            heads.push(AttentionCache {
+                q,
+                k,
+                v,
+                mask,
+                weights,
+                log_sum_exp,
+                dropout: None,
+            });
+        }
+        let output = linear(&attended, &p.w_o, &p.b_o);
+        let (x, context) = (x.clone(), context.cloned());
+        Ok((output, MultiHeadCache { x, context, heads, attended }))
+    }
+
+    fn backward(
+        &self,
+        cache: &MultiHeadCache<f64>,
+        grad_output: &DMatrix<f64>,
+    ) -> Result<LayerGradients<f64>> {
+        self.layer.backward(cache, grad_output)?; // checks what it is given
+        let MultiHeadCache { x, context, heads, attended } = cache;
+        let (source, d, p) =
+            (context.as_ref().unwrap_or(x), self.d(), &self.layer.parameters);
+        let (grad_attended, w_o, b_o) = linear_backward(attended, &p.w_o, grad_output);
+        let mut grad_qkv =
+            [x, source, source].map(|of| DMatrix::zeros(of.nrows(), p.d_model()));
+        for (h, head) in heads.iter().enumerate() {
+            let grad_attended = grad_attended.columns(h * d, d).into_owned();
+            let grads = self.head_backward(head, &grad_attended)?;
+            for (joined, grad) in grad_qkv.iter_mut().zip(grads) {
+                let mut slice = joined.columns_mut(self.slice(h) * d, d);
+                slice += grad; // and not `=`, since a slice may be used twice
+            }
+        }
+        let [grad_q, grad_k, grad_v] = &grad_qkv;
+        let mut gradients = gather_gradients(
+            p,
+            x,
+            context.as_ref(),
+            (w_o, b_o),
+            [grad_q, grad_k, grad_v],
+        );
+        if context.is_none() {
+            gradients.x = self.sum_of_paths([
+                grad_q * p.w_q.transpose(),
+                grad_k * p.w_k.transpose(),
+                grad_v * p.w_v.transpose(),
+            ]);
+        }
+        Ok(gradients)
+    }
+
+    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
+        &cache.heads
+    }
+}

@@ -1,0 +1,275 @@
+//! The diagnosis finds each planted fault, with what follows from it and nothing else. A healthy layer raises nothing.
+
+mod common;
+
+use attention::{
+    AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, Patient,
+    SLOPE_TOLERANCE, SingleHeadAttention, diagnose,
+};
+use common::{masks, parameters, random};
+use nalgebra::DMatrix;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+const N: usize = 6;
+
+fn layer(d_model: usize, n_heads: usize, seed: u64) -> MultiHeadAttention<f64> {
+    let parameters = parameters(d_model, d_model, d_model, seed);
+    MultiHeadAttention::from_parameters(parameters, n_heads).unwrap()
+}
+
+fn tokens(n: usize, d_model: usize, seed: u64) -> DMatrix<f64> {
+    2.0 * random(n, d_model, seed)
+}
+
+fn ill(fault: Fault, seed: u64, mask: &Mask) -> Diagnosis {
+    let patient = Patient::new(layer(8, 2, seed), fault).unwrap();
+    diagnose(&patient, &tokens(N, 8, seed + 100), None, mask).unwrap()
+}
+
+// ---------------------------------------------------------------------------------------------------- the healthy
+
+fn assert_healthy<L: AttentionLayer<f64>>(
+    layer: &L,
+    x: &DMatrix<f64>,
+    context: Option<&DMatrix<f64>>,
+    mask: &Mask,
+    what: &str,
+) {
+    let diagnosis = diagnose(layer, x, context, mask).unwrap();
+    assert_eq!(diagnosis.findings(), [], "{what}:\n{diagnosis}");
+    // Not near the tolerance, but a tenth of it at most.
+    let worst =
+        diagnosis.slope_errors.iter().map(|(_, error)| *error).fold(0.0, f64::max);
+    assert!(worst < 0.1 * SLOPE_TOLERANCE, "{what}: {:?}", diagnosis.slope_errors);
+}
+
+#[test]
+fn a_healthy_layer_raises_nothing_whatever_its_seed_size_and_mask() {
+    for (seed, d_model, n_heads, n) in [
+        (1, 4, 1, 6),
+        (2, 8, 2, 5),
+        (3, 8, 8, 4),
+        (4, 12, 3, 7),
+        (5, 6, 1, 1),
+        (6, 16, 4, 2),
+    ] {
+        let x = tokens(n, d_model, seed);
+        for (kind, mask) in masks(n, n) {
+            let what = format!("{n_heads} heads, {n} tokens, mask {kind}");
+            assert_healthy(&layer(d_model, n_heads, seed), &x, None, &mask, &what);
+            let single = SingleHeadAttention::from(parameters(d_model, 3, 2, seed));
+            assert_healthy(&single, &x, None, &mask, &format!("single, {what}"));
+        }
+    }
+}
+
+#[test]
+fn and_across_two_sequences() {
+    for (n_q, n_k) in [(3, 6), (6, 3), (1, 4), (4, 1)] {
+        let (x, context) = (tokens(n_q, 8, 20), tokens(n_k, 8, 21));
+        for (kind, mask) in masks(n_q, n_k) {
+            let what = format!("{n_q} queries, {n_k} keys, mask {kind}");
+            assert_healthy(&layer(8, 2, 22), &x, Some(&context), &mask, &what);
+            let single = SingleHeadAttention::from(parameters(8, 3, 5, 23));
+            assert_healthy(&single, &x, Some(&context), &mask, &what);
+        }
+    }
+}
+
+#[test]
+fn a_wide_layer_as_it_is_initialised_raises_nothing() {
+    let rng = &mut ChaCha8Rng::seed_from_u64(7);
+    let layer = MultiHeadAttention::xavier(64, 4, rng).unwrap();
+    assert_healthy(&layer, &tokens(9, 64, 24), None, &Mask::causal(), "64 wide");
+}
+
+/// What the patients share with the healthy layer is healthy.
+#[test]
+fn a_patient_without_a_fault_is_the_healthy_layer() {
+    for (n_q, n_k, is_cross) in [(5, 5, false), (3, 6, true), (6, 3, true)] {
+        let (healthy, x) = (layer(8, 2, 30), tokens(n_q, 8, 31));
+        let context = is_cross.then(|| tokens(n_k, 8, 32));
+        let patient = Patient::new(healthy.clone(), Fault::None).unwrap();
+        for (kind, mask) in masks(n_q, n_k) {
+            let grad_output = random(n_q, 8, 33);
+            let run = |layer: &dyn Fn() -> attention::Result<_>| layer().unwrap();
+            let (expected, gradients) = run(&|| {
+                let (o, cache) =
+                    AttentionLayer::forward(&healthy, &x, context.as_ref(), &mask)?;
+                Ok((o, healthy.backward(&cache, &grad_output)?))
+            });
+            let (output, ill) = run(&|| {
+                let (o, cache) = patient.forward(&x, context.as_ref(), &mask)?;
+                Ok((o, patient.backward(&cache, &grad_output)?))
+            });
+            assert!((output - expected).amax() < 1e-13, "{kind}");
+            assert!((&ill.x - &gradients.x).amax() < 1e-12, "{kind}");
+            let all = common::named(&gradients.parameters).into_iter();
+            for ((name, a), (_, b)) in all.zip(common::named(&ill.parameters)) {
+                assert!((a - b).amax() < 1e-12, "{kind}: {name}");
+            }
+            assert_eq!(ill.context.is_some(), is_cross);
+            if let (Some(a), Some(b)) = (&ill.context, &gradients.context) {
+                assert!((a - b).amax() < 1e-12, "{kind}: context");
+            }
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- the ill
+
+/// A finding without its numbers.
+fn kind(finding: &Finding) -> String {
+    match finding {
+        Finding::RowSum { head, .. } => format!("row sum, head {head}"),
+        Finding::WrongAxis { head, .. } => format!("wrong axis, head {head}"),
+        Finding::Collapsed { head, .. } => format!("collapsed, head {head}"),
+        Finding::Diffuse { head, .. } => format!("diffuse, head {head}"),
+        Finding::Twins { first, second } => format!("twins {first} and {second}"),
+        Finding::Scale { head, .. } => format!("scale, head {head}"),
+        Finding::NoGradient { head, parameter, .. } => {
+            format!("no gradient by {parameter}, head {head}")
+        }
+        Finding::WrongGradient { by, .. } => format!("wrong gradient by {by}"),
+        Finding::Leak { .. } => "leak".to_owned(),
+        Finding::Deaf { .. } => "deaf".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Some tokens are hidden, but every query may see one.
+fn mask() -> Mask {
+    let valid = [true, false, true, true, false, true];
+    Mask::causal().and(Mask::padding(&valid).unwrap())
+}
+
+fn expected(fault: Fault) -> Vec<&'static str> {
+    match fault {
+        Fault::None => vec![],
+        Fault::OffByOneMask | Fault::ForgottenPadding => vec!["leak"],
+        // The last query may see most, so that it sees what little is left; no row is empty under this mask.
+        Fault::InvertedMask => vec!["leak", "deaf"],
+        // What is hidden still has its share in the sum that softmax divided by.
+        Fault::MaskAfterSoftmax => vec!["row sum, head 0", "row sum, head 1", "leak"],
+        Fault::MissingScale => vec!["scale, head 0", "scale, head 1"],
+        // A column's sum runs over later queries too.
+        Fault::WrongAxis => vec!["wrong axis, head 0", "wrong axis, head 1", "leak"],
+        Fault::DeadHead => vec![
+            "diffuse, head 1",
+            "no gradient by w_q, head 1",
+            "no gradient by w_k, head 1",
+        ],
+        Fault::SharedSlice => vec![
+            "twins 0 and 1",
+            "no gradient by w_q, head 1",
+            "no gradient by w_k, head 1",
+            "no gradient by w_v, head 1",
+        ],
+        Fault::ForgottenPath => vec!["wrong gradient by x"],
+        Fault::KeysNotTransposed => {
+            vec!["wrong gradient by x", "wrong gradient by w_k", "wrong gradient by b_k"]
+        }
+        other => panic!("no test knows what {other:?} leads to"),
+    }
+}
+
+#[test]
+fn each_fault_is_found_with_what_follows_from_it_and_nothing_else() {
+    for fault in Fault::ALL.into_iter().chain([Fault::None]) {
+        for seed in 40..45 {
+            let diagnosis = ill(fault, seed, &mask());
+            let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();
+            assert_eq!(found, expected(fault), "{fault:?}, seed {seed}:\n{diagnosis}");
+        }
+    }
+}
+
+/// The places and numbers in the findings, for faults of which they can be said beforehand.
+#[test]
+fn findings_say_where_and_how_much() {
+    let leak_of = |fault, mask: &Mask| {
+        let findings = ill(fault, 50, mask).findings();
+        let leak = findings.iter().find_map(|finding| match finding {
+            Finding::Leak { pairs, moved } => Some((pairs.clone(), *moved)),
+            _ => None,
+        });
+        leak.unwrap()
+    };
+    let (pairs, moved) = leak_of(Fault::OffByOneMask, &Mask::causal());
+    assert_eq!(pairs, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
+    assert!(moved > 0.01 && moved < 10.0);
+
+    let (pairs, _) = leak_of(Fault::ForgottenPadding, &mask());
+    // Tokens 1 and 4 are filling. Each reaches itself, which only its weight tells, and all later ones.
+    assert_eq!(pairs, [(1, 1), (2, 1), (3, 1), (4, 1), (4, 4), (5, 1), (5, 4)]);
+
+    for finding in ill(Fault::MissingScale, 51, &mask()).findings() {
+        let Finding::Scale { factor, .. } = finding else { panic!("{finding}") };
+        assert!((factor - 2.0).abs() < 1e-9, "√4 times too large, not {factor}");
+    }
+    let findings = ill(Fault::DeadHead, 52, &mask()).findings();
+    let Finding::Diffuse { entropy, .. } = findings[0] else { panic!("{findings:?}") };
+    assert!((entropy - 1.0).abs() < 1e-12);
+    let Finding::NoGradient { norm, .. } = findings[1] else { panic!("{findings:?}") };
+    assert_eq!(norm, 0.0);
+}
+
+/// With an empty row, where the sums must be 0, the inverted and the forgotten mask show there as well.
+#[test]
+fn a_row_that_sees_nothing_must_have_no_weight() {
+    let valid = [false, true, true, true, true, true];
+    let mask = Mask::causal().and(Mask::padding(&valid).unwrap());
+    let found: Vec<_> =
+        ill(Fault::ForgottenPadding, 53, &mask).findings().iter().map(kind).collect();
+    assert_eq!(found, ["row sum, head 0", "row sum, head 1", "leak"]);
+}
+
+/// And what no longer hears for that reason is not called deaf.
+#[test]
+fn scores_that_are_far_too_large_collapse_a_head() {
+    for factor in [300.0, 1e3, 1e5] {
+        let mut patient = layer(8, 2, 54);
+        patient.parameters.w_q.scale_mut(factor);
+        let x = tokens(N, 8, 55);
+        let diagnosis = diagnose(&patient, &x, None, &Mask::none()).unwrap();
+        let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();
+        for head in 0..2 {
+            let collapsed = format!("collapsed, head {head}");
+            assert!(found.contains(&collapsed), "times {factor}:\n{diagnosis}");
+        }
+        let others = ["scale", "deaf", "leak", "sum"];
+        let is_other = |kind: &String| others.iter().any(|other| kind.contains(other));
+        assert!(!found.iter().any(is_other), "times {factor}:\n{diagnosis}");
+    }
+}
+
+#[test]
+fn what_is_not_finite_is_named_and_nothing_else_is_judged() {
+    let mut x = tokens(N, 8, 56);
+    x[(2, 3)] = f64::NAN;
+    let diagnosis = diagnose(&layer(8, 2, 57), &x, None, &Mask::causal()).unwrap();
+    let what: Vec<_> = diagnosis.findings().iter().map(ToString::to_string).collect();
+    assert_eq!(what[0], "x: NaN or infinite");
+    assert!(what.iter().all(|finding| finding.ends_with("NaN or infinite")));
+    let finite = diagnose(&layer(8, 2, 57), &tokens(N, 8, 56), None, &Mask::causal());
+    assert_eq!(finite.unwrap().findings(), []);
+}
+
+#[test]
+fn the_same_layer_gets_the_same_diagnosis() {
+    let [first, second] = [(); 2].map(|_| ill(Fault::WrongAxis, 58, &mask()));
+    assert_eq!(first, second);
+    assert_eq!(first.to_string(), second.to_string());
+}
+
+/// The report's signs, one row an output.
+#[test]
+fn the_report_draws_what_moves_what() {
+    let report = ill(Fault::ForgottenPadding, 59, &mask()).to_string();
+    let rows = ["x . . . . .", "x L . . . .", "x L x . . .", "x L x x L ."];
+    for (i, row) in [(0, rows[0]), (1, rows[1]), (2, rows[2]), (4, rows[3])] {
+        assert!(report.contains(&format!("{i}   {row}\n")), "row {i}:\n{report}");
+    }
+    let report = ill(Fault::InvertedMask, 60, &Mask::causal()).to_string();
+    assert!(report.contains("1   D x L L L L\n"), "{report}");
+}
