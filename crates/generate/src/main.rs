@@ -5,6 +5,7 @@
 
 mod figure;
 mod format;
+mod gradient_checking;
 mod intuition;
 mod output;
 mod scaled_dot_product_attention;
@@ -39,6 +40,7 @@ const PAGES: &[Generator] = &[
     ("softmax", softmax::generate),
     ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
     ("why-sqrt-d-k", why_sqrt_d_k::generate),
+    ("gradient-checking", gradient_checking::generate),
 ];
 
 fn main() -> Result<()> {
