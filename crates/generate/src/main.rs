@@ -8,10 +8,12 @@ mod format;
 mod gradient_checking;
 mod intuition;
 mod output;
+mod pitfalls;
 mod scaled_dot_product_attention;
 mod softmax;
 mod welcome;
 mod why_sqrt_d_k;
+mod wrong;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -41,6 +43,7 @@ const PAGES: &[Generator] = &[
     ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
     ("why-sqrt-d-k", why_sqrt_d_k::generate),
     ("gradient-checking", gradient_checking::generate),
+    ("pitfalls", pitfalls::generate),
 ];
 
 fn main() -> Result<()> {
