@@ -50,7 +50,7 @@ pub fn numerical_gradient<T: RealField + Copy>(
     let mut nudged = x.clone();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
     for at in 0..x.len() {
-        // What is added is not quite ε: the sum is rounded. So divide by the step that was taken.
+        // What is added is not quite ε, as the sum is rounded: divide by the step taken.
         let (high, low) = (x[at] + epsilon, x[at] - epsilon);
         if high == low {
             let expected = format!("it is lost beside the entry {} of `x`", x[at]);

@@ -523,7 +523,12 @@ fn by_queries(
     let loss = |q: &DMatrix<f64>| Ok(attention(q, &k, &v, mask)?.0.dot(&r));
     let check = gradient_check(&q, &right, EPSILON, loss)?;
     ensure!(check.max_relative_error < THRESHOLD, "the right gradient fails: {check:?}");
-    Ok(gradient_check(&q, &wrong(&cache, &r)?, EPSILON, loss)?)
+    let wrong = wrong(&cache, &r)?;
+    let at = |epsilon| gradient_check(&q, &wrong, epsilon, loss);
+    // The disagreement with a wrong gradient does not shrink with the step.
+    let (wide, narrow) = (at(1e-3)?.max_relative_error, at(1e-4)?.max_relative_error);
+    ensure!(narrow < THRESHOLD || (wide / narrow - 1.0).abs() < 0.01, "{wide}, {narrow}");
+    Ok(at(EPSILON)?)
 }
 
 /// Keys up to the query's own number, counted from the beginning and not from the end.

@@ -156,7 +156,8 @@ fn first_row(page: &mut Page) -> Result<()> {
     let seen = future.clone().filter(|&(i, j)| sized.allows(i, j)).count();
     page.value("first-row-seen", integer(seen));
     page.value("first-row-pairs", integer(future.count()));
-    ensure!((1..6).all(|j| !sized.allows(0, j)), "the first row is right");
+    ensure!((1..6).all(|j| !sized.allows(0, j)), "the first row is wrong");
+    ensure!((2..6).all(|j| !sized.allows(1, j)), "the second row is wrong");
     Ok(())
 }
 

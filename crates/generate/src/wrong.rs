@@ -30,10 +30,11 @@ pub fn softmax_of_columns(scores: &DMatrix<f64>) -> Result<DMatrix<f64>> {
 // ANCHOR_END: columns
 
 // ANCHOR: masked_after
-/// WRONG: softmax has shared out weight to all keys before the mask takes some of it away.
+/// WRONG: all keys have got their weight before the mask takes some of it away.
 pub fn masked_after_softmax(scores: &DMatrix<f64>, mask: &Mask) -> Result<DMatrix<f64>> {
     let allowed = mask.sized(scores.nrows(), scores.ncols())?.allowed_matrix();
-    Ok(softmax_rows(scores)?.zip_map(&allowed, |p, seen| if seen { p } else { 0.0 }))
+    let weights = softmax_rows(scores)?;
+    Ok(weights.zip_map(&allowed, |p, seen| if seen { p } else { 0.0 }))
 }
 // ANCHOR_END: masked_after
 
@@ -63,7 +64,7 @@ pub fn weights_with_finite_mask<T: RealField + Copy>(
 // ANCHOR_END: finite
 
 // ANCHOR: tile_twice
-/// WRONG: a causal mask in tiles of two queries, where the first query of a tile is added twice.
+/// WRONG: causal, in tiles of two queries, with a tile's first query added twice.
 pub fn tile_added_twice(n: usize) -> Result<Mask> {
     let tile = 2;
     Mask::dense(DMatrix::from_fn(n, n, |i, j| j <= i + tile * (i / tile)))
@@ -71,7 +72,7 @@ pub fn tile_added_twice(n: usize) -> Result<Mask> {
 // ANCHOR_END: tile_twice
 
 // ANCHOR: reshape
-/// WRONG: cuts the numbers of (n, h · d), row by row as they lie in most libraries, into h pieces of (n, d).
+/// WRONG: the numbers of (n, h · d), row by row, are cut into h pieces of (n, d).
 pub fn split_by_reshape(joined: &DMatrix<f64>, n_heads: usize) -> Vec<DMatrix<f64>> {
     let (n, d) = (joined.nrows(), joined.ncols() / n_heads);
     let rows_first = joined.transpose(); // nalgebra keeps columns together
