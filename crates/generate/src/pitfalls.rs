@@ -16,6 +16,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     scale(page)?;
+    one_maximum()?;
     columns(page)?;
     after_softmax(page)?;
     inverted(page)?;
@@ -25,7 +26,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     filling(page)?;
     stacked(page)?;
     swapped(page);
-    reshaped(page)?;
+    reshaped()?;
     averaged(page)?;
     dropout(page)?;
     paths(page)?;
@@ -77,6 +78,15 @@ fn scale(page: &mut Page) -> Result<()> {
     page.value("scale-keys", integer(KEYS));
     let change = |[narrow, wide]: [f64; 2]| (wide - narrow).abs();
     ensure!(change(largest[0]) > 0.2 && change(largest[1]) < 0.05, "{largest:?}");
+    Ok(())
+}
+
+fn one_maximum() -> Result<()> {
+    let near = DMatrix::from_row_slice(2, 2, &[2.0_f32, 1.0, -3.0, -4.0]);
+    let off = (wrong::softmax_with_one_maximum(&near) - softmax_rows(&near)?).amax();
+    ensure!(off < 1e-6, "rows of one size: {off}");
+    let far = DMatrix::from_row_slice(2, 2, &[2.0_f32, 1.0, -150.0, -151.0]);
+    ensure!(wrong::softmax_with_one_maximum(&far)[(1, 0)].is_nan(), "no NaN");
     Ok(())
 }
 
@@ -215,7 +225,7 @@ fn swapped(page: &mut Page) {
     page.value("swapped", every_other.join(" "));
 }
 
-fn reshaped(page: &mut Page) -> Result<()> {
+fn reshaped() -> Result<()> {
     let attend = |x: &DMatrix<f64>| {
         let heads = wrong::split_by_reshape(x, 2).into_iter();
         let outputs =
