@@ -9,10 +9,12 @@ use nalgebra::{DMatrix, RealField};
 /// assert_eq!(attention::relative_error(1.0_f64, 1.0), 0.0);
 /// assert!((attention::relative_error(1.0_f64, 3.0) - 0.5).abs() < 1e-8);
 /// ```
+// ANCHOR: relative_error
 pub fn relative_error<T: RealField + Copy>(analytic: T, numeric: T) -> T {
     let floor: T = nalgebra::convert(1e-8); // two zeros are equal
     (analytic - numeric).abs() / (analytic.abs() + numeric.abs() + floor)
 }
+// ANCHOR_END: relative_error
 
 /// The gradient of `loss` at `x`, measured: `(loss(x + ε e) − loss(x − ε e)) / 2ε` for every entry in turn.
 ///
@@ -30,6 +32,7 @@ pub fn relative_error<T: RealField + Copy>(analytic: T, numeric: T) -> T {
 /// assert!((gradient - 2.0 * x).amax() < 1e-9);
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: numerical_gradient
 pub fn numerical_gradient<T: RealField + Copy>(
     x: &DMatrix<T>,
     epsilon: T,
@@ -47,7 +50,7 @@ pub fn numerical_gradient<T: RealField + Copy>(
     let mut nudged = x.clone();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
     for at in 0..x.len() {
-        // What is added is not quite ε: the sum is rounded. So divide by the step that was taken.
+        // What is added is not quite ε, as the sum is rounded: divide by the step taken.
         let (high, low) = (x[at] + epsilon, x[at] - epsilon);
         if high == low {
             let expected = format!("it is lost beside the entry {} of `x`", x[at]);
@@ -63,6 +66,7 @@ pub fn numerical_gradient<T: RealField + Copy>(
     }
     Ok(gradient)
 }
+// ANCHOR_END: numerical_gradient
 
 /// What [`gradient_check`] found: the entry where the two gradients differ most.
 ///
@@ -103,6 +107,7 @@ pub struct GradientCheck<T> {
 /// assert!(check.max_relative_error < 1e-9);
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: gradient_check
 pub fn gradient_check<T: RealField + Copy>(
     x: &DMatrix<T>,
     analytic: &DMatrix<T>,
@@ -132,6 +137,7 @@ pub fn gradient_check<T: RealField + Copy>(
     }
     Ok(check)
 }
+// ANCHOR_END: gradient_check
 
 #[cfg(test)]
 mod tests {

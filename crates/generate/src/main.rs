@@ -8,16 +8,19 @@ mod claims;
 mod debugging;
 mod figure;
 mod format;
+mod gradient_checking;
 mod intuition;
 mod layer;
 mod many_heads;
 mod masking;
 mod memory_wall;
 mod output;
+mod pitfalls;
 mod scaled_dot_product_attention;
 mod softmax;
 mod welcome;
 mod why_sqrt_d_k;
+mod wrong;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -53,6 +56,8 @@ const PAGES: &[Generator] = &[
     ("memory-wall", memory_wall::generate),
     ("claims", claims::generate),
     ("debugging", debugging::generate),
+    ("gradient-checking", gradient_checking::generate),
+    ("pitfalls", pitfalls::generate),
 ];
 
 fn main() -> Result<()> {
