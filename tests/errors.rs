@@ -83,7 +83,6 @@ fn all_cases() -> Vec<Case> {
         of_inspection(),
         of_traffic(),
         of_programs(),
-
         of_diagnoses(),
     ]
     .into_iter()
@@ -1049,6 +1048,7 @@ fn of_programs() -> Vec<Case> {
         }));
     }
     cases
+}
 
 // ---------------------------------------------------------------------------------------------------- diagnoses
 

@@ -40,8 +40,8 @@ pub trait AttentionLayer<T: RealField + Copy>: Clone {
     /// What is learned.
     fn parameters_mut(&mut self) -> &mut Parameters<T>;
 
-    /// From `x` (n_q, d_model) and `context` (n_k, d_model) to the output (n_q, d_model). In
-    /// self-attention `context` is `None`.
+    /// From `x` (n_q, d_model) and `context` (n_k, d_model) to the output (n_q, d_model).
+    /// In self-attention `context` is `None`.
     ///
     /// # Errors
     /// The shapes do not fit one another or the layer.
@@ -601,7 +601,7 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
 }
 
 // ANCHOR: slope
-/// How far a gradient is from the slope of the loss: the worst of a few random directions.
+/// How far a gradient is from the slope of the loss: the worst of a few directions.
 ///
 /// Along a direction the slope is the gradient's dot product with it. That takes two
 /// runs a direction, where entry by entry takes two for each entry.

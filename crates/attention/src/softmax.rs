@@ -84,7 +84,7 @@ fn row_exponentials<T: RealField + Copy>(scores: &DMatrix<T>) -> RowExponentials
     let shifts = row_max(scores).map(shift);
     let mut exponentials = scores.clone();
     let mut sums = DVector::zeros(scores.nrows());
-    // nalgebra stores columns: the inner loop runs down one, through neighbours in memory.
+    // nalgebra stores columns: the inner loop runs down one, from neighbour to neighbour.
     for mut column in exponentials.column_iter_mut() {
         for i in 0..column.len() {
             column[i] = (column[i] - shifts[i]).exp();

@@ -53,11 +53,11 @@ const PAGES: &[Generator] = &[
     ("layer", layer::generate),
     ("many-heads", many_heads::generate),
     ("backward", backward::generate),
-    ("memory-wall", memory_wall::generate),
-    ("claims", claims::generate),
-    ("debugging", debugging::generate),
     ("gradient-checking", gradient_checking::generate),
+    ("memory-wall", memory_wall::generate),
+    ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
+    ("claims", claims::generate),
 ];
 
 fn main() -> Result<()> {

@@ -117,8 +117,8 @@ fn unless_hidden<T: RealField>(score: T, mask: SizedMask, (i, j): (usize, usize)
 // ---------------------------------------------------------------------------------------------------- products
 
 // ANCHOR: strip
-/// How many rows of width d make a strip. They share fast memory with one more row of this
-/// width and with a column that has one number for each of them: h·d + d + h ≤ M.
+/// How many rows of width d make a strip. They share fast memory with one more row, and
+/// with a column of one number for each of them: h·d + d + h ≤ M.
 fn strip_height<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<usize> {
     match height_within(memory.free(), d) {
         0 => Err(too_small(memory.capacity(), memory.free(), d)),
