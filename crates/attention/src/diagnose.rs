@@ -55,7 +55,7 @@ pub trait AttentionLayer<T: RealField + Copy>: Clone {
     /// From `grad_output` (n_q, d_model) to the gradients by parameters and inputs.
     ///
     /// # Errors
-    /// `grad_output` has not the shape of the output, or the cache does not fit the layer.
+    /// `grad_output` has another shape than the output, or the cache does not fit.
     fn backward(
         &self,
         cache: &Self::Cache,
