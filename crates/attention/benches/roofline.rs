@@ -62,6 +62,11 @@ fn bandwidth(criterion: &mut Criterion) {
     let (b, c) = (vec![1.0_f32; N], vec![2.0_f32; N]);
     time(&mut group, "read, f32", N, || sum(black_box(&b)));
     let mut a = vec![0.0_f32; N];
+    time(&mut group, "update, f32", N, || {
+        for a in black_box(&mut a).iter_mut() {
+            *a = 0.5 * *a + 1.0;
+        }
+    });
     time(&mut group, "triad, f32", N, || {
         for ((a, b), c) in black_box(&mut a).iter_mut().zip(&b).zip(&c) {
             *a = b + 3.0 * c;
@@ -71,8 +76,8 @@ fn bandwidth(criterion: &mut Criterion) {
 
 /// With many partial sums, so that the processor waits for memory and not for additions.
 fn sum(numbers: &[f32]) -> f32 {
-    let mut partial = [0.0; 64];
-    for chunk in numbers.chunks_exact(64) {
+    let mut partial = [0.0; 32];
+    for chunk in numbers.chunks_exact(32) {
         for (sum, x) in partial.iter_mut().zip(chunk) {
             *sum += x;
         }
@@ -94,7 +99,8 @@ fn steps(criterion: &mut Criterion) {
         time(&mut group, &name("scale"), n, || {
             *black_box(&mut scores) *= black_box(1.0); // a factor of 1, so that they do not fade away
         });
-        let mask = Mask::causal().sized(n, n).expect("positive");
+        let causal = Mask::causal();
+        let mask = causal.sized(n, n).expect("any size will do");
         let mut masked = scores.clone();
         time(&mut group, &name("causal mask"), n, || {
             let all = std::mem::replace(&mut masked, DMatrix::zeros(0, 0));
@@ -104,6 +110,8 @@ fn steps(criterion: &mut Criterion) {
         time(&mut group, &name("softmax"), n, || softmax_rows(black_box(&scores)));
         let (weights, _) = attention_weights(&q, &k, &Mask::none()).expect("one width");
         time(&mut group, &name("values"), n, || black_box(&weights) * &v);
+        // The same sizes and operations, as the backward pass has them.
+        time(&mut group, &name("tr_mul"), n, || black_box(&weights).tr_mul(&v));
         time(&mut group, &name("whole"), n, || {
             attention(black_box(&q), &k, &v, &Mask::none())
         });

@@ -3,10 +3,12 @@
 //! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
 //! nothing and fails if the files are not those that a run would write.
 
+mod complexity;
 mod figure;
 mod format;
 mod intuition;
 mod output;
+mod records;
 mod scaled_dot_product_attention;
 mod softmax;
 mod welcome;
@@ -39,6 +41,7 @@ const PAGES: &[Generator] = &[
     ("softmax", softmax::generate),
     ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
     ("why-sqrt-d-k", why_sqrt_d_k::generate),
+    ("complexity", complexity::generate),
 ];
 
 fn main() -> Result<()> {

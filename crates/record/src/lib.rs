@@ -112,7 +112,10 @@ impl Record {
     pub fn read(folder: &Path, topic: &str) -> Result<Self> {
         let file = folder.join(format!("{topic}.json"));
         let text = fs::read_to_string(&file).with_context(|| {
-            format!("{} cannot be read; `cargo xtask bench --record {topic}` makes it", file.display())
+            format!(
+                "{} cannot be read; `cargo xtask bench --record {topic}` makes it",
+                file.display()
+            )
         })?;
         Self::parse(topic, &text).with_context(|| file.display().to_string())
     }
@@ -124,7 +127,11 @@ impl Record {
     pub fn parse(topic: &str, text: &str) -> Result<Self> {
         let json = &mut serde_json::Deserializer::from_str(text);
         let record: Self = serde_path_to_error::deserialize(json)?;
-        ensure!(record.topic == topic, "`topic` is {} but should be {topic}", record.topic);
+        ensure!(
+            record.topic == topic,
+            "`topic` is {} but should be {topic}",
+            record.topic
+        );
         record.check()?;
         Ok(record)
     }
@@ -137,7 +144,11 @@ impl Record {
         for name in ["rustc", "attention", "nalgebra"] {
             ensure!(self.versions.contains_key(name), "`versions` has no {name}");
         }
-        ensure!(is_date(&self.date), "`date` is {:?}, which is no time in UTC", self.date);
+        ensure!(
+            is_date(&self.date),
+            "`date` is {:?}, which is no time in UTC",
+            self.date
+        );
         ensure!(!self.machine.cpu.trim().is_empty(), "`machine.cpu` is empty");
         ensure!(self.machine.cores > 0, "`machine.cores` is 0");
         ensure!(!self.measurements.is_empty(), "`measurements` is empty");
@@ -216,7 +227,11 @@ mod tests {
     #[test]
     fn what_is_missing_or_unknown_is_named_with_its_place() {
         refused("\"cores\": 2,", "", &["machine", "missing field `cores`"]);
-        refused("\"unit\": \"seconds\",", "", &["measurements[0]", "missing field `unit`"]);
+        refused(
+            "\"unit\": \"seconds\",",
+            "",
+            &["measurements[0]", "missing field `unit`"],
+        );
         refused("\"cores\"", "\"hostname\"", &["machine", "unknown field `hostname`"]);
         refused("\"seconds\"", "\"hours\"", &["measurements[0].unit", "hours"]);
         refused("\"rustc\"", "\"cargo\"", &["`versions` has no rustc"]);
@@ -233,7 +248,9 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_says_how_to_make_it() {
         let error = Record::read(Path::new("nowhere"), "pace").unwrap_err().to_string();
-        assert!(error.contains("pace.json cannot be read; `cargo xtask bench --record pace`"));
+        assert!(
+            error.contains("pace.json cannot be read; `cargo xtask bench --record pace`")
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Takes records: `cargo xtask bench --record` runs it.
 
-use anyhow::Result;
 use clap::Parser;
 use record::take::{Options, take};
+use std::path::Path;
+use std::process::ExitCode;
 
 /// Runs the benchmarks and writes down what they say.
 #[derive(Parser)]
@@ -20,7 +21,13 @@ struct Arguments {
     quick: bool,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let Arguments { topics, features, threads, quick } = Arguments::parse();
-    take(&std::env::current_dir()?, &Options { topics, features, threads, quick })
+    match take(Path::new("."), &Options { topics, features, threads, quick }) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

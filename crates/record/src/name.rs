@@ -36,14 +36,16 @@ impl Name {
     fn parts(name: &str) -> Result<Self> {
         let (rest, n) = name.rsplit_once('/').context("it has no slash")?;
         let mut parts = rest.split(", ");
-        let what = parts.next().filter(|what| what.contains('/')).context("it has no group")?;
+        let what =
+            parts.next().filter(|what| what.contains('/')).context("it has no group")?;
         let dtype = parts.next().context("it has no type")?;
         if !["f16", "bf16", "f32", "f64"].contains(&dtype) {
             bail!("{dtype} is no type of numbers");
         }
         let mut sizes = BTreeMap::from([("n".to_owned(), number(n)?)]);
         for part in parts {
-            let (size, is) = part.split_once(" = ").with_context(|| format!("{part} is no size"))?;
+            let (size, is) =
+                part.split_once(" = ").with_context(|| format!("{part} is no size"))?;
             if sizes.insert(size.to_owned(), number(is)?).is_some() {
                 bail!("it has {size} twice");
             }

@@ -25,7 +25,8 @@ pub struct Options {
     pub quick: bool,
 }
 
-/// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to `records/`.
+/// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to `records/`, or to
+/// `target/records/` if they were quick, since those are not to be shown.
 ///
 /// Records are written when all have been taken, each in one stroke.
 ///
@@ -38,13 +39,15 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
     if let Some(wrong) = wrong {
         bail!("there is no benchmark {wrong}; there are {}", benchmarks.join(", "));
     }
-    let chosen = |topic: &&String| options.topics.is_empty() || options.topics.contains(topic);
+    let chosen =
+        |topic: &&String| options.topics.is_empty() || options.topics.contains(topic);
+    let date = now()?; // one for all: they are shown together
     let mut records = vec![];
     for topic in benchmarks.iter().filter(chosen) {
         let measurements = measure(root, topic, options)?;
         let record = Record {
             topic: topic.clone(),
-            date: now()?,
+            date: date.clone(),
             machine: machine()?,
             versions: versions(&metadata)?,
             features: features(&metadata, options)?,
@@ -53,9 +56,14 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         record.check().with_context(|| format!("the record of {topic}"))?;
         records.push(record);
     }
+    let folder = if options.quick { "target/records" } else { "records" };
     for record in &records {
-        let file = write(&root.join("records"), record)?;
-        eprintln!("{}: {} measurements", file.display(), record.measurements.len());
+        write(&root.join(folder), record)?;
+        eprintln!(
+            "{folder}/{}.json: {} measurements",
+            record.topic,
+            record.measurements.len()
+        );
     }
     Ok(())
 }
@@ -97,7 +105,10 @@ fn benchmarks(metadata: &Metadata) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn package<'a>(metadata: &'a Metadata, name: &str) -> Result<&'a cargo_metadata::Package> {
+fn package<'a>(
+    metadata: &'a Metadata,
+    name: &str,
+) -> Result<&'a cargo_metadata::Package> {
     let found = metadata.packages.iter().find(|package| package.name.as_str() == name);
     found.with_context(|| format!("the workspace does not use `{name}`"))
 }
@@ -107,7 +118,8 @@ fn package<'a>(metadata: &'a Metadata, name: &str) -> Result<&'a cargo_metadata:
 fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measurement>> {
     let folder = tempfile::tempdir()?; // a fresh one, so that nothing of another day is in it
     let threads = options.threads.max(1);
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo =
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--package", "attention", "--bench", topic]);
     if !options.features.is_empty() {
         cargo.args(["--features", &options.features.join(",")]);
@@ -117,7 +129,8 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
     }
     cargo.current_dir(root).env("CRITERION_HOME", folder.path());
     cargo.env("RAYON_NUM_THREADS", threads.to_string());
-    let mut child = cargo.stdout(Stdio::piped()).spawn().context("cargo could not be started")?;
+    let mut child =
+        cargo.stdout(Stdio::piped()).spawn().context("cargo could not be started")?;
     let output = BufReader::new(child.stdout.take().context("cargo has no output")?);
     let mut measurements = vec![];
     for line in output.lines() {
@@ -128,10 +141,15 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
         }
     }
     let status = child.wait()?;
-    ensure!(status.success(), "the benchmark {topic} failed ({status}); no record was written");
+    ensure!(
+        status.success(),
+        "the benchmark {topic} failed ({status}); no record was written"
+    );
     measurements.extend(timed(folder.path(), threads)?);
     ensure!(!measurements.is_empty(), "the benchmark {topic} measured nothing");
-    measurements.sort_by(|a, b| (&a.what, &a.dtype, &a.sizes).cmp(&(&b.what, &b.dtype, &b.sizes)));
+    measurements.sort_by(|a, b| {
+        (&a.what, &a.dtype, &a.sizes).cmp(&(&b.what, &b.dtype, &b.sizes))
+    });
     Ok(measurements)
 }
 
@@ -162,8 +180,10 @@ pub fn timed(folder: &Path, threads: usize) -> Result<Vec<Measurement>> {
         let path = entry?.path();
         if path.is_dir() && path.file_name().is_some_and(|name| name == "new") {
             let Benchmark { full_id } = parse(&path.join("benchmark.json"))?;
-            let Estimates { median, median_abs_dev } = parse(&path.join("estimates.json"))?;
-            let [median, spread] = [median, median_abs_dev].map(|e| e.point_estimate * 1e-9); // from ns
+            let Estimates { median, median_abs_dev } =
+                parse(&path.join("estimates.json"))?;
+            let [median, spread] =
+                [median, median_abs_dev].map(|e| e.point_estimate * 1e-9); // from ns
             found.push(measurement(&full_id, threads, Unit::Seconds, median, spread)?);
         } else if path.is_dir() {
             found.extend(timed(&path, threads)?);

@@ -21,7 +21,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with = "bench")]
     record: Option<Vec<String>>,
 
-    /// Measure in a hurry, to see whether recording works
+    /// Measure in a hurry, to see whether recording works, and write to target/records
     #[arg(long, requires = "record")]
     quick: bool,
 
@@ -58,7 +58,7 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
 /// Runs the program that measures and writes down.
 fn record(project: &Project, options: &Options, topics: &[String]) -> Result<()> {
     let mut command = cargo(project);
-    command.args(["run", "--quiet", "--package", "record", "--features", "take", "--"]);
+    command.args(["run", "--quiet", "--package", "record", "--"]);
     command.args(topics);
     if let Some(features) = &options.features {
         command.args(["--features", features]);
