@@ -6,7 +6,7 @@ mod support;
 
 use attention::{Mask, MultiHeadAttention, attention, attention_backward};
 use criterion::{Criterion, criterion_group, criterion_main};
-use nalgebra::{DMatrix, RealField};
+use nalgebra::RealField;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};

@@ -130,7 +130,8 @@ fn log_range(base: f64, values: impl Iterator<Item = f64>) -> std::ops::Range<f6
     let logs: Vec<_> = values.map(|value| value.log(base)).collect();
     let least = logs.iter().copied().fold(f64::INFINITY, f64::min).floor();
     let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max).ceil();
-    base.powf(least)..base.powf(most)
+    // A hair more on both sides, so that rounding leaves no border without its tick.
+    base.powf(least) * (1.0 - 1e-12)..base.powf(most) * (1.0 + 1e-12)
 }
 
 fn line(name: &str, colour: RGBColor, dashed: bool, points: &[(f64, f64)]) -> Line {
@@ -312,7 +313,7 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
         ),
     ] {
         let lines =
-            [line("projections", BLUE, true, linear), line("core", VERMILION, false, core)];
+            [line("four projections", BLUE, true, linear), line("core", VERMILION, false, core)];
         let values = linear.iter().chain(core).map(|point| point.1);
         let y_range = log_range(10.0, values);
         page.file(
@@ -553,8 +554,7 @@ fn draw_roofline(
             .to_vec(),
     };
     let side = |name| match name {
-        "whole" => Side::Right,
-        "values" => Side::Above,
+        "whole" | "values" => Side::Right,
         "scores" => Side::Left,
         _ => Side::Below,
     };

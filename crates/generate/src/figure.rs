@@ -195,7 +195,6 @@ pub struct Spot {
 pub enum Side {
     Left,
     Right,
-    Above,
     Below,
 }
 
@@ -262,7 +261,6 @@ pub fn line_chart_with_spots(
         let (offset, horizontal, vertical) = match side {
             Side::Left => ((-10, 0), HPos::Right, VPos::Center),
             Side::Right => ((10, 0), HPos::Left, VPos::Center),
-            Side::Above => ((0, -10), HPos::Center, VPos::Bottom),
             Side::Below => ((0, 10), HPos::Center, VPos::Top),
         };
         let style = text_style(FONT_SIZE, TEXT, horizontal, vertical);
