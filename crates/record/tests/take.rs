@@ -98,7 +98,9 @@ fn nothing_is_written_if_any_benchmark_fails() {
     record(&project, WORKS, &["first"]);
     let before = fs::read(project.path().join("records/first.json")).unwrap();
 
-    let fails = format!("{WORKS}\n[ \"$5\" != second ]");
+    // The first benchmark works, and says something else than before.
+    let works = WORKS.replace("2500.0", "7777.0");
+    let fails = format!("{works}\n[ \"$5\" != second ]");
     let output = record(&project, &fails, &[]);
     assert!(!output.status.success());
     assert!(
