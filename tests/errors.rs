@@ -811,8 +811,9 @@ fn of_gradient_checks() -> Vec<Case> {
 
 fn of_costs() -> Vec<Case> {
     type Count = fn(&AttentionShape) -> Result<()>;
-    let counts: [(&str, Count); 3] = [
+    let counts: [(&str, Count); 4] = [
         ("AttentionShape::flops", |shape| shape.flops().map(|_| ())),
+        ("AttentionShape::backward_flops", |shape| shape.backward_flops().map(|_| ())),
         ("AttentionShape::bytes", |shape| shape.bytes(4).map(|_| ())),
         ("AttentionShape::intensity", |shape| shape.intensity(4).map(|_| ())),
     ];

@@ -152,6 +152,7 @@ impl AttentionShape {
     /// assert_eq!(flops.projections, 8 * 128 * 512 * 64);
     /// # Ok::<(), attention::Error>(())
     /// ```
+    // ANCHOR: flops
     pub fn flops(&self) -> Result<Flops> {
         self.check()?;
         let Self { batch, n_q, n_k, d_model, d_k, d_v, n_heads } = *self;
@@ -166,6 +167,33 @@ impl AttentionShape {
             values: count(&[2, n_q, n_k, d_v], &all)?,
         })
     }
+    // ANCHOR_END: flops
+
+    /// The operations of one backward pass, each beside the step that it differentiates. Every product forward gives two
+    /// backward, one for each factor; softmax takes four operations a weight: a product and a sum for the mean, a
+    /// difference and a product.
+    ///
+    /// # Errors
+    /// As [`AttentionShape::flops`].
+    ///
+    /// ```
+    /// let shape = attention::AttentionShape::self_attention(1, 128, 512, 64, 8);
+    /// let (forward, backward) = (shape.flops()?, shape.backward_flops()?);
+    /// assert_eq!(backward.projections, 2 * forward.projections);
+    /// assert_eq!(backward.softmax, 4 * 8 * 128 * 128);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    // ANCHOR: backward_flops
+    pub fn backward_flops(&self) -> Result<Flops> {
+        let forward = self.flops()?;
+        Ok(Flops {
+            projections: forward.projections.saturating_mul(2),
+            scores: forward.scores.saturating_mul(2),
+            softmax: count(&[4, self.n_q, self.n_k], &[self.batch, self.n_heads])?,
+            values: forward.values.saturating_mul(2),
+        })
+    }
+    // ANCHOR_END: backward_flops
 
     /// The bytes of queries, keys, values, weights and output, for numbers of `element` bytes (4 for `f32`).
     ///
@@ -177,6 +205,7 @@ impl AttentionShape {
     /// assert_eq!(bytes.weights, 2 << 30); // 32 heads: 2 GiB
     /// # Ok::<(), attention::Error>(())
     /// ```
+    // ANCHOR: bytes
     pub fn bytes(&self, element: usize) -> Result<Bytes> {
         self.check()?;
         check_positive("element", element)?;
@@ -190,6 +219,7 @@ impl AttentionShape {
             output: count(&[n_q, d_v], &all)?,
         })
     }
+    // ANCHOR_END: bytes
 
     /// Arithmetic intensity in FLOP/byte: the core's operations over [`AttentionShape::bytes`]. In `f32`, with one
     /// width d for all, n(4d + 5) / (4(4d + n)).
@@ -203,9 +233,11 @@ impl AttentionShape {
     /// assert!((intensity - by_hand).abs() < 1e-12);
     /// # Ok::<(), attention::Error>(())
     /// ```
+    // ANCHOR: intensity
     pub fn intensity(&self, element: usize) -> Result<f64> {
         Ok(self.flops()?.core() as f64 / self.bytes(element)?.total() as f64)
     }
+    // ANCHOR_END: intensity
 
     /// The number of tokens at which the core's two products cost as much as the projections, and beyond which they cost
     /// more: 2·d_model, for as many keys as queries.
@@ -255,6 +287,11 @@ mod tests {
         assert_eq!(flops.scores, 4 * 2 * 3 * 5 * 4);
         assert_eq!(flops.softmax, 4 * 5 * 3 * 5);
         assert_eq!(flops.values, 4 * 2 * 3 * 5 * 6);
+        let backward = shape.backward_flops().unwrap();
+        assert_eq!(backward.scores, 2 * flops.scores); // grad_q and grad_k
+        assert_eq!(backward.values, 2 * flops.values); // grad_weights and grad_v
+        assert_eq!(backward.softmax, 4 * 4 * 3 * 5);
+        assert_eq!(backward.projections, 2 * flops.projections);
         let bytes = shape.bytes(4).unwrap();
         assert_eq!(bytes.total(), 4 * 4 * (3 * 4 + 5 * 4 + 5 * 6 + 3 * 5 + 3 * 6));
     }
@@ -281,6 +318,7 @@ mod tests {
         let shape =
             AttentionShape::self_attention(usize::MAX, usize::MAX, 1, usize::MAX, 1);
         assert!(shape.flops().is_err());
+        assert!(shape.backward_flops().is_err());
         assert!(shape.bytes(4).is_err());
     }
 }

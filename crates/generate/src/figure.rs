@@ -182,6 +182,22 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
+/// A place in a chart with a name beside it.
+pub struct Spot {
+    pub name: String,
+    pub place: (f64, f64),
+    pub colour: RGBColor,
+    /// Where the name stands, seen from the spot.
+    pub side: Side,
+}
+
+#[derive(Clone, Copy)]
+pub enum Side {
+    Left,
+    Right,
+    Below,
+}
+
 /// A chart of lines, with dots that belong to none of them (may be empty).
 pub fn line_chart(
     area: &Area,
@@ -189,6 +205,18 @@ pub fn line_chart(
     y: &Axis,
     lines: &[Line],
     dots: &[(f64, f64)],
+) -> Result<()> {
+    line_chart_with_spots(area, x, y, lines, dots, &[])
+}
+
+/// A [`line_chart`] with named spots.
+pub fn line_chart_with_spots(
+    area: &Area,
+    x: &Axis,
+    y: &Axis,
+    lines: &[Line],
+    dots: &[(f64, f64)],
+    spots: &[Spot],
 ) -> Result<()> {
     let label = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
     let (legend, plot) = area.split_vertically(legend_height(lines));
@@ -227,6 +255,19 @@ pub fn line_chart(
         } else {
             chart.draw_series(LineSeries::new(points, style))?;
         }
+    }
+    for Spot { name, place, colour, side } in spots {
+        let place = (x.place(place.0), y.place(place.1));
+        let (offset, horizontal, vertical) = match side {
+            Side::Left => ((-10, 0), HPos::Right, VPos::Center),
+            Side::Right => ((10, 0), HPos::Left, VPos::Center),
+            Side::Below => ((0, 10), HPos::Center, VPos::Top),
+        };
+        let style = text_style(FONT_SIZE, TEXT, horizontal, vertical);
+        let dot = EmptyElement::at(place)
+            + Circle::new((0, 0), 5, colour.filled())
+            + Text::new(name.clone(), offset, style);
+        chart.draw_series([dot])?;
     }
     Ok(())
 }

@@ -38,6 +38,33 @@ pub fn integer(x: usize) -> String {
     text
 }
 
+/// With this many digits that count, but never more decimals than these: `178`, `17.8`, `0.178`.
+pub fn significant(x: f64, digits: i32) -> String {
+    let before = if x == 0.0 { 1 } else { x.abs().log10().floor() as i32 + 1 };
+    let text = fixed(x, (digits - before).max(0) as usize);
+    if text.contains('.') || text.len() < 4 { text } else { integer(x.round() as usize) }
+}
+
+/// A time with three digits that count: `1.78\u{202f}ms`.
+pub fn duration(seconds: f64) -> String {
+    let (unit, size) = match seconds {
+        s if s >= 1.0 => ("s", 1.0),
+        s if s >= 1e-3 => ("ms", 1e-3),
+        s if s >= 1e-6 => ("µs", 1e-6),
+        _ => ("ns", 1e-9),
+    };
+    format!("{}\u{202f}{unit}", significant(seconds / size, 3))
+}
+
+/// A number of bytes with three digits that count, or fewer if they say it all: `64\u{202f}MiB`.
+pub fn bytes(count: u128) -> String {
+    let power = count.max(1).ilog2() / 10;
+    let unit = ["bytes", "KiB", "MiB", "GiB", "TiB"][power.min(4) as usize];
+    let size = count as f64 / 1024_f64.powi(power.min(4) as i32);
+    let text = if size.fract() == 0.0 { fixed(size, 0) } else { significant(size, 3) };
+    format!("{text}\u{202f}{unit}")
+}
+
 /// A matrix for KaTeX, every entry with this many decimals. −∞ is written as such.
 pub fn matrix(m: &DMatrix<f64>, decimals: usize) -> String {
     let entry = |x: f64| match x {

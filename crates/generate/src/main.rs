@@ -6,6 +6,7 @@
 mod backward;
 mod claims;
 mod debugging;
+mod complexity;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -16,6 +17,7 @@ mod masking;
 mod memory_wall;
 mod output;
 mod pitfalls;
+mod records;
 mod scaled_dot_product_attention;
 mod softmax;
 mod welcome;
@@ -58,6 +60,7 @@ const PAGES: &[Generator] = &[
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
+    ("complexity", complexity::generate),
 ];
 
 fn main() -> Result<()> {

@@ -1,18 +1,51 @@
 //! Softmax in numbers: one example to the last digit, where it overflows, and what its Jacobian costs.
 
 use crate::figure::{Axis, BLUE, GREEN, Line, TEXT, VERMILION, line_chart, svg};
-use crate::format::{fixed, integer, matrix, scientific, table, tuple};
+use crate::format::{
+    duration, fixed, integer, matrix, scientific, significant, table, tuple,
+};
 use crate::output::Page;
-use anyhow::Result;
+use crate::records::{provenance, read};
+use anyhow::{Context, Result, ensure};
 use attention::{log_sum_exp, softmax, softmax_backward, softmax_jacobian};
 use nalgebra::{DVector, dvector};
+use std::collections::BTreeMap;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     example(page)?;
     sharpness(page)?;
     overflow(page)?;
     smooth_maximum(page)?;
-    jacobian_cost(page)
+    jacobian_cost(page)?;
+    columns(page)
+}
+
+/// The time of softmax down the columns and along the rows, as it was recorded.
+fn columns(page: &mut Page) -> Result<()> {
+    let record = read("softmax")?;
+    let mut rows = vec![];
+    let mut ratio_at = BTreeMap::new();
+    for down in record.all("softmax of rows/down the columns", "f32") {
+        let n = *down.sizes.get("n").context("softmax of rows has no n")?;
+        let along = record.find("softmax of rows/along the rows", "f32", n)?;
+        let ratio = along.median / down.median;
+        ensure!(ratio > 1.0, "n = {n}: down the columns is faster");
+        ratio_at.insert(n, ratio);
+        rows.push(vec![
+            integer(n as usize),
+            duration(down.median),
+            duration(along.median),
+            format!("{}×", significant(ratio, 2)),
+        ]);
+    }
+    let at = |n| {
+        ratio_at.get(&n).copied().with_context(|| format!("softmax of rows has no {n}"))
+    };
+    ensure!(at(2048)? > 2.0 * at(2000)?, "a stride of a power of two is far slower");
+    let header = ["$n$", "down the columns", "along the rows", "ratio"];
+    page.file("columns.md", table(&header, &rows));
+    page.value("columns-where", provenance(&record));
+    Ok(())
 }
 
 /// The scores and the gradient that the chapter computes with.

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: times the crate.
+//! `cargo xtask bench`: times the crate, and writes down what the book shows.
 
 use crate::process::{cargo, run};
 use crate::project::Project;
@@ -17,8 +17,16 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     bench: Option<String>,
 
+    /// Write what was measured to records/NAME.json, of all benchmarks or of these
+    #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with = "bench")]
+    record: Option<Vec<String>>,
+
+    /// Measure in a hurry, to see whether recording works, and write to target/records
+    #[arg(long, requires = "record")]
+    quick: bool,
+
     /// Passed to the benchmarks
-    #[arg(last = true)]
+    #[arg(last = true, conflicts_with = "record")]
     arguments: Vec<String>,
 }
 
@@ -33,6 +41,9 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
             "`crates/attention` has no benchmark yet; add one under `benches/` to time it"
         );
     }
+    if let Some(topics) = &options.record {
+        return record(project, options, topics);
+    }
     let mut command = cargo(project);
     command.args(["bench", "--package", "attention"]);
     for (name, value) in [("--features", &options.features), ("--bench", &options.bench)]
@@ -42,6 +53,20 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
         }
     }
     run(command.arg("--").args(&options.arguments))
+}
+
+/// Runs the program that measures and writes down.
+fn record(project: &Project, options: &Options, topics: &[String]) -> Result<()> {
+    let mut command = cargo(project);
+    command.args(["run", "--quiet", "--package", "record", "--"]);
+    command.args(topics);
+    if let Some(features) = &options.features {
+        command.args(["--features", features]);
+    }
+    if options.quick {
+        command.arg("--quick");
+    }
+    run(&mut command)
 }
 
 fn has_benchmarks(project: &Project) -> Result<bool> {

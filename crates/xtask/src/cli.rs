@@ -38,7 +38,9 @@ enum Command {
     Generate(generate::Options),
 
     /// Time the crate; what follows `--` goes to the benchmarks
-    #[command(after_help = "Example:\n  cargo xtask bench -- --quick softmax")]
+    #[command(
+        after_help = "Example:\n  cargo xtask bench -- --quick softmax\n  cargo xtask bench --record complexity"
+    )]
     Bench(bench::Options),
 
     /// What mdBook calls while it builds or tests the book

@@ -1,0 +1,122 @@
+//! The two ceilings of this machine, for one thread and `f32`, and where the steps of attention stand below them.
+//!
+//! `cargo xtask bench` runs it. Compare within one run: the numbers are those of the machine at hand.
+
+mod support;
+
+use attention::{Mask, attention, attention_weights, softmax_rows};
+use criterion::{Criterion, criterion_group, criterion_main};
+use nalgebra::DMatrix;
+use pulp::{Arch, Simd, WithSimd};
+use std::hint::black_box;
+use support::{briefly, inputs, normal, time};
+
+/// How fast it can multiply and add: in registers alone, and in nalgebra's product of square matrices.
+fn arithmetic(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("arithmetic");
+    briefly(&mut group);
+    let arch = Arch::new();
+    // n is the number of multiply-adds, which depends on how many numbers a register holds.
+    let n = arch.dispatch(MultiplyAdd { rounds: 0 }).0 * ROUNDS;
+    time(&mut group, "registers, f32", n, || {
+        arch.dispatch(MultiplyAdd { rounds: black_box(ROUNDS) })
+    });
+    for n in [256, 512, 1024, 2048] {
+        let (a, b) = (normal::<f32>(n, n, 0), normal::<f32>(n, n, 1));
+        time(&mut group, "product, f32", n, || black_box(&a) * &b);
+    }
+}
+
+const ROUNDS: usize = 1 << 16;
+/// Sums that grow side by side: enough of them that each multiply-add need not wait for the one before, and few enough
+/// that they stay in registers.
+const SUMS: usize = 12;
+
+struct MultiplyAdd {
+    rounds: usize,
+}
+
+impl WithSimd for MultiplyAdd {
+    /// The number of multiply-adds in one round, and their result, so that nothing is left out.
+    type Output = (usize, f32);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let (factor, summand) = (simd.splat_f32s(0.999), simd.splat_f32s(0.5));
+        let mut sums = [summand; SUMS];
+        for _ in 0..self.rounds {
+            for sum in &mut sums {
+                *sum = simd.mul_add_f32s(*sum, factor, summand);
+            }
+        }
+        let total = sums.map(|sum| simd.reduce_sum_f32s(sum)).iter().sum();
+        (SUMS * S::F32_LANES, total)
+    }
+}
+
+/// How fast numbers come from memory, and go there: arrays far larger than any cache.
+fn bandwidth(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("bandwidth");
+    briefly(&mut group);
+    const N: usize = 1 << 26; // 256 MiB
+    let (b, c) = (vec![1.0_f32; N], vec![2.0_f32; N]);
+    time(&mut group, "read, f32", N, || sum(black_box(&b)));
+    let mut a = vec![0.0_f32; N];
+    time(&mut group, "update, f32", N, || {
+        for a in black_box(&mut a).iter_mut() {
+            *a = 0.5 * *a + 1.0;
+        }
+    });
+    time(&mut group, "triad, f32", N, || {
+        for ((a, b), c) in black_box(&mut a).iter_mut().zip(&b).zip(&c) {
+            *a = b + 3.0 * c;
+        }
+    });
+}
+
+/// With many partial sums, so that the processor waits for memory and not for additions.
+fn sum(numbers: &[f32]) -> f32 {
+    let mut partial = [0.0; 32];
+    for chunk in numbers.chunks_exact(32) {
+        for (sum, x) in partial.iter_mut().zip(chunk) {
+            *sum += x;
+        }
+    }
+    partial.iter().sum()
+}
+
+const D: usize = 64;
+
+/// The steps of attention one by one, and all of it.
+fn steps(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("steps");
+    briefly(&mut group);
+    for n in [512, 4096] {
+        let [q, k, v] = inputs::<f32>(n, D);
+        let name = |step: &str| format!("{step}, f32, d = {D}");
+        time(&mut group, &name("scores"), n, || black_box(&q) * k.transpose());
+        let mut scores = &q * k.transpose(); // (n, n)
+        time(&mut group, &name("scale"), n, || {
+            *black_box(&mut scores) *= black_box(1.0); // a factor of 1, so that they do not fade away
+        });
+        let causal = Mask::causal();
+        let mask = causal.sized(n, n).expect("any size will do");
+        let mut masked = scores.clone();
+        time(&mut group, &name("causal mask"), n, || {
+            let all = std::mem::replace(&mut masked, DMatrix::zeros(0, 0));
+            masked = mask.apply(black_box(all)).expect("one shape");
+        });
+        scores *= 1.0 / (D as f32).sqrt();
+        time(&mut group, &name("softmax"), n, || softmax_rows(black_box(&scores)));
+        let (weights, _) = attention_weights(&q, &k, &Mask::none()).expect("one width");
+        time(&mut group, &name("values"), n, || black_box(&weights) * &v);
+        // The same sizes and operations, as the backward pass has them.
+        time(&mut group, &name("tr_mul"), n, || black_box(&weights).tr_mul(&v));
+        time(&mut group, &name("whole"), n, || {
+            attention(black_box(&q), &k, &v, &Mask::none())
+        });
+    }
+}
+
+criterion_group!(all, arithmetic, bandwidth, steps);
+criterion_main!(all);

@@ -1,0 +1,35 @@
+//! The memory of attention, counted: two matrices of n² forward, three forward and backward, and little else.
+
+#[path = "../benches/support/peak.rs"]
+mod peak;
+
+use nalgebra::DMatrix;
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+const D: usize = 16;
+const ELEMENT: usize = size_of::<f64>();
+
+fn inputs(n: usize) -> [DMatrix<f64>; 3] {
+    let numbers = |seed: usize| {
+        DMatrix::from_fn(n, D, |i, j| ((seed + 7 * i + 3 * j) as f64).sin())
+    };
+    [numbers(0), numbers(1), numbers(2)]
+}
+
+/// One test, since the allocator counts what all threads do.
+#[test]
+fn memory_grows_with_the_square() {
+    for n in [512, 1024] {
+        let inputs = inputs(n);
+        let square = n * n * ELEMENT;
+        // Queries, keys, values, output, a transpose, gradients, and what the product of matrices lays aside.
+        let little = 10 * n * D * ELEMENT + (1 << 19);
+        let forward = peak::forward(&MEMORY, &inputs);
+        assert!((2 * square..2 * square + little).contains(&forward), "{n}: {forward}");
+        let both = peak::both(&MEMORY, &inputs);
+        assert!((3 * square..3 * square + little).contains(&both), "{n}: {both}");
+    }
+}

@@ -1,0 +1,272 @@
+//! Records: what was measured, on which machine, with which versions, and when.
+//!
+//! What depends on the machine cannot be computed anew by whoever builds the book. It is measured once, written to
+//! `records/TOPIC.json`, committed, and shown with its circumstances beside it.
+//!
+//! ```
+//! let record = record::Record::parse("pace", include_str!("../tests/pace.json"))?;
+//! assert_eq!(record.find("walk/home", "f32", 2000)?.median, 1440.0);
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+
+#![deny(missing_docs, unsafe_code)]
+
+mod name;
+#[cfg(feature = "take")]
+pub mod take;
+
+pub use name::Name;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// One topic, measured in one go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// What it is about, which is also the name of its file.
+    pub topic: String,
+    /// When it was taken, in UTC: `2026-01-31T12:00:00Z`.
+    pub date: String,
+    /// Where.
+    pub machine: Machine,
+    /// Of the compiler and of all crates that matter: `rustc`, `attention` and `nalgebra` at least.
+    pub versions: BTreeMap<String, String>,
+    /// Features of the crate that were on.
+    pub features: Vec<String>,
+    /// The results.
+    pub measurements: Vec<Measurement>,
+}
+
+/// A machine, without anything that tells whose it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The processor's model.
+    pub cpu: String,
+    /// How many of it the system sees.
+    pub cores: usize,
+    /// Main memory, in bytes.
+    pub memory: u64,
+    /// The caches of one core, as far as the system tells.
+    pub caches: Vec<Cache>,
+    /// The model of the accelerator, if one was at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<String>,
+    /// The operating system: `linux`.
+    pub os: String,
+    /// The processor's family: `x86_64`.
+    pub arch: String,
+}
+
+/// One cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// 1 is the nearest.
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// One thing that was timed or counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    /// `GROUP/WHAT`.
+    pub what: String,
+    /// The type of its numbers: `f32`.
+    pub dtype: String,
+    /// How large the problem was: `n`, and others.
+    pub sizes: BTreeMap<String, u64>,
+    /// How many threads it could use.
+    pub threads: usize,
+    /// Of the numbers below.
+    pub unit: Unit,
+    /// Half of all samples are at most this.
+    pub median: f64,
+    /// The median distance of a sample from the median.
+    pub spread: f64,
+}
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Time.
+    Seconds,
+    /// Memory.
+    Bytes,
+}
+
+impl Record {
+    /// The record of `topic` in `folder`.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is missing, unknown or impossible; the message names file and field.
+    pub fn read(folder: &Path, topic: &str) -> Result<Self> {
+        let file = folder.join(format!("{topic}.json"));
+        let text = fs::read_to_string(&file).with_context(|| {
+            format!(
+                "{} cannot be read; `cargo xtask bench --record {topic}` makes it",
+                file.display()
+            )
+        })?;
+        Self::parse(topic, &text).with_context(|| file.display().to_string())
+    }
+
+    /// The record of `topic` that `text` holds.
+    ///
+    /// # Errors
+    /// As [`Record::read`].
+    pub fn parse(topic: &str, text: &str) -> Result<Self> {
+        let json = &mut serde_json::Deserializer::from_str(text);
+        let record: Self = serde_path_to_error::deserialize(json)?;
+        ensure!(
+            record.topic == topic,
+            "`topic` is {} but should be {topic}",
+            record.topic
+        );
+        record.check()?;
+        Ok(record)
+    }
+
+    /// Whether every field says something that can be.
+    ///
+    /// # Errors
+    /// One does not; the message names it.
+    pub fn check(&self) -> Result<()> {
+        for name in ["rustc", "attention", "nalgebra"] {
+            ensure!(self.versions.contains_key(name), "`versions` has no {name}");
+        }
+        ensure!(
+            is_date(&self.date),
+            "`date` is {:?}, which is no time in UTC",
+            self.date
+        );
+        ensure!(!self.machine.cpu.trim().is_empty(), "`machine.cpu` is empty");
+        ensure!(self.machine.cores > 0, "`machine.cores` is 0");
+        ensure!(!self.measurements.is_empty(), "`measurements` is empty");
+        for (i, measurement) in self.measurements.iter().enumerate() {
+            let Measurement { what, median, spread, threads, .. } = measurement;
+            let at = format!("`measurements[{i}]`, {what}:");
+            ensure!(*median > 0.0, "{at} `median` is {median}");
+            ensure!(*spread >= 0.0, "{at} `spread` is {spread}");
+            ensure!(*threads > 0, "{at} `threads` is 0");
+            let same = |other: &Measurement| {
+                (&other.what, &other.dtype, &other.sizes, other.threads)
+                    == (what, &measurement.dtype, &measurement.sizes, *threads)
+            };
+            ensure!(!self.measurements[..i].iter().any(same), "{at} it is there twice");
+        }
+        Ok(())
+    }
+
+    /// The measurement of `what` with these numbers and this n.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub fn find(&self, what: &str, dtype: &str, n: u64) -> Result<&Measurement> {
+        let mut found = self.all(what, dtype).filter(|m| m.sizes.get("n") == Some(&n));
+        match (found.next(), found.next()) {
+            (Some(only), None) => Ok(only),
+            (first, _) => {
+                let how = if first.is_some() { "more than one" } else { "no" };
+                bail!("the record `{}` has {how} {what}, {dtype}, n = {n}", self.topic)
+            }
+        }
+    }
+
+    /// All measurements of `what` with these numbers, in the order of the record.
+    pub fn all(&self, what: &str, dtype: &str) -> impl Iterator<Item = &Measurement> {
+        self.measurements.iter().filter(move |m| m.what == what && m.dtype == dtype)
+    }
+
+    /// How many threads were at work, if that was the same for all of it.
+    pub fn threads(&self) -> Option<usize> {
+        let threads = self.measurements.first()?.threads;
+        self.measurements.iter().all(|m| m.threads == threads).then_some(threads)
+    }
+
+    /// The day of the date.
+    pub fn day(&self) -> &str {
+        self.date.split('T').next().unwrap_or_default()
+    }
+}
+
+fn is_date(text: &str) -> bool {
+    let form = "dddd-dd-ddTdd:dd:ddZ";
+    text.len() == form.len()
+        && text.bytes().zip(form.bytes()).all(|(byte, form)| match form {
+            b'd' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: &str = include_str!("../tests/pace.json");
+
+    #[track_caller]
+    fn refused(find: &str, replace: &str, says: &[&str]) {
+        assert!(PACE.contains(find), "{find}");
+        let error = Record::parse("pace", &PACE.replacen(find, replace, 1)).unwrap_err();
+        let message = format!("{error:#}");
+        for says in says {
+            assert!(message.contains(says), "expected: {says}\nfound: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_is_named_with_its_place() {
+        refused("\"cores\": 2,", "", &["machine", "missing field `cores`"]);
+        refused(
+            "\"unit\": \"seconds\",",
+            "",
+            &["measurements[0]", "missing field `unit`"],
+        );
+        refused("\"cores\"", "\"hostname\"", &["machine", "unknown field `hostname`"]);
+        refused("\"seconds\"", "\"hours\"", &["measurements[0].unit", "hours"]);
+        refused("\"rustc\"", "\"cargo\"", &["`versions` has no rustc"]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_place() {
+        refused("\"pace\"", "\"race\"", &["`topic` is race"]);
+        refused("2026-01-31T12", "yesterday at 12", &["`date`"]);
+        refused("1440.0", "-1440.0", &["measurements[0]", "`median` is -1440"]);
+        refused("\"n\": 3000", "\"n\": 2000", &["measurements[1]", "twice"]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_says_how_to_make_it() {
+        let error = Record::read(Path::new("nowhere"), "pace").unwrap_err().to_string();
+        assert!(
+            error.contains("pace.json cannot be read; `cargo xtask bench --record pace`")
+        );
+    }
+
+    #[test]
+    fn nothing_is_lost_on_the_way_to_the_file_and_back() {
+        let record = Record::parse("pace", PACE).unwrap();
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(Record::parse("pace", &text).unwrap(), record);
+    }
+
+    #[test]
+    fn a_measurement_is_found_or_missed_by_name() {
+        let record = Record::parse("pace", PACE).unwrap();
+        assert_eq!(record.find("walk/home", "f32", 3000).unwrap().median, 2160.0);
+        let error = record.find("walk/home", "f64", 3000).unwrap_err().to_string();
+        assert_eq!(error, "the record `pace` has no walk/home, f64, n = 3000");
+        assert_eq!(record.threads(), Some(1));
+        assert_eq!(record.day(), "2026-01-31");
+    }
+}

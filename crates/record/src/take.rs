@@ -1,0 +1,303 @@
+//! Taking records: the machine, the versions, the date, and what the benchmarks said.
+
+use crate::{Cache, Machine, Measurement, Name, Record, Unit};
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::{Metadata, MetadataCommand, TargetKind};
+use jiff::{Timestamp, Unit as TimeUnit};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+
+/// How benchmarks are to run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The benchmarks to run, by the names of their files; all if there are none.
+    pub topics: Vec<String>,
+    /// Features of the crate to turn on, besides its default ones.
+    pub features: Vec<String>,
+    /// How many threads they may use; 0 counts as 1.
+    pub threads: usize,
+    /// Whether to measure in a hurry, and badly.
+    pub quick: bool,
+}
+
+/// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to `records/`, or to
+/// `target/records/` if they were quick, since those are not to be shown.
+///
+/// Records are written when all have been taken, each in one stroke.
+///
+/// # Errors
+/// A benchmark is not there, or fails, or measures nothing; then no record changes.
+pub fn take(root: &Path, options: &Options) -> Result<()> {
+    let metadata = MetadataCommand::new().current_dir(root).exec()?;
+    let benchmarks = benchmarks(&metadata)?;
+    let wrong = options.topics.iter().find(|topic| !benchmarks.contains(topic));
+    if let Some(wrong) = wrong {
+        bail!("there is no benchmark {wrong}; there are {}", benchmarks.join(", "));
+    }
+    let chosen =
+        |topic: &&String| options.topics.is_empty() || options.topics.contains(topic);
+    let date = now()?; // one for all: they are shown together
+    let mut records = vec![];
+    for topic in benchmarks.iter().filter(chosen) {
+        let measurements = measure(root, topic, options)?;
+        let record = Record {
+            topic: topic.clone(),
+            date: date.clone(),
+            machine: machine()?,
+            versions: versions(&metadata)?,
+            features: features(&metadata, options)?,
+            measurements,
+        };
+        record.check().with_context(|| format!("the record of {topic}"))?;
+        records.push(record);
+    }
+    let folder = if options.quick { "target/records" } else { "records" };
+    for record in &records {
+        write(&root.join(folder), record)?;
+        eprintln!(
+            "{folder}/{}.json: {} measurements",
+            record.topic,
+            record.measurements.len()
+        );
+    }
+    Ok(())
+}
+
+/// Writes a record to its file in `folder`: all of it, or nothing.
+///
+/// # Errors
+/// The folder or the file cannot be written.
+pub fn write(folder: &Path, record: &Record) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let file = folder.join(format!("{}.json", record.topic));
+    let mut text = serde_json::to_string_pretty(record)?;
+    text.push('\n');
+    let mut unfinished = tempfile::Builder::new();
+    let unfinished = readable_by_all(&mut unfinished);
+    let mut unfinished = unfinished.tempfile_in(folder)?;
+    unfinished.write_all(text.as_bytes())?;
+    unfinished.persist(&file).with_context(|| file.display().to_string())?;
+    Ok(file)
+}
+
+/// A temporary file is its owner's alone, but a record is for everybody.
+fn readable_by_all<'a, 'b>(
+    builder: &'a mut tempfile::Builder<'b, 'b>,
+) -> &'a mut tempfile::Builder<'b, 'b> {
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    builder
+}
+
+fn benchmarks(metadata: &Metadata) -> Result<Vec<String>> {
+    let targets = package(metadata, "attention")?.targets.iter();
+    let mut names: Vec<_> = targets
+        .filter(|target| target.kind.contains(&TargetKind::Bench))
+        .map(|target| target.name.clone())
+        .collect();
+    names.sort();
+    ensure!(!names.is_empty(), "`attention` has no benchmark");
+    Ok(names)
+}
+
+fn package<'a>(
+    metadata: &'a Metadata,
+    name: &str,
+) -> Result<&'a cargo_metadata::Package> {
+    let found = metadata.packages.iter().find(|package| package.name.as_str() == name);
+    found.with_context(|| format!("the workspace does not use `{name}`"))
+}
+
+/// Runs one benchmark and gathers what it measured: the times that criterion leaves in its folder, and the bytes that
+/// are told in lines `NAME: COUNT bytes`.
+fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measurement>> {
+    let folder = tempfile::tempdir()?; // a fresh one, so that nothing of another day is in it
+    let threads = options.threads.max(1);
+    let mut cargo =
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["bench", "--package", "attention", "--bench", topic]);
+    if !options.features.is_empty() {
+        cargo.args(["--features", &options.features.join(",")]);
+    }
+    if options.quick {
+        cargo.args(["--", "--quick"]);
+    }
+    cargo.current_dir(root).env("CRITERION_HOME", folder.path());
+    cargo.env("RAYON_NUM_THREADS", threads.to_string());
+    let mut child =
+        cargo.stdout(Stdio::piped()).spawn().context("cargo could not be started")?;
+    let output = BufReader::new(child.stdout.take().context("cargo has no output")?);
+    let mut measurements = vec![];
+    for line in output.lines() {
+        let line = line?;
+        println!("{line}");
+        if let Some((name, bytes)) = counted(&line) {
+            measurements.push(measurement(name, threads, Unit::Bytes, bytes, 0.0)?);
+        }
+    }
+    let status = child.wait()?;
+    ensure!(
+        status.success(),
+        "the benchmark {topic} failed ({status}); no record was written"
+    );
+    measurements.extend(timed(folder.path(), threads)?);
+    ensure!(!measurements.is_empty(), "the benchmark {topic} measured nothing");
+    measurements.sort_by(|a, b| {
+        (&a.what, &a.dtype, &a.sizes).cmp(&(&b.what, &b.dtype, &b.sizes))
+    });
+    Ok(measurements)
+}
+
+/// The name and the number in `NAME: COUNT bytes`.
+fn counted(line: &str) -> Option<(&str, f64)> {
+    let (name, count) = line.strip_suffix(" bytes")?.rsplit_once(": ")?;
+    Some((name, count.parse().ok()?))
+}
+
+fn measurement(
+    name: &str,
+    threads: usize,
+    unit: Unit,
+    median: f64,
+    spread: f64,
+) -> Result<Measurement> {
+    let Name { what, dtype, sizes } = Name::parse(name)?;
+    Ok(Measurement { what, dtype, sizes, threads, unit, median, spread })
+}
+
+/// All that criterion measured below `folder`, with `threads` threads.
+///
+/// # Errors
+/// A file cannot be read, or a benchmark's name does not say what it is: see [`Name`].
+pub fn timed(folder: &Path, threads: usize) -> Result<Vec<Measurement>> {
+    let mut found = vec![];
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name == "new") {
+            let Benchmark { full_id } = parse(&path.join("benchmark.json"))?;
+            let Estimates { median, median_abs_dev } =
+                parse(&path.join("estimates.json"))?;
+            let [median, spread] =
+                [median, median_abs_dev].map(|e| e.point_estimate * 1e-9); // from ns
+            found.push(measurement(&full_id, threads, Unit::Seconds, median, spread)?);
+        } else if path.is_dir() {
+            found.extend(timed(&path, threads)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Criterion's `benchmark.json`.
+#[derive(Deserialize)]
+struct Benchmark {
+    full_id: String,
+}
+
+/// Criterion's `estimates.json`, in nanoseconds.
+#[derive(Deserialize)]
+struct Estimates {
+    median: Estimate,
+    median_abs_dev: Estimate,
+}
+
+#[derive(Deserialize)]
+struct Estimate {
+    point_estimate: f64,
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(file: &Path) -> Result<T> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| file.display().to_string())
+}
+
+/// This machine.
+///
+/// # Errors
+/// The system does not tell what its processor is.
+pub fn machine() -> Result<Machine> {
+    let what = RefreshKind::nothing()
+        .with_cpu(CpuRefreshKind::nothing())
+        .with_memory(MemoryRefreshKind::nothing().with_ram());
+    let system = System::new_with_specifics(what);
+    let cpu = system.cpus().first().context("the system shows no processor")?;
+    Ok(Machine {
+        cpu: cpu.brand().trim().to_owned(),
+        cores: system.cpus().len(),
+        memory: system.total_memory(),
+        caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
+        accelerator: None,
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+    })
+}
+
+/// What Linux tells of the caches of one core; elsewhere, nothing.
+fn caches(folder: &Path) -> Vec<Cache> {
+    let cache = |folder: PathBuf| -> Option<Cache> {
+        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let kib: u64 = read("size")?.trim().strip_suffix('K')?.parse().ok()?;
+        Some(Cache {
+            level: read("level")?.trim().parse().ok()?,
+            kind: read("type")?.trim().to_owned(),
+            bytes: kib << 10,
+        })
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut caches: Vec<_> = entries.filter_map(|entry| cache(entry.path())).collect();
+    caches.sort_by(|a, b| (a.level, &a.kind).cmp(&(b.level, &b.kind)));
+    caches
+}
+
+fn now() -> Result<String> {
+    Ok(Timestamp::now().round(TimeUnit::Second)?.to_string())
+}
+
+fn versions(metadata: &Metadata) -> Result<BTreeMap<String, String>> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("--version").output().context("rustc")?;
+    let text = String::from_utf8(output.stdout)?;
+    let rustc = text.split(' ').nth(1).context("rustc does not tell its version")?;
+    let mut versions = BTreeMap::from([("rustc".to_owned(), rustc.to_owned())]);
+    for name in ["attention", "nalgebra", "matrixmultiply"] {
+        versions.insert(name.to_owned(), package(metadata, name)?.version.to_string());
+    }
+    Ok(versions)
+}
+
+fn features(metadata: &Metadata, options: &Options) -> Result<Vec<String>> {
+    let declared = &package(metadata, "attention")?.features;
+    let mut features = declared.get("default").cloned().unwrap_or_default();
+    features.extend(options.features.iter().cloned());
+    features.sort();
+    features.dedup();
+    Ok(features)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_can_be_described() {
+        let machine = machine().unwrap();
+        assert!(machine.cores > 0 && machine.memory > 0, "{machine:?}");
+    }
+
+    #[test]
+    fn now_is_a_date() {
+        assert!(crate::is_date(&now().unwrap()));
+    }
+
+    #[test]
+    fn bytes_are_read_from_lines() {
+        let line = "memory/forward, f32, d = 64/128: 197120 bytes";
+        assert_eq!(counted(line), Some(("memory/forward, f32, d = 64/128", 197_120.0)));
+        assert_eq!(counted("memory/forward: many bytes"), None);
+        assert_eq!(counted("time: [1.2 ms 1.3 ms 1.4 ms]"), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Taking records in a small project, with a cargo that does not measure but does what a benchmark would leave behind.
+
+#![cfg(unix)]
+
+use record::Record;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A workspace in which `attention` has two benchmarks.
+fn project() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\nresolver = \"3\"\n");
+    for (name, version) in
+        [("attention", "0.1.0"), ("nalgebra", "0.35.0"), ("matrixmultiply", "0.3.0")]
+    {
+        let manifest = format!("[package]\nname = \"{name}\"\nversion = \"{version}\"\n");
+        write(&format!("crates/{name}/Cargo.toml"), &manifest);
+        write(&format!("crates/{name}/src/lib.rs"), "");
+    }
+    for benchmark in ["first", "second"] {
+        write(&format!("crates/attention/benches/{benchmark}.rs"), "");
+    }
+    folder
+}
+
+/// Runs the program; `bench` is what cargo does when it is to run the benchmark `$5`.
+fn record(project: &TempDir, bench: &str, arguments: &[&str]) -> Output {
+    let cargo = project.path().join("cargo");
+    let real = env!("CARGO");
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" != bench ]; then exec '{real}' \"$@\"; fi\n{bench}\n"
+    );
+    fs::write(&cargo, script).unwrap();
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_record"))
+        .args(arguments)
+        .current_dir(project.path())
+        .env("CARGO", cargo)
+        .output()
+        .unwrap()
+}
+
+/// What criterion leaves behind for one benchmark, in nanoseconds; and a line with a count of bytes.
+const WORKS: &str = r#"
+mkdir -p "$CRITERION_HOME/group/what/64/new"
+echo '{"full_id":"group/what, f32, d = 8/64","group_id":"group"}' > "$CRITERION_HOME/group/what/64/new/benchmark.json"
+echo '{"median":{"point_estimate":2500.0},"median_abs_dev":{"point_estimate":100.0},"mean":{}}' \
+    > "$CRITERION_HOME/group/what/64/new/estimates.json"
+echo 'group/peak, f64/128: 4096 bytes'"#;
+
+fn read(project: &TempDir, topic: &str) -> Record {
+    Record::read(&project.path().join("records"), topic).unwrap()
+}
+
+fn records(project: &Path) -> Vec<String> {
+    let entries = fs::read_dir(project.join("records")).into_iter().flatten().flatten();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn what_was_measured_is_written_with_its_circumstances() {
+    let project = project();
+    let output = record(&project, WORKS, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(records(project.path()), ["first.json", "second.json"]);
+
+    let record = read(&project, "first");
+    let timed = record.find("group/what", "f32", 64).unwrap();
+    assert!((timed.median - 2.5e-6).abs() < 1e-12 && (timed.spread - 1e-7).abs() < 1e-12);
+    assert_eq!(
+        (timed.sizes["d"], timed.threads, timed.unit),
+        (8, 1, record::Unit::Seconds)
+    );
+    let counted = record.find("group/peak", "f64", 128).unwrap();
+    assert_eq!((counted.median, counted.unit), (4096.0, record::Unit::Bytes));
+    assert_eq!(record.versions["nalgebra"], "0.35.0");
+    assert_eq!(record.date, read(&project, "second").date);
+}
+
+#[test]
+fn nothing_is_written_if_any_benchmark_fails() {
+    let project = project();
+    record(&project, WORKS, &["first"]);
+    let before = fs::read(project.path().join("records/first.json")).unwrap();
+
+    // The first benchmark works, and says something else than before.
+    let works = WORKS.replace("2500.0", "7777.0");
+    let fails = format!("{works}\n[ \"$5\" != second ]");
+    let output = record(&project, &fails, &[]);
+    assert!(!output.status.success());
+    assert!(
+        stderr(&output).contains("the benchmark second failed"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(records(project.path()), ["first.json"]);
+    assert_eq!(fs::read(project.path().join("records/first.json")).unwrap(), before);
+}
+
+#[test]
+fn a_hurry_does_not_touch_what_is_shown() {
+    let project = project();
+    assert!(record(&project, WORKS, &["first", "--quick"]).status.success());
+    assert!(records(project.path()).is_empty());
+    Record::read(&project.path().join("target/records"), "first").unwrap();
+}
+
+#[test]
+fn what_makes_no_record_is_said() {
+    let project = project();
+    for (bench, arguments, says) in [
+        ("true", &["first"][..], "the benchmark first measured nothing"),
+        (WORKS, &["third"], "there is no benchmark third; there are first, second"),
+        (
+            "echo 'group/peak: 7 bytes'",
+            &["first"],
+            "\"group/peak\" is not called GROUP/WHAT",
+        ),
+    ] {
+        let output = record(&project, bench, arguments);
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert!(records(project.path()).is_empty());
+    }
+}
