@@ -329,7 +329,7 @@ fn masked_tr_product<T: RealField + Copy>(
     mask: SizedMask,
 ) -> DMatrix<T> {
     if is_finite(b) {
-        return a.tr_mul(b);
+        return a.transpose() * b; // several times as fast as `tr_mul`, for a copy of `a`
     }
     let mut product = DMatrix::zeros(a.ncols(), b.ncols());
     for_each_visible(a, mask, |i, j, a_ij| {

@@ -179,7 +179,7 @@ pub(crate) fn linear_backward<T: RealField + Copy>(
     w: &DMatrix<T>,
     grad_y: &DMatrix<T>,
 ) -> (DMatrix<T>, DMatrix<T>, RowDVector<T>) {
-    (grad_y * w.transpose(), x.tr_mul(grad_y), grad_y.row_sum())
+    (grad_y * w.transpose(), x.transpose() * grad_y, grad_y.row_sum())
 }
 // ANCHOR_END: linear_backward
 

@@ -318,11 +318,6 @@ impl SizedMask<'_> {
         }
     }
 
-    /// Whether nothing is hidden, so that masking may be left out.
-    pub(crate) fn allows_everything(&self) -> bool {
-        self.visibility(0..self.n_q, 0..self.n_k) == Visibility::Full
-    }
-
     /// The mask as a matrix of booleans, `true` where a query may see a key.
     ///
     /// Shapes: → (n_q, n_k).
@@ -382,19 +377,32 @@ impl SizedMask<'_> {
         mut matrix: DMatrix<T>,
         hidden: T,
     ) -> DMatrix<T> {
-        if self.allows_everything() {
-            return matrix;
-        }
-        for j in 0..self.n_k {
-            for i in 0..self.n_q {
-                if !self.allows(i, j) {
-                    matrix[(i, j)] = hidden;
+        for columns in tiles(self.n_k) {
+            for rows in tiles(self.n_q) {
+                let visibility = self.visibility(rows.clone(), columns.clone());
+                if visibility == Visibility::Full {
+                    continue;
+                }
+                // Only a tile on the border is asked about entry by entry.
+                let all = visibility == Visibility::Hidden;
+                for j in columns.clone() {
+                    for i in rows.clone() {
+                        if all || !self.allows(i, j) {
+                            matrix[(i, j)] = hidden;
+                        }
+                    }
                 }
             }
         }
         matrix
     }
     // ANCHOR_END: fill_hidden
+}
+
+/// `0..n` in pieces of at most 64.
+fn tiles(n: usize) -> impl Iterator<Item = Range<usize>> {
+    const TILE: usize = 64;
+    (0..n).step_by(TILE).map(move |start| start..n.min(start + TILE))
 }
 
 fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
@@ -414,6 +422,20 @@ pub(crate) fn neg_infinity<T: RealField>() -> T {
 mod tests {
     use super::*;
     use nalgebra::dmatrix;
+
+    /// Longer than a tile, so that there are hidden, full and border tiles.
+    #[test]
+    fn filling_by_tiles_is_filling_by_entries() {
+        for (n_q, n_k) in [(130, 200), (200, 70), (64, 64), (65, 1)] {
+            for mask in masks(n_q, n_k) {
+                let sized = mask.sized(n_q, n_k).unwrap();
+                let filled = sized.fill_hidden(DMatrix::repeat(n_q, n_k, 1.0), 0.0);
+                let expected =
+                    sized.allowed_matrix().map(|seen| f64::from(u8::from(seen)));
+                assert_eq!(filled, expected, "{mask:?}");
+            }
+        }
+    }
 
     fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
         let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 1).collect();

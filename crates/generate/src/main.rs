@@ -5,8 +5,8 @@
 
 mod backward;
 mod claims;
-mod debugging;
 mod complexity;
+mod debugging;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -56,11 +56,11 @@ const PAGES: &[Generator] = &[
     ("many-heads", many_heads::generate),
     ("backward", backward::generate),
     ("gradient-checking", gradient_checking::generate),
+    ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
-    ("complexity", complexity::generate),
 ];
 
 fn main() -> Result<()> {
