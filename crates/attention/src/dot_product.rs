@@ -268,8 +268,7 @@ pub fn attention_backward<T: RealField + Copy>(
 
     // ANCHOR: backward_values
     // output = weights · v
-    let used = cache.weights_used()?;
-    let grad_v = masked_tr_product(&used, grad_output, mask); // (n_k, d_v)
+    let grad_v = masked_tr_product(&cache.weights_used()?, grad_output, mask);
     let grad_weights = grad_output * v.transpose(); // (n_q, n_k)
     // ANCHOR_END: backward_values
 
@@ -283,16 +282,19 @@ pub fn attention_backward<T: RealField + Copy>(
     // weights = softmax(scores + mask): a hidden weight is the constant 0
     let grad_weights = mask.fill_hidden(grad_weights, T::zero());
     let grad_scores = softmax_rows_backward(weights, &grad_weights)?; // (n_q, n_k)
+    drop(grad_weights); // one matrix of that size less
     let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even beside a NaN
     // ANCHOR_END: backward_softmax
 
     // ANCHOR: backward_scale
-    // scores = q kᵀ / √d_k
-    let grad_scores = grad_scores * scale::<T>(q.ncols());
+    // scores = products / √d_k
+    let grad_products = grad_scores * scale::<T>(q.ncols());
     // ANCHOR_END: backward_scale
+
     // ANCHOR: backward_products
-    let grad_q = masked_product(&grad_scores, k, mask); // (n_q, d_k)
-    let grad_k = masked_tr_product(&grad_scores, q, mask); // (n_k, d_k)
+    // products = q kᵀ
+    let grad_q = masked_product(&grad_products, k, mask); // (n_q, d_k)
+    let grad_k = masked_tr_product(&grad_products, q, mask); // (n_k, d_k)
     // ANCHOR_END: backward_products
 
     Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v })

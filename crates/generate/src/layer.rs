@@ -84,10 +84,10 @@ fn initialisation(page: &mut Page) -> Result<()> {
     page.value("d-k", integer(D_K));
     page.value("layers", integer(LAYERS));
     page.value("var-q", fixed((2.0 * D_MODEL as f64) / (D_MODEL + D_K) as f64, 2));
+    page.value("var-o", fixed((2.0 * D_K as f64) / (D_MODEL + D_K) as f64, 2));
     let mut rows = vec![];
     let mut measured = vec![];
-    for (name, factor) in
-        [("a tenth of Xavier", 0.1), ("**Xavier**", 1.0), ("three times Xavier", 3.0)]
+    for (name, factor) in [("Xavier ÷ 10", 0.1), ("**Xavier**", 1.0), ("Xavier × 3", 3.0)]
     {
         let start = measure(factor)?;
         rows.push(vec![
@@ -109,12 +109,12 @@ fn initialisation(page: &mut Page) -> Result<()> {
     ensure!((0.5..0.9).contains(&xavier.entropy), "Xavier is not between the extremes");
     page.value("xavier-scores", fixed(xavier.scores, 2));
     ensure!((0.5..2.0).contains(&xavier.queries));
-    ensure!(small.grad_w_q < 1e-2 * xavier.grad_w_q);
+    ensure!(small.grad_w_q < 1e-2 * xavier.grad_w_q && large.grad_w_q > xavier.grad_w_q);
     page.file(
         "initialisation.md",
         table(
             &[
-                "weights drawn with",
+                "deviation",
                 "queries",
                 "scores",
                 "entropy",

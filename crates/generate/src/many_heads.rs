@@ -161,23 +161,28 @@ fn dropout(page: &mut Page) -> Result<()> {
         let rng = &mut ChaCha8Rng::seed_from_u64(5);
         let layer = MultiHeadAttention::<f64>::xavier(8, 1, rng)?.with_dropout(p)?;
         let x = DMatrix::from_fn(n, 8, |_, _| StandardNormal.sample(rng));
-        let mut sums = vec![];
+        let (mut sums, mut squares) = (vec![], vec![]);
         while sums.len() < ROWS {
             let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng)?;
-            sums.extend(cache.heads[0].weights_used()?.column_sum().iter().copied());
+            let head = &cache.heads[0];
+            sums.extend(head.weights_used()?.column_sum().iter().copied());
+            squares.push(head.weights.norm_squared() / n as f64);
         }
         let count = sums.len() as f64;
         let mean = sums.iter().sum::<f64>() / count;
         let spread =
             (sums.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / count).sqrt();
         let zero = sums.iter().filter(|&&s| s == 0.0).count() as f64 / count;
+        let square = squares.iter().sum::<f64>() / squares.len() as f64;
+        let predicted = (p / (1.0 - p) * square).sqrt();
+        ensure!((spread / predicted - 1.0).abs() < 0.05, "{spread} is not {predicted}");
         ensure!((mean - 1.0).abs() < 0.02, "the sums are not 1 on average: {mean}");
         rows.push(vec![
             fixed(p, 1),
             integer(n),
             fixed(mean, 2),
             fixed(spread, 2),
-            fixed(mean * (1.0 - p), 2),
+            fixed(predicted, 2),
             percent(zero, 1),
         ]);
     }
@@ -188,8 +193,8 @@ fn dropout(page: &mut Page) -> Result<()> {
                 "$p$",
                 "$n$",
                 "mean sum of a row",
-                "its spread",
-                "mean without the factor",
+                "spread",
+                "predicted spread",
                 "rows that lost all",
             ],
             &rows,

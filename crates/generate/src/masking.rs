@@ -16,10 +16,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     large_and_negative(page)
 }
 
-/// 1 where a query may look, 0 where it may not.
-fn allowed(mask: &Mask, n_q: usize, n_k: usize) -> Result<DMatrix<f64>> {
+/// 1 where a query may look, `hidden` where it may not.
+fn allowed(mask: &Mask, n_q: usize, n_k: usize, hidden: f64) -> Result<DMatrix<f64>> {
     let allowed = mask.sized(n_q, n_k)?.allowed_matrix();
-    Ok(allowed.map(|seen| if seen { 1.0 } else { 0.0 }))
+    Ok(allowed.map(|seen| if seen { 1.0 } else { hidden }))
 }
 
 fn four_masks(page: &mut Page) -> Result<()> {
@@ -52,7 +52,7 @@ fn four_masks(page: &mut Page) -> Result<()> {
             Mask::causal().and(Mask::padding(&valid)?),
         ),
     ] {
-        let matrix = allowed(&mask, 6, 6)?;
+        let matrix = allowed(&mask, 6, 6, f64::NAN)?;
         let map = HeatMap::pattern(&matrix, rows);
         let title = format!("Which keys each of six queries may see: {name}");
         let figure = svg(&format!("masking-{name}"), &title, says, map.size(), |area| {
@@ -65,8 +65,8 @@ fn four_masks(page: &mut Page) -> Result<()> {
 
 fn alignment(page: &mut Page) -> Result<()> {
     let rows = ["river", "bank"];
-    let bottom_right = allowed(&Mask::causal(), 2, 6)?;
-    let top_left = DMatrix::from_fn(2, 6, |i, j| if j <= i { 1.0 } else { 0.0 });
+    let bottom_right = allowed(&Mask::causal(), 2, 6, f64::NAN)?;
+    let top_left = DMatrix::from_fn(2, 6, |i, j| if j <= i { 1.0 } else { f64::NAN });
     for (name, says, matrix) in [
         ("aligned-ends", "River sees the first five keys, bank all six.", bottom_right),
         ("aligned-starts", "River sees the first key, bank the first two.", top_left),
@@ -94,6 +94,8 @@ fn causal_sentence(page: &mut Page) -> Result<()> {
     let (_, causal) = attention(&q, &k, &v, &mask)?;
     let masked = sized.apply(scores)?;
     let additive = sized.additive::<f64>();
+    let hidden = allowed(&mask, 6, 6, f64::NAN)?;
+    let visible = causal.weights.component_mul(&hidden); // NaN where nothing may be seen
     let labels = &sentence.tokens;
     let mut map = |name: &str, title: &str, says: &str, map: HeatMap| -> Result<()> {
         let figure = svg(&format!("masking-{name}"), title, says, map.size(), |area| {
@@ -125,7 +127,7 @@ fn causal_sentence(page: &mut Page) -> Result<()> {
         "Weights of “the boat left the river bank” under a causal mask",
         "A lower triangle. The first row is one at the first token and zero elsewhere; the last row is that of the \
          weights without a mask.",
-        HeatMap::of_tokens(&causal.weights, labels, 0.75),
+        HeatMap::of_tokens(&visible, labels, 0.75),
     )?;
     let (left, boat, bank) = (2, 1, 5);
     ensure!(causal.weights.row(0)[0] == 1.0, "the first token does not see itself alone");
@@ -148,7 +150,7 @@ fn after_softmax(page: &mut Page) -> Result<()> {
     let [w_q, w_k, _] = example::projections();
     let (q, k) = (&sentence.x * w_q, &sentence.x * w_k);
     let (weights, _) = attention_weights(&q, &k, &Mask::none())?;
-    let late = weights.component_mul(&allowed(&Mask::causal(), 6, 6)?);
+    let late = weights.component_mul(&allowed(&Mask::causal(), 6, 6, 0.0)?);
     let sums = late.column_sum();
     ensure!((sums[5] - 1.0).abs() < 1e-12 && sums.iter().take(5).all(|&sum| sum < 0.9));
     page.value("row-sums", tuple(sums.iter().copied(), 2));
@@ -202,7 +204,7 @@ fn large_and_negative(page: &mut Page) -> Result<()> {
     page.file(
         "finite.md",
         table(
-            &["mask and type", "the score 2 becomes", "weights"],
+            &["added, in type", "the score 2 becomes", "weights"],
             &[
                 row(
                     "$-10^9$ in `f64`",
