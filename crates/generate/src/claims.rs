@@ -4,6 +4,7 @@ use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, percent, scientific, table, tuple};
 use crate::output::Page;
 use anyhow::{Result, ensure};
+use attention::traffic::{fused_traffic, naive_traffic};
 use attention::{
     AttentionShape, Mask, attention, log_sum_exp_rows, scaled_scores, softmax,
     softmax_rows, softmax_rows_backward,
@@ -343,21 +344,19 @@ const A100_BF16: f64 = 312e12;
 
 /// How often the (n, n) matrix crosses slow memory if each step is a pass of its own: written by the scores, read and
 /// written by scale, mask and softmax, read by the product with the values.
-// TRAFFIC: counted by formula until the crate's counting model is here.
+/// [`crossings`] holds both to what `attention::traffic` counts.
 const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
 /// The same if scaling and masking ride along with the product that writes the scores.
 const FUSED_CROSSINGS: usize = 1 + 2 + 1;
 
 /// Numbers that cross slow memory: q, k, v and the output once, the (n, n) matrix so many times.
 fn core_traffic(n: usize, d: usize, crossings: usize) -> f64 {
-    // TRAFFIC: as above.
     (4 * n * d + crossings * n * n) as f64
 }
 
 /// Numbers that cross slow memory if `rows` queries at a time visit all keys and values: q read once, the output written
 /// once, k and v read once for each group of queries. The weights never leave fast memory.
 fn tiled_traffic(n: usize, d: usize, rows: usize) -> f64 {
-    // TRAFFIC: as above.
     (2 * n * d + n.div_ceil(rows) * 2 * n * d) as f64
 }
 
@@ -835,6 +834,16 @@ fn crossings(page: &mut Page) -> Result<Claim> {
     let naive: usize = steps.iter().map(|step| step.1.len()).sum();
     let fused: usize = steps.iter().map(|step| step.2.len()).sum();
     ensure!(naive == NAIVE_CROSSINGS && fused == FUSED_CROSSINGS, "{naive}, {fused}");
+    // The same from the machine that counts, where a row fits fast memory.
+    let (small, matrix) =
+        (AttentionShape::self_attention(1, 4096, 64, 64, 1), 4096 * 4096);
+    for (counted, crossings) in [
+        (naive_traffic(&small, 1 << 15)?, NAIVE_CROSSINGS),
+        (fused_traffic(&small, 1 << 15)?, FUSED_CROSSINGS),
+    ] {
+        let counted = counted.matrix("scores").all();
+        ensure!(counted == crossings as u128 * matrix, "the model counts {counted}");
+    }
     let cell = |crossings: &[&str]| match crossings {
         [] => "–".to_owned(),
         crossings => crossings.join(", "),

@@ -340,7 +340,9 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
         };
         ensure!(as_said, "gain {name} has a factor of {factor}");
         if *name != "half" {
-            page.value(format!("rnn-factor-{name}"), fixed(factor, 2));
+            // With gain 4 the network is chaotic, and the second decimal is the last bit's.
+            let decimals = if *name == "four" { 1 } else { 2 };
+            page.value(format!("rnn-factor-{name}"), fixed(factor, decimals));
         }
         if *name == "one" {
             page.value("rnn-256-one", scientific(norms[7], 0));
