@@ -121,7 +121,7 @@ impl Axis {
     fn place(&self, x: f64) -> f64 {
         match self.scale {
             Scale::Linear => x,
-            Scale::Log(base) => x.log(base),
+            Scale::Log(base) => snap(x.log(base)),
         }
     }
 
@@ -164,6 +164,12 @@ impl Axis {
             }
         }
     }
+}
+
+/// A quotient of two logarithms misses whole numbers by its last bit, and with them their ticks.
+fn snap(power: f64) -> f64 {
+    let whole = power.round();
+    if (power - whole).abs() < 1e-9 { whole } else { power }
 }
 
 fn decimals(range: &Range<f64>) -> usize {

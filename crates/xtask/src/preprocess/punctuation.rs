@@ -38,6 +38,9 @@ pub(super) fn hold(rendered: &str) -> String {
     held + rest
 }
 
+/// What means something to Markdown in the midst of a line.
+const MARKDOWN: &str = r"\`*_~[]|";
+
 /// The HTML of a formula with the characters escaped that mean something to Markdown.
 fn literal(formula: &str) -> String {
     let mut literal = String::with_capacity(formula.len());
@@ -46,7 +49,7 @@ fn literal(formula: &str) -> String {
         match c {
             '<' => in_tag = true,
             '>' => in_tag = false,
-            '~' | '*' | '_' | '`' if !in_tag => {
+            c if !in_tag && MARKDOWN.contains(c) => {
                 literal += &format!("&#{};", u32::from(c));
                 continue;
             }
@@ -100,6 +103,7 @@ mod tests {
         let formula =
             |text: &str| format!("{FORMULA}<mo class=\"a_b\">{text}</mo></span>");
         assert_eq!(hold(&formula("~ a_b *")), formula("&#126; a&#95;b &#42;"));
+        assert_eq!(hold(&formula(r"1 & 0 \\ 2")), formula("1 & 0 &#92;&#92; 2"));
         assert_eq!(hold("*not* a_formula"), "*not* a_formula");
     }
 
