@@ -33,7 +33,8 @@ pub struct Record {
     pub date: String,
     /// Where.
     pub machine: Machine,
-    /// Of the compiler and of all crates that matter: `rustc`, `attention` and `nalgebra` at least.
+    /// Of the compiler and of all crates that matter: `rustc`, `attention` and `nalgebra` at least. And the `commit` that
+    /// was measured, if there was one.
     pub versions: BTreeMap<String, String>,
     /// Features of the crate that were on.
     pub features: Vec<String>,
@@ -90,7 +91,7 @@ pub struct Measurement {
     pub unit: Unit,
     /// Half of all samples are at most this.
     pub median: f64,
-    /// The median distance of a sample from the median.
+    /// The median distance of a sample from the median, times 1.4826: the standard deviation, if the noise is normal.
     pub spread: f64,
 }
 

@@ -41,18 +41,21 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
     }
     let chosen =
         |topic: &&String| options.topics.is_empty() || options.topics.contains(topic);
-    let date = now()?; // one for all: they are shown together
+    // The circumstances are one for all, since they are shown together. They are asked for before anything is measured:
+    // an error here must not cost the measurements.
+    let circumstances = Record {
+        topic: String::new(),
+        date: now()?,
+        machine: machine()?,
+        versions: versions(&metadata, root)?,
+        features: features(&metadata, options)?,
+        measurements: vec![],
+    };
     let mut records = vec![];
     for topic in benchmarks.iter().filter(chosen) {
         let measurements = measure(root, topic, options)?;
-        let record = Record {
-            topic: topic.clone(),
-            date: date.clone(),
-            machine: machine()?,
-            versions: versions(&metadata)?,
-            features: features(&metadata, options)?,
-            measurements,
-        };
+        let record =
+            Record { topic: topic.clone(), measurements, ..circumstances.clone() };
         record.check().with_context(|| format!("the record of {topic}"))?;
         records.push(record);
     }
@@ -257,7 +260,7 @@ fn now() -> Result<String> {
     Ok(Timestamp::now().round(TimeUnit::Second)?.to_string())
 }
 
-fn versions(metadata: &Metadata) -> Result<BTreeMap<String, String>> {
+fn versions(metadata: &Metadata, root: &Path) -> Result<BTreeMap<String, String>> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("--version").output().context("rustc")?;
     let text = String::from_utf8(output.stdout)?;
@@ -266,7 +269,18 @@ fn versions(metadata: &Metadata) -> Result<BTreeMap<String, String>> {
     for name in ["attention", "nalgebra", "matrixmultiply"] {
         versions.insert(name.to_owned(), package(metadata, name)?.version.to_string());
     }
+    if let Some(commit) = commit(root) {
+        versions.insert("commit".to_owned(), commit);
+    }
     Ok(versions)
+}
+
+/// What was measured, if the project is under version control.
+fn commit(root: &Path) -> Option<String> {
+    let mut git = Command::new("git");
+    let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(root).output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
 fn features(metadata: &Metadata, options: &Options) -> Result<Vec<String>> {

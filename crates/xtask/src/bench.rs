@@ -2,9 +2,8 @@
 
 use crate::process::{cargo, run};
 use crate::project::Project;
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Args;
-use serde_json::Value;
 
 /// What `bench` can be asked for.
 #[derive(Debug, Args)]
@@ -34,13 +33,8 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// If there are none, or if they fail.
+/// If they fail.
 pub fn bench(project: &Project, options: &Options) -> Result<()> {
-    if !has_benchmarks(project)? {
-        bail!(
-            "`crates/attention` has no benchmark yet; add one under `benches/` to time it"
-        );
-    }
     if let Some(topics) = &options.record {
         return record(project, options, topics);
     }
@@ -67,21 +61,4 @@ fn record(project: &Project, options: &Options, topics: &[String]) -> Result<()>
         command.arg("--quick");
     }
     run(&mut command)
-}
-
-fn has_benchmarks(project: &Project) -> Result<bool> {
-    let output = cargo(project)
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("`cargo metadata` could not be started")?;
-    if !output.status.success() {
-        bail!("`cargo metadata` failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    Ok(packages
-        .filter(|package| package["name"] == "attention")
-        .flat_map(|package| package["targets"].as_array().into_iter().flatten())
-        .flat_map(|target| target["kind"].as_array().into_iter().flatten())
-        .any(|kind| kind == "bench"))
 }

@@ -287,14 +287,6 @@ fn preprocessors_answer_for_their_renderer_only() {
     }
 }
 
-#[test]
-fn a_crate_without_benchmarks_says_so() {
-    let book = book_with_crate("# Softmax\n");
-    let timed = run(&mut xtask(book.path(), &["bench"]));
-    assert_eq!(timed.code, 1);
-    says(&timed.stderr, &["has no benchmark yet"]);
-}
-
 const NO_LINKER: &str = "   Compiling proc-macro2 v1.0.106\nerror: linker `cc` not found\n  |\n  = \
     note: No such file or directory (os error 2)\n\nerror: could not compile `proc-macro2` (build \
     script) due to 1 previous error\n";
