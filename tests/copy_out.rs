@@ -74,24 +74,7 @@ fn copied_out_alone_it_builds_and_passes_its_tests() {
         assert!(!manifest.exists(), "the copy is not alone: {}", manifest.display());
     }
 
-    let mut cargo = Command::new(env!("CARGO"));
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if is_of_this_build(&name) {
-            cargo.env_remove(&*name);
-        }
-    }
-    let output = cargo
-        .args(["test", "--offline", "--target-dir"])
-        .arg(target_dir())
-        .current_dir(&copy)
-        .output()
-        .unwrap();
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    let (stdout, stderr) = cargo(&copy, &["test"]);
     assert!(
         stderr.contains("Doc-tests attention"),
         "no documentation tests ran:\n{stderr}"
@@ -104,6 +87,26 @@ fn copied_out_alone_it_builds_and_passes_its_tests() {
         .collect();
     let suites = passed.iter().filter(|&&passed| passed > 0).count();
     assert!(suites >= 2, "unit and documentation tests did not both run:\n{stdout}");
+
+    // And what the tests leave out: benchmarks, and the features that are off.
+    cargo(&copy, &["check", "--all-targets", "--all-features"]);
+}
+
+/// What cargo says in the copy, where it knows nothing of this build and must succeed.
+fn cargo(copy: &Path, arguments: &[&str]) -> (String, String) {
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if is_of_this_build(&name) {
+            cargo.env_remove(&*name);
+        }
+    }
+    cargo.args(arguments).args(["--offline", "--target-dir"]).arg(target_dir());
+    let output = cargo.current_dir(copy).output().unwrap();
+    let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (said(&output.stdout), said(&output.stderr));
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    (stdout, stderr)
 }
 
 /// Beside this build, and kept, so that the next run finds the dependencies compiled.

@@ -111,6 +111,60 @@ impl<T: RealField + Copy> Parameters<T> {
         self.w_q.nrows()
     }
 
+    /// Every parameter under its name, as a slice: column by column, as nalgebra stores it.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let parameters = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?;
+    /// let count: usize = parameters.named().iter().map(|(_, numbers)| numbers.len()).sum();
+    /// assert_eq!(count, 2 * 6 * (4 + 3) + 2 * 4 + 3 + 6);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn named(&self) -> [(&'static str, &[T]); 8] {
+        [
+            ("w_q", self.w_q.as_slice()),
+            ("w_k", self.w_k.as_slice()),
+            ("w_v", self.w_v.as_slice()),
+            ("w_o", self.w_o.as_slice()),
+            ("b_q", self.b_q.as_slice()),
+            ("b_k", self.b_k.as_slice()),
+            ("b_v", self.b_v.as_slice()),
+            ("b_o", self.b_o.as_slice()),
+        ]
+    }
+
+    /// As [`Parameters::named`], to be changed: a step of gradient descent is a loop over both.
+    ///
+    /// ```
+    /// # use attention::{Mask, SingleHeadAttention, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// # let mut layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng)?;
+    /// # let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    /// let gradients = layer.backward(&cache, &output)?.parameters;
+    /// let parameters = layer.parameters.named_mut().into_iter();
+    /// for ((_, parameter), (_, gradient)) in parameters.zip(gradients.named()) {
+    ///     for (x, slope) in parameter.iter_mut().zip(gradient) {
+    ///         *x -= 0.1 * slope;
+    ///     }
+    /// }
+    /// # assert!(layer.forward(&example::river().x, &Mask::none())?.0.norm() < output.norm());
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn named_mut(&mut self) -> [(&'static str, &mut [T]); 8] {
+        [
+            ("w_q", self.w_q.as_mut_slice()),
+            ("w_k", self.w_k.as_mut_slice()),
+            ("w_v", self.w_v.as_mut_slice()),
+            ("w_o", self.w_o.as_mut_slice()),
+            ("b_q", self.b_q.as_mut_slice()),
+            ("b_k", self.b_k.as_mut_slice()),
+            ("b_v", self.b_v.as_mut_slice()),
+            ("b_o", self.b_o.as_mut_slice()),
+        ]
+    }
+
     /// Every weight and bias has the shape that the others ask for. The fields are public, so each use checks.
     pub(crate) fn check(&self) -> Result<()> {
         check_not_empty("w_q", &self.w_q)?;
@@ -497,14 +551,9 @@ pub(crate) fn check_cache<T: RealField + Copy>(
 impl<T: RealField + Copy> Parameters<T> {
     /// Adds other gradients of the same layer.
     pub(crate) fn accumulate(&mut self, other: &Parameters<T>) {
-        self.w_q += &other.w_q;
-        self.w_k += &other.w_k;
-        self.w_v += &other.w_v;
-        self.w_o += &other.w_o;
-        self.b_q += &other.b_q;
-        self.b_k += &other.b_k;
-        self.b_v += &other.b_v;
-        self.b_o += &other.b_o;
+        for ((_, sum), (_, terms)) in self.named_mut().into_iter().zip(other.named()) {
+            sum.iter_mut().zip(terms).for_each(|(sum, &term)| *sum += term);
+        }
     }
 }
 

@@ -243,16 +243,14 @@ fn train(paths: Path) -> Result<(Vec<f64>, SingleHeadAttention<f64>)> {
 }
 
 fn descend(p: &mut Parameters<f64>, gradients: &Parameters<f64>, paths: Path) {
-    if paths == Path::All {
-        p.w_q -= RATE * &gradients.w_q;
-        p.w_k -= RATE * &gradients.w_k;
-        p.b_q -= RATE * &gradients.b_q;
-        p.b_k -= RATE * &gradients.b_k;
+    for ((name, parameter), (_, gradient)) in
+        p.named_mut().into_iter().zip(gradients.named())
+    {
+        if paths == Path::ValuesOnly && name.ends_with(['q', 'k']) {
+            continue;
+        }
+        parameter.iter_mut().zip(gradient).for_each(|(x, slope)| *x -= RATE * slope);
     }
-    p.w_v -= RATE * &gradients.w_v;
-    p.w_o -= RATE * &gradients.w_o;
-    p.b_v -= RATE * &gradients.b_v;
-    p.b_o -= RATE * &gradients.b_o;
 }
 
 fn learning(page: &mut Page) -> Result<()> {
