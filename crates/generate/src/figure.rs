@@ -215,6 +215,17 @@ pub fn line_chart(
     line_chart_with_spots(area, x, y, lines, dots, &[])
 }
 
+/// A [`line_chart`] with rings over its lines, to be told from the lines that they lie on.
+pub fn line_chart_with_rings(
+    area: &Area,
+    x: &Axis,
+    y: &Axis,
+    lines: &[Line],
+    rings: &[(f64, f64)],
+) -> Result<()> {
+    draw_line_chart(area, x, y, lines, &[], &[], rings)
+}
+
 /// A [`line_chart`] with named spots.
 pub fn line_chart_with_spots(
     area: &Area,
@@ -223,6 +234,18 @@ pub fn line_chart_with_spots(
     lines: &[Line],
     dots: &[(f64, f64)],
     spots: &[Spot],
+) -> Result<()> {
+    draw_line_chart(area, x, y, lines, dots, spots, &[])
+}
+
+fn draw_line_chart(
+    area: &Area,
+    x: &Axis,
+    y: &Axis,
+    lines: &[Line],
+    dots: &[(f64, f64)],
+    spots: &[Spot],
+    rings: &[(f64, f64)],
 ) -> Result<()> {
     let label = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
     let (legend, plot) = area.split_vertically(legend_height(lines));
@@ -275,6 +298,9 @@ pub fn line_chart_with_spots(
             + Text::new(name.clone(), offset, style);
         chart.draw_series([dot])?;
     }
+    chart.draw_series(
+        rings.iter().map(|&(a, b)| Circle::new((x.place(a), y.place(b)), 4, TEXT)),
+    )?;
     Ok(())
 }
 

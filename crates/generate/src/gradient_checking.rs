@@ -1,6 +1,6 @@
 //! Gradient checking: how far a measured slope is off, against its step, and what a check sees and does not see.
 
-use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart_with_rings, svg};
 use crate::format::{fixed, integer, scientific, table};
 use crate::output::Page;
 use anyhow::{Result, ensure};
@@ -60,7 +60,7 @@ fn slices(p: &mut Parameters<f64>) -> [(&'static str, &mut [f64]); 8] {
 
 // ---------------------------------------------------------------------------------------------------- the U
 
-/// A layer without biases, an input and the R of its loss, in either precision.
+/// A layer without biases, an input and the projection P of its loss, `r`, in either precision.
 struct Problem<T: RealField + Copy> {
     x: DMatrix<T>,
     w_q: DMatrix<T>,
@@ -118,7 +118,7 @@ impl Problem<f64> {
 }
 
 impl<T: RealField + Copy> Problem<T> {
-    /// The layer's loss Σ output ⊙ R once more, from additions, multiplications, divisions and a root alone.
+    /// The layer's loss Σ output ⊙ P once more, from additions, multiplications, divisions and a root alone.
     ///
     /// The left arm of the U is made of last digits. These operations have the same last digit on every machine; the
     /// system's exponential, and products that are tuned to a processor, have not.
@@ -249,21 +249,29 @@ fn the_u(page: &mut Page) -> Result<()> {
     let rounding = |u: f64, epsilon: f64| u * size / epsilon;
     let (unit_64, unit_32) = (f64::EPSILON / 2.0, f64::from(f32::EPSILON) / 2.0);
 
-    // Each arm of each U, where it is what counts.
+    // E(ε), truncation and rounding together. A one-sided difference divides its two roundings by ε and not by 2 ε.
+    let of_central =
+        |u: f64, epsilon: f64| rounding(u, epsilon) + third * epsilon * epsilon / 6.0;
+    let of_one_sided =
+        |epsilon: f64| 2.0 * rounding(unit_64, epsilon) + second * epsilon / 2.0;
     let mut predicted = vec![];
-    for power in (0..=40).step_by(2) {
-        let epsilon = 0.5_f64.powi(power);
-        let arms = [
-            third * epsilon * epsilon / 6.0,
-            second * epsilon / 2.0,
-            rounding(unit_64, epsilon),
-            rounding(unit_32, epsilon),
-        ];
-        let counts = [power <= 16, power <= 24, power >= 16, (6..=20).contains(&power)];
-        predicted.extend(
-            arms.into_iter().zip(counts).filter(|arm| arm.1).map(|arm| (epsilon, arm.0)),
-        );
+    for (line, prediction) in [
+        (&double, &(|epsilon| of_central(unit_64, epsilon)) as &dyn Fn(f64) -> f64),
+        (&single, &|epsilon| of_central(unit_32, epsilon)),
+        (&forward, &of_one_sided),
+    ] {
+        for &(epsilon, measured) in line.iter().step_by(2) {
+            let ratio = measured / prediction(epsilon);
+            ensure!((0.4..2.5).contains(&ratio), "at a step of {epsilon}: {ratio}");
+            predicted.push((epsilon, prediction(epsilon)));
+        }
     }
+    // Why f32 ends early: a few halvings later the step is lost beside an entry.
+    let lost = |p: &Problem<f32>, power| {
+        numerical_gradient(&p.x, 0.5_f32.powi(power), |x| Ok(p.loss(x))).is_err()
+    };
+    ensure!(!singles.iter().any(|p| lost(p, 20)), "a step is lost at 2⁻²⁰");
+    ensure!(singles.iter().any(|p| lost(p, 25)), "no step is lost at 2⁻²⁵");
     let line = |name: &str, colour, points: &[(f64, f64)]| {
         let name = name.to_owned();
         Line { name, colour, dashed: false, points: points.to_vec() }
@@ -281,12 +289,12 @@ fn the_u(page: &mut Page) -> Result<()> {
             "Two curves shaped like a U on logarithmic axes. From the right each falls with the square of the step, \
              reaches its lowest point and rises again as one over the step. In f64 the lowest point is deep and lies \
              near a step of one hundred-thousandth, in f32 it is shallow and lies near one hundredth. One-sided \
-             differences in f64 fall more slowly and turn at a smaller step. Dots, the predictions, lie along all arms.",
+             differences in f64 fall more slowly and turn at a smaller step. Rings, the predictions, lie along all three.",
             (520, 440),
             |area| {
                 let x = Axis::log("step ε (logarithmic)", 10.0, 1e-12..1.0);
                 let y = Axis::log("error of the slope (logarithmic)", 10.0, 1e-12..1.0);
-                line_chart(area, &x, &y, &lines, &predicted)
+                line_chart_with_rings(area, &x, &y, &lines, &predicted)
             },
         )?,
     );
@@ -296,42 +304,41 @@ fn the_u(page: &mut Page) -> Result<()> {
     };
     let central = |u: f64| {
         let step = (3.0 * u * size / third).cbrt();
-        (step, rounding(u, step) + third * step * step / 6.0)
+        (step, of_central(u, step))
     };
     let forward_best = {
         let step = 2.0 * (unit_64 * size / second).sqrt(); // two roundings over one ε
-        (step, 2.0 * rounding(unit_64, step) + second * step / 2.0)
+        (step, of_one_sided(step))
     };
     let rows = [
         ("central, `f64`", central(unit_64), best(&double)),
         ("central, `f32`", central(unit_32), best(&single)),
         ("one-sided, `f64`", forward_best, best(&forward)),
     ];
-    let row = |(name, predicted, measured): &(&str, (f64, f64), (f64, f64))| {
-        let step = format!("$2^{{{}}}$", fixed(measured.0.log2(), 0));
-        let small = |x: f64| format!("${}$", scientific(x, 0));
-        vec![
-            (*name).to_owned(),
-            small(predicted.0),
-            format!("{step} = {}", small(measured.0)),
-            small(predicted.1),
-            small(measured.1),
-        ]
+    // One column for each kind of difference: five columns would be too wide for a phone.
+    type Case = (&'static str, (f64, f64), (f64, f64));
+    let small = |x: f64| format!("${}$", scientific(x, 0));
+    let line = |what: &str, cell: &dyn Fn(&Case) -> String| {
+        [what.to_owned()].into_iter().chain(rows.iter().map(cell)).collect()
     };
-    let header = [
-        "",
-        "best $\\varepsilon$, predicted",
-        "measured",
-        "error there, predicted",
-        "measured",
+    let power = |step: f64| format!("$2^{{{}}}$", fixed(step.log2(), 0));
+    let lines: [Vec<String>; 5] = [
+        line("best $\\varepsilon$, predicted", &|case| small(case.1.0)),
+        line("measured", &|case| power(case.2.0)),
+        line("that is about", &|case| small(case.2.0)),
+        line("error there, predicted", &|case| small(case.1.1)),
+        line("measured", &|case| small(case.2.1)),
     ];
-    page.file("best.md", table(&header, &rows.each_ref().map(row)));
+    let header = ["", rows[0].0, rows[1].0, rows[2].0];
+    page.file("best.md", table(&header, &lines));
     for (name, predicted, measured) in rows {
         let near = |a: f64, b: f64| a / b < 3.0 && b / a < 3.0;
         ensure!(near(predicted.0, measured.0), "{name}: the best step");
         ensure!(near(predicted.1, measured.1), "{name}: the error there");
     }
-    ensure!(best(&single).1 / slope > THRESHOLD, "f32 would do");
+    // The relative error divides by the sum of both slopes.
+    let relative = best(&single).1 / (2.0 * slope);
+    ensure!(relative > THRESHOLD, "f32 would do: {relative}");
     ensure!(
         best(&double).1 / slope < THRESHOLD / 1e4,
         "f64 is not far below the threshold"
@@ -339,12 +346,16 @@ fn the_u(page: &mut Page) -> Result<()> {
     ensure!(best(&double).1 < best(&forward).1 / 100.0, "one-sided is as good");
     let at = |line: &[(f64, f64)], power: usize| line[power].1;
     ensure!(at(&forward, 17) / at(&double, 17) > 1e4, "the gain at 2⁻¹⁷");
+    let of_small_slopes = at(&double, 17) / (2.0 * slope / 1000.0);
+    ensure!(of_small_slopes < THRESHOLD / 100.0, "small slopes: {of_small_slopes}");
     page.value("u-entries", integer(problems.iter().map(|p| p.x.len()).sum()));
     page.value("u-layers", integer(problems.len()));
     page.value("u-loss", fixed(size, 2));
-    page.value("u-third", fixed(third, 2));
+    page.value("u-second", fixed(second, 3));
+    page.value("u-third", fixed(third, 3));
+    page.value("u-zero", scientific(rounding(unit_64, EPSILON), 0));
     page.value("u-slope", fixed(slope, 2));
-    page.value("u-single", scientific(best(&single).1 / slope, 0));
+    page.value("u-single", scientific(relative, 1));
     Ok(())
 }
 
@@ -375,7 +386,7 @@ fn two_heads(
     Ok((output, Box::new(move |grad_output| layer.backward(&cache, grad_output))))
 }
 
-/// What the check says of each gradient, with the loss Σ sin(output) ⊙ R; and of the key bias, whose gradient is zero,
+/// What the check says of each gradient, with the loss Σ sin(output) ⊙ P; and of the key bias, whose gradient is zero,
 /// the largest entry of both sides.
 struct Checked {
     gradients: Vec<Gradient>,
@@ -453,10 +464,12 @@ fn every_gradient(page: &mut Page) -> Result<()> {
     ];
     let masks =
         [Mask::none(), Mask::causal(), Mask::padding(&[true, false, true, true, false])?];
-    let mut rows: Vec<Vec<String>> = vec![];
     let mut worst = 0.0_f64;
     let mut flat = (0.0_f64, 0.0_f64);
-    for (run, parameters, x) in &layers {
+    for (file, (run, parameters, x)) in
+        ["one-head.md", "two-heads.md"].iter().zip(&layers)
+    {
+        let mut rows: Vec<Vec<String>> = vec![];
         for mask in &masks {
             let at = |epsilon| check_layer(*run, parameters, x, mask, epsilon);
             let (wide, narrow, usual) = (at(1e-2)?, at(1e-3)?, at(EPSILON)?);
@@ -480,17 +493,8 @@ fn every_gradient(page: &mut Page) -> Result<()> {
             }
             flat = (flat.0.max(usual.flat.0), flat.1.max(usual.flat.1));
         }
+        page.file(*file, table(&["gradient by", "no mask", "causal", "padding"], &rows));
     }
-    let header = [
-        "gradient by",
-        "one head, no mask",
-        "causal",
-        "padding",
-        "two heads, no mask",
-        "causal",
-        "padding",
-    ];
-    page.file("every-gradient.md", table(&header, &rows));
     ensure!(flat.0 < 1e-14 && flat.1 < 1e-9, "the key bias: {flat:?}");
     ensure!(worst < 1e-6, "the worst of all is {worst}");
     Ok(())
@@ -554,6 +558,10 @@ fn faults(page: &mut Page) -> Result<()> {
         let grad_scores = plain_mean(&cache.weights, &(r * cache.v.transpose()));
         Ok(grad_scores * &cache.k / 2.0) // √d_k = 2
     };
+    let unmasked = |cache: &AttentionCache<f64>, r: &DMatrix<f64>| {
+        let (_, again) = attention(&cache.q, &cache.k, &cache.v, &Mask::none())?;
+        Ok(attention_backward(&again, r)?.q)
+    };
     let faults = [
         Fault {
             name: "backward aligns the causal mask at the first key",
@@ -578,6 +586,13 @@ fn faults(page: &mut Page) -> Result<()> {
         },
         transposed()?,
         on_zeros()?,
+        Fault {
+            name: "backward computes the weights again, and forgets the mask",
+            hidden_by: "no mask",
+            hidden: by_queries((4, 4), 1.0, &Mask::none(), unmasked)?,
+            seen_by: "a causal mask",
+            seen: by_queries((4, 4), 1.0, &Mask::causal(), unmasked)?,
+        },
         no_dropout()?,
     ];
     let mut rows = vec![];

@@ -56,7 +56,7 @@ fn row(matrix: &DMatrix<f64>, i: usize) -> impl Iterator<Item = f64> {
 }
 
 const KEYS: usize = 8;
-const ROWS: usize = 500;
+const ROWS: usize = 5000;
 
 fn scale(page: &mut Page) -> Result<()> {
     let mut largest = [[0.0; 2]; 2];
@@ -76,6 +76,23 @@ fn scale(page: &mut Page) -> Result<()> {
     }
     page.value("scale-rows", integer(ROWS));
     page.value("scale-keys", integer(KEYS));
+    let by_width_of_model = {
+        let (d_model, d_k) = (512_f64, 64); // eight heads
+        let rng = &mut ChaCha8Rng::seed_from_u64(d_k as u64);
+        let mut largest = [0.0; 2];
+        for _ in 0..ROWS {
+            let mut draw =
+                |n| DMatrix::from_fn(n, d_k, |_, _| StandardNormal.sample(rng));
+            let (q, k): (DMatrix<f64>, _) = (draw(1), draw(KEYS));
+            let wrong = wrong::unscaled_weights(&(&q / d_model.sqrt()), &k)?;
+            largest[0] += wrong.max() / ROWS as f64;
+            largest[1] += attention_weights(&q, &k, &Mask::none())?.0.max() / ROWS as f64;
+        }
+        largest
+    };
+    page.value("scale-by-model", fixed(by_width_of_model[0], 2));
+    page.value("scale-by-head", fixed(by_width_of_model[1], 2));
+    ensure!(by_width_of_model[0] < by_width_of_model[1] - 0.1, "{by_width_of_model:?}");
     let change = |[narrow, wide]: [f64; 2]| (wide - narrow).abs();
     ensure!(change(largest[0]) > 0.2 && change(largest[1]) < 0.05, "{largest:?}");
     Ok(())
@@ -247,15 +264,18 @@ fn averaged(page: &mut Page) -> Result<()> {
     layer.parameters.w_q *= 6.0;
     layer.parameters.w_q.columns_mut(2, 2).fill(0.0); // the second head asks nothing
     let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
-    let [live, dead] = [&cache.heads[0].weights, &cache.heads[1].weights];
-    let mean = (live + dead) / 2.0;
+    let [live, flat] = [&cache.heads[0].weights, &cache.heads[1].weights];
+    let mean = (live + flat) / 2.0;
     let entropy = |weights: &DMatrix<f64>| anyhow::Ok(row_entropy(weights)?.mean());
     page.value("averaged-live", fixed(entropy(live)?, 2));
-    page.value("averaged-dead", fixed(entropy(dead)?, 2));
+    page.value("averaged-flat", fixed(entropy(flat)?, 2));
     page.value("averaged-mean", fixed(entropy(&mean)?, 2));
     page.value("averaged-ln", fixed(6.0_f64.ln(), 2));
     ensure!(entropy(live)? < entropy(&mean)? - 0.1, "the mean is not in between");
-    ensure!(entropy(&mean)? < 6.0_f64.ln() - 0.1, "the mean looks dead, too");
+    ensure!(entropy(&mean)? < 6.0_f64.ln() - 0.1, "the mean looks flat, too");
+    let r = random(6, 4, &mut ChaCha8Rng::seed_from_u64(1));
+    let grad_w_q = layer.backward(&cache, &r)?.parameters.w_q;
+    ensure!(grad_w_q.columns(2, 2).amax() > 1e-3, "the flat head is dead");
     Ok(())
 }
 

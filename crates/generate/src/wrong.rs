@@ -67,7 +67,10 @@ pub fn weights_with_finite_mask<T: RealField + Copy>(
 /// WRONG: causal, in tiles of two queries, with a tile's first query added twice.
 pub fn tile_added_twice(n: usize) -> Result<Mask> {
     let tile = 2;
-    Mask::dense(DMatrix::from_fn(n, n, |i, j| j <= i + tile * (i / tile)))
+    Mask::dense(DMatrix::from_fn(n, n, |i, j| {
+        let first = tile * (i / tile); // the tile's first query
+        j <= first + i // meant: first + i % tile
+    }))
 }
 // ANCHOR_END: tile_twice
 
