@@ -146,9 +146,13 @@ pub const SLOPE_TOLERANCE: f64 = 1e-4;
 // ANCHOR_END: thresholds
 
 const SEED: u64 = 0; // of the changes and directions: the same layer gets the same diagnosis
+// ANCHOR: nudges
 const NUDGES: usize = 2; // changes that are tried on each token, each with both signs
+// ANCHOR_END: nudges
+// ANCHOR: directions
 const DIRECTIONS: usize = 4; // along which each gradient is compared with the slope
-const STEP: f64 = 1e-5;
+const STEP: f64 = 1e-5; // ε
+// ANCHOR_END: directions
 
 /// What [`diagnose`] measured. Its `Display` is a report.
 ///
@@ -484,7 +488,8 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
     }
     // Of the spread of the logarithms, the part that no factor explains.
     let unexplained = total - rise * rise / run;
-    let fits = unexplained <= SCALE_TOLERANCE * total; // false if no product differs
+    // False if no product differs: 0/0 is NaN.
+    let fits = unexplained <= SCALE_TOLERANCE * total;
     fits.then(|| rise / run * (head.q.ncols() as f64).sqrt())
 }
 // ANCHOR_END: scale
@@ -604,7 +609,8 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
 /// How far a gradient is from the slope of the loss: the worst of a few directions.
 ///
 /// Along a direction the slope is the gradient's dot product with it. That takes two
-/// runs a direction, where entry by entry takes two for each entry.
+/// runs a direction, where entry by entry takes two for each entry. `floor` is a slope
+/// so small that it is lost in the rounding of the loss: no error is measured by less.
 fn slope_error(
     gradient: &[f64],
     floor: f64,
@@ -617,6 +623,7 @@ fn slope_error(
         let direction =
             DVector::from_fn(gradient.len(), |_, _| StandardNormal.sample(rng));
         let predicted = gradient.dot(&direction);
+        // The slope in one variable t, at 0.
         let measured = numerical_gradient(&dmatrix![0.0], STEP, |t| {
             loss_moved_by(&(&direction * t[0]))
         })?[0];

@@ -125,23 +125,32 @@ fn histograms(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-const ROWS: usize = 2000;
+pub const ROWS: usize = 2000;
+
+/// A gradient below this is next to none, as [Claims, checked](crate::claims) has it.
+pub const FAINT: f64 = 1e-6;
 
 /// One row of weights, seen from several sides.
 #[derive(Clone, Copy)]
-struct Row {
+pub struct Row {
     largest: f64,
     /// Divided by ln n, the most it can be.
     entropy: f64,
     /// The norm of softmax's Jacobian.
     jacobian: f64,
     /// The norm of the gradient with respect to the query.
-    grad_query: f64,
+    pub grad_query: f64,
+    /// The share of the row's scores whose gradient is below [`FAINT`].
+    pub faint_scores: f64,
 }
 
 /// Rows of weights: each of one random query and `n` random keys of width `d`, with scores that are
 /// divided by `d` to each of `powers`.
-fn rows<const P: usize>(n: usize, d: usize, powers: [f64; P]) -> Result<[Vec<Row>; P]> {
+pub fn rows<const P: usize>(
+    n: usize,
+    d: usize,
+    powers: [f64; P],
+) -> Result<[Vec<Row>; P]> {
     let rng = &mut ChaCha8Rng::seed_from_u64((1000 * n + d) as u64);
     let mut rows = [const { vec![] }; P];
     for _ in 0..ROWS {
@@ -154,7 +163,9 @@ fn rows<const P: usize>(n: usize, d: usize, powers: [f64; P]) -> Result<[Vec<Row
             let p = softmax(&(&products / divisor))?;
             let grad_scores = softmax_backward(&p, &grad_p)?;
             let entropy: f64 = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
+            let faint = grad_scores.iter().filter(|grad| grad.abs() < FAINT).count();
             rows.push(Row {
+                faint_scores: faint as f64 / n as f64,
                 largest: p.max(),
                 entropy: entropy / (n as f64).ln(),
                 jacobian: jacobian_norm(&p),
@@ -165,7 +176,7 @@ fn rows<const P: usize>(n: usize, d: usize, powers: [f64; P]) -> Result<[Vec<Row
     Ok(rows)
 }
 
-fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
+pub fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
     rows.iter().map(of).sum::<f64>() / rows.len() as f64
 }
 
@@ -175,7 +186,7 @@ fn left_out(rows: &[Row]) -> String {
     share(rows, |row| row.grad_query < 0.01 * root_mean_square)
 }
 
-fn median(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
+pub fn median(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
     let mut values: Vec<f64> = rows.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
