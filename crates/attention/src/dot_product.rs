@@ -452,6 +452,28 @@ mod tests {
         assert!(gradients.k.row(2).iter().all(|&g| g == 0.0));
     }
 
+    /// The first query sees the first key alone. Whatever NaN comes with it, all others get the gradients they had.
+    #[test]
+    fn a_nan_spoils_no_gradient_that_it_does_not_reach() {
+        let inputs = [numbers(4, 3, 0), numbers(4, 2, 3)]; // q, grad_output
+        let (k, v) = (numbers(4, 3, 1), numbers(4, 2, 2));
+        let run = |[q, grad_output]: &[DMatrix<f64>; 2]| {
+            let (_, cache) = attention(q, &k, &v, &Mask::causal()).unwrap();
+            attention_backward(&cache, grad_output).unwrap()
+        };
+        let healthy = run(&inputs);
+        for poisoned in 0..2 {
+            let mut inputs = inputs.clone();
+            inputs[poisoned].row_mut(0).fill(f64::NAN);
+            let ill = run(&inputs);
+            for (ill, healthy) in
+                [(ill.q, &healthy.q), (ill.k, &healthy.k), (ill.v, &healthy.v)]
+            {
+                assert!((ill.rows(1, 3) - healthy.rows(1, 3)).amax() < 1e-14);
+            }
+        }
+    }
+
     #[test]
     fn a_query_that_sees_nothing_is_zero() {
         let (mut q, k, v) = (numbers(4, 3, 0), numbers(2, 3, 1), numbers(2, 5, 2));
