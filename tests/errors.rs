@@ -837,8 +837,7 @@ fn of_costs() -> Vec<Case> {
                 count(&shape)
             }));
         }
-        let message =
-            "`shape` is too large but its operations and bytes must fit 128 bits";
+        let message = "`shape` is too large but its operations and bytes, and their sums, must fit 128 bits";
         cases.push(case(function, message, move || {
             count(&AttentionShape::self_attention(
                 usize::MAX,

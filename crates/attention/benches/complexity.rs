@@ -42,7 +42,7 @@ fn cores(criterion: &mut Criterion) {
 const D_MODEL: usize = 512;
 const HEADS: usize = D_MODEL / D;
 
-/// A whole layer, and its four projections alone.
+/// A whole layer, its four projections alone, and the cores of its heads alone.
 fn layer(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("layer");
     briefly(&mut group);
@@ -54,6 +54,12 @@ fn layer(criterion: &mut Criterion) {
         let x = normal::<f32>(n, D_MODEL, 0);
         time(&mut group, &format!("forward, {sizes}"), n, || {
             layer.forward(black_box(&x), &Mask::none())
+        });
+        let heads: Vec<_> = (0..HEADS).map(|_| inputs::<f32>(n, D)).collect();
+        time(&mut group, &format!("cores, {sizes}"), n, || {
+            heads.iter().try_for_each(|[q, k, v]| {
+                attention(black_box(q), k, v, &Mask::none()).map(drop)
+            })
         });
         let p = &layer.parameters;
         time(&mut group, &format!("projections, {sizes}"), n, || {

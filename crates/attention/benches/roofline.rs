@@ -4,7 +4,7 @@
 
 mod support;
 
-use attention::{Mask, attention, attention_weights, softmax_rows};
+use attention::{Mask, attention_weights, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nalgebra::DMatrix;
 use pulp::{Arch, Simd, WithSimd};
@@ -87,7 +87,7 @@ fn sum(numbers: &[f32]) -> f32 {
 
 const D: usize = 64;
 
-/// The steps of attention one by one, and all of it.
+/// The steps of attention one by one. All of it is timed in `complexity`, once.
 fn steps(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("steps");
     briefly(&mut group);
@@ -112,11 +112,31 @@ fn steps(criterion: &mut Criterion) {
         time(&mut group, &name("values"), n, || black_box(&weights) * &v);
         // The same sizes and operations, as the backward pass has them.
         time(&mut group, &name("tr_mul"), n, || black_box(&weights).tr_mul(&v));
-        time(&mut group, &name("whole"), n, || {
-            attention(black_box(&q), &k, &v, &Mask::none())
+    }
+}
+
+/// What a matrix costs before anything is computed with it: filled when it is new, and when it has been there before; and
+/// what it costs to transpose, for powers of two and for a length beside one.
+fn matrices(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("matrix");
+    briefly(&mut group);
+    for n in [512, 1024, 2048, 4096] {
+        time(&mut group, "new, f32", n, || {
+            DMatrix::from_element(n, n, black_box(1.0_f32))
+        });
+        let mut old = DMatrix::<f32>::zeros(n, n);
+        time(&mut group, "old, f32", n, || {
+            black_box(&mut old).as_mut_slice().fill(black_box(1.0)) // as fast as a new one is filled
+        });
+    }
+    for n in [500, 512, 4096] {
+        let from = normal::<f32>(n, n, 0);
+        let mut to = DMatrix::zeros(n, n);
+        time(&mut group, "transposed, f32", n, || {
+            black_box(&from).transpose_to(&mut to);
         });
     }
 }
 
-criterion_group!(all, arithmetic, bandwidth, steps);
+criterion_group!(all, arithmetic, bandwidth, steps, matrices);
 criterion_main!(all);

@@ -145,7 +145,7 @@ impl AttentionShape {
     /// projections, 4·B·n²·d for both products, and 5·B·n² for softmax.
     ///
     /// # Errors
-    /// A size is 0, or the count does not fit 128 bits.
+    /// A size is 0, or the counts and their sums do not fit 128 bits.
     ///
     /// ```
     /// let flops = attention::AttentionShape::self_attention(1, 128, 512, 64, 1).flops()?;
@@ -198,7 +198,7 @@ impl AttentionShape {
     /// The bytes of queries, keys, values, weights and output, for numbers of `element` bytes (4 for `f32`).
     ///
     /// # Errors
-    /// A size is 0, or the count does not fit 128 bits.
+    /// A size is 0, or the counts and their sums do not fit 128 bits.
     ///
     /// ```
     /// let bytes = attention::AttentionShape::self_attention(1, 4096, 2048, 64, 32).bytes(4)?;
@@ -250,16 +250,18 @@ impl AttentionShape {
     }
 }
 
-/// A product of sizes, or an error where it does not fit.
+/// A product of sizes, or an error where it does not fit. Four bits are left free, so that neither the sums of such
+/// products nor the backward pass, which doubles them, can overflow: there are at most 13 of them in any total.
 fn count(sizes: &[usize], more: &[usize]) -> Result<u128> {
     let product = sizes
         .iter()
         .chain(more)
         .try_fold(1_u128, |product, &size| product.checked_mul(size as u128));
-    product.ok_or_else(|| Error::Value {
+    product.filter(|product| product.leading_zeros() >= 4).ok_or_else(|| Error::Value {
         argument: "shape",
         given: "too large".to_owned(),
-        expected: "its operations and bytes must fit 128 bits".to_owned(),
+        expected: "its operations and bytes, and their sums, must fit 128 bits"
+            .to_owned(),
     })
 }
 
@@ -320,5 +322,26 @@ mod tests {
         assert!(shape.flops().is_err());
         assert!(shape.backward_flops().is_err());
         assert!(shape.bytes(4).is_err());
+    }
+
+    /// A count that is let through can be summed and doubled without saturating.
+    #[test]
+    fn sums_do_not_saturate() {
+        let huge = |n_heads| AttentionShape {
+            batch: 1 << 60,
+            n_q: 1,
+            n_k: 1,
+            d_model: 1,
+            d_k: 1,
+            d_v: 1,
+            n_heads,
+        };
+        assert!(huge(1 << 62).flops().is_err()); // softmax alone: 5 · 2^122 > 2^124
+        let largest = huge(1 << 61);
+        let (forward, backward) =
+            (largest.flops().unwrap(), largest.backward_flops().unwrap());
+        // 2^121 times 8 + 2 + 5 + 2 forward, 16 + 4 + 4 + 4 backward
+        assert_eq!(forward.total(), 17 << 121);
+        assert_eq!(backward.total(), 28 << 121);
     }
 }

@@ -19,10 +19,11 @@ pub fn generate(page: &mut Page) -> Result<()> {
     taken_together(&[&times, &memory, &roof])?;
     page.value("where", provenance(&times));
     growth(page, &times)?;
+    matrices(page, &roof, &times)?;
     crossover(page, &times)?;
     peaks(page, &memory)?;
     intensity(page)?;
-    roofline(page, &roof)
+    roofline(page, &roof, &times)
 }
 
 /// The chapter tells the circumstances once, for all that it shows.
@@ -42,6 +43,11 @@ fn taken_together(records: &[&Record]) -> Result<()> {
 
 /// The width of a head, everywhere on this page.
 const D: usize = 64;
+
+/// FLOP/s in `f32`, outside of its tensor cores, of an NVIDIA A100 with 40 GB, by its data sheet.
+pub const GPU_PEAK: f64 = 19.5e12;
+/// Bytes a second of its memory, by the same.
+pub const GPU_BANDWIDTH: f64 = 1555e9;
 
 /// Bytes of an `f32`.
 const F32: usize = 4;
@@ -99,9 +105,18 @@ fn counts(page: &mut Page) -> Result<()> {
         let growth = at(2 * n)?.total() as f64 / at(n)?.total() as f64;
         page.value(format!("doubling-{n}"), significant(growth, 3));
     }
-    let (forward, backward) = (even, shape(4096).backward_flops()?);
-    let ratio = backward.total() as f64 / forward.total() as f64;
-    page.value("backward-ratio", fixed(ratio, 2));
+    for (key, n) in [("shortest", 128), ("longest", 8192)] {
+        let ratio = shape(n).backward_flops()?.total() as f64 / at(n)?.total() as f64;
+        ensure!((1.95..2.0).contains(&ratio), "n = {n}: twice and hardly less");
+        page.value(format!("backward-{key}"), fixed(ratio, 3));
+    }
+    // Weights that training keeps, of one sequence.
+    let layers = 24;
+    page.value("training-layers", integer(layers));
+    page.value(
+        "training-weights",
+        bytes(layers as u128 * shape(2048).bytes(F32)?.weights),
+    );
     let widest = shape(8192).bytes(F32)?;
     let weights = widest.weights as f64 / widest.total() as f64;
     page.value("weights-8192-share", percent(weights, 0));
@@ -150,32 +165,24 @@ fn growth(page: &mut Page, record: &Record) -> Result<()> {
     let (mut times, mut slopes) = (vec![], vec![]);
     for (direction, dtype, colour, dashed) in what {
         let points = series(record, &format!("attention/{direction}"), dtype)?;
-        let (low, high) = (&points[..3], &points[points.len() - 3..]);
+        let slope = log_log_slope(&points);
+        let (from, dearest) = dearest_doubling(&points)?;
         slopes.push(vec![
             format!("{direction}, `{dtype}`"),
-            fixed(log_log_slope(low), 2),
-            fixed(log_log_slope(high), 2),
+            fixed(slope, 2),
+            format!("×{}", fixed(dearest, 1)),
+            format!("{} to {}", integer(from), integer(2 * from)),
         ]);
         // What the chapter says in words.
-        let (small, large) = (log_log_slope(low), log_log_slope(high));
         ensure!(
-            small > 1.0,
-            "{direction}, {dtype}: it grows faster than n from the start"
+            (1.7..2.7).contains(&slope),
+            "{direction}, {dtype}: slope {slope} is not near 2"
         );
-        ensure!(small < large, "{direction}, {dtype}: the slope grows with n");
-        ensure!(
-            (1.8..2.6).contains(&large),
-            "{direction}, {dtype}: slope {large} is not near 2"
-        );
+        ensure!(dearest > 4.5, "{direction}, {dtype}: no doubling is far too dear");
         lines.push(line(&format!("{direction}, {dtype}"), colour, dashed, &points));
         times.push(points);
     }
-    let ends = |i: usize| times[0][i].0;
-    page.value("small-from", fixed(ends(0), 0));
-    page.value("small-to", fixed(ends(2), 0));
-    page.value("large-from", fixed(ends(times[0].len() - 3), 0));
-    page.value("large-to", fixed(ends(times[0].len() - 1), 0));
-    let header = ["", "slope at small $n$", "slope at large $n$"];
+    let header = ["", "slope", "dearest doubling", "of $n$, from"];
     page.file("slopes.md", table(&header, &slopes));
 
     let mut rows = vec![];
@@ -188,17 +195,12 @@ fn growth(page: &mut Page, record: &Record) -> Result<()> {
         let times: Vec<_> = times.iter().map(|points| duration(points[i].1)).collect();
         rows.push([vec![integer(n)], times].concat());
     }
-    let caches = record.machine.caches.iter().map(|cache| cache.bytes);
-    let largest = caches.max().context("the record `complexity` knows no cache")?;
-    page.value("largest-cache", bytes(largest.into()));
-    for n in [1024, 4096] {
-        let weights = AttentionShape::self_attention(1, n, D, D, 1).bytes(F32)?.weights;
-        ensure!(
-            (weights > u128::from(largest)) == (n == 4096),
-            "n = {n}: {weights} bytes"
-        );
-        page.value(format!("matrix-{n}"), bytes(weights));
-    }
+    let weights = AttentionShape::self_attention(1, 4096, D, D, 1).bytes(F32)?.weights;
+    page.value("matrix-4096", bytes(weights));
+    let timed = ["attention/forward", "attention/backward"];
+    let timed = record.measurements.iter().filter(|m| timed.contains(&m.what.as_str()));
+    let spread = timed.map(|m| m.spread / m.median).fold(0.0, f64::max);
+    page.value("spread", percent(spread, 0));
     let header =
         ["$n$", "forward, `f32`", "forward, `f64`", "backward, `f32`", "backward, `f64`"];
     page.file("times.md", table(&header, &rows));
@@ -225,16 +227,87 @@ fn growth(page: &mut Page, record: &Record) -> Result<()> {
     let longest = times[0][times[0].len() - 1];
     let causal = record.find("attention/forward causal", "f32", longest.0 as u64)?.median;
     ensure!(causal > 0.6 * longest.1, "a causal mask saves this program nearly half");
+    ensure!(causal < 1.6 * longest.1, "a causal mask costs this program half as much");
     page.value("causal", duration(causal));
     page.value("full", duration(longest.1));
 
     // Backward has twice the products of forward.
-    let backward = times[2][times[2].len() - 1].1;
+    let ratios = |forward: usize, backward: usize| -> Vec<(f64, f64)> {
+        let pairs = times[forward].iter().zip(&times[backward]);
+        pairs.map(|(forward, backward)| (forward.0, backward.1 / forward.1)).collect()
+    };
+    let (single, double) = (ratios(0, 2), ratios(1, 3));
+    let all = single.iter().chain(&double).filter(|(n, _)| *n <= 256.0);
+    let (least, most) = all
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), (_, ratio)| {
+            (least.min(*ratio), most.max(*ratio))
+        });
+    ensure!(most < 2.0, "backward takes less than twice as long at small n");
+    page.value("backward-short-least", fixed(least, 1));
+    page.value("backward-short-most", fixed(most, 1));
+    for (dtype, ratios) in [("f32", single), ("f64", double)] {
+        let (_, longest) = ratios[ratios.len() - 1];
+        ensure!(longest > 2.0, "{dtype}: backward takes more than twice as long at last");
+        page.value(format!("backward-{dtype}"), fixed(longest, 1));
+    }
+    Ok(())
+}
+
+/// The n from which a doubling of it costs most, and how many times as much.
+fn dearest_doubling(points: &[(f64, f64)]) -> Result<(usize, f64)> {
+    let doublings =
+        points.windows(2).map(|pair| (pair[0].0 as usize, pair[1].1 / pair[0].1));
     ensure!(
-        backward > 2.0 * longest.1,
-        "backward takes more than twice as long as forward"
+        points.windows(2).all(|pair| pair[1].0 == 2.0 * pair[0].0),
+        "lengths that double"
     );
-    page.value("backward-measured", significant(backward / longest.1, 2));
+    doublings.max_by(|a, b| a.1.total_cmp(&b.1)).context("no doubling")
+}
+
+/// What a matrix costs by being new, and what it costs to transpose.
+fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
+    let mut rows = vec![];
+    for new in record.all("matrix/new", "f32") {
+        let n = *new.sizes.get("n").context("matrix/new has no n")?;
+        let old = record.find("matrix/old", "f32", n)?;
+        rows.push(vec![
+            integer(n as usize),
+            bytes(u128::from(n * n) * F32 as u128),
+            duration(new.median),
+            duration(old.median),
+        ]);
+        // What the chapter says in words.
+        let extra = new.median - old.median;
+        match n {
+            4096 => {
+                ensure!(extra > 2.0 * old.median, "a large new matrix costs far more");
+                let forward = times.find("attention/forward", "f32", n)?.median;
+                let scale = record.find("steps/scale", "f32", n)?.median;
+                ensure!(2.0 * extra < forward, "two new matrices are a part of forward");
+                ensure!(extra > 3.0 * scale, "the jump is many times a pass");
+                page.value("new-4096", duration(new.median));
+                page.value("scale-time", duration(scale));
+            }
+            512 => {
+                let large = record.find("matrix/new", "f32", 4096)?.median / 64.0;
+                ensure!(4.0 * new.median < large, "a small matrix is cheap for its size");
+            }
+            _ => {}
+        }
+    }
+    ensure!(rows.len() > 2, "the record `roofline` has too few new matrices");
+    page.file("new.md", table(&["$n$", "bytes", "new", "there before"], &rows));
+
+    let transposed = |n: u64| -> Result<f64> {
+        Ok(record.find("matrix/transposed", "f32", n)?.median)
+    };
+    ensure!(transposed(512)? > 1.5 * transposed(500)?, "a power of two is dear");
+    for n in [500, 512, 4096] {
+        page.value(format!("transposed-{n}"), duration(transposed(n)?));
+    }
+    let backward = times.find("attention/backward", "f32", 4096)?.median;
+    ensure!(2.0 * transposed(4096)? < backward, "both are a part of backward");
+    page.value("backward-full", duration(backward));
     Ok(())
 }
 
@@ -242,6 +315,7 @@ fn growth(page: &mut Page, record: &Record) -> Result<()> {
 fn crossover(page: &mut Page, record: &Record) -> Result<()> {
     let whole = series(record, "layer/forward", "f32")?;
     let projections = series(record, "layer/projections", "f32")?;
+    let cores = series(record, "layer/cores", "f32")?;
     let first = record.all("layer/forward", "f32").next().context("a layer")?;
     let size = |name: &str| -> Result<usize> {
         Ok(*first.sizes.get(name).with_context(|| format!("the layer has no {name}"))?
@@ -252,27 +326,28 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
 
     let mut rows = vec![];
     let (mut counted, mut measured) = ((vec![], vec![]), (vec![], vec![]));
-    for (&(n, whole), &(_, linear)) in whole.iter().zip(&projections) {
-        ensure!(whole > linear, "n = {n}: a layer takes longer than its projections");
+    ensure!(whole.len() == projections.len() && whole.len() == cores.len(), "the same n");
+    for ((&(n, whole), &(_, linear)), &(_, core)) in
+        whole.iter().zip(&projections).zip(&cores)
+    {
         let flops = shape(n as usize).flops()?;
         counted.0.push((n, flops.projections as f64 / 1e9));
         counted.1.push((n, flops.core() as f64 / 1e9));
         measured.0.push((n, linear));
-        measured.1.push((n, whole - linear));
+        measured.1.push((n, core));
         rows.push(vec![
-            fixed(n, 0),
+            integer(n as usize),
             percent(flops.core() as f64 / flops.total() as f64, 0),
-            percent((whole - linear) / whole, 0),
+            duration(linear),
+            duration(core),
             duration(whole),
         ]);
         // What the chapter says in words.
-        let share = flops.core() as f64 / flops.total() as f64;
-        ensure!(
-            (whole - linear) / whole > share,
-            "n = {n}: more of the time than of the work"
-        );
+        let even = n as usize == shape(1).crossover();
+        ensure!(!even || core > linear, "the core takes longer where the FLOPs are even");
     }
-    let header = ["$n$", "core's share of the FLOPs", "of the time", "time of the layer"];
+    let header =
+        ["$n$", "core's share of the FLOPs", "projections", "cores", "whole layer"];
     page.file("shares.md", table(&header, &rows));
     page.value("layer-heads", integer(heads));
     page.value("layer-crossover", integer(shape(1).crossover()));
@@ -281,10 +356,7 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
     let shortest = whole[0].0;
     let text = match meeting {
         Some(n) => {
-            ensure!(
-                n < shape(1).crossover() as f64 / 2.0,
-                "they meet at {n}, not far earlier"
-            );
+            ensure!(n < shape(1).crossover() as f64, "they meet at {n}, not earlier");
             format!("near $n = {}$", integer(n.round() as usize))
         }
         None => {
@@ -304,8 +376,8 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
         ),
         (
             "crossover-measured",
-            "Time of a layer's projections and of the rest against the number of tokens",
-            "The line of the core is steeper, and above that of the projections long before twice \
+            "Time of a layer's projections and of its cores against the number of tokens",
+            "The line of the core is steeper, and above that of the projections before twice \
              the model's width."
                 .to_owned(),
             "seconds (logarithmic)",
@@ -426,12 +498,16 @@ impl Step {
     }
 }
 
-/// The steps of attention for n tokens.
-fn steps(record: &Record, n: usize) -> Result<Vec<Step>> {
+/// The steps of attention for n tokens, and all of it, which is timed among the lengths.
+fn steps(record: &Record, times: &Record, n: usize) -> Result<Vec<Step>> {
     let flops = AttentionShape::self_attention(1, n, D, D, 1).flops()?;
     let sizes = AttentionShape::self_attention(1, n, D, D, 1).bytes(F32)?;
     let step = |name, flops: u128, bytes: u128| -> Result<Step> {
-        let seconds = record.find(&format!("steps/{name}"), "f32", n as u64)?.median;
+        let timed = match name {
+            "whole" => times.find("attention/forward", "f32", n as u64)?,
+            _ => record.find(&format!("steps/{name}"), "f32", n as u64)?,
+        };
+        let seconds = timed.median;
         Ok(Step { name, flops: flops as f64, bytes: bytes as f64, seconds })
     };
     let squares = (n * n) as u128;
@@ -455,16 +531,49 @@ fn best(record: &Record, what: &str, of: impl Fn(f64) -> f64) -> Result<f64> {
     Ok(speeds.into_iter().fold(0.0, f64::max))
 }
 
+/// What the ceilings are made of, in GFLOP/s and GB/s.
+#[derive(Clone, Copy)]
+struct Ceilings {
+    registers: f64,
+    product: f64,
+    read: f64,
+    update: f64,
+    triad: f64,
+}
+
+impl Ceilings {
+    fn of(record: &Record) -> Result<Self> {
+        let bytes = F32 as f64;
+        Ok(Ceilings {
+            registers: best(record, "arithmetic/registers", |n| 2.0 * n)?,
+            product: best(record, "arithmetic/product", |n| 2.0 * n.powi(3))?,
+            read: best(record, "bandwidth/read", |n| bytes * n)?,
+            update: best(record, "bandwidth/update", |n| 2.0 * bytes * n)?,
+            triad: best(record, "bandwidth/triad", |n| 3.0 * bytes * n)?,
+        })
+    }
+
+    fn peak(&self) -> f64 {
+        self.registers.max(self.product)
+    }
+
+    fn bandwidth(&self) -> f64 {
+        self.read.max(self.update).max(self.triad)
+    }
+}
+
+/// FLOP/byte at which the roofline of the machine in the record is level.
+pub fn ridge(record: &Record) -> Result<f64> {
+    let ceilings = Ceilings::of(record)?;
+    Ok(ceilings.peak() / ceilings.bandwidth())
+}
+
 /// The two ceilings, and the steps below them.
-fn roofline(page: &mut Page, record: &Record) -> Result<()> {
-    let registers = best(record, "arithmetic/registers", |n| 2.0 * n)?;
-    let product = best(record, "arithmetic/product", |n| 2.0 * n.powi(3))?;
-    let read_speed = best(record, "bandwidth/read", |n| F32 as f64 * n)?;
-    let update = best(record, "bandwidth/update", |n| 2.0 * F32 as f64 * n)?;
-    let triad = best(record, "bandwidth/triad", |n| 3.0 * F32 as f64 * n)?;
-    let peak = registers.max(product);
-    let bandwidth = read_speed.max(update).max(triad);
-    let ridge = peak / bandwidth;
+fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
+    let ceilings = Ceilings::of(record)?;
+    let Ceilings { registers, product, read: read_speed, update, triad } = ceilings;
+    let (peak, bandwidth) = (ceilings.peak(), ceilings.bandwidth());
+    let ridge = ridge(record)?;
     for (key, speed) in [
         ("registers", registers),
         ("product", product),
@@ -477,7 +586,7 @@ fn roofline(page: &mut Page, record: &Record) -> Result<()> {
     }
     let roof = |intensity: f64| peak.min(bandwidth * intensity);
 
-    let (short, long) = (steps(record, 512)?, steps(record, 4096)?);
+    let (short, long) = (steps(record, times, 512)?, steps(record, times, 4096)?);
     let mut rows = vec![];
     for (n, steps) in [(512, &short), (4096, &long)] {
         for step in steps {
@@ -503,8 +612,22 @@ fn roofline(page: &mut Page, record: &Record) -> Result<()> {
         ["scores", "scale", "softmax", "values", "whole"].map(named);
     let (scores, scale, softmax) = (scores?, scale?, softmax?);
     let (values, whole) = (values?, whole?);
-    let short_scale =
-        short.iter().find(|step| step.name == "scale").context("no scale")?;
+    let shorter = |name: &str| {
+        let step = short.iter().find(|step| step.name == name);
+        step.with_context(|| format!("no short step is called {name}"))
+    };
+    let short_scale = shorter("scale")?;
+    let short_softmax = shorter("softmax")?;
+    ensure!(short_softmax.speed() > 1.1 * softmax.speed(), "softmax slows down");
+    ensure!(10.0 * softmax.speed() < roof(softmax.intensity()), "far below its roof");
+    ensure!(update > read_speed, "changing in place counts both directions");
+    ensure!(scale.speed() > 0.7 * roof(scale.intensity()), "scale is at its roof");
+    page.value("softmax-512", significant(short_softmax.speed(), 2));
+    page.value("softmax-4096", significant(softmax.speed(), 2));
+    page.value("gpu-peak", significant(GPU_PEAK / 1e12, 3));
+    page.value("gpu-bandwidth", integer((GPU_BANDWIDTH / 1e9) as usize));
+    page.value("gpu-ridge", significant(GPU_PEAK / GPU_BANDWIDTH, 3));
+    ensure!(GPU_PEAK / GPU_BANDWIDTH > ridge, "the GPU's ridge lies further right");
     let in_cache = short_scale.speed() / scale.speed();
     ensure!(in_cache > 1.3, "scaling what fits into a cache is faster");
     page.value("scale-in-cache", significant(in_cache, 2));
@@ -553,14 +676,19 @@ fn draw_roofline(
             .to_vec(),
     };
     let side = |name| match name {
-        "whole" | "values" => Side::Right,
+        "whole" | "values" | "scale" => Side::Right,
         "scores" => Side::Left,
         _ => Side::Below,
     };
     let mut spots: Vec<_> = short
         .iter()
         .map(|step| Spot {
-            name: String::new(),
+            // One of them says what the grey ones are.
+            name: if step.name == "softmax" {
+                "n = 512".to_owned()
+            } else {
+                String::new()
+            },
             place: (step.intensity(), step.speed()),
             colour: MUTED,
             side: Side::Right,
@@ -577,8 +705,9 @@ fn draw_roofline(
     svg(
         "complexity-roofline",
         "The roofline of one thread, with the steps of attention below it",
-        "The roof rises with the intensity and then is level. Scaling and softmax stand under the rising part, the two \
-         products and attention as a whole under the level part, attention well below the products.",
+        "The roof rises with the intensity and then is level. For n = 4096 scaling stands at its rising part and softmax far \
+         below it, the two products and attention as a whole under the level part. The grey dot of scaling for n = 512 \
+         stands higher than that for n = 4096.",
         (520, 440),
         |area| {
             let x = Axis::log("intensity in FLOP/byte (logarithmic)", 2.0, range.clone());

@@ -1,9 +1,11 @@
 //! The memory wall: what attention moves between slow and fast memory, counted by a machine that does nothing else but run
 //! it, and foretold by formula where it would run too long.
 
+use crate::complexity::{GPU_BANDWIDTH, GPU_PEAK, ridge};
 use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart, svg};
-use crate::format::{fixed, integer, percent, table};
+use crate::format::{duration, fixed, integer, percent, significant, table};
 use crate::output::Page;
+use crate::records::read;
 use anyhow::{Result, ensure};
 use attention::traffic::{
     Counts, Memory, Report, fused_attention, fused_traffic, naive_attention,
@@ -176,6 +178,16 @@ fn passes(page: &mut Page) -> Result<()> {
     page.value("peak", integer(peak));
     ensure!(peak <= CAPACITY && peak > CAPACITY * 9 / 10, "nearly all of fast memory");
 
+    // Against the formula of the chapter Complexity, and the ridge of a GPU that it names.
+    let counted = all_operations as f64 / total.bytes(ELEMENT) as f64;
+    let ideal = shape(N).intensity(ELEMENT)?;
+    let gpu = GPU_PEAK / GPU_BANDWIDTH;
+    ensure!(counted < gpu && counted < ideal, "left of the ridge, and of the formula");
+    ensure!(ridge(&read("roofline")?)? < counted, "right of the CPU's ridge");
+    page.value("naive-intensity", fixed(counted, 1));
+    page.value("ideal-intensity", fixed(ideal, 1));
+    page.value("gpu-ridge", significant(gpu, 3));
+
     // What the chapter says of the three passes in the middle.
     let middle = ["scale", "mask", "softmax"];
     let moved: u128 = middle.iter().map(|pass| naive.pass(pass).all()).sum();
@@ -216,6 +228,15 @@ fn fused(page: &mut Page) -> Result<()> {
         page.value(format!("heads-{name}-gib"), gibibytes(bytes));
     }
     page.value("heads-weights-gib", gibibytes(heads.bytes(ELEMENT)?.weights));
+
+    // What fusing could save at most on the machine of the chapter Complexity.
+    let steps = read("roofline")?;
+    let step = |name: &str| anyhow::Ok(steps.find(name, "f32", 4096)?.median);
+    let removed = step("steps/scale")? + step("steps/causal mask")?;
+    let whole = read("complexity")?.find("attention/forward causal", "f32", 4096)?.median;
+    ensure!(5.0 * removed < whole, "what fusing removes is little there");
+    page.value("fusable-time", duration(removed));
+    page.value("whole-time", duration(whole));
     Ok(())
 }
 

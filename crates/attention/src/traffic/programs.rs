@@ -118,7 +118,7 @@ fn unless_hidden<T: RealField>(score: T, mask: SizedMask, (i, j): (usize, usize)
 
 // ANCHOR: strip
 /// How many rows of width d make a strip. They share fast memory with one more row, and
-/// with a column of one number for each of them: h·d + d + h ≤ M.
+/// with a column of one number for each of them: r·d + d + r ≤ M.
 fn strip_height<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<usize> {
     match height_within(memory.free(), d) {
         0 => Err(too_small(memory.capacity(), memory.free(), d)),
@@ -151,10 +151,10 @@ fn product_tr<'m, T: RealField + Copy>(
     let ((n, d), (m, _)) = (a.shape(), b.shape());
     let mut product = memory.allocate(name, n, m)?; // in slow memory
     for rows in blocks(n, strip_height(memory, d)?) {
-        let strip = a.load(rows.clone(), 0..d)?; // (h, d)
+        let strip = a.load(rows.clone(), 0..d)?; // (r, d)
         for j in 0..m {
             let b_j = b.load(j..j + 1, 0..d)?; // (1, d)
-            let mut column = memory.tile(rows.len(), 1)?; // (h, 1)
+            let mut column = memory.tile(rows.len(), 1)?; // (r, 1)
             column.add_product_tr(&strip, &b_j)?;
             product.store((rows.start, j), &column)?;
         }
@@ -175,9 +175,9 @@ fn product<'m, T: RealField + Copy>(
     let ((n, m), (_, d)) = (a.shape(), b.shape());
     let mut product = memory.allocate(name, n, d)?;
     for rows in blocks(n, strip_height(memory, d)?) {
-        let mut strip = memory.tile(rows.len(), d)?; // (h, d)
+        let mut strip = memory.tile(rows.len(), d)?; // (r, d)
         for j in 0..m {
-            let column = a.load(rows.clone(), j..j + 1)?; // (h, 1)
+            let column = a.load(rows.clone(), j..j + 1)?; // (r, 1)
             let b_j = b.load(j..j + 1, 0..d)?; // (1, d)
             strip.add_product(&column, &b_j)?;
         }
@@ -198,9 +198,9 @@ fn tr_product<'m, T: RealField + Copy>(
     let ((m, n), (_, d)) = (a.shape(), b.shape());
     let mut product = memory.allocate(name, n, d)?;
     for columns in blocks(n, strip_height(memory, d)?) {
-        let mut strip = memory.tile(columns.len(), d)?; // (h, d)
+        let mut strip = memory.tile(columns.len(), d)?; // (r, d)
         for i in 0..m {
-            let a_i = a.load(i..i + 1, columns.clone())?; // (1, h)
+            let a_i = a.load(i..i + 1, columns.clone())?; // (1, r)
             let b_i = b.load(i..i + 1, 0..d)?; // (1, d)
             strip.add_tr_product(&a_i, &b_i)?;
         }
@@ -258,8 +258,9 @@ fn softmax<'m, T: RealField + Copy>(
         if n_k <= memory.free() {
             let mut row = load_row(&scores, i, 0..n_k, &f)?; // read once
             let max = shift(row.view().max());
-            let sum = normaliser(sum_of_exponentials(&row, max));
-            normalise(&mut row, max, sum);
+            row.view_mut().apply(|x| *x = (*x - max).exp());
+            let sum = normaliser(row.view().sum());
+            row.view_mut().apply(|x| *x /= sum);
             scores.store((i, 0), &row)?;
         } else {
             softmax_in_pieces(memory, &mut scores, i, &f)?;
@@ -549,7 +550,7 @@ impl Plan {
     }
 
     // ANCHOR: foretold
-    /// The strips that n rows of width d make: ⌈n / h⌉.
+    /// The strips that n rows of width d make: ⌈n / r⌉.
     fn strips(&self, n: usize, d: usize) -> usize {
         n.div_ceil(height_within(self.capacity, d))
     }
