@@ -3,10 +3,10 @@
 mod common;
 
 use attention::{
-    AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, Patient,
-    SLOPE_TOLERANCE, SingleHeadAttention, diagnose,
+    AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, MultiHeadCache,
+    Patient, SLOPE_TOLERANCE, SingleHeadAttention, diagnose,
 };
-use common::{masks, parameters, random};
+use common::{Foreign, masks, parameters, random};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
@@ -39,8 +39,8 @@ fn assert_healthy<L: AttentionLayer<f64>>(
     assert_eq!(diagnosis.findings(), [], "{what}:\n{diagnosis}");
     // Not near the tolerance, but a tenth of it at most.
     let worst =
-        diagnosis.slope_errors.iter().map(|(_, error)| *error).fold(0.0, f64::max);
-    assert!(worst < 0.1 * SLOPE_TOLERANCE, "{what}: {:?}", diagnosis.slope_errors);
+        diagnosis.slope_errors().iter().map(|(_, error)| *error).fold(0.0, f64::max);
+    assert!(worst < 0.1 * SLOPE_TOLERANCE, "{what}: {:?}", diagnosis.slope_errors());
 }
 
 #[test]
@@ -225,6 +225,55 @@ fn a_row_that_sees_nothing_must_have_no_weight() {
 }
 
 /// And what no longer hears for that reason is not called deaf.
+/// A layer that others wrote may do what no patient of ours does.
+fn foreign() -> Foreign {
+    Foreign { layer: layer(8, 2, 1), output: |_| {}, cache: |_| {}, gradients: |_| {} }
+}
+
+#[test]
+fn weights_that_are_no_softmax_are_found_though_their_rows_sum_to_one() {
+    for spoil in [
+        // Negative weights.
+        (|cache| {
+            let weights = &mut cache.heads[1].weights;
+            weights[(5, 0)] += weights[(5, 1)] + 0.1;
+            weights[(5, 1)] = -0.1;
+        }) as fn(&mut MultiHeadCache<f64>),
+        // Those of other keys.
+        |cache| cache.heads[1].weights.swap_columns(0, 1),
+    ] {
+        let ill = Foreign { cache: spoil, ..foreign() };
+        let findings =
+            diagnose(&ill, &tokens(N, 8, 2), None, &Mask::none()).unwrap().findings();
+        assert!(findings.contains(&Finding::NotSoftmax { head: 1 }), "{findings:?}");
+        assert!(!findings.contains(&Finding::NotSoftmax { head: 0 }), "{findings:?}");
+    }
+}
+
+#[test]
+fn a_context_that_gets_no_gradient_is_found() {
+    let ill = Foreign { gradients: |gradients| gradients.context = None, ..foreign() };
+    let (x, context) = (tokens(N, 8, 2), tokens(4, 8, 3));
+    let findings = diagnose(&ill, &x, Some(&context), &Mask::none()).unwrap().findings();
+    assert!(
+        matches!(findings[..], [Finding::WrongGradient { by: "context", .. }]),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn inputs_too_small_to_tell_the_scale_by_raise_no_alarm_about_it() {
+    for size in [0.0, 1e-9, 1e-6] {
+        let x = tokens(N, 8, 2) * size;
+        let findings =
+            diagnose(&layer(8, 2, 1), &x, None, &Mask::causal()).unwrap().findings();
+        let about_scale = |finding: &Finding| {
+            matches!(finding, Finding::Scale { .. } | Finding::NotSoftmax { .. })
+        };
+        assert!(!findings.iter().any(about_scale), "{size}: {findings:?}");
+    }
+}
+
 #[test]
 fn scores_that_are_far_too_large_collapse_a_head() {
     for factor in [300.0, 1e3, 1e5] {

@@ -8,14 +8,14 @@ use attention::traffic::{
     naive_attention_backward, naive_backward_traffic, naive_traffic,
 };
 use attention::{
-    AttentionCache, AttentionShape, Fault, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Patient, Result, SingleHeadAttention, SingleHeadCache,
-    attention, attention_backward, attention_static, attention_weights, diagnose,
-    gradient_check, heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient,
-    parameter_norms, relative_error, row_entropy, scaled_scores, softmax,
-    softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
+    AttentionCache, AttentionShape, Fault, Mask, MultiHeadAttention, MultiHeadCache,
+    Parameters, Patient, Result, SingleHeadAttention, SingleHeadCache, attention,
+    attention_backward, attention_static, attention_weights, diagnose, gradient_check,
+    heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient, parameter_norms,
+    relative_error, row_entropy, scaled_scores, softmax, softmax_backward,
+    softmax_jacobian, softmax_rows, softmax_rows_backward,
 };
-use common::{BatchLayer, Layer, parameters, random};
+use common::{BatchLayer, Foreign, Layer, parameters, random};
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeSet;
@@ -1051,47 +1051,6 @@ fn of_programs() -> Vec<Case> {
 }
 
 // ---------------------------------------------------------------------------------------------------- diagnoses
-
-/// A layer of somebody else, which changes what a healthy one gives: its output, its heads or its gradients.
-#[derive(Clone)]
-struct Foreign {
-    layer: MultiHeadAttention<f64>,
-    output: fn(&mut DMatrix<f64>),
-    cache: fn(&mut MultiHeadCache<f64>),
-    gradients: fn(&mut LayerGradients<f64>),
-}
-
-impl Layer<f64> for Foreign {
-    type Cache = MultiHeadCache<f64>;
-    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
-        &mut self.layer.parameters
-    }
-    fn forward(
-        &self,
-        x: &DMatrix<f64>,
-        context: Option<&DMatrix<f64>>,
-        mask: &Mask,
-    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        let (mut output, mut cache) = Layer::forward(&self.layer, x, context, mask)?;
-        (self.output)(&mut output);
-        (self.cache)(&mut cache);
-        Ok((output, cache))
-    }
-    fn backward(
-        &self,
-        cache: &MultiHeadCache<f64>,
-        grad_output: &DMatrix<f64>,
-    ) -> Result<LayerGradients<f64>> {
-        let (_, healthy) =
-            Layer::forward(&self.layer, &cache.x, cache.context.as_ref(), &none())?;
-        let mut gradients = self.layer.backward(&healthy, grad_output)?;
-        (self.gradients)(&mut gradients);
-        Ok(gradients)
-    }
-    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        &cache.heads
-    }
-}
 
 fn of_diagnoses() -> Vec<Case> {
     let foreign = || Foreign {

@@ -4,8 +4,8 @@
 
 pub use attention::AttentionLayer as Layer;
 use attention::{
-    BatchOutput, Mask, MultiHeadAttention, MultiHeadCache, Parameters, Result,
-    SingleHeadAttention, SingleHeadCache,
+    AttentionCache, BatchOutput, LayerGradients, Mask, MultiHeadAttention,
+    MultiHeadCache, Parameters, Result, SingleHeadAttention, SingleHeadCache,
 };
 use nalgebra::{DMatrix, RealField};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -114,3 +114,44 @@ macro_rules! layer {
 }
 layer!(SingleHeadAttention, SingleHeadCache);
 layer!(MultiHeadAttention, MultiHeadCache);
+
+/// A layer of somebody else, which changes what a healthy one gives: its output, its heads or its gradients.
+#[derive(Clone)]
+pub struct Foreign {
+    pub layer: MultiHeadAttention<f64>,
+    pub output: fn(&mut DMatrix<f64>),
+    pub cache: fn(&mut MultiHeadCache<f64>),
+    pub gradients: fn(&mut LayerGradients<f64>),
+}
+
+impl Layer<f64> for Foreign {
+    type Cache = MultiHeadCache<f64>;
+    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
+        &mut self.layer.parameters
+    }
+    fn forward(
+        &self,
+        x: &DMatrix<f64>,
+        context: Option<&DMatrix<f64>>,
+        mask: &Mask,
+    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+        let (mut output, mut cache) = Layer::forward(&self.layer, x, context, mask)?;
+        (self.output)(&mut output);
+        (self.cache)(&mut cache);
+        Ok((output, cache))
+    }
+    fn backward(
+        &self,
+        cache: &MultiHeadCache<f64>,
+        grad_output: &DMatrix<f64>,
+    ) -> Result<LayerGradients<f64>> {
+        let (_, healthy) =
+            Layer::forward(&self.layer, &cache.x, cache.context.as_ref(), &Mask::none())?;
+        let mut gradients = self.layer.backward(&healthy, grad_output)?;
+        (self.gradients)(&mut gradients);
+        Ok(gradients)
+    }
+    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
+        &cache.heads
+    }
+}

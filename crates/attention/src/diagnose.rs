@@ -167,25 +167,25 @@ const STEP: f64 = 1e-5; // ε
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
-/// assert_eq!(diagnosis.heads.len(), 2);
+/// assert_eq!(diagnosis.heads().len(), 2);
 /// assert!(diagnosis.to_string().ends_with("findings\n  none\n"));
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
     /// Head by head.
-    pub heads: Vec<HeadDiagnosis>,
+    heads: Vec<HeadDiagnosis>,
     /// Which query may see which key, by the mask that was asked for (n_q, n_k).
-    pub allowed: DMatrix<bool>,
+    allowed: DMatrix<bool>,
     /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
-    pub influence: DMatrix<f64>,
+    influence: DMatrix<f64>,
     /// How far each gradient is from the slope of the loss, along the worst of a few directions: by `x`, by the
     /// `context` if there is one, and by each parameter under its name.
-    pub slope_errors: Vec<(&'static str, f64)>,
+    slope_errors: Vec<(&'static str, f64)>,
     /// Whether queries, and keys and values come from different sequences.
-    pub is_cross: bool,
+    is_cross: bool,
     /// What held a NaN or an infinity.
-    pub not_finite: Vec<&'static str>,
+    not_finite: Vec<&'static str>,
 }
 
 /// What [`diagnose`] measured of one head.
@@ -196,7 +196,7 @@ pub struct Diagnosis {
 ///
 /// let layer = SingleHeadAttention::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::none())?;
-/// let head = &diagnosis.heads[0];
+/// let head = &diagnosis.heads()[0];
 /// assert!((head.row_sums.add_scalar(-1.0)).amax() < 1e-15);
 /// assert!((head.scale.unwrap() - 1.0).abs() < 1e-6);
 /// # Ok::<(), attention::Error>(())
@@ -216,6 +216,8 @@ pub struct HeadDiagnosis {
     /// By what the products of queries and keys were multiplied before softmax, times √d_k: 1 is right. `None` where
     /// the weights are not the softmax, row by row, of a multiple of the products, or all products are the same.
     pub scale: Option<f64>,
+    /// Whether the products of queries and keys that are seen differ at all, beyond rounding: if not, any factor fits.
+    pub products_differ: bool,
     /// Where a weight is too small to be noticed (n_q, n_k), because the scores say so and not because of a mask.
     pub faint: DMatrix<bool>,
     /// The root mean square of the head's output, before the output projection.
@@ -232,7 +234,7 @@ pub struct HeadDiagnosis {
 /// use attention::Finding;
 ///
 /// let finding = Finding::Scale { head: 1, factor: 8.0 };
-/// assert_eq!(finding.to_string(), "head 1: scores are 8.00 times what division by √d_k would give");
+/// assert_eq!(finding.to_string(), "head 1: scores are 8.000 times what division by √d_k would give");
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -280,6 +282,11 @@ pub enum Finding {
         first: usize,
         /// The later one.
         second: usize,
+    },
+    /// Rows sum to 1, but the weights are not the softmax of any multiple of the products of queries and keys.
+    NotSoftmax {
+        /// The head.
+        head: usize,
     },
     /// The scores are not the products divided by √d_k.
     Scale {
@@ -380,7 +387,7 @@ fn not_finite(
     gradients: &LayerGradients<f64>,
 ) -> Vec<&'static str> {
     let is_finite = |matrix: &DMatrix<f64>| matrix.iter().all(|x| x.is_finite());
-    let parameters = named(&gradients.parameters);
+    let parameters = gradients.parameters.named();
     [
         ("x", is_finite(x)),
         ("context", context.is_none_or(is_finite)),
@@ -435,6 +442,7 @@ fn examine_heads(
             max_entropy: max_entropy(mask),
             faint: faint(head, scale(head).unwrap_or(1.0)),
             scale: scale(head),
+            products_differ: products_differ(head, mask),
             output: root_mean_square(&(&head.weights * &head.v)),
             gradients: [
                 ("w_q", gradients.w_q.columns(at_k, d_k).norm()),
@@ -493,6 +501,18 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
     fits.then(|| rise / run * (head.q.ncols() as f64).sqrt())
 }
 // ANCHOR_END: scale
+
+/// Whether some row has two products that its query may see and that are not the same but for rounding.
+fn products_differ(head: &AttentionCache<f64>, mask: &SizedMask) -> bool {
+    let products = &head.q * head.k.transpose(); // (n_q, n_k)
+    let rounding = 1e-9 * head.q.amax().max(1.0) * head.k.amax().max(1.0);
+    (0..products.nrows()).any(|i| {
+        let keys = (0..products.ncols()).filter(|&j| mask.allows(i, j));
+        let seen: Vec<f64> = keys.map(|j| products[(i, j)]).collect();
+        let most = seen.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        seen.iter().any(|product| most - product > rounding)
+    })
+}
 
 /// Weights below [`FAINT`], and of those that are 0 the ones that had to underflow: their score is so far below that of
 /// the row's largest weight that no `f64` could hold the ratio.
@@ -576,27 +596,26 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
             loss(self.layer, &moved(self.x, direction), self.context)
         })?;
         errors.push(("x", by_x));
-        if let (Some(context), Some(gradient)) = (self.context, &gradients.context) {
+        if let Some(context) = self.context {
+            let none = DMatrix::zeros(context.nrows(), context.ncols()); // claims to be flat
+            let gradient = gradients.context.as_ref().unwrap_or(&none);
             check_shape("gradients.context", gradient, context.shape(), "`context`")?;
             let by_context = slope_error(gradient.as_slice(), floor, rng, |direction| {
                 loss(self.layer, self.x, Some(&moved(context, direction)))
             })?;
             errors.push(("context", by_context));
         }
-        for (at, (name, gradient)) in named(&gradients.parameters).into_iter().enumerate()
+        for (at, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
         {
             let mut layer = self.layer.clone();
-            let entries = named_mut(layer.parameters_mut())[at].len();
+            let entries = layer.parameters_mut().named()[at].1.len();
             check_count(name, "entry", gradient.len(), entries, || {
                 format!("the parameter has {entries}")
             })?;
             let by_parameter = slope_error(gradient, floor, rng, |direction| {
                 let mut layer = self.layer.clone();
-                for (x, step) in
-                    named_mut(layer.parameters_mut())[at].iter_mut().zip(direction)
-                {
-                    *x += step;
-                }
+                let parameter = &mut layer.parameters_mut().named_mut()[at].1;
+                parameter.iter_mut().zip(direction).for_each(|(x, step)| *x += step);
                 loss(&layer, self.x, self.context)
             })?;
             errors.push((name, by_parameter));
@@ -642,33 +661,6 @@ fn moved(x: &DMatrix<f64>, direction: &DVector<f64>) -> DMatrix<f64> {
     x + DMatrix::from_column_slice(x.nrows(), x.ncols(), direction.as_slice())
 }
 
-fn named(p: &Parameters<f64>) -> [(&'static str, &[f64]); 8] {
-    [
-        ("w_q", p.w_q.as_slice()),
-        ("w_k", p.w_k.as_slice()),
-        ("w_v", p.w_v.as_slice()),
-        ("w_o", p.w_o.as_slice()),
-        ("b_q", p.b_q.as_slice()),
-        ("b_k", p.b_k.as_slice()),
-        ("b_v", p.b_v.as_slice()),
-        ("b_o", p.b_o.as_slice()),
-    ]
-}
-
-/// In the order of [`named`].
-fn named_mut(p: &mut Parameters<f64>) -> [&mut [f64]; 8] {
-    [
-        p.w_q.as_mut_slice(),
-        p.w_k.as_mut_slice(),
-        p.w_v.as_mut_slice(),
-        p.w_o.as_mut_slice(),
-        p.b_q.as_mut_slice(),
-        p.b_k.as_mut_slice(),
-        p.b_v.as_mut_slice(),
-        p.b_o.as_mut_slice(),
-    ]
-}
-
 // ---------------------------------------------------------------------------------------------------- findings
 
 impl HeadDiagnosis {
@@ -697,6 +689,49 @@ enum Hearing {
 }
 
 impl Diagnosis {
+    /// What was measured, head by head.
+    ///
+    /// ```
+    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
+    /// assert_eq!(diagnosis.heads()[1].weights.shape(), (6, 6));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn heads(&self) -> &[HeadDiagnosis] {
+        &self.heads
+    }
+
+    /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
+    ///
+    /// ```
+    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
+    /// assert_eq!(diagnosis.influence()[(0, 5)], 0.0); // the last token does not reach the first
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn influence(&self) -> &DMatrix<f64> {
+        &self.influence
+    }
+
+    /// How far each gradient is from the slope of the loss, along the worst of a few directions: by `x`, by the
+    /// `context` if there is one, and by each parameter under its name.
+    ///
+    /// ```
+    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
+    /// assert!(diagnosis.slope_errors().iter().all(|(_, error)| *error < 1e-5));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn slope_errors(&self) -> &[(&'static str, f64)] {
+        &self.slope_errors
+    }
+
     /// What is wrong, as far as these numbers say. A healthy layer raises nothing.
     ///
     /// A finding is a reason to look. A trained head that looks at one key only is collapsed by this measure, and may
@@ -721,7 +756,10 @@ impl Diagnosis {
         for (h, head) in self.heads.iter().enumerate() {
             match self.row_sum(h, head) {
                 Some(finding) => findings.push(finding),
-                None => findings.extend(entropy(h, head)),
+                None => {
+                    findings.extend(entropy(h, head));
+                    findings.extend(not_softmax(h, head));
+                }
             }
             findings.extend(scale_finding(h, head));
             if let (Some(first), true) = (head.twin, self.has_choice()) {
@@ -783,7 +821,7 @@ impl Diagnosis {
         let has_weight = self.heads.iter().any(|head| head.weights[(i, j)] != 0.0);
         match (self.allowed[(i, j)], moved) {
             (true, true) => Hearing::Heard,
-            (true, false) if self.heads.iter().any(|head| head.faint[(i, j)]) => {
+            (true, false) if self.heads.iter().all(|head| head.faint[(i, j)]) => {
                 Hearing::Faint
             }
             (true, false) => Hearing::Deaf,
@@ -835,8 +873,15 @@ fn entropy(h: usize, head: &HeadDiagnosis) -> Option<Finding> {
     None
 }
 
+fn not_softmax(h: usize, head: &HeadDiagnosis) -> Option<Finding> {
+    let is_negative = head.weights.iter().any(|&weight| weight < 0.0);
+    let fits = head.scale.is_some() || !head.products_differ;
+    (is_negative || !fits).then_some(Finding::NotSoftmax { head: h })
+}
+
 fn scale_finding(h: usize, head: &HeadDiagnosis) -> Option<Finding> {
-    let factor = head.scale.filter(|factor| (factor - 1.0).abs() > SCALE_TOLERANCE)?;
+    let is_wrong = |factor: &f64| (factor - 1.0).abs() > SCALE_TOLERANCE;
+    let factor = head.scale.filter(|factor| head.products_differ && is_wrong(factor))?;
     Some(Finding::Scale { head: h, factor })
 }
 
@@ -847,11 +892,16 @@ impl fmt::Display for Finding {
         match self {
             Finding::NotFinite { what } => write!(f, "{what}: NaN or infinite"),
             Finding::RowSum { head, query, sum } => {
-                write!(f, "head {head}: the weights of query {query} sum to {sum:.3}")
+                write!(
+                    f,
+                    "head {head}: the weights of query {query} sum to {}",
+                    near(*sum)
+                )
             }
             Finding::WrongAxis { head, query, sum } => write!(
                 f,
-                "head {head}: columns of weights sum to 1, but row {query} to {sum:.3}"
+                "head {head}: columns of weights sum to 1, but row {query} to {}",
+                near(*sum)
             ),
             Finding::Collapsed { head, entropy } => {
                 write!(
@@ -871,9 +921,14 @@ impl fmt::Display for Finding {
                     "head {second}: has the queries, keys and values of head {first}"
                 )
             }
+            Finding::NotSoftmax { head } => write!(
+                f,
+                "head {head}: the weights are no softmax of its queries and keys"
+            ),
             Finding::Scale { head, factor } => write!(
                 f,
-                "head {head}: scores are {factor:.2} times what division by √d_k would give"
+                "head {head}: scores are {} times what division by √d_k would give",
+                near(*factor)
             ),
             Finding::NoGradient { head, parameter, norm } => {
                 write!(
@@ -882,7 +937,12 @@ impl fmt::Display for Finding {
                 )
             }
             Finding::WrongGradient { by, error } => {
-                write!(f, "the gradient by {by} is off by {error:.2} of its size")
+                let error = if *error < 0.01 {
+                    format!("{error:.1e}")
+                } else {
+                    format!("{error:.2}")
+                };
+                write!(f, "the gradient by {by} is off by {error} of its size")
             }
             Finding::Leak { pairs, moved } => {
                 let list = list(pairs);
@@ -892,6 +952,17 @@ impl fmt::Display for Finding {
                 write!(f, "visible tokens move nothing: {}", list(pairs))
             }
         }
+    }
+}
+
+/// Three decimals, or as many as it takes to tell a number from 1.
+fn near(x: f64) -> String {
+    let off = x - 1.0;
+    let sign = if off < 0.0 { '−' } else { '+' };
+    if off.abs() < 1e-3 && off != 0.0 {
+        format!("1 {sign} {:.1e}", off.abs())
+    } else {
+        format!("{x:.3}")
     }
 }
 

@@ -357,8 +357,8 @@ fn layer_in_numbers(page: &mut Page) -> Result<Claim> {
 }
 
 /// NVIDIA A100, 80 GB, SXM: what its datasheet gives, in FLOP/s and byte/s. No sparsity.
-const A100_BANDWIDTH: f64 = 2.039e12;
-const A100_F32: f64 = 19.5e12;
+pub const A100_BANDWIDTH: f64 = 2.039e12;
+pub const A100_F32: f64 = 19.5e12;
 const A100_TF32: f64 = 156e12;
 const A100_BF16: f64 = 312e12;
 

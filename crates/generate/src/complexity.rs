@@ -1,5 +1,6 @@
 //! Complexity: what is counted of attention, and what was measured.
 
+use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::figure::{
     Axis, BLUE, GREEN, Line, MUTED, Side, Spot, VERMILION, line_chart,
     line_chart_with_spots, svg,
@@ -43,11 +44,6 @@ fn taken_together(records: &[&Record]) -> Result<()> {
 
 /// The width of a head, everywhere on this page.
 const D: usize = 64;
-
-/// FLOP/s in `f32`, outside of its tensor cores, of an NVIDIA A100 with 40 GB, by its data sheet.
-pub const GPU_PEAK: f64 = 19.5e12;
-/// Bytes a second of its memory, by the same.
-pub const GPU_BANDWIDTH: f64 = 1555e9;
 
 /// Bytes of an `f32`.
 const F32: usize = 4;
@@ -624,10 +620,10 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     ensure!(scale.speed() > 0.7 * roof(scale.intensity()), "scale is at its roof");
     page.value("softmax-512", significant(short_softmax.speed(), 2));
     page.value("softmax-4096", significant(softmax.speed(), 2));
-    page.value("gpu-peak", significant(GPU_PEAK / 1e12, 3));
-    page.value("gpu-bandwidth", integer((GPU_BANDWIDTH / 1e9) as usize));
-    page.value("gpu-ridge", significant(GPU_PEAK / GPU_BANDWIDTH, 3));
-    ensure!(GPU_PEAK / GPU_BANDWIDTH > ridge, "the GPU's ridge lies further right");
+    page.value("gpu-peak", significant(A100_F32 / 1e12, 3));
+    page.value("gpu-bandwidth", integer((A100_BANDWIDTH / 1e9) as usize));
+    page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
+    ensure!(A100_F32 / A100_BANDWIDTH > ridge, "the GPU's ridge lies further right");
     let in_cache = short_scale.speed() / scale.speed();
     ensure!(in_cache > 1.3, "scaling what fits into a cache is faster");
     page.value("scale-in-cache", significant(in_cache, 2));

@@ -236,7 +236,7 @@ fn influence_figure(
     says: &str,
     d: &Diagnosis,
 ) -> Result<()> {
-    let influence = &d.influence;
+    let influence = d.influence();
     let map = HeatMap {
         matrix: influence,
         rows: &TOKENS,
@@ -267,7 +267,7 @@ fn healthy(page: &mut Page) -> Result<()> {
     ensure!(healthy.findings().is_empty(), "the healthy layer is ill:\n{healthy}");
     page.file("healthy.txt", healthy.to_string());
     let largest_error =
-        healthy.slope_errors.iter().map(|(_, error)| *error).fold(0.0, f64::max);
+        healthy.slope_errors().iter().map(|(_, error)| *error).fold(0.0, f64::max);
     ensure!(largest_error < 1e-5, "slopes of the healthy layer: {largest_error}");
     influence_figure(
         page,
@@ -277,8 +277,9 @@ fn healthy(page: &mut Page) -> Result<()> {
         &healthy,
     )?;
     let above_is_zero =
-        (0..6).all(|i| (i + 1..6).all(|j| healthy.influence[(i, j)] == 0.0));
-    let below_is_not = (0..6).all(|i| (0..=i).all(|j| healthy.influence[(i, j)] > 0.005));
+        (0..6).all(|i| (i + 1..6).all(|j| healthy.influence()[(i, j)] == 0.0));
+    let below_is_not =
+        (0..6).all(|i| (0..=i).all(|j| healthy.influence()[(i, j)] > 0.005));
     ensure!(above_is_zero && below_is_not, "the influence's triangle");
 
     let leaking = examine(Fault::OffByOneMask)?;
@@ -290,7 +291,7 @@ fn healthy(page: &mut Page) -> Result<()> {
         &leaking,
     )?;
     ensure!(
-        (0..5).all(|i| leaking.influence[(i, i + 1)] > 0.005),
+        (0..5).all(|i| leaking.influence()[(i, i + 1)] > 0.005),
         "the leak is not to be seen"
     );
     Ok(())
@@ -392,7 +393,7 @@ fn say_of(page: &mut Page, fault: Fault, diagnosis: &Diagnosis) -> Result<()> {
     let findings = diagnosis.findings();
     match fault {
         Fault::WrongAxis => {
-            let weights = &diagnosis.heads[0].weights;
+            let weights = &diagnosis.heads()[0].weights;
             ensure!(
                 (weights[(5, 5)] - 1.0).abs() < 1e-12 && weights.column(0).max() < 0.6,
                 "{weights}"
@@ -406,7 +407,7 @@ fn say_of(page: &mut Page, fault: Fault, diagnosis: &Diagnosis) -> Result<()> {
             page.value("root-d", fixed((d as f64).sqrt(), 3));
             let (healthy, ill) = (examine(Fault::None)?, diagnosis);
             let least = |d: &Diagnosis| {
-                d.heads.iter().map(|h| entropy_range(h).0).fold(1.0, f64::min)
+                d.heads().iter().map(|h| entropy_range(h).0).fold(1.0, f64::min)
             };
             ensure!(least(ill) < least(&healthy), "entropy does not fall");
             ensure!(
@@ -415,16 +416,16 @@ fn say_of(page: &mut Page, fault: Fault, diagnosis: &Diagnosis) -> Result<()> {
             );
         }
         Fault::OffByOneMask => {
-            let most = diagnosis.heads.iter().map(|head| entropy_range(head).1);
+            let most = diagnosis.heads().iter().map(|head| entropy_range(head).1);
             ensure!(most.fold(0.0, f64::max) > 1.1, "no entropy is above its maximum");
             // Every row but the last leaks, and some of these stay below what they may have.
             let below = |head: &attention::HeadDiagnosis| {
                 (1..5).any(|i| head.entropy[i] < head.max_entropy[i])
             };
-            ensure!(diagnosis.heads.iter().any(below), "all leaking rows are above");
+            ensure!(diagnosis.heads().iter().any(below), "all leaking rows are above");
         }
         Fault::DeadHead => {
-            let dead = diagnosis.heads[1].gradients;
+            let dead = diagnosis.heads()[1].gradients;
             ensure!(dead[0].1 == 0.0 && dead[1].1 == 0.0 && dead[2].1 > 1.0, "{dead:?}");
         }
         Fault::ForgottenPath => {
@@ -434,7 +435,7 @@ fn say_of(page: &mut Page, fault: Fault, diagnosis: &Diagnosis) -> Result<()> {
             page.value("path-error", fixed(error, 2));
         }
         Fault::MaskAfterSoftmax => {
-            let hidden_are_zero = diagnosis.heads.iter().all(|head| {
+            let hidden_are_zero = diagnosis.heads().iter().all(|head| {
                 (0..6).all(|i| (i + 1..6).all(|j| head.weights[(i, j)] == 0.0))
             });
             ensure!(hidden_are_zero, "a hidden weight");
@@ -443,7 +444,7 @@ fn say_of(page: &mut Page, fault: Fault, diagnosis: &Diagnosis) -> Result<()> {
                 "no leak"
             );
             ensure!(
-                (diagnosis.heads[0].row_sums[5] - 1.0).abs() < 1e-12,
+                (diagnosis.heads()[0].row_sums[5] - 1.0).abs() < 1e-12,
                 "the last row sees all"
             );
         }

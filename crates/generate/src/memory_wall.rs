@@ -1,7 +1,8 @@
 //! The memory wall: what attention moves between slow and fast memory, counted by a machine that does nothing else but run
 //! it, and foretold by formula where it would run too long.
 
-use crate::complexity::{GPU_BANDWIDTH, GPU_PEAK, ridge};
+use crate::claims::{A100_BANDWIDTH, A100_F32};
+use crate::complexity::ridge;
 use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart, svg};
 use crate::format::{duration, fixed, integer, percent, significant, table};
 use crate::output::Page;
@@ -181,7 +182,7 @@ fn passes(page: &mut Page) -> Result<()> {
     // Against the formula of the chapter Complexity, and the ridge of a GPU that it names.
     let counted = all_operations as f64 / total.bytes(ELEMENT) as f64;
     let ideal = shape(N).intensity(ELEMENT)?;
-    let gpu = GPU_PEAK / GPU_BANDWIDTH;
+    let gpu = A100_F32 / A100_BANDWIDTH;
     ensure!(counted < gpu && counted < ideal, "left of the ridge, and of the formula");
     ensure!(ridge(&read("roofline")?)? < counted, "right of the CPU's ridge");
     page.value("naive-intensity", fixed(counted, 1));
