@@ -407,3 +407,22 @@ fn a_page_without_its_parts_is_found() {
     without(" alt=\"b\"", "").finds("softmax.html:16: an image without `alt`");
     page_with("<p id=\"softmax\">x</p>").finds("softmax.html:17: the id `softmax` again");
 }
+
+/// Chapters add their words from all sides, so that one could come in twice or in the wrong place.
+#[test]
+fn the_glossary_is_in_order_and_has_every_word_once() {
+    let glossary =
+        std::fs::read_to_string(book().root().join("src/glossary.md")).unwrap();
+    let rows = glossary.lines().filter_map(|line| line.strip_prefix("| **["));
+    let words: Vec<_> =
+        rows.filter_map(|row| Some(row.split_once(']')?.0.to_lowercase())).collect();
+    assert!(words.len() > 50, "only {} words were found", words.len());
+    let wrong = words
+        .windows(2)
+        .find(|pair| pair[0].replace('-', " ") >= pair[1].replace('-', " "));
+    assert_eq!(wrong, None, "not in alphabetical order, or twice");
+    let unlinked = glossary
+        .lines()
+        .find(|line| line.starts_with("| **") && !line.starts_with("| **["));
+    assert_eq!(unlinked, None, "a word that links to no place");
+}

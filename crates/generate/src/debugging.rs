@@ -69,10 +69,7 @@ fn loss(output: &DMatrix<f64>, x: &DMatrix<f64>, ahead: isize) -> (f64, DMatrix<
 }
 
 fn entries(p: &mut Parameters<f64>) -> Vec<&mut f64> {
-    let weights = [&mut p.w_q, &mut p.w_k, &mut p.w_v, &mut p.w_o];
-    let biases = [&mut p.b_q, &mut p.b_k, &mut p.b_v, &mut p.b_o];
-    let weights = weights.into_iter().flat_map(|w| w.iter_mut());
-    weights.chain(biases.into_iter().flat_map(|b| b.iter_mut())).collect()
+    p.named_mut().into_iter().flat_map(|(_, numbers)| numbers).collect()
 }
 
 /// The mean loss of what answers, on sequences that were not trained on.

@@ -36,26 +36,12 @@ pub fn parameters(
     rng: &mut ChaCha8Rng,
 ) -> Result<Parameters<f64>> {
     let mut parameters = Parameters::xavier(d_model, d_k, d_v, rng)?;
-    for (name, entries) in slices(&mut parameters) {
+    for (name, entries) in parameters.named_mut() {
         if name.starts_with('b') {
             entries.iter_mut().for_each(|b| *b = rng.random_range(-0.5..0.5));
         }
     }
     Ok(parameters)
-}
-
-/// Every parameter, or every gradient, under its name.
-fn slices(p: &mut Parameters<f64>) -> [(&'static str, &mut [f64]); 8] {
-    [
-        ("w_q", p.w_q.as_mut_slice()),
-        ("w_k", p.w_k.as_mut_slice()),
-        ("w_v", p.w_v.as_mut_slice()),
-        ("w_o", p.w_o.as_mut_slice()),
-        ("b_q", p.b_q.as_mut_slice()),
-        ("b_k", p.b_k.as_mut_slice()),
-        ("b_v", p.b_v.as_mut_slice()),
-        ("b_o", p.b_o.as_mut_slice()),
-    ]
 }
 
 // ---------------------------------------------------------------------------------------------------- the U
@@ -432,16 +418,16 @@ fn check_layer(
     let mut checks = vec![Gradient::new("x", x, &gradients.x, epsilon, by_x)?];
     let mut flat = (0.0, 0.0);
     let mut values = parameters.clone();
-    let values = slices(&mut values);
+    let values = values.named_mut();
     for (which, (name, gradient)) in
-        slices(&mut gradients.parameters).into_iter().enumerate()
+        gradients.parameters.named_mut().into_iter().enumerate()
     {
         let column =
             |entries: &[f64]| DMatrix::from_column_slice(entries.len(), 1, entries);
         let (value, gradient) = (column(values[which].1), column(gradient));
         let loss = |entries: &DMatrix<f64>| {
             let mut changed = parameters.clone();
-            slices(&mut changed)[which].1.copy_from_slice(entries.as_slice());
+            changed.named_mut()[which].1.copy_from_slice(entries.as_slice());
             loss(&changed, x)
         };
         if name == "b_k" {
