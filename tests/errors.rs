@@ -973,6 +973,9 @@ const INNER_COLUMNS: &str = "`b` has 4 columns but `a` asks for 3";
 const ROWS: &str = "`tile` has 3 rows but the product is 2 x 2";
 const COLUMN: &str = "`tile` has 1 column but the product is 2 x 2";
 
+const ELSEWHERE: &str =
+    "in the slow memory of another machine but it must be in that of `memory`";
+
 fn of_programs() -> Vec<Case> {
     type Program = for<'m> fn(
         &'m Memory<f64>,
@@ -1008,7 +1011,21 @@ fn of_programs() -> Vec<Case> {
             let x = memory.put("x", matrix(4, 3));
             program(&memory, &x, &x, &x, &valid(2)).map(|_| ())
         }));
+        cases.push(case(function, format!("`k` is {ELSEWHERE}"), move || {
+            let (memory, other) = (Memory::new(10), Memory::new(10));
+            let [x, k] = [&memory, &other].map(|memory| memory.put("x", matrix(4, 3)));
+            program(&memory, &x, &k, &x, &none()).map(|_| ())
+        }));
     }
+    cases.push(case(
+        "naive_attention_backward",
+        format!("`grad_output` is {ELSEWHERE}"),
+        || {
+            let (memory, other) = (Memory::new(10), Memory::new(10));
+            let [x, g] = [&memory, &other].map(|memory| memory.put("x", matrix(3, 3)));
+            naive_attention_backward(&memory, [&x, &x, &x], &x, &g).map(|_| ())
+        },
+    ));
     for (message, [q, k, v, weights, grad_output]) in [
         (
             "`k` has 2 columns but `q` has d_k = 3",

@@ -115,7 +115,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// assert_eq!(memory.report().passes(), ["first"]);
     /// ```
     pub fn pass(&self, name: &'static str) {
-        self.report.borrow_mut().passes.push(name);
+        self.report.borrow_mut().begin(name);
     }
 
     /// What was read and written so far.
@@ -572,6 +572,7 @@ impl Add for Counts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     passes: Vec<&'static str>,
+    current: Option<&'static str>,
     entries: Vec<Entry>,
 }
 
@@ -583,9 +584,19 @@ struct Entry {
 }
 
 impl Report {
-    /// Adds to the newest pass.
+    fn begin(&mut self, pass: &'static str) {
+        if !self.passes.contains(&pass) {
+            self.passes.push(pass);
+        }
+        self.current = Some(pass);
+    }
+
+    /// Adds to the current pass. What moves before there is one makes a pass of its own, so that nothing is lost.
     fn count(&mut self, matrix: &'static str, counts: Counts) {
-        let pass = self.passes.last().copied().unwrap_or("before the first pass");
+        if self.current.is_none() {
+            self.begin("before the first pass");
+        }
+        let pass = self.current.unwrap_or_default();
         let same = |entry: &&mut Entry| entry.pass == pass && entry.matrix == matrix;
         match self.entries.iter_mut().find(same) {
             Some(entry) => entry.counts = entry.counts + counts,
@@ -598,7 +609,7 @@ impl Report {
         entries.fold(Counts::default(), |sum, entry| sum + entry.counts)
     }
 
-    /// The names of the passes, in their order.
+    /// The names of the passes, each once, in the order in which they first began.
     ///
     /// ```
     /// let memory = attention::traffic::Memory::<f64>::new(1);
@@ -651,6 +662,24 @@ impl Report {
 mod tests {
     use super::*;
     use nalgebra::dmatrix;
+
+    /// Every number that moved is in some pass, and in one only, also where a name comes twice or not yet.
+    #[test]
+    fn passes_make_the_total() {
+        let memory = Memory::<f64>::new(10);
+        let a = memory.put("a", DMatrix::zeros(2, 3));
+        a.load(0..2, 0..1).unwrap();
+        for pass in ["first", "second", "first"] {
+            memory.pass(pass);
+            a.load(0..2, 0..3).unwrap();
+        }
+        let report = memory.report();
+        assert_eq!(report.passes(), ["before the first pass", "first", "second"]);
+        let counts: Vec<u128> =
+            report.passes().iter().map(|pass| report.pass(pass).all()).collect();
+        assert_eq!(counts, [2, 12, 6]);
+        assert_eq!(report.total().all(), 20);
+    }
 
     #[test]
     fn what_is_full_takes_no_more_until_something_is_dropped() {

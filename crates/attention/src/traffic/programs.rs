@@ -19,8 +19,8 @@ use nalgebra::RealField;
 /// unlike [`attention`](crate::attention()), this lets a NaN through that the mask hides.
 ///
 /// # Errors
-/// As [`attention`](crate::attention()), or fast memory is too small: it needs room for 2d + 1 numbers, with d the larger one of
-/// d_k and d_v.
+/// As [`attention`](crate::attention()), a matrix lies in another machine, or fast memory is too small: it needs room for
+/// 2d + 1 numbers, with d the larger one of d_k and d_v.
 ///
 /// ```
 /// use attention::{Mask, attention, traffic::{Memory, naive_attention}};
@@ -44,7 +44,7 @@ pub fn naive_attention<'m, T: RealField + Copy>(
     v: &Slow<'m, T>,
     mask: &Mask,
 ) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
-    let mask = check(q, k, v, mask)?;
+    let mask = check(memory, [q, k, v], mask)?;
     let scale = scale::<T>(q.shape().1);
 
     memory.pass("scores");
@@ -85,7 +85,7 @@ pub fn fused_attention<'m, T: RealField + Copy>(
     v: &Slow<'m, T>,
     mask: &Mask,
 ) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
-    let mask = check(q, k, v, mask)?;
+    let mask = check(memory, [q, k, v], mask)?;
     let scale = scale::<T>(q.shape().1);
 
     memory.pass("scores");
@@ -100,14 +100,29 @@ pub fn fused_attention<'m, T: RealField + Copy>(
 }
 
 fn check<'a, T: RealField + Copy>(
-    q: &Slow<T>,
-    k: &Slow<T>,
-    v: &Slow<T>,
+    memory: &Memory<T>,
+    [q, k, v]: [&Slow<T>; 3],
     mask: &'a Mask,
 ) -> Result<SizedMask<'a>> {
+    check_home(memory, &[("q", q), ("k", k), ("v", v)])?;
     check_values(&k.matrix, &v.matrix)?;
     check_queries_and_keys(&q.matrix, &k.matrix)?;
     mask.sized(q.shape().0, k.shape().0)
+}
+
+/// What lies in another machine would be counted there.
+fn check_home<T>(
+    memory: &Memory<T>,
+    matrices: &[(&'static str, &Slow<T>)],
+) -> Result<()> {
+    match matrices.iter().find(|(_, matrix)| !std::ptr::eq(matrix.memory, memory)) {
+        None => Ok(()),
+        Some((argument, _)) => Err(Error::Value {
+            argument,
+            given: "in the slow memory of another machine".to_owned(),
+            expected: "it must be in that of `memory`".to_owned(),
+        }),
+    }
 }
 
 fn unless_hidden<T: RealField>(score: T, mask: SizedMask, (i, j): (usize, usize)) -> T {
@@ -326,7 +341,8 @@ fn normalise<T: RealField + Copy>(row: &mut Tile<T>, max: T, sum: T) {
 /// (n_k, d_k), (n_k, d_v). All entries must be finite.
 ///
 /// # Errors
-/// Shapes do not fit, or fast memory is too small: it needs room for 2d + 1 numbers, with d the larger one of d_k and d_v.
+/// Shapes do not fit, a matrix lies in another machine, or fast memory is too small: it needs room for 2d + 1 numbers, with
+/// d the larger one of d_k and d_v.
 ///
 /// ```
 /// use attention::{Mask, attention, attention_backward};
@@ -350,6 +366,9 @@ pub fn naive_attention_backward<'m, T: RealField + Copy>(
     weights: &Slow<'m, T>,
     grad_output: &Slow<'m, T>,
 ) -> Result<[Slow<'m, T>; 3]> {
+    let inputs = [("q", q), ("k", k), ("v", v)];
+    check_home(memory, &inputs)?;
+    check_home(memory, &[("weights", weights), ("grad_output", grad_output)])?;
     check_values(&k.matrix, &v.matrix)?;
     check_queries_and_keys(&q.matrix, &k.matrix)?;
     let scores = (q.shape().0, k.shape().0);
@@ -531,7 +550,7 @@ impl Plan {
     }
 
     fn pass(&mut self, name: &'static str) {
-        self.report.passes.push(name);
+        self.report.begin(name);
     }
 
     fn numbers(&self, sizes: &[usize]) -> u128 {
