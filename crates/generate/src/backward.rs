@@ -3,6 +3,7 @@
 use crate::figure::{self, Axis, Block, Line, arrow, label, line_chart, svg};
 use crate::format::{fixed, integer, matrix, percent, table, tuple};
 use crate::output::Page;
+use crate::random::normal;
 use anyhow::{Result, ensure};
 use attention::{
     AttentionShape, Mask, Parameters, SingleHeadAttention, attention, attention_backward,
@@ -58,7 +59,7 @@ fn three_paths(page: &mut Page) -> Result<()> {
     let rng = &mut ChaCha8Rng::seed_from_u64(6);
     let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng)?;
     let x = example::river().x;
-    let grad_output = DMatrix::from_fn(6, 4, |_, _| StandardNormal.sample(rng));
+    let grad_output = normal(6, 4, rng);
     let (_, cache) = layer.forward(&x, &Mask::none())?;
     let gradients = layer.backward(&cache, &grad_output)?;
     let p = &layer.parameters;

@@ -3,6 +3,7 @@
 use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, percent, scientific, significant, table, tuple};
 use crate::output::Page;
+use crate::random::normal;
 use crate::why_sqrt_d_k::{self, FAINT, ROWS};
 use anyhow::{Result, ensure};
 use attention::traffic::{fused_traffic, naive_traffic};
@@ -14,7 +15,6 @@ use half::{bf16, f16};
 use nalgebra::{DMatrix, DVector, RealField, dmatrix, dvector};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
-use rand_distr::{Distribution, StandardNormal};
 use std::f64::consts::{LN_10, TAU};
 
 /// One row of the summary.
@@ -116,11 +116,6 @@ fn to_two_decimals(computed: &[f64], said: &[f64]) -> bool {
 /// Whether a number that was said with one or two digits is right within a tenth.
 fn about(computed: f64, said: f64) -> bool {
     (computed / said - 1.0).abs() < 0.1
-}
-
-/// Random matrices of independent standard normal entries.
-fn normal(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
-    DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
 }
 
 /// The value below which this share of the numbers lies.

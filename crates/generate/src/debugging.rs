@@ -3,6 +3,7 @@
 use crate::figure::{Axis, BLUE, GREEN, HeatMap, Line, TEXT, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, table};
 use crate::output::Page;
+use crate::random::normal;
 use anyhow::{Context, Result, ensure};
 use attention::{
     AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, Parameters,
@@ -11,7 +12,6 @@ use attention::{
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
-use rand_distr::{Distribution, StandardNormal};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     training(page)?;
@@ -20,10 +20,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     hunt(page)?;
     padding(page)?;
     overview(page)
-}
-
-fn normal(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
-    DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
 }
 
 fn layer(d_model: usize, n_heads: usize, seed: u64) -> Result<MultiHeadAttention<f64>> {

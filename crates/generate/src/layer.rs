@@ -2,6 +2,7 @@
 
 use crate::format::{fixed, integer, percent, scientific, table, tuple};
 use crate::output::Page;
+use crate::random::normal;
 use anyhow::{Result, ensure};
 use attention::{
     AttentionCache, Mask, Parameters, SingleHeadAttention, example, row_entropy,
@@ -9,7 +10,6 @@ use attention::{
 };
 use nalgebra::{DMatrix, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
-use rand_distr::{Distribution, StandardNormal};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     readable_layer(page)?;
@@ -60,8 +60,8 @@ fn readable_layer(page: &mut Page) -> Result<()> {
 fn biases(page: &mut Page) -> Result<()> {
     let rng = &mut ChaCha8Rng::seed_from_u64(11);
     let layer = SingleHeadAttention::<f64>::xavier(16, 8, 8, rng)?;
-    let x = DMatrix::from_fn(10, 16, |_, _| StandardNormal.sample(rng));
-    let grad_output = DMatrix::from_fn(10, 16, |_, _| StandardNormal.sample(rng));
+    let x = normal(10, 16, rng);
+    let grad_output = normal(10, 16, rng);
     let (_, cache) = layer.forward(&x, &Mask::causal())?;
     let gradients = layer.backward(&cache, &grad_output)?.parameters;
     ensure!(gradients.b_k.norm() < 1e-14, "the keys' bias has a gradient");
@@ -146,8 +146,8 @@ fn measure(factor: f64) -> Result<Start> {
         for w in [w_q, w_k, w_v, w_o] {
             *w *= factor;
         }
-        let x = DMatrix::from_fn(N, D_MODEL, |_, _| StandardNormal.sample(rng));
-        let grad_output = DMatrix::from_fn(N, D_MODEL, |_, _| StandardNormal.sample(rng));
+        let x = normal(N, D_MODEL, rng);
+        let grad_output = normal(N, D_MODEL, rng);
         let (output, cache) = layer.forward(&x, &Mask::none())?;
         let AttentionCache { q, k, weights, .. } = &cache.attention;
         let gradients = layer.backward(&cache, &grad_output)?;

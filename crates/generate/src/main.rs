@@ -17,6 +17,7 @@ mod masking;
 mod memory_wall;
 mod output;
 mod pitfalls;
+mod random;
 mod records;
 mod scaled_dot_product_attention;
 mod softmax;

@@ -3,13 +3,12 @@
 use crate::figure::{self, Block, HeatMap, arrow, svg};
 use crate::format::{fixed, integer, percent, table};
 use crate::output::Page;
+use crate::random::normal;
 use anyhow::{Result, ensure};
 use attention::{
     AttentionShape, Mask, MultiHeadAttention, attention, example, scaled_scores,
 };
-use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
-use rand_distr::{Distribution, StandardNormal};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     diagram(page)?;
@@ -76,7 +75,7 @@ fn number_of_heads(page: &mut Page) -> Result<()> {
     page.value("n", integer(N));
     page.value("d-model", integer(D_MODEL));
     let rng = &mut ChaCha8Rng::seed_from_u64(3);
-    let x = DMatrix::from_fn(N, D_MODEL, |_, _| StandardNormal.sample(rng));
+    let x = normal(N, D_MODEL, rng);
     let mut rows = vec![];
     let mut products = vec![];
     for n_heads in [1, 2, 4, 8, 16, 64] {
@@ -160,7 +159,7 @@ fn dropout(page: &mut Page) -> Result<()> {
     for (p, n) in [(0.1, 8), (0.1, 512), (0.5, 8), (0.5, 512)] {
         let rng = &mut ChaCha8Rng::seed_from_u64(5);
         let layer = MultiHeadAttention::<f64>::xavier(8, 1, rng)?.with_dropout(p)?;
-        let x = DMatrix::from_fn(n, 8, |_, _| StandardNormal.sample(rng));
+        let x = normal(n, 8, rng);
         let (mut sums, mut squares) = (vec![], vec![]);
         while sums.len() < ROWS {
             let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng)?;
