@@ -120,7 +120,7 @@ fn steps(criterion: &mut Criterion) {
 fn matrices(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("matrix");
     briefly(&mut group);
-    for n in [512, 1024, 2048, 4096] {
+    for n in [512, 1024, 2048, 2896, 4096] {
         time(&mut group, "new, f32", n, || {
             DMatrix::from_element(n, n, black_box(1.0_f32))
         });

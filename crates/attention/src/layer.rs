@@ -146,7 +146,7 @@ impl<T: RealField + Copy> Parameters<T> {
     /// let parameters = layer.parameters.named_mut().into_iter();
     /// for ((_, parameter), (_, gradient)) in parameters.zip(gradients.named()) {
     ///     for (x, slope) in parameter.iter_mut().zip(gradient) {
-    ///         *x -= 0.1 * slope;
+    ///         *x -= 0.01 * slope;
     ///     }
     /// }
     /// # assert!(layer.forward(&example::river().x, &Mask::none())?.0.norm() < output.norm());

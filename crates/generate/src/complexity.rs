@@ -241,6 +241,8 @@ fn growth(page: &mut Page, record: &Record) -> Result<()> {
     ensure!(most < 2.0, "backward takes less than twice as long at small n");
     page.value("backward-short-least", fixed(least, 1));
     page.value("backward-short-most", fixed(most, 1));
+    let all = single.iter().chain(&double).map(|(_, ratio)| *ratio);
+    page.value("backward-most", fixed(all.fold(0.0, f64::max), 1));
     for (dtype, ratios) in [("f32", single), ("f64", double)] {
         let (_, longest) = ratios[ratios.len() - 1];
         ensure!(longest > 2.0, "{dtype}: backward takes more than twice as long at last");
@@ -281,7 +283,7 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
                 let scale = record.find("steps/scale", "f32", n)?.median;
                 ensure!(2.0 * extra < forward, "two new matrices are a part of forward");
                 ensure!(extra > 3.0 * scale, "the jump is many times a pass");
-                page.value("new-4096", duration(new.median));
+                page.value("new-extra", duration(extra));
                 page.value("scale-time", duration(scale));
             }
             512 => {

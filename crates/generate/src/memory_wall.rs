@@ -1,7 +1,7 @@
 //! The memory wall: what attention moves between slow and fast memory, counted by a machine that does nothing else but run
 //! it, and foretold by formula where it would run too long.
 
-use crate::claims::{A100_BANDWIDTH, A100_F32};
+use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
 use crate::complexity::ridge;
 use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart, svg};
 use crate::format::{duration, fixed, integer, percent, significant, table};
@@ -184,7 +184,21 @@ fn passes(page: &mut Page) -> Result<()> {
     let ideal = shape(N).intensity(ELEMENT)?;
     let gpu = A100_F32 / A100_BANDWIDTH;
     ensure!(counted < gpu && counted < ideal, "left of the ridge, and of the formula");
-    ensure!(ridge(&read("roofline")?)? < counted, "right of the CPU's ridge");
+    let per_byte = |pass: &str, operations: f64| {
+        operations * (N * N) as f64 / naive.pass(pass).bytes(ELEMENT) as f64
+    };
+    let product = per_byte("scores", 2.0 * D as f64);
+    let softmax = per_byte("softmax", 5.0);
+    let tensor_cores = A100_BF16 / A100_BANDWIDTH;
+    ensure!(
+        softmax < gpu && gpu < product,
+        "on the GPU the middle waits, products do not"
+    );
+    ensure!(2.0 * product < tensor_cores, "with tensor cores, in two bytes, all wait");
+    ensure!(
+        softmax < ridge(&read("roofline")?)?,
+        "the middle is left of the CPU's ridge"
+    );
     page.value("naive-intensity", fixed(counted, 1));
     page.value("ideal-intensity", fixed(ideal, 1));
     page.value("gpu-ridge", significant(gpu, 3));

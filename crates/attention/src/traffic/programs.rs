@@ -382,7 +382,8 @@ pub fn naive_attention_backward<'m, T: RealField + Copy>(
     memory.pass("grad v");
     let grad_v = tr_product(memory, weights, grad_output, "grad_v")?; // (n_k, d_v)
     memory.pass("grad weights");
-    let grad_weights = product_tr(memory, grad_output, v, "grad_scores")?; // (n_q, n_k)
+    // (n_q, n_k), named after what will overwrite it
+    let grad_weights = product_tr(memory, grad_output, v, "grad_scores")?;
 
     // weights = softmax(scores + mask)
     memory.pass("softmax, backward");
