@@ -175,7 +175,7 @@ fn expected(fault: Fault) -> Vec<&'static str> {
 
 #[test]
 fn each_fault_is_found_with_what_follows_from_it_and_nothing_else() {
-    for fault in Fault::ALL.into_iter().chain([Fault::None]) {
+    for fault in Fault::ALL.iter().copied().chain([Fault::None]) {
         for seed in 40..45 {
             let diagnosis = ill(fault, seed, &mask());
             let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();

@@ -1,6 +1,6 @@
 //! How the time of attention grows with the number of tokens.
 //!
-//! `cargo xtask bench` runs it. Compare within one run: the numbers are those of the machine at hand.
+//! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! How much memory attention needs beyond its inputs, by an allocator that counts every byte.
 //!
-//! `cargo xtask bench` runs it. Nothing is timed here; the counts hardly depend on the machine.
+//! `cargo bench` runs it. Nothing is timed here; the counts hardly depend on the machine.
 
 mod support;
 

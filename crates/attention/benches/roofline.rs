@@ -1,6 +1,6 @@
 //! The two ceilings of this machine, for one thread and `f32`, and where the steps of attention stand below them.
 //!
-//! `cargo xtask bench` runs it. Compare within one run: the numbers are those of the machine at hand.
+//! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Softmax, each way beside the way that it replaces.
 //!
-//! `cargo xtask bench` runs it. Compare within one run: the numbers are those of the machine at hand.
+//! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
 
 mod support;
 

@@ -34,23 +34,23 @@ pub enum Fault {
     ForgottenPadding,
     /// What is hidden gets a weight of 0 after softmax has shared all weight out.
     MaskAfterSoftmax,
-    /// Scores are not divided by √d_k.
+    /// Scores are not divided by √d_k. With d_k = 1 that changes nothing.
     MissingScale,
     /// Softmax runs down the columns.
     WrongAxis,
     /// Queries and keys of the last head start at zero.
     DeadHead,
-    /// The last head uses the first head's columns of the projections.
+    /// The last head uses the first head's columns of the projections. With one head that changes nothing.
     SharedSlice,
-    /// The gradient by the input forgets what came through the keys.
+    /// The gradient by the input forgets what came through the keys. Across two sequences that changes nothing.
     ForgottenPath,
-    /// The gradient by the keys forgets a transpose, where shapes allow it.
+    /// The gradient by the keys forgets a transpose, where shapes allow it: with as many queries as keys.
     KeysNotTransposed,
 }
 
 impl Fault {
     /// Every fault, without [`Fault::None`].
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: &[Fault] = &[
         Fault::OffByOneMask,
         Fault::InvertedMask,
         Fault::ForgottenPadding,

@@ -1,6 +1,6 @@
 //! The backward pass in numbers: a worked example, the three paths into X, what a cache costs, and a layer that learns.
 
-use crate::figure::{self, Axis, Block, Line, arrow, label, line_chart, svg};
+use crate::figure::{self, Axis, Block, Line, Marks, arrow, label, line_chart, svg};
 use crate::format::{fixed, integer, matrix, percent, table, tuple};
 use crate::output::Page;
 use crate::random::normal;
@@ -320,7 +320,7 @@ fn learning(page: &mut Page) -> Result<()> {
                         points: smooth(&values),
                     },
                 ],
-                &[],
+                Marks::default(),
             )
         },
     )?;

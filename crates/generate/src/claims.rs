@@ -1,6 +1,6 @@
 //! Claims, checked: what people repeat about attention, each computed, and a verdict that follows from the computation.
 
-use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, percent, scientific, significant, table, tuple};
 use crate::output::Page;
 use crate::random::normal;
@@ -561,7 +561,7 @@ fn short_and_long(page: &mut Page) -> Result<Claim> {
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 16.0..65_536.0);
                 let y = Axis::log("FLOP/byte (logarithmic)", 2.0, 4.0..4096.0);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );
@@ -780,7 +780,7 @@ fn largest_weight(page: &mut Page) -> Result<Claim> {
             |area| {
                 let x = Axis::log("keys n (logarithmic)", 2.0, 2.0..1024.0);
                 let y = Axis::linear("mean largest weight", 0.0..1.0);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );
@@ -1200,7 +1200,7 @@ fn linear_traffic(page: &mut Page) -> Result<Claim> {
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 128.0..65_536.0);
                 let y = Axis::log("MiB (logarithmic)", 10.0, 0.01..100_000.0);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );

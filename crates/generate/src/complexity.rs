@@ -2,8 +2,7 @@
 
 use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::figure::{
-    Axis, BLUE, GREEN, Line, MUTED, Side, Spot, VERMILION, line_chart,
-    line_chart_with_spots, svg,
+    Axis, BLUE, GREEN, Line, MUTED, Marks, Side, Spot, VERMILION, line_chart, svg,
 };
 use crate::format::{bytes, duration, fixed, integer, percent, significant, table};
 use crate::output::Page;
@@ -214,7 +213,7 @@ fn growth(page: &mut Page, record: &Record) -> Result<()> {
                 let n = times[0].iter().map(|point| point.0);
                 let x = Axis::log("tokens n (logarithmic)", 2.0, log_range(2.0, n));
                 let y = Axis::log("seconds (logarithmic)", 10.0, y_range.clone());
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );
@@ -392,7 +391,7 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
                 let n = linear.iter().map(|point| point.0);
                 let x = Axis::log("tokens n (logarithmic)", 2.0, log_range(2.0, n));
                 let y = Axis::log(unit, 10.0, y_range);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             })?,
         );
     }
@@ -710,7 +709,13 @@ fn draw_roofline(
         |area| {
             let x = Axis::log("intensity in FLOP/byte (logarithmic)", 2.0, range.clone());
             let y = Axis::log("GFLOP/s (logarithmic)", 10.0, y_range);
-            line_chart_with_spots(area, &x, &y, &[roof_line], &[], &spots)
+            line_chart(
+                area,
+                &x,
+                &y,
+                &[roof_line],
+                Marks { spots: &spots, ..Marks::default() },
+            )
         },
     )
 }

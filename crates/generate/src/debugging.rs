@@ -1,6 +1,8 @@
 //! Debugging attention: a healthy layer's numbers, those of patients, and what a fault does to training.
 
-use crate::figure::{Axis, BLUE, GREEN, HeatMap, Line, TEXT, VERMILION, line_chart, svg};
+use crate::figure::{
+    Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart, svg,
+};
 use crate::format::{fixed, integer, table};
 use crate::output::Page;
 use crate::random::normal;
@@ -118,7 +120,7 @@ fn training(page: &mut Page) -> Result<()> {
     let zero = |ahead| test(ahead, |x| Ok(x * 0.0));
     let (zero_previous, zero_next) = (zero(-1)?, zero(1)?);
     let without_padding =
-        Fault::ALL.into_iter().filter(|f| *f != Fault::ForgottenPadding);
+        Fault::ALL.iter().copied().filter(|f| *f != Fault::ForgottenPadding);
     for fault in [Fault::None].into_iter().chain(without_padding) {
         let patient = Patient::new(layer(CONTENT + POSITIONS, 2, 0)?, fault)?;
         let (before, previous) = train(patient.clone(), -1)?;
@@ -346,7 +348,7 @@ fn entropies(page: &mut Page) -> Result<()> {
         |area| {
             let x = Axis::linear("keys that the row may see", 0.0..KEYS as f64);
             let y = Axis::linear("entropy of the row (nats)", 0.0..3.5);
-            line_chart(area, &x, &y, &lines, &[])
+            line_chart(area, &x, &y, &lines, Marks::default())
         },
     )?;
     page.file("entropy.svg", figure);
@@ -474,7 +476,7 @@ fn overview(page: &mut Page) -> Result<()> {
     let valid = [true, false, true, true, true, true];
     let mask = Mask::causal().and(Mask::padding(&valid)?);
     let mut rows = vec![];
-    for fault in Fault::ALL {
+    for &fault in Fault::ALL {
         let findings = diagnose(&patient(fault)?, &sentence(), None, &mask)?.findings();
         let any = |is: fn(&Finding) -> bool| {
             if findings.iter().any(is) { "×".to_owned() } else { String::new() }

@@ -204,48 +204,23 @@ pub enum Side {
     Below,
 }
 
-/// A chart of lines, with dots that belong to none of them (may be empty).
+/// What a chart shows besides its lines.
+#[derive(Default)]
+pub struct Marks<'a> {
+    /// Dots that belong to no line.
+    pub dots: &'a [(f64, f64)],
+    /// Rings, to be told from the lines that they lie on.
+    pub rings: &'a [(f64, f64)],
+    pub spots: &'a [Spot],
+}
+
+/// A chart of lines, with marks if there are any.
 pub fn line_chart(
     area: &Area,
     x: &Axis,
     y: &Axis,
     lines: &[Line],
-    dots: &[(f64, f64)],
-) -> Result<()> {
-    line_chart_with_spots(area, x, y, lines, dots, &[])
-}
-
-/// A [`line_chart`] with rings over its lines, to be told from the lines that they lie on.
-pub fn line_chart_with_rings(
-    area: &Area,
-    x: &Axis,
-    y: &Axis,
-    lines: &[Line],
-    rings: &[(f64, f64)],
-) -> Result<()> {
-    draw_line_chart(area, x, y, lines, &[], &[], rings)
-}
-
-/// A [`line_chart`] with named spots.
-pub fn line_chart_with_spots(
-    area: &Area,
-    x: &Axis,
-    y: &Axis,
-    lines: &[Line],
-    dots: &[(f64, f64)],
-    spots: &[Spot],
-) -> Result<()> {
-    draw_line_chart(area, x, y, lines, dots, spots, &[])
-}
-
-fn draw_line_chart(
-    area: &Area,
-    x: &Axis,
-    y: &Axis,
-    lines: &[Line],
-    dots: &[(f64, f64)],
-    spots: &[Spot],
-    rings: &[(f64, f64)],
+    Marks { dots, rings, spots }: Marks,
 ) -> Result<()> {
     let label = text_style(FONT_SIZE, TEXT, HPos::Center, VPos::Center);
     let (legend, plot) = area.split_vertically(legend_height(lines));

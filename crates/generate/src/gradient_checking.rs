@@ -1,6 +1,6 @@
 //! Gradient checking: how far a measured slope is off, against its step, and what a check sees and does not see.
 
-use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart_with_rings, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, scientific, table};
 use crate::output::Page;
 use anyhow::{Result, ensure};
@@ -280,7 +280,7 @@ fn the_u(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::log("step ε (logarithmic)", 10.0, 1e-12..1.0);
                 let y = Axis::log("error of the slope (logarithmic)", 10.0, 1e-12..1.0);
-                line_chart_with_rings(area, &x, &y, &lines, &predicted)
+                line_chart(area, &x, &y, &lines, Marks { rings: &predicted, ..Marks::default() })
             },
         )?,
     );

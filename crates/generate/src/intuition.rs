@@ -1,6 +1,8 @@
 //! Why let every position look at every other: one word in two sentences, a smoother, and the gradient's way back.
 
-use crate::figure::{Axis, BLUE, GREEN, HeatMap, Line, TEXT, VERMILION, line_chart, svg};
+use crate::figure::{
+    Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart, svg,
+};
 use crate::format::{fixed, integer, percent, scientific, table, tuple};
 use crate::output::Page;
 use anyhow::{Result, ensure};
@@ -177,7 +179,7 @@ fn smoothing(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::linear("angle θ (radians)", 0.0..TAU);
                 let y = Axis::linear("value", -2.5..3.5);
-                line_chart(area, &x, &y, &lines, &dots)
+                line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
             },
         )?,
     );
@@ -369,7 +371,7 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::log("tokens n", 2.0, 2.0..256.0);
                 let y = Axis::log("gradient at the first token", 10.0, 1e-16..1e16);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );

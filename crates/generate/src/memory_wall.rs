@@ -3,7 +3,7 @@
 
 use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
 use crate::complexity::ridge;
-use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart, svg};
 use crate::format::{duration, fixed, integer, percent, significant, table};
 use crate::output::Page;
 use crate::records::read;
@@ -318,7 +318,7 @@ fn over_tokens(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
                 let y = Axis::log("bytes (logarithmic)", 10.0, 1e4..1e10);
-                line_chart(area, &x, &y, &lines, &dots)
+                line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
             },
         )?,
     );
@@ -388,7 +388,7 @@ fn over_capacity(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, 1.0..4096.0);
                 let y = Axis::log("bytes (logarithmic)", 10.0, 1e6..1e10);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );

@@ -1,6 +1,6 @@
 //! Softmax in numbers: one example to the last digit, where it overflows, and what its Jacobian costs.
 
-use crate::figure::{Axis, BLUE, GREEN, Line, TEXT, VERMILION, line_chart, svg};
+use crate::figure::{Axis, BLUE, GREEN, Line, Marks, TEXT, VERMILION, line_chart, svg};
 use crate::format::{
     duration, fixed, integer, matrix, scientific, significant, table, tuple,
 };
@@ -98,7 +98,7 @@ fn sharpness(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::linear("factor on all scores", 0.0..6.0);
                 let y = Axis::linear("weight", 0.0..1.0);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );
@@ -164,7 +164,7 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
             |area| {
                 let x = Axis::linear("t", -6.0..6.0);
                 let y = Axis::linear("value", 0.0..6.0);
-                line_chart(area, &x, &y, &lines, &[])
+                line_chart(area, &x, &y, &lines, Marks::default())
             },
         )?,
     );

@@ -1,6 +1,8 @@
 //! Why √d_k: how dot products spread as they get longer, and what softmax makes of that.
 
-use crate::figure::{Axis, BLUE, GREEN, Line, VERMILION, histogram, line_chart, svg};
+use crate::figure::{
+    Axis, BLUE, GREEN, Line, Marks, VERMILION, histogram, line_chart, svg,
+};
 use crate::format::{fixed, integer, percent, scientific, table};
 use crate::output::Page;
 use anyhow::Result;
@@ -303,7 +305,7 @@ fn saturation(page: &mut Page) -> Result<()> {
                 |area| {
                     let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
                     let y = Axis::linear(label, 0.0..most);
-                    line_chart(area, &x, &y, lines, &[])
+                    line_chart(area, &x, &y, lines, Marks::default())
                 },
             )?,
         );

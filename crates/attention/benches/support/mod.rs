@@ -1,9 +1,9 @@
 //! What the benchmarks share.
 //!
-//! `cargo xtask bench --record` reads names in a fixed form, `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`: the number after
+//! The book's `cargo xtask bench --record` reads names in a fixed form, `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`: the number after
 //! the last slash is n, and says how large the problem was.
 
-#![allow(dead_code)] // no benchmark uses all of it
+#![allow(dead_code, reason = "each benchmark uses a part of this")]
 
 use criterion::{BenchmarkGroup, BenchmarkId, measurement::WallTime};
 use nalgebra::{DMatrix, RealField};

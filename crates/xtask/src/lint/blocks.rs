@@ -1,4 +1,4 @@
-//! Blocks of code whose attributes would keep them from being checked.
+//! Blocks of code: too wide for the page, kept from being checked, without a language, or pasted.
 
 use super::includes::{included, includes};
 use super::{Document, Finding, Sources, pattern};
