@@ -233,11 +233,13 @@ fn foreign() -> Foreign {
 #[test]
 fn weights_that_are_no_softmax_are_found_though_their_rows_sum_to_one() {
     for spoil in [
-        // Negative weights.
+        // A negative weight in every row, and the others in their old proportions: a softmax but for that.
         (|cache| {
-            let weights = &mut cache.heads[1].weights;
-            weights[(5, 0)] += weights[(5, 1)] + 0.1;
-            weights[(5, 1)] = -0.1;
+            for mut row in cache.heads[1].weights.row_iter_mut() {
+                let others = 1.0 - row[1];
+                row *= 1.1 / others;
+                row[1] = -0.1;
+            }
         }) as fn(&mut MultiHeadCache<f64>),
         // Those of other keys.
         |cache| cache.heads[1].weights.swap_columns(0, 1),

@@ -1057,3 +1057,35 @@ impl Diagnosis {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use crate::multi_head::MultiHeadAttention;
+
+    fn healthy() -> Diagnosis {
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        let layer = MultiHeadAttention::xavier(4, 2, rng).unwrap();
+        diagnose(&layer, &example::river().x, None, &Mask::causal()).unwrap()
+    }
+
+    /// What one head cannot tell, since its weight is too small, another one could.
+    #[test]
+    fn a_faint_weight_excuses_its_own_head_only() {
+        let mut diagnosis = healthy();
+        diagnosis.influence[(5, 0)] = 0.0;
+        diagnosis.heads[0].faint[(5, 0)] = true;
+        assert_eq!(diagnosis.findings(), [Finding::Deaf { pairs: vec![(5, 0)] }]);
+        diagnosis.heads[1].faint[(5, 0)] = true;
+        assert_eq!(diagnosis.findings(), []);
+    }
+
+    #[test]
+    fn a_number_that_is_not_one_is_not_printed_as_one() {
+        assert_eq!(near(1.0), "1.000");
+        assert_eq!(near(0.99), "0.990");
+        assert_eq!(near(1.0 + 1e-6), "1 + 1.0e-6");
+        assert_eq!(near(1.0 - 2e-5), "1 − 2.0e-5");
+    }
+}

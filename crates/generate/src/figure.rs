@@ -521,6 +521,16 @@ fn entries(matrix: &DMatrix<f64>) -> impl Iterator<Item = (usize, usize, &f64)> 
 mod tests {
     use super::*;
 
+    /// ln 10⁻¹² / ln 10 is not quite −12.
+    #[test]
+    fn every_power_of_ten_has_its_tick() {
+        for power in -20..=20 {
+            let axis = Axis::log("", 10.0, 10_f64.powi(power)..10_f64.powi(power + 1));
+            let ends = axis.placed_range();
+            assert_eq!((ends.start, ends.end), (f64::from(power), f64::from(power + 1)));
+        }
+    }
+
     #[test]
     fn a_line_is_cut_at_the_border() {
         let points = [(0.0, 1.0), (1.0, 0.5), (2.0, -0.5), (3.0, 0.5)];

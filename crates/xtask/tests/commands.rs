@@ -164,6 +164,26 @@ fn a_finding_on_a_page_fails_the_build() {
     assert!(!book.path().join("target/book").exists());
 }
 
+/// mdBook warns of it, and writes the page with tags of its own.
+#[test]
+fn html_that_is_not_balanced_fails_the_build() {
+    let book = small_book("# Softmax\n\n<div>\n\nA box without an end.\n");
+    let built = build(&book);
+    assert_eq!(built.code, 1, "{}", built.stderr);
+    says(&built.stderr, &["unclosed HTML tag `<div>` found in `softmax.md`"]);
+}
+
+#[test]
+fn formulas_reach_the_page_as_they_were_written() {
+    let book = small_book("# Softmax\n\n$\\tilde a\\; \\tilde b$ and $x_a * y_b * z$\n");
+    let built = build(&book);
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    says(
+        &built_page(&book),
+        &[r"\tilde a\; \tilde b</annotation>", "x_a * y_b * z</annotation>"],
+    );
+}
+
 #[test]
 fn a_formula_that_does_not_parse_is_named() {
     let book = small_book(
