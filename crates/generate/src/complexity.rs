@@ -116,6 +116,9 @@ fn counts(page: &mut Page) -> Result<()> {
     let weights = widest.weights as f64 / widest.total() as f64;
     page.value("weights-8192-share", percent(weights, 0));
     page.value("weights-8192", bytes(widest.weights));
+    let middle = shape(4096).bytes(F32)?.weights;
+    page.value("weights-4096", bytes(middle));
+    page.value("weights-4096-head", bytes(middle / heads as u128));
     Ok(())
 }
 
@@ -343,6 +346,15 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
         let even = n as usize == shape(1).crossover();
         ensure!(!even || core > linear, "the core takes longer where the FLOPs are even");
     }
+    // The same core in two series: in which state the allocator is makes a difference.
+    let alone = series(record, "attention/forward", "f32")?;
+    let mut differ = 1.0_f64;
+    for (n, together) in &cores {
+        let core = alone.iter().find(|point| point.0 == *n).context("a core alone")?.1;
+        let factor = together / heads as f64 / core;
+        differ = differ.max(factor).max(1.0 / factor);
+    }
+    page.value("core-differs", fixed(differ, 1));
     let header =
         ["$n$", "core's share of the FLOPs", "projections", "cores", "whole layer"];
     page.file("shares.md", table(&header, &rows));

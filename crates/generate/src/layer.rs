@@ -14,6 +14,7 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 pub fn generate(page: &mut Page) -> Result<()> {
     readable_layer(page)?;
     biases(page)?;
+    quiz(page)?;
     initialisation(page)?;
     let counts = [(512, 64), (512, 512), (4096, 128)].map(|(d_model, d)| {
         let weights = 4 * d_model * d;
@@ -27,6 +28,24 @@ pub fn generate(page: &mut Page) -> Result<()> {
             &counts,
         ),
     );
+    Ok(())
+}
+
+/// The first of the quick questions, counted by making the layer.
+fn quiz(page: &mut Page) -> Result<()> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let parameters = Parameters::<f64>::xavier(8, 2, 3, rng)?;
+    let count = |kind: &str| -> usize {
+        let named = parameters.named();
+        let of_kind = named.iter().filter(|(name, _)| name.starts_with(kind));
+        of_kind.map(|(_, numbers)| numbers.len()).sum()
+    };
+    for (key, kind) in
+        [("q-and-k", "w_q"), ("v-and-o", "w_v"), ("weights", "w_"), ("biases", "b_")]
+    {
+        page.value(format!("quiz-{key}"), integer(count(kind)));
+    }
+    page.value("quiz-all", integer(count("")));
     Ok(())
 }
 

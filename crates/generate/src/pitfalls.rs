@@ -167,6 +167,9 @@ fn finite(page: &mut Page) -> Result<()> {
     let double = wrong::weights_with_finite_mask(&scores, &mask)?;
     let single = wrong::weights_with_finite_mask(&scores.map(|s| s as f32), &mask)?;
     page.value("finite-double", tuple(row(&double, 0), 3));
+    let gap = (1e9_f32.next_up() - 1e9_f32) as usize;
+    page.value("finite-gap", integer(gap));
+    page.value("finite-half-gap", integer(gap / 2));
     let unmasked = softmax_rows(&scores)?;
     ensure!((double.row(0) - unmasked.row(0)).amax() < 1e-6, "f64: as without a mask");
     ensure!(single.row(0).iter().all(|&p| p == 1.0 / 6.0), "f32: uniform");
