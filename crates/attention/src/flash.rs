@@ -13,6 +13,7 @@
 
 mod exponential;
 mod fast;
+mod layer;
 mod online;
 mod product;
 mod queue;
@@ -20,6 +21,7 @@ mod tiled;
 
 pub use exponential::{Exponentials, Float};
 pub use fast::Flash;
+pub use layer::FlashCache;
 pub use online::OnlineSoftmax;
 pub use product::Products;
 pub use tiled::{tiled_attention, tiled_attention_backward};
