@@ -15,17 +15,17 @@ use std::ops::Range;
 /// Attention with the queries cut into strips: a strip's rows of scores stand in fast memory, whole, from the first
 /// product to the second.
 ///
-/// Returns the output and the log-sum-exp of each row of scores. Softmax is the ordinary one, since a row is complete before it
-/// begins. The price is room: a strip of r queries needs room for r · n_k scores, so that strips are lower the more keys
-/// there are, and keys and values, which come by one row at a time, come by more often. What the mask hides from a whole
-/// strip is neither loaded nor computed.
+/// Returns the output and the log-sum-exp of each row of scores. Softmax is the ordinary one, since a row is complete
+/// before it begins. The price is room: a strip of r queries needs room for r · n_k scores, so that strips are lower
+/// the more keys there are, and keys and values, which come by one row at a time, come by more often. What the mask
+/// hides from a whole strip is neither loaded nor computed.
 ///
-/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must be
-/// finite, but for keys and values that are hidden from a whole strip.
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must
+/// be finite, but for keys and values that are hidden from a whole strip.
 ///
 /// # Errors
-/// As [`attention`](crate::attention()), a matrix lies in another machine, or `strip` is 0 or more rows than fast memory has
-/// room for: see [`strip_for`], which gives the most.
+/// As [`attention`](crate::attention()), a matrix lies in another machine, or `strip` is 0 or more rows than fast
+/// memory has room for: see [`strip_for`], which gives the most.
 ///
 /// ```
 /// use attention::{Mask, attention};
@@ -109,7 +109,8 @@ fn softmax_across<T: RealField + Copy>(columns: &mut [Tile<T>], i: usize) -> T {
     max + sum.ln()
 }
 
-/// The most queries that [`chunked_attention`] can keep in a strip: ⌊(M − d) / (n_k + d)⌋, with d the larger one of d_k and d_v.
+/// The most queries that [`chunked_attention`] can keep in a strip: ⌊(M − d) / (n_k + d)⌋, with d the larger one of d_k
+/// and d_v.
 ///
 /// A strip of r rows shares fast memory with one key, later with one value: r·n_k + r·d + d ≤ M.
 ///
@@ -177,19 +178,20 @@ pub(super) fn check_fits(
 
 // ---------------------------------------------------------------------------------------------------- tiles
 
-/// Attention in tiles: a block of queries stays in fast memory, with its output in the making, while blocks of keys and values
-/// come by. Scores and weights exist for one tile at a time, and nowhere but in fast memory.
+/// Attention in tiles: a block of queries stays in fast memory, with its output in the making, while blocks of keys and
+/// values come by. Scores and weights exist for one tile at a time, and nowhere but in fast memory.
 ///
 /// Returns the output and the log-sum-exp of each row of scores, which is all that
-/// [`tiled_attention_backward`](super::tiled_attention_backward) needs to know of the weights. `tiles` is how many queries and how
-/// many keys a tile has; see [`tiles_for`]. Neither length has to be a multiple. A tile of which the [mask](Mask) hides all is skipped:
-/// its keys and values are not loaded.
+/// [`tiled_attention_backward`](super::tiled_attention_backward) needs to know of the weights. `tiles` is how many
+/// queries and how many keys a tile has; see [`tiles_for`]. Neither length has to be a multiple. A tile of which the
+/// [mask](Mask) hides all is skipped: its keys and values are not loaded.
 ///
-/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must be
-/// finite, but for keys and values that stand in skipped tiles only.
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must
+/// be finite, but for keys and values that stand in skipped tiles only.
 ///
 /// # Errors
-/// As [`attention`](crate::attention()), a matrix lies in another machine, or `tiles` has a 0 or asks for more room than fast memory has.
+/// As [`attention`](crate::attention()), a matrix lies in another machine, or `tiles` has a 0 or asks for more room
+/// than fast memory has.
 ///
 /// # Source
 /// T. Dao, *FlashAttention-2* (2023), algorithm 1.
@@ -276,7 +278,8 @@ impl<'m, T: RealField + Copy> Running<'m, T> {
         Ok(Running { max, sum, output })
     }
 
-    /// One step of the online softmax for every row of a tile of scores. The tile turns into weights on the way, and is gone afterwards.
+    /// One step of the online softmax for every row of a tile of scores. The tile turns into weights on the way, and is
+    /// gone afterwards.
     fn absorb(&mut self, mut scores: Tile<T>, values: &Tile<T>) -> Result<()> {
         let (queries, _) = scores.shape();
         for i in 0..queries {
@@ -310,13 +313,13 @@ impl<'m, T: RealField + Copy> Running<'m, T> {
 
 // ---------------------------------------------------------------------------------------------------- room
 
-/// The tiles with which [`tiled_attention`] moves least: as many queries as there is room for beside one key, then as many keys
-/// as still fit.
+/// The tiles with which [`tiled_attention`] moves least: as many queries as there is room for beside one key, then as
+/// many keys as still fit.
 ///
 /// Queries and their output, with two numbers for each, b_q·(d_k + d_v + 2), keys and values, b_k·(d_k + d_v), and
-/// scores, b_q·b_k, share fast memory. How often keys and values are read depends on the number of blocks of queries alone, so room that
-/// is given to keys is wasted, as far as traffic goes. (Processors think otherwise, and multiply larger tiles faster.) Tiles may
-/// be larger than what there is to cut.
+/// scores, b_q·b_k, share fast memory. How often keys and values are read depends on the number of blocks of queries
+/// alone, so room that is given to keys is wasted, as far as traffic goes. (Processors think otherwise, and multiply
+/// larger tiles faster.) Tiles may be larger than what there is to cut.
 ///
 /// # Errors
 /// A width is 0, or fast memory has no room for a tile of one query and one key.
@@ -391,11 +394,12 @@ pub(super) fn check_tiles(
 
 // ---------------------------------------------------------------------------------------------------- foretold
 
-/// What [`chunked_attention`] reads and writes, by formula: for every head of every sequence of the shape, each with this mask.
+/// What [`chunked_attention`] reads and writes, by formula: for every head of every sequence of the shape, each with
+/// this mask.
 ///
-/// Without a mask it is n_q·d_k + ⌈n_q / r⌉·n_k·(d_k + d_v) + n_q·d_v + n_q numbers for strips of r rows. If these are as high as an
-/// otherwise empty fast memory of M numbers allows, r ≈ M / (n + d), that is about 2nd + 2n²(n + d)d / M for self-attention of width d: it grows
-/// with the cube of n.
+/// Without a mask it is n_q·d_k + ⌈n_q / r⌉·n_k·(d_k + d_v) + n_q·d_v + n_q numbers for strips of r rows. If these are
+/// as high as an otherwise empty fast memory of M numbers allows, r ≈ M / (n + d), that is about 2nd + 2n²(n + d)d / M
+/// for self-attention of width d: it grows with the cube of n.
 ///
 /// # Errors
 /// A size is 0, the mask was made for another shape, or `strip` does not fit.
@@ -425,17 +429,18 @@ pub fn chunked_traffic(
     Ok(plan.report)
 }
 
-/// What [`tiled_attention`] reads and writes, by formula: for every head of every sequence of the shape, each with this mask.
+/// What [`tiled_attention`] reads and writes, by formula: for every head of every sequence of the shape, each with this
+/// mask.
 ///
 /// Without a mask it is
 ///
 /// n_q·d_k + ⌈n_q / b_q⌉·n_k·(d_k + d_v) + n_q·d_v + n_q
 ///
-/// numbers: queries, output and log-sum-exp once, keys and values once for every block of b_q queries, and the number of
-/// keys in a tile does not matter. If the tiles fill a fast memory of M numbers, as those of [`tiles_for`] do, then b_q ≈ M / 2d
-/// for d_k = d_v = d, and self-attention moves about 2nd + 4n²d² / M. It moves O(nd) numbers, as long as n does not outgrow M / d: with one
-/// block of queries each matrix crosses once. A causal mask leaves half of the second part, and the diagonal. Of n keys for each of n / b_q
-/// blocks
+/// numbers: queries, output and log-sum-exp once, keys and values once for every block of b_q queries, and the number
+/// of keys in a tile does not matter. If the tiles fill a fast memory of M numbers, as those of [`tiles_for`] do, then
+/// b_q ≈ M / 2d for d_k = d_v = d, and self-attention moves about 2nd + 4n²d² / M. It moves O(nd) numbers, as long as n
+/// does not outgrow M / d: with one block of queries each matrix crosses once. A causal mask leaves half of the second
+/// part, and the diagonal. Of n keys for each of n / b_q blocks
 ///
 /// n · (n + b_q + b_k − gcd(b_q, b_k)) / 2b_q
 ///
@@ -640,24 +645,16 @@ mod tests {
     /// The largest that fit do fit, and larger ones would not.
     #[test]
     fn what_is_chosen_fills_fast_memory() {
-        type Choice = fn(usize, usize, usize) -> Result<(usize, usize)>;
-        let programs: [(Choice, RoomOf, [(usize, usize); 2]); 1] =
-            [(tiles_for, room, [(1, 0), (0, 1)])];
-        for (choose, room, steps) in programs {
-            for (d_k, d_v) in [(1, 1), (3, 5), (64, 64), (128, 16)] {
-                let least = room((1, 1), d_k, d_v) as usize;
-                assert!(choose(least - 1, d_k, d_v).is_err());
-                assert_eq!(choose(least, d_k, d_v).unwrap(), (1, 1));
-                for capacity in (least..40 * least).step_by(7) {
-                    let (b_q, b_k) = choose(capacity, d_k, d_v).unwrap();
-                    assert!(room((b_q, b_k), d_k, d_v) <= capacity as u128);
-                    for (more_q, more_k) in steps {
-                        let larger = (b_q + more_q, b_k + more_k);
-                        assert!(room(larger, d_k, d_v) > capacity as u128);
-                    }
-                    // Not even with one key could there be more queries.
-                    assert!(room((b_q + 1, 1), d_k, d_v) > capacity as u128);
-                }
+        for (d_k, d_v) in [(1, 1), (3, 5), (64, 64), (128, 16)] {
+            let least = room((1, 1), d_k, d_v) as usize;
+            assert!(tiles_for(least - 1, d_k, d_v).is_err());
+            assert_eq!(tiles_for(least, d_k, d_v).unwrap(), (1, 1));
+            for capacity in (least..40 * least).step_by(7) {
+                let (b_q, b_k) = tiles_for(capacity, d_k, d_v).unwrap();
+                assert!(room((b_q, b_k), d_k, d_v) <= capacity as u128);
+                assert!(room((b_q, b_k + 1), d_k, d_v) > capacity as u128);
+                // Not even with one key could there be more queries.
+                assert!(room((b_q + 1, 1), d_k, d_v) > capacity as u128);
             }
         }
         for (n_k, d_k, d_v) in [(1, 1, 1), (5, 3, 4), (1000, 64, 64)] {
@@ -686,7 +683,8 @@ mod tests {
         }
     }
 
-    /// Eight blocks of 16: causal leaves 1 + 2 + … + 8 = 36 of 64 tiles, a window of 16 two for each block but the first.
+    /// Eight blocks of 16: causal leaves 1 + 2 + … + 8 = 36 of 64 tiles, a window of 16 two for each block but the
+    /// first.
     #[test]
     fn hidden_tiles_cost_nothing() {
         let (n, d, b) = (128, 4, 16);
@@ -766,8 +764,9 @@ mod tests {
         }
     }
 
-    /// n/(2 b_q) · (n + b_q + b_k − gcd) keys are seen: exactly so if tiles divide n, and within 10 % if there are twenty blocks
-    /// of either kind. (What a last block lacks, if it is not full, is counted as if the block saw fewer keys, and it sees most.)
+    /// n/(2 b_q) · (n + b_q + b_k − gcd) keys are seen: exactly so if tiles divide n, and within 10 % if there are
+    /// twenty blocks of either kind. (What a last block lacks, if it is not full, is counted as if the block saw fewer
+    /// keys, and it sees most.)
     #[test]
     fn causal_is_half_and_the_diagonal() {
         let gcd = |mut a: usize, mut b: usize| {
@@ -804,8 +803,8 @@ mod tests {
         assert!(exact > 50);
     }
 
-    /// 2nd + 4n²d²/M is always a little less than what is counted, for b_q is a little less than M / 2d and the last block is not full. It is
-    /// less by 10 % at most where 2d is large beside 3, M beside 2d, and n beside b_q.
+    /// 2nd + 4n²d²/M is always a little less than what is counted, for b_q is a little less than M / 2d and the last
+    /// block is not full. It is less by 10 % at most where 2d is large beside 3, M beside 2d, and n beside b_q.
     #[test]
     fn tiles_that_fill_fast_memory_move_as_little_as_the_formula_says() {
         let mut compared = 0;

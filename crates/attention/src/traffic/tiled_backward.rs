@@ -12,20 +12,22 @@ use std::ops::Range;
 
 /// The backward pass of [`tiled_attention`](super::tiled_attention): the gradients of queries, keys and values.
 ///
-/// `output` and `log_sum_exp` are what the forward pass returned. A first pass computes a number for each query, D = Σ grad_output ⊙ output
-/// along the row, which is the mean of the weights' gradients that softmax asks for: Σ_j p_j ⟨g, v_j⟩ = ⟨g, Σ_j p_j v_j⟩. The second pass computes
-/// scores and weights of each tile again, and turns them into gradients.
+/// `output` and `log_sum_exp` are what the forward pass returned. A first pass computes a number for each query, D = Σ
+/// grad_output ⊙ output along the row, which is the mean of the weights' gradients that softmax asks for: Σ_j p_j ⟨g,
+/// v_j⟩ = ⟨g, Σ_j p_j v_j⟩. The second pass computes scores and weights of each tile again, and turns them into
+/// gradients.
 ///
-/// There the keys are the outer loop. A tile has gradients for its queries and for its keys; one of the two can be added up in fast memory, and the other
-/// is read and written anew for each tile. A key brings two gradients (its own, and its value's) and a query one. So the keys stay,
-/// and the gradients of the queries come and go.
+/// There the keys are the outer loop. A tile has gradients for its queries and for its keys; one of the two can be
+/// added up in fast memory, and the other is read and written anew for each tile. A key brings two gradients (its own,
+/// and its value's) and a query one. So the keys stay, and the gradients of the queries come and go.
 ///
-/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v), `output` (n_q, d_v), `log_sum_exp` (n_q, 1), `grad_output` (n_q, d_v) → (n_q, d_k),
-/// (n_k, d_k), (n_k, d_v). All entries must be finite, but for a log-sum-exp of −∞ where a query sees nothing.
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v), `output` (n_q, d_v), `log_sum_exp` (n_q, 1), `grad_output`
+/// (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). All entries must be finite, but for a log-sum-exp of −∞ where a
+/// query sees nothing.
 ///
 /// # Errors
-/// Shapes do not fit, a matrix lies in another machine, or `tiles` has a 0 or asks for more room than fast memory has: see
-/// [`tiles_for_backward`].
+/// Shapes do not fit, a matrix lies in another machine, or `tiles` has a 0 or asks for more room than fast memory has:
+/// see [`tiles_for_backward`].
 ///
 /// # Source
 /// T. Dao et al., *FlashAttention* (2022), algorithm 4, with D from appendix B.2.
@@ -159,12 +161,12 @@ fn through_softmax<T: RealField + Copy>(
 
 // ---------------------------------------------------------------------------------------------------- room
 
-/// The tiles with which [`tiled_attention_backward`] moves least: as many keys as there is room for beside one query, then as
-/// many queries as still fit.
+/// The tiles with which [`tiled_attention_backward`] moves least: as many keys as there is room for beside one query,
+/// then as many queries as still fit.
 ///
-/// Keys, values and their gradients, b_k·2(d_k + d_v), queries with their gradient and that of their output and two numbers for each,
-/// b_q·(2d_k + d_v + 2), weights and their gradients, 2·b_q·b_k, share fast memory. See [`tiles_for`](super::tiles_for), where it is the
-/// other way round.
+/// Keys, values and their gradients, b_k·2(d_k + d_v), queries with their gradient and that of their output and two
+/// numbers for each, b_q·(2d_k + d_v + 2), weights and their gradients, 2·b_q·b_k, share fast memory. See
+/// [`tiles_for`](super::tiles_for), where it is the other way round.
 ///
 /// # Errors
 /// A width is 0, or fast memory has no room for a tile of one query and one key.
@@ -204,16 +206,18 @@ fn room((b_q, b_k): (usize, usize), d_k: usize, d_v: usize) -> u128 {
 
 // ---------------------------------------------------------------------------------------------------- foretold
 
-/// What [`tiled_attention_backward`] reads and writes, by formula: for every head of every sequence of the shape, each with this mask.
+/// What [`tiled_attention_backward`] reads and writes, by formula: for every head of every sequence of the shape, each
+/// with this mask.
 ///
 /// The first pass moves n_q·(2d_v + d_k + 1) numbers. Without a mask the second one moves
 ///
 /// 2·n_k·(d_k + d_v) + ⌈n_k / b_k⌉·n_q·(3d_k + d_v + 2)
 ///
-/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient there and back, that of
-/// the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those of [`tiles_for_backward`] do, then b_k ≈ M / 4d for
-/// d_k = d_v = d, and self-attention moves about 7nd + 16n²d² / M. With the queries outside it would be 18n²d² / M: six of d numbers
-/// for each key, and b_q ≈ M / 3d. A causal mask leaves about half of what stands with ⌈n_k / b_k⌉.
+/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient there
+/// and back, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
+/// of [`tiles_for_backward`] do, then b_k ≈ M / 4d for d_k = d_v = d, and self-attention moves about 7nd + 16n²d² / M.
+/// With the queries outside it would be 18n²d² / M: six of d numbers for each key, and b_q ≈ M / 3d. A causal mask
+/// leaves about half of what stands with ⌈n_k / b_k⌉.
 ///
 /// # Errors
 /// A size is 0, the mask was made for another shape, or `tiles` has a 0 or does not fit.
@@ -432,7 +436,8 @@ mod tests {
         assert!(tiles_for_backward(least - 1, 4, 3).is_err());
     }
 
-    /// 7nd + 16n²d²/M is always a little less than what is counted, and by 10 % at most where the forward pass keeps to its formula.
+    /// 7nd + 16n²d²/M is always a little less than what is counted, and by 10 % at most where the forward pass keeps to
+    /// its formula.
     #[test]
     fn tiles_that_fill_fast_memory_move_as_little_as_the_formula_says() {
         let mut compared = 0;
