@@ -1,8 +1,8 @@
-//! What attention in tiles moves between slow and fast memory, beside the programs of the chapter *The memory wall*: for the
-//! chapters *Tiles, forward* and *Tiles, backward*.
+//! What attention in tiles moves between slow and fast memory, beside the programs of the chapter *The memory wall*:
+//! for the chapters *Tiles, forward* and *Tiles, backward*.
 //!
-//! Lengths up to `N` are run by the machine that counts, and compared with `attention` and with what was foretold. Longer ones are only
-//! foretold, tile by tile.
+//! Lengths up to `N` are run by the machine that counts, and compared with `attention` and with what was foretold.
+//! Longer ones are only foretold, tile by tile.
 
 use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart, svg};
 use crate::format::{fixed, integer, percent, significant, table};
@@ -188,8 +188,8 @@ fn first(
 
 type Total = fn(usize, usize) -> Result<f64>;
 
-/// The capacity from which on tiles always move less than the other program does, at `LONG` tokens. (Both come down in steps,
-/// so that a little below it they may take turns.)
+/// The capacity from which on tiles always move less than the other program does, at `LONG` tokens. (Both come down in
+/// steps, so that a little below it they may take turns.)
 fn pays_from(least: usize, tiled: Total, other: Total) -> Result<usize> {
     let mut from = least;
     for m in least..CAPACITY / 2 {
@@ -335,9 +335,9 @@ fn forward_over_tokens(page: &mut Page) -> Result<()> {
         svg(
             "tiles-forward-tokens",
             "Bytes between slow and fast memory against the number of tokens, for four programs",
-            "The naive and the fused program rise with the square of n. The chunked one begins below them, rises with the cube, \
-             and crosses both. The tiled one runs along the line of each matrix once until it needs a second block of queries, and then \
-             turns to the square of n too, but far below the others.",
+            "The naive and the fused program rise with the square of n. The chunked one begins below them, rises \
+             with the cube, and crosses both. The tiled one runs along the line of each matrix once until it needs a \
+             second block of queries, and then turns to the square of n too, but far below the others.",
             (520, 420),
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
@@ -409,9 +409,9 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
         svg(
             "tiles-forward-capacity",
             "Bytes between slow and fast memory against the capacity of fast memory",
-            "The rings of the tiled program lie on the falling line of the formula until they reach the level at which each \
-             matrix crosses once. In the smallest memories they lie above the lines of the naive and the fused program, which soon are \
-             almost level.",
+            "The rings of the tiled program lie on the falling line of the formula until they reach the level at \
+             which each matrix crosses once. In the smallest memories they lie above the lines of the naive and the \
+             fused program, which soon are almost level.",
             (520, 420),
             |area| {
                 let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, 2.0..4096.0);
@@ -585,8 +585,8 @@ fn backward_over_tokens(page: &mut Page, tiles: Tiles) -> Result<()> {
         svg(
             "tiles-backward-tokens",
             "Bytes between slow and fast memory on the way back against the number of tokens",
-            "The naive program rises with the square of n. The tiled one begins beside it, not far above the line of each matrix once, \
-             and falls behind, though it rises with the square of n in the end.",
+            "The naive program rises with the square of n. The tiled one begins below it, not far above the line of \
+             each matrix once, and stays ever farther below, though it rises with the square of n in the end.",
             (520, 420),
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
@@ -631,8 +631,9 @@ fn backward_over_capacity(page: &mut Page) -> Result<()> {
         svg(
             "tiles-backward-capacity",
             "Bytes between slow and fast memory on the way back against the capacity of fast memory",
-            "The rings of the tiled program lie on the falling line of the formula, and come down to a level that is not far above each \
-             matrix once. In the smallest memories they lie above the line of the naive program, which soon is almost level.",
+            "The rings of the tiled program lie on the falling line of the formula, and come down to a level that is \
+             not far above each matrix once. In the smallest memories they lie above the line of the naive program, \
+             which soon is almost level.",
             (520, 420),
             |area| {
                 let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, 4.0..4096.0);
