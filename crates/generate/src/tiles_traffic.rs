@@ -586,7 +586,7 @@ fn backward_over_tokens(page: &mut Page, tiles: Tiles) -> Result<()> {
             "tiles-backward-tokens",
             "Bytes between slow and fast memory on the way back against the number of tokens",
             "The naive program rises with the square of n. The tiled one begins below it, not far above the line of \
-             each matrix once, and stays ever farther below, though it rises with the square of n in the end.",
+             each matrix once, and stays below, though it too rises with the square of n in the end.",
             (520, 420),
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
