@@ -21,6 +21,8 @@ mod random;
 mod records;
 mod scaled_dot_product_attention;
 mod softmax;
+#[expect(dead_code, reason = "for chapters that are being written")]
+mod tiles_traffic;
 mod welcome;
 mod why_sqrt_d_k;
 mod wrong;
