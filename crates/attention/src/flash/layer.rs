@@ -113,12 +113,9 @@ impl<T: Float> MultiHeadAttention<T> {
         check_cache(&self.parameters, x, context.as_ref(), output)?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
         check_shape("cache.q", q, x.shape(), "`cache.x`")?;
-        check_shape(
-            "cache.k",
-            k,
-            context.as_ref().unwrap_or(x).shape(),
-            "(n_k, d_model)",
-        )?;
+        let source = context.as_ref().unwrap_or(x).shape();
+        check_shape("cache.k", k, source, "(n_k, d_model)")?;
+        check_shape("cache.v", v, source, "(n_k, d_model)")?;
 
         let (grad_attended, w_o, b_o) =
             linear_backward(output, &self.parameters.w_o, grad_output);
