@@ -85,6 +85,29 @@ fn ladder(criterion: &mut Criterion) {
     }
 }
 
+/// The last step but one, over the sizes of tiles.
+fn tiles(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("tiles");
+    briefly(&mut group);
+    let [q, k, v] = std::array::from_fn(|seed| normal::<f32>(N, HEADS * D, seed as u64));
+    for (how, mask) in [("", Mask::none()), (" causal", Mask::causal())] {
+        let inputs =
+            Inputs::new(&q, &k, &v, &mask).and_then(|inputs| inputs.with_heads(HEADS));
+        let inputs = inputs.expect("shapes that fit");
+        for queries in [64, 128, 256, 512] {
+            for keys in [64, 128, 256, 512] {
+                let flash = Flash::new().with_threads(1);
+                let flash =
+                    flash.and_then(|flash| flash.with_tiles(Tiles { queries, keys }));
+                let flash = flash.expect("sizes above 0");
+                let name =
+                    format!("forward{how}, f32, queries = {queries}, keys = {keys}");
+                time(&mut group, &name, N, || flash.forward(&inputs));
+            }
+        }
+    }
+}
+
 /// What the steps exchange: exponentials, products and fresh memory, each by itself.
 fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parts");
@@ -150,5 +173,5 @@ fn products(group: &mut BenchmarkGroup<WallTime>, rows: usize, columns: usize) {
     });
 }
 
-criterion_group!(all_of_it, parts, ladder);
+criterion_group!(all_of_it, parts, ladder, tiles);
 criterion_main!(all_of_it);
