@@ -85,6 +85,9 @@ pub struct Measurement {
     pub dtype: String,
     /// How large the problem was: `n`, and others.
     pub sizes: BTreeMap<String, u64>,
+    /// What else was chosen, by name: `mask`, and others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
     /// How many threads it could use.
     pub threads: usize,
     /// Of the numbers below.
@@ -103,6 +106,8 @@ pub enum Unit {
     Seconds,
     /// Memory.
     Bytes,
+    /// How many times as much as something else.
+    Ratio,
 }
 
 impl Record {
@@ -160,8 +165,9 @@ impl Record {
             ensure!(*spread >= 0.0, "{at} `spread` is {spread}");
             ensure!(*threads > 0, "{at} `threads` is 0");
             let same = |other: &Measurement| {
-                (&other.what, &other.dtype, &other.sizes, other.threads)
-                    == (what, &measurement.dtype, &measurement.sizes, *threads)
+                let Measurement { dtype, sizes, settings, .. } = measurement;
+                (&other.what, &other.dtype, &other.sizes, &other.settings, other.threads)
+                    == (what, dtype, sizes, settings, *threads)
             };
             ensure!(!self.measurements[..i].iter().any(same), "{at} it is there twice");
         }
