@@ -124,7 +124,7 @@ pub fn attention<T: RealField + Copy>(
     check_values(k, v)?;
     let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
     let sized = mask.sized(q.nrows(), k.nrows())?;
-    let output = masked_product(&weights, v, sized); // (n_q, d_v)
+    let output = masked_product(&weights, v, |i, j| sized.allows(i, j)); // (n_q, d_v)
     let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout: None };
     Ok((output, cache))
@@ -143,7 +143,8 @@ pub(crate) fn attention_with_dropout<T: RealField + Copy>(
     check_values(k, v)?;
     let (weights, log_sum_exp) = attention_weights(q, k, mask)?;
     let used = weights.component_mul(&factors);
-    let output = masked_product(&used, v, mask.sized(q.nrows(), k.nrows())?);
+    let sized = mask.sized(q.nrows(), k.nrows())?;
+    let output = masked_product(&used, v, |i, j| sized.allows(i, j));
     let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
     let dropout = Some(factors);
     Ok((output, AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout }))
@@ -265,10 +266,11 @@ pub fn attention_backward<T: RealField + Copy>(
     let AttentionCache { q, k, v, weights, dropout, .. } = cache;
     check_shape("grad_output", grad_output, (q.nrows(), v.ncols()), "the output")?;
     let mask = cache.sized_mask()?;
+    let seen = |i, j| mask.allows(i, j);
 
     // ANCHOR: backward_values
     // output = weights · v
-    let grad_v = masked_tr_product(&cache.weights_used()?, grad_output, mask);
+    let grad_v = masked_tr_product(&cache.weights_used()?, grad_output, seen);
     let grad_weights = grad_output * v.transpose(); // (n_q, n_k)
     // ANCHOR_END: backward_values
 
@@ -293,29 +295,29 @@ pub fn attention_backward<T: RealField + Copy>(
 
     // ANCHOR: backward_products
     // products = q kᵀ
-    let grad_q = masked_product(&grad_products, k, mask); // (n_q, d_k)
-    let grad_k = masked_tr_product(&grad_products, q, mask); // (n_k, d_k)
+    let grad_q = masked_product(&grad_products, k, seen); // (n_q, d_k)
+    let grad_k = masked_tr_product(&grad_products, q, seen); // (n_k, d_k)
     // ANCHOR_END: backward_products
 
     Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v })
 }
 // ANCHOR_END: backward
 
-/// `a · b` for an `a` (n_q, n_k) that is 0 where the mask hides, and `b` (n_k, d).
+/// `a · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_k, d).
 ///
 /// A plain product would let a hidden NaN through, since 0 · NaN is NaN. So if there is anything in `b` that is not
 /// finite, the sum runs over the visible keys only.
 // ANCHOR: masked_product
-fn masked_product<T: RealField + Copy>(
+pub(crate) fn masked_product<T: RealField + Copy>(
     a: &DMatrix<T>,
     b: &DMatrix<T>,
-    mask: SizedMask,
+    seen: impl Fn(usize, usize) -> bool,
 ) -> DMatrix<T> {
     if is_finite(b) {
         return a * b;
     }
     let mut product = DMatrix::zeros(a.nrows(), b.ncols());
-    for_each_visible(a, mask, |i, j, a_ij| {
+    for_each_visible(a, seen, |i, j, a_ij| {
         for c in 0..b.ncols() {
             product[(i, c)] += a_ij * b[(j, c)];
         }
@@ -324,17 +326,17 @@ fn masked_product<T: RealField + Copy>(
 }
 // ANCHOR_END: masked_product
 
-/// `aᵀ · b` for an `a` (n_q, n_k) that is 0 where the mask hides, and `b` (n_q, d). See [`masked_product`].
-fn masked_tr_product<T: RealField + Copy>(
+/// `aᵀ · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_q, d). See [`masked_product`].
+pub(crate) fn masked_tr_product<T: RealField + Copy>(
     a: &DMatrix<T>,
     b: &DMatrix<T>,
-    mask: SizedMask,
+    seen: impl Fn(usize, usize) -> bool,
 ) -> DMatrix<T> {
     if is_finite(b) {
         return a.transpose() * b; // several times as fast as `tr_mul`, for a copy of `a`
     }
     let mut product = DMatrix::zeros(a.ncols(), b.ncols());
-    for_each_visible(a, mask, |i, j, a_ij| {
+    for_each_visible(a, seen, |i, j, a_ij| {
         for c in 0..b.ncols() {
             product[(j, c)] += a_ij * b[(i, c)];
         }
@@ -348,12 +350,12 @@ fn is_finite<T: RealField + Copy>(matrix: &DMatrix<T>) -> bool {
 
 fn for_each_visible<T: RealField + Copy>(
     a: &DMatrix<T>,
-    mask: SizedMask,
+    seen: impl Fn(usize, usize) -> bool,
     mut visit: impl FnMut(usize, usize, T),
 ) {
     for j in 0..a.ncols() {
         for i in 0..a.nrows() {
-            if mask.allows(i, j) {
+            if seen(i, j) {
                 visit(i, j, a[(i, j)]);
             }
         }

@@ -21,6 +21,8 @@ mod cost;
 mod inspect;
 pub mod traffic; // what crosses between slow and fast memory
 
+pub mod flash; // the same attention, without its matrix of weights
+
 mod diagnose; // what is wrong with a layer
 mod patients; // layers with something wrong
 

@@ -397,6 +397,142 @@ impl SizedMask<'_> {
         matrix
     }
     // ANCHOR_END: fill_hidden
+
+    /// The keys that at least one of these queries may see: any other is hidden from each of them.
+    ///
+    /// This is what tiled code walks. It is as narrow as [`Mask::causal`] and [`Mask::window`] make it, and knows nothing of
+    /// [`Mask::padding`] and [`Mask::dense`]: of the tiles within it, some may still be hidden.
+    ///
+    /// ```
+    /// let mask = attention::Mask::causal();
+    /// assert_eq!(mask.sized(8, 8)?.keys_seen_by(2..4), 0..4);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn keys_seen_by(&self, queries: Range<usize>) -> Range<usize> {
+        let queries = queries.start..queries.end.min(self.n_q);
+        if queries.is_empty() {
+            return 0..0;
+        }
+        // A later query's keys begin later and end later.
+        let start = self.keys_of(self.rule, queries.start).start;
+        let end = self.keys_of(self.rule, queries.end - 1).end;
+        start.min(end)..end
+    }
+
+    /// The queries that may see at least one of these keys, by the same rules as [`SizedMask::keys_seen_by`].
+    ///
+    /// ```
+    /// let mask = attention::Mask::causal();
+    /// assert_eq!(mask.sized(8, 8)?.queries_that_see(2..4), 2..8);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn queries_that_see(&self, keys: Range<usize>) -> Range<usize> {
+        let keys = keys.start..keys.end.min(self.n_k);
+        if keys.is_empty() {
+            return 0..0;
+        }
+        let start = self.queries_of(self.rule, keys.start).start;
+        let end = self.queries_of(self.rule, keys.end - 1).end;
+        start.min(end)..end
+    }
+
+    /// The range of keys outside of which this rule lets query `i` see nothing.
+    fn keys_of(&self, rule: &Rule, i: usize) -> Range<usize> {
+        // Query i stands at key position i + n_k − n_q, and what it may see ends there.
+        let end = (i + 1 + self.n_k).saturating_sub(self.n_q).min(self.n_k);
+        match rule {
+            Rule::None | Rule::Padding(_) | Rule::Dense(_) => 0..self.n_k,
+            Rule::Causal => 0..end,
+            Rule::Window(width) => {
+                let start = (i + 1 + self.n_k).saturating_sub(*width);
+                start.saturating_sub(self.n_q)..end
+            }
+            Rule::All(rules) => {
+                intersection(0..self.n_k, rules.iter().map(|rule| self.keys_of(rule, i)))
+            }
+        }
+    }
+
+    /// The range of queries outside of which this rule lets nobody see key `j`.
+    fn queries_of(&self, rule: &Rule, j: usize) -> Range<usize> {
+        let start = (j + self.n_q).saturating_sub(self.n_k);
+        match rule {
+            Rule::None | Rule::Padding(_) | Rule::Dense(_) => 0..self.n_q,
+            Rule::Causal => start..self.n_q,
+            Rule::Window(width) => {
+                let end = (j + self.n_q).saturating_add(*width);
+                start..end.saturating_sub(self.n_k).min(self.n_q)
+            }
+            Rule::All(rules) => intersection(
+                0..self.n_q,
+                rules.iter().map(|rule| self.queries_of(rule, j)),
+            ),
+        }
+    }
+
+    /// Writes `hidden` over what query `i` may not see. `line` is its row of the matrix, from `keys.start` on.
+    pub(crate) fn hide_keys<T: Copy>(
+        &self,
+        i: usize,
+        keys: Range<usize>,
+        line: &mut [T],
+        hidden: T,
+    ) {
+        hide_outside(self.keys_of(self.rule, i), keys.start, line, hidden);
+        self.hide_entries(self.rule, keys.map(|j| (i, j)), line, hidden);
+    }
+
+    /// Writes `hidden` over what may not see key `j`. `line` is its column of the matrix, from `queries.start` on.
+    pub(crate) fn hide_queries<T: Copy>(
+        &self,
+        j: usize,
+        queries: Range<usize>,
+        line: &mut [T],
+        hidden: T,
+    ) {
+        hide_outside(self.queries_of(self.rule, j), queries.start, line, hidden);
+        self.hide_entries(self.rule, queries.map(|i| (i, j)), line, hidden);
+    }
+
+    /// What the rules that are no ranges hide, entry by entry.
+    fn hide_entries<T: Copy>(
+        &self,
+        rule: &Rule,
+        places: impl Iterator<Item = (usize, usize)> + Clone,
+        line: &mut [T],
+        hidden: T,
+    ) {
+        match rule {
+            Rule::None | Rule::Causal | Rule::Window(_) => {}
+            Rule::Padding(_) | Rule::Dense(_) => {
+                for (entry, (i, j)) in line.iter_mut().zip(places) {
+                    if !self.rule_allows(rule, i, j) {
+                        *entry = hidden;
+                    }
+                }
+            }
+            Rule::All(rules) => {
+                for rule in rules {
+                    self.hide_entries(rule, places.clone(), line, hidden);
+                }
+            }
+        }
+    }
+}
+
+fn intersection(
+    all: Range<usize>,
+    ranges: impl Iterator<Item = Range<usize>>,
+) -> Range<usize> {
+    ranges.fold(all, |a, b| a.start.max(b.start)..a.end.min(b.end))
+}
+
+/// Writes `hidden` over the entries of `line` that are not `seen`; the first entry has the number `first`.
+fn hide_outside<T: Copy>(seen: Range<usize>, first: usize, line: &mut [T], hidden: T) {
+    let place = |number: usize| number.saturating_sub(first).min(line.len());
+    let (start, end) = (place(seen.start), place(seen.end));
+    line[end..].fill(hidden);
+    line[..start].fill(hidden); // all of it, if nothing is seen
 }
 
 /// `0..n` in pieces of at most 64.

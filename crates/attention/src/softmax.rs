@@ -104,7 +104,7 @@ fn divide_rows<T: RealField + Copy>(exponentials: &mut DMatrix<T>, sums: &DVecto
 // ANCHOR_END: softmax_rows
 
 /// The largest entry of each row, column by column.
-fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
+pub(crate) fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
     let mut max = matrix.column(0).into_owned();
     for column in matrix.column_iter().skip(1) {
         max.zip_apply(&column, |m, x| *m = m.max(x));

@@ -1,0 +1,232 @@
+//! Attention tile by tile, without its matrix of weights.
+//!
+//! The same attention as [`attention`](crate::attention()), exact, in memory that grows with n and not with n². Three ways
+//! to it, from the idea to the speed:
+//!
+//! - [`OnlineSoftmax`]: the softmax of rows that are not seen all at once.
+//! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
+//! - [`Flash`]: the same algorithm, made fast.
+//!
+//! # Source
+//! T. Dao et al., *FlashAttention* (2022), and T. Dao, *FlashAttention-2* (2023), for tiles and the backward pass;
+//! M. Milakov, N. Gimelshein, *Online normalizer calculation for softmax* (2018), for the softmax.
+
+mod exponential;
+mod fast;
+mod online;
+mod product;
+mod queue;
+mod tiled;
+
+pub use exponential::{Exponentials, Float};
+pub use fast::Flash;
+pub use online::OnlineSoftmax;
+pub use product::Products;
+pub use tiled::{tiled_attention, tiled_attention_backward};
+
+use crate::dot_product::{check_queries_and_keys, check_values, scale};
+use crate::error::{Error, Result, check_not_empty, check_positive, check_shape};
+use crate::mask::{Mask, SizedMask};
+use nalgebra::{DMatrix, DMatrixView, RealField};
+
+/// What attention is asked about: queries, keys and values of one or more heads, and who sees what.
+///
+/// The heads lie side by side as columns, as the projections of a multi-head layer leave them. Nothing is copied.
+///
+/// ```
+/// use attention::{Mask, flash::Inputs};
+/// use nalgebra::DMatrix;
+///
+/// let [q, k] = [(2, 8), (5, 8)].map(|(n, width)| DMatrix::<f32>::zeros(n, width));
+/// let v = DMatrix::zeros(5, 6);
+/// let mask = Mask::causal();
+/// let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(2)?; // d_k = 4, d_v = 3
+/// assert_eq!(inputs.n_heads(), 2);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a, T: RealField> {
+    q: &'a DMatrix<T>,
+    k: &'a DMatrix<T>,
+    v: &'a DMatrix<T>,
+    mask: SizedMask<'a>,
+    n_heads: usize,
+}
+
+impl<'a, T: RealField + Copy> Inputs<'a, T> {
+    /// One head.
+    ///
+    /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v).
+    ///
+    /// # Errors
+    /// An argument is empty, `k` is not as wide as `q`, `v` has not as many rows as `k`, or the mask was made for another
+    /// shape.
+    ///
+    /// ```
+    /// use attention::{Mask, flash::Inputs};
+    /// use nalgebra::DMatrix;
+    ///
+    /// let (q, k) = (DMatrix::<f64>::zeros(2, 4), DMatrix::zeros(5, 3));
+    /// let error = Inputs::new(&q, &k, &k, &Mask::none()).unwrap_err();
+    /// assert_eq!(error.to_string(), "`k` has 3 columns but `q` has d_k = 4");
+    /// ```
+    pub fn new(
+        q: &'a DMatrix<T>,
+        k: &'a DMatrix<T>,
+        v: &'a DMatrix<T>,
+        mask: &'a Mask,
+    ) -> Result<Self> {
+        check_queries_and_keys(q, k)?;
+        check_values(k, v)?;
+        let mask = mask.sized(q.nrows(), k.nrows())?;
+        Ok(Inputs { q, k, v, mask, n_heads: 1 })
+    }
+
+    /// The same columns, shared out among `n_heads` heads: head `h` has `h · d .. (h + 1) · d`.
+    ///
+    /// # Errors
+    /// `n_heads` is 0, or does not divide the width of queries and keys, or that of the values.
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::Inputs};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// let error = Inputs::new(&x, &x, &x, &Mask::none())?.with_heads(3).unwrap_err();
+    /// assert_eq!(error.to_string(), "`n_heads` is 3 but it must divide the 4 columns of `q`");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn with_heads(self, n_heads: usize) -> Result<Self> {
+        check_positive("n_heads", n_heads)?;
+        for (name, width) in [("q", self.q.ncols()), ("v", self.v.ncols())] {
+            if !width.is_multiple_of(n_heads) {
+                let expected = format!("it must divide the {width} columns of `{name}`");
+                let given = n_heads.to_string();
+                return Err(Error::Value { argument: "n_heads", given, expected });
+            }
+        }
+        Ok(Inputs { n_heads, ..self })
+    }
+
+    /// The number of heads.
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::Inputs};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.n_heads(), 1);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn n_heads(&self) -> usize {
+        self.n_heads
+    }
+
+    /// (n_q, n_k)
+    fn lengths(&self) -> (usize, usize) {
+        self.mask.shape()
+    }
+
+    /// (d_k, d_v) of one head
+    fn widths(&self) -> (usize, usize) {
+        (self.q.ncols() / self.n_heads, self.v.ncols() / self.n_heads)
+    }
+
+    /// The columns of head `h`.
+    fn head(&self, h: usize) -> Head<'a, T> {
+        let (d_k, d_v) = self.widths();
+        Head {
+            q: self.q.columns(h * d_k, d_k),
+            k: self.k.columns(h * d_k, d_k),
+            v: self.v.columns(h * d_v, d_v),
+            mask: self.mask,
+            scale: scale(d_k),
+        }
+    }
+
+    fn check_output(&self, forward: &FlashOutput<T>) -> Result<()> {
+        let shape = (self.q.nrows(), self.v.ncols());
+        let name = "(n_q, n_heads · d_v)";
+        check_shape("forward.output", &forward.output, shape, name)?;
+        let shape = (self.q.nrows(), self.n_heads);
+        check_shape("forward.log_sum_exp", &forward.log_sum_exp, shape, "(n_q, n_heads)")
+    }
+
+    fn check_grad_output(&self, grad_output: &DMatrix<T>) -> Result<()> {
+        check_not_empty("grad_output", grad_output)?;
+        let shape = (self.q.nrows(), self.v.ncols());
+        check_shape("grad_output", grad_output, shape, "the output")
+    }
+}
+
+/// What one head is asked about.
+struct Head<'a, T: RealField> {
+    q: DMatrixView<'a, T>, // (n_q, d_k)
+    k: DMatrixView<'a, T>, // (n_k, d_k)
+    v: DMatrixView<'a, T>, // (n_k, d_v)
+    mask: SizedMask<'a>,
+    scale: T,
+}
+
+/// What the forward pass finds, and all that the backward pass needs of it.
+///
+/// ```
+/// use attention::{Mask, attention, flash::{FlashOutput, Inputs, Tiles, tiled_attention}};
+/// use nalgebra::DMatrix;
+///
+/// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
+/// let mask = Mask::causal();
+/// let tiles = Tiles { queries: 2, keys: 4 };
+/// let forward = tiled_attention(&Inputs::new(&x, &x, &x, &mask)?, tiles)?;
+///
+/// let (expected, cache) = attention(&x, &x, &x, &mask)?;
+/// assert!((forward.output - expected).amax() < 1e-15);
+/// assert!((forward.log_sum_exp - cache.log_sum_exp).amax() < 1e-15);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlashOutput<T: RealField> {
+    /// The outputs of the heads, side by side (n_q, n_heads · d_v).
+    pub output: DMatrix<T>,
+    /// The log-sum-exp of each query's scores, a column for each head (n_q, n_heads); −∞ if it may see no key.
+    pub log_sum_exp: DMatrix<T>,
+}
+
+impl<T: RealField + Copy> FlashOutput<T> {
+    fn zeros(inputs: &Inputs<T>) -> Self {
+        let n_q = inputs.q.nrows();
+        FlashOutput {
+            output: DMatrix::zeros(n_q, inputs.v.ncols()),
+            log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads),
+        }
+    }
+}
+
+/// How many queries and keys meet in one tile. The last tile of a row or column may be smaller.
+///
+/// ```
+/// use attention::{Mask, flash::{Inputs, Tiles, tiled_attention}};
+///
+/// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+/// let tiles = Tiles { queries: 64, keys: 0 };
+/// let error = tiled_attention(&Inputs::new(&x, &x, &x, &Mask::none())?, tiles).unwrap_err();
+/// assert_eq!(error.to_string(), "`tiles.keys` is 0 but it must be at least 1");
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tiles {
+    /// Queries in a tile: its rows.
+    pub queries: usize,
+    /// Keys in a tile: its columns.
+    pub keys: usize,
+}
+
+impl Default for Tiles {
+    /// 64 × 64: in `f64`, 32 KiB of scores.
+    fn default() -> Self {
+        Tiles { queries: 64, keys: 64 }
+    }
+}
+
+impl Tiles {
+    fn check(self) -> Result<()> {
+        check_positive("tiles.queries", self.queries)?;
+        check_positive("tiles.keys", self.keys)
+    }
+}

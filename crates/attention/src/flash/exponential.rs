@@ -1,0 +1,187 @@
+//! Exponentials of whole columns at once, and the loops around them.
+//!
+//! The system's `exp` takes one number at a time. The loops here are plain enough for the compiler to turn into vector
+//! instructions: no calls, no branches, no table. [`pulp`] compiles each of them for several instruction sets and picks one
+//! at run time.
+
+use nalgebra::RealField;
+
+/// How the exponentials of a tile are computed.
+///
+/// ```
+/// use attention::flash::{Exponentials, Flash};
+///
+/// let slower = Flash::new().with_exponentials(Exponentials::OneByOne);
+/// assert_eq!(Flash::new().exponentials(), Exponentials::Vector);
+/// # assert_eq!(slower.exponentials(), Exponentials::OneByOne);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exponentials {
+    /// By the system's `exp`, one call for each.
+    OneByOne,
+    /// By a polynomial, in the vector instructions that every processor of this family has.
+    Portable,
+    /// By a polynomial, in the widest vector instructions that this processor has.
+    Vector,
+}
+
+/// Something to do to whole columns, whichever way the exponentials are computed.
+pub(super) trait Columns<T> {
+    fn run(self, exp2: impl Fn(T) -> T);
+}
+
+impl Exponentials {
+    // ANCHOR: dispatch
+    /// Runs the loops of `columns` with this way to compute `2^x`.
+    pub(super) fn apply<T: Float>(self, columns: impl Columns<T>) {
+        match self {
+            Exponentials::OneByOne => columns.run(T::exp2),
+            Exponentials::Portable => columns.run(T::exp2_polynomial::<false>),
+            // Compiled once for each instruction set that `pulp` knows; the processor chooses.
+            Exponentials::Vector => match pulp::Arch::new() {
+                pulp::Arch::Scalar => columns.run(T::exp2_polynomial::<false>),
+                arch => arch.dispatch(
+                    #[inline(always)]
+                    || columns.run(T::exp2_polynomial::<true>),
+                ),
+            },
+        }
+    }
+    // ANCHOR_END: dispatch
+}
+
+/// `f32` or `f64`: the numbers that the fast path knows.
+///
+/// ```
+/// use attention::flash::Float;
+///
+/// assert!((f32::exp2_polynomial::<false>(-1.5) - 0.35355338).abs() < 1e-7);
+/// assert_eq!(f64::exp2_polynomial::<false>(f64::NEG_INFINITY), 0.0);
+/// ```
+pub trait Float: RealField + Copy + gemmkit::GemmScalar {
+    /// `2^x`, in arithmetic that vectorises, for `x` below the type's largest exponent (127 or 1023). Exactly 0 where the
+    /// result is below the smallest normal number; NaN stays NaN, and +∞ becomes NaN.
+    ///
+    /// `FUSED` multiplies and adds in one step: faster where the processor can, and much slower where it cannot.
+    fn exp2_polynomial<const FUSED: bool>(x: Self) -> Self;
+}
+
+/// Taylor's coefficients of `2^x = e^(x ln 2)`: `(ln 2)^k / k!`.
+// ANCHOR: taylor
+const fn taylor<const N: usize>() -> [f64; N] {
+    let mut coefficients = [1.0; N];
+    let mut k = 1;
+    while k < N {
+        coefficients[k] = coefficients[k - 1] * std::f64::consts::LN_2 / k as f64;
+        k += 1;
+    }
+    coefficients
+}
+// ANCHOR_END: taylor
+
+macro_rules! float {
+    ($float:ty, $bits:ty, terms: $terms:literal) => {
+        impl Float for $float {
+            // ANCHOR: exp2
+            #[inline(always)]
+            fn exp2_polynomial<const FUSED: bool>(x: $float) -> $float {
+                const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1; // its bits: 23 or 52
+                const BIAS: $bits = <$float>::MAX_EXP as $bits - 1; // 127 or 1023
+                // Numbers of this size are whole: to add it rounds to the nearest integer,
+                // which then stands in the last bits.
+                const ROUND: $float = 1.5 * (1_u64 << MANTISSA) as $float;
+                const COEFFICIENTS: [f64; $terms] = taylor();
+
+                let lowest = -(BIAS as $float); // 2^lowest is no normal number any more
+                let x = if x < lowest { lowest } else { x }; // `max` would swallow a NaN
+                let rounded = x + ROUND;
+                let fraction = x - (rounded - ROUND); // from −1/2 to 1/2
+                let mut power = COEFFICIENTS[$terms - 1] as $float; // by Horner's rule
+                for k in (0..$terms - 1).rev() {
+                    let c = COEFFICIENTS[k] as $float;
+                    power = if FUSED {
+                        power.mul_add(fraction, c)
+                    } else {
+                        power * fraction + c
+                    };
+                }
+                // The integer, moved to where the exponent is: 2^integer, or 0 at `lowest`.
+                let integer = rounded.to_bits().wrapping_sub(ROUND.to_bits());
+                power * <$float>::from_bits(integer.wrapping_add(BIAS) << MANTISSA)
+            }
+            // ANCHOR_END: exp2
+        }
+    };
+}
+
+float!(f32, u32, terms: 8);
+float!(f64, u64, terms: 14);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_polynomial_is_as_exact_as_its_type() {
+        let mut worst = [0.0_f64; 4];
+        for i in 0..200_000 {
+            let x = f64::from((-126.0 + 0.001_26 * f64::from(i)) as f32).min(126.0);
+            let exact = x.exp2();
+            let off = |y: f64| ((y - exact) / exact).abs();
+            let values = [
+                f64::from(f32::exp2_polynomial::<false>(x as f32)),
+                f64::from(f32::exp2_polynomial::<true>(x as f32)),
+                f64::exp2_polynomial::<false>(x),
+                f64::exp2_polynomial::<true>(x),
+            ];
+            for (worst, value) in worst.iter_mut().zip(values) {
+                *worst = worst.max(off(value));
+            }
+        }
+        let ulp = [f32::EPSILON, f32::EPSILON].map(f64::from);
+        assert!(worst[0] < ulp[0] && worst[1] < ulp[1], "{worst:?}");
+        assert!(
+            worst[2] < 1.5 * f64::EPSILON && worst[3] < 1.5 * f64::EPSILON,
+            "{worst:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none_and_what_is_too_small_is_zero() {
+        fn check<T: Float>(tiny: f64) {
+            let of = |x: f64| T::exp2_polynomial::<false>(nalgebra::convert(x));
+            assert!(of(f64::NAN) != of(f64::NAN));
+            assert!(of(f64::INFINITY) != of(f64::INFINITY));
+            for x in [f64::NEG_INFINITY, -1e30, tiny - 1.0] {
+                assert_eq!(of(x), T::zero());
+            }
+            assert!(of(tiny) > T::zero());
+            assert_eq!(of(0.0), T::one());
+        }
+        check::<f32>(-126.0);
+        check::<f64>(-1022.0);
+    }
+
+    /// Zeros of the slots that nothing is written to would pass for correct.
+    #[test]
+    fn all_ways_agree() {
+        struct Fill<'a>(&'a mut [f32]);
+        impl Columns<f32> for Fill<'_> {
+            fn run(self, exp2: impl Fn(f32) -> f32) {
+                self.0.iter_mut().for_each(|x| *x = exp2(*x));
+            }
+        }
+        let inputs: Vec<f32> = (0..100).map(|i| 1.0 - 0.37 * i as f32).collect();
+        for way in [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector]
+        {
+            let mut outputs = inputs.clone();
+            way.apply(Fill(&mut outputs));
+            for (y, x) in outputs.iter().zip(&inputs) {
+                assert!(
+                    (y / x.exp2() - 1.0).abs() < 2.0 * f32::EPSILON,
+                    "{way:?} of {x}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Softmax of rows that are not seen all at once.
+
+use crate::dot_product::masked_product;
+use crate::error::{Result, check_count, check_not_empty, check_positive, check_shape};
+use crate::mask::neg_infinity;
+use crate::softmax::{normaliser, row_max, shift};
+use nalgebra::{DMatrix, DVector, RealField};
+
+/// What is known of the softmax of some rows after a part of their scores: enough to go on, and to finish.
+///
+/// For each row: the largest score so far, the sum of the exponentials, and the sum of the values weighted by them, both
+/// relative to that largest score. Two states over different keys [merge](OnlineSoftmax::merge) into one, in any order and
+/// however the keys were split (up to rounding); the [empty](OnlineSoftmax::new) state changes nothing.
+///
+/// A score of −∞ says that a value is not seen: it does not count, even if it is NaN or infinite.
+///
+/// # Source
+/// M. Milakov, N. Gimelshein, *Online normalizer calculation for softmax* (2018).
+///
+/// ```
+/// use attention::flash::OnlineSoftmax;
+/// use nalgebra::dmatrix;
+///
+/// let mut state = OnlineSoftmax::<f64>::new(1, 1)?; // one row, values of width 1
+/// state.absorb(&dmatrix![0.0], &dmatrix![10.0])?; // score 0, value 10
+/// state.absorb(&dmatrix![0.0, 1000.0], &dmatrix![20.0; 30.0])?; // two more at once
+/// let (output, log_sum_exp) = state.finish();
+/// assert_eq!((output[0], log_sum_exp[0]), (30.0, 1000.0)); // against e^1000 the others are nothing
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: state
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnlineSoftmax<T: RealField> {
+    max: DVector<T>,    // m: the largest score of each row
+    sum: DVector<T>,    // ℓ: the sum of exp(score − m)
+    values: DMatrix<T>, // o: the sum of exp(score − m) · value, (rows, d_v)
+}
+// ANCHOR_END: state
+
+impl<T: RealField + Copy> OnlineSoftmax<T> {
+    /// Before any score: a largest one of −∞, and sums of 0.
+    ///
+    /// Shapes: `rows` queries, values `d_v` wide.
+    ///
+    /// # Errors
+    /// `rows` or `d_v` is 0.
+    ///
+    /// ```
+    /// use attention::flash::OnlineSoftmax;
+    ///
+    /// let (output, log_sum_exp) = OnlineSoftmax::<f64>::new(1, 2)?.finish();
+    /// assert_eq!((output[(0, 1)], log_sum_exp[0]), (0.0, f64::NEG_INFINITY)); // nothing seen
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn new(rows: usize, d_v: usize) -> Result<Self> {
+        check_positive("rows", rows)?;
+        check_positive("d_v", d_v)?;
+        Ok(OnlineSoftmax {
+            max: DVector::repeat(rows, neg_infinity()),
+            sum: DVector::zeros(rows),
+            values: DMatrix::zeros(rows, d_v),
+        })
+    }
+
+    /// Some more keys: their scores, and their values. One key, a tile, or all of them.
+    ///
+    /// Shapes: `scores` (rows, keys), `values` (keys, d_v).
+    ///
+    /// # Errors
+    /// A matrix is empty or of another shape.
+    ///
+    /// ```
+    /// # use attention::flash::OnlineSoftmax;
+    /// # use nalgebra::dmatrix;
+    /// let mut state = OnlineSoftmax::<f64>::new(2, 1)?;
+    /// state.absorb(&dmatrix![0.0, 0.0; 1.0, 1.0], &dmatrix![1.0; 3.0])?;
+    /// assert_eq!(state.finish().0, dmatrix![2.0; 2.0]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    // ANCHOR: absorb
+    pub fn absorb(&mut self, scores: &DMatrix<T>, values: &DMatrix<T>) -> Result<()> {
+        self.check(scores, values)?;
+        let max = self.max.zip_map(&row_max(scores), |old, new| old.max(new));
+        self.rescale(max);
+
+        let mut weights = scores.clone(); // (rows, keys)
+        for mut column in weights.column_iter_mut() {
+            column.zip_apply(&self.max, |x, m| *x = (*x - shift(m)).exp());
+            self.sum += column;
+        }
+        self.values += masked_product(&weights, values, |i, j| is_seen(scores[(i, j)]));
+        Ok(())
+    }
+
+    /// A new largest score: what was summed relative to the old one is corrected.
+    fn rescale(&mut self, max: DVector<T>) {
+        let correction = self.max.zip_map(&max, |old, new| (old - shift(new)).exp());
+        self.sum.component_mul_assign(&correction);
+        for mut column in self.values.column_iter_mut() {
+            column.component_mul_assign(&correction);
+        }
+        self.max = max;
+    }
+    // ANCHOR_END: absorb
+
+    /// What is known after the keys of both.
+    ///
+    /// # Errors
+    /// `other` has not the same number of rows, or values of another width.
+    ///
+    /// ```
+    /// # use attention::flash::OnlineSoftmax;
+    /// # use nalgebra::dmatrix;
+    /// let part = |score: f64, value: f64| {
+    ///     let mut state = OnlineSoftmax::new(1, 1)?;
+    ///     state.absorb(&dmatrix![score], &dmatrix![value])?;
+    ///     Ok::<_, attention::Error>(state)
+    /// };
+    /// let merged = part(0.0, 10.0)?.merge(part(0.0, 20.0)?)?;
+    /// assert_eq!(merged.finish().0, dmatrix![15.0]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    // ANCHOR: merge
+    pub fn merge(mut self, mut other: Self) -> Result<Self> {
+        check_shape("other", &other.values, self.values.shape(), "`self`")?;
+        let max = self.max.zip_map(&other.max, |a, b| a.max(b));
+        self.rescale(max.clone());
+        other.rescale(max);
+        self.sum += other.sum;
+        self.values += other.values;
+        Ok(self)
+    }
+    // ANCHOR_END: merge
+
+    /// The weighted mean of the values, and the log-sum-exp of the scores. A row that saw nothing gives 0 and −∞.
+    ///
+    /// Shapes: → (rows, d_v), (rows).
+    ///
+    /// ```
+    /// # use attention::flash::OnlineSoftmax;
+    /// # use nalgebra::dmatrix;
+    /// let mut state = OnlineSoftmax::<f64>::new(1, 1)?;
+    /// state.absorb(&dmatrix![3.0, f64::NEG_INFINITY], &dmatrix![7.0; f64::NAN])?;
+    /// assert_eq!(state.finish(), (dmatrix![7.0], nalgebra::dvector![3.0]));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    // ANCHOR: finish
+    pub fn finish(self) -> (DMatrix<T>, DVector<T>) {
+        let OnlineSoftmax { max, sum, mut values } = self;
+        for mut column in values.column_iter_mut() {
+            column.zip_apply(&sum, |x, sum| *x /= normaliser(sum));
+        }
+        (values, max.zip_map(&sum, |m, sum| shift(m) + sum.ln()))
+    }
+    // ANCHOR_END: finish
+
+    fn check(&self, scores: &DMatrix<T>, values: &DMatrix<T>) -> Result<()> {
+        check_not_empty("scores", scores)?;
+        check_not_empty("values", values)?;
+        let (rows, d_v) = self.values.shape();
+        check_count("scores", "row", scores.nrows(), rows, || {
+            format!("the state has {rows}")
+        })?;
+        check_shape("values", values, (scores.ncols(), d_v), "(keys, d_v)")
+    }
+}
+
+fn is_seen<T: RealField>(score: T) -> bool {
+    score != neg_infinity()
+}

@@ -1,0 +1,234 @@
+//! The algorithm as the book explains it: one tile of scores at a time, forward and backward.
+
+use super::{FlashOutput, Head, Inputs, OnlineSoftmax, Tiles};
+use crate::dot_product::{AttentionGradients, masked_product, masked_tr_product};
+use crate::error::Result;
+use crate::mask::{Visibility, neg_infinity};
+use crate::softmax::shift;
+use crate::traffic::blocks;
+use nalgebra::{DMatrix, DVector, DVectorView, RealField};
+use std::ops::Range;
+
+/// [`attention`](crate::attention()) of every head, one tile of scores at a time: exact, without the matrix of weights.
+///
+/// A tile of which the mask leaves nothing is not computed.
+///
+/// Shapes: see [`Inputs`]; → output (n_q, n_heads · d_v), log-sum-exp (n_q, n_heads). Extra memory: one tile of scores and
+/// one block of queries with its output, whatever n.
+///
+/// # Errors
+/// A size of `tiles` is 0.
+///
+/// # Source
+/// T. Dao, *FlashAttention-2* (2023), algorithm 1.
+///
+/// ```
+/// use attention::{Mask, attention, flash::{Inputs, Tiles, tiled_attention}};
+/// use nalgebra::DMatrix;
+///
+/// let x = DMatrix::from_fn(100, 4, |i, j| (i as f64 - 2.0 * j as f64).cos());
+/// let forward = tiled_attention(&Inputs::new(&x, &x, &x, &Mask::none())?, Tiles::default())?;
+/// let (expected, _) = attention(&x, &x, &x, &Mask::none())?;
+/// assert!((forward.output - expected).amax() < 1e-15);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn tiled_attention<T: RealField + Copy>(
+    inputs: &Inputs<T>,
+    tiles: Tiles,
+) -> Result<FlashOutput<T>> {
+    tiles.check()?;
+    let mut forward = FlashOutput::zeros(inputs);
+    let (n_q, d_v) = (inputs.lengths().0, inputs.widths().1);
+    for h in 0..inputs.n_heads() {
+        for rows in blocks(n_q, tiles.queries) {
+            let (output, log_sum_exp) =
+                attend(&inputs.head(h), rows.clone(), tiles.keys)?.finish();
+            let place = (rows.start, h * d_v);
+            forward.output.view_mut(place, output.shape()).copy_from(&output);
+            let mut column = forward.log_sum_exp.column_mut(h);
+            column.rows_range_mut(rows).copy_from(&log_sum_exp);
+        }
+    }
+    Ok(forward)
+}
+
+// ANCHOR: forward
+/// One block of queries, and all keys that it sees, a tile at a time.
+fn attend<T: RealField + Copy>(
+    head: &Head<T>,
+    rows: Range<usize>,
+    tile_keys: usize,
+) -> Result<OnlineSoftmax<T>> {
+    let q = head.q.rows_range(rows.clone()); // (rows, d_k), stays for the whole walk
+    let mut state = OnlineSoftmax::new(rows.len(), head.v.ncols())?;
+    for columns in blocks(head.k.nrows(), tile_keys) {
+        if head.mask.visibility(rows.clone(), columns.clone()) == Visibility::Hidden {
+            continue; // nothing to see: no product, no exponential
+        }
+        let k = head.k.rows_range(columns.clone()); // (columns, d_k)
+        let v = head.v.rows_range(columns.clone()); // (columns, d_v)
+        let mut scores = q * k.transpose() * head.scale; // (rows, columns)
+        head.hide(&mut scores, rows.clone(), columns, neg_infinity());
+        state.absorb(&scores, &v.into_owned())?;
+    }
+    Ok(state)
+}
+// ANCHOR_END: forward
+
+impl<T: RealField + Copy> Head<'_, T> {
+    // ANCHOR: hide
+    /// Writes `hidden` over the entries of a tile that the mask hides.
+    fn hide(
+        &self,
+        tile: &mut DMatrix<T>,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        hidden: T,
+    ) {
+        if self.mask.visibility(rows.clone(), columns.clone()) == Visibility::Full {
+            return;
+        }
+        for (mut column, j) in tile.column_iter_mut().zip(columns) {
+            self.mask.hide_queries(j, rows.clone(), column.as_mut_slice(), hidden);
+        }
+    }
+    // ANCHOR_END: hide
+}
+
+/// [`attention_backward`](crate::attention_backward()) of every head, one tile at a time: the weights are not kept, they are
+/// computed again from the scores and the log-sum-exp.
+///
+/// Shapes: `forward` as [`tiled_attention`] or [`Flash`](super::Flash) returned it for these inputs, `grad_output`
+/// (n_q, n_heads · d_v) → (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). What the mask hides gets a gradient of
+/// exactly 0.
+///
+/// # Errors
+/// `forward` or `grad_output` has not the shapes of these inputs' output, or a size of `tiles` is 0.
+///
+/// # Source
+/// T. Dao et al., *FlashAttention* (2022), algorithm 4.
+///
+/// ```
+/// use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
+/// use attention::{Mask, attention, attention_backward};
+/// use nalgebra::DMatrix;
+///
+/// let x = DMatrix::from_fn(100, 4, |i, j| (i as f64 - 2.0 * j as f64).cos());
+/// let mask = Mask::causal();
+/// let inputs = Inputs::new(&x, &x, &x, &mask)?;
+/// let forward = tiled_attention(&inputs, Tiles::default())?;
+/// let gradients = tiled_attention_backward(&inputs, &forward, &x, Tiles::default())?;
+///
+/// let (_, cache) = attention(&x, &x, &x, &mask)?;
+/// let expected = attention_backward(&cache, &x)?;
+/// assert!((gradients.q - expected.q).amax() < 1e-13);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn tiled_attention_backward<T: RealField + Copy>(
+    inputs: &Inputs<T>,
+    forward: &FlashOutput<T>,
+    grad_output: &DMatrix<T>,
+    tiles: Tiles,
+) -> Result<AttentionGradients<T>> {
+    tiles.check()?;
+    inputs.check_output(forward)?;
+    inputs.check_grad_output(grad_output)?;
+    let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
+    let mut q = DMatrix::zeros(n_q, inputs.q.ncols());
+    let mut k = DMatrix::zeros(n_k, inputs.k.ncols());
+    let mut v = DMatrix::zeros(n_k, inputs.v.ncols());
+    for h in 0..inputs.n_heads() {
+        let head = inputs.head(h);
+        let output = forward.output.columns(h * d_v, d_v);
+        let grad_output = grad_output.columns(h * d_v, d_v).into_owned();
+        let log_sum_exp = forward.log_sum_exp.column(h);
+        let mut grad_q = q.columns_mut(h * d_k, d_k);
+
+        // ANCHOR: backward
+        // D = rowsum(grad_output ⊙ output), the one number a row that softmax needs
+        let d: DVector<T> = grad_output.component_mul(&output).column_sum(); // (n_q)
+        for columns in blocks(n_k, tiles.keys) {
+            let mut grad_k = DMatrix::zeros(columns.len(), d_k); // stay for the whole walk
+            let mut grad_v = DMatrix::zeros(columns.len(), d_v);
+            for rows in blocks(n_q, tiles.queries) {
+                let seen = head.mask.visibility(rows.clone(), columns.clone());
+                if seen == Visibility::Hidden {
+                    continue;
+                }
+                let tile = Tile {
+                    q: head.q.rows_range(rows.clone()).into_owned(), // (rows, d_k)
+                    k: head.k.rows_range(columns.clone()).into_owned(), // (columns, d_k)
+                    v: head.v.rows_range(columns.clone()).into_owned(), // (columns, d_v)
+                    grad_output: grad_output.rows_range(rows.clone()).into_owned(),
+                    log_sum_exp: log_sum_exp.rows_range(rows.clone()),
+                    d: d.rows_range(rows.clone()),
+                };
+                let [from_q, from_k, from_v] =
+                    tile.backward(&head, rows.clone(), columns.clone());
+                let mut grad_q = grad_q.rows_range_mut(rows);
+                grad_q += from_q; // every block of keys adds to it
+                grad_k += from_k;
+                grad_v += from_v;
+            }
+            k.view_mut((columns.start, h * d_k), grad_k.shape()).copy_from(&grad_k);
+            v.view_mut((columns.start, h * d_v), grad_v.shape()).copy_from(&grad_v);
+        }
+        // ANCHOR_END: backward
+    }
+    Ok(AttentionGradients { q, k, v })
+}
+
+/// What the backward pass of one tile needs.
+struct Tile<'a, T: RealField> {
+    q: DMatrix<T>,                   // (rows, d_k)
+    k: DMatrix<T>,                   // (columns, d_k)
+    v: DMatrix<T>,                   // (columns, d_v)
+    grad_output: DMatrix<T>,         // (rows, d_v)
+    log_sum_exp: DVectorView<'a, T>, // (rows)
+    d: DVectorView<'a, T>,           // (rows)
+}
+
+impl<T: RealField + Copy> Tile<'_, T> {
+    // ANCHOR: tile_backward
+    /// The shares of this tile in the gradients of its queries, keys and values.
+    fn backward(
+        &self,
+        head: &Head<T>,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) -> [DMatrix<T>; 3] {
+        let Tile { q, k, v, grad_output, log_sum_exp, d } = self;
+        let seen = |i, j| head.mask.allows(rows.start + i, columns.start + j);
+
+        // The forward pass once more; but with the log-sum-exp at hand, no softmax is needed.
+        let mut scores = q * k.transpose() * head.scale; // (rows, columns)
+        head.hide(&mut scores, rows.clone(), columns.clone(), neg_infinity());
+        let weights =
+            by_row(&scores, log_sum_exp, |score, lse| (score - shift(lse)).exp());
+
+        // output = weights · v
+        let grad_v = masked_tr_product(&weights, grad_output, seen); // (columns, d_v)
+        let grad_weights = grad_output * v.transpose(); // (rows, columns)
+
+        // weights = softmax(scores): what a row takes off is D, known beforehand
+        let grad_scores = by_row(&grad_weights, d, |grad, d| grad - d);
+        let mut grad_scores = weights.component_mul(&grad_scores);
+        head.hide(&mut grad_scores, rows.clone(), columns.clone(), T::zero());
+
+        // scores = q kᵀ / √d_k
+        let grad_products = grad_scores * head.scale;
+        let grad_q = masked_product(&grad_products, k, seen); // (rows, d_k)
+        let grad_k = masked_tr_product(&grad_products, q, seen); // (columns, d_k)
+        [grad_q, grad_k, grad_v]
+    }
+    // ANCHOR_END: tile_backward
+}
+
+/// Each entry of `matrix` with the number that belongs to its row.
+fn by_row<T: RealField + Copy>(
+    matrix: &DMatrix<T>,
+    row: &DVectorView<T>,
+    f: impl Fn(T, T) -> T,
+) -> DMatrix<T> {
+    DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], row[i]))
+}
