@@ -1,6 +1,7 @@
 //! This crate as a peer: its fast attention, its attention as the equations write it, and the layer on that.
 
 use anyhow::{Context, Result, bail, ensure};
+use attention::flash::{Flash, Inputs};
 use attention::{
     AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
     attention_backward,
@@ -19,9 +20,10 @@ use worker::{Answer, Kernel, Kind, Mask, Number, Pass, Peer, Problem, Task};
 pub fn serve(threads: usize) -> Result<()> {
     let rayon = rayon::current_num_threads();
     ensure!(rayon == threads, "RAYON_NUM_THREADS gives {rayon} threads, not {threads}");
+    let flash = Flash::new().with_threads(threads)?;
     let hello = Answer::Hello { versions: BTreeMap::new(), threads };
     worker::serve(
-        &mut Ours { threads, loaded: None },
+        &mut Ours { flash, loaded: None },
         &hello,
         stdin().lock(),
         stdout().lock(),
@@ -29,7 +31,7 @@ pub fn serve(threads: usize) -> Result<()> {
 }
 
 struct Ours {
-    threads: usize,
+    flash: Flash,
     loaded: Option<Loaded>,
 }
 
@@ -118,18 +120,18 @@ impl Attention {
         &self,
         problem: Problem,
         task: Task,
-        _threads: usize,
+        flash: &Flash,
     ) -> Result<Vec<DMatrix<f32>>> {
-        // To be replaced by the fast path when it is there.
-        let heads: Result<Vec<_>> =
-            self.heads.par_iter().map(|head| written(head, task)).collect();
-        let heads = heads?;
-        let count = heads[0].len();
-        Ok((0..count)
-            .map(|i| {
-                join(&(0..problem.heads).map(|h| heads[h][i].clone()).collect::<Vec<_>>())
-            })
-            .collect())
+        let [q, k, v, grad_output] = &self.joined;
+        let mask = visible(task.mask);
+        let inputs = Inputs::new(q, k, v, &mask)?.with_heads(problem.heads)?;
+        let forward = flash.forward(&inputs);
+        if task.pass == Pass::Forward {
+            return Ok(vec![forward.output]);
+        }
+        let AttentionGradients { q, k, v } =
+            flash.backward(&inputs, &forward, grad_output)?;
+        Ok(vec![forward.output, q, k, v])
     }
 }
 
@@ -186,7 +188,7 @@ impl Peer for Ours {
     fn compute(&mut self, task: Task) -> Result<Results> {
         match (self.loaded.as_ref().context("there is no problem yet")?, task.kernel) {
             (Loaded::Attention(problem, inputs), Kernel::Flash) => {
-                Ok(Results::Joined(*problem, inputs.flash(*problem, task, self.threads)?))
+                Ok(Results::Joined(*problem, inputs.flash(*problem, task, &self.flash)?))
             }
             (Loaded::Attention(_, inputs), Kernel::Naive) => {
                 let heads = inputs.heads.par_iter().map(|head| written(head, task));

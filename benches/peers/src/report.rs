@@ -14,8 +14,8 @@ use worker::{Kernel, Kind};
 const TOPIC: &str = "peers";
 
 /// Crates of which the record tells the version.
-const CRATES: [&str; 5] =
-    ["attention", "candle-core", "candle-nn", "matrixmultiply", "nalgebra"];
+const CRATES: [&str; 6] =
+    ["attention", "candle-core", "candle-nn", "gemmkit", "matrixmultiply", "nalgebra"];
 
 /// When, where and with which crates it is measured.
 ///
