@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::grid::{Cell, kernels};
+use crate::grid::{Cell, base, kernels};
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -81,43 +81,21 @@ fn or<T: Copy + Ord>(chosen: &[T], default: &[T]) -> Vec<T> {
 }
 
 impl Arguments {
-    /// The cells of the grid, in the order in which they are measured: what needs other processes last.
+    /// The cells of the grid, in the order in which they are measured: peers are started anew when the number of threads
+    /// changes, and given new numbers when the problem changes.
     ///
     /// # Errors
     /// Nothing is left to measure.
     pub fn cells(&self) -> Result<Vec<Cell>> {
-        let quick = self.quick;
-        let threads = or(&self.threads, if quick { &[1] } else { &[1, 2] });
-        let widths = or(&self.d, if quick { &[64] } else { &[64, 128] });
+        let threads = or(&self.threads, if self.quick { &[1] } else { &[1, 2] });
         let masks = or(&self.mask, &[Mask::Full, Mask::Causal]);
         let passes = or(&self.pass, &[Pass::Forward, Pass::ForwardBackward]);
         let mut cells = vec![];
         for &threads in &threads {
-            for kind in [Kind::Attention, Kind::Layer] {
-                if !self.kind.is_empty() && !self.kind.contains(&kind) {
-                    continue;
-                }
-                let lengths: &[usize] = match (kind, quick) {
-                    (Kind::Attention, false) => &[256, 512, 1024, 2048, 4096, 8192],
-                    (Kind::Attention, true) => &[256, 1024],
-                    (Kind::Layer, false) => &[256, 512, 1024],
-                    (Kind::Layer, true) => &[256],
-                };
-                for (&d, n) in widths
-                    .iter()
-                    .flat_map(|d| or(&self.n, lengths).into_iter().map(move |n| (d, n)))
-                {
-                    let problem = Problem { kind, n, heads: HEADS, d };
-                    for (&mask, &pass) in masks
-                        .iter()
-                        .flat_map(|mask| passes.iter().map(move |pass| (mask, pass)))
-                    {
-                        let mut kernels = kernels(problem, pass);
-                        kernels.retain(|kernel| {
-                            *kernel == kernels_base(kind)
-                                || self.peers.is_empty()
-                                || self.peers.contains(kernel)
-                        });
+            for problem in self.problems() {
+                for &mask in &masks {
+                    for &pass in &passes {
+                        let kernels = self.kernels(problem, pass);
                         cells.push(Cell { problem, mask, pass, threads, kernels });
                     }
                 }
@@ -126,6 +104,33 @@ impl Arguments {
         cells.retain(|cell| cell.kernels.len() > 1);
         ensure!(!cells.is_empty(), "no peer takes part in any of these cells");
         Ok(cells)
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let mut problems = vec![];
+        for kind in or(&self.kind, &[Kind::Attention, Kind::Layer]) {
+            let lengths: &[usize] = match (kind, self.quick) {
+                (Kind::Attention, false) => &[256, 512, 1024, 2048, 4096, 8192],
+                (Kind::Attention, true) => &[256, 1024],
+                (Kind::Layer, false) => &[256, 512, 1024],
+                (Kind::Layer, true) => &[256],
+            };
+            for d in or(&self.d, if self.quick { &[64] } else { &[64, 128] }) {
+                for n in or(&self.n, lengths) {
+                    problems.push(Problem { kind, n, heads: HEADS, d });
+                }
+            }
+        }
+        problems
+    }
+
+    /// Who can take part, and is wanted.
+    fn kernels(&self, problem: Problem, pass: Pass) -> Vec<Kernel> {
+        let mut kernels = kernels(problem, pass);
+        let is_wanted =
+            |kernel: &Kernel| self.peers.is_empty() || self.peers.contains(kernel);
+        kernels.retain(|kernel| *kernel == base(problem.kind) || is_wanted(kernel));
+        kernels
     }
 
     /// Whether all of the grid is measured, and well.
@@ -139,10 +144,6 @@ impl Arguments {
             && pass.is_empty()
             && peers.is_empty()
     }
-}
-
-fn kernels_base(kind: Kind) -> Kernel {
-    crate::grid::base(kind)
 }
 
 #[cfg(test)]
@@ -202,6 +203,7 @@ mod tests {
         refused("--mask window", "unknown variant `window`, expected `full` or `causal`");
         refused("--pass backward", "expected `forward` or `forward+backward`");
         refused("--peers jax", "expected one of `flash`, `pytorch-fused`");
+        assert!(parse("--kind layer --n 4096").cells().is_err()); // would take tens of gigabytes
         let error = parse("--n 8192 --peers numpy").cells().unwrap_err().to_string();
         assert_eq!(error, "no peer takes part in any of these cells");
     }

@@ -25,18 +25,22 @@ pub fn base(kind: Kind) -> Kernel {
     }
 }
 
-/// Who can take part, this crate first.
+/// Who can take part, this crate first; none if it would write out the scores of a sequence that is too long.
 pub fn kernels(problem: Problem, pass: Pass) -> Vec<Kernel> {
     let kernels: &[Kernel] = match (problem.kind, problem.n) {
-        (Kind::Layer, _) => &[Kernel::Naive, Kernel::Numpy],
-        (Kind::Attention, n) if n > WRITTEN_UP_TO => {
-            &[Kernel::Flash, Kernel::PytorchFused]
-        }
-        (Kind::Attention, _) => &Kernel::ALL,
+        (Kind::Attention, ..=WRITTEN_UP_TO) => &Kernel::ALL,
+        (Kind::Attention, _) => &[Kernel::Flash, Kernel::PytorchFused],
+        (Kind::Layer, ..=WRITTEN_UP_TO) => &[Kernel::Naive, Kernel::Numpy],
+        (Kind::Layer, _) => &[],
     };
     let has_pass =
         |kernel: &Kernel| *kernel != Kernel::CandleFlash || pass == Pass::Forward;
     kernels.iter().copied().filter(has_pass).collect()
+}
+
+/// "1 thread", "2 threads".
+pub fn threads(number: usize) -> String {
+    if number == 1 { "1 thread".to_owned() } else { format!("{number} threads") }
 }
 
 impl Cell {

@@ -1,6 +1,6 @@
 //! Tables of what was measured.
 
-use crate::grid::{Cell, base};
+use crate::grid::{self, Cell, base};
 use crate::measure::MeasuredCell;
 use crate::statistics::{geometric_mean, median, ratio};
 use std::fmt::Write;
@@ -15,6 +15,14 @@ fn columns(kind: Kind) -> Vec<Kernel> {
             Kernel::ALL.into_iter().filter(|kernel| *kernel != base(kind)).collect()
         }
         Kind::Layer => vec![Kernel::Numpy],
+    }
+}
+
+/// The peer whose means are also told by groups.
+fn rival(kind: Kind) -> Kernel {
+    match kind {
+        Kind::Attention => Kernel::PytorchFused,
+        Kind::Layer => Kernel::Numpy,
     }
 }
 
@@ -76,7 +84,7 @@ impl MeasuredCell {
     }
 }
 
-/// Geometric means over all cells that count and by groups of them, and the worst cell, for each peer.
+/// Geometric means over all cells that count, and the worst cell, for each peer; for the rival also by groups of cells.
 pub fn summary(cells: &[MeasuredCell]) -> String {
     let mut text = String::new();
     for kind in [Kind::Attention, Kind::Layer] {
@@ -111,6 +119,9 @@ fn summary_of(cells: &[MeasuredCell], kind: Kind, kernel: Kernel) -> String {
         base(kind).name(),
         worst.name()
     );
+    if kernel != rival(kind) {
+        return text;
+    }
     let mut threads: Vec<_> = ratios.iter().map(|(cell, _)| cell.threads).collect();
     threads.sort_unstable();
     threads.dedup();
@@ -121,11 +132,13 @@ fn summary_of(cells: &[MeasuredCell], kind: Kind, kernel: Kernel) -> String {
                     (cell.threads, cell.pass, cell.mask) == (threads, pass, mask)
                 };
                 if let Some((mean, count)) = mean(&group) {
-                    let (mask, pass) = (mask.name(), pass.name());
-                    let _ = writeln!(
-                        text,
-                        "  {threads:>2} threads, {pass:16}, {mask:6}  {mean:6.2} of {count}"
+                    let name = format!(
+                        "{}, {}, {}",
+                        grid::threads(threads),
+                        pass.name(),
+                        mask.name()
                     );
+                    let _ = writeln!(text, "  {name:36} {mean:6.2} of {count}");
                 }
             }
         }
@@ -201,8 +214,8 @@ pub mod tests {
         for part in [
             "time(pytorch-fused) / time(flash), cells with n ≥ 512: geometric mean 2.00 of 3, at least 1 in 2, lowest \
              0.50 at n = 1024, d = 64, full, forward, 1 thread\n",
-            "1 threads, forward         , full      1.00 of 2\n",
-            "1 threads, forward         , causal    8.00 of 1\n",
+            "  1 thread, forward, full                1.00 of 2\n",
+            "  1 thread, forward, causal              8.00 of 1\n",
         ] {
             assert!(summary.contains(part), "{summary}");
         }

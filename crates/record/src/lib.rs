@@ -118,8 +118,11 @@ impl Record {
     pub fn read(folder: &Path, topic: &str) -> Result<Self> {
         let file = folder.join(format!("{topic}.json"));
         let text = fs::read_to_string(&file).with_context(|| {
+            // What the peers need, only their own command knows.
+            let peers = topic == "peers";
+            let option = if peers { "--peers" } else { &format!("--record {topic}") };
             format!(
-                "{} cannot be read; `cargo xtask bench --record {topic}` makes it",
+                "{} cannot be read; `cargo xtask bench {option}` makes it",
                 file.display()
             )
         })?;
@@ -258,11 +261,29 @@ mod tests {
         assert!(
             error.contains("pace.json cannot be read; `cargo xtask bench --record pace`")
         );
+        let error = Record::read(Path::new("nowhere"), "peers").unwrap_err().to_string();
+        assert!(error.contains("`cargo xtask bench --peers` makes it"), "{error}");
     }
 
     #[test]
     fn nothing_is_lost_on_the_way_to_the_file_and_back() {
         let record = Record::parse("pace", PACE).unwrap();
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(Record::parse("pace", &text).unwrap(), record);
+    }
+
+    /// Settings tell measurements apart, and a record without any is written as it always was.
+    #[test]
+    fn settings_tell_measurements_apart() {
+        let mut record = Record::parse("pace", PACE).unwrap();
+        assert!(!serde_json::to_string(&record).unwrap().contains("settings"));
+        let mut uphill = record.measurements[0].clone();
+        uphill.unit = Unit::Ratio;
+        record.measurements.push(uphill.clone());
+        assert!(record.check().unwrap_err().to_string().contains("twice"));
+        uphill.settings.insert("way".to_owned(), "uphill".to_owned());
+        *record.measurements.last_mut().unwrap() = uphill;
+        record.check().unwrap();
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(Record::parse("pace", &text).unwrap(), record);
     }

@@ -83,7 +83,9 @@ pub struct Problem {
 }
 
 /// What is to be computed on a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Attention, in f32. The file holds q, k, v and the gradient of the output, each (heads, n, d).
