@@ -3,7 +3,7 @@
 use crate::figure::{
     Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart, svg,
 };
-use crate::format::{bytes, duration, fixed, integer, percent, scientific, significant, table};
+use crate::format::{duration, fixed, integer, percent, scientific, significant, table};
 use crate::output::Page;
 use crate::records::{provenance, read};
 use anyhow::{Context, Result, ensure};

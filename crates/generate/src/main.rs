@@ -7,6 +7,7 @@ mod backward;
 mod claims;
 mod complexity;
 mod debugging;
+mod fast;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -61,6 +62,7 @@ const PAGES: &[Generator] = &[
     ("gradient-checking", gradient_checking::generate),
     ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
+    ("fast", fast::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
