@@ -7,6 +7,7 @@ mod backward;
 mod claims;
 mod complexity;
 mod debugging;
+mod double;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -15,6 +16,7 @@ mod layer;
 mod many_heads;
 mod masking;
 mod memory_wall;
+mod online_softmax;
 mod output;
 mod pitfalls;
 mod random;
@@ -59,6 +61,7 @@ const PAGES: &[Generator] = &[
     ("gradient-checking", gradient_checking::generate),
     ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
+    ("online-softmax", online_softmax::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),

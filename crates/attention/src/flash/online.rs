@@ -86,8 +86,8 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         let mut weights = scores.clone(); // (rows, keys)
         for mut column in weights.column_iter_mut() {
             column.zip_apply(&self.max, |x, m| *x = (*x - shift(m)).exp());
-            self.sum += column;
         }
+        self.sum += weights.column_sum(); // one number for each row
         self.values += masked_product(&weights, values, |i, j| is_seen(scores[(i, j)]));
         Ok(())
     }
