@@ -25,6 +25,9 @@ const D_V: usize = 64;
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));
     page.value("d-v", integer(D_V));
+    // The largest whole numbers whose exponentials a type can hold.
+    page.value("exponent-f64", integer(f64::MAX.ln() as usize));
+    page.value("exponent-f32", integer(f32::MAX.ln() as usize));
     sweeps(page)?;
     by_hand(page)?;
     staircase(page)?;
@@ -494,10 +497,18 @@ struct Errors {
     tree: f64,
     plain: f64,
     rising: f64,
+    rising_plain: f64,
 }
 
 fn errors<T: RealField + Copy + Into<f64>>(n: usize, rows: usize) -> Errors {
-    let mut mean = Errors { one: 0.0, tiles: 0.0, tree: 0.0, plain: 0.0, rising: 0.0 };
+    let mut mean = Errors {
+        one: 0.0,
+        tiles: 0.0,
+        tree: 0.0,
+        plain: 0.0,
+        rising: 0.0,
+        rising_plain: 0.0,
+    };
     for seed in 0..rows as u64 {
         let keys = Keys::<T>::random(n, seed);
         let exact = keys.exact();
@@ -506,7 +517,9 @@ fn errors<T: RealField + Copy + Into<f64>>(n: usize, rows: usize) -> Errors {
         mean.tiles += share(keys.absorbed(TILE).output());
         mean.tree += share(keys.tree(TILE).output());
         mean.plain += share(keys.plain());
-        mean.rising += share(keys.sorted().absorbed(1).output());
+        let rising = keys.sorted();
+        mean.rising += share(rising.absorbed(1).output());
+        mean.rising_plain += share(rising.plain());
     }
     mean
 }
@@ -557,6 +570,9 @@ fn rounding(page: &mut Page) -> Result<()> {
         ensure!(n < 512 || 4.0 * e.tiles < e.one, "n = {n}: tiles are far more exact");
         ensure!(n < 4096 || 2.0 * e.tree < e.tiles, "n = {n}: and the tree more still");
     }
+    for e in &doubles[4..] {
+        ensure!(e.rising_plain < e.rising && e.rising < e.plain, "a price, and a gain");
+    }
     let growth = |part: fn(&Errors) -> f64| part(&doubles[8]) / part(&doubles[2]);
     ensure!(near(growth(|e| e.one), 8.0, 1.4), "64 times the keys, 8 times the error");
     ensure!(near(growth(|e| e.plain), 8.0, 1.4), "of plain softmax as well");
@@ -576,14 +592,13 @@ fn rounding(page: &mut Page) -> Result<()> {
     let last = &doubles[doubles.len() - 1];
     page.value("rounding-rows", integer(rows));
     page.value("rounding-n", integer(lengths[lengths.len() - 1]));
-    page.value("rounding-first-n", integer(lengths[0]));
     for (key, error) in [
         ("one", last.one),
         ("plain", last.plain),
         ("tiles", last.tiles),
         ("tree", last.tree),
         ("rising", last.rising),
-        ("first", doubles[0].one),
+        ("rising-plain", last.rising_plain),
     ] {
         page.value(format!("rounding-{key}"), significant(error, 2));
     }
