@@ -149,7 +149,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         for mut column in values.column_iter_mut() {
             column.zip_apply(&sum, |x, sum| *x /= normaliser(sum));
         }
-        (values, max.zip_map(&sum, |m, sum| shift(m) + sum.ln()))
+        (values, max.zip_map(&sum, |m, sum| m + sum.ln()))
     }
     // ANCHOR_END: finish
 
