@@ -3,7 +3,9 @@
 
 mod common;
 
-use attention::flash::{self, Flash, FlashCache, FlashOutput, Inputs, Tiles};
+use attention::flash::{
+    self, Flash, FlashCache, FlashOutput, Inputs, OnlineSoftmax, Tiles,
+};
 use attention::traffic::{
     Memory, Report, Slow, chunked_attention, chunked_traffic, fused_attention,
     fused_traffic, naive_attention, naive_attention_backward, naive_backward_traffic,
@@ -90,6 +92,7 @@ fn all_cases() -> Vec<Case> {
         of_flash(),
         of_flash_layers(),
         of_diagnoses(),
+        of_online_softmax(),
     ]
     .into_iter()
     .flatten()
@@ -1611,6 +1614,55 @@ fn of_diagnoses() -> Vec<Case> {
             },
         ),
     ]
+}
+
+// ---------------------------------------------------------------------------------------------------- online softmax
+
+fn of_online_softmax() -> Vec<Case> {
+    type State = OnlineSoftmax<f64>;
+    let mut cases = vec![];
+    for (message, rows, d_v) in [
+        ("`rows` is 0 but it must be at least 1", 0, 2),
+        ("`d_v` is 0 but it must be at least 1", 2, 0),
+        (
+            "`d_v` is 2 but with rows = 1125899906842624 no memory could hold the matrix",
+            ABSURD,
+            2,
+        ),
+        (
+            "`d_v` is 18446744073709551615 but with rows = 2 no memory could hold the matrix",
+            2,
+            usize::MAX,
+        ),
+    ] {
+        cases.push(case("OnlineSoftmax::new", message, move || State::new(rows, d_v)));
+    }
+    for (message, scores, values) in [
+        ("`scores` is empty (2 x 0) but at least one entry is needed", (2, 0), (0, 3)),
+        ("`scores` is empty (0 x 4) but at least one entry is needed", (0, 4), (4, 3)),
+        ("`values` is empty (0 x 3) but at least one entry is needed", (2, 4), (0, 3)),
+        ("`values` is empty (4 x 0) but at least one entry is needed", (2, 4), (4, 0)),
+        ("`scores` has 1 row but the state has 2", (1, 4), (4, 3)),
+        ("`scores` has 3 rows but the state has 2", (3, 4), (4, 3)),
+        ("`values` has 5 rows but (keys, d_v) is 4 x 3", (2, 4), (5, 3)),
+        ("`values` has 1 column but (keys, d_v) is 4 x 3", (2, 4), (4, 1)),
+    ] {
+        cases.push(case("OnlineSoftmax::absorb", message, move || {
+            let (scores, values) =
+                (matrix(scores.0, scores.1), matrix(values.0, values.1));
+            State::new(2, 3)?.absorb(&scores, &values)
+        }));
+    }
+    for (message, rows, d_v) in [
+        ("`other` has 3 rows but `self` is 2 x 3", 3, 3),
+        ("`other` has 1 row but `self` is 2 x 3", 1, 3),
+        ("`other` has 4 columns but `self` is 2 x 3", 2, 4),
+    ] {
+        cases.push(case("OnlineSoftmax::merge", message, move || {
+            State::new(2, 3)?.merge(State::new(rows, d_v)?)
+        }));
+    }
+    cases
 }
 
 // ---------------------------------------------------------------------------------------------------- no error to return

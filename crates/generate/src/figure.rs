@@ -48,7 +48,7 @@ fn text_style(
     }
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Lets `draw` draw on an area of this size and dresses the result for the page.
 ///

@@ -8,6 +8,7 @@ mod claims;
 mod complexity;
 mod debugging;
 mod fast;
+mod double;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -16,6 +17,7 @@ mod layer;
 mod many_heads;
 mod masking;
 mod memory_wall;
+mod online_softmax;
 mod output;
 mod pitfalls;
 mod random;
@@ -63,6 +65,7 @@ const PAGES: &[Generator] = &[
     ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
     ("fast", fast::generate),
+    ("online-softmax", online_softmax::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
