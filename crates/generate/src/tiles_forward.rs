@@ -1,5 +1,6 @@
 //! Tiles, forward: the walk, what masks leave of it, the memory it takes, what it costs and how exact it is.
 
+use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::figure::{
     self, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, VERMILION, arrow, label,
     line_chart, svg,
@@ -9,8 +10,8 @@ use crate::output::Page;
 use crate::tiles_traffic;
 use anyhow::{Result, ensure};
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::traffic::blocks;
-use attention::{Mask, Visibility, attention, scaled_scores};
+use attention::traffic::{blocks, naive_traffic, tiled_traffic, tiles_for};
+use attention::{AttentionShape, Mask, Visibility, attention, scaled_scores};
 use nalgebra::{DMatrix, RealField};
 use peak_alloc::PeakAlloc;
 use plotters::prelude::*;
@@ -38,6 +39,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     operations(page)?;
     rises(page)?;
     rounding(page)?;
+    traffic(page)?;
     tiles_traffic::forward(page)
 }
 
@@ -593,6 +595,7 @@ fn summed_in_parts<T: RealField + Copy>(
 /// Against attention in twice the digits.
 fn rounding(page: &mut Page) -> Result<()> {
     let mut rows = vec![];
+    let mut all = vec![];
     for n in [256, 1024, 4096] {
         let rng = &mut ChaCha8Rng::seed_from_u64(7);
         let q = normal(TILE, rng);
@@ -604,15 +607,74 @@ fn rounding(page: &mut Page) -> Result<()> {
             ("`f32`", errors::<f32>([&q, &k, &v], &exact)?),
             ("`f64`", errors::<f64>([&q, &k, &v], &exact)?),
         ] {
-            eprintln!("{n} {name} {errors:?}");
             let mut row = vec![integer(n), name.to_owned()];
             row.extend(errors.iter().map(|&error| significant(error, 2)));
             rows.push(row);
+            all.push((n, errors));
         }
     }
-    let header =
-        ["$n$", "type", "naive", "$B_k = 1$", "$B_k = 16$", "$B_k = 64$", "$B_k = 256$", "in parts"];
+    let header = [
+        "$n$",
+        "type",
+        "naive",
+        "$B_k = 1$",
+        "$B_k = 16$",
+        "$B_k = 64$",
+        "$B_k = 256$",
+        "in parts",
+    ];
     page.file("rounding.md", table(&header, &rows));
+
+    // What the chapter says of the table.
+    for (n, errors) in &all {
+        let [naive, single, tiles @ .., _] = &errors[..] else {
+            anyhow::bail!("the columns of the table");
+        };
+        for tiled in tiles {
+            ensure!((0.67..1.33).contains(&(tiled / naive)), "{n}: within a third");
+            ensure!(single > tiled, "{n}: single keys are worst");
+        }
+        ensure!(single > naive, "{n}: worse than the naive program");
+        ensure!(tiles[1] < *naive || *n == 4096, "{n}: a little better");
+        ensure!(tiles.iter().all(|tiled| tiled > naive) || *n < 4096, "a little worse");
+    }
+    let grows = |of: usize, column: usize| all[4 + of].1[column] / all[of].1[column];
+    for of in [0, 1] {
+        ensure!(grows(of, 0) > 2.0 && grows(of, 3) > 2.0, "errors grow");
+        ensure!(grows(of, 5) < 1.2, "but not with sums in parts");
+    }
+    Ok(())
+}
+
+// ---------------------------------------------------------------------------------------------------- traffic
+
+/// What is said of traffic beside the figures of [`tiles_traffic`].
+fn traffic(page: &mut Page) -> Result<()> {
+    // The longest sequence of which each matrix crosses once.
+    for kibibytes in [32, 1024, 32 * 1024] {
+        let capacity = kibibytes * 1024 / 4;
+        let tiles @ (longest, _) = tiles_for(capacity, D, D)?;
+        let total = |n: usize| {
+            let shape = AttentionShape::self_attention(1, n, 1, D, 1);
+            let report = tiled_traffic(&shape, &Mask::none(), capacity, tiles)?;
+            anyhow::Ok(report.total().all() as usize)
+        };
+        let once = |n: usize| 4 * n * D + n;
+        ensure!(total(longest)? == once(longest), "{kibibytes} KiB: each once");
+        ensure!(total(longest + 1)? > once(longest + 1), "{kibibytes} KiB: and no more");
+        page.value(format!("linear-{kibibytes}"), integer(longest));
+    }
+
+    let (n, capacity) = (4096, 32_768);
+    let shape = AttentionShape::self_attention(1, n, 1, D, 1);
+    let tiled = tiled_traffic(&shape, &Mask::none(), capacity, tiles_for(capacity, D, D)?)?;
+    let operations = shape.flops()?.core() as f64;
+    let [naive, tiled] = [naive_traffic(&shape, capacity)?, tiled]
+        .map(|report| operations / report.total().bytes(4) as f64);
+    let ridge = A100_F32 / A100_BANDWIDTH;
+    ensure!(naive < ridge && ridge < tiled, "on either side of the ridge");
+    page.value("intensity-naive", fixed(naive, 1));
+    page.value("intensity-tiled", fixed(tiled, 0));
     Ok(())
 }
 

@@ -267,7 +267,6 @@ fn forward_saved(page: &mut Page) -> Result<()> {
         let tiled = tiled(n, CAPACITY)?;
         ensure!(naive > fused && fused > 4.0 * tiled, "n = {n}: tiles move least");
         page.value(format!("naive-over-tiled-{n}"), factor(naive, tiled));
-        page.value(format!("fused-over-tiled-{n}"), factor(fused, tiled));
         page.value(format!("naive-mib-{n}"), mebibytes(naive));
         page.value(format!("fused-mib-{n}"), mebibytes(fused));
         page.value(format!("tiled-mib-{n}"), mebibytes(tiled));
@@ -290,15 +289,10 @@ fn forward_shares(page: &mut Page, tiles: Tiles) -> Result<()> {
     for n in NAMED {
         let report = tiled_traffic(&shape(n), &Mask::none(), CAPACITY, tiles)?;
         let all = report.total().all() as f64;
-        let share = |matrix: &str| percent(report.matrix(matrix).all() as f64 / all, 1);
         let [k, v] = ["k", "v"].map(|matrix| report.matrix(matrix).all());
         ensure!(k == v && k > report.matrix("q").all(), "n = {n}: K and V are most");
         ensure!(report.matrix("scores").all() == 0, "scores never cross");
-        page.value(format!("share-q-{n}"), share("q"));
         page.value(format!("share-k-and-v-{n}"), percent((k + v) as f64 / all, 1));
-        page.value(format!("share-output-{n}"), share("output"));
-        page.value(format!("share-log-sum-exp-{n}"), share("log_sum_exp"));
-        page.value(format!("blocks-{n}"), integer(n.div_ceil(tiles.0)));
     }
     Ok(())
 }
@@ -393,15 +387,11 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
     let than_naive = pays_from(least, tiled, naive)?;
     let than_fused = pays_from(least, tiled, fused)?;
     ensure!(than_naive < than_fused && than_fused < CAPACITY / 4, "in this order");
-    page.value("pays-against-naive", integer(than_naive));
     page.value("pays-against-naive-kib", fixed(kibibytes(than_naive), 1));
-    page.value("pays-against-fused", integer(than_fused));
     page.value("pays-against-fused-kib", fixed(kibibytes(than_fused), 1));
-    page.value("smallest-capacity", integer(least));
     for n in NAMED {
         let once = first(least..1 << 24, |m| Ok(tiled(n, m)? == each_once(n)))?;
         ensure!(once == n * (2 * D + 3) + 2 * D, "n = {n}: one block, and one key");
-        page.value(format!("once-capacity-{n}"), integer(once));
         page.value(format!("once-kib-{n}"), integer(kibibytes(once).ceil() as usize));
     }
     page.file(
@@ -481,18 +471,6 @@ fn forward_over_tiles(page: &mut Page) -> Result<()> {
         "off by",
     ];
     page.file("tiles.md", table(&header, &rows));
-
-    let tiles = (64, 64);
-    let keys = |mask: &Mask| {
-        let report = tiled_traffic(&shape(LONG), mask, CAPACITY, tiles)?;
-        anyhow::Ok(report.matrix("k").read as usize / (tiles.1 * D))
-    };
-    let (all, seen) = (keys(&Mask::none())?, keys(&Mask::causal())?);
-    let blocks = LONG / 64;
-    ensure!(all == blocks * blocks && seen == blocks * (blocks + 1) / 2, "half");
-    page.value("tiles-all", integer(all));
-    page.value("tiles-causal", integer(seen));
-    page.value("tiles-causal-share", percent(seen as f64 / all as f64, 1));
     Ok(())
 }
 
@@ -503,7 +481,6 @@ fn chunks(page: &mut Page) -> Result<()> {
         page.value(format!("chunked-mib-{n}"), mebibytes(chunked(n, CAPACITY)?));
         let over_tiled = chunked(n, CAPACITY)? / tiled(n, CAPACITY)?;
         ensure!(over_tiled > 3.0, "n = {n}: tiles move less than strips");
-        page.value(format!("chunked-over-tiled-{n}"), significant(over_tiled, 3));
     }
     // A strip has fewer rows at some lengths than at the next, so what is named is where it last was less.
     // Far beyond, a sample suffices.
