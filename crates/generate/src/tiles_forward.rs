@@ -72,7 +72,12 @@ fn walk(page: &mut Page) -> Result<()> {
                 } else {
                     let opposite = (corner.0 + size.0, corner.1 + size.1);
                     area.draw(&Rectangle::new([corner, opposite], MUTED.mix(0.5)))?;
-                    label(area, (corner.0 + size.0 / 2, corner.1 + size.1 / 2), text, MUTED)
+                    label(
+                        area,
+                        (corner.0 + size.0 / 2, corner.1 + size.1 / 2),
+                        text,
+                        MUTED,
+                    )
                 }
             };
             let index = |name: &str, i: i32| format!("{name}{}", subscript(i + 1));
@@ -102,7 +107,11 @@ fn walk(page: &mut Page) -> Result<()> {
             let (x, y) = place(row, column);
             let middle = y + size.1 / 2;
             arrow(area, &[(x + CELL.0 / 2, y - 24), (x + CELL.0 / 2, y - 4)], VERMILION)?;
-            arrow(area, &[(x + size.0 + 4, middle), (place(0, columns).0 - 6, middle)], BLUE)?;
+            arrow(
+                area,
+                &[(x + size.0 + 4, middle), (place(0, columns).0 - 6, middle)],
+                BLUE,
+            )?;
             label(area, (CORNER.0 - 42, 312), "stays", BLUE)?;
             label(area, (CORNER.0 + CELL.0 * 3, 312), "K and V pass by", VERMILION)?;
             label(area, (CORNER.0 + CELL.0 * columns + 38, 312), "stays", GREEN)
@@ -173,8 +182,7 @@ fn kinds(page: &mut Page) -> Result<()> {
             maps.push((name, kinds));
         }
     }
-    let header =
-        ["mask", "full", "partial", "hidden", "computed", "visible pairs"];
+    let header = ["mask", "full", "partial", "hidden", "computed", "visible pairs"];
     page.file("kinds.md", table(&header, &rows));
 
     const CELL: i32 = 19;
@@ -321,10 +329,7 @@ fn peak<O>(work: impl FnOnce() -> Result<O>) -> Result<usize> {
 }
 
 /// The half-way step: the ordinary attention, a strip of queries at a time.
-fn in_strips(
-    [q, k, v]: [&DMatrix<f32>; 3],
-    strip: usize,
-) -> Result<DMatrix<f32>> {
+fn in_strips([q, k, v]: [&DMatrix<f32>; 3], strip: usize) -> Result<DMatrix<f32>> {
     let mut output = DMatrix::zeros(q.nrows(), v.ncols());
     for rows in blocks(q.nrows(), strip) {
         let q = q.rows_range(rows.clone()).into_owned();
@@ -365,7 +370,6 @@ fn memory(page: &mut Page) -> Result<()> {
         "beside its result tiled attention takes the same memory at every length: {beside:?}"
     );
     page.value("memory-beside", bytes(beside[0] as u128));
-    page.value("memory-tile", bytes((4 * TILE * TILE) as u128));
     let last = lengths.len() - 1;
     page.value("memory-n", integer(lengths[last]));
     for (name, points) in [("naive", &naive), ("strips", &strips), ("tiled", &tiled)] {
@@ -523,11 +527,13 @@ fn exactly(q: &DMatrix<f64>, k: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<Doub
     let rows: Vec<Vec<Double>> = (0..q.nrows())
         .map(|i| {
             let score = |j: usize| {
-                let products = (0..D).map(|c| Double(q[(i, c)], 0.0) * Double(k[(j, c)], 0.0));
+                let products =
+                    (0..D).map(|c| Double(q[(i, c)], 0.0) * Double(k[(j, c)], 0.0));
                 products.fold(zero, Add::add) * scale
             };
             let scores: Vec<Double> = (0..k.nrows()).map(score).collect();
-            let max = scores.iter().copied().fold(scores[0], |a, b| if b > a { b } else { a });
+            let max =
+                scores.iter().copied().fold(scores[0], |a, b| if b > a { b } else { a });
             let weights: Vec<Double> = scores.iter().map(|&s| (s - max).exp()).collect();
             let divisor = weights.iter().copied().fold(zero, Add::add).recip();
             let column = |c: usize| {
@@ -542,7 +548,8 @@ fn exactly(q: &DMatrix<f64>, k: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<Doub
 
 /// The root of the mean square of the differences, in units of the type's rounding and of the entries' own size.
 fn error<T: RealField + Copy>(output: &DMatrix<T>, exact: &DMatrix<Double>) -> f64 {
-    let rounding: f64 = nalgebra::try_convert(T::default_epsilon()).unwrap_or(f64::NAN) / 2.0;
+    let rounding: f64 =
+        nalgebra::try_convert(T::default_epsilon()).unwrap_or(f64::NAN) / 2.0;
     let mut differences = 0.0;
     let mut sizes = 0.0;
     for (&x, exact) in output.iter().zip(exact.iter()) {
@@ -667,7 +674,8 @@ fn traffic(page: &mut Page) -> Result<()> {
 
     let (n, capacity) = (4096, 32_768);
     let shape = AttentionShape::self_attention(1, n, 1, D, 1);
-    let tiled = tiled_traffic(&shape, &Mask::none(), capacity, tiles_for(capacity, D, D)?)?;
+    let tiled =
+        tiled_traffic(&shape, &Mask::none(), capacity, tiles_for(capacity, D, D)?)?;
     let operations = shape.flops()?.core() as f64;
     let [naive, tiled] = [naive_traffic(&shape, capacity)?, tiled]
         .map(|report| operations / report.total().bytes(4) as f64);
