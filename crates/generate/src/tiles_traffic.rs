@@ -50,7 +50,12 @@ fn bytes(numbers: f64) -> f64 {
 }
 
 fn mebibytes(numbers: f64) -> String {
-    fixed(bytes(numbers) / f64::from(1 << 20), 1)
+    let mebibytes = bytes(numbers) / f64::from(1 << 20);
+    if mebibytes < 1000.0 {
+        fixed(mebibytes, 1)
+    } else {
+        integer(mebibytes.round() as usize)
+    }
 }
 
 fn random(n: usize, seed: u64) -> DMatrix<f32> {
@@ -305,8 +310,8 @@ fn forward_over_tokens(page: &mut Page) -> Result<()> {
     let lines = [
         line("naive", (VERMILION, false), naive)?,
         line("fused", (VERMILION, true), fused)?,
-        line("chunked", (MUTED, false), chunked)?,
-        line("tiled", (BLUE, false), tiled)?,
+        line("strips", (MUTED, false), chunked)?,
+        line("tiles", (BLUE, false), tiled)?,
         line("each once", (GREEN, true), |n, _| Ok(each_once(n)))?,
     ];
     for (i, &n) in lengths.iter().enumerate() {
@@ -329,8 +334,8 @@ fn forward_over_tokens(page: &mut Page) -> Result<()> {
         svg(
             "tiles-forward-tokens",
             "Bytes between slow and fast memory against the number of tokens, for four programs",
-            "The naive and the fused program rise with the square of n. The chunked one begins below them, rises \
-             with the cube, and crosses both. The tiled one runs along the line of each matrix once until it needs a \
+            "The naive and the fused program rise with the square of n. Strips begin below them, rise \
+             with the cube, and cross both. The tiled program runs along the line of each matrix once until it needs a \
              second block of queries, and then turns to the square of n too, but far below the others.",
             (520, 420),
             |area| {
