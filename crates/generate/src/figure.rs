@@ -483,6 +483,11 @@ impl Block {
     }
 }
 
+/// Text that begins at a point, at half its height.
+pub fn left_aligned() -> TextStyle<'static> {
+    text_style(FONT_SIZE, TEXT, HPos::Left, VPos::Center)
+}
+
 /// A line of text around a point of a diagram.
 pub fn label(area: &Area, place: (i32, i32), text: &str, colour: RGBColor) -> Result<()> {
     let style = text_style(FONT_SIZE, colour, HPos::Center, VPos::Center);

@@ -24,6 +24,7 @@ mod random;
 mod records;
 mod scaled_dot_product_attention;
 mod softmax;
+mod tiles_forward;
 #[expect(dead_code, reason = "for chapters that are being written")]
 mod tiles_traffic;
 mod welcome;
@@ -66,6 +67,7 @@ const PAGES: &[Generator] = &[
     ("memory-wall", memory_wall::generate),
     ("fast", fast::generate),
     ("online-softmax", online_softmax::generate),
+    ("tiles-forward", tiles_forward::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
