@@ -21,6 +21,7 @@ mod random;
 mod records;
 mod scaled_dot_product_attention;
 mod softmax;
+mod tiles_backward;
 mod welcome;
 mod why_sqrt_d_k;
 mod wrong;
@@ -59,6 +60,7 @@ const PAGES: &[Generator] = &[
     ("gradient-checking", gradient_checking::generate),
     ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
+    ("tiles-backward", tiles_backward::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
