@@ -22,6 +22,8 @@ mod records;
 mod scaled_dot_product_attention;
 mod softmax;
 mod tiles_backward;
+#[expect(dead_code, reason = "for chapters that are being written")]
+mod tiles_traffic;
 mod welcome;
 mod why_sqrt_d_k;
 mod wrong;
