@@ -94,7 +94,8 @@ fn walk(page: &mut Page) -> Result<()> {
             arrow(area, &[(94, row), (left - 4, row)], VERMILION)?;
             let right = left + CELL * BLOCKS;
             arrow(area, &[(right, row), (right + 46, row)], VERMILION)?;
-            Block::new((right + 48, row - 17), (74, 34), "dQ +=", VERMILION).draw(area)?;
+            Block::new((right + 48, row - 17), (74, 34), "dQ +=", VERMILION)
+                .draw(area)?;
 
             label(area, (left + CELL * BLOCKS / 2, 12), "blocks of keys", MUTED)?;
             label(area, (55, top + 8), "blocks of", MUTED)?;
@@ -243,8 +244,14 @@ fn layer(page: &mut Page) -> Result<()> {
     page.value("layer-n", integer(n));
     page.value("layer-heads", integer(heads));
     page.value("layer-layers", integer(layers));
-    page.value("layer-all-naive", bytes((ELEMENT * heads * layers * kept.naive()) as u128));
-    page.value("layer-all-tiled", bytes((ELEMENT * heads * layers * kept.tiled()) as u128));
+    page.value(
+        "layer-all-naive",
+        bytes((ELEMENT * heads * layers * kept.naive()) as u128),
+    );
+    page.value(
+        "layer-all-tiled",
+        bytes((ELEMENT * heads * layers * kept.tiled()) as u128),
+    );
     page.value("layer-ratio", fixed(kept.naive() as f64 / kept.tiled() as f64, 0));
     let share = kept.log_sum_exp as f64 / kept.tiled() as f64;
     page.value("layer-share", percent(share, 1));
@@ -269,7 +276,8 @@ impl Steps {
         let scores = (n * n) as u128;
         // Backward, for each score: a subtraction and an exponential for its weight, a difference and a product for its
         // gradient. And D, 2d for a row.
-        let tiled_back = products(back) + forward.scores + 4 * scores + (2 * n * D) as u128;
+        let tiled_back =
+            products(back) + forward.scores + 4 * scores + (2 * n * D) as u128;
         Ok(Steps {
             forward: forward.core() as f64,
             naive_back: back.core() as f64,
@@ -307,14 +315,7 @@ fn operations(page: &mut Page) -> Result<()> {
             page.value("more-counted-backward", percent(steps.of_backward(), 1));
         }
     }
-    let header = [
-        "$n$",
-        "GFLOP, naive",
-        "tiled",
-        "kept, naive",
-        "tiled",
-        "ratio",
-    ];
+    let header = ["$n$", "GFLOP, naive", "tiled", "kept, naive", "tiled", "ratio"];
     page.file("operations.md", table(&header, &rows));
     page.value("more-step", percent(1.0 / 6.0, 0));
     page.value("more-backward", percent(1.0 / 4.0, 0));
@@ -342,7 +343,7 @@ fn keep_or_recompute(page: &mut Page) -> Result<()> {
         rows.push(vec![
             name.to_owned(),
             significant(ridge, 3),
-            significant(even, 3),
+            fixed(even, 2),
             significant(ridge / even, 2),
         ]);
         ratios.push(ridge / even);
@@ -353,7 +354,7 @@ fn keep_or_recompute(page: &mut Page) -> Result<()> {
     page.file("recompute.md", table(&header, &rows));
     page.value("recompute-operations", integer(2 * D + 2));
     page.value("recompute-bytes", integer(2 * ELEMENT));
-    page.value("recompute-even", significant(operations / (2 * ELEMENT) as f64, 3));
+    page.value("recompute-even", fixed(operations / (2 * ELEMENT) as f64, 2));
     Ok(())
 }
 
@@ -382,8 +383,7 @@ fn rounding(page: &mut Page) -> Result<()> {
             relative.max()
         };
         let lse = log_sum_exp_rows(&single)?;
-        let again =
-            DMatrix::from_fn(n_q, n_k, |i, j| (single[(i, j)] - lse[i]).exp());
+        let again = DMatrix::from_fn(n_q, n_k, |i, j| (single[(i, j)] - lse[i]).exp());
         let (by_softmax, by_lse) = (off(&softmax_rows(&single)?), off(&again));
         // All weights of a row are off by the same factor, which the rounding of its log-sum-exp makes; or nearly all of it.
         let foretold: Vec<f64> = log_sum_exp_rows(&exact_scores)?
@@ -392,7 +392,9 @@ fn rounding(page: &mut Page) -> Result<()> {
             .map(|(exact, &rounded)| (exact - f64::from(rounded)).exp())
             .collect();
         let left = again
-            .map_with_location(|i, j, a| (f64::from(a) / exact[(i, j)] / foretold[i] - 1.0).abs())
+            .map_with_location(|i, j, a| {
+                (f64::from(a) / exact[(i, j)] / foretold[i] - 1.0).abs()
+            })
             .max();
         let largest = f64::from(lse.max());
         ensure!(by_lse < 2.0 * unit * largest + 16.0 * unit, "{shift}: {by_lse}");
@@ -618,7 +620,8 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
             order.iter().for_each(|&block| sum += &shares[block]);
             sum
         };
-        let error = |sum: &DMatrix<f32>| (sum.map(f64::from) - &exact).norm() / exact.norm();
+        let error =
+            |sum: &DMatrix<f32>| (sum.map(f64::from) - &exact).norm() / exact.norm();
         let mut order: Vec<usize> = (0..blocks).collect();
         let in_order = error(&add(&order));
         let mut seen = vec![BTreeSet::new(); exact.len()];
@@ -637,23 +640,31 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
             .iter()
             .fold((f64::INFINITY, 0.0_f64), |(a, b), &e| (a.min(e), b.max(e)));
         // The order of the blocks is one order among others, neither better nor worse.
-        ensure!((0.9 * least..1.1 * most).contains(&in_order), "{least} {in_order} {most}");
-        ensure!(blocks == 4 || different.len() == ORDERS, "two orders gave the same bits");
+        ensure!(
+            (0.9 * least..1.1 * most).contains(&in_order),
+            "{least} {in_order} {most}"
+        );
+        ensure!(
+            blocks == 4 || different.len() == ORDERS,
+            "two orders gave the same bits"
+        );
         let vary = seen.iter().filter(|values| values.len() > 1).count() as f64
             / seen.len() as f64;
-        let mean = seen.iter().map(BTreeSet::len).sum::<usize>() as f64 / seen.len() as f64;
-        let spread = seen
-            .iter()
-            .map(|values| {
-                let number = |bits: &u32| f64::from(f32::from_bits(*bits));
-                let (low, high) = values.iter().map(number).fold(
-                    (f64::INFINITY, f64::NEG_INFINITY),
-                    |(low, high), x| (low.min(x), high.max(x)),
-                );
-                high - low
-            })
-            .fold(0.0, f64::max)
-            / size;
+        let mean =
+            seen.iter().map(BTreeSet::len).sum::<usize>() as f64 / seen.len() as f64;
+        let spread =
+            seen.iter()
+                .map(|values| {
+                    let number = |bits: &u32| f64::from(f32::from_bits(*bits));
+                    let (low, high) =
+                        values.iter().map(number).fold(
+                            (f64::INFINITY, f64::NEG_INFINITY),
+                            |(low, high), x| (low.min(x), high.max(x)),
+                        );
+                    high - low
+                })
+                .fold(0.0, f64::max)
+                / size;
         ensure!(vary > 0.5, "{blocks} blocks: most entries do not vary");
         means.push(mean);
         rows.push(vec![
@@ -666,13 +677,8 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
         ensure!(spread < 5e-6, "{blocks} blocks: {spread}");
     }
     ensure!(means.is_sorted_by(|a, b| a < b), "more blocks, more values");
-    let header = [
-        "blocks",
-        "entries that vary",
-        "values of an entry",
-        "largest spread",
-        "error",
-    ];
+    let header =
+        ["blocks", "entries that vary", "values of an entry", "largest spread", "error"];
     page.file("order.md", table(&header, &rows));
     page.value("order-count", integer(ORDERS));
     page.value("order-keys", integer(KEYS));
