@@ -164,12 +164,14 @@ fn of_what_nobody_sees_in_tiles_is_exactly_zero() {
     let (n_q, n_k) = (9, 6);
     let mask = Mask::causal()
         .and(Mask::padding(&[true, true, false, true, false, true]).unwrap());
-    let q = random(n_q, 8, 80);
+    let (mut q, mut r) = (random(n_q, 8, 80), random(n_q, 6, 83));
     let (mut k, mut v) = (random(n_k, 8, 81), random(n_k, 6, 82));
-    let r = random(n_q, 6, 83);
-    for hidden in [2, 4] {
-        k.row_mut(hidden).fill(f64::NAN);
-        v.row_mut(hidden).fill(f64::INFINITY);
+    // What is not finite is in all that is hidden, and in values alone of the last key.
+    k.row_mut(2).fill(f64::NAN);
+    [2, 4].map(|hidden| v.row_mut(hidden).fill(f64::INFINITY));
+    for blind in 0..n_q - n_k {
+        q.row_mut(blind).fill(f64::NAN);
+        r.row_mut(blind).fill(f64::INFINITY);
     }
     let inputs = Inputs::new(&q, &k, &v, &mask).unwrap().with_heads(2).unwrap();
     for program in InTiles::all() {
