@@ -2,11 +2,14 @@
 
 mod common;
 
+use attention::flash::{
+    Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
+};
 use attention::{
-    AttentionCache, GradientCheck, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Result, SingleHeadAttention, attention,
-    attention_backward, gradient_check, numerical_gradient, softmax, softmax_backward,
-    softmax_rows, softmax_rows_backward,
+    AttentionCache, AttentionGradients, GradientCheck, LayerGradients, Mask,
+    MultiHeadAttention, MultiHeadCache, Parameters, Result, SingleHeadAttention,
+    attention, attention_backward, gradient_check, numerical_gradient, softmax,
+    softmax_backward, softmax_rows, softmax_rows_backward,
 };
 use common::{BatchLayer, Layer, masks, named, parameters, random, set};
 use nalgebra::{DMatrix, DVector};
@@ -76,6 +79,151 @@ fn of_attention_by_queries_keys_and_values() {
             assert_agrees(by_v, &what("v"));
         }
     }
+}
+
+// ---------------------------------------------------------------------------------------------------- tiles
+
+/// Attention in tiles: as the book explains it, or made fast.
+#[derive(Debug, Clone)]
+enum InTiles {
+    Explained(Tiles),
+    Fast(Flash),
+}
+
+impl InTiles {
+    /// Tiles that no length below is a multiple of, of one query and one key, and larger than all there is.
+    fn all() -> Vec<Self> {
+        let sizes = [(2, 3), (1, 1), (3, 2), (64, 64)];
+        let tiles = sizes.map(|(queries, keys)| Tiles { queries, keys });
+        let fast = |tiles| Flash::new().with_tiles(tiles).unwrap().with_threads(2);
+        tiles
+            .into_iter()
+            .flat_map(|t| [InTiles::Explained(t), InTiles::Fast(fast(t).unwrap())])
+            .collect()
+    }
+
+    fn forward(&self, inputs: &Inputs<f64>) -> FlashOutput<f64> {
+        match self {
+            InTiles::Explained(tiles) => tiled_attention(inputs, *tiles).unwrap(),
+            InTiles::Fast(flash) => flash.forward(inputs),
+        }
+    }
+
+    fn backward(
+        &self,
+        inputs: &Inputs<f64>,
+        grad_output: &DMatrix<f64>,
+    ) -> AttentionGradients<f64> {
+        let forward = &self.forward(inputs);
+        match self {
+            InTiles::Explained(tiles) => {
+                tiled_attention_backward(inputs, forward, grad_output, *tiles)
+            }
+            InTiles::Fast(flash) => flash.backward(inputs, forward, grad_output),
+        }
+        .unwrap()
+    }
+}
+
+#[test]
+fn of_attention_in_tiles() {
+    let (n_heads, d_k, d_v) = (2, 4, 3);
+    let programs = InTiles::all();
+    for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 4), (1, 1)] {
+        let [q, k] = [(n_q, 70), (n_k, 71)].map(|(n, s)| random(n, n_heads * d_k, s));
+        let [v, r] = [(n_k, 72), (n_q, 73)].map(|(n, s)| random(n, n_heads * d_v, s));
+        for (kind, mask) in masks(n_q, n_k) {
+            for program in &programs {
+                let output = |q: &_, k: &_, v: &_| -> Result<DMatrix<f64>> {
+                    let inputs = Inputs::new(q, k, v, &mask)?.with_heads(n_heads)?;
+                    Ok(program.forward(&inputs).output)
+                };
+                let here = output(&q, &k, &v).unwrap();
+                let grad_output = here.map(f64::cos).component_mul(&r);
+                let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
+                let inputs = inputs.with_heads(n_heads).unwrap();
+                let d = program.backward(&inputs, &grad_output);
+                let loss = |q: &_, k: &_, v: &_| {
+                    Ok((output(q, k, v)?.map(f64::sin) - here.map(f64::sin)).dot(&r))
+                };
+                let what = |x| format!("{x}, {kind}, ({n_q}, {n_k}), {program:?}");
+                let by_q = gradient_check(&q, &d.q, EPSILON, |q| loss(q, &k, &v));
+                assert_agrees(by_q.unwrap(), &what("q"));
+                let by_k = gradient_check(&k, &d.k, EPSILON, |k| loss(&q, k, &v));
+                assert_agrees(by_k.unwrap(), &what("k"));
+                let by_v = gradient_check(&v, &d.v, EPSILON, |v| loss(&q, &k, v));
+                assert_agrees(by_v.unwrap(), &what("v"));
+            }
+        }
+    }
+}
+
+/// Not small: zero. And a NaN behind the mask stays there.
+#[test]
+fn of_what_nobody_sees_in_tiles_is_exactly_zero() {
+    let (n_q, n_k) = (9, 6);
+    let mask = Mask::causal()
+        .and(Mask::padding(&[true, true, false, true, false, true]).unwrap());
+    let (mut q, mut r) = (random(n_q, 8, 80), random(n_q, 6, 83));
+    let (mut k, mut v) = (random(n_k, 8, 81), random(n_k, 6, 82));
+    // What is not finite is in all that is hidden, and in values alone of the last key.
+    k.row_mut(2).fill(f64::NAN);
+    [2, 4].map(|hidden| v.row_mut(hidden).fill(f64::INFINITY));
+    for blind in 0..n_q - n_k {
+        q.row_mut(blind).fill(f64::NAN);
+        r.row_mut(blind).fill(f64::INFINITY);
+    }
+    let inputs = Inputs::new(&q, &k, &v, &mask).unwrap().with_heads(2).unwrap();
+    for program in InTiles::all() {
+        let forward = program.forward(&inputs);
+        let d = program.backward(&inputs, &r);
+        for i in 0..n_q {
+            let blind = i < n_q - n_k; // the first three queries come before all keys
+            let is_zero = |m: &DMatrix<f64>| m.row(i).iter().all(|&x| x == 0.0);
+            assert_eq!(is_zero(&forward.output), blind, "output {i}, {program:?}");
+            let row = forward.log_sum_exp.row(i);
+            assert!(row.iter().all(|&lse| (lse == f64::NEG_INFINITY) == blind));
+            // The fourth sees one key alone: its weight is 1, whatever the query.
+            let flat = d.q.row(i).amax() < 1e-15;
+            assert_eq!(flat, i <= n_q - n_k, "q {i}, {program:?}");
+            assert!(!blind || is_zero(&d.q), "q {i}, {program:?}");
+        }
+        for j in 0..n_k {
+            let hidden = [2, 4].contains(&j);
+            for (name, gradient) in [("k", &d.k), ("v", &d.v)] {
+                let is_zero = gradient.row(j).iter().all(|&x| x == 0.0);
+                assert_eq!(is_zero, hidden, "{name} {j}, {program:?}");
+                let row = gradient.row(j);
+                assert!(row.iter().all(|x| x.is_finite()), "{name} {j}, {program:?}");
+            }
+        }
+    }
+}
+
+/// The sum over a tile in the place of D is right as long as there is one tile.
+#[test]
+fn with_d_summed_over_a_tile_alone_the_check_fails() {
+    let (q, k, v, r) =
+        (random(4, 4, 90), random(6, 4, 91), random(6, 3, 92), random(4, 3, 93));
+    let (_, cache) = attention(&q, &k, &v, &Mask::none()).unwrap();
+    let grad_weights = &r * v.transpose();
+    let grad_q = |width: usize| {
+        let mut grad_q = DMatrix::zeros(4, 4);
+        for start in (0..6).step_by(width) {
+            let weights = cache.weights.columns(start, width);
+            let grads = grad_weights.columns(start, width);
+            let d = grads.component_mul(&weights).column_sum();
+            let grads = DMatrix::from_fn(4, width, |i, j| {
+                weights[(i, j)] * (grads[(i, j)] - d[i])
+            });
+            grad_q += grads / 2.0 * k.rows(start, width); // √d_k = 2
+        }
+        grad_q
+    };
+    let loss = |q: &_| Ok(attention(q, &k, &v, &Mask::none())?.0.dot(&r));
+    let one_tile = gradient_check(&q, &grad_q(6), EPSILON, loss).unwrap();
+    assert_agrees(one_tile, "one tile");
+    assert_fails(gradient_check(&q, &grad_q(3), EPSILON, loss), "two tiles");
 }
 
 // ---------------------------------------------------------------------------------------------------- layers

@@ -25,6 +25,7 @@ mod records;
 mod scaled_dot_product_attention;
 mod softmax;
 mod tiles_forward;
+mod tiles_backward;
 #[expect(dead_code, reason = "for chapters that are being written")]
 mod tiles_traffic;
 mod welcome;
@@ -68,6 +69,7 @@ const PAGES: &[Generator] = &[
     ("fast", fast::generate),
     ("online-softmax", online_softmax::generate),
     ("tiles-forward", tiles_forward::generate),
+    ("tiles-backward", tiles_backward::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),

@@ -536,9 +536,6 @@ fn backward_saved(page: &mut Page) -> Result<()> {
         let there_and_back = tiled + tiled_back;
         page.value(format!("both-naive-{n}"), factor(naive + naive_back, there_and_back));
         page.value(format!("both-fused-{n}"), factor(fused + naive_back, there_and_back));
-        // What stays in slow memory between the two passes.
-        page.value(format!("kept-matrix-kib-{n}"), integer(n * n * ELEMENT / 1024));
-        page.value(format!("kept-log-sum-exp-kib-{n}"), integer(n * ELEMENT / 1024));
     }
     Ok(())
 }

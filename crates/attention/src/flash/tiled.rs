@@ -142,7 +142,7 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
     for h in 0..inputs.n_heads() {
         let head = inputs.head(h);
         let output = forward.output.columns(h * d_v, d_v);
-        let grad_output = grad_output.columns(h * d_v, d_v).into_owned();
+        let grad_output = grad_output.columns(h * d_v, d_v);
         let log_sum_exp = forward.log_sum_exp.column(h);
         let mut grad_q = q.columns_mut(h * d_k, d_k);
 
