@@ -33,6 +33,13 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let cells = arguments.cells()?;
+    if arguments.list {
+        for cell in &cells {
+            let names: Vec<_> = cell.kernels.iter().map(|kernel| kernel.name()).collect();
+            println!("{}: {}", cell.name(), names.join(", "));
+        }
+        return Ok(());
+    }
     // Asked for before anything is measured: an error here must not cost the measurements.
     let circumstances = report::circumstances()?;
     let measured = measure::run(arguments, &cells)?;

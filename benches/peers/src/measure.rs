@@ -107,6 +107,19 @@ struct Bench<'a> {
     written: Option<Problem>,
     folder: &'a Path,
     threads: usize,
+    /// Whose turn it was last.
+    last: Option<Program>,
+}
+
+/// How long a peer's threads go on turning in circles when they have nothing to do any more, and a bit. To make them
+/// sleep at once would cost no time here, but it would cost them time in their own turns.
+fn settles(program: Program, threads: usize) -> Duration {
+    Duration::from_millis(match program {
+        _ if threads == 1 => 1,
+        Program::NumPy => 40, // OpenBLAS: 2²⁶ ticks of the processor's clock
+        Program::PyTorch => 15, // OpenMP
+        Program::Ours | Program::Candle => 2,
+    })
 }
 
 impl<'a> Bench<'a> {
@@ -119,7 +132,14 @@ impl<'a> Bench<'a> {
                 peers.insert(program, Process::start(program, threads, arguments)?);
             }
         }
-        Ok(Self { peers, loaded: BTreeMap::new(), written: None, folder, threads })
+        Ok(Self {
+            peers,
+            loaded: BTreeMap::new(),
+            written: None,
+            folder,
+            threads,
+            last: None,
+        })
     }
 
     fn versions(&self) -> BTreeMap<String, String> {
@@ -218,14 +238,23 @@ impl<'a> Bench<'a> {
         question: &Question,
         idle: &mut Idle,
     ) -> Result<Vec<f64>> {
-        sleep(Duration::from_millis(if self.threads == 1 { 1 } else { 12 }));
-        let ids =
+        sleep(
+            self.last
+                .replace(Program::of(kernel))
+                .map_or(Duration::ZERO, |last| settles(last, self.threads)),
+        );
+        let others =
             self.peers.iter().filter(|(program, _)| **program != Program::of(kernel));
-        let ids: Vec<_> = ids.map(|(_, process)| Pid::from_u32(process.id())).collect();
-        let (before, begun) = (idle.cpu(&ids), Instant::now());
+        let others: Vec<_> = others
+            .map(|(program, process)| (*program, Pid::from_u32(process.id())))
+            .collect();
+        let (before, begun) = (idle.cpu(&others), Instant::now());
         let seconds = self.peer(kernel)?.ask(question)?;
-        idle.wall += begun.elapsed().as_secs_f64();
-        idle.spent += idle.cpu(&ids) - before;
+        let (after, wall) = (idle.cpu(&others), begun.elapsed().as_secs_f64());
+        idle.wall += wall;
+        for (((program, _), after), before) in others.iter().zip(after).zip(before) {
+            *idle.spent.entry(*program).or_default() += after - before;
+        }
         Ok(seconds)
     }
 }
@@ -265,32 +294,36 @@ impl Plan {
 #[derive(Default)]
 struct Idle {
     system: System,
-    /// Seconds of processors.
-    spent: f64,
+    /// Seconds of processors, by peer.
+    spent: BTreeMap<Program, f64>,
     /// Seconds of turns.
     wall: f64,
 }
 
 impl Idle {
-    /// How many seconds of processors these processes have used.
-    fn cpu(&mut self, ids: &[Pid]) -> f64 {
+    /// How many seconds of processors each of these processes has used.
+    fn cpu(&mut self, processes: &[(Program, Pid)]) -> Vec<f64> {
+        let ids: Vec<_> = processes.iter().map(|(_, id)| *id).collect();
         let what = ProcessRefreshKind::nothing().with_cpu().without_tasks();
         self.system.refresh_processes_specifics(
-            ProcessesToUpdate::Some(ids),
+            ProcessesToUpdate::Some(&ids),
             false,
             what,
         );
-        let processes = ids.iter().filter_map(|id| self.system.process(*id));
-        processes.map(|process| process.accumulated_cpu_time() as f64 / 1000.0).sum()
+        let milliseconds =
+            |id: &Pid| self.system.process(*id).map_or(0, |p| p.accumulated_cpu_time());
+        ids.iter().map(|id| milliseconds(id) as f64 / 1000.0).collect()
     }
 
     fn warning(&self) -> Option<String> {
-        let part = self.spent / self.wall;
-        (part > DISTURBING).then(|| {
-            format!(
-                "peers were at work when it was not their turn: on {:.0} % of a core",
-                100.0 * part
-            )
+        let percent = |seconds: f64| 100.0 * seconds / self.wall;
+        let all: f64 = self.spent.values().sum();
+        let part = |(program, seconds): (&Program, &f64)| {
+            format!("{} on {:.1} % of a core", program.name(), percent(*seconds))
+        };
+        let parts: Vec<_> = self.spent.iter().map(part).collect();
+        (percent(all) > 100.0 * DISTURBING).then(|| {
+            format!("peers were at work when it was not their turn: {}", parts.join(", "))
         })
     }
 }
@@ -310,24 +343,28 @@ mod tests {
 
     #[test]
     fn who_works_out_of_turn_is_found_out() {
-        let mut idle = Idle { spent: 0.2, wall: 100.0, ..Idle::default() };
+        let mut idle = Idle { wall: 100.0, ..Idle::default() };
+        idle.spent.extend([(Program::PyTorch, 0.2), (Program::NumPy, 0.0)]);
         assert_eq!(idle.warning(), None);
-        idle.spent = 20.0;
+        idle.spent.insert(Program::PyTorch, 20.0);
         let warning = idle.warning().unwrap();
-        assert!(warning.contains("20 % of a core"), "{warning}");
+        assert!(
+            warning.contains("PyTorch on 20.0 % of a core, NumPy on 0.0 %"),
+            "{warning}"
+        );
     }
 
     /// This process has used some processor time by now, and uses more in a loop.
     #[test]
     fn processor_time_is_counted() {
         let mut idle = Idle::default();
-        let own = [Pid::from_u32(std::process::id())];
-        let before = idle.cpu(&own);
+        let own = [(Program::Ours, Pid::from_u32(std::process::id()))];
+        let before = idle.cpu(&own)[0];
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(100) {
             std::hint::spin_loop();
         }
-        let spent = idle.cpu(&own) - before;
+        let spent = idle.cpu(&own)[0] - before;
         assert!(spent >= 0.03, "{spent}");
     }
 }
