@@ -8,7 +8,7 @@ use crate::reference::{self, References};
 use crate::statistics::median;
 use crate::table;
 use anyhow::{Context, Result};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ struct Bench<'a> {
 fn settles(program: Program, threads: usize) -> Duration {
     Duration::from_millis(match program {
         _ if threads == 1 => 1,
-        Program::NumPy => 40, // OpenBLAS: 2²⁶ ticks of the processor's clock
+        Program::NumPy => 60,   // OpenBLAS
         Program::PyTorch => 15, // OpenMP
         Program::Ours | Program::Candle => 2,
     })
@@ -125,13 +125,10 @@ fn settles(program: Program, threads: usize) -> Duration {
 impl<'a> Bench<'a> {
     fn start(arguments: &Arguments, cells: &[Cell], folder: &'a Path) -> Result<Self> {
         let threads = cells.first().context("there is nothing to measure")?.threads;
-        let mut peers = BTreeMap::new();
-        for kernel in cells.iter().flat_map(|cell| &cell.kernels) {
-            let program = Program::of(*kernel);
-            if !peers.contains_key(&program) {
-                peers.insert(program, Process::start(program, threads, arguments)?);
-            }
-        }
+        let kernels = cells.iter().flat_map(|cell| &cell.kernels);
+        let programs: BTreeSet<_> = kernels.map(|kernel| Program::of(*kernel)).collect();
+        let start = |program| Ok((program, Process::start(program, threads, arguments)?));
+        let peers = programs.into_iter().map(start).collect::<Result<_>>()?;
         Ok(Self {
             peers,
             loaded: BTreeMap::new(),
