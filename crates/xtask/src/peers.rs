@@ -101,9 +101,6 @@ mod tests {
         assert!(names(&words("--quick --python /usr/bin/python3"), "--python"));
         assert!(names(&words("--python=/usr/bin/python3"), "--python"));
         assert!(!names(&words("--quick --candle x"), "--python"));
-        assert!(
-            asks_for_help(&words("--quick --help")) && !asks_for_help(&words("--quick"))
-        );
     }
 
     #[test]
