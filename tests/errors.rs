@@ -3,9 +3,12 @@
 
 mod common;
 
+use attention::flash::{self, Flash, FlashCache, FlashOutput, Inputs, Tiles};
 use attention::traffic::{
-    Memory, Report, Slow, fused_attention, fused_traffic, naive_attention,
-    naive_attention_backward, naive_backward_traffic, naive_traffic,
+    Memory, Report, Slow, chunked_attention, chunked_traffic, fused_attention,
+    fused_traffic, naive_attention, naive_attention_backward, naive_backward_traffic,
+    naive_traffic, strip_for, tiled_attention, tiled_attention_backward,
+    tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
 };
 use attention::{
     AttentionCache, AttentionShape, Fault, Mask, MultiHeadAttention, MultiHeadCache,
@@ -83,6 +86,9 @@ fn all_cases() -> Vec<Case> {
         of_inspection(),
         of_traffic(),
         of_programs(),
+        of_tiled_programs(),
+        of_flash(),
+        of_flash_layers(),
         of_diagnoses(),
     ]
     .into_iter()
@@ -1064,6 +1070,415 @@ fn of_programs() -> Vec<Case> {
             foretold(&AttentionShape::self_attention(1, 4, 1, 5, 1), 10)
         }));
     }
+    cases
+}
+
+const NO_TILE: &str = "`tiles` is (0, 3) but a tile has at least one query and one key";
+const NO_KEY: &str = "`tiles` is (3, 0) but a tile has at least one query and one key";
+
+fn of_tiled_programs() -> Vec<Case> {
+    type Program = for<'m> fn(
+        &'m Memory<f64>,
+        [&Slow<'m, f64>; 3],
+        &Mask,
+    ) -> Result<(Slow<'m, f64>, Slow<'m, f64>)>;
+    let programs: [(&str, Program); 2] = [
+        ("chunked_attention", |memory, [q, k, v], mask| {
+            chunked_attention(memory, q, k, v, mask, 2)
+        }),
+        ("tiled_attention", |memory, [q, k, v], mask| {
+            tiled_attention(memory, q, k, v, mask, (2, 3))
+        }),
+    ];
+    let mut cases = vec![];
+    for (function, program) in programs {
+        for (message, [q, k, v]) in [
+            (
+                "`q` is empty (0 x 3) but at least one entry is needed",
+                [(0, 3), (4, 3), (4, 2)],
+            ),
+            ("`k` has 2 columns but `q` has d_k = 3", [(2, 3), (4, 2), (4, 2)]),
+            ("`v` has 5 rows but `k` has n_k = 4", [(2, 3), (4, 3), (5, 2)]),
+        ] {
+            cases.push(case(function, message, move || {
+                let memory = Memory::new(100);
+                let [q, k, v] = [("q", q), ("k", k), ("v", v)]
+                    .map(|(name, (n, d))| memory.put(name, matrix(n, d)));
+                program(&memory, [&q, &k, &v], &none()).map(|_| ())
+            }));
+        }
+        cases.push(case(function, "`valid` has 2 entries but n_k = 4", move || {
+            let memory = Memory::new(100);
+            let x = memory.put("x", matrix(4, 3));
+            program(&memory, [&x, &x, &x], &valid(2)).map(|_| ())
+        }));
+        cases.push(case(function, format!("`v` is {ELSEWHERE}"), move || {
+            let (memory, other) = (Memory::new(100), Memory::new(100));
+            let [x, v] = [&memory, &other].map(|memory| memory.put("x", matrix(4, 3)));
+            program(&memory, [&x, &x, &v], &none()).map(|_| ())
+        }));
+    }
+    cases.extend(of_strips());
+    cases.extend(of_tiles());
+    cases.extend(of_tiles_backward());
+    cases
+}
+
+fn of_strips() -> Vec<Case> {
+    let needs = |strip: usize, needed: u128, free: usize| {
+        format!(
+            "`strip` is {strip} but that needs room for {needed} numbers, and fast memory has {free} free of 50"
+        )
+    };
+    let run = |strip| {
+        move || {
+            let memory = Memory::new(50);
+            let x = memory.put("x", matrix(7, 3));
+            let _tile = memory.tile(1, 10)?;
+            chunked_attention(&memory, &x, &x, &x, &none(), strip).map(|_| ())
+        }
+    };
+    let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
+    let foretold =
+        move |n, strip| move || chunked_traffic(&shape(n), &Mask::causal(), 50, strip);
+    let too_small = "`capacity` is 12 but a strip of one query needs room for 13 numbers";
+    vec![
+        case("chunked_attention", "`strip` is 0 but it must be at least 1", run(0)),
+        case("chunked_attention", needs(4, 43, 40), run(4)),
+        case("chunked_attention", needs(usize::MAX, 73, 40), run(usize::MAX)),
+        case("chunked_traffic", "`n_q` is 0 but it must be at least 1", foretold(0, 2)),
+        case("chunked_traffic", "`strip` is 0 but it must be at least 1", foretold(7, 0)),
+        case("chunked_traffic", needs(5, 53, 50), foretold(7, 5)),
+        case("chunked_traffic", "`valid` has 2 entries but n_k = 7", move || {
+            chunked_traffic(&shape(7), &valid(2), 50, 2)
+        }),
+        case("strip_for", "`n_k` is 0 but it must be at least 1", || {
+            strip_for(100, 0, 3, 3)
+        }),
+        case("strip_for", "`d_k` is 0 but it must be at least 1", || {
+            strip_for(100, 7, 0, 3)
+        }),
+        case("strip_for", "`d_v` is 0 but it must be at least 1", || {
+            strip_for(100, 7, 3, 0)
+        }),
+        case("strip_for", too_small, || strip_for(12, 7, 3, 2)),
+        case(
+            "strip_for",
+            format!(
+                "`capacity` is 12 but a strip of one query needs room for {} numbers",
+                3 * usize::MAX as u128
+            ),
+            || strip_for(12, usize::MAX, usize::MAX, 1),
+        ),
+    ]
+}
+
+fn of_tiles() -> Vec<Case> {
+    let needs = "`tiles` is (4, 2) but that needs room for 52 numbers, and fast memory has 40 free of 50";
+    let all_of_it = format!(
+        "`tiles` is ({0}, {0}) but that needs room for 147 numbers, and fast memory has 40 free of 50",
+        usize::MAX
+    );
+    let run = |tiles| {
+        move || {
+            let memory = Memory::new(50);
+            let x = memory.put("x", matrix(7, 3));
+            let _tile = memory.tile(1, 10)?;
+            tiled_attention(&memory, &x, &x, &x, &none(), tiles).map(|_| ())
+        }
+    };
+    let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
+    let foretold =
+        move |n, tiles| move || tiled_traffic(&shape(n), &Mask::causal(), 40, tiles);
+    let small = "`tiles` is (4, 2) but that needs room for 52 numbers, and fast memory has 40 free of 40";
+    let mut cases = vec![
+        case("tiled_attention", NO_TILE, run((0, 3))),
+        case("tiled_attention", NO_KEY, run((3, 0))),
+        case("tiled_attention", needs, run((4, 2))),
+        case("tiled_attention", all_of_it, run((usize::MAX, usize::MAX))),
+        case(
+            "tiled_traffic",
+            "`n_q` is 0 but it must be at least 1",
+            foretold(0, (2, 2)),
+        ),
+        case("tiled_traffic", NO_TILE, foretold(7, (0, 3))),
+        case("tiled_traffic", small, foretold(7, (4, 2))),
+        case("tiled_traffic", "`valid` has 2 entries but n_k = 7", move || {
+            tiled_traffic(&shape(7), &valid(2), 50, (2, 2))
+        }),
+        case(
+            "tiled_traffic",
+            format!(
+                "`n_k` is {ABSURD} but with n_q = {ABSURD} no memory could hold the matrix"
+            ),
+            foretold(ABSURD, (1, 1)),
+        ),
+    ];
+    type Choice = fn(usize, usize, usize) -> Result<(usize, usize)>;
+    let choices: [(&str, Choice, usize); 2] =
+        [("tiles_for", tiles_for, 13), ("tiles_for_backward", tiles_for_backward, 22)];
+    for (function, choose, least) in choices {
+        cases.push(case(function, "`d_k` is 0 but it must be at least 1", move || {
+            choose(100, 0, 2)
+        }));
+        cases.push(case(function, "`d_v` is 0 but it must be at least 1", move || {
+            choose(100, 3, 0)
+        }));
+        let small = format!(
+            "`capacity` is {} but a tile of one query and one key needs room for {least} numbers",
+            least - 1
+        );
+        cases.push(case(function, small, move || choose(least - 1, 3, 2)));
+    }
+    let largest = format!(
+        "`capacity` is {0} but a tile of one query and one key needs room for {1} numbers",
+        usize::MAX,
+        4 * usize::MAX as u128 + 3
+    );
+    cases.push(case("tiles_for", largest, || {
+        tiles_for(usize::MAX, usize::MAX, usize::MAX)
+    }));
+    cases
+}
+
+fn of_tiles_backward() -> Vec<Case> {
+    let mut cases = vec![];
+    for (message, shapes) in [
+        (
+            "`k` has 2 columns but `q` has d_k = 3",
+            [(2, 3), (4, 2), (4, 2), (2, 2), (2, 1), (2, 2)],
+        ),
+        (
+            "`v` has 5 rows but `k` has n_k = 4",
+            [(2, 3), (4, 3), (5, 2), (2, 2), (2, 1), (2, 2)],
+        ),
+        (
+            "`output` has 3 columns but (n_q, d_v) is 2 x 2",
+            [(2, 3), (4, 3), (4, 2), (2, 3), (2, 1), (2, 2)],
+        ),
+        (
+            "`log_sum_exp` has 1 row but (n_q, 1) is 2 x 1",
+            [(2, 3), (4, 3), (4, 2), (2, 2), (1, 2), (2, 2)],
+        ),
+        (
+            "`grad_output` has 3 rows but the output is 2 x 2",
+            [(2, 3), (4, 3), (4, 2), (2, 2), (2, 1), (3, 2)],
+        ),
+    ] {
+        cases.push(case("tiled_attention_backward", message, move || {
+            let memory = Memory::new(100);
+            let [q, k, v, o, lse, g] =
+                shapes.map(|(rows, columns)| memory.put("", matrix(rows, columns)));
+            let (inputs, kept) = ([&q, &k, &v], [&o, &lse]);
+            tiled_attention_backward(&memory, inputs, kept, &g, &none(), (2, 2))
+                .map(|_| ())
+        }));
+    }
+    for (argument, elsewhere) in
+        [("k", 1), ("output", 3), ("log_sum_exp", 4), ("grad_output", 5)]
+    {
+        let message = format!("`{argument}` is {ELSEWHERE}");
+        cases.push(case("tiled_attention_backward", message, move || {
+            let (here, there) = (Memory::new(100), Memory::new(100));
+            let home = |index: usize| if index == elsewhere { &there } else { &here };
+            let [q, k, v, o, lse, g] = [0, 1, 2, 3, 4, 5]
+                .map(|i| home(i).put("", matrix(3, if i == 4 { 1 } else { 3 })));
+            let (inputs, kept) = ([&q, &k, &v], [&o, &lse]);
+            tiled_attention_backward(&here, inputs, kept, &g, &none(), (1, 1)).map(|_| ())
+        }));
+    }
+    let run = |tiles, mask: fn() -> Mask| {
+        move || {
+            let memory = Memory::new(100);
+            let [q, lse] = [3, 1].map(|columns| memory.put("", matrix(7, columns)));
+            let (inputs, kept) = ([&q, &q, &q], [&q, &lse]);
+            let _tile = memory.tile(1, 10)?;
+            tiled_attention_backward(&memory, inputs, kept, &q, &mask(), tiles)
+                .map(|_| ())
+        }
+    };
+    let needs = "`tiles` is (4, 3) but that needs room for 104 numbers, and fast memory has 90 free of 100";
+    let small = "`tiles` is (4, 3) but that needs room for 104 numbers, and fast memory has 90 free of 90";
+    let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
+    let foretold = move |n, tiles| {
+        move || tiled_backward_traffic(&shape(n), &Mask::causal(), 90, tiles)
+    };
+    cases.extend([
+        case("tiled_attention_backward", NO_TILE, run((0, 3), none)),
+        case("tiled_attention_backward", NO_KEY, run((3, 0), none)),
+        case("tiled_attention_backward", needs, run((4, 3), none)),
+        case(
+            "tiled_attention_backward",
+            "`valid` has 2 entries but n_k = 7",
+            run((2, 2), || valid(2)),
+        ),
+        case(
+            "tiled_backward_traffic",
+            "`n_q` is 0 but it must be at least 1",
+            foretold(0, (2, 2)),
+        ),
+        case("tiled_backward_traffic", NO_KEY, foretold(7, (3, 0))),
+        case("tiled_backward_traffic", small, foretold(7, (4, 3))),
+        case("tiled_backward_traffic", "`valid` has 2 entries but n_k = 7", move || {
+            tiled_backward_traffic(&shape(7), &valid(2), 90, (2, 2))
+        }),
+    ]);
+    cases
+}
+
+// ---------------------------------------------------------------------------------------------------- flash
+
+/// Three queries, five keys, two heads with d_k = 4 and d_v = 2.
+fn of_flash() -> Vec<Case> {
+    let mut cases = vec![];
+    for (message, q, k, v) in [
+        ("`q` is empty (0 x 8) but at least one entry is needed", (0, 8), (5, 8), (5, 4)),
+        ("`k` is empty (0 x 8) but at least one entry is needed", (3, 8), (0, 8), (5, 4)),
+        ("`v` is empty (5 x 0) but at least one entry is needed", (3, 8), (5, 8), (5, 0)),
+        ("`k` has 6 columns but `q` has d_k = 8", (3, 8), (5, 6), (5, 4)),
+        ("`v` has 4 rows but `k` has n_k = 5", (3, 8), (5, 8), (4, 4)),
+    ] {
+        cases.push(case("Inputs::new", message, move || {
+            let [q, k, v] = [q, k, v].map(|(rows, columns)| matrix(rows, columns));
+            Inputs::new(&q, &k, &v, &none()).map(drop)
+        }));
+    }
+    cases.push(case("Inputs::new", "`valid` has 4 entries but n_k = 5", || {
+        Inputs::new(&matrix(3, 8), &matrix(5, 8), &matrix(5, 4), &valid(4)).map(drop)
+    }));
+    for (message, n_heads, width) in [
+        ("`n_heads` is 0 but it must be at least 1", 0, 4),
+        ("`n_heads` is 3 but it must divide the 8 columns of `q`", 3, 6),
+        ("`n_heads` is 4 but it must divide the 6 columns of `v`", 4, 6),
+    ] {
+        cases.push(case("Inputs::with_heads", message, move || {
+            let (q, k, v) = (matrix(3, 8), matrix(5, 8), matrix(5, width));
+            Inputs::new(&q, &k, &v, &none())?.with_heads(n_heads).map(drop)
+        }));
+    }
+    for (message, tiles) in [
+        ("`tiles.queries` is 0 but it must be at least 1", Tiles { queries: 0, keys: 1 }),
+        ("`tiles.keys` is 0 but it must be at least 1", Tiles { queries: 1, keys: 0 }),
+    ] {
+        cases.push(case("Flash::with_tiles", message, move || {
+            Flash::new().with_tiles(tiles)
+        }));
+        cases.push(case("tiled_attention", message, move || {
+            with_inputs(|inputs, _, _| flash::tiled_attention(inputs, tiles).map(drop))
+        }));
+        cases.push(case("tiled_attention_backward", message, move || {
+            with_inputs(|inputs, forward, grad| {
+                flash::tiled_attention_backward(inputs, forward, grad, tiles).map(drop)
+            })
+        }));
+    }
+    cases.push(case(
+        "Flash::with_threads",
+        "`threads` is 0 but it must be at least 1",
+        || Flash::new().with_threads(0),
+    ));
+    for (message, change) in [
+        (
+            "`forward.output` has 2 rows but (n_q, n_heads · d_v) is 3 x 4",
+            (|forward, _| forward.output = matrix(2, 4)) as Mismatch,
+        ),
+        (
+            "`forward.output` has 6 columns but (n_q, n_heads · d_v) is 3 x 4",
+            |forward, _| forward.output = matrix(3, 6),
+        ),
+        (
+            "`forward.log_sum_exp` has 1 column but (n_q, n_heads) is 3 x 2",
+            |forward, _| forward.log_sum_exp = matrix(3, 1),
+        ),
+        ("`grad_output` has 4 rows but the output is 3 x 4", |_, grad| {
+            *grad = matrix(4, 4)
+        }),
+        ("`grad_output` is empty (3 x 0) but at least one entry is needed", |_, grad| {
+            *grad = matrix(3, 0)
+        }),
+    ] {
+        cases.push(case("Flash::backward", message, move || {
+            with_inputs(|inputs, forward, grad| {
+                change(forward, grad);
+                Flash::new().backward(inputs, forward, grad).map(drop)
+            })
+        }));
+        cases.push(case("tiled_attention_backward", message, move || {
+            with_inputs(|inputs, forward, grad| {
+                change(forward, grad);
+                let tiles = Tiles::default();
+                flash::tiled_attention_backward(inputs, forward, grad, tiles).map(drop)
+            })
+        }));
+    }
+    cases
+}
+
+type Mismatch = fn(&mut FlashOutput<f64>, &mut DMatrix<f64>);
+
+/// Inputs that fit, what comes out of them, and a gradient of it.
+fn with_inputs(
+    run: impl Fn(&Inputs<f64>, &mut FlashOutput<f64>, &mut DMatrix<f64>) -> Result<()>,
+) -> Result<()> {
+    let (q, k, v, mask) = (matrix(3, 8), matrix(5, 8), matrix(5, 4), none());
+    let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(2)?;
+    run(&inputs, &mut Flash::new().forward(&inputs), &mut matrix(3, 4))
+}
+
+fn of_flash_layers() -> Vec<Case> {
+    let forward = "MultiHeadAttention::forward_flash";
+    let backward = "MultiHeadAttention::backward_flash";
+    let mut cases = of_forward(forward, |x, _, mask| {
+        multi_head().forward_flash(x, None, mask, &Flash::new()).map(drop)
+    });
+    cases.extend(of_cross(forward, |x, context, mask| {
+        multi_head().forward_flash(x, Some(context), mask, &Flash::new()).map(drop)
+    }));
+    for (message, change) in [
+        (
+            "`cache.forward.output` has 2 rows but `cache.x` is 3 x 4",
+            (|cache| cache.forward.output = matrix(2, 4)) as fn(&mut FlashCache<f64>),
+        ),
+        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |cache| {
+            cache.x = matrix(0, 4);
+            cache.forward.output = matrix(0, 4);
+        }),
+        ("`cache.context` has 3 columns but the layer has d_model = 4", |cache| {
+            cache.context = Some(matrix(5, 3))
+        }),
+        ("`cache.q` has 3 columns but `cache.x` is 3 x 4", |cache| {
+            cache.q = matrix(3, 3)
+        }),
+        ("`cache.k` has 2 rows but (n_k, d_model) is 5 x 4", |cache| {
+            cache.k = matrix(2, 4)
+        }),
+        ("`cache.v` has 3 columns but (n_k, d_model) is 5 x 4", |cache| {
+            cache.v = matrix(5, 3)
+        }),
+        ("`valid` has 4 entries but n_k = 5", |cache| cache.mask = valid(4)),
+        ("`forward.log_sum_exp` has 1 row but (n_q, n_heads) is 3 x 2", |cache| {
+            cache.forward.log_sum_exp = matrix(1, 2)
+        }),
+    ] {
+        cases.push(case(backward, message, move || {
+            let flash = Flash::new();
+            let (x, context) = (matrix(3, 4), matrix(5, 4));
+            let (output, mut cache) =
+                multi_head().forward_flash(&x, Some(&context), &none(), &flash)?;
+            change(&mut cache);
+            multi_head().backward_flash(&cache, &output, &flash).map(drop)
+        }));
+    }
+    cases.push(case(
+        backward,
+        "`grad_output` has 2 rows but the output is 3 x 4",
+        || {
+            let flash = Flash::new();
+            let (_, cache) =
+                multi_head().forward_flash(&matrix(3, 4), None, &none(), &flash)?;
+            multi_head().backward_flash(&cache, &matrix(2, 4), &flash).map(drop)
+        },
+    ));
     cases
 }
 

@@ -10,16 +10,28 @@
 //! inputs in slow memory and taking results out of it is free. What a real machine adds is not counted: cache lines,
 //! latency, and hardware that decides for itself what to keep.
 
-mod programs; // attention, written for this machine
+mod programs; // attention step by step, written for this machine
+#[cfg(test)]
+mod samples; // what the programs are tested with
+mod tiled; // in tiles
+mod tiled_backward; // and back
 
 pub use programs::{
     fused_attention, fused_traffic, naive_attention, naive_attention_backward,
     naive_backward_traffic, naive_traffic,
 };
+pub use tiled::{
+    chunked_attention, chunked_traffic, strip_for, tiled_attention, tiled_traffic,
+    tiles_for,
+};
+pub use tiled_backward::{
+    tiled_attention_backward, tiled_backward_traffic, tiles_for_backward,
+};
 
 use crate::error::{Error, Result, check_count, check_room};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RealField};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::{Add, Range};
 
@@ -573,14 +585,8 @@ impl Add for Counts {
 pub struct Report {
     passes: Vec<&'static str>,
     current: Option<&'static str>,
-    entries: Vec<Entry>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    pass: &'static str,
-    matrix: &'static str,
-    counts: Counts,
+    /// By pass and matrix, and nothing of which nothing moved.
+    entries: BTreeMap<(&'static str, &'static str), Counts>,
 }
 
 impl Report {
@@ -597,16 +603,15 @@ impl Report {
             self.begin("before the first pass");
         }
         let pass = self.current.unwrap_or_default();
-        let same = |entry: &&mut Entry| entry.pass == pass && entry.matrix == matrix;
-        match self.entries.iter_mut().find(same) {
-            Some(entry) => entry.counts = entry.counts + counts,
-            None => self.entries.push(Entry { pass, matrix, counts }),
+        if counts != Counts::default() {
+            let entry = self.entries.entry((pass, matrix)).or_default();
+            *entry = *entry + counts;
         }
     }
 
-    fn sum(&self, of: impl Fn(&Entry) -> bool) -> Counts {
-        let entries = self.entries.iter().filter(|entry| of(entry));
-        entries.fold(Counts::default(), |sum, entry| sum + entry.counts)
+    fn sum(&self, of: impl Fn(&str, &str) -> bool) -> Counts {
+        let entries = self.entries.iter().filter(|((pass, matrix), _)| of(pass, matrix));
+        entries.fold(Counts::default(), |sum, (_, &counts)| sum + counts)
     }
 
     /// The names of the passes, each once, in the order in which they first began.
@@ -627,7 +632,7 @@ impl Report {
     /// assert_eq!(attention::traffic::Report::default().total().all(), 0);
     /// ```
     pub fn total(&self) -> Counts {
-        self.sum(|_| true)
+        self.sum(|_, _| true)
     }
 
     /// What the passes of this name moved.
@@ -636,7 +641,7 @@ impl Report {
     /// assert_eq!(attention::traffic::Report::default().pass("mask").all(), 0);
     /// ```
     pub fn pass(&self, pass: &str) -> Counts {
-        self.sum(|entry| entry.pass == pass)
+        self.sum(|of, _| of == pass)
     }
 
     /// How much of the matrices of this name was moved.
@@ -645,7 +650,7 @@ impl Report {
     /// assert_eq!(attention::traffic::Report::default().matrix("scores").all(), 0);
     /// ```
     pub fn matrix(&self, matrix: &str) -> Counts {
-        self.sum(|entry| entry.matrix == matrix)
+        self.sum(|_, of| of == matrix)
     }
 
     /// How much of a matrix one pass moved.
@@ -654,7 +659,7 @@ impl Report {
     /// assert_eq!(attention::traffic::Report::default().of("mask", "scores").all(), 0);
     /// ```
     pub fn of(&self, pass: &str, matrix: &str) -> Counts {
-        self.sum(|entry| entry.pass == pass && entry.matrix == matrix)
+        self.sum(|of, which| of == pass && which == matrix)
     }
 }
 

@@ -7,6 +7,7 @@ mod backward;
 mod claims;
 mod complexity;
 mod debugging;
+mod fast;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -21,6 +22,8 @@ mod random;
 mod records;
 mod scaled_dot_product_attention;
 mod softmax;
+#[expect(dead_code, reason = "for chapters that are being written")]
+mod tiles_traffic;
 mod welcome;
 mod why_sqrt_d_k;
 mod wrong;
@@ -59,6 +62,7 @@ const PAGES: &[Generator] = &[
     ("gradient-checking", gradient_checking::generate),
     ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
+    ("fast", fast::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),

@@ -155,6 +155,8 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     // ANCHOR_END: finish
 
     fn check(&self, scores: &DMatrix<T>, values: &DMatrix<T>) -> Result<()> {
+        #[cfg(test)]
+        super::tests::count_step();
         check_not_empty("scores", scores)?;
         check_not_empty("values", values)?;
         let (rows, d_v) = self.values.shape();

@@ -230,5 +230,7 @@ fn by_row<T: RealField + Copy>(
     row: &DVectorView<T>,
     f: impl Fn(T, T) -> T,
 ) -> DMatrix<T> {
+    #[cfg(test)]
+    super::tests::count_step();
     DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], row[i]))
 }

@@ -99,7 +99,7 @@ pub fn fused_attention<'m, T: RealField + Copy>(
     Ok((output, weights))
 }
 
-fn check<'a, T: RealField + Copy>(
+pub(super) fn check<'a, T: RealField + Copy>(
     memory: &Memory<T>,
     [q, k, v]: [&Slow<T>; 3],
     mask: &'a Mask,
@@ -111,7 +111,7 @@ fn check<'a, T: RealField + Copy>(
 }
 
 /// What lies in another machine would be counted there.
-fn check_home<T>(
+pub(super) fn check_home<T>(
     memory: &Memory<T>,
     matrices: &[(&'static str, &Slow<T>)],
 ) -> Result<()> {
@@ -125,7 +125,11 @@ fn check_home<T>(
     }
 }
 
-fn unless_hidden<T: RealField>(score: T, mask: SizedMask, (i, j): (usize, usize)) -> T {
+pub(super) fn unless_hidden<T: RealField>(
+    score: T,
+    mask: SizedMask,
+    (i, j): (usize, usize),
+) -> T {
     if mask.allows(i, j) { score } else { neg_infinity() }
 }
 
@@ -244,7 +248,7 @@ fn map<'m, T: RealField + Copy>(
     Ok(matrix)
 }
 
-fn map_tile<T: RealField + Copy>(
+pub(super) fn map_tile<T: RealField + Copy>(
     tile: &mut Tile<T>,
     (row, column): (usize, usize),
     f: impl Fn(T, (usize, usize)) -> T,
@@ -454,7 +458,7 @@ fn softmax_backward<'m, T: RealField + Copy>(
 /// # Ok::<(), attention::Error>(())
 /// ```
 pub fn naive_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
-    let mut plan = Plan::new(shape, capacity)?;
+    let mut plan = Plan::in_strips(shape, capacity)?;
     plan.scores();
     plan.map("scale", "scores");
     plan.map("mask", "scores");
@@ -478,7 +482,7 @@ pub fn naive_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> 
 /// # Ok::<(), attention::Error>(())
 /// ```
 pub fn fused_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
-    let mut plan = Plan::new(shape, capacity)?;
+    let mut plan = Plan::in_strips(shape, capacity)?;
     plan.scores();
     plan.softmax("scale, mask, softmax");
     plan.values();
@@ -501,7 +505,7 @@ pub fn fused_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> 
 /// ```
 pub fn naive_backward_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
     let &AttentionShape { n_q, n_k, d_k, d_v, .. } = shape;
-    let mut plan = Plan::new(shape, capacity)?;
+    let mut plan = Plan::in_strips(shape, capacity)?;
     let sweeps = if n_k <= capacity / 2 { 1 } else { 2 };
 
     plan.pass("grad v");
@@ -534,23 +538,29 @@ pub fn naive_backward_traffic(shape: &AttentionShape, capacity: usize) -> Result
 }
 
 /// A report in the making.
-struct Plan {
-    shape: AttentionShape,
+pub(super) struct Plan {
+    pub(super) shape: AttentionShape,
     capacity: usize,
-    report: Report,
+    pub(super) report: Report,
 }
 
 impl Plan {
-    fn new(shape: &AttentionShape, capacity: usize) -> Result<Self> {
+    pub(super) fn new(shape: &AttentionShape, capacity: usize) -> Result<Self> {
         shape.flops()?; // no size is 0
-        let d = shape.d_k.max(shape.d_v);
-        if height_within(capacity, d) == 0 {
-            return Err(too_small(capacity, capacity, d));
-        }
         Ok(Plan { shape: *shape, capacity, report: Report::default() })
     }
 
-    fn pass(&mut self, name: &'static str) {
+    /// For programs that multiply in strips.
+    fn in_strips(shape: &AttentionShape, capacity: usize) -> Result<Self> {
+        let plan = Plan::new(shape, capacity)?;
+        let d = shape.d_k.max(shape.d_v);
+        match height_within(capacity, d) {
+            0 => Err(too_small(capacity, capacity, d)),
+            _ => Ok(plan),
+        }
+    }
+
+    pub(super) fn pass(&mut self, name: &'static str) {
         self.report.begin(name);
     }
 
@@ -560,12 +570,12 @@ impl Plan {
         sizes.fold(1, |product, &size| product.saturating_mul(size as u128))
     }
 
-    fn read(&mut self, matrix: &'static str, sizes: &[usize], times: usize) {
+    pub(super) fn read(&mut self, matrix: &'static str, sizes: &[usize], times: usize) {
         let read = self.numbers(sizes).saturating_mul(times as u128);
         self.report.count(matrix, Counts { read, written: 0 });
     }
 
-    fn write(&mut self, matrix: &'static str, sizes: &[usize]) {
+    pub(super) fn write(&mut self, matrix: &'static str, sizes: &[usize]) {
         self.report.count(matrix, Counts { read: 0, written: self.numbers(sizes) });
     }
 
@@ -610,50 +620,13 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::samples::{ROOMY, SIZES, masks, random, shape};
     use crate::{attention, attention_backward};
-    use nalgebra::DMatrix;
-    use rand::{SeedableRng, rngs::ChaCha8Rng};
-    use rand_distr::{Distribution, StandardNormal};
-
-    /// n_q, n_k, d_k, d_v; lengths that no strip divides, and one of everything.
-    const SIZES: [[usize; 4]; 6] = [
-        [1, 1, 1, 1],
-        [7, 7, 3, 3],
-        [5, 11, 4, 2],
-        [11, 5, 2, 4],
-        [1, 9, 3, 5],
-        [13, 1, 3, 2],
-    ];
-    const ROOMY: usize = 10_000;
-
-    fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
-    }
-
-    fn shape([n_q, n_k, d_k, d_v]: [usize; 4]) -> AttentionShape {
-        AttentionShape { batch: 1, n_q, n_k, d_model: 1, d_k, d_v, n_heads: 1 }
-    }
 
     /// From the least that the products ask for to more than enough.
     fn capacities([_, n_k, d_k, d_v]: [usize; 4]) -> [usize; 6] {
         let least = 2 * d_k.max(d_v) + 1;
         [least, least + 1, least + 7, n_k.max(least), (2 * n_k).max(least), ROOMY]
-    }
-
-    fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
-        let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 1).collect();
-        let allowed = DMatrix::from_fn(n_q, n_k, |i, j| i % 4 != 2 && (i + j) % 2 == 0);
-        let padding = Mask::padding(&valid).unwrap();
-        vec![
-            Mask::none(),
-            Mask::causal(),
-            padding.clone(),
-            Mask::causal().and(padding),
-            Mask::window(2).unwrap(),
-            Mask::dense(allowed).unwrap(), // has rows that see nothing
-            Mask::padding(&vec![false; n_k]).unwrap(),
-        ]
     }
 
     type Program = for<'m> fn(
