@@ -11,6 +11,7 @@ import gc
 import importlib.metadata
 import json
 import math
+import os
 import pathlib
 import platform
 import re
@@ -265,4 +266,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BrokenPipeError:
+        os._exit(1)  # nobody listens any more, not even to a complaint

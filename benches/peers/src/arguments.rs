@@ -22,7 +22,10 @@ pub struct Arguments {
     /// Compare the peers' outputs and gradients, and time nothing
     #[arg(long)]
     pub check_only: bool,
-    /// What to compute: attention in f32, the layer in f64
+    /// Tell which cells would be measured, and measure nothing
+    #[arg(long)]
+    pub list: bool,
+    /// attention (in f32), layer (in f64)
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = named::<Kind>)]
     kind: Vec<Kind>,
     /// Numbers of tokens
@@ -40,7 +43,7 @@ pub struct Arguments {
     /// forward, forward+backward
     #[arg(long, value_name = "PASSES", value_delimiter = ',', value_parser = named::<Pass>)]
     pass: Vec<Pass>,
-    /// Peers to compare with, by the names in the table's head; all, if none is named
+    /// Peers to compare with: pytorch-fused, pytorch-written, numpy, candle-flash, candle-written, naive
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = named::<Kernel>)]
     peers: Vec<Kernel>,
     /// The Python that has what requirements.txt asks for

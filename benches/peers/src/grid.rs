@@ -25,6 +25,14 @@ pub fn base(kind: Kind) -> Kernel {
     }
 }
 
+/// The peer that the comparison is about.
+pub fn rival(kind: Kind) -> Kernel {
+    match kind {
+        Kind::Attention => Kernel::PytorchFused,
+        Kind::Layer => Kernel::Numpy,
+    }
+}
+
 /// Who can take part, this crate first; none if it would write out the scores of a sequence that is too long.
 pub fn kernels(problem: Problem, pass: Pass) -> Vec<Kernel> {
     let kernels: &[Kernel] = match (problem.kind, problem.n) {

@@ -15,6 +15,7 @@ use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
+use std::time::Instant;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -33,8 +34,16 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let cells = arguments.cells()?;
+    if arguments.list {
+        for cell in &cells {
+            let names: Vec<_> = cell.kernels.iter().map(|kernel| kernel.name()).collect();
+            println!("{}: {}", cell.name(), names.join(", "));
+        }
+        return Ok(());
+    }
     // Asked for before anything is measured: an error here must not cost the measurements.
     let circumstances = report::circumstances()?;
+    let begun = Instant::now();
     let measured = measure::run(arguments, &cells)?;
     if arguments.check_only {
         println!("{}", table::checks(&measured.cells));
@@ -45,6 +54,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("warning: {warning}");
     }
     let file = report::write(arguments, circumstances, &measured)?;
-    println!("written to {}", file.display());
+    let minutes = begun.elapsed().as_secs_f64() / 60.0;
+    println!("written to {} after {minutes:.1} minutes", file.display());
     Ok(())
 }

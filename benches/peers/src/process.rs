@@ -27,7 +27,7 @@ impl Program {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Ours => "this crate",
             Self::PyTorch => "PyTorch",
@@ -68,8 +68,7 @@ impl Program {
                  --python target/peers/venv/bin/python; `cargo xtask bench --peers` does all of that"
             }
             Self::Candle => {
-                "; build it with `cargo build --release -p candle-peer` in benches/peers and name it with \
-                 --candle; `cargo xtask bench --peers` does all of that"
+                "; build it with `cargo build --release --workspace` in benches/peers; `cargo xtask bench --peers` does"
             }
         }
     }

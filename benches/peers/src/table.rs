@@ -1,6 +1,6 @@
 //! Tables of what was measured.
 
-use crate::grid::{self, Cell, base};
+use crate::grid::{self, Cell, base, rival};
 use crate::measure::MeasuredCell;
 use crate::statistics::{geometric_mean, median, ratio};
 use std::fmt::Write;
@@ -15,14 +15,6 @@ fn columns(kind: Kind) -> Vec<Kernel> {
             Kernel::ALL.into_iter().filter(|kernel| *kernel != base(kind)).collect()
         }
         Kind::Layer => vec![Kernel::Numpy],
-    }
-}
-
-/// The peer whose means are also told by groups.
-fn rival(kind: Kind) -> Kernel {
-    match kind {
-        Kind::Attention => Kernel::PytorchFused,
-        Kind::Layer => Kernel::Numpy,
     }
 }
 

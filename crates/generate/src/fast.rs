@@ -1,8 +1,6 @@
 //! Making it fast: what each step was foretold to bring and what it brought, and the peers.
 
-use crate::figure::{
-    Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart, svg,
-};
+use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart, svg};
 use crate::format::{duration, fixed, integer, percent, scientific, significant, table};
 use crate::output::Page;
 use crate::records::{provenance, read};
@@ -42,18 +40,27 @@ fn scores() -> f64 {
     (HEADS * N * N) as f64
 }
 
-fn find<'a>(record: &'a Record, what: &str, sizes: &[(&str, usize)]) -> Result<&'a Measurement> {
+fn find<'a>(
+    record: &'a Record,
+    what: &str,
+    sizes: &[(&str, usize)],
+) -> Result<&'a Measurement> {
     let fits = |m: &&Measurement| {
         sizes.iter().all(|(name, size)| m.sizes.get(*name) == Some(&(*size as u64)))
     };
     let mut found = record.all(what, "f32").filter(fits);
-    let first = found.next().with_context(|| format!("no measurement {what} of {sizes:?}"))?;
+    let first =
+        found.next().with_context(|| format!("no measurement {what} of {sizes:?}"))?;
     ensure!(found.next().is_none(), "several measurements {what} of {sizes:?}");
     Ok(first)
 }
 
 /// The seconds of one product of tiles, `rows` × `columns` from width D.
-fn product(record: &Record, library: &str, (rows, columns): (usize, usize)) -> Result<f64> {
+fn product(
+    record: &Record,
+    library: &str,
+    (rows, columns): (usize, usize),
+) -> Result<f64> {
     let sizes = [("n", rows), ("columns", columns)];
     Ok(find(record, &format!("parts/product {library}"), &sizes)?.median)
 }
@@ -65,7 +72,10 @@ fn rate(seconds: f64, (rows, columns): (usize, usize)) -> f64 {
 /// The fastest product of all that were measured: no program whose work is products can be faster.
 fn roof(ladder: &Record) -> Result<f64> {
     let roofline = read("roofline")?;
-    ensure!(roofline.machine == ladder.machine, "the roof was measured on another machine");
+    ensure!(
+        roofline.machine == ladder.machine,
+        "the roof was measured on another machine"
+    );
     let mut best = 0.0_f64;
     for m in roofline.all("arithmetic/product", "f32") {
         let n = *m.sizes.get("n").context("a product without n")? as f64;
@@ -99,11 +109,22 @@ fn parts(page: &mut Page, record: &Record) -> Result<()> {
         ensure!(seconds < last, "each way to exponentiate is faster than the one before");
         last = seconds;
         let share = seconds * scores() / (flops() / roof(record)?);
-        page.value(format!("exp-{}", way.replace(' ', "-")), format!("{} ns", significant(seconds * 1e9, 2)));
+        page.value(
+            format!("exp-{}", way.replace(' ', "-")),
+            format!("{} ns", significant(seconds * 1e9, 2)),
+        );
         page.value(format!("exp-share-{}", way.replace(' ', "-")), percent(share, 0));
-        rows.push(vec![name.to_owned(), format!("{} ns", significant(seconds * 1e9, 2)), percent(share, 0)]);
+        rows.push(vec![
+            name.to_owned(),
+            format!("{} ns", significant(seconds * 1e9, 2)),
+            percent(share, 0),
+        ]);
     }
-    let header = ["an exponential", "time", "all of them, in the time of both products at the roof"];
+    let header = [
+        "an exponential",
+        "time",
+        "all of them, in the time of both products at the roof",
+    ];
     page.file("exponentials.md", table(&header, &rows));
 
     let mut rows = vec![];
@@ -146,7 +167,9 @@ fn foretold(record: &Record, step: &str, before: f64) -> Result<f64> {
             before - 2.0 * HEADS as f64 * (fresh - filled)
         }
         // The transpose of the keys, the product, a copy of the scores, a copy of the values, their product.
-        "scratch" => before - 5.0 * small * find(record, "parts/copied tile", &[])?.median,
+        "scratch" => {
+            before - 5.0 * small * find(record, "parts/copied tile", &[])?.median
+        }
         "portable" => before - exchange("one by one", "portable")?,
         "vector" => before - exchange("portable", "vector")?,
         "products" => {
@@ -231,7 +254,13 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
             let power = |x: f64, round: fn(f64) -> f64| 10_f64.powf(round(x.log10()));
             let range = power(least, f64::floor)..power(most, f64::ceil);
             let y = Axis::log("seconds (logarithmic)", 10.0, range);
-            line_chart(area, &x, &y, &lines, Marks { rings: &predictions, ..Marks::default() })
+            line_chart(
+                area,
+                &x,
+                &y,
+                &lines,
+                Marks { rings: &predictions, ..Marks::default() },
+            )
         })?,
     );
     Ok(())
@@ -258,7 +287,8 @@ fn both(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
         }
         rows.push(row);
     }
-    let header = ["step", "forward", "forward, causal", "forward + backward", "both, causal"];
+    let header =
+        ["step", "forward", "forward, causal", "forward + backward", "both, causal"];
     page.file("both.md", table(&header, &rows));
     let ratio = time(record, "both", "tiles")? / time(record, "forward", "tiles")?;
     page.value("both-over-forward", fixed(ratio, 1));
@@ -270,7 +300,9 @@ fn both(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
 /// The time over the sizes of tiles.
 fn tile_sizes(page: &mut Page, record: &Record) -> Result<()> {
     const SIZES: [usize; 4] = [64, 128, 256, 512];
-    for (how, file) in [("forward", "tile-sizes.md"), ("forward causal", "tile-sizes-causal.md")] {
+    for (how, file) in
+        [("forward", "tile-sizes.md"), ("forward causal", "tile-sizes-causal.md")]
+    {
         let work = if how == "forward" { 1.0 } else { 0.5 };
         let mut rows = vec![];
         let mut best = (0.0, (0, 0));
@@ -288,7 +320,10 @@ fn tile_sizes(page: &mut Page, record: &Record) -> Result<()> {
             rows.push(row);
         }
         let (queries, keys) = best.1;
-        page.value(format!("best-tile-{}", how.replace(' ', "-")), format!("{queries} × {keys}"));
+        page.value(
+            format!("best-tile-{}", how.replace(' ', "-")),
+            format!("{queries} × {keys}"),
+        );
         page.file(file, table(&["queries \\ keys", "64", "128", "256", "512"], &rows));
     }
     Ok(())
@@ -393,35 +428,37 @@ fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
 fn peers(page: &mut Page, record: &Record) -> Result<()> {
     let fused = ratios(record, "pytorch-fused")?;
     ensure!(fused.len() >= 96, "{} cells against PyTorch", fused.len());
-    let counted: Vec<_> = fused.iter().filter(|(cell, _)| cell.n >= 512).copied().collect();
-    let (worst, least) = counted
-        .iter()
-        .copied()
-        .min_by(|a, b| a.1.total_cmp(&b.1))
-        .context("no cell")?;
-    let (best, most) = counted
-        .iter()
-        .copied()
-        .max_by(|a, b| a.1.total_cmp(&b.1))
-        .context("no cell")?;
+    let counted: Vec<_> =
+        fused.iter().filter(|(cell, _)| cell.n >= 512).copied().collect();
+    let (worst, least) =
+        counted.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).context("no cell")?;
+    let (best, most) =
+        counted.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).context("no cell")?;
     let below = counted.iter().filter(|(_, ratio)| *ratio < 1.0).count();
     page.value("peers-cells", integer(counted.len()));
-    page.value("peers-below", if below == 0 { "none".to_owned() } else { integer(below) });
+    page.value(
+        "peers-below",
+        if below == 0 { "none".to_owned() } else { integer(below) },
+    );
     page.value("peers-mean", fixed(geometric_mean(counted.iter().map(|c| c.1)), 2));
     for (key, cell, ratio) in [("worst", worst, least), ("best", best, most)] {
         page.value(format!("peers-{key}"), fixed(ratio, 2));
         page.value(format!("peers-{key}-cell"), describe(cell));
     }
-    let short: Vec<_> = fused.iter().filter(|(cell, _)| cell.n < 512).map(|c| c.1).collect();
+    let short: Vec<_> =
+        fused.iter().filter(|(cell, _)| cell.n < 512).map(|c| c.1).collect();
     page.value("peers-short-mean", fixed(geometric_mean(short.into_iter()), 2));
 
     let mut rows = vec![];
     for threads in [1, 2] {
         for pass in ["forward", "forward+backward"] {
             let mut row = vec![integer(threads), pass.replace('+', " + ")];
-            for (d, mask) in [(64, "full"), (64, "causal"), (128, "full"), (128, "causal")] {
+            for (d, mask) in
+                [(64, "full"), (64, "causal"), (128, "full"), (128, "causal")]
+            {
                 let group = counted.iter().filter(|(cell, _)| {
-                    (cell.threads, cell.pass, cell.d, cell.mask) == (threads, pass, d, mask)
+                    (cell.threads, cell.pass, cell.d, cell.mask)
+                        == (threads, pass, d, mask)
                 });
                 row.push(fixed(geometric_mean(group.map(|c| c.1)), 2));
             }
@@ -438,7 +475,11 @@ fn peers(page: &mut Page, record: &Record) -> Result<()> {
 fn describe(cell: Cell) -> String {
     let Cell { threads, d, mask, pass, n } = cell;
     let threads = if threads == 1 { "one thread" } else { "two threads" };
-    format!("{}, {mask}, d = {d}, n = {}, {threads}", pass.replace('+', " and "), integer(n as usize))
+    format!(
+        "{}, {mask}, d = {d}, n = {}, {threads}",
+        pass.replace('+', " and "),
+        integer(n as usize)
+    )
 }
 
 /// Everybody's times, at a width of 64 on one thread.
@@ -452,7 +493,8 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
                 let cell_here = Cell { threads: 1, d: 64, mask, pass, n };
                 let seconds = |name: &str| -> Result<Option<f64>> {
                     let what = format!("attention/{name}");
-                    for m in record.all(&what, "f32").filter(|m| m.unit == Unit::Seconds) {
+                    for m in record.all(&what, "f32").filter(|m| m.unit == Unit::Seconds)
+                    {
                         if cell(m)? == cell_here {
                             return Ok(Some(m.median));
                         }
@@ -462,9 +504,17 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
                 let ours = seconds("flash")?.context("a cell without this crate")?;
                 let work = work * if mask == "causal" { 0.5 } else { 1.0 };
                 let flops = work * (4 * HEADS * D) as f64 * (n * n) as f64;
-                let mut row = vec![mask.to_owned(), integer(n as usize), duration(ours), fixed(flops / ours / 1e9, 0)];
+                let mut row = vec![
+                    mask.to_owned(),
+                    integer(n as usize),
+                    duration(ours),
+                    fixed(flops / ours / 1e9, 0),
+                ];
                 for (name, _) in PEERS {
-                    row.push(seconds(name)?.map_or_else(|| "–".to_owned(), |t| fixed(t / ours, 2)));
+                    row.push(
+                        seconds(name)?
+                            .map_or_else(|| "–".to_owned(), |t| fixed(t / ours, 2)),
+                    );
                 }
                 rows.push(row);
             }
@@ -481,18 +531,26 @@ fn charts(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
     let most = fused.iter().map(|c| c.1).fold(1.0, f64::max);
     let least = fused.iter().map(|c| c.1).fold(1.0, f64::min);
     let range = (least * 10.0).floor() / 10.0..(most * 2.0).ceil() / 2.0;
-    for (pass, file) in [("forward", "peers.svg"), ("forward+backward", "peers-both.svg")] {
+    for (pass, file) in [("forward", "peers.svg"), ("forward+backward", "peers-both.svg")]
+    {
         let series = [(64, "full"), (128, "full"), (64, "causal"), (128, "causal")];
         let mut lines: Vec<_> = series
             .into_iter()
             .map(|(d, mask)| {
                 let points = fused
                     .iter()
-                    .filter(|(cell, _)| (cell.threads, cell.d, cell.mask, cell.pass) == (1, d, mask, pass))
+                    .filter(|(cell, _)| {
+                        (cell.threads, cell.d, cell.mask, cell.pass) == (1, d, mask, pass)
+                    })
                     .map(|(cell, ratio)| (cell.n as f64, *ratio))
                     .collect();
                 let colour = if mask == "full" { BLUE } else { VERMILION };
-                Line { name: format!("d = {d}, {mask}"), colour, dashed: d == 128, points }
+                Line {
+                    name: format!("d = {d}, {mask}"),
+                    colour,
+                    dashed: d == 128,
+                    points,
+                }
             })
             .collect();
         lines.push(Line {
@@ -502,7 +560,10 @@ fn charts(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
             points: vec![(256.0, 1.0), (8192.0, 1.0)],
         });
         let id = format!("fast-{}", file.trim_end_matches(".svg"));
-        let title = format!("PyTorch's time divided by this crate's, {}, one thread, against the number of tokens", pass.replace('+', " and "));
+        let title = format!(
+            "PyTorch's time divided by this crate's, {}, one thread, against the number of tokens",
+            pass.replace('+', " and ")
+        );
         let says = "Above the dashed line at 1 this crate is the faster one. The lines of causal masks are highest at short lengths.";
         page.file(
             file,

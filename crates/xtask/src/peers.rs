@@ -1,7 +1,6 @@
 //! `cargo xtask bench --peers`: times the crate beside PyTorch, NumPy and candle.
 //!
-//! What they need is made in `target/peers`: a Python environment, and two programs. candle's is compiled for the
-//! processor at hand, as its authors do it; this crate's is not, as its users do it.
+//! What they need is made in `target/peers`: two programs, and a Python environment.
 
 use crate::process::{cargo, run, typed};
 use crate::project::Project;
@@ -9,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Installs and builds what the peers need, and lets them take turns.
 ///
@@ -18,21 +17,15 @@ use std::process::Command;
 /// If something cannot be installed or built, or if the peers disagree.
 pub fn peers(project: &Project, arguments: &[String]) -> Result<()> {
     let folder = project.target().join("peers");
-    let program = build(project, &folder.join("build"), "peers", None)?;
-    let mut command = Command::new(program);
+    build(project, &folder)?;
+    let program = folder.join("release").join(format!("peers{EXE_SUFFIX}"));
+    let mut command = Command::new(&program);
     command.args(arguments).current_dir(project.root());
-    if asks_for_help(arguments) {
+    if ["-h", "--help", "--list"].iter().any(|option| names(arguments, option)) {
         return run(&mut command);
     }
-    if !names(arguments, "--candle") {
-        let native = Some("-C target-cpu=native");
-        command.arg("--candle").arg(build(
-            project,
-            &folder.join("native"),
-            "candle-peer",
-            native,
-        )?);
-    }
+    // What makes no sense is refused before gigabytes are installed.
+    run(Command::new(&program).args(arguments).arg("--list").stdout(Stdio::null()))?;
     if !names(arguments, "--python") {
         let requirements = project.root().join("benches/peers/requirements.txt");
         command.arg("--python").arg(python(&folder.join("venv"), &requirements)?);
@@ -40,30 +33,16 @@ pub fn peers(project: &Project, arguments: &[String]) -> Result<()> {
     run(&mut command)
 }
 
-fn asks_for_help(arguments: &[String]) -> bool {
-    arguments.iter().any(|argument| ["-h", "--help", "help"].contains(&argument.as_str()))
-}
-
 fn names(arguments: &[String], option: &str) -> bool {
     arguments.iter().any(|argument| argument.split('=').next() == Some(option))
 }
 
-/// Compiles a package of the peers' workspace, and returns its program.
-fn build(
-    project: &Project,
-    folder: &Path,
-    package: &str,
-    flags: Option<&str>,
-) -> Result<PathBuf> {
+/// Compiles the program, and candle beside it: without flags for the processor at hand, as most users do it.
+fn build(project: &Project, folder: &Path) -> Result<()> {
     let mut command = cargo(project);
-    command.args(["build", "--release", "--locked", "--package", package]);
+    command.args(["build", "--release", "--locked", "--workspace"]);
     command.args(["--manifest-path", "benches/peers/Cargo.toml", "--target-dir"]);
-    command.arg(folder);
-    if let Some(flags) = flags {
-        command.env("RUSTFLAGS", flags);
-    }
-    run(&mut command)?;
-    Ok(folder.join("release").join(format!("{package}{EXE_SUFFIX}")))
+    run(command.arg(folder))
 }
 
 /// The Python of an environment that has exactly the requirements. They are installed once, and again when they change.
@@ -122,9 +101,6 @@ mod tests {
         assert!(names(&words("--quick --python /usr/bin/python3"), "--python"));
         assert!(names(&words("--python=/usr/bin/python3"), "--python"));
         assert!(!names(&words("--quick --candle x"), "--python"));
-        assert!(
-            asks_for_help(&words("--quick --help")) && !asks_for_help(&words("--quick"))
-        );
     }
 
     #[test]

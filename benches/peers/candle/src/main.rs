@@ -1,5 +1,4 @@
-//! candle's attention as a peer, in a program of its own: candle is compiled for the processor that it runs on, as its
-//! authors do it, while everything else here is compiled as cargo does it by default.
+//! candle's attention as a peer, in a program of its own, so that its threads are nobody else's.
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor, Var};
