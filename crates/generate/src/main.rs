@@ -7,8 +7,8 @@ mod backward;
 mod claims;
 mod complexity;
 mod debugging;
-mod fast;
 mod double;
+mod fast;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -24,8 +24,8 @@ mod random;
 mod records;
 mod scaled_dot_product_attention;
 mod softmax;
-mod tiles_forward;
 mod tiles_backward;
+mod tiles_forward;
 #[expect(dead_code, reason = "for chapters that are being written")]
 mod tiles_traffic;
 mod welcome;
@@ -66,10 +66,10 @@ const PAGES: &[Generator] = &[
     ("gradient-checking", gradient_checking::generate),
     ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
-    ("fast", fast::generate),
     ("online-softmax", online_softmax::generate),
     ("tiles-forward", tiles_forward::generate),
     ("tiles-backward", tiles_backward::generate),
+    ("fast", fast::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
