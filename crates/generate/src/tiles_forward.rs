@@ -370,6 +370,8 @@ fn memory(page: &mut Page) -> Result<()> {
         beside.windows(2).all(|pair| pair[0] == pair[1]),
         "beside its result tiled attention takes the same memory at every length: {beside:?}"
     );
+    let in_tiles = beside[0] / (4 * TILE * TILE) as f64;
+    ensure!((in_tiles - 7.0).abs() < 0.05, "seven tiles, not {in_tiles}");
     page.value("memory-beside", bytes(beside[0] as u128));
     let last = lengths.len() - 1;
     page.value("memory-n", integer(lengths[last]));
