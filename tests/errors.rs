@@ -3,6 +3,9 @@
 
 mod common;
 
+use attention::flash::{
+    self, Flash, FlashCache, FlashOutput, Inputs, OnlineSoftmax, Tiles,
+};
 use attention::traffic::{
     Memory, Report, Slow, chunked_attention, chunked_traffic, fused_attention,
     fused_traffic, naive_attention, naive_attention_backward, naive_backward_traffic,
@@ -86,7 +89,10 @@ fn all_cases() -> Vec<Case> {
         of_traffic(),
         of_programs(),
         of_tiled_programs(),
+        of_flash(),
+        of_flash_layers(),
         of_diagnoses(),
+        of_online_softmax(),
     ]
     .into_iter()
     .flatten()
@@ -1323,6 +1329,162 @@ fn of_tiles_backward() -> Vec<Case> {
     cases
 }
 
+// ---------------------------------------------------------------------------------------------------- flash
+
+/// Three queries, five keys, two heads with d_k = 4 and d_v = 2.
+fn of_flash() -> Vec<Case> {
+    let mut cases = vec![];
+    for (message, q, k, v) in [
+        ("`q` is empty (0 x 8) but at least one entry is needed", (0, 8), (5, 8), (5, 4)),
+        ("`k` is empty (0 x 8) but at least one entry is needed", (3, 8), (0, 8), (5, 4)),
+        ("`v` is empty (5 x 0) but at least one entry is needed", (3, 8), (5, 8), (5, 0)),
+        ("`k` has 6 columns but `q` has d_k = 8", (3, 8), (5, 6), (5, 4)),
+        ("`v` has 4 rows but `k` has n_k = 5", (3, 8), (5, 8), (4, 4)),
+    ] {
+        cases.push(case("Inputs::new", message, move || {
+            let [q, k, v] = [q, k, v].map(|(rows, columns)| matrix(rows, columns));
+            Inputs::new(&q, &k, &v, &none()).map(drop)
+        }));
+    }
+    cases.push(case("Inputs::new", "`valid` has 4 entries but n_k = 5", || {
+        Inputs::new(&matrix(3, 8), &matrix(5, 8), &matrix(5, 4), &valid(4)).map(drop)
+    }));
+    for (message, n_heads, width) in [
+        ("`n_heads` is 0 but it must be at least 1", 0, 4),
+        ("`n_heads` is 3 but it must divide the 8 columns of `q`", 3, 6),
+        ("`n_heads` is 4 but it must divide the 6 columns of `v`", 4, 6),
+    ] {
+        cases.push(case("Inputs::with_heads", message, move || {
+            let (q, k, v) = (matrix(3, 8), matrix(5, 8), matrix(5, width));
+            Inputs::new(&q, &k, &v, &none())?.with_heads(n_heads).map(drop)
+        }));
+    }
+    for (message, tiles) in [
+        ("`tiles.queries` is 0 but it must be at least 1", Tiles { queries: 0, keys: 1 }),
+        ("`tiles.keys` is 0 but it must be at least 1", Tiles { queries: 1, keys: 0 }),
+    ] {
+        cases.push(case("Flash::with_tiles", message, move || {
+            Flash::new().with_tiles(tiles)
+        }));
+        cases.push(case("tiled_attention", message, move || {
+            with_inputs(|inputs, _, _| flash::tiled_attention(inputs, tiles).map(drop))
+        }));
+        cases.push(case("tiled_attention_backward", message, move || {
+            with_inputs(|inputs, forward, grad| {
+                flash::tiled_attention_backward(inputs, forward, grad, tiles).map(drop)
+            })
+        }));
+    }
+    cases.push(case(
+        "Flash::with_threads",
+        "`threads` is 0 but it must be at least 1",
+        || Flash::new().with_threads(0),
+    ));
+    for (message, change) in [
+        (
+            "`forward.output` has 2 rows but (n_q, n_heads · d_v) is 3 x 4",
+            (|forward, _| forward.output = matrix(2, 4)) as Mismatch,
+        ),
+        (
+            "`forward.output` has 6 columns but (n_q, n_heads · d_v) is 3 x 4",
+            |forward, _| forward.output = matrix(3, 6),
+        ),
+        (
+            "`forward.log_sum_exp` has 1 column but (n_q, n_heads) is 3 x 2",
+            |forward, _| forward.log_sum_exp = matrix(3, 1),
+        ),
+        ("`grad_output` has 4 rows but the output is 3 x 4", |_, grad| {
+            *grad = matrix(4, 4)
+        }),
+        ("`grad_output` is empty (3 x 0) but at least one entry is needed", |_, grad| {
+            *grad = matrix(3, 0)
+        }),
+    ] {
+        cases.push(case("Flash::backward", message, move || {
+            with_inputs(|inputs, forward, grad| {
+                change(forward, grad);
+                Flash::new().backward(inputs, forward, grad).map(drop)
+            })
+        }));
+        cases.push(case("tiled_attention_backward", message, move || {
+            with_inputs(|inputs, forward, grad| {
+                change(forward, grad);
+                let tiles = Tiles::default();
+                flash::tiled_attention_backward(inputs, forward, grad, tiles).map(drop)
+            })
+        }));
+    }
+    cases
+}
+
+type Mismatch = fn(&mut FlashOutput<f64>, &mut DMatrix<f64>);
+
+/// Inputs that fit, what comes out of them, and a gradient of it.
+fn with_inputs(
+    run: impl Fn(&Inputs<f64>, &mut FlashOutput<f64>, &mut DMatrix<f64>) -> Result<()>,
+) -> Result<()> {
+    let (q, k, v, mask) = (matrix(3, 8), matrix(5, 8), matrix(5, 4), none());
+    let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(2)?;
+    run(&inputs, &mut Flash::new().forward(&inputs), &mut matrix(3, 4))
+}
+
+fn of_flash_layers() -> Vec<Case> {
+    let forward = "MultiHeadAttention::forward_flash";
+    let backward = "MultiHeadAttention::backward_flash";
+    let mut cases = of_forward(forward, |x, _, mask| {
+        multi_head().forward_flash(x, None, mask, &Flash::new()).map(drop)
+    });
+    cases.extend(of_cross(forward, |x, context, mask| {
+        multi_head().forward_flash(x, Some(context), mask, &Flash::new()).map(drop)
+    }));
+    for (message, change) in [
+        (
+            "`cache.forward.output` has 2 rows but `cache.x` is 3 x 4",
+            (|cache| cache.forward.output = matrix(2, 4)) as fn(&mut FlashCache<f64>),
+        ),
+        ("`cache.x` is empty (0 x 4) but at least one entry is needed", |cache| {
+            cache.x = matrix(0, 4);
+            cache.forward.output = matrix(0, 4);
+        }),
+        ("`cache.context` has 3 columns but the layer has d_model = 4", |cache| {
+            cache.context = Some(matrix(5, 3))
+        }),
+        ("`cache.q` has 3 columns but `cache.x` is 3 x 4", |cache| {
+            cache.q = matrix(3, 3)
+        }),
+        ("`cache.k` has 2 rows but (n_k, d_model) is 5 x 4", |cache| {
+            cache.k = matrix(2, 4)
+        }),
+        ("`cache.v` has 3 columns but (n_k, d_model) is 5 x 4", |cache| {
+            cache.v = matrix(5, 3)
+        }),
+        ("`valid` has 4 entries but n_k = 5", |cache| cache.mask = valid(4)),
+        ("`forward.log_sum_exp` has 1 row but (n_q, n_heads) is 3 x 2", |cache| {
+            cache.forward.log_sum_exp = matrix(1, 2)
+        }),
+    ] {
+        cases.push(case(backward, message, move || {
+            let flash = Flash::new();
+            let (x, context) = (matrix(3, 4), matrix(5, 4));
+            let (output, mut cache) =
+                multi_head().forward_flash(&x, Some(&context), &none(), &flash)?;
+            change(&mut cache);
+            multi_head().backward_flash(&cache, &output, &flash).map(drop)
+        }));
+    }
+    cases.push(case(
+        backward,
+        "`grad_output` has 2 rows but the output is 3 x 4",
+        || {
+            let flash = Flash::new();
+            let (_, cache) =
+                multi_head().forward_flash(&matrix(3, 4), None, &none(), &flash)?;
+            multi_head().backward_flash(&cache, &matrix(2, 4), &flash).map(drop)
+        },
+    ));
+    cases
+}
+
 // ---------------------------------------------------------------------------------------------------- diagnoses
 
 fn of_diagnoses() -> Vec<Case> {
@@ -1452,6 +1614,55 @@ fn of_diagnoses() -> Vec<Case> {
             },
         ),
     ]
+}
+
+// ---------------------------------------------------------------------------------------------------- online softmax
+
+fn of_online_softmax() -> Vec<Case> {
+    type State = OnlineSoftmax<f64>;
+    let mut cases = vec![];
+    for (message, rows, d_v) in [
+        ("`rows` is 0 but it must be at least 1", 0, 2),
+        ("`d_v` is 0 but it must be at least 1", 2, 0),
+        (
+            "`d_v` is 2 but with rows = 1125899906842624 no memory could hold the matrix",
+            ABSURD,
+            2,
+        ),
+        (
+            "`d_v` is 18446744073709551615 but with rows = 2 no memory could hold the matrix",
+            2,
+            usize::MAX,
+        ),
+    ] {
+        cases.push(case("OnlineSoftmax::new", message, move || State::new(rows, d_v)));
+    }
+    for (message, scores, values) in [
+        ("`scores` is empty (2 x 0) but at least one entry is needed", (2, 0), (0, 3)),
+        ("`scores` is empty (0 x 4) but at least one entry is needed", (0, 4), (4, 3)),
+        ("`values` is empty (0 x 3) but at least one entry is needed", (2, 4), (0, 3)),
+        ("`values` is empty (4 x 0) but at least one entry is needed", (2, 4), (4, 0)),
+        ("`scores` has 1 row but the state has 2", (1, 4), (4, 3)),
+        ("`scores` has 3 rows but the state has 2", (3, 4), (4, 3)),
+        ("`values` has 5 rows but (keys, d_v) is 4 x 3", (2, 4), (5, 3)),
+        ("`values` has 1 column but (keys, d_v) is 4 x 3", (2, 4), (4, 1)),
+    ] {
+        cases.push(case("OnlineSoftmax::absorb", message, move || {
+            let (scores, values) =
+                (matrix(scores.0, scores.1), matrix(values.0, values.1));
+            State::new(2, 3)?.absorb(&scores, &values)
+        }));
+    }
+    for (message, rows, d_v) in [
+        ("`other` has 3 rows but `self` is 2 x 3", 3, 3),
+        ("`other` has 1 row but `self` is 2 x 3", 1, 3),
+        ("`other` has 4 columns but `self` is 2 x 3", 2, 4),
+    ] {
+        cases.push(case("OnlineSoftmax::merge", message, move || {
+            State::new(2, 3)?.merge(State::new(rows, d_v)?)
+        }));
+    }
+    cases
 }
 
 // ---------------------------------------------------------------------------------------------------- no error to return

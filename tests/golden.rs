@@ -5,12 +5,15 @@
 
 mod common;
 
+use attention::flash::{
+    Flash, FlashOutput, Float, Inputs, Tiles, tiled_attention, tiled_attention_backward,
+};
 use attention::{
-    LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention, attention,
-    attention_backward,
+    AttentionGradients, LayerGradients, Mask, MultiHeadAttention, Parameters,
+    SingleHeadAttention, attention, attention_backward,
 };
 use common::{BatchLayer, named};
-use nalgebra::{DMatrix, RealField, RowDVector};
+use nalgebra::{DMatrix, RowDVector};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use std::path::{Path, PathBuf};
 
@@ -25,7 +28,7 @@ fn tolerance() -> f64 {
 // ---------------------------------------------------------------------------------------------------- the tests
 
 #[test]
-fn attention_computes_what_pytorch_computes() {
+fn attention_computes_what_pytorch_computes_and_so_do_tiles() {
     for case in cases::<SdpaCase>("sdpa.json") {
         let mut report = Report::new(&case.name, 1.0);
         case.compare_with::<f64>(&mut report);
@@ -235,8 +238,8 @@ fn read<C: DeserializeOwned>(path: &Path) -> Vec<C> {
 // ---------------------------------------------------------------------------------------------------- comparing
 
 /// `f32` or `f64`.
-trait Number: RealField + Copy + Into<f64> {}
-impl<T: RealField + Copy + Into<f64>> Number for T {}
+trait Number: Float + Into<f64> {}
+impl<T: Float + Into<f64>> Number for T {}
 
 fn cast<T: Number>(matrix: &Matrix) -> DMatrix<T> {
     matrix.0.map(nalgebra::convert)
@@ -334,17 +337,46 @@ impl SdpaCase {
             [(n_q, d_k), (n_k, d_k), (n_k, d_v)]
         );
 
-        let (output, cache) = attention(&q, &k, &v, &self.mask()).unwrap();
-        let gradients = attention_backward(&cache, &cast(&self.grad_output)).unwrap();
-
-        report.compare("output", &output, &self.output.0);
+        let (mask, grad_output) = (self.mask(), cast(&self.grad_output));
+        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
+        let gradients = attention_backward(&cache, &grad_output).unwrap();
         report.compare("weights", &cache.weights, &self.weights.0);
-        let lse = DMatrix::from_column_slice(n_q, 1, cache.log_sum_exp.as_slice());
-        let expected_lse = DMatrix::from_column_slice(n_q, 1, &self.log_sum_exp);
-        report.compare("log-sum-exp", &lse, &expected_lse);
-        report.compare("gradient of q", &gradients.q, &self.grad_q.0);
-        report.compare("gradient of k", &gradients.k, &self.grad_k.0);
-        report.compare("gradient of v", &gradients.v, &self.grad_v.0);
+        let log_sum_exp =
+            DMatrix::from_column_slice(n_q, 1, cache.log_sum_exp.as_slice());
+        let naive = FlashOutput { output, log_sum_exp };
+        self.compare_each("", &naive, &gradients, report);
+
+        // Tiles smaller than the smallest case, so that there are several.
+        let tiles = Tiles { queries: 2, keys: 3 };
+        let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
+        let tiled = tiled_attention(&inputs, tiles).unwrap();
+        let gradients =
+            tiled_attention_backward(&inputs, &tiled, &grad_output, tiles).unwrap();
+        self.compare_each("tiled ", &tiled, &gradients, report);
+        let flash = Flash::new().with_tiles(tiles).unwrap();
+        let fast = flash.forward(&inputs);
+        let gradients = flash.backward(&inputs, &fast, &grad_output).unwrap();
+        self.compare_each("flash ", &fast, &gradients, report);
+    }
+
+    fn compare_each<T: Number>(
+        &self,
+        program: &str,
+        forward: &FlashOutput<T>,
+        gradients: &AttentionGradients<T>,
+        report: &mut Report,
+    ) {
+        let log_sum_exp =
+            DMatrix::from_column_slice(self.shape.n_q, 1, &self.log_sum_exp);
+        for (what, ours, expected) in [
+            ("output", &forward.output, &self.output.0),
+            ("log-sum-exp", &forward.log_sum_exp, &log_sum_exp),
+            ("gradient of q", &gradients.q, &self.grad_q.0),
+            ("gradient of k", &gradients.k, &self.grad_k.0),
+            ("gradient of v", &gradients.v, &self.grad_v.0),
+        ] {
+            report.compare(&format!("{program}{what}"), ours, expected);
+        }
     }
 
     fn largest_score(&self) -> f64 {

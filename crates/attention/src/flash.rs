@@ -13,6 +13,7 @@
 
 mod exponential;
 mod fast;
+mod layer;
 mod online;
 mod product;
 mod queue;
@@ -20,6 +21,7 @@ mod tiled;
 
 pub use exponential::{Exponentials, Float};
 pub use fast::Flash;
+pub use layer::FlashCache;
 pub use online::OnlineSoftmax;
 pub use product::Products;
 pub use tiled::{tiled_attention, tiled_attention_backward};
@@ -228,5 +230,91 @@ impl Tiles {
     fn check(self) -> Result<()> {
         check_positive("tiles.queries", self.queries)?;
         check_positive("tiles.keys", self.keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PRODUCTS: Cell<usize> = const { Cell::new(0) };
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// `Flash` is about to multiply.
+    pub fn count_product() {
+        PRODUCTS.set(PRODUCTS.get() + 1);
+    }
+
+    /// The readable version is at a step that it takes once a tile forward, and twice a tile backward.
+    pub fn count_step() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// What is hidden is not computed: two products a visible tile forward, five backward, and not one of the others.
+    #[test]
+    fn hidden_tiles_are_skipped() -> Result<()> {
+        const TILE: usize = 4;
+        let n = 8 * TILE;
+        let x = DMatrix::from_fn(n, 3, |i, j| ((7 * i + 3 * j) as f64).sin());
+        let tiles = Tiles { queries: TILE, keys: TILE };
+        let flash = Flash::new().with_tiles(tiles)?.with_threads(1)?;
+        let first_half: Vec<bool> = (0..n).map(|j| j < n / 2).collect();
+        for (mask, visible) in [
+            (Mask::none(), 64),
+            (Mask::causal(), 8 * 9 / 2),
+            (Mask::window(TILE + 1)?, 8 + 7),
+            (Mask::padding(&first_half)?, 32),
+            (Mask::causal().and(Mask::padding(&first_half)?), 4 * 5 / 2 + 4 * 4),
+            (Mask::padding(&vec![false; n])?, 0),
+        ] {
+            let inputs = Inputs::new(&x, &x, &x, &mask)?;
+            PRODUCTS.set(0);
+            let forward = flash.forward(&inputs);
+            assert_eq!(PRODUCTS.replace(0), 2 * visible, "{mask:?}");
+            flash.backward(&inputs, &forward, &x)?;
+            assert_eq!(PRODUCTS.get(), 5 * visible, "{mask:?}, backward");
+            STEPS.set(0);
+            tiled_attention(&inputs, tiles)?;
+            assert_eq!(STEPS.replace(0), visible, "{mask:?}, tiled");
+            tiled_attention_backward(&inputs, &forward, &x, tiles)?;
+            assert_eq!(STEPS.get(), 2 * visible, "{mask:?}, tiled, backward");
+        }
+        Ok(())
+    }
+
+    /// With another query, the last key that is seen moves: no tile is walked that ends beyond it.
+    #[test]
+    fn the_walk_ends_where_the_mask_does() -> Result<()> {
+        let mask = Mask::causal();
+        let sized = mask.sized(5, 9)?;
+        assert_eq!(sized.keys_seen_by(0..1), 0..5);
+        assert_eq!(sized.keys_seen_by(0..5), 0..9);
+        assert_eq!(sized.queries_that_see(5..6), 1..5);
+        let window = Mask::window(2)?;
+        let sized = window.sized(9, 9)?;
+        assert_eq!(sized.keys_seen_by(4..6), 3..6);
+        assert_eq!(sized.queries_that_see(4..5), 4..6);
+        let both = Mask::window(3)?.and(Mask::causal());
+        for (n_q, n_k) in [(6, 6), (3, 7), (7, 3)] {
+            for mask in [&mask, &window, &both] {
+                let sized = mask.sized(n_q, n_k)?;
+                for i in 0..n_q {
+                    let seen: Vec<_> = (0..n_k).filter(|&j| sized.allows(i, j)).collect();
+                    assert_eq!(sized.keys_seen_by(i..i + 1).collect::<Vec<_>>(), seen);
+                }
+                for j in 0..n_k {
+                    let seeing: Vec<_> =
+                        (0..n_q).filter(|&i| sized.allows(i, j)).collect();
+                    assert_eq!(
+                        sized.queries_that_see(j..j + 1).collect::<Vec<_>>(),
+                        seeing
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -159,7 +159,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         self.dropout
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         self.parameters.check()?;
         check_probability("dropout", self.dropout)?; // a layer that was read from a file may hold anything
         check_positive("n_heads", self.n_heads)?;

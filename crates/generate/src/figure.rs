@@ -48,7 +48,7 @@ fn text_style(
     }
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Lets `draw` draw on an area of this size and dresses the result for the page.
 ///
@@ -481,6 +481,11 @@ impl Block {
         area.draw(&Rectangle::new(corners, self.colour.stroke_width(1)))?;
         label(area, (x + width / 2, y + height / 2), &self.text, TEXT)
     }
+}
+
+/// Text that begins at a point, at half its height.
+pub fn left_aligned() -> TextStyle<'static> {
+    text_style(FONT_SIZE, TEXT, HPos::Left, VPos::Center)
 }
 
 /// A line of text around a point of a diagram.

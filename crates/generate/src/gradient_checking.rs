@@ -133,7 +133,7 @@ fn product<T: RealField + Copy>(a: &DMatrix<T>, b: &DMatrix<T>) -> DMatrix<T> {
 }
 
 /// eˣ for x ≤ 0: x = r − m ln 2 with a small r, whose Taylor series is short, and 2⁻ᵐ is exact.
-fn exponential<T: RealField + Copy>(x: T) -> T {
+pub fn exponential<T: RealField + Copy>(x: T) -> T {
     const HIGH: f64 = 0.693_359_375; // ln 2 in nine bits, so that m · HIGH is exact
     let low = std::f64::consts::LN_2 - HIGH;
     let m = (-x / convert(std::f64::consts::LN_2)).round();

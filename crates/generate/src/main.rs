@@ -7,6 +7,8 @@ mod backward;
 mod claims;
 mod complexity;
 mod debugging;
+mod double;
+mod fast;
 mod figure;
 mod format;
 mod gradient_checking;
@@ -15,6 +17,7 @@ mod layer;
 mod many_heads;
 mod masking;
 mod memory_wall;
+mod online_softmax;
 mod output;
 mod pitfalls;
 mod random;
@@ -22,6 +25,7 @@ mod records;
 mod scaled_dot_product_attention;
 mod softmax;
 mod tiles_backward;
+mod tiles_forward;
 #[expect(dead_code, reason = "for chapters that are being written")]
 mod tiles_traffic;
 mod welcome;
@@ -62,7 +66,10 @@ const PAGES: &[Generator] = &[
     ("gradient-checking", gradient_checking::generate),
     ("complexity", complexity::generate),
     ("memory-wall", memory_wall::generate),
+    ("online-softmax", online_softmax::generate),
+    ("tiles-forward", tiles_forward::generate),
     ("tiles-backward", tiles_backward::generate),
+    ("fast", fast::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),

@@ -50,7 +50,12 @@ fn bytes(numbers: f64) -> f64 {
 }
 
 fn mebibytes(numbers: f64) -> String {
-    fixed(bytes(numbers) / f64::from(1 << 20), 1)
+    let mebibytes = bytes(numbers) / f64::from(1 << 20);
+    if mebibytes < 1000.0 {
+        fixed(mebibytes, 1)
+    } else {
+        integer(mebibytes.round() as usize)
+    }
 }
 
 fn random(n: usize, seed: u64) -> DMatrix<f32> {
@@ -267,7 +272,6 @@ fn forward_saved(page: &mut Page) -> Result<()> {
         let tiled = tiled(n, CAPACITY)?;
         ensure!(naive > fused && fused > 4.0 * tiled, "n = {n}: tiles move least");
         page.value(format!("naive-over-tiled-{n}"), factor(naive, tiled));
-        page.value(format!("fused-over-tiled-{n}"), factor(fused, tiled));
         page.value(format!("naive-mib-{n}"), mebibytes(naive));
         page.value(format!("fused-mib-{n}"), mebibytes(fused));
         page.value(format!("tiled-mib-{n}"), mebibytes(tiled));
@@ -290,15 +294,10 @@ fn forward_shares(page: &mut Page, tiles: Tiles) -> Result<()> {
     for n in NAMED {
         let report = tiled_traffic(&shape(n), &Mask::none(), CAPACITY, tiles)?;
         let all = report.total().all() as f64;
-        let share = |matrix: &str| percent(report.matrix(matrix).all() as f64 / all, 1);
         let [k, v] = ["k", "v"].map(|matrix| report.matrix(matrix).all());
         ensure!(k == v && k > report.matrix("q").all(), "n = {n}: K and V are most");
         ensure!(report.matrix("scores").all() == 0, "scores never cross");
-        page.value(format!("share-q-{n}"), share("q"));
         page.value(format!("share-k-and-v-{n}"), percent((k + v) as f64 / all, 1));
-        page.value(format!("share-output-{n}"), share("output"));
-        page.value(format!("share-log-sum-exp-{n}"), share("log_sum_exp"));
-        page.value(format!("blocks-{n}"), integer(n.div_ceil(tiles.0)));
     }
     Ok(())
 }
@@ -311,8 +310,8 @@ fn forward_over_tokens(page: &mut Page) -> Result<()> {
     let lines = [
         line("naive", (VERMILION, false), naive)?,
         line("fused", (VERMILION, true), fused)?,
-        line("chunked", (MUTED, false), chunked)?,
-        line("tiled", (BLUE, false), tiled)?,
+        line("strips", (MUTED, false), chunked)?,
+        line("tiles", (BLUE, false), tiled)?,
         line("each once", (GREEN, true), |n, _| Ok(each_once(n)))?,
     ];
     for (i, &n) in lengths.iter().enumerate() {
@@ -335,8 +334,8 @@ fn forward_over_tokens(page: &mut Page) -> Result<()> {
         svg(
             "tiles-forward-tokens",
             "Bytes between slow and fast memory against the number of tokens, for four programs",
-            "The naive and the fused program rise with the square of n. The chunked one begins below them, rises \
-             with the cube, and crosses both. The tiled one runs along the line of each matrix once until it needs a \
+            "The naive and the fused program rise with the square of n. Strips begin below them, rise \
+             with the cube, and cross both. The tiled program runs along the line of each matrix once until it needs a \
              second block of queries, and then turns to the square of n too, but far below the others.",
             (520, 420),
             |area| {
@@ -393,15 +392,11 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
     let than_naive = pays_from(least, tiled, naive)?;
     let than_fused = pays_from(least, tiled, fused)?;
     ensure!(than_naive < than_fused && than_fused < CAPACITY / 4, "in this order");
-    page.value("pays-against-naive", integer(than_naive));
     page.value("pays-against-naive-kib", fixed(kibibytes(than_naive), 1));
-    page.value("pays-against-fused", integer(than_fused));
     page.value("pays-against-fused-kib", fixed(kibibytes(than_fused), 1));
-    page.value("smallest-capacity", integer(least));
     for n in NAMED {
         let once = first(least..1 << 24, |m| Ok(tiled(n, m)? == each_once(n)))?;
         ensure!(once == n * (2 * D + 3) + 2 * D, "n = {n}: one block, and one key");
-        page.value(format!("once-capacity-{n}"), integer(once));
         page.value(format!("once-kib-{n}"), integer(kibibytes(once).ceil() as usize));
     }
     page.file(
@@ -481,18 +476,6 @@ fn forward_over_tiles(page: &mut Page) -> Result<()> {
         "off by",
     ];
     page.file("tiles.md", table(&header, &rows));
-
-    let tiles = (64, 64);
-    let keys = |mask: &Mask| {
-        let report = tiled_traffic(&shape(LONG), mask, CAPACITY, tiles)?;
-        anyhow::Ok(report.matrix("k").read as usize / (tiles.1 * D))
-    };
-    let (all, seen) = (keys(&Mask::none())?, keys(&Mask::causal())?);
-    let blocks = LONG / 64;
-    ensure!(all == blocks * blocks && seen == blocks * (blocks + 1) / 2, "half");
-    page.value("tiles-all", integer(all));
-    page.value("tiles-causal", integer(seen));
-    page.value("tiles-causal-share", percent(seen as f64 / all as f64, 1));
     Ok(())
 }
 
@@ -503,7 +486,6 @@ fn chunks(page: &mut Page) -> Result<()> {
         page.value(format!("chunked-mib-{n}"), mebibytes(chunked(n, CAPACITY)?));
         let over_tiled = chunked(n, CAPACITY)? / tiled(n, CAPACITY)?;
         ensure!(over_tiled > 3.0, "n = {n}: tiles move less than strips");
-        page.value(format!("chunked-over-tiled-{n}"), significant(over_tiled, 3));
     }
     // A strip has fewer rows at some lengths than at the next, so what is named is where it last was less.
     // Far beyond, a sample suffices.

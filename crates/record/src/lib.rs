@@ -85,6 +85,9 @@ pub struct Measurement {
     pub dtype: String,
     /// How large the problem was: `n`, and others.
     pub sizes: BTreeMap<String, u64>,
+    /// What else was chosen, by name: `mask`, and others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
     /// How many threads it could use.
     pub threads: usize,
     /// Of the numbers below.
@@ -103,6 +106,8 @@ pub enum Unit {
     Seconds,
     /// Memory.
     Bytes,
+    /// How many times as much as something else.
+    Ratio,
 }
 
 impl Record {
@@ -113,8 +118,11 @@ impl Record {
     pub fn read(folder: &Path, topic: &str) -> Result<Self> {
         let file = folder.join(format!("{topic}.json"));
         let text = fs::read_to_string(&file).with_context(|| {
+            // What the peers need, only their own command knows.
+            let peers = topic == "peers";
+            let option = if peers { "--peers" } else { &format!("--record {topic}") };
             format!(
-                "{} cannot be read; `cargo xtask bench --record {topic}` makes it",
+                "{} cannot be read; `cargo xtask bench {option}` makes it",
                 file.display()
             )
         })?;
@@ -160,8 +168,9 @@ impl Record {
             ensure!(*spread >= 0.0, "{at} `spread` is {spread}");
             ensure!(*threads > 0, "{at} `threads` is 0");
             let same = |other: &Measurement| {
-                (&other.what, &other.dtype, &other.sizes, other.threads)
-                    == (what, &measurement.dtype, &measurement.sizes, *threads)
+                let Measurement { dtype, sizes, settings, .. } = measurement;
+                (&other.what, &other.dtype, &other.sizes, &other.settings, other.threads)
+                    == (what, dtype, sizes, settings, *threads)
             };
             ensure!(!self.measurements[..i].iter().any(same), "{at} it is there twice");
         }
@@ -252,11 +261,29 @@ mod tests {
         assert!(
             error.contains("pace.json cannot be read; `cargo xtask bench --record pace`")
         );
+        let error = Record::read(Path::new("nowhere"), "peers").unwrap_err().to_string();
+        assert!(error.contains("`cargo xtask bench --peers` makes it"), "{error}");
     }
 
     #[test]
     fn nothing_is_lost_on_the_way_to_the_file_and_back() {
         let record = Record::parse("pace", PACE).unwrap();
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(Record::parse("pace", &text).unwrap(), record);
+    }
+
+    /// Settings tell measurements apart, and a record without any is written as it always was.
+    #[test]
+    fn settings_tell_measurements_apart() {
+        let mut record = Record::parse("pace", PACE).unwrap();
+        assert!(!serde_json::to_string(&record).unwrap().contains("settings"));
+        let mut uphill = record.measurements[0].clone();
+        uphill.unit = Unit::Ratio;
+        record.measurements.push(uphill.clone());
+        assert!(record.check().unwrap_err().to_string().contains("twice"));
+        uphill.settings.insert("way".to_owned(), "uphill".to_owned());
+        *record.measurements.last_mut().unwrap() = uphill;
+        record.check().unwrap();
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(Record::parse("pace", &text).unwrap(), record);
     }

@@ -25,6 +25,9 @@ pub struct Options {
     pub quick: bool,
 }
 
+/// Packages whose versions every record tells.
+const MEASURED_WITH: [&str; 3] = ["attention", "nalgebra", "matrixmultiply"];
+
 /// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to `records/`, or to
 /// `target/records/` if they were quick, since those are not to be shown.
 ///
@@ -47,7 +50,7 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         topic: String::new(),
         date: now()?,
         machine: machine()?,
-        versions: versions(&metadata, root)?,
+        versions: versions_in(&metadata, root, &MEASURED_WITH)?,
         features: features(&metadata, options)?,
         measurements: vec![],
     };
@@ -170,7 +173,8 @@ fn measurement(
     spread: f64,
 ) -> Result<Measurement> {
     let Name { what, dtype, sizes } = Name::parse(name)?;
-    Ok(Measurement { what, dtype, sizes, threads, unit, median, spread })
+    let settings = BTreeMap::new();
+    Ok(Measurement { what, dtype, sizes, settings, threads, unit, median, spread })
 }
 
 /// All that criterion measured below `folder`, with `threads` threads.
@@ -256,18 +260,34 @@ fn caches(folder: &Path) -> Vec<Cache> {
     caches
 }
 
-fn now() -> Result<String> {
+/// The time of day, as a record tells it.
+///
+/// # Errors
+/// There is none.
+pub fn now() -> Result<String> {
     Ok(Timestamp::now().round(TimeUnit::Second)?.to_string())
 }
 
-fn versions(metadata: &Metadata, root: &Path) -> Result<BTreeMap<String, String>> {
+/// The versions of the compiler and of `packages` in the workspace at `root`, and the commit, if there is one.
+///
+/// # Errors
+/// The workspace does not use one of them, or the compiler does not tell.
+pub fn versions(root: &Path, packages: &[&str]) -> Result<BTreeMap<String, String>> {
+    versions_in(&MetadataCommand::new().current_dir(root).exec()?, root, packages)
+}
+
+fn versions_in(
+    metadata: &Metadata,
+    root: &Path,
+    packages: &[&str],
+) -> Result<BTreeMap<String, String>> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc).arg("--version").output().context("rustc")?;
     let text = String::from_utf8(output.stdout)?;
     let rustc = text.split(' ').nth(1).context("rustc does not tell its version")?;
     let mut versions = BTreeMap::from([("rustc".to_owned(), rustc.to_owned())]);
-    for name in ["attention", "nalgebra", "matrixmultiply"] {
-        versions.insert(name.to_owned(), package(metadata, name)?.version.to_string());
+    for name in packages {
+        versions.insert((*name).to_owned(), package(metadata, name)?.version.to_string());
     }
     if let Some(commit) = commit(root) {
         versions.insert("commit".to_owned(), commit);

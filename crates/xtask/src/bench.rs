@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: times the crate, and writes down what the book shows.
 
+use crate::peers::peers;
 use crate::process::{cargo, run};
 use crate::project::Project;
 use anyhow::Result;
@@ -20,16 +21,26 @@ pub struct Options {
     #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with = "bench")]
     record: Option<Vec<String>>,
 
+    /// Time the crate beside PyTorch, NumPy and candle; what follows goes to the program that does it
+    #[arg(
+        long,
+        value_name = "ARGUMENTS",
+        num_args = 0..,
+        allow_hyphen_values = true,
+        conflicts_with_all = ["features", "bench", "record", "quick"]
+    )]
+    peers: Option<Vec<String>>,
+
     /// Measure in a hurry, to see whether recording works, and write to target/records
     #[arg(long, requires = "record")]
     quick: bool,
 
     /// Passed to the benchmarks
-    #[arg(last = true, conflicts_with = "record")]
+    #[arg(last = true, conflicts_with_all = ["record", "peers"])]
     arguments: Vec<String>,
 }
 
-/// Runs the benchmarks of the crate.
+/// Runs the benchmarks of the crate, alone or beside its peers.
 ///
 /// # Errors
 ///
@@ -37,6 +48,9 @@ pub struct Options {
 pub fn bench(project: &Project, options: &Options) -> Result<()> {
     if let Some(topics) = &options.record {
         return record(project, options, topics);
+    }
+    if let Some(arguments) = &options.peers {
+        return peers(project, arguments);
     }
     let mut command = cargo(project);
     command.args(["bench", "--package", "attention"]);

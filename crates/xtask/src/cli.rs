@@ -39,7 +39,8 @@ enum Command {
 
     /// Time the crate; what follows `--` goes to the benchmarks
     #[command(
-        after_help = "Example:\n  cargo xtask bench -- --quick softmax\n  cargo xtask bench --record complexity"
+        after_help = "Example:\n  cargo xtask bench -- --quick softmax\n  cargo xtask bench --record complexity\n  \
+                      cargo xtask bench --peers --quick"
     )]
     Bench(bench::Options),
 

@@ -15,6 +15,7 @@ pub mod files;
 pub mod generate;
 pub mod lint;
 pub mod markdown;
+pub mod peers;
 pub mod preprocess;
 pub mod process;
 pub mod project;

@@ -1,7 +1,7 @@
 //! Softmax of rows that are not seen all at once.
 
 use crate::dot_product::masked_product;
-use crate::error::{Result, check_count, check_not_empty, check_positive, check_shape};
+use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
 use crate::mask::neg_infinity;
 use crate::softmax::{normaliser, row_max, shift};
 use nalgebra::{DMatrix, DVector, RealField};
@@ -43,7 +43,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     /// Shapes: `rows` queries, values `d_v` wide.
     ///
     /// # Errors
-    /// `rows` or `d_v` is 0.
+    /// `rows` or `d_v` is 0, or no memory could hold the state.
     ///
     /// ```
     /// use attention::flash::OnlineSoftmax;
@@ -53,8 +53,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn new(rows: usize, d_v: usize) -> Result<Self> {
-        check_positive("rows", rows)?;
-        check_positive("d_v", d_v)?;
+        check_room::<T>(("rows", rows), ("d_v", d_v))?;
         Ok(OnlineSoftmax {
             max: DVector::repeat(rows, neg_infinity()),
             sum: DVector::zeros(rows),
@@ -86,8 +85,8 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         let mut weights = scores.clone(); // (rows, keys)
         for mut column in weights.column_iter_mut() {
             column.zip_apply(&self.max, |x, m| *x = (*x - shift(m)).exp());
-            self.sum += column;
         }
+        self.sum += weights.column_sum(); // one number for each row
         self.values += masked_product(&weights, values, |i, j| is_seen(scores[(i, j)]));
         Ok(())
     }
@@ -150,11 +149,13 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         for mut column in values.column_iter_mut() {
             column.zip_apply(&sum, |x, sum| *x /= normaliser(sum));
         }
-        (values, max.zip_map(&sum, |m, sum| shift(m) + sum.ln()))
+        (values, max.zip_map(&sum, |m, sum| m + sum.ln()))
     }
     // ANCHOR_END: finish
 
     fn check(&self, scores: &DMatrix<T>, values: &DMatrix<T>) -> Result<()> {
+        #[cfg(test)]
+        super::tests::count_step();
         check_not_empty("scores", scores)?;
         check_not_empty("values", values)?;
         let (rows, d_v) = self.values.shape();

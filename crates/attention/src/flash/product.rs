@@ -83,6 +83,8 @@ impl Multiplier {
 
     /// `c = a · b`, or `c += a · b` if it is to `add`. `c` holds whole columns, one after the other.
     pub fn product<T: Float>(&mut self, a: View<T>, b: View<T>, add: bool, c: &mut [T]) {
+        #[cfg(test)]
+        super::tests::count_product();
         let (m, n) = (a.shape.0, b.shape.1);
         let beta = if add { T::one() } else { T::zero() };
         match self.products {

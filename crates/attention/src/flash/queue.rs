@@ -16,7 +16,7 @@ pub(super) enum Threads {
 }
 
 impl Threads {
-    pub fn new(threads: usize) -> Result<Self> {
+    pub(super) fn new(threads: usize) -> Result<Self> {
         check_positive("threads", threads)?;
         if threads == 1 {
             return Ok(Threads::One);
@@ -38,7 +38,7 @@ impl Threads {
         Err(refused(threads, because))
     }
 
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         match self {
             Threads::One => 1,
             #[cfg(feature = "rayon")]
@@ -52,7 +52,7 @@ impl Threads {
 
     // ANCHOR: queue
     /// Has every task done, by whichever thread is free. A thread makes its `scratch` once, and keeps it from task to task.
-    pub fn run<Task: Send, Scratch>(
+    pub(super) fn run<Task: Send, Scratch>(
         &self,
         tasks: Vec<Task>,
         scratch: impl Fn() -> Scratch + Sync,

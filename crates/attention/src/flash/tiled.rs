@@ -32,6 +32,7 @@ use std::ops::Range;
 /// assert!((forward.output - expected).amax() < 1e-15);
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: tiled_attention
 pub fn tiled_attention<T: RealField + Copy>(
     inputs: &Inputs<T>,
     tiles: Tiles,
@@ -41,8 +42,8 @@ pub fn tiled_attention<T: RealField + Copy>(
     let (n_q, d_v) = (inputs.lengths().0, inputs.widths().1);
     for h in 0..inputs.n_heads() {
         for rows in blocks(n_q, tiles.queries) {
-            let (output, log_sum_exp) =
-                attend(&inputs.head(h), rows.clone(), tiles.keys)?.finish();
+            let state = attend(&inputs.head(h), rows.clone(), tiles.keys)?;
+            let (output, log_sum_exp) = state.finish(); // (rows, d_v), (rows)
             let place = (rows.start, h * d_v);
             forward.output.view_mut(place, output.shape()).copy_from(&output);
             let mut column = forward.log_sum_exp.column_mut(h);
@@ -51,6 +52,7 @@ pub fn tiled_attention<T: RealField + Copy>(
     }
     Ok(forward)
 }
+// ANCHOR_END: tiled_attention
 
 // ANCHOR: forward
 /// One block of queries, and all keys that it sees, a tile at a time.
@@ -230,5 +232,7 @@ fn by_row<T: RealField + Copy>(
     row: &DVectorView<T>,
     f: impl Fn(T, T) -> T,
 ) -> DMatrix<T> {
+    #[cfg(test)]
+    super::tests::count_step();
     DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], row[i]))
 }

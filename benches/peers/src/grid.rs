@@ -1,0 +1,116 @@
+//! The cells of the grid: what is measured, and who takes part.
+
+use worker::{Kernel, Kind, Mask, Pass, Problem};
+
+/// The longest sequence whose scores are written out: beyond, all heads' n² scores are more than a gigabyte, and the
+/// time they take tells nothing new.
+pub const WRITTEN_UP_TO: usize = 2048;
+
+/// What is measured at once: one row of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    pub problem: Problem,
+    pub mask: Mask,
+    pub pass: Pass,
+    pub threads: usize,
+    /// Who takes part. The first is this crate.
+    pub kernels: Vec<Kernel>,
+}
+
+/// What the others are compared with.
+pub fn base(kind: Kind) -> Kernel {
+    match kind {
+        Kind::Attention => Kernel::Flash,
+        Kind::Layer => Kernel::Naive,
+    }
+}
+
+/// The peer that the comparison is about.
+pub fn rival(kind: Kind) -> Kernel {
+    match kind {
+        Kind::Attention => Kernel::PytorchFused,
+        Kind::Layer => Kernel::Numpy,
+    }
+}
+
+/// Who can take part, this crate first; none if it would write out the scores of a sequence that is too long.
+pub fn kernels(problem: Problem, pass: Pass) -> Vec<Kernel> {
+    let kernels: &[Kernel] = match (problem.kind, problem.n) {
+        (Kind::Attention, ..=WRITTEN_UP_TO) => &Kernel::ALL,
+        (Kind::Attention, _) => &[Kernel::Flash, Kernel::PytorchFused],
+        (Kind::Layer, ..=WRITTEN_UP_TO) => &[Kernel::Naive, Kernel::Numpy],
+        (Kind::Layer, _) => &[],
+    };
+    let has_pass =
+        |kernel: &Kernel| *kernel != Kernel::CandleFlash || pass == Pass::Forward;
+    kernels.iter().copied().filter(has_pass).collect()
+}
+
+/// "1 thread", "2 threads".
+pub fn threads(number: usize) -> String {
+    if number == 1 { "1 thread".to_owned() } else { format!("{number} threads") }
+}
+
+impl Cell {
+    /// Floating-point operations of attention, by the convention 4 · h · n² · d forward, half of it if causal, and 2.5
+    /// times as much backward.
+    pub fn flops(&self) -> f64 {
+        let Problem { n, heads, d, .. } = self.problem;
+        let forward = 4.0 * heads as f64 * (n as f64).powi(2) * d as f64;
+        let masked = if self.mask == Mask::Causal { forward / 2.0 } else { forward };
+        if self.pass == Pass::ForwardBackward { 3.5 * masked } else { masked }
+    }
+
+    /// In words: "n = 512, d = 64, causal, forward, 1 thread".
+    pub fn name(&self) -> String {
+        let Problem { n, d, .. } = self.problem;
+        let threads = if self.threads == 1 {
+            "1 thread"
+        } else {
+            &format!("{} threads", self.threads)
+        };
+        let layer = if self.problem.kind == Kind::Layer { "the layer, " } else { "" };
+        format!(
+            "{layer}n = {n}, d = {d}, {}, {}, {threads}",
+            self.mask.name(),
+            self.pass.name()
+        )
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn cell(n: usize, mask: Mask, pass: Pass) -> Cell {
+        let problem = Problem { kind: Kind::Attention, n, heads: 8, d: 64 };
+        Cell { problem, mask, pass, threads: 1, kernels: kernels(problem, pass) }
+    }
+
+    #[test]
+    fn flops_follow_the_convention() {
+        let full = 4.0 * 8.0 * 512.0 * 512.0 * 64.0;
+        assert_eq!(cell(512, Mask::Full, Pass::Forward).flops(), full);
+        assert_eq!(cell(512, Mask::Causal, Pass::Forward).flops(), full / 2.0);
+        assert_eq!(
+            cell(512, Mask::Causal, Pass::ForwardBackward).flops(),
+            3.5 * full / 2.0
+        );
+    }
+
+    #[test]
+    fn who_has_no_backward_pass_and_who_writes_scores_out_stays_away() {
+        let long = cell(4096, Mask::Full, Pass::Forward);
+        assert_eq!(long.kernels, [Kernel::Flash, Kernel::PytorchFused]);
+        assert_eq!(cell(2048, Mask::Full, Pass::Forward).kernels, Kernel::ALL);
+        let backward = cell(256, Mask::Full, Pass::ForwardBackward);
+        assert!(!backward.kernels.contains(&Kernel::CandleFlash));
+        assert_eq!(backward.kernels.len(), Kernel::ALL.len() - 1);
+    }
+
+    #[test]
+    fn a_cell_is_named_in_words() {
+        let name = cell(512, Mask::Causal, Pass::Forward).name();
+        assert_eq!(name, "n = 512, d = 64, causal, forward, 1 thread");
+    }
+}

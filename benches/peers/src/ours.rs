@@ -1,0 +1,230 @@
+//! This crate as a peer: its fast attention, its attention as the equations write it, and the layer on that.
+
+use anyhow::{Context, Result, bail, ensure};
+use attention::flash::{Flash, Inputs};
+use attention::{
+    AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
+    attention_backward,
+};
+use nalgebra::{DMatrix, RealField, RowDVector};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use std::collections::BTreeMap;
+use std::io::{stdin, stdout};
+use std::path::Path;
+use worker::{Answer, Kernel, Kind, Mask, Number, Pass, Peer, Problem, Task};
+
+/// Answers questions until there are no more.
+///
+/// # Errors
+/// Whoever asks cannot be understood, or the number of threads is not that of the environment.
+pub fn serve(threads: usize) -> Result<()> {
+    let rayon = rayon::current_num_threads();
+    ensure!(rayon == threads, "RAYON_NUM_THREADS gives {rayon} threads, not {threads}");
+    let flash = Flash::new().with_threads(threads)?;
+    let hello = Answer::Hello { versions: BTreeMap::new(), threads };
+    worker::serve(
+        &mut Ours { flash, loaded: None },
+        &hello,
+        stdin().lock(),
+        stdout().lock(),
+    )
+}
+
+struct Ours {
+    flash: Flash,
+    loaded: Option<Loaded>,
+}
+
+enum Loaded {
+    Attention(Problem, Box<Attention>),
+    Layer(Box<Layer>),
+}
+
+struct Attention {
+    /// q, k, v and the gradient of the output: (n, h · d), as the fast path takes them.
+    joined: [DMatrix<f32>; 4],
+    /// The same by heads: h times (n, d), as the written-out path takes them.
+    heads: Vec<[DMatrix<f32>; 4]>,
+}
+
+struct Layer {
+    layer: MultiHeadAttention<f64>,
+    x: DMatrix<f64>,
+    grad_output: DMatrix<f64>,
+}
+
+/// What was computed, one matrix after the other.
+pub enum Results {
+    /// Each (n, h · d).
+    Joined(Problem, Vec<DMatrix<f32>>),
+    /// By heads: each (n, d).
+    Heads(Vec<Vec<DMatrix<f32>>>),
+    Layer(Vec<DMatrix<f64>>),
+}
+
+fn visible(mask: Mask) -> Visible {
+    match mask {
+        Mask::Full => Visible::none(),
+        Mask::Causal => Visible::causal(),
+    }
+}
+
+/// The heads of a tensor (h, n, d) that lies in memory row by row: h times (n, d).
+pub fn heads<T: RealField + Copy>(problem: Problem, tensor: &[T]) -> Vec<DMatrix<T>> {
+    let Problem { n, d, .. } = problem;
+    tensor.chunks(n * d).map(|head| DMatrix::from_row_slice(n, d, head)).collect()
+}
+
+/// A matrix as NumPy has it, row by row.
+fn row_major<T: RealField + Copy>(matrix: &DMatrix<T>) -> Vec<T> {
+    matrix.transpose().as_slice().to_vec()
+}
+
+/// Heads side by side: h times (n, d) → (n, h · d).
+fn join(heads: &[DMatrix<f32>]) -> DMatrix<f32> {
+    DMatrix::from_columns(
+        &heads.iter().flat_map(|head| head.column_iter()).collect::<Vec<_>>(),
+    )
+}
+
+/// One head's output, and the gradients by its q, k and v if they are asked for.
+pub fn written<T: RealField + Copy>(
+    [q, k, v, grad_output]: &[DMatrix<T>; 4],
+    task: Task,
+) -> Result<Vec<DMatrix<T>>> {
+    let (output, cache) = attention(q, k, v, &visible(task.mask))?;
+    if task.pass == Pass::Forward {
+        return Ok(vec![output]);
+    }
+    let AttentionGradients { q, k, v } = attention_backward(&cache, grad_output)?;
+    Ok(vec![output, q, k, v])
+}
+
+impl Attention {
+    fn new(problem: Problem, file: &Path) -> Result<Self> {
+        let tensors = worker::read::<f32>(file, &problem.inputs())?;
+        let tensors: Vec<_> =
+            tensors.iter().map(|tensor| heads(problem, tensor)).collect();
+        let [q, k, v, grad_output] = &tensors[..] else {
+            bail!("attention takes four tensors")
+        };
+        let head = |h: usize| [q, k, v, grad_output].map(|tensor| tensor[h].clone());
+        Ok(Self {
+            joined: [q, k, v, grad_output].map(|tensor| join(tensor)),
+            heads: (0..problem.heads).map(head).collect(),
+        })
+    }
+
+    /// The fast path, on heads side by side.
+    fn flash(
+        &self,
+        problem: Problem,
+        task: Task,
+        flash: &Flash,
+    ) -> Result<Vec<DMatrix<f32>>> {
+        let [q, k, v, grad_output] = &self.joined;
+        let mask = visible(task.mask);
+        let inputs = Inputs::new(q, k, v, &mask)?.with_heads(problem.heads)?;
+        let forward = flash.forward(&inputs);
+        if task.pass == Pass::Forward {
+            return Ok(vec![forward.output]);
+        }
+        let AttentionGradients { q, k, v } =
+            flash.backward(&inputs, &forward, grad_output)?;
+        Ok(vec![forward.output, q, k, v])
+    }
+}
+
+impl Layer {
+    fn new(problem: Problem, file: &Path) -> Result<Self> {
+        let (n, width) = (problem.n, problem.heads * problem.d);
+        let tensors = worker::read::<f64>(file, &problem.inputs())?;
+        let matrix = |i: usize, rows| DMatrix::from_row_slice(rows, width, &tensors[i]);
+        let bias = |i: usize| RowDVector::from_row_slice(&tensors[i]);
+        let parameters = Parameters {
+            w_q: matrix(2, width),
+            w_k: matrix(3, width),
+            w_v: matrix(4, width),
+            w_o: matrix(5, width),
+            b_q: bias(6),
+            b_k: bias(7),
+            b_v: bias(8),
+            b_o: bias(9),
+        };
+        let layer = MultiHeadAttention::from_parameters(parameters, problem.heads)?;
+        Ok(Self { layer, x: matrix(0, n), grad_output: matrix(1, n) })
+    }
+
+    fn compute(&self, task: Task) -> Result<Vec<DMatrix<f64>>> {
+        let (output, cache) = self.layer.forward(&self.x, &visible(task.mask))?;
+        if task.pass == Pass::Forward {
+            return Ok(vec![output]);
+        }
+        let gradients = self.layer.backward(&cache, &self.grad_output)?;
+        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = gradients.parameters;
+        let biases = RowDVector::from_iterator(
+            4 * b_o.len(),
+            [b_q, b_k, b_v, b_o].iter().flat_map(|bias| bias.iter().copied()),
+        );
+        let biases = DMatrix::from_row_slice(1, biases.len(), biases.as_slice());
+        Ok(vec![output, gradients.x, w_q, w_k, w_v, w_o, biases])
+    }
+}
+
+impl Peer for Ours {
+    type Results = Results;
+
+    fn load(&mut self, problem: Problem, file: &Path) -> Result<()> {
+        self.loaded = None; // before there are two of them in memory
+        self.loaded = Some(match problem.kind {
+            Kind::Attention => {
+                Loaded::Attention(problem, Box::new(Attention::new(problem, file)?))
+            }
+            Kind::Layer => Loaded::Layer(Box::new(Layer::new(problem, file)?)),
+        });
+        Ok(())
+    }
+
+    fn compute(&mut self, task: Task) -> Result<Results> {
+        match (self.loaded.as_ref().context("there is no problem yet")?, task.kernel) {
+            (Loaded::Attention(problem, inputs), Kernel::Flash) => {
+                Ok(Results::Joined(*problem, inputs.flash(*problem, task, &self.flash)?))
+            }
+            (Loaded::Attention(_, inputs), Kernel::Naive) => {
+                let heads = inputs.heads.par_iter().map(|head| written(head, task));
+                Ok(Results::Heads(heads.collect::<Result<_>>()?))
+            }
+            (Loaded::Layer(layer), Kernel::Naive) => {
+                Ok(Results::Layer(layer.compute(task)?))
+            }
+            (_, other) => bail!("this crate does not know {} here", other.name()),
+        }
+    }
+
+    fn write(&self, results: Results, file: &Path) -> Result<()> {
+        match results {
+            Results::Joined(problem, matrices) => {
+                let split = |matrix: &DMatrix<f32>| -> Vec<f32> {
+                    let head = |h| {
+                        row_major(&matrix.columns(h * problem.d, problem.d).into_owned())
+                    };
+                    (0..problem.heads).flat_map(head).collect()
+                };
+                write(&matrices.iter().map(split).collect::<Vec<_>>(), file)
+            }
+            Results::Heads(heads) => {
+                let tensor = |i: usize| {
+                    heads.iter().flat_map(|head| row_major(&head[i])).collect()
+                };
+                write(&(0..heads[0].len()).map(tensor).collect::<Vec<Vec<f32>>>(), file)
+            }
+            Results::Layer(matrices) => {
+                write(&matrices.iter().map(row_major).collect::<Vec<_>>(), file)
+            }
+        }
+    }
+}
+
+fn write<T: Number>(tensors: &[Vec<T>], file: &Path) -> Result<()> {
+    worker::write(file, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}

@@ -1,0 +1,175 @@
+//! Whether the peers compute the same: against this crate's written-out path in f64, or against one another.
+
+use crate::data;
+use crate::grid::Cell;
+use crate::ours::{heads, written};
+use anyhow::{Context, Result, ensure};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use std::path::Path;
+use worker::{Kernel, Kind, Mask, Pass, Problem, Task};
+
+/// The longest sequence for which there is a reference in f64. Beyond, peers are compared with this crate's fast path,
+/// which was compared with the reference on shorter ones.
+pub const REFERENCE_UP_TO: usize = 1024;
+
+/// What a peer computed: tensors by name.
+pub type Results = Vec<(&'static str, Vec<f64>)>;
+
+/// How far a peer may be off, as a part of the largest entry.
+pub fn tolerance(kind: Kind) -> f64 {
+    match kind {
+        Kind::Attention => 1e-5, // f32
+        Kind::Layer => 1e-12,    // f64
+    }
+}
+
+/// References that were computed already: they do not depend on the number of threads.
+#[derive(Default)]
+pub struct References(Vec<(Problem, Mask, Results)>);
+
+impl References {
+    /// The reference of a cell in f64, with gradients, if the cell is one of attention and small enough.
+    ///
+    /// # Errors
+    /// The crate refuses to compute it.
+    pub fn of(&mut self, cell: &Cell) -> Result<Option<&Results>> {
+        let Cell { problem, mask, .. } = *cell;
+        if problem.kind != Kind::Attention || problem.n > REFERENCE_UP_TO {
+            return Ok(None);
+        }
+        let found = self.0.iter().position(|(p, m, _)| (*p, *m) == (problem, mask));
+        let at = match found {
+            Some(at) => at,
+            None => {
+                self.0.push((problem, mask, reference(problem, mask)?));
+                self.0.len() - 1
+            }
+        };
+        Ok(Some(&self.0[at].2))
+    }
+}
+
+fn reference(problem: Problem, mask: Mask) -> Result<Results> {
+    let task = Task { kernel: Kernel::Naive, mask, pass: Pass::ForwardBackward };
+    let rounded = |x: &f64| f64::from(*x as f32); // what the peers were given
+    let tensors = data::draw(problem).into_iter();
+    let tensors: Vec<_> = tensors
+        .map(|tensor| heads(problem, &tensor.iter().map(rounded).collect::<Vec<_>>()))
+        .collect();
+    let by_head: Vec<_> = (0..problem.heads)
+        .into_par_iter()
+        .map(|h| written(&[0, 1, 2, 3].map(|i: usize| tensors[i][h].clone()), task))
+        .collect::<Result<_>>()?;
+    let names = problem.results(Pass::ForwardBackward);
+    let joined = |i: usize| {
+        by_head.iter().flat_map(|head| head[i].transpose().as_slice().to_vec()).collect()
+    };
+    Ok(names.iter().enumerate().map(|(i, (name, _))| (*name, joined(i))).collect())
+}
+
+/// What a peer left in a file.
+///
+/// # Errors
+/// The file cannot be read, or has another size.
+pub fn read(problem: Problem, pass: Pass, file: &Path) -> Result<Results> {
+    let names = problem.results(pass);
+    let sizes: Vec<_> = names.iter().map(|(_, size)| *size).collect();
+    let tensors: Vec<Vec<f64>> = match problem.kind {
+        Kind::Layer => worker::read::<f64>(file, &sizes)?,
+        Kind::Attention => {
+            let tensors = worker::read::<f32>(file, &sizes)?.into_iter();
+            tensors.map(|tensor| tensor.into_iter().map(f64::from).collect()).collect()
+        }
+    };
+    Ok(names.iter().map(|(name, _)| *name).zip(tensors).collect())
+}
+
+/// The largest difference of any tensor, as a part of the largest entry of that tensor.
+///
+/// # Errors
+/// It is beyond the tolerance; the message names the peer, the cell and the difference.
+pub fn compare(
+    cell: &Cell,
+    kernel: Kernel,
+    found: &Results,
+    expected: &Results,
+) -> Result<f64> {
+    let mut worst = 0.0_f64;
+    for (name, found) in found {
+        let (_, expected) = expected
+            .iter()
+            .find(|(other, _)| other == name)
+            .context("the reference is too short")?;
+        let difference = difference(found, expected);
+        let tolerance = tolerance(cell.problem.kind);
+        ensure!(
+            difference <= tolerance,
+            "{} computes something else: {}: {name} is off by {difference:.1e} of its largest entry, \
+             where {tolerance:.0e} is allowed",
+            kernel.name(),
+            cell.name()
+        );
+        worst = worst.max(difference);
+    }
+    Ok(worst)
+}
+
+/// The largest difference, as a part of the largest expected entry. NaN is as far away as can be.
+fn difference(found: &[f64], expected: &[f64]) -> f64 {
+    let largest = expected.iter().fold(0.0_f64, |largest, x| largest.max(x.abs()));
+    let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+    differences.fold(0.0, |worst: f64, x| {
+        if x <= worst {
+            worst
+        } else if x.is_nan() {
+            f64::INFINITY
+        } else {
+            x
+        }
+    }) / largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::tests::cell;
+
+    #[test]
+    fn differences_are_parts_of_the_largest_entry() {
+        assert_eq!(difference(&[1.0, -3.5], &[1.0, -4.0]), 0.125);
+        assert_eq!(difference(&[f64::NAN, 1.0], &[1.0, 1.0]), f64::INFINITY);
+        assert_eq!(difference(&[1.0, f64::NAN, 1.0], &[1.0, 1.0, 1.0]), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_peer_that_computes_something_else_is_named_with_cell_and_difference() {
+        let cell = cell(256, Mask::Causal, Pass::Forward);
+        let expected = vec![("the output", vec![1.0, 2.0])];
+        let close = vec![("the output", vec![1.0, 2.0 + 1e-6])];
+        let far = vec![("the output", vec![1.0, 2.0 + 1e-3])];
+        assert!(compare(&cell, Kernel::Numpy, &close, &expected).unwrap() < 1e-6);
+        let error =
+            compare(&cell, Kernel::Numpy, &far, &expected).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "numpy computes something else: n = 256, d = 64, causal, forward, 1 thread: the output is off by 5.0e-4 \
+             of its largest entry, where 1e-5 is allowed"
+        );
+    }
+
+    /// The reference is attention: one query that sees one key takes its value.
+    #[test]
+    fn the_reference_is_attention_with_its_gradients() {
+        let problem = Problem { kind: Kind::Attention, n: 3, heads: 2, d: 4 };
+        let values = data::draw(problem).remove(2);
+        let reference = reference(problem, Mask::Causal).unwrap();
+        let names: Vec<_> = reference.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["the output", "∂q", "∂k", "∂v"]);
+        for head in 0..2 {
+            for column in 0..4 {
+                let at = head * 12 + column; // the first token of the head
+                assert!((reference[0].1[at] - values[at]).abs() < 1e-6);
+            }
+        }
+    }
+}

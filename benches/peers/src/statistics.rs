@@ -1,0 +1,61 @@
+//! Medians and means.
+
+/// Half of the numbers are at most this. Of an even count, the mean of the two in the middle.
+pub fn median(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match (sorted.len() % 2, sorted.get(middle)) {
+        (_, None) => f64::NAN,
+        (1, Some(number)) => *number,
+        (_, Some(number)) => (sorted[middle - 1] + number) / 2.0,
+    }
+}
+
+/// The median distance from the median, times 1.4826: the standard deviation, if the noise is normal.
+pub fn spread(numbers: &[f64]) -> f64 {
+    let middle = median(numbers);
+    1.4826
+        * median(
+            &numbers.iter().map(|number| (number - middle).abs()).collect::<Vec<_>>(),
+        )
+}
+
+/// The n-th root of the product.
+pub fn geometric_mean(numbers: &[f64]) -> f64 {
+    (numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp()
+}
+
+/// How many times as long the other one took: the median over the rounds in which both took their turn.
+pub fn ratio(other: &[f64], ours: &[f64]) -> (f64, f64) {
+    let ratios: Vec<_> =
+        other.iter().zip(ours).map(|(other, ours)| other / ours).collect();
+    (median(&ratios), spread(&ratios))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spreads_are_those_of_the_definition() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert!(median(&[]).is_nan());
+        assert_eq!(spread(&[1.0, 2.0, 4.0, 9.0, 2.0]), 1.4826); // distances 1, 0, 2, 7, 0
+    }
+
+    #[test]
+    fn the_geometric_mean_of_a_ratio_and_its_inverse_is_one() {
+        assert!((geometric_mean(&[4.0, 0.25, 1.0]) - 1.0).abs() < 1e-15);
+        assert!((geometric_mean(&[2.0, 8.0]) - 4.0).abs() < 1e-14);
+    }
+
+    /// A slow moment that hits both peers leaves the ratio alone.
+    #[test]
+    fn ratios_are_taken_round_by_round() {
+        let (ours, other) = ([1.0, 10.0, 1.0, 1.0], [2.0, 20.0, 2.0]);
+        assert_eq!(ratio(&other, &ours), (2.0, 0.0));
+        assert_eq!(ratio(&[3.0, 1.0, 1.0], &[1.0, 1.0, 2.0]).0, 1.0);
+    }
+}

@@ -1,0 +1,390 @@
+//! How a peer is spoken to.
+//!
+//! Each peer is a process of its own, with its own libraries, its own threads and the compiler flags that its users
+//! would give it. It reads one question a line and writes one answer a line, both in JSON; numbers in bulk go through
+//! files of raw little-endian numbers. `peers.py` speaks the same language.
+
+#![deny(missing_docs, unsafe_code)]
+
+mod raw;
+
+pub use raw::{Number, read, write};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What is asked of a peer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+pub enum Question {
+    /// Take this problem for all that follows, and forget the one before.
+    Load {
+        /// Its kind and sizes.
+        problem: Problem,
+        /// Where its numbers are.
+        file: PathBuf,
+    },
+    /// Compute once, and leave the results in a file.
+    Check {
+        /// What to compute.
+        task: Task,
+        /// Where to leave the output, and the gradients if there are any.
+        file: PathBuf,
+    },
+    /// Compute again and again, and tell how long each time took.
+    Time {
+        /// What to compute.
+        task: Task,
+        /// Whether to compute once before the first time that counts.
+        warm: bool,
+        /// How many times count.
+        samples: usize,
+    },
+}
+
+/// What a peer answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "lowercase")]
+pub enum Answer {
+    /// The first line, unasked.
+    Hello {
+        /// Of its libraries.
+        versions: BTreeMap<String, String>,
+        /// How many threads it will use.
+        threads: usize,
+    },
+    /// It is done, after so many seconds for each time that it computed.
+    Done {
+        /// One number a time.
+        seconds: Vec<f64>,
+    },
+    /// It cannot.
+    Error {
+        /// Why.
+        message: String,
+    },
+}
+
+/// A problem: what is in the file, by kind and sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Problem {
+    /// What is to be computed on it.
+    pub kind: Kind,
+    /// How many tokens.
+    pub n: usize,
+    /// How many heads.
+    pub heads: usize,
+    /// How wide a head is.
+    pub d: usize,
+}
+
+/// What is to be computed on a problem.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Attention, in f32. The file holds q, k, v and the gradient of the output, each (heads, n, d).
+    Attention,
+    /// The layer, in f64. The file holds x and the gradient of the output, each (n, d_model), then W_Q, W_K, W_V and
+    /// W_O, each (d_model, d_model), then b_Q, b_K, b_V and b_O; d_model is heads · d.
+    Layer,
+}
+
+/// What to compute, and by which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Task {
+    /// The way.
+    pub kernel: Kernel,
+    /// Whether queries see later keys.
+    pub mask: Mask,
+    /// Whether there are gradients.
+    pub pass: Pass,
+}
+
+/// A way to compute attention.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kernel {
+    /// This crate's fast attention.
+    Flash,
+    /// PyTorch's `scaled_dot_product_attention`, in its fused form.
+    PytorchFused,
+    /// PyTorch: matmul, softmax, matmul.
+    PytorchWritten,
+    /// NumPy: matmul, softmax, matmul, and the six steps back.
+    Numpy,
+    /// candle's flash attention for the CPU.
+    CandleFlash,
+    /// candle: matmul, softmax, matmul.
+    CandleWritten,
+    /// This crate's attention as the equations write it, and the layer on it.
+    Naive,
+}
+
+/// Whether queries see later keys.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Mask {
+    /// They do.
+    Full,
+    /// They do not.
+    Causal,
+}
+
+/// How far to go.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub enum Pass {
+    /// To the output.
+    #[serde(rename = "forward")]
+    Forward,
+    /// To the output, and back to the gradients.
+    #[serde(rename = "forward+backward")]
+    ForwardBackward,
+}
+
+impl Kernel {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 7] = [
+        Self::Flash,
+        Self::PytorchFused,
+        Self::PytorchWritten,
+        Self::Numpy,
+        Self::CandleFlash,
+        Self::CandleWritten,
+        Self::Naive,
+    ];
+
+    /// Its name, in records and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flash => "flash",
+            Self::PytorchFused => "pytorch-fused",
+            Self::PytorchWritten => "pytorch-written",
+            Self::Numpy => "numpy",
+            Self::CandleFlash => "candle-flash",
+            Self::CandleWritten => "candle-written",
+            Self::Naive => "naive",
+        }
+    }
+}
+
+impl Mask {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Causal => "causal",
+        }
+    }
+}
+
+impl Pass {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::ForwardBackward => "forward+backward",
+        }
+    }
+}
+
+impl Problem {
+    /// The sizes of the tensors in its file.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<usize> {
+        let (tokens, width) = (self.n * self.heads * self.d, self.heads * self.d);
+        match self.kind {
+            Kind::Attention => vec![tokens; 4],
+            Kind::Layer => {
+                [vec![tokens; 2], vec![width * width; 4], vec![width; 4]].concat()
+            }
+        }
+    }
+
+    /// The names and sizes of the tensors that a check leaves behind. The layer's biases are one tensor: the gradient
+    /// of b_K is nothing but rounding, and has to be measured against the others.
+    #[must_use]
+    pub fn results(&self, pass: Pass) -> Vec<(&'static str, usize)> {
+        let (tokens, width) = (self.n * self.heads * self.d, self.heads * self.d);
+        let mut results = vec![("the output", tokens)];
+        if pass == Pass::ForwardBackward {
+            results.extend(match self.kind {
+                Kind::Attention => ["∂q", "∂k", "∂v"].map(|name| (name, tokens)).to_vec(),
+                Kind::Layer => [
+                    vec![("∂x", tokens)],
+                    ["∂W_Q", "∂W_K", "∂W_V", "∂W_O"]
+                        .map(|name| (name, width * width))
+                        .to_vec(),
+                    vec![("the biases' gradients", 4 * width)],
+                ]
+                .concat(),
+            });
+        }
+        results
+    }
+}
+
+/// A peer that is written in Rust.
+pub trait Peer {
+    /// What a computation leaves.
+    type Results;
+
+    /// Takes a problem.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the peer does not know this kind.
+    fn load(&mut self, problem: Problem, file: &std::path::Path) -> Result<()>;
+
+    /// Computes once. This is what is timed.
+    ///
+    /// # Errors
+    /// There is no problem, or the peer does not know the way.
+    fn compute(&mut self, task: Task) -> Result<Self::Results>;
+
+    /// Writes what was computed.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    fn write(&self, results: Self::Results, file: &std::path::Path) -> Result<()>;
+}
+
+/// Answers questions until there are no more.
+///
+/// # Errors
+/// Whoever asks cannot be understood, or does not listen.
+pub fn serve(
+    peer: &mut impl Peer,
+    hello: &Answer,
+    questions: impl BufRead,
+    mut answers: impl Write,
+) -> Result<()> {
+    let mut say = |answer: &Answer| -> Result<()> {
+        serde_json::to_writer(&mut answers, answer)?;
+        answers.write_all(b"\n")?;
+        Ok(answers.flush()?)
+    };
+    say(hello)?;
+    for line in questions.lines() {
+        let line = line?;
+        let question = serde_json::from_str(&line)
+            .with_context(|| format!("the question {line}"))?;
+        match answer(peer, question) {
+            Ok(seconds) => say(&Answer::Done { seconds })?,
+            Err(error) => say(&Answer::Error { message: format!("{error:#}") })?,
+        }
+    }
+    Ok(())
+}
+
+fn answer<P: Peer>(peer: &mut P, question: Question) -> Result<Vec<f64>> {
+    match question {
+        Question::Load { problem, file } => {
+            peer.load(problem, &file)?;
+            Ok(vec![])
+        }
+        Question::Check { task, file } => {
+            let begun = Instant::now();
+            let results = peer.compute(task)?;
+            let seconds = begun.elapsed().as_secs_f64();
+            peer.write(results, &file)?;
+            Ok(vec![seconds])
+        }
+        Question::Time { task, warm, samples } => {
+            if samples == 0 {
+                bail!("no samples were asked for");
+            }
+            if warm {
+                peer.compute(task)?;
+            }
+            (0..samples).map(|_| time(peer, task)).collect()
+        }
+    }
+}
+
+/// How long it takes to compute once. What was computed is thrown away after the clock has stopped.
+fn time<P: Peer>(peer: &mut P, task: Task) -> Result<f64> {
+    let begun = Instant::now();
+    let results = std::hint::black_box(peer.compute(task)?);
+    let seconds = begun.elapsed().as_secs_f64();
+    drop(results);
+    Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A peer that counts how often it computed.
+    #[derive(Default)]
+    struct Counter(usize);
+
+    impl Peer for Counter {
+        type Results = ();
+        fn load(&mut self, problem: Problem, _: &Path) -> Result<()> {
+            if problem.n == 0 { bail!("no tokens") } else { Ok(()) }
+        }
+        fn compute(&mut self, _: Task) -> Result<()> {
+            self.0 += 1;
+            Ok(())
+        }
+        fn write(&self, (): (), _: &Path) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn ask(peer: &mut Counter, questions: &str) -> Vec<Answer> {
+        let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
+        let mut answers = vec![];
+        serve(peer, &hello, questions.as_bytes(), &mut answers).unwrap();
+        let lines = String::from_utf8(answers).unwrap();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    const TASK: &str =
+        r#"{"kernel":"pytorch-fused","mask":"causal","pass":"forward+backward"}"#;
+
+    #[test]
+    fn each_question_has_its_answer() {
+        let questions = format!(
+            "{}\n{}\n{}\n",
+            r#"{"do":"load","problem":{"kind":"attention","n":0,"heads":8,"d":64},"file":"x"}"#,
+            format_args!(r#"{{"do":"check","task":{TASK},"file":"y"}}"#),
+            format_args!(r#"{{"do":"time","task":{TASK},"warm":true,"samples":3}}"#),
+        );
+        let mut peer = Counter::default();
+        let answers = ask(&mut peer, &questions);
+        assert!(matches!(&answers[0], Answer::Hello { threads: 1, .. }));
+        assert_eq!(answers[1], Answer::Error { message: "no tokens".to_owned() });
+        assert!(matches!(&answers[2], Answer::Done { seconds } if seconds.len() == 1));
+        assert!(matches!(&answers[3], Answer::Done { seconds } if seconds.len() == 3));
+        assert_eq!(peer.0, 1 + 1 + 3); // the check, the warm-up, the samples
+    }
+
+    #[test]
+    fn names_are_those_of_the_protocol() {
+        for kernel in Kernel::ALL {
+            assert_eq!(serde_json::to_value(kernel).unwrap(), kernel.name());
+        }
+        for mask in [Mask::Full, Mask::Causal] {
+            assert_eq!(serde_json::to_value(mask).unwrap(), mask.name());
+        }
+        for pass in [Pass::Forward, Pass::ForwardBackward] {
+            assert_eq!(serde_json::to_value(pass).unwrap(), pass.name());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Times attention, naive or flash, and prints one line of JSON.
+//!
+//! `cargo run --release -p attention --example time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --kind flash --pass forward --causal`
+
+use attention::flash::{Flash, Float, Inputs};
+use attention::{AttentionShape, Mask, attention, attention_backward};
+use clap::{Parser, ValueEnum};
+use nalgebra::{DMatrix, convert, try_convert};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+use rand_distr::{Distribution, StandardNormal};
+use serde::Serialize;
+use std::error::Error;
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+/// Times self-attention of random queries, keys and values, and prints one line of JSON.
+#[derive(Parser, Serialize)]
+struct Options {
+    /// Tokens.
+    #[arg(long, default_value = "2048")]
+    n: NonZeroUsize,
+    /// Width of a head: d_k and d_v.
+    #[arg(long, default_value = "64")]
+    d: NonZeroUsize,
+    /// Heads.
+    #[arg(long, default_value = "8")]
+    heads: NonZeroUsize,
+    /// Threads.
+    #[arg(long, default_value = "1")]
+    threads: NonZeroUsize,
+    /// Which program.
+    #[arg(long, value_enum, default_value = "flash")]
+    kind: Kind,
+    /// Forward alone, or both forward and backward.
+    #[arg(long, value_enum, default_value = "forward")]
+    pass: Pass,
+    /// The type of the numbers.
+    #[arg(long, value_enum, default_value = "f32")]
+    dtype: Dtype,
+    /// No token sees its future.
+    #[arg(long)]
+    causal: bool,
+    /// How many times; the median counts.
+    #[arg(long, default_value = "9")]
+    repeats: NonZeroUsize,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// `attention`, head by head.
+    Naive,
+    /// `flash::Flash`.
+    Flash,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Pass {
+    /// Forward alone.
+    Forward,
+    /// Forward and backward.
+    Both,
+}
+
+#[derive(Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Dtype {
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    options: Options,
+    /// Half of the runs took at most this.
+    median_seconds: f64,
+    flops_per_second: f64,
+    /// What counts as a FLOP.
+    flop_convention: &'static str,
+    /// The sum of the output's entries.
+    checksum: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    let (median_seconds, checksum) = match options.dtype {
+        Dtype::F32 => time::<f32>(&options)?,
+        Dtype::F64 => time::<f64>(&options)?,
+    };
+    let flops_per_second = flops(&options)? / median_seconds;
+    let flop_convention =
+        "4 heads n^2 d forward, half of it if causal; 3.5 times that with backward";
+    let report =
+        Report { options, median_seconds, flops_per_second, flop_convention, checksum };
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}
+
+/// By the convention that the report states.
+fn flops(options: &Options) -> attention::Result<f64> {
+    let [n, d, heads] = [options.n, options.d, options.heads].map(NonZeroUsize::get);
+    let flops = AttentionShape::self_attention(1, n, heads * d, d, heads).flops()?;
+    let forward = (flops.scores + flops.values) as f64;
+    let seen = if options.causal { 0.5 } else { 1.0 };
+    Ok(seen * forward * if options.pass == Pass::Both { 3.5 } else { 1.0 })
+}
+
+/// The median of the seconds, and the sum of the output.
+fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
+    let (n, heads) = (options.n.get(), options.heads.get());
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let mut normal = || {
+        DMatrix::<T>::from_fn(n, heads * options.d.get(), |_, _| {
+            let z: f64 = StandardNormal.sample(rng);
+            convert(z)
+        })
+    };
+    let [q, k, v, grad_output] = std::array::from_fn(|_| normal());
+    let mask = if options.causal { Mask::causal() } else { Mask::none() };
+    let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(heads)?;
+    let flash = Flash::new().with_threads(options.threads.get())?;
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(options.threads.get()).build()?;
+    let both = options.pass == Pass::Both;
+
+    let once = || -> attention::Result<DMatrix<T>> {
+        match options.kind {
+            Kind::Flash => {
+                let forward = flash.forward(&inputs);
+                if both {
+                    flash.backward(&inputs, &forward, &grad_output)?;
+                }
+                Ok(forward.output)
+            }
+            Kind::Naive => pool.install(|| {
+                naive(&q, &k, &v, &mask, heads, both.then_some(&grad_output))
+            }),
+        }
+    };
+    let mut checksum = 0.0;
+    let mut seconds = vec![];
+    for run in 0..=options.repeats.get() {
+        let start = Instant::now();
+        let output = once()?;
+        if run > 0 {
+            seconds.push(start.elapsed().as_secs_f64()); // the first was to warm up
+        }
+        checksum =
+            output.iter().map(|&x| try_convert::<T, f64>(x).unwrap_or(f64::NAN)).sum();
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok((seconds[seconds.len() / 2], checksum))
+}
+
+fn naive<T: Float>(
+    q: &DMatrix<T>,
+    k: &DMatrix<T>,
+    v: &DMatrix<T>,
+    mask: &Mask,
+    heads: usize,
+    grad_output: Option<&DMatrix<T>>,
+) -> attention::Result<DMatrix<T>> {
+    use rayon::prelude::*;
+    let d = q.ncols() / heads;
+    let one = |h: usize| {
+        let slice = |x: &DMatrix<T>| x.columns(h * d, d).into_owned();
+        let (output, cache) = attention(&slice(q), &slice(k), &slice(v), mask)?;
+        if let Some(grad_output) = grad_output {
+            attention_backward(&cache, &slice(grad_output))?;
+        }
+        Ok(output)
+    };
+    let outputs: Vec<_> =
+        (0..heads).into_par_iter().map(one).collect::<attention::Result<_>>()?;
+    let columns: Vec<_> =
+        outputs.iter().flat_map(|output| output.column_iter()).collect();
+    Ok(DMatrix::from_columns(&columns))
+}
