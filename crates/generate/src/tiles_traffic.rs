@@ -570,7 +570,7 @@ fn backward_over_tokens(page: &mut Page, tiles: Tiles) -> Result<()> {
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
                 let y = Axis::log("bytes (logarithmic)", 10.0, 1e4..1e11);
-                line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
+                line_chart(area, &x, &y, &lines, Marks { rings: &dots, ..Marks::default() })
             },
         )?,
     );
