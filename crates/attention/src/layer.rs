@@ -218,7 +218,7 @@ pub(crate) fn linear<T: RealField + Copy>(
     w: &DMatrix<T>,
     b: &RowDVector<T>,
 ) -> DMatrix<T> {
-    let mut y = x * w;
+    let mut y = batch::product(x, w);
     for (mut column, bias) in y.column_iter_mut().zip(b.iter()) {
         column.add_scalar_mut(*bias);
     }
@@ -233,7 +233,9 @@ pub(crate) fn linear_backward<T: RealField + Copy>(
     w: &DMatrix<T>,
     grad_y: &DMatrix<T>,
 ) -> (DMatrix<T>, DMatrix<T>, RowDVector<T>) {
-    (grad_y * w.transpose(), x.transpose() * grad_y, grad_y.row_sum())
+    let grad_x = batch::product(grad_y, &w.transpose());
+    let grad_w = batch::product(&x.transpose(), grad_y);
+    (grad_x, grad_w, grad_y.row_sum())
 }
 // ANCHOR_END: linear_backward
 

@@ -26,7 +26,6 @@ mod scaled_dot_product_attention;
 mod softmax;
 mod tiles_backward;
 mod tiles_forward;
-#[expect(dead_code, reason = "for chapters that are being written")]
 mod tiles_traffic;
 mod welcome;
 mod why_sqrt_d_k;
