@@ -16,6 +16,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
+use std::collections::BTreeMap;
 
 /// Keys in a tile.
 const TILE: usize = 64;
@@ -33,6 +34,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     staircase(page)?;
     shapes_of_merging(page)?;
     rounding(page)?;
+    best_width(page)?;
     any_way(page)?;
     changes(page)?;
     cost(page)
@@ -417,8 +419,7 @@ impl<T: RealField + Copy + Into<f64>> Keys<T> {
         while rows.len() > 1 {
             let pairs = rows.chunks(2);
             rows = pairs
-                .map(|pair| pair.iter().copied().reduce(Row::merge))
-                .flatten()
+                .filter_map(|pair| pair.iter().copied().reduce(Row::merge))
                 .collect();
         }
         rows[0]
@@ -621,6 +622,35 @@ fn rounding(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
+/// The tile width with the smallest error, if tiles are absorbed one after the other.
+fn best_width(page: &mut Page) -> Result<()> {
+    let (n, rows) = (16_384, 60);
+    let widths: Vec<usize> = (4..=12).map(|power| 1 << power).collect();
+    let mut means = vec![0.0; widths.len()];
+    for seed in 0..rows {
+        let keys = Keys::<f64>::random(n, seed);
+        let exact = keys.exact();
+        for (mean, &width) in means.iter_mut().zip(&widths) {
+            *mean += error(keys.absorbed(width).output(), exact) / rows as f64;
+        }
+    }
+    let least = means.iter().copied().fold(f64::INFINITY, f64::min);
+    let found: BTreeMap<usize, f64> = widths.into_iter().zip(means).collect();
+    // Where the two parts of the error are equal.
+    let expected = (n as f64).powf(2.0 / 3.0).round() as usize;
+    for (&width, &mean) in &found {
+        let is_near = (expected / 3..expected * 2).contains(&width);
+        ensure!(is_near == (mean < 1.2 * least), "c = {width}: {mean}, least {least}");
+    }
+    ensure!(found[&16] > 2.0 * least && found[&2048] > 2.0 * least, "far off is worse");
+    page.value("width-expected", integer(expected));
+    page.value("width-root", integer(n.isqrt()));
+    for width in [16, 128, 512, 2048] {
+        page.value(format!("width-{width}"), significant(found[&width], 2));
+    }
+    Ok(())
+}
+
 /// Many ways to split one row, in any order.
 fn any_way(page: &mut Page) -> Result<()> {
     page.value("ways", integer(WAYS));
@@ -728,6 +758,7 @@ fn changes(page: &mut Page) -> Result<()> {
     page.value("changes-rows", integer(rows as usize));
     page.value("changes-n", integer(n));
     page.value("changes-ln", fixed((n as f64).ln(), 1));
+    ensure!(harmonic(n).round() == 9.0, "nine times");
     page.value("changes-harmonic", fixed(harmonic(n), 1));
     page.value("changes-gap", fixed(harmonic(n) - (n as f64).ln(), 2));
     page.file(
