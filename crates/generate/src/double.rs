@@ -8,7 +8,7 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// About 32 decimal digits, as long as the second one is not too small to have all of its own.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Double(f64, f64);
 
 impl From<f64> for Double {

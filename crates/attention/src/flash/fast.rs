@@ -364,9 +364,18 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
         for (s, &m) in shift.iter_mut().zip(&*max) {
             *s = crate::softmax::shift(m);
         }
-        for ((c, &s), sum) in correction.iter_mut().zip(&*shift).zip(&mut *sum) {
+        for (c, &s) in correction.iter_mut().zip(&*shift) {
             *c = exp2((*c - s) * base);
-            *sum *= *c;
+        }
+        for column in values.chunks_exact_mut(rows) {
+            for (value, &c) in column.iter_mut().zip(&*correction) {
+                *value *= c;
+            }
+        }
+        // The tile is summed by itself before it joins what was summed before: that rounds less.
+        for (c, sum) in correction.iter_mut().zip(&mut *sum) {
+            *c *= *sum; // by now the old sum, corrected
+            *sum = T::zero();
         }
         for column in scores.chunks_exact_mut(rows) {
             for ((x, &s), sum) in column.iter_mut().zip(&*shift).zip(&mut *sum) {
@@ -374,10 +383,8 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
                 *sum += *x;
             }
         }
-        for column in values.chunks_exact_mut(rows) {
-            for (value, &c) in column.iter_mut().zip(&*correction) {
-                *value *= c;
-            }
+        for (sum, &before) in sum.iter_mut().zip(&*correction) {
+            *sum += before;
         }
     }
 }
