@@ -13,9 +13,9 @@ use attention::{Mask, attention, attention_backward};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use gemmkit::{MatMut, MatRef, Parallelism, Workspace, gemm_with};
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DMatrixView, Dyn};
 use std::hint::black_box;
-use support::{briefly, normal, time};
+use support::{briefly, inputs, normal, time};
 
 const N: usize = 2048;
 const D: usize = 64;
@@ -108,7 +108,7 @@ fn tiles(criterion: &mut Criterion) {
     }
 }
 
-/// What the steps exchange: exponentials, products and fresh memory, each by itself.
+/// What the steps exchange: exponentials, products and copies, each by itself.
 fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parts");
     briefly(&mut group);
@@ -123,9 +123,10 @@ fn parts(criterion: &mut Criterion) {
         SMALL.queries,
         || black_box(&tile).clone(),
     );
-    time(&mut group, "fresh matrix, f32", N, || DMatrix::<f32>::repeat(N, N, 1.0));
-    let mut matrix = DMatrix::<f32>::repeat(N, N, 1.0);
-    time(&mut group, "filled matrix, f32", N, || black_box(&mut matrix).fill(1.0));
+    let [q, k, _] = inputs::<f32>(N, D);
+    time(&mut group, &format!("product whole, f32, d = {D}"), N, || {
+        black_box(&q) * k.transpose() // (n, n), as the naive program makes it
+    });
 }
 
 /// `n` exponentials in the first cache.
@@ -160,8 +161,12 @@ fn products(group: &mut BenchmarkGroup<WallTime>, rows: usize, columns: usize) {
     let mut tile = DMatrix::<f32>::zeros(rows, columns);
     let sizes = format!("f32, d = {D}, columns = {columns}");
     time(group, &format!("product matrixmultiply, {sizes}"), rows, || {
-        let (q, k) = (q.rows(0, rows), k.rows(0, columns));
-        tile.gemm(1.0, &black_box(q), &k.transpose(), 0.0);
+        let k = k.as_slice();
+        let (strides, shape) = ((Dyn(N), Dyn(1)), (Dyn(D), Dyn(columns)));
+        let k_transposed = DMatrixView::from_slice_with_strides_generic(
+            k, shape.0, shape.1, strides.0, strides.1,
+        );
+        tile.gemm(1.0, &black_box(&q).rows(0, rows), &k_transposed, 0.0);
     });
     let workspace = &mut Workspace::default();
     time(group, &format!("product gemmkit, {sizes}"), rows, || {

@@ -581,7 +581,29 @@ fn rounding(page: &mut Page) -> Result<()> {
     ];
     page.file("rounding.md", table(&header, &rows));
 
-    anyhow::bail!("{}", table(&header, &rows));
+    page.file("rounding.md", table(&header, &rows));
+
+    // What the chapter says of the table.
+    for (n, errors) in &all {
+        let [naive, single, tiles @ .., parts] = &errors[..] else {
+            anyhow::bail!("the columns of the table");
+        };
+        ensure!(single > naive, "{n}: single keys are worse than the naive program");
+        ensure!(
+            tiles[..2].iter().all(|tiled| tiled < naive),
+            "{n}: 16 and 64 are better"
+        );
+        if *n == 4096 {
+            ensure!(tiles.iter().all(|tiled| *tiled < 0.55 * naive), "half of the error");
+            ensure!(*parts < 0.55 * naive, "and that is how the sum is taken");
+        }
+    }
+    let grows = |of: usize, column: usize| all[4 + of].1[column] / all[of].1[column];
+    for of in [0, 1] {
+        ensure!(grows(of, 0) > 2.0, "the naive program's errors grow");
+        ensure!(grows(of, 3) < 1.4 && grows(of, 5) < 1.4, "those of tiles hardly");
+    }
+    Ok(())
 }
 
 // ---------------------------------------------------------------------------------------------------- traffic
