@@ -168,7 +168,7 @@ fn of_what_nobody_sees_in_tiles_is_exactly_zero() {
     let (mut k, mut v) = (random(n_k, 8, 81), random(n_k, 6, 82));
     // What is not finite is in all that is hidden, and in values alone of the last key.
     k.row_mut(2).fill(f64::NAN);
-    [2, 4].map(|hidden| v.row_mut(hidden).fill(f64::INFINITY));
+    [2, 4].into_iter().for_each(|hidden| v.row_mut(hidden).fill(f64::INFINITY));
     for blind in 0..n_q - n_k {
         q.row_mut(blind).fill(f64::NAN);
         r.row_mut(blind).fill(f64::INFINITY);

@@ -581,8 +581,6 @@ fn rounding(page: &mut Page) -> Result<()> {
     ];
     page.file("rounding.md", table(&header, &rows));
 
-    page.file("rounding.md", table(&header, &rows));
-
     // What the chapter says of the table.
     for (n, errors) in &all {
         let [naive, single, tiles @ .., parts] = &errors[..] else {
