@@ -136,21 +136,26 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
     inputs.check_output(forward)?;
     inputs.check_grad_output(grad_output)?;
     let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
-    let mut q = DMatrix::zeros(n_q, inputs.q.ncols());
-    let mut k = DMatrix::zeros(n_k, inputs.k.ncols());
-    let mut v = DMatrix::zeros(n_k, inputs.v.ncols());
+    let mut gradients = AttentionGradients {
+        q: DMatrix::zeros(n_q, inputs.q.ncols()),
+        k: DMatrix::zeros(n_k, inputs.k.ncols()),
+        v: DMatrix::zeros(n_k, inputs.v.ncols()),
+    };
     for h in 0..inputs.n_heads() {
         let head = inputs.head(h);
         let output = forward.output.columns(h * d_v, d_v);
         let grad_output = grad_output.columns(h * d_v, d_v);
         let log_sum_exp = forward.log_sum_exp.column(h);
-        let mut grad_q = q.columns_mut(h * d_k, d_k);
+        let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
 
         // ANCHOR: backward
         // D = rowsum(grad_output ⊙ output), the one number a row that softmax needs
         let d: DVector<T> = grad_output.component_mul(&output).column_sum(); // (n_q)
         for columns in blocks(n_k, tiles.keys) {
-            let mut grad_k = DMatrix::zeros(columns.len(), d_k); // stay for the whole walk
+            // These four stay for the whole walk down the queries.
+            let k = head.k.rows_range(columns.clone()).into_owned(); // (columns, d_k)
+            let v = head.v.rows_range(columns.clone()).into_owned(); // (columns, d_v)
+            let mut grad_k = DMatrix::zeros(columns.len(), d_k);
             let mut grad_v = DMatrix::zeros(columns.len(), d_v);
             for rows in blocks(n_q, tiles.queries) {
                 let seen = head.mask.visibility(rows.clone(), columns.clone());
@@ -159,8 +164,8 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
                 }
                 let tile = Tile {
                     q: head.q.rows_range(rows.clone()).into_owned(), // (rows, d_k)
-                    k: head.k.rows_range(columns.clone()).into_owned(), // (columns, d_k)
-                    v: head.v.rows_range(columns.clone()).into_owned(), // (columns, d_v)
+                    k: &k,
+                    v: &v,
                     grad_output: grad_output.rows_range(rows.clone()).into_owned(),
                     log_sum_exp: log_sum_exp.rows_range(rows.clone()),
                     d: d.rows_range(rows.clone()),
@@ -172,19 +177,20 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
                 grad_k += from_k;
                 grad_v += from_v;
             }
-            k.view_mut((columns.start, h * d_k), grad_k.shape()).copy_from(&grad_k);
-            v.view_mut((columns.start, h * d_v), grad_v.shape()).copy_from(&grad_v);
+            let (place_k, place_v) = ((columns.start, h * d_k), (columns.start, h * d_v));
+            gradients.k.view_mut(place_k, grad_k.shape()).copy_from(&grad_k);
+            gradients.v.view_mut(place_v, grad_v.shape()).copy_from(&grad_v);
         }
         // ANCHOR_END: backward
     }
-    Ok(AttentionGradients { q, k, v })
+    Ok(gradients)
 }
 
 /// What the backward pass of one tile needs.
 struct Tile<'a, T: RealField> {
     q: DMatrix<T>,                   // (rows, d_k)
-    k: DMatrix<T>,                   // (columns, d_k)
-    v: DMatrix<T>,                   // (columns, d_v)
+    k: &'a DMatrix<T>,               // (columns, d_k)
+    v: &'a DMatrix<T>,               // (columns, d_v)
     grad_output: DMatrix<T>,         // (rows, d_v)
     log_sum_exp: DVectorView<'a, T>, // (rows)
     d: DVectorView<'a, T>,           // (rows)
