@@ -286,16 +286,21 @@ struct Plan {
 /// Who computes longer than this, in seconds, does not gain by a warm-up.
 const WARM_BELOW: f64 = 0.25;
 
+/// Who computes longer than this, in seconds, outlasts the noise by itself.
+const LONG: f64 = 2.0;
+
 impl Plan {
     /// For a computation that takes about so many seconds: at least five turns, and more as long as all together take
-    /// about a second and a half. Three are enough for a slow one that is not what the comparison is about.
+    /// about a second and a half. Three are enough for what takes seconds, and for a slow one that is not what the comparison is
+    /// about.
     fn new(seconds: f64, protagonist: bool, quick: bool) -> Self {
         let warm = seconds < WARM_BELOW;
-        let (turn, all, least, most) = match (quick, warm || protagonist) {
-            (true, _) => (0.01, 0.1, 3, 3),
-            (false, true) => (0.06, 1.5, 5, 11),
-            (false, false) => (0.06, 1.5, 3, 11),
-        };
+        let (turn, all, least, most) =
+            match (quick, warm || protagonist && seconds < LONG) {
+                (true, _) => (0.01, 0.1, 3, 3),
+                (false, true) => (0.06, 1.5, 5, 11),
+                (false, false) => (0.06, 1.5, 3, 11),
+            };
         let samples = ((turn / seconds) as usize).clamp(1, 40);
         let one_turn = seconds * (samples + usize::from(warm)) as f64;
         Self { warm, samples, rounds: ((all / one_turn) as usize).clamp(least, most) }
@@ -360,9 +365,10 @@ mod tests {
         );
         assert_eq!(
             Plan::new(12.0, true, false),
-            Plan { warm: false, samples: 1, rounds: 5 }
+            Plan { warm: false, samples: 1, rounds: 3 }
         );
-        assert_eq!(Plan::new(12.0, false, false).rounds, 3);
+        assert_eq!(Plan::new(1.0, true, false).rounds, 5);
+        assert_eq!(Plan::new(1.0, false, false).rounds, 3);
         assert_eq!(Plan::new(0.2, false, false).rounds, 5);
         assert_eq!(Plan::new(0.2, true, true).rounds, 3);
     }
