@@ -605,7 +605,8 @@ fn rounding(page: &mut Page) -> Result<()> {
     let grows = |of: usize, column: usize| all[4 + of].1[column] / all[of].1[column];
     for of in [0, 1] {
         ensure!(grows(of, 0) > 2.0, "the naive program's errors grow");
-        ensure!(grows(of, 1) > grows(of, 0), "those of single keys grow most");
+        let less = [0, 2, 3, 4, 5].iter().all(|&c| grows(of, c) < grows(of, 1));
+        ensure!(less, "those of single keys grow most");
         for column in [3, 4, 5] {
             let hardly = (0.75..1.4).contains(&grows(of, column));
             ensure!(hardly, "those of 64 and 256 keys hardly: {}", grows(of, column));
