@@ -360,7 +360,12 @@ fn memory(page: &mut Page) -> Result<()> {
         let [square, matrix] = [4 * n * n, 4 * n * D];
         ensure!((2 * square..2 * square + 8 * matrix).contains(&naive) || n < 1024);
         let strip = 4 * n * TILE;
-        ensure!((2 * strip..2 * strip + 6 * matrix).contains(&strips) || n < 1024);
+        // Output, a strip of weights, copies of keys and values; three blocks of queries or output; and next to nothing.
+        let counted_strips = 3 * matrix + strip + 3 * 4 * TILE * D;
+        ensure!(
+            (counted_strips..counted_strips + 4096).contains(&strips) || n < 1024,
+            "n = {n}: strips take {strips}, not {counted_strips}"
+        );
         for (list, count) in counted.iter_mut().zip([naive, strips, tiled, output]) {
             list.push((n as f64, count as f64));
         }
@@ -376,6 +381,7 @@ fn memory(page: &mut Page) -> Result<()> {
     page.value("memory-beside", bytes(beside[0] as u128));
     let last = lengths.len() - 1;
     page.value("memory-n", integer(lengths[last]));
+    page.value("memory-strip", bytes((4 * TILE * lengths[last]) as u128));
     for (name, points) in [("naive", &naive), ("strips", &strips), ("tiled", &tiled)] {
         page.value(format!("memory-{name}"), bytes(points[last].1 as u128));
     }
@@ -599,8 +605,16 @@ fn rounding(page: &mut Page) -> Result<()> {
     let grows = |of: usize, column: usize| all[4 + of].1[column] / all[of].1[column];
     for of in [0, 1] {
         ensure!(grows(of, 0) > 2.0, "the naive program's errors grow");
-        ensure!(grows(of, 3) < 1.4 && grows(of, 5) < 1.4, "those of tiles hardly");
+        let less = [0, 2, 3, 4, 5].iter().all(|&c| grows(of, c) < grows(of, 1));
+        ensure!(less, "those of single keys grow most");
+        for column in [3, 4, 5] {
+            let hardly = (0.75..1.4).contains(&grows(of, column));
+            ensure!(hardly, "those of 64 and 256 keys hardly: {}", grows(of, column));
+        }
     }
+    let of_16 = [0, 1].map(|of| grows(of, 2));
+    ensure!((1.4..1.65).contains(&of_16[0]), "16 keys, f32: by half, not {}", of_16[0]);
+    ensure!((1.9..2.2).contains(&of_16[1]), "16 keys, f64: to twice, not {}", of_16[1]);
     Ok(())
 }
 

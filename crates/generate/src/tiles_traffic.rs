@@ -276,16 +276,28 @@ fn forward_saved(page: &mut Page) -> Result<()> {
         page.value(format!("fused-mib-{n}"), mebibytes(fused));
         page.value(format!("tiled-mib-{n}"), mebibytes(tiled));
     }
-    // For long sequences, whose rows still fit, the factors tend to (8 + 2d²/M) / (4d²/M) and (4 + 2d²/M) / (4d²/M).
-    let ratio = (D * D) as f64 / CAPACITY as f64;
-    let limit = (8.0 + 2.0 * ratio) / (4.0 * ratio);
-    let far = naive(CAPACITY, CAPACITY)? / tiled(CAPACITY, CAPACITY)?;
-    ensure!(far < limit && far > 0.95 * limit, "the limit of the factor");
-    page.value("naive-over-tiled-limit", significant(limit, 2));
-    page.value(
-        "fused-over-tiled-limit",
-        significant((4.0 + 2.0 * ratio) / (4.0 * ratio), 2),
-    );
+    // What the factors tend to, (c + 2d/r) / (2d/B_q) for c crossings and products in strips of r rows: as long as a row
+    // of scores fits, and from then on, when softmax has to sweep.
+    let (queries, _) = tiles_for(CAPACITY, D, D)?;
+    let strip = (CAPACITY - D) / (D + 1);
+    let of_length = |rows: usize| (2 * D) as f64 / rows as f64;
+    let programs: [(&str, Total, [f64; 2]); 2] =
+        [("naive", naive, [8.0, 10.0]), ("fused", fused, [4.0, 6.0])];
+    for (name, program, crossings) in programs {
+        let lengths = [CAPACITY, 1_000_000];
+        let within = [0.98, 0.999];
+        for i in [0, 1] {
+            let limit = (crossings[i] + of_length(strip)) / of_length(queries);
+            let n = lengths[i];
+            let factor = program(n, CAPACITY)? / tiled(n, CAPACITY)?;
+            ensure!(factor < limit && factor > within[i] * limit, "{name}: {factor}");
+            let key = ["fits", "sweeps"][i];
+            page.value(format!("{name}-over-tiled-{key}"), significant(limit, 3));
+        }
+        let factor = |n| anyhow::Ok(program(n, CAPACITY)? / tiled(n, CAPACITY)?);
+        let step = factor(CAPACITY + 1)? / factor(CAPACITY)?;
+        ensure!(step > 1.2, "{name}: the step where a row no longer fits");
+    }
     Ok(())
 }
 
@@ -336,7 +348,8 @@ fn forward_over_tokens(page: &mut Page) -> Result<()> {
             "Bytes between slow and fast memory against the number of tokens, for four programs",
             "The naive and the fused program rise with the square of n. Strips begin below them, rise \
              with the cube, and cross both. The tiled program runs along the line of each matrix once until it needs a \
-             second block of queries, and then turns to the square of n too, but far below the others.",
+             second block of queries, and then turns to the square of n too, but far below the others. Dots mark counts \
+             on the lines of strips and tiles.",
             (520, 420),
             |area| {
                 let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
@@ -371,6 +384,7 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
     ];
     let mut dots = vec![];
     let mut largest_difference: f64 = 0.0;
+    let mut differences = vec![];
     for &m in &capacities {
         let tiles = tiles_for(m, D, D)?;
         run(N / 2, &Mask::none(), m, Program::Tiled(tiles))?; // where it takes little time
@@ -380,9 +394,19 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
         ensure!(difference > 0.0, "M = {m}: the formula is a little less");
         if (64 * D..=LONG * D / 8).contains(&m) {
             largest_difference = largest_difference.max(difference);
+        } else {
+            differences.push(difference);
+        }
+        if again.contains(&m) && m > LONG * D / 8 {
+            let kib = kibibytes(m);
+            page.value(format!("blocks-{kib}"), integer(LONG.div_ceil(tiles.0)));
+            page.value(format!("above-{kib}"), percent(difference, 0));
         }
     }
     ensure!(largest_difference < 0.1, "within 10 %: {largest_difference}");
+    ensure!(differences.iter().all(|&d| d > largest_difference), "further above");
+    ensure!(differences[3..7].is_sorted(), "the fewer the blocks: {differences:?}");
+    ensure!(dots[dots.len() - 1].1 == bytes(each_once(LONG)), "down to each once");
     page.value("formula-within", percent(largest_difference, 1));
     page.value("formula-from-kib", integer(64 * D * ELEMENT / 1024));
     page.value("formula-to-kib", integer(LONG * D / 8 * ELEMENT / 1024));
@@ -391,7 +415,18 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
     let least = tiles_for_least();
     let than_naive = pays_from(least, tiled, naive)?;
     let than_fused = pays_from(least, tiled, fused)?;
-    ensure!(than_naive < than_fused && than_fused < CAPACITY / 4, "in this order");
+    ensure!(than_naive < than_fused && than_fused < LONG, "and no row fits");
+    for (name, crossings, pays) in [("naive", 10, than_naive), ("fused", 6, than_fused)] {
+        // 4d²/M against c + 2d²/M; then with B_q = (M − 2d) / (2d + 3) and r = (M − d) / (d + 1); then in whole rows.
+        let about = 2 * D * D / crossings;
+        let exact = first(2 * D + 1..CAPACITY, |m| {
+            let tiles = (2 * D * (2 * D + 3)) as f64 / (m - 2 * D) as f64;
+            let strips = (2 * D * (D + 1)) as f64 / (m - D) as f64;
+            Ok(tiles < crossings as f64 + strips)
+        })?;
+        ensure!(about < exact && exact < pays, "{name}: {about}, {exact}, {pays}");
+        page.value(format!("pays-about-{name}-kib"), fixed(kibibytes(about), 1));
+    }
     page.value("pays-against-naive-kib", fixed(kibibytes(than_naive), 1));
     page.value("pays-against-fused-kib", fixed(kibibytes(than_fused), 1));
     for n in NAMED {
@@ -404,9 +439,10 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
         svg(
             "tiles-forward-capacity",
             "Bytes between slow and fast memory against the capacity of fast memory",
-            "The rings of the tiled program lie on the falling line of the formula until they reach the level at \
-             which each matrix crosses once. In the smallest memories they lie above the lines of the naive and the \
-             fused program, which soon are almost level.",
+            "The rings of the tiled program lie a little above the falling line of the formula, further above it in the \
+             smallest memories and where only a few blocks are left, and end at the level at which each matrix crosses \
+             once. In the smallest memories they lie above the lines of the naive and the fused program, which soon are \
+             almost level.",
             (520, 420),
             |area| {
                 let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, 2.0..4096.0);
@@ -487,21 +523,29 @@ fn chunks(page: &mut Page) -> Result<()> {
         let over_tiled = chunked(n, CAPACITY)? / tiled(n, CAPACITY)?;
         ensure!(over_tiled > 3.0, "n = {n}: tiles move less than strips");
     }
-    // A strip has fewer rows at some lengths than at the next, so what is named is where it last was less.
-    // Far beyond, a sample suffices.
-    let last = |other: Total| {
-        let mut last = 0;
+    // The rows of a strip and the number of strips are whole, so that for a while the two take turns: up to where strips
+    // always move less, and up to where they ever do. Far beyond, a sample suffices.
+    let less = |other: Total| {
+        let (mut always, mut ever) = (0, 0);
         for n in (1..LONG).chain((LONG..CAPACITY - 2 * D).step_by(1000)) {
-            if chunked(n, CAPACITY)? < other(n, CAPACITY)? {
-                last = n;
+            let strips = n.div_ceil(strip_for(CAPACITY, n, D, D)?);
+            let numbers = chunked(n, CAPACITY)?;
+            ensure!(numbers == (2 * n * D * (1 + strips) + n) as f64, "n = {n}: strips");
+            if numbers < other(n, CAPACITY)? {
+                always += usize::from(always + 1 == n);
+                ever = n;
             }
         }
-        anyhow::Ok(last)
+        anyhow::Ok((always, ever))
     };
-    let (before_fused, before_naive) = (last(fused)?, last(naive)?);
-    ensure!(before_fused < before_naive && before_naive < LONG, "in this order");
-    page.value("chunked-less-than-fused-to", integer(before_fused));
-    page.value("chunked-less-than-naive-to", integer(before_naive));
+    let (always, ever) = less(fused)?;
+    ensure!(always < N && N < ever, "strips and fused take turns around {N}");
+    ensure!(chunked(N, CAPACITY)? == fused(N, CAPACITY)? + N as f64, "but for the lse");
+    let before_naive = less(naive)?;
+    ensure!(before_naive.0 == before_naive.1 && ever < before_naive.1, "in this order");
+    page.value("chunked-always-less-than-fused-to", integer(always));
+    page.value("chunked-less-than-fused-to", integer(ever));
+    page.value("chunked-less-than-naive-to", integer(before_naive.1));
     let longest = CAPACITY - 2 * D;
     ensure!(strip_for(CAPACITY, longest, D, D)? == 1, "one row fits");
     ensure!(strip_for(CAPACITY, longest + 1, D, D).is_err(), "and no longer one");
@@ -589,6 +633,7 @@ fn backward_over_capacity(page: &mut Page) -> Result<()> {
     ];
     let mut dots = vec![];
     let mut largest_difference: f64 = 0.0;
+    let mut differences = vec![];
     for &m in capacities {
         let counted = tiled_backward(LONG, m)?;
         dots.push((kibibytes(m), bytes(counted)));
@@ -596,9 +641,15 @@ fn backward_over_capacity(page: &mut Page) -> Result<()> {
         ensure!(difference > 0.0, "M = {m}: the formula is a little less");
         if (128 * D..=LONG * D / 4).contains(&m) {
             largest_difference = largest_difference.max(difference);
+        } else {
+            differences.push(difference);
         }
     }
     ensure!(largest_difference < 0.1, "within 10 %: {largest_difference}");
+    ensure!(
+        differences.iter().all(|&d| d > largest_difference),
+        "further above elsewhere: {differences:?} against {largest_difference}"
+    );
     page.value("formula-within", percent(largest_difference, 1));
     page.value("formula-from-kib", integer(128 * D * ELEMENT / 1024));
     page.value("formula-to-kib", integer(LONG * D / 4 * ELEMENT / 1024));
@@ -610,8 +661,9 @@ fn backward_over_capacity(page: &mut Page) -> Result<()> {
         svg(
             "tiles-backward-capacity",
             "Bytes between slow and fast memory on the way back against the capacity of fast memory",
-            "The rings of the tiled program lie on the falling line of the formula, and come down to a level that is \
-             not far above each matrix once. In the smallest memories they lie above the line of the naive program, \
+            "The rings of the tiled program lie a little above the falling line of the formula, further above it in the \
+             smallest memories and where only a few blocks are left, and come down to a level that is not far above \
+             each matrix once. In the smallest memories they lie above the line of the naive program, \
              which soon is almost level.",
             (520, 420),
             |area| {
