@@ -91,7 +91,8 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         Ok(())
     }
 
-    /// A new largest score, no smaller than the old one: what was summed relative to that is corrected.
+    /// A new largest score, never below the old one: the sums, which are relative to that,
+    /// are corrected.
     fn rescale(&mut self, max: DVector<T>) {
         let correction = self.max.zip_map(&max, |old, new| (old - shift(new)).exp());
         self.sum.component_mul_assign(&correction);
