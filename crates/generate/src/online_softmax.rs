@@ -2,7 +2,8 @@
 
 use crate::double::Double;
 use crate::figure::{
-    Area, Axis, BLUE, Block, GREEN, Line, Marks, TEXT, VERMILION, arrow, line_chart, svg,
+    Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, Side, Spot, TEXT, VERMILION,
+    arrow, line_chart, svg,
 };
 use crate::format::{fixed, integer, percent, significant, table};
 use crate::gradient_checking::exponential;
@@ -84,6 +85,9 @@ fn sweeps(page: &mut Page) -> Result<()> {
     ] {
         let numbers = report.matrix("scores").all();
         ensure!(numbers.is_multiple_of((n * n) as u128), "{key}: no multiple of n²");
+        // Softmax of the table reads four times and writes once; the product before it wrote the scores.
+        let is_six = numbers / (n * n) as u128 == 4 + 1 + 1;
+        ensure!(key != "fused" || is_six, "{key}: not what the table has, and one write");
         page.value(
             format!("crossings-{key}-long"),
             (numbers / (n * n) as u128).to_string(),
@@ -289,6 +293,8 @@ fn staircase(page: &mut Page) -> Result<()> {
         log_sum_exp.windows(2).all(|pair| pair[0].1 < pair[1].1),
         "log-sum-exp grows with every key"
     );
+    let gain = |from: usize, to: usize| log_sum_exp[to].1 - log_sum_exp[from].1;
+    ensure!(gain(0, n / 4) > gain(n / 4, n - 1), "most of all in the beginning");
     ensure!((4..=7).contains(&n_changes), "{n_changes} steps: another seed");
     ensure!(last_change < n, "the last step is not at the end");
     page.value("stairs", integer(n_changes));
@@ -311,8 +317,8 @@ fn staircase(page: &mut Page) -> Result<()> {
         svg(
             "online-softmax-staircase",
             "The running maximum and log-sum-exp of scores that come one at a time",
-            "Dots are scattered around zero. A staircase rises in a few steps, early, and stays on the highest dot. A \
-             smooth line above it rises quickly at first and then ever more slowly.",
+            "Dots are scattered around zero. A staircase rises in a few steps and lies on the highest dot so far. A line \
+             above it rises with every key, most of all in the beginning.",
             (520, 340),
             |area| {
                 let x = Axis::linear("keys seen", 0.0..65.0);
@@ -425,15 +431,15 @@ impl<T: RealField + Copy + Into<f64>> Keys<T> {
         rows[0]
     }
 
-    /// Softmax of the whole row, and then the average.
-    fn plain(&self) -> T {
+    /// Softmax of the whole row, and then the average, with sums that `add` takes.
+    fn plain(&self, add: fn(&[T]) -> T) -> T {
         let max = self.0.iter().fold(self.0[0].0, |max, &(score, _)| max.max(score));
         let weights = self.0.iter().map(|&(score, _)| exponential(score - max));
         let weights: Vec<T> = weights.collect();
-        let sum = weights.iter().fold(T::zero(), |sum, &weight| sum + weight);
+        let sum = add(&weights);
         let terms =
             weights.iter().zip(&self.0).map(|(&weight, &(_, v))| weight / sum * v);
-        terms.fold(T::zero(), |sum, term| sum + term)
+        add(&terms.collect::<Vec<T>>())
     }
 
     /// In twice the digits of an `f64`.
@@ -476,6 +482,22 @@ impl<T: RealField + Copy + Into<f64>> Keys<T> {
     }
 }
 
+fn one_by_one<T: RealField + Copy>(terms: &[T]) -> T {
+    terms.iter().fold(T::zero(), |sum, &term| sum + term)
+}
+
+/// Each half by itself, and then both.
+fn as_a_tree<T: RealField + Copy>(terms: &[T]) -> T {
+    match terms {
+        [] => T::zero(),
+        &[term] => term,
+        _ => {
+            let (left, right) = terms.split_at(terms.len() / 2);
+            as_a_tree(left) + as_a_tree(right)
+        }
+    }
+}
+
 /// Any order of the keys, split anywhere, and split again: down to single keys, or to tiles of a few.
 fn any_way_of<T: RealField + Copy>(keys: &[(T, T)], rng: &mut ChaCha8Rng) -> Row<T> {
     if keys.len() == 1 || keys.len() <= 16 && rng.random_bool(0.2) {
@@ -497,6 +519,7 @@ struct Errors {
     tiles: f64,
     tree: f64,
     plain: f64,
+    plain_tree: f64,
     rising: f64,
     rising_plain: f64,
 }
@@ -507,6 +530,7 @@ fn errors<T: RealField + Copy + Into<f64>>(n: usize, rows: usize) -> Errors {
         tiles: 0.0,
         tree: 0.0,
         plain: 0.0,
+        plain_tree: 0.0,
         rising: 0.0,
         rising_plain: 0.0,
     };
@@ -517,10 +541,11 @@ fn errors<T: RealField + Copy + Into<f64>>(n: usize, rows: usize) -> Errors {
         mean.one += share(keys.absorbed(1).output());
         mean.tiles += share(keys.absorbed(TILE).output());
         mean.tree += share(keys.tree(TILE).output());
-        mean.plain += share(keys.plain());
+        mean.plain += share(keys.plain(one_by_one));
+        mean.plain_tree += share(keys.plain(as_a_tree));
         let rising = keys.sorted();
         mean.rising += share(rising.absorbed(1).output());
-        mean.rising_plain += share(rising.plain());
+        mean.rising_plain += share(rising.plain(one_by_one));
     }
     mean
 }
@@ -549,7 +574,7 @@ fn rounding(page: &mut Page) -> Result<()> {
     let rows = 60;
     let lengths: Vec<usize> = (6..=14).map(|power| 1 << power).collect();
     let mut doubles = vec![];
-    let mut dots = vec![];
+    let mut spots = vec![];
     for &n in &lengths {
         doubles.push(errors::<f64>(n, rows));
         if n.ilog2().is_multiple_of(2) {
@@ -559,7 +584,15 @@ fn rounding(page: &mut Page) -> Result<()> {
             {
                 ensure!(a < 1.6 * b && b < 1.6 * a, "n = {n}: f32 like f64, {a}, {b}");
             }
-            dots.extend([one, tiles, tree].map(|error| (n as f64, error)));
+            for (error, colour) in [(one, BLUE), (tiles, VERMILION), (tree, GREEN)] {
+                let place = (n as f64, error);
+                spots.push(Spot {
+                    name: String::new(),
+                    place,
+                    colour,
+                    side: Side::Right,
+                });
+            }
         }
     }
     // What the chapter says of the figure.
@@ -568,11 +601,16 @@ fn rounding(page: &mut Page) -> Result<()> {
         ensure!(near(e.one, e.plain, 1.4), "n = {n}: one at a time is as exact as plain");
         ensure!(e.rising < e.one, "n = {n}: no worse if the maximum changes each time");
         ensure!(e.tree < 2.5, "n = {n}: the tree is level");
+        ensure!(e.plain_tree < 2.5, "n = {n}: so is plain softmax with sums as trees");
+        ensure!(e.plain_tree < e.tree, "n = {n}: and more exact, down to single keys");
         ensure!(n < 512 || 4.0 * e.tiles < e.one, "n = {n}: tiles are far more exact");
         ensure!(n < 4096 || 2.0 * e.tree < e.tiles, "n = {n}: and the tree more still");
     }
     for e in &doubles[4..] {
         ensure!(e.rising_plain < e.rising && e.rising < e.plain, "a price, and a gain");
+        // Independent errors add in squares.
+        let price = (e.rising.powi(2) - e.rising_plain.powi(2)).sqrt();
+        ensure!(near(price, e.rising_plain, 2.0), "comparable with the additions");
     }
     let growth = |part: fn(&Errors) -> f64| part(&doubles[8]) / part(&doubles[2]);
     ensure!(near(growth(|e| e.one), 8.0, 1.4), "64 times the keys, 8 times the error");
@@ -587,6 +625,7 @@ fn rounding(page: &mut Page) -> Result<()> {
     let lines = [
         line("one key at a time", BLUE, false, |e| e.one),
         line("plain softmax", TEXT, true, |e| e.plain),
+        line("plain, sums as trees", MUTED, true, |e| e.plain_tree),
         line("tiles of 64", VERMILION, false, |e| e.tiles),
         line("a tree of tiles of 64", GREEN, false, |e| e.tree),
     ];
@@ -596,6 +635,7 @@ fn rounding(page: &mut Page) -> Result<()> {
     for (key, error) in [
         ("one", last.one),
         ("plain", last.plain),
+        ("plain-tree", last.plain_tree),
         ("tiles", last.tiles),
         ("tree", last.tree),
         ("rising", last.rising),
@@ -609,13 +649,14 @@ fn rounding(page: &mut Page) -> Result<()> {
             "online-softmax-rounding",
             "Rounding errors of the output against the number of keys, for several ways to split a row",
             "Two lines, one key at a time and plain softmax, rise side by side with the square root of the number of \
-             keys. The line of tiles rises far more slowly, and that of a tree of tiles stays level. Dots for f32 lie \
-             on or beside the lines for f64.",
-            (520, 400),
+             keys. The line of tiles rises far more slowly. That of a tree of tiles stays level, and beside it that of \
+             plain softmax whose sums are taken as trees. Dots for f32, in the colours of the three solid lines, lie on \
+             these or not far off.",
+            (520, 424),
             |area| {
                 let x = Axis::log("keys n (logarithmic)", 2.0, 64.0..16384.0);
                 let y = Axis::log("error in units of u (logarithmic)", 2.0, 0.5..64.0);
-                line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
+                line_chart(area, &x, &y, &lines, Marks { spots: &spots, ..Marks::default() })
             },
         )?,
     );
@@ -636,10 +677,11 @@ fn best_width(page: &mut Page) -> Result<()> {
     }
     let least = means.iter().copied().fold(f64::INFINITY, f64::min);
     let found: BTreeMap<usize, f64> = widths.into_iter().zip(means).collect();
-    // Where the two parts of the error are equal.
-    let expected = (n as f64).powf(2.0 / 3.0).round() as usize;
+    // Where n / c + c² / n is least.
+    let expected = (n as f64 * n as f64 / 2.0).cbrt().round() as usize;
+    ensure!(found.contains_key(&expected), "{expected} is not among the widths");
     for (&width, &mean) in &found {
-        let is_near = (expected / 3..expected * 2).contains(&width);
+        let is_near = (expected / 2..=expected * 2).contains(&width);
         ensure!(is_near == (mean < 1.2 * least), "c = {width}: {mean}, least {least}");
     }
     ensure!(found[&16] > 2.0 * least && found[&2048] > 2.0 * least, "far off is worse");
@@ -681,8 +723,11 @@ fn ways<T: RealField + Copy + Into<f64>>(name: &str) -> Result<[[f64; 2]; 3]> {
     let mut errors = [vec![], vec![], vec![]];
     for _ in 0..WAYS {
         keys.0.shuffle(rng);
-        let outputs =
-            [keys.plain(), keys.absorbed(1).output(), any_way_of(&keys.0, rng).output()];
+        let outputs = [
+            keys.plain(one_by_one),
+            keys.absorbed(1).output(),
+            any_way_of(&keys.0, rng).output(),
+        ];
         for (errors, output) in errors.iter_mut().zip(outputs) {
             errors.push(error(output, exact));
         }
@@ -788,7 +833,16 @@ fn changes(page: &mut Page) -> Result<()> {
     };
     let rows = [
         exactly("falling", &decreasing),
-        vec!["random, on average".to_owned(), fixed(mean(one), 1), fixed(mean(tiles), 1)],
+        vec![
+            "random, expected".to_owned(),
+            fixed(harmonic(n), 1),
+            fixed(harmonic(n / TILE), 1),
+        ],
+        vec![
+            format!("random, mean of {} rows", integer(rows as usize)),
+            fixed(mean(one), 1),
+            fixed(mean(tiles), 1),
+        ],
         exactly("rising", &increasing),
     ];
     let header = ["scores", "one key at a time", "in tiles of 64"];

@@ -82,16 +82,17 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         let max = self.max.zip_map(&row_max(scores), |old, new| old.max(new));
         self.rescale(max);
 
-        let mut weights = scores.clone(); // (rows, keys)
-        for mut column in weights.column_iter_mut() {
+        let mut terms = scores.clone(); // (rows, keys)
+        for mut column in terms.column_iter_mut() {
             column.zip_apply(&self.max, |x, m| *x = (*x - shift(m)).exp());
         }
-        self.sum += weights.column_sum(); // one number for each row
-        self.values += masked_product(&weights, values, |i, j| is_seen(scores[(i, j)]));
+        self.sum += terms.column_sum(); // one number for each row
+        self.values += masked_product(&terms, values, |i, j| is_seen(scores[(i, j)]));
         Ok(())
     }
 
-    /// A new largest score: what was summed relative to the old one is corrected.
+    /// A new largest score, never below the old one: the sums, which are relative to that,
+    /// are corrected.
     fn rescale(&mut self, max: DVector<T>) {
         let correction = self.max.zip_map(&max, |old, new| (old - shift(new)).exp());
         self.sum.component_mul_assign(&correction);
