@@ -72,7 +72,8 @@ impl Div for Double {
 }
 
 impl Double {
-    const LN_2: Double = Double(std::f64::consts::LN_2, 2.319_046_813_846_299_6e-17);
+    /// ln 2.
+    pub const LN_2: Double = Double(std::f64::consts::LN_2, 2.319_046_813_846_299_6e-17);
 
     /// The nearest `f64`.
     pub fn rounded(self) -> f64 {

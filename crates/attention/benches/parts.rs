@@ -1,0 +1,88 @@
+//! What attention is made of, each part by itself: exponentials, products of tiles and of whole matrices, and the copy of a
+//! tile. From these the gains of the steps in `ladder.rs` can be foretold.
+//!
+//! `cargo bench --bench parts` runs it. Compare within one run: the numbers are those of the machine at hand.
+
+mod support;
+
+use attention::flash::Float;
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use gemmkit::{MatMut, MatRef, Parallelism, Workspace, gemm_with};
+use nalgebra::{DMatrix, DMatrixView, Dyn};
+use std::hint::black_box;
+use support::{briefly, inputs, normal, time};
+
+const N: usize = 2048;
+const D: usize = 64;
+const SMALL: usize = 64;
+
+/// What the steps exchange: exponentials, products and copies, each by itself.
+fn parts(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("parts");
+    briefly(&mut group);
+    exponentials(&mut group);
+    for (rows, columns) in [(SMALL, SMALL), (256, 512)] {
+        products(&mut group, rows, columns);
+    }
+    let tile = normal::<f32>(SMALL, SMALL, 0);
+    time(&mut group, &format!("copied tile, f32, columns = {}", SMALL), SMALL, || {
+        black_box(&tile).clone()
+    });
+    let [q, k, _] = inputs::<f32>(N, D);
+    time(&mut group, &format!("product whole, f32, d = {D}"), N, || {
+        black_box(&q) * k.transpose() // (n, n), as the naive program makes it
+    });
+}
+
+/// `n` exponentials in the first cache.
+fn exponentials(group: &mut BenchmarkGroup<WallTime>) {
+    const COUNT: usize = 4096;
+    let x: Vec<f32> = (0..COUNT).map(|i| -(i as f32) / 200.0).collect();
+    let mut y = vec![0.0; COUNT];
+    time(group, "exponentials one by one, f32", COUNT, || {
+        y.iter_mut().zip(black_box(&x)).for_each(|(y, x)| *y = x.exp2());
+    });
+    time(group, "exponentials portable, f32", COUNT, || {
+        exponentiate(&mut y, black_box(&x), f32::exp2_polynomial::<false>)
+    });
+    let arch = pulp::Arch::new();
+    time(group, "exponentials vector, f32", COUNT, || {
+        let (x, y) = (black_box(&x), &mut y);
+        arch.dispatch(
+            #[inline(always)]
+            || exponentiate(y, x, f32::exp2_polynomial::<true>),
+        );
+    });
+}
+
+#[inline(always)]
+fn exponentiate(y: &mut [f32], x: &[f32], exp2: impl Fn(f32) -> f32) {
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y = exp2(x));
+}
+
+/// The product of a block of queries and one of keys that lie in larger matrices, into a tile that is there already.
+fn products(group: &mut BenchmarkGroup<WallTime>, rows: usize, columns: usize) {
+    let (q, k) = (normal::<f32>(N, D, 0), normal::<f32>(N, D, 1));
+    let mut tile = DMatrix::<f32>::zeros(rows, columns);
+    let sizes = format!("f32, d = {D}, columns = {columns}");
+    time(group, &format!("product matrixmultiply, {sizes}"), rows, || {
+        let k = k.as_slice();
+        let (strides, shape) = ((Dyn(N), Dyn(1)), (Dyn(D), Dyn(columns)));
+        let k_transposed = DMatrixView::from_slice_with_strides_generic(
+            k, shape.0, shape.1, strides.0, strides.1,
+        );
+        tile.gemm(1.0, &black_box(&q).rows(0, rows), &k_transposed, 0.0);
+    });
+    let workspace = &mut Workspace::default();
+    time(group, &format!("product gemmkit, {sizes}"), rows, || {
+        let n = N as isize;
+        let q = MatRef::new(black_box(q.as_slice()), rows, D, 1, n);
+        let k = MatRef::new(k.as_slice(), D, columns, n, 1);
+        let tile = MatMut::from_col_major(tile.as_mut_slice(), rows, columns);
+        gemm_with(workspace, 1.0, q, k, 0.0, tile, Parallelism::Serial);
+    });
+}
+
+criterion_group!(all, parts);
+criterion_main!(all);
