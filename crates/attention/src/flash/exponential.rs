@@ -37,7 +37,7 @@ impl Exponentials {
         match self {
             Exponentials::OneByOne => columns.run(T::exp2),
             Exponentials::Portable => columns.run(T::exp2_polynomial::<false>),
-            // Compiled once for each instruction set that `pulp` knows; the processor chooses.
+            // Compiled for each instruction set that `pulp` knows; the processor chooses.
             Exponentials::Vector => match pulp::Arch::new() {
                 pulp::Arch::Scalar => columns.run(T::exp2_polynomial::<false>),
                 arch => arch.dispatch(
@@ -87,8 +87,8 @@ macro_rules! float {
             fn exp2_polynomial<const FUSED: bool>(x: $float) -> $float {
                 const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1; // its bits: 23 or 52
                 const BIAS: $bits = <$float>::MAX_EXP as $bits - 1; // 127 or 1023
-                // Numbers of this size are whole: to add it rounds to the nearest integer,
-                // which then stands in the last bits.
+                // Numbers of this size are whole: to add it rounds to an integer, which
+                // then stands in the last bits.
                 const ROUND: $float = 1.5 * (1_u64 << MANTISSA) as $float;
                 const COEFFICIENTS: [f64; $terms] = taylor();
 
@@ -105,7 +105,7 @@ macro_rules! float {
                         power * fraction + c
                     };
                 }
-                // The integer, moved to where the exponent is: 2^integer, or 0 at `lowest`.
+                // The integer, moved to where the exponent is: 2^integer, or 0.
                 let integer = rounded.to_bits().wrapping_sub(ROUND.to_bits());
                 power * <$float>::from_bits(integer.wrapping_add(BIAS) << MANTISSA)
             }

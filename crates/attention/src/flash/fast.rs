@@ -372,7 +372,7 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
                 *value *= c;
             }
         }
-        // The tile is summed by itself before it joins what was summed before: that rounds less.
+        // The tile is summed by itself before it joins the sums so far: that rounds less.
         for (c, sum) in correction.iter_mut().zip(&mut *sum) {
             *c *= *sum; // by now the old sum, corrected
             *sum = T::zero();
@@ -440,8 +440,8 @@ impl Flash {
             k: DMatrix::zeros(n_k, inputs.k.ncols()),
             v: DMatrix::zeros(n_k, inputs.v.ncols()),
         });
-        // Every stripe has a share in the gradients of all queries. Shares are added in the order of the stripes, by
-        // whichever thread completes them.
+        // Every stripe has a share in the gradients of all queries. Shares are added in the
+        // order of the stripes, by whichever thread completes them.
         let shares: Vec<_> =
             (0..inputs.n_heads).map(|_| Mutex::new(vec![None; stripes.len()])).collect();
         self.threads.run(
@@ -521,8 +521,8 @@ impl<T: Float> WalkBack<T> {
     }
 
     // ANCHOR: stripe
-    /// The gradients of these keys and their values, written where they belong; and their share in the gradients of all
-    /// queries (d_k, n_q), which is returned.
+    /// The gradients of these keys and their values, written where they belong; and their
+    /// share in the gradients of all queries (d_k, n_q), which is returned.
     fn stripe(
         &mut self,
         back: &Back<T>,

@@ -51,7 +51,8 @@ impl Threads {
     }
 
     // ANCHOR: queue
-    /// Has every task done, by whichever thread is free. A thread makes its `scratch` once, and keeps it from task to task.
+    /// Has every task done, by whichever thread is free. A thread makes its `scratch` once,
+    /// and keeps it from task to task.
     pub(super) fn run<Task: Send, Scratch>(
         &self,
         tasks: Vec<Task>,
