@@ -206,7 +206,7 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
     for (i, (step, change)) in STEPS.iter().enumerate() {
         let seconds = time(record, "forward", step)?;
         let speed = flops() / seconds;
-        let mut row = vec![format!("{}", i + 1), format!("**{step}**: {change}")];
+        let mut row = vec![format!("{} **{step}**: {change}", i + 1)];
         if let Some((_, before)) = measured.last() {
             let before: f64 = *before;
             let prediction = foretold(record, step, before)?;
@@ -214,7 +214,7 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
             predictions.push(((i + 1) as f64, prediction));
             row.push(duration(prediction));
             row.push(duration(seconds));
-            row.push(format!("{} ×", significant(before / seconds, 3)));
+            row.push(format!("{}\u{202f}×", significant(before / seconds, 2)));
             // What the chapter says in words.
             let slower = *step == "tiled";
             ensure!(
@@ -242,7 +242,7 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
         rows.push(row);
         measured.push(((i + 1) as f64, seconds));
     }
-    let header = ["", "step", "foretold", "measured", "gain", "GFLOP/s", "of the roof"];
+    let header = ["step", "foretold", "measured", "gain", "GFLOP/s", "of the roof"];
     page.file("steps.md", table(&header, &rows));
     page.value("n", integer(N));
     page.value("d", integer(D));
