@@ -63,7 +63,7 @@ fn memory_grows_with_n() {
     // The fast program lays aside more, a part of it for each thread, and still at most as much as goes in and out.
     let d = 64;
     let release = !cfg!(debug_assertions); // a debug build would need minutes for so many tokens
-    for (heads, n) in if release { [(1, 8192), (8, 8192)] } else { [(1, 512), (8, 256)] }
+    for (heads, n) in if release { [(1, 8192), (8, 8192)] } else { [(1, 2048), (8, 512)] }
     {
         for threads in [1, 2] {
             let context = format!("{heads} heads, {n} tokens, {threads} threads");
@@ -75,7 +75,7 @@ fn memory_grows_with_n() {
 
             // From where a tile is as large as it gets, each token takes as many bytes as any other: forward its output
             // and a little, in all about ten of its rows.
-            if threads == 1 && n / 2 >= 256 {
+            if threads == 1 && n / 2 >= 512 {
                 let [half_forward, half_both] = fast(n / 2, d, heads, threads);
                 let grows = (forward - half_forward, both - half_both);
                 assert!(grows.0 < 6 * matrix / 10, "{context}: grows by {}", grows.0);
