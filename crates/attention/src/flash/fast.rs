@@ -30,7 +30,7 @@ use std::sync::Mutex;
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let mask = Mask::causal();
 /// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(4)?;
-/// let forward = Flash::new().with_threads(2)?.forward(&inputs);
+/// let forward = Flash::new().forward(&inputs);
 /// assert!((forward.output - tiled_attention(&inputs, Tiles::default())?.output).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
 /// ```
