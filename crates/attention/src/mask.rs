@@ -377,22 +377,8 @@ impl SizedMask<'_> {
         mut matrix: DMatrix<T>,
         hidden: T,
     ) -> DMatrix<T> {
-        for columns in tiles(self.n_k) {
-            for rows in tiles(self.n_q) {
-                let visibility = self.visibility(rows.clone(), columns.clone());
-                if visibility == Visibility::Full {
-                    continue;
-                }
-                // Only a tile on the border is asked about entry by entry.
-                let all = visibility == Visibility::Hidden;
-                for j in columns.clone() {
-                    for i in rows.clone() {
-                        if all || !self.allows(i, j) {
-                            matrix[(i, j)] = hidden;
-                        }
-                    }
-                }
-            }
+        for (j, mut column) in matrix.column_iter_mut().enumerate() {
+            self.hide_queries(j, 0..self.n_q, column.as_mut_slice(), hidden);
         }
         matrix
     }
@@ -533,12 +519,6 @@ fn hide_outside<T: Copy>(seen: Range<usize>, first: usize, line: &mut [T], hidde
     let (start, end) = (place(seen.start), place(seen.end));
     line[end..].fill(hidden);
     line[..start].fill(hidden); // all of it, if nothing is seen
-}
-
-/// `0..n` in pieces of at most 64.
-fn tiles(n: usize) -> impl Iterator<Item = Range<usize>> {
-    const TILE: usize = 64;
-    (0..n).step_by(TILE).map(move |start| start..n.min(start + TILE))
 }
 
 fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
