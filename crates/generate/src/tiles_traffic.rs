@@ -501,19 +501,21 @@ fn forward_over_tiles(page: &mut Page) -> Result<()> {
     page.value("tiles-formula-within", percent(largest, 1));
     ensure!(totals.is_sorted_by(|a, b| a > b), "more queries, less traffic");
     page.value("square-over-chosen", significant(totals[3] / totals[5], 3));
-    let header = [
-        "queries × keys",
-        "fast memory",
-        "MiB",
-        "formula",
-        "off by",
-        "causal, MiB",
-        "formula",
-        "off by",
-    ];
-    page.file("tiles.md", table(&header, &rows));
+    page.file("tiles.md", table(&TILES_HEADER, &rows));
     Ok(())
 }
+
+/// Of the tables over sizes of tiles, forward and backward.
+const TILES_HEADER: [&str; 8] = [
+    "queries × keys",
+    "fast memory",
+    "MiB",
+    "formula",
+    "off by",
+    "causal, MiB",
+    "formula",
+    "off by",
+];
 
 /// The half-way step, and where it is none.
 fn chunks(page: &mut Page) -> Result<()> {
@@ -709,17 +711,7 @@ fn backward_over_tiles(page: &mut Page, chosen: Tiles) -> Result<()> {
     ensure!(largest < 0.1, "within 10 %: {largest}");
     page.value("tiles-formula-within", percent(largest, 1));
     ensure!(totals.is_sorted_by(|a, b| a > b), "more keys, less traffic");
-    let header = [
-        "queries × keys",
-        "fast memory",
-        "MiB",
-        "formula",
-        "off by",
-        "causal, MiB",
-        "formula",
-        "off by",
-    ];
-    page.file("tiles.md", table(&header, &rows));
+    page.file("tiles.md", table(&TILES_HEADER, &rows));
     Ok(())
 }
 
