@@ -86,7 +86,11 @@ struct Report {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
+    println!("{}", serde_json::to_string(&measure(Options::parse())?)?);
+    Ok(())
+}
+
+fn measure(options: Options) -> Result<Report, Box<dyn Error>> {
     let (median_seconds, checksum) = match options.dtype {
         Dtype::F32 => time::<f32>(&options)?,
         Dtype::F64 => time::<f64>(&options)?,
@@ -94,10 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let flops_per_second = flops(&options)? / median_seconds;
     let flop_convention =
         "4 heads n^2 d forward, half of it if causal; 3.5 times that with backward";
-    let report =
-        Report { options, median_seconds, flops_per_second, flop_convention, checksum };
-    println!("{}", serde_json::to_string(&report)?);
-    Ok(())
+    Ok(Report { options, median_seconds, flops_per_second, flop_convention, checksum })
 }
 
 /// By the convention that the report states.
@@ -179,4 +180,56 @@ fn naive<T: Float>(
     let columns: Vec<_> =
         outputs.iter().flat_map(|output| output.column_iter()).collect();
     Ok(DMatrix::from_columns(&columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the program prints for these arguments, as JSON.
+    fn report(arguments: &str) -> serde_json::Value {
+        let arguments =
+            format!("time_attention --n 40 --d 8 --heads 2 --repeats 3 {arguments}");
+        let options = Options::try_parse_from(arguments.split_whitespace()).unwrap();
+        serde_json::to_value(measure(options).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn both_kinds_report_the_same_output() {
+        for rest in
+            ["--causal", "--pass both", "--dtype f64", "--dtype f64 --pass both --causal"]
+        {
+            let [naive, flash] =
+                ["naive", "flash"].map(|kind| report(&format!("--kind {kind} {rest}")));
+            let sum = |report: &serde_json::Value| report["checksum"].as_f64().unwrap();
+            assert!((sum(&naive) - sum(&flash)).abs() < 1e-3, "{rest}: {naive} {flash}");
+            assert!(sum(&naive) != 0.0);
+        }
+        let (full, causal) = (report("--kind flash"), report("--kind flash --causal"));
+        assert_ne!(full["checksum"], causal["checksum"]);
+    }
+
+    #[test]
+    fn the_speed_follows_the_stated_convention() {
+        for (rest, flops) in
+            [("", 1.0), ("--causal", 0.5), ("--pass both --causal", 1.75)]
+        {
+            let report = report(rest);
+            let of = |key: &str| report[key].as_f64().unwrap();
+            let counted = of("flops_per_second") * of("median_seconds");
+            let expected = flops * f64::from(4 * 2 * 40 * 40 * 8);
+            assert!((counted / expected - 1.0).abs() < 1e-9, "{rest}: {counted}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (wrong, name) in
+            [("--n 0", "--n"), ("--threads 0", "--threads"), ("--kind fast", "--kind")]
+        {
+            let arguments = format!("time_attention {wrong}");
+            let error = Options::try_parse_from(arguments.split(' ')).err().unwrap();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
 }
