@@ -6,6 +6,7 @@ use crate::format::{duration, fixed, integer, percent, scientific, significant, 
 use crate::output::Page;
 use crate::records::{provenance, read};
 use anyhow::{Context, Result, ensure};
+use attention::flash::Flash;
 use plotters::style::RGBColor;
 use record::{Measurement, Record, Unit};
 
@@ -146,6 +147,14 @@ fn parts(page: &mut Page, record: &Record) -> Result<()> {
     }
     let header = ["tile", "matrixmultiply, GFLOP/s", "gemmkit, GFLOP/s"];
     page.file("products.md", table(&header, &rows));
+
+    // What the chapter says in words.
+    let small = rate(product(record, "matrixmultiply", (SMALL, SMALL))?, (SMALL, SMALL));
+    let whole = rate(find(record, "parts/product whole", &[])?.median, (N, N));
+    ensure!(small < whole, "a small product is slower, entry by entry");
+    let calls = exponential(record, "one by one")? * roof(record)?;
+    ensure!((100.0..1000.0).contains(&calls), "hundreds of operations");
+    page.value("exp-operations", significant(calls, 1));
     Ok(())
 }
 
@@ -342,7 +351,10 @@ fn tile_sizes(page: &mut Page, record: &Record) -> Result<()> {
     {
         let work = if how == "forward" { 1.0 } else { 0.5 };
         let mut rows = vec![];
+        let default =
+            if how == "forward" { Flash::TILES } else { Flash::TILES_IF_MASKED };
         let mut best = (0.0, (0, 0));
+        let mut of_default = 0.0;
         for queries in SIZES {
             let mut row = vec![integer(queries)];
             for keys in SIZES {
@@ -352,10 +364,21 @@ fn tile_sizes(page: &mut Page, record: &Record) -> Result<()> {
                 if speed > best.0 {
                     best = (speed, (queries, keys));
                 }
+                if (queries, keys) == (default.queries, default.keys) {
+                    of_default = speed;
+                }
                 row.push(fixed(speed, 0));
             }
             rows.push(row);
         }
+        ensure!(
+            of_default > 0.95 * best.0,
+            "the tile that `Flash` takes for {how}, {default:?}, is slower than the best by 5 %"
+        );
+        page.value(
+            format!("default-{}", how.replace(' ', "-")),
+            format!("{} × {}", default.queries, default.keys),
+        );
         let (queries, keys) = best.1;
         page.value(
             format!("best-tile-{}", how.replace(' ', "-")),
@@ -480,6 +503,11 @@ fn peers(page: &mut Page, record: &Record) -> Result<()> {
         page.value(format!("peers-{key}"), fixed(ratio, 2));
         page.value(format!("peers-{key}-cell"), describe(cell));
     }
+    // What the chapter says in words.
+    ensure!(
+        (best.mask, best.n) == ("causal", 512),
+        "the largest ratio is a short causal one"
+    );
     let short: Vec<_> =
         fused.iter().filter(|(cell, _)| cell.n < 512).map(|c| c.1).collect();
     page.value("peers-short-mean", fixed(geometric_mean(short.into_iter()), 2));

@@ -49,6 +49,21 @@ impl Default for Flash {
 }
 
 impl Flash {
+    /// The tiles of [`Flash::new`] where every query sees every key.
+    ///
+    /// ```
+    /// assert_eq!(attention::flash::Flash::TILES.keys, 512);
+    /// ```
+    pub const TILES: Tiles = Tiles { queries: 256, keys: 512 };
+
+    /// The tiles of [`Flash::new`] where a mask hides something.
+    ///
+    /// ```
+    /// use attention::flash::Flash;
+    /// assert!(Flash::TILES_IF_MASKED.queries < Flash::TILES.queries);
+    /// ```
+    pub const TILES_IF_MASKED: Tiles = Tiles { queries: 128, keys: 256 };
+
     /// All threads that there are, and tiles that were fast where they were measured.
     ///
     /// ```
@@ -203,10 +218,8 @@ impl Flash {
         let (n_q, n_k) = inputs.lengths();
         let tiles =
             self.tiles.unwrap_or_else(|| match inputs.mask.visibility(0..n_q, 0..n_k) {
-                Visibility::Full => Tiles { queries: 256, keys: 512 },
-                Visibility::Partial | Visibility::Hidden => {
-                    Tiles { queries: 128, keys: 256 }
-                }
+                Visibility::Full => Self::TILES,
+                Visibility::Partial | Visibility::Hidden => Self::TILES_IF_MASKED,
             });
         Tiles { queries: tiles.queries.min(n_q), keys: tiles.keys.min(n_k) }
     }
