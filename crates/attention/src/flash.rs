@@ -48,10 +48,10 @@ use nalgebra::{DMatrix, DMatrixView, RealField};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a, T: RealField> {
-    q: &'a DMatrix<T>,
-    k: &'a DMatrix<T>,
-    v: &'a DMatrix<T>,
-    mask: SizedMask<'a>,
+    pub(crate) q: &'a DMatrix<T>,
+    pub(crate) k: &'a DMatrix<T>,
+    pub(crate) v: &'a DMatrix<T>,
+    pub(crate) mask: SizedMask<'a>,
     n_heads: usize,
 }
 
@@ -121,12 +121,12 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
     }
 
     /// (n_q, n_k)
-    fn lengths(&self) -> (usize, usize) {
+    pub(crate) fn lengths(&self) -> (usize, usize) {
         self.mask.shape()
     }
 
     /// (d_k, d_v) of one head
-    fn widths(&self) -> (usize, usize) {
+    pub(crate) fn widths(&self) -> (usize, usize) {
         (self.q.ncols() / self.n_heads, self.v.ncols() / self.n_heads)
     }
 
@@ -142,7 +142,7 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         }
     }
 
-    fn check_output(&self, forward: &FlashOutput<T>) -> Result<()> {
+    pub(crate) fn check_output(&self, forward: &FlashOutput<T>) -> Result<()> {
         let shape = (self.q.nrows(), self.v.ncols());
         let name = "(n_q, n_heads · d_v)";
         check_shape("forward.output", &forward.output, shape, name)?;
@@ -150,7 +150,7 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         check_shape("forward.log_sum_exp", &forward.log_sum_exp, shape, "(n_q, n_heads)")
     }
 
-    fn check_grad_output(&self, grad_output: &DMatrix<T>) -> Result<()> {
+    pub(crate) fn check_grad_output(&self, grad_output: &DMatrix<T>) -> Result<()> {
         check_not_empty("grad_output", grad_output)?;
         let shape = (self.q.nrows(), self.v.ncols());
         check_shape("grad_output", grad_output, shape, "the output")

@@ -23,6 +23,9 @@ pub mod traffic; // what crosses between slow and fast memory
 
 pub mod flash; // the same attention, without its matrix of weights
 
+#[cfg(feature = "cuda")]
+pub mod cuda; // and on a GPU
+
 mod diagnose; // what is wrong with a layer
 mod patients; // layers with something wrong
 

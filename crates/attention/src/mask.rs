@@ -247,6 +247,22 @@ impl SizedMask<'_> {
         i < self.n_q && j < self.n_k && self.rule_allows(self.rule, i, j)
     }
 
+    /// Whether this is the causal rule: `Some(false)` if nothing is hidden, `None` if something else is.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_causal(&self) -> Option<bool> {
+        fn ask(rule: &Rule) -> Option<bool> {
+            match rule {
+                Rule::None => Some(false),
+                Rule::Causal => Some(true),
+                Rule::All(rules) => {
+                    rules.iter().try_fold(false, |any, rule| Some(any | ask(rule)?))
+                }
+                Rule::Padding(_) | Rule::Window(_) | Rule::Dense(_) => None,
+            }
+        }
+        ask(self.rule)
+    }
+
     // ANCHOR: rules
     fn rule_allows(&self, rule: &Rule, i: usize, j: usize) -> bool {
         // Query i stands at key position i + n_k − n_q. usize knows no negative numbers, so

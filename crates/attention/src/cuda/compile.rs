@@ -1,0 +1,183 @@
+//! From CUDA C++ to machine code, while the program runs.
+
+use super::elf;
+use super::error::{Error, Result};
+use super::ffi;
+use super::program::{Architecture, Program};
+
+/// NVRTC's version: major, minor.
+///
+/// # Errors
+/// There is no NVRTC.
+///
+/// ```no_run
+/// assert!(attention::cuda::compiler_version()? >= (13, 0));
+/// # Ok::<(), attention::cuda::Error>(())
+/// ```
+pub fn compiler_version() -> Result<(u32, u32)> {
+    ffi::compiler_version()
+}
+
+/// Machine code for one architecture, and what the compiler says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compiled {
+    /// What it is.
+    pub program: Program,
+    /// What it runs on.
+    pub architecture: Architecture,
+    /// The machine code, an ELF file.
+    pub cubin: Vec<u8>,
+    /// What each function needs, in the order of the log.
+    pub resources: Vec<Resources>,
+    /// How each function wants to be launched, in the order of [`Program::functions`].
+    pub launches: Vec<Launch>,
+    /// For a kernel that takes tensor maps: the rows of a box of queries, and of one of keys and values.
+    pub boxes: Option<[u32; 2]>,
+    /// The compiler's log.
+    pub log: String,
+}
+
+/// What a thread of a function needs, and its block, in the words of `ptxas -v`.
+///
+/// ```
+/// use attention::cuda::Resources;
+///
+/// let log = "\
+/// ptxas info    : Compiling entry function 'attention_forward' for 'sm_90'
+/// ptxas info    : Function properties for attention_forward
+/// ptxas         .     16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads
+/// ptxas info    : Used 128 registers, used 1 barriers, 16 bytes cumulative stack size, 400 bytes smem";
+/// let resources = Resources::parse(log);
+/// assert_eq!(resources[0].registers, 128);
+/// assert_eq!(resources[0].spill_stores, 8);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resources {
+    /// The function.
+    pub function: String,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of registers that are written to slow memory, for want of more.
+    pub spill_stores: u32,
+    /// Bytes that are read back.
+    pub spill_loads: u32,
+    /// Bytes of a thread's own slow memory.
+    pub stack: u32,
+    /// Bytes of shared memory that the source asks for by a declaration. What a launch asks for comes on top.
+    pub shared: u32,
+}
+
+impl Resources {
+    /// Finds the functions in a log of `ptxas -v`. What it does not know, it passes over.
+    ///
+    /// ```
+    /// assert!(attention::cuda::Resources::parse("ptxas info    : 0 bytes gmem").is_empty());
+    /// ```
+    pub fn parse(log: &str) -> Vec<Resources> {
+        let mut all: Vec<Resources> = vec![];
+        for line in log.lines() {
+            if let Some(rest) = line.split("Compiling entry function '").nth(1) {
+                let function = rest.split('\'').next().unwrap_or_default().to_owned();
+                all.push(Resources { function, ..Resources::default() });
+            }
+            let Some(last) = all.last_mut() else { continue };
+            for (words, number) in [
+                (" bytes stack frame", &mut last.stack),
+                (" bytes spill stores", &mut last.spill_stores),
+                (" bytes spill loads", &mut last.spill_loads),
+                (" registers", &mut last.registers),
+                (" bytes smem", &mut last.shared),
+            ] {
+                if let Some(found) = number_before(line, words) {
+                    *number = found;
+                }
+            }
+        }
+        all
+    }
+}
+
+/// The number that stands right before these words.
+fn number_before(line: &str, words: &str) -> Option<u32> {
+    let before = &line[..line.find(words)?];
+    before.rsplit([' ', ',']).next()?.parse().ok()
+}
+
+/// How a function wants to be launched. Its source says so in a constant `NAME_launch`; nothing else does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// The function.
+    pub function: &'static str,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Rows, of queries or of keys, that a block takes.
+    pub rows: u32,
+    /// Bytes of shared memory that a block is given.
+    pub shared_bytes: u32,
+}
+
+/// Compiles a program for head dimension `d`, with the causal rule or without. It takes NVRTC and no device.
+///
+/// # Errors
+/// No NVRTC, a head dimension that the program does not have, an architecture without its instructions, or a source that
+/// does not compile: the error has the log.
+///
+/// ```no_run
+/// use attention::cuda::{Architecture, Kernel, Program, compile};
+///
+/// let compiled = compile(Program::Forward(Kernel::Tiled), Architecture::SM_80, 64, true)?;
+/// for function in compiled.resources {
+///     println!("{}: {} registers", function.function, function.registers);
+/// }
+/// # Ok::<(), attention::cuda::Error>(())
+/// ```
+// ANCHOR: compile
+pub fn compile(
+    program: Program,
+    architecture: Architecture,
+    d: usize,
+    causal: bool,
+) -> Result<Compiled> {
+    program.check_width(d)?;
+    program.check_architecture(architecture)?;
+    let name = format!("{}.cu", program.name());
+    let source = ffi::Source::new(&name, program.source(), program.headers())?;
+    let (cubin, log) = source.compile(&[
+        format!("--gpu-architecture={architecture}"),
+        format!("-DD={d}"),
+        format!("-DCAUSAL={}", u8::from(causal)),
+        "--std=c++17".to_owned(),
+        "--use_fast_math".to_owned(),
+        "--ptxas-options=-v".to_owned(), // the log says what each function needs …
+        "--no-cache".to_owned(),         // … but not of code that was compiled before
+    ])?;
+    let Some(cubin) = cubin else {
+        return Err(Error::Compile { program, architecture, log });
+    };
+    let constant = |name: &str| elf::symbol(&cubin, name);
+    let mut launches = vec![];
+    for &function in program.functions() {
+        let found = constant(&format!("{function}_launch")).and_then(numbers);
+        let Some([threads, rows, shared_bytes]) =
+            found.filter(|[threads, rows, _]| threads * rows > 0)
+        else {
+            let log =
+                format!("`{function}_launch`, three numbers, is not among its constants");
+            return Err(Error::Compile { program, architecture, log });
+        };
+        launches.push(Launch { function, threads, rows, shared_bytes });
+    }
+    let boxes = constant("attention_forward_boxes").and_then(numbers);
+    let resources = Resources::parse(&log);
+    Ok(Compiled { program, architecture, resources, launches, boxes, log, cubin })
+}
+// ANCHOR_END: compile
+
+/// An array of `int`, none of them negative.
+fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
+    let (chunks, rest) = bytes.as_chunks::<4>();
+    let numbers: Vec<u32> =
+        chunks.iter().map(|&chunk| u32::from_le_bytes(chunk)).collect();
+    let small = numbers.iter().all(|&number| number <= 1 << 20); // so that products fit
+    if rest.is_empty() && small { numbers.try_into().ok() } else { None }
+}

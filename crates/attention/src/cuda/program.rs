@@ -1,0 +1,420 @@
+//! The kernels: what each is called, where its source is, and what it runs on.
+
+use super::error::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// What NVRTC compiles for, and a device runs: an instruction set.
+///
+/// ```
+/// use attention::cuda::Architecture;
+///
+/// assert_eq!(Architecture::SM_80.to_string(), "sm_80");
+/// assert!(Architecture::SM_80.runs_on((8, 9)));
+/// assert!(!Architecture::SM_90A.runs_on((10, 0))); // its own instructions are gone there
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Architecture {
+    /// The first digits: 9 of sm_90.
+    pub major: u32,
+    /// The last digit: 0 of sm_90.
+    pub minor: u32,
+    /// Whether instructions are used that no other device has, older or newer: the `a` of sm_90a.
+    pub specific: bool,
+}
+
+impl Architecture {
+    /// Turing.
+    pub const SM_75: Self = Architecture { major: 7, minor: 5, specific: false };
+    /// Ampere: bf16 on tensor cores, asynchronous copies.
+    pub const SM_80: Self = Architecture { major: 8, minor: 0, specific: false };
+    /// Hopper, as far as it is like those that came before.
+    pub const SM_90: Self = Architecture { major: 9, minor: 0, specific: false };
+    /// Hopper, with the instructions that it alone has.
+    pub const SM_90A: Self = Architecture { major: 9, minor: 0, specific: true };
+
+    /// Whether a device of this compute capability (major, minor) has the instructions.
+    ///
+    /// ```
+    /// use attention::cuda::Architecture;
+    ///
+    /// assert!(!Architecture::SM_80.runs_on((7, 5)));
+    /// ```
+    pub fn runs_on(self, (major, minor): (u32, u32)) -> bool {
+        let own = (self.major, self.minor);
+        if self.specific { own == (major, minor) } else { own <= (major, minor) }
+    }
+
+    /// Such as `8.0 or newer`.
+    fn needs(self) -> String {
+        let rest = if self.specific { " and no other" } else { " or newer" };
+        format!("{}.{}{rest}", self.major, self.minor)
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "sm_{}{}{}",
+            self.major,
+            self.minor,
+            if self.specific { "a" } else { "" }
+        )
+    }
+}
+
+/// What a kernel reads and writes. It adds up in `f32` either way.
+///
+/// ```
+/// assert_eq!(attention::cuda::Precision::Bf16.bytes(), 2);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// `f32`.
+    F32,
+    /// [`Bf16`](super::Bf16).
+    Bf16,
+}
+
+impl Precision {
+    /// The size of a number.
+    ///
+    /// ```
+    /// assert_eq!(attention::cuda::Precision::F32.bytes(), 4);
+    /// ```
+    pub fn bytes(self) -> usize {
+        match self {
+            Precision::F32 => 4,
+            Precision::Bf16 => 2,
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+        })
+    }
+}
+
+/// One source file in `cuda/`.
+struct Source {
+    name: &'static str,
+    text: &'static str,
+    headers: &'static [(&'static str, &'static str)], // name, text
+    functions: &'static [&'static str],
+    precision: Precision,
+    widths: &'static [usize],
+    architectures: &'static [Architecture],
+}
+
+/// The source file of this name, and what it includes.
+macro_rules! source {
+    ($name:literal, [$($header:literal),*], $functions:expr, $precision:ident, $widths:expr, $architectures:expr) => {
+        Source {
+            name: $name,
+            text: include_str!(concat!("../../cuda/", $name, ".cu")),
+            headers: &[$(($header, include_str!(concat!("../../cuda/", $header)))),*],
+            functions: &$functions,
+            precision: Precision::$precision,
+            widths: &$widths,
+            architectures: &$architectures,
+        }
+    };
+}
+
+/// The forward kernels, one line each: the enumeration, its list and its sources.
+macro_rules! ladder {
+    ($($(#[$about:meta])* $kernel:ident = $source:expr;)*) => {
+        /// The ways to compute attention on a GPU, each faster than the one before.
+        ///
+        /// ```
+        /// use attention::cuda::Kernel;
+        ///
+        /// let kernel: Kernel = "tiled".parse()?;
+        /// assert_eq!(kernel, Kernel::Tiled);
+        /// assert_eq!(kernel.widths(), [32, 64, 128]);
+        /// # Ok::<(), attention::cuda::Error>(())
+        /// ```
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Kernel { $($(#[$about])* $kernel),* }
+
+        impl Kernel {
+            /// All of them, from the slowest to the fastest.
+            pub const ALL: [Kernel; [$(Kernel::$kernel),*].len()] = [$(Kernel::$kernel),*];
+
+            fn source(self) -> &'static Source {
+                match self { $(Kernel::$kernel => { const SOURCE: &Source = &$source; SOURCE })* }
+            }
+        }
+    };
+}
+
+const FORWARD: [&str; 1] = ["attention_forward"];
+const ALL_WIDTHS: [usize; 3] = [32, 64, 128];
+const SINCE_TURING: [Architecture; 3] =
+    [Architecture::SM_75, Architecture::SM_80, Architecture::SM_90];
+
+ladder! {
+    /// Scores, softmax and product as three functions, and the (n_q, n_k) matrix between them in slow memory.
+    Naive = source!("naive", ["common.cuh"], ["scores", "softmax", "weigh"], F32, ALL_WIDTHS, SINCE_TURING);
+    /// One function, tiles in shared memory, online softmax.
+    Tiled = source!("tiled", ["common.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_TURING);
+}
+
+const BACKWARD: &Source = &source!(
+    "backward",
+    ["common.cuh"],
+    ["backward_delta", "backward_keys", "backward_queries"],
+    F32,
+    ALL_WIDTHS,
+    SINCE_TURING
+);
+
+impl Kernel {
+    /// The name, which is that of its source file without the ending.
+    ///
+    /// ```
+    /// assert_eq!(attention::cuda::Kernel::Naive.name(), "naive");
+    /// ```
+    pub fn name(self) -> &'static str {
+        self.source().name
+    }
+
+    /// What it reads and writes.
+    ///
+    /// ```
+    /// use attention::cuda::{Kernel, Precision};
+    ///
+    /// assert_eq!(Kernel::Tiled.precision(), Precision::F32);
+    /// ```
+    pub fn precision(self) -> Precision {
+        self.source().precision
+    }
+
+    /// The head dimensions that it is written for. The width of the values is that of the keys.
+    ///
+    /// ```
+    /// assert_eq!(attention::cuda::Kernel::Tiled.widths(), [32, 64, 128]);
+    /// ```
+    pub fn widths(self) -> &'static [usize] {
+        self.source().widths
+    }
+
+    /// What it is tested to compile for, the oldest first: older devices cannot run it.
+    ///
+    /// ```
+    /// use attention::cuda::{Architecture, Kernel};
+    ///
+    /// assert_eq!(Kernel::Tiled.architectures()[0], Architecture::SM_75);
+    /// ```
+    pub fn architectures(self) -> &'static [Architecture] {
+        self.source().architectures
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.name() == name);
+        kernel.ok_or_else(|| Error::Name { given: name.to_owned() })
+    }
+}
+
+/// What is compiled as one: a forward kernel, or the backward pass.
+///
+/// ```
+/// use attention::cuda::{Kernel, Program};
+///
+/// assert_eq!(Program::Forward(Kernel::Tiled).functions(), ["attention_forward"]);
+/// assert_eq!(Program::Backward.to_string(), "kernel `backward`");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Program {
+    /// The output and the log-sum-exps.
+    Forward(Kernel),
+    /// The gradients of queries, keys and values.
+    Backward,
+}
+
+/// What a line `// Budget: NAME N registers, no spills` in a source file allows a function.
+///
+/// ```
+/// use attention::cuda::Program;
+///
+/// for budget in Program::Backward.budgets() {
+///     assert!(budget.registers <= 255); // a thread cannot have more
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    /// The function.
+    pub function: String,
+    /// The most registers that a thread may need.
+    pub registers: u32,
+}
+
+impl Program {
+    /// All of them: the forward kernels, then the backward pass.
+    ///
+    /// ```
+    /// use attention::cuda::{Kernel, Program};
+    ///
+    /// assert_eq!(Program::all().count(), Kernel::ALL.len() + 1);
+    /// ```
+    pub fn all() -> impl Iterator<Item = Program> {
+        Kernel::ALL.into_iter().map(Program::Forward).chain([Program::Backward])
+    }
+
+    fn of(self) -> &'static Source {
+        match self {
+            Program::Forward(kernel) => kernel.source(),
+            Program::Backward => BACKWARD,
+        }
+    }
+
+    /// The name, which is that of its source file without the ending.
+    ///
+    /// ```
+    /// assert_eq!(attention::cuda::Program::Backward.name(), "backward");
+    /// ```
+    pub fn name(self) -> &'static str {
+        self.of().name
+    }
+
+    /// The source, in CUDA C++. It wants the macros `D`, the head dimension, and `CAUSAL`, 0 or 1.
+    ///
+    /// ```
+    /// assert!(attention::cuda::Program::Backward.source().contains("backward_keys"));
+    /// ```
+    pub fn source(self) -> &'static str {
+        self.of().text
+    }
+
+    /// What the source includes: names and texts.
+    ///
+    /// ```
+    /// let headers = attention::cuda::Program::Backward.headers();
+    /// assert_eq!(headers[0].0, "common.cuh");
+    /// ```
+    pub fn headers(self) -> &'static [(&'static str, &'static str)] {
+        self.of().headers
+    }
+
+    /// The functions that are launched, in the order in which they are.
+    ///
+    /// ```
+    /// use attention::cuda::{Kernel, Program};
+    ///
+    /// assert_eq!(Program::Forward(Kernel::Naive).functions(), ["scores", "softmax", "weigh"]);
+    /// ```
+    pub fn functions(self) -> &'static [&'static str] {
+        self.of().functions
+    }
+
+    /// What it reads and writes.
+    ///
+    /// ```
+    /// use attention::cuda::{Precision, Program};
+    ///
+    /// assert_eq!(Program::Backward.precision(), Precision::F32);
+    /// ```
+    pub fn precision(self) -> Precision {
+        self.of().precision
+    }
+
+    /// The head dimensions that it is written for.
+    ///
+    /// ```
+    /// assert_eq!(attention::cuda::Program::Backward.widths(), [32, 64, 128]);
+    /// ```
+    pub fn widths(self) -> &'static [usize] {
+        self.of().widths
+    }
+
+    /// What it is tested to compile for, the oldest first: older devices cannot run it.
+    ///
+    /// ```
+    /// assert!(!attention::cuda::Program::Backward.architectures().is_empty());
+    /// ```
+    pub fn architectures(self) -> &'static [Architecture] {
+        self.of().architectures
+    }
+
+    /// What to compile for, so that a device of this compute capability (major, minor) runs it: the device's own
+    /// instruction set.
+    ///
+    /// # Errors
+    /// The program has instructions that the device does not have.
+    ///
+    /// ```
+    /// use attention::cuda::Program;
+    ///
+    /// assert_eq!(Program::Backward.architecture_for((8, 9))?.to_string(), "sm_89");
+    /// let error = Program::Backward.architecture_for((7, 0)).unwrap_err();
+    /// assert!(error.to_string().contains("needs compute capability 7.5 or newer, not 7.0"));
+    /// # Ok::<(), attention::cuda::Error>(())
+    /// ```
+    pub fn architecture_for(self, (major, minor): (u32, u32)) -> Result<Architecture> {
+        let oldest = self.architectures()[0];
+        let architecture = Architecture { major, minor, specific: oldest.specific };
+        self.check_architecture(architecture)?;
+        Ok(architecture)
+    }
+
+    /// What the source promises about registers, in lines `// Budget: NAME N registers, no spills`.
+    ///
+    /// ```
+    /// use attention::cuda::Program;
+    ///
+    /// let budgets = Program::Backward.budgets();
+    /// assert!(budgets.iter().any(|budget| budget.function == "backward_keys"));
+    /// ```
+    pub fn budgets(self) -> Vec<Budget> {
+        self.source().lines().filter_map(Budget::parse).collect()
+    }
+
+    pub(super) fn check_architecture(self, architecture: Architecture) -> Result<()> {
+        let (oldest, has) =
+            (self.architectures()[0], (architecture.major, architecture.minor));
+        if !oldest.runs_on(has) {
+            return Err(Error::Capability { program: self, needs: oldest.needs(), has });
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_width(self, given: usize) -> Result<()> {
+        let has = self.widths();
+        if !has.contains(&given) {
+            return Err(Error::Width { program: self, given, has });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel `{}`", self.name())
+    }
+}
+
+impl Budget {
+    fn parse(line: &str) -> Option<Budget> {
+        let words = line
+            .trim()
+            .strip_prefix("// Budget: ")?
+            .strip_suffix(" registers, no spills")?;
+        let (function, registers) = words.split_once(' ')?;
+        Some(Budget { function: function.to_owned(), registers: registers.parse().ok()? })
+    }
+}
