@@ -1,0 +1,178 @@
+//! The GPU's kernels on a CPU: the same sources, one fiber for each CUDA thread, against the naive attention of the crate.
+//!
+//! What is right here can still be slow on a GPU, and races between blocks are not seen, for blocks run one after the other.
+
+mod on_cpu;
+
+use attention::cuda::{Kernel, Precision, Program};
+use on_cpu::{Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
+
+const PLAIN: Choices = Choices { seed: 0, missing_barrier: 0 };
+
+fn check(data: &Data, on_cpu: &OnCpu, program: Program, causal: bool, choices: Choices) {
+    let what = format!(
+        "{program:?}, d = {}, causal: {causal}, {:?}, {choices:?}",
+        data.d, data.sizes
+    );
+    let errors = match data.errors(on_cpu, program, causal, choices) {
+        Ok(errors) => errors,
+        Err(failure) => panic!("{what}: {failure}"),
+    };
+    for error in errors {
+        assert!(error < bound(program), "{what}: off by {error:e}");
+    }
+}
+
+const fn sizes(heads: usize, n_q: usize, n_k: usize) -> Sizes {
+    Sizes { heads, n_q, n_k }
+}
+
+/// Every width, full and causal, lengths around the tiles' edges and far from them, in several orders of the threads.
+fn agrees(program: Program) {
+    if !on_cpu::here() {
+        return;
+    }
+    const LENGTHS: [Sizes; 8] = [
+        sizes(1, 1, 1),
+        sizes(2, 33, 33),
+        sizes(1, 64, 64),
+        sizes(1, 65, 130),
+        sizes(1, 5, 200),  // fewer queries than keys
+        sizes(2, 100, 37), // more of them: with a causal mask, some see nothing
+        sizes(1, 129, 1),
+        sizes(1, 130, 257),
+    ];
+    for &d in program.widths() {
+        for causal in [false, true] {
+            let on_cpu = OnCpu::compile(program, d, causal, Watch::Nothing).unwrap();
+            for sizes in LENGTHS {
+                let data = Data::new(sizes, d, program.precision());
+                for seed in [0, 7] {
+                    check(&data, &on_cpu, program, causal, Choices { seed, ..PLAIN });
+                }
+            }
+        }
+    }
+}
+
+/// Nobody reads what another thread of the block writes without a barrier between, and each barrier is there for that.
+fn has_no_races(program: Program) {
+    if !on_cpu::here() {
+        return;
+    }
+    let d = 64;
+    for causal in [false, true] {
+        let on_cpu = OnCpu::compile(program, d, causal, Watch::Races).unwrap();
+        let data = Data::new(sizes(1, 70, 150), d, program.precision());
+        check(&data, &on_cpu, program, causal, PLAIN);
+        for missing_barrier in barriers(program) {
+            let choices = Choices { missing_barrier, ..PLAIN };
+            match data.errors(&on_cpu, program, causal, choices) {
+                Err(Failure::Race(race)) => {
+                    assert!(race.now.writes || race.before.writes, "{race}")
+                }
+                other => panic!("{program:?} without line {missing_barrier}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// Nobody reads or writes past the end of a tensor, of the shared memory that was asked for, or of an array.
+fn stays_in_its_place(program: Program) {
+    if !on_cpu::here() {
+        return;
+    }
+    for &d in program.widths() {
+        for causal in [false, true] {
+            let on_cpu = OnCpu::compile(program, d, causal, Watch::Addresses).unwrap();
+            for sizes in [sizes(1, 1, 1), sizes(2, 37, 70), sizes(1, 70, 37)] {
+                let data = Data::new(sizes, d, program.precision());
+                check(&data, &on_cpu, program, causal, PLAIN);
+            }
+        }
+    }
+}
+
+macro_rules! on_cpu {
+    ($($name:ident: $program:expr;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn agrees() {
+                super::agrees($program);
+            }
+
+            #[test]
+            fn has_no_races() {
+                super::has_no_races($program);
+            }
+
+            #[test]
+            fn stays_in_its_place() {
+                super::stays_in_its_place($program);
+            }
+        })*
+
+        #[test]
+        fn every_program_is_tested() {
+            let tested = [$($program),*];
+            assert!(Program::all().all(|program| tested.contains(&program)));
+        }
+    };
+}
+
+on_cpu! {
+    naive: Program::Forward(Kernel::Naive);
+    tiled: Program::Forward(Kernel::Tiled);
+}
+
+/// Small mistakes, each of which a student could make, are seen.
+#[test]
+fn mistakes_are_seen() {
+    if !on_cpu::here() {
+        return;
+    }
+    let tiled = Program::Forward(Kernel::Tiled);
+    let mistakes = [
+        ("o[t] *= correction;", ";"),
+        ("correction * sum + sum_of_lanes", "sum + sum_of_lanes"),
+        ("first_key + j < seen ?", "first_key + j <= seen ?"),
+        ("fmaxf(m, max_of_lanes", "fmaxf(MINUS_INFINITY, max_of_lanes"),
+        ("first + row < n ?", "first + row <= n ?"),
+        ("if (i >= n_q) return;", ""),
+        ("LN_2 * (m + log2f(sum))", "LN_2 * m + log2f(sum)"),
+        ("m_new == MINUS_INFINITY ? 0 : m_new", "m_new"),
+    ];
+    for (from, to) in mistakes {
+        let (_folder, file) = on_cpu::with_mistake(tiled, from, to).unwrap();
+        let wrong = [false, true].into_iter().any(|causal| {
+            let on_cpu =
+                OnCpu::compile_file(tiled, &file, 64, causal, Watch::Addresses).unwrap();
+            [sizes(2, 100, 37), sizes(1, 37, 100)].into_iter().any(|sizes| {
+                let data = Data::new(sizes, 64, Precision::F32);
+                let errors = data.errors(&on_cpu, tiled, causal, PLAIN);
+                !errors
+                    .is_ok_and(|errors| errors.iter().all(|&error| error < bound(tiled)))
+            })
+        });
+        assert!(wrong, "`{to}` in place of `{from}` is not seen");
+    }
+}
+
+/// A report names both lines and both threads.
+#[test]
+fn a_report_is_read() {
+    let report = "WARNING: ThreadSanitizer: data race (pid=1)\n  Read of size 4 at 0x5 by thread T17:\n    \
+                  #0 attention_forward /b/cuda/tiled.cu:65 (k+0x3)\n\n  Previous write of size 4 at 0x5 by thread T1:\n    \
+                  #0 memcpy /lib/interceptors.inc:827 (libtsan.so.2+0x5)\n    #1 load<32, 64> /b/cuda/tiled.cu:34 (k+0x3)\n";
+    let race = on_cpu::Race::parse(report).unwrap();
+    assert_eq!(
+        race.to_string(),
+        "a race: thread 16 reads in line 65 of tiled.cu what thread 0 had written in line 34, and nothing orders the two"
+    );
+    assert_eq!(
+        on_cpu::Race::parse("FATAL: ThreadSanitizer: unexpected memory mapping"),
+        None
+    );
+}

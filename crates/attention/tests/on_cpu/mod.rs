@@ -1,0 +1,302 @@
+//! Kernels on a CPU: a kernel's source, unmodified, compiled for this machine with one fiber for each CUDA thread, and run.
+//!
+//! Shared by the tests and by the example `kernel_on_cpu`. It takes a C++ compiler with its sanitizers, on Linux.
+
+mod data;
+mod race;
+
+pub use data::{Data, bound};
+pub use race::Race;
+
+use attention::cuda::{Bf16, Precision, Program};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::{env, fmt, fs, io};
+use tempfile::TempDir;
+
+/// What watches over a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Nobody.
+    Nothing,
+    /// ThreadSanitizer, which finds races between the threads of a block.
+    Races,
+    /// AddressSanitizer and the sanitizer of undefined behaviour, which find what is read or written outside of its place.
+    Addresses,
+}
+
+impl Watch {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Watch::Nothing => &[],
+            Watch::Races => &["-fsanitize=thread"],
+            Watch::Addresses => {
+                &["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+            }
+        }
+    }
+}
+
+/// How large the problem is; (heads, n, d) are the shapes of all tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    pub heads: usize,
+    pub n_q: usize,
+    pub n_k: usize,
+}
+
+/// What is chosen for one run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Choices {
+    /// Of the order in which threads take turns; 0 is the order of their numbers.
+    pub seed: u32,
+    /// The line of the `__syncthreads()` that is left out; 0 is none.
+    pub missing_barrier: u32,
+}
+
+/// Why a run has no result.
+#[derive(Debug)]
+pub enum Failure {
+    /// What ThreadSanitizer found, the first of it.
+    Race(Race),
+    /// Threads wait for one another for ever, or at different barriers: who, and where.
+    Stuck(String),
+    /// Anything else, such as the report of another sanitizer.
+    Other(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Race(race) => race.fmt(f),
+            Failure::Stuck(words) | Failure::Other(words) => f.write_str(words),
+        }
+    }
+}
+
+/// A program that runs one kernel, for one head dimension, full or causal.
+pub struct OnCpu {
+    program: Program,
+    d: usize,
+    file: PathBuf,
+    _folder: TempDir, // removed with it
+}
+
+impl OnCpu {
+    /// Compiles the source of `program` and the machine that runs it.
+    pub fn compile(
+        program: Program,
+        d: usize,
+        causal: bool,
+        watch: Watch,
+    ) -> io::Result<Self> {
+        let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda");
+        let source = cuda.join(format!("{}.cu", program.name()));
+        Self::compile_file(program, &source, d, causal, watch)
+    }
+
+    /// The same for a file that stands in for the program's source: one with a mistake, say.
+    pub fn compile_file(
+        program: Program,
+        source: &Path,
+        d: usize,
+        causal: bool,
+        watch: Watch,
+    ) -> io::Result<Self> {
+        let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/host");
+        let folder = tempfile::tempdir()?;
+        let [fibers, file] = ["fibers.o", "kernel"].map(|name| folder.path().join(name));
+        let runner = match program.name() {
+            "naive" => "run_naive.cpp",
+            "hopper" => "run_hopper.cpp",
+            "backward" => "run_backward.cpp",
+            _ => "run_forward.cpp",
+        };
+        // The machine itself is not watched, and says what it does.
+        done(compiler().arg("-c").arg(host.join("fibers.cpp")).arg("-o").arg(&fibers))?;
+        done(
+            compiler()
+                .args(watch.flags())
+                .args(["-w", "-include"])
+                .arg(host.join("cuda.h"))
+                .arg("-I")
+                .arg(host.parent().unwrap_or(&host))
+                .args([format!("-DD={d}"), format!("-DCAUSAL={}", i32::from(causal))])
+                .arg(format!("-DKERNEL=\"{}\"", source.display()))
+                .args([&host.join(runner), &fibers])
+                .arg("-o")
+                .arg(&file),
+        )?;
+        Ok(OnCpu { program, d, file, _folder: folder })
+    }
+
+    /// Output and log-sum-exp of a forward kernel. Numbers are rounded to what the kernel reads.
+    pub fn forward(
+        &self,
+        sizes: Sizes,
+        [q, k, v]: [&[f32]; 3],
+        choices: Choices,
+    ) -> Result<(Vec<f32>, Vec<f32>), Failure> {
+        let input = [q, k, v].concat();
+        let bytes = self.run(sizes, self.to_bytes(&input), choices)?;
+        let entries = sizes.heads * sizes.n_q;
+        let (output, lse) =
+            bytes.split_at(entries * self.d * self.program.precision().bytes());
+        assert_eq!(
+            lse.len(),
+            4 * entries,
+            "the kernel's program wrote too much or too little"
+        );
+        Ok((self.from_bytes(output), floats(lse)))
+    }
+
+    /// The gradients of queries, keys and values, of q, k, v, output, d_output and lse.
+    pub fn backward(
+        &self,
+        sizes: Sizes,
+        arguments: [&[f32]; 6],
+        choices: Choices,
+    ) -> Result<[Vec<f32>; 3], Failure> {
+        let gradients =
+            floats(&self.run(sizes, self.to_bytes(&arguments.concat()), choices)?);
+        let [n_q, n_k] = [sizes.n_q, sizes.n_k].map(|n| sizes.heads * n * self.d);
+        assert_eq!(gradients.len(), n_q + 2 * n_k);
+        let (d_q, rest) = gradients.split_at(n_q);
+        let (d_k, d_v) = rest.split_at(n_k);
+        Ok([d_q, d_k, d_v].map(<[f32]>::to_vec))
+    }
+
+    fn run(
+        &self,
+        sizes: Sizes,
+        input: Vec<u8>,
+        choices: Choices,
+    ) -> Result<Vec<u8>, Failure> {
+        let Sizes { heads, n_q, n_k } = sizes;
+        let numbers =
+            [heads, n_q, n_k, choices.seed as usize, choices.missing_barrier as usize];
+        let arguments = numbers.map(|number| number.to_string());
+        let mut output = feed(Command::new(&self.file).args(&arguments), &input);
+        // Where the system spreads memory over more addresses than the race detector can follow.
+        if said(&output).contains("unexpected memory mapping") {
+            output = feed(
+                Command::new("setarch").arg("-R").arg(&self.file).args(&arguments),
+                &input,
+            );
+        }
+        let words = said(&output);
+        match output.status.code() {
+            Some(0) => Ok(output.stdout),
+            Some(3) => Err(Failure::Stuck(words)),
+            Some(66) => Err(match Race::parse(&words) {
+                Some(race) => Failure::Race(race),
+                None => Failure::Other(words),
+            }),
+            _ => Err(Failure::Other(format!("{}: {words}", output.status))),
+        }
+    }
+
+    fn to_bytes(&self, numbers: &[f32]) -> Vec<u8> {
+        match self.program.precision() {
+            Precision::F32 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Precision::Bf16 => {
+                numbers.iter().flat_map(|&x| Bf16::from_f32(x).0.to_le_bytes()).collect()
+            }
+        }
+    }
+
+    fn from_bytes(&self, bytes: &[u8]) -> Vec<f32> {
+        match self.program.precision() {
+            Precision::F32 => floats(bytes),
+            Precision::Bf16 => bytes
+                .chunks_exact(2)
+                .map(|two| Bf16(u16::from_le_bytes([two[0], two[1]])).to_f32())
+                .collect(),
+        }
+    }
+}
+
+/// The lines at which the source of `program` has a `__syncthreads()`.
+pub fn barriers(program: Program) -> Vec<u32> {
+    let code = |line: &str| {
+        line.split("//").next().unwrap_or_default().contains("__syncthreads()")
+    };
+    (1..)
+        .zip(program.source().lines())
+        .filter(|(_, line)| code(line))
+        .map(|(n, _)| n)
+        .collect()
+}
+
+/// The system's C++ compiler, or the one that `CXX` names.
+pub fn compiler() -> Command {
+    let mut command = Command::new(env::var("CXX").unwrap_or_else(|_| "c++".to_owned()));
+    command.args(["-std=c++17", "-O1", "-g"]);
+    command
+}
+
+/// Runs a compiler to its end.
+pub fn done(command: &mut Command) -> io::Result<()> {
+    let output = command.output().map_err(|error| {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let words = format!(
+            "a kernel runs on the CPU only once a C++ compiler has compiled it, and `{program}` could not be started \
+             ({error}); install one, such as g++, or name it in the environment variable CXX"
+        );
+        io::Error::new(error.kind(), words)
+    })?;
+    if !output.status.success() {
+        return Err(io::Error::other(said(&output)));
+    }
+    Ok(())
+}
+
+fn feed(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
+        .env("ASAN_OPTIONS", "detect_leaks=0") // the machine keeps its stacks to the end
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("what was just compiled can be started");
+    let mut stdin = child.stdin.take().expect("it was asked for");
+    // All of the input is read before anything is written; who stops early says why.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    child.wait_with_output().expect("it was started")
+}
+
+/// Standard error, without what AddressSanitizer says whenever fibers take turns.
+fn said(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines =
+        text.lines().filter(|line| !line.contains("makecontext") && !line.is_empty());
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// Whether kernels can run here; the machine switches fibers as Linux does it.
+pub fn here() -> bool {
+    cfg!(target_os = "linux") || {
+        println!("skipped: kernels run on a CPU under Linux only");
+        false
+    }
+}
+
+/// A copy of a source with `from` replaced by `to`, beside the headers that it includes.
+pub fn with_mistake(
+    program: Program,
+    from: &str,
+    to: &str,
+) -> io::Result<(TempDir, PathBuf)> {
+    let source = program.source();
+    assert_eq!(source.matches(from).count(), 1, "{program:?} has `{from}` not once");
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("mistake.cu");
+    fs::write(&file, source.replacen(from, to, 1))?;
+    Ok((folder, file))
+}
