@@ -139,7 +139,7 @@ impl OnCpu {
         choices: Choices,
     ) -> Result<(Vec<f32>, Vec<f32>), Failure> {
         let input = [q, k, v].concat();
-        let bytes = self.run(sizes, self.to_bytes(&input), choices)?;
+        let bytes = self.run(sizes, self.bytes(&input), choices)?;
         let entries = sizes.heads * sizes.n_q;
         let (output, lse) =
             bytes.split_at(entries * self.d * self.program.precision().bytes());
@@ -148,7 +148,7 @@ impl OnCpu {
             4 * entries,
             "the kernel's program wrote too much or too little"
         );
-        Ok((self.from_bytes(output), floats(lse)))
+        Ok((self.numbers(output), floats(lse)))
     }
 
     /// The gradients of queries, keys and values, of q, k, v, output, d_output and lse.
@@ -159,7 +159,7 @@ impl OnCpu {
         choices: Choices,
     ) -> Result<[Vec<f32>; 3], Failure> {
         let gradients =
-            floats(&self.run(sizes, self.to_bytes(&arguments.concat()), choices)?);
+            floats(&self.run(sizes, self.bytes(&arguments.concat()), choices)?);
         let [n_q, n_k] = [sizes.n_q, sizes.n_k].map(|n| sizes.heads * n * self.d);
         assert_eq!(gradients.len(), n_q + 2 * n_k);
         let (d_q, rest) = gradients.split_at(n_q);
@@ -197,7 +197,7 @@ impl OnCpu {
         }
     }
 
-    fn to_bytes(&self, numbers: &[f32]) -> Vec<u8> {
+    fn bytes(&self, numbers: &[f32]) -> Vec<u8> {
         match self.program.precision() {
             Precision::F32 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
             Precision::Bf16 => {
@@ -206,7 +206,7 @@ impl OnCpu {
         }
     }
 
-    fn from_bytes(&self, bytes: &[u8]) -> Vec<f32> {
+    fn numbers(&self, bytes: &[u8]) -> Vec<f32> {
         match self.program.precision() {
             Precision::F32 => floats(bytes),
             Precision::Bf16 => bytes
