@@ -1,0 +1,238 @@
+//! The kernels meet their compiler: each compiles for every architecture that it promises, within the registers that its
+//! source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
+
+use attention::cuda::{
+    Architecture, Budget, Compiled, Error, Kernel, Launch, Program, Resources, compile,
+    compiler_version,
+};
+use std::io::Write;
+
+/// What is written so appears even if the test passes.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Whether there is a compiler. With REQUIRE_NVRTC=1, there must be.
+fn compiler_is_there() -> bool {
+    match compiler_version() {
+        Ok((major, minor)) => {
+            say(&format!("NVRTC {major}.{minor}"));
+            true
+        }
+        Err(error)
+            if std::env::var_os("REQUIRE_NVRTC").is_some_and(|value| value == "1") =>
+        {
+            panic!("REQUIRE_NVRTC=1, but: {error}")
+        }
+        Err(error) => {
+            say(&format!("skipped: {error}"));
+            false
+        }
+    }
+}
+
+#[test]
+fn every_program_compiles_within_its_budget() {
+    if !compiler_is_there() {
+        return;
+    }
+    let mut faults = vec![];
+    say(
+        "program        arch      d  causal  function           registers  spills  stack  threads  rows  shared",
+    );
+    for program in Program::all() {
+        for &architecture in program.architectures() {
+            for &d in program.widths() {
+                for causal in [false, true] {
+                    let compiled = compile(program, architecture, d, causal)
+                        .unwrap_or_else(|error| {
+                            panic!("d = {d}, causal = {causal}: {error}")
+                        });
+                    let at = format!(
+                        "{:13}  {architecture:6}  {d:3}  {causal:6}",
+                        program.name()
+                    );
+                    rows_of(&compiled, &at).iter().for_each(|row| say(row));
+                    faults.extend(faults_of(&compiled, &program.budgets(), &at));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+fn rows_of(compiled: &Compiled, at: &str) -> Vec<String> {
+    let row = |needs: &Resources| {
+        let Resources { function, registers, spill_stores, spill_loads, stack, shared } =
+            needs;
+        let launch =
+            compiled.launches.iter().find(|launch| launch.function == function)?;
+        let Launch { threads, rows, shared_bytes, .. } = launch;
+        let (spills, shared) = (spill_stores + spill_loads, shared + shared_bytes);
+        Some(format!(
+            "{at}  {function:17}  {registers:9}  {spills:6}  {stack:5}  {threads:7}  {rows:4}  {shared:6}"
+        ))
+    };
+    compiled.resources.iter().filter_map(row).collect()
+}
+
+/// What breaks the promises of the source.
+fn faults_of(compiled: &Compiled, budgets: &[Budget], at: &str) -> Vec<String> {
+    let mut faults = vec![];
+    for &Launch { function, threads, rows, shared_bytes } in &compiled.launches {
+        let named = |resources: &&Resources| resources.function == function;
+        let Some(needs) = compiled.resources.iter().find(named) else {
+            faults.push(format!("{at}: the compiler's log says nothing of `{function}`"));
+            continue;
+        };
+        let (registers, shared) = (needs.registers, needs.shared + shared_bytes);
+        let mut fault = |what: String| faults.push(format!("{at}: `{function}` {what}"));
+        match budgets.iter().find(|budget| budget.function == function) {
+            None => {
+                fault("has no line `// Budget: NAME N registers, no spills`".to_owned())
+            }
+            Some(budget) if registers > budget.registers => fault(format!(
+                "takes {registers} registers, more than its {}",
+                budget.registers
+            )),
+            Some(_) => {}
+        }
+        if needs.spill_stores + needs.spill_loads > 0 {
+            fault(format!(
+                "spills {} and reads {} bytes",
+                needs.spill_stores, needs.spill_loads
+            ));
+        }
+        if !threads.is_multiple_of(32) || threads > 1024 {
+            fault(format!(
+                "wants {threads} threads, not a number of warps that a block can have"
+            ));
+        }
+        if threads * registers.next_multiple_of(8) > 1 << 16 {
+            fault(format!("has no room for {threads} threads of {registers} registers"));
+        }
+        let most = most_shared_memory(compiled.architecture);
+        if shared > most {
+            fault(format!(
+                "wants {shared} bytes of shared memory, and a block has {most}"
+            ));
+        }
+    }
+    for budget in budgets {
+        let known =
+            compiled.launches.iter().any(|launch| launch.function == budget.function);
+        if !known {
+            faults.push(format!(
+                "{at}: a budget for `{}`, which is not launched",
+                budget.function
+            ));
+        }
+    }
+    if compiled
+        .boxes
+        .is_some_and(|rows| rows.iter().any(|rows| !(1..=256).contains(rows)))
+    {
+        faults.push(format!(
+            "{at}: a box of {:?} rows, but 1 to 256 can be copied",
+            compiled.boxes
+        ));
+    }
+    faults
+}
+
+/// Bytes of shared memory that a block can have, by the table of compute capabilities in CUDA's programming guide.
+fn most_shared_memory(architecture: Architecture) -> u32 {
+    let kib = match (architecture.major, architecture.minor) {
+        (7, 5) => 64,
+        (8, 0) => 163,
+        (9, 0) => 227,
+        _ => panic!("{architecture} is new here: look it up"),
+    };
+    kib << 10
+}
+
+#[test]
+fn a_budget_that_is_not_kept_is_found() {
+    let program = Program::Forward(Kernel::Tiled);
+    let launch = Launch { function: "f", threads: 256, rows: 64, shared_bytes: 1024 };
+    let needs =
+        Resources { function: "f".to_owned(), registers: 128, ..Resources::default() };
+    let good = Compiled {
+        program,
+        architecture: Architecture::SM_75,
+        cubin: vec![],
+        resources: vec![needs],
+        launches: vec![launch],
+        boxes: None,
+        log: String::new(),
+    };
+    let budget =
+        |function: &str, registers| Budget { function: function.to_owned(), registers };
+    let kept = [budget("f", 128)];
+    assert_eq!(faults_of(&good, &kept, "here"), [""; 0]);
+
+    let fault_of = |change: fn(&mut Compiled), budgets: &[Budget]| {
+        let mut changed = good.clone();
+        change(&mut changed);
+        let faults = faults_of(&changed, budgets, "here");
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        faults.into_iter().next().unwrap_or_default()
+    };
+    assert_eq!(
+        fault_of(|_| (), &[budget("f", 127)]),
+        "here: `f` takes 128 registers, more than its 127"
+    );
+    assert!(fault_of(|_| (), &[]).contains("has no line"));
+    assert!(
+        fault_of(|_| (), &[budget("f", 128), budget("g", 128)]).contains("not launched")
+    );
+    assert!(fault_of(|c| c.resources[0].spill_stores = 4, &kept).contains("spills 4"));
+    assert!(fault_of(|c| c.resources[0].spill_loads = 4, &kept).contains("reads 4"));
+    assert!(
+        fault_of(|c| c.resources[0].shared = 64 << 10, &kept).contains("shared memory")
+    );
+    assert!(
+        fault_of(|c| c.launches[0].shared_bytes = 65_537, &kept)
+            .contains("shared memory")
+    );
+    assert!(fault_of(|c| c.launches[0].threads = 100, &kept).contains("warps"));
+    assert!(fault_of(|c| c.launches[0].threads = 1024, &kept).contains("no room"));
+    assert!(fault_of(|c| c.resources.clear(), &kept).contains("says nothing"));
+    assert!(fault_of(|c| c.boxes = Some([64, 512]), &kept).contains("box"));
+}
+
+#[test]
+fn what_does_not_compile_says_why() {
+    let program = Program::Forward(Kernel::Tiled);
+    let old = Architecture { major: 7, minor: 0, specific: false };
+    assert_eq!(
+        compile(program, old, 64, false).unwrap_err().to_string(),
+        "kernel `tiled` needs compute capability 7.5 or newer, not 7.0: choose another kernel or another device"
+    );
+    if !compiler_is_there() {
+        return;
+    }
+    let unknown = Architecture { major: 99, minor: 9, specific: false };
+    let error = compile(program, unknown, 64, false).unwrap_err();
+    assert!(matches!(error, Error::Compile { .. }), "{error:?}");
+    let words = error.to_string();
+    assert!(words.starts_with("kernel `tiled` for sm_999 does not compile"), "{words}");
+    assert!(words.contains("gpu-architecture"), "{words}");
+}
+
+/// Two runs of the compiler give the same code, and each macro another.
+#[test]
+fn the_macros_reach_the_kernel() {
+    if !compiler_is_there() {
+        return;
+    }
+    let program = Program::Forward(Kernel::Tiled);
+    let cubin = |d, causal| {
+        compile(program, Architecture::SM_80, d, causal)
+            .unwrap_or_else(|e| panic!("{e}"))
+            .cubin
+    };
+    assert_eq!(cubin(64, true), cubin(64, true));
+    assert_ne!(cubin(64, true), cubin(64, false));
+    assert_ne!(cubin(64, true), cubin(32, true));
+}
