@@ -42,7 +42,7 @@ __device__ float over_block(float x, Combine combine, OfWarp of_warp) {
 
 // ANCHOR: softmax
 // Softmax of every row of S, in place, and its log-sum-exp. The row is read three times and written twice.
-// Budget: softmax 40 registers, no spills
+// Budget: softmax 64 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS)
 softmax(float* s, float* lse, int n_q, int n_k) {
     const int i = blockIdx.x, head = blockIdx.y;
