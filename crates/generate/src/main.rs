@@ -11,6 +11,7 @@ mod double;
 mod fast;
 mod figure;
 mod format;
+mod gpu;
 mod gradient_checking;
 mod intuition;
 mod layer;
@@ -69,6 +70,7 @@ const PAGES: &[Generator] = &[
     ("tiles-forward", tiles_forward::generate),
     ("tiles-backward", tiles_backward::generate),
     ("fast", fast::generate),
+    ("gpu", gpu::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
