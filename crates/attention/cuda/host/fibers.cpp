@@ -139,6 +139,7 @@ void prepare(int number) {
     fiber.fake_stack = nullptr;
 }
 
+// ANCHOR: round
 // One turn for every thread that can run; false if none could.
 bool round(const int* order, int threads) {
     bool progress = false;
@@ -151,6 +152,7 @@ bool round(const int* order, int threads) {
     }
     return progress;
 }
+// ANCHOR_END: round
 
 void report_deadlock(int threads) {
     std::fprintf(stderr, "error: block (%u, %u): nobody can go on\n", blockIdx.x, blockIdx.y);
@@ -209,6 +211,7 @@ bool round_is_over(const void* of) {
     return since.meeting->round != since.round;
 }
 
+// ANCHOR: meet
 // Arrives, and if `wait`, stays until `expected` have arrived. With `ordered`, memory is ordered too.
 void meet(Meeting& meeting, int expected, bool wait, bool ordered, const char* what, int line) {
     const Round here{&meeting, meeting.round};
@@ -223,6 +226,7 @@ void meet(Meeting& meeting, int expected, bool wait, bool ordered, const char* w
     }
     if (ordered && wait) acquire(tag);
 }
+// ANCHOR_END: meet
 
 } // namespace
 
