@@ -20,7 +20,9 @@ constexpr int KEYS = 128;                   // rows of a tile of keys, or of val
 constexpr int STAGES = 2;                   // tiles of each that shared memory holds
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 
-// An eighth of 64K registers is 64 a thread for a warpgroup; the producer needs next to none.
+// A multiprocessor has 64K registers: 512 for 128 threads. The launch deals them out evenly to the
+// warpgroups; then the producer, which needs next to none, leaves its own to the consumers:
+// 24 + 2 · 240 = 504 (3 · 168 at the launch), 32 + 3 · 160 = 512 (4 · 128).
 constexpr int PRODUCER_REGISTERS = D == 128 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = D == 128 ? 240 : 160;
 
@@ -49,14 +51,12 @@ struct Work {
 
 // ANCHOR: ring
 // Tile number t of a sequence is in stage t mod STAGES, which it is the (t / STAGES)-th to use.
-// The phases of the stage's barriers count just that, so their parity is known without any
-// memory.
+// The phases of the stage's barriers count just that, so their parity follows from t.
 __device__ int stage(int t) { return t % STAGES; }
 __device__ unsigned parity(int t) { return t / STAGES % 2; }
 
-// A consumer waits until the tile is there; the producer until the tile before it, in the same
-// stage, has been used, which for the first of a stage is the phase before the first: already
-// over.
+// A consumer waits until the tile is there; the producer until the stage's last tile was used. The
+// first tile of a stage follows none: the phase before a barrier's first counts as over.
 __device__ void wait_full(Barrier (&full)[STAGES], int t) {
     mbarrier_wait(full[stage(t)], parity(t));
 }
@@ -99,10 +99,10 @@ __device__ void produce(Shared& shared, const TensorMap& q, const TensorMap& k, 
 // ANCHOR_END: producer
 
 // ANCHOR: products
-// S (64, KEYS) = Q Kᵀ, begun; 16 columns of Q and K a product.
+// Begins S (64, KEYS) = Q Kᵀ: 16 columns of Q and K a product.
 __device__ void begin_scores(float (&s)[KEYS / 2], const Tile<QUERIES>& q, int first_row,
                              const Tile<KEYS>& k) {
-    const auto q_rows = descriptor(&q.part[0][first_row], 0), keys = descriptor(&k, 0);
+    const auto q_rows = descriptor(&q.part[0][first_row]), keys = descriptor(&k);
     pin(s);
     wgmma_fence();
 #pragma unroll
@@ -114,7 +114,7 @@ __device__ void begin_scores(float (&s)[KEYS / 2], const Tile<QUERIES>& q, int f
     wgmma_commit();
 }
 
-// O (64, D) += A V, begun; 16 keys a product.
+// Begins O (64, D) += A V: 16 keys a product.
 __device__ void begin_output(float (&o)[D / 2], unsigned (&weights)[KEYS / 16][4],
                              const Tile<KEYS>& v) {
     const auto values = descriptor(&v, sizeof(v.part[0]));
@@ -236,7 +236,7 @@ struct Consumer {
         release(shared.k_empty, t);
         weigh<masked>(t);
         pin(s);
-        expect_keys(t + 1); // a branch: the assembler would move the softmax behind the next wait
+        expect_keys(t + 1); // also a branch: without one, ptxas moves the wait before the softmax
 
         wgmma_wait<0>(); // the output is there
         pin(o);
@@ -255,16 +255,16 @@ struct Consumer {
         pin(o);
     }
 
-    // All tiles. Those below `whole` need no mask.
+    // All tiles. Of those, all rows see the first `whole` of the matrix to the end.
     __device__ void run(int whole) {
-        if (number == CONSUMERS - 1) pass_turn(number);
+        if (number == CONSUMERS - 1) pass_turn(number); // consumer 0 begins
         first();
         int t = 1;
         if (CAUSAL)
             for (; t < work.tiles - whole; ++t) step<true>(t);
         for (; t < work.tiles; ++t) step<false>(t);
         last();
-        if (number == 0) wait_for_turn(number); // leaves the barriers as they were
+        if (number == 0) wait_for_turn(number); // the last turn is nobody's
     }
 };
 

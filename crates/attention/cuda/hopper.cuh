@@ -222,10 +222,11 @@ __device__ inline unsigned pack_bf16(float low, float high) {
 // offset in bits 32–45, all without their last four bits, and in bits 62–63 a 1 for the swizzle.
 // Bits 49–51 are 0 where the pattern begins on 1024 bytes. The offsets depend on how the 16 of
 // the product lie:
-//   along the rows (K-major): `stride` from eight rows to the next eight; `leading` is not used.
+//   along the rows (K-major): `stride` from eight rows to the next eight; `leading` is not used,
+//   and written as 1.
 //   down the rows (MN-major): `stride` the same, from eight of the 16 to the other eight; `leading`
 //   from 64 columns, which fill a row, to the next 64.
-__device__ inline unsigned long long descriptor(const void* tile, int leading) {
+__device__ inline unsigned long long descriptor(const void* tile, int leading = 16) {
     const auto encode = [](unsigned bytes) { return (unsigned long long)((bytes & 0x3ffff) >> 4); };
     return encode(shared_address(tile)) | encode(leading) << 16 | encode(SWIZZLED_ROWS) << 32
            | 1ull << 62;

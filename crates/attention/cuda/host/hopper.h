@@ -323,7 +323,7 @@ struct Product {
     int group;                     // that it was committed with; -1: not yet
 };
 
-// What stands in an accumulator meanwhile: a signalling NaN, which any arithmetic turns into another.
+// What stands in an accumulator meanwhile: a signalling NaN, which arithmetic turns into another.
 constexpr unsigned UNDER_WAY = 0x7fa00001;
 
 // Registers that belong to products under way: nobody sees their values but here.

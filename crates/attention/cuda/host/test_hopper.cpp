@@ -77,7 +77,7 @@ void kernel(const void*) {
     float scores[64], wide[64] = {}, narrow[32] = {};
     wgmma_fence();
     for (int step = 0; step < 2; ++step) {
-        const auto of = advance(descriptor(shared.part[1], 0), 32 + 32 * step);
+        const auto of = advance(descriptor(shared.part[1]), 32 + 32 * step);
         wgmma(scores, of, of, step > 0);
     }
     wgmma_commit();
