@@ -26,8 +26,9 @@
 //! fastest; [`compile`] makes machine code of one, which takes no GPU; [`Tensors`] stay on the device, so that a kernel can be
 //! timed by itself.
 //!
-//! They know full and causal attention, and keys as wide as values. Their promises are those of the rest of the crate: a
-//! query that sees no key gets an output of zero and a log-sum-exp of −∞, and each run gives the same bits.
+//! They know full and causal attention, and values as wide as keys. A query that sees no key gets an output of zero and a
+//! log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But they ask for finite inputs: in a tile
+//! that is partly hidden, what is hidden is multiplied by 0.
 
 mod bf16;
 mod compile;

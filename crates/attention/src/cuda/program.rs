@@ -418,3 +418,52 @@ impl Budget {
         Some(Budget { function: function.to_owned(), registers: registers.parse().ok()? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_one_line_of_these_words() {
+        let budget = Budget { function: "f".to_owned(), registers: 64 };
+        assert_eq!(Budget::parse("  // Budget: f 64 registers, no spills"), Some(budget));
+        for other in [
+            "// Budget: f 64",
+            "// Budget: f many registers, no spills",
+            "// f 64 registers",
+        ] {
+            assert_eq!(Budget::parse(other), None, "{other}");
+        }
+    }
+
+    /// Each source has all that the table says, and includes nothing that it would not be given.
+    #[test]
+    fn the_table_is_true() {
+        for program in Program::all() {
+            let source = program.source();
+            for function in program.functions() {
+                assert!(
+                    source.contains(&format!("{function}_launch[3]")),
+                    "{program}: {function}"
+                );
+                let budgets = program.budgets();
+                assert!(
+                    budgets.iter().any(|budget| budget.function == *function),
+                    "{program}: {function}"
+                );
+            }
+            let names: Vec<_> = program.headers().iter().map(|header| header.0).collect();
+            for line in source.lines().filter(|line| line.starts_with("#include")) {
+                assert!(
+                    names.iter().any(|name| line.contains(&format!("\"{name}\""))),
+                    "{program}: {line}"
+                );
+            }
+            let oldest = program.architectures()[0];
+            let newer = program.architectures().iter();
+            assert!(
+                newer.clone().all(|other| oldest.runs_on((other.major, other.minor)))
+            );
+        }
+    }
+}
