@@ -66,8 +66,11 @@ __device__ inline void fetch(float (&to)[4], const float* from) {
 // Rows `first`, `first` + 1, … of a matrix (n, D) into shared memory; zeros past its end.
 template <int rows>
 __device__ void load(float (&to)[rows][D + 4], const float* matrix, int first, int n) {
-    for (int entry = threadIdx.x; entry < rows * D / 4; entry += THREADS) {
-        const int row = entry / (D / 4), column = entry % (D / 4) * 4;
+    constexpr int ROW_THREADS = D / 4; // read a row, with neighbouring words for neighbours
+    const int column = threadIdx.x % ROW_THREADS * 4;
+#pragma unroll
+    for (int step = 0; step < rows / (THREADS / ROW_THREADS); ++step) {
+        const int row = threadIdx.x / ROW_THREADS + step * (THREADS / ROW_THREADS);
         float4 x = make_float4(0, 0, 0, 0);
         if (first + row < n)
             x = *reinterpret_cast<const float4*>(matrix + size_t(first + row) * D + column);
@@ -79,11 +82,11 @@ __device__ void load(float (&to)[rows][D + 4], const float* matrix, int first, i
 // then all its weights are 0.
 template <int rows>
 __device__ void load_numbers(Shared& shared, const float* lse, const float* delta, int first, int n_q) {
-    for (int row = threadIdx.x; row < rows; row += THREADS) {
-        const bool there = first + row < n_q && lse[first + row] != MINUS_INFINITY;
-        shared.lse[row] = there ? LOG2_E * lse[first + row] : -MINUS_INFINITY;
-        shared.delta[row] = there ? delta[first + row] : 0;
-    }
+    const int row = threadIdx.x;
+    if (row >= rows) return;
+    const bool there = first + row < n_q && lse[first + row] != MINUS_INFINITY;
+    shared.lse[row] = there ? LOG2_E * lse[first + row] : -MINUS_INFINITY;
+    shared.delta[row] = there ? delta[first + row] : 0;
 }
 
 // ANCHOR: multiply
@@ -102,7 +105,7 @@ __device__ inline void multiply(Tile& product, const float (&passing)[PASSING][D
     const int row = thread % 2 + thread / 32 * 2, column = thread / 2 % COLUMN_THREADS;
     const int share = thread % 32 / 2 / COLUMN_THREADS;
     float sum[4][COLUMNS] = {};
-#pragma unroll 2
+#pragma unroll 1 // two steps at once would want more than 128 registers
     for (int c = share * (D / SHARES); c < (share + 1) * (D / SHARES); c += 4) {
         float x[4][4];
 #pragma unroll
@@ -131,10 +134,9 @@ __device__ inline void multiply(Tile& product, const float (&passing)[PASSING][D
 // The products become A, and dA becomes dS, entry by entry.
 template <bool keys_stay>
 __device__ void weigh(Shared& shared, int first_query, int first_key, int n_q, int n_k, float scale) {
-#pragma unroll
-    for (int step = 0; step < PASSING * STAYING / THREADS; ++step) {
-        const int entry = threadIdx.x + step * THREADS;
-        const int passing = entry / STAYING, staying = entry % STAYING;
+    const int staying = threadIdx.x % STAYING;
+#pragma unroll 4
+    for (int passing = threadIdx.x / STAYING; passing < PASSING; passing += THREADS / STAYING) {
         const int i = keys_stay ? passing : staying, j = keys_stay ? staying : passing;
         float& weight = shared.weights[passing][staying];
         float& d_score = shared.d_scores[passing][staying];
@@ -222,7 +224,7 @@ __device__ inline int first_to_see(int j, int n_q, int n_k) {
 // ANCHOR: keys
 // dK and dV, (n_k, D). A block keeps a tile of keys and values; the queries and the gradients of their
 // outputs come by. Each side sums one of the two gradients.
-// Budget: backward_keys 128 registers, no spills
+// Budget: backward_keys 168 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 backward_keys(const float* q, const float* k, const float* v, const float* d_output, const float* lse,
               const float* delta, float* d_k, float* d_v, int n_q, int n_k, float scale) {
@@ -253,7 +255,7 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
 // ANCHOR: queries
 // dQ, (n_q, D). A block keeps a tile of queries and the gradients of their outputs; the keys and values
 // come by. Each side sums half of the columns.
-// Budget: backward_queries 128 registers, no spills
+// Budget: backward_queries 168 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 backward_queries(const float* q, const float* k, const float* v, const float* d_output,
                  const float* lse, const float* delta, float* d_q, int n_q, int n_k, float scale) {
