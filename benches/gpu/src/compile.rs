@@ -3,7 +3,8 @@
 use crate::arguments::CompileOptions;
 use crate::report::circumstances;
 use anyhow::{Context, Result, bail, ensure};
-use attention::cuda::{Compiled, Program, compile};
+use attention::cuda::{Architecture, Compiled, Program, compile};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use record::take::write_file;
 use record::{Measurement, Record, Unit};
 use std::fs;
@@ -18,19 +19,15 @@ const TOPIC: &str = "kernels";
 pub fn run(options: &CompileOptions) -> Result<()> {
     let mut record = circumstances(TOPIC)?;
     println!("NVRTC {}", record.versions["nvrtc"]);
-    for program in Program::all() {
-        for &architecture in program.architectures() {
-            for &d in program.widths() {
-                for causal in [false, true] {
-                    let at = || format!("{program}, d = {d}, causal = {causal}");
-                    let compiled =
-                        compile(program, architecture, d, causal).with_context(at)?;
-                    let found = measurements(&compiled, d, causal)?;
-                    println!("{}", line(&compiled, d, causal));
-                    record.measurements.extend(found);
-                }
-            }
-        }
+    let compiled =
+        variants().into_par_iter().map(|(program, architecture, d, causal)| {
+            let at = || format!("{program}, d = {d}, causal = {causal}");
+            let compiled = compile(program, architecture, d, causal).with_context(at)?;
+            Ok((line(&compiled, d, causal), measurements(&compiled, d, causal)?))
+        });
+    for (line, measurements) in compiled.collect::<Result<Vec<_>>>()? {
+        println!("{line}");
+        record.measurements.extend(measurements);
     }
     record.check()?;
     let count = record.measurements.len();
@@ -43,6 +40,21 @@ pub fn run(options: &CompileOptions) -> Result<()> {
         println!("{}: as recorded, {count} measurements", file.display());
     }
     Ok(())
+}
+
+/// All that is compiled: program, architecture, head dimension, mask.
+fn variants() -> Vec<(Program, Architecture, usize, bool)> {
+    let mut variants = vec![];
+    for program in Program::all() {
+        for &architecture in program.architectures() {
+            for &d in program.widths() {
+                variants.extend(
+                    [false, true].map(|causal| (program, architecture, d, causal)),
+                );
+            }
+        }
+    }
+    variants
 }
 
 /// What each function needs: registers of a thread; bytes of a thread that are spilled, and of its stack; and bytes of
@@ -167,7 +179,7 @@ fn name(measurement: &Measurement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::cuda::{Architecture, Kernel, Launch, Resources};
+    use attention::cuda::{Kernel, Launch, Resources};
 
     fn compiled() -> Compiled {
         let function = "attention_forward";
