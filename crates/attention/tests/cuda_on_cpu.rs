@@ -125,6 +125,9 @@ macro_rules! on_cpu {
 on_cpu! {
     naive: Program::Forward(Kernel::Naive);
     tiled: Program::Forward(Kernel::Tiled);
+    registers: Program::Forward(Kernel::Registers);
+    hopper: Program::Forward(Kernel::Hopper);
+    backward: Program::Backward;
 }
 
 /// Small mistakes, each of which a student could make, are seen.

@@ -155,6 +155,8 @@ macro_rules! ladder {
 
 const FORWARD: [&str; 1] = ["attention_forward"];
 const ALL_WIDTHS: [usize; 3] = [32, 64, 128];
+const TENSOR_WIDTHS: [usize; 2] = [64, 128]; // of the kernels in bf16
+const SINCE_AMPERE: [Architecture; 2] = [Architecture::SM_80, Architecture::SM_90];
 const SINCE_TURING: [Architecture; 3] =
     [Architecture::SM_75, Architecture::SM_80, Architecture::SM_90];
 
@@ -163,6 +165,10 @@ ladder! {
     Naive = source!("naive", ["common.cuh"], ["scores", "softmax", "weigh"], F32, ALL_WIDTHS, SINCE_TURING);
     /// One function, tiles in shared memory, online softmax.
     Tiled = source!("tiled", ["common.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_TURING);
+    /// Blocks of scores and of the output in registers, and copies that nobody waits for.
+    Registers = source!("registers", ["common.cuh", "cp_async.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_AMPERE);
+    /// Hopper's own instructions: products of four warps, the copy engine, and warps that each do one thing.
+    Hopper = source!("hopper", ["common.cuh", "hopper.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, [Architecture::SM_90A]);
 }
 
 const BACKWARD: &Source = &source!(
