@@ -1,5 +1,5 @@
-//! The kernels meet their compiler: each compiles for every architecture that it promises, within the registers that its
-//! source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
+//! The kernels meet their compiler: each compiles for every architecture that it promises, within the registers that
+//! its source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
 
 use attention::cuda::{
     Architecture, Budget, Compiled, Error, Kernel, Launch, Program, Resources, compile,

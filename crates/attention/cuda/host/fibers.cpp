@@ -30,6 +30,7 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
 
+unsigned block_number = 0;
 int missing_barrier = 0;
 unsigned seed = 0;
 
@@ -174,6 +175,7 @@ void run_block(const Launch& launch) {
     if (__asan_poison_memory_region)
         __asan_poison_memory_region(memory + launch.shared_bytes,
                                     sizeof memory - launch.shared_bytes);
+    ++block_number;
     block = Meeting();
     for (auto& meeting : warps) meeting = Meeting();
     for (auto& meeting : named) meeting = Meeting();

@@ -197,13 +197,14 @@ pub enum Buffer {
 }
 
 impl Gpu {
-    /// Copies queries, keys and values to the device, rounded to what the kernel reads, and makes room for what it writes.
+    /// Copies queries, keys and values to the device, rounded to what the kernel reads, and makes room for what it
+    /// writes.
     ///
     /// Shapes: `q` (heads, n_q, d), `k` and `v` (heads, n_k, d), row-major.
     ///
     /// # Errors
-    /// A size is 0 or too large, the kernel has no such head dimension, a slice has another length, the device is too old
-    /// for the kernel or has too little memory, the kernel does not compile, or a call of the driver fails.
+    /// A size is 0 or too large, the kernel has no such head dimension, a slice has another length, the device is too
+    /// old for the kernel or has too little memory, the kernel does not compile, or a call of the driver fails.
     ///
     /// ```no_run
     /// use attention::cuda::{Gpu, Kernel, Shape};
