@@ -1,4 +1,5 @@
-// Kernel 0: the equations, one kernel each. The (n_q, n_k) matrix is written three times and read four.
+// Kernel 0: the equations, one kernel each. The (n_q, n_k) matrix is written
+// three times and read four.
 
 #include "common.cuh"
 
@@ -43,7 +44,8 @@ __device__ float over_block(float x, Combine combine, OfWarp of_warp) {
 // ANCHOR_END: over_block
 
 // ANCHOR: softmax
-// Softmax of every row of S, in place, and its log-sum-exp. The row is read three times and written twice.
+// Softmax of every row of S, in place, and its log-sum-exp. The row is read three times and
+// written twice.
 // Budget: softmax 64 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS)
 softmax(float* s, float* lse, int n_q, int n_k) {

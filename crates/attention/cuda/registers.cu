@@ -1,8 +1,8 @@
-// Kernel 2: flash attention out of registers. In kernel 1 every multiplication fetches both its factors
-// from shared memory, and shared memory delivers 32 numbers a cycle where 128 multiplications could be
-// done. Here a thread computes 8 × 8 scores, and then 8 × 8 entries of the output, at once: sixteen loads
-// of four numbers feed 256 multiplications. And the next piece of the keys or values is on its way to
-// shared memory while the present one is used.
+// Kernel 2: flash attention out of registers. In kernel 1 every multiplication fetches both its
+// factors from shared memory, and shared memory delivers 32 numbers a cycle where 128
+// multiplications could be done. Here a thread computes 8 × 8 scores, and then 8 × 8 entries of
+// the output, at once: sixteen loads of four numbers feed 256 multiplications. And the next piece
+// of the keys or values is on its way to shared memory while the present one is used.
 
 #include "common.cuh"
 #include "cp_async.cuh"
@@ -29,19 +29,22 @@ struct Shared {
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
 
 // ANCHOR: place
-// The two lanes of a pair have neighbouring rows, the sixteen pairs of a warp have different columns. So
-// in any load of a tile's factors, lanes n and n ^ 1, or lanes n and n ^ 2, ask for the same address:
-// then the hardware serves half a warp at once, not a quarter, which doubles what a load delivers.
+// The two lanes of a pair have neighbouring rows, the sixteen pairs of a warp have different
+// columns. So in any load of a tile's factors, lanes n and n ^ 1, or lanes n and n ^ 2, ask for
+// the same address: then the hardware serves half a warp at once, not a quarter, which doubles
+// what a load delivers.
 __device__ inline int lane_column() { return threadIdx.x % 32 / 2; }
 __device__ inline int row_of_block(int r) {
     return threadIdx.x / 32 * (2 * ROWS) + 2 * r + threadIdx.x % 2;
 }
 
-// The thread's scores are those of keys 4 · lane_column() + 0, 1, 2, 3 of the tile, and 64 further on.
+// The thread's scores are those of keys 4 · lane_column() + 0, 1, 2, 3 of the tile, and 64 further
+// on.
 __device__ inline int key_of_tile(int t) { return 4 * lane_column() + t % 4 + t / 4 * 64; }
 
-// The thread's entries of the output are two float4 of a row. A row has D / 8 lanes; where that is fewer
-// than the 16 that share the row, the others take other keys, and what they sum is added in the end.
+// The thread's entries of the output are two float4 of a row. A row has D / 8 lanes; where that is
+// fewer than the 16 that share the row, the others take other keys, and what they sum is added in
+// the end.
 constexpr int OUTPUT_LANES = D / COLUMNS;
 constexpr int SPLITS = 16 / OUTPUT_LANES;
 __device__ inline int output_lane() { return lane_column() % OUTPUT_LANES; }
@@ -49,9 +52,9 @@ __device__ inline int split() { return lane_column() / OUTPUT_LANES; }
 // ANCHOR_END: place
 
 // ANCHOR: swizzle
-// Where a chunk whose rows are `width` float4 keeps float4 `column` of a row. The place in the row turns
-// with every fourth row: eight lanes that read the same column of rows 0, 4, 8, … 28 meet eight
-// different groups of four banks, and so do eight that read eight columns of one row.
+// Where a chunk whose rows are `width` float4 keeps float4 `column` of a row. The place in the row
+// turns with every fourth row: eight lanes that read the same column of rows 0, 4, 8, … 28 meet
+// eight different groups of four banks, and so do eight that read eight columns of one row.
 template <int width> __device__ int place_in_chunk(int row, int column) {
     return row * width + (column ^ row / 4 % 8);
 }
@@ -129,8 +132,8 @@ __device__ inline void hide(float (&s)[ROWS][COLUMNS], int first_query, int firs
 }
 
 // ANCHOR: softmax
-// The online softmax of kernel 1, for each of the thread's rows. Scores become weights. `sum` is of the
-// thread's own keys: only the maximum must be known to all lanes of the row at every tile.
+// The online softmax of kernel 1, for each of the thread's rows. Scores become weights. `sum` is
+// of the thread's own keys: only the maximum must be known to all lanes of the row at every tile.
 __device__ inline void weigh(float (&s)[ROWS][COLUMNS], float (&m)[ROWS], float (&sum)[ROWS],
                              float (&o)[ROWS][COLUMNS]) {
 #pragma unroll
@@ -153,8 +156,8 @@ __device__ inline void weigh(float (&s)[ROWS][COLUMNS], float (&m)[ROWS], float 
 }
 // ANCHOR_END: softmax
 
-// The weights go through shared memory: the thread that multiplies a weight is not the one that has it.
-// Both are of one warp.
+// The weights go through shared memory: the thread that multiplies a weight is not the one that
+// has it. Both are of one warp.
 __device__ inline void store_weights(Shared& shared, const float (&s)[ROWS][COLUMNS]) {
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
@@ -165,8 +168,8 @@ __device__ inline void store_weights(Shared& shared, const float (&s)[ROWS][COLU
 }
 
 // ANCHOR: values
-// O += P V over the chunk's values, of which `first_value` is the first of the tile. The splits take
-// turns by runs of sixteen values.
+// O += P V over the chunk's values, of which `first_value` is the first of the tile. The splits
+// take turns by runs of sixteen values.
 __device__ inline void add_values(float (&o)[ROWS][COLUMNS], const Shared& shared,
                                   const float4* chunk, int first_value) {
     const float (*p_rows)[KEYS + 4] = &shared.weights[row_of_block(0)];
@@ -229,8 +232,8 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
     q = head_of(q, head, n_q), k = head_of(k, head, n_k), v = head_of(v, head, n_k);
 
     const auto begin_keys = [&](int chunk, int first_key, int number) {
-        begin_load<CHUNK_COLUMNS / 4>(shared.chunks[chunk % 2], k, first_key, number * CHUNK_COLUMNS,
-                                      n_k);
+        begin_load<CHUNK_COLUMNS / 4>(shared.chunks[chunk % 2], k, first_key,
+                                      number * CHUNK_COLUMNS, n_k);
     };
     const auto begin_values = [&](int chunk, int first_key, int number) {
         begin_load<D / 4>(shared.chunks[chunk % 2], v, first_key + number * CHUNK_VALUES, 0, n_k);

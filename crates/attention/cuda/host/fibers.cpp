@@ -1,8 +1,9 @@
 // A block of CUDA threads on one thread of a CPU, as fibers that take turns.
 //
-// This file is compiled without a sanitizer even where the kernel has one, so that the machine's own
-// reads and writes are not taken for the kernel's. It tells the sanitizers what it does instead: to
-// ThreadSanitizer each fiber is a thread, switches order nothing, and barriers order everything.
+// This file is compiled without a sanitizer even where the kernel has one, so that the machine's
+// own reads and writes are not taken for the kernel's. It tells the sanitizers what it does
+// instead: to ThreadSanitizer each fiber is a thread, switches order nothing, and barriers order
+// everything.
 
 #include "cuda.h"
 
@@ -214,7 +215,8 @@ bool round_is_over(const void* of) {
 }
 
 // ANCHOR: meet
-// Arrives, and if `wait`, stays until `expected` have arrived. With `ordered`, memory is ordered too.
+// Arrives, and if `wait`, stays until `expected` have arrived. With `ordered`, memory is ordered
+// too.
 void meet(Meeting& meeting, int expected, bool wait, bool ordered, const char* what, int line) {
     const Round here{&meeting, meeting.round};
     void* tag = &meeting.tags[meeting.round % 2];

@@ -153,7 +153,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     ];
     let header = ["kernel, and what a warp loads", "remedy", "clocks without", "with it"];
     page.file("banks.md", table(&header, &rows));
-    page.value("conflict-plain", integer(plain[0]));
     page.value("conflict-matrix", integer(in_rows));
     page.value("conflict-matrix-swizzled", integer(in_turns));
     drawing(page)

@@ -73,7 +73,8 @@ impl Step {
     /// "12 to 17 %"
     pub fn foretold_in_words(&self) -> String {
         let (least, most) = self.foretold();
-        format!("{} to {}", fixed(100.0 * least, 0), percent(most, 0))
+        let decimals = if most < 0.1 { 1 } else { 0 };
+        format!("{} to {}", fixed(100.0 * least, decimals), percent(most, decimals))
     }
 
     /// All functions together, in units of the products' time.
@@ -397,9 +398,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("loads-tiled", significant(tiled.loads, 2));
     page.value("loads-registers", significant(registers.loads, 1));
     page.value("loads-tensor-cores", significant(tensor.loads, 2));
-    page.value("loads-hopper", significant(hopper.loads, 2));
     page.value("exponentials-hopper", significant(hopper.exponentials, 2));
-    page.value("exponentials-tiled", percent(tiled.exponentials, 0));
     page.value("key-sectors", integer(sectors(|lane| lane * D) as usize * 4));
     page.value("key-clocks", integer(sectors(|lane| lane * D) as usize));
     let width_64 = TENSOR as f64 / (2.0 * 64.0 * EXPONENTIALS as f64);

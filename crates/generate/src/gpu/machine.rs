@@ -64,9 +64,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("f32-tflops", fixed(F32 / 1e12, 0));
     page.value("bf16-tflops", fixed(BF16 / 1e12, 0));
     page.value("bandwidth", fixed(H100.bandwidth / 1e12, 2));
-    page.value("bandwidth-h200", fixed(H200.bandwidth / 1e12, 1));
     page.value("clock-f32", fixed(clock_f32() / 1e9, 2));
-    page.value("clock-tensor", fixed(clock_tensor() / 1e9, 2));
     page.value("tensor-over-f32", significant(BF16 / F32, 2));
     // The guide counts multiply-adds of a tensor core as the data sheet does, at a clock between 1.7 and 2 GHz.
     ensure!(
@@ -98,8 +96,6 @@ fn ridges(page: &mut Page) -> Result<()> {
     let header =
         ["machine", "TB/s", "ridge in f32, FLOP/byte", "ridge of the tensor cores, bf16"];
     page.file("ridges.md", table(&header, &rows));
-    page.value("ridge-f32", fixed(ridge(F32, &H100), 0));
-    page.value("ridge-bf16", fixed(ridge(BF16, &H100), 0));
     // What attention has to offer: with the matrix moved once, and without it.
     let (n, d) = (16_384, 128);
     let shape = AttentionShape::self_attention(1, n, 1, d, 1);
@@ -171,7 +167,6 @@ fn memories(page: &mut Page) -> Result<()> {
     page.value("shared-kib", integer(SHARED >> 10));
     page.value("shared-block-kib", integer(MOST_SHARED >> 10));
     page.value("l2-mb", integer(L2 >> 20));
-    page.value("shared-tbs", fixed(shared_speed / 1e12, 0));
     page.value(
         "registers-over-shared",
         integer((registers_speed / shared_speed) as usize),

@@ -432,6 +432,63 @@ mod tests {
         assert!(text.contains("a product of 8\u{202f}192 × 8\u{202f}192 matrices in bf16 runs at 733 TFLOP/s (74\u{202f}% "), "{text}");
     }
 
+    /// Made up, too.
+    fn compiled_record(change: impl FnOnce(&mut Record)) -> Record {
+        let mut record = Record::parse("gpu", MADE_UP).unwrap();
+        let first = record.measurements[0].clone();
+        record.topic = "kernels".to_owned();
+        record.versions.insert("nvrtc".to_owned(), "99.9".to_owned());
+        let with = |what: &str, number: f64, architecture: &str| {
+            let settings =
+                [("architecture", architecture), ("kernel", "tiled"), ("mask", "full")];
+            Measurement {
+                what: format!("{what}/attention_forward"),
+                sizes: [("d".to_owned(), 128), ("rows".to_owned(), 32)].into(),
+                settings: settings
+                    .map(|(name, setting)| (name.to_owned(), setting.to_owned()))
+                    .into(),
+                threads: 128,
+                unit: Unit::Count,
+                median: number,
+                ..first.clone()
+            }
+        };
+        record.measurements = vec![
+            with("registers", 40.0, "sm_80"),
+            with("registers", 121.0, "sm_90"),
+            with("spills", 0.0, "sm_90"),
+            with("shared", 51_200.0, "sm_90"),
+        ];
+        change(&mut record);
+        record.check().unwrap();
+        record
+    }
+
+    #[test]
+    fn the_compilers_report_of_hopper_is_shown() {
+        let text = compiled(Some(&compiled_record(|_| ()))).unwrap();
+        let row = text.lines().nth(2).unwrap();
+        assert_eq!(row, "| tiled: `attention_forward` | 128 | 121 | 0 | 50.0 | 4 | 16 |");
+        assert_eq!(
+            text.lines().filter(|line| line.contains("tiled")).count(),
+            1,
+            "{text}"
+        );
+        assert!(text.contains("NVRTC 99.9 on 2026-01-31"), "{text}");
+        let partial = compiled_record(|record| record.measurements.truncate(3));
+        assert!(
+            compiled(Some(&partial))
+                .unwrap_err()
+                .to_string()
+                .contains("no shared/attention_forward of tiled")
+        );
+        let too_large =
+            compiled_record(|record| record.measurements[3].median = 400_000.0);
+        assert!(
+            compiled(Some(&too_large)).unwrap_err().to_string().contains("does not fit")
+        );
+    }
+
     #[test]
     fn blocks_are_bound_by_what_runs_out_first() {
         let needs = |registers, shared, threads| {
