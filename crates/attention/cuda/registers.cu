@@ -244,7 +244,8 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
         float s[ROWS][COLUMNS] = {};
 #pragma unroll 1
         for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-            cp_async_wait_all();
+            cp_async_commit();
+            cp_async_wait<0>();
             __syncthreads(); // this chunk is there, and nobody reads the one before any more
             if (chunk + 1 < CHUNKS) begin_keys(chunk + 1, first_key, chunk + 1);
             else begin_values(CHUNKS, first_key, 0);
@@ -255,7 +256,8 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
         store_weights(shared, s);
 #pragma unroll 1
         for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-            cp_async_wait_all();
+            cp_async_commit();
+            cp_async_wait<0>();
             __syncthreads(); // the same, and the weights are there
             if (chunk + 1 < CHUNKS) begin_values(CHUNKS + chunk + 1, first_key, chunk + 1);
             else if (first_key + KEYS < seen_by_block) begin_keys(0, first_key + KEYS, 0);

@@ -126,8 +126,20 @@ on_cpu! {
     naive: Program::Forward(Kernel::Naive);
     tiled: Program::Forward(Kernel::Tiled);
     registers: Program::Forward(Kernel::Registers);
+    tensor_cores: Program::Forward(Kernel::TensorCores);
     hopper: Program::Forward(Kernel::Hopper);
     backward: Program::Backward;
+}
+
+/// The instructions of tensor cores and of the copy engine are imitated. Are they, against plain loops?
+#[test]
+fn imitated_instructions_are_right() {
+    if !on_cpu::here() {
+        return;
+    }
+    for test in ["test_tensor_cores.cpp", "test_hopper.cpp"] {
+        on_cpu::run_test(test).unwrap_or_else(|failure| panic!("{test}: {failure}"));
+    }
 }
 
 /// Small mistakes, each of which a student could make, are seen.
