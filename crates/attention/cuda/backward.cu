@@ -79,8 +79,8 @@ __device__ void load(float (&to)[rows][D + 4], const float* matrix, int first, i
     }
 }
 
-// lse and delta of `rows` queries. A query that is not there, or has no weights (its lse is −∞), gets
-// an lse of +∞: exp2(score − ∞) is 0, where −∞ would give NaN or ∞.
+// lse and delta of `rows` queries. A query that is not there, or has no weights (its lse is −∞),
+// gets an lse of +∞: exp2(score − ∞) is 0, where −∞ would give NaN or ∞.
 template <int rows>
 __device__ void load_numbers(Shared& shared, const float* lse, const float* delta, int first,
                              int n_q) {
