@@ -5,8 +5,8 @@
 #ifdef __CUDACC__
 
 // ANCHOR: cp_async
-// Begins to copy 16 bytes: the first `bytes_valid` (0 to 16) from `global`, zeros for the others. Both
-// addresses are multiples of 16; with no valid byte nothing is read.
+// Begins to copy 16 bytes: the first `bytes_valid` (0 to 16) from `global`, zeros for the others.
+// Both addresses are multiples of 16; with no valid byte nothing is read.
 __device__ inline void cp_async_16(void* shared, const void* global, int bytes_valid) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
