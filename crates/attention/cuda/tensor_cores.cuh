@@ -1,9 +1,11 @@
 // The instructions of kernel 3, one small function each: asynchronous copies into shared memory,
 // matrices from shared memory into registers, and the matrix product of a warp. All are there from
-// compute capability 8.0 on. The names of PTX are kept; its manual (PTX ISA, section 9.7) defines them.
+// compute capability 8.0 on. The names of PTX are kept; its manual (PTX ISA, section 9.7) defines
+// them.
 //
-// How a warp holds a matrix. Its 32 lanes are eight groups of four: lane = 4 · g + t. Two bf16 share a
-// register, the one of the lower column (or, of a right factor, the lower row) in the lower half.
+// How a warp holds a matrix. Its 32 lanes are eight groups of four: lane = 4 · g + t. Two bf16
+// share a register, the one of the lower column (or, of a right factor, the lower row) in the lower
+// half.
 //
 //   8 × 8 matrix     a register a lane: row g, columns 2t and 2t + 1
 //   A, 16 × 16       four of these: rows 0–7 and 8–15 of the left half, then of the right half
@@ -33,8 +35,8 @@ __device__ inline void cp_async_16(void* shared, const void* global, int bytes_v
 // What the thread sent since its last commit becomes a group. It may be empty.
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most `pending` of the thread's latest groups are still under way. What other threads
-// sent is seen only after a barrier that follows their own wait.
+// Waits until at most `pending` of the thread's latest groups are still under way. What other
+// threads sent is seen only after a barrier that follows their own wait.
 template <int pending> __device__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 // Where the block's shared memory is in that of the CPU; as PTX counts, it begins at zero.
@@ -25,9 +26,10 @@ namespace host {
 // ---- Asynchronous copies ----------------------------------------------------------------------
 //
 // A real copy arrives at some time between its instruction and the wait that covers its group. Here
-// all arrive at the latest moment, so that who reads without such a wait reads what was there before:
-// NaN, or a tile of the past. The bytes are written by the thread itself as it waits, which is what
-// the race detector has to see: other threads may read them after a barrier that follows the wait.
+// all arrive at the latest moment, so that who reads without such a wait reads what was there
+// before: NaN, or a tile of the past. The bytes are written by the thread itself as it waits, which
+// is what the race detector has to see: other threads may read them after a barrier that follows
+// the wait.
 struct Copy {
     char* to;
     const char* from;
@@ -39,13 +41,26 @@ struct Copies {
     unsigned block = 0;
     std::vector<Copy> uncommitted;
     std::vector<std::vector<Copy>> groups;
+
+    // A thread that leaves with copies under way leaves them to arrive wherever somebody else has
+    // begun to write. Found out when the thread's next block begins, or the program ends.
+    void must_have_arrived() const {
+        bool none = uncommitted.empty();
+        for (const auto& group : groups) none = none && group.empty();
+        if (!none) reject("cp.async: a thread has left, and nobody waited for its copies");
+    }
+    ~Copies() { must_have_arrived(); }
 };
 
-// The running thread's. Copies that nobody waited for end with their block.
+// The running thread's.
 inline Copies& copies() {
     static Copies of_threads[1024];
     Copies& mine = of_threads[threadIdx.x];
-    if (mine.block != block_number) mine = Copies{block_number, {}, {}};
+    if (mine.block != block_number) {
+        mine.must_have_arrived();
+        mine.groups.clear();
+        mine.block = block_number;
+    }
     return mine;
 }
 
@@ -80,8 +95,8 @@ inline unsigned short to_bf16(float x) {
     return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Lane 8 · i + r says where row r of matrix i begins. Lane 4 · g + t gets in register i, of matrix i,
-// row g, columns 2t and 2t + 1; transposed: column g, rows 2t and 2t + 1.
+// Lane 8 · i + r says where row r of matrix i begins. Lane 4 · g + t gets in register i, of matrix
+// i, row g, columns 2t and 2t + 1; transposed: column g, rows 2t and 2t + 1.
 inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transposed) {
     if (address % 16 != 0) reject("ldmatrix: a row begins at a multiple of 16 bytes");
     struct Given {
@@ -94,8 +109,8 @@ inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transpose
     for (unsigned matrix = 0; matrix < 4; ++matrix) {
         Given rows[8];
         copy(rows, all + 8 * matrix * sizeof(Given), sizeof rows);
-        // Not forbidden, only slow: rows in the same banks are read one after the other. What is here
-        // is meant to be fast.
+        // Not forbidden, only slow: rows in the same banks are read one after the other. What is
+        // here is meant to be fast.
         unsigned banks = 0;
         for (const Given& row : rows) banks |= 1u << row.address / 16 % 8;
         if (banks != 0xff) reject("ldmatrix: two rows of a matrix are in the same banks");
@@ -138,7 +153,7 @@ inline void ldmatrix_x4_trans(unsigned (&to)[4], SharedAddress row) {
 // Lane 4 · g + t gives
 // - of A (16, 16), in registers 0 to 3, two columns of a row: (g, 2t), (g + 8, 2t), (g, 2t + 8),
 //   (g + 8, 2t + 8), each with the column after it;
-// - of B (16, 8), in registers 0 and 1, two rows of column g: 2t and 2t + 8, each with the row after it.
+// - of B (16, 8), in registers 0 and 1, two rows of column g: 2t and 2t + 8, each with the next row.
 // It gets of C (16, 8) the entries (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     struct Given {
