@@ -153,7 +153,7 @@ inline void ldmatrix_x4_trans(unsigned (&to)[4], SharedAddress row) {
 // Lane 4 · g + t gives
 // - of A (16, 16), in registers 0 to 3, two columns of a row: (g, 2t), (g + 8, 2t), (g, 2t + 8),
 //   (g + 8, 2t + 8), each with the column after it;
-// - of B (16, 8), in registers 0 and 1, two rows of column g: 2t and 2t + 8, each with the next row.
+// - of B (16, 8), in two registers, two rows of column g: 2t and 2t + 8, each with the next row.
 // It gets of C (16, 8) the entries (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     struct Given {
