@@ -90,6 +90,14 @@ fn copied_out_alone_it_builds_and_passes_its_tests() {
 
     // And what the tests leave out: benchmarks, and the features that are off.
     cargo(&copy, &["check", "--all-targets", "--all-features"]);
+
+    // Who does not ask for CUDA downloads and compiles nothing of it.
+    let dependencies = |arguments: &[&str]| {
+        let tree = ["tree", "--edges", "normal,build,dev", "--prefix", "none"];
+        cargo(&copy, &[&tree, arguments].concat()).0
+    };
+    assert!(dependencies(&["--features", "cuda"]).contains("cudarc"));
+    assert!(!dependencies(&[]).contains("cudarc"));
 }
 
 /// What cargo says in the copy, where it knows nothing of this build and must succeed.
@@ -101,7 +109,7 @@ fn cargo(copy: &Path, arguments: &[&str]) -> (String, String) {
             cargo.env_remove(&*name);
         }
     }
-    cargo.args(arguments).args(["--offline", "--target-dir"]).arg(target_dir());
+    cargo.args(arguments).arg("--offline").env("CARGO_TARGET_DIR", target_dir());
     let output = cargo.current_dir(copy).output().unwrap();
     let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (said(&output.stdout), said(&output.stderr));

@@ -1790,7 +1790,7 @@ fn file_of(folder: &Path) -> PathBuf {
     if beside.exists() { beside } else { folder.join("mod.rs") }
 }
 
-/// Only for tests, or behind a feature.
+/// Only for tests, or behind a feature: those functions have their cases beside them, and in the crate's own tests.
 fn is_optional(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| attribute.path().is_ident("cfg"))
 }

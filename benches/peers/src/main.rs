@@ -8,7 +8,6 @@ mod ours;
 mod process;
 mod reference;
 mod report;
-mod statistics;
 mod table;
 
 use anyhow::Result;

@@ -3,18 +3,18 @@
 use crate::arguments::Arguments;
 use crate::data;
 use crate::grid::{Cell, base, rival};
-use crate::process::{Process, Program};
+use crate::process::{Program, start};
 use crate::reference::{self, References};
-use crate::statistics::median;
 use crate::table;
 use anyhow::{Context, Result};
+use record::statistics::median;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tempfile::TempDir;
-use worker::{Kernel, Problem, Question, Task};
+use worker::{Kernel, Problem, Process, Question, Task};
 
 /// What the run gave.
 pub struct Measured {
@@ -136,7 +136,7 @@ impl<'a> Bench<'a> {
         let threads = cells.first().context("there is nothing to measure")?.threads;
         let kernels = cells.iter().flat_map(|cell| &cell.kernels);
         let programs: BTreeSet<_> = kernels.map(|kernel| Program::of(*kernel)).collect();
-        let start = |program| Ok((program, Process::start(program, threads, arguments)?));
+        let start = |program| Ok((program, start(program, threads, arguments)?));
         let peers = programs.into_iter().map(start).collect::<Result<_>>()?;
         Ok(Self {
             peers,

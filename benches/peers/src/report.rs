@@ -3,8 +3,8 @@
 use crate::arguments::Arguments;
 use crate::grid::base;
 use crate::measure::{Measured, MeasuredCell};
-use crate::statistics::{median, spread};
 use anyhow::Result;
+use record::statistics::{median, spread};
 use record::take::{machine, now, versions, write as write_record};
 use record::{Measurement, Record, Unit};
 use std::collections::BTreeMap;

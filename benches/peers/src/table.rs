@@ -2,7 +2,7 @@
 
 use crate::grid::{self, Cell, base, rival};
 use crate::measure::MeasuredCell;
-use crate::statistics::{geometric_mean, median, ratio};
+use record::statistics::{geometric_mean, median, ratio};
 use std::fmt::Write;
 use worker::{Kernel, Kind, Mask, Pass};
 

@@ -30,13 +30,14 @@ template <typename Shared> __device__ Shared& shared_memory() {
 }
 
 // The largest, and the sum, over `lanes` neighbouring lanes of a warp; every one of them gets it.
-template <int lanes> __device__ float max_of_lanes(float x) {
+// With a `stride`, over lanes that lie so far apart.
+template <int lanes, int stride = 1> __device__ float max_of_lanes(float x) {
     for (int step = lanes / 2; step > 0; step /= 2)
-        x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
+        x = fmaxf(x, __shfl_xor_sync(~0u, x, step * stride));
     return x;
 }
 
-template <int lanes> __device__ float sum_of_lanes(float x) {
-    for (int step = lanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+template <int lanes, int stride = 1> __device__ float sum_of_lanes(float x) {
+    for (int step = lanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step * stride);
     return x;
 }

@@ -1,7 +1,7 @@
 //! Attention on an NVIDIA GPU, by kernels that are compiled while the program runs.
 //!
-//! Behind the feature `cuda`. To build it takes nothing of CUDA. To run it takes a GPU with its driver (580 or newer, which
-//! knows CUDA 13.0), and NVRTC: `pip install nvidia-cuda-nvrtc==13.0.*`, with the folder `nvidia/cu13/lib` of its
+//! Behind the feature `cuda`. To build it takes nothing of CUDA. To run it takes a GPU with its driver (580 or newer,
+//! which knows CUDA 13.0), and NVRTC: `pip install nvidia-cuda-nvrtc==13.0.*`, with the folder `nvidia/cu13/lib` of its
 //! `site-packages` on LD_LIBRARY_PATH. Whatever is missing, [`Gpu::open`] says so.
 //!
 //! ```no_run
@@ -22,12 +22,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The kernels are the files of the folder `cuda`, in CUDA C++. [`Kernel`] lists the forward ones, from the slowest to the
-//! fastest; [`compile`] makes machine code of one, which takes no GPU; [`Tensors`] stay on the device, so that a kernel can be
-//! timed by itself.
+//! The kernels are the files of the folder `cuda`, in CUDA C++. [`Kernel`] lists the forward ones, from the slowest to
+//! the fastest; [`compile`] makes machine code of one, which takes no GPU; [`Tensors`] stay on the device, so that a
+//! kernel can be timed by itself.
 //!
-//! They know full and causal attention, and keys as wide as values. Their promises are those of the rest of the crate: a
-//! query that sees no key gets an output of zero and a log-sum-exp of −∞, and each run gives the same bits.
+//! They know full and causal attention, and values as wide as keys. A query that sees no key gets an output of zero and
+//! a log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But they ask for finite inputs:
+//! in a tile that is partly hidden, what is hidden is multiplied by 0.
 
 mod bf16;
 mod compile;

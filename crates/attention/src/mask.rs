@@ -555,6 +555,27 @@ mod tests {
     use super::*;
     use nalgebra::dmatrix;
 
+    /// The GPU knows two rules, also where they stand among others that hide nothing.
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn causal_or_nothing_or_something_else() -> Result<()> {
+        let (none, causal) = (Mask::none, Mask::causal);
+        for (mask, expected) in [
+            (none(), Some(false)),
+            (causal(), Some(true)),
+            (none().and(causal()), Some(true)),
+            (causal().and(causal()), Some(true)),
+            (none().and(none()), Some(false)),
+            (Mask::window(9)?, None),
+            (causal().and(Mask::window(9)?), None),
+            (Mask::padding(&[true; 3])?.and(causal()), None),
+            (Mask::dense(DMatrix::repeat(3, 3, true))?, None),
+        ] {
+            assert_eq!(mask.sized(3, 3)?.is_causal(), expected, "{mask:?}");
+        }
+        Ok(())
+    }
+
     /// Longer than a tile, so that there are hidden, full and border tiles.
     #[test]
     fn filling_by_tiles_is_filling_by_entries() {

@@ -1,5 +1,5 @@
-//! The kernels meet their compiler: each compiles for every architecture that it promises, within the registers that its
-//! source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
+//! The kernels meet their compiler: each compiles for every architecture that it promises, within the registers that
+//! its source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
 
 use attention::cuda::{
     Architecture, Budget, Compiled, Error, Kernel, Launch, Program, Resources, compile,
@@ -79,7 +79,7 @@ fn rows_of(compiled: &Compiled, at: &str) -> Vec<String> {
 /// What breaks the promises of the source.
 fn faults_of(compiled: &Compiled, budgets: &[Budget], at: &str) -> Vec<String> {
     let mut faults = vec![];
-    for &Launch { function, threads, rows, shared_bytes } in &compiled.launches {
+    for &Launch { function, threads, shared_bytes, .. } in &compiled.launches {
         let named = |resources: &&Resources| resources.function == function;
         let Some(needs) = compiled.resources.iter().find(named) else {
             faults.push(format!("{at}: the compiler's log says nothing of `{function}`"));

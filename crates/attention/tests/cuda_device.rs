@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 // ---------------------------------------------------------------------------------------------------- material
@@ -23,11 +23,12 @@ fn must_run() -> bool {
     std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1")
 }
 
-/// The GPU; or none, and why.
-fn gpu() -> Option<&'static Gpu> {
+/// The GPU, for one test at a time, since they measure its time and its memory; or none, and why.
+fn gpu() -> Option<(&'static Gpu, MutexGuard<'static, ()>)> {
     static GPU: OnceLock<Result<Gpu, Error>> = OnceLock::new();
+    static TURN: Mutex<()> = Mutex::new(());
     match GPU.get_or_init(Gpu::open) {
-        Ok(gpu) => Some(gpu),
+        Ok(gpu) => Some((gpu, TURN.lock().unwrap_or_else(PoisonError::into_inner))),
         Err(error) if must_run() => panic!("REQUIRE_GPU=1, but: {error}"),
         Err(error) => {
             say(&format!("skipped: {error}"));
@@ -218,7 +219,7 @@ fn fault_of_lse(found: &[f32], expected: &[f64], tolerance: f64) -> Option<Strin
 
 #[test]
 fn every_kernel_is_attention() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     let mut faults = vec![];
     for kernel in kernels(gpu) {
@@ -296,7 +297,7 @@ fn the_reference_tells_wrong_from_right() {
 
 #[test]
 fn the_future_does_not_move_the_past() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     for kernel in kernels(gpu) {
         let shape = Shape { heads: 1, n_q: 150, n_k: 150, d: 64, causal: true };
@@ -322,7 +323,7 @@ fn the_future_does_not_move_the_past() {
 
 #[test]
 fn each_run_gives_the_same_bits() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     for causal in [false, true] {
         let shape = Shape { heads: 3, n_q: 200, n_k: 333, d: 64, causal };
@@ -337,11 +338,47 @@ fn each_run_gives_the_same_bits() {
     }
 }
 
+/// The scores of these heads are more than 32 bits can count, and thousands of tiles follow each other.
+#[test]
+fn long_sequences_are_attention_too() {
+    const LONG: usize = 1 << 15;
+    let Some((gpu, _turn)) = gpu() else { return };
+    let shape = Shape { heads: 3, n_q: LONG, n_k: LONG, d: 64, causal: true };
+    let problem = Problem::new(shape, 1.0, &mut fresh_rng());
+    let last_head = (shape.heads - 1) * LONG;
+    for kernel in kernels(gpu) {
+        let needed = shape.bytes(Program::Forward(kernel));
+        if gpu.free_memory().unwrap() < needed {
+            say(&format!("skipped: {kernel} needs {needed} bytes, more than are free"));
+            continue;
+        }
+        let (output, _) = problem.forward(gpu, kernel);
+        let rounded = problem.rounded(kernel.precision());
+        for i in [0, 1, LONG / 2, LONG - 1] {
+            // Query i of the last head, alone with the keys that it sees.
+            let rows = |values: &[f32], first: usize, n: usize| {
+                values[(last_head + first) * 64..(last_head + first + n) * 64].to_vec()
+            };
+            let alone = Problem {
+                shape: Shape { heads: 1, n_q: 1, n_k: i + 1, ..shape },
+                q: rows(&rounded.q, i, 1),
+                k: rows(&rounded.k, 0, i + 1),
+                v: rows(&rounded.v, 0, i + 1),
+                d_output: vec![0.0; 64],
+            };
+            let error = relative_error(&rows(&output, i, 1), &alone.reference().output);
+            let tolerance =
+                if kernel.precision() == Precision::F32 { 1e-5 } else { 1e-2 };
+            assert!(error < tolerance, "{kernel}, query {i}: relative error {error:.2e}");
+        }
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------- backward
 
 #[test]
 fn the_backward_pass_is_the_gradient() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     let (mut faults, mut worst) = (vec![], 0.0_f64);
     for &d in Program::Backward.widths() {
@@ -387,7 +424,7 @@ fn the_backward_pass_is_the_gradient() {
 /// The calls with matrices, whose heads lie side by side, against those of the CPU.
 #[test]
 fn matrices_go_in_and_come_out() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     let mut matrix =
         |n: usize, width| DMatrix::from_vec(n, width, normal(n * width, 1.0, &mut rng));
@@ -421,7 +458,7 @@ fn matrices_go_in_and_come_out() {
 
 #[test]
 fn times_are_of_this_world() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let bandwidth = gpu.copy_bandwidth().unwrap();
     assert!((1e10..1e14).contains(&bandwidth), "{bandwidth:e} bytes/s");
     let shape = Shape { heads: 8, n_q: 512, n_k: 512, d: 64, causal: false };
@@ -458,7 +495,7 @@ fn a_device_that_is_not_there() {
 
 #[test]
 fn every_misuse_is_an_error_with_this_text() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let good = Shape { heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
     let (q, k) = (vec![0.5; 2 * 3 * 32], vec![0.5; 2 * 5 * 32]);
     let place = |shape, q: &[f32], k: &[f32], v: &[f32]| {
@@ -536,7 +573,7 @@ fn every_misuse_is_an_error_with_this_text() {
 /// The scores of the naive kernel are too many for any device, and asking for them is no crash.
 #[test]
 fn memory_is_asked_for_before_it_is_taken() {
-    let Some(gpu) = gpu() else { return };
+    let Some((gpu, _turn)) = gpu() else { return };
     let shape = Shape { heads: 16, n_q: 1 << 16, n_k: 1 << 18, d: 32, causal: false };
     let (q, k) = (vec![0.0; 16 << 21], vec![0.0; 16 << 23]);
     let error = gpu.tensors(Kernel::Naive, shape, &q, &k, &k).unwrap_err();

@@ -12,6 +12,7 @@
 #![deny(missing_docs, unsafe_code)]
 
 mod name;
+pub mod statistics;
 #[cfg(feature = "take")]
 pub mod take;
 
@@ -100,7 +101,7 @@ pub struct Measurement {
 
 /// What a number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Time.
     Seconds,
@@ -108,6 +109,17 @@ pub enum Unit {
     Bytes,
     /// How many times as much as something else.
     Ratio,
+    /// A number of things, which may be none.
+    Count,
+    /// What goes through a memory.
+    BytesPerSecond,
+}
+
+impl Unit {
+    /// Whether it measures what there may be none of.
+    fn may_be_zero(self) -> bool {
+        matches!(self, Self::Bytes | Self::Count)
+    }
 }
 
 impl Record {
@@ -118,13 +130,14 @@ impl Record {
     pub fn read(folder: &Path, topic: &str) -> Result<Self> {
         let file = folder.join(format!("{topic}.json"));
         let text = fs::read_to_string(&file).with_context(|| {
-            // What the peers need, only their own command knows.
-            let peers = topic == "peers";
-            let option = if peers { "--peers" } else { &format!("--record {topic}") };
-            format!(
-                "{} cannot be read; `cargo xtask bench {option}` makes it",
-                file.display()
-            )
+            // What the peers and the GPU need, only their own commands know.
+            let command = match topic {
+                "peers" => "bench --peers".to_owned(),
+                "gpu" => "gpu run".to_owned(),
+                "kernels" => "gpu compile".to_owned(),
+                _ => format!("bench --record {topic}"),
+            };
+            format!("{} cannot be read; `cargo xtask {command}` makes it", file.display())
         })?;
         Self::parse(topic, &text).with_context(|| file.display().to_string())
     }
@@ -162,9 +175,10 @@ impl Record {
         ensure!(self.machine.cores > 0, "`machine.cores` is 0");
         ensure!(!self.measurements.is_empty(), "`measurements` is empty");
         for (i, measurement) in self.measurements.iter().enumerate() {
-            let Measurement { what, median, spread, threads, .. } = measurement;
+            let Measurement { what, median, spread, threads, unit, .. } = measurement;
             let at = format!("`measurements[{i}]`, {what}:");
-            ensure!(*median > 0.0, "{at} `median` is {median}");
+            let possible = *median > 0.0 || *median == 0.0 && unit.may_be_zero();
+            ensure!(possible, "{at} `median` is {median}");
             ensure!(*spread >= 0.0, "{at} `spread` is {spread}");
             ensure!(*threads > 0, "{at} `threads` is 0");
             let same = |other: &Measurement| {
@@ -263,6 +277,8 @@ mod tests {
         );
         let error = Record::read(Path::new("nowhere"), "peers").unwrap_err().to_string();
         assert!(error.contains("`cargo xtask bench --peers` makes it"), "{error}");
+        let error = Record::read(Path::new("nowhere"), "gpu").unwrap_err().to_string();
+        assert!(error.contains("`cargo xtask gpu run` makes it"), "{error}");
     }
 
     #[test]
@@ -270,6 +286,27 @@ mod tests {
         let record = Record::parse("pace", PACE).unwrap();
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(Record::parse("pace", &text).unwrap(), record);
+    }
+
+    /// Of some things there may be none, but nothing takes no time.
+    #[test]
+    fn only_what_is_counted_can_be_zero() {
+        let mut record = Record::parse("pace", PACE).unwrap();
+        record.measurements[0].median = 0.0;
+        for (unit, is_possible) in [
+            (Unit::Seconds, false),
+            (Unit::Ratio, false),
+            (Unit::BytesPerSecond, false),
+            (Unit::Bytes, true),
+            (Unit::Count, true),
+        ] {
+            record.measurements[0].unit = unit;
+            assert_eq!(record.check().is_ok(), is_possible, "{unit:?}");
+        }
+        assert_eq!(
+            serde_json::to_string(&Unit::BytesPerSecond).unwrap(),
+            "\"bytes_per_second\""
+        );
     }
 
     /// Settings tell measurements apart, and a record without any is written as it always was.

@@ -79,16 +79,30 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
 /// # Errors
 /// The folder or the file cannot be written.
 pub fn write(folder: &Path, record: &Record) -> Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let file = folder.join(format!("{}.json", record.topic));
+    write_file(&file, record)?;
+    Ok(file)
+}
+
+/// Writes a record to `file`: all of it, or nothing.
+///
+/// # Errors
+/// The file, or the folder around it, cannot be written.
+pub fn write_file(file: &Path, record: &Record) -> Result<()> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let mut text = serde_json::to_string_pretty(record)?;
     text.push('\n');
     let mut unfinished = tempfile::Builder::new();
     let unfinished = readable_by_all(&mut unfinished);
-    let mut unfinished = unfinished.tempfile_in(folder)?;
+    let mut unfinished =
+        unfinished.tempfile_in(folder).with_context(|| folder.display().to_string())?;
     unfinished.write_all(text.as_bytes())?;
-    unfinished.persist(&file).with_context(|| file.display().to_string())?;
-    Ok(file)
+    unfinished.persist(file).with_context(|| file.display().to_string())?;
+    Ok(())
 }
 
 /// A temporary file is its owner's alone, but a record is for everybody.

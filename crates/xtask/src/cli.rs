@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and which module answers.
 
 use crate::project::Project;
-use crate::{bench, build, generate, preprocess, prove, serve};
+use crate::{bench, build, generate, gpu, preprocess, prove, serve};
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
@@ -44,6 +44,14 @@ enum Command {
     )]
     Bench(bench::Options),
 
+    /// The kernels on a GPU: pack them for a machine that has one, time them here, or ask their compiler
+    #[command(
+        after_help = "Example:\n  cargo xtask gpu pack         everything that a machine with a GPU runs, in one folder\n  \
+                      cargo xtask gpu run          the same on this machine, which has one\n  \
+                      cargo xtask gpu compile      what the compiler says, which takes none"
+    )]
+    Gpu(gpu::Options),
+
     /// What mdBook calls while it builds or tests the book
     #[command(
         hide = true,
@@ -80,6 +88,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Test(options) => prove::prove(&project, &options),
         Command::Generate(options) => generate::generate(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
+        Command::Gpu(options) => gpu::gpu(&project, &options),
         Command::Preprocess(options) => preprocess::preprocess(&project, &options),
     }
 }

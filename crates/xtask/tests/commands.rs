@@ -66,7 +66,7 @@ fn says(text: &str, parts: &[&str]) {
 #[test]
 fn every_command_explains_itself_with_an_example() {
     let here = folder(&[("book.toml", "")]);
-    for command in ["serve", "build", "test", "generate", "bench", "preprocess"] {
+    for command in ["serve", "build", "test", "generate", "bench", "gpu", "preprocess"] {
         let help = run(&mut xtask(here.path(), &[command, "--help"]));
         assert_eq!(help.code, 0);
         says(
@@ -75,7 +75,10 @@ fn every_command_explains_itself_with_an_example() {
         );
     }
     let all = run(&mut xtask(here.path(), &["--help"]));
-    says(&all.stdout, &["serve", "build", "test", "generate", "bench", "Example:"]);
+    says(
+        &all.stdout,
+        &["serve", "build", "test", "generate", "bench", "gpu", "Example:"],
+    );
     assert!(!all.stdout.contains("preprocess"));
 }
 

@@ -6,8 +6,10 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+mod process;
 mod raw;
 
+pub use process::Process;
 pub use raw::{Number, read, write};
 
 use anyhow::{Context, Result, bail};

@@ -16,8 +16,8 @@ pub struct Bf16(
 );
 
 impl Bf16 {
-    /// The nearest number; of two that are equally near, the one whose last bit is 0. What is too large becomes infinite,
-    /// and NaN stays NaN.
+    /// The nearest number; of two that are equally near, the one whose last bit is 0. What is too large becomes
+    /// infinite, and NaN stays NaN.
     ///
     /// ```
     /// use attention::cuda::Bf16;

@@ -119,8 +119,8 @@ pub struct Launch {
 /// Compiles a program for head dimension `d`, with the causal rule or without. It takes NVRTC and no device.
 ///
 /// # Errors
-/// No NVRTC, a head dimension that the program does not have, an architecture without its instructions, or a source that
-/// does not compile: the error has the log.
+/// No NVRTC, a head dimension that the program does not have, an architecture without its instructions, or a source
+/// that does not compile: the error has the log.
 ///
 /// ```no_run
 /// use attention::cuda::{Architecture, Kernel, Program, compile};

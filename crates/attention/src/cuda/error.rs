@@ -142,3 +142,88 @@ fn version((major, minor): &(u32, u32)) -> String {
 fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::{Architecture, Kernel};
+
+    const TILED: Program = Program::Forward(Kernel::Tiled);
+
+    /// Each says what is wrong, and what helps.
+    #[test]
+    fn every_error_has_this_text() {
+        let log = "tiled.cu(3): error: expected a \";\"".to_owned();
+        for (error, text) in [
+            (
+                Error::NoDriver,
+                "no CUDA driver: `libcuda.so` (`nvcuda.dll`) was not found; it is part of the driver of an NVIDIA GPU, \
+                 so install that, or run on a machine that has one",
+            ),
+            (
+                Error::OldDriver { has: (12, 4) },
+                "the driver knows CUDA 12.4, but CUDA 13.0 is needed: update the driver to version 580 or newer",
+            ),
+            (
+                Error::NoCompiler,
+                "no NVRTC, which compiles the kernels: run `pip install nvidia-cuda-nvrtc==13.0.*` and put the folder \
+                 `nvidia/cu13/lib` of its `site-packages` on LD_LIBRARY_PATH",
+            ),
+            (
+                Error::NoDevice { ordinal: 1, count: 1 },
+                "no CUDA device 1: the driver sees 1 of them, counted from 0; `nvidia-smi` and CUDA_VISIBLE_DEVICES \
+                 say which",
+            ),
+            (
+                TILED.architecture_for((7, 0)).unwrap_err(),
+                "kernel `tiled` needs compute capability 7.5 or newer, not 7.0: choose another kernel or another device",
+            ),
+            (
+                Error::Memory { needed: 2, free: 1 },
+                "2 bytes of device memory are needed, but 1 are free: fewer heads or tokens, or a kernel without the \
+                 matrix of scores, need less",
+            ),
+            (
+                Error::SharedMemory { function: "weigh", needed: 2, has: 1 },
+                "`weigh` needs 2 bytes of shared memory a block, but the device has 1: choose another kernel or a \
+                 smaller head dimension",
+            ),
+            (
+                TILED.check_width(4).unwrap_err(),
+                "kernel `tiled` is written for head dimensions 32, 64, 128, not for d = 4: choose one of them, or \
+                 another kernel",
+            ),
+            (
+                crate::Error::Empty { argument: "q", given: "0 x 4".to_owned() }.into(),
+                "`q` is empty (0 x 4) but at least one entry is needed",
+            ),
+            (
+                Error::Compile { program: TILED, architecture: Architecture::SM_80, log },
+                "kernel `tiled` for sm_80 does not compile: mend the source, or install another NVRTC; it said\n\
+                 tiled.cu(3): error: expected a \";\"",
+            ),
+            (
+                Error::Driver {
+                    tried: "launch `weigh`".to_owned(),
+                    says: "invalid".to_owned(),
+                },
+                "could not launch `weigh`: invalid; after a fault in a kernel the process must be started anew",
+            ),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_kernel_goes_by_its_name_alone() {
+        for kernel in Kernel::ALL {
+            assert_eq!(kernel.name().parse(), Ok(kernel));
+        }
+        let words = "Tiled".parse::<Kernel>().unwrap_err().to_string();
+        assert!(
+            words
+                .starts_with("no kernel is called `Tiled`: the kernels are naive, tiled"),
+            "{words}"
+        );
+    }
+}

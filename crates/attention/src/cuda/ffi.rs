@@ -1,7 +1,7 @@
 //! The calls of CUDA's libraries that Rust cannot check, but for launches.
 //!
-//! All else goes through the safe part of `cudarc`. Its calls panic without the libraries, so nothing here or elsewhere in
-//! `cuda` is called before [`driver_version`] or [`check_compiler`] has found them.
+//! All else goes through the safe part of `cudarc`. Its calls panic without the libraries, so nothing here or elsewhere
+//! in `cuda` is called before [`driver_version`] or [`check_compiler`] has found them.
 #![allow(unsafe_code)]
 
 use super::error::{Error, Result};
@@ -187,8 +187,8 @@ pub struct TensorMap(sys::CUtensorMap);
 unsafe impl DeviceRepr for TensorMap {}
 
 impl TensorMap {
-    /// Boxes of 64 columns and `rows` rows of one head, in shared memory swizzled over 128 bytes; rows and columns past the
-    /// end are zeros.
+    /// Boxes of 64 columns and `rows` rows of one head, in shared memory swizzled over 128 bytes; rows and columns past
+    /// the end are zeros.
     ///
     /// `tensor` must outlive the launches that take the map.
     pub fn new(

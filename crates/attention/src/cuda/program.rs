@@ -155,6 +155,8 @@ macro_rules! ladder {
 
 const FORWARD: [&str; 1] = ["attention_forward"];
 const ALL_WIDTHS: [usize; 3] = [32, 64, 128];
+const TENSOR_WIDTHS: [usize; 2] = [64, 128]; // of the kernels in bf16
+const SINCE_AMPERE: [Architecture; 2] = [Architecture::SM_80, Architecture::SM_90];
 const SINCE_TURING: [Architecture; 3] =
     [Architecture::SM_75, Architecture::SM_80, Architecture::SM_90];
 
@@ -163,6 +165,12 @@ ladder! {
     Naive = source!("naive", ["common.cuh"], ["scores", "softmax", "weigh"], F32, ALL_WIDTHS, SINCE_TURING);
     /// One function, tiles in shared memory, online softmax.
     Tiled = source!("tiled", ["common.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_TURING);
+    /// Blocks of scores and of the output in registers, and copies that nobody waits for.
+    Registers = source!("registers", ["common.cuh", "cp_async.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_AMPERE);
+    /// Tensor cores, in bf16: products of matrices by whole warps, weights that never leave their registers.
+    TensorCores = source!("tensor_cores", ["common.cuh", "cp_async.cuh", "tensor_cores.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, SINCE_AMPERE);
+    /// Hopper's own instructions: products of four warps, the copy engine, and warps that each do one thing.
+    Hopper = source!("hopper", ["common.cuh", "hopper.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, [Architecture::SM_90A]);
 }
 
 const BACKWARD: &Source = &source!(
@@ -416,5 +424,54 @@ impl Budget {
             .strip_suffix(" registers, no spills")?;
         let (function, registers) = words.split_once(' ')?;
         Some(Budget { function: function.to_owned(), registers: registers.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_one_line_of_these_words() {
+        let budget = Budget { function: "f".to_owned(), registers: 64 };
+        assert_eq!(Budget::parse("  // Budget: f 64 registers, no spills"), Some(budget));
+        for other in [
+            "// Budget: f 64",
+            "// Budget: f many registers, no spills",
+            "// f 64 registers",
+        ] {
+            assert_eq!(Budget::parse(other), None, "{other}");
+        }
+    }
+
+    /// Each source has all that the table says, and includes nothing that it would not be given.
+    #[test]
+    fn the_table_is_true() {
+        for program in Program::all() {
+            let source = program.source();
+            for function in program.functions() {
+                assert!(
+                    source.contains(&format!("{function}_launch[3]")),
+                    "{program}: {function}"
+                );
+                let budgets = program.budgets();
+                assert!(
+                    budgets.iter().any(|budget| budget.function == *function),
+                    "{program}: {function}"
+                );
+            }
+            let names: Vec<_> = program.headers().iter().map(|header| header.0).collect();
+            for line in source.lines().filter(|line| line.starts_with("#include")) {
+                assert!(
+                    names.iter().any(|name| line.contains(&format!("\"{name}\""))),
+                    "{program}: {line}"
+                );
+            }
+            let oldest = program.architectures()[0];
+            let newer = program.architectures().iter();
+            assert!(
+                newer.clone().all(|other| oldest.runs_on((other.major, other.minor)))
+            );
+        }
     }
 }

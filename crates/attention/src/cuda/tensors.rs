@@ -49,7 +49,7 @@ impl Shape {
     /// use attention::{Mask, cuda::Shape, flash::Inputs};
     ///
     /// let x = nalgebra::DMatrix::<f32>::zeros(5, 4);
-    /// let shape = |mask| Shape::of(&Inputs::new(&x, &x, &x, mask)?.with_heads(2)?);
+    /// let shape = |mask: &Mask| Shape::of(&Inputs::new(&x, &x, &x, mask)?.with_heads(2)?);
     /// assert_eq!(shape(&Mask::causal())?, Shape { heads: 2, n_q: 5, n_k: 5, d: 2, causal: true });
     ///
     /// let error = shape(&Mask::window(3)?).unwrap_err();
@@ -197,13 +197,14 @@ pub enum Buffer {
 }
 
 impl Gpu {
-    /// Copies queries, keys and values to the device, rounded to what the kernel reads, and makes room for what it writes.
+    /// Copies queries, keys and values to the device, rounded to what the kernel reads, and makes room for what it
+    /// writes.
     ///
     /// Shapes: `q` (heads, n_q, d), `k` and `v` (heads, n_k, d), row-major.
     ///
     /// # Errors
-    /// A size is 0 or too large, the kernel has no such head dimension, a slice has another length, the device is too old
-    /// for the kernel or has too little memory, the kernel does not compile, or a call of the driver fails.
+    /// A size is 0 or too large, the kernel has no such head dimension, a slice has another length, the device is too
+    /// old for the kernel or has too little memory, the kernel does not compile, or a call of the driver fails.
     ///
     /// ```no_run
     /// use attention::cuda::{Gpu, Kernel, Shape};
@@ -369,7 +370,8 @@ impl Tensors {
     }
 
     /// How long the program takes on the device: so many launches, each between two looks at the device's clock, after
-    /// `warm_up` that do not count. All are launched before the first one is waited for.
+    /// `warm_up` that do not count. All are launched before the first one is waited for, so that the device is not kept
+    /// waiting; of a program of a few microseconds, the time between two launches is a part all the same.
     ///
     /// # Errors
     /// A launch, or a kernel while it runs, fails.

@@ -86,14 +86,14 @@ impl Data {
             return Ok(gradients
                 .iter()
                 .zip(&right.gradients)
-                .map(|(g, r)| relative(g, r))
+                .map(|(g, r)| relative(g, r, &self.tensors[3]))
                 .collect());
         }
         let (output, lse) = on_cpu.forward(self.sizes, self.inputs(), choices)?;
         let off = lse.iter().zip(&right.log_sum_exp).map(|(&given, &right)| {
             if f64::from(given) == right { 0.0 } else { (f64::from(given) - right).abs() }
         });
-        Ok(vec![relative(&output, &right.output), off.fold(0.0, worse)])
+        Ok(vec![relative(&output, &right.output, &self.tensors[2]), off.fold(0.0, worse)])
     }
 }
 
@@ -101,13 +101,19 @@ fn narrow(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|&x| x as f32).collect()
 }
 
-/// ‖given − right‖ / ‖right‖, or ‖given‖ where nothing is to come out; NaN stays NaN.
-fn relative(given: &[f32], right: &[f64]) -> f64 {
+/// ‖given − right‖ / ‖right‖; NaN stays NaN. Where nothing is to come out, as of one key, whose weight is 1 whatever its
+/// score, what does come out is rounding of sums of the size of `summed`.
+fn relative(given: &[f32], right: &[f64], summed: &[f32]) -> f64 {
     assert_eq!(given.len(), right.len());
-    let squares =
-        given.iter().zip(right).map(|(&g, r)| (f64::from(g) - r).powi(2)).sum::<f64>();
-    let norm = right.iter().map(|r| r * r).sum::<f64>();
-    (squares / if norm > 0.0 { norm } else { 1.0 }).sqrt()
+    let norm = |numbers: &mut dyn Iterator<Item = f64>| {
+        numbers.map(|x| x * x).sum::<f64>().sqrt()
+    };
+    let off = norm(&mut given.iter().zip(right).map(|(&g, r)| f64::from(g) - r));
+    let (size, summed) = (
+        norm(&mut right.iter().copied()),
+        norm(&mut summed.iter().map(|&x| f64::from(x))),
+    );
+    off / if size > 1e-9 * summed { size } else { summed }
 }
 
 /// The larger, where NaN is the largest of all.

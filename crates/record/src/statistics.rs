@@ -1,6 +1,11 @@
 //! Medians and means.
 
-/// Half of the numbers are at most this. Of an even count, the mean of the two in the middle.
+/// Half of the numbers are at most this. Of an even count, the mean of the two in the middle; of none, NaN.
+///
+/// ```
+/// assert_eq!(record::statistics::median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+/// ```
+#[must_use]
 pub fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -13,6 +18,11 @@ pub fn median(numbers: &[f64]) -> f64 {
 }
 
 /// The median distance from the median, times 1.4826: the standard deviation, if the noise is normal.
+///
+/// ```
+/// assert_eq!(record::statistics::spread(&[1.0, 2.0, 3.0]), 1.4826);
+/// ```
+#[must_use]
 pub fn spread(numbers: &[f64]) -> f64 {
     let middle = median(numbers);
     1.4826
@@ -22,11 +32,21 @@ pub fn spread(numbers: &[f64]) -> f64 {
 }
 
 /// The n-th root of the product.
+///
+/// ```
+/// assert_eq!(record::statistics::geometric_mean(&[4.0, 0.25]), 1.0);
+/// ```
+#[must_use]
 pub fn geometric_mean(numbers: &[f64]) -> f64 {
     (numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp()
 }
 
-/// How many times as long the other one took: the median over the rounds in which both took their turn.
+/// How many times as long the other one took: the median, and the spread, over the rounds in which both took their turn.
+///
+/// ```
+/// assert_eq!(record::statistics::ratio(&[2.0, 20.0, 2.0], &[1.0, 10.0, 1.0]), (2.0, 0.0));
+/// ```
+#[must_use]
 pub fn ratio(other: &[f64], ours: &[f64]) -> (f64, f64) {
     let ratios: Vec<_> =
         other.iter().zip(ours).map(|(other, ours)| other / ours).collect();

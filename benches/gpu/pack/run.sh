@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Tests this crate's kernels on the GPU of this machine, then times them. Any failure ends it; nothing is skipped.
+#
+#   ./run.sh [--output FOLDER] [arguments of `gpu time`]
+#
+# The record, gpu.json, and the logs of the tests go to FOLDER, or else to $OUTPUT, or else to the current folder.
+# `--python PROGRAM` names the Python that has PyTorch and the CUDA wheels; without it, python3.
+# KEEP_GOING=1 times even what a test found wrong: the end is a failure all the same.
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+
+stop() { echo "error: $*" >&2; exit 1; }
+
+output=${OUTPUT:-$PWD} python=python3 arguments=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --output) output=${2:?--output needs a folder}; shift ;;
+    --output=*) output=${1#*=} ;;
+    --python) python=${2:?--python needs a program}; shift ;;
+    --python=*) python=${1#*=} ;;
+    *) arguments+=("$1") ;;
+    esac
+    shift
+done
+mkdir -p -- "$output" || stop "the folder $output cannot be made"
+output=$(cd -- "$output" && pwd)
+for file in gpu cuda_compile cuda_device torch_worker.py; do
+    [ -f "$here/$file" ] || stop "$here has no $file; make the folder anew with \`cargo xtask gpu pack\`"
+done
+
+# NVRTC as a wheel of that Python, after what LD_LIBRARY_PATH names already.
+wheels=$("$python" - <<'END' 2>/dev/null || true
+import glob, nvidia
+patterns = "cu1[0-9]/lib", "cuda_nvrtc/lib"
+folders = (d for p in nvidia.__path__ for pattern in patterns for d in sorted(glob.glob(f"{p}/{pattern}"))[::-1])
+print(":".join(d for d in folders if glob.glob(d + "/libnvrtc.so*")))
+END
+)
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+${wheels:+:}}$wheels"
+export REQUIRE_GPU=1 REQUIRE_NVRTC=1
+
+"$here/gpu" device || stop "the GPU cannot be used, for the reason above"
+
+failed=()
+for test in cuda_compile cuda_device; do
+    log=$output/$test.log
+    echo "== $test (its words: $log)"
+    if "$here/$test" >"$log" 2>&1; then
+        grep '^test result' "$log" || stop "$test ran no test"
+    else
+        tail -n 40 -- "$log" >&2
+        [ "${KEEP_GOING:-0}" = 1 ] || stop "$test failed; all of its words are in $log"
+        failed+=("$test")
+    fi
+done
+
+echo "== times"
+"$here/gpu" time --record "$output/gpu.json" --python "$python" ${arguments[@]+"${arguments[@]}"} ||
+    stop "the kernels were not timed, for the reason above"
+[ ${#failed[@]} = 0 ] || stop "timed, but these tests failed: ${failed[*]}"
+echo "done: put $output/gpu.json into records/ of the project"

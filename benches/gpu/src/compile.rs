@@ -1,0 +1,296 @@
+//! What the compiler says of every kernel, for every architecture, head dimension and mask.
+
+use crate::arguments::CompileOptions;
+use crate::report::circumstances;
+use anyhow::{Context, Result, bail, ensure};
+use attention::cuda::{Architecture, Compiled, Program, compile};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use record::take::write_file;
+use record::{Measurement, Record, Unit};
+use std::fs;
+use std::path::Path;
+
+const TOPIC: &str = "kernels";
+
+/// Compiles, and prints, writes or compares.
+///
+/// # Errors
+/// There is no NVRTC, a kernel does not compile, or the compiler says something else than the record.
+pub fn run(options: &CompileOptions) -> Result<()> {
+    let mut record = circumstances(TOPIC)?;
+    println!("NVRTC {}", record.versions["nvrtc"]);
+    let compiled =
+        variants().into_par_iter().map(|(program, architecture, d, causal)| {
+            let at = || format!("{program}, d = {d}, causal = {causal}");
+            let compiled = compile(program, architecture, d, causal).with_context(at)?;
+            Ok((line(&compiled, d, causal), measurements(&compiled, d, causal)?))
+        });
+    for (line, measurements) in compiled.collect::<Result<Vec<_>>>()? {
+        println!("{line}");
+        record.measurements.extend(measurements);
+    }
+    record.check()?;
+    let count = record.measurements.len();
+    if let Some(file) = &options.record {
+        write_file(file, &record)?;
+        println!("{}: {count} measurements", file.display());
+    }
+    if let Some(file) = &options.check {
+        check(&record, file)?;
+        println!("{}: as recorded, {count} measurements", file.display());
+    }
+    Ok(())
+}
+
+/// All that is compiled: program, architecture, head dimension, mask.
+fn variants() -> Vec<(Program, Architecture, usize, bool)> {
+    let mut variants = vec![];
+    for program in Program::all() {
+        for &architecture in program.architectures() {
+            for &d in program.widths() {
+                variants.extend(
+                    [false, true].map(|causal| (program, architecture, d, causal)),
+                );
+            }
+        }
+    }
+    variants
+}
+
+/// What each function needs: registers of a thread; bytes of a thread that are spilled, and of its stack; and bytes of
+/// shared memory that a block is given.
+fn measurements(compiled: &Compiled, d: usize, causal: bool) -> Result<Vec<Measurement>> {
+    let program = compiled.program;
+    let mut found = vec![];
+    for launch in &compiled.launches {
+        let function = launch.function;
+        let named = compiled.resources.iter().find(|needs| needs.function == function);
+        let needs =
+            named.with_context(|| format!("{program}: the log has no {function}"))?;
+        let spilled = needs.spill_stores + needs.spill_loads;
+        for (what, unit, number) in [
+            ("registers", Unit::Count, needs.registers),
+            ("spills", Unit::Bytes, spilled),
+            ("stack", Unit::Bytes, needs.stack),
+            ("shared", Unit::Bytes, needs.shared + launch.shared_bytes),
+        ] {
+            found.push(Measurement {
+                what: format!("{what}/{function}"),
+                dtype: program.precision().to_string(),
+                sizes: [("d", d), ("rows", launch.rows as usize)]
+                    .map(|(name, size)| (name.to_owned(), size as u64))
+                    .into(),
+                settings: [
+                    ("architecture", compiled.architecture.to_string()),
+                    ("kernel", program.name().to_owned()),
+                    ("mask", mask(causal).to_owned()),
+                ]
+                .map(|(name, setting)| (name.to_owned(), setting))
+                .into(),
+                threads: launch.threads as usize,
+                unit,
+                median: f64::from(number),
+                spread: 0.0,
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn mask(causal: bool) -> &'static str {
+    if causal { "causal" } else { "full" }
+}
+
+/// What a reader wants to see at once.
+fn line(compiled: &Compiled, d: usize, causal: bool) -> String {
+    let Compiled { program, architecture, resources, .. } = compiled;
+    let needs: Vec<_> = resources
+        .iter()
+        .map(|needs| {
+            let spilled = needs.spill_stores + needs.spill_loads;
+            let spills = if spilled > 0 {
+                format!(", spills {spilled} bytes")
+            } else {
+                String::new()
+            };
+            format!("{} {} registers{spills}", needs.function, needs.registers)
+        })
+        .collect();
+    let (name, mask, needs) = (program.name(), mask(causal), needs.join("; "));
+    format!("{name:13} {architecture:8} d = {d:3} {mask:6}  {needs}")
+}
+
+/// That the record in the file says the same; when and where it was made does not matter.
+fn check(found: &Record, file: &Path) -> Result<()> {
+    let anew = "`cargo xtask gpu compile` writes it anew";
+    let at = file.display();
+    let text = fs::read_to_string(file)
+        .with_context(|| format!("{at} cannot be read; {anew}"))?;
+    let recorded =
+        Record::parse(TOPIC, &text).with_context(|| format!("{at}; {anew}"))?;
+    let version =
+        |record: &Record| record.versions.get("nvrtc").cloned().unwrap_or_default();
+    let (was, is) = (version(&recorded), version(found));
+    ensure!(
+        was == is,
+        "{at} is of NVRTC {was}, but this is NVRTC {is}; {anew} with this one"
+    );
+    if let Some(difference) = difference(&recorded.measurements, &found.measurements) {
+        bail!("{at} says something else than the compiler: {difference}; {anew}");
+    }
+    Ok(())
+}
+
+/// The first difference.
+fn difference(recorded: &[Measurement], found: &[Measurement]) -> Option<String> {
+    let same = |a: &Measurement, b: &Measurement| {
+        (&a.what, &a.settings, a.sizes.get("d"))
+            == (&b.what, &b.settings, b.sizes.get("d"))
+    };
+    for is in found {
+        match recorded.iter().find(|was| same(was, is)) {
+            None => return Some(format!("{} is not in it", name(is))),
+            Some(was) if was != is => {
+                let told = |m: &Measurement| {
+                    let rows = m.sizes.get("rows").copied().unwrap_or_default();
+                    format!("{} (with {} threads, {rows} rows)", m.median, m.threads)
+                };
+                return Some(format!(
+                    "{} was {}, but is {}",
+                    name(is),
+                    told(was),
+                    told(is)
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = recorded.iter().find(|was| !found.iter().any(|is| same(was, is)))?;
+    Some(format!("{} is in it, but there is no such kernel any more", name(gone)))
+}
+
+/// "registers/attention_forward, d = 64, sm_90, tiled, causal"
+fn name(measurement: &Measurement) -> String {
+    let d = measurement.sizes.get("d").copied().unwrap_or_default();
+    let settings: Vec<_> = measurement.settings.values().map(String::as_str).collect();
+    format!("{}, d = {d}, {}", measurement.what, settings.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attention::cuda::{Kernel, Launch, Resources};
+
+    fn compiled() -> Compiled {
+        let function = "attention_forward";
+        Compiled {
+            program: Program::Forward(Kernel::Tiled),
+            architecture: Architecture::SM_80,
+            cubin: vec![],
+            resources: vec![Resources {
+                function: function.to_owned(),
+                registers: 96,
+                shared: 16,
+                ..Resources::default()
+            }],
+            launches: vec![Launch {
+                function,
+                threads: 256,
+                rows: 64,
+                shared_bytes: 1000,
+            }],
+            boxes: None,
+            log: String::new(),
+        }
+    }
+
+    fn record() -> Record {
+        let text = include_str!("../../../crates/record/tests/pace.json");
+        let mut record = Record::parse("pace", text).unwrap();
+        record.topic = TOPIC.to_owned();
+        record.versions.insert("nvrtc".to_owned(), "13.0".to_owned());
+        record.measurements = measurements(&compiled(), 64, true).unwrap();
+        record
+    }
+
+    #[test]
+    fn each_function_has_four_numbers() {
+        let record = record();
+        record.check().unwrap();
+        let told: Vec<_> =
+            record.measurements.iter().map(|m| (name(m), m.unit, m.median)).collect();
+        let at = "d = 64, sm_80, tiled, causal";
+        let expected = [
+            ("registers", Unit::Count, 96.0),
+            ("spills", Unit::Bytes, 0.0),
+            ("stack", Unit::Bytes, 0.0),
+            ("shared", Unit::Bytes, 1016.0),
+        ]
+        .map(|(what, unit, number)| {
+            (format!("{what}/attention_forward, {at}"), unit, number)
+        });
+        assert_eq!(told, expected);
+        assert_eq!(record.measurements[0].threads, 256);
+    }
+
+    #[test]
+    fn a_function_that_the_log_does_not_name_is_an_error() {
+        let mut silent = compiled();
+        silent.resources.clear();
+        let error = measurements(&silent, 64, true).unwrap_err().to_string();
+        assert_eq!(error, "kernel `tiled`: the log has no attention_forward");
+    }
+
+    /// Writes a record, changed, and compares.
+    fn checked(change: fn(&mut Record)) -> Result<()> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut changed = record();
+        change(&mut changed);
+        write_file(file.path(), &changed).unwrap();
+        check(&record(), file.path())
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        assert!(checked(|_| ()).is_ok());
+        assert!(checked(|record| record.machine.cores = 99).is_ok());
+        let says = |change, part: &str| {
+            let error = format!("{:#}", checked(change).unwrap_err());
+            assert!(
+                error.contains(part) && error.contains("cargo xtask gpu compile"),
+                "{error}"
+            );
+        };
+        says(
+            |record| record.measurements[0].median = 95.0,
+            "registers/attention_forward, d = 64, sm_80, tiled, causal was 95 (with 256 threads, 64 rows), but is 96",
+        );
+        says(|record| record.measurements[0].threads = 128, "was 96 (with 128 threads");
+        says(
+            |record| drop(record.measurements.remove(1)),
+            "spills/attention_forward, d = 64",
+        );
+        says(
+            |record| {
+                let mut gone = record.measurements[0].clone();
+                gone.settings.insert("kernel".to_owned(), "old".to_owned());
+                record.measurements.push(gone);
+            },
+            "sm_80, old, causal is in it, but there is no such kernel any more",
+        );
+        says(
+            |record| drop(record.versions.insert("nvrtc".to_owned(), "12.9".to_owned())),
+            "is of NVRTC 12.9, but this is NVRTC 13.0",
+        );
+        says(|record| record.topic = "others".to_owned(), "`topic` is others");
+    }
+
+    #[test]
+    fn without_a_record_it_says_how_to_make_one() {
+        let error = check(&record(), Path::new("nowhere.json")).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "nowhere.json cannot be read; `cargo xtask gpu compile` writes it anew"
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! The cells of the grid: what is measured, and who takes part.
+
+use crate::arguments::TimeOptions;
+use anyhow::{Result, ensure};
+use attention::cuda::{Precision, Program, Shape};
+use serde::Serialize;
+
+/// Tokens of a whole batch, however long its sequences are.
+pub const TOKENS: usize = 16_384;
+/// The width of a model: heads · d.
+pub const WIDTH: usize = 2048;
+/// Numbers of q, and of k, and of v, and of the output: the same for each cell.
+pub const NUMBERS: usize = TOKENS * WIDTH;
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pass {
+    Forward,
+    Backward,
+}
+
+impl Pass {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+        }
+    }
+}
+
+/// A way in which PyTorch's `scaled_dot_product_attention` computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    Flash,
+    Cudnn,
+    Efficient,
+    Math,
+}
+
+impl Backend {
+    /// Those that know numbers of this precision, the fastest first.
+    fn of(precision: Precision) -> &'static [Self] {
+        match precision {
+            Precision::F32 => &[Self::Efficient, Self::Math],
+            Precision::Bf16 => &[Self::Flash, Self::Cudnn, Self::Math],
+        }
+    }
+}
+
+/// Who takes part in a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contestant {
+    Ours(Program),
+    Torch(Backend),
+}
+
+impl Contestant {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ours(program) => program.name(),
+            Self::Torch(Backend::Flash) => "torch-flash",
+            Self::Torch(Backend::Cudnn) => "torch-cudnn",
+            Self::Torch(Backend::Efficient) => "torch-efficient",
+            Self::Torch(Backend::Math) => "torch-math",
+        }
+    }
+
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Ours(_))
+    }
+}
+
+/// What is measured at once: one row of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    pub shape: Shape,
+    pub precision: Precision,
+    pub pass: Pass,
+    /// Ours in the order of the ladder, then PyTorch's.
+    pub contestants: Vec<Contestant>,
+}
+
+impl Cell {
+    /// Floating-point operations, by the convention 4 · heads · n² · d forward, half of it if causal, and 2.5 times as much
+    /// backward.
+    pub fn flops(&self) -> f64 {
+        let Shape { heads, n_q, n_k, d, causal } = self.shape;
+        let forward =
+            [4, heads, n_q, n_k, d].map(|size| size as f64).iter().product::<f64>();
+        let masked = if causal { forward / 2.0 } else { forward };
+        if self.pass == Pass::Backward { 2.5 * masked } else { masked }
+    }
+
+    /// Operations in a second, in millions of millions.
+    pub fn tflops(&self, seconds: f64) -> f64 {
+        self.flops() / seconds / 1e12
+    }
+
+    pub fn mask(&self) -> &'static str {
+        if self.shape.causal { "causal" } else { "full" }
+    }
+
+    /// In words: "bf16, forward, d = 128, causal, n = 4096".
+    pub fn name(&self) -> String {
+        let Shape { n_q, d, .. } = self.shape;
+        let (precision, pass, mask) = (self.precision, self.pass.name(), self.mask());
+        format!("{precision}, {pass}, d = {d}, {mask}, n = {n_q}")
+    }
+}
+
+/// All cells, in the order in which they are measured: forward first, and what the ladder ends with first of all, since a
+/// run may be cut off.
+///
+/// # Errors
+/// None has a kernel that was asked for.
+pub fn cells(options: &TimeOptions) -> Result<Vec<Cell>> {
+    let lengths: &[usize] = if options.quick {
+        &[1024, 4096]
+    } else {
+        &[512, 1024, 2048, 4096, 8192, 16_384]
+    };
+    let mut cells = vec![];
+    for pass in [Pass::Forward, Pass::Backward] {
+        for precision in [Precision::Bf16, Precision::F32] {
+            for d in [128, 64] {
+                for causal in [false, true] {
+                    for &n in lengths {
+                        let heads = NUMBERS / d / n;
+                        let shape = Shape { heads, n_q: n, n_k: n, d, causal };
+                        let contestants = contestants(options, pass, precision, d);
+                        cells.push(Cell { shape, precision, pass, contestants });
+                    }
+                }
+            }
+        }
+    }
+    let is_wanted = |contestant: &Contestant| contestant.is_ours();
+    let all = options.kernels.is_empty();
+    cells.retain(|cell| all || cell.contestants.iter().any(is_wanted));
+    ensure!(!cells.is_empty(), "none of these kernels takes part in any cell");
+    Ok(cells)
+}
+
+fn contestants(
+    options: &TimeOptions,
+    pass: Pass,
+    precision: Precision,
+    d: usize,
+) -> Vec<Contestant> {
+    let takes_part = |program: &Program| {
+        let its =
+            if *program == Program::Backward { Pass::Backward } else { Pass::Forward };
+        its == pass
+            && program.precision() == precision
+            && program.widths().contains(&d)
+            && (options.kernels.is_empty() || options.kernels.contains(program))
+    };
+    let ours = Program::all().filter(takes_part).map(Contestant::Ours);
+    ours.chain(Backend::of(precision).iter().copied().map(Contestant::Torch)).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use attention::cuda::Kernel;
+    use std::path::PathBuf;
+
+    pub fn options(kernels: Vec<Program>) -> TimeOptions {
+        TimeOptions {
+            record: None,
+            python: PathBuf::from("python3"),
+            quick: false,
+            kernels,
+        }
+    }
+
+    pub fn cell(n: usize, causal: bool, pass: Pass) -> Cell {
+        let shape = Shape { heads: NUMBERS / 64 / n, n_q: n, n_k: n, d: 64, causal };
+        let contestants = contestants(&options(vec![]), pass, Precision::F32, 64);
+        Cell { shape, precision: Precision::F32, pass, contestants }
+    }
+
+    #[test]
+    fn the_grid_has_every_kernel_and_the_same_tokens_everywhere() {
+        let cells = cells(&options(vec![])).unwrap();
+        assert_eq!(cells.len(), 2 * 2 * 2 * 2 * 6); // passes, precisions, d, masks, n
+        for Cell { shape: Shape { heads, n_q, n_k, d, .. }, .. } in &cells {
+            assert_eq!((heads * n_q * d, n_q), (NUMBERS, n_k));
+        }
+        for program in Program::all() {
+            let has =
+                |cell: &&Cell| cell.contestants.contains(&Contestant::Ours(program));
+            assert_eq!(cells.iter().filter(has).count(), 2 * 2 * 6, "{program}");
+        }
+        assert!(cells.iter().all(|cell| !cell.contestants.last().unwrap().is_ours()));
+    }
+
+    #[test]
+    fn a_selection_leaves_the_cells_of_others_out() {
+        let tiled = Program::Forward(Kernel::Tiled);
+        let cells = cells(&options(vec![tiled])).unwrap();
+        assert_eq!(cells.len(), 2 * 2 * 6);
+        let names: Vec<_> = cells[0].contestants.iter().map(|c| c.name()).collect();
+        assert_eq!(names, ["tiled", "torch-efficient", "torch-math"]);
+    }
+
+    #[test]
+    fn operations_follow_the_convention() {
+        let full = 4.0 * NUMBERS as f64 * 512.0;
+        assert_eq!(cell(512, false, Pass::Forward).flops(), full);
+        assert_eq!(cell(512, true, Pass::Forward).flops(), full / 2.0);
+        assert_eq!(cell(512, true, Pass::Backward).flops(), 2.5 * full / 2.0);
+        assert!(
+            (cell(512, false, Pass::Forward).tflops(1e-2) - full * 1e-10).abs() < 1e-9
+        );
+    }
+
+    #[test]
+    fn a_cell_is_named_in_words() {
+        let name = cell(512, true, Pass::Backward).name();
+        assert_eq!(name, "f32, backward, d = 64, causal, n = 512");
+    }
+}

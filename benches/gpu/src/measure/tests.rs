@@ -1,0 +1,319 @@
+//! The run, on a device and a PyTorch that make their times up.
+
+use super::*;
+use crate::grid::tests::{cell, options};
+use crate::grid::{Backend, Pass};
+use crate::ours::Entry;
+use anyhow::bail;
+use attention::cuda::{Kernel, Precision, Program};
+use record::{Record, Unit};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+const TILED: Contestant = Contestant::Ours(Program::Forward(Kernel::Tiled));
+const NAIVE: Contestant = Contestant::Ours(Program::Forward(Kernel::Naive));
+const EFFICIENT: Contestant = Contestant::Torch(Backend::Efficient);
+const MATH: Contestant = Contestant::Torch(Backend::Math);
+
+/// Takes 2 ms for everything, but 1 s for naive; has no room for naive beyond n = 1024.
+#[derive(Default)]
+struct Fake {
+    /// Which kernel is wrong, in cells of this n.
+    wrong: Option<(Program, usize)>,
+    /// Which kernel fails while it runs, in cells of this n.
+    failing: Option<(Program, usize)>,
+    /// Who had turns, with how many launches.
+    turns: Rc<RefCell<Vec<(&'static str, usize)>>>,
+}
+
+struct FakeKernel {
+    name: &'static str,
+    seconds: f64,
+    fails: bool,
+    turns: Rc<RefCell<Vec<(&'static str, usize)>>>,
+}
+
+impl Timed for FakeKernel {
+    fn time(&mut self, _: usize, launches: usize) -> Result<Vec<f64>> {
+        if self.fails {
+            let (tried, says) = ("wait for what is timed".to_owned(), "fault".to_owned());
+            return Err(attention::cuda::Error::Driver { tried, says }.into());
+        }
+        self.turns.borrow_mut().push((self.name, launches));
+        Ok(vec![self.seconds; launches])
+    }
+}
+
+impl Device for Fake {
+    fn prepare(&mut self, program: Program, cell: &Cell) -> Result<Entry> {
+        let at = Some((program, cell.shape.n_q));
+        let is_naive = program == Program::Forward(Kernel::Naive);
+        if self.wrong == at {
+            bail!("the output is off by 2.0e-1 of its norm, where 1e-5 is allowed");
+        }
+        if is_naive && cell.shape.n_q > 1024 {
+            return Ok(Entry::Absent("it takes 90.0 GiB".to_owned()));
+        }
+        Ok(Entry::Ready(Box::new(FakeKernel {
+            name: program.name(),
+            seconds: if is_naive { 1.0 } else { 2e-3 },
+            fails: self.failing == at,
+            turns: self.turns.clone(),
+        })))
+    }
+
+    fn copy_bandwidth(&mut self) -> Result<f64> {
+        Ok(3e12)
+    }
+}
+
+fn fake_torch() -> Torch {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_torch_worker.py");
+    Torch::start(Path::new("python3"), &script).unwrap()
+}
+
+fn circumstances() -> Record {
+    let text = include_str!("../../../../crates/record/tests/pace.json");
+    let record = Record::parse("pace", text).unwrap();
+    Record { topic: "gpu".to_owned(), measurements: vec![], ..record }
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(300)
+}
+
+/// A record in a folder of its own.
+struct Place {
+    folder: tempfile::TempDir,
+    report: Report,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let report =
+            Report::new(Some(&folder.path().join("gpu.json")), circumstances()).unwrap();
+        Self { folder, report }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn record(&self, name: &str) -> Record {
+        let text = std::fs::read_to_string(self.file(name)).unwrap();
+        Record::parse("gpu", &text).unwrap()
+    }
+}
+
+fn forward(lengths: &[usize]) -> Vec<Cell> {
+    lengths.iter().map(|n| cell(*n, true, Pass::Forward)).collect()
+}
+
+/// A record has no cell twice: these differ in their heads.
+fn grow(cells: &mut [Cell]) {
+    for (i, cell) in cells.iter_mut().enumerate() {
+        cell.shape.heads += i * cell.shape.d;
+    }
+}
+
+#[test]
+fn times_and_ratios_reach_the_record_and_the_table() {
+    let place = Place::new();
+    let cells = [forward(&[512]), vec![cell(512, true, Pass::Backward)]].concat();
+    let mut torch = fake_torch();
+    assert_eq!(torch.versions["cudnn"], "8.8.8");
+    let measured =
+        run(&cells, &mut Fake::default(), Some(&mut torch), later(), &place.report)
+            .unwrap();
+    place.report.finish(&measured).unwrap();
+    let record = place.record("gpu.json");
+    let find = |what: &str| {
+        let found: Vec<_> = record.all(what, "f32").collect();
+        assert_eq!(found.len(), 1, "{what}");
+        found[0].clone()
+    };
+    assert_eq!(
+        (find("roof/copy").unit, find("roof/copy").median),
+        (Unit::BytesPerSecond, 3e12)
+    );
+    assert_eq!(find("forward/tiled").median, 2e-3);
+    assert_eq!(find("forward/naive").median, 1.0);
+    assert_eq!(find("forward/tiled").settings["mask"], "causal");
+    assert_eq!(find("forward/tiled").sizes["heads"], 1024);
+    // 3 ms, and the median of so many launches is a bit more.
+    let efficient = find("forward/torch-efficient").median;
+    assert!((3e-3..6e-3).contains(&efficient), "{efficient}");
+    assert_eq!(find("forward/torch-efficient / tiled").median, efficient / 2e-3);
+    assert_eq!(find("forward/torch-math / naive").unit, Unit::Ratio);
+    let backward = find("backward/torch-efficient").median;
+    assert_eq!(find("backward/torch-efficient / backward").median, backward / 2e-3);
+    assert!(backward > 2.0 * efficient);
+
+    let tables = crate::table::tables(&measured);
+    let tflops = cells[0].flops() / 2e-3 / 1e12;
+    for part in [
+        "roofs: copies of 3000 GB/s, products of 1000 TFLOP/s in bf16, products of 50 TFLOP/s in f32",
+        "forward, f32: TFLOP/s by 4 · heads",
+        "backward, f32: TFLOP/s by 10 · heads",
+        "in % of the product's 50 TFLOP/s",
+        &format!("  {tflops:.1}"),
+        &format!("  {:.1}", tflops / 50.0 * 100.0),
+    ] {
+        assert!(tables.contains(part), "no {part:?} in\n{tables}");
+    }
+    let widths: Vec<_> =
+        tables.lines().skip(3).take(2).map(|line| line.chars().count()).collect();
+    assert_eq!(widths[0], widths[1], "{tables}");
+    assert!(!place.file("gpu.json.partial").exists());
+}
+
+/// Each in turn, nobody always after the same one, and the slow one less often.
+#[test]
+fn turns_go_round() {
+    let mut fake = Fake::default();
+    let cell = cell(512, false, Pass::Forward);
+    let count = cell.contestants.iter().filter(|contestant| contestant.is_ours()).count();
+    let rounds = turns(&cell, &mut fake, None, 0.5).unwrap();
+    let turns = fake.turns.borrow();
+    let of = |name: &str| {
+        let its = turns.iter().filter(|(turn, _)| *turn == name);
+        its.map(|(_, launches)| *launches).collect::<Vec<_>>()
+    };
+    assert_eq!(of("naive"), [2, 1, 1, 1]); // the first try, then three rounds
+    assert_eq!(of("tiled"), [2, 50, 50, 50, 50, 50]); // 0.1 s a round
+    let order: Vec<_> = turns[count..].iter().map(|(name, _)| *name).collect();
+    assert_eq!(order[..2], ["naive", "tiled"]);
+    assert_ne!(order[count], "naive", "{order:?}");
+    assert_eq!(rounds.len(), count); // without PyTorch, ours alone
+    assert_eq!(rounds.iter().find(|(who, _)| *who == NAIVE).unwrap().1, [1.0; 3]);
+}
+
+#[test]
+fn a_run_without_pytorch_has_a_record_all_the_same() {
+    let place = Place::new();
+    let cells = forward(&[512]);
+    let measured =
+        run(&cells, &mut Fake::default(), None, later(), &place.report).unwrap();
+    place.report.finish(&measured).unwrap();
+    let record = place.record("gpu.json");
+    assert!(record.all("roof/product", "f32").next().is_none());
+    assert!(record.measurements.iter().all(|m| !m.what.contains("torch")));
+    assert!(crate::table::tables(&measured).contains("in % of an unknown roof"));
+}
+
+#[test]
+fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
+    let place = Place::new();
+    let mut cells = forward(&[1024, 2048, 4096, 2048, 2048, 4096]);
+    grow(&mut cells);
+    let mut torch = fake_torch();
+    let measured =
+        run(&cells, &mut Fake::default(), Some(&mut torch), later(), &place.report)
+            .unwrap();
+    let took_part = |cell: &MeasuredCell| {
+        [EFFICIENT, MATH, NAIVE, TILED].map(|who| cell.seconds(who).is_some())
+    };
+    let found: Vec<_> = measured.cells.iter().map(took_part).collect();
+    let expected = [
+        [false, true, true, true],   // efficient refuses
+        [true, false, false, true],  // math goes away, and efficient is asked again
+        [true, true, false, true],   // both are there
+        [true, false, false, true],  // the second time
+        [false, false, false, true], // the third time, in the first question: nobody is left for the rounds
+        [false, false, false, true],
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_a_run_had_is_kept_while_it_goes_on() {
+    let place = Place::new();
+    let mut cells = forward(&[512, 512, 512, 512, 512, 8192]);
+    grow(&mut cells);
+    let failing = Some((Program::Forward(Kernel::Tiled), 8192));
+    let mut fake = Fake { failing, ..Fake::default() };
+    let error = run(&cells, &mut fake, None, later(), &place.report).unwrap_err();
+    let message = format!("{error:#}");
+    for part in ["kernel `tiled`, f32, forward, d = 64, causal, n = 8192", "fault"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!place.file("gpu.json").exists());
+    let partial = place.record("gpu.json.partial");
+    assert_eq!(partial.all("forward/tiled", "f32").count(), 4); // as of the fourth cell
+}
+
+#[test]
+fn a_wrong_kernel_is_named_and_nothing_is_recorded() {
+    let place = Place::new();
+    let cells = forward(&[512, 1024, 2048, 4096, 8192]);
+    let wrong = Some((Program::Forward(Kernel::Tiled), 8192));
+    let mut fake = Fake { wrong, ..Fake::default() };
+    let error = run(&cells, &mut fake, None, later(), &place.report).unwrap_err();
+    assert_eq!(
+        format!("{error:#}"),
+        "kernel `tiled`, f32, forward, d = 64, causal, n = 8192: the output is off by 2.0e-1 of its norm, where 1e-5 is allowed"
+    );
+    assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_is_said_before_anything_is_measured() {
+    let error = Report::new(Some(Path::new("no/such/folder/gpu.json")), circumstances())
+        .err()
+        .unwrap();
+    let says = "no/such/folder/gpu.json.partial cannot be written";
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+/// The real script, with a Python that most likely has no PyTorch: it says so, or finds no GPU, or works.
+#[test]
+fn the_real_script_says_hello_or_what_is_missing() {
+    let script = script().unwrap();
+    match Torch::start(Path::new("python3"), &script) {
+        Ok(torch) => assert!(torch.versions.contains_key("cudnn")),
+        Err(error) => {
+            let message = error.to_string();
+            let known = ["has no PyTorch", "finds no GPU"];
+            assert!(known.iter().any(|part| message.contains(part)), "{message}");
+        }
+    }
+    let error =
+        Torch::start(Path::new("no-such-python"), &script).err().unwrap().to_string();
+    assert!(error.contains("name one that has PyTorch with --python PROGRAM"), "{error}");
+}
+
+#[test]
+fn plans_fit_the_time_that_is_left() {
+    // a short launch: as many as fit, ten at least, a hundred at most
+    assert_eq!(Plan::new(1e-4, 1.0), Plan { warm_up: 3, launches: 100, rounds: 5 });
+    assert_eq!(Plan::new(2e-3, 0.02), Plan { warm_up: 3, launches: 10, rounds: 5 });
+    // a long one
+    assert_eq!(Plan::new(0.05, 0.5), Plan { warm_up: 1, launches: 2, rounds: 5 });
+    assert_eq!(Plan::new(2.0, 0.5), Plan { warm_up: 1, launches: 1, rounds: 3 });
+
+    assert_eq!(share(Duration::from_secs(300), 300), 0.5);
+    assert_eq!(share(Duration::ZERO, 300), 0.02);
+    assert_eq!(share(Duration::from_secs(300), 10), 1.0);
+}
+
+/// All of the grid is dealt with in one run, by kernels that exist and by those that come.
+#[test]
+fn the_whole_grid_runs() {
+    let cells = crate::grid::cells(&options(vec![])).unwrap();
+    let place = Place::new();
+    let measured =
+        run(&cells, &mut Fake::default(), None, Instant::now(), &place.report).unwrap();
+    place.report.finish(&measured).unwrap();
+    let f32_cells = |program: Program| {
+        measured
+            .cells
+            .iter()
+            .filter(|m| m.seconds(Contestant::Ours(program)).is_some())
+            .count()
+    };
+    assert_eq!(f32_cells(Program::Forward(Kernel::Tiled)), 24);
+    assert_eq!(f32_cells(Program::Forward(Kernel::Naive)), 8); // as long as there is room
+    assert!(cells.iter().any(|cell| cell.precision == Precision::Bf16));
+}

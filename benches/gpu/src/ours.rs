@@ -1,0 +1,239 @@
+//! This crate's kernels on a device: what they compute is checked before they are timed.
+
+use crate::grid::{Cell, NUMBERS, Pass};
+use crate::reference::{Forward, Inputs, Row, difference, pick, rows, tolerance};
+use anyhow::{Context, Result, anyhow, ensure};
+use attention::cuda::{Error, Gpu, Kernel, Precision, Program, Shape, Tensors};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use rand_distr::StandardNormal;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+/// Something that can be timed.
+pub trait Timed {
+    /// The seconds of each launch.
+    ///
+    /// # Errors
+    /// A launch fails.
+    fn time(&mut self, warm_up: usize, launches: usize) -> Result<Vec<f64>>;
+}
+
+/// Whether a kernel takes part.
+pub enum Entry {
+    Ready(Box<dyn Timed>),
+    /// Why not.
+    Absent(String),
+}
+
+/// What our kernels run on.
+pub trait Device {
+    /// Checks what a kernel computes in this cell, and makes it ready.
+    ///
+    /// # Errors
+    /// It computes something else than it should, or fails.
+    fn prepare(&mut self, program: Program, cell: &Cell) -> Result<Entry>;
+
+    /// The bytes in a second of a copy from the device to itself, read and written.
+    ///
+    /// # Errors
+    /// There is no memory for it, or the copy fails.
+    fn copy_bandwidth(&mut self) -> Result<f64>;
+}
+
+/// A GPU, and numbers for it.
+pub struct Ours {
+    pub gpu: Gpu,
+    /// q, k, v and the gradient of the output.
+    numbers: [Vec<f32>; 4],
+    /// The rows of the last cell that were computed, for all kernels in it.
+    expected: Option<(Shape, Precision, Expected)>,
+}
+
+struct Expected {
+    rows: Vec<Row>,
+    output: Vec<f64>,
+    lse: Vec<f64>,
+}
+
+impl Ours {
+    /// # Errors
+    /// There is no GPU, or not what it takes to use it.
+    pub fn open() -> Result<Self> {
+        let gpu = Gpu::open()?;
+        let draw = |seed| {
+            let rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.sample_iter::<f32, _>(StandardNormal).take(NUMBERS).collect()
+        };
+        let numbers: Vec<Vec<f32>> = (0..4u64).into_par_iter().map(draw).collect();
+        let numbers =
+            numbers.try_into().map_err(|_| anyhow!("four tensors were drawn"))?;
+        Ok(Self { gpu, numbers, expected: None })
+    }
+
+    fn inputs(&self, precision: Precision) -> Inputs<'_> {
+        let [q, k, v, _] = &self.numbers;
+        Inputs { q, k, v, precision }
+    }
+
+    fn expected(&mut self, shape: Shape, precision: Precision) -> &Expected {
+        let known = self.expected.take();
+        let (_, _, expected) = known
+            .filter(|(s, p, _)| (*s, *p) == (shape, precision))
+            .unwrap_or_else(|| {
+                let rows = rows(shape, shape.n_q as u64);
+                let (output, lse) = self.inputs(precision).forward(shape, &rows);
+                (shape, precision, Expected { rows, output, lse })
+            });
+        &self.expected.insert((shape, precision, expected)).2
+    }
+
+    /// Queries, keys and values on the device, with a kernel that has run on them and computed what it should.
+    fn forward(&mut self, kernel: Kernel, shape: Shape) -> Result<Tensors> {
+        let [q, k, v, _] = &self.numbers;
+        let mut tensors = self.gpu.tensors(kernel, shape, q, k, v)?;
+        tensors.poison()?;
+        tensors.launch()?;
+        let (output, lse) = (tensors.output()?, tensors.lse()?);
+        let Shape { n_q, d, .. } = shape;
+        let precision = kernel.precision();
+        let expected = self.expected(shape, precision);
+        let output_found = pick(&output, n_q, d, &expected.rows);
+        let lse_found = pick(&lse, n_q, 1, &expected.rows);
+        let is_whole = |tensor: &[f32]| tensor.iter().all(|x| x.is_finite());
+        check(
+            "the output",
+            is_whole(&output),
+            &output_found,
+            &expected.output,
+            precision,
+        )?;
+        check("the log-sum-exps", is_whole(&lse), &lse_found, &expected.lse, precision)?;
+        Ok(tensors)
+    }
+
+    /// The same for the backward pass, after the fastest forward kernel that goes with it.
+    fn backward(&mut self, shape: Shape) -> Result<Tensors> {
+        let precision = Program::Backward.precision();
+        let goes_with = |kernel: &Kernel| {
+            kernel.precision() == precision && kernel.widths().contains(&shape.d)
+        };
+        let mut forward = None;
+        for kernel in Kernel::ALL.into_iter().rev().filter(goes_with) {
+            match self.forward(kernel, shape) {
+                Ok(tensors) => forward = Some(tensors),
+                Err(error) if is_refusal(&error) => continue, // an older one may run here
+                Err(error) => return Err(error.context(format!("{kernel}, before it"))),
+            }
+            break;
+        }
+        let forward = forward.context("no forward kernel goes with it")?;
+        let (output, lse) = (forward.output()?, forward.lse()?);
+        let d_output = &self.numbers[3];
+        let mut tensors = self.gpu.backward_tensors(forward, d_output)?;
+        tensors.poison()?;
+        tensors.launch()?;
+        let gradients = tensors.gradients()?;
+        let before = Forward { output: &output, lse: &lse, d_output };
+        let rows = rows(shape, shape.n_q as u64);
+        let expected = self.inputs(precision).backward(shape, &rows, before);
+        for ((name, gradient), expected) in
+            ["∂q", "∂k", "∂v"].into_iter().zip(&gradients).zip(&expected)
+        {
+            let found = pick(gradient, shape.n_q, shape.d, &rows);
+            let is_whole = gradient.iter().all(|x| x.is_finite());
+            check(name, is_whole, &found, expected, precision)?;
+        }
+        Ok(tensors)
+    }
+}
+
+impl Device for Ours {
+    fn prepare(&mut self, program: Program, cell: &Cell) -> Result<Entry> {
+        let shape = cell.shape;
+        let (needed, free) = (shape.bytes(program), self.gpu.free_memory()?);
+        let writes_scores = program == Program::Forward(Kernel::Naive);
+        if writes_scores && needed > free / 3 {
+            return Ok(Entry::Absent(format!(
+                "it takes {:.1} GiB, more than a third of the {:.1} that are free",
+                crate::gibibytes(needed),
+                crate::gibibytes(free)
+            )));
+        }
+        let prepared = match program {
+            Program::Forward(kernel) => self.forward(kernel, shape),
+            Program::Backward => self.backward(shape),
+        };
+        debug_assert_eq!(cell.pass == Pass::Backward, program == Program::Backward);
+        match prepared {
+            Ok(tensors) => Ok(Entry::Ready(Box::new(tensors))),
+            Err(error) if is_refusal(&error) => Ok(Entry::Absent(format!("{error:#}"))),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn copy_bandwidth(&mut self) -> Result<f64> {
+        Ok(self.gpu.copy_bandwidth()?)
+    }
+}
+
+/// Whether the device is too old, or too small, rather than something being wrong.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    let known = error.downcast_ref::<Error>();
+    matches!(
+        known,
+        Some(
+            Error::Capability { .. } | Error::Memory { .. } | Error::SharedMemory { .. }
+        )
+    )
+}
+
+/// That a tensor is what was expected.
+fn check(
+    name: &str,
+    is_whole: bool,
+    found: &[f64],
+    expected: &[f64],
+    precision: Precision,
+) -> Result<()> {
+    let (off, most) = (difference(found, expected), tolerance(precision));
+    ensure!(
+        off < most, // and not NaN
+        "{name} is off by {off:.1e} of its norm, where {most:.0e} is allowed"
+    );
+    ensure!(is_whole, "{name} has entries that are infinite, or were never written");
+    Ok(())
+}
+
+impl Timed for Tensors {
+    fn time(&mut self, warm_up: usize, launches: usize) -> Result<Vec<f64>> {
+        let times = Tensors::time(self, warm_up, launches)?;
+        Ok(times.iter().map(std::time::Duration::as_secs_f64).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_figures() {
+        let error = |found: &[f64], is_whole| {
+            check("the output", is_whole, found, &[3.0, 4.0], Precision::F32)
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(error(&[3.0, 4.00001], true), Ok(()));
+        let off = "the output is off by 2.0e-1 of its norm, where 1e-5 is allowed";
+        assert_eq!(error(&[3.0, 5.0], true), Err(off.to_owned()));
+        let poisoned = error(&[f64::NAN, 4.0], false).unwrap_err();
+        assert!(poisoned.contains("off by NaN"), "{poisoned}");
+        let elsewhere = error(&[3.0, 4.0], false).unwrap_err();
+        assert!(elsewhere.contains("never written"), "{elsewhere}");
+    }
+
+    #[test]
+    fn what_a_device_cannot_do_is_no_fault() {
+        let refused = Error::Memory { needed: 2, free: 1 };
+        assert!(is_refusal(&refused.into()));
+        assert!(!is_refusal(&Error::NoDriver.into()));
+        assert!(!is_refusal(&anyhow!("the output is off")));
+    }
+}

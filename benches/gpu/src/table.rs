@@ -1,0 +1,135 @@
+//! What was measured, in words.
+
+use crate::grid::{Cell, Contestant, Pass};
+use crate::measure::{Measured, MeasuredCell, Roofs};
+use crate::torch::SIDE;
+use record::statistics::median;
+use std::fmt::Write;
+
+impl Roofs {
+    /// What arithmetic in such numbers can come to, in operations a second.
+    pub fn flops(&self, dtype: &str) -> Option<f64> {
+        let (_, samples) = self.products.iter().find(|(name, _)| *name == dtype)?;
+        Some(2.0 * (SIDE as f64).powi(3) / median(samples))
+    }
+}
+
+/// The roofs in one line.
+pub fn roofs(roofs: &Roofs) -> String {
+    let mut line = format!("roofs: copies of {:.0} GB/s", roofs.copy / 1e9);
+    for (dtype, _) in &roofs.products {
+        let tflops = roofs.flops(dtype).unwrap_or(f64::NAN) / 1e12;
+        let _ = write!(line, ", products of {tflops:.0} TFLOP/s in {dtype}");
+    }
+    line
+}
+
+/// A cell in one line, as it is done.
+pub fn line(measured: &MeasuredCell) -> String {
+    let tflops = |contestant: &Contestant| {
+        let seconds = measured.seconds(*contestant)?;
+        Some(format!("{} {:.1}", contestant.name(), measured.cell.tflops(seconds)))
+    };
+    let speeds: Vec<_> = measured.cell.contestants.iter().filter_map(tflops).collect();
+    let speeds = if speeds.is_empty() { "nothing".to_owned() } else { speeds.join(", ") };
+    format!("{}: {speeds} TFLOP/s", measured.cell.name())
+}
+
+/// A table for each pass and precision.
+pub fn tables(measured: &Measured) -> String {
+    let mut text = roofs(&measured.roofs) + "\n";
+    let same = |a: &MeasuredCell, b: &MeasuredCell| {
+        (a.cell.pass, a.cell.precision) == (b.cell.pass, b.cell.precision)
+    };
+    for cells in measured.cells.chunk_by(same) {
+        text += &table(cells, &measured.roofs);
+    }
+    text
+}
+
+/// Speeds, and for each of our kernels its part of the roof and how many times as long each of PyTorch's backends took.
+fn table(cells: &[MeasuredCell], roofs: &Roofs) -> String {
+    let Some(first) = cells.first() else { return String::new() };
+    let Cell { pass, precision, .. } = first.cell;
+    let columns = columns(cells);
+    let roof = roofs.flops(&precision.to_string());
+    let convention = match pass {
+        Pass::Forward => "4 · heads · n² · d operations, half if causal",
+        Pass::Backward => "10 · heads · n² · d operations, half if causal",
+    };
+    let roof_named = roof.map_or("an unknown roof".to_owned(), |roof| {
+        format!("the product's {:.0} TFLOP/s", roof / 1e12)
+    });
+    let mut text = format!(
+        "\n{}, {precision}: TFLOP/s by {convention}; in % of {roof_named}; then time(theirs) / time(ours)\n\
+         {:>4} {:>6} {:>6}",
+        pass.name(),
+        "d",
+        "mask",
+        "n"
+    );
+    let heads: Vec<_> = columns.iter().map(Column::head).collect();
+    for head in &heads {
+        let _ = write!(text, "  {head}");
+    }
+    text.push('\n');
+    for measured in cells {
+        let shape = measured.cell.shape;
+        let _ =
+            write!(text, "{:>4} {:>6} {:>6}", shape.d, measured.cell.mask(), shape.n_q);
+        for (column, head) in columns.iter().zip(&heads) {
+            let entry = column.entry(measured, roof).unwrap_or("–".to_owned());
+            let _ = write!(text, "  {entry:>width$}", width = head.chars().count());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+enum Column {
+    Speed(Contestant),
+    OfRoof(Contestant),
+    Ratio(Contestant, Contestant),
+}
+
+/// The speeds of all, then parts of the roof and ratios of each of our kernels.
+fn columns(cells: &[MeasuredCell]) -> Vec<Column> {
+    let mut contestants: Vec<Contestant> = vec![];
+    for contestant in cells.iter().flat_map(|measured| &measured.cell.contestants) {
+        if !contestants.contains(contestant) {
+            contestants.push(*contestant);
+        }
+    }
+    let (ours, theirs): (Vec<_>, Vec<_>) = contestants.iter().partition(|c| c.is_ours());
+    let mut columns: Vec<_> =
+        ours.iter().chain(&theirs).copied().map(Column::Speed).collect();
+    columns.extend(ours.iter().copied().map(Column::OfRoof));
+    // The first of our kernels are steps of a ladder: how the last one stands is what the ratios are about.
+    if let Some(own) = ours.last() {
+        columns.extend(theirs.iter().map(|other| Column::Ratio(*other, *own)));
+    }
+    columns
+}
+
+impl Column {
+    fn head(&self) -> String {
+        match self {
+            Self::Speed(contestant) => format!("{:>6}", contestant.name()),
+            Self::OfRoof(own) => format!("{} %", own.name()),
+            Self::Ratio(other, own) => format!("{}/{}", other.name(), own.name()),
+        }
+    }
+
+    fn entry(&self, measured: &MeasuredCell, roof: Option<f64>) -> Option<String> {
+        Some(match self {
+            Self::Speed(contestant) => {
+                format!("{:.1}", measured.cell.tflops(measured.seconds(*contestant)?))
+            }
+            Self::OfRoof(own) => {
+                let flops = measured.cell.flops() / measured.seconds(*own)?;
+                format!("{:.1}", 100.0 * flops / roof?)
+            }
+            Self::Ratio(other, own) => format!("{:.2}", measured.ratio(*other, *own)?.0),
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! PyTorch as a peer: a process that runs `torch_worker.py`.
+
+use crate::grid::{Backend, Cell, Pass, TOKENS};
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use worker::Process;
+
+/// The side of the matrices whose product is the roof.
+pub const SIDE: usize = 8192;
+
+const SCRIPT: &str = "torch_worker.py";
+
+/// What is asked of PyTorch.
+#[derive(Debug, Serialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+enum Question {
+    /// The product of two square matrices.
+    Product { dtype: String, side: usize, warm_up: usize, launches: usize },
+    /// Attention, forward alone; or backward, as forward and backward together without forward.
+    Attention {
+        backend: Backend,
+        pass: Pass,
+        dtype: String,
+        batch: usize,
+        heads: usize,
+        n: usize,
+        d: usize,
+        causal: bool,
+        warm_up: usize,
+        launches: usize,
+    },
+}
+
+/// PyTorch at work.
+pub struct Torch {
+    python: PathBuf,
+    script: PathBuf,
+    process: Option<Process>,
+    /// How often it went away.
+    deaths: usize,
+    /// PyTorch's, CUDA's and cuDNN's.
+    pub versions: BTreeMap<String, String>,
+}
+
+impl Torch {
+    /// Starts it with this Python.
+    ///
+    /// # Errors
+    /// The Python, PyTorch, or CUDA in it is not there.
+    pub fn start(python: &Path, script: &Path) -> Result<Self> {
+        let process = start(python, script)?;
+        let versions = process.versions.clone();
+        let (python, script) = (python.to_owned(), script.to_owned());
+        Ok(Self { python, script, process: Some(process), deaths: 0, versions })
+    }
+
+    /// The seconds of each product of two large matrices.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn product(&mut self, dtype: &str, launches: usize) -> Result<Vec<f64>, String> {
+        let dtype = dtype.to_owned();
+        self.ask(&Question::Product { dtype, side: SIDE, warm_up: 3, launches })
+    }
+
+    /// The seconds of each launch.
+    ///
+    /// # Errors
+    /// The backend refuses: the reason.
+    pub fn attention(
+        &mut self,
+        backend: Backend,
+        cell: &Cell,
+        warm_up: usize,
+        launches: usize,
+    ) -> Result<Vec<f64>, String> {
+        let (shape, pass) = (cell.shape, cell.pass);
+        let batch = (TOKENS / shape.n_q).max(1);
+        self.ask(&Question::Attention {
+            backend,
+            pass,
+            dtype: cell.precision.to_string(),
+            batch,
+            heads: shape.heads / batch,
+            n: shape.n_q,
+            d: shape.d,
+            causal: shape.causal,
+            warm_up,
+            launches,
+        })
+    }
+
+    /// One that goes away has refused. Another one takes its place, unless that happens again and again: a fault of a
+    /// kernel takes the whole process with it.
+    fn ask(&mut self, question: &Question) -> Result<Vec<f64>, String> {
+        let process = self.process.as_mut().ok_or("PyTorch is gone")?;
+        let answered = process.answer(question).unwrap_or_else(|error| {
+            self.deaths += 1;
+            let lives = self.deaths < MOST_DEATHS;
+            self.process =
+                lives.then(|| start(&self.python, &self.script).ok()).flatten();
+            if self.process.is_none() {
+                eprintln!(
+                    "WARNING: PyTorch is gone; what follows is measured without it"
+                );
+            }
+            Err(format!("{error:#}"))
+        });
+        let seconds = answered?;
+        if seconds.iter().any(|seconds| !(*seconds > 0.0 && seconds.is_finite())) {
+            return Err(format!("it answers {seconds:?} seconds"));
+        }
+        if seconds.is_empty() {
+            Err("it answers nothing".to_owned())
+        } else {
+            Ok(seconds)
+        }
+    }
+}
+
+/// From then on, nobody takes its place.
+const MOST_DEATHS: usize = 3;
+
+fn start(python: &Path, script: &Path) -> Result<Process> {
+    let mut command = Command::new(python);
+    command.arg(script);
+    let advice = "; name one that has PyTorch with --python PROGRAM";
+    Process::start("PyTorch", command, advice)
+}
+
+/// Where the script is: beside this program, or else where it was built.
+///
+/// # Errors
+/// It is in neither place.
+pub fn script() -> Result<PathBuf> {
+    let beside = std::env::current_exe()?.with_file_name(SCRIPT);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCRIPT);
+    let places = [beside, source];
+    let found = places.into_iter().find(|place| place.is_file());
+    found.with_context(|| format!("{SCRIPT} is not beside this program"))
+}

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""PyTorch on a GPU as a peer: reads one question a line, writes one answer a line, both in JSON.
+
+The questions are those of `src/torch.rs`, the answers those of `../peers/worker`. Whoever runs this by hand wants
+`gpu time` instead.
+"""
+
+import gc
+import json
+import os
+import platform
+import signal
+import sys
+import warnings
+
+try:
+    import torch
+except ImportError as trouble:
+    torch, missing = None, trouble
+
+
+class Trouble(Exception):
+    """Something that whoever asked should read, without a trace of where it happened."""
+
+
+def check():
+    """That there is what this needs."""
+    if torch is None:
+        raise Trouble(f"{sys.executable} has no PyTorch ({missing})")
+    if not torch.cuda.is_available():
+        raise Trouble(f"PyTorch {torch.__version__} of {sys.executable} finds no GPU")
+
+
+def versions():
+    major, minor, patch = (lambda v: (v // 10000, v // 100 % 100, v % 100))(torch.backends.cudnn.version() or 0)
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch-cuda": torch.version.cuda,
+        "cudnn": f"{major}.{minor}.{patch}",
+    }
+
+
+def dtype(name):
+    return {"f32": torch.float32, "bf16": torch.bfloat16}[name]
+
+
+def seconds(work, warm_up, launches):
+    """How long each launch takes on the device. All are launched before the first one is waited for."""
+    for _ in range(warm_up):
+        work()
+    clocks = []
+    for _ in range(launches):
+        clock = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        clock[0].record()
+        work()
+        clock[1].record()
+        clocks.append(clock)
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) / 1e3 for start, end in clocks]
+
+
+def product(question):
+    """Two square matrices: as fast as the device computes at all."""
+    sides = (question["side"],) * 2
+    a, b = (torch.randn(sides, device="cuda", dtype=dtype(question["dtype"])) for _ in range(2))
+    out = torch.empty_like(a)
+    return seconds(lambda: torch.matmul(a, b, out=out), question["warm_up"], question["launches"])
+
+
+class Problem:
+    """Queries, keys, values and the gradient of the output: each (batch, heads, n, d)."""
+
+    def __init__(self, key):
+        name, *shape = self.key = key
+        draw = lambda: torch.randn(shape, device="cuda", dtype=dtype(name))
+        self.q, self.k, self.v, self.d_output = (draw() for _ in range(4))
+        for tensor in (self.q, self.k, self.v):
+            tensor.requires_grad_()
+
+    def forward(self, causal):
+        return torch.nn.functional.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=causal)
+
+    def both(self, causal):
+        return torch.autograd.grad(self.forward(causal), (self.q, self.k, self.v), self.d_output)
+
+
+class Worker:
+    problem = None
+
+    def attention(self, question):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        key = tuple(question[name] for name in ("dtype", "batch", "heads", "n", "d"))
+        if self.problem is None or self.problem.key != key:
+            self.problem = None  # before there is another one
+            free()
+            self.problem = Problem(key)
+        problem, causal = self.problem, question["causal"]
+        backends = {
+            "flash": SDPBackend.FLASH_ATTENTION,
+            "cudnn": SDPBackend.CUDNN_ATTENTION,
+            "efficient": SDPBackend.EFFICIENT_ATTENTION,
+            "math": SDPBackend.MATH,
+        }
+        counts = question["warm_up"], question["launches"]
+        with sdpa_kernel(backends[question["backend"]]):  # this one, or an error
+            if question["pass"] == "forward":
+                with torch.no_grad():
+                    return seconds(lambda: problem.forward(causal), *counts)
+            # Forward as it is before a backward pass: it keeps more than it does alone.
+            forward = seconds(lambda: problem.forward(causal), *counts)
+            both = seconds(lambda: problem.both(causal), *counts)
+            return [b - f for b, f in zip(sorted(both), sorted(forward))]
+
+    def answer(self, question):
+        if question["do"] == "product":
+            return product(question)
+        try:
+            return self.attention(question)
+        finally:
+            if question["backend"] == "math":
+                free()  # the scores of all heads, which others need room for
+
+
+def free():
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def reason(trouble, heard):
+    """What went wrong, in one line, with what PyTorch warned of before."""
+    parts = [f"{type(trouble).__name__}: {trouble}"] + [str(warning.message) for warning in heard]
+    return " | ".join(dict.fromkeys(" ".join(part.split()) for part in parts))
+
+
+def say(**answer):
+    print(json.dumps(answer), flush=True)
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever asks tells what happened
+    try:
+        check()
+    except Trouble as trouble:
+        return say(answer="error", message=str(trouble))
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(0)
+    say(answer="hello", versions=versions(), threads=torch.get_num_threads())
+    worker = Worker()
+    gc.disable()
+    for line in sys.stdin:
+        message = None
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            try:
+                times = worker.answer(json.loads(line))
+            except Exception as trouble:  # whatever it is, it is told to whoever asked
+                message = reason(trouble, heard)
+        if message is None:
+            say(answer="done", seconds=times)
+        elif "CUDA error" in message:  # nothing works in this process from now on
+            print(message, file=sys.stderr)
+            sys.exit(3)
+        else:
+            free()  # what the failure held
+            say(answer="error", message=message)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BrokenPipeError:
+        os._exit(1)  # nobody listens any more, not even to a complaint

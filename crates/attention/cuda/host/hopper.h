@@ -1,0 +1,538 @@
+// Hopper's instructions on a CPU: the same functions as in hopper.cuh, with what the PTX ISA
+// promises and no more. What is asynchronous on the GPU happens here as late as it may, so that a
+// wait left out is seen: a copy when somebody waits for its barrier (or, as the seed has it, at
+// once: then a tile that is still in use is overwritten), a product when its group is waited for.
+// Until then the accumulators are not numbers, and both factors stay where they are, registers
+// included.
+//
+// Shared memory is read and written by ordinary code, which the sanitizers watch. The machine's
+// own tables they must not see: fibers take turns, and what orders them is told by acquire and
+// release.
+#pragma once
+
+#include "cuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+extern char memory[]; // all shared memory; see fibers.cpp
+
+// Not watched by the race detector.
+#define UNWATCHED __attribute__((noinline, no_sanitize("thread")))
+
+namespace host {
+
+UNWATCHED [[noreturn]] inline void fail(const char* what) {
+    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
+                 threadIdx.x, what);
+    std::fflush(stderr);
+    std::_Exit(3);
+}
+
+inline UNWATCHED void demand(bool holds, const char* otherwise) {
+    if (!holds) fail(otherwise);
+}
+
+// A block's shared memory begins at 1024: the first KiB is the system's.
+constexpr unsigned FIRST_ADDRESS = 1024;
+
+inline char* at_address(unsigned address) { return memory + (address - FIRST_ADDRESS); }
+
+// The address of what 128-byte swizzle puts at `address` (CuTe's Swizzle<3, 4, 3>): bits 4 to 6
+// are replaced by their exclusive or with bits 7 to 9.
+inline unsigned swizzle_128(unsigned address) { return address ^ ((address >> 7 & 7) << 4); }
+
+// Which block this is, from 1 on; what an earlier block left behind does not count.
+inline UNWATCHED unsigned this_block() { return 1 + blockIdx.x + gridDim.x * blockIdx.y; }
+
+// Words that all threads of a group give must be the same in all of them.
+inline void same_in_all(unsigned long long word, int lanes, const char* otherwise) {
+    const char* all = exchange(&word, sizeof word, lanes);
+    for (int lane = 0; lane < lanes; ++lane) {
+        unsigned long long other;
+        copy(&other, all + lane * sizeof other, sizeof other);
+        demand(other == word, otherwise);
+    }
+}
+
+} // namespace host
+
+// What cuTensorMapEncodeTiled is told, for three dimensions of bf16 with 128-byte swizzle.
+struct alignas(64) TensorMap {
+    const Bf16* data;
+    int sizes[3];         // elements, innermost first
+    long long strides[2]; // bytes from one to the next in the second and the third dimension
+    int box[2];           // elements; 1 in the third
+};
+
+inline unsigned shared_address(const void* pointer) {
+    return unsigned(static_cast<const char*>(pointer) - memory) + host::FIRST_ADDRESS;
+}
+
+// ---- one lane of a warp -----------------------------------------------------------------------
+
+inline bool elect() {
+    host::same_in_all(0, 32, "elect() by a part of a warp");
+    return host::lane() == host::seed % 32; // which one, the ISA does not say
+}
+
+// ---- mbarriers --------------------------------------------------------------------------------
+
+namespace host {
+
+struct Mbarrier {
+    const void* place = nullptr;
+    unsigned block = 0;
+    bool fenced = false;         // known to the copy engine
+    int arrivals = 0, awaited = 0; // of a phase, and still missing in this one
+    long long bytes = 0;         // outstanding: the "tx-count"
+    unsigned phase = 0;
+    char tags[2] = {};           // what arrived in even, in odd phases
+
+    UNWATCHED void end_phase_if_complete() {
+        if (awaited > 0 || bytes != 0) return;
+        awaited = arrivals;
+        ++phase;
+    }
+};
+
+inline Mbarrier mbarriers[64];
+
+UNWATCHED inline Mbarrier& mbarrier_at(const void* place, bool make = false) {
+    for (Mbarrier& mbarrier : mbarriers) {
+        if (mbarrier.place == place && mbarrier.block == this_block()) {
+            demand(!make, "an mbarrier is initialised twice");
+            return mbarrier;
+        }
+    }
+    demand(make, "an mbarrier is used that was not initialised");
+    for (Mbarrier& mbarrier : mbarriers) {
+        if (mbarrier.block != this_block()) {
+            mbarrier = Mbarrier();
+            mbarrier.place = place;
+            mbarrier.block = this_block();
+            return mbarrier;
+        }
+    }
+    fail("too many mbarriers for this emulator");
+}
+
+// The race detector sees a read of the word, which must come after its initialisation.
+inline Mbarrier& mbarrier_of(Barrier& barrier) {
+    (void)*static_cast<volatile Barrier*>(&barrier);
+    return mbarrier_at(&barrier);
+}
+
+UNWATCHED inline void initialise(const void* place, unsigned arrivals) {
+    demand(arrivals >= 1 && arrivals < 1u << 20, "an mbarrier counts from 1 to 2^20 - 1 arrivals");
+    demand(shared_address(place) % 8 == 0, "an mbarrier lies on 8 bytes");
+    Mbarrier& mbarrier = mbarrier_at(place, true);
+    mbarrier.arrivals = mbarrier.awaited = int(arrivals);
+}
+
+UNWATCHED inline void fence_mbarriers() {
+    for (Mbarrier& mbarrier : mbarriers)
+        if (mbarrier.block == this_block()) mbarrier.fenced = true;
+}
+
+UNWATCHED inline void arrive(Mbarrier& mbarrier, unsigned bytes) {
+    demand(mbarrier.awaited > 0, "an mbarrier gets more arrivals than it counts");
+    release(&mbarrier.tags[mbarrier.phase % 2]);
+    mbarrier.bytes += bytes;
+    demand(mbarrier.bytes < 1 << 20, "an mbarrier counts up to 2^20 - 1 bytes");
+    --mbarrier.awaited;
+    mbarrier.end_phase_if_complete();
+}
+
+UNWATCHED inline void complete(Mbarrier& mbarrier, unsigned bytes) {
+    release(&mbarrier.tags[mbarrier.phase % 2]);
+    mbarrier.bytes -= bytes;
+    mbarrier.end_phase_if_complete();
+}
+
+// ---- bulk copies ------------------------------------------------------------------------------
+
+struct Copy {
+    TensorMap map;
+    char* to;
+    Mbarrier* mbarrier = nullptr; // while it is under way
+    unsigned block;
+    int x, y, z;
+    char tag; // what the thread that asked for it had done
+};
+
+inline Copy copies[64];
+inline unsigned copies_asked = 0;
+
+// Writes the box, row by row, 16 bytes at a time, each to its swizzled place.
+inline void write_box(const TensorMap& map, char* to, int x, int y, int z) {
+    constexpr int IN_CHUNK = 16 / sizeof(Bf16);
+    const unsigned begin = shared_address(to);
+    for (int row = 0; row < map.box[1]; ++row)
+        for (int column = 0; column < map.box[0]; column += IN_CHUNK) {
+            Bf16 chunk[IN_CHUNK];
+            for (int e = 0; e < IN_CHUNK; ++e) {
+                const long long at[3] = {x + column + e, y + row, z};
+                bool inside = true;
+                for (int i = 0; i < 3; ++i) inside = inside && at[i] >= 0 && at[i] < map.sizes[i];
+                const char* from = reinterpret_cast<const char*>(map.data + at[0])
+                                   + at[1] * map.strides[0] + at[2] * map.strides[1];
+                chunk[e] = inside ? *reinterpret_cast<const Bf16*>(from) : 0;
+            }
+            const unsigned linear = begin + (row * map.box[0] + column) * sizeof(Bf16);
+            std::memcpy(at_address(swizzle_128(linear)), chunk, sizeof chunk);
+        }
+}
+
+inline UNWATCHED unsigned box_bytes(const TensorMap& map) {
+    return unsigned(map.box[0] * map.box[1]) * sizeof(Bf16);
+}
+
+inline UNWATCHED void perform(Copy& wanted) {
+    demand(wanted.block == this_block(), "a block has ended while a copy into it was under way");
+    Mbarrier& mbarrier = *wanted.mbarrier;
+    acquire(&wanted.tag);
+    write_box(wanted.map, wanted.to, wanted.x, wanted.y, wanted.z);
+    wanted.mbarrier = nullptr;
+    complete(mbarrier, box_bytes(wanted.map));
+}
+
+inline UNWATCHED void ask(const TensorMap& map, void* to, Mbarrier& mbarrier, int x, int y, int z) {
+    demand(map.box[0] * sizeof(Bf16) == 128, "an emulated copy has rows of 128 bytes");
+    demand(map.box[1] >= 1 && map.box[1] <= 256, "a box has at most 256 rows");
+    demand(map.strides[0] % 16 == 0 && map.strides[1] % 16 == 0, "strides come in 16 bytes");
+    demand(shared_address(to) % 128 == 0, "a swizzled copy goes to a multiple of 128 bytes");
+    demand(mbarrier.fenced, "an mbarrier that the copy engine was not told of by a fence");
+    for (Copy& place : copies) {
+        if (place.mbarrier) continue;
+        place = Copy{map, static_cast<char*>(to), &mbarrier, this_block(), x, y, z, 0};
+        release(&place.tag);
+        // Late, or at once, in an order that the seed decides.
+        if ((++copies_asked * 2654435761u ^ seed * 40503u) >> 15 & (seed != 0)) perform(place);
+        return;
+    }
+    fail("too many copies under way for this emulator");
+}
+
+// What a thread waits for, if it waits for an mbarrier.
+struct Awaited {
+    Mbarrier* mbarrier;
+    unsigned parity;
+};
+
+// The scheduler asks; the copies into this barrier have no longer to come than now.
+inline UNWATCHED bool is_over(const void* of) {
+    const auto& awaited = *static_cast<const Awaited*>(of);
+    for (Copy& wanted : copies)
+        if (wanted.mbarrier == awaited.mbarrier) perform(wanted);
+    return awaited.mbarrier->phase % 2 != awaited.parity;
+}
+
+} // namespace host
+
+inline void mbarrier_init(Barrier& barrier, unsigned arrivals) {
+    barrier = 0;
+    host::initialise(&barrier, arrivals);
+}
+
+inline void mbarrier_init_fence() { host::fence_mbarriers(); }
+
+inline void mbarrier_arrive(Barrier& barrier) { host::arrive(host::mbarrier_of(barrier), 0); }
+
+inline void mbarrier_arrive_expecting(Barrier& barrier, unsigned bytes) {
+    host::arrive(host::mbarrier_of(barrier), bytes);
+}
+
+inline void mbarrier_wait(Barrier& barrier, unsigned parity) {
+    const host::Awaited awaited = {&host::mbarrier_of(barrier), parity};
+    host::wait_until(host::is_over, &awaited, "an mbarrier");
+    host::acquire(&awaited.mbarrier->tags[parity]);
+}
+
+inline void tma_load(void* shared, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
+    host::ask(map, shared, host::mbarrier_of(barrier), x, y, z);
+}
+
+// ---- registers that change hands, and named barriers --------------------------------------------
+
+namespace host {
+
+constexpr int REGISTERS = 64 * 1024;
+
+struct Pool {
+    unsigned block = 0;
+    int free = 0;          // registers that no thread has
+    int held[1024] = {};   // by each thread
+};
+
+inline Pool pool;
+
+UNWATCHED inline void open_pool() {
+    if (pool.block == this_block()) return;
+    const int each = min(REGISTERS / int(blockDim.x) / 8 * 8, 248);
+    pool.block = this_block();
+    pool.free = 0; // what the launch did not hand out belongs to no block
+    for (int& held : pool.held) held = each;
+}
+
+UNWATCHED inline bool enough_are_free(const void* of) {
+    return pool.free >= *static_cast<const int*>(of);
+}
+
+inline UNWATCHED void set_registers(int count, bool more) {
+    open_pool();
+    demand(count >= 24 && count <= 256 && count % 8 == 0, "registers: 24 to 256, in eights");
+    const int needed = count - pool.held[threadIdx.x];
+    demand(more ? needed >= 0 : needed <= 0, "setmaxnreg in the wrong direction");
+    if (needed > 0) wait_until(enough_are_free, &needed, "registers from the pool");
+    pool.free -= needed;
+    pool.held[threadIdx.x] = count;
+}
+
+} // namespace host
+
+template <int count> void keep_registers() {
+    host::same_in_all(count, 128, "setmaxnreg differs in a warpgroup");
+    host::set_registers(count, false);
+}
+
+template <int count> void take_registers() {
+    host::same_in_all(count, 128, "setmaxnreg differs in a warpgroup");
+    host::set_registers(count, true);
+}
+
+inline void named_barrier_sync(int number, int threads) {
+    host::named_barrier(number, threads, true);
+}
+inline void named_barrier_arrive(int number, int threads) {
+    host::named_barrier(number, threads, false);
+}
+
+// ---- products of a warpgroup --------------------------------------------------------------------
+
+namespace host {
+
+// A product D += A B that was asked for and not yet done.
+struct Product {
+    float* d;
+    int n;                         // columns of D and B
+    bool accumulate;
+    const unsigned* a_registers;   // or, if null, a descriptor
+    unsigned long long a, b;
+    bool b_along_n;                // "MN-major", the transposed factor
+    int group;                     // that it was committed with; -1: not yet
+};
+
+// What stands in an accumulator meanwhile: a signalling NaN, which arithmetic turns into another.
+constexpr unsigned UNDER_WAY = 0x7fa00001;
+
+// Registers that belong to products under way: nobody sees their values but here.
+struct Accumulator {
+    float* d = nullptr;
+    int n;
+    float value[128];
+};
+
+struct Warpgroup { // what a thread knows of its warpgroup's products
+    unsigned block = 0;
+    bool fenced = false;
+    int count = 0, groups = 0; // products under way; groups committed
+    Product products[64];
+    Accumulator accumulators[4];
+};
+
+inline Warpgroup warpgroup_states[1024];
+
+inline Warpgroup& warpgroup_state() {
+    Warpgroup& state = warpgroup_states[threadIdx.x];
+    if (state.block != this_block()) {
+        demand(state.count == 0, "a block has ended while products were under way");
+        state.block = this_block();
+        state.fenced = false;
+        state.groups = 0;
+    }
+    return state;
+}
+
+inline float from_bf16(Bf16 bits) {
+    const unsigned word = unsigned(bits) << 16;
+    float value;
+    std::memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+// A factor in shared memory, as its descriptor says (PTX ISA, "Matrix Descriptor Format" and
+// "Canonical Layouts"; T is 8, the number of bf16 in 16 bytes).
+struct Factor {
+    unsigned start, leading, stride;
+
+    explicit Factor(unsigned long long descriptor) {
+        const auto decode = [&](int bit) { return unsigned(descriptor >> bit & 0x3fff) << 4; };
+        start = decode(0), leading = decode(16), stride = decode(32);
+        demand(descriptor >> 62 == 1, "an emulated factor has 128-byte swizzle");
+        demand((descriptor >> 49 & 7) == 0, "an emulated factor's pattern begins on 1024 bytes");
+        const unsigned long long unused = // bits 14–15, 30–31, 46–48 and 52–61
+            0xc000ull | 0xc000ull << 16 | 0x1c000ull << 32 | 0x3ffull << 52;
+        demand((descriptor & unused) == 0, "a descriptor has bits set that mean nothing");
+    }
+
+    Bf16 at(unsigned offset) const {
+        return *reinterpret_cast<const volatile Bf16*>(at_address(swizzle_128(start + offset)));
+    }
+    // K-major, ((8, m), (T, 2k)) : ((8T, SBO), (1, T)): rows of 128 bytes, eight rows an atom.
+    float k_major(int row, int k) const {
+        return from_bf16(at(row % 8 * 128 + row / 8 * stride + k * sizeof(Bf16)));
+    }
+    // MN-major, ((T, 8, m), (8, k)) : ((1, T, LBO), (8T, SBO)): 64 of the n fill a row of 128
+    // bytes, eight of the k an atom.
+    float mn_major(int n, int k) const {
+        const unsigned of_n = n % 64 * sizeof(Bf16) + n / 64 * leading;
+        return from_bf16(at(of_n + k % 8 * 128 + k / 8 * stride));
+    }
+};
+
+// The thread's rows of A, g and g + 8 of its warp's 16. From registers, its three neighbours have
+// parts.
+inline void rows_of_a(const Product& product, float (&a)[2][16]) {
+    const int g = lane() / 4, warp = threadIdx.x / 32 % 4;
+    if (!product.a_registers) {
+        const Factor factor(product.a);
+        for (int half = 0; half < 2; ++half)
+            for (int k = 0; k < 16; ++k) a[half][k] = factor.k_major(16 * warp + g + 8 * half, k);
+        return;
+    }
+    const char* all = exchange(product.a_registers, 4 * sizeof(unsigned), 32);
+    for (int t = 0; t < 4; ++t) {
+        unsigned words[4];
+        copy(words, all + (4 * g + t) * sizeof words, sizeof words);
+        for (int i = 0; i < 4; ++i)
+            for (int e = 0; e < 2; ++e)
+                a[i % 2][i / 2 * 8 + 2 * t + e] = from_bf16(Bf16(words[i] >> 16 * e));
+    }
+}
+
+inline Accumulator* accumulator_of(Warpgroup& state, const float* d) {
+    for (Accumulator& accumulator : state.accumulators)
+        if (accumulator.d == d) return &accumulator;
+    return nullptr;
+}
+
+// D's layout: value 4 j + 2 half + e of the thread is row g + 8 half, column 8 j + 2 t + e.
+inline void compute(Warpgroup& state, const Product& product) {
+    float a[2][16];
+    rows_of_a(product, a);
+    const Factor b(product.b);
+    float* value = accumulator_of(state, product.d)->value;
+    for (int j = 0; j < product.n / 8; ++j)
+        for (int e = 0; e < 2; ++e) {
+            const int column = 8 * j + 2 * (lane() % 4) + e;
+            float sums[2] = {};
+            for (int k = 0; k < 16; ++k) {
+                const float b_k = product.b_along_n ? b.mn_major(column, k) : b.k_major(column, k);
+                for (int half = 0; half < 2; ++half) sums[half] += a[half][k] * b_k;
+            }
+            for (int half = 0; half < 2; ++half) {
+                float& d = value[4 * j + 2 * half + e];
+                d = product.accumulate ? d + sums[half] : sums[half];
+            }
+        }
+}
+
+inline void begin(const Product& product) {
+    Warpgroup& state = warpgroup_state();
+    demand(state.fenced, "wgmma without wgmma.fence since registers were last used");
+    same_in_all(product.a, 128, "descriptors differ in a warpgroup");
+    same_in_all(product.b, 128, "descriptors differ in a warpgroup");
+    demand(state.count < 64, "too many products under way for this emulator");
+    state.products[state.count++] = product;
+    Accumulator* accumulator = accumulator_of(state, product.d);
+    if (accumulator) {
+        demand(accumulator->n == product.n, "products of two shapes share their accumulators");
+        return;
+    }
+    accumulator = accumulator_of(state, nullptr);
+    demand(accumulator, "too many accumulators for this emulator");
+    accumulator->d = product.d;
+    accumulator->n = product.n;
+    for (int i = 0; i < product.n / 2; ++i) {
+        accumulator->value[i] = product.d[i];
+        std::memcpy(&product.d[i], &UNDER_WAY, sizeof UNDER_WAY);
+    }
+}
+
+// Does the products of all groups but the latest `pending`, in order, and gives the accumulators
+// back that no other product uses.
+inline void finish(int pending) {
+    Warpgroup& state = warpgroup_state();
+    int done = 0;
+    while (done < state.count && state.products[done].group >= 0
+           && state.products[done].group < state.groups - pending)
+        compute(state, state.products[done++]);
+    for (int i = done; i < state.count; ++i) state.products[i - done] = state.products[i];
+    state.count -= done;
+    for (Accumulator& accumulator : state.accumulators) {
+        bool in_use = !accumulator.d;
+        for (int i = 0; i < state.count; ++i) in_use |= state.products[i].d == accumulator.d;
+        if (in_use) continue;
+        for (int i = 0; i < accumulator.n / 2; ++i) {
+            demand(std::memcmp(&accumulator.d[i], &UNDER_WAY, sizeof UNDER_WAY) == 0,
+                   "an accumulator is written while its product is under way");
+            accumulator.d[i] = accumulator.value[i];
+        }
+        accumulator.d = nullptr;
+    }
+    state.fenced = false;
+    warp_barrier(); // .sync: all lanes of the warp have waited
+}
+
+// To be called after a grid: nothing may be under way any more. Forgets the grid's blocks.
+inline UNWATCHED void end_grid() {
+    for (const Copy& wanted : copies)
+        demand(!wanted.mbarrier, "the grid has ended while a copy was under way");
+    for (Warpgroup& state : warpgroup_states) {
+        demand(state.count == 0, "the grid has ended while products were under way");
+        state.block = 0;
+    }
+    for (Mbarrier& mbarrier : mbarriers) mbarrier.block = 0;
+    pool.block = 0;
+}
+
+} // namespace host
+
+inline void wgmma_fence() { host::warpgroup_state().fenced = true; }
+
+inline void wgmma_commit() {
+    host::Warpgroup& state = host::warpgroup_state();
+    for (int i = 0; i < state.count; ++i)
+        if (state.products[i].group < 0) state.products[i].group = state.groups;
+    ++state.groups;
+}
+
+template <int pending> void wgmma_wait() { host::finish(pending); }
+
+template <typename Registers> void pin(Registers&) {}
+
+inline void wgmma(float (&d)[64], unsigned long long a, unsigned long long b, bool accumulate) {
+    host::begin({d, 128, accumulate, nullptr, a, b, false, -1});
+}
+
+template <int half_n> void wgmma(float (&d)[half_n], const unsigned (&a)[4], unsigned long long b) {
+    host::begin({d, 2 * half_n, true, a, 0, b, true, -1});
+}
+
+// ---- conversion ---------------------------------------------------------------------------------
+
+namespace host {
+
+inline unsigned to_bf16(float value) {
+    unsigned bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    if (value != value) return 0x7fff;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+} // namespace host
+
+inline unsigned pack_bf16(float low, float high) {
+    return host::to_bf16(low) | host::to_bf16(high) << 16;
+}

@@ -1,0 +1,326 @@
+//! `cargo xtask gpu`: the kernels on a GPU, which may be in another machine.
+//!
+//! What it takes is made in `target/gpu`: programs for here and for there, and two Python environments.
+
+use crate::process::{cargo, run};
+use crate::project::Project;
+use crate::python::{Environment, in_packages};
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What `gpu` can be asked for.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Build all that a Linux machine with a GPU runs, in target/gpu/attention-gpu and a .tar.gz beside it
+    #[command(
+        after_help = "Example:\n  cargo xtask gpu pack\n  scp target/gpu/attention-gpu.tar.gz there:\n  \
+                      ssh there 'tar xzf attention-gpu.tar.gz && attention-gpu/run.sh'\n  \
+                      scp there:gpu.json records/"
+    )]
+    Pack,
+
+    /// Test and time the kernels on the GPU of this machine; the record goes to records/gpu.json
+    #[command(
+        after_help = "Example:\n  cargo xtask gpu run --python venv/bin/python\n  \
+                      cargo xtask gpu run --output target/records --quick"
+    )]
+    Run {
+        /// Passed to run.sh, and from there to `gpu time`
+        #[arg(value_name = "ARGUMENTS", num_args = 0.., allow_hyphen_values = true, trailing_var_arg = true)]
+        arguments: Vec<String>,
+    },
+
+    /// Compile every kernel, and write what the compiler says to records/kernels.json; needs no GPU
+    #[command(after_help = "Example:\n  cargo xtask gpu compile --check")]
+    Compile {
+        /// Fail if the compiler says something else than the record, and write nothing
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// A compiler and a linker for a glibc that is older than this machine's.
+const CROSS: Environment = Environment {
+    what: "Zig and cargo-zigbuild",
+    size: "these are some hundred megabytes",
+    folder: "gpu/venv",
+    requirements: "benches/gpu/pack/requirements.txt",
+    otherwise: "on the machine with the GPU, with Rust there, run\n  cargo xtask gpu run",
+};
+
+/// The compiler of the kernels.
+const NVRTC: Environment = Environment {
+    what: "NVRTC",
+    size: "these are some hundred megabytes",
+    folder: "gpu/nvrtc",
+    requirements: "benches/gpu/nvrtc.txt",
+    otherwise: "with NVRTC 13.0 from elsewhere, put its folder on LD_LIBRARY_PATH and run the command again",
+};
+
+/// Machines that are not older than this can run what is packed.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+const GLIBC: &str = "2.28";
+
+/// The tests that go with the program.
+const TESTS: [&str; 2] = ["cuda_compile", "cuda_device"];
+
+/// What is packed may have so many bytes.
+const MOST_BYTES: u64 = 40 << 20;
+
+/// Packs the kernels, runs them, or compiles them.
+///
+/// # Errors
+///
+/// If something cannot be installed or built, or fails.
+pub fn gpu(project: &Project, options: &Options) -> Result<()> {
+    match &options.command {
+        Task::Pack => pack(project),
+        Task::Run { arguments } => here(project, arguments),
+        Task::Compile { check } => compile(project, *check),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- pack
+
+fn pack(project: &Project) -> Result<()> {
+    let python = CROSS.ensure(project)?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = [CROSS.programs(project)].into_iter().chain(env::split_paths(&path));
+    let path = env::join_paths(folders).context("the PATH cannot be extended")?;
+    let target = format!("{TRIPLE}.{GLIBC}");
+    let zigbuild = || {
+        let mut command = Command::new(python.with_file_name("cargo-zigbuild"));
+        command.current_dir(project.root()).env("PATH", &path);
+        command.args(["zigbuild", "--target", &target]);
+        command
+    };
+    let folder = project.target().join("gpu/attention-gpu");
+    assemble(project, &folder, zigbuild)?;
+    let bytes = size(&folder)?;
+    ensure!(
+        bytes <= MOST_BYTES,
+        "{} has {bytes} bytes, more than {MOST_BYTES}: something is not stripped",
+        folder.display()
+    );
+    let archive = archive(&folder)?;
+    eprintln!(
+        "packed {} ({} MB) and {} ({} MB): copy one of them to the machine with the GPU, and run ./run.sh there",
+        relative(project, &folder),
+        megabytes(bytes),
+        relative(project, &archive),
+        megabytes(fs::metadata(&archive)?.len()),
+    );
+    Ok(())
+}
+
+/// Builds what runs there, and puts it into a fresh folder.
+fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Result<()> {
+    let gpu = built(
+        with_target_folder(project, &mut build()).args([
+            "--locked",
+            "--manifest-path",
+            "benches/gpu/Cargo.toml",
+            "--bin",
+            "gpu",
+        ]),
+        &["gpu"],
+    )?;
+    let tests = built(
+        with_target_folder(project, &mut build())
+            .args(["--locked", "--package", "attention", "--features", "cuda"])
+            .args(TESTS.iter().flat_map(|test| ["--test", test])),
+        &TESTS,
+    )?;
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let source = project.root().join("benches/gpu");
+    let files = ["torch_worker.py", "pack/run.sh", "pack/README.md"]
+        .map(|file| source.join(file));
+    for file in gpu.iter().chain(&tests).map(|(_, file)| file).chain(&files) {
+        let name = file.file_name().context("a file without a name")?;
+        fs::copy(file, folder.join(name)).with_context(|| file.display().to_string())?;
+    }
+    for (name, file) in gpu.iter().chain(&tests) {
+        // Tests have a hash in their names.
+        let file = folder.join(file.file_name().context("a program without a name")?);
+        fs::rename(file, folder.join(name))?;
+    }
+    Ok(())
+}
+
+fn with_target_folder<'a>(
+    project: &Project,
+    command: &'a mut Command,
+) -> &'a mut Command {
+    let folder = project.target().join("gpu/build");
+    command
+        .args(["--release", "--target-dir"])
+        .arg(folder)
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+}
+
+/// Builds, and finds programs of these names in what cargo says.
+fn built(command: &mut Command, names: &[&str]) -> Result<Vec<(String, PathBuf)>> {
+    command.arg("--message-format=json-render-diagnostics");
+    let typed = crate::process::typed(command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("`{typed}` could not be started"))?;
+    if !output.status.success() {
+        bail!("`{typed}` failed ({})", output.status);
+    }
+    let programs = programs(&String::from_utf8_lossy(&output.stdout));
+    let find = |name: &&str| {
+        let found = programs.iter().find(|(program, _)| program == name);
+        found.cloned().with_context(|| format!("`{typed}` made no {name}"))
+    };
+    names.iter().map(find).collect()
+}
+
+/// Names and files of all programs in cargo's messages.
+fn programs(messages: &str) -> Vec<(String, PathBuf)> {
+    let program = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let name = message["target"]["name"].as_str()?.to_owned();
+        Some((name, message["executable"].as_str()?.into()))
+    };
+    messages.lines().filter_map(program).collect()
+}
+
+fn size(folder: &Path) -> Result<u64> {
+    let sizes = fs::read_dir(folder)?.map(|entry| Ok(entry?.metadata()?.len()));
+    sizes.sum()
+}
+
+/// The folder as a .tar.gz beside it.
+fn archive(folder: &Path) -> Result<PathBuf> {
+    let name = folder.file_name().context("a folder without a name")?;
+    let parent = folder.parent().context("a folder in nothing")?;
+    let mut file = name.to_owned();
+    file.push(".tar.gz");
+    run(Command::new("tar").arg("-czf").arg(&file).arg(name).current_dir(parent))?;
+    Ok(parent.join(file))
+}
+
+fn megabytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1_000_000)
+}
+
+fn relative(project: &Project, path: &Path) -> String {
+    crate::files::relative(path, project.root())
+}
+
+// ----------------------------------------------------------------------------------------------------------- run
+
+/// The same folder for this machine, and what is in it runs at once.
+fn here(project: &Project, arguments: &[String]) -> Result<()> {
+    ensure!(
+        cfg!(target_os = "linux"),
+        "the tests on a GPU run on Linux; `cargo xtask gpu pack` makes them for it"
+    );
+    let folder = project.target().join("gpu/here");
+    // Tests are built by `cargo test`, which would run them: `cargo build --test` does not.
+    let build = || {
+        let mut command = cargo(project);
+        command.arg("build");
+        command
+    };
+    assemble(project, &folder, build)?;
+    let mut command = Command::new(folder.join("run.sh"));
+    command.args(arguments).current_dir(project.root());
+    if env::var_os("OUTPUT").is_none() {
+        command.env("OUTPUT", project.root().join("records"));
+    }
+    run(&mut command)
+}
+
+// ------------------------------------------------------------------------------------------------------- compile
+
+fn compile(project: &Project, check: bool) -> Result<()> {
+    let option = if check { "--check" } else { "--record" };
+    let mut command = cargo(project);
+    command.args([
+        "run",
+        "--quiet",
+        "--locked",
+        "--manifest-path",
+        "benches/gpu/Cargo.toml",
+    ]);
+    command.arg("--target-dir").arg(project.target().join("gpu/build"));
+    command.args(["--", "compile", option, "records/kernels.json"]);
+    let set = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    if !env::split_paths(&set).any(|folder| has_nvrtc(&folder)) {
+        command.env("LD_LIBRARY_PATH", with_wheel(project, &set)?);
+    }
+    run(&mut command)
+}
+
+fn has_nvrtc(folder: &Path) -> bool {
+    folder.join("libnvrtc.so.13").is_file()
+}
+
+/// The folders, and that of the wheel, which is installed if need be.
+fn with_wheel(project: &Project, set: &OsString) -> Result<OsString> {
+    NVRTC.ensure(project)?;
+    let environment = project.target().join(NVRTC.folder);
+    let wheel = in_packages(&environment, "nvidia/cu13/lib")
+        .with_context(|| format!("{} has no NVRTC", environment.display()))?;
+    let folders = [wheel]
+        .into_iter()
+        .chain(env::split_paths(set).filter(|folder| !folder.as_os_str().is_empty()));
+    env::join_paths(folders).context("LD_LIBRARY_PATH cannot be extended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"attention"},"executable":null}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"cuda_device"},"executable":"/t/cuda_device-0f"}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+            "\nnot JSON\n",
+        );
+        let expected = [("cuda_device".to_owned(), PathBuf::from("/t/cuda_device-0f"))];
+        assert_eq!(programs(messages), expected);
+    }
+
+    #[test]
+    fn nvrtc_is_looked_for_in_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!has_nvrtc(folder.path()));
+        fs::write(folder.path().join("libnvrtc.so.13"), "").unwrap();
+        assert!(has_nvrtc(folder.path()));
+    }
+
+    #[test]
+    fn what_is_needed_is_pinned() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        for environment in [CROSS, NVRTC] {
+            let text = fs::read_to_string(root.join(environment.requirements)).unwrap();
+            assert!(
+                !text.is_empty() && text.lines().all(|line| line.contains("==")),
+                "{text}"
+            );
+        }
+    }
+}
