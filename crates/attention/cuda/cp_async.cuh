@@ -1,5 +1,5 @@
-// Copies from slow memory to shared memory that need no register and run while the threads compute, one
-// small function an instruction. From compute capability 8.0 on. The names of PTX are kept.
+// Copies from slow memory to shared memory that need no register and run while the threads compute,
+// one small function an instruction. From compute capability 8.0 on. The names of PTX are kept.
 #pragma once
 
 #ifdef __CUDACC__
@@ -22,8 +22,8 @@ __device__ inline void cp_async_16(void* shared, const void* global, int bytes_v
 // What the thread sent since its last commit becomes a group. It may be empty.
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most `pending` of the thread's latest groups are still under way. What other threads
-// sent is seen only after a barrier that follows their own wait.
+// Waits until at most `pending` of the thread's latest groups are still under way. What other
+// threads sent is seen only after a barrier that follows their own wait.
 template <int pending> __device__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }

@@ -1,8 +1,10 @@
-// The instructions of kernel 3, one small function each: matrices from shared memory into registers, and
-// the matrix product of a warp. Both are there from compute capability 8.0 on. The names of PTX are kept; its manual (PTX ISA, section 9.7) defines them.
+// The instructions of kernel 3, one small function each: matrices from shared memory into
+// registers, and the matrix product of a warp. Both are there from compute capability 8.0 on. The
+// names of PTX are kept; its manual (PTX ISA, section 9.7) defines them.
 //
-// How a warp holds a matrix. Its 32 lanes are eight groups of four: lane = 4 · g + t. Two bf16 share a
-// register, the one of the lower column (or, of a right factor, the lower row) in the lower half.
+// How a warp holds a matrix. Its 32 lanes are eight groups of four: lane = 4 · g + t. Two bf16
+// share a register, the one of the lower column (or, of a right factor, the lower row) in the lower
+// half.
 //
 //   8 × 8 matrix     a register a lane: row g, columns 2t and 2t + 1
 //   A, 16 × 16       four of these: rows 0–7 and 8–15 of the left half, then of the right half

@@ -2,12 +2,14 @@
 //
 // A real copy arrives at some time between its instruction and the wait that covers its group. Here
 // what it overwrites is lost at once, and what it brings arrives at the latest moment: who reads
-// without such a wait reads NaN. The bytes are written by the thread itself as it waits, which is what
-// the race detector has to see: other threads may read them after a barrier that follows the wait.
+// without such a wait reads NaN. The bytes are written by the thread itself as it waits, which is
+// what the race detector has to see: other threads may read them after a barrier that follows the
+// wait.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 // Where the block's shared memory is in that of the CPU; as PTX counts, it begins at zero.
@@ -38,13 +40,26 @@ struct Copies {
     unsigned block = 0;
     std::vector<Copy> uncommitted;
     std::vector<std::vector<Copy>> groups;
+
+    // A thread that leaves with copies under way leaves them to arrive wherever somebody else has
+    // begun to write. Found out when the thread's next block begins, or the program ends.
+    void must_have_arrived() const {
+        bool none = uncommitted.empty();
+        for (const auto& group : groups) none = none && group.empty();
+        if (!none) reject("cp.async: a thread has left, and nobody waited for its copies");
+    }
+    ~Copies() { must_have_arrived(); }
 };
 
-// The running thread's. Copies that nobody waited for end with their block.
+// The running thread's.
 inline Copies& copies() {
     static Copies of_threads[1024];
     Copies& mine = of_threads[threadIdx.x];
-    if (mine.block != block_number) mine = Copies{block_number, {}, {}};
+    if (mine.block != block_number) {
+        mine.must_have_arrived();
+        mine.groups.clear();
+        mine.block = block_number;
+    }
     return mine;
 }
 

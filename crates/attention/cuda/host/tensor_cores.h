@@ -31,8 +31,8 @@ inline unsigned short to_bf16(float x) {
     return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Lane 8 · i + r says where row r of matrix i begins. Lane 4 · g + t gets in register i, of matrix i,
-// row g, columns 2t and 2t + 1; transposed: column g, rows 2t and 2t + 1.
+// Lane 8 · i + r says where row r of matrix i begins. Lane 4 · g + t gets in register i, of matrix
+// i, row g, columns 2t and 2t + 1; transposed: column g, rows 2t and 2t + 1.
 inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transposed) {
     if (address % 16 != 0) reject("ldmatrix: a row begins at a multiple of 16 bytes");
     struct Given {
@@ -45,8 +45,8 @@ inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transpose
     for (unsigned matrix = 0; matrix < 4; ++matrix) {
         Given rows[8];
         copy(rows, all + 8 * matrix * sizeof(Given), sizeof rows);
-        // Not forbidden, only slow: rows in the same banks are read one after the other. What is here
-        // is meant to be fast.
+        // Not forbidden, only slow: rows in the same banks are read one after the other. What is
+        // here is meant to be fast.
         unsigned banks = 0;
         for (const Given& row : rows) banks |= 1u << row.address / 16 % 8;
         if (banks != 0xff) reject("ldmatrix: two rows of a matrix are in the same banks");
@@ -67,7 +67,7 @@ inline void ldmatrix_x4_trans(unsigned (&to)[4], SharedAddress row) {
 // Lane 4 · g + t gives
 // - of A (16, 16), in registers 0 to 3, two columns of a row: (g, 2t), (g + 8, 2t), (g, 2t + 8),
 //   (g + 8, 2t + 8), each with the column after it;
-// - of B (16, 8), in registers 0 and 1, two rows of column g: 2t and 2t + 8, each with the row after it.
+// - of B (16, 8), in two registers, two rows of column g: 2t and 2t + 8, each with the next row.
 // It gets of C (16, 8) the entries (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     struct Given {
