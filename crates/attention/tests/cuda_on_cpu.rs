@@ -183,6 +183,38 @@ fn mistakes_are_seen() {
     }
 }
 
+/// What the book shows: the first, then the second barrier of the tiled kernel is left out. Which threads meet may differ.
+#[test]
+fn a_missing_barrier_is_reported_as_the_book_says() {
+    if !on_cpu::here() {
+        return;
+    }
+    let nameless = |text: &str| {
+        let mut words: Vec<_> = text.split(' ').collect();
+        for i in 1..words.len() {
+            if words[i - 1] == "thread" {
+                words[i] = "…";
+            }
+        }
+        words.join(" ")
+    };
+    let tiled = Program::Forward(Kernel::Tiled);
+    let on_cpu = OnCpu::compile(tiled, 64, false, Watch::Races).unwrap();
+    let data = Data::new(sizes(1, 64, 64), 64, Precision::F32);
+    let shown = include_str!("on_cpu/without_barrier.txt").lines();
+    let lines = barriers(tiled);
+    assert_eq!(shown.clone().count(), lines.len());
+    for (shown, missing_barrier) in shown.zip(lines) {
+        let choices = Choices { missing_barrier, ..PLAIN };
+        match data.errors(&on_cpu, tiled, false, choices) {
+            Err(Failure::Race(race)) => {
+                assert_eq!(nameless(&format!("error: {race}")), nameless(shown));
+            }
+            other => panic!("without line {missing_barrier}: {other:?}"),
+        }
+    }
+}
+
 /// A report names both lines and both threads.
 #[test]
 fn a_report_is_read() {
