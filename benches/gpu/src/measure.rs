@@ -101,6 +101,17 @@ fn start_torch(options: &TimeOptions) -> Option<Torch> {
 pub fn run(
     cells: &[Cell],
     ours: &mut dyn Device,
+    torch: Option<&mut Torch>,
+    end: Instant,
+    report: &Report,
+) -> Result<Measured> {
+    let measured = measure(cells, ours, torch, end, report);
+    measured.inspect_err(|error| report.withdraw(error))
+}
+
+fn measure(
+    cells: &[Cell],
+    ours: &mut dyn Device,
     mut torch: Option<&mut Torch>,
     end: Instant,
     report: &Report,
@@ -120,8 +131,7 @@ pub fn run(
     for (i, cell) in cells.iter().enumerate() {
         let left: usize = cells[i..].iter().map(|cell| cell.contestants.len()).sum();
         let share = share(end.saturating_duration_since(Instant::now()), left);
-        let rounds = turns(cell, ours, torch.as_deref_mut(), share)
-            .inspect_err(|error| report.withdraw(error))?;
+        let rounds = turns(cell, ours, torch.as_deref_mut(), share)?;
         let done = MeasuredCell { cell: cell.clone(), rounds };
         let seconds = begun.elapsed().as_secs_f64();
         println!(
@@ -188,7 +198,9 @@ fn turns(
                 }
             }
         };
-        match take(contestant, &mut ready, 1, 2)? {
+        // Ours ran when they were checked; PyTorch's first time is mostly the time to get going.
+        let warm_up = usize::from(!contestant.is_ours());
+        match take(contestant, &mut ready, warm_up, 1)? {
             Ok(first) => {
                 let seconds = first.into_iter().fold(f64::INFINITY, f64::min);
                 entries.push((contestant, ready, Plan::new(seconds, share), vec![]));
@@ -236,7 +248,13 @@ impl Plan {
         let rounds = if seconds > Self::LONG { 3 } else { Self::MOST_ROUNDS };
         let fitting = (share / rounds as f64 / seconds) as usize;
         let least = if seconds < 0.004 { 10 } else { 1 };
-        let warm_up = if seconds > 0.01 { 1 } else { 3 };
+        let warm_up = if seconds > Self::LONG {
+            0
+        } else if seconds > 0.01 {
+            1
+        } else {
+            3
+        };
         Self { warm_up, launches: fitting.clamp(least, 100), rounds }
     }
 }

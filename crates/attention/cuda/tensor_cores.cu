@@ -5,11 +5,9 @@
 // of its way:
 // - q, k, v and the weights are bf16, half the bytes; scores, sums and outputs stay floats.
 // - A warp owns 32 whole rows of queries. Its lanes hold the scores where the instruction left
-//   them,
-//   and that is where the next product wants the weights: they go through no memory at all.
+//   them, and that is where the next product wants the weights: they go through no memory at all.
 // - The tiles of keys and values arrive by asynchronous copies, two under way while one is read.
-// - A lane of a warp fetches one row of a small matrix; a swizzle puts the rows into different
-//   banks.
+// - Each lane fetches one row of a small matrix; a swizzle puts the rows into different banks.
 
 #include "common.cuh"
 #include "tensor_cores.cuh"
@@ -21,15 +19,15 @@ constexpr int ROW_TILES = 2;                 // of 16 rows: what a warp reads of
 constexpr int ROWS_A_WARP = 16 * ROW_TILES;
 constexpr int QUERIES = ROWS_A_WARP * WARPS; // rows of a block
 constexpr int KEYS = 64;                     // rows of a tile of keys or of values
-constexpr int CHUNKS = D / 8;                // of 16 bytes: what one copy brings, or a lane reads
+constexpr int CHUNKS = D / 8;                // of 16 bytes in a row: what one copy brings
 constexpr int BLOCKS = D == 64 ? 3 : 2;      // on a multiprocessor, as many as the registers allow
 // ANCHOR_END: shape
 
 // ANCHOR: swizzle
-// Rows of bf16, cut into chunks of 16 bytes. A row is 128 or 256 bytes long, so that the same
-// chunk of all rows would lie in the same four banks. Chunk c of row r is therefore kept at c XOR
-// (r mod 8): eight rows that follow each other have it in eight different places, which cover all
-// 32 banks.
+// Rows of bf16, cut into chunks of 16 bytes. A row is 128 or 256 bytes long, so that the same chunk
+// of all rows would lie in the same four banks. Chunk c of row r is therefore kept at
+// c XOR (r mod 8): eight rows that follow each other have it in eight different places, which cover
+// all 32 banks.
 template <int rows> struct Tile {
     uint4 chunks[rows][CHUNKS];
 
@@ -37,8 +35,7 @@ template <int rows> struct Tile {
 };
 
 // From the address of chunk 0 or 1 of a row to the one `down` rows below and `right` chunks to its
-// right. With `down` a multiple of 8 and `right` even, that is one XOR and one sum, whatever the
-// row.
+// right. With `down` a multiple of 8 and `right` even, that is one XOR and one sum.
 __device__ inline SharedAddress move(SharedAddress from, int down, int right) {
     return (from ^ right * int(sizeof(uint4))) + down * CHUNKS * int(sizeof(uint4));
 }
@@ -57,7 +54,6 @@ extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int
 using Scores = float[ROW_TILES][KEYS / 8][4];
 using Output = float[ROW_TILES][D / 8][4];
 using OfRows = float[ROW_TILES][2]; // one number for row g, one for row g + 8
-
 // ANCHOR_END: fragments
 
 __device__ inline int lane() { return threadIdx.x % 32; }
@@ -162,9 +158,9 @@ __device__ inline void follow(OfRows& m, OfRows& sum, Output& o, const Scores& s
 
 // ANCHOR: weights
 // The online softmax, second half: the weights of 16 keys from `j` on, as the left factor of a
-// product, and their sum; each lane sums its own, and the four of a row add up at the very end.
-// The scores lie in two tiles of 8 keys, side by side; as one of 16 keys, the weights are wanted
-// in the same lanes. The scale costs nothing: it is in the multiply-add of the exponent.
+// product, and their sum; each lane sums its own, and the four of a row add up at the very end. The
+// scores lie in two tiles of 8 keys, side by side; as one of 16 keys, the weights are wanted in the
+// same lanes. The scale costs nothing: it is in the multiply-add of the exponent.
 __device__ inline void weights(unsigned (&a)[4], OfRows& sum, const Scores& s, const OfRows& m,
                                int r, int j, float to_powers_of_two) {
 #pragma unroll
@@ -181,8 +177,8 @@ __device__ inline void weights(unsigned (&a)[4], OfRows& sum, const Scores& s, c
 
 // ANCHOR: weigh
 // O += A V, 16 keys at a time: while the tensor cores work on some, the weights of the next are
-// computed. `mma_bf16` wants columns of V, whose rows are in shared memory: it is transposed on
-// its way.
+// computed. `mma_bf16` wants columns of V, whose rows are in shared memory: it is transposed on its
+// way.
 __device__ inline void weigh(Output& o, OfRows& sum, const Scores& s, const OfRows& m,
                              Tile<KEYS>& v, float to_powers_of_two) {
     const auto v_row = shared_address(v.at(lane() % 16, lane() / 16));
@@ -262,7 +258,7 @@ attention_forward(const Bf16* q, const Bf16* k, const Bf16* v, Bf16* output, flo
     for (int first_key = 0; first_key < seen_by_block; first_key += KEYS) {
         const int keys_left = seen_by_block - (first_key + KEYS); // for the tiles after this one
         cp_async_wait<1>(); // all but the latest group: the keys are there
-        __syncthreads();    // those that others copied, too; and the last values have been read
+        __syncthreads();    // other threads' part of them, too; and the last values have been read
         k += KEYS * D;
         if (keys_left > 0) load(shared.ring[(slot + 2) % 3], k, keys_left);
         cp_async_commit(); // even if it is empty: the waits count groups
@@ -285,7 +281,7 @@ attention_forward(const Bf16* q, const Bf16* k, const Bf16* v, Bf16* output, flo
     }
 
     cp_async_wait<0>();
-    __syncthreads(); // a block that sees no key has not waited for its queries; output goes there
+    __syncthreads(); // a block that sees no key has not yet waited: its queries lie where it writes
     const size_t row = size_t(head) * n_q + first_query + first_row();
     store(output + row * D, lse + row, shared.q, o, m, sum, n_q - first_query - first_row());
 }

@@ -1,11 +1,10 @@
-// The instructions of kernel 3, one small function each: asynchronous copies into shared memory,
-// matrices from shared memory into registers, and the matrix product of a warp. All are there from
-// compute capability 8.0 on. The names of PTX are kept; its manual (PTX ISA, section 9.7) defines
-// them.
+// The instructions of kernel 3, one small function each: matrices from shared memory into
+// registers, and the matrix product of a warp. Both are there from compute capability 8.0 on. The
+// names of PTX are kept; its manual (PTX ISA, section 9.7) defines them.
 //
 // How a warp holds a matrix. Its 32 lanes are eight groups of four: lane = 4 · g + t. Two bf16
-// share a register, the one of the lower column (or, of a right factor, the lower row) in the
-// lower half.
+// share a register, the one of the lower column (or, of a right factor, the lower row) in the lower
+// half.
 //
 //   8 × 8 matrix     a register a lane: row g, columns 2t and 2t + 1
 //   A, 16 × 16       four of these: rows 0–7 and 8–15 of the left half, then of the right half
@@ -13,34 +12,11 @@
 //   C, 16 × 8        four floats: row g, columns 2t and 2t + 1; then the same of row g + 8
 #pragma once
 
+#include "cp_async.cuh"
+
 using Bf16 = unsigned short; // the upper half of a float
 
 #ifdef __CUDACC__
-
-// What PTX calls an address in shared memory: 32 bits, zero where the block's part begins.
-using SharedAddress = unsigned;
-
-__device__ inline SharedAddress shared_address(const void* pointer) {
-    return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
-}
-
-// ANCHOR: cp_async
-// Sends 16 bytes from global to shared memory on their way, past the registers; the thread goes on.
-// Only the first `bytes_valid` of them are read, the others become zeros.
-__device__ inline void cp_async_16(void* shared, const void* global, int bytes_valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" //
-                 ::"r"(shared_address(shared)), "l"(global), "r"(bytes_valid) : "memory");
-}
-
-// What the thread sent since its last commit becomes a group. It may be empty.
-__device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `pending` of the thread's latest groups are still under way. What other
-// threads sent is seen only after a barrier that follows their own wait.
-template <int pending> __device__ void cp_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-// ANCHOR_END: cp_async
 
 // ANCHOR: ldmatrix
 // Four 8 × 8 matrices from shared memory. A row is 16 bytes; lanes 0–7 say where those of the first

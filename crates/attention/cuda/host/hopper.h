@@ -220,9 +220,10 @@ struct Awaited {
     unsigned parity;
 };
 
-// The scheduler asks; the copies into this barrier have no longer to come than now.
+// The scheduler asks. If the phase is not over, the copies into this barrier come now: no later.
 inline UNWATCHED bool is_over(const void* of) {
     const auto& awaited = *static_cast<const Awaited*>(of);
+    if (awaited.mbarrier->phase % 2 != awaited.parity) return true;
     for (Copy& wanted : copies)
         if (wanted.mbarrier == awaited.mbarrier) perform(wanted);
     return awaited.mbarrier->phase % 2 != awaited.parity;

@@ -1,58 +1,9 @@
 // The instructions of `tensor_cores.cuh` on a CPU, as PTX ISA 9.7 defines them.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
-
-// Where the block's shared memory is in that of the CPU; as PTX counts, it begins at zero.
-extern char memory[];
-using SharedAddress = uint32_t;
-
-inline SharedAddress shared_address(const void* pointer) {
-    return SharedAddress(static_cast<const char*>(pointer) - memory);
-}
+#include "cp_async.h"
 
 namespace host {
-
-[[noreturn]] inline void reject(const char* what) {
-    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
-                 threadIdx.x, what);
-    std::fflush(stderr);
-    std::_Exit(3);
-}
-
-// ---- Asynchronous copies ----------------------------------------------------------------------
-//
-// A real copy arrives at some time between its instruction and the wait that covers its group. Here
-// all arrive at the latest moment, so that who reads without such a wait reads what was there before:
-// NaN, or a tile of the past. The bytes are written by the thread itself as it waits, which is what
-// the race detector has to see: other threads may read them after a barrier that follows the wait.
-struct Copy {
-    char* to;
-    const char* from;
-    int bytes_valid;
-};
-
-// Of one thread: the copies since its last commit, and the groups that are under way, oldest first.
-struct Copies {
-    unsigned block = 0;
-    std::vector<Copy> uncommitted;
-    std::vector<std::vector<Copy>> groups;
-};
-
-// The running thread's. Copies that nobody waited for end with their block.
-inline Copies& copies() {
-    static Copies of_threads[1024];
-    Copies& mine = of_threads[threadIdx.x];
-    if (mine.block != block_number) mine = Copies{block_number, {}, {}};
-    return mine;
-}
-
-inline void arrive(const Copy& copy) {
-    std::memcpy(copy.to, copy.from, copy.bytes_valid);
-    std::memset(copy.to + copy.bytes_valid, 0, 16 - copy.bytes_valid);
-}
 
 // ---- Matrices -----------------------------------------------------------------------------------
 
@@ -80,8 +31,8 @@ inline unsigned short to_bf16(float x) {
     return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Lane 8 · i + r says where row r of matrix i begins. Lane 4 · g + t gets in register i, of matrix i,
-// row g, columns 2t and 2t + 1; transposed: column g, rows 2t and 2t + 1.
+// Lane 8 · i + r says where row r of matrix i begins. Lane 4 · g + t gets in register i, of matrix
+// i, row g, columns 2t and 2t + 1; transposed: column g, rows 2t and 2t + 1.
 inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transposed) {
     if (address % 16 != 0) reject("ldmatrix: a row begins at a multiple of 16 bytes");
     struct Given {
@@ -94,8 +45,8 @@ inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transpose
     for (unsigned matrix = 0; matrix < 4; ++matrix) {
         Given rows[8];
         copy(rows, all + 8 * matrix * sizeof(Given), sizeof rows);
-        // Not forbidden, only slow: rows in the same banks are read one after the other. What is here
-        // is meant to be fast.
+        // Not forbidden, only slow: rows in the same banks are read one after the other. What is
+        // here is meant to be fast.
         unsigned banks = 0;
         for (const Given& row : rows) banks |= 1u << row.address / 16 % 8;
         if (banks != 0xff) reject("ldmatrix: two rows of a matrix are in the same banks");
@@ -108,28 +59,6 @@ inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transpose
 
 using Bf16 = unsigned short;
 
-inline void cp_async_16(void* shared, const void* global, int bytes_valid) {
-    if (uintptr_t(shared) % 16 != 0 || uintptr_t(global) % 16 != 0)
-        host::reject("cp.async: 16 bytes begin at a multiple of 16");
-    if (bytes_valid < 0 || bytes_valid > 16) host::reject("cp.async: 0 to 16 bytes are valid");
-    host::copies().uncommitted.push_back(
-        {static_cast<char*>(shared), static_cast<const char*>(global), bytes_valid});
-}
-
-inline void cp_async_commit() {
-    host::Copies& mine = host::copies();
-    mine.groups.push_back(std::move(mine.uncommitted));
-    mine.uncommitted.clear();
-}
-
-template <int pending> void cp_async_wait() {
-    host::Copies& mine = host::copies();
-    while (mine.groups.size() > pending) {
-        for (const host::Copy& copy : mine.groups.front()) host::arrive(copy);
-        mine.groups.erase(mine.groups.begin());
-    }
-}
-
 inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress row) { host::ldmatrix_x4(to, row, false); }
 inline void ldmatrix_x4_trans(unsigned (&to)[4], SharedAddress row) {
     host::ldmatrix_x4(to, row, true);
@@ -138,7 +67,7 @@ inline void ldmatrix_x4_trans(unsigned (&to)[4], SharedAddress row) {
 // Lane 4 · g + t gives
 // - of A (16, 16), in registers 0 to 3, two columns of a row: (g, 2t), (g + 8, 2t), (g, 2t + 8),
 //   (g + 8, 2t + 8), each with the column after it;
-// - of B (16, 8), in registers 0 and 1, two rows of column g: 2t and 2t + 8, each with the row after it.
+// - of B (16, 8), in two registers, two rows of column g: 2t and 2t + 8, each with the next row.
 // It gets of C (16, 8) the entries (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
     struct Given {

@@ -1,5 +1,5 @@
-// The emulated instructions against plain loops: exit code 0 if they agree. Layouts are written here as
-// the PTX ISA writes them, element by element (9.7.14.5: a_i, b_i, c_i of lane 4 · g + t).
+// The emulated instructions against plain loops: exit code 0 if they agree. Layouts are written
+// here as the PTX ISA writes them, element by element (9.7.14.5: a_i, b_i, c_i of lane 4 · g + t).
 
 #include "cuda.h"
 
@@ -45,8 +45,8 @@ void test_mma(const void*) {
     }
 }
 
-// Four 8 × 8 matrices in shared memory, side by side in rows of 64 bytes, which are 80 bytes apart so
-// that no two rows of a matrix are in the same banks.
+// Four 8 × 8 matrices in shared memory, side by side in rows of 64 bytes, which are 80 bytes apart
+// so that no two rows of a matrix are in the same banks.
 void test_ldmatrix(const void*) {
     constexpr int STRIDE = 40;
     auto* tile = reinterpret_cast<Bf16*>(memory);
@@ -89,7 +89,10 @@ void test_cp_async(const void*) {
         expect(host::from_bf16(later[i]), entry(lane, i, 5), "cp.async, second group");
     cp_async_16(mine, global + 8 * lane, 0);
     cp_async_wait<0>(); // waits for groups; this copy is of none
-    expect(host::from_bf16(mine[0]), entry(lane, 0, 5), "cp.async without a commit");
+    expect(mine[0], 0xffff, "cp.async without a commit");
+    cp_async_commit();
+    cp_async_wait<0>();
+    expect(mine[0], 0, "cp.async of nothing but zeros");
 }
 
 // 1 + 2⁻⁷ is the next bf16 after 1.
@@ -108,7 +111,8 @@ void test_pack(const void*) {
 
 int main() {
     const host::Launch warp{{1, 1, 1}, 32, 4096};
-    for (auto test : {test_mma, test_ldmatrix, test_cp_async, test_pack}) host::run(warp, test, nullptr);
+    for (auto test : {test_mma, test_ldmatrix, test_cp_async, test_pack})
+        host::run(warp, test, nullptr);
     if (failures > 0) std::fprintf(stderr, "%d failures\n", failures);
     return failures > 0;
 }
