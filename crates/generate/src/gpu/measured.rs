@@ -99,7 +99,11 @@ fn compiled(record: Option<&Record>) -> Result<String> {
             integer(needs.threads),
             integer(needs.registers),
             integer(needs.spills),
-            significant(needs.shared as f64 / 1024.0, 3),
+            if needs.shared < 1024 {
+                "–".to_owned()
+            } else {
+                fixed(needs.shared as f64 / 1024.0, 0)
+            },
             integer(blocks),
             integer(blocks * needs.threads / WARP),
         ]);
@@ -468,7 +472,7 @@ mod tests {
     fn the_compilers_report_of_hopper_is_shown() {
         let text = compiled(Some(&compiled_record(|_| ()))).unwrap();
         let row = text.lines().nth(2).unwrap();
-        assert_eq!(row, "| tiled: `attention_forward` | 128 | 121 | 0 | 50.0 | 4 | 16 |");
+        assert_eq!(row, "| tiled: `attention_forward` | 128 | 121 | 0 | 50 | 4 | 16 |");
         assert_eq!(
             text.lines().filter(|line| line.contains("tiled")).count(),
             1,
