@@ -138,12 +138,17 @@ rates that NVIDIA states. The kernels themselves are tested, on a CPU, as [above
 GPU can change this:
 >
 > ```sh
-> cargo xtask gpu pack # makes target/gpu/attention-gpu.tar.gz: copy it to the machine with the GPU, and unpack it
-> ./run.sh             # there: tests, then times, and writes gpu.json
+> cargo xtask gpu pack
 > ```
 >
-> Put `gpu.json` into `records/`, run `cargo xtask generate`, and the tables stand here, in place of this box, beside what was \
-foretold.
+> makes `target/gpu/attention-gpu.tar.gz`. On the machine with the GPU, unpack it and run
+>
+> ```sh
+> ./run.sh
+> ```
+>
+> which tests the kernels, times them, and writes `gpu.json`. Put that into `records/`, run `cargo xtask generate`, and the tables \
+stand here, in place of this box, beside what was foretold.
 ";
 
 /// FLOPs, by the convention of the chapter.
