@@ -30,6 +30,7 @@ template <typename Shared> __device__ Shared& shared_memory() {
     return *reinterpret_cast<Shared*>(memory);
 }
 
+// ANCHOR: lanes
 // The largest, and the sum, over `lanes` neighbouring lanes of a warp; every one of them gets it.
 // With a `stride`, over lanes that lie so far apart.
 template <int lanes, int stride = 1> __device__ float max_of_lanes(float x) {
