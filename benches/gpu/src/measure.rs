@@ -141,7 +141,7 @@ fn measure(
             table::line(&done)
         );
         measured.cells.push(done);
-        if measured.cells.len() % CELLS_BETWEEN == 0 {
+        if measured.cells.len().is_multiple_of(CELLS_BETWEEN) {
             report.keep(&measured)?;
         }
     }
