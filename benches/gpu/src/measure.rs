@@ -58,7 +58,7 @@ const CELLS_BETWEEN: usize = 4;
 
 /// How long it should take, in seconds.
 fn limit(quick: bool) -> f64 {
-    if quick { 50.0 } else { 330.0 }
+    if quick { 50.0 } else { 300.0 }
 }
 
 /// Measures all cells, and writes the record.
