@@ -192,6 +192,30 @@ fn code_too_wide_for_the_page_is_found() {
         .finds("src/softmax.md:16: a line of code has 91 columns where 90 fit");
 }
 
+/// Kernels are C++, not Rust; what holds for the one holds for the other.
+#[test]
+fn a_kernel_is_held_to_what_a_listing_of_rust_is() {
+    let shown = "```cpp,listing\n{{#include ../crates/small/cuda/two.cu:two}}\n```";
+    let with = |shown: &str, kernel: &str| {
+        chapter_with(shown).with("crates/small/cuda/two.cu", kernel)
+    };
+    let kernel = "// ANCHOR: two\n__global__ void two();\n// ANCHOR_END: two\n";
+    with(shown, kernel).passes();
+    with(&shown.replace(":two", ":three"), "// Nothing.\n")
+        .finds("src/softmax.md:17: includes crates/small/cuda/two.cu, which has no anchor `three`");
+    for file in ["more.cu", "more.cuh", "host/more.h", "host/more.cpp"] {
+        with(shown, kernel).with(&format!("crates/small/cuda/{file}"), kernel).finds(
+            &format!("crates/small/cuda/{file}:1: an anchor nobody includes: `two`"),
+        );
+    }
+    let wide =
+        kernel.replace("__global__", &format!("/* {} */ __global__", "x".repeat(80)));
+    with(shown, &wide)
+        .finds("src/softmax.md:16: a line of code has 109 columns where 100 fit");
+    with("```cpp,listing\nint x;\n```", "")
+        .finds("src/softmax.md:16: a listing may hold includes of files in crates/");
+}
+
 #[test]
 fn a_listing_with_something_pasted_is_found() {
     let pasted =

@@ -1,31 +1,32 @@
-// Kernel 5: the backward pass, tiled. The weights were not kept; they are computed again, tile by tile,
-// from the scores and the log-sum-exp.
+// Kernel 5: the backward pass, tiled. The weights were not kept; they are computed again, tile by
+// tile, from the scores and the log-sum-exp.
 //
-// A tile has a share in three gradients. Those of its keys and values are sums over the queries, that of
-// its queries is a sum over the keys. Blocks run in no order, so a sum over blocks would have to be an
-// atomic addition, whose last digits change from run to run. Here each sum has one owner instead: in
-// `backward_keys` a block keeps a tile of keys and the queries come by, in `backward_queries` a block
-// keeps a tile of queries and the keys come by. The price is that both compute the scores and the
-// gradients of the weights: seven products a tile in place of five.
+// A tile has a share in three gradients: those of its keys and values are sums over the queries,
+// that of its queries is a sum over the keys. Blocks run in no order, so a sum to which several of
+// them add needs atomic additions, and its last digits change from run to run. Here each sum has
+// one owner: in `backward_keys` a block keeps a tile of keys and the queries come by, in
+// `backward_queries` a block keeps a tile of queries and the keys come by. The price is that both
+// compute the scores and the gradients of the weights: seven products a tile in place of five.
 //
-// Against kernel 2: twice as many matrices have to lie in shared memory, and so have half the room each.
-// Every product still comes out of registers: four loads of four numbers for 64 multiplications where
-// gradients are summed, eight for 64 where a tile is made.
+// Against kernel 2: four matrices lie in shared memory at once, not two, so the tiles are smaller;
+// and two products of a tile do not depend on each other, so that the two halves of a block compute
+// one each, side by side. Every product still comes out of registers.
 
 #include "common.cuh"
 
 // ANCHOR: shape
 constexpr int THREADS = 128;
-constexpr int SIDE = THREADS / 2;    // a block has two sides of two warps each
-constexpr int STAYING = 4096 / D;    // rows of a block: keys, or queries
-constexpr int PASSING = 16;          // rows of the tiles that come by: queries, or keys
-constexpr int BLOCKS = D > 32 ? 4 : 3; // for so many the H100's shared memory has room
+constexpr int SIDE = THREADS / 2;      // a block has two sides of two warps each
+constexpr int STAYING = 4096 / D;      // rows of a block: keys, or queries
+constexpr int PASSING = 16;            // rows of the tiles that come by: queries, or keys
+constexpr int BLOCKS = D > 32 ? 4 : 3; // a multiprocessor's; for so many an H100 has room
 
-using Tile = float[PASSING][STAYING + 16]; // one row for each row that passes
+using Tile = float[PASSING][STAYING + 16]; // a row for each row that passes, and padding
 
-// Side 0 is that of `scores = scale · q kᵀ`, side 1 that of `output = weights · v`. Where keys stay, side
-// 0 has k staying and q passing, side 1 has v staying and d_output passing; where queries stay, it is
-// the other way round. A row is padded by one float4: rows at the same column are in different banks.
+// Side 0 is that of `scores = scale · q kᵀ`, side 1 is that of `output = weights · v`. Where keys
+// stay, side 0 has k staying and q passing, side 1 has v staying and d_output passing; where
+// queries stay, it is the other way round. A row is padded by one float4: eight neighbouring rows,
+// read at the same column, are in different banks.
 struct Shared {
     float staying[2][STAYING][D + 4];
     float passing[2][PASSING][D + 4];
@@ -41,8 +42,8 @@ extern "C" __constant__ int backward_keys_launch[3] = {THREADS, STAYING, int(siz
 extern "C" __constant__ int backward_queries_launch[3] = {THREADS, STAYING, int(sizeof(Shared))};
 
 // ANCHOR: delta
-// delta = rowsum(dO ⊙ O), (n_q): what the softmax takes off every gradient of a row of weights. A warp
-// has a row.
+// delta = rowsum(dO ⊙ O), (n_q): what the softmax takes off every gradient of a row of weights. One
+// row is the work of one warp.
 // Budget: backward_delta 32 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS)
 backward_delta(const float* output, const float* d_output, float* delta, int n_q) {
@@ -78,10 +79,11 @@ __device__ void load(float (&to)[rows][D + 4], const float* matrix, int first, i
     }
 }
 
-// The two numbers of each of `rows` queries. A query that is not there, or sees no key, gets an lse of +∞:
-// then all its weights are 0.
+// lse and delta of `rows` queries. A query that is not there, or has no weights (its lse is −∞),
+// gets an lse of +∞: exp2(score − ∞) is 0, where −∞ would give NaN or ∞.
 template <int rows>
-__device__ void load_numbers(Shared& shared, const float* lse, const float* delta, int first, int n_q) {
+__device__ void load_numbers(Shared& shared, const float* lse, const float* delta, int first,
+                             int n_q) {
     const int row = threadIdx.x;
     if (row >= rows) return;
     const bool there = first + row < n_q && lse[first + row] != MINUS_INFINITY;
@@ -90,11 +92,12 @@ __device__ void load_numbers(Shared& shared, const float* lse, const float* delt
 }
 
 // ANCHOR: multiply
-// product = passing · stayingᵀ. A thread computes four rows of it and four or eight columns. Where the
-// tile has not that many entries for 64 threads, two of them share an entry, and each sums half of it.
+// product = passing · stayingᵀ, (PASSING, STAYING). A thread computes four rows of it and four
+// columns (eight at D = 32). At D = 128 the tile has not that many entries for 64 threads: there
+// two threads share their entries, and each sums over half of the D columns.
 //
-// Lanes n and n ^ 1 read the same staying row, lanes n and n ^ 2 the same passing row: so the hardware
-// serves half a warp at once. The eight staying rows that it reads are eight neighbours.
+// Lanes n and n ^ 1 read the same staying row, lanes n and n ^ 2 the same passing row: so the
+// hardware serves half a warp at once. The eight staying rows that it reads are neighbours.
 constexpr int SHARES = D > 64 ? D / 64 : 1;
 constexpr int COLUMN_THREADS = 16 / SHARES;
 constexpr int COLUMNS = STAYING / COLUMN_THREADS;
@@ -133,7 +136,8 @@ __device__ inline void multiply(Tile& product, const float (&passing)[PASSING][D
 // ANCHOR: weigh
 // The products become A, and dA becomes dS, entry by entry.
 template <bool keys_stay>
-__device__ void weigh(Shared& shared, int first_query, int first_key, int n_q, int n_k, float scale) {
+__device__ void weigh(Shared& shared, int first_query, int first_key, int n_q, int n_k,
+                      float scale) {
     const int staying = threadIdx.x % STAYING;
 #pragma unroll 4
     for (int passing = threadIdx.x / STAYING; passing < PASSING; passing += THREADS / STAYING) {
@@ -151,15 +155,17 @@ __device__ void weigh(Shared& shared, int first_query, int first_key, int n_q, i
 // ANCHOR_END: weigh
 
 // ANCHOR: recompute
-// A and dS of a tile whose rows have been stored by this thread and others. One side computes the
-// scores, the other, at the same time, the gradients of the weights.
+// A and dS of the tile of `staying` and `passing`. One side computes the scores and the other, at
+// the same time, the gradients of the weights.
 template <bool keys_stay>
-__device__ void recompute(Shared& shared, int first_query, int first_key, int n_q, int n_k, float scale) {
+__device__ void recompute(Shared& shared, int first_query, int first_key, int n_q, int n_k,
+                          float scale) {
     const int side = threadIdx.x / SIDE;
     __syncthreads(); // the rows are there
-    // side 0: scores = scale · q kᵀ, but for the scale
+    // side 0: the forward pass once more: scores = scale · q kᵀ, still without the scale
     // side 1: output = weights · v: dA = dO Vᵀ
-    multiply(side == 0 ? shared.weights : shared.d_scores, shared.passing[side], shared.staying[side]);
+    Tile& product = side == 0 ? shared.weights : shared.d_scores;
+    multiply(product, shared.passing[side], shared.staying[side]);
     __syncthreads(); // both products are there
     weigh<keys_stay>(shared, first_query, first_key, n_q, n_k, scale);
     __syncthreads(); // A and dS are there
@@ -167,8 +173,8 @@ __device__ void recompute(Shared& shared, int first_query, int first_key, int n_
 // ANCHOR_END: recompute
 
 // ANCHOR: accumulate
-// gradient += tileᵀ · passing, of which the thread has 8 rows and `groups` times four columns. Its rows
-// are neighbours; between its groups of columns lies half a row. The lanes are laid out as in `multiply`.
+// gradient += tileᵀ · passing, (STAYING, D), of which a thread has eight neighbouring rows, and in
+// each `groups` float4 that lie half a row apart. Lanes share what they read as in `multiply`.
 constexpr int GRADIENT_LANES = D / 8;
 __device__ inline int gradient_row() {
     const int thread = threadIdx.x % SIDE;
@@ -199,7 +205,7 @@ __device__ void accumulate(float (&gradient)[8][4 * groups], const Tile& tile,
 }
 // ANCHOR_END: accumulate
 
-// Writes the thread's part of factor · gradient into rows `first`, `first` + 1, … of a matrix (n, D).
+// Writes the thread's part of factor · gradient from row `first` of a matrix (n, D) on.
 template <int groups>
 __device__ void store(const float (&gradient)[8][4 * groups], float* matrix, int first, int n,
                       int first_group, float factor) {
@@ -210,7 +216,8 @@ __device__ void store(const float (&gradient)[8][4 * groups], float* matrix, int
 #pragma unroll
         for (int group = 0; group < groups; ++group) {
             const float* x = &gradient[r][4 * group];
-            *reinterpret_cast<float4*>(matrix + size_t(row) * D + gradient_column(first_group + group)) =
+            float* to = matrix + size_t(row) * D + gradient_column(first_group + group);
+            *reinterpret_cast<float4*>(to) =
                 make_float4(factor * x[0], factor * x[1], factor * x[2], factor * x[3]);
         }
     }
@@ -222,12 +229,13 @@ __device__ inline int first_to_see(int j, int n_q, int n_k) {
 }
 
 // ANCHOR: keys
-// dK and dV, (n_k, D). A block keeps a tile of keys and values; the queries and the gradients of their
-// outputs come by. Each side sums one of the two gradients.
+// dK and dV, (n_k, D). A block keeps a tile of keys and values; the queries and the gradients of
+// their outputs come by. Each side sums one of the two gradients.
 // Budget: backward_keys 168 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-backward_keys(const float* q, const float* k, const float* v, const float* d_output, const float* lse,
-              const float* delta, float* d_k, float* d_v, int n_q, int n_k, float scale) {
+backward_keys(const float* q, const float* k, const float* v, const float* d_output,
+              const float* lse, const float* delta, float* d_k, float* d_v, int n_q, int n_k,
+              float scale) {
     Shared& shared = shared_memory<Shared>();
     const int first_key = blockIdx.x * STAYING, head = blockIdx.y;
     const int side = threadIdx.x / SIDE;
@@ -242,9 +250,10 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
         load(shared.passing[1], d_output, first, n_q);
         load_numbers<PASSING>(shared, lse, delta, first, n_q);
         recompute<true>(shared, first, first_key, n_q, n_k, scale);
-        // scores = scale · q kᵀ: dK += scale · dSᵀ Q, but for the scale
-        // output = weights · v: dV += Aᵀ dO
-        accumulate<2>(gradient, side == 0 ? shared.d_scores : shared.weights, shared.passing[side], 0);
+        // side 0: scores = scale · q kᵀ: dK += scale · dSᵀ Q, where the scale comes in the end
+        // side 1: output = weights · v: dV += Aᵀ dO
+        const Tile& tile = side == 0 ? shared.d_scores : shared.weights;
+        accumulate<2>(gradient, tile, shared.passing[side], 0);
         __syncthreads(); // nobody reads the rows any more
     }
     store<2>(gradient, head_of(side == 0 ? d_k : d_v, head, n_k), first_key, n_k, 0,
@@ -253,8 +262,8 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
 // ANCHOR_END: keys
 
 // ANCHOR: queries
-// dQ, (n_q, D). A block keeps a tile of queries and the gradients of their outputs; the keys and values
-// come by. Each side sums half of the columns.
+// dQ, (n_q, D). A block keeps a tile of queries and the gradients of their outputs; the keys and
+// values come by. Each side sums half of the columns.
 // Budget: backward_queries 168 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 backward_queries(const float* q, const float* k, const float* v, const float* d_output,
@@ -264,9 +273,10 @@ backward_queries(const float* q, const float* k, const float* v, const float* d_
     const int first_query = (gridDim.x - 1 - blockIdx.x) * STAYING, head = blockIdx.y;
     const int side = threadIdx.x / SIDE;
     k = head_of(k, head, n_k), v = head_of(v, head, n_k);
+    lse += size_t(head) * n_q, delta += size_t(head) * n_q;
     load(shared.staying[0], head_of(q, head, n_q), first_query, n_q);
     load(shared.staying[1], head_of(d_output, head, n_q), first_query, n_q);
-    load_numbers<STAYING>(shared, lse + size_t(head) * n_q, delta + size_t(head) * n_q, first_query, n_q);
+    load_numbers<STAYING>(shared, lse, delta, first_query, n_q);
 
     float gradient[8][4] = {};
     const int seen_by_block = keys_seen_by(first_query + STAYING - 1, n_q, n_k);
@@ -274,7 +284,7 @@ backward_queries(const float* q, const float* k, const float* v, const float* d_
         load(shared.passing[0], k, first, n_k);
         load(shared.passing[1], v, first, n_k);
         recompute<false>(shared, first_query, first, n_q, n_k, scale);
-        // scores = scale · q kᵀ: dQ += scale · dS K, but for the scale
+        // scores = scale · q kᵀ: dQ += scale · dS K, where the scale comes in the end
         accumulate<1>(gradient, shared.d_scores, shared.passing[0], side);
         __syncthreads(); // nobody reads the rows any more
     }

@@ -1,11 +1,12 @@
 // What all kernels share.
 //
-// A kernel is compiled for one head dimension, D, and for full or causal attention, CAUSAL. What lies in
-// the GPU's memory is laid out as (heads, n, D): one row a token, head after head.
+// A kernel is compiled for one head dimension, D, and for full or causal attention, CAUSAL. What
+// lies in the GPU's memory is laid out as (heads, n, D): one row a token, head after head.
 #pragma once
 
 // ANCHOR: constants
-constexpr float LOG2_E = 1.4426950408889634f; // exp(x) is exp2(LOG2_E · x), and exp2 is one instruction
+// exp(x) is exp2(LOG2_E · x), and exp2 is one instruction.
+constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float LN_2 = 0.6931471805599453f;
 #define MINUS_INFINITY (-1.0f / 0.0f) // the run-time compiler knows no INFINITY
 // ANCHOR_END: constants
@@ -16,8 +17,8 @@ template <typename T> __device__ T* head_of(T* tensor, int head, int n) {
 }
 
 // ANCHOR: visible
-// How many keys query `i` sees: all, or those up to its own place, where the last query stands beside
-// the last key.
+// How many keys query `i` sees: all, or those up to its own place, where the last query stands
+// beside the last key.
 __device__ inline int keys_seen_by(int i, int n_q, int n_k) {
     return CAUSAL ? max(0, min(n_k, i + 1 + n_k - n_q)) : n_k;
 }
@@ -29,8 +30,8 @@ template <typename Shared> __device__ Shared& shared_memory() {
     return *reinterpret_cast<Shared*>(memory);
 }
 
-// The largest, and the sum, over `lanes` neighbouring lanes of a warp; every one of them gets it. With a
-// `stride`, over lanes that lie so far apart.
+// The largest, and the sum, over `lanes` neighbouring lanes of a warp; every one of them gets it.
+// With a `stride`, over lanes that lie so far apart.
 template <int lanes, int stride = 1> __device__ float max_of_lanes(float x) {
     for (int step = lanes / 2; step > 0; step /= 2)
         x = fmaxf(x, __shfl_xor_sync(~0u, x, step * stride));
@@ -41,3 +42,4 @@ template <int lanes, int stride = 1> __device__ float sum_of_lanes(float x) {
     for (int step = lanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step * stride);
     return x;
 }
+// ANCHOR_END: lanes

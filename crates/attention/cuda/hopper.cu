@@ -1,11 +1,12 @@
 // Kernel 4: the same attention in the hands of specialists (FlashAttention-3, Shah et al., 2024).
 //
-// Kernel 3 lets every warp do everything: ask for tiles, wait for them, feed the tensor cores through
-// its registers, compute the softmax. Here the work is divided. One warpgroup, the producer, asks the
-// copy engine for tiles and does nothing else: a single thread carries a whole tile, and no register
-// of anybody. The others, the consumers, own 64 rows of queries each. Their products are wgmma: a
-// warpgroup's worth at a time, read from shared memory by the tensor cores themselves, while the
-// threads go on. So the next tile's scores are computed while this tile's softmax is.
+// Kernel 3 lets every warp do everything: ask for tiles, wait for them, feed the tensor cores
+// through its registers, compute the softmax. Here the work is divided. One warpgroup, the
+// producer, asks the copy engine for tiles and does nothing else: a single thread carries a whole
+// tile, and no register of anybody. The others, the consumers, own 64 rows of queries each. Their
+// products are wgmma: a warpgroup's worth at a time, read from shared memory by the tensor cores
+// themselves, while the threads go on. So the next tile's scores are computed while this tile's
+// softmax is.
 //
 // `scale` must be positive: the largest score is sought before it is scaled.
 
@@ -19,7 +20,9 @@ constexpr int KEYS = 128;                   // rows of a tile of keys, or of val
 constexpr int STAGES = 2;                   // tiles of each that shared memory holds
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 
-// An eighth of 64K registers is 64 a thread for a warpgroup; the producer needs next to none.
+// A multiprocessor has 64K registers: 512 for 128 threads. The launch deals them out evenly to the
+// warpgroups; then the producer, which needs next to none, leaves its own to the consumers:
+// 24 + 2 · 240 = 504 (3 · 168 at the launch), 32 + 3 · 160 = 512 (4 · 128).
 constexpr int PRODUCER_REGISTERS = D == 128 ? 24 : 32;
 constexpr int CONSUMER_REGISTERS = D == 128 ? 240 : 160;
 
@@ -38,21 +41,25 @@ struct Shared {
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
 extern "C" __constant__ int attention_forward_boxes[2] = {QUERIES, KEYS};
 
-// What a block does: these queries of this head, against so many tiles of keys, from the last to the
-// first. The last is the one that may need a mask, and its number is known from the start.
+// What a block does: these queries of this head, against so many tiles of keys, from the last to
+// the first. The last is the one that may need a mask, and its number is known from the start.
 struct Work {
     int head, first_query, tiles;
+
+    __device__ int first_key(int t) const { return (tiles - 1 - t) * KEYS; }
 };
 
 // ANCHOR: ring
-// Tile number t of a sequence is in stage t mod STAGES, which it is the (t / STAGES)-th to use. The
-// phases of the stage's barriers count just that, so their parity is known without any memory.
+// Tile number t of a sequence is in stage t mod STAGES, which it is the (t / STAGES)-th to use.
+// The phases of the stage's barriers count just that, so their parity follows from t.
 __device__ int stage(int t) { return t % STAGES; }
 __device__ unsigned parity(int t) { return t / STAGES % 2; }
 
-// A consumer waits until the tile is there; the producer until the tile before it, in the same stage,
-// has been used, which for the first of a stage is the phase before the first: already over.
-__device__ void wait_full(Barrier (&full)[STAGES], int t) { mbarrier_wait(full[stage(t)], parity(t)); }
+// A consumer waits until the tile is there; the producer until the stage's last tile was used. The
+// first tile of a stage follows none: the phase before a barrier's first counts as over.
+__device__ void wait_full(Barrier (&full)[STAGES], int t) {
+    mbarrier_wait(full[stage(t)], parity(t));
+}
 __device__ void wait_empty(Barrier (&empty)[STAGES], int t) {
     mbarrier_wait(empty[stage(t)], parity(t) ^ 1);
 }
@@ -78,22 +85,24 @@ __device__ void produce(Shared& shared, const TensorMap& q, const TensorMap& k, 
     load(shared.q, q, shared.q_full, work.first_query, work.head);
     for (int t = 0; t <= work.tiles; ++t) {
         if (t < work.tiles) {
+            const int i = stage(t);
             wait_empty(shared.k_empty, t);
-            load(shared.k[stage(t)], k, shared.k_full[stage(t)], (work.tiles - 1 - t) * KEYS, work.head);
+            load(shared.k[i], k, shared.k_full[i], work.first_key(t), work.head);
         }
         if (t > 0) {
+            const int i = stage(t - 1);
             wait_empty(shared.v_empty, t - 1);
-            load(shared.v[stage(t - 1)], v, shared.v_full[stage(t - 1)], (work.tiles - t) * KEYS, work.head);
+            load(shared.v[i], v, shared.v_full[i], work.first_key(t - 1), work.head);
         }
     }
 }
 // ANCHOR_END: producer
 
 // ANCHOR: products
-// S (64, KEYS) = Q Kᵀ, begun; 16 columns of Q and K a product.
+// Begins S (64, KEYS) = Q Kᵀ: 16 columns of Q and K a product.
 __device__ void begin_scores(float (&s)[KEYS / 2], const Tile<QUERIES>& q, int first_row,
                              const Tile<KEYS>& k) {
-    const auto q_rows = descriptor(&q.part[0][first_row], 0), keys = descriptor(&k, 0);
+    const auto q_rows = descriptor(&q.part[0][first_row]), keys = descriptor(&k);
     pin(s);
     wgmma_fence();
 #pragma unroll
@@ -105,14 +114,16 @@ __device__ void begin_scores(float (&s)[KEYS / 2], const Tile<QUERIES>& q, int f
     wgmma_commit();
 }
 
-// O (64, D) += A V, begun; 16 keys a product.
-__device__ void begin_output(float (&o)[D / 2], unsigned (&weights)[KEYS / 16][4], const Tile<KEYS>& v) {
+// Begins O (64, D) += A V: 16 keys a product.
+__device__ void begin_output(float (&o)[D / 2], unsigned (&weights)[KEYS / 16][4],
+                             const Tile<KEYS>& v) {
     const auto values = descriptor(&v, sizeof(v.part[0]));
     pin(o);
     pin(weights);
     wgmma_fence();
 #pragma unroll
-    for (int j = 0; j < KEYS / 16; ++j) wgmma(o, weights[j], advance(values, j * 16 * SWIZZLED_ROW));
+    for (int j = 0; j < KEYS / 16; ++j)
+        wgmma(o, weights[j], advance(values, j * 16 * SWIZZLED_ROW));
     wgmma_commit();
 }
 // ANCHOR_END: products
@@ -121,12 +132,12 @@ __device__ void begin_output(float (&o)[D / 2], unsigned (&weights)[KEYS / 16][4
 // What the online softmax carries from tile to tile, for the thread's two rows.
 struct Rows {
     float m[2] = {MINUS_INFINITY, MINUS_INFINITY}; // the largest score so far, not scaled
-    float sum[2] = {0, 0};                         // of the thread's own weights so far, relative to m
-    float correction[2];                           // what turns sums relative to the last m into such
+    float sum[2] = {0, 0};                         // of the thread's own weights so far
+    float correction[2];                           // of sums that are relative to the last m
 };
 
-// The scores of a tile become weights, in place. `seen` says how many keys of the tile each row sees;
-// it is looked at only if the tile is `masked`. `scale` is in powers of two.
+// The scores of a tile become weights, in place. `seen` says how many keys of the tile each row
+// sees; it is looked at only if the tile is `masked`. `scale` is in powers of two.
 template <bool masked>
 __device__ void softmax(float (&s)[KEYS / 2], Rows& rows, const int (&seen)[2], float scale) {
 #pragma unroll
@@ -170,7 +181,9 @@ __device__ void to_bf16(unsigned (&weights)[KEYS / 16][4], const float (&s)[KEYS
 // The consumers begin their products in turns, so that while one has the tensor cores the others
 // compute their softmax. Barrier 1 + c is consumer c's turn: the one before it arrives, it waits.
 __device__ void wait_for_turn(int consumer) { named_barrier_sync(1 + consumer, 256); }
-__device__ void pass_turn(int consumer) { named_barrier_arrive(1 + (consumer + 1) % CONSUMERS, 256); }
+__device__ void pass_turn(int consumer) {
+    named_barrier_arrive(1 + (consumer + 1) % CONSUMERS, 256);
+}
 // ANCHOR_END: turns
 
 // The state of a consumer's thread, all of it in registers.
@@ -186,8 +199,7 @@ struct Consumer {
     unsigned weights[KEYS / 16][4];
 
     template <bool masked> __device__ void weigh(int t) {
-        const int first_key = (work.tiles - 1 - t) * KEYS;
-        const int seen_of_tile[2] = {seen[0] - first_key, seen[1] - first_key};
+        const int first = work.first_key(t), seen_of_tile[2] = {seen[0] - first, seen[1] - first};
         softmax<masked>(s, rows, seen_of_tile, scale);
     }
 
@@ -224,7 +236,7 @@ struct Consumer {
         release(shared.k_empty, t);
         weigh<masked>(t);
         pin(s);
-        expect_keys(t + 1); // a branch: the assembler would move the softmax behind the next wait
+        expect_keys(t + 1); // also a branch: without one, ptxas moves the wait before the softmax
 
         wgmma_wait<0>(); // the output is there
         pin(o);
@@ -243,48 +255,51 @@ struct Consumer {
         pin(o);
     }
 
-    // All tiles. Those below `whole` need no mask.
+    // All tiles. Of those, all rows see the first `whole` of the matrix to the end.
     __device__ void run(int whole) {
-        if (number == CONSUMERS - 1) pass_turn(number);
+        if (number == CONSUMERS - 1) pass_turn(number); // consumer 0 begins
         first();
         int t = 1;
         if (CAUSAL)
             for (; t < work.tiles - whole; ++t) step<true>(t);
         for (; t < work.tiles; ++t) step<false>(t);
         last();
-        if (number == 0) wait_for_turn(number); // leaves the barriers as they were
+        if (number == 0) wait_for_turn(number); // the last turn is nobody's
     }
 };
 
 // ANCHOR: store
-// A warp's 16 rows, divided by their sums, through the place of their queries, which nobody reads any
-// more, so that 16 bytes a lane go out, whole rows by neighbouring lanes.
+// A warp's 16 rows, divided by their sums, through the place of their queries, which nobody reads
+// any more, so that 16 bytes a lane go out, whole rows by neighbouring lanes.
 __device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int first_row = 64 * consumer.number + 16 * warp;
+    const int first_row = 64 * consumer.number + 16 * warp; // of the warp, in the block's tile
     const int first_query = consumer.work.first_query + first_row;
+    output = head_of(output, consumer.work.head, n_q), lse += size_t(consumer.work.head) * n_q;
     auto& part = consumer.shared.q.part;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const int row = first_row + 8 * half + lane / 4, i = consumer.work.first_query + row;
+        const int g = 8 * half + lane / 4, i = first_query + g;
         const float sum = sum_of_lanes<4>(consumer.rows.sum[half]);
         const float inverse = sum > 0 ? 1 / sum : 0;
 #pragma unroll
         for (int j = 0; j < D / 8; ++j) {
             const float* pair = &consumer.o[4 * j + 2 * half];
-            Bf16* chunk = &part[j / 8][row][8 * swizzled(row, j % 8)];
-            reinterpret_cast<unsigned*>(chunk)[lane % 4] = pack_bf16(inverse * pair[0], inverse * pair[1]);
+            Bf16* chunk = &part[j / 8][first_row + g][8 * swizzled(g, j % 8)];
+            reinterpret_cast<unsigned*>(chunk)[lane % 4] =
+                pack_bf16(inverse * pair[0], inverse * pair[1]);
         }
         if (lane % 4 == 0 && i < n_q)
-            lse[size_t(consumer.work.head) * n_q + i] = LN_2 * (consumer.scale * consumer.rows.m[half] + log2f(sum));
+            lse[i] = LN_2 * (consumer.scale * consumer.rows.m[half] + log2f(sum));
     }
     __syncwarp(); // the rows are there
-    uint4* to = reinterpret_cast<uint4*>(head_of(output, consumer.work.head, n_q) + size_t(first_query) * D);
 #pragma unroll
     for (int entry = lane; entry < 16 * D / 8; entry += 32) {
-        const int row = first_row + entry / (D / 8), j = entry % (D / 8);
-        if (consumer.work.first_query + row < n_q)
-            to[entry] = *reinterpret_cast<const uint4*>(&part[j / 8][row][8 * swizzled(row, j % 8)]);
+        const int row = entry / (D / 8), j = entry % (D / 8), i = first_query + row;
+        const Bf16* chunk = &part[j / 8][first_row + row][8 * swizzled(row, j % 8)];
+        if (i < n_q)
+            reinterpret_cast<uint4*>(output)[size_t(i) * (D / 8) + j] =
+                *reinterpret_cast<const uint4*>(chunk);
     }
 }
 // ANCHOR_END: store

@@ -1,4 +1,5 @@
-// Kernel 0: the equations, one kernel each. The (n_q, n_k) matrix goes through slow memory five times.
+// Kernel 0: the equations, one kernel each. The (n_q, n_k) matrix is written
+// three times and read four.
 
 #include "common.cuh"
 
@@ -27,6 +28,7 @@ scores(const float* q, const float* k, float* s, int n_q, int n_k, float scale) 
 }
 // ANCHOR_END: scores
 
+// ANCHOR: over_block
 // The sum or the largest of `x` over the block, by `combine` of two and `of_warp` of a warp.
 template <typename Combine, typename OfWarp>
 __device__ float over_block(float x, Combine combine, OfWarp of_warp) {
@@ -39,9 +41,11 @@ __device__ float over_block(float x, Combine combine, OfWarp of_warp) {
     __syncthreads(); // before the next call overwrites what somebody still reads
     return x;
 }
+// ANCHOR_END: over_block
 
 // ANCHOR: softmax
-// Softmax of every row of S, in place, and its log-sum-exp. The row is read three times and written twice.
+// Softmax of every row of S, in place, and its log-sum-exp. The row is read three times and
+// written twice.
 // Budget: softmax 64 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS)
 softmax(float* s, float* lse, int n_q, int n_k) {

@@ -1,5 +1,5 @@
-// Kernel 1: flash attention. A block keeps a tile of queries; the keys and values come by, tile by tile,
-// through shared memory; the online softmax carries the sums from one tile to the next.
+// Kernel 1: flash attention. A block keeps a tile of queries; the keys and values come by, tile by
+// tile, through shared memory; the online softmax carries the sums from one tile to the next.
 
 #include "common.cuh"
 
@@ -21,8 +21,8 @@ struct Shared {
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
 
 // ANCHOR: load
-// Rows `first`, `first` + 1, … of a matrix (n, D) into a tile; zeros past its end. Neighbouring threads
-// read neighbouring words.
+// Rows `first`, `first` + 1, … of a matrix (n, D) into a tile; zeros past its end. Neighbouring
+// threads read neighbouring words.
 template <int rows, int stride>
 __device__ void load(float (&tile)[rows][stride], const float* matrix, int first, int n) {
     for (int entry = threadIdx.x; entry < rows * D; entry += THREADS) {

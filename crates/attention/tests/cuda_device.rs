@@ -23,7 +23,9 @@ fn must_run() -> bool {
     std::env::var_os("REQUIRE_GPU").is_some_and(|value| value == "1")
 }
 
-/// The GPU, for one test at a time, since they measure its time and its memory; or none, and why.
+// ANCHOR: gpu
+/// The GPU, for one test at a time, since they measure its time and its memory; or none,
+/// and why.
 fn gpu() -> Option<(&'static Gpu, MutexGuard<'static, ()>)> {
     static GPU: OnceLock<Result<Gpu, Error>> = OnceLock::new();
     static TURN: Mutex<()> = Mutex::new(());
@@ -36,6 +38,7 @@ fn gpu() -> Option<(&'static Gpu, MutexGuard<'static, ()>)> {
         }
     }
 }
+// ANCHOR_END: gpu
 
 /// The forward kernels that this device has the instructions for.
 fn kernels(gpu: &Gpu) -> Vec<Kernel> {
@@ -295,6 +298,7 @@ fn the_reference_tells_wrong_from_right() {
     }
 }
 
+// ANCHOR: future
 #[test]
 fn the_future_does_not_move_the_past() {
     let Some((gpu, _turn)) = gpu() else { return };
@@ -320,6 +324,7 @@ fn the_future_does_not_move_the_past() {
         }
     }
 }
+// ANCHOR_END: future
 
 #[test]
 fn each_run_gives_the_same_bits() {

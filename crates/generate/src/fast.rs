@@ -1,13 +1,19 @@
 //! Making it fast: what each step was foretold to bring and what it brought, and the peers.
 
 use crate::double::Double;
-use crate::figure::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart, svg};
-use crate::format::{duration, fixed, integer, percent, scientific, significant, table};
+use crate::figure::{
+    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, label, left_aligned,
+    line_chart, svg,
+};
+use crate::format::{
+    bytes, duration, fixed, integer, percent, scientific, significant, table,
+};
 use crate::output::Page;
 use crate::records::{provenance, read};
 use anyhow::{Context, Result, ensure};
 use attention::flash::Flash;
-use plotters::style::RGBColor;
+use plotters::prelude::{Circle, PathElement, Rectangle, Text};
+use plotters::style::{Color, RGBColor};
 use record::{Measurement, Record, Unit};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -19,6 +25,15 @@ pub fn generate(page: &mut Page) -> Result<()> {
         circumstances(&ladder) == circumstances(&parts_alone),
         "the records `ladder` and `parts` are of different machines; take them together"
     );
+    for record in [&ladder, &parts_alone] {
+        let commit = record.versions.get("commit").map(String::as_str);
+        ensure!(
+            commit.is_some_and(|commit| LOCKED.0.contains(&commit)),
+            "the record `{}` is of another commit: read its `Cargo.lock`, and mend `LOCKED`",
+            record.topic
+        );
+    }
+    page.value("locked", LOCKED.1);
     page.value("parts-day", parts_alone.day());
     page.value("where", provenance(&ladder));
     ladder.measurements.extend(parts_alone.measurements);
@@ -31,8 +46,14 @@ pub fn generate(page: &mut Page) -> Result<()> {
     polynomial(page)?;
     let record = read("peers")?;
     page.value("peers-where", provenance(&record));
+    again(page, &ladder, &record)?;
     peers(page, &record)
 }
+
+/// Commits of the records of the ladder and of the parts, and what their `Cargo.lock` says of two crates whose versions those
+/// records do not tell.
+const LOCKED: ([&str; 2], &str) =
+    (["dea85bad94", "01a86d5c2e"], "gemmkit 0.1.2 and pulp 0.22.3");
 
 // ---------------------------------------------------------------------------------------------------- the ladder
 
@@ -97,6 +118,11 @@ fn roof(ladder: &Record) -> Result<f64> {
             best = best.max(rate(product(ladder, library, tile)?, tile));
         }
     }
+    // What the chapter says in words.
+    ensure!(
+        best == rate(product(ladder, "gemmkit", LARGE)?, LARGE),
+        "the roof is the rate of gemmkit's product of a large tile"
+    );
     Ok(best)
 }
 
@@ -148,10 +174,53 @@ fn parts(page: &mut Page, record: &Record) -> Result<()> {
     let header = ["tile", "matrixmultiply, GFLOP/s", "gemmkit, GFLOP/s"];
     page.file("products.md", table(&header, &rows));
 
+    let small = product(record, "matrixmultiply", (SMALL, SMALL))?;
+    let whole = find(record, "parts/product whole", &[])?.median;
+    let copied = find(record, "parts/copied tile", &[])?.median;
+    let speed = |seconds, sizes| fixed(rate(seconds, sizes) / 1e9, 0);
+    let rows = [
+        (
+            format!("product of {0} × {0} entries", integer(N)),
+            whole,
+            speed(whole, (N, N)),
+        ),
+        (
+            format!("product of {SMALL} × {SMALL} entries"),
+            small,
+            speed(small, (SMALL, SMALL)),
+        ),
+        (format!("copy of {SMALL} × {SMALL} entries"), copied, String::new()),
+    ];
+    let rows = rows.map(|(name, seconds, speed)| vec![name, duration(seconds), speed]);
+    page.file("pieces.md", table(&["part", "time", "GFLOP/s"], &rows));
+    let one_tile = (SMALL * SMALL * size_of::<f32>()) as u64;
+    let cache = |level| {
+        let of_level = |c: &&record::Cache| c.level == level && c.kind != "Instruction";
+        let cache = record.machine.caches.iter().find(of_level);
+        cache.map(|c| c.bytes).with_context(|| format!("no cache of level {level}"))
+    };
+    let (first, second) = (cache(1)?, cache(2)?);
+    page.value("small-tile", bytes(one_tile.into()));
+    page.value("five-tiles", bytes((5 * one_tile).into()));
+    page.value("first-cache", bytes(first.into()));
+    page.value("second-cache", bytes(second.into()));
+
     // What the chapter says in words.
-    let small = rate(product(record, "matrixmultiply", (SMALL, SMALL))?, (SMALL, SMALL));
-    let whole = rate(find(record, "parts/product whole", &[])?.median, (N, N));
+    let (small, whole) = (rate(small, (SMALL, SMALL)), rate(whole, (N, N)));
     ensure!(small < whole, "a small product is slower, entry by entry");
+    ensure!(
+        first < 5 * one_tile && 5 * one_tile < second,
+        "five tiles fit the second cache and not the first"
+    );
+    for tiles in [Flash::TILES, Flash::TILES_IF_MASKED] {
+        let tile = (tiles.queries * tiles.keys * size_of::<f32>()) as u64;
+        ensure!(tile < second, "a tile fits the second cache");
+    }
+    let large = (Flash::TILES.queries * Flash::TILES.keys * size_of::<f32>()) as u64;
+    ensure!(
+        2 * large == second,
+        "two of the larger tiles are as large as the second cache"
+    );
     let calls = exponential(record, "one by one")? * roof(record)?;
     ensure!((100.0..1000.0).contains(&calls), "hundreds of operations");
     page.value("exp-operations", significant(calls, 1));
@@ -162,7 +231,7 @@ fn parts(page: &mut Page, record: &Record) -> Result<()> {
 const STEPS: [(&str, &str); 8] = [
     ("naive", "the matrix of weights, head by head"),
     ("tiled", "tiles of 64 × 64, as in *Tiles, forward*"),
-    ("scratch", "one scratch memory; scores turned so that softmax runs down columns"),
+    ("scratch", "one scratch memory; softmax goes column by column"),
     ("portable", "exponentials by polynomial"),
     ("vector", "the widest vector instructions"),
     ("products", "products from another library"),
@@ -170,39 +239,61 @@ const STEPS: [(&str, &str); 8] = [
     ("threads", "two threads"),
 ];
 
-/// The time that is foretold for a step, from the measured time of the one before and the parts that it exchanges.
-fn foretold(record: &Record, step: &str, before: f64) -> Result<f64> {
+/// What a step exchanges: so many of a part that takes so long come (or go, if the number is negative).
+type Exchange = Vec<(f64, f64)>;
+
+/// What each step but the last exchanges for what the one before it had.
+fn exchanged(record: &Record, step: &str) -> Result<Exchange> {
     let tiles = |rows: usize, columns: usize| (HEADS * (N / rows) * (N / columns)) as f64;
     let small = tiles(SMALL, SMALL);
-    let copies = 5.0 * small * find(record, "parts/copied tile", &[])?.median;
-    let exchange = |from: &str, to: &str| -> Result<f64> {
-        Ok(scores() * (exponential(record, from)? - exponential(record, to)?))
+    let copied = find(record, "parts/copied tile", &[])?.median;
+    let of_small = |library| product(record, library, (SMALL, SMALL));
+    let exponentials = |from: &str, to: &str| -> Result<Exchange> {
+        let (from, to) = (exponential(record, from)?, exponential(record, to)?);
+        Ok(vec![(-scores(), from), (scores(), to)])
     };
     Ok(match step {
         // Two large products a head become two small ones a tile, and tiles are copied.
-        "tiled" => {
-            let whole =
-                2.0 * HEADS as f64 * find(record, "parts/product whole", &[])?.median;
-            let pieces = 2.0 * small * product(record, "matrixmultiply", (SMALL, SMALL))?;
-            before - whole + pieces + copies
-        }
+        "tiled" => vec![
+            (-2.0 * HEADS as f64, find(record, "parts/product whole", &[])?.median),
+            (2.0 * small, of_small("matrixmultiply")?),
+            (5.0 * small, copied),
+        ],
         // The transpose of the keys, the product, a copy of the scores, a copy of the values, their product.
-        "scratch" => {
-            before - 5.0 * small * find(record, "parts/copied tile", &[])?.median
-        }
-        "portable" => before - exchange("one by one", "portable")?,
-        "vector" => before - exchange("portable", "vector")?,
-        "products" => {
-            let of = |library| product(record, library, (SMALL, SMALL));
-            before - 2.0 * small * (of("matrixmultiply")? - of("gemmkit")?)
-        }
-        "tiles" => {
-            let large = tiles(LARGE.0, LARGE.1) * product(record, "gemmkit", LARGE)?;
-            before - 2.0 * (small * product(record, "gemmkit", (SMALL, SMALL))? - large)
-        }
-        "threads" => before / 2.0,
+        "scratch" => vec![(-5.0 * small, copied)],
+        "portable" => exponentials("one by one", "portable")?,
+        "vector" => exponentials("portable", "vector")?,
+        "products" => vec![
+            (-2.0 * small, of_small("matrixmultiply")?),
+            (2.0 * small, of_small("gemmkit")?),
+        ],
+        "tiles" => vec![
+            (-2.0 * small, of_small("gemmkit")?),
+            (2.0 * tiles(LARGE.0, LARGE.1), product(record, "gemmkit", LARGE)?),
+        ],
         other => anyhow::bail!("nothing is foretold for {other}"),
     })
+}
+
+/// The time that is foretold for a step, from the measured time of the one before and the parts that it exchanges; and how.
+fn foretold(record: &Record, step: &str, before: f64) -> Result<(f64, String)> {
+    if step == "threads" {
+        return Ok((before / 2.0, format!("{} / 2", duration(before))));
+    }
+    let exchange = exchanged(record, step)?;
+    let foretold =
+        before + exchange.iter().map(|(count, each)| count * each).sum::<f64>();
+    let terms = exchange.iter().map(|(count, each)| {
+        let sign = if *count < 0.0 { '−' } else { '+' };
+        format!(" {sign} {} × {}", integer(count.abs() as usize), duration(*each))
+    });
+    let sum = format!(
+        "{}{} = {}",
+        duration(before),
+        terms.collect::<String>(),
+        duration(foretold)
+    );
+    Ok((foretold, sum))
 }
 
 fn time(record: &Record, pass: &str, step: &str) -> Result<f64> {
@@ -216,14 +307,16 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
         let seconds = time(record, "forward", step)?;
         let speed = flops() / seconds;
         let mut row = vec![format!("{} **{step}**: {change}", i + 1)];
-        if let Some((_, before)) = measured.last() {
-            let before: f64 = *before;
-            let prediction = foretold(record, step, before)?;
+        if let Some(&before) = measured.last() {
+            let (prediction, sum) = foretold(record, step, before)?;
             ensure!(prediction > 0.0, "a negative time is foretold for {step}");
-            predictions.push(((i + 1) as f64, prediction));
+            predictions.push(Some(prediction));
+            if *step != "threads" {
+                page.value(format!("sum-{step}"), sum);
+            }
             row.push(duration(prediction));
             row.push(duration(seconds));
-            row.push(format!("{}\u{202f}×", significant(before / seconds, 2)));
+            row.push(format!("{}\u{202f}×", fixed(before / seconds, 2)));
             // What the chapter says in words.
             let slower = *step == "tiled";
             ensure!(
@@ -231,78 +324,137 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
                 "{step}: faster than the step before, but for tiles"
             );
             if slower {
-                page.value("slower-tiled", significant(seconds / before, 2));
-                page.value("slower-foretold", significant(prediction / before, 2));
+                page.value("slower-tiled", fixed(seconds / before, 2));
+                page.value("slower-foretold", fixed(prediction / before, 2));
             } else {
-                page.value(format!("gain-{step}"), significant(before / seconds, 2));
+                page.value(format!("gain-{step}"), fixed(before / seconds, 2));
                 if *step != "threads" {
                     // Two threads are foretold to be twice as fast, in words.
-                    let gain = significant(before / prediction, 2);
+                    let gain = fixed(before / prediction, 2);
                     page.value(format!("foretold-{step}"), gain);
                 }
             }
         } else {
+            predictions.push(None);
             row.extend([String::new(), duration(seconds), String::new()]);
         }
         // Two threads have two roofs.
-        let roofs = if *step == "threads" { 2.0 } else { 1.0 };
+        let (roofs, which) =
+            if *step == "threads" { (2.0, " of two") } else { (1.0, "") };
         row.push(fixed(speed / 1e9, 0));
-        row.push(percent(speed / (roofs * roof), 0));
+        row.push(percent(speed / (roofs * roof), 0) + which);
         rows.push(row);
-        measured.push(((i + 1) as f64, seconds));
+        measured.push(seconds);
     }
     let header = ["step", "foretold", "measured", "gain", "GFLOP/s", "of the roof"];
     page.file("steps.md", table(&header, &rows));
     page.value("n", integer(N));
     page.value("d", integer(D));
     page.value("heads", integer(HEADS));
-    page.value("gain-one-thread", significant(measured[0].1 / measured[6].1, 2));
+    page.value("gain-one-thread", significant(measured[0] / measured[6], 2));
 
     // What is neither a product nor an exponential, before and after the loops were laid out anew.
     let small = (HEADS * (N / SMALL) * (N / SMALL)) as f64;
     let needed = 2.0 * small * product(record, "matrixmultiply", (SMALL, SMALL))?
         + scores() * exponential(record, "one by one")?;
     for (key, step) in [("tiled", 1), ("scratch", 2)] {
-        let rest = 1.0 - needed / measured[step].1;
+        let rest = 1.0 - needed / measured[step];
         ensure!(rest > 0.0, "the parts are no more than the whole of {key}");
         page.value(format!("rest-{key}"), percent(rest, 0));
     }
 
     // What is left of the time of one thread, by the parts.
-    let seconds = measured[6].1;
+    let seconds = measured[6];
     let products = flops() / rate(product(record, "gemmkit", LARGE)?, LARGE);
     let exponentials = scores() * exponential(record, "vector")?;
-    page.value("rest-products", percent(products / seconds, 0));
+    // With products at the roof, their share of the time is the share of the roof: `roof-tiles`.
     page.value("rest-exponentials", percent(exponentials / seconds, 0));
     page.value("rest-others", percent(1.0 - (products + exponentials) / seconds, 0));
     ensure!(products + exponentials < seconds, "the parts are no more than the whole");
 
-    let lines = [Line {
-        name: "measured".to_owned(),
-        colour: BLUE,
-        dashed: false,
-        points: measured.clone(),
-    }];
-    let least = measured.iter().chain(&predictions).map(|p| p.1).fold(f64::MAX, f64::min);
-    let most = measured.iter().chain(&predictions).map(|p| p.1).fold(0.0, f64::max);
-    let title = "Time of each step of the ladder, measured and foretold";
-    let says = "A line falls from step to step; rings show what was foretold for each step from the one before it.";
+    let bars: Vec<_> = STEPS
+        .iter()
+        .zip(measured.iter().zip(&predictions))
+        .map(|((step, _), (&measured, &foretold))| Bar { step, measured, foretold })
+        .collect();
+    // What the description says.
+    ensure!(
+        (2..8).all(|i| measured[i] < measured[i - 1]) && measured[1] > measured[0],
+        "one step up, and from there on down"
+    );
+    let title = "Time of each step of the ladder, forward, measured and foretold";
+    let says = format!(
+        "From {} for naive the bars rise to {} for tiled and then become shorter with each step, to {} for threads. Rings are \
+         near the ends of the bars, but for tiled, where the ring is far to the left of the end, and for scratch, where it is \
+         far to the right.",
+        duration(measured[0]),
+        duration(measured[1]),
+        duration(measured[7])
+    );
+    for (i, bar) in bars.iter().enumerate() {
+        let off = bar.foretold.map_or(0.0, |foretold| foretold / bar.measured - 1.0);
+        let far = if off < -0.3 { "tiled" } else { "scratch" };
+        ensure!(
+            off.abs() < 0.15 || bar.step == far && (1..=2).contains(&i),
+            "{}: the ring is off by {off}",
+            bar.step
+        );
+    }
     page.file(
         "steps.svg",
-        svg("fast-steps", title, says, (520, 360), |area| {
-            let x = Axis::linear("step", 1.0..8.0);
-            let power = |x: f64, round: fn(f64) -> f64| 10_f64.powf(round(x.log10()));
-            let range = power(least, f64::floor)..power(most, f64::ceil);
-            let y = Axis::log("seconds (logarithmic)", 10.0, range);
-            line_chart(
-                area,
-                &x,
-                &y,
-                &lines,
-                Marks { rings: &predictions, ..Marks::default() },
-            )
-        })?,
+        svg("fast-steps", title, &says, (520, 380), |area| draw_bars(area, &bars))?,
     );
+    Ok(())
+}
+
+/// One step of the ladder in the figure, in seconds.
+struct Bar {
+    step: &'static str,
+    measured: f64,
+    foretold: Option<f64>,
+}
+
+/// A bar for what was measured and a ring for what was foretold, step by step from top to bottom.
+fn draw_bars(area: &Area, bars: &[Bar]) -> Result<()> {
+    const LEFT: i32 = 104; // where the bars begin
+    const TOP: i32 = 38;
+    const ROW: i32 = 34;
+    const HALF: i32 = 10; // of a bar's height
+    const TICK: f64 = 0.1; // seconds from one line to the next
+    let longest = bars.iter().flat_map(|bar| [bar.measured, bar.foretold.unwrap_or(0.0)]);
+    let longest = longest.fold(0.0, f64::max);
+    let width = f64::from(area.dim_in_pixel().0 as i32 - LEFT - 84);
+    let place = |seconds: f64| LEFT + (width * seconds / longest).round() as i32;
+    let bottom = TOP + ROW * bars.len() as i32;
+
+    let filled = BLUE.mix(0.45).filled();
+    let ring = |x, y| Circle::new((x, y), 5, TEXT.stroke_width(2));
+    area.draw(&Rectangle::new([(LEFT, 6), (LEFT + 28, 22)], filled))?;
+    area.draw(&Text::new("measured", (LEFT + 36, 14), left_aligned()))?;
+    area.draw(&ring(LEFT + 160, 14))?;
+    let says = "foretold from the step before";
+    area.draw(&Text::new(says, (LEFT + 174, 14), left_aligned()))?;
+
+    for tick in 0..=(longest / TICK) as usize {
+        let seconds = TICK * tick as f64;
+        let line = vec![(place(seconds), TOP), (place(seconds), bottom)];
+        area.draw(&PathElement::new(line, MUTED.mix(0.25)))?;
+        label(area, (place(seconds), bottom + 14), &fixed(1e3 * seconds, 0), TEXT)?;
+    }
+    label(area, (place(longest / 2.0), bottom + 42), "milliseconds", TEXT)?;
+    for (i, Bar { step, measured, foretold }) in bars.iter().enumerate() {
+        let middle = TOP + ROW * i as i32 + ROW / 2;
+        let corners = [(LEFT, middle - HALF), (place(*measured), middle + HALF)];
+        area.draw(&Rectangle::new(corners, filled))?;
+        let name = format!("{} {step}", i + 1);
+        area.draw(&Text::new(name, (4, middle), left_aligned()))?;
+        let mut end = place(*measured);
+        if let Some(foretold) = foretold {
+            area.draw(&ring(place(*foretold), middle))?;
+            end = end.max(place(*foretold) + 6);
+        }
+        area.draw(&Text::new(duration(*measured), (end + 8, middle), left_aligned()))?;
+    }
     Ok(())
 }
 
@@ -331,6 +483,16 @@ fn both(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
     page.value("both-over-forward", fixed(ratio, 1));
     let naive = time(record, "both", "naive")? / time(record, "both", "tiles")?;
     page.value("gain-both", significant(naive, 2));
+    // Larger tiles gain nothing under a causal mask.
+    for (pass, key) in [("forward causal", "forward"), ("both causal", "both")] {
+        let (before, after) =
+            (time(record, pass, "products")?, time(record, pass, "tiles")?);
+        ensure!((0.95..1.05).contains(&(before / after)), "{pass}: tiles gain nothing");
+        page.value(format!("causal-{key}-products"), duration(before));
+        page.value(format!("causal-{key}-tiles"), duration(after));
+    }
+    // D again for each of four stripes, beside five products backward: 4 · 2 n d of 10 n² d.
+    page.value("again-d", percent(4.0 * 2.0 / (10.0 * N as f64), 2));
     // What the chapter says in words.
     for pass in ["both", "both causal"] {
         let (tiled, naive) = (time(record, pass, "tiled")?, time(record, pass, "naive")?);
@@ -346,46 +508,180 @@ fn both(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
 /// The time over the sizes of tiles.
 fn tile_sizes(page: &mut Page, record: &Record) -> Result<()> {
     const SIZES: [usize; 4] = [64, 128, 256, 512];
-    for (how, file) in
-        [("forward", "tile-sizes.md"), ("forward causal", "tile-sizes-causal.md")]
-    {
-        let work = if how == "forward" { 1.0 } else { 0.5 };
+    for (how, file, work, default) in [
+        ("forward", "tile-sizes.md", 1.0, Flash::TILES),
+        ("forward causal", "tile-sizes-causal.md", 0.5, Flash::TILES_IF_MASKED),
+    ] {
+        let causal = how != "forward";
+        let measured = |queries: usize, keys: usize| {
+            find(record, &format!("tiles/{how}"), &[("queries", queries), ("keys", keys)])
+        };
+        let speed = |queries, keys| {
+            anyhow::Ok(work * flops() / measured(queries, keys)?.median / 1e9)
+        };
         let mut rows = vec![];
-        let default =
-            if how == "forward" { Flash::TILES } else { Flash::TILES_IF_MASKED };
         let mut best = (0.0, (0, 0));
-        let mut of_default = 0.0;
         for queries in SIZES {
             let mut row = vec![integer(queries)];
             for keys in SIZES {
-                let sizes = [("queries", queries), ("keys", keys)];
-                let seconds = find(record, &format!("tiles/{how}"), &sizes)?.median;
-                let speed = work * flops() / seconds / 1e9;
+                let speed = speed(queries, keys)?;
                 if speed > best.0 {
                     best = (speed, (queries, keys));
                 }
-                if (queries, keys) == (default.queries, default.keys) {
-                    of_default = speed;
-                }
                 row.push(fixed(speed, 0));
+            }
+            if causal {
+                // Of a block of B queries, B (B − 1) / 2 scores are computed and hidden; of all, (B − 1) of n + B.
+                let hidden = (queries - 1) as f64 / (N + queries) as f64;
+                row.push(percent(hidden, 0));
             }
             rows.push(row);
         }
+        let key = how.replace(' ', "-");
+        let behind = 1.0 - speed(default.queries, default.keys)? / best.0;
         ensure!(
-            of_default > 0.95 * best.0,
+            behind < 0.05,
             "the tile that `Flash` takes for {how}, {default:?}, is slower than the best by 5 %"
         );
-        page.value(
-            format!("default-{}", how.replace(' ', "-")),
-            format!("{} × {}", default.queries, default.keys),
-        );
+        let tile = |queries, keys| format!("{queries} × {keys}");
         let (queries, keys) = best.1;
-        page.value(
-            format!("best-tile-{}", how.replace(' ', "-")),
-            format!("{queries} × {keys}"),
-        );
-        page.file(file, table(&["queries \\ keys", "64", "128", "256", "512"], &rows));
+        page.value(format!("default-{key}"), tile(default.queries, default.keys));
+        page.value(format!("best-tile-{key}"), tile(queries, keys));
+        let mut header = vec!["queries \\ keys", "64", "128", "256", "512"];
+        if causal {
+            header.push("computed, then hidden");
+            page.value("default-behind", percent(behind, 1));
+            // What the chapter says in words.
+            ensure!(
+                (queries, keys) == (default.queries, 2 * default.keys),
+                "the tile that `Flash` takes is half of the best"
+            );
+            for queries in [64, 128] {
+                let speeds: Vec<_> = SIZES
+                    .map(|keys| speed(queries, keys))
+                    .into_iter()
+                    .collect::<Result<_>>()?;
+                ensure!(
+                    speeds.is_sorted(),
+                    "with {queries} queries, more keys are faster"
+                );
+            }
+            for keys in [256, 512] {
+                ensure!(
+                    speed(256, keys)? < speed(512, keys)?,
+                    "256 queries are slower than 512, with {keys} keys"
+                );
+            }
+            let spreads =
+                [256, 512].map(|keys| measured(256, keys).map(|m| m.spread / m.median));
+            let spreads: Vec<f64> = spreads.into_iter().collect::<Result<_>>()?;
+            page.value(
+                "row-256-spread",
+                percent(spreads.into_iter().fold(0.0, f64::max), 0),
+            );
+        } else {
+            ensure!(
+                best.1 == (default.queries, default.keys),
+                "without a mask the default is the best"
+            );
+            let gain = speed(best.1.0, best.1.1)? / speed(SMALL, SMALL)?;
+            page.value("gain-tiles-sizes", fixed(gain, 2));
+        }
+        page.file(file, table(&header, &rows));
     }
+    Ok(())
+}
+
+// ------------------------------------------------------------------------------------------------- measured again
+
+/// The same computation in several runs: how far their medians are apart.
+fn again(page: &mut Page, ladder: &Record, peers: &Record) -> Result<()> {
+    ensure!(ladder.machine == peers.machine, "ladder and peers are of two machines");
+    let beside = |name: &str, threads, mask, pass| {
+        let here = Cell { threads, d: D as u64, mask, pass, n: N as u64 };
+        seconds(peers, name, here)?.with_context(|| format!("no time of {name}"))
+    };
+    let mut rows = vec![];
+    let mut largest = 1.0_f64;
+    for (step, name, threads) in [
+        ("naive", Some("naive"), 1),
+        ("products", None, 1),
+        ("tiles", Some("flash"), 1),
+        ("threads", Some("flash"), 2),
+    ] {
+        for (pass, mask, words, pass_beside) in [
+            ("forward", "full", "forward", "forward"),
+            ("forward causal", "causal", "forward, causal", "forward"),
+            ("both", "full", "forward + backward", "forward+backward"),
+            ("both causal", "causal", "both, causal", "forward+backward"),
+        ] {
+            let tiles = match (step, pass) {
+                ("products", "forward" | "forward causal") => Some((SMALL, SMALL)),
+                ("tiles", "forward") => Some((Flash::TILES.queries, Flash::TILES.keys)),
+                ("tiles", "forward causal") => {
+                    Some((Flash::TILES_IF_MASKED.queries, Flash::TILES_IF_MASKED.keys))
+                }
+                _ => None,
+            };
+            let sizes = tiles.map(|(queries, keys)| {
+                find(
+                    ladder,
+                    &format!("tiles/{pass}"),
+                    &[("queries", queries), ("keys", keys)],
+                )
+            });
+            let times = [
+                Some(time(ladder, pass, step)?),
+                sizes.transpose()?.map(|m| m.median),
+                name.map(|name| beside(name, threads, mask, pass_beside)).transpose()?,
+            ];
+            let known = || times.iter().flatten().copied();
+            if known().count() < 2 {
+                continue;
+            }
+            let apart = known().fold(0.0, f64::max) / known().fold(f64::MAX, f64::min);
+            largest = largest.max(apart);
+            let mut row = vec![format!("{step}, {words}")];
+            row.extend(times.map(|t| t.map_or_else(String::new, duration)));
+            row.push(fixed(apart, 2));
+            rows.push(row);
+        }
+    }
+    let header = [
+        "computation",
+        "ladder",
+        "sizes of tiles",
+        "beside the others",
+        "longest / shortest",
+    ];
+    page.file("again.md", table(&header, &rows));
+    page.value("again-most", fixed(largest, 2));
+    let mut spreads: Vec<_> = ladder
+        .measurements
+        .iter()
+        .filter(|m| m.what.starts_with("ladder/") || m.what.starts_with("tiles/"))
+        .map(|m| m.spread / m.median)
+        .collect();
+    spreads.sort_by(f64::total_cmp);
+    page.value("spread-half", percent(spreads[spreads.len() / 2], 1));
+    page.value("spread-most", percent(spreads[spreads.len() - 1], 0));
+    // What the chapter says in words.
+    for (before, step, lost) in [
+        ("portable", "vector", true),
+        ("products", "tiles", true),
+        ("scratch", "portable", false),
+        ("vector", "products", false),
+    ] {
+        let gain = time(ladder, "forward", before)? / time(ladder, "forward", step)?;
+        ensure!(
+            (gain < largest) == lost,
+            "{step}: a gain of {gain}, where runs differ by {largest}"
+        );
+    }
+    let bench = include_str!("../../attention/benches/support/mod.rs");
+    let samples =
+        bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));
+    page.value("samples", samples.context("how many samples are there?")?.0);
     Ok(())
 }
 
@@ -478,6 +774,36 @@ fn ratios<'a>(record: &'a Record, peer: &str) -> Result<Vec<(Cell<'a>, f64)>> {
     record.all(&what, "f32").map(|m| Ok((cell(m)?, m.median))).collect()
 }
 
+/// The measurement of a cell.
+fn in_cell<'a>(
+    record: &'a Record,
+    what: &str,
+    unit: Unit,
+    here: Cell,
+) -> Result<Option<&'a Measurement>> {
+    for m in record.all(what, "f32").filter(|m| m.unit == unit) {
+        if cell(m)? == here {
+            return Ok(Some(m));
+        }
+    }
+    Ok(None)
+}
+
+/// How long somebody took in a cell: the median of the rounds.
+fn seconds(record: &Record, name: &str, here: Cell) -> Result<Option<f64>> {
+    let found = in_cell(record, &format!("attention/{name}"), Unit::Seconds, here)?;
+    Ok(found.map(|m| m.median))
+}
+
+/// How many times as long as this crate somebody took in a cell: the median of the rounds' ratios, as everywhere.
+fn ratio<'a>(
+    record: &'a Record,
+    name: &str,
+    here: Cell,
+) -> Result<Option<&'a Measurement>> {
+    in_cell(record, &format!("attention/{name} / flash"), Unit::Ratio, here)
+}
+
 fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     let logs: Vec<_> = values.map(f64::ln).collect();
     (logs.iter().sum::<f64>() / logs.len() as f64).exp()
@@ -508,6 +834,7 @@ fn peers(page: &mut Page, record: &Record) -> Result<()> {
         (best.mask, best.n) == ("causal", 512),
         "the largest ratio is a short causal one"
     );
+    unsure(page, record, &counted)?;
     let short: Vec<_> =
         fused.iter().filter(|(cell, _)| cell.n < 512).map(|c| c.1).collect();
     page.value("peers-short-mean", fixed(geometric_mean(short.into_iter()), 2));
@@ -531,8 +858,134 @@ fn peers(page: &mut Page, record: &Record) -> Result<()> {
     let header = ["threads", "pass", "d = 64", "64, causal", "d = 128", "128, causal"];
     page.file("means.md", table(&header, &rows));
     times(page, record)?;
-    charts(page, &fused)?;
+    charts(page, record, &fused)?;
+    hidden(page, &fused)?;
     layers(page, record)
+}
+
+/// Cells that could have come out the other way: by their spread, or by another statistic.
+fn unsure(page: &mut Page, record: &Record, counted: &[(Cell, f64)]) -> Result<()> {
+    let mut within = 0;
+    let mut turned = vec![];
+    for &(cell, _) in counted {
+        let ratio = ratio(record, "pytorch-fused", cell)?.context("no ratio")?;
+        within += usize::from(ratio.median - ratio.spread < 1.0);
+        let time = |name: &str| {
+            let found =
+                in_cell(record, &format!("attention/{name}"), Unit::Seconds, cell)?;
+            found.with_context(|| format!("no time of {name}"))
+        };
+        let (ours, theirs) = (time("flash")?, time("pytorch-fused")?);
+        if theirs.median < ours.median {
+            turned.push((cell, theirs.median / ours.median, ours.spread / ours.median));
+        }
+    }
+    page.value("peers-within", integer(within));
+    // The chapter speaks of one.
+    let [(cell, quotient, spread)] = turned[..] else {
+        anyhow::bail!(
+            "{} cells are turned round by the quotient of medians",
+            turned.len()
+        )
+    };
+    page.value("peers-turned-cell", describe(cell));
+    page.value("peers-turned", fixed(quotient, 2));
+    page.value("peers-turned-spread", percent(spread, 0));
+    Ok(())
+}
+
+/// How many scores of (n, n) a kernel computes under a causal mask that walks over blocks of `queries` queries, and for each
+/// over tiles of `keys` keys, as far as its last query sees; the last tile is computed whole, unless it is cut there.
+fn computed(n: u64, queries: u64, keys: u64, cut: bool) -> u64 {
+    let blocks =
+        (0..n.div_ceil(queries)).map(|i| (i * queries, n.min((i + 1) * queries)));
+    blocks
+        .map(|(start, end)| {
+            let seen = if cut { end } else { n.min(end.div_ceil(keys) * keys) };
+            (end - start) * seen
+        })
+        .sum()
+}
+
+/// PyTorch's blocks of queries for a sequence of this length, and its tiles' keys: `flash_attention_kernel_impl` in
+/// aten/src/ATen/native/cpu/FlashAttentionKernel.cpp, which has the same numbers for the way back.
+fn split_sizes(n: u64) -> (u64, u64) {
+    let queries = match n {
+        768.. => 256,
+        192.. => 64,
+        _ => 32,
+    };
+    (queries, 512)
+}
+
+/// What causal masks cost both sides in scores that are computed and then hidden, and what that foretells.
+fn hidden(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
+    let tiles = Flash::TILES_IF_MASKED;
+    page.value("split-keys", integer(split_sizes(512).1 as usize));
+    page.value("masked-keys", integer(tiles.keys));
+    let mut rows = vec![];
+    let mut gains = vec![];
+    for n in [256, 512, 1024, 2048, 4096, 8192] {
+        let (queries, keys) = split_sizes(n);
+        let theirs = computed(n, queries, keys, false) as f64;
+        let ours = computed(n, tiles.queries as u64, tiles.keys as u64, true) as f64;
+        // The way back goes over blocks of keys, and for each from the first query that sees one to the last.
+        let ours_back = computed(n, tiles.keys as u64, tiles.queries as u64, true) as f64;
+        let all = (n * n) as f64;
+        let mut row = vec![
+            integer(n as usize),
+            percent(theirs / all, 0),
+            percent(ours / all, 0),
+            percent(ours_back / all, 0),
+        ];
+        for (pass, quotient) in [
+            ("forward", theirs / ours),
+            ("forward+backward", 7.0 * theirs / (2.0 * ours + 5.0 * ours_back)),
+        ] {
+            let measured = |mask| {
+                let here = Cell { threads: 1, d: 64, mask, pass, n };
+                let found = fused.iter().find(|(cell, _)| *cell == here);
+                found.map(|c| c.1).with_context(|| describe(here))
+            };
+            let (full, causal) = (measured("full")?, measured("causal")?);
+            row.push(fixed(full * quotient, 2));
+            row.push(fixed(causal, 2));
+            gains.push((pass, n, full * quotient, causal));
+        }
+        rows.push(row);
+    }
+    let header = [
+        "$n$",
+        "PyTorch",
+        "this crate",
+        "this crate, backward",
+        "forward, foretold",
+        "measured",
+        "forward + backward, foretold",
+        "measured",
+    ];
+    page.file("hidden.md", table(&header, &rows));
+    // What the chapter says in words.
+    for pass in ["forward", "forward+backward"] {
+        let of_pass: Vec<_> = gains.iter().filter(|g| g.0 == pass).collect();
+        let most = |by: fn(&(&str, u64, f64, f64)) -> f64| {
+            of_pass.iter().max_by(|a, b| by(a).total_cmp(&by(b))).map(|g| g.1)
+        };
+        ensure!(
+            most(|g| g.2) == Some(512) && most(|g| g.3) == Some(512),
+            "{pass}: the largest ratio is foretold and measured at 512"
+        );
+    }
+    let off = |g: &(&str, u64, f64, f64)| g.2 / g.3 - 1.0;
+    let most = gains.iter().map(off).fold(f64::MIN, f64::max);
+    let least = gains.iter().map(off).fold(f64::MAX, f64::min);
+    ensure!(
+        gains.iter().filter(|g| off(g) > 0.0).count() >= 10,
+        "most of what is foretold is too high"
+    );
+    page.value("hidden-too-high", percent(most, 0));
+    page.value("hidden-too-low", percent(-least, 0));
+    Ok(())
 }
 
 fn describe(cell: Cell) -> String {
@@ -545,26 +998,18 @@ fn describe(cell: Cell) -> String {
     )
 }
 
-/// Everybody's times, at a width of 64 on one thread.
+/// This crate's times, at a width of 64 on one thread, and how many times as long everybody else took.
 fn times(page: &mut Page, record: &Record) -> Result<()> {
+    let mut longest_written = 0;
     for (pass, file, work) in
         [("forward", "times.md", 1.0), ("forward+backward", "times-both.md", 3.5)]
     {
         let mut rows = vec![];
         for mask in ["full", "causal"] {
             for n in [256, 512, 1024, 2048, 4096, 8192] {
-                let cell_here = Cell { threads: 1, d: 64, mask, pass, n };
-                let seconds = |name: &str| -> Result<Option<f64>> {
-                    let what = format!("attention/{name}");
-                    for m in record.all(&what, "f32").filter(|m| m.unit == Unit::Seconds)
-                    {
-                        if cell(m)? == cell_here {
-                            return Ok(Some(m.median));
-                        }
-                    }
-                    Ok(None)
-                };
-                let ours = seconds("flash")?.context("a cell without this crate")?;
+                let here = Cell { threads: 1, d: 64, mask, pass, n };
+                let ours = seconds(record, "flash", here)?
+                    .context("a cell without this crate")?;
                 let work = work * if mask == "causal" { 0.5 } else { 1.0 };
                 let flops = work * (4 * HEADS * D) as f64 * (n * n) as f64;
                 let mut row = vec![
@@ -574,10 +1019,16 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
                     fixed(flops / ours / 1e9, 0),
                 ];
                 for (name, _) in PEERS {
-                    row.push(
-                        seconds(name)?
-                            .map_or_else(|| "–".to_owned(), |t| fixed(t / ours, 2)),
+                    let ratio = ratio(record, name, here)?.map(|m| m.median);
+                    // What the chapter says in words.
+                    ensure!(
+                        name != "candle-flash" || ratio.is_none_or(|r| r > 5.0),
+                        "candle's fused kernel takes many times as long"
                     );
+                    if ratio.is_some() && name != "pytorch-fused" {
+                        longest_written = longest_written.max(n);
+                    }
+                    row.push(ratio.map_or_else(|| "–".to_owned(), |r| fixed(r, 2)));
                 }
                 rows.push(row);
             }
@@ -586,11 +1037,52 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
         let header = [&["mask", "$n$", "this crate", "GFLOP/s"][..], &names[..]].concat();
         page.file(file, table(&header, &rows));
     }
+    page.value("peers-up-to", integer(longest_written as usize));
+    // The same comparison as the ladder's, from this record.
+    for (key, pass) in [("naive-forward", "forward"), ("naive-both", "forward+backward")]
+    {
+        let here = Cell { threads: 1, d: D as u64, mask: "full", pass, n: N as u64 };
+        let naive = ratio(record, "naive", here)?.context("no naive program")?;
+        page.value(format!("peers-{key}"), significant(naive.median, 2));
+    }
     Ok(())
 }
 
 /// PyTorch's time over ours, against n.
-fn charts(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
+fn charts(page: &mut Page, record: &Record, fused: &[(Cell, f64)]) -> Result<()> {
+    let one_thread = |pass: &str, d: u64, mask: &str| {
+        let of_line = |c: &&(Cell, f64)| {
+            (c.0.threads, c.0.d, c.0.mask, c.0.pass) == (1, d, mask, pass)
+        };
+        fused.iter().filter(of_line).copied().collect::<Vec<_>>()
+    };
+    // What the descriptions say.
+    for pass in ["forward", "forward+backward"] {
+        for d in [64, 128] {
+            let causal = one_thread(pass, d, "causal");
+            let top =
+                causal.iter().max_by(|a, b| a.1.total_cmp(&b.1)).context("no line")?;
+            ensure!(
+                top.0.n == 512,
+                "{pass}, {d}: the line of causal masks is highest at 512"
+            );
+        }
+    }
+    ensure!(fused.iter().all(|c| c.1 > 1.0), "every point is above the dashed line");
+    // The highest point of the second figure at 256 tokens.
+    let wild =
+        Cell { threads: 1, d: 128, mask: "full", pass: "forward+backward", n: 256 };
+    let shortest =
+        fused.iter().filter(|c| (c.0.threads, c.0.pass, c.0.n) == (1, wild.pass, wild.n));
+    let highest = shortest.max_by(|a, b| a.1.total_cmp(&b.1)).context("no point")?;
+    ensure!(
+        highest.0 == wild,
+        "the highest point at 256 tokens is {}",
+        describe(highest.0)
+    );
+    let wild = ratio(record, "pytorch-fused", wild)?.context("no ratio")?;
+    page.value("peers-wild", fixed(wild.median, 2));
+    page.value("peers-wild-spread", fixed(wild.spread, 2));
     let most = fused.iter().map(|c| c.1).fold(1.0, f64::max);
     let least = fused.iter().map(|c| c.1).fold(1.0, f64::min);
     let range = (least * 10.0).floor() / 10.0..(most * 2.0).ceil() / 2.0;
@@ -600,13 +1092,9 @@ fn charts(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
         let mut lines: Vec<_> = series
             .into_iter()
             .map(|(d, mask)| {
-                let points = fused
-                    .iter()
-                    .filter(|(cell, _)| {
-                        (cell.threads, cell.d, cell.mask, cell.pass) == (1, d, mask, pass)
-                    })
-                    .map(|(cell, ratio)| (cell.n as f64, *ratio))
-                    .collect();
+                let points = one_thread(pass, d, mask);
+                let points =
+                    points.iter().map(|(cell, ratio)| (cell.n as f64, *ratio)).collect();
                 let colour = if mask == "full" { BLUE } else { VERMILION };
                 Line {
                     name: format!("d = {d}, {mask}"),
@@ -627,7 +1115,7 @@ fn charts(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
             "PyTorch's time divided by this crate's, {}, one thread, against the number of tokens",
             pass.replace('+', " and ")
         );
-        let says = "Above the dashed line at 1 this crate is the faster one. The lines of causal masks are highest at short lengths.";
+        let says = "All points lie above the dashed line at 1, where this crate is the faster one. The lines of causal masks are highest at 512 tokens.";
         page.file(
             file,
             svg(&id, &title, says, (380, 380), |area| {
@@ -649,6 +1137,13 @@ fn layers(page: &mut Page, record: &Record) -> Result<()> {
     let mean = geometric_mean(found.iter().map(|m| m.median));
     // What the chapter says in words.
     ensure!(mean < 1.0, "NumPy's layer is the faster one");
+    let lengths = found.iter().filter_map(|m| m.sizes.get("n").copied());
+    let (shortest, longest) =
+        (lengths.clone().min().context("no n")?, lengths.max().context("no n")?);
+    page.value("layer-shortest", integer(shortest as usize));
+    page.value("layer-longest", integer(longest as usize));
+    page.value("layer-cells", integer(found.len()));
+    page.value("layer-wins", integer(found.iter().filter(|m| m.median > 1.0).count()));
     page.value("layer-least", fixed(least, 2));
     page.value("layer-mean", fixed(mean, 2));
     Ok(())

@@ -11,6 +11,7 @@ mod double;
 mod fast;
 mod figure;
 mod format;
+mod gpu;
 mod gradient_checking;
 mod intuition;
 mod layer;
@@ -69,6 +70,7 @@ const PAGES: &[Generator] = &[
     ("tiles-forward", tiles_forward::generate),
     ("tiles-backward", tiles_backward::generate),
     ("fast", fast::generate),
+    ("gpu", gpu::generate),
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
@@ -78,6 +80,9 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let mut generated = Generated::default();
     for &(name, generate) in PAGES {
+        if std::env::var("ONLY").is_ok_and(|only| only != name) {
+            continue;
+        } // TEMP
         let start = Instant::now();
         let mut page = Page::new(name);
         generate(&mut page).with_context(|| format!("computing the page {name}"))?;

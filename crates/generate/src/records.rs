@@ -11,6 +11,16 @@ pub fn read(topic: &str) -> Result<Record> {
     Record::read(&folder, topic)
 }
 
+/// The record of a topic that may not have been measured yet.
+pub fn read_if_there(topic: &str) -> Result<Option<Record>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+    folder
+        .join(format!("{topic}.json"))
+        .is_file()
+        .then(|| Record::read(&folder, topic))
+        .transpose()
+}
+
 /// On what, with what and when it was measured: the end of a sentence that begins with "Measured".
 ///
 /// "on one thread of an AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) with

@@ -1,53 +1,102 @@
-// `cp_async.cuh` on a CPU. A copy can happen at any time between its start and the wait: what it
-// overwrites is lost at the start, and what it brings is there at the wait.
+// `cp_async.cuh` on a CPU, as PTX ISA 9.7 defines its instructions.
+//
+// A real copy arrives at some time between its instruction and the wait that covers its group. Here
+// what it overwrites is lost at once, and what it brings arrives at the latest moment: who reads
+// without such a wait reads NaN. The bytes are written by the thread itself as it waits, which is
+// what the race detector has to see: other threads may read them after a barrier that follows the
+// wait.
 #pragma once
-
-#include "cuda.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
+
+// Where the block's shared memory is in that of the CPU; as PTX counts, it begins at zero.
+extern char memory[];
+using SharedAddress = uint32_t;
+
+inline SharedAddress shared_address(const void* pointer) {
+    return SharedAddress(static_cast<const char*>(pointer) - memory);
+}
 
 namespace host {
 
+[[noreturn]] inline void reject(const char* what) {
+    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
+                 threadIdx.x, what);
+    std::fflush(stderr);
+    std::_Exit(3);
+}
+
 struct Copy {
-    void* shared;
-    const void* global;
+    char* to;
+    const char* from;
     int bytes_valid;
 };
 
-// What a thread has begun, and in which block: a new block begins with nothing under way.
+// Of one thread: the copies since its last commit, and the groups that are under way, oldest first.
 struct Copies {
-    std::vector<Copy> under_way;
-    dim3 block;
+    unsigned block = 0;
+    std::vector<Copy> uncommitted;
+    std::vector<std::vector<Copy>> groups;
+
+    // A thread that leaves with copies under way leaves them to arrive wherever somebody else has
+    // begun to write. Found out when the thread's next block begins, or the program ends.
+    void must_have_arrived() const {
+        bool none = uncommitted.empty();
+        for (const auto& group : groups) none = none && group.empty();
+        if (!none) reject("cp.async: a thread has left, and nobody waited for its copies");
+    }
+    ~Copies() { must_have_arrived(); }
 };
 
-inline Copies& copies_of_thread() {
+// The running thread's.
+inline Copies& copies() {
     static Copies of_threads[1024];
-    Copies& copies = of_threads[threadIdx.x];
-    if (copies.block.x != blockIdx.x || copies.block.y != blockIdx.y) copies.under_way.clear();
-    copies.block = blockIdx;
-    return copies;
+    Copies& mine = of_threads[threadIdx.x];
+    if (mine.block != block_number) {
+        mine.must_have_arrived();
+        mine.groups.clear();
+        mine.block = block_number;
+    }
+    return mine;
+}
+
+// Writes 16 bytes as four words: of a memset of constant size the race detector would see nothing.
+inline void write_16(void* to, const void* from) {
+    typedef unsigned __attribute__((may_alias)) Word;
+    for (int i = 0; i < 4; ++i) static_cast<Word*>(to)[i] = static_cast<const Word*>(from)[i];
+}
+
+inline void arrive(const Copy& copy) {
+    unsigned brought[4] = {};
+    if (copy.bytes_valid > 0) std::memcpy(brought, copy.from, copy.bytes_valid);
+    write_16(copy.to, brought);
 }
 
 } // namespace host
 
 inline void cp_async_16(void* shared, const void* global, int bytes_valid) {
-    if (uintptr_t(shared) % 16 || uintptr_t(global) % 16 || bytes_valid < 0 || bytes_valid > 16) {
-        std::fprintf(stderr, "error: cp_async_16(%p, %p, %d): not 16 aligned bytes\n", shared, global,
-                     bytes_valid);
-        std::fflush(stderr);
-        std::_Exit(3);
-    }
-    std::memset(shared, 0xff, 16); // not a number
-    host::copies_of_thread().under_way.push_back({shared, global, bytes_valid});
+    if (uintptr_t(shared) % 16 != 0 || uintptr_t(global) % 16 != 0)
+        host::reject("cp.async: 16 bytes begin at a multiple of 16");
+    if (bytes_valid < 0 || bytes_valid > 16) host::reject("cp.async: 0 to 16 bytes are valid");
+    const unsigned lost[4] = {~0u, ~0u, ~0u, ~0u}; // not numbers
+    host::write_16(shared, lost);
+    host::copies().uncommitted.push_back(
+        {static_cast<char*>(shared), static_cast<const char*>(global), bytes_valid});
 }
 
-inline void cp_async_wait_all() {
-    auto& under_way = host::copies_of_thread().under_way;
-    for (const host::Copy& copy : under_way) {
-        std::memset(copy.shared, 0, 16);
-        if (copy.bytes_valid > 0) std::memcpy(copy.shared, copy.global, copy.bytes_valid);
+inline void cp_async_commit() {
+    host::Copies& mine = host::copies();
+    mine.groups.push_back(std::move(mine.uncommitted));
+    mine.uncommitted.clear();
+}
+
+template <int pending> void cp_async_wait() {
+    host::Copies& mine = host::copies();
+    while (mine.groups.size() > pending) {
+        for (const host::Copy& copy : mine.groups.front()) host::arrive(copy);
+        mine.groups.erase(mine.groups.begin());
     }
-    under_way.clear();
 }

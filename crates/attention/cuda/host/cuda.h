@@ -66,6 +66,8 @@ struct Launch {
 };
 void run(const Launch& launch, void (*kernel)(const void* arguments), const void* arguments);
 
+// Counts the blocks that have begun, over all launches.
+extern unsigned block_number;
 // The line of the `__syncthreads()` that is left out, to see whether anybody notices; 0: none.
 extern int missing_barrier;
 // The seed of the order in which the threads of a block take turns; 0: in the order of their numbers.
@@ -97,4 +99,11 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
 template <typename T> T __shfl_down_sync(unsigned, T value, unsigned by) {
     const unsigned from = host::lane() + by;
     return host::from_lane(value, from < 32 ? from : host::lane());
+}
+inline int __any_sync(unsigned, int mine) {
+    const char* all = host::exchange(&mine, sizeof mine, 32);
+    int of_lanes[32], any = 0;
+    host::copy(of_lanes, all, sizeof of_lanes);
+    for (int of_lane : of_lanes) any |= of_lane != 0;
+    return any;
 }

@@ -1,8 +1,9 @@
 // A block of CUDA threads on one thread of a CPU, as fibers that take turns.
 //
-// This file is compiled without a sanitizer even where the kernel has one, so that the machine's own
-// reads and writes are not taken for the kernel's. It tells the sanitizers what it does instead: to
-// ThreadSanitizer each fiber is a thread, switches order nothing, and barriers order everything.
+// This file is compiled without a sanitizer even where the kernel has one, so that the machine's
+// own reads and writes are not taken for the kernel's. It tells the sanitizers what it does
+// instead: to ThreadSanitizer each fiber is a thread, switches order nothing, and barriers order
+// everything.
 
 #include "cuda.h"
 
@@ -30,6 +31,7 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
 
+unsigned block_number = 0;
 int missing_barrier = 0;
 unsigned seed = 0;
 
@@ -139,6 +141,7 @@ void prepare(int number) {
     fiber.fake_stack = nullptr;
 }
 
+// ANCHOR: round
 // One turn for every thread that can run; false if none could.
 bool round(const int* order, int threads) {
     bool progress = false;
@@ -151,6 +154,7 @@ bool round(const int* order, int threads) {
     }
     return progress;
 }
+// ANCHOR_END: round
 
 void report_deadlock(int threads) {
     std::fprintf(stderr, "error: block (%u, %u): nobody can go on\n", blockIdx.x, blockIdx.y);
@@ -172,6 +176,7 @@ void run_block(const Launch& launch) {
     if (__asan_poison_memory_region)
         __asan_poison_memory_region(memory + launch.shared_bytes,
                                     sizeof memory - launch.shared_bytes);
+    ++block_number;
     block = Meeting();
     for (auto& meeting : warps) meeting = Meeting();
     for (auto& meeting : named) meeting = Meeting();
@@ -209,7 +214,9 @@ bool round_is_over(const void* of) {
     return since.meeting->round != since.round;
 }
 
-// Arrives, and if `wait`, stays until `expected` have arrived. With `ordered`, memory is ordered too.
+// ANCHOR: meet
+// Arrives, and if `wait`, stays until `expected` have arrived. With `ordered`, memory is ordered
+// too.
 void meet(Meeting& meeting, int expected, bool wait, bool ordered, const char* what, int line) {
     const Round here{&meeting, meeting.round};
     void* tag = &meeting.tags[meeting.round % 2];
@@ -223,6 +230,7 @@ void meet(Meeting& meeting, int expected, bool wait, bool ordered, const char* w
     }
     if (ordered && wait) acquire(tag);
 }
+// ANCHOR_END: meet
 
 } // namespace
 

@@ -1,11 +1,13 @@
-// Hopper's instructions on a CPU: the same functions as in hopper.cuh, with what the PTX ISA promises
-// and no more. What is asynchronous on the GPU happens here as late as it may, so that a wait left out
-// is seen: a copy when somebody waits for its barrier (or, as the seed has it, at once: then a tile
-// that is still in use is overwritten), a product when its group is waited for. Until then the
-// accumulators are not numbers, and both factors stay where they are, registers included.
+// Hopper's instructions on a CPU: the same functions as in hopper.cuh, with what the PTX ISA
+// promises and no more. What is asynchronous on the GPU happens here as late as it may, so that a
+// wait left out is seen: a copy when somebody waits for its barrier (or, as the seed has it, at
+// once: then a tile that is still in use is overwritten), a product when its group is waited for.
+// Until then the accumulators are not numbers, and both factors stay where they are, registers
+// included.
 //
-// Shared memory is read and written by ordinary code, which the sanitizers watch. The machine's own
-// tables they must not see: fibers take turns, and what orders them is told by acquire and release.
+// Shared memory is read and written by ordinary code, which the sanitizers watch. The machine's
+// own tables they must not see: fibers take turns, and what orders them is told by acquire and
+// release.
 #pragma once
 
 #include "cuda.h"
@@ -21,8 +23,8 @@ extern char memory[]; // all shared memory; see fibers.cpp
 namespace host {
 
 UNWATCHED [[noreturn]] inline void fail(const char* what) {
-    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, threadIdx.x,
-                 what);
+    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
+                 threadIdx.x, what);
     std::fflush(stderr);
     std::_Exit(3);
 }
@@ -36,8 +38,8 @@ constexpr unsigned FIRST_ADDRESS = 1024;
 
 inline char* at_address(unsigned address) { return memory + (address - FIRST_ADDRESS); }
 
-// The address of what 128-byte swizzle puts at `address` (CuTe's Swizzle<3, 4, 3>): bits 4 to 6 are
-// replaced by their exclusive or with bits 7 to 9.
+// The address of what 128-byte swizzle puts at `address` (CuTe's Swizzle<3, 4, 3>): bits 4 to 6
+// are replaced by their exclusive or with bits 7 to 9.
 inline unsigned swizzle_128(unsigned address) { return address ^ ((address >> 7 & 7) << 4); }
 
 // Which block this is, from 1 on; what an earlier block left behind does not count.
@@ -170,13 +172,12 @@ inline void write_box(const TensorMap& map, char* to, int x, int y, int z) {
         for (int column = 0; column < map.box[0]; column += IN_CHUNK) {
             Bf16 chunk[IN_CHUNK];
             for (int e = 0; e < IN_CHUNK; ++e) {
-                const long long i = x + column + e, j = y + row, k = z;
-                const bool inside = i >= 0 && i < map.sizes[0] && j >= 0 && j < map.sizes[1] && k >= 0
-                                 && k < map.sizes[2];
-                const char* base = reinterpret_cast<const char*>(map.data);
-                chunk[e] = inside ? *reinterpret_cast<const Bf16*>(
-                               base + i * sizeof(Bf16) + j * map.strides[0] + k * map.strides[1])
-                                  : 0;
+                const long long at[3] = {x + column + e, y + row, z};
+                bool inside = true;
+                for (int i = 0; i < 3; ++i) inside = inside && at[i] >= 0 && at[i] < map.sizes[i];
+                const char* from = reinterpret_cast<const char*>(map.data + at[0])
+                                   + at[1] * map.strides[0] + at[2] * map.strides[1];
+                chunk[e] = inside ? *reinterpret_cast<const Bf16*>(from) : 0;
             }
             const unsigned linear = begin + (row * map.box[0] + column) * sizeof(Bf16);
             std::memcpy(at_address(swizzle_128(linear)), chunk, sizeof chunk);
@@ -199,7 +200,7 @@ inline UNWATCHED void perform(Copy& wanted) {
 inline UNWATCHED void ask(const TensorMap& map, void* to, Mbarrier& mbarrier, int x, int y, int z) {
     demand(map.box[0] * sizeof(Bf16) == 128, "an emulated copy has rows of 128 bytes");
     demand(map.box[1] >= 1 && map.box[1] <= 256, "a box has at most 256 rows");
-    demand(map.strides[0] % 16 == 0 && map.strides[1] % 16 == 0, "strides are multiples of 16 bytes");
+    demand(map.strides[0] % 16 == 0 && map.strides[1] % 16 == 0, "strides come in 16 bytes");
     demand(shared_address(to) % 128 == 0, "a swizzled copy goes to a multiple of 128 bytes");
     demand(mbarrier.fenced, "an mbarrier that the copy engine was not told of by a fence");
     for (Copy& place : copies) {
@@ -219,9 +220,10 @@ struct Awaited {
     unsigned parity;
 };
 
-// The scheduler asks; the copies into this barrier have no longer to come than now.
+// The scheduler asks. If the phase is not over, the copies into this barrier come now: no later.
 inline UNWATCHED bool is_over(const void* of) {
     const auto& awaited = *static_cast<const Awaited*>(of);
+    if (awaited.mbarrier->phase % 2 != awaited.parity) return true;
     for (Copy& wanted : copies)
         if (wanted.mbarrier == awaited.mbarrier) perform(wanted);
     return awaited.mbarrier->phase % 2 != awaited.parity;
@@ -252,8 +254,6 @@ inline void tma_load(void* shared, const TensorMap& map, Barrier& barrier, int x
     host::ask(map, shared, host::mbarrier_of(barrier), x, y, z);
 }
 
-inline void tma_prefetch(const TensorMap&) {}
-
 // ---- registers that change hands, and named barriers --------------------------------------------
 
 namespace host {
@@ -282,7 +282,7 @@ UNWATCHED inline bool enough_are_free(const void* of) {
 
 inline UNWATCHED void set_registers(int count, bool more) {
     open_pool();
-    demand(count >= 24 && count <= 256 && count % 8 == 0, "registers come in eights, from 24 to 256");
+    demand(count >= 24 && count <= 256 && count % 8 == 0, "registers: 24 to 256, in eights");
     const int needed = count - pool.held[threadIdx.x];
     demand(more ? needed >= 0 : needed <= 0, "setmaxnreg in the wrong direction");
     if (needed > 0) wait_until(enough_are_free, &needed, "registers from the pool");
@@ -302,7 +302,9 @@ template <int count> void take_registers() {
     host::set_registers(count, true);
 }
 
-inline void named_barrier_sync(int number, int threads) { host::named_barrier(number, threads, true); }
+inline void named_barrier_sync(int number, int threads) {
+    host::named_barrier(number, threads, true);
+}
 inline void named_barrier_arrive(int number, int threads) {
     host::named_barrier(number, threads, false);
 }
@@ -321,6 +323,9 @@ struct Product {
     bool b_along_n;                // "MN-major", the transposed factor
     int group;                     // that it was committed with; -1: not yet
 };
+
+// What stands in an accumulator meanwhile: a signalling NaN, which arithmetic turns into another.
+constexpr unsigned UNDER_WAY = 0x7fa00001;
 
 // Registers that belong to products under way: nobody sees their values but here.
 struct Accumulator {
@@ -367,7 +372,8 @@ struct Factor {
         start = decode(0), leading = decode(16), stride = decode(32);
         demand(descriptor >> 62 == 1, "an emulated factor has 128-byte swizzle");
         demand((descriptor >> 49 & 7) == 0, "an emulated factor's pattern begins on 1024 bytes");
-        const unsigned long long unused = 0xc000ull | 0xc000ull << 16 | 0x1c000ull << 32 | 0x3ffull << 52;
+        const unsigned long long unused = // bits 14–15, 30–31, 46–48 and 52–61
+            0xc000ull | 0xc000ull << 16 | 0x1c000ull << 32 | 0x3ffull << 52;
         demand((descriptor & unused) == 0, "a descriptor has bits set that mean nothing");
     }
 
@@ -378,14 +384,16 @@ struct Factor {
     float k_major(int row, int k) const {
         return from_bf16(at(row % 8 * 128 + row / 8 * stride + k * sizeof(Bf16)));
     }
-    // MN-major, ((T, 8, m), (8, k)) : ((1, T, LBO), (8T, SBO)): 64 of the n fill a row of 128 bytes,
-    // eight of the k an atom.
+    // MN-major, ((T, 8, m), (8, k)) : ((1, T, LBO), (8T, SBO)): 64 of the n fill a row of 128
+    // bytes, eight of the k an atom.
     float mn_major(int n, int k) const {
-        return from_bf16(at(n % 64 * sizeof(Bf16) + n / 64 * leading + k % 8 * 128 + k / 8 * stride));
+        const unsigned of_n = n % 64 * sizeof(Bf16) + n / 64 * leading;
+        return from_bf16(at(of_n + k % 8 * 128 + k / 8 * stride));
     }
 };
 
-// The thread's rows of A, g and g + 8 of its warp's 16. From registers, its three neighbours have parts.
+// The thread's rows of A, g and g + 8 of its warp's 16. From registers, its three neighbours have
+// parts.
 inline void rows_of_a(const Product& product, float (&a)[2][16]) {
     const int g = lane() / 4, warp = threadIdx.x / 32 % 4;
     if (!product.a_registers) {
@@ -449,12 +457,12 @@ inline void begin(const Product& product) {
     accumulator->n = product.n;
     for (int i = 0; i < product.n / 2; ++i) {
         accumulator->value[i] = product.d[i];
-        product.d[i] = NAN;
+        std::memcpy(&product.d[i], &UNDER_WAY, sizeof UNDER_WAY);
     }
 }
 
-// Does the products of all groups but the latest `pending`, in order, and gives the accumulators back
-// that no other product uses.
+// Does the products of all groups but the latest `pending`, in order, and gives the accumulators
+// back that no other product uses.
 inline void finish(int pending) {
     Warpgroup& state = warpgroup_state();
     int done = 0;
@@ -467,18 +475,27 @@ inline void finish(int pending) {
         bool in_use = !accumulator.d;
         for (int i = 0; i < state.count; ++i) in_use |= state.products[i].d == accumulator.d;
         if (in_use) continue;
-        for (int i = 0; i < accumulator.n / 2; ++i) accumulator.d[i] = accumulator.value[i];
+        for (int i = 0; i < accumulator.n / 2; ++i) {
+            demand(std::memcmp(&accumulator.d[i], &UNDER_WAY, sizeof UNDER_WAY) == 0,
+                   "an accumulator is written while its product is under way");
+            accumulator.d[i] = accumulator.value[i];
+        }
         accumulator.d = nullptr;
     }
     state.fenced = false;
     warp_barrier(); // .sync: all lanes of the warp have waited
 }
 
-// After the last block: is nothing left under way?
-inline UNWATCHED void expect_quiet() {
-    for (const Copy& copy : copies) demand(!copy.mbarrier, "the grid has ended while a copy was under way");
-    for (const Warpgroup& state : warpgroup_states)
+// To be called after a grid: nothing may be under way any more. Forgets the grid's blocks.
+inline UNWATCHED void end_grid() {
+    for (const Copy& wanted : copies)
+        demand(!wanted.mbarrier, "the grid has ended while a copy was under way");
+    for (Warpgroup& state : warpgroup_states) {
         demand(state.count == 0, "the grid has ended while products were under way");
+        state.block = 0;
+    }
+    for (Mbarrier& mbarrier : mbarriers) mbarrier.block = 0;
+    pool.block = 0;
 }
 
 } // namespace host

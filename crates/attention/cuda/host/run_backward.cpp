@@ -1,5 +1,5 @@
-// Runs the three kernels in backward.cu: reads q, k, v, the output, its gradient and the log-sum-exp;
-// writes the gradients of q, k and v.
+// Runs the three kernels in backward.cu: reads q, k, v, the output, the gradient of the output and
+// the log-sum-exp; writes the gradients of q, k and v.
 
 #include "run.h"
 
@@ -14,8 +14,8 @@ int main(int count, char** words) {
     const float scale = 1 / sqrtf(D);
     launch(backward_delta, backward_delta_launch, o.n_q, o.heads, output.data, d_output.data,
            delta.data, o.n_q);
-    launch(backward_keys, backward_keys_launch, o.n_k, o.heads, q.data, k.data, v.data, d_output.data,
-           lse.data, delta.data, d_k.data, d_v.data, o.n_q, o.n_k, scale);
+    launch(backward_keys, backward_keys_launch, o.n_k, o.heads, q.data, k.data, v.data,
+           d_output.data, lse.data, delta.data, d_k.data, d_v.data, o.n_q, o.n_k, scale);
     launch(backward_queries, backward_queries_launch, o.n_q, o.heads, q.data, k.data, v.data,
            d_output.data, lse.data, delta.data, d_q.data, o.n_q, o.n_k, scale);
     write(d_q);

@@ -50,8 +50,9 @@ impl Tensors {
     // ANCHOR: launch
     pub fn launch(&mut self) -> Result<()> {
         for call in self.calls() {
-            // SAFETY: `calls` gives each function the arguments that it declares, of the sizes
-            // that it is told, and the kernels stay inside of those: the tests hold them to it.
+            // SAFETY: `calls` gives each function the arguments that it declares, of the
+            // sizes that it is told, and the kernels stay inside of those: the tests hold
+            // them to it.
             unsafe { call.launch(&self.stream) }?;
         }
         Ok(())

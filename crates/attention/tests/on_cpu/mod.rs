@@ -104,30 +104,21 @@ impl OnCpu {
         causal: bool,
         watch: Watch,
     ) -> io::Result<Self> {
-        let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/host");
-        let folder = tempfile::tempdir()?;
-        let [fibers, file] = ["fibers.o", "kernel"].map(|name| folder.path().join(name));
         let runner = match program.name() {
             "naive" => "run_naive.cpp",
             "hopper" => "run_hopper.cpp",
             "backward" => "run_backward.cpp",
             _ => "run_forward.cpp",
         };
-        // The machine itself is not watched, and says what it does.
-        done(compiler().arg("-c").arg(host.join("fibers.cpp")).arg("-o").arg(&fibers))?;
-        done(
-            compiler()
-                .args(watch.flags())
-                .args(["-w", "-include"])
-                .arg(host.join("cuda.h"))
-                .arg("-I")
-                .arg(host.parent().unwrap_or(&host))
-                .args([format!("-DD={d}"), format!("-DCAUSAL={}", i32::from(causal))])
-                .arg(format!("-DKERNEL=\"{}\"", source.display()))
-                .args([&host.join(runner), &fibers])
-                .arg("-o")
-                .arg(&file),
-        )?;
+        let folder = tempfile::tempdir()?;
+        let chosen = [
+            format!("-DD={d}"),
+            format!("-DCAUSAL={}", i32::from(causal)),
+            format!("-DKERNEL=\"{}\"", source.display()),
+        ];
+        let options = watch.flags().iter().map(|&flag| flag.to_owned()).chain(chosen);
+        let file =
+            compile_with_fibers(runner, &options.collect::<Vec<_>>(), folder.path())?;
         Ok(OnCpu { program, d, file, _folder: folder })
     }
 
@@ -217,6 +208,37 @@ impl OnCpu {
     }
 }
 
+/// Compiles a file of `cuda/host`, and the machine that runs a block of threads.
+fn compile_with_fibers(
+    name: &str,
+    options: &[String],
+    folder: &Path,
+) -> io::Result<PathBuf> {
+    let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda");
+    let host = cuda.join("host");
+    let [fibers, file] = ["fibers.o", "program"].map(|name| folder.join(name));
+    // The machine itself is not watched: it says what it does.
+    done(compiler().arg("-c").arg(host.join("fibers.cpp")).arg("-o").arg(&fibers))?;
+    let mut program = compiler();
+    program.args(options).args(["-w", "-include"]).arg(host.join("cuda.h"));
+    program.arg("-I").arg(cuda).args([&host.join(name), &fibers]);
+    done(program.arg("-o").arg(&file))?;
+    Ok(file)
+}
+
+/// Compiles and runs a file of `cuda/host` that tests the machine itself; what it says if it fails.
+pub fn run_test(name: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let file = compile_with_fibers(name, &[], folder.path())
+        .map_err(|error| error.to_string())?;
+    let output = Command::new(file).output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{}: {}", output.status, said(&output)))
+    }
+}
+
 /// The lines at which the source of `program` has a `__syncthreads()`.
 pub fn barriers(program: Program) -> Vec<u32> {
     let code = |line: &str| {
@@ -230,14 +252,14 @@ pub fn barriers(program: Program) -> Vec<u32> {
 }
 
 /// The system's C++ compiler, or the one that `CXX` names.
-pub fn compiler() -> Command {
+fn compiler() -> Command {
     let mut command = Command::new(env::var("CXX").unwrap_or_else(|_| "c++".to_owned()));
     command.args(["-std=c++17", "-O1", "-g"]);
     command
 }
 
 /// Runs a compiler to its end.
-pub fn done(command: &mut Command) -> io::Result<()> {
+fn done(command: &mut Command) -> io::Result<()> {
     let output = command.output().map_err(|error| {
         let program = command.get_program().to_string_lossy().into_owned();
         let words = format!(

@@ -11,6 +11,8 @@ static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
 
 /// What the page has room for beside the table of contents; rustfmt.toml says the same.
 const COLUMNS: usize = 90;
+/// The same for the kernels, which the style sheet sets in smaller letters.
+const COLUMNS_OF_KERNELS: usize = 100;
 
 /// Blocks that are too wide, that are ignored, that fail for any reason, that name no language, and listings with
 /// something pasted in.
@@ -59,20 +61,22 @@ fn complaints(block: &CodeBlock, chapter: &Document, sources: &Sources) -> Vec<S
         complaints.extend(pasted(block, chapter, sources));
     }
     if block.is_rust() {
-        complaints.extend(too_wide(block, chapter));
+        complaints.extend(too_wide(block, chapter, COLUMNS));
+    } else if block.has("cpp") {
+        complaints.extend(too_wide(block, chapter, COLUMNS_OF_KERNELS));
     }
     complaints
 }
 
 /// A line that the reader would have to scroll for.
-fn too_wide(block: &CodeBlock, chapter: &Document) -> Option<String> {
+fn too_wide(block: &CodeBlock, chapter: &Document, room: usize) -> Option<String> {
     let code = included(&block.body, chapter.folder());
     let margin = if block.is_listing() { margin(&code) } else { 0 };
     let shown = |line: &&str| !line.contains("ANCHOR");
     let columns = |line: &str| line.chars().count().saturating_sub(margin);
-    let wide = code.lines().filter(shown).find(|line| columns(line) > COLUMNS)?;
+    let wide = code.lines().filter(shown).find(|line| columns(line) > room)?;
     Some(format!(
-        "a line of code has {} columns where {COLUMNS} fit: `{}`",
+        "a line of code has {} columns where {room} fit: `{}`",
         columns(wide),
         wide.trim()
     ))

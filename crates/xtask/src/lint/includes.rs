@@ -200,7 +200,7 @@ fn files_with_anchors(root: &Path) -> Vec<PathBuf> {
     crates
         .iter()
         .flat_map(|folder| {
-            ["src", "examples", "benches", "cuda"].map(|part| folder.join(part))
+            ["src", "examples", "benches", "tests", "cuda"].map(|part| folder.join(part))
         })
         .chain([root.join("src").join("generated")])
         .flat_map(|folder| files::under(&folder))

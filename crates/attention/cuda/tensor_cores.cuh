@@ -1,0 +1,57 @@
+// The instructions of kernel 3, one small function each: matrices from shared memory into
+// registers, and the matrix product of a warp. Both are there from compute capability 8.0 on. The
+// names of PTX are kept; its manual (PTX ISA, section 9.7) defines them.
+//
+// How a warp holds a matrix. Its 32 lanes are eight groups of four: lane = 4 · g + t. Two bf16
+// share a register, the one of the lower column (or, of a right factor, the lower row) in the lower
+// half.
+//
+//   8 × 8 matrix     a register a lane: row g, columns 2t and 2t + 1
+//   A, 16 × 16       four of these: rows 0–7 and 8–15 of the left half, then of the right half
+//   B, 16 × 8        two, transposed: column g, rows 2t and 2t + 1; then the same of rows 8–15
+//   C, 16 × 8        four floats: row g, columns 2t and 2t + 1; then the same of row g + 8
+#pragma once
+
+#include "cp_async.cuh"
+
+using Bf16 = unsigned short; // the upper half of a float
+
+#ifdef __CUDACC__
+
+// ANCHOR: ldmatrix
+// Four 8 × 8 matrices from shared memory. A row is 16 bytes; lanes 0–7 say where those of the first
+// matrix lie, lanes 8–15 those of the second, and so on.
+__device__ inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(row) : "memory");
+}
+
+// The same, and each matrix is transposed on its way: a lane gets column g, rows 2t and 2t + 1.
+__device__ inline void ldmatrix_x4_trans(unsigned (&to)[4], SharedAddress row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(row) : "memory");
+}
+// ANCHOR_END: ldmatrix
+
+// ANCHOR: mma
+// C += A B by the whole warp: A (16, 16) and B (16, 8) of bf16, C (16, 8) of floats. 2048 products.
+__device__ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// ANCHOR_END: mma
+
+// Two floats, each rounded to the nearest bf16 (ties to even), in one register.
+__device__ inline unsigned pack_bf16(float low, float high) {
+    unsigned packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#else
+#include "host/tensor_cores.h"
+#endif

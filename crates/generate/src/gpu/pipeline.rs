@@ -1,0 +1,259 @@
+//! The time-line of kernel 4, as it is planned: who has the tensor cores when, if everything takes as long as its rates say.
+
+use super::banks::D;
+use super::machine::{EXPONENTIALS, LANES, TENSOR};
+use super::source::{constant, has};
+use crate::figure::{
+    BLUE, Block, GREEN, MUTED, TEXT, VERMILION, label, left_aligned, svg,
+};
+use crate::format::{integer, percent};
+use crate::output::Page;
+use anyhow::{Result, ensure};
+use plotters::prelude::*;
+use plotters::style::RGBColor;
+
+/// Clocks from the request of a tile to its arrival: assumed, for none is stated.
+const ARRIVAL: usize = 800;
+const CONSUMERS: usize = 2;
+const ROWS: usize = 64; // of a consumer
+const STAGES: usize = 2;
+const TILES: usize = 6;
+/// Tiles drawn.
+const SHOWN: usize = 4;
+
+/// Something that takes its time, from one clock to another.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    tile: usize,
+    from: usize,
+    to: usize,
+}
+
+#[derive(Default)]
+struct Plan {
+    scores: [Vec<Span>; CONSUMERS],
+    outputs: [Vec<Span>; CONSUMERS],
+    softmax: [Vec<Span>; CONSUMERS],
+    /// From request to release.
+    keys: Vec<Span>,
+    values: Vec<Span>,
+}
+
+fn plan(keys: usize) -> Plan {
+    let product = ROWS * keys * D / TENSOR;
+    let entries = ROWS * keys;
+    // Exponentials, and beside each of them a maximum, a difference, a sum and half a conversion.
+    let softmax = entries / EXPONENTIALS + entries * 7 / 2 / LANES;
+    let correction = ROWS * D / LANES;
+    let mut plan = Plan::default();
+    let mut tensor = 0; // when the tensor cores are free
+    let mut ready = [0; CONSUMERS];
+    let mut turn = 0; // when the consumer before has begun
+    let (mut keys_there, mut values_there) = (vec![], vec![]);
+    for tile in 0..=TILES {
+        // The producer asks as soon as the stage is empty.
+        let request = |of: &[Span], tile: usize| {
+            tile.checked_sub(STAGES).map_or(0, |before: usize| of[before].to)
+        };
+        if tile < TILES {
+            let from = request(&plan.keys, tile);
+            keys_there.push(from + ARRIVAL);
+            plan.keys.push(Span { tile, from, to: 0 });
+        }
+        if tile > 0 {
+            let from = request(&plan.values, tile - 1)
+                .max(plan.keys[(tile).min(TILES - 1)].from);
+            values_there.push(from + ARRIVAL);
+            plan.values.push(Span { tile: tile - 1, from, to: 0 });
+        }
+        for consumer in 0..CONSUMERS {
+            let mut begin = ready[consumer].max(turn);
+            let mut output_over = 0;
+            if tile < TILES {
+                begin = begin.max(keys_there[tile]);
+                let from = begin.max(tensor);
+                tensor = from + product;
+                plan.scores[consumer].push(Span { tile, from, to: tensor });
+                plan.keys[tile].to = plan.keys[tile].to.max(tensor);
+                plan.softmax[consumer].push(Span {
+                    tile,
+                    from: tensor,
+                    to: tensor + softmax,
+                });
+            }
+            if tile > 0 {
+                let from = tensor.max(begin).max(values_there[tile - 1]);
+                tensor = from + product;
+                output_over = tensor;
+                plan.outputs[consumer].push(Span { tile: tile - 1, from, to: tensor });
+                plan.values[tile - 1].to = plan.values[tile - 1].to.max(tensor);
+            }
+            turn = begin;
+            let weighed = plan.softmax[consumer].last().map_or(0, |span| span.to);
+            ready[consumer] = weighed.max(output_over) + correction;
+        }
+    }
+    plan
+}
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    let keys = constant("hopper.cu", "KEYS")?;
+    ensure!(constant("hopper.cu", "STAGES")? == STAGES);
+    has(
+        "hopper.cu",
+        &[
+            "constexpr int CONSUMERS = D == 128 ? 2 : 3;",
+            "begin_output(o, weights, shared.v[stage(t - 1)]);\n        pass_turn(number);",
+        ],
+    )?;
+    let plan = plan(keys);
+    // From the second tile's scores to the last tile's: neither the beginning nor the end.
+    let (first, last) = (plan.scores[0][2].from, plan.scores[0][TILES - 1].from);
+    let busy: usize = plan
+        .scores
+        .iter()
+        .chain(&plan.outputs)
+        .flatten()
+        .map(|span| span.to.min(last).saturating_sub(span.from.max(first)))
+        .sum();
+    let share = busy as f64 / (last - first) as f64;
+    ensure!(share > 0.99, "the plan leaves the tensor cores idle: {share}");
+    let one = plan.scores[0][0];
+    let soft = plan.softmax[0][0];
+    page.value("plan-product", integer(one.to - one.from));
+    page.value("plan-softmax", integer(soft.to - soft.from));
+    page.value("plan-arrival", integer(ARRIVAL));
+    page.value("plan-busy", percent(share, 0));
+    // One consumer alone would have to wait: its softmax is longer than the output that hides it.
+    ensure!(soft.to - soft.from > one.to - one.from);
+    page.file("pipeline.svg", drawing(&plan)?);
+    Ok(())
+}
+
+fn drawing(plan: &Plan) -> Result<String> {
+    const LEFT: i32 = 118;
+    const WIDTH: i32 = 760;
+    const ROW: i32 = 40;
+    let end = plan.scores[CONSUMERS - 1][SHOWN].to;
+    let x = |clock: usize| LEFT + (WIDTH as usize * clock.min(end) / end) as i32;
+    let rows = [
+        "tensor cores",
+        "consumer 0",
+        "consumer 1",
+        "keys, stage 0",
+        "keys, stage 1",
+        "values, stage 0",
+        "values, stage 1",
+    ];
+    let height = 16 + ROW * rows.len() as i32 + 44;
+    let bar = |area: &crate::figure::Area,
+               row: usize,
+               span: &Span,
+               text: String,
+               colour: RGBColor|
+     -> Result<()> {
+        if span.from >= end {
+            return Ok(());
+        }
+        let (left, right) = (x(span.from) + 1, x(span.to) - 1);
+        let corner = (left, 16 + ROW * row as i32);
+        let text = if span.to > end { "" } else { &text };
+        Block::new(corner, (right - left, ROW - 10), text, colour).draw(area)
+    };
+    svg(
+        "gpu-pipeline",
+        "The planned time-line of kernel 4",
+        "Seven rows over time. In the first, the tensor cores go without a gap from the scores and the output of one consumer to \
+         those of the other. In the next two, each consumer's softmax lies beside the products of the other. The last four show \
+         how long each stage of keys and of values is taken by a tile.",
+        ((LEFT + WIDTH + 12) as u32, height as u32),
+        |area| {
+            for (i, name) in rows.iter().enumerate() {
+                let y = 16 + ROW * i as i32 + (ROW - 10) / 2;
+                area.draw(&Text::new((*name).to_owned(), (2, y), left_aligned()))?;
+            }
+            for (consumer, colour) in [BLUE, VERMILION].into_iter().enumerate() {
+                for span in &plan.scores[consumer] {
+                    bar(area, 0, span, format!("S{}", subscript(span.tile)), colour)?;
+                }
+                for span in &plan.outputs[consumer] {
+                    bar(area, 0, span, format!("O{}", subscript(span.tile)), colour)?;
+                }
+                for span in &plan.softmax[consumer] {
+                    bar(
+                        area,
+                        1 + consumer,
+                        span,
+                        format!("softmax {}", span.tile),
+                        colour,
+                    )?;
+                }
+            }
+            for (first, spans, name, colour) in
+                [(3, &plan.keys, "K", GREEN), (5, &plan.values, "V", MUTED)]
+            {
+                for span in spans {
+                    bar(
+                        area,
+                        first + span.tile % STAGES,
+                        span,
+                        format!("{name}{}", subscript(span.tile)),
+                        colour,
+                    )?;
+                }
+            }
+            let base = 16 + ROW * rows.len() as i32 + 2;
+            area.draw(&PathElement::new(
+                vec![(LEFT, base), (LEFT + WIDTH, base)],
+                MUTED.stroke_width(1),
+            ))?;
+            for thousand in 0..=end / 1000 {
+                let at = x(1000 * thousand);
+                area.draw(&PathElement::new(
+                    vec![(at, base), (at, base + 5)],
+                    MUTED.stroke_width(1),
+                ))?;
+                label(area, (at, base + 16), &integer(1000 * thousand), TEXT)?;
+            }
+            label(area, (LEFT + WIDTH / 2, base + 34), "clocks", TEXT)
+        },
+    )
+}
+
+fn subscript(i: usize) -> char {
+    char::from_u32(0x2080 + i as u32).unwrap_or('?')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_has_the_tensor_cores_twice_and_no_tile_is_used_before_it_is_there() {
+        let plan = plan(128);
+        let mut all: Vec<_> =
+            plan.scores.iter().chain(&plan.outputs).flatten().copied().collect();
+        all.sort_by_key(|span| span.from);
+        assert!(all.windows(2).all(|pair| pair[0].to <= pair[1].from));
+        assert_eq!(all.len(), 2 * CONSUMERS * TILES);
+        for consumer in 0..CONSUMERS {
+            for tile in 0..TILES {
+                let [scores, output, softmax] =
+                    [&plan.scores, &plan.outputs, &plan.softmax]
+                        .map(|of| of[consumer][tile]);
+                assert!(
+                    plan.keys[tile].from + ARRIVAL <= scores.from
+                        && scores.to <= plan.keys[tile].to
+                );
+                assert!(
+                    plan.values[tile].from + ARRIVAL <= output.from
+                        && output.to <= plan.values[tile].to
+                );
+                assert!(scores.to <= softmax.from && softmax.to <= output.from);
+            }
+        }
+        for stage in [&plan.keys, &plan.values] {
+            assert!(stage.windows(3).all(|tiles| tiles[0].to <= tiles[2].from));
+        }
+    }
+}
