@@ -83,6 +83,9 @@ fn main() -> Result<()> {
         if std::env::var("ONLY").is_ok_and(|only| only != name) {
             continue;
         } // TEMP
+        if std::env::var("ONLY").is_ok_and(|only| only != name) {
+            continue;
+        } // TEMP
         let start = Instant::now();
         let mut page = Page::new(name);
         generate(&mut page).with_context(|| format!("computing the page {name}"))?;

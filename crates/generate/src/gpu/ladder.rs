@@ -4,7 +4,7 @@
 
 use super::banks::{self, D, clocks};
 use super::machine::{
-    BF16, EXPONENTIALS, F32, H100, LANES, MULTIPROCESSORS, TENSOR, WARP, clock_f32,
+    BF16, EXPONENTIALS, F32, H100, L2, LANES, MULTIPROCESSORS, TENSOR, WARP, clock_f32,
 };
 use super::source::{constant, has};
 use crate::format::{fixed, integer, percent, significant, table};
@@ -210,8 +210,7 @@ fn tensor_cores() -> Result<Step> {
     let rows = 16 * row_tiles;
     // For the scores: of 16 columns, the tiles of queries, and the keys by 16. For the output: of 16 keys, the columns by 16.
     let matrix_loads = D / 16 * (row_tiles + keys / 16) + keys / 16 * (D / 16);
-    // Both products, and that of the weights with ones, which is their sum.
-    let products = 2 * row_tiles * (keys / 8) * (D / 16) + row_tiles * (keys / 16);
+    let products = 2 * row_tiles * (keys / 8) * (D / 16);
     let scores = (rows * keys) as f64;
     let of_warp = |count: usize| count as f64 * WARP as f64 / scores; // instructions of a lane, for each score
     let tensor = FORWARD / TENSOR as f64 / OF_THE_OLD_INSTRUCTION;
@@ -399,6 +398,11 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("loads-registers", significant(registers.loads, 1));
     page.value("loads-tensor-cores", significant(tensor.loads, 2));
     page.value("exponentials-hopper", significant(hopper.exponentials, 2));
+    // What L2 has to hold of one head.
+    let head = |bytes: usize| 2 * 16_384 * D * bytes;
+    ensure!(3 * head(4) < L2, "keys and values of a head fit L2 three times");
+    page.value("head-f32-mib", integer(head(4) >> 20));
+    page.value("head-bf16-mib", integer(head(2) >> 20));
     page.value("key-sectors", integer(sectors(|lane| lane * D) as usize * 4));
     page.value("key-clocks", integer(sectors(|lane| lane * D) as usize));
     let width_64 = TENSOR as f64 / (2.0 * 64.0 * EXPONENTIALS as f64);

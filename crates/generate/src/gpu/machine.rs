@@ -129,7 +129,7 @@ fn all_memories() -> [Memory; 4] {
     [
         Memory {
             name: "registers",
-            whose: "of a thread",
+            whose: "a thread's own",
             bytes: (MULTIPROCESSORS * REGISTERS * 4) as f64,
             // A multiply-add reads three numbers and writes one.
             bandwidth: Some((LANES * 4 * 4) as f64 * per_clock),
@@ -137,21 +137,21 @@ fn all_memories() -> [Memory; 4] {
         },
         Memory {
             name: "shared memory",
-            whose: "of a block",
+            whose: "a block's own",
             bytes: (MULTIPROCESSORS * SHARED) as f64,
             bandwidth: Some((BANKS * 4) as f64 * per_clock),
             colour: GREEN,
         },
         Memory {
             name: "L2 cache",
-            whose: "of all",
+            whose: "for all",
             bytes: L2 as f64,
             bandwidth: None,
             colour: MUTED,
         },
         Memory {
             name: "HBM",
-            whose: "of all",
+            whose: "for all",
             bytes: H100.memory as f64 * 1e9,
             bandwidth: Some(H100.bandwidth),
             colour: VERMILION,
@@ -184,15 +184,15 @@ fn memories(page: &mut Page) -> Result<()> {
         "gpu-memories",
         "The memories of an H100",
         "Four boxes, one below the other, each wider than the one above: registers, shared memory, the L2 cache and HBM, with \
-         their sizes and bandwidths. The first two are marked as being on each multiprocessor, the others as common to all.",
-        (520, 330),
+         their sizes and bandwidths. An arrow leads from each to the one above it.",
+        (520, 278),
         |area| {
             for (i, memory) in (0..).zip(all_memories()) {
-                let top = 34 + 72 * i;
+                let top = 6 + 72 * i;
                 let width = 190 + 60 * i;
                 Block::new((20, top), (width, 44), "", memory.colour).draw(area)?;
                 label(area, (20 + width / 2, top + 14), memory.name, TEXT)?;
-                let size = format!("{} {}", words(memory.bytes), memory.whose);
+                let size = format!("{}, {}", memory.whose, words(memory.bytes));
                 label(area, (20 + width / 2, top + 32), &size, MUTED)?;
                 let speed = memory.bandwidth.map_or_else(
                     || "not stated".to_owned(),
@@ -207,10 +207,6 @@ fn memories(page: &mut Page) -> Result<()> {
                     arrow(area, &[(90, top - 3), (90, top - 25)], memory.colour)?;
                 }
             }
-            let note = |text: &str, y| {
-                area.draw(&Text::new(text.to_owned(), (20, y), left_aligned()))
-            };
-            note("on each multiprocessor, all of them together:", 16)?;
             Ok(())
         },
     )?;

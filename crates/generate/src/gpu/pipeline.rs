@@ -184,7 +184,7 @@ fn drawing(plan: &Plan) -> Result<String> {
                         area,
                         1 + consumer,
                         span,
-                        format!("softmax {}", span.tile),
+                        format!("A{}", subscript(span.tile)),
                         colour,
                     )?;
                 }
