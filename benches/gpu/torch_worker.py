@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import signal
+import statistics
 import sys
 import warnings
 
@@ -32,12 +33,12 @@ def check():
 
 
 def versions():
-    major, minor, patch = (lambda v: (v // 10000, v // 100 % 100, v % 100))(torch.backends.cudnn.version() or 0)
+    cudnn = torch.backends.cudnn.version() or 0  # 91002 is 9.10.2
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torch-cuda": torch.version.cuda,
-        "cudnn": f"{major}.{minor}.{patch}",
+        "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}",
     }
 
 
@@ -109,9 +110,8 @@ class Worker:
                 with torch.no_grad():
                     return seconds(lambda: problem.forward(causal), *counts)
             # Forward as it is before a backward pass: it keeps more than it does alone.
-            forward = seconds(lambda: problem.forward(causal), *counts)
-            both = seconds(lambda: problem.both(causal), *counts)
-            return [b - f for b, f in zip(sorted(both), sorted(forward))]
+            forward = statistics.median(seconds(lambda: problem.forward(causal), *counts))
+            return [both - forward for both in seconds(lambda: problem.both(causal), *counts)]
 
     def answer(self, question):
         if question["do"] == "product":
