@@ -163,7 +163,7 @@ fn memories(page: &mut Page) -> Result<()> {
     let [registers, shared, l2, _] = all_memories();
     let (registers_speed, shared_speed) =
         (registers.bandwidth.unwrap_or(0.0), shared.bandwidth.unwrap_or(0.0));
-    page.value("registers-kib", integer(REGISTERS * 4 >> 10));
+    page.value("registers-kib", integer((REGISTERS * 4) >> 10));
     page.value("shared-kib", integer(SHARED >> 10));
     page.value("shared-block-kib", integer(MOST_SHARED >> 10));
     page.value("l2-mb", integer(L2 >> 20));

@@ -66,8 +66,8 @@ fn plan(keys: usize) -> Plan {
             values_there.push(from + ARRIVAL);
             plan.values.push(Span { tile: tile - 1, from, to: 0 });
         }
-        for consumer in 0..CONSUMERS {
-            let mut begin = ready[consumer].max(turn);
+        for (consumer, ready) in ready.iter_mut().enumerate() {
+            let mut begin = turn.max(*ready);
             let mut output_over = 0;
             if tile < TILES {
                 begin = begin.max(keys_there[tile]);
@@ -90,7 +90,7 @@ fn plan(keys: usize) -> Plan {
             }
             turn = begin;
             let weighed = plan.softmax[consumer].last().map_or(0, |span| span.to);
-            ready[consumer] = weighed.max(output_over) + correction;
+            *ready = weighed.max(output_over) + correction;
         }
     }
     plan
