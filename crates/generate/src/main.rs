@@ -80,15 +80,6 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let mut generated = Generated::default();
     for &(name, generate) in PAGES {
-        if std::env::var("ONLY").is_ok_and(|only| only != name) {
-            continue;
-        } // TEMP
-        if std::env::var("ONLY").is_ok_and(|only| only != name) {
-            continue;
-        } // TEMP
-        if std::env::var("ONLY").is_ok_and(|only| only != name) {
-            continue;
-        } // TEMP
         let start = Instant::now();
         let mut page = Page::new(name);
         generate(&mut page).with_context(|| format!("computing the page {name}"))?;
