@@ -145,7 +145,7 @@ fn drawing(plan: &Plan) -> Result<String> {
         "values, stage 0",
         "values, stage 1",
     ];
-    let height = 16 + ROW * rows.len() as i32 + 44;
+    let height = 16 + ROW * rows.len() as i32 + 52;
     let bar = |area: &crate::figure::Area,
                row: usize,
                span: &Span,
