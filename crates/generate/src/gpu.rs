@@ -6,6 +6,7 @@ mod ladder;
 mod machine;
 mod measured;
 mod pipeline;
+mod race;
 mod source;
 
 use crate::output::Page;
@@ -13,6 +14,7 @@ use anyhow::Result;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     machine::generate(page)?;
+    race::generate(page)?;
     banks::generate(page)?;
     ladder::generate(page)?;
     fragments::generate(page)?;

@@ -398,6 +398,41 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("loads-registers", significant(registers.loads, 1));
     page.value("loads-tensor-cores", significant(tensor.loads, 2));
     page.value("exponentials-hopper", significant(hopper.exponentials, 2));
+    // The row that the chapter works out: two loads, then one, of one clock each, for 32 multiply-adds.
+    let per_multiply_adds = |loads: f64| loads * (LANES / WARP) as f64;
+    let (first, second) = (per_multiply_adds(2.0), per_multiply_adds(1.0));
+    ensure!(
+        banks::tiled_loads(D + 1).iter().all(|load| clocks(load) == 1)
+            && (tiled.loads - f64::midpoint(first, second)).abs() < 0.05,
+        "{tiled:?}"
+    );
+    page.value("example-first", fixed(first, 0));
+    page.value("example-second", fixed(second, 0));
+    // Kernel 0, by its functions: they cannot overlap.
+    let naive_step = self::naive()?;
+    ensure!(
+        naive_step.foretold().1 < 1.0 / naive.loads,
+        "a bit less than if all three overlapped"
+    );
+    let bytes_of_d = D * 4;
+    ensure!(naive_step.beyond == (2 * bytes_of_d + 7 * 4) as f64);
+    page.value("naive-bytes", integer(naive_step.beyond as usize));
+    page.value("naive-row-bytes", integer(bytes_of_d));
+    // Who asks for more than HBM delivers.
+    let greedy: Vec<_> = steps
+        .iter()
+        .filter(|step| step.asked_of_l2() > H100.bandwidth)
+        .map(|step| step.number)
+        .collect();
+    ensure!(greedy == [0, 3, 4], "the chapter names them: {greedy:?}");
+    // With tensor cores twice as fast, and nothing else.
+    let [loads, exponentials] = [2.0 * hopper.loads, 2.0 * hopper.exponentials];
+    ensure!(loads > exponentials && exponentials >= 1.0 && loads > 1.0);
+    page.value("twice-loads", significant(loads, 3));
+    page.value("twice-exponentials", fixed(exponentials, 1));
+    page.value("twice-roof", percent(1.0 / loads, 0));
+    // With the loads twice as fast, too, the exponentials take as long as the products.
+    ensure!(exponentials == 1.0 && hopper.loads < 1.0 && 2.0 * hopper.instructions < 1.0);
     // What L2 has to hold of one head.
     let head = |bytes: usize| 2 * 16_384 * D * bytes;
     ensure!(3 * head(4) < L2, "keys and values of a head fit L2 three times");

@@ -5,6 +5,7 @@ use super::ladder::{Step, steps};
 use super::machine::{
     BF16, F32, H100, MOST_BLOCKS, MOST_THREADS, REGISTERS, SHARED, WARP,
 };
+use super::source::has;
 use crate::format::{fixed, integer, percent, significant, table};
 use crate::output::Page;
 use crate::records::{provenance, read_if_there};
@@ -71,6 +72,7 @@ fn compiled(record: Option<&Record>) -> Result<String> {
         is("architecture", hopper) && is("mask", "full")
     };
     let mut rows = vec![];
+    let mut note = String::new();
     for first in record.measurements.iter().filter(is_shown) {
         let Some(function) = first.what.strip_prefix("registers/") else { continue };
         let (kernel, d) = (setting(first, "kernel")?, size(first, "d")?);
@@ -94,6 +96,9 @@ fn compiled(record: Option<&Record>) -> Result<String> {
         };
         let blocks = needs.blocks();
         ensure!(blocks > 0, "{function} of {kernel} does not fit a multiprocessor");
+        if kernel == "hopper" {
+            note = registers_change_hands(needs.registers, needs.threads)?;
+        }
         rows.push(vec![
             format!("{kernel}: `{function}`"),
             integer(needs.threads),
@@ -123,9 +128,28 @@ fn compiled(record: Option<&Record>) -> Result<String> {
         "warps",
     ];
     Ok(format!(
-        "{}\nWithout a mask, $d = {D}$, for `sm_90` (`sm_90a` for the kernel *hopper*); compiled with NVRTC {nvrtc} on {}.\n",
+        "{}\nWithout a mask, $d = {D}$, for `sm_90` (`sm_90a` for the kernel *hopper*); compiled with NVRTC {nvrtc} on {}.{note}\n",
         table(&header, &rows),
         record.day()
+    ))
+}
+
+/// Kernel 4 deals its registers out anew when it runs, which the report does not say.
+fn registers_change_hands(registers: usize, threads: usize) -> Result<String> {
+    const PRODUCER: usize = 24;
+    const CONSUMER: usize = 240;
+    has(
+        "hopper.cu",
+        &[
+            &format!("constexpr int PRODUCER_REGISTERS = D == 128 ? {PRODUCER} : "),
+            &format!("constexpr int CONSUMER_REGISTERS = D == 128 ? {CONSUMER} : "),
+        ],
+    )?;
+    let warpgroups = threads / (4 * WARP);
+    ensure!(PRODUCER + (warpgroups - 1) * CONSUMER <= warpgroups * registers);
+    Ok(format!(
+        " The {registers} of *hopper* are those at the launch; then each thread of its producer keeps {PRODUCER}, and each of its \
+         consumers has {CONSUMER}."
     ))
 }
 
@@ -147,8 +171,11 @@ GPU can change this:
 > ./run.sh
 > ```
 >
-> which tests the kernels, times them, and writes `gpu.json`. Put that into `records/`, run `cargo xtask generate`, and the tables \
-stand here, in place of this box, beside what was foretold.
+> which tests the kernels, times them, and writes `gpu.json`, in about five minutes. It takes Linux on x86-64 and a driver that \
+knows CUDA 13.0 (version 580 or newer). A GPU of the Turing generation or newer runs the kernels 0, 1 and backward, from Ampere on \
+also 2 and 3, and Hopper alone kernel 4; what cannot run is left out, with its reason. Put `gpu.json` into `records/`, run \
+`cargo xtask generate`, and the tables stand here, in place of this box, beside what was foretold. That is foretold for an \
+H100; if the record is another GPU's, the text beside the tables says so.
 ";
 
 /// FLOPs, by the convention of the chapter.
@@ -205,6 +232,13 @@ fn measured(record: Option<&Record>, steps: &[Step]) -> Result<String> {
         integer(width(record)?),
     );
     text.push_str(&roofs(record)?);
+    text.push_str(&other_machine(record));
+    if record.all("forward/torch-efficient", "f32").next().is_some() {
+        text.push_str(
+            " (Whether PyTorch's *efficient* backend multiplies `f32` in full or on the tensor cores, in TF32 or in several \
+             products of it, is not known here; its times in `f32` are to be read with that in mind.)",
+        );
+    }
     let longest = record
         .measurements
         .iter()
@@ -263,6 +297,20 @@ fn roofs(record: &Record) -> Result<String> {
     } else {
         format!("On the same machine {}.", parts.join(", "))
     })
+}
+
+/// What is foretold, and every roof, are those of one chip, which two products have.
+fn other_machine(record: &Record) -> String {
+    match record.machine.accelerator.as_deref() {
+        Some(name) if !["H100", "H200"].iter().any(|chip| name.contains(chip)) => {
+            format!(
+                " **This is not the machine of this chapter**: roofs and all that is foretold are those of an {}, and a share of \
+                 its roof says little of {name}.",
+                H100.name
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 fn beside_the_foretold(record: &Record, steps: &[Step], n: u64) -> Result<String> {
@@ -439,6 +487,18 @@ mod tests {
             text.lines().find(|line| line.starts_with("| 5 **backward**")).unwrap();
         assert!(backward.contains("| 27.5 |"), "{backward}");
         assert!(text.contains("a product of 8\u{202f}192 × 8\u{202f}192 matrices in bf16 runs at 733 TFLOP/s (74\u{202f}% "), "{text}");
+    }
+
+    #[test]
+    fn another_machine_is_named() {
+        let mut record = Record::parse("gpu", MADE_UP).unwrap();
+        let said = |record: &Record| measured(Some(record), &steps().unwrap()).unwrap();
+        assert!(said(&record).contains("says little of Slide Rule 3000"));
+        assert!(said(&record).contains("in TF32 or in several"));
+        record.machine.accelerator = Some("NVIDIA H200".to_owned());
+        assert!(!said(&record).contains("not the machine of this chapter"));
+        record.measurements.retain(|m| !m.what.contains("efficient"));
+        assert!(!said(&record).contains("TF32"));
     }
 
     /// Made up, too.

@@ -39,12 +39,51 @@ struct Plan {
     values: Vec<Span>,
 }
 
-fn plan(keys: usize) -> Plan {
-    let product = ROWS * keys * D / TENSOR;
-    let entries = ROWS * keys;
-    // Exponentials, and beside each of them a maximum, a difference, a sum and half a conversion.
-    let softmax = entries / EXPONENTIALS + entries * 7 / 2 / LANES;
-    let correction = ROWS * D / LANES;
+/// Clocks of a consumer's pieces of work for one tile.
+#[derive(Debug, Clone, Copy)]
+struct Lengths {
+    product: usize,
+    exponentials: usize,
+    /// Beside each exponential, a maximum, a difference, a sum and half a conversion.
+    others: usize,
+    /// Of the output, when the maximum has moved.
+    correction: usize,
+}
+
+impl Lengths {
+    fn new(keys: usize) -> Self {
+        let entries = ROWS * keys;
+        Self {
+            product: entries * D / TENSOR,
+            exponentials: entries / EXPONENTIALS,
+            others: entries * 7 / 2 / LANES,
+            correction: ROWS * D / LANES,
+        }
+    }
+
+    fn softmax(self) -> usize {
+        self.exponentials + self.others
+    }
+
+    /// The share of the time that the tensor cores work, far from the beginning and the end; a consumer waits for its
+    /// softmax and correction, and for both of its products or, if they overlap, for one.
+    fn busy(self, consumers: usize, overlap: bool) -> f64 {
+        let waited_for = if overlap { 1 } else { 2 };
+        let products = 2 * consumers * self.product;
+        let one = waited_for * self.product + self.softmax() + self.correction;
+        products as f64 / products.max(one) as f64
+    }
+
+    /// How long a softmax may take while two consumers keep the tensor cores busy.
+    fn longest_softmax(self, overlap: bool) -> usize {
+        let waited_for = if overlap { 1 } else { 2 };
+        (2 * CONSUMERS - waited_for) * self.product - self.correction
+    }
+}
+
+fn plan(lengths: Lengths) -> Plan {
+    let Lengths { product, correction, .. } = lengths;
+    let softmax = lengths.softmax();
     let mut plan = Plan::default();
     let mut tensor = 0; // when the tensor cores are free
     let mut ready = [0; CONSUMERS];
@@ -90,7 +129,8 @@ fn plan(keys: usize) -> Plan {
             }
             turn = begin;
             let weighed = plan.softmax[consumer].last().map_or(0, |span| span.to);
-            *ready = weighed.max(output_over) + correction;
+            // The first tile finds nothing to correct.
+            *ready = weighed.max(output_over) + if tile > 0 { correction } else { 0 };
         }
     }
     plan
@@ -106,9 +146,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
             "begin_output(o, weights, shared.v[stage(t - 1)]);\n        pass_turn(number);",
         ],
     )?;
-    let plan = plan(keys);
+    let lengths = Lengths::new(keys);
+    let plan = plan(lengths);
     // From the second tile's scores to the last tile's: neither the beginning nor the end.
-    let (first, last) = (plan.scores[0][2].from, plan.scores[0][TILES - 1].from);
+    let (first, last) = (plan.scores[0][1].from, plan.scores[0][TILES - 1].from);
     let busy: usize = plan
         .scores
         .iter()
@@ -122,6 +163,31 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let soft = plan.softmax[0][0];
     page.value("plan-product", integer(one.to - one.from));
     page.value("plan-softmax", integer(soft.to - soft.from));
+    page.value("plan-entries", integer(ROWS * keys));
+    page.value("plan-exponentials", integer(lengths.exponentials));
+    page.value("plan-others", integer(lengths.others));
+    page.value("plan-correction", integer(lengths.correction));
+    page.value("plan-two-products", integer(2 * lengths.product));
+    page.value("plan-waited-for", integer(lengths.softmax() + lengths.correction));
+    page.value("plan-slack-turns", integer(lengths.longest_softmax(false)));
+    page.value("plan-slack-both", integer(lengths.longest_softmax(true)));
+    page.value("plan-busy-alone", percent(lengths.busy(1, false), 0));
+    page.value("plan-busy-overlap", percent(lengths.busy(1, true), 0));
+    // Turns alone are enough here, and either overlap alone is not with one consumer.
+    ensure!(
+        lengths.busy(CONSUMERS, false) == 1.0 && lengths.busy(CONSUMERS, true) == 1.0
+    );
+    ensure!(
+        lengths.busy(1, false) < lengths.busy(1, true) && lengths.busy(1, true) < 1.0
+    );
+    // The two gaps at the beginning: the first keys come, and the first softmax has no product of its own beside it.
+    ensure!(plan.scores[0][0].from == ARRIVAL && plan.scores[1][0].from == one.to);
+    let gap = first - plan.scores[1][0].to;
+    ensure!(gap == lengths.softmax() - lengths.product && gap > 0);
+    page.value("plan-gap", integer(gap));
+    // No two softmaxes at once, which would share the units; but for the very first.
+    let apart = |tile: usize| plan.softmax[0][tile].to <= plan.softmax[1][tile].from;
+    ensure!((1..TILES).all(apart));
     page.value("plan-arrival", integer(ARRIVAL));
     page.value("plan-busy", percent(share, 0));
     // One consumer alone would have to wait: its softmax is longer than the output that hides it.
@@ -163,8 +229,8 @@ fn drawing(plan: &Plan) -> Result<String> {
     svg(
         "gpu-pipeline",
         "The planned time-line of kernel 4",
-        "Seven rows over time. In the first, the tensor cores go without a gap from the scores and the output of one consumer to \
-         those of the other. In the next two, each consumer's softmax lies beside the products of the other. The last four show \
+        "Seven rows over time. In the first, the tensor cores are idle until the first keys have come and again after the first scores; from S₁ on \
+         they go without a gap from the scores and the output of one consumer to those of the other. In the next two, each consumer's softmax lies beside the products of the other. The last four show \
          how long each stage of keys and of values is taken by a tile.",
         ((LEFT + WIDTH + 12) as u32, height as u32),
         |area| {
@@ -230,7 +296,7 @@ mod tests {
 
     #[test]
     fn nobody_has_the_tensor_cores_twice_and_no_tile_is_used_before_it_is_there() {
-        let plan = plan(128);
+        let plan = plan(Lengths::new(128));
         let mut all: Vec<_> =
             plan.scores.iter().chain(&plan.outputs).flatten().copied().collect();
         all.sort_by_key(|span| span.from);
@@ -255,5 +321,28 @@ mod tests {
         for stage in [&plan.keys, &plan.values] {
             assert!(stage.windows(3).all(|tiles| tiles[0].to <= tiles[2].from));
         }
+    }
+
+    #[test]
+    fn the_plan_keeps_the_tensor_cores_busy_as_long_as_the_softmax_allows() {
+        let lengths = Lengths::new(128);
+        let most = lengths.longest_softmax(true) - lengths.others;
+        for (exponentials, full) in [(512, true), (most, true), (most + 64, false)] {
+            let lengths = Lengths { exponentials, ..lengths };
+            let plan = plan(lengths);
+            let turns = TILES - 3;
+            let time = plan.scores[0][TILES - 1].from - plan.scores[0][2].from;
+            let busy = (2 * CONSUMERS * turns * lengths.product) as f64 / time as f64;
+            assert_eq!(busy == 1.0, full, "{exponentials}");
+            assert!((busy - lengths.busy(CONSUMERS, true)).abs() < 0.01, "{busy}");
+        }
+        let barely = Lengths {
+            exponentials: lengths.longest_softmax(false) - lengths.others,
+            ..lengths
+        };
+        assert_eq!(barely.busy(CONSUMERS, false), 1.0);
+        let more = Lengths { exponentials: barely.exponentials + 1, ..barely };
+        assert!(more.busy(CONSUMERS, false) < 1.0);
+        assert_eq!(more.busy(CONSUMERS, true), 1.0);
     }
 }

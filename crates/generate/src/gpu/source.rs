@@ -21,6 +21,16 @@ pub fn has(file: &str, pieces: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// A line of a file, counted from 1, as inline code.
+pub fn line(file: &str, number: usize) -> Result<String> {
+    let text = text(file)?;
+    let line = number.checked_sub(1).and_then(|index| text.lines().nth(index));
+    Ok(format!(
+        "`{}`",
+        line.with_context(|| format!("{file} has no line {number}"))?.trim()
+    ))
+}
+
 /// The number in `constexpr int NAME = NUMBER;`.
 pub fn constant(file: &str, name: &str) -> Result<usize> {
     find(&text(file)?, name)
@@ -50,5 +60,7 @@ mod tests {
                 .contains("tiled.cu has no")
         );
         assert!(has("tiled.cu", &["nothing of the kind"]).is_err());
+        assert_eq!(line("tiled.cu", 4).unwrap(), "`#include \"common.cuh\"`");
+        assert!(line("tiled.cu", 0).is_err() && line("tiled.cu", 1_000_000).is_err());
     }
 }
