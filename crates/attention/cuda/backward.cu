@@ -133,11 +133,11 @@ __device__ inline void multiply(Tile& product, const float (&passing)[PASSING][D
 }
 // ANCHOR_END: multiply
 
-// ANCHOR: weigh
+// ANCHOR: entries
 // The products become A, and dA becomes dS, entry by entry.
 template <bool keys_stay>
-__device__ void weigh(Shared& shared, int first_query, int first_key, int n_q, int n_k,
-                      float scale) {
+__device__ void finish_entries(Shared& shared, int first_query, int first_key, int n_q, int n_k,
+                               float scale) {
     const int staying = threadIdx.x % STAYING;
 #pragma unroll 4
     for (int passing = threadIdx.x / STAYING; passing < PASSING; passing += THREADS / STAYING) {
@@ -152,7 +152,7 @@ __device__ void weigh(Shared& shared, int first_query, int first_key, int n_q, i
         d_score = seen ? weight * (d_score - shared.delta[i]) : 0;
     }
 }
-// ANCHOR_END: weigh
+// ANCHOR_END: entries
 
 // ANCHOR: recompute
 // A and dS of the tile of `staying` and `passing`. One side computes the scores and the other, at
@@ -167,7 +167,7 @@ __device__ void recompute(Shared& shared, int first_query, int first_key, int n_
     Tile& product = side == 0 ? shared.weights : shared.d_scores;
     multiply(product, shared.passing[side], shared.staying[side]);
     __syncthreads(); // both products are there
-    weigh<keys_stay>(shared, first_query, first_key, n_q, n_k, scale);
+    finish_entries<keys_stay>(shared, first_query, first_key, n_q, n_k, scale);
     __syncthreads(); // A and dS are there
 }
 // ANCHOR_END: recompute

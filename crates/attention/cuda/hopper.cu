@@ -198,7 +198,7 @@ struct Consumer {
     float o[D / 2] = {};
     unsigned weights[KEYS / 16][4];
 
-    template <bool masked> __device__ void weigh(int t) {
+    template <bool masked> __device__ void to_weights(int t) {
         const int first = work.first_key(t), seen_of_tile[2] = {seen[0] - first, seen[1] - first};
         softmax<masked>(s, rows, seen_of_tile, scale);
     }
@@ -211,7 +211,7 @@ struct Consumer {
         wgmma_wait<0>();
         pin(s);
         release(shared.k_empty, 0);
-        weigh<true>(0);
+        to_weights<true>(0);
         to_bf16(weights, s);
         expect_keys(1);
     }
@@ -234,7 +234,7 @@ struct Consumer {
         wgmma_wait<1>(); // the scores are there
         pin(s);
         release(shared.k_empty, t);
-        weigh<masked>(t);
+        to_weights<masked>(t);
         pin(s);
         expect_keys(t + 1); // also a branch: without one, ptxas moves the wait before the softmax
 
