@@ -428,6 +428,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     // With tensor cores twice as fast, and nothing else.
     let [loads, exponentials] = [2.0 * hopper.loads, 2.0 * hopper.exponentials];
     ensure!(loads > exponentials && exponentials >= 1.0 && loads > 1.0);
+    page.value("once-loads", fixed(hopper.loads, 3));
     page.value("twice-loads", significant(loads, 3));
     page.value("twice-exponentials", fixed(exponentials, 1));
     page.value("twice-roof", percent(1.0 / loads, 0));

@@ -173,9 +173,12 @@ fn memories(page: &mut Page) -> Result<()> {
     page.value("l2-mb", integer(L2 >> 20));
     page.value(
         "registers-over-shared",
-        integer((registers_speed / shared_speed) as usize),
+        integer((registers_speed / shared_speed).round() as usize),
     );
-    page.value("shared-over-hbm", integer((shared_speed / H100.bandwidth) as usize));
+    page.value(
+        "shared-over-hbm",
+        integer((shared_speed / H100.bandwidth).round() as usize),
+    );
     page.value("registers-mib", integer(registers.bytes as usize >> 20));
     page.value("shared-mib", integer(shared.bytes as usize >> 20));
     ensure!(registers.bytes > shared.bytes && registers.bytes + shared.bytes > l2.bytes);
