@@ -5,6 +5,7 @@
 #
 # The record, gpu.json, and the logs of the tests go to FOLDER, or else to $OUTPUT, or else to the current folder.
 # `--python PROGRAM` names the Python that has PyTorch and the CUDA wheels; without it, python3.
+# A test that takes more than TEST_SECONDS (600) is ended: a kernel that waits for ever would not end by itself.
 # KEEP_GOING=1 times even what a test found wrong: the end is a failure all the same.
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -45,9 +46,10 @@ failed=()
 for test in cuda_compile cuda_device; do
     log=$output/$test.log
     echo "== $test (its words: $log)"
-    if "$here/$test" >"$log" 2>&1; then
+    if timeout --kill-after=10 "${TEST_SECONDS:-600}" "$here/$test" >"$log" 2>&1; then
         grep '^test result' "$log" || stop "$test ran no test"
     else
+        [ $? != 124 ] || echo "error: $test took more than ${TEST_SECONDS:-600} seconds" >>"$log"
         tail -n 40 -- "$log" >&2
         [ "${KEEP_GOING:-0}" = 1 ] || stop "$test failed; all of its words are in $log"
         failed+=("$test")

@@ -36,6 +36,9 @@ struct Shared {
     Tile<KEYS> k[STAGES], v[STAGES];
     Barrier q_full, k_full[STAGES], v_full[STAGES], k_empty[STAGES], v_empty[STAGES];
 };
+// The swizzle is that of addresses, so its pattern of 1024 bytes must begin where a tile does.
+static_assert(sizeof(Tile<QUERIES>) % SWIZZLED_ROWS == 0 && sizeof(Tile<KEYS>) % SWIZZLED_ROWS == 0,
+              "a tile is a whole number of patterns");
 // ANCHOR_END: shape
 
 extern "C" __constant__ int attention_forward_launch[3] = {THREADS, QUERIES, int(sizeof(Shared))};
@@ -277,6 +280,8 @@ __device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
     const int first_query = consumer.work.first_query + first_row;
     output = head_of(output, consumer.work.head, n_q), lse += size_t(consumer.work.head) * n_q;
     auto& part = consumer.shared.q.part;
+    // The last product of a warpgroup reads the queries of all of its warps.
+    named_barrier_sync(1 + CONSUMERS + consumer.number, 128);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int g = 8 * half + lane / 4, i = first_query + g;

@@ -29,7 +29,7 @@ __device__ inline int swizzled(int row, int chunk) { return chunk ^ (row % 8); }
 // ---- on the GPU -------------------------------------------------------------------------------
 
 // What the host wrote with cuTensorMapEncodeTiled: address, shape, strides, box and swizzle.
-struct __align__(64) TensorMap {
+struct __align__(128) TensorMap {
     char opaque[128];
 };
 

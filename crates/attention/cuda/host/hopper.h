@@ -201,7 +201,7 @@ inline UNWATCHED void ask(const TensorMap& map, void* to, Mbarrier& mbarrier, in
     demand(map.box[0] * sizeof(Bf16) == 128, "an emulated copy has rows of 128 bytes");
     demand(map.box[1] >= 1 && map.box[1] <= 256, "a box has at most 256 rows");
     demand(map.strides[0] % 16 == 0 && map.strides[1] % 16 == 0, "strides come in 16 bytes");
-    demand(shared_address(to) % 128 == 0, "a swizzled copy goes to a multiple of 128 bytes");
+    demand(shared_address(to) % 1024 == 0, "the pattern of a swizzled tile begins on 1024 bytes");
     demand(mbarrier.fenced, "an mbarrier that the copy engine was not told of by a fence");
     for (Copy& place : copies) {
         if (place.mbarrier) continue;
@@ -507,6 +507,7 @@ inline void wgmma_commit() {
     for (int i = 0; i < state.count; ++i)
         if (state.products[i].group < 0) state.products[i].group = state.groups;
     ++state.groups;
+    state.fenced = false; // stricter than the ISA, which asks again only if registers were touched
 }
 
 template <int pending> void wgmma_wait() { host::finish(pending); }
