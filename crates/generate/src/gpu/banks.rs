@@ -148,7 +148,12 @@ pub fn generate(page: &mut Page) -> Result<()> {
             turned[0],
         ),
         row("2: four words of 16 keys", "swizzle", straight[1], turned[1]),
-        row("2: 16 float4 of a value", "none needed", straight[3], turned[3]),
+        row(
+            "2: four words of a value by 16 lanes",
+            "none needed",
+            straight[3],
+            turned[3],
+        ),
         row("3: four matrices of 8 × 8 keys, in bf16", "swizzle", in_rows, in_turns),
     ];
     let header = ["kernel, and what a warp loads", "remedy", "clocks without", "with it"];
