@@ -171,7 +171,7 @@ GPU can change this:
 > ./run.sh
 > ```
 >
-> which tests the kernels, times them, and writes `gpu.json`, in about five minutes. It takes Linux on x86-64 and a driver that \
+> which tests the kernels, times them, and writes `gpu.json`, in about six minutes. It takes Linux on x86-64 and a driver that \
 knows CUDA 13.0 (version 580 or newer). A GPU of the Turing generation or newer runs the kernels 0, 1 and backward, from Ampere on \
 also 2 and 3, and Hopper alone kernel 4; what cannot run is left out, with its reason. Put `gpu.json` into `records/`, run \
 `cargo xtask generate`, and the tables stand here, in place of this box, beside what was foretold. That is foretold for an \
