@@ -8,7 +8,8 @@
 // A warpgroup is four warps whose first has a number that divides by four: 128 threads.
 #pragma once
 
-using Bf16 = unsigned short;        // the upper half of a float
+#include "bf16.cuh"
+
 using Barrier = unsigned long long; // an mbarrier: 64 bits in shared memory, known to it alone
 
 // ---- layouts, for the GPU and for the CPU that imitates it ------------------------------------
@@ -206,12 +207,6 @@ __device__ inline void wgmma(float (&d)[32], const unsigned (&a)[4], unsigned lo
 }
 // ANCHOR_END: wgmma
 
-// Two floats, rounded to the nearest bf16 (ties to even), `low` in the lower half.
-__device__ inline unsigned pack_bf16(float low, float high) {
-    unsigned pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
 #else
 #include "host/hopper.h"
 #endif

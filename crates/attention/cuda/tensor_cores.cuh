@@ -12,9 +12,8 @@
 //   C, 16 × 8        four floats: row g, columns 2t and 2t + 1; then the same of row g + 8
 #pragma once
 
+#include "bf16.cuh"
 #include "cp_async.cuh"
-
-using Bf16 = unsigned short; // the upper half of a float
 
 #ifdef __CUDACC__
 
@@ -44,13 +43,6 @@ __device__ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 // ANCHOR_END: mma
-
-// Two floats, each rounded to the nearest bf16 (ties to even), in one register.
-__device__ inline unsigned pack_bf16(float low, float high) {
-    unsigned packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
 
 #else
 #include "host/tensor_cores.h"

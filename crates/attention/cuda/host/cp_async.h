@@ -7,8 +7,6 @@
 // wait.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -21,13 +19,6 @@ inline SharedAddress shared_address(const void* pointer) {
 }
 
 namespace host {
-
-[[noreturn]] inline void reject(const char* what) {
-    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
-                 threadIdx.x, what);
-    std::fflush(stderr);
-    std::_Exit(3);
-}
 
 struct Copy {
     char* to;
@@ -46,7 +37,7 @@ struct Copies {
     void must_have_arrived() const {
         bool none = uncommitted.empty();
         for (const auto& group : groups) none = none && group.empty();
-        if (!none) reject("cp.async: a thread has left, and nobody waited for its copies");
+        if (!none) fail("cp.async: a thread has left, and nobody waited for its copies");
     }
     ~Copies() { must_have_arrived(); }
 };
@@ -79,8 +70,8 @@ inline void arrive(const Copy& copy) {
 
 inline void cp_async_16(void* shared, const void* global, int bytes_valid) {
     if (uintptr_t(shared) % 16 != 0 || uintptr_t(global) % 16 != 0)
-        host::reject("cp.async: 16 bytes begin at a multiple of 16");
-    if (bytes_valid < 0 || bytes_valid > 16) host::reject("cp.async: 0 to 16 bytes are valid");
+        host::fail("cp.async: 16 bytes begin at a multiple of 16");
+    if (bytes_valid < 0 || bytes_valid > 16) host::fail("cp.async: 0 to 16 bytes are valid");
     const unsigned lost[4] = {~0u, ~0u, ~0u, ~0u}; // not numbers
     host::write_16(shared, lost);
     host::copies().uncommitted.push_back(

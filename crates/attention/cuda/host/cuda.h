@@ -11,11 +11,9 @@
 
 #define __global__
 #define __device__
-#define __host__
 #define __constant__
 #define __shared__
 #define __grid_constant__
-#define __forceinline__ inline
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
 
@@ -25,14 +23,9 @@ struct dim3 {
 // Of the thread that runs; set at every switch of fibers.
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-struct __align__(8) float2 { float x, y; };
 struct __align__(16) float4 { float x, y, z, w; };
-struct __align__(8) uint2 { unsigned x, y; };
 struct __align__(16) uint4 { unsigned x, y, z, w; };
-inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
@@ -40,6 +33,8 @@ namespace host {
 
 // ---- what `fibers.cpp` offers -----------------------------------------------------------------
 
+// Ends the program: the kernel does what no GPU allows, or asks for what this machine has not.
+[[noreturn]] void fail(const char* what);
 // Waits until all threads of the block are at this line.
 void block_barrier(int line);
 // Waits until all 32 threads of the warp are here; what they wrote before is seen after.
@@ -95,10 +90,6 @@ template <typename T> T __shfl_sync(unsigned, T value, int lane) {
 }
 template <typename T> T __shfl_xor_sync(unsigned, T value, int mask) {
     return host::from_lane(value, host::lane() ^ mask);
-}
-template <typename T> T __shfl_down_sync(unsigned, T value, unsigned by) {
-    const unsigned from = host::lane() + by;
-    return host::from_lane(value, from < 32 ? from : host::lane());
 }
 inline int __any_sync(unsigned, int mine) {
     const char* all = host::exchange(&mine, sizeof mine, 32);

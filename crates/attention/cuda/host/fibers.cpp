@@ -82,12 +82,6 @@ char begin_tag, end_tag;
 void (*the_kernel)(const void*) = nullptr;
 const void* the_arguments = nullptr;
 
-[[noreturn]] void fail(const char* what) {
-    std::fprintf(stderr, "error: block (%u, %u): %s\n", blockIdx.x, blockIdx.y, what);
-    std::fflush(stderr);
-    std::_Exit(3);
-}
-
 void to_scheduler(bool for_good) {
     Fiber& fiber = fibers[current];
     if (__sanitizer_start_switch_fiber) {
@@ -233,6 +227,13 @@ void meet(Meeting& meeting, int expected, bool wait, bool ordered, const char* w
 // ANCHOR_END: meet
 
 } // namespace
+
+[[noreturn]] void fail(const char* what) {
+    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
+                 threadIdx.x, what);
+    std::fflush(stderr);
+    std::_Exit(3);
+}
 
 void release(void* tag) {
     if (__tsan_release) __tsan_release(tag);

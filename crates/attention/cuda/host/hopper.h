@@ -12,22 +12,12 @@
 
 #include "cuda.h"
 
-#include <cstdio>
-#include <cstdlib>
-
 extern char memory[]; // all shared memory; see fibers.cpp
 
 // Not watched by the race detector.
 #define UNWATCHED __attribute__((noinline, no_sanitize("thread")))
 
 namespace host {
-
-UNWATCHED [[noreturn]] inline void fail(const char* what) {
-    std::fprintf(stderr, "error: block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y,
-                 threadIdx.x, what);
-    std::fflush(stderr);
-    std::_Exit(3);
-}
 
 inline UNWATCHED void demand(bool holds, const char* otherwise) {
     if (!holds) fail(otherwise);
@@ -355,13 +345,6 @@ inline Warpgroup& warpgroup_state() {
     return state;
 }
 
-inline float from_bf16(Bf16 bits) {
-    const unsigned word = unsigned(bits) << 16;
-    float value;
-    std::memcpy(&value, &word, sizeof value);
-    return value;
-}
-
 // A factor in shared memory, as its descriptor says (PTX ISA, "Matrix Descriptor Format" and
 // "Canonical Layouts"; T is 8, the number of bf16 in 16 bytes).
 struct Factor {
@@ -520,21 +503,4 @@ inline void wgmma(float (&d)[64], unsigned long long a, unsigned long long b, bo
 
 template <int half_n> void wgmma(float (&d)[half_n], const unsigned (&a)[4], unsigned long long b) {
     host::begin({d, 2 * half_n, true, a, 0, b, true, -1});
-}
-
-// ---- conversion ---------------------------------------------------------------------------------
-
-namespace host {
-
-inline unsigned to_bf16(float value) {
-    unsigned bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    if (value != value) return 0x7fff;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
-
-} // namespace host
-
-inline unsigned pack_bf16(float low, float high) {
-    return host::to_bf16(low) | host::to_bf16(high) << 16;
 }

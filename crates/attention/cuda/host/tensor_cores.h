@@ -12,29 +12,10 @@ struct Row {
     unsigned short of[8];
 };
 
-// A pair of 16-bit numbers in a register, the first in the lower half.
-inline unsigned pair(unsigned short low, unsigned short high) { return low | unsigned(high) << 16; }
-
-// The upper half of a float, and back.
-inline float from_bf16(unsigned short x) {
-    const uint32_t bits = uint32_t(x) << 16;
-    float result;
-    std::memcpy(&result, &bits, sizeof result);
-    return result;
-}
-
-// Rounds to the nearest, ties to even. cvt.rn.bf16x2 gives 0x7fff for every NaN.
-inline unsigned short to_bf16(float x) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    if (x != x) return 0x7fff;
-    return static_cast<unsigned short>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 // Lane 8 · i + r says where row r of matrix i begins. Lane 4 · g + t gets in register i, of matrix
 // i, row g, columns 2t and 2t + 1; transposed: column g, rows 2t and 2t + 1.
 inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transposed) {
-    if (address % 16 != 0) reject("ldmatrix: a row begins at a multiple of 16 bytes");
+    if (address % 16 != 0) fail("ldmatrix: a row begins at a multiple of 16 bytes");
     struct Given {
         SharedAddress address;
         Row row;
@@ -49,15 +30,13 @@ inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transpose
         // here is meant to be fast.
         unsigned banks = 0;
         for (const Given& row : rows) banks |= 1u << row.address / 16 % 8;
-        if (banks != 0xff) reject("ldmatrix: two rows of a matrix are in the same banks");
+        if (banks != 0xff) fail("ldmatrix: two rows of a matrix are in the same banks");
         to[matrix] = transposed ? pair(rows[2 * t].row.of[g], rows[2 * t + 1].row.of[g])
                                 : pair(rows[g].row.of[2 * t], rows[g].row.of[2 * t + 1]);
     }
 }
 
 } // namespace host
-
-using Bf16 = unsigned short;
 
 inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress row) { host::ldmatrix_x4(to, row, false); }
 inline void ldmatrix_x4_trans(unsigned (&to)[4], SharedAddress row) {
@@ -86,8 +65,4 @@ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigne
                       * host::from_bf16(all[4 * column + of].b[right][k % 2]);
         }
     }
-}
-
-inline unsigned pack_bf16(float low, float high) {
-    return host::pair(host::to_bf16(low), host::to_bf16(high));
 }

@@ -5,6 +5,8 @@
 
 #include "../tensor_cores.cuh"
 
+#include <cstdio>
+
 namespace {
 
 int failures = 0;

@@ -168,9 +168,9 @@ ladder! {
     /// Blocks of scores and of the output in registers, and copies that nobody waits for.
     Registers = source!("registers", ["common.cuh", "cp_async.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_AMPERE);
     /// Tensor cores, in bf16: products of matrices by whole warps, weights that never leave their registers.
-    TensorCores = source!("tensor_cores", ["common.cuh", "cp_async.cuh", "tensor_cores.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, SINCE_AMPERE);
+    TensorCores = source!("tensor_cores", ["common.cuh", "bf16.cuh", "cp_async.cuh", "tensor_cores.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, SINCE_AMPERE);
     /// Hopper's own instructions: products of four warps, the copy engine, and warps that each do one thing.
-    Hopper = source!("hopper", ["common.cuh", "hopper.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, [Architecture::SM_90A]);
+    Hopper = source!("hopper", ["common.cuh", "bf16.cuh", "hopper.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, [Architecture::SM_90A]);
 }
 
 const BACKWARD: &Source = &source!(
