@@ -53,7 +53,11 @@ fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            let words = error.to_string(); // of the machine's own, some begin so
+            eprintln!(
+                "error: {}",
+                words.strip_prefix("error: ").unwrap_or(&words).trim_end()
+            );
             ExitCode::FAILURE
         }
     }
@@ -104,12 +108,8 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let errors = data
         .errors(&on_cpu, program, options.causal, choices)
         .map_err(|failure| failure.to_string())?;
-    let names: &[&str] = match program {
-        Program::Backward => &["gradient of q", "gradient of k", "gradient of v"],
-        Program::Forward(_) => &["output", "log-sum-exp"],
-    };
-    for (name, error) in names.iter().zip(&errors) {
-        println!("{name}: off by {error:.1e}");
+    for line in on_cpu::lines(program, &errors) {
+        println!("{line}");
     }
     if !errors.iter().all(|&error| error < bound(program)) {
         return Err(

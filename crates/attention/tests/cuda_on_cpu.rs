@@ -183,6 +183,31 @@ fn mistakes_are_seen() {
     }
 }
 
+/// What the book shows of a good run. The system's exponential differs in its last bit, so errors are those shown to within
+/// a factor of two.
+#[test]
+fn a_good_run_says_what_the_book_shows() {
+    if !on_cpu::here() {
+        return;
+    }
+    let tiled = Program::Forward(Kernel::Tiled);
+    let on_cpu = OnCpu::compile(tiled, 64, true, Watch::Nothing).unwrap();
+    let data = Data::new(sizes(1, 100, 100), 64, Precision::F32);
+    let errors = data.errors(&on_cpu, tiled, true, PLAIN).unwrap();
+    let parts = |line: &str| {
+        let (name, error) = line.split_once(": off by ").unwrap();
+        (name.to_owned(), error.parse::<f64>().unwrap())
+    };
+    let shown = include_str!("on_cpu/good_run.txt");
+    let said = on_cpu::lines(tiled, &errors);
+    assert_eq!(shown.lines().count(), said.len());
+    for (shown, said) in shown.lines().map(parts).zip(said.iter().map(|line| parts(line)))
+    {
+        assert_eq!(shown.0, said.0);
+        assert!((0.5..2.0).contains(&(said.1 / shown.1)), "{said:?}, and not {shown:?}");
+    }
+}
+
 /// What the book shows: the first, then the second barrier of the tiled kernel is left out. Which threads meet may differ.
 #[test]
 fn a_missing_barrier_is_reported_as_the_book_says() {

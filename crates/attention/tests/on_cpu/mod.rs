@@ -239,6 +239,19 @@ pub fn run_test(name: &str) -> Result<(), String> {
     }
 }
 
+/// How far each result is off, in words.
+pub fn lines(program: Program, errors: &[f64]) -> Vec<String> {
+    let names: &[&str] = match program {
+        Program::Backward => &["gradient of q", "gradient of k", "gradient of v"],
+        Program::Forward(_) => &["output", "log-sum-exp"],
+    };
+    names
+        .iter()
+        .zip(errors)
+        .map(|(name, error)| format!("{name}: off by {error:.1e}"))
+        .collect()
+}
+
 /// The lines at which the source of `program` has a `__syncthreads()`.
 pub fn barriers(program: Program) -> Vec<u32> {
     let code = |line: &str| {
