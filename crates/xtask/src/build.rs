@@ -3,8 +3,8 @@
 use crate::console::{Activity, count};
 use crate::describe::describe;
 use crate::lint::{self, Finding};
+use crate::mdbook;
 use crate::project::Project;
-use crate::tools;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,6 @@ use tempfile::TempDir;
 ///
 /// If a check finds something, or mdBook fails.
 pub fn build(project: &Project, open: bool) -> Result<()> {
-    tools::ensure_all(project)?;
     let activity = Activity::begin("building the book");
     let staging = staging(project)?;
     build_into(project, staging.path())?;
@@ -39,7 +38,7 @@ pub fn build(project: &Project, open: bool) -> Result<()> {
 pub fn build_into(project: &Project, destination: &Path) -> Result<()> {
     let mut findings = lint::sources(project.root())?;
     // A broken source may be why mdBook fails, so it is reported with that.
-    run_mdbook(project, destination).or_else(|error| {
+    mdbook::render(project, destination).or_else(|error| {
         settle(&findings).context(format!("{error:#}"))?;
         Err(error)
     })?;
@@ -54,32 +53,6 @@ fn staging(project: &Project) -> Result<TempDir> {
     fs::create_dir_all(&target)
         .and_then(|()| tempfile::Builder::new().prefix("book-").tempdir_in(&target))
         .with_context(|| format!("nothing can be written in {}", target.display()))
-}
-
-/// Lets mdBook build into `destination`. It exits with success after many errors, so what it says
-/// is read too.
-///
-/// # Errors
-///
-/// If it fails or reports an error.
-pub fn run_mdbook(project: &Project, destination: &Path) -> Result<()> {
-    let output = tools::mdbook(project)?
-        .args(["build", "--dest-dir"])
-        .arg(destination)
-        .output()
-        .context("mdbook could not be started")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let complaints =
-        |level| said.lines().any(|line| line.trim_start().starts_with(level));
-    // It warns of tags that do not match, and writes the broken page all the same.
-    let broken = said.contains("HTML tag");
-    if !output.status.success() || complaints("ERROR") || broken {
-        bail!("mdbook could not build the book:\n{}", said.trim_end());
-    }
-    if complaints("WARN") {
-        eprint!("{said}");
-    }
-    Ok(())
 }
 
 /// Nothing found is success.

@@ -54,10 +54,4 @@ impl Project {
     pub fn book(&self) -> PathBuf {
         self.target().join("book")
     }
-
-    /// Where tools are installed that are not on the PATH.
-    #[must_use]
-    pub fn tools(&self) -> PathBuf {
-        self.target().join("tools")
-    }
 }

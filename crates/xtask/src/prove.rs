@@ -3,7 +3,7 @@
 use crate::console::seconds;
 use crate::process::{cargo, run};
 use crate::project::Project;
-use crate::{build, generate, tools};
+use crate::{build, generate, mdbook};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::time::{Duration, Instant};
@@ -23,7 +23,6 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "the tools are there", prove: tools::ensure_all },
     Step {
         name: "cargo test --workspace",
         prove: |project| cargo_test(project, &["--workspace"]),
@@ -42,10 +41,7 @@ const STEPS: &[Step] = &[
         name: "cargo xtask generate --check",
         prove: |project| generate::generate(project, &generate::Options { check: true }),
     },
-    Step {
-        name: "mdbook test",
-        prove: |project| run(tools::mdbook(project)?.arg("test")),
-    },
+    Step { name: "mdbook test", prove: mdbook::test },
     Step { name: "cargo xtask build", prove: |project| build::build(project, false) },
 ];
 

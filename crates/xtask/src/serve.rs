@@ -1,16 +1,21 @@
 //! `cargo xtask serve`: the book in the browser, rebuilt on every change.
 
-use crate::lint;
+use crate::console::Activity;
 use crate::project::Project;
-use crate::tools;
+use crate::{describe::describe, lint, mdbook};
 use anyhow::{Context, Result, bail};
+use axum::Router;
 use clap::Args;
-use std::io::{ErrorKind, Read, Write};
+use mdbook_driver::config::Config;
+use notify_debouncer_mini::{DebounceEventResult, new_debouncer, notify::RecursiveMode};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+use tower_http::services::{ServeDir, ServeFile};
+use tower_livereload::LiveReloadLayer;
 
 /// What `serve` can be asked for.
 #[derive(Debug, Args)]
@@ -28,44 +33,91 @@ pub struct Options {
     no_open: bool,
 }
 
+/// How long a file must lie still before the book is rebuilt: editors write a file in several steps.
+const STILL: Duration = Duration::from_millis(200);
+
 /// Serves the book until it is interrupted.
 ///
 /// # Errors
 ///
-/// If the port is taken, or mdBook is missing or fails.
+/// If the port is taken, or mdBook fails before there is a book to show.
 pub fn serve(project: &Project, options: &Options) -> Result<()> {
     let address = SocketAddr::new(options.host, options.port);
-    check_port(address)?;
+    let listener = listen(address)?;
+    // Changes are watched before the first build, so that none is missed.
+    let (sender, changes) = mpsc::channel::<DebounceEventResult>();
+    let mut watcher = new_debouncer(STILL, sender)?;
+    for path in watched(project)? {
+        watcher
+            .watcher()
+            .watch(&path, RecursiveMode::Recursive)
+            .with_context(|| format!("{} cannot be watched", path.display()))?;
+    }
+
+    let pages = project.target().join("serve");
+    rebuild(project, &pages)?;
+    let live_reload = LiveReloadLayer::new();
+    let reloader = live_reload.reloader();
+    let not_found = ServeFile::new(pages.join("404.html"));
+    let files = ServeDir::new(pages.clone()).not_found_service(not_found);
+    let site = Router::new().fallback_service(files).layer(live_reload);
+    thread::spawn(move || {
+        if let Err(error) = run(listener, site) {
+            eprintln!("error: the pages cannot be served: {error:#}");
+            std::process::exit(1);
+        }
+    });
+    announce(address, !options.no_open);
+
+    for change in changes {
+        let changed = change.map_err(|error| eprintln!("warning: {error}"));
+        if changed.is_ok_and(|events| !events.is_empty()) {
+            match rebuild(project, &pages) {
+                Ok(()) => reloader.reload(),
+                Err(error) => eprintln!("error: {error:#}"),
+            }
+        }
+    }
+    bail!("nothing watches the files any more")
+}
+
+/// Renders the book into `pages`. What the checks find in its sources is only said: it is being written.
+fn rebuild(project: &Project, pages: &Path) -> Result<()> {
+    let activity = Activity::begin("building the book");
     for finding in lint::sources(project.root())? {
         eprintln!("warning: {finding}");
     }
-    let child = tools::mdbook(project)?
-        .arg("serve")
-        .args(["--hostname", &host_in_url(options.host)])
-        .args(["--port", &options.port.to_string()])
-        // Pages with live reload are not the book: they get a folder of their own.
-        .arg("--dest-dir")
-        .arg(project.target().join("serve"))
-        .spawn()
-        .context("mdbook could not be started")?;
-    let child = Arc::new(Mutex::new(child));
-    stop_with_us(&child)?;
-    let open = !options.no_open;
-    thread::spawn(move || announce(address, open));
-    wait(&child)
+    mdbook::render(project, pages)?;
+    describe(pages)?;
+    activity.done("built the book");
+    Ok(())
 }
 
-/// Whether something else answers on `address` is found out before anything is built.
-fn check_port(address: SocketAddr) -> Result<()> {
-    let taken = match TcpListener::bind(address).map(drop) {
-        // Some systems let two programs share a port when one listens on all addresses.
-        Ok(()) => answers(address),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => true,
-        Err(error) => bail!("{address} cannot be listened on: {error}"),
-    };
+/// The book's sources, by `book.toml`, and that file.
+fn watched(project: &Project) -> Result<Vec<PathBuf>> {
+    let root = project.root();
+    let config = Config::from_disk(root.join("book.toml"))?;
+    let folders = config.build.extra_watch_dirs.iter().map(|folder| root.join(folder));
+    let mut watched: Vec<_> =
+        [project.chapters(), root.join("theme")].into_iter().chain(folders).collect();
+    watched.retain(|folder| folder.is_dir());
+    watched.push(root.join("book.toml"));
+    Ok(watched)
+}
+
+/// The port, before anything is built: it may be in use.
+fn listen(address: SocketAddr) -> Result<TcpListener> {
     let port = address.port();
-    match next_free_port(address) {
-        _ if !taken => Ok(()),
+    // Some systems let two programs share a port when one listens on all addresses.
+    if !answers(address) {
+        match TcpListener::bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => (),
+            Err(error) => bail!("{address} cannot be listened on: {error}"),
+        }
+    }
+    let is_free = |port: &u16| TcpListener::bind((address.ip(), *port)).is_ok();
+    match (port..u16::MAX).map(|port| port + 1).find(is_free) {
         Some(free) => {
             bail!("port {port} is already in use; choose another with --port {free}")
         }
@@ -73,9 +125,8 @@ fn check_port(address: SocketAddr) -> Result<()> {
     }
 }
 
-fn next_free_port(address: SocketAddr) -> Option<u16> {
-    let free = |port: &u16| TcpListener::bind((address.ip(), *port)).is_ok();
-    (address.port()..u16::MAX).map(|port| port + 1).find(free)
+fn answers(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&reachable(address), Duration::from_millis(200)).is_ok()
 }
 
 /// Where to reach a server that listens on `address`.
@@ -87,61 +138,21 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn answers(address: SocketAddr) -> bool {
-    TcpStream::connect_timeout(&reachable(address), Duration::from_millis(200)).is_ok()
+/// Answers browsers for as long as the program runs.
+fn run(listener: TcpListener, site: Router) -> Result<()> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(axum::serve(listener, site).await?)
+    })
 }
 
-fn host_in_url(host: IpAddr) -> String {
-    match host {
-        IpAddr::V4(host) => host.to_string(),
-        IpAddr::V6(host) => format!("[{host}]"),
-    }
-}
-
-/// Waits for the first page, then says where it is and opens it.
+/// Says where the book is, and opens it.
 fn announce(address: SocketAddr, open: bool) {
-    let address = reachable(address);
-    while !serves_pages(address) {
-        thread::sleep(Duration::from_millis(100));
-    }
-    let url = format!("http://{address}");
+    let url = format!("http://{}", reachable(address));
     eprintln!("the book is at {url}; Ctrl-C stops it");
     if open && open::that(&url).is_err() {
         eprintln!("no browser could be opened; open {url} by hand");
-    }
-}
-
-fn serves_pages(address: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        write!(stream, "GET / HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
-        let mut start = [0; 12];
-        stream.read_exact(&mut start)?;
-        Ok(start.ends_with(b"200"))
-    };
-    ask().unwrap_or(false)
-}
-
-/// Takes mdBook along when this program is told to stop.
-fn stop_with_us(child: &Arc<Mutex<Child>>) -> Result<()> {
-    let child = Arc::clone(child);
-    ctrlc::set_handler(move || {
-        let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = child.kill();
-        let _ = child.wait();
-        std::process::exit(0);
-    })
-    .context("Ctrl-C cannot be listened for")
-}
-
-/// Looks now and then, rather than blocking, so that the handler of Ctrl-C gets at the child.
-fn wait(child: &Mutex<Child>) -> Result<()> {
-    loop {
-        let ended = child.lock().unwrap_or_else(PoisonError::into_inner).try_wait()?;
-        if let Some(status) = ended {
-            bail!("mdbook stopped serving ({status})");
-        }
-        thread::sleep(Duration::from_millis(100));
     }
 }

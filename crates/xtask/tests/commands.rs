@@ -1,14 +1,13 @@
 //! The commands as they are typed, on small books in temporary folders.
 
-use std::env;
 use std::fs;
-use std::io::Write;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use xtask::project::Project;
-use xtask::tools::{MDBOOK, MDBOOK_KATEX, Trouble};
 
 const XTASK: &str = env!("CARGO_BIN_EXE_xtask");
 
@@ -94,18 +93,67 @@ fn a_busy_port_is_said_before_anything_is_built() {
     assert!(!here.path().join("target").exists());
 }
 
-/// The real tools, for the books that are built for real.
-fn tool_folders() -> Vec<PathBuf> {
-    let project =
-        Project::at(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap());
-    [MDBOOK, MDBOOK_KATEX]
-        .map(|tool| tool.ensure(&project).unwrap().parent().unwrap().to_path_buf())
-        .to_vec()
+/// `serve`, until it is dropped.
+struct Served {
+    child: Child,
+    port: u16,
 }
 
-fn path_with(mut folders: Vec<PathBuf>) -> std::ffi::OsString {
-    folders.extend(env::split_paths(&env::var_os("PATH").unwrap()));
-    env::join_paths(folders).unwrap()
+impl Served {
+    fn begin(book: &TempDir) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let arguments = ["serve", "--no-open", "--port", &port.to_string()];
+        let child = xtask(book.path(), &arguments).stderr(Stdio::null()).spawn().unwrap();
+        Self { child, port }
+    }
+
+    /// The answer to a request, headers and all, or nothing while it does not listen.
+    fn ask(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        write!(stream, "GET /{path} HTTP/1.0\r\nHost: here\r\n\r\n").ok()?;
+        let mut answer = vec![];
+        stream.read_to_end(&mut answer).ok()?;
+        Some(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    #[track_caller]
+    fn comes_to_show(&self, path: &str, text: &str) {
+        let begun = Instant::now();
+        let mut last = None;
+        while begun.elapsed() < Duration::from_secs(60) {
+            last = self.ask(path).filter(|answer| !answer.is_empty()).or(last);
+            if last.as_ref().is_some_and(|answer| answer.contains(text)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("expected: {text}\nfound: {}", last.unwrap_or_default());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_served_book_follows_its_changes_and_outlives_a_mistake() {
+    let book = small_book("# Softmax\n\nThe first, with $x^2$.\n");
+    let served = Served::begin(&book);
+    served.comes_to_show("softmax.html", "The first, with");
+    served.comes_to_show("softmax.html", "katex-mathml");
+    served.comes_to_show("softmax.html", "tower-livereload");
+    served.comes_to_show("gone.html", "404 Not Found");
+    let chapter = book.path().join("src/softmax.md");
+    fs::write(&chapter, "# Softmax\n\n$\\frac{a$\n").unwrap();
+    thread::sleep(Duration::from_secs(1));
+    served.comes_to_show("softmax.html", "The first, with");
+    fs::write(&chapter, "# Softmax\n\nThe second.\n").unwrap();
+    served.comes_to_show("softmax.html", "The second.");
 }
 
 /// A book of one chapter whose formulas go through this program.
@@ -126,7 +174,7 @@ fn small_book(chapter: &str) -> TempDir {
 }
 
 fn build(book: &TempDir) -> Ended {
-    run(xtask(book.path(), &["build"]).env("PATH", path_with(tool_folders())))
+    run(&mut xtask(book.path(), &["build"]))
 }
 
 fn built_page(book: &TempDir) -> String {
@@ -307,112 +355,5 @@ fn preprocessors_answer_for_their_renderer_only() {
             .code
         };
         assert_eq!((answer(right), answer(wrong)), (0, 1));
-    }
-}
-
-const NO_LINKER: &str = "   Compiling proc-macro2 v1.0.106\nerror: linker `cc` not found\n  |\n  = \
-    note: No such file or directory (os error 2)\n\nerror: could not compile `proc-macro2` (build \
-    script) due to 1 previous error\n";
-
-const NO_CC: &str = "error: failed to run custom build command for `libquickjs-sys v0.9.0`\n  --- \
-    stderr\n\n  error occurred in cc-rs: failed to find tool \"cc\": No such file or directory (os \
-    error 2)\n";
-
-const NO_HOST: &str = "    Updating crates.io index\nwarning: spurious network error (3 tries \
-    remaining): [6] Could not resolve hostname (Could not resolve host: registry.example)\nerror: \
-    failed to query replaced source registry `crates-io`\n";
-
-const NO_DOWNLOAD: &str = "error: failed to download from \
-    `https://registry.example/crates/mdbook/0.5.4/download`\n\nCaused by:\n  [7] Could not connect \
-    to server\n";
-
-#[test]
-fn the_reason_for_a_failed_installation_is_recognised() {
-    for output in [NO_LINKER, NO_CC] {
-        assert_eq!(Trouble::from_output(output), Trouble::NoCompiler);
-    }
-    for output in [NO_HOST, NO_DOWNLOAD] {
-        assert_eq!(Trouble::from_output(output), Trouble::NoNetwork);
-    }
-    assert_eq!(Trouble::from_output("error[E0308]: mismatched types"), Trouble::Other);
-}
-
-/// Installations by a cargo that only says why it failed.
-#[cfg(unix)]
-mod installing {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn program(path: &Path, script: &str) {
-        fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-
-    /// Builds a book where neither tool is on the PATH, and cargo runs `script`.
-    fn build_with_cargo(book: &TempDir, script: &str) -> Ended {
-        let cargo = book.path().join("cargo");
-        program(&cargo, script);
-        run(xtask(book.path(), &["build"])
-            .env("CARGO", cargo)
-            .env("PATH", "/usr/bin:/bin"))
-    }
-
-    fn failing(output: &str) -> Ended {
-        let book = small_book("# Softmax\n");
-        build_with_cargo(&book, &format!("cat >&2 <<'END'\n{output}\nEND\nexit 101"))
-    }
-
-    #[test]
-    fn without_a_c_compiler_it_says_which_package_has_one() {
-        let built = failing(NO_LINKER);
-        assert_eq!(built.code, 1);
-        let parts =
-            ["there is no C compiler", "apt install build-essential", "dnf install gcc"];
-        says(&built.stderr, &parts);
-        says(&built.stderr, &["xcode-select --install", "winget install"]);
-    }
-
-    #[test]
-    fn without_a_network_it_says_what_to_do() {
-        let built = failing(NO_HOST);
-        assert_eq!(built.code, 1);
-        let parts = [
-            "Connect to the network once",
-            "cargo install --locked mdbook --version =0.5.4",
-        ];
-        says(&built.stderr, &parts);
-    }
-
-    #[test]
-    fn for_another_reason_it_shows_the_last_words() {
-        let built = failing("error: the disk is full");
-        assert_eq!(built.code, 1);
-        says(&built.stderr, &["could not be installed", "  error: the disk is full"]);
-    }
-
-    #[test]
-    fn a_tool_in_another_version_is_not_used() {
-        let book = small_book("# Softmax\n");
-        let tools = book.path().join("target/tools/bin");
-        fs::create_dir_all(&tools).unwrap();
-        program(&tools.join("mdbook"), "echo mdbook v0.4.52");
-        says(
-            &build_with_cargo(&book, "exit 101").stderr,
-            &["mdbook 0.5.4 could not be installed"],
-        );
-        program(&tools.join("mdbook"), "exit 1");
-        says(
-            &build_with_cargo(&book, "exit 101").stderr,
-            &["mdbook 0.5.4 could not be installed"],
-        );
-    }
-
-    #[test]
-    fn the_tool_is_asked_for_in_its_version() {
-        let book = small_book("# Softmax\n");
-        let script = format!("echo \"$@\" > {}/asked", book.path().display());
-        build_with_cargo(&book, &script);
-        let asked = fs::read_to_string(book.path().join("asked")).unwrap();
-        says(&asked, &["install --locked --force mdbook --version =0.5.4 --root "]);
     }
 }

@@ -1,5 +1,5 @@
 //! `preprocess katex`: what the chapters go through on their way to HTML. mdbook-katex renders their
-//! formulas, found or installed, and made to fail on a formula that does not parse.
+//! formulas, and is made to fail on a formula that does not parse.
 //!
 //! Left alone, mdbook-katex logs such a formula and goes on, and KaTeX prints an unknown command as
 //! red text without a word. So the colour of errors is set to one that nothing else has, and the
@@ -9,77 +9,46 @@ use super::{listings, punctuation};
 use crate::files;
 use crate::markdown;
 use crate::project::Project;
-use crate::tools::MDBOOK_KATEX;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use mdbook_katex::preprocess::KatexProcessor;
 use mdbook_preprocessor::book::{Book, Chapter};
+use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::{Captures, Regex};
-use serde_json::Value;
-use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
-use std::thread;
 
 /// Marks what KaTeX could not make sense of.
 const ERROR_COLOUR: &str = "#e4404e";
 
-/// Passes the book through mdbook-katex.
-///
-/// # Errors
-///
-/// If mdbook-katex is missing and cannot be installed, or if a formula does not parse: the message
-/// names the chapter, its line and the formula.
-pub fn preprocess(project: &Project) -> Result<()> {
-    let mut input = String::new();
-    io::stdin().read_to_string(&mut input).context("mdBook's input cannot be read")?;
-    let output = render(project, mark_errors(&input)?)?;
-    complain(&String::from_utf8_lossy(&output.stderr));
-    if !output.status.success() {
-        bail!("mdbook-katex failed ({})", output.status);
+/// Renders the formulas of the chapters.
+#[derive(Debug)]
+pub struct Katex {
+    /// Where the chapters are, so that an error can name the line.
+    pub project: Project,
+}
+
+impl Preprocessor for Katex {
+    fn name(&self) -> &str {
+        "katex"
     }
-    let mut book: Book = serde_json::from_slice(&output.stdout)
-        .context("mdbook-katex returned something other than a book")?;
-    check(&book, &project.chapters())?;
-    book.for_each_chapter_mut(|chapter| {
-        chapter.content = listings::dedent(&punctuation::hold(&chapter.content))
-    });
-    serde_json::to_writer(io::stdout().lock(), &book)?;
-    Ok(())
-}
 
-/// mdBook's input, with the options under which KaTeX shows an error instead of giving up.
-fn mark_errors(input: &str) -> Result<String> {
-    let mut input: Value =
-        serde_json::from_str(input).context("mdBook's input is not JSON")?;
-    let options = &mut input[0]["config"]["preprocessor"]["katex"];
-    options["throw-on-error"] = false.into();
-    options["error-color"] = ERROR_COLOUR.into();
-    Ok(input.to_string())
-}
+    fn supports_renderer(&self, renderer: &str) -> Result<bool> {
+        Ok(renderer == "html")
+    }
 
-fn render(project: &Project, input: String) -> Result<Output> {
-    let mut child = Command::new(MDBOOK_KATEX.ensure(project)?)
-        .current_dir(project.root())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("mdbook-katex could not be started")?;
-    let mut stdin = child.stdin.take().context("mdbook-katex takes no input")?;
-    // It may answer before it has read everything, so writing must not wait for reading.
-    let writer = thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let output = child.wait_with_output().context("mdbook-katex went away")?;
-    let _ = writer.join();
-    Ok(output)
-}
-
-/// Passes on what mdbook-katex says, but for its remark that it was compiled against mdBook's
-/// library in another patch release, which speaks the same protocol.
-fn complain(said: &str) {
-    for line in said.lines() {
-        if !line.contains("was built against mdbook") {
-            eprintln!("{line}");
-        }
+    /// # Errors
+    ///
+    /// If a formula does not parse: the message names the chapter, its line and the formula.
+    fn run(&self, context: &PreprocessorContext, book: Book) -> Result<Book> {
+        let mut context = context.clone();
+        context.config.set("preprocessor.katex.throw-on-error", false)?;
+        context.config.set("preprocessor.katex.error-color", ERROR_COLOUR)?;
+        let mut book = KatexProcessor.run(&context, book)?;
+        check(&book, &self.project.chapters())?;
+        book.for_each_chapter_mut(|chapter| {
+            chapter.content = listings::dedent(&punctuation::hold(&chapter.content));
+        });
+        Ok(book)
     }
 }
 

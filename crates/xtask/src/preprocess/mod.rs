@@ -1,7 +1,7 @@
 //! The two steps that mdBook hands the chapters through: see `book.toml`.
 //!
-//! mdBook writes the book as JSON to our standard input and reads it, changed, from our standard
-//! output. Whatever we have to say goes to standard error.
+//! `cargo xtask` calls them as functions. mdBook's own program writes the book as JSON to our standard input and reads it,
+//! changed, from our standard output. Messages go to standard error.
 
 pub mod katex;
 pub(crate) mod listings;
@@ -11,19 +11,20 @@ pub mod snippets;
 use crate::project::Project;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use mdbook_preprocessor::{Preprocessor, parse_input};
 
 /// What mdBook asks of a preprocessor.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Which preprocessor
-    preprocessor: Preprocessor,
+    preprocessor: Name,
 
     #[command(subcommand)]
     question: Option<Question>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Preprocessor {
+enum Name {
     /// Runs the Rust snippets of the chapters against the crate
     Snippets,
     /// Renders the formulas
@@ -45,24 +46,22 @@ enum Question {
 ///
 /// If the renderer is not supported, a snippet fails or a formula cannot be parsed.
 pub fn preprocess(project: &Project, options: &Options) -> Result<()> {
-    if let Some(Question::Supports { renderer }) = &options.question {
-        return supports(options.preprocessor, renderer);
-    }
+    let project = project.clone();
     match options.preprocessor {
-        Preprocessor::Snippets => snippets::preprocess(project),
-        Preprocessor::Katex => katex::preprocess(project),
+        Name::Snippets => answer(&snippets::Snippets { project }, options),
+        Name::Katex => answer(&katex::Katex { project }, options),
     }
 }
 
-fn supports(preprocessor: Preprocessor, renderer: &str) -> Result<()> {
-    let supported = match preprocessor {
-        Preprocessor::Snippets => "test",
-        Preprocessor::Katex => "html",
-    };
-    if renderer != supported {
-        bail!(
-            "this preprocessor is for the renderer `{supported}`, not for `{renderer}`"
-        );
+fn answer(preprocessor: &impl Preprocessor, options: &Options) -> Result<()> {
+    if let Some(Question::Supports { renderer }) = &options.question {
+        if !preprocessor.supports_renderer(renderer)? {
+            bail!("this preprocessor is not for the renderer `{renderer}`");
+        }
+        return Ok(());
     }
+    let (context, book) = parse_input(std::io::stdin())?;
+    let book = preprocessor.run(&context, book)?;
+    serde_json::to_writer(std::io::stdout().lock(), &book)?;
     Ok(())
 }

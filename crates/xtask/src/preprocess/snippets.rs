@@ -13,7 +13,7 @@ use crate::process::{cargo, toolchain};
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
 use mdbook_preprocessor::book::{Book, Chapter};
-use mdbook_preprocessor::parse_input;
+use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::{Captures, Regex};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,27 +24,41 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
-///
-/// # Errors
-///
-/// If the crate does not build or a snippet fails; the message names the chapter and the line.
-pub fn preprocess(project: &Project) -> Result<()> {
-    let (_, mut book) = parse_input(std::io::stdin())?;
-    let begun = Instant::now();
-    let snippets = collect(&book, project)?;
-    if !snippets.is_empty() {
-        run(&snippets, &Libraries::build(project)?, project)?;
+#[derive(Debug)]
+pub struct Snippets {
+    /// Where the crate and the chapters are.
+    pub project: Project,
+}
+
+impl Preprocessor for Snippets {
+    fn name(&self) -> &str {
+        "snippets"
     }
-    let chapters: BTreeSet<_> = snippets.iter().map(|snippet| &snippet.chapter).collect();
-    eprintln!(
-        "snippets: {} in {} ran, all passed ({})",
-        snippets.len(),
-        count(chapters.len(), "chapter"),
-        seconds(begun.elapsed())
-    );
-    book.for_each_chapter_mut(|chapter| chapter.content.clear());
-    serde_json::to_writer(std::io::stdout(), &book)?;
-    Ok(())
+
+    fn supports_renderer(&self, renderer: &str) -> Result<bool> {
+        Ok(renderer == "test")
+    }
+
+    /// # Errors
+    ///
+    /// If the crate does not build or a snippet fails; the message names the chapter and the line.
+    fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
+        let begun = Instant::now();
+        let snippets = collect(&book, &self.project)?;
+        if !snippets.is_empty() {
+            run(&snippets, &Libraries::build(&self.project)?, &self.project)?;
+        }
+        let chapters: BTreeSet<_> =
+            snippets.iter().map(|snippet| &snippet.chapter).collect();
+        eprintln!(
+            "snippets: {} in {} ran, all passed ({})",
+            snippets.len(),
+            count(chapters.len(), "chapter"),
+            seconds(begun.elapsed())
+        );
+        book.for_each_chapter_mut(|chapter| chapter.content.clear());
+        Ok(book)
+    }
 }
 
 /// A Rust program in a chapter.

@@ -1,0 +1,78 @@
+//! mdBook, as a library: it loads `book.toml`, renders the pages and tests the snippets.
+//!
+//! With mdBook's own program the preprocessors of `book.toml` are programs too. Here they are
+//! functions of this one, so that nothing has to be installed before the first page.
+
+use crate::preprocess::{katex::Katex, snippets::Snippets};
+use crate::project::Project;
+use anyhow::{Context, Result, bail};
+use mdbook_driver::MDBook;
+use mdbook_preprocessor::Preprocessor;
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+use tracing::Level;
+
+/// Renders the book into the folder `destination`. mdBook calls a build a success after many errors, so what it says is
+/// read too.
+///
+/// # Errors
+///
+/// If mdBook fails or reports an error, or a preprocessor finds something.
+pub fn render(project: &Project, destination: &Path) -> Result<()> {
+    let (result, said) = listen(|| {
+        let mut book = load(project)?;
+        book.config.build.build_dir = destination.to_owned();
+        book.build()
+    })?;
+    result.with_context(|| format!("mdbook could not build the book\n{}", said.trim_end()))?;
+    // It warns of tags that do not match, and writes the broken page all the same.
+    let broken = said.contains("HTML tag");
+    if broken || said.lines().any(|line| line.trim_start().starts_with("ERROR")) {
+        bail!("mdbook could not build the book:\n{}", said.trim_end());
+    }
+    eprint!("{said}");
+    Ok(())
+}
+
+/// Runs all snippets of the book, as `mdbook test` does.
+///
+/// # Errors
+///
+/// If a snippet fails; the message names the chapter and the line.
+pub fn test(project: &Project) -> Result<()> {
+    let (result, said) = listen(|| load(project)?.test(vec![]))?;
+    eprint!("{said}");
+    result
+}
+
+fn load(project: &Project) -> Result<MDBook> {
+    let mut book = MDBook::load(project.root())?;
+    replace(&mut book, Katex { project: project.clone() });
+    replace(&mut book, Snippets { project: project.clone() });
+    Ok(book)
+}
+
+/// Puts a preprocessor of this program in the place of the command of that name, if `book.toml` has one.
+fn replace<P: Preprocessor + 'static>(book: &mut MDBook, preprocessor: P) {
+    if book.config.contains_key(&format!("preprocessor.{}", preprocessor.name())) {
+        book.with_preprocessor(preprocessor);
+    }
+}
+
+/// What `work` returns, and the warnings and errors that mdBook logs meanwhile.
+fn listen<T>(work: impl FnOnce() -> Result<T>) -> Result<(Result<T>, String)> {
+    let log = Arc::new(tempfile::tempfile().context("no temporary file can be made")?);
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(Level::WARN)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_writer(Arc::clone(&log))
+        .finish();
+    let result = tracing::subscriber::with_default(subscriber, work);
+    let mut said = String::new();
+    let mut log = &*log;
+    log.rewind().and_then(|()| log.read_to_string(&mut said))?;
+    Ok((result, said))
+}
