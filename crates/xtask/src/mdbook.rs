@@ -25,7 +25,9 @@ pub fn render(project: &Project, destination: &Path) -> Result<()> {
         book.config.build.build_dir = destination.to_owned();
         book.build()
     })?;
-    result.with_context(|| format!("mdbook could not build the book\n{}", said.trim_end()))?;
+    result.with_context(|| {
+        format!("mdbook could not build the book\n{}", said.trim_end())
+    })?;
     // It warns of tags that do not match, and writes the broken page all the same.
     let broken = said.contains("HTML tag");
     if broken || said.lines().any(|line| line.trim_start().starts_with("ERROR")) {

@@ -22,20 +22,17 @@ struct Step {
     prove: fn(&Project) -> Result<()>,
 }
 
+// The crate with its default features is tested where they matter, in a copy of its folder: `tests/copy_out.rs`.
 const STEPS: &[Step] = &[
     Step {
-        name: "cargo test --workspace",
-        prove: |project| cargo_test(project, &["--workspace"]),
+        name: "cargo test --workspace --all-features",
+        prove: |project| cargo_test(project, &["--workspace", "--all-features"]),
     },
     Step {
         name: "cargo test -p attention --no-default-features",
         prove: |project| {
             cargo_test(project, &["-p", "attention", "--no-default-features"])
         },
-    },
-    Step {
-        name: "cargo test -p attention --all-features",
-        prove: |project| cargo_test(project, &["-p", "attention", "--all-features"]),
     },
     Step {
         name: "cargo xtask generate --check",
