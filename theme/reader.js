@@ -2,9 +2,11 @@
 // the headings of the page beside the text, and folded answers open on paper.
 'use strict';
 (() => {
+    const main = document.querySelector('main');
+    main.id = 'main-text';
     const skip = document.createElement('a');
     skip.className = 'skip-link';
-    skip.href = '#mdbook-content';
+    skip.href = `#${main.id}`;
     skip.textContent = 'Skip to the text';
     document.body.prepend(skip);
 
@@ -55,8 +57,7 @@
         nav.className = 'page-headings';
         nav.setAttribute('aria-labelledby', title.id);
         nav.append(box);
-        const content = document.getElementById('mdbook-content');
-        content.querySelector('main').after(nav);
+        main.before(nav);
 
         const button = document.createElement('button');
         button.type = 'button';
@@ -94,7 +95,7 @@
         });
         new ResizeObserver(() => {
             button.hidden = getComputedStyle(nav).getPropertyValue('--folded').trim() === '0';
-        }).observe(content);
+        }).observe(main.parentElement);
 
         // Screen readers hear which heading is being read, and a list longer than the window follows.
         const follow = () => {
@@ -109,6 +110,13 @@
         };
         follow();
         new MutationObserver(follow).observe(box, { attributeFilter: ['class'], subtree: true });
+    });
+
+    // Browsers leave formulas out of the name that they give a column after its header. A formula of one line reads the
+    // same without its layout, so its letters become its label.
+    document.querySelectorAll('th math:not(:has(msup, msubsup, mfrac, msqrt, mroot, mover))').forEach(formula => {
+        const letters = [...formula.querySelectorAll('mi, mn, mo, mtext')];
+        formula.setAttribute('aria-label', letters.map(letter => letter.textContent).join(' '));
     });
 
     const boxes = document.querySelectorAll('.katex-display, .table-wrapper, figure.wide, main pre > code');
