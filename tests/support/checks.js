@@ -362,7 +362,7 @@ globalThis.checks = (() => {
     async function closeSidebar() {
         document.querySelector('.left-buttons > :not([hidden])').click();
         await frame();
-        await Promise.all(document.getAnimations().map(animation => animation.finished));
+        await Promise.allSettled(document.getAnimations().map(animation => animation.finished));
         await frame();
         return document.documentElement.classList.contains('sidebar-visible') ? ['the sidebar does not close'] : [];
     }
@@ -420,8 +420,12 @@ globalThis.checks = (() => {
 
     // The heading being read is marked among the headings, for the eye and for screen readers, and in sight there.
     async function place() {
-        const sections = all('main h2[id]');
-        const section = sections[Math.floor(sections.length * 2 / 3)];
+        const sections = all('main :is(h2, h3)[id]');
+        const top = heading => heading.getBoundingClientRect().top;
+        // In the middle of the page, and with some text before the next: mdBook marks the last heading that is near the
+        // top of the window.
+        const section = sections.find((heading, index) =>
+            index >= sections.length / 2 && top(sections[index + 1] ?? heading) - top(heading) > 300);
         if (!section) {
             return [];
         }
