@@ -180,7 +180,8 @@ globalThis.checks = (() => {
         return filled ? style(filled).fill : undefined;
     }
 
-    // What cannot be read well: the drawings' ink on the page, and any text on what is behind it.
+    // What cannot be read well: the drawings' ink on the page, and any text, or heading in the list of them, on what is
+    // behind it.
     function faint() {
         if (!style(document.documentElement).getPropertyValue('--fig-fg').trim()) {
             return ['--fig-fg is not defined'];
@@ -190,7 +191,7 @@ globalThis.checks = (() => {
         main().append(probe);
         const pairs = new Map([['', { what: '--fig-fg', front: style(probe).color, back: background(probe) }]]);
         probe.remove();
-        for (const element of withText(main())) {
+        for (const element of [main(), ...all('.page-headings')].flatMap(part => [...withText(part)])) {
             const [front, back] = [style(element).color, background(element)];
             pairs.set(`${front} on ${back}`, { what: name(element), front, back });
         }
