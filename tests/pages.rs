@@ -1,6 +1,7 @@
 //! Every page of the book as a reader's browser shows it: how much it loads and from where, whether
-//! it holds still and fits its screen, its colours, its formulas. And each of the checks can fail: a
-//! small page, broken in one way, gets the complaints that belong to it and no others.
+//! it holds still and fits its screen, its colours, its formulas, its navigation. And each of the
+//! checks can fail: a small page, broken in one way, gets the complaints that belong to it and no
+//! others.
 //!
 //! This needs Chromium, or a browser built on it. Without one, nothing is tested and the tests pass,
 //! unless `REQUIRE_BROWSER=1` is set. With `SCREENSHOTS=folder` every page is pictured there.
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use support::browser::{self, Browser, Screen, Tab};
 use support::server::{Sent, Site};
+use tempfile::TempDir;
 use xtask::{build, files, project::Project};
 
 /// How many bytes a page may load, fonts included, when nothing of it has been loaded before.
@@ -30,6 +32,17 @@ const LAPTOP: Screen = Screen { width: 1400, height: 900, dark: false, touch: fa
 
 const PHONE: Screen = Screen { width: 390, height: 844, dark: true, touch: true };
 
+/// Windows with room for the chapters and the headings of a page beside the text, for one of the two,
+/// and for neither.
+const WINDOWS: &[Screen] = &[
+    Screen { width: 1920, height: 1080, ..LAPTOP },
+    Screen { width: 1540, height: 860, ..LAPTOP },
+    Screen { width: 1400, height: 800, ..LAPTOP },
+    Screen { width: 1280, height: 720, ..LAPTOP },
+    Screen { width: 768, height: 1024, ..PHONE },
+    PHONE,
+];
+
 /// What runs inside the page.
 const CHECKS: &str = include_str!("support/checks.js");
 
@@ -39,13 +52,7 @@ const NO_CHAPTERS: &[&str] = &["404.html", "print.html", "toc.html"];
 #[test]
 fn every_page_shows_what_it_should() {
     let Some(program) = chromium() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
-    build::run_mdbook(&project, folder.path())
-        .unwrap_or_else(|error| panic!("{error:#}"));
-    let pages = chapters(folder.path());
-    assert!(!pages.is_empty(), "the book has no pages");
-
+    let (folder, pages) = book();
     let site = Site::serve(folder.path());
     let _turn = wait_for_turn();
     let mut browser = Browser::start(program);
@@ -67,6 +74,36 @@ fn every_page_shows_what_it_should() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
+#[test]
+fn chapters_and_headings_can_be_found_in_any_window() {
+    let Some(program) = chromium() else { return };
+    let (folder, pages) = book();
+    let page = most_headings(folder.path(), &pages);
+    let site = Site::serve(folder.path());
+    let _turn = wait_for_turn();
+    let mut browser = Browser::start(program);
+    let mut navigate = |window: Screen, script: &str| {
+        navigate(&mut browser, &site, page, window, script)
+    };
+    let complaints: Vec<_> =
+        WINDOWS.iter().flat_map(|window| navigate(*window, "")).collect();
+    assert!(complaints.is_empty(), "\n{page}:\n{}", complaints.join("\n"));
+    for Obstacle { window, script, complaints } in OBSTACLES {
+        assert_only(complaints, &navigate(*window, script), script);
+    }
+}
+
+/// The book as it is published, and the pages of it that are chapters.
+fn book() -> (TempDir, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+    build::build_into(&project, folder.path())
+        .unwrap_or_else(|error| panic!("{error:#}"));
+    let pages = chapters(folder.path());
+    assert!(!pages.is_empty(), "the book has no pages");
+    (folder, pages)
+}
+
 /// The pages that are chapters. The first chapter is there twice, and listed once.
 fn chapters(folder: &Path) -> Vec<String> {
     let name = |file: &PathBuf| files::relative(file, folder);
@@ -76,6 +113,18 @@ fn chapters(folder: &Path) -> Vec<String> {
     let copies = |file: &PathBuf| files::read(file).unwrap() == index;
     let has_copy = pages.iter().filter(|file| copies(file)).count() > 1;
     pages.iter().map(name).filter(|page| !(has_copy && page == "index.html")).collect()
+}
+
+/// The page with the most headings.
+fn most_headings<'pages>(folder: &Path, pages: &'pages [String]) -> &'pages str {
+    let headings = |page: &&String| {
+        let html = files::read(&folder.join(page)).unwrap();
+        ["<h2 ", "<h3 ", "<h4 "]
+            .map(|tag| html.matches(tag).count())
+            .iter()
+            .sum::<usize>()
+    };
+    pages.iter().max_by_key(headings).unwrap()
 }
 
 /// The browser to test with, if there is one.
@@ -156,7 +205,7 @@ fn read(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit
     if shift != 0.0 {
         complaints.push(format!("the layout shifts by {shift:.4}: {}", moved.join("; ")));
     }
-    for check in ["checks.maths()", "checks.fonts()"] {
+    for check in ["checks.maths()", "checks.fonts()", "checks.meaning()"] {
         complaints.extend(tab.ask::<Vec<String>>(check));
     }
     complaints.extend(look(&mut tab, page, screen));
@@ -257,6 +306,10 @@ fn traffic(tab: &mut Tab, site: &Site) -> BTreeSet<String> {
             {
                 complaints.insert(format!("console error: {}", said(&what["args"])));
             }
+            "Audits.issueAdded" if text("/issue/code") == "DeprecationIssue" => {
+                let what = text("/issue/details/deprecationIssueDetails/type");
+                complaints.insert(format!("uses what browsers will drop: {what}"));
+            }
             "Runtime.exceptionThrown" => {
                 let exception = text("/exceptionDetails/exception/description");
                 complaints.insert(format!("exception: {exception}"));
@@ -279,6 +332,37 @@ fn said(arguments: &Value) -> String {
         None => argument["description"].as_str().unwrap_or("?").to_owned(),
     });
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// Looks for the chapters and the headings of a page in a window, after `script` has run there.
+fn navigate(
+    browser: &mut Browser,
+    site: &Site,
+    page: &str,
+    window: Screen,
+    script: &str,
+) -> Vec<String> {
+    let mut tab = browser.open(window);
+    tab.run_first(CHECKS);
+    tab.go(&site.url(page));
+    let mut complaints: Vec<String> = tab.ask("checks.shown()");
+    tab.run(script);
+    for check in ["checks.headings()", "checks.place()"] {
+        complaints.extend(tab.ask::<Vec<String>>(check));
+    }
+    // In a narrow window mdBook closes the sidebar.
+    if window.width >= 1080 {
+        complaints.extend(tab.ask::<Vec<String>>("checks.chapters()"));
+        let Shift { value: shift, moved } = tab.ask("checks.shift()");
+        if shift != 0.0 {
+            let moved = moved.join("; ");
+            complaints.push(format!("the layout shifts by {shift:.4}: {moved}"));
+        }
+        complaints.extend(tab.ask::<Vec<String>>("checks.closeSidebar()"));
+        complaints.extend(tab.ask::<Vec<String>>("checks.headings()"));
+    }
+    let Screen { width, height, .. } = window;
+    complaints.iter().map(|it| format!("{width} × {height} px, {it}")).collect()
 }
 
 /// Whether the text can be read where no script runs.
@@ -432,6 +516,14 @@ const BREAKS: &[Break] = &[
         complaints: &["in rust the contrast of <p> Text. is 2.85"],
     },
     Break {
+        old: "<main>",
+        new: r#"<nav class="page-headings" style="color: #999">Here</nav><main>"#,
+        complaints: &[
+            r#"in light the contrast of <nav class="page-headings""#,
+            r#"in rust the contrast of <nav class="page-headings""#,
+        ],
+    },
+    Break {
         old: "<math><mi>x</mi></math>",
         new: "",
         complaints: &["a formula without MathML"],
@@ -465,6 +557,134 @@ const BREAKS: &[Break] = &[
         old: "<main>",
         new: "<style>html.js main { opacity: 0; }</style><main>",
         complaints: &["the text is hidden 5 s after the page has loaded"],
+    },
+    Break {
+        old: "</main>",
+        new: "</main><script>onunload = () => {}</script>",
+        complaints: &["uses what browsers will drop: UnloadHandler"],
+    },
+    Break {
+        old: "<h1>",
+        new: r#"<h1 role="button">"#,
+        complaints: &["<h1> may not have the role button"],
+    },
+    Break {
+        old: "<p>",
+        new: "<table><tr><th></th><td>cell</td></tr></table><p>",
+        complaints: &["a header is empty in the table <table> cell"],
+    },
+];
+
+/// A way to spoil the navigation of a page that is sound, in a window, and what all complaints then
+/// are about.
+struct Obstacle {
+    window: Screen,
+    script: &'static str,
+    complaints: &'static [&'static str],
+}
+
+const OBSTACLES: &[Obstacle] = &[
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelector('.page-headings').style.translate = '-200px'",
+        complaints: &["the headings lie on <"],
+    },
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelector('.page-headings').style.translate = '50px'",
+        complaints: &["the headings lie on <a rel=\"next"],
+    },
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelector('.page-headings-box').style.minHeight = '100vh'",
+        complaints: &["the headings, ", " px, stick out of the window"],
+    },
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelector('.page-headings-button').style.display = 'block'",
+        complaints: &["the headings are there and so is their button"],
+    },
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelectorAll('.page-headings a').forEach(link => \
+                 link.classList.remove('header-in-summary'))",
+        complaints: &["the list of headings marks "],
+    },
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelector('.page-headings ol').lastChild.remove()",
+        complaints: &["the headings of the page are listed as "],
+    },
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelector('.page-headings').removeAttribute('aria-labelledby')",
+        complaints: &["the list of headings has no name"],
+    },
+    Obstacle {
+        window: WINDOWS[0],
+        script: "document.querySelector('.page-headings').remove()",
+        complaints: &[
+            "the headings of the page are not listed",
+            "the list of headings marks nothing",
+        ],
+    },
+    Obstacle {
+        window: PHONE,
+        script: "document.querySelector('.page-headings-button').style.display = 'none'",
+        complaints: &["the headings are folded and no button opens them"],
+    },
+    Obstacle {
+        window: PHONE,
+        script: "document.querySelector('.page-headings-box').style.display = 'none'",
+        complaints: &["the button does not open the headings"],
+    },
+    Obstacle {
+        window: PHONE,
+        script: "addEventListener('keydown', event => event.stopPropagation(), true)",
+        complaints: &["the Escape key does not close the headings"],
+    },
+    Obstacle {
+        window: WINDOWS[3],
+        script: "document.querySelector('.chapter .active').closest('li').after(\
+                 Object.assign(document.createElement('li'), { style: 'height: 90px' }))",
+        complaints: &[
+            "px of other things are above the chapter <a href",
+            "the layout shifts by 0.",
+        ],
+    },
+    Obstacle {
+        window: WINDOWS[3],
+        script: "document.getElementById('mdbook-sidebar').append(Object.assign(\
+                 document.createElement('div'), \
+                 { style: 'position: absolute; inset: 55% 0 0 0' }))",
+        complaints: &["the chapter <a href", " is covered by <div"],
+    },
+    Obstacle {
+        window: WINDOWS[3],
+        script: "document.querySelector('.chapter').style.paddingTop = '800px'",
+        complaints: &[
+            "the chapter being read is not in sight in the sidebar",
+            "the layout shifts by 0.",
+        ],
+    },
+    Obstacle {
+        window: WINDOWS[3],
+        script: "document.documentElement.classList.remove('sidebar-visible')",
+        complaints: &["the sidebar is closed"],
+    },
+    Obstacle {
+        window: WINDOWS[3],
+        script: "addEventListener('click', event => event.stopPropagation(), true)",
+        complaints: &[
+            "the sidebar does not close",
+            "the button does not open the headings",
+            "the Escape key does not close the headings",
+        ],
+    },
+    Obstacle {
+        window: WINDOWS[3],
+        script: "document.querySelector('main p').before('Extra! Extra!')",
+        complaints: &["the layout shifts by 0."],
     },
 ];
 
@@ -501,16 +721,18 @@ fn every_check_can_fail() {
         let with_scripts_off =
             expected.iter().any(|text| text.contains("without scripts"));
         let found = complaints(&format!("{number}.html"), with_scripts_off);
-        let all_found =
-            expected.iter().all(|text| found.iter().any(|it| it.contains(text)));
-        let no_others =
-            found.iter().all(|it| expected.iter().any(|text| it.contains(text)));
-        let broken = format!("{old}\nreplaced by\n{new}");
-        assert!(
-            all_found && no_others,
-            "{broken}\nexpected: {expected:#?}\nfound: {found:#?}"
-        );
+        assert_only(expected, &found, &format!("{old}\nreplaced by\n{new}"));
     }
+}
+
+/// Asserts that a page which is `broken` in this way gets the expected complaints and no others.
+fn assert_only(expected: &[&str], found: &[String], broken: &str) {
+    let all_found = expected.iter().all(|text| found.iter().any(|it| it.contains(text)));
+    let no_others = found.iter().all(|it| expected.iter().any(|text| it.contains(text)));
+    assert!(
+        all_found && no_others,
+        "{broken}\nexpected: {expected:#?}\nfound: {found:#?}"
+    );
 }
 
 fn random_digits(number: usize) -> String {

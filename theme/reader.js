@@ -1,23 +1,122 @@
 // What CSS alone cannot do: a link past the navigation, a sidebar switch and scrolling boxes that the keyboard reaches,
-// and folded answers open on paper.
+// the headings of the page beside the text, and folded answers open on paper.
 'use strict';
 (() => {
+    const main = document.querySelector('main');
+    main.id = 'main-text';
     const skip = document.createElement('a');
     skip.className = 'skip-link';
-    skip.href = '#mdbook-content';
+    skip.href = `#${main.id}`;
     skip.textContent = 'Skip to the text';
     document.body.prepend(skip);
 
-    // mdBook's switch is a <label>, which neither takes the focus nor may carry the states it is given.
     document.getElementById('mdbook-menu-bar').setAttribute('role', 'banner');
-    const toggle = document.getElementById('mdbook-sidebar-toggle');
-    toggle.setAttribute('role', 'button');
-    toggle.tabIndex = 0;
-    toggle.addEventListener('keydown', event => {
-        if (event.key === 'Enter' || event.key === ' ') {
-            event.preventDefault();
-            toggle.click();
+
+    // mdBook's switch is a <label>, which takes no focus and may be no button. A button stands in for it and passes the
+    // clicks on; where no script runs, the label stays.
+    const label = document.getElementById('mdbook-sidebar-toggle');
+    const toggle = document.createElement('button');
+    toggle.type = 'button';
+    toggle.className = label.className;
+    toggle.append(...label.childNodes);
+    const sayState = () => ['title', 'aria-label', 'aria-controls', 'aria-expanded']
+        .forEach(name => toggle.setAttribute(name, label.getAttribute(name)));
+    sayState();
+    new MutationObserver(sayState).observe(label, { attributeFilter: ['aria-expanded'] });
+    toggle.addEventListener('click', () => label.click());
+    label.hidden = true;
+    label.after(toggle);
+
+    // The page comes back unchanged with the back button, even if another theme was chosen in the meantime.
+    window.addEventListener('pageshow', event => {
+        if (event.persisted) {
+            const theme = localStorage.getItem('mdbook-theme') ?? 'default_theme';
+            document.getElementById(`mdbook-theme-${theme}`)?.click();
         }
+    });
+
+    // mdBook's toc.js lists the headings of the page inside the list of chapters, in an earlier listener of this event,
+    // and marks the one being read. The list moves beside the text, where there is room, or into a box that a button in
+    // the menu bar opens: book.css decides which.
+    document.addEventListener('DOMContentLoaded', () => {
+        const inSidebar = document.querySelector('#mdbook-sidebar .on-this-page');
+        if (!inSidebar) {
+            return;
+        }
+        inSidebar.querySelectorAll('.chapter-fold-toggle').forEach(fold => fold.remove());
+        const title = document.createElement('p');
+        title.id = 'page-headings-title';
+        title.className = 'page-headings-title';
+        title.textContent = 'On this page';
+        const box = document.createElement('div');
+        box.className = 'page-headings-box';
+        box.append(title, ...inSidebar.childNodes);
+        inSidebar.remove();
+        const nav = document.createElement('nav');
+        nav.id = 'page-headings';
+        nav.className = 'page-headings';
+        nav.setAttribute('aria-labelledby', title.id);
+        nav.append(box);
+        main.before(nav);
+
+        const button = document.createElement('button');
+        button.type = 'button';
+        button.className = 'icon-button page-headings-button';
+        button.textContent = title.textContent;
+        button.setAttribute('aria-controls', nav.id);
+        document.querySelector('.right-buttons').prepend(button);
+        const current = () => box.querySelector('.current-header');
+        const open = yes => {
+            nav.classList.toggle('open', yes);
+            button.setAttribute('aria-expanded', yes);
+        };
+        open(false);
+        button.addEventListener('click', () => {
+            open(!nav.classList.contains('open'));
+            if (nav.classList.contains('open')) {
+                (current() ?? box.querySelector('a')).focus();
+            }
+        });
+        document.addEventListener('click', event => {
+            if (event.target.closest('.page-headings a') || !event.target.closest('.page-headings, .page-headings-button')) {
+                open(false);
+            }
+        });
+        nav.addEventListener('focusout', event => {
+            if (event.relatedTarget && !nav.contains(event.relatedTarget) && event.relatedTarget !== button) {
+                open(false);
+            }
+        });
+        document.addEventListener('keydown', event => {
+            if (event.key === 'Escape' && nav.classList.contains('open')) {
+                open(false);
+                button.focus();
+            }
+        });
+        new ResizeObserver(() => {
+            button.hidden = getComputedStyle(nav).getPropertyValue('--folded').trim() === '0';
+        }).observe(main.parentElement);
+
+        // Screen readers hear which heading is being read, and a list longer than the window follows.
+        const follow = () => {
+            box.querySelectorAll('[aria-current]').forEach(link => link.removeAttribute('aria-current'));
+            const link = current();
+            if (link) {
+                link.setAttribute('aria-current', 'location');
+                const [inner, outer] = [link, box].map(element => element.getBoundingClientRect());
+                box.scrollTop += Math.min(0, inner.top - outer.top - inner.height)
+                    + Math.max(0, inner.bottom - outer.bottom + inner.height);
+            }
+        };
+        follow();
+        new MutationObserver(follow).observe(box, { attributeFilter: ['class'], subtree: true });
+    });
+
+    // Browsers leave formulas out of the name that they give a column after its header. A formula of one line reads the
+    // same without its layout, so its letters become its label.
+    document.querySelectorAll('th math:not(:has(msup, msubsup, mfrac, msqrt, mroot, mover))').forEach(formula => {
+        const letters = [...formula.querySelectorAll('mi, mn, mo, mtext')];
+        formula.setAttribute('aria-label', letters.map(letter => letter.textContent).join(' '));
     });
 
     const boxes = document.querySelectorAll('.katex-display, .table-wrapper, figure.wide, main pre > code');

@@ -141,7 +141,7 @@ impl Browser {
         let session =
             text(&self.call(None, "Target.attachToTarget", attach), "sessionId");
         let mut tab = Tab { browser: self, context, session };
-        for domain in ["Page", "Runtime", "Network", "Log"] {
+        for domain in ["Page", "Runtime", "Network", "Log", "Audits"] {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
         tab.call("Page.setLifecycleEventsEnabled", json!({ "enabled": true }));

@@ -180,7 +180,8 @@ globalThis.checks = (() => {
         return filled ? style(filled).fill : undefined;
     }
 
-    // What cannot be read well: the drawings' ink on the page, and any text on what is behind it.
+    // What cannot be read well: the drawings' ink on the page, and any text, or heading in the list of them, on what is
+    // behind it.
     function faint() {
         if (!style(document.documentElement).getPropertyValue('--fig-fg').trim()) {
             return ['--fig-fg is not defined'];
@@ -190,7 +191,7 @@ globalThis.checks = (() => {
         main().append(probe);
         const pairs = new Map([['', { what: '--fig-fg', front: style(probe).color, back: background(probe) }]]);
         probe.remove();
-        for (const element of withText(main())) {
+        for (const element of [main(), ...all('.page-headings')].flatMap(part => [...withText(part)])) {
             const [front, back] = [style(element).color, background(element)];
             pairs.set(`${front} on ${back}`, { what: name(element), front, back });
         }
@@ -299,5 +300,148 @@ globalThis.checks = (() => {
         return [...hidden.slice(0, 3), ...covered];
     }
 
-    return { shown, readToTheEnd, shift, requested, unfold, layout, wear, themes, maths, fonts, readable };
+    /* Meaning ------------------------------------------------------------------------------------------------------ */
+
+    // Which roles an element may be given, of those elements and roles that are in use here.
+    // https://www.w3.org/TR/html-aria/#docconformance
+    const ROLES = {
+        button: ['menuitem', 'switch', 'tab'],
+        div: 'any',
+        li: ['none', 'presentation', 'menuitem'],
+        nav: ['menu', 'menubar', 'tablist', 'none', 'presentation'],
+        ol: ['group', 'list', 'listbox', 'menu', 'none', 'presentation', 'tree'],
+        span: 'any',
+        svg: 'any',
+        ul: ['group', 'list', 'listbox', 'menu', 'none', 'presentation', 'tree'],
+    };
+
+    // No element has a role that it may not have, and no header of a table is empty.
+    function meaning() {
+        const roles = all('[role]')
+            .filter(({ localName, role }) => ROLES[localName] !== 'any' && !ROLES[localName]?.includes(role))
+            .map(element => `<${element.localName}> may not have the role ${element.role}: ${name(element)}`);
+        const headers = all('main th')
+            .filter(header => !header.textContent.trim())
+            .map(header => `a header is empty in the table ${name(header.closest('table'))}`);
+        return [...roles, ...headers];
+    }
+
+    /* Navigation --------------------------------------------------------------------------------------------------- */
+
+    // The most that may lie between two chapters in the sidebar: the name of a part, with room above and below.
+    const PART = 80;
+
+    const middle = ({ left, top, width, height }) => [left + width / 2, top + height / 2];
+
+    // What lies on the middle of an element.
+    function above(element) {
+        const found = document.elementFromPoint(...middle(element.getBoundingClientRect()));
+        return found && !element.contains(found) ? found : undefined;
+    }
+
+    // Where the sidebar is open it lists the chapters and nothing else, with the one being read in sight.
+    function chapters() {
+        const sidebar = document.getElementById('mdbook-sidebar');
+        if (!document.documentElement.classList.contains('sidebar-visible')) {
+            return ['the sidebar is closed'];
+        }
+        const links = [...sidebar.querySelectorAll('.chapter a[href]')].filter(link => link.pathname !== location.pathname
+            || link.classList.contains('active'));
+        const box = link => link.getBoundingClientRect();
+        const inSight = link => middle(box(link))[1] > 0 && middle(box(link))[1] < innerHeight;
+        const covered = links.filter(link => inSight(link) && above(link))
+            .map(link => `the chapter ${name(link)} is covered by ${name(above(link))}`);
+        const apart = links.slice(1).map((link, index) => ({ link, gap: box(link).top - box(links[index]).bottom }))
+            .filter(({ gap }) => gap > PART)
+            .map(({ link, gap }) => `${Math.round(gap)} px of other things are above the chapter ${name(link)}`);
+        const active = links.find(link => link.classList.contains('active'));
+        const lost = active && inSight(active) ? [] : ['the chapter being read is not in sight in the sidebar'];
+        return [...covered, ...apart, ...lost];
+    }
+
+    // Closes the sidebar as a reader does, and waits until everything has moved to its place.
+    async function closeSidebar() {
+        document.querySelector('.left-buttons > :not([hidden])').click();
+        await frame();
+        await Promise.allSettled(document.getAnimations().map(animation => animation.finished));
+        await frame();
+        return document.documentElement.classList.contains('sidebar-visible') ? ['the sidebar does not close'] : [];
+    }
+
+    // The headings of the page are listed in a landmark with a name: beside the text, clear of it and of the arrows that
+    // turn the page; or, where that is too narrow, in a box that a button opens and the Escape key closes.
+    async function headings() {
+        const expected = all('main :is(h2, h3, h4, h5, h6)[id]');
+        const nav = document.querySelector('nav.page-headings');
+        if (!nav) {
+            return expected.length ? ['the headings of the page are not listed'] : [];
+        }
+        const links = [...nav.querySelectorAll('a')];
+        const complaints = [];
+        const list = texts => texts.map(text => text.textContent.trim()).join(', ');
+        if (list(links) !== list(expected)) {
+            complaints.push(`the headings of the page are listed as ${list(links)}`);
+        }
+        if (!document.getElementById(nav.getAttribute('aria-labelledby'))?.textContent.trim()) {
+            complaints.push('the list of headings has no name');
+        }
+        const box = nav.querySelector('.page-headings-box');
+        const button = document.querySelector('.page-headings-button');
+        const folded = !visible(box);
+        if (folded === !visible(button)) {
+            complaints.push(`the headings are ${folded ? 'folded and no button opens them' : 'there and so is their button'}`);
+        } else if (folded) {
+            button.click();
+            await frame();
+            if (!visible(box) || above(document.activeElement) || !nav.contains(document.activeElement)) {
+                complaints.push('the button does not open the headings');
+            }
+            complaints.push(...outside(box));
+            document.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape' }));
+            if (visible(box) || document.activeElement !== button) {
+                complaints.push('the Escape key does not close the headings');
+            }
+        } else {
+            const { left, right } = box.getBoundingClientRect();
+            const beside = element => {
+                const other = element.getBoundingClientRect();
+                return !other.width || other.right <= left || other.left >= right;
+            };
+            complaints.push(...outside(box), ...all('main > *, .nav-chapters').filter(element => !beside(element))
+                .map(element => `the headings lie on ${name(element)}`));
+        }
+        return complaints;
+    }
+
+    function outside(box) {
+        const rectangle = box.getBoundingClientRect();
+        const frame = { left: 0, top: 0, right: document.documentElement.clientWidth, bottom: innerHeight };
+        return inside(rectangle, frame) ? [] : [`the headings, ${size(rectangle)}, stick out of the window`];
+    }
+
+    // The heading being read is marked among the headings, for the eye and for screen readers, and in sight there.
+    async function place() {
+        const sections = all('main :is(h2, h3)[id]');
+        const top = heading => heading.getBoundingClientRect().top;
+        // In the middle of the page, and with some text before the next: mdBook marks the last heading that is near the
+        // top of the window.
+        const section = sections.find((heading, index) =>
+            index >= sections.length / 2 && top(sections[index + 1] ?? heading) - top(heading) > 300);
+        if (!section) {
+            return [];
+        }
+        section.scrollIntoView({ behavior: 'instant' });
+        await frame();
+        await frame();
+        const marked = all('.page-headings [aria-current]');
+        const right = marked.length === 1 && marked[0].hash === `#${section.id}`
+            && marked[0].classList.contains('current-header') && (!visible(marked[0]) || !above(marked[0]));
+        scrollTo({ top: 0, behavior: 'instant' });
+        return right ? [] : [`at ${name(section)} the list of headings marks ${marked.map(name).join(', ') || 'nothing'}`];
+    }
+
+    return {
+        shown, readToTheEnd, shift, requested, unfold, layout, wear, themes, maths, fonts, readable, meaning, chapters,
+        closeSidebar, headings, place,
+    };
 })();

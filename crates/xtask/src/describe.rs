@@ -1,4 +1,5 @@
-//! A description of its own for each page, where mdBook writes the book's on all of them.
+//! What mdBook's pages lack: a description of its own for each, where mdBook writes the book's on all
+//! of them, and plain cells where it writes headers without a word.
 
 use crate::files;
 use crate::lint::html::Page;
@@ -10,7 +11,8 @@ use std::path::Path;
 /// What search engines show of a description.
 const LONGEST: usize = 160;
 
-/// Puts the beginning of each page's text into its description.
+/// Puts the beginning of each page's text into its description, and turns the table headers that are
+/// empty into cells: a screen reader would announce a header and have nothing to say.
 ///
 /// # Errors
 ///
@@ -19,19 +21,23 @@ pub fn describe(book: &Path) -> Result<()> {
     let description = Regex::new(
         r#"(<meta (?:name="description"|property="og:description") content=")[^"]*"#,
     )?;
-    // The page for the printer is all of them in one, and is not for search engines.
-    let pages = files::with_extension(book, "html").into_iter();
-    for path in pages.filter(|path| !path.ends_with("print.html")) {
-        let html = files::read(&path)?;
+    let empty_header = Regex::new("<th( [^>]*)?></th>")?;
+    for path in files::with_extension(book, "html") {
+        let source = files::read(&path)?;
+        let mut html = empty_header.replace_all(&source, "<td$1></td>").into_owned();
+        // The page for the printer is all of them in one, and is not for search engines.
         let page = Page::parse(path.display().to_string(), &html);
-        if let Some(text) = beginning(&page) {
+        if !path.ends_with("print.html")
+            && let Some(text) = beginning(&page)
+        {
             let text =
                 text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
-            let html = description
-                .replace_all(&html, |found: &Captures| format!("{}{text}", &found[1]));
-            fs::write(&path, html.as_bytes())
-                .with_context(|| format!("{} cannot be written", path.display()))?;
+            html = description
+                .replace_all(&html, |found: &Captures| format!("{}{text}", &found[1]))
+                .into_owned();
         }
+        fs::write(&path, html.as_bytes())
+            .with_context(|| format!("{} cannot be written", path.display()))?;
     }
     Ok(())
 }
@@ -62,15 +68,18 @@ fn beginning(page: &Page) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn described(main: &str) -> String {
+    fn page_with(main: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
         let head = r#"<meta name="description" content="the book's">"#;
         fs::write(&path, format!("<html><head>{head}</head><main>{main}</main></html>"))
             .unwrap();
         describe(folder.path()).unwrap();
-        let html = fs::read_to_string(&path).unwrap();
-        html.split('"').nth(3).unwrap().to_owned()
+        fs::read_to_string(&path).unwrap()
+    }
+
+    fn described(main: &str) -> String {
+        page_with(main).split('"').nth(3).unwrap().to_owned()
     }
 
     #[test]
@@ -90,5 +99,12 @@ mod tests {
     #[test]
     fn a_page_without_text_keeps_the_description_of_the_book() {
         assert_eq!(described("<h1>Title</h1>"), "the book's");
+    }
+
+    #[test]
+    fn a_table_header_without_a_word_becomes_a_cell() {
+        let main = r#"<tr><th style="text-align: left"></th><th></th><th>n</th></tr>"#;
+        let cells = r#"<tr><td style="text-align: left"></td><td></td><th>n</th></tr>"#;
+        assert!(page_with(main).contains(cells));
     }
 }
