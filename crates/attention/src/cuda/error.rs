@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 ///     "kernel `naive` is written for head dimensions 32, 64, 128, not for d = 48: choose one of them, or another kernel"
 /// );
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The driver's library was not found.

@@ -60,17 +60,17 @@ impl Shape {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn of(inputs: &Inputs<f32>) -> Result<Self> {
-        let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
+        let ((n_q, n_k), (d_k, _)) = (inputs.lengths(), inputs.widths());
         let Some(causal) = inputs.mask.is_causal() else {
             let given = "another than none and causal".to_owned();
             let expected = "the kernels on the GPU know these two".to_owned();
-            return Err(crate::Error::Value { argument: "mask", given, expected }.into());
+            return Err(
+                crate::Error::Unsupported { argument: "mask", given, expected }.into()
+            );
         };
-        if d_v != d_k {
-            let given = d_v.to_string();
-            let expected = format!("the kernels on the GPU want it to be d_k = {d_k}");
-            return Err(crate::Error::Value { argument: "d_v", given, expected }.into());
-        }
+        let width = inputs.q.ncols();
+        let because = || format!("the kernels on the GPU want the {width} of `q`");
+        check_count("v", "column", inputs.v.ncols(), width, because)?;
         Ok(Shape { heads: inputs.n_heads(), n_q, n_k, d: d_k, causal })
     }
 
@@ -117,9 +117,11 @@ impl Shape {
         ] {
             check_positive(argument, given)?;
             if given > most {
-                let (given, expected) =
-                    (given.to_string(), format!("a grid holds {most} at most"));
-                return Err(crate::Error::Value { argument, given, expected }.into());
+                let because = format!("a grid holds {most} at most");
+                let most = Some(most);
+                return Err(
+                    crate::Error::TooMany { argument, given, most, because }.into()
+                );
             }
         }
         program.check_width(self.d)
@@ -256,16 +258,19 @@ impl Gpu {
             let given =
                 format!("of {} in {}", forward.program, forward.program.precision());
             let expected = format!("the backward pass wants {}", program.precision());
-            return Err(
-                crate::Error::Value { argument: "forward", given, expected }.into()
-            );
+            return Err(crate::Error::Unsupported {
+                argument: "forward",
+                given,
+                expected,
+            }
+            .into());
         }
         if forward.stream != *stream {
             let given = format!("on device {}", forward.stream.context().ordinal());
             let expected =
                 format!("the backward pass is on device {}", stream.context().ordinal());
             return Err(
-                crate::Error::Value { argument: "forward", given, expected }.into()
+                crate::Error::Elsewhere { argument: "forward", given, expected }.into()
             );
         }
         shape.check(program)?;
@@ -485,9 +490,12 @@ impl Tensors {
         let Besides::Gradients { d_q, d_k, d_v, .. } = &self.besides else {
             let given = format!("of {}", self.program);
             let expected = "only the backward pass makes gradients".to_owned();
-            return Err(
-                crate::Error::Value { argument: "tensors", given, expected }.into()
-            );
+            return Err(crate::Error::Unsupported {
+                argument: "tensors",
+                given,
+                expected,
+            }
+            .into());
         };
         Ok([read(d_q)?, read(d_k)?, read(d_v)?])
     }
