@@ -36,8 +36,8 @@ mod device;
 mod elf;
 mod error;
 mod ffi; // what is unsafe
-mod launch; // what is unsafe, too
 mod matrices; // from matrices to tensors and back
+mod parameters; // what the functions on the device take
 mod program;
 mod tensors;
 

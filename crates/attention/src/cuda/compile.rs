@@ -116,6 +116,15 @@ pub struct Launch {
     pub shared_bytes: u32,
 }
 
+impl Launch {
+    /// From the bytes of the constant. A block has at least one thread and one row.
+    fn read(function: &'static str, bytes: &[u8]) -> Option<Self> {
+        let [threads, rows, shared_bytes] = numbers(bytes)?;
+        let is_possible = threads > 0 && rows > 0;
+        is_possible.then_some(Launch { function, threads, rows, shared_bytes })
+    }
+}
+
 /// Compiles a program for head dimension `d`, with the causal rule or without. It takes NVRTC and no device.
 ///
 /// # Errors
@@ -157,15 +166,13 @@ pub fn compile(
     let constant = |name: &str| elf::symbol(&cubin, name);
     let mut launches = vec![];
     for &function in program.functions() {
-        let found = constant(&format!("{function}_launch")).and_then(numbers);
-        let Some([threads, rows, shared_bytes]) =
-            found.filter(|[threads, rows, _]| threads * rows > 0)
-        else {
+        let found = constant(&format!("{function}_launch"));
+        let Some(launch) = found.and_then(|bytes| Launch::read(function, bytes)) else {
             let log =
                 format!("`{function}_launch`, three numbers, is not among its constants");
             return Err(Error::Compile { program, architecture, log });
         };
-        launches.push(Launch { function, threads, rows, shared_bytes });
+        launches.push(launch);
     }
     let boxes = constant("attention_forward_boxes").and_then(numbers);
     let resources = Resources::parse(&log);
@@ -178,6 +185,33 @@ fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     let (chunks, rest) = bytes.as_chunks::<4>();
     let numbers: Vec<u32> =
         chunks.iter().map(|&chunk| u32::from_le_bytes(chunk)).collect();
-    let small = numbers.iter().all(|&number| number <= 1 << 20); // so that products fit
+    let small = numbers.iter().all(|&number| number <= 1 << 20); // as all that a kernel asks for
     if rest.is_empty() && small { numbers.try_into().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(numbers: &[i32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_launch_is_three_numbers() {
+        let read = |numbers: &[i32]| Launch::read("f", &bytes(numbers));
+        let launch = Launch { function: "f", threads: 128, rows: 64, shared_bytes: 0 };
+        assert_eq!(read(&[128, 64, 0]), Some(launch));
+        let large = 1 << 20; // the product of two of these does not fit 32 bits
+        let launch =
+            Launch { threads: large, rows: large, shared_bytes: large, ..launch };
+        assert_eq!(read(&[1 << 20; 3]), Some(launch));
+        for other in [&[128, 64][..], &[128, 64, 0, 0], &[0, 64, 0], &[128, 0, 0]] {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+        for other in [-1, (1 << 20) + 1] {
+            assert_eq!(read(&[128, 64, other]), None, "{other}");
+        }
+        assert_eq!(Launch::read("f", &bytes(&[128, 64, 0])[..11]), None);
+    }
 }
