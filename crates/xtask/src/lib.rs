@@ -16,6 +16,9 @@ pub mod generate;
 pub mod gpu;
 pub mod lint;
 pub mod markdown;
+#[cfg(test)]
+#[path = "../../attention/tests/mutated/mod.rs"]
+mod mutated;
 pub mod peers;
 pub mod preprocess;
 pub mod process;

@@ -13,7 +13,7 @@ use crate::tools::MDBOOK_KATEX;
 use anyhow::{Context, Result, bail};
 use mdbook_preprocessor::book::{Book, Chapter};
 use regex::{Captures, Regex};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -51,9 +51,18 @@ pub fn preprocess(project: &Project) -> Result<()> {
 fn mark_errors(input: &str) -> Result<String> {
     let mut input: Value =
         serde_json::from_str(input).context("mdBook's input is not JSON")?;
-    let options = &mut input[0]["config"]["preprocessor"]["katex"];
-    options["throw-on-error"] = false.into();
-    options["error-color"] = ERROR_COLOUR.into();
+    // A table that is missing is an empty one. Anything else in its place is not what mdBook says.
+    let mut table =
+        input.get_mut(0).context("mdBook's input is no pair of context and book")?;
+    for key in ["config", "preprocessor", "katex"] {
+        let object = table
+            .as_object_mut()
+            .with_context(|| format!("mdBook's input has no table around `{key}`"))?;
+        table = object.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    }
+    let options = table.as_object_mut().context("mdBook's input has no table `katex`")?;
+    options.insert("throw-on-error".to_owned(), false.into());
+    options.insert("error-color".to_owned(), ERROR_COLOUR.into());
     Ok(input.to_string())
 }
 
@@ -166,4 +175,70 @@ fn unescape(html: &str) -> String {
         .replace("&#x27;", "'")
         .replace("&#39;", "'")
         .replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
+
+    const INPUT: &str = r#"[{"root": "book", "config": {"preprocessor": {"katex": {"no-css": true}}}}, {"items": []}]"#;
+
+    const JSON: &[&str] =
+        &["null", "1", "{}", "[]", "\"", "[", "{", "}", "]", ",", "\"katex\"", "[[[["];
+
+    #[test]
+    fn errors_are_marked_and_other_options_stay() {
+        let marked: Value = serde_json::from_str(&mark_errors(INPUT).unwrap()).unwrap();
+        let options = &marked[0]["config"]["preprocessor"]["katex"];
+        assert_eq!(options["throw-on-error"], false);
+        assert_eq!(options["error-color"], ERROR_COLOUR);
+        assert_eq!(options["no-css"], true);
+    }
+
+    #[test]
+    fn input_that_is_no_book_is_an_error() {
+        for input in [
+            "{}",
+            "[]",
+            "1",
+            "[1]",
+            r#"[{"config": []}]"#,
+            r#"[{"config": {"preprocessor": 1}}]"#,
+        ] {
+            let error = mark_errors(input).unwrap_err().to_string();
+            assert!(error.contains("mdBook's input"), "{input}: {error}");
+        }
+        let error = mark_errors("[").unwrap_err().to_string();
+        assert_eq!(error, "mdBook's input is not JSON");
+    }
+
+    proptest! {
+        /// Whatever mdBook says: the same with the options, or an error that says whose input it is.
+        #[test]
+        fn damaged_input_is_marked_or_refused(input in mutated::text(INPUT, JSON)) {
+            match mark_errors(&input) {
+                Ok(marked) => {
+                    let marked: Value = serde_json::from_str(&marked).unwrap();
+                    prop_assert_eq!(&marked[0]["config"]["preprocessor"]["katex"]["error-color"], ERROR_COLOUR);
+                }
+                Err(error) => prop_assert!(error.to_string().contains("mdBook's input"), "{}", error),
+            }
+        }
+
+        /// Whatever mdbook-katex renders, an error has the chapter's name.
+        #[test]
+        fn damaged_chapters_are_searched(
+            content in mutated::text(
+                "<p><span class=\"katex-error\" title=\"no\" style=\"color:#e4404e\">x_</span></p>\n<annotation encoding=\"application/x-tex\">\\x</annotation><span style=\"color:#e4404e\">x</span>",
+                &["#e4404e", ">", "<", "<math", "<annotation", "é"],
+            ),
+        ) {
+            let chapter = Chapter { name: "A".to_owned(), content, ..Chapter::default() };
+            for error in errors_in(&chapter, Path::new("nowhere")) {
+                prop_assert!(error.starts_with("  A: `"), "{}", error);
+            }
+        }
+    }
 }
