@@ -41,6 +41,10 @@ mod parameters; // what the functions on the device take
 mod program;
 mod tensors;
 
+#[cfg(test)]
+#[path = "../tests/mutated/mod.rs"]
+mod mutated;
+
 pub use bf16::Bf16;
 pub use compile::{Compiled, Launch, Resources, compile, compiler_version};
 pub use device::{Device, Gpu};

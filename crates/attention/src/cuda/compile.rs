@@ -192,6 +192,8 @@ fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::mutated;
+    use proptest::prelude::*;
 
     fn bytes(numbers: &[i32]) -> Vec<u8> {
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -213,5 +215,40 @@ mod tests {
             assert_eq!(read(&[128, 64, other]), None, "{other}");
         }
         assert_eq!(Launch::read("f", &bytes(&[128, 64, 0])[..11]), None);
+    }
+
+    /// What `ptxas -v` says of two functions.
+    const LOG: &str = "\
+ptxas info    : Compiling entry function 'scores' for 'sm_90'
+ptxas info    : Function properties for scores
+ptxas         .     16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 16 bytes cumulative stack size, 400 bytes smem
+ptxas info    : Compiling entry function 'weigh' for 'sm_90'
+ptxas info    : Used 32 registers";
+
+    const WORDS: &[&str] =
+        &["Compiling entry function '", " registers", "4294967296", "-1", "\n"];
+
+    proptest! {
+        #[test]
+        fn a_damaged_log_has_no_more_functions_than_it_names(log in mutated::text(LOG, WORDS)) {
+            let resources = Resources::parse(&log);
+            prop_assert!(resources.len() <= log.matches("Compiling entry function '").count());
+            for Resources { function, registers, .. } in resources {
+                prop_assert!(log.contains(&function));
+                prop_assert!(registers == 0 || log.contains(&registers.to_string()));
+            }
+        }
+
+        /// Whatever the constant holds: a launch whose blocks exist, or none.
+        #[test]
+        fn a_launch_of_any_bytes_is_possible_or_refused(bytes in mutated::bytes(bytes(&[128, 64, 0]), &["\0\0\0\0"])) {
+            if let Some(launch) = Launch::read("f", &bytes) {
+                let Launch { threads, rows, shared_bytes, .. } = launch;
+                prop_assert_eq!(bytes.len(), 12);
+                prop_assert!((1..=1 << 20).contains(&threads) && (1..=1 << 20).contains(&rows));
+                prop_assert!(shared_bytes <= 1 << 20);
+            }
+        }
     }
 }
