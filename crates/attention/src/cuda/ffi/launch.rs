@@ -119,9 +119,9 @@ impl Function {
                 }
             }
         }
-        // SAFETY: Each argument has the type of its parameter, and each tensor is alive, on this
-        // device, of the length that these sizes say, and borrowed alone if it is written. Inside
-        // of these the kernels stay: the tests hold them to it.
+        // SAFETY: Each argument has the type of its parameter. Each tensor is alive, on
+        // this device, of the length that these sizes say, and borrowed alone if it is
+        // written. The kernels stay inside of these: the tests hold them to it.
         let launched = unsafe { launch.launch(self.grid(sizes)) };
         launched.map(drop).map_err(failed(format!("launch `{}`", self.launch.function)))
     }
