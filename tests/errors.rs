@@ -13,12 +13,12 @@ use attention::traffic::{
     tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
 };
 use attention::{
-    AttentionCache, AttentionShape, Fault, Mask, MultiHeadAttention, MultiHeadCache,
-    Parameters, Patient, Result, SingleHeadAttention, SingleHeadCache, attention,
-    attention_backward, attention_static, attention_weights, diagnose, gradient_check,
-    heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient, parameter_norms,
-    relative_error, row_entropy, scaled_scores, softmax, softmax_backward,
-    softmax_jacobian, softmax_rows, softmax_rows_backward,
+    AttentionCache, AttentionShape, Error, Fault, Mask, MultiHeadAttention,
+    MultiHeadCache, Parameters, Patient, Result, SingleHeadAttention, SingleHeadCache,
+    attention, attention_backward, attention_static, attention_weights, diagnose,
+    gradient_check, heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient,
+    parameter_norms, relative_error, row_entropy, scaled_scores, softmax,
+    softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
 };
 use common::{BatchLayer, Foreign, Layer, parameters, random};
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
@@ -1076,8 +1076,8 @@ fn of_programs() -> Vec<Case> {
     cases
 }
 
-const NO_TILE: &str = "`tiles` is (0, 3) but a tile has at least one query and one key";
-const NO_KEY: &str = "`tiles` is (3, 0) but a tile has at least one query and one key";
+const NO_TILE: &str = "`tiles.0` is 0 but it must be at least 1";
+const NO_KEY: &str = "`tiles.1` is 0 but it must be at least 1";
 
 fn of_tiled_programs() -> Vec<Case> {
     type Program = for<'m> fn(
@@ -1721,6 +1721,110 @@ fn a_heat_map_takes_labels_of_any_length() {
     let map = heat_map(&matrix(1, 2), &[&long], &[&long, "b"]).unwrap();
     let widths: Vec<usize> = map.lines().map(|line| line.chars().count()).collect();
     assert_eq!(widths, [3 * 70_000 + 4; 2]);
+}
+
+// ---------------------------------------------------------------------------------------------------- variants
+
+/// What a caller matches on: each variant, with its numbers as numbers.
+#[test]
+fn every_variant_has_its_numbers() {
+    let x = matrix(2, 4);
+    let memory = Memory::new(5);
+    let slow = memory.put("x", matrix(2, 4));
+    let elsewhere = Memory::new(100);
+    let foreign = elsewhere.put("k", matrix(2, 4));
+    let mask = none();
+    let inputs = |heads| Inputs::new(&x, &x, &x, &mask)?.with_heads(heads);
+    let epsilon = |epsilon| numerical_gradient(&x, epsilon, |x| Ok(x.sum()));
+    let batch =
+        |x: DMatrix<f64>| multi_head().forward_batch(&[matrix(2, 4), x], &[none()]);
+    let cross = || {
+        let layer = multi_head();
+        let (output, cache) = layer.forward_cross(&x, &matrix(3, 4), &none())?;
+        layer.backward_batch(&[cache], &[output])
+    };
+    let empty = Error::Empty { argument: "x", given: "0 x 4".to_owned() };
+    let shape = |expected, because: &str| Error::Shape {
+        argument: "k",
+        axis: "column",
+        given: 3,
+        expected,
+        because: because.to_owned(),
+    };
+    for (error, expected) in [
+        (scaled_scores(&x, &matrix(5, 3)).unwrap_err(), shape(4, "`q` has d_k = 4")),
+        (inputs(0).unwrap_err(), Error::Zero { argument: "n_heads" }),
+        (
+            inputs(3).unwrap_err(),
+            Error::Indivisible {
+                argument: "n_heads",
+                given: 3,
+                total: 4,
+                because: "it must divide the 4 columns of `q`".to_owned(),
+            },
+        ),
+        (
+            epsilon(-0.5).unwrap_err(),
+            Error::OutOfRange {
+                argument: "epsilon",
+                given: -0.5,
+                because: "it must be positive and finite".to_owned(),
+            },
+        ),
+        (
+            slow.load(1..3, 0..4).unwrap_err(),
+            Error::OutOfBounds {
+                argument: "rows",
+                given: 1..3,
+                matrix: "x",
+                axis: "row",
+                end: 2,
+            },
+        ),
+        (
+            Mask::none().sized(3, ABSURD << 10).unwrap_err(),
+            Error::NoMemory { rows: ("n_q", 3), columns: ("n_k", ABSURD << 10) },
+        ),
+        (
+            memory.tile(3, 2).unwrap_err(),
+            Error::FastMemory {
+                argument: "tile",
+                given: "3 x 2".to_owned(),
+                needed: 6,
+                free: 5,
+                capacity: 5,
+                because: "fast memory has 5 numbers free of 5".to_owned(),
+            },
+        ),
+        (
+            AttentionShape::self_attention(ABSURD, ABSURD, ABSURD, 1, 1)
+                .flops()
+                .unwrap_err(),
+            Error::Overflow { argument: "shape" },
+        ),
+        (
+            naive_attention(&memory, &slow, &foreign, &slow, &none()).unwrap_err(),
+            Error::Elsewhere {
+                argument: "k",
+                given: "in the slow memory of another machine".to_owned(),
+                expected: "it must be in that of `memory`".to_owned(),
+            },
+        ),
+        (
+            cross().unwrap_err(),
+            Error::Unsupported {
+                argument: "caches",
+                given: "of cross-attention".to_owned(),
+                expected: "`forward_batch` makes those of self-attention".to_owned(),
+            },
+        ),
+        (
+            batch(matrix(0, 4)).unwrap_err(),
+            Error::Sequence { index: 1, source: Box::new(empty) },
+        ),
+    ] {
+        assert_eq!(error, expected);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------- the guard

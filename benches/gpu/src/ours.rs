@@ -181,7 +181,10 @@ fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(
         known,
         Some(
-            Error::Capability { .. } | Error::Memory { .. } | Error::SharedMemory { .. }
+            Error::Capability { .. }
+                | Error::Memory { .. }
+                | Error::OutOfMemory { .. }
+                | Error::SharedMemory { .. }
         )
     )
 }
@@ -231,8 +234,12 @@ mod tests {
 
     #[test]
     fn what_a_device_cannot_do_is_no_fault() {
-        let refused = Error::Memory { needed: 2, free: 1 };
-        assert!(is_refusal(&refused.into()));
+        let tried = "allocate device memory".to_owned();
+        for refused in
+            [Error::Memory { needed: 2, free: 1 }, Error::OutOfMemory { tried }]
+        {
+            assert!(is_refusal(&refused.into()));
+        }
         assert!(!is_refusal(&Error::NoDriver.into()));
         assert!(!is_refusal(&anyhow!("the output is off")));
     }

@@ -88,7 +88,7 @@ impl Arguments {
     /// changes, and given new numbers when the problem changes.
     ///
     /// # Errors
-    /// Nothing is left to measure.
+    /// A problem is too large, or nothing is left to measure.
     pub fn cells(&self) -> Result<Vec<Cell>> {
         let threads = or(&self.threads, if self.quick { &[1] } else { &[1, 2] });
         let masks = or(&self.mask, &[Mask::Full, Mask::Causal]);
@@ -96,6 +96,7 @@ impl Arguments {
         let mut cells = vec![];
         for &threads in &threads {
             for problem in self.problems() {
+                problem.check()?;
                 for &mask in &masks {
                     for &pass in &passes {
                         let kernels = self.kernels(problem, pass);

@@ -89,7 +89,7 @@ pub(crate) fn backward<T: RealField + Copy, C: Sync>(
         // Summing over a batch would leave out the gradients of the contexts.
         let expected = "`forward_batch` makes those of self-attention".to_owned();
         let given = "of cross-attention".to_owned();
-        return Err(Error::Value { argument: "caches", given, expected });
+        return Err(Error::Unsupported { argument: "caches", given, expected });
     }
     let mut gradients = gradients.drain(..);
     let Some(LayerGradients { parameters: mut sum, x, .. }) = gradients.next() else {

@@ -257,12 +257,8 @@ fn count(sizes: &[usize], more: &[usize]) -> Result<u128> {
         .iter()
         .chain(more)
         .try_fold(1_u128, |product, &size| product.checked_mul(size as u128));
-    product.filter(|product| product.leading_zeros() >= 4).ok_or_else(|| Error::Value {
-        argument: "shape",
-        given: "too large".to_owned(),
-        expected: "its operations and bytes, and their sums, must fit 128 bits"
-            .to_owned(),
-    })
+    let fits = product.filter(|product| product.leading_zeros() >= 4);
+    fits.ok_or(Error::Overflow { argument: "shape" })
 }
 
 #[cfg(test)]

@@ -36,10 +36,14 @@ mod device;
 mod elf;
 mod error;
 mod ffi; // what is unsafe
-mod launch; // what is unsafe, too
 mod matrices; // from matrices to tensors and back
+mod parameters; // what the functions on the device take
 mod program;
 mod tensors;
+
+#[cfg(test)]
+#[path = "../tests/mutated/mod.rs"]
+mod mutated;
 
 pub use bf16::Bf16;
 pub use compile::{Compiled, Launch, Resources, compile, compiler_version};

@@ -1,22 +1,36 @@
 //! What can be wrong with an argument, said in one sentence.
 
 use nalgebra::{DMatrix, Scalar};
+use std::ops::Range;
 
 /// The result of everything in this crate that can be given bad input.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Bad input: which argument, what was given, what was expected.
 ///
+/// A program that shows the error to a person prints it. A program that reacts to it matches on the variant, which has
+/// the argument's name and every number as a number:
+///
 /// ```
-/// use attention::{Error, scaled_scores};
+/// use attention::{Error, Mask, flash::Inputs};
 /// use nalgebra::DMatrix;
 ///
-/// let q = DMatrix::<f64>::zeros(2, 4);
-/// let k = DMatrix::<f64>::zeros(5, 3);
-/// let error: Error = scaled_scores(&q, &k).unwrap_err();
-/// assert_eq!(error.to_string(), "`k` has 3 columns but `q` has d_k = 4");
+/// let x = DMatrix::<f64>::zeros(2, 8);
+/// let mask = Mask::none();
+/// let error: Error = Inputs::new(&x, &x, &x, &mask)?.with_heads(3).unwrap_err();
+/// assert_eq!(error.to_string(), "`n_heads` is 3 but it must divide the 8 columns of `q`");
+///
+/// let n_heads = match error {
+///     Error::Indivisible { argument: "n_heads", given, total, .. } => {
+///         (1..given).rev().find(|heads| total % heads == 0).unwrap() // the next smaller number that fits
+///     }
+///     Error::Zero { argument: "n_heads" } => 1,
+///     other => return Err(other), // variants may be added later, so a match needs this line
+/// };
+/// assert_eq!(n_heads, 2);
+/// # Ok::<(), attention::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A matrix, vector or slice without entries.
@@ -28,7 +42,7 @@ pub enum Error {
         given: String,
     },
     /// A matrix, vector or slice of the wrong length along one axis.
-    #[error("`{argument}` has {given} {} but {expected}", plural(.axis, *.given))]
+    #[error("`{argument}` has {given} {} but {because}", plural(.axis, *.given))]
     Shape {
         /// The argument's name.
         argument: &'static str,
@@ -36,17 +50,118 @@ pub enum Error {
         axis: &'static str,
         /// How many there were.
         given: usize,
-        /// What asks for another number, such as `` `q` has d_k = 4 ``.
-        expected: String,
+        /// How many there must be.
+        expected: usize,
+        /// What asks for that number, such as `` `q` has d_k = 4 ``.
+        because: String,
     },
-    /// A number outside its range.
-    #[error("`{argument}` is {given} but {expected}")]
-    Value {
+    /// A size of 0, which must be at least 1.
+    #[error("`{argument}` is 0 but it must be at least 1")]
+    Zero {
+        /// The argument's name.
+        argument: &'static str,
+    },
+    /// A number of parts that does not divide what is shared out.
+    #[error("`{argument}` is {given} but {because}")]
+    Indivisible {
+        /// The argument's name.
+        argument: &'static str,
+        /// The number of parts.
+        given: usize,
+        /// The number that it must divide.
+        total: usize,
+        /// What that number is, such as `it must divide d_model = 8`.
+        because: String,
+    },
+    /// More of something than there can be.
+    #[error("`{argument}` is {given} but {because}")]
+    TooMany {
+        /// The argument's name.
+        argument: &'static str,
+        /// How many were asked for.
+        given: usize,
+        /// How many there can be, if that is known.
+        most: Option<usize>,
+        /// What sets that limit, such as ``without the feature `rayon` there is only 1``.
+        because: String,
+    },
+    /// A real number outside its range, or NaN.
+    #[error("`{argument}` is {given} but {because}")]
+    OutOfRange {
         /// The argument's name.
         argument: &'static str,
         /// Its value.
+        given: f64,
+        /// The range, such as `it must be positive and finite`.
+        because: String,
+    },
+    /// Rows or columns that are not all inside a matrix.
+    #[error("`{argument}` is {given:?} but `{matrix}` ends at {axis} {end}")]
+    OutOfBounds {
+        /// The argument's name.
+        argument: &'static str,
+        /// The rows or columns.
+        given: Range<usize>,
+        /// The matrix's name.
+        matrix: &'static str,
+        /// What is counted: `row` or `column`.
+        axis: &'static str,
+        /// How many the matrix has.
+        end: usize,
+    },
+    /// A matrix that no computer's memory could hold, or that this one's allocator refuses.
+    #[error(
+        "`{}` is {} but with {} = {} no memory could hold the matrix",
+        .columns.0, .columns.1, .rows.0, .rows.1
+    )]
+    NoMemory {
+        /// The argument that is the number of rows, and its value.
+        rows: (&'static str, usize),
+        /// The argument that is the number of columns, and its value.
+        columns: (&'static str, usize),
+    },
+    /// Too little room in the fast memory of [`traffic::Memory`](crate::traffic::Memory).
+    #[error("`{argument}` is {given} but {because}")]
+    FastMemory {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its value, such as `3 x 2`.
         given: String,
-        /// The range, such as `it must divide d_model = 8`.
+        /// How many numbers need room.
+        needed: u128,
+        /// How many more numbers fit.
+        free: usize,
+        /// How many numbers fit into an empty fast memory.
+        capacity: usize,
+        /// The same in words.
+        because: String,
+    },
+    /// Sizes whose operations or bytes are too many to count.
+    #[error(
+        "`{argument}` is too large but its operations and bytes, and their sums, must fit 128 bits"
+    )]
+    Overflow {
+        /// The argument's name.
+        argument: &'static str,
+    },
+    /// Data that lies in another memory, or on another device, than the function works on.
+    #[error("`{argument}` is {given} but {expected}")]
+    Elsewhere {
+        /// The argument's name.
+        argument: &'static str,
+        /// Where it is, such as `on device 1`.
+        given: String,
+        /// Where it must be.
+        expected: String,
+    },
+    /// An argument of a kind that the function has no rule for, such as a mask that no kernel on the GPU knows.
+    #[error("`{argument}` is {given} but {expected}")]
+    Unsupported {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its kind.
+        given: String,
+        /// The kinds that there is a rule for.
         expected: String,
     },
     /// An error in one sequence of a batch.
@@ -88,8 +203,8 @@ pub(crate) fn check_count(
     because: impl FnOnce() -> String,
 ) -> Result<()> {
     if given != expected {
-        let expected = because();
-        return Err(Error::Shape { argument, axis, given, expected });
+        let because = because();
+        return Err(Error::Shape { argument, axis, given, expected, because });
     }
     Ok(())
 }
@@ -109,8 +224,7 @@ pub(crate) fn check_shape<T: Scalar>(
 /// A size that must be at least 1.
 pub(crate) fn check_positive(argument: &'static str, given: usize) -> Result<()> {
     if given == 0 {
-        let expected = "it must be at least 1".to_owned();
-        return Err(Error::Value { argument, given: "0".to_owned(), expected });
+        return Err(Error::Zero { argument });
     }
     Ok(())
 }
@@ -124,7 +238,7 @@ pub(crate) fn check_matrix(
     check_positive(columns.0, columns.1)?;
     let most = isize::MAX as usize / 16; // entries of at most 16 bytes
     if rows.1.checked_mul(columns.1).is_none_or(|entries| entries > most) {
-        return Err(no_memory(rows, columns));
+        return Err(Error::NoMemory { rows, columns });
     }
     Ok(())
 }
@@ -136,11 +250,5 @@ pub(crate) fn check_room<T>(
 ) -> Result<()> {
     check_matrix(rows, columns)?;
     let room = Vec::<T>::new().try_reserve_exact(rows.1 * columns.1);
-    room.map_err(|_| no_memory(rows, columns))
-}
-
-fn no_memory(rows: (&'static str, usize), columns: (&'static str, usize)) -> Error {
-    let (rows_are, (argument, given)) = (format!("{} = {}", rows.0, rows.1), columns);
-    let expected = format!("with {rows_are} no memory could hold the matrix");
-    Error::Value { argument, given: given.to_string(), expected }
+    room.map_err(|_| Error::NoMemory { rows, columns })
 }

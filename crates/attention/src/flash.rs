@@ -100,9 +100,9 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         check_positive("n_heads", n_heads)?;
         for (name, width) in [("q", self.q.ncols()), ("v", self.v.ncols())] {
             if !width.is_multiple_of(n_heads) {
-                let expected = format!("it must divide the {width} columns of `{name}`");
-                let given = n_heads.to_string();
-                return Err(Error::Value { argument: "n_heads", given, expected });
+                let because = format!("it must divide the {width} columns of `{name}`");
+                let (argument, given, total) = ("n_heads", n_heads, width);
+                return Err(Error::Indivisible { argument, given, total, because });
             }
         }
         Ok(Inputs { n_heads, ..self })

@@ -40,12 +40,7 @@ pub fn numerical_gradient<T: RealField + Copy>(
 ) -> Result<DMatrix<T>> {
     check_not_empty("x", x)?;
     if !(epsilon > T::zero() && epsilon.is_finite()) {
-        let expected = "it must be positive and finite".to_owned();
-        return Err(Error::Value {
-            argument: "epsilon",
-            given: epsilon.to_string(),
-            expected,
-        });
+        return Err(epsilon_is(epsilon, "it must be positive and finite".to_owned()));
     }
     let mut nudged = x.clone();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
@@ -53,9 +48,8 @@ pub fn numerical_gradient<T: RealField + Copy>(
         // What is added is not quite ε, as the sum is rounded: divide by the step taken.
         let (high, low) = (x[at] + epsilon, x[at] - epsilon);
         if high == low {
-            let expected = format!("it is lost beside the entry {} of `x`", x[at]);
-            let given = epsilon.to_string();
-            return Err(Error::Value { argument: "epsilon", given, expected });
+            let because = format!("it is lost beside the entry {} of `x`", x[at]);
+            return Err(epsilon_is(epsilon, because));
         }
         nudged[at] = high;
         let above = loss(&nudged)?;
@@ -67,6 +61,12 @@ pub fn numerical_gradient<T: RealField + Copy>(
     Ok(gradient)
 }
 // ANCHOR_END: numerical_gradient
+
+fn epsilon_is<T: RealField>(epsilon: T, because: String) -> Error {
+    // By way of text, since 1e-5 in f32 is 0.00000999999974737875 in f64.
+    let given = epsilon.to_string().parse().unwrap_or(f64::NAN);
+    Error::OutOfRange { argument: "epsilon", given, because }
+}
 
 /// What [`gradient_check`] found: the entry where the two gradients differ most.
 ///

@@ -172,9 +172,9 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
             })?;
         }
         if !d_model.is_multiple_of(self.n_heads) {
-            let expected = format!("it must divide d_model = {d_model}");
-            let given = self.n_heads.to_string();
-            return Err(Error::Value { argument: "n_heads", given, expected });
+            let because = format!("it must divide d_model = {d_model}");
+            let (argument, given, total) = ("n_heads", self.n_heads, d_model);
+            return Err(Error::Indivisible { argument, given, total, because });
         }
         Ok(())
     }
@@ -429,8 +429,8 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
 
 fn check_probability(argument: &'static str, p: f64) -> Result<()> {
     if !(0.0..1.0).contains(&p) {
-        let expected = "it must be at least 0 and less than 1".to_owned();
-        return Err(Error::Value { argument, given: p.to_string(), expected });
+        let because = "it must be at least 0 and less than 1".to_owned();
+        return Err(Error::OutOfRange { argument, given: p, because });
     }
     Ok(())
 }

@@ -204,10 +204,13 @@ impl<T: RealField + Copy> Memory<T> {
         let Some(numbers) = rows.checked_mul(columns).filter(|&n| n <= self.free())
         else {
             let (free, capacity) = (self.free(), self.capacity);
-            return Err(Error::Value {
+            return Err(Error::FastMemory {
                 argument: "tile",
                 given: format!("{rows} x {columns}"),
-                expected: format!("fast memory has {free} numbers free of {capacity}"),
+                needed: rows as u128 * columns as u128,
+                free,
+                capacity,
+                because: format!("fast memory has {free} numbers free of {capacity}"),
             });
         };
         self.used.set(self.used.get() + numbers);
@@ -335,9 +338,8 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
             [("rows", rows, "row", n), ("columns", columns, "column", d)]
         {
             if range.start > range.end || range.end > count {
-                let (given, name) = (format!("{range:?}"), self.name);
-                let expected = format!("`{name}` ends at {axis} {count}");
-                return Err(Error::Value { argument, given, expected });
+                let (given, matrix, end) = (range.clone(), self.name, count);
+                return Err(Error::OutOfBounds { argument, given, matrix, axis, end });
             }
         }
         Ok(())

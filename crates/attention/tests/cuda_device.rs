@@ -565,7 +565,7 @@ fn every_misuse_is_an_error_with_this_text() {
     );
     assert_eq!(
         forward(&wide, &none),
-        "`d_v` is 64 but the kernels on the GPU want it to be d_k = 32"
+        "`v` has 64 columns but the kernels on the GPU want the 32 of `q`"
     );
     let inputs = Inputs::new(&matrix, &matrix, &matrix, &none).unwrap();
     let output = Flash::new().forward(&inputs);

@@ -20,8 +20,9 @@ pub use name::Name;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 /// One topic, measured in one go.
@@ -167,13 +168,14 @@ impl Record {
             ensure!(self.versions.contains_key(name), "`versions` has no {name}");
         }
         ensure!(
-            is_date(&self.date),
+            is_time(&self.date),
             "`date` is {:?}, which is no time in UTC",
             self.date
         );
         ensure!(!self.machine.cpu.trim().is_empty(), "`machine.cpu` is empty");
         ensure!(self.machine.cores > 0, "`machine.cores` is 0");
         ensure!(!self.measurements.is_empty(), "`measurements` is empty");
+        let mut known = BTreeSet::new();
         for (i, measurement) in self.measurements.iter().enumerate() {
             let Measurement { what, median, spread, threads, unit, .. } = measurement;
             let at = format!("`measurements[{i}]`, {what}:");
@@ -181,12 +183,9 @@ impl Record {
             ensure!(possible, "{at} `median` is {median}");
             ensure!(*spread >= 0.0, "{at} `spread` is {spread}");
             ensure!(*threads > 0, "{at} `threads` is 0");
-            let same = |other: &Measurement| {
-                let Measurement { dtype, sizes, settings, .. } = measurement;
-                (&other.what, &other.dtype, &other.sizes, &other.settings, other.threads)
-                    == (what, dtype, sizes, settings, *threads)
-            };
-            ensure!(!self.measurements[..i].iter().any(same), "{at} it is there twice");
+            let Measurement { dtype, sizes, settings, .. } = measurement;
+            let is_new = known.insert((what, dtype, sizes, settings, threads));
+            ensure!(is_new, "{at} it is there twice");
         }
         Ok(())
     }
@@ -223,18 +222,46 @@ impl Record {
     }
 }
 
-fn is_date(text: &str) -> bool {
+/// Whether the text is a second of a day of the calendar, such as `2026-01-31T12:00:00Z`.
+fn is_time(text: &str) -> bool {
     let form = "dddd-dd-ddTdd:dd:ddZ";
-    text.len() == form.len()
+    let has_form = text.len() == form.len()
         && text.bytes().zip(form.bytes()).all(|(byte, form)| match form {
             b'd' => byte.is_ascii_digit(),
             other => byte == other,
-        })
+        });
+    if !has_form {
+        return false;
+    }
+    let number = |at: Range<usize>| {
+        text.bytes()
+            .skip(at.start)
+            .take(at.len())
+            .fold(0, |n, b| 10 * n + u32::from(b - b'0'))
+    };
+    let (year, month, day) = (number(0..4), number(5..7), number(8..10));
+    let is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if is_leap_year => 29,
+        2 => 28,
+        _ => return false,
+    };
+    (1..=days).contains(&day)
+        && number(11..13) < 24
+        && number(14..16) < 60
+        && number(17..19) < 60
 }
+
+#[cfg(test)]
+#[path = "../../attention/tests/mutated/mod.rs"]
+mod mutated;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const PACE: &str = include_str!("../tests/pace.json");
 
@@ -333,5 +360,97 @@ mod tests {
         assert_eq!(error, "the record `pace` has no walk/home, f64, n = 3000");
         assert_eq!(record.threads(), Some(1));
         assert_eq!(record.day(), "2026-01-31");
+    }
+
+    const JSON: &[&str] = &[
+        "0",
+        "-1",
+        "0.0",
+        "1e999",
+        "null",
+        "[]",
+        "{}",
+        "\"",
+        ",",
+        ":",
+        "[[[[",
+        "\"n\": 2000",
+        "\"seconds\"",
+    ];
+
+    proptest! {
+        /// Whatever the file holds: a record that can be, or an error that says where.
+        #[test]
+        fn a_damaged_record_is_refused_with_its_place(text in mutated::text(PACE, JSON)) {
+            match Record::parse("pace", &text) {
+                Ok(record) => {
+                    record.check().unwrap();
+                    prop_assert!(is_time(&record.date));
+                    for measurement in &record.measurements {
+                        prop_assert!(measurement.median.is_finite() && measurement.spread.is_finite());
+                    }
+                    let again = serde_json::to_string(&record).unwrap();
+                    prop_assert_eq!(Record::parse("pace", &again).unwrap(), record);
+                }
+                Err(error) => {
+                    let message = format!("{error:#}");
+                    let has_place = message.contains('`') || message.contains("line ");
+                    prop_assert!(has_place, "{}", message);
+                }
+            }
+        }
+
+        /// The name of a benchmark is what it says, or an error that has it.
+        #[test]
+        fn a_damaged_name_is_refused_by_name(
+            name in mutated::text("attention/forward, f32, d = 64/4096", &[", ", "/", " = ", "bf16", "d = 64"]),
+        ) {
+            match Name::parse(&name) {
+                Ok(parsed) => {
+                    prop_assert!(name.starts_with(&parsed.what) && parsed.what.contains('/'));
+                    prop_assert!(parsed.sizes.contains_key("n"));
+                }
+                Err(error) => {
+                    let says = format!("{name:?}");
+                    prop_assert!(error.to_string().contains(&says), "{}", error);
+                }
+            }
+        }
+    }
+
+    /// Twenty thousand measurements are no endless loop.
+    #[test]
+    fn a_long_record_is_checked_in_no_time() {
+        let mut record = Record::parse("pace", PACE).unwrap();
+        let one = record.measurements[0].clone();
+        for n in 1..20_000 {
+            let mut other = one.clone();
+            other.sizes.insert("n".to_owned(), 1_000_000 + n);
+            record.measurements.push(other);
+        }
+        let begun = std::time::Instant::now();
+        record.check().unwrap();
+        assert!(begun.elapsed().as_secs_f64() < 10.0, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_date_is_a_day_of_the_calendar() {
+        for date in ["2024-02-29T23:59:59Z", "2026-01-31T12:00:00Z"] {
+            assert!(is_time(date), "{date}");
+        }
+        for date in [
+            "2026-13-01T12:00:00Z",
+            "2026-02-29T12:00:00Z",
+            "2026-00-10T12:00:00Z",
+            "2026-04-31T12:00:00Z",
+            "2026-01-00T12:00:00Z",
+            "2026-01-31T24:00:00Z",
+            "2026-01-31T12:60:00Z",
+            "2026-01-31T12:00:60Z",
+            "2026-01-31T12:00:00",
+            "yesterday",
+        ] {
+            assert!(!is_time(date), "{date}");
+        }
     }
 }

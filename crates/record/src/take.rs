@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn now_is_a_date() {
-        assert!(crate::is_date(&now().unwrap()));
+        assert!(crate::is_time(&now().unwrap()));
     }
 
     #[test]

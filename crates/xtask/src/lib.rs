@@ -17,6 +17,9 @@ pub mod gpu;
 pub mod lint;
 pub mod markdown;
 pub mod mdbook;
+#[cfg(test)]
+#[path = "../../attention/tests/mutated/mod.rs"]
+mod mutated;
 pub mod peers;
 pub mod preprocess;
 pub mod process;

@@ -139,6 +139,8 @@ fn after_formula(text: &str, start: usize, delimiter: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
 
     #[test]
     fn code_blocks_know_their_line_and_attributes() {
@@ -157,5 +159,27 @@ mod tests {
         let found: Vec<_> =
             formulas(text).into_iter().map(|range| &text[range]).collect();
         assert_eq!(found, ["$x$", r"$$ y \$ z $$"]);
+    }
+
+    const WORDS: &[&str] =
+        &["$", "$$", "`", "```", "```rust\n", "\\", "\n", "\r", "> ", "é", "\u{a0}"];
+
+    proptest! {
+        /// Whatever a chapter holds: formulas between dollars, one after the other, and blocks that begin on its lines.
+        #[test]
+        fn a_damaged_chapter_is_read(
+            text in mutated::text("a $x$ \\$5 `$no$`\n\n```rust,listing\né\n```\n\n$$ y $$", WORDS),
+        ) {
+            let mut end = 0;
+            for range in formulas(&text) {
+                prop_assert!(end <= range.start && range.end <= text.len());
+                prop_assert!(text[range.clone()].starts_with('$') && text[range.clone()].ends_with('$'));
+                end = range.end;
+            }
+            let lines = text.matches('\n').count() + 1;
+            for block in code_blocks(&text) {
+                prop_assert!((1..=lines).contains(&block.line));
+            }
+        }
     }
 }

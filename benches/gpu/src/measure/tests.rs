@@ -38,7 +38,7 @@ impl Timed for FakeKernel {
     fn time(&mut self, _: usize, launches: usize) -> Result<Vec<f64>> {
         if self.fails {
             let (tried, says) = ("wait for what is timed".to_owned(), "fault".to_owned());
-            return Err(attention::cuda::Error::Driver { tried, says }.into());
+            return Err(attention::cuda::Error::Fault { tried, code: 719, says }.into());
         }
         self.turns.borrow_mut().push((self.name, launches));
         Ok(vec![self.seconds; launches])

@@ -12,7 +12,7 @@ mod raw;
 pub use process::Process;
 pub use raw::{Number, read, write};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -205,6 +205,20 @@ impl Pass {
 }
 
 impl Problem {
+    /// That memory could hold its tensors, so that their sizes, and the sums and products of these, fit a `usize`.
+    ///
+    /// # Errors
+    /// They are too large together.
+    pub fn check(&self) -> Result<()> {
+        let Self { n, heads, d, .. } = *self;
+        let width = heads.checked_mul(d);
+        let largest = width.and_then(|width| width.checked_mul(n.max(width)));
+        // At most 14 tensors, of numbers of at most 8 bytes.
+        let fits = largest.is_some_and(|largest| largest <= isize::MAX as usize / 128);
+        ensure!(fits, "no memory holds n = {n}, heads = {heads}, d = {d}");
+        Ok(())
+    }
+
     /// The sizes of the tensors in its file.
     #[must_use]
     pub fn inputs(&self) -> Vec<usize> {
@@ -280,9 +294,9 @@ pub fn serve(
         Ok(answers.flush()?)
     };
     say(hello)?;
-    for line in questions.lines() {
-        let line = line?;
-        let question = serde_json::from_str(&line)
+    for (number, line) in (1..).zip(questions.lines()) {
+        let line = line.with_context(|| format!("question {number}"))?;
+        let question: Question = serde_json::from_str(&line)
             .with_context(|| format!("the question {line}"))?;
         match answer(peer, question) {
             Ok(seconds) => say(&Answer::Done { seconds })?,
@@ -295,6 +309,7 @@ pub fn serve(
 fn answer<P: Peer>(peer: &mut P, question: Question) -> Result<Vec<f64>> {
     match question {
         Question::Load { problem, file } => {
+            problem.check()?;
             peer.load(problem, &file)?;
             Ok(vec![])
         }
@@ -327,8 +342,13 @@ fn time<P: Peer>(peer: &mut P, task: Task) -> Result<f64> {
 }
 
 #[cfg(test)]
+#[path = "../../../../crates/attention/tests/mutated/mod.rs"]
+mod mutated;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::path::Path;
 
     /// A peer that counts how often it computed.
@@ -387,6 +407,115 @@ mod tests {
         }
         for pass in [Pass::Forward, Pass::ForwardBackward] {
             assert_eq!(serde_json::to_value(pass).unwrap(), pass.name());
+        }
+    }
+
+    const HEARD: &str = concat!(
+        r#"{"do":"load","problem":{"kind":"attention","n":4,"heads":1,"d":2},"file":"f"}"#,
+        "\n",
+        r#"{"do":"check","task":{"kernel":"flash","mask":"causal","pass":"forward"},"file":"f"}"#,
+        "\n",
+        r#"{"do":"time","task":{"kernel":"naive","mask":"full","pass":"forward+backward"},"warm":true,"samples":2}"#,
+        "\n",
+    );
+
+    const JSON: &[&str] = &[
+        "0",
+        "-1",
+        "18446744073709551615",
+        "4294967296",
+        "1e999",
+        "null",
+        "[]",
+        "{}",
+        "\"",
+        ",",
+        ":",
+        "\n",
+        "\"layer\"",
+    ];
+
+    /// A peer that counts the numbers of its problem.
+    #[derive(Default)]
+    struct Counts(Option<Problem>);
+
+    impl Peer for Counts {
+        type Results = usize;
+
+        fn load(&mut self, problem: Problem, _: &std::path::Path) -> Result<()> {
+            let _: usize = problem.inputs().iter().sum::<usize>() * f64::BYTES;
+            self.0 = Some(problem);
+            Ok(())
+        }
+
+        fn compute(&mut self, task: Task) -> Result<usize> {
+            let problem = self.0.context("there is no problem")?;
+            Ok(problem.results(task.pass).iter().map(|(_, size)| size).sum())
+        }
+
+        fn write(&self, _: usize, _: &std::path::Path) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_problem_that_no_memory_holds_is_answered() {
+        for (n, heads, d) in
+            [(1_u64 << 62, 8_u64, 64_u64), (4, 1 << 40, 1 << 40), (u64::MAX, 1, 1)]
+        {
+            let question = format!(
+                r#"{{"do":"load","problem":{{"kind":"layer","n":{n},"heads":{heads},"d":{d}}},"file":"f"}}"#
+            );
+            let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
+            let mut said = vec![];
+            serve(&mut Counts::default(), &hello, question.as_bytes(), &mut said)
+                .unwrap();
+            let answer = serde_json::from_slice::<Answer>(
+                said.split(|&b| b == b'\n').nth(1).unwrap(),
+            );
+            let message = format!("no memory holds n = {n}, heads = {heads}, d = {d}");
+            assert_eq!(answer.unwrap(), Answer::Error { message });
+        }
+    }
+
+    proptest! {
+        /// Whatever is asked: answers that are answers, then perhaps an error that says which question it was.
+        #[test]
+        fn damaged_questions_are_answered_or_refused_by_name(heard in mutated::bytes(HEARD.into(), JSON)) {
+            let asks_for_many = |line: &str| {
+                matches!(serde_json::from_str(line), Ok(Question::Time { samples, .. }) if samples > 1000)
+            };
+            prop_assume!(!String::from_utf8_lossy(&heard).lines().any(asks_for_many));
+            let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
+            let mut said = vec![];
+            let served = serve(&mut Counts::default(), &hello, &heard[..], &mut said);
+            let said = String::from_utf8(said).unwrap();
+            let answers: Vec<Answer> =
+                said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            prop_assert_eq!(&answers[0], &hello);
+            prop_assert!(answers.len() <= 1 + heard.split(|&byte| byte == b'\n').count());
+            if let Err(error) = served {
+                prop_assert!(error.to_string().contains("question"), "{:#}", error);
+            }
+        }
+
+        /// Any sizes: a problem whose numbers can be counted, or an error with all of them.
+        #[test]
+        fn sizes_can_be_counted_or_are_refused(n: usize, heads: usize, d: usize, shift in 0_u32..64, is_layer: bool) {
+            let kind = if is_layer { Kind::Layer } else { Kind::Attention };
+            let problem = Problem { kind, n: n >> shift, heads: heads >> shift, d: d >> shift };
+            match problem.check() {
+                Ok(()) => {
+                    let bytes = problem.inputs().iter().sum::<usize>() * f64::BYTES;
+                    let results = problem.results(Pass::ForwardBackward);
+                    let entries: usize = results.iter().map(|result| result.1).sum();
+                    prop_assert!(bytes.max(entries) <= isize::MAX as usize);
+                }
+                Err(error) => {
+                    let says = format!("n = {}, heads = {}, d = {}", problem.n, problem.heads, problem.d);
+                    prop_assert!(error.to_string().contains(&says), "{}", error);
+                }
+            }
         }
     }
 }

@@ -116,6 +116,15 @@ pub struct Launch {
     pub shared_bytes: u32,
 }
 
+impl Launch {
+    /// From the bytes of the constant. A block has at least one thread and one row.
+    fn read(function: &'static str, bytes: &[u8]) -> Option<Self> {
+        let [threads, rows, shared_bytes] = numbers(bytes)?;
+        let is_possible = threads > 0 && rows > 0;
+        is_possible.then_some(Launch { function, threads, rows, shared_bytes })
+    }
+}
+
 /// Compiles a program for head dimension `d`, with the causal rule or without. It takes NVRTC and no device.
 ///
 /// # Errors
@@ -157,15 +166,13 @@ pub fn compile(
     let constant = |name: &str| elf::symbol(&cubin, name);
     let mut launches = vec![];
     for &function in program.functions() {
-        let found = constant(&format!("{function}_launch")).and_then(numbers);
-        let Some([threads, rows, shared_bytes]) =
-            found.filter(|[threads, rows, _]| threads * rows > 0)
-        else {
+        let found = constant(&format!("{function}_launch"));
+        let Some(launch) = found.and_then(|bytes| Launch::read(function, bytes)) else {
             let log =
                 format!("`{function}_launch`, three numbers, is not among its constants");
             return Err(Error::Compile { program, architecture, log });
         };
-        launches.push(Launch { function, threads, rows, shared_bytes });
+        launches.push(launch);
     }
     let boxes = constant("attention_forward_boxes").and_then(numbers);
     let resources = Resources::parse(&log);
@@ -178,6 +185,70 @@ fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     let (chunks, rest) = bytes.as_chunks::<4>();
     let numbers: Vec<u32> =
         chunks.iter().map(|&chunk| u32::from_le_bytes(chunk)).collect();
-    let small = numbers.iter().all(|&number| number <= 1 << 20); // so that products fit
+    let small = numbers.iter().all(|&number| number <= 1 << 20); // as all that a kernel asks for
     if rest.is_empty() && small { numbers.try_into().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::mutated;
+    use proptest::prelude::*;
+
+    fn bytes(numbers: &[i32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_launch_is_three_numbers() {
+        let read = |numbers: &[i32]| Launch::read("f", &bytes(numbers));
+        let launch = Launch { function: "f", threads: 128, rows: 64, shared_bytes: 0 };
+        assert_eq!(read(&[128, 64, 0]), Some(launch));
+        let large = 1 << 20; // the product of two of these does not fit 32 bits
+        let launch =
+            Launch { threads: large, rows: large, shared_bytes: large, ..launch };
+        assert_eq!(read(&[1 << 20; 3]), Some(launch));
+        for other in [&[128, 64][..], &[128, 64, 0, 0], &[0, 64, 0], &[128, 0, 0]] {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+        for other in [-1, (1 << 20) + 1] {
+            assert_eq!(read(&[128, 64, other]), None, "{other}");
+        }
+        assert_eq!(Launch::read("f", &bytes(&[128, 64, 0])[..11]), None);
+    }
+
+    /// What `ptxas -v` says of two functions.
+    const LOG: &str = "\
+ptxas info    : Compiling entry function 'scores' for 'sm_90'
+ptxas info    : Function properties for scores
+ptxas         .     16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 16 bytes cumulative stack size, 400 bytes smem
+ptxas info    : Compiling entry function 'weigh' for 'sm_90'
+ptxas info    : Used 32 registers";
+
+    const WORDS: &[&str] =
+        &["Compiling entry function '", " registers", "4294967296", "-1", "\n"];
+
+    proptest! {
+        #[test]
+        fn a_damaged_log_has_no_more_functions_than_it_names(log in mutated::text(LOG, WORDS)) {
+            let resources = Resources::parse(&log);
+            prop_assert!(resources.len() <= log.matches("Compiling entry function '").count());
+            for Resources { function, registers, .. } in resources {
+                prop_assert!(log.contains(&function));
+                prop_assert!(registers == 0 || log.contains(&registers.to_string()));
+            }
+        }
+
+        /// Whatever the constant holds: a launch whose blocks exist, or none.
+        #[test]
+        fn a_launch_of_any_bytes_is_possible_or_refused(bytes in mutated::bytes(bytes(&[128, 64, 0]), &["\0\0\0\0"])) {
+            if let Some(launch) = Launch::read("f", &bytes) {
+                let Launch { threads, rows, shared_bytes, .. } = launch;
+                prop_assert_eq!(bytes.len(), 12);
+                prop_assert!((1..=1 << 20).contains(&threads) && (1..=1 << 20).contains(&rows));
+                prop_assert!(shared_bytes <= 1 << 20);
+            }
+        }
+    }
 }

@@ -1,14 +1,10 @@
 //! One GPU, and the programs that were loaded onto it.
 
-use super::compile::{Compiled, Launch, compile};
 use super::error::{Error, Result};
-use super::ffi::{self, failed};
+use super::ffi::{self, Loaded, failed};
 use super::program::Program;
-use cudarc::driver::sys::{
-    CUdevice_attribute as Attribute, CUevent_flags, CUfunction_attribute,
-};
-use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream};
-use cudarc::nvrtc::Ptx;
+use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,18 +51,6 @@ pub struct Gpu {
     // The context's own stream: all handles on a device share it, so their work is in order too.
     stream: Arc<CudaStream>,
     programs: Mutex<HashMap<(Program, usize, bool), Arc<Loaded>>>,
-}
-
-/// A program on the device.
-pub struct Loaded {
-    pub functions: Vec<Function>,
-    pub boxes: Option<[u32; 2]>,
-}
-
-/// A function on the device.
-pub struct Function {
-    pub launch: Launch,
-    pub handle: CudaFunction,
 }
 
 impl Gpu {
@@ -203,45 +187,10 @@ impl Gpu {
         if let Some(loaded) = programs.get(&(program, d, causal)) {
             return Ok(loaded.clone());
         }
-        let architecture = program.architecture_for(self.device.capability)?;
-        let loaded =
-            Arc::new(self.load_module(compile(program, architecture, d, causal)?)?);
+        let loaded = Loaded::new(&self.stream, &self.device, program, d, causal)?;
+        let loaded = Arc::new(loaded);
         programs.insert((program, d, causal), loaded.clone());
         Ok(loaded)
-    }
-
-    fn load_module(&self, compiled: Compiled) -> Result<Loaded> {
-        let Compiled { program, cubin, launches, boxes, .. } = compiled;
-        let module = self.context.load_module(Ptx::from_binary(cubin));
-        let module = module.map_err(failed(format!("load {program}")))?;
-        let function = |launch: Launch| {
-            let name = launch.function;
-            let handle =
-                module.load_function(name).map_err(failed(format!("find `{name}`")))?;
-            self.allow_shared_memory(&handle, launch)?;
-            Ok(Function { launch, handle })
-        };
-        let functions = launches.into_iter().map(function).collect::<Result<_>>()?;
-        Ok(Loaded { functions, boxes })
-    }
-
-    /// A block gets more than 48 KiB only if that was asked for.
-    fn allow_shared_memory(&self, handle: &CudaFunction, launch: Launch) -> Result<()> {
-        const GRANTED: u32 = 48 << 10;
-        let Launch { function, shared_bytes: needed, .. } = launch;
-        let has = self.device.shared_bytes;
-        if needed > has {
-            return Err(Error::SharedMemory { function, needed, has });
-        }
-        if needed > GRANTED {
-            let dynamic =
-                CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let raised = handle.set_attribute(dynamic, needed as i32);
-            raised.map_err(failed(format!(
-                "give `{function}` {needed} bytes of shared memory"
-            )))?;
-        }
-        Ok(())
     }
 }
 

@@ -7,6 +7,8 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why something could not be done on a GPU, and what helps.
 ///
+/// A program that shows the error to a person prints it. A program that reacts to it matches on the variant:
+///
 /// ```
 /// use attention::cuda::{Architecture, Error, Kernel, Program, compile};
 ///
@@ -16,8 +18,17 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 ///     error.to_string(),
 ///     "kernel `naive` is written for head dimensions 32, 64, 128, not for d = 48: choose one of them, or another kernel"
 /// );
+///
+/// let padded = match error {
+///     Error::Width { given, has, .. } => has.iter().find(|&&d| d > given).copied(),
+///     Error::Memory { .. } | Error::OutOfMemory { .. } => None, // fewer heads at a time would fit
+///     Error::Fault { .. } => std::process::exit(1), // no call works any more in this process
+///     other => return Err(other), // variants may be added later, so a match needs this line
+/// };
+/// assert_eq!(padded, Some(64));
+/// # Ok::<(), attention::cuda::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The driver's library was not found.
@@ -123,14 +134,45 @@ pub enum Error {
         /// The compiler's words.
         log: String,
     },
-    /// A call of the driver, or one of NVRTC's other than compiling, failed.
+    /// The driver found no room in the device's memory, although enough was free when that was asked.
     #[error(
-        "could not {tried}: {says}; after a fault in a kernel the process must be started anew"
+        "could not {tried}: the device is out of memory; fewer heads or tokens, or a kernel without the matrix of \
+         scores, need less, and so do fewer programs at a time"
     )]
+    OutOfMemory {
+        /// What was tried, such as `allocate device memory`.
+        tried: String,
+    },
+    /// A kernel failed while it ran. The driver says so at the next call, and at every call after it.
+    #[error(
+        "could not {tried}, since a kernel failed: {says}; the process must be started anew"
+    )]
+    Fault {
+        /// What was tried when the driver said so, such as `wait for the device`.
+        tried: String,
+        /// The driver's number for what happened: 700 is an illegal address.
+        code: u32,
+        /// The driver's words.
+        says: String,
+    },
+    /// Another call of the driver failed.
+    #[error("could not {tried}: {says}")]
     Driver {
         /// What was tried, such as `load kernel \`tiled\``.
         tried: String,
-        /// The library's words.
+        /// The driver's number for the reason: 201 is an invalid context.
+        code: u32,
+        /// The driver's words.
+        says: String,
+    },
+    /// A call of NVRTC, other than compiling, failed.
+    #[error("could not {tried} in NVRTC: {says}")]
+    Nvrtc {
+        /// What was tried, such as `take the source`.
+        tried: String,
+        /// NVRTC's number for the reason: 3 is an invalid input.
+        code: u32,
+        /// NVRTC's words.
         says: String,
     },
 }
@@ -153,6 +195,7 @@ mod tests {
     /// Each says what is wrong, and what helps.
     #[test]
     fn every_error_has_this_text() {
+        let (tried, says) = ("launch `weigh`".to_owned(), "invalid".to_owned());
         let log = "tiled.cu(3): error: expected a \";\"".to_owned();
         for (error, text) in [
             (
@@ -203,11 +246,21 @@ mod tests {
                  tiled.cu(3): error: expected a \";\"",
             ),
             (
-                Error::Driver {
-                    tried: "launch `weigh`".to_owned(),
-                    says: "invalid".to_owned(),
-                },
-                "could not launch `weigh`: invalid; after a fault in a kernel the process must be started anew",
+                Error::OutOfMemory { tried: tried.clone() },
+                "could not launch `weigh`: the device is out of memory; fewer heads or tokens, or a kernel without \
+                 the matrix of scores, need less, and so do fewer programs at a time",
+            ),
+            (
+                Error::Fault { tried: tried.clone(), code: 700, says: says.clone() },
+                "could not launch `weigh`, since a kernel failed: invalid; the process must be started anew",
+            ),
+            (
+                Error::Driver { tried: tried.clone(), code: 201, says: says.clone() },
+                "could not launch `weigh`: invalid",
+            ),
+            (
+                Error::Nvrtc { tried, code: 3, says },
+                "could not launch `weigh` in NVRTC: invalid",
             ),
         ] {
             assert_eq!(error.to_string(), text);

@@ -1,17 +1,22 @@
-//! The calls of CUDA's libraries that Rust cannot check, but for launches.
+//! The calls of CUDA's libraries that Rust cannot check. The crate has no unsafe code elsewhere.
 //!
-//! All else goes through the safe part of `cudarc`. Its calls panic without the libraries, so nothing here or elsewhere
-//! in `cuda` is called before [`driver_version`] or [`check_compiler`] has found them.
+//! Each call is behind a function that no caller can misuse: a type owns what an address points to, and what a type
+//! cannot say is checked before the call. All else goes through the safe part of `cudarc`. Its calls panic without the
+//! libraries, so nothing here or elsewhere in `cuda` is called before [`driver_version`] or [`check_compiler`] has found
+//! them.
 #![allow(unsafe_code)]
 
+mod launch;
+mod memory;
+
+pub use launch::Loaded;
+pub use memory::{DeviceTensor, elsewhere};
+
 use super::error::{Error, Result};
-use crate::error::check_count;
-use cudarc::driver::{
-    CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, DriverError, result, sys,
-};
+use cudarc::driver::{DriverError, sys};
 use cudarc::nvrtc::sys as nvrtc;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// An error of a call that `tried` describes, such as `launch \`scores\``.
 pub fn failed(tried: impl Into<String>) -> impl FnOnce(DriverError) -> Error {
@@ -20,7 +25,27 @@ pub fn failed(tried: impl Into<String>) -> impl FnOnce(DriverError) -> Error {
         let words =
             error.error_string().map(|words| words.to_string_lossy().into_owned());
         let says = words.unwrap_or_else(|_| "an error without a description".to_owned());
-        Error::Driver { tried, says: format!("{says} ({:?})", error.0) }
+        let says = format!("{says} ({:?})", error.0);
+        kind_of_failure(tried, error.0, says)
+    }
+}
+
+fn kind_of_failure(tried: String, reason: sys::CUresult, says: String) -> Error {
+    use sys::CUresult as Reason;
+    let code = reason as u32;
+    match reason {
+        Reason::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { tried },
+        // After these, the driver's manual says, a process must be started anew.
+        Reason::CUDA_ERROR_ILLEGAL_ADDRESS
+        | Reason::CUDA_ERROR_LAUNCH_TIMEOUT
+        | Reason::CUDA_ERROR_ASSERT
+        | Reason::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | Reason::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | Reason::CUDA_ERROR_MISALIGNED_ADDRESS
+        | Reason::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | Reason::CUDA_ERROR_INVALID_PC
+        | Reason::CUDA_ERROR_LAUNCH_FAILED => Error::Fault { tried, code, says },
+        _ => Error::Driver { tried, code, says },
     }
 }
 
@@ -53,8 +78,8 @@ pub fn check_compiler() -> Result<()> {
 
 fn check(tried: &str, status: nvrtc::nvrtcResult) -> Result<()> {
     status.result().map_err(|error| {
-        let tried = format!("{tried} in NVRTC");
-        Error::Driver { tried, says: format!("{:?}", error.0) }
+        let (tried, says) = (tried.to_owned(), format!("{:?}", error.0));
+        Error::Nvrtc { tried, code: error.0 as u32, says }
     })
 }
 
@@ -151,8 +176,9 @@ impl Drop for Source {
 }
 
 fn c_string(text: &str) -> Result<CString> {
-    CString::new(text).map_err(|_| Error::Driver {
-        tried: "hand a text to NVRTC".to_owned(),
+    CString::new(text).map_err(|_| Error::Nvrtc {
+        tried: "take a text".to_owned(),
+        code: nvrtc::nvrtcResult::NVRTC_ERROR_INVALID_INPUT as u32,
         says: "it has a zero byte".to_owned(),
     })
 }
@@ -161,68 +187,26 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| CStr::as_ptr(text)).collect()
 }
 
-// ---------------------------------------------------------------------------------------------------- memory
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Fills with bytes 0xff, which are NaN both as `f32` and as bf16.
-pub fn fill_with_nan<T>(
-    stream: &Arc<CudaStream>,
-    slice: &mut CudaSlice<T>,
-) -> Result<()> {
-    let bytes = slice.num_bytes();
-    let failed = failed("fill device memory with NaN");
-    if let Err(error) = stream.context().bind_to_thread() {
-        return Err(failed(error));
-    }
-    let (pointer, _written) = slice.device_ptr_mut(stream);
-    // SAFETY: The slice is alive and has this many bytes; numbers and bits of numbers may be anything.
-    unsafe { result::memset_d8_async(pointer, 0xff, bytes, stream.cu_stream()) }
-        .map_err(failed)
-}
-
-/// How the copy engine of Hopper finds boxes of a tensor (heads, n, d) of bf16.
-#[repr(transparent)]
-pub struct TensorMap(sys::CUtensorMap);
-
-// SAFETY: 128 bytes without a pointer of the host's, which is what a kernel takes by value.
-unsafe impl DeviceRepr for TensorMap {}
-
-impl TensorMap {
-    /// Boxes of 64 columns and `rows` rows of one head, in shared memory swizzled over 128 bytes; rows and columns past
-    /// the end are zeros.
-    ///
-    /// `tensor` must outlive the launches that take the map.
-    pub fn new(
-        stream: &Arc<CudaStream>,
-        tensor: &CudaSlice<u16>,
-        [heads, n, d]: [usize; 3],
-        rows: u32,
-    ) -> Result<Self> {
-        let because = || format!("heads · n · d = {}", heads * n * d);
-        check_count("tensor", "entry", tensor.len(), heads * n * d, because)?;
-        let bytes = size_of::<u16>() as u64;
-        let sizes = [d as u64, n as u64, heads as u64]; // the fastest first
-        let strides = [d as u64 * bytes, (n * d) as u64 * bytes]; // of rows, of heads
-        let (box_sizes, steps) = ([64, rows, 1], [1, 1, 1]);
-        let (pointer, _read) = tensor.device_ptr(stream);
-        let mut map = sys::CUtensorMap { opaque: [0; 16] };
-        // SAFETY: The arrays have as many entries as three dimensions need, and the tensor has the sizes that are told.
-        let status = unsafe {
-            sys::cuTensorMapEncodeTiled(
-                &mut map,
-                sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                3,
-                pointer as *mut _,
-                sizes.as_ptr(),
-                strides.as_ptr(),
-                box_sizes.as_ptr(),
-                steps.as_ptr(),
-                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-                sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-            )
-        };
-        status.result().map_err(failed("describe a tensor to the copy engine"))?;
-        Ok(TensorMap(map))
+    #[test]
+    fn a_failure_has_the_variant_of_its_reason() {
+        use sys::CUresult as Reason;
+        let of = |reason| kind_of_failure("try".to_owned(), reason, "no".to_owned());
+        let (tried, says) = ("try".to_owned(), "no".to_owned());
+        assert_eq!(
+            of(Reason::CUDA_ERROR_OUT_OF_MEMORY),
+            Error::OutOfMemory { tried: tried.clone() }
+        );
+        assert_eq!(
+            of(Reason::CUDA_ERROR_ILLEGAL_ADDRESS),
+            Error::Fault { tried: tried.clone(), code: 700, says: says.clone() }
+        );
+        assert_eq!(
+            of(Reason::CUDA_ERROR_INVALID_CONTEXT),
+            Error::Driver { tried, code: 201, says }
+        );
     }
 }

@@ -1,14 +1,13 @@
 //! Queries, keys, values and all that comes of them, on the device.
 
-use super::bf16::Bf16;
-use super::device::{Gpu, Loaded, time};
+use super::device::{Gpu, time};
 use super::error::{Error, Result};
-use super::ffi::{TensorMap, failed, fill_with_nan};
-use super::launch::Argument;
-use super::program::{Kernel, Precision, Program};
+use super::ffi::{DeviceTensor, Loaded, elsewhere};
+use super::parameters::{Role, check_entries};
+use super::program::{Kernel, Program};
+use crate::dot_product::scale;
 use crate::error::{check_count, check_positive};
 use crate::flash::Inputs;
-use cudarc::driver::{CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,17 +59,17 @@ impl Shape {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn of(inputs: &Inputs<f32>) -> Result<Self> {
-        let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
+        let ((n_q, n_k), (d_k, _)) = (inputs.lengths(), inputs.widths());
         let Some(causal) = inputs.mask.is_causal() else {
             let given = "another than none and causal".to_owned();
             let expected = "the kernels on the GPU know these two".to_owned();
-            return Err(crate::Error::Value { argument: "mask", given, expected }.into());
+            return Err(
+                crate::Error::Unsupported { argument: "mask", given, expected }.into()
+            );
         };
-        if d_v != d_k {
-            let given = d_v.to_string();
-            let expected = format!("the kernels on the GPU want it to be d_k = {d_k}");
-            return Err(crate::Error::Value { argument: "d_v", given, expected }.into());
-        }
+        let width = inputs.q.ncols();
+        let because = || format!("the kernels on the GPU want the {width} of `q`");
+        check_count("v", "column", inputs.v.ncols(), width, because)?;
         Ok(Shape { heads: inputs.n_heads(), n_q, n_k, d: d_k, causal })
     }
 
@@ -108,8 +107,8 @@ impl Shape {
         [self.heads, self.n_q, self.n_k, self.d].map(|size| size as u128)
     }
 
-    /// That a program can have it.
-    fn check(&self, program: Program) -> Result<()> {
+    /// The same sizes, if the program can have them.
+    pub(super) fn check(self, program: Program) -> Result<Sizes> {
         for (argument, given, most) in [
             ("heads", self.heads, MOST_HEADS),
             ("n_q", self.n_q, MOST_ROWS),
@@ -117,30 +116,56 @@ impl Shape {
         ] {
             check_positive(argument, given)?;
             if given > most {
-                let (given, expected) =
-                    (given.to_string(), format!("a grid holds {most} at most"));
-                return Err(crate::Error::Value { argument, given, expected }.into());
+                let because = format!("a grid holds {most} at most");
+                let most = Some(most);
+                return Err(
+                    crate::Error::TooMany { argument, given, most, because }.into()
+                );
             }
         }
-        program.check_width(self.d)
+        program.check_width(self.d)?;
+        Ok(Sizes(self))
+    }
+}
+
+/// Sizes that were checked: none is 0, a grid holds them, and their products without scores fit a `usize`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes(Shape);
+
+impl Sizes {
+    pub fn heads(self) -> usize {
+        self.0.heads
     }
 
-    fn queries(&self) -> usize {
-        self.heads * self.n_q * self.d
+    pub fn n_q(self) -> usize {
+        self.0.n_q
     }
 
-    fn keys(&self) -> usize {
-        self.heads * self.n_k * self.d
+    pub fn n_k(self) -> usize {
+        self.0.n_k
     }
 
-    fn check_queries(&self, argument: &'static str, values: &[f32]) -> Result<()> {
-        let because = || format!("heads · n_q · d = {}", self.queries());
-        Ok(check_count(argument, "entry", values.len(), self.queries(), because)?)
+    pub fn d(self) -> usize {
+        self.0.d
     }
 
-    fn check_keys(&self, argument: &'static str, values: &[f32]) -> Result<()> {
-        let because = || format!("heads · n_k · d = {}", self.keys());
-        Ok(check_count(argument, "entry", values.len(), self.keys(), because)?)
+    /// What the scores are multiplied by.
+    pub fn scale(self) -> f32 {
+        scale(self.0.d)
+    }
+
+    /// That a program which was compiled for this head dimension and this rule can have them.
+    pub fn check_compiled(self, program: Program, d: usize, causal: bool) -> Result<()> {
+        let Shape { d: own_d, causal: own_causal, .. } = self.0;
+        if (own_d, own_causal) != (d, causal) {
+            let given = format!("of d = {own_d} with causal = {own_causal}");
+            let expected =
+                format!("{program} was compiled for d = {d} with causal = {causal}");
+            return Err(
+                crate::Error::Unsupported { argument: "shape", given, expected }.into()
+            );
+        }
+        Ok(())
     }
 }
 
@@ -161,39 +186,9 @@ impl Shape {
 /// # Ok::<(), attention::cuda::Error>(())
 /// ```
 pub struct Tensors {
-    program: Program,
-    pub(super) shape: Shape,
-    pub(super) loaded: Arc<Loaded>,
-    pub(super) stream: Arc<CudaStream>,
-    pub(super) q: Buffer,
-    pub(super) k: Buffer,
-    pub(super) v: Buffer,
-    pub(super) output: Buffer,
-    pub(super) lse: CudaSlice<f32>, // (heads, n_q)
-    pub(super) besides: Besides,
-}
-
-/// What some programs have besides.
-pub enum Besides {
-    Nothing,
-    /// The kernel that writes them down has scores, then weights, (heads, n_q, n_k).
-    Scores(CudaSlice<f32>),
-    /// The kernel that copies by them has maps of q, k and v.
-    Maps([TensorMap; 3]),
-    /// The backward pass.
-    Gradients {
-        d_output: CudaSlice<f32>,
-        delta: CudaSlice<f32>, // (heads, n_q): rowsum(dO ⊙ O)
-        d_q: CudaSlice<f32>,
-        d_k: CudaSlice<f32>,
-        d_v: CudaSlice<f32>,
-    },
-}
-
-/// Numbers on the device.
-pub enum Buffer {
-    F32(CudaSlice<f32>),
-    Bf16(CudaSlice<u16>),
+    sizes: Sizes,
+    loaded: Arc<Loaded>,
+    all: Vec<DeviceTensor>, // one for each role that the program has
 }
 
 impl Gpu {
@@ -222,10 +217,24 @@ impl Gpu {
         k: &[f32],
         v: &[f32],
     ) -> Result<Tensors> {
-        self.place(Program::Forward(kernel), shape, [q, k, v])
+        let inputs = [(Role::Q, q), (Role::K, k), (Role::V, v)];
+        self.place(Program::Forward(kernel), shape, vec![], &inputs)
     }
 
-    /// Makes a backward pass of a forward pass that was launched. Its tensors stay where they are.
+    /// Makes a backward pass of a forward pass that was launched. Its tensors stay where they are, and so they are no
+    /// longer those of the forward pass, which the compiler holds to:
+    ///
+    /// ```compile_fail,E0382
+    /// use attention::cuda::{Gpu, Kernel, Shape};
+    ///
+    /// let gpu = Gpu::open()?;
+    /// let shape = Shape { heads: 1, n_q: 3, n_k: 3, d: 32, causal: true };
+    /// let x = [0.1; 3 * 32];
+    /// let mut forward = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
+    /// let mut backward = gpu.backward_tensors(forward, &x)?;
+    /// forward.launch()?; // would write to the output that the backward pass reads
+    /// # Ok::<(), attention::cuda::Error>(())
+    /// ```
     ///
     /// Shapes: `d_output`, the gradient of the output, (heads, n_q, d), row-major.
     ///
@@ -251,92 +260,78 @@ impl Gpu {
         forward: Tensors,
         d_output: &[f32],
     ) -> Result<Tensors> {
-        let (program, shape, stream) = (Program::Backward, forward.shape, self.stream());
-        if forward.program.precision() != program.precision() {
-            let given =
-                format!("of {} in {}", forward.program, forward.program.precision());
-            let expected = format!("the backward pass wants {}", program.precision());
-            return Err(
-                crate::Error::Value { argument: "forward", given, expected }.into()
-            );
+        let program = Program::Backward;
+        let (before, wanted) = (forward.program(), program.precision());
+        if before.precision() != wanted {
+            let given = format!("of {before} in {}", before.precision());
+            let expected = format!("the backward pass wants {wanted}");
+            return Err(crate::Error::Unsupported {
+                argument: "forward",
+                given,
+                expected,
+            }
+            .into());
         }
-        if forward.stream != *stream {
-            let given = format!("on device {}", forward.stream.context().ordinal());
-            let expected =
-                format!("the backward pass is on device {}", stream.context().ordinal());
-            return Err(
-                crate::Error::Value { argument: "forward", given, expected }.into()
-            );
+        if forward.loaded.stream() != self.stream() {
+            return Err(elsewhere("forward", forward.loaded.stream(), self.stream()));
         }
-        shape.check(program)?;
-        shape.check_queries("d_output", d_output)?;
-        let loaded = self.load(program, shape.d, shape.causal)?;
-        let forward = Tensors { besides: Besides::Nothing, ..forward }; // gives memory back
-        self.check_memory(shape.bytes_besides(program))?;
-        let besides = Besides::Gradients {
-            d_output: copy(stream, d_output)?,
-            delta: zeros(stream, shape.heads * shape.n_q)?,
-            d_q: zeros(stream, shape.queries())?,
-            d_k: zeros(stream, shape.keys())?,
-            d_v: zeros(stream, shape.keys())?,
+        let is_kept = |tensor: &DeviceTensor| {
+            [Role::Q, Role::K, Role::V, Role::Output, Role::Lse].contains(&tensor.role())
         };
-        Ok(Tensors { program, loaded, besides, ..forward })
+        let Tensors { sizes: Sizes(shape), mut all, .. } = forward;
+        all.retain(is_kept); // what is dropped gives its memory back
+        self.place(program, shape, all, &[(Role::GradOutput, d_output)])
     }
 
     /// The backward pass of a forward pass that was made elsewhere.
     pub(super) fn place_backward(
         &self,
         shape: Shape,
-        inputs: [&[f32]; 3],
+        [q, k, v]: [&[f32]; 3],
         (output, lse): (&[f32], &[f32]),
         d_output: &[f32],
     ) -> Result<Tensors> {
-        let mut tensors = self.place(Program::Backward, shape, inputs)?;
-        shape.check_queries("output", output)?;
-        let because = || format!("heads · n_q = {}", shape.heads * shape.n_q);
-        check_count("lse", "entry", lse.len(), shape.heads * shape.n_q, because)?;
-        tensors.output = Buffer::copy(self.stream(), Precision::F32, output)?;
-        tensors.lse = copy(self.stream(), lse)?;
-        self.backward_tensors(tensors, d_output)
+        let inputs = [
+            (Role::Q, q),
+            (Role::K, k),
+            (Role::V, v),
+            (Role::Output, output),
+            (Role::Lse, lse),
+            (Role::GradOutput, d_output),
+        ];
+        self.place(Program::Backward, shape, vec![], &inputs)
     }
 
+    /// The tensors of a program: those that are on the device, copies of the inputs, and zeros for all others.
     fn place(
         &self,
         program: Program,
         shape: Shape,
-        inputs: [&[f32]; 3],
+        mut all: Vec<DeviceTensor>,
+        inputs: &[(Role, &[f32])],
     ) -> Result<Tensors> {
-        shape.check(program)?;
-        let [q, k, v] = inputs;
-        shape.check_queries("q", q)?;
-        shape.check_keys("k", k)?;
-        shape.check_keys("v", v)?;
+        let sizes = shape.check(program)?;
+        for &(role, values) in inputs {
+            check_entries(role, values.len(), sizes)?;
+        }
         let loaded = self.load(program, shape.d, shape.causal)?;
-        self.check_memory(shape.bytes(program))?;
-
-        let (stream, precision) = (self.stream(), program.precision());
-        let q = Buffer::copy(stream, precision, q)?;
-        let k = Buffer::copy(stream, precision, k)?;
-        let v = Buffer::copy(stream, precision, v)?;
-        let besides = match (program, loaded.boxes) {
-            (Program::Forward(Kernel::Naive), _) => {
-                Besides::Scores(zeros(stream, shape.heads * shape.n_q * shape.n_k)?)
-            }
-            (_, Some(boxes)) => {
-                Besides::Maps(tensor_maps(stream, shape, boxes, [&q, &k, &v])?)
-            }
-            (_, None) => Besides::Nothing,
+        let needed = if all.is_empty() {
+            shape.bytes(program)
+        } else {
+            shape.bytes_besides(program)
         };
-        let output = Buffer::zeros(stream, precision, shape.queries())?;
-        let lse = zeros(stream, shape.heads * shape.n_q)?;
-        let stream = stream.clone();
-        Ok(Tensors { program, shape, loaded, stream, q, k, v, output, lse, besides })
-    }
-
-    /// That so many bytes are free.
-    fn check_memory(&self, needed: u64) -> Result<()> {
         let free = self.free_memory()?;
-        if needed > free { Err(Error::Memory { needed, free }) } else { Ok(()) }
+        if needed > free {
+            return Err(Error::Memory { needed, free });
+        }
+        for (role, format, _) in loaded.tensors() {
+            if all.iter().any(|tensor| tensor.role() == role) {
+                continue;
+            }
+            let values = inputs.iter().find(|input| input.0 == role).map(|input| input.1);
+            all.push(DeviceTensor::new(self.stream(), (role, format), values, sizes)?);
+        }
+        Ok(Tensors { sizes, loaded, all })
     }
 }
 
@@ -352,7 +347,7 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.sizes.0
     }
 
     /// What is launched.
@@ -366,7 +361,26 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn program(&self) -> Program {
-        self.program
+        self.loaded.program()
+    }
+
+    /// Launches the program, and does not wait for it. What it reads is left as it was.
+    ///
+    /// # Errors
+    /// The driver refuses. A kernel that fails while it runs is an error of the next call that waits.
+    ///
+    /// ```no_run
+    /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
+    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let x = [0.1; 2 * 32];
+    /// let gpu = Gpu::open()?;
+    /// let mut tensors = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
+    /// tensors.launch()?;
+    /// gpu.synchronize()?;
+    /// # Ok::<(), attention::cuda::Error>(())
+    /// ```
+    pub fn launch(&mut self) -> Result<()> {
+        self.loaded.launch(self.sizes, &mut self.all)
     }
 
     /// How long the program takes on the device: so many launches, each between two looks at the device's clock, after
@@ -387,7 +401,7 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn time(&mut self, warm_up: usize, repeats: usize) -> Result<Vec<Duration>> {
-        let stream = self.stream.clone();
+        let stream = self.loaded.stream().clone();
         time(&stream, warm_up, repeats, || self.launch())
     }
 
@@ -406,21 +420,13 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn poison(&mut self) -> Result<()> {
-        let stream = &self.stream;
-        if let Besides::Gradients { delta, d_q, d_k, d_v, .. } = &mut self.besides {
-            for slice in [delta, d_q, d_k, d_v] {
-                fill_with_nan(stream, slice)?;
-            }
-            return Ok(()); // output and log-sum-exps are what it reads
-        }
-        if let Besides::Scores(scores) = &mut self.besides {
-            fill_with_nan(stream, scores)?;
-        }
-        match &mut self.output {
-            Buffer::F32(slice) => fill_with_nan(stream, slice)?,
-            Buffer::Bf16(slice) => fill_with_nan(stream, slice)?,
-        }
-        fill_with_nan(stream, &mut self.lse)
+        let written =
+            self.loaded.tensors().into_iter().filter(|&(_, _, written)| written);
+        let written: Vec<Role> = written.map(|(role, _, _)| role).collect();
+        let tensors = self.all.iter_mut();
+        tensors
+            .filter(|tensor| written.contains(&tensor.role()))
+            .try_for_each(DeviceTensor::fill_with_nan)
     }
 
     /// Waits, and copies the output from the device: (heads, n_q, d), row-major.
@@ -438,12 +444,7 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn output(&self) -> Result<Vec<f32>> {
-        match &self.output {
-            Buffer::F32(slice) => read(slice),
-            Buffer::Bf16(slice) => {
-                Ok(read(slice)?.into_iter().map(|bits| Bf16(bits).to_f32()).collect())
-            }
-        }
+        self.read(Role::Output)
     }
 
     /// Waits, and copies the log-sum-exp of each query's scores from the device: (heads, n_q); −∞ where no key is seen.
@@ -461,7 +462,7 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn lse(&self) -> Result<Vec<f32>> {
-        read(&self.lse)
+        self.read(Role::Lse)
     }
 
     /// Waits, and copies the gradients of queries, keys and values from the device: (heads, n, d) each, row-major.
@@ -482,101 +483,37 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn gradients(&self) -> Result<[Vec<f32>; 3]> {
-        let Besides::Gradients { d_q, d_k, d_v, .. } = &self.besides else {
-            let given = format!("of {}", self.program);
+        if self.program() != Program::Backward {
+            let given = format!("of {}", self.program());
             let expected = "only the backward pass makes gradients".to_owned();
-            return Err(
-                crate::Error::Value { argument: "tensors", given, expected }.into()
-            );
-        };
-        Ok([read(d_q)?, read(d_k)?, read(d_v)?])
+            return Err(crate::Error::Unsupported {
+                argument: "tensors",
+                given,
+                expected,
+            }
+            .into());
+        }
+        let [d_q, d_k, d_v] = [Role::GradQ, Role::GradK, Role::GradV];
+        Ok([self.read(d_q)?, self.read(d_k)?, self.read(d_v)?])
     }
+
+    fn read(&self, role: Role) -> Result<Vec<f32>> {
+        let tensor = self.all.iter().find(|tensor| tensor.role() == role);
+        tensor.ok_or_else(|| missing(role))?.read()
+    }
+}
+
+/// A tensor that the program has none of.
+pub fn missing(role: Role) -> Error {
+    let given = "not on the device".to_owned();
+    crate::Error::Empty { argument: role.name(), given }.into()
 }
 
 impl fmt::Debug for Tensors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Tensors");
-        f.field("program", &self.program)
-            .field("shape", &self.shape)
+        f.field("program", &self.program())
+            .field("shape", &self.shape())
             .finish_non_exhaustive()
     }
-}
-
-// ---------------------------------------------------------------------------------------------------- buffers
-
-impl Buffer {
-    /// A copy on the device, rounded if need be.
-    fn copy(
-        stream: &Arc<CudaStream>,
-        precision: Precision,
-        values: &[f32],
-    ) -> Result<Self> {
-        Ok(match precision {
-            Precision::F32 => Buffer::F32(copy(stream, values)?),
-            Precision::Bf16 => {
-                let bits: Vec<u16> =
-                    values.iter().map(|&x| Bf16::from_f32(x).0).collect();
-                Buffer::Bf16(copy(stream, &bits)?)
-            }
-        })
-    }
-
-    fn zeros(
-        stream: &Arc<CudaStream>,
-        precision: Precision,
-        length: usize,
-    ) -> Result<Self> {
-        Ok(match precision {
-            Precision::F32 => Buffer::F32(zeros(stream, length)?),
-            Precision::Bf16 => Buffer::Bf16(zeros(stream, length)?),
-        })
-    }
-
-    pub fn argument(&self) -> Argument<'_> {
-        match self {
-            Buffer::F32(slice) => Argument::F32(slice),
-            Buffer::Bf16(slice) => Argument::Bf16(slice),
-        }
-    }
-}
-
-fn copy<T: DeviceRepr>(stream: &Arc<CudaStream>, values: &[T]) -> Result<CudaSlice<T>> {
-    stream.clone_htod(values).map_err(failed("copy to the device"))
-}
-
-fn zeros<T: DeviceRepr + ValidAsZeroBits>(
-    stream: &Arc<CudaStream>,
-    length: usize,
-) -> Result<CudaSlice<T>> {
-    stream.alloc_zeros(length).map_err(failed("allocate device memory"))
-}
-
-/// Waits first: a kernel's failure is to be told as such, and not as one of the copy.
-fn read<T: DeviceRepr>(slice: &CudaSlice<T>) -> Result<Vec<T>> {
-    slice.stream().synchronize().map_err(failed("wait for the device"))?;
-    slice.stream().clone_dtoh(slice).map_err(failed("copy from the device"))
-}
-
-/// Of queries, keys and values; `boxes` are the rows that are copied at once of queries, and of the other two.
-fn tensor_maps(
-    stream: &Arc<CudaStream>,
-    shape: Shape,
-    [q_rows, k_rows]: [u32; 2],
-    tensors: [&Buffer; 3],
-) -> Result<[TensorMap; 3]> {
-    let map = |tensor: &Buffer, n, rows| match tensor {
-        Buffer::Bf16(slice) => {
-            TensorMap::new(stream, slice, [shape.heads, n, shape.d], rows)
-        }
-        Buffer::F32(_) => Err(Error::Driver {
-            tried: "describe a tensor to the copy engine".to_owned(),
-            says: "only tensors of bf16 are known to it here".to_owned(),
-        }),
-    };
-    let [q, k, v] = tensors;
-    Ok([
-        map(q, shape.n_q, q_rows)?,
-        map(k, shape.n_k, k_rows)?,
-        map(v, shape.n_k, k_rows)?,
-    ])
 }

@@ -28,14 +28,14 @@ impl Threads {
     fn pool(threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let because = |error| format!("the system does not start that many: {error}");
-        let pool = pool.map_err(|error| refused(threads, because(error)))?;
+        let pool = pool.map_err(|error| too_many(threads, None, because(error)))?;
         Ok(Threads::Pool(pool.into()))
     }
 
     #[cfg(not(feature = "rayon"))]
     fn pool(threads: usize) -> Result<Self> {
         let because = "without the feature `rayon` there is only 1".to_owned();
-        Err(refused(threads, because))
+        Err(too_many(threads, Some(1), because))
     }
 
     pub(super) fn count(&self) -> usize {
@@ -100,8 +100,8 @@ fn share_out<'s>(
     worker();
 }
 
-fn refused(threads: usize, expected: String) -> Error {
-    Error::Value { argument: "threads", given: threads.to_string(), expected }
+fn too_many(threads: usize, most: Option<usize>, because: String) -> Error {
+    Error::TooMany { argument: "threads", given: threads, most, because }
 }
 
 /// The content of a mutex. If another thread panicked while it held it, that panic ends the call anyway.

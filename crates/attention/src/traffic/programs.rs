@@ -117,7 +117,7 @@ pub(super) fn check_home<T>(
 ) -> Result<()> {
     match matrices.iter().find(|(_, matrix)| !std::ptr::eq(matrix.memory, memory)) {
         None => Ok(()),
-        Some((argument, _)) => Err(Error::Value {
+        Some((argument, _)) => Err(Error::Elsewhere {
             argument,
             given: "in the slow memory of another machine".to_owned(),
             expected: "it must be in that of `memory`".to_owned(),
@@ -153,8 +153,9 @@ fn height_within(room: usize, d: usize) -> usize {
 fn too_small(capacity: usize, free: usize, d: usize) -> Error {
     let needed = d.saturating_mul(2).saturating_add(1);
     let given = format!("{capacity} with {free} free");
-    let expected = format!("products of width {d} need {needed} numbers in fast memory");
-    Error::Value { argument: "capacity", given, expected }
+    let because = format!("products of width {d} need {needed} numbers in fast memory");
+    let (argument, needed) = ("capacity", needed as u128);
+    Error::FastMemory { argument, given, needed, free, capacity, because }
 }
 
 /// `a · bᵀ`, a strip of `a` at a time, which stays while every row of `b` comes by.

@@ -129,10 +129,7 @@ pub fn strip_for(capacity: usize, n_k: usize, d_k: usize, d_v: usize) -> Result<
     match capacity.saturating_sub(d) / n_k.saturating_add(d) {
         0 => {
             let needed = strip_room(1, n_k, d_k, d_v);
-            let expected =
-                format!("a strip of one query needs room for {needed} numbers");
-            let given = capacity.to_string();
-            Err(Error::Value { argument: "capacity", given, expected })
+            Err(capacity_too_small(capacity, "a strip of one query", needed))
         }
         strip => Ok(strip),
     }
@@ -170,10 +167,17 @@ pub(super) fn check_fits(
     if needed <= free as u128 {
         return Ok(());
     }
-    let expected = format!(
+    let because = format!(
         "that needs room for {needed} numbers, and fast memory has {free} free of {capacity}"
     );
-    Err(Error::Value { argument, given, expected })
+    Err(Error::FastMemory { argument, given, needed, free, capacity, because })
+}
+
+/// Not even the smallest part of a program, such as `a strip of one query`, has room in an empty fast memory.
+fn capacity_too_small(capacity: usize, smallest: &str, needed: u128) -> Error {
+    let (argument, given, free) = ("capacity", capacity.to_string(), capacity);
+    let because = format!("{smallest} needs room for {needed} numbers");
+    Error::FastMemory { argument, given, needed, free, capacity, because }
 }
 
 // ---------------------------------------------------------------------------------------------------- tiles
@@ -365,13 +369,7 @@ pub(super) fn check_smallest(
     let needed = room((1, 1), d_k, d_v);
     match usize::try_from(needed) {
         Ok(needed) if needed <= capacity => Ok(needed),
-        _ => {
-            let given = capacity.to_string();
-            let expected = format!(
-                "a tile of one query and one key needs room for {needed} numbers"
-            );
-            Err(Error::Value { argument: "capacity", given, expected })
-        }
+        _ => Err(capacity_too_small(capacity, "a tile of one query and one key", needed)),
     }
 }
 
@@ -382,14 +380,11 @@ pub(super) fn check_tiles(
     [n_q, n_k, d_k, d_v]: [usize; 4],
     memory: (usize, usize),
 ) -> Result<()> {
-    let given = format!("{tiles:?}");
-    if tiles.0 == 0 || tiles.1 == 0 {
-        let expected = "a tile has at least one query and one key".to_owned();
-        return Err(Error::Value { argument: "tiles", given, expected });
-    }
+    check_positive("tiles.0", tiles.0)?;
+    check_positive("tiles.1", tiles.1)?;
     // A tile never has more than there is.
     let needed = room((tiles.0.min(n_q), tiles.1.min(n_k)), d_k, d_v);
-    check_fits("tiles", given, needed, memory)
+    check_fits("tiles", format!("{tiles:?}"), needed, memory)
 }
 
 // ---------------------------------------------------------------------------------------------------- foretold

@@ -238,3 +238,23 @@ fn linked(document: &Document) -> Vec<PathBuf> {
     let links = links::links(&document.text);
     links.iter().filter_map(|link| link.file(document.folder())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever stands behind the colon and in the file: lines of the file, or what is missing.
+        #[test]
+        fn a_part_is_made_of_lines_of_the_file_or_missing(
+            part in mutated::text("2:3", &["a", ":", "0", "18446744073709551615", "-1"]),
+            file in mutated::text("// ANCHOR: a\nx\né\n// ANCHOR_END: a\n", &["ANCHOR: a", "ANCHOR_END: a", "\n", "\r"]),
+        ) {
+            if let Ok(text) = Part::parse(&part).of(&file) {
+                prop_assert!(file.lines().collect::<Vec<_>>().join("\n").contains(text.trim_end_matches(['\n', '\r'])) || text == file);
+            }
+        }
+    }
+}

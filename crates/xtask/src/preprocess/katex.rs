@@ -136,3 +136,26 @@ fn unescape(html: &str) -> String {
         .replace("&#39;", "'")
         .replace("&amp;", "&")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever mdbook-katex renders, an error has the chapter's name.
+        #[test]
+        fn damaged_chapters_are_searched(
+            content in mutated::text(
+                "<p><span class=\"katex-error\" title=\"no\" style=\"color:#e4404e\">x_</span></p>\n<annotation encoding=\"application/x-tex\">\\x</annotation><span style=\"color:#e4404e\">x</span>",
+                &["#e4404e", ">", "<", "<math", "<annotation", "é"],
+            ),
+        ) {
+            let chapter = Chapter { name: "A".to_owned(), content, ..Chapter::default() };
+            for error in errors_in(&chapter, Path::new("nowhere")) {
+                prop_assert!(error.starts_with("  A: `"), "{}", error);
+            }
+        }
+    }
+}

@@ -81,6 +81,8 @@ fn end_of_span(html: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
 
     fn formula(boxes: usize) -> String {
         let boxes = "<span class=\"base\"><span>x</span></span>".repeat(boxes);
@@ -111,5 +113,23 @@ mod tests {
     fn a_formula_that_may_break_is_left_to() {
         let text = format!("{}, and no end: {FORMULA}<span>", formula(2));
         assert_eq!(hold(&text), text);
+    }
+
+    proptest! {
+        /// Whatever is rendered, all of it is kept: only tags are added, and letters of a formula are written as numbers.
+        #[test]
+        fn damaged_pages_keep_their_text(
+            page in mutated::text(
+                &format!("(with {}), or {}.", formula(1), formula(2)),
+                &[FORMULA, BOX, "</span>", "<span", "<", ">", ",", "’", "é"],
+            ),
+        ) {
+            let text = |html: &str| html.replace(TOGETHER, "").replace("</span>", "");
+            let mut plain = text(&hold(&page));
+            for c in MARKDOWN.chars() {
+                plain = plain.replace(&format!("&#{};", u32::from(c)), &c.to_string());
+            }
+            prop_assert_eq!(plain, text(&page).replace(TOGETHER, ""));
+        }
     }
 }
