@@ -13,6 +13,7 @@ use nalgebra::{DMatrix, dmatrix};
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
+use record::statistics::median;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     worked_example(page)?;
@@ -54,37 +55,113 @@ fn worked_example(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Each path's share of the gradient of X, for a fresh layer and the running example.
-fn three_paths(page: &mut Page) -> Result<()> {
+/// How many fresh layers the medians of the three paths are taken over.
+const FRESH_LAYERS: usize = 2000;
+
+/// One path into X in many fresh layers: queries, keys or values.
+#[derive(Default)]
+struct PathIntoX {
+    /// Its norm divided by that of the whole gradient of X, one number a layer.
+    share: Vec<f64>,
+    /// The cosine of the angle between the gradient of X without this path and with it, one number a layer.
+    cosine_without: Vec<f64>,
+}
+
+/// The number below which this share of the numbers lies.
+fn quantile(numbers: &[f64], share: f64) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(share * (sorted.len() - 1) as f64).round() as usize]
+}
+
+/// The three paths into X, for fresh layers on the running example, each with a random gradient of the output. One draw
+/// would say little: the shares differ several times over from layer to layer.
+fn paths_of_fresh_layers() -> Result<[PathIntoX; 3]> {
     let rng = &mut ChaCha8Rng::seed_from_u64(6);
-    let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng)?;
     let x = example::river().x;
-    let grad_output = normal(6, 4, rng);
-    let (_, cache) = layer.forward(&x, &Mask::none())?;
-    let gradients = layer.backward(&cache, &grad_output)?;
-    let p = &layer.parameters;
-    let inner =
-        attention_backward(&cache.attention, &(&grad_output * p.w_o.transpose()))?;
-    let paths = [
-        &inner.q * p.w_q.transpose(),
-        &inner.k * p.w_k.transpose(),
-        &inner.v * p.w_v.transpose(),
-    ];
-    let sum = &paths[0] + &paths[1] + &paths[2];
-    ensure!(
-        (&sum - &gradients.x).amax() < 1e-14,
-        "three paths do not make the gradient of X"
-    );
-    let norms = paths.each_ref().map(|path| path.norm());
-    ensure!(
-        norms[2] > norms[0] && norms[2] > norms[1],
-        "the values' path is not the largest"
-    );
-    let with = |name: &str, norm: f64| format!("{name}: {}", fixed(norm, 2));
-    for (name, norm) in ["queries", "keys", "values"].into_iter().zip(norms) {
-        page.value(format!("path-{name}"), fixed(norm, 2));
+    let mut result: [PathIntoX; 3] = Default::default();
+    for _ in 0..FRESH_LAYERS {
+        let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng)?;
+        let grad_output = normal(6, 4, rng);
+        let (_, cache) = layer.forward(&x, &Mask::none())?;
+        let whole = layer.backward(&cache, &grad_output)?.x;
+        let p = &layer.parameters;
+        let inner =
+            attention_backward(&cache.attention, &(&grad_output * p.w_o.transpose()))?;
+        let paths = [
+            &inner.q * p.w_q.transpose(),
+            &inner.k * p.w_k.transpose(),
+            &inner.v * p.w_v.transpose(),
+        ];
+        let sum = &paths[0] + &paths[1] + &paths[2];
+        ensure!(
+            (&sum - &whole).amax() < 1e-13 * whole.amax().max(1.0),
+            "three paths do not make the gradient of X"
+        );
+        for (result, path) in result.iter_mut().zip(&paths) {
+            let without = &whole - path;
+            result.share.push(path.norm() / whole.norm());
+            result
+                .cosine_without
+                .push(without.dot(&whole) / (without.norm() * whole.norm()));
+        }
     }
-    page.value("path-sum", fixed(sum.norm(), 2));
+    Ok(result)
+}
+
+/// Each path's share of the gradient of X, and what is left of its direction without that path.
+fn three_paths(page: &mut Page) -> Result<()> {
+    let names = ["queries", "keys", "values"];
+    let paths = paths_of_fresh_layers()?;
+    let shares = paths.each_ref().map(|path| median(&path.share));
+    let cosines = paths.each_ref().map(|path| median(&path.cosine_without));
+    let downhill = paths
+        .each_ref()
+        .map(|path| path.cosine_without.iter().filter(|&&cosine| cosine > 0.0).count());
+    // What the chapter and *Pitfalls* say in words.
+    ensure!(
+        shares[2] > shares[0] && shares[2] > shares[1],
+        "the values' path is not the largest: {shares:?}"
+    );
+    ensure!(
+        cosines[0] > 0.9 && cosines[1] > 0.9 && cosines[2] < 0.7,
+        "the directions without a path are not as told: {cosines:?}"
+    );
+    ensure!(
+        downhill[..2] == [FRESH_LAYERS; 2],
+        "without queries or keys the gradient does not point downhill: {downhill:?}"
+    );
+    let mut rows = vec![];
+    for (i, name) in names.into_iter().enumerate() {
+        page.value(format!("cosine-without-{name}"), fixed(cosines[i], 2));
+        let [low, high] = [0.05, 0.95].map(|share| quantile(&paths[i].share, share));
+        rows.push(vec![
+            name.to_owned(),
+            fixed(shares[i], 2),
+            format!("{} to {}", fixed(low, 2), fixed(high, 2)),
+            fixed(cosines[i], 2),
+            integer(downhill[i]),
+        ]);
+    }
+    page.value("path-queries", fixed(shares[0], 2));
+    page.value("fresh-layers", integer(FRESH_LAYERS));
+    page.file(
+        "paths.md",
+        table(
+            &[
+                "path",
+                "its norm ÷ norm of $dX$, median",
+                "nine of ten layers",
+                "cosine of the angle to $dX$ without it, median",
+                &format!(
+                    "of {} layers, $dX$ without it points downhill in",
+                    integer(FRESH_LAYERS)
+                ),
+            ],
+            &rows,
+        ),
+    );
+    let with = |name: &str, share: f64| format!("{name}: {}", fixed(share, 2));
 
     let drawn = svg(
         "backward-paths",
@@ -112,11 +189,10 @@ fn three_paths(page: &mut Page) -> Result<()> {
             arrow(area, &[(112, 250), (235, 336)], blue)?;
             arrow(area, &[(260, 250), (260, 336)], orange)?;
             arrow(area, &[(408, 250), (285, 336)], green)?;
-            Block::new((210, 338), (100, 36), &with("dX", sum.norm()), muted)
-                .draw(area)?;
-            label(area, (84, 296), &with("queries", norms[0]), blue)?;
-            label(area, (206, 270), &with("keys", norms[1]), orange)?;
-            label(area, (454, 296), &with("values", norms[2]), green)
+            Block::new((210, 338), (100, 36), &with("dX", 1.0), muted).draw(area)?;
+            label(area, (84, 296), &with("queries", shares[0]), blue)?;
+            label(area, (206, 270), &with("keys", shares[1]), orange)?;
+            label(area, (454, 296), &with("values", shares[2]), green)
         },
     )?;
     page.file("paths.svg", drawn);

@@ -30,6 +30,12 @@ pub fn generate(page: &mut Page) -> Result<()> {
     // The largest whole numbers whose exponentials a type can hold.
     page.value("exponent-f64", integer(f64::MAX.ln() as usize));
     page.value("exponent-f32", integer(f32::MAX.ln() as usize));
+    // What the answer to the first question says: each of these exponentials is finite, and the sum of three is not.
+    let exponentials = [f64::MAX.ln().floor().exp(), 1.0];
+    ensure!(exponentials[0].is_finite(), "one exponential overflows");
+    ensure!((3.0 * exponentials[0] + exponentials[1]).is_infinite(), "three do not");
+    let single = f32::MAX.ln().floor().exp();
+    ensure!(single.is_finite() && (3.0 * single).is_infinite(), "not so in f32");
     sweeps(page)?;
     by_hand(page)?;
     staircase(page)?;
@@ -687,6 +693,14 @@ fn best_width(page: &mut Page) -> Result<()> {
     ensure!(found[&16] > 2.0 * least && found[&2048] > 2.0 * least, "far off is worse");
     page.value("width-expected", integer(expected));
     page.value("width-root", integer(n.isqrt()));
+    let predicted = |width: usize| {
+        let (n, c) = (n as f64, width as f64);
+        (n / c + c * c / n).sqrt()
+    };
+    for (name, width) in [("half", expected / 2), ("double", 2 * expected)] {
+        let more = predicted(width) / predicted(expected) - 1.0;
+        page.value(format!("width-{name}-more"), percent(more, 0));
+    }
     for width in [16, 128, 512, 2048] {
         page.value(format!("width-{width}"), significant(found[&width], 2));
     }

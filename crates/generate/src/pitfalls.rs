@@ -29,7 +29,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     reshaped()?;
     averaged(page)?;
     dropout(page)?;
-    paths(page)?;
+    paths()?;
     stale(page)
 }
 
@@ -305,7 +305,8 @@ fn dropout(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-fn paths(page: &mut Page) -> Result<()> {
+/// A gradient check of X finds each of the three paths if it is left out.
+fn paths() -> Result<()> {
     let rng = &mut ChaCha8Rng::seed_from_u64(50);
     let layer = SingleHeadAttention::from(parameters(4, 3, 2, rng)?);
     let (x, r) = (example::river().x, random(6, 4, rng));
@@ -317,11 +318,8 @@ fn paths(page: &mut Page) -> Result<()> {
         [("queries", d.q, &p.w_q), ("keys", d.k, &p.w_k), ("values", d.v, &p.w_v)];
     for (name, d, w) in paths {
         let wrong = &right - d * w.transpose();
-        let cosine = wrong.dot(&right) / (wrong.norm() * right.norm());
-        page.value(format!("path-{name}"), fixed(cosine, 2));
         let worst = wrong.zip_map(&right, relative_error).max();
         ensure!(worst > 0.1, "without the {name} the check passes: {worst}");
-        ensure!(name == "values" || cosine > 0.5, "without the {name}: {cosine}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Scaled dot-product attention in numbers: the running example, two worked examples, and patterns of weights.
 
 use crate::figure::{HeatMap, svg};
-use crate::format::{fixed, matrix, percent, tuple};
+use crate::format::{fixed, matrix, percent, table, tuple};
 use crate::output::Page;
 use anyhow::{Result, ensure};
 use attention::{
@@ -135,7 +135,11 @@ fn worked_example(
     Ok(())
 }
 
-/// Four patterns that weights often show, each from queries and keys that make it.
+/// How much longer the queries of the figures are than the keys, which have length 1.
+const QUERY_LENGTH: f64 = 20.0;
+
+/// Four patterns that weights often show. Which keys a query matches decides where a row looks; the query's length decides
+/// how sharply. The table shows both, with queries of length 1 and with the long queries of the figures.
 fn patterns(page: &mut Page) -> Result<()> {
     const N: usize = 8;
     let identity = DMatrix::<f64>::identity(N, N);
@@ -147,7 +151,8 @@ fn patterns(page: &mut Page) -> Result<()> {
             |i, j| if [0, 0, 0, 1, 1, 2, 2, 2][i] == j { 1.0 } else { 0.0 },
         );
     let zero = DMatrix::zeros(N, N);
-    let sharp = 20.0;
+    let most = (N as f64).ln();
+    let mut rows = vec![];
     for (name, says, q, k) in [
         ("diagonal", "Each row has its weight on the diagonal.", &identity, &identity),
         ("stripe", "Each row has its weight in the first column.", &first, &identity),
@@ -159,9 +164,16 @@ fn patterns(page: &mut Page) -> Result<()> {
         ),
         ("diffuse", "All cells are equally pale.", &zero, &identity),
     ] {
-        let (weights, _) = attention_weights(&(q * sharp), k, &Mask::none())?;
-        let entropy = row_entropy(&weights)?.mean();
-        page.value(format!("{name}-entropy"), fixed(entropy, 2));
+        let (short, _) = attention_weights(q, k, &Mask::none())?;
+        let (weights, _) = attention_weights(&(q * QUERY_LENGTH), k, &Mask::none())?;
+        let entropies = [row_entropy(&short)?.mean(), row_entropy(&weights)?.mean()];
+        // What the chapter says in words: short queries are nearly diffuse, whatever they match.
+        ensure!(entropies[0] > 0.98 * most, "{name} is not nearly diffuse");
+        ensure!(
+            (name == "diffuse") == (entropies[1] > 0.98 * most),
+            "{name} does not show its pattern"
+        );
+        rows.push(vec![name.to_owned(), fixed(entropies[0], 2), fixed(entropies[1], 2)]);
         let blank = [""; N];
         let map = HeatMap::pattern(&weights, &blank);
         page.file(
@@ -175,6 +187,19 @@ fn patterns(page: &mut Page) -> Result<()> {
             )?,
         );
     }
-    page.value("ln-8", fixed((N as f64).ln(), 2));
+    let length = fixed(QUERY_LENGTH, 0);
+    page.file(
+        "patterns.md",
+        table(
+            &[
+                "pattern",
+                "mean entropy, queries as long as keys",
+                &format!("queries {length} times as long"),
+            ],
+            &rows,
+        ),
+    );
+    page.value("query-length", length);
+    page.value("ln-8", fixed(most, 2));
     Ok(())
 }

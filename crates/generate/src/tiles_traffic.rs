@@ -155,6 +155,37 @@ fn tiled_backward(n: usize, capacity: usize) -> Result<f64> {
     total(tiled_backward_traffic(&shape(n), &Mask::none(), capacity, tiles))
 }
 
+/// What [`tiled`] counts tile by tile, by the number of blocks of queries: fast enough for every capacity of a range.
+fn tiled_by_blocks(n: usize, capacity: usize) -> Result<f64> {
+    let (queries, _) = tiles_for(capacity, D, D)?;
+    Ok((2 * n * D + n + n.div_ceil(queries) * 2 * n * D) as f64)
+}
+
+/// What [`tiled_backward`] counts tile by tile, by the number of blocks of keys. The first term is for D, and for the zeros
+/// of the queries' gradient, to which every block of keys adds its share.
+fn tiled_backward_by_blocks(n: usize, capacity: usize) -> Result<f64> {
+    let (_, keys) = tiles_for_backward(capacity, D, D)?;
+    let row_sums = n * (2 * D + 1) + n * D;
+    let keys_and_values = 4 * n * D;
+    Ok((row_sums + keys_and_values + n.div_ceil(keys) * n * (4 * D + 2)) as f64)
+}
+
+/// The most by which a count lies above its formula, as a share of the formula, over every capacity of a range and not only
+/// over powers of two.
+fn most_above(
+    capacities: std::ops::RangeInclusive<usize>,
+    count: Total,
+    formula: fn(usize, usize) -> f64,
+) -> Result<f64> {
+    let mut most = f64::NEG_INFINITY;
+    for capacity in capacities {
+        let above = count(LONG, capacity)? / formula(LONG, capacity) - 1.0;
+        ensure!(above > 0.0, "M = {capacity}: the formula is a little less");
+        most = most.max(above);
+    }
+    Ok(most)
+}
+
 /// Queries, keys, values and output once, and the log-sum-exp.
 fn each_once(n: usize) -> f64 {
     (4 * n * D + n) as f64
@@ -383,33 +414,34 @@ fn forward_over_capacity(page: &mut Page) -> Result<()> {
         line("each matrix once", (GREEN, true), |n, _| Ok(each_once(n)))?,
     ];
     let mut dots = vec![];
-    let mut largest_difference: f64 = 0.0;
-    let mut differences = vec![];
+    let mut few_blocks = vec![];
+    let close = 64 * D..=LONG * D / 8; // the capacities for which the formula is close
     for &m in &capacities {
         let tiles = tiles_for(m, D, D)?;
         run(N / 2, &Mask::none(), m, Program::Tiled(tiles))?; // where it takes little time
         let counted = tiled(LONG, m)?;
+        ensure!(counted == tiled_by_blocks(LONG, m)?, "M = {m}: the count by blocks");
         dots.push((kibibytes(m), bytes(counted)));
         let difference = counted / by_capacity(LONG, m) - 1.0;
         ensure!(difference > 0.0, "M = {m}: the formula is a little less");
-        if (64 * D..=LONG * D / 8).contains(&m) {
-            largest_difference = largest_difference.max(difference);
-        } else {
-            differences.push(difference);
-        }
         if again.contains(&m) && m > LONG * D / 8 {
             let kib = kibibytes(m);
             page.value(format!("blocks-{kib}"), integer(LONG.div_ceil(tiles.0)));
             page.value(format!("above-{kib}"), percent(difference, 0));
+            few_blocks.push(difference);
         }
     }
+    let (from, to) = (*close.start(), *close.end());
+    let most = |range| most_above(range, tiled_by_blocks, by_capacity);
+    let largest_difference = most(close)?;
     ensure!(largest_difference < 0.1, "within 10 %: {largest_difference}");
-    ensure!(differences.iter().all(|&d| d > largest_difference), "further above");
-    ensure!(differences[3..7].is_sorted(), "the fewer the blocks: {differences:?}");
+    ensure!(most(from / 2..=from - 1)? > largest_difference, "further above below");
+    ensure!(most(to + 1..=2 * to)? > largest_difference, "further above beyond");
+    ensure!(few_blocks.is_sorted(), "the fewer the blocks: {few_blocks:?}");
     ensure!(dots[dots.len() - 1].1 == bytes(each_once(LONG)), "down to each once");
     page.value("formula-within", percent(largest_difference, 1));
-    page.value("formula-from-kib", integer(64 * D * ELEMENT / 1024));
-    page.value("formula-to-kib", integer(LONG * D / 8 * ELEMENT / 1024));
+    page.value("formula-from-kib", integer(from * ELEMENT / 1024));
+    page.value("formula-to-kib", integer(to * ELEMENT / 1024));
 
     // Where tiles begin to pay, and where they leave nothing to be saved.
     let least = tiles_for_least();
@@ -565,7 +597,7 @@ pub fn backward(page: &mut Page) -> Result<()> {
     backward_over_tokens(page, tiles)?;
     backward_over_capacity(page)?;
     backward_over_tiles(page, tiles)?;
-    orders(page, tiles)
+    orders(page)
 }
 
 fn backward_saved(page: &mut Page) -> Result<()> {
@@ -634,27 +666,21 @@ fn backward_over_capacity(page: &mut Page) -> Result<()> {
         line("each matrix once", (GREEN, true), |n, _| Ok(each_once_backward(n)))?,
     ];
     let mut dots = vec![];
-    let mut largest_difference: f64 = 0.0;
-    let mut differences = vec![];
     for &m in capacities {
         let counted = tiled_backward(LONG, m)?;
+        let by_blocks = tiled_backward_by_blocks(LONG, m)?;
+        ensure!(counted == by_blocks, "M = {m}: the count by blocks");
         dots.push((kibibytes(m), bytes(counted)));
-        let difference = counted / by_capacity_backward(LONG, m) - 1.0;
-        ensure!(difference > 0.0, "M = {m}: the formula is a little less");
-        if (128 * D..=LONG * D / 4).contains(&m) {
-            largest_difference = largest_difference.max(difference);
-        } else {
-            differences.push(difference);
-        }
     }
+    let (from, to) = (128 * D, LONG * D / 4); // the capacities for which the formula is close
+    let most = |range| most_above(range, tiled_backward_by_blocks, by_capacity_backward);
+    let largest_difference = most(from..=to)?;
     ensure!(largest_difference < 0.1, "within 10 %: {largest_difference}");
-    ensure!(
-        differences.iter().all(|&d| d > largest_difference),
-        "further above elsewhere: {differences:?} against {largest_difference}"
-    );
+    ensure!(most(from / 2..=from - 1)? > largest_difference, "further above below");
+    ensure!(most(to + 1..=2 * to)? > largest_difference, "further above beyond");
     page.value("formula-within", percent(largest_difference, 1));
-    page.value("formula-from-kib", integer(128 * D * ELEMENT / 1024));
-    page.value("formula-to-kib", integer(LONG * D / 4 * ELEMENT / 1024));
+    page.value("formula-from-kib", integer(from * ELEMENT / 1024));
+    page.value("formula-to-kib", integer(to * ELEMENT / 1024));
     let pays = pays_from(capacities[0], tiled_backward, naive_backward)?;
     page.value("pays-against-naive", integer(pays));
     page.value("pays-against-naive-kib", fixed(kibibytes(pays), 1));
@@ -716,14 +742,14 @@ fn backward_over_tiles(page: &mut Page, chosen: Tiles) -> Result<()> {
 }
 
 /// Three orders of the loops, by formula, each with the tiles that suit it best. Of the first one there is a program.
-fn orders(page: &mut Page, (_, b_k): Tiles) -> Result<()> {
+fn orders(page: &mut Page) -> Result<()> {
     let n = LONG as f64;
     let d = D as f64;
     let blocks = |size: usize| LONG.div_ceil(size) as f64;
 
     // D, and zeros for what is added to in slow memory.
     let row_sums = n * (2.0 * d + 1.0);
-    let keys_outside = row_sums + n * d + 4.0 * n * d + blocks(b_k) * n * (4.0 * d + 2.0);
+    let keys_outside = tiled_backward_by_blocks(LONG, CAPACITY)?;
     ensure!(keys_outside == tiled_backward(LONG, CAPACITY)?, "the order of the program");
 
     // Queries, their gradient and that of the output stay; keys, values and two gradients come by, the gradients twice.

@@ -4,7 +4,8 @@
 
 use super::banks::{self, D, clocks};
 use super::machine::{
-    BF16, EXPONENTIALS, F32, H100, L2, LANES, MULTIPROCESSORS, TENSOR, WARP, clock_f32,
+    BANKS, BF16, COMPARISONS, EXPONENTIALS, F32, H100, L2, LANES, MULTIPROCESSORS,
+    TENSOR, WARP, clock_f32,
 };
 use super::source::{constant, has};
 use crate::format::{fixed, integer, percent, significant, table};
@@ -18,7 +19,7 @@ struct Demands {
     /// Of the tensor cores. In f32 the products are instructions like all others.
     tensor: f64,
     instructions: f64,
-    /// Of shared memory or of the first-level cache, which are one unit.
+    /// Of shared memory or of the first-level cache, which are one unit: reads, and the writes of arriving tiles.
     loads: f64,
     exponentials: f64,
     slow: f64,
@@ -113,10 +114,16 @@ fn instructions(of_lanes: f64) -> f64 {
     of_lanes / LANES as f64
 }
 
+/// Clocks of shared memory, or of the first-level cache, in which so many bytes are read or written.
+fn crossed(bytes: f64) -> f64 {
+    bytes / (BANKS * 4) as f64
+}
+
 const EXPONENTIAL: f64 = 1.0 / EXPONENTIALS as f64;
 const FORWARD: f64 = (2 * D) as f64;
 
-/// Clocks of the first-level cache for one load of a warp from slow memory: it hands over four sectors of 32 bytes in each.
+/// Clocks of the first-level cache for one load of a warp from slow memory. That it hands over four sectors of 32 bytes in
+/// each clock, its whole 128 bytes, wherever they lie, is assumed: NVIDIA's guide states no rate for scattered loads.
 fn sectors(addresses: impl Fn(usize) -> usize) -> f64 {
     let sectors: BTreeSet<_> = (0..WARP).map(|lane| addresses(lane) / 8).collect();
     (sectors.len() as f64 / 4.0).max(1.0)
@@ -158,6 +165,7 @@ fn tiled() -> Result<Step> {
     let [query, key] = banks::tiled_loads(D + 1).map(|load| clocks(&load) as f64);
     let d = D as f64;
     let words = 3.0 * d + 1.0;
+    let arriving = 2.0 * d * 4.0 / queries as f64; // bytes
     Ok(Step {
         number: 1,
         name: "tiled",
@@ -165,11 +173,12 @@ fn tiled() -> Result<Step> {
         credited: FORWARD,
         functions: vec![Demands {
             instructions: instructions(FORWARD + words + softmax(keys)),
-            loads: (d * (query + key) + d + 1.0) / WARP as f64,
+            // What arrives is loaded through the first-level cache into registers and stored from there.
+            loads: (d * (query + key) + d + 1.0) / WARP as f64 + 2.0 * crossed(arriving),
             exponentials: EXPONENTIAL,
             ..Demands::default()
         }],
-        beyond: 2.0 * d * 4.0 / queries as f64,
+        beyond: arriving,
     })
 }
 
@@ -185,6 +194,7 @@ fn registers() -> Result<Step> {
         banks::register_loads(4, true).iter().map(|load| clocks(load) as f64).collect();
     let per_load: f64 = of_each.iter().sum::<f64>() / 4.0;
     let loads = FORWARD * 16.0 / 256.0 + 0.25; // and a store of four weights
+    let arriving = 2.0 * D as f64 * 4.0 / queries as f64; // bytes, copied without a detour through registers
     Ok(Step {
         number: 2,
         name: "registers",
@@ -192,11 +202,11 @@ fn registers() -> Result<Step> {
         credited: FORWARD,
         functions: vec![Demands {
             instructions: instructions(FORWARD + loads + softmax(keys)),
-            loads: loads / WARP as f64 * per_load,
+            loads: loads / WARP as f64 * per_load + crossed(arriving),
             exponentials: EXPONENTIAL,
             ..Demands::default()
         }],
-        beyond: 2.0 * D as f64 * 4.0 / queries as f64,
+        beyond: arriving,
     })
 }
 
@@ -214,6 +224,7 @@ fn tensor_cores() -> Result<Step> {
     let scores = (rows * keys) as f64;
     let of_warp = |count: usize| count as f64 * WARP as f64 / scores; // instructions of a lane, for each score
     let tensor = FORWARD / TENSOR as f64 / OF_THE_OLD_INSTRUCTION;
+    let arriving = 2.0 * D as f64 * 2.0 / (rows * warps) as f64; // bytes
     Ok(Step {
         number: 3,
         name: "tensor_cores",
@@ -225,15 +236,17 @@ fn tensor_cores() -> Result<Step> {
                 softmax(keys) + 0.5 + of_warp(matrix_loads + products),
             ),
             loads: matrix_loads as f64 * clocks(&banks::matrix_loads(true)) as f64
-                / scores,
+                / scores
+                + crossed(arriving),
             exponentials: EXPONENTIAL,
             ..Demands::default()
         }],
-        beyond: 2.0 * D as f64 * 2.0 / (rows * warps) as f64,
+        beyond: arriving,
     })
 }
 
-/// The tensor cores read both factors of the scores from shared memory, and the right one of the output.
+/// The tensor cores read both factors of the scores from shared memory, and the right one of the output. Its left one, the
+/// weights, they read from registers.
 fn hopper() -> Result<Step> {
     let keys = constant("hopper.cu", "KEYS")?;
     has(
@@ -247,6 +260,7 @@ fn hopper() -> Result<Step> {
     let bytes = |rows: usize| (rows * 16 * 2) as f64; // of a factor, 16 deep
     let read =
         (D / 16) as f64 * (bytes(64) + bytes(keys)) + (keys / 16) as f64 * bytes(D);
+    let arriving = 2.0 * D as f64 * 2.0 / 128.0; // bytes, one tile for both consumers
     Ok(Step {
         number: 4,
         name: "hopper",
@@ -255,11 +269,11 @@ fn hopper() -> Result<Step> {
         functions: vec![Demands {
             tensor: FORWARD / TENSOR as f64,
             instructions: instructions(softmax(keys) + 0.5),
-            loads: read / 128.0 / scores,
+            loads: crossed(read / scores) + crossed(arriving),
             exponentials: EXPONENTIAL,
             ..Demands::default()
         }],
-        beyond: 2.0 * D as f64 * 2.0 / 128.0,
+        beyond: arriving,
     })
 }
 
@@ -280,12 +294,14 @@ fn backward() -> Result<Step> {
     // Loads of four words for each multiply-add.
     let multiply = (4 + columns) as f64 / (16 * columns) as f64;
     let (keys, queries) = ((2.0 + 2.0) / 64.0, (2.0 + 1.0) / 32.0);
+    let arriving = 2.0 * d * 4.0 / staying as f64; // bytes, of each function
     let function = |products: f64, accumulated: f64, load: f64| {
         let quads = 2.0 * d * multiply + accumulated * d * load;
         let words = 6.0; // of a weight and its gradient, read and written, and of the query's two numbers
         Demands {
             instructions: instructions(products * d + quads + words + 6.0),
-            loads: (2.0 * quads + words) / WARP as f64,
+            // What arrives is loaded through the first-level cache into registers and stored from there.
+            loads: (2.0 * quads + words) / WARP as f64 + 2.0 * crossed(arriving),
             exponentials: EXPONENTIAL,
             ..Demands::default()
         }
@@ -296,7 +312,7 @@ fn backward() -> Result<Step> {
         bf16: false,
         credited: 5.0 * d,
         functions: vec![function(4.0, 2.0, keys), function(3.0, 1.0, queries)],
-        beyond: 2.0 * (2.0 * d * 4.0 / staying as f64),
+        beyond: 2.0 * arriving,
     })
 }
 
@@ -385,13 +401,20 @@ pub fn generate(page: &mut Page) -> Result<()> {
             && registers.instructions > registers.loads
     );
     ensure!(
-        tensor.tensor > tensor.loads
+        tensor.tensor > tensor.loads - 1e-9
             && tensor.loads > 1.0
             && tensor.exponentials == hopper.exponentials
     );
     ensure!(
         hopper.tensor == 1.0 && hopper.loads < tensor.loads && hopper.exponentials > 0.4
     );
+    // Comparisons and conversions run at a lower rate, but there are too few of them to set the pace: a maximum and half a
+    // conversion for each score.
+    let slower = 1.5 / COMPARISONS as f64;
+    for step in &steps {
+        let instructions: f64 = step.functions.iter().map(|f| f.instructions).sum();
+        ensure!(slower < instructions, "{}: comparisons set the pace", step.name);
+    }
     page.value("loads-naive", fixed(naive.loads, 0));
     page.value("slow-naive", significant(naive.slow, 2));
     page.value("loads-tiled", significant(tiled.loads, 2));
@@ -403,9 +426,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let (first, second) = (per_multiply_adds(2.0), per_multiply_adds(1.0));
     ensure!(
         banks::tiled_loads(D + 1).iter().all(|load| clocks(load) == 1)
-            && (tiled.loads - f64::midpoint(first, second)).abs() < 0.05,
+            && (tiled.loads - f64::midpoint(first, second) - 0.25).abs() < 0.05,
         "{tiled:?}"
     );
+    page.value("example-mean", fixed(f64::midpoint(first, second), 0));
     page.value("example-first", fixed(first, 0));
     page.value("example-second", fixed(second, 0));
     // Kernel 0, by its functions: they cannot overlap.

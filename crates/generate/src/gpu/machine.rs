@@ -33,6 +33,7 @@ pub const SHARED: usize = 228 << 10;
 /// NVIDIA, *CUDA C++ Programming Guide*, compute capability 9.0: of a multiprocessor.
 pub const LANES: usize = 128; // additions, multiplications or both at once in f32, in a clock
 pub const TENSOR: usize = 2048; // the same of the tensor cores, in bf16
+pub const COMPARISONS: usize = 64; // and minima, maxima and conversions from f32, in a clock
 pub const EXPONENTIALS: usize = 16; // in a clock
 pub const BANKS: usize = 32; // of shared memory, each a word of four bytes in a clock
 pub const MOST_THREADS: usize = 2048;
@@ -59,6 +60,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("units", integer(lanes));
     page.value("multiprocessors", integer(MULTIPROCESSORS));
     page.value("lanes", integer(LANES));
+    page.value("comparisons", integer(COMPARISONS));
     page.value("threads-at-once", integer(MULTIPROCESSORS * MOST_THREADS));
     page.value("most-threads", integer(MOST_THREADS));
     page.value("most-warps", integer(MOST_THREADS / WARP));
@@ -113,6 +115,7 @@ fn ridges(page: &mut Page) -> Result<()> {
     page.value("intensity-tiled-bf16", integer(tiled(2)?.round() as usize));
     ensure!(shape.intensity(4)? > ridge(F32, &H100), "right of the ridge in f32");
     ensure!(shape.intensity(2)? < ridge(BF16, &H100), "left of the tensor cores' ridge");
+    ensure!(shape.intensity(2)? > ridge(BF16, &H200), "but right of it on an H200");
     ensure!(tiled(4)? > 50.0 * ridge(F32, &H100), "far to the right without the matrix");
     ensure!(tiled(2)? > 10.0 * ridge(BF16, &H100));
     Ok(())

@@ -1,7 +1,7 @@
 //! The time-line of kernel 4, as it is planned: who has the tensor cores when, if everything takes as long as its rates say.
 
 use super::banks::D;
-use super::machine::{EXPONENTIALS, LANES, TENSOR};
+use super::machine::{COMPARISONS, EXPONENTIALS, LANES, TENSOR};
 use super::source::{constant, has};
 use crate::figure::{
     BLUE, Block, GREEN, MUTED, TEXT, VERMILION, label, left_aligned, svg,
@@ -44,7 +44,7 @@ struct Plan {
 struct Lengths {
     product: usize,
     exponentials: usize,
-    /// Beside each exponential, a maximum, a difference, a sum and half a conversion.
+    /// Beside each exponential, a difference and a sum, and a maximum and half a conversion, which are slower.
     others: usize,
     /// Of the output, when the maximum has moved.
     correction: usize,
@@ -56,7 +56,7 @@ impl Lengths {
         Self {
             product: entries * D / TENSOR,
             exponentials: entries / EXPONENTIALS,
-            others: entries * 7 / 2 / LANES,
+            others: entries * 2 / LANES + entries * 3 / 2 / COMPARISONS,
             correction: ROWS * D / LANES,
         }
     }
