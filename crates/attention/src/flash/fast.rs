@@ -590,13 +590,14 @@ impl<T: Float> WalkBack<T> {
         // The forward pass once more: scores, and from them and the log-sum-exp the weights.
         let weights = &mut self.weights[..c * r]; // (columns, rows)
         multiplier.product(k, q.transpose(), false, weights);
-        let partial = seen == Visibility::Partial;
-        if partial {
-            hide(head.mask, &rows, &columns, weights, neg_infinity());
-        }
         let base = head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
         let shift = &self.shift[rows.clone()];
         self.exponentials.apply(Weigh { base, shift, scores: weights });
+        // Only now, since a NaN that a query sees is in its log-sum-exp, and −∞ − NaN is NaN.
+        let partial = seen == Visibility::Partial;
+        if partial {
+            hide(head.mask, &rows, &columns, weights, T::zero());
+        }
 
         // weights = softmax(scores)
         let grad_scores = &mut self.grad_scores[..c * r]; // (columns, rows)
