@@ -139,6 +139,12 @@ pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
 }
 // ANCHOR_END: log_sum_exp
 
+/// What is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
+/// nothing, where −∞ − (−∞) is NaN. A NaN stays one.
+pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
+    if log_sum_exp == crate::mask::neg_infinity() { T::zero() } else { log_sum_exp }
+}
+
 /// [`log_sum_exp`] of every row.
 ///
 /// Shapes: `scores` (n_q, n_k) → (n_q). A row of nothing but −∞ gives −∞.

@@ -663,3 +663,19 @@ fn a_score_that_overflows_does_not_reach_hidden_keys() {
         }
     }
 }
+
+/// NaN stays NaN on the way back.
+#[test]
+fn a_nan_among_visible_scores_is_nan_in_every_gradient_of_its_row() {
+    let (q, k, v) = (dmatrix![1.0], dmatrix![f64::NAN; 1.0], dmatrix![1.0; 2.0]);
+    let mask = Mask::none();
+    let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
+    let tiles = Tiles { queries: 1, keys: 1 };
+    for answer in [
+        tiled(&inputs, &dmatrix![1.0], tiles),
+        fast(&inputs, &dmatrix![1.0], &Flash::new().with_tiles(tiles).unwrap()),
+    ] {
+        let AttentionGradients { q, k, v } = answer.gradients;
+        assert!(q.iter().chain(&k).chain(&v).all(|x| x.is_nan()), "{q}{k}{v}");
+    }
+}

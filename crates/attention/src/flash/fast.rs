@@ -12,7 +12,7 @@ use super::{Exponentials, FlashOutput, Float, Inputs, Products, Tiles};
 use crate::dot_product::AttentionGradients;
 use crate::error::Result;
 use crate::mask::{SizedMask, Visibility, neg_infinity};
-use crate::softmax::{normaliser, shift};
+use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
 use crate::traffic::blocks;
 use nalgebra::DMatrix;
 use std::ops::Range;
@@ -546,7 +546,7 @@ impl<T: Float> WalkBack<T> {
         let head = &back.head;
         let (d_k, d_v) = (head.q.shape.1, head.v.shape.1);
         for (shift, &lse) in self.shift.iter_mut().zip(back.log_sum_exp) {
-            *shift = shift_by(lse) / head.scale;
+            *shift = log_sum_exp_or_zero(lse) / head.scale;
         }
         row_sums_of_products(back.grad_output, back.output, &mut self.d);
         let mut share = vec![T::zero(); d_k * head.q.shape.0];
@@ -669,11 +669,6 @@ impl<T: Float> Columns<T> for ThroughSoftmax<'_, T> {
 }
 
 // ---------------------------------------------------------------------------------------------------- helpers
-
-/// What is subtracted from the scores of a row: their log-sum-exp, or 0 if the row sees nothing.
-fn shift_by<T: Float>(log_sum_exp: T) -> T {
-    if log_sum_exp == neg_infinity() { T::zero() } else { log_sum_exp }
-}
 
 /// `range` in pieces of at most `size`.
 fn tiles_between(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {

@@ -4,7 +4,7 @@ use super::{FlashOutput, Head, Inputs, OnlineSoftmax, Tiles};
 use crate::dot_product::{AttentionGradients, masked_product, masked_tr_product};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
-use crate::softmax::shift;
+use crate::softmax::log_sum_exp_or_zero;
 use crate::traffic::blocks;
 use nalgebra::{DMatrix, DVector, DVectorView, RealField};
 use std::ops::Range;
@@ -209,17 +209,18 @@ impl<T: RealField + Copy> Tile<'_, T> {
         let seen = |i, j| head.mask.allows(rows.start + i, columns.start + j);
 
         // The forward pass once more; but with the log-sum-exp at hand, no softmax is needed.
-        let mut scores = q * k.transpose() * head.scale; // (rows, columns)
-        head.hide(&mut scores, rows.clone(), columns.clone(), neg_infinity());
-        let weights =
-            by_row(&scores, log_sum_exp, |score, lse| (score - shift(lse)).exp());
+        let scores = q * k.transpose() * head.scale; // (rows, columns)
+        let mut weights = by_row(&scores, |score, i| {
+            (score - log_sum_exp_or_zero(log_sum_exp[i])).exp()
+        });
+        head.hide(&mut weights, rows.clone(), columns.clone(), T::zero());
 
         // output = weights · v
         let grad_v = masked_tr_product(&weights, grad_output, seen); // (columns, d_v)
         let grad_weights = grad_output * v.transpose(); // (rows, columns)
 
         // weights = softmax(scores): what a row takes off is D, known beforehand
-        let grad_scores = by_row(&grad_weights, d, |grad, d| grad - d);
+        let grad_scores = by_row(&grad_weights, |grad, i| grad - d[i]);
         let mut grad_scores = weights.component_mul(&grad_scores);
         head.hide(&mut grad_scores, rows.clone(), columns.clone(), T::zero());
 
@@ -232,13 +233,12 @@ impl<T: RealField + Copy> Tile<'_, T> {
     // ANCHOR_END: tile_backward
 }
 
-/// Each entry of `matrix` with the number that belongs to its row.
+/// `f` of each entry of `matrix` and the number of its row.
 fn by_row<T: RealField + Copy>(
     matrix: &DMatrix<T>,
-    row: &DVectorView<T>,
-    f: impl Fn(T, T) -> T,
+    f: impl Fn(T, usize) -> T,
 ) -> DMatrix<T> {
     #[cfg(test)]
     super::tests::count_step();
-    DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], row[i]))
+    DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], i))
 }
