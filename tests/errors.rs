@@ -1393,6 +1393,10 @@ fn of_flash() -> Vec<Case> {
             "`forward.log_sum_exp` has 1 column but (n_q, n_heads) is 3 x 2",
             |forward, _| forward.log_sum_exp = matrix(3, 1),
         ),
+        (
+            "`forward.log_sum_exp_low` has 2 rows but (n_q, n_heads) is 3 x 2",
+            |forward, _| forward.log_sum_exp_low = matrix(2, 2),
+        ),
         ("`grad_output` has 4 rows but the output is 3 x 4", |_, grad| {
             *grad = matrix(4, 4)
         }),
@@ -1461,6 +1465,9 @@ fn of_flash_layers() -> Vec<Case> {
         ("`valid` has 4 entries but n_k = 5", |cache| cache.mask = valid(4)),
         ("`forward.log_sum_exp` has 1 row but (n_q, n_heads) is 3 x 2", |cache| {
             cache.forward.log_sum_exp = matrix(1, 2)
+        }),
+        ("`forward.log_sum_exp_low` has 1 column but (n_q, n_heads) is 3 x 2", |cache| {
+            cache.forward.log_sum_exp_low = matrix(3, 1)
         }),
     ] {
         cases.push(case(backward, message, move || {

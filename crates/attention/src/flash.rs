@@ -146,8 +146,9 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         let shape = (self.q.nrows(), self.v.ncols());
         let name = "(n_q, n_heads · d_v)";
         check_shape("forward.output", &forward.output, shape, name)?;
-        let shape = (self.q.nrows(), self.n_heads);
-        check_shape("forward.log_sum_exp", &forward.log_sum_exp, shape, "(n_q, n_heads)")
+        let (shape, name) = ((self.q.nrows(), self.n_heads), "(n_q, n_heads)");
+        check_shape("forward.log_sum_exp", &forward.log_sum_exp, shape, name)?;
+        check_shape("forward.log_sum_exp_low", &forward.log_sum_exp_low, shape, name)
     }
 
     pub(crate) fn check_grad_output(&self, grad_output: &DMatrix<T>) -> Result<()> {
@@ -188,6 +189,9 @@ pub struct FlashOutput<T: RealField> {
     pub output: DMatrix<T>,
     /// The log-sum-exp of each query's scores, a column for each head (n_q, n_heads); −∞ if it may see no key.
     pub log_sum_exp: DMatrix<T>,
+    /// What rounding took from each log-sum-exp (n_q, n_heads): the sum of both has twice the precision. Without it, scores
+    /// of 10⁷ in `f32` would give back weights that are off by a half. Zeros, where it is not known.
+    pub log_sum_exp_low: DMatrix<T>,
 }
 
 impl<T: RealField + Copy> FlashOutput<T> {
@@ -196,6 +200,7 @@ impl<T: RealField + Copy> FlashOutput<T> {
         FlashOutput {
             output: DMatrix::zeros(n_q, inputs.v.ncols()),
             log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads),
+            log_sum_exp_low: DMatrix::zeros(n_q, inputs.n_heads),
         }
     }
 }

@@ -145,6 +145,22 @@ pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
     if log_sum_exp == crate::mask::neg_infinity() { T::zero() } else { log_sum_exp }
 }
 
+/// What rounding takes from the log-sum-exp `m + ln ℓ` of a row with the largest score `max` and the sum `sum`: together
+/// with it, the number in twice the precision. 0 where the log-sum-exp is not finite.
+///
+/// Of a large score the rounded sum of both would lose ln ℓ, and e^(score − log-sum-exp) would be 1 for each of two equal
+/// scores.
+pub(crate) fn log_sum_exp_low<T: RealField + Copy>(max: T, sum: T) -> T {
+    let (m, log_sum) = (shift(max), sum.ln());
+    let rounded = m + log_sum;
+    if !rounded.is_finite() {
+        return T::zero();
+    }
+    // D. E. Knuth's exact error of a sum (The Art of Computer Programming, volume 2, section 4.2.2).
+    let share = rounded - m;
+    (m - (rounded - share)) + (log_sum - share)
+}
+
 /// [`log_sum_exp`] of every row.
 ///
 /// Shapes: `scores` (n_q, n_k) → (n_q). A row of nothing but −∞ gives −∞.

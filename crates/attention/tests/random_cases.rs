@@ -679,3 +679,48 @@ fn a_nan_among_visible_scores_is_nan_in_every_gradient_of_its_row() {
         assert!(q.iter().chain(&k).chain(&v).all(|x| x.is_nan()), "{q}{k}{v}");
     }
 }
+
+/// Two equal keys get half of the weight each, however large their scores: forward, and when the backward pass computes
+/// the weights again.
+#[test]
+fn ties_are_ties_at_any_score() {
+    fn check<T: Float>(scores: &[f64], tolerance: f64) {
+        for d_k in [1, 2, 3, 5] {
+            for &score in scores {
+                let size: T = convert(score.sqrt());
+                let (q, k) =
+                    (DMatrix::repeat(1, d_k, size), DMatrix::repeat(2, d_k, size));
+                let v: DMatrix<T> = dmatrix![T::zero(); T::one()];
+                let mask = Mask::none();
+                let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
+                let grad = dmatrix![T::one()];
+                for keys in [1, 2] {
+                    let tiles = Tiles { queries: 1, keys };
+                    let mut answers = vec![tiled(&inputs, &grad, tiles)];
+                    for products in PRODUCTS {
+                        for exponentials in EXPONENTIALS {
+                            let flash = Flash::new().with_tiles(tiles).unwrap();
+                            let flash = flash
+                                .with_products(products)
+                                .with_exponentials(exponentials);
+                            answers.push(fast(&inputs, &grad, &flash));
+                        }
+                    }
+                    for answer in answers {
+                        for &weight in answer.gradients.v.iter() {
+                            let weight: f64 = try_convert(weight).unwrap();
+                            assert!(
+                                (weight - 0.5).abs() <= tolerance,
+                                "a score of {score:e} · √{d_k}, tiles of {keys}: {weight}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let scores = [1.0, 9e2, 9e4, 4e8, 1e20, 1e30];
+    check::<f32>(&scores, 4.0 * f64::from(f32::EPSILON));
+    check::<f64>(&scores, 4.0 * f64::EPSILON);
+    check::<f64>(&[1e100, 1e200], 4.0 * f64::EPSILON);
+}

@@ -65,6 +65,18 @@ impl<T: Float> View<'_, T> {
         self.data.chunks(self.strides.1).map(|column| &column[..self.shape.0])
     }
 
+    /// The largest Euclidean norm of a row, of a matrix that is not transposed. A NaN is passed over.
+    pub fn longest_row(&self) -> T {
+        let mut squares = vec![T::zero(); self.shape.0];
+        for column in self.each_column() {
+            for (square, &x) in squares.iter_mut().zip(column) {
+                *square += x * x;
+            }
+        }
+        let larger = |a: T, &b: &T| if b > a { b } else { a };
+        squares.iter().fold(T::zero(), larger).sqrt()
+    }
+
     pub fn is_finite(&self) -> bool {
         self.each_column().flatten().all(|x| x.is_finite())
     }
