@@ -622,6 +622,16 @@ fn run<T: Float>(name: &str, largest_exponent: i32) {
     );
 }
 
+#[test]
+fn every_engine_in_f32() {
+    run::<f32>("f32", 100); // scores up to 2^100, about 1e30
+}
+
+#[test]
+fn every_engine_in_f64() {
+    run::<f64>("f64", 664); // scores up to 2^664, about 1e200
+}
+
 /// A query that sees a NaN, beside keys that it does not see: those keep their gradients, whatever the tiles.
 #[test]
 fn a_visible_nan_does_not_reach_hidden_keys() {
