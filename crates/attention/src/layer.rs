@@ -21,15 +21,10 @@ use rand_distr::{Distribution, StandardNormal};
 /// assert_eq!(parameters.b_q.sum(), 0.0);
 /// # Ok::<(), attention::Error>(())
 /// ```
+///
+/// With the feature `serde` they can be written to a file and read again, to the bit. Shapes that do not fit one another,
+/// and numbers that are not finite, are an error of either: a layer whose training has diverged is not saved.
 #[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(
-    feature = "serde",
-    serde(bound(
-        serialize = "T: serde::Serialize + nalgebra::Scalar",
-        deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
-    ))
-)]
 // ANCHOR: parameters
 pub struct Parameters<T: RealField + Copy> {
     /// Projects to queries (d_model, d_k).
@@ -165,8 +160,23 @@ impl<T: RealField + Copy> Parameters<T> {
         ]
     }
 
-    /// Every weight and bias has the shape that the others ask for. The fields are public, so each use checks.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Whether every weight and bias has the shape that the others ask for. The fields are public, so that every use of
+    /// a layer checks, and so does reading one from a file.
+    ///
+    /// # Errors
+    /// `w_q` or `w_v` is empty, or another parameter does not fit these two.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let mut parameters = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?;
+    /// parameters.check()?;
+    /// parameters.b_v = nalgebra::RowDVector::zeros(4);
+    /// let error = parameters.check().unwrap_err();
+    /// assert_eq!(error.to_string(), "`b_v` has 4 columns but `w_v` has 3");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn check(&self) -> Result<()> {
         check_not_empty("w_q", &self.w_q)?;
         check_not_empty("w_v", &self.w_v)?;
         let (d_model, d_k, d_v) = (self.d_model(), self.w_q.ncols(), self.w_v.ncols());
@@ -307,8 +317,8 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
 #[cfg_attr(
     feature = "serde",
     serde(bound(
-        serialize = "T: serde::Serialize + nalgebra::Scalar",
-        deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
+        serialize = "T: serde::Serialize",
+        deserialize = "T: serde::Deserialize<'de>"
     ))
 )]
 pub struct SingleHeadAttention<T: RealField + Copy> {

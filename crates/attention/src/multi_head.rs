@@ -34,10 +34,13 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
     feature = "serde",
-    serde(bound(
-        serialize = "T: serde::Serialize + nalgebra::Scalar",
-        deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
-    ))
+    serde(
+        try_from = "crate::saved::MultiHeadRead<T>",
+        bound(
+            serialize = "T: serde::Serialize",
+            deserialize = "T: serde::Deserialize<'de>"
+        )
+    )
 )]
 pub struct MultiHeadAttention<T: RealField + Copy> {
     /// What is learned; the columns of head `h` are `h · d .. (h + 1) · d`, with d = d_model / n_heads.
@@ -161,7 +164,6 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
 
     pub(crate) fn check(&self) -> Result<()> {
         self.parameters.check()?;
-        check_probability("dropout", self.dropout)?; // a layer that was read from a file may hold anything
         check_positive("n_heads", self.n_heads)?;
         let d_model = self.parameters.d_model();
         for (argument, w) in
@@ -427,7 +429,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     }
 }
 
-fn check_probability(argument: &'static str, p: f64) -> Result<()> {
+pub(crate) fn check_probability(argument: &'static str, p: f64) -> Result<()> {
     if !(0.0..1.0).contains(&p) {
         let expected = "it must be at least 0 and less than 1".to_owned();
         return Err(Error::Value { argument, given: p.to_string(), expected });
