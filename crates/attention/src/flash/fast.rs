@@ -97,7 +97,7 @@ impl Flash {
     /// With this many threads. More than one need the feature `rayon`.
     ///
     /// # Errors
-    /// `threads` is 0, or more than can be had.
+    /// `threads` is 0, or more than 1024, or than the system starts.
     ///
     /// ```
     /// let error = attention::flash::Flash::new().with_threads(0).unwrap_err();
