@@ -7,6 +7,15 @@
 //! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
 //! - [`Flash`]: the same algorithm, made fast.
 //!
+//! # What is not a number
+//! What the mask hides has no influence, whatever it is. A NaN that a query sees makes its output and its log-sum-exp NaN,
+//! and the gradients of that query and of all keys and values that it sees; other queries keep theirs, and so do keys that
+//! no such query sees. All programs here have their NaN in the same places as [`attention`](crate::attention()).
+//!
+//! Of infinities only the first sentence holds for all. Where an infinity is seen, or a score overflows, `∞ − ∞` and `0 · ∞`
+//! are NaN, and whether they are met depends on the order of the sums: the query that sees it, and the keys and values that
+//! this query sees, may get NaN from one program and a number from another.
+//!
 //! # Source
 //! T. Dao et al., *FlashAttention* (2022), and T. Dao, *FlashAttention-2* (2023), for tiles and the backward pass;
 //! M. Milakov, N. Gimelshein, *Online normalizer calculation for softmax* (2018), for the softmax.
