@@ -139,8 +139,15 @@ pub(crate) fn check_room<T>(
     room.map_err(|_| no_memory(rows, columns))
 }
 
+/// Blames the larger of the two.
 fn no_memory(rows: (&'static str, usize), columns: (&'static str, usize)) -> Error {
-    let (rows_are, (argument, given)) = (format!("{} = {}", rows.0, rows.1), columns);
-    let expected = format!("with {rows_are} no memory could hold the matrix");
+    let swapped = rows.1 > columns.1;
+    let (other, (argument, given)) =
+        if swapped { (columns, rows) } else { (rows, columns) };
+    let expected = if other.0 == argument {
+        "no memory could hold a square matrix of that size".to_owned()
+    } else {
+        format!("with {} = {} no memory could hold the matrix", other.0, other.1)
+    };
     Error::Value { argument, given: given.to_string(), expected }
 }

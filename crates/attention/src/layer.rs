@@ -2,11 +2,14 @@
 
 use crate::batch::{self, BatchOutput};
 use crate::dot_product::{AttentionCache, attention, attention_backward};
-use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
+use crate::error::{
+    Error, Result, check_count, check_not_empty, check_room, check_shape,
+};
 use crate::mask::Mask;
 use nalgebra::{DMatrix, RealField, RowDVector};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
+use std::hash::{DefaultHasher, Hasher};
 
 /// The parameters of an attention layer, and of the same shape, the gradients of a loss by them.
 ///
@@ -198,6 +201,20 @@ impl<T: RealField + Copy> Parameters<T> {
         Ok(())
     }
 
+    /// What tells these parameters from others, of another layer or from before a step of an optimiser.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        const ENTRIES: usize = 64; // of each matrix: enough, and nothing beside the products of a forward pass
+        let mut hasher = DefaultHasher::new();
+        for (_, numbers) in self.named() {
+            let step = numbers.len().div_ceil(ENTRIES).max(1);
+            for number in numbers.iter().step_by(step) {
+                let number: Option<f64> = nalgebra::try_convert(*number);
+                hasher.write_u64(number.map_or(0, f64::to_bits));
+            }
+        }
+        Fingerprint(hasher.finish())
+    }
+
     /// Queries from `x`, keys and values from `context`; the three projections of every attention layer.
     pub(crate) fn project_inputs(
         &self,
@@ -218,6 +235,23 @@ impl<T: RealField + Copy> Parameters<T> {
             linear(context, &self.w_v, &self.b_v), // (n_k, d_v)
         ])
         // ANCHOR_END: project_inputs
+    }
+}
+
+/// A hash of some entries of a layer's parameters, which a cache keeps: the backward pass of other parameters would give
+/// gradients of no function at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// The parameters are still those of the forward pass.
+    pub fn check<T: RealField + Copy>(self, parameters: &Parameters<T>) -> Result<()> {
+        if self != parameters.fingerprint() {
+            let given = "of other parameters".to_owned();
+            let expected = "`backward` needs those of its forward pass".to_owned();
+            return Err(Error::Value { argument: "cache", given, expected });
+        }
+        Ok(())
     }
 }
 
@@ -347,6 +381,8 @@ pub struct SingleHeadCache<T: RealField + Copy> {
     pub attention: AttentionCache<T>,
     /// What was attended to, before the output projection (n_q, d_v).
     pub attended: DMatrix<T>,
+    /// Of the parameters that made it.
+    fingerprint: Fingerprint,
 }
 
 impl<T: RealField + Copy> SingleHeadAttention<T> {
@@ -437,7 +473,8 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o);
         let (x, context) = (x.clone(), context.cloned());
-        Ok((output, SingleHeadCache { x, context, attention, attended }))
+        let fingerprint = self.parameters.fingerprint();
+        Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))
     }
     // ANCHOR_END: run
 
@@ -446,7 +483,8 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape.
+    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
+    /// these parameters: take the step of an optimiser after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, SingleHeadAttention, example};
@@ -464,7 +502,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         cache: &SingleHeadCache<T>,
         grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>> {
-        let SingleHeadCache { x, context, attention, attended } = cache;
+        let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
         check_cache(&self.parameters, x, context.as_ref(), attended)?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
         for (name, matrix, weight) in [
@@ -475,6 +513,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
                 if name.ends_with('q') { x } else { context.as_ref().unwrap_or(x) };
             check_shape(name, matrix, (rows.nrows(), weight.ncols()), "its projection")?;
         }
+        fingerprint.check(&self.parameters)?;
 
         // ANCHOR: backward
         // ANCHOR: backward_output
