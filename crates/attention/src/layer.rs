@@ -245,7 +245,10 @@ pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
     /// The parameters are still those of the forward pass.
-    pub fn check<T: RealField + Copy>(self, parameters: &Parameters<T>) -> Result<()> {
+    pub(crate) fn check<T: RealField + Copy>(
+        self,
+        parameters: &Parameters<T>,
+    ) -> Result<()> {
         if self != parameters.fingerprint() {
             let given = "of other parameters".to_owned();
             let expected = "`backward` needs those of its forward pass".to_owned();
