@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
-use xtask::build;
 use xtask::lint::{self, Finding};
+use xtask::mdbook;
 use xtask::project::Project;
 
 fn book() -> Project {
@@ -25,7 +25,7 @@ fn the_sources_of_the_book_pass() {
 #[test]
 fn the_pages_of_the_book_pass() {
     let folder = tempfile::tempdir().unwrap();
-    build::run_mdbook(&book(), folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
+    mdbook::render(&book(), folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
     let findings = lint::pages(folder.path()).unwrap();
     assert!(findings.is_empty(), "{}", listed(&findings));
 }

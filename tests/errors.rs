@@ -379,7 +379,7 @@ fn of_parameters() -> Vec<Case> {
             [4, 3, ABSURD],
         ),
         (
-            "`d_k` is 3 but with d_model = 1125899906842624 no memory could hold the matrix",
+            "`d_model` is 1125899906842624 but with d_k = 3 no memory could hold the matrix",
             [ABSURD, 3, 2],
         ),
     ] {
@@ -390,13 +390,18 @@ fn of_parameters() -> Vec<Case> {
             SingleHeadAttention::<f64>::xavier(d_model, d_k, d_v, &mut rng())
         }));
     }
+    cases.push(case("Parameters::check", "`b_v` has 3 columns but `w_v` has 2", || {
+        let mut parameters = parameters(4, 3, 2, 0);
+        parameters.b_v = RowDVector::zeros(3);
+        parameters.check()
+    }));
     for (message, d_model, n_heads) in [
         ("`d_model` is 0 but it must be at least 1", 0, 1),
         ("`n_heads` is 0 but it must be at least 1", 8, 0),
         ("`n_heads` is 3 but it must divide d_model = 8", 8, 3),
         ("`n_heads` is 16 but it must divide d_model = 8", 8, 16),
         (
-            "`d_k` is 1125899906842624 but with d_model = 1125899906842624 no memory could hold the matrix",
+            "`d_model` is 1125899906842624 but no memory could hold a square matrix of that size",
             ABSURD,
             1,
         ),
@@ -516,6 +521,7 @@ fn of_self_attention() -> Vec<Case> {
                 .backward(&changed_layer_cache(single_head(), change), &matrix(3, 4))
         }));
     }
+    cases.extend(of_stale_caches());
     cases.extend(of_d_output("SingleHeadAttention::backward", |grad_output| {
         single_head()
             .backward(&changed_layer_cache(single_head(), |_| ()), grad_output)
@@ -909,7 +915,7 @@ fn of_traffic() -> Vec<Case> {
         case(
             "Memory::tile",
             format!(
-                "`columns` is 4 but with rows = {ABSURD} no memory could hold the matrix"
+                "`rows` is {ABSURD} but with columns = 4 no memory could hold the matrix"
             ),
             || Memory::<f64>::new(usize::MAX).tile(ABSURD, 4).map(|_| ()),
         ),
@@ -1380,6 +1386,11 @@ fn of_flash() -> Vec<Case> {
         "`threads` is 0 but it must be at least 1",
         || Flash::new().with_threads(0),
     ));
+    cases.push(case(
+        "Flash::with_threads",
+        "`threads` is 100000 but it must be at most 1024",
+        || Flash::new().with_threads(100_000),
+    ));
     for (message, change) in [
         (
             "`forward.output` has 2 rows but (n_q, n_heads · d_v) is 3 x 4",
@@ -1392,6 +1403,10 @@ fn of_flash() -> Vec<Case> {
         (
             "`forward.log_sum_exp` has 1 column but (n_q, n_heads) is 3 x 2",
             |forward, _| forward.log_sum_exp = matrix(3, 1),
+        ),
+        (
+            "`forward.log_sum_exp_low` has 2 rows but (n_q, n_heads) is 3 x 2",
+            |forward, _| forward.log_sum_exp_low = matrix(2, 2),
         ),
         ("`grad_output` has 4 rows but the output is 3 x 4", |_, grad| {
             *grad = matrix(4, 4)
@@ -1415,6 +1430,43 @@ fn of_flash() -> Vec<Case> {
         }));
     }
     cases
+}
+
+/// Caches of other parameters than those of the backward pass: of another layer, or from before a step of an optimiser.
+fn of_stale_caches() -> Vec<Case> {
+    const MESSAGE: &str =
+        "`cache` is of other parameters but `backward` needs those of its forward pass";
+    /// A small step, as of gradient descent.
+    fn step(parameters: &mut Parameters<f64>) {
+        for (_, numbers) in parameters.named_mut() {
+            numbers.iter_mut().for_each(|x| *x -= 1e-9 * (1.0 + x.abs()));
+        }
+    }
+    let x = || matrix(3, 4);
+    vec![
+        case("SingleHeadAttention::backward", MESSAGE, move || {
+            let mut layer = single_head();
+            let (output, cache) = layer.forward(&x(), &none())?;
+            step(&mut layer.parameters);
+            layer.backward(&cache, &output)
+        }),
+        case("SingleHeadAttention::backward", MESSAGE, move || {
+            let (output, cache) = single_head().forward(&x(), &none())?;
+            SingleHeadAttention::from(parameters(4, 3, 2, 1)).backward(&cache, &output)
+        }),
+        case("MultiHeadAttention::backward", MESSAGE, move || {
+            let mut layer = multi_head();
+            let (output, cache) = layer.forward(&x(), &none())?;
+            step(&mut layer.parameters);
+            layer.backward(&cache, &output)
+        }),
+        case("MultiHeadAttention::backward_flash", MESSAGE, move || {
+            let (mut layer, flash) = (multi_head(), Flash::new());
+            let (output, cache) = layer.forward_flash(&x(), None, &none(), &flash)?;
+            step(&mut layer.parameters);
+            layer.backward_flash(&cache, &output, &flash)
+        }),
+    ]
 }
 
 type Mismatch = fn(&mut FlashOutput<f64>, &mut DMatrix<f64>);
@@ -1461,6 +1513,9 @@ fn of_flash_layers() -> Vec<Case> {
         ("`valid` has 4 entries but n_k = 5", |cache| cache.mask = valid(4)),
         ("`forward.log_sum_exp` has 1 row but (n_q, n_heads) is 3 x 2", |cache| {
             cache.forward.log_sum_exp = matrix(1, 2)
+        }),
+        ("`forward.log_sum_exp_low` has 1 column but (n_q, n_heads) is 3 x 2", |cache| {
+            cache.forward.log_sum_exp_low = matrix(3, 1)
         }),
     ] {
         cases.push(case(backward, message, move || {
@@ -1625,7 +1680,7 @@ fn of_online_softmax() -> Vec<Case> {
         ("`rows` is 0 but it must be at least 1", 0, 2),
         ("`d_v` is 0 but it must be at least 1", 2, 0),
         (
-            "`d_v` is 2 but with rows = 1125899906842624 no memory could hold the matrix",
+            "`rows` is 1125899906842624 but with d_v = 2 no memory could hold the matrix",
             ABSURD,
             2,
         ),

@@ -52,6 +52,7 @@ impl Problem {
         let mut forward = FlashOutput {
             output: DMatrix::zeros(n_q, heads * d_v),
             log_sum_exp: DMatrix::zeros(n_q, heads),
+            log_sum_exp_low: DMatrix::zeros(n_q, heads),
         };
         let mut gradients = AttentionGradients {
             q: DMatrix::zeros(n_q, heads * d_k),
@@ -172,7 +173,9 @@ fn rounded(right: &Answer<f64>) -> Answer<f32> {
     let output = round(&forward.output);
     let log_sum_exp = round(&forward.log_sum_exp);
     let [q, k, v] = [&gradients.q, &gradients.k, &gradients.v].map(round);
-    (FlashOutput { output, log_sum_exp }, AttentionGradients { q, k, v })
+    let log_sum_exp_low = round(&forward.log_sum_exp_low);
+    let forward = FlashOutput { output, log_sum_exp, log_sum_exp_low };
+    (forward, AttentionGradients { q, k, v })
 }
 
 /// All programs, in both precisions, against the naive one.

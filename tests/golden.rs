@@ -343,7 +343,8 @@ impl SdpaCase {
         report.compare("weights", &cache.weights, &self.weights.0);
         let log_sum_exp =
             DMatrix::from_column_slice(n_q, 1, cache.log_sum_exp.as_slice());
-        let naive = FlashOutput { output, log_sum_exp };
+        let log_sum_exp_low = DMatrix::zeros(n_q, 1);
+        let naive = FlashOutput { output, log_sum_exp, log_sum_exp_low };
         self.compare_each("", &naive, &gradients, report);
 
         // Tiles smaller than the smallest case, so that there are several.

@@ -475,3 +475,35 @@ fn assert_fails(check: Result<GradientCheck<f64>>, what: &str) {
     let check = check.unwrap();
     assert!(check.max_relative_error > 0.01, "{what} was not caught: {check:?}");
 }
+
+/// The gradient of the key bias is zero, and what is measured of it is rounding: no healthy layer is blamed for that. And
+/// each is, if something is wrong with a gradient.
+#[test]
+fn no_healthy_layer_is_blamed_for_the_rounding_of_its_loss() {
+    let column = |entries: &[f64]| DMatrix::from_column_slice(entries.len(), 1, entries);
+    for seed in 0..50 {
+        // Losses from a tenth to thousands.
+        let size = 10.0_f64.powi((seed % 5) as i32 - 1);
+        let (x, r) = (random(6, 5, 2 * seed), size * random(6, 5, 2 * seed + 1));
+        let layer = SingleHeadAttention::from(parameters(5, 4, 3, seed));
+        let (_, cache) = layer.forward(&x, &Mask::causal()).unwrap();
+        let gradients = layer.backward(&cache, &r).unwrap();
+        for (at, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
+        {
+            let loss = |entries: &DMatrix<f64>| {
+                let mut layer = layer.clone();
+                layer.parameters.named_mut()[at].1.copy_from_slice(entries.as_slice());
+                Ok(layer.forward(&x, &Mask::causal())?.0.dot(&r))
+            };
+            let value = column(layer.parameters.named()[at].1);
+            let right = column(gradient);
+            let check = gradient_check(&value, &right, EPSILON, loss).unwrap();
+            assert_agrees(check, &format!("{name} of layer {seed}"));
+            // A thousandth too much, in the largest entry; of the key bias, whose gradient is zero, of the loss's size.
+            let mut wrong = right.clone();
+            wrong[right.iamax_full().0] += 1e-3 * right.amax().max(1e-3 * size);
+            let check = gradient_check(&value, &wrong, EPSILON, loss).unwrap();
+            assert!(check.max_relative_error > 1e-4, "{name} of layer {seed}: {check:?}");
+        }
+    }
+}

@@ -110,10 +110,7 @@ pub enum Error {
         end: usize,
     },
     /// A matrix that no computer's memory could hold, or that this one's allocator refuses.
-    #[error(
-        "`{}` is {} but with {} = {} no memory could hold the matrix",
-        .columns.0, .columns.1, .rows.0, .rows.1
-    )]
+    #[error("{}", too_large(.rows, .columns))]
     NoMemory {
         /// The argument that is the number of rows, and its value.
         rows: (&'static str, usize),
@@ -141,6 +138,14 @@ pub enum Error {
         "`{argument}` is too large but its operations and bytes, and their sums, must fit 128 bits"
     )]
     Overflow {
+        /// The argument's name.
+        argument: &'static str,
+    },
+    /// A cache of a forward pass with other parameters: of another layer, or from before they were changed.
+    #[error(
+        "`{argument}` is of other parameters but `backward` needs those of its forward pass"
+    )]
+    OtherParameters {
         /// The argument's name.
         argument: &'static str,
     },
@@ -179,6 +184,21 @@ fn plural(axis: &str, count: usize) -> String {
         (_, 1) => axis.to_owned(),
         ("entry", _) => "entries".to_owned(),
         _ => format!("{axis}s"),
+    }
+}
+
+/// Blames the larger of the two.
+fn too_large(rows: &(&'static str, usize), columns: &(&'static str, usize)) -> String {
+    let ((larger, size), (other, beside)) =
+        if rows.1 > columns.1 { (rows, columns) } else { (columns, rows) };
+    if larger == other {
+        format!(
+            "`{larger}` is {size} but no memory could hold a square matrix of that size"
+        )
+    } else {
+        format!(
+            "`{larger}` is {size} but with {other} = {beside} no memory could hold the matrix"
+        )
     }
 }
 

@@ -7,6 +7,15 @@
 //! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
 //! - [`Flash`]: the same algorithm, made fast.
 //!
+//! # What is not a number
+//! What the mask hides has no influence, whatever it is. A NaN that a query sees makes its output and its log-sum-exp NaN,
+//! and the gradients of that query and of all keys and values that it sees; other queries keep theirs, and so do keys that
+//! no such query sees. All programs here have their NaN in the same places as [`attention`](crate::attention()).
+//!
+//! Of infinities only the first sentence holds for all. Where an infinity is seen, or a score overflows, `∞ − ∞` and `0 · ∞`
+//! are NaN, and whether they are met depends on the order of the sums: the query that sees it, and the keys and values that
+//! this query sees, may get NaN from one program and a number from another.
+//!
 //! # Source
 //! T. Dao et al., *FlashAttention* (2022), and T. Dao, *FlashAttention-2* (2023), for tiles and the backward pass;
 //! M. Milakov, N. Gimelshein, *Online normalizer calculation for softmax* (2018), for the softmax.
@@ -146,8 +155,9 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         let shape = (self.q.nrows(), self.v.ncols());
         let name = "(n_q, n_heads · d_v)";
         check_shape("forward.output", &forward.output, shape, name)?;
-        let shape = (self.q.nrows(), self.n_heads);
-        check_shape("forward.log_sum_exp", &forward.log_sum_exp, shape, "(n_q, n_heads)")
+        let (shape, name) = ((self.q.nrows(), self.n_heads), "(n_q, n_heads)");
+        check_shape("forward.log_sum_exp", &forward.log_sum_exp, shape, name)?;
+        check_shape("forward.log_sum_exp_low", &forward.log_sum_exp_low, shape, name)
     }
 
     pub(crate) fn check_grad_output(&self, grad_output: &DMatrix<T>) -> Result<()> {
@@ -188,6 +198,9 @@ pub struct FlashOutput<T: RealField> {
     pub output: DMatrix<T>,
     /// The log-sum-exp of each query's scores, a column for each head (n_q, n_heads); −∞ if it may see no key.
     pub log_sum_exp: DMatrix<T>,
+    /// What rounding took from each log-sum-exp (n_q, n_heads): the sum of both has twice the precision. Without it, scores
+    /// of 10⁷ in `f32` would give back weights that are off by a half. Zeros, where it is not known.
+    pub log_sum_exp_low: DMatrix<T>,
 }
 
 impl<T: RealField + Copy> FlashOutput<T> {
@@ -196,6 +209,7 @@ impl<T: RealField + Copy> FlashOutput<T> {
         FlashOutput {
             output: DMatrix::zeros(n_q, inputs.v.ncols()),
             log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads),
+            log_sum_exp_low: DMatrix::zeros(n_q, inputs.n_heads),
         }
     }
 }

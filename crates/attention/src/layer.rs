@@ -2,11 +2,14 @@
 
 use crate::batch::{self, BatchOutput};
 use crate::dot_product::{AttentionCache, attention, attention_backward};
-use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
+use crate::error::{
+    Error, Result, check_count, check_not_empty, check_room, check_shape,
+};
 use crate::mask::Mask;
 use nalgebra::{DMatrix, RealField, RowDVector};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
+use std::hash::{DefaultHasher, Hasher};
 
 /// The parameters of an attention layer, and of the same shape, the gradients of a loss by them.
 ///
@@ -21,15 +24,10 @@ use rand_distr::{Distribution, StandardNormal};
 /// assert_eq!(parameters.b_q.sum(), 0.0);
 /// # Ok::<(), attention::Error>(())
 /// ```
+///
+/// With the feature `serde` they can be written to a file and read again, to the bit. Shapes that do not fit one another,
+/// and numbers that are not finite, are an error of either: a layer whose training has diverged is not saved.
 #[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(
-    feature = "serde",
-    serde(bound(
-        serialize = "T: serde::Serialize + nalgebra::Scalar",
-        deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
-    ))
-)]
 // ANCHOR: parameters
 pub struct Parameters<T: RealField + Copy> {
     /// Projects to queries (d_model, d_k).
@@ -165,8 +163,23 @@ impl<T: RealField + Copy> Parameters<T> {
         ]
     }
 
-    /// Every weight and bias has the shape that the others ask for. The fields are public, so each use checks.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Whether every weight and bias has the shape that the others ask for. The fields are public, so that every use of
+    /// a layer checks, and so does reading one from a file.
+    ///
+    /// # Errors
+    /// `w_q` or `w_v` is empty, or another parameter does not fit these two.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let mut parameters = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?;
+    /// parameters.check()?;
+    /// parameters.b_v = nalgebra::RowDVector::zeros(4);
+    /// let error = parameters.check().unwrap_err();
+    /// assert_eq!(error.to_string(), "`b_v` has 4 columns but `w_v` has 3");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn check(&self) -> Result<()> {
         check_not_empty("w_q", &self.w_q)?;
         check_not_empty("w_v", &self.w_v)?;
         let (d_model, d_k, d_v) = (self.d_model(), self.w_q.ncols(), self.w_v.ncols());
@@ -186,6 +199,20 @@ impl<T: RealField + Copy> Parameters<T> {
             })?;
         }
         Ok(())
+    }
+
+    /// What tells these parameters from others, of another layer or from before a step of an optimiser.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        const ENTRIES: usize = 64; // of each matrix: enough, and nothing beside the products of a forward pass
+        let mut hasher = DefaultHasher::new();
+        for (_, numbers) in self.named() {
+            let step = numbers.len().div_ceil(ENTRIES).max(1);
+            for number in numbers.iter().step_by(step) {
+                let number: Option<f64> = nalgebra::try_convert(*number);
+                hasher.write_u64(number.map_or(0, f64::to_bits));
+            }
+        }
+        Fingerprint(hasher.finish())
     }
 
     /// Queries from `x`, keys and values from `context`; the three projections of every attention layer.
@@ -208,6 +235,24 @@ impl<T: RealField + Copy> Parameters<T> {
             linear(context, &self.w_v, &self.b_v), // (n_k, d_v)
         ])
         // ANCHOR_END: project_inputs
+    }
+}
+
+/// A hash of some entries of a layer's parameters, which a cache keeps: the backward pass of other parameters would give
+/// gradients of no function at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// The parameters are still those of the forward pass.
+    pub(crate) fn check<T: RealField + Copy>(
+        self,
+        parameters: &Parameters<T>,
+    ) -> Result<()> {
+        if self != parameters.fingerprint() {
+            return Err(Error::OtherParameters { argument: "cache" });
+        }
+        Ok(())
     }
 }
 
@@ -307,8 +352,8 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
 #[cfg_attr(
     feature = "serde",
     serde(bound(
-        serialize = "T: serde::Serialize + nalgebra::Scalar",
-        deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
+        serialize = "T: serde::Serialize",
+        deserialize = "T: serde::Deserialize<'de>"
     ))
 )]
 pub struct SingleHeadAttention<T: RealField + Copy> {
@@ -337,6 +382,8 @@ pub struct SingleHeadCache<T: RealField + Copy> {
     pub attention: AttentionCache<T>,
     /// What was attended to, before the output projection (n_q, d_v).
     pub attended: DMatrix<T>,
+    /// Of the parameters that made it.
+    fingerprint: Fingerprint,
 }
 
 impl<T: RealField + Copy> SingleHeadAttention<T> {
@@ -427,7 +474,8 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o);
         let (x, context) = (x.clone(), context.cloned());
-        Ok((output, SingleHeadCache { x, context, attention, attended }))
+        let fingerprint = self.parameters.fingerprint();
+        Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))
     }
     // ANCHOR_END: run
 
@@ -436,7 +484,8 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape.
+    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
+    /// these parameters: take the step of an optimiser after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, SingleHeadAttention, example};
@@ -454,7 +503,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         cache: &SingleHeadCache<T>,
         grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>> {
-        let SingleHeadCache { x, context, attention, attended } = cache;
+        let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
         check_cache(&self.parameters, x, context.as_ref(), attended)?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
         for (name, matrix, weight) in [
@@ -465,6 +514,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
                 if name.ends_with('q') { x } else { context.as_ref().unwrap_or(x) };
             check_shape(name, matrix, (rows.nrows(), weight.ncols()), "its projection")?;
         }
+        fingerprint.check(&self.parameters)?;
 
         // ANCHOR: backward
         // ANCHOR: backward_output

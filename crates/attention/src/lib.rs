@@ -15,6 +15,9 @@ mod batch; // several sequences through one layer
 mod layer; // projections, and the layer with one head
 mod multi_head;
 
+#[cfg(feature = "serde")]
+mod saved; // all of these in files
+
 mod gradient_check;
 
 mod cost;

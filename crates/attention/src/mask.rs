@@ -34,6 +34,7 @@ pub struct Mask(Rule);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "read::Rule"))]
 enum Rule {
     None,
     Causal,
@@ -163,6 +164,71 @@ impl Mask {
         check_matrix(("n_q", n_q), ("n_k", n_k))?;
         self.0.check(n_q, n_k)?;
         Ok(SizedMask { rule: &self.0, n_q, n_k })
+    }
+}
+
+/// Masks in files: what is read has to be something that the constructors could have made.
+#[cfg(feature = "serde")]
+mod read {
+    use super::Mask;
+    use crate::error::{Error, Result};
+    use crate::saved::Matrix;
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    pub enum Rule {
+        None,
+        Causal,
+        Padding(Vec<bool>),
+        Window(usize),
+        Dense(Matrix<bool>),
+        All(Vec<One>),
+    }
+
+    /// A rule that is no list: lists do not nest, however deep a file may want them to.
+    #[derive(Deserialize)]
+    pub enum One {
+        Causal,
+        Padding(Vec<bool>),
+        Window(usize),
+        Dense(Matrix<bool>),
+    }
+
+    impl TryFrom<One> for super::Rule {
+        type Error = Error;
+
+        fn try_from(rule: One) -> Result<Self> {
+            let mask = match rule {
+                One::Causal => Mask::causal(),
+                One::Padding(valid) => Mask::padding(&valid)?,
+                One::Window(width) => Mask::window(width)?,
+                One::Dense(allowed) => Mask::dense(allowed.into_matrix("allowed")?)?,
+            };
+            Ok(mask.0)
+        }
+    }
+
+    impl TryFrom<Rule> for super::Rule {
+        type Error = Error;
+
+        fn try_from(rule: Rule) -> Result<Self> {
+            match rule {
+                Rule::None => Ok(super::Rule::None),
+                Rule::Causal => One::Causal.try_into(),
+                Rule::Padding(valid) => One::Padding(valid).try_into(),
+                Rule::Window(width) => One::Window(width).try_into(),
+                Rule::Dense(allowed) => One::Dense(allowed).try_into(),
+                Rule::All(rules) if rules.len() < 2 => {
+                    let because = "a list of rules has at least two".to_owned();
+                    let (argument, axis, given) = ("All", "entry", rules.len());
+                    Err(Error::Shape { argument, axis, given, expected: 2, because })
+                }
+                Rule::All(rules) => {
+                    let rules = rules.into_iter().map(super::Rule::try_from);
+                    Ok(super::Rule::All(rules.collect::<Result<_>>()?))
+                }
+            }
+        }
     }
 }
 

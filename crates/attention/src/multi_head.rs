@@ -4,9 +4,10 @@ use crate::batch::{self, BatchOutput};
 use crate::dot_product::{
     AttentionCache, attention, attention_backward, attention_with_dropout,
 };
-use crate::error::{Error, Result, check_count, check_positive, check_shape};
+use crate::error::{Error, Result, check_count, check_positive, check_room, check_shape};
 use crate::layer::{
-    LayerGradients, Parameters, check_cache, gather_gradients, linear, linear_backward,
+    Fingerprint, LayerGradients, Parameters, check_cache, gather_gradients, linear,
+    linear_backward,
 };
 use crate::mask::Mask;
 use nalgebra::{DMatrix, RealField};
@@ -34,10 +35,13 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
     feature = "serde",
-    serde(bound(
-        serialize = "T: serde::Serialize + nalgebra::Scalar",
-        deserialize = "T: serde::Deserialize<'de> + nalgebra::Scalar"
-    ))
+    serde(
+        try_from = "crate::saved::MultiHeadRead<T>",
+        bound(
+            serialize = "T: serde::Serialize",
+            deserialize = "T: serde::Deserialize<'de>"
+        )
+    )
 )]
 pub struct MultiHeadAttention<T: RealField + Copy> {
     /// What is learned; the columns of head `h` are `h · d .. (h + 1) · d`, with d = d_model / n_heads.
@@ -67,6 +71,8 @@ pub struct MultiHeadCache<T: RealField + Copy> {
     pub heads: Vec<AttentionCache<T>>,
     /// The heads' outputs side by side, before the output projection (n_q, d_model).
     pub attended: DMatrix<T>,
+    /// Of the parameters that made it.
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl<T: RealField + Copy> MultiHeadAttention<T> {
@@ -87,10 +93,11 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         n_heads: usize,
         rng: &mut R,
     ) -> Result<Self> {
-        Self::from_parameters(
-            Parameters::xavier(d_model, d_model, d_model, rng)?,
-            n_heads,
-        )
+        // Before anything is drawn, which takes a while for a wide layer.
+        check_room::<T>(("d_model", d_model), ("d_model", d_model))?;
+        check_heads(n_heads, d_model)?;
+        let parameters = Parameters::xavier(d_model, d_model, d_model, rng)?;
+        Self::from_parameters(parameters, n_heads)
     }
 
     /// A layer with these parameters and no dropout.
@@ -161,8 +168,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
 
     pub(crate) fn check(&self) -> Result<()> {
         self.parameters.check()?;
-        check_probability("dropout", self.dropout)?; // a layer that was read from a file may hold anything
-        check_positive("n_heads", self.n_heads)?;
+        check_positive("n_heads", self.n_heads)?; // before a width is blamed
         let d_model = self.parameters.d_model();
         for (argument, w) in
             [("w_q", &self.parameters.w_q), ("w_v", &self.parameters.w_v)]
@@ -171,12 +177,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
                 format!("heads share a width of d_model = {d_model}")
             })?;
         }
-        if !d_model.is_multiple_of(self.n_heads) {
-            let because = format!("it must divide d_model = {d_model}");
-            let (argument, given, total) = ("n_heads", self.n_heads, d_model);
-            return Err(Error::Indivisible { argument, given, total, because });
-        }
-        Ok(())
+        check_heads(self.n_heads, d_model)
     }
 
     /// Self-attention, without dropout: every token of `x` asks all tokens of `x`.
@@ -289,7 +290,8 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         let attended = join(&outputs); // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o);
         let (x, context) = (x.clone(), context.cloned());
-        Ok((output, MultiHeadCache { x, context, heads: caches, attended }))
+        let fingerprint = self.parameters.fingerprint();
+        Ok((output, MultiHeadCache { x, context, heads: caches, attended, fingerprint }))
     }
     // ANCHOR_END: run
 
@@ -324,7 +326,8 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape.
+    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
+    /// these parameters: take the step of an optimiser after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, MultiHeadAttention, example};
@@ -341,7 +344,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         cache: &MultiHeadCache<T>,
         grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>> {
-        let MultiHeadCache { x, context, heads, attended } = cache;
+        let MultiHeadCache { x, context, heads, attended, fingerprint } = cache;
         self.check()?;
         check_cache(&self.parameters, x, context.as_ref(), attended)?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
@@ -354,6 +357,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
             check_shape("cache.heads[..].q", &head.q, (x.nrows(), d), "a head's slice")?;
             check_shape("cache.heads[..].v", &head.v, (n_k, d), "a head's slice")?;
         }
+        fingerprint.check(&self.parameters)?;
 
         // ANCHOR: backward
         // output = attended · W_O + b_O
@@ -427,7 +431,17 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     }
 }
 
-fn check_probability(argument: &'static str, p: f64) -> Result<()> {
+fn check_heads(n_heads: usize, d_model: usize) -> Result<()> {
+    check_positive("n_heads", n_heads)?;
+    if !d_model.is_multiple_of(n_heads) {
+        let because = format!("it must divide d_model = {d_model}");
+        let (argument, given, total) = ("n_heads", n_heads, d_model);
+        return Err(Error::Indivisible { argument, given, total, because });
+    }
+    Ok(())
+}
+
+pub(crate) fn check_probability(argument: &'static str, p: f64) -> Result<()> {
     if !(0.0..1.0).contains(&p) {
         let because = "it must be at least 0 and less than 1".to_owned();
         return Err(Error::OutOfRange { argument, given: p, because });

@@ -297,7 +297,8 @@ impl AttentionLayer<f64> for Patient {
         }
         let output = linear(&attended, &p.w_o, &p.b_o);
         let (x, context) = (x.clone(), context.cloned());
-        Ok((output, MultiHeadCache { x, context, heads, attended }))
+        let fingerprint = self.layer.parameters.fingerprint();
+        Ok((output, MultiHeadCache { x, context, heads, attended, fingerprint }))
     }
 
     fn backward(
@@ -306,7 +307,7 @@ impl AttentionLayer<f64> for Patient {
         grad_output: &DMatrix<f64>,
     ) -> Result<LayerGradients<f64>> {
         self.layer.backward(cache, grad_output)?; // checks what it is given
-        let MultiHeadCache { x, context, heads, attended } = cache;
+        let MultiHeadCache { x, context, heads, attended, .. } = cache;
         let (source, d, p) =
             (context.as_ref().unwrap_or(x), self.d(), &self.layer.parameters);
         let (grad_attended, w_o, b_o) = linear_backward(attended, &p.w_o, grad_output);

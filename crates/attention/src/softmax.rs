@@ -1,7 +1,8 @@
 //! Softmax: from scores to weights that are not negative and sum to one, and back.
 //!
 //! Before it exponentiates, every function here subtracts the largest score. The result is the same, since softmax does
-//! not change when all scores move by one constant, and no exponential can overflow.
+//! not change when all scores move by one constant, and no exponential
+//! of finite scores can overflow.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use nalgebra::{DMatrix, DVector, RealField};
@@ -138,6 +139,28 @@ pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
     Ok(m + sum.ln())
 }
 // ANCHOR_END: log_sum_exp
+
+/// What is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
+/// nothing, where −∞ − (−∞) is NaN. A NaN stays one.
+pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
+    if log_sum_exp == crate::mask::neg_infinity() { T::zero() } else { log_sum_exp }
+}
+
+/// What rounding takes from the log-sum-exp `m + ln ℓ` of a row with the largest score `max` and the sum `sum`: together
+/// with it, the number in twice the precision. 0 where the log-sum-exp is not finite.
+///
+/// Of a large score the rounded sum of both would lose ln ℓ, and e^(score − log-sum-exp) would be 1 for each of two equal
+/// scores.
+pub(crate) fn log_sum_exp_low<T: RealField + Copy>(max: T, sum: T) -> T {
+    let (m, log_sum) = (shift(max), sum.ln());
+    let rounded = m + log_sum;
+    if !rounded.is_finite() {
+        return T::zero();
+    }
+    // D. E. Knuth's exact error of a sum (The Art of Computer Programming, volume 2, section 4.2.2).
+    let share = rounded - m;
+    (m - (rounded - share)) + (log_sum - share)
+}
 
 /// [`log_sum_exp`] of every row.
 ///

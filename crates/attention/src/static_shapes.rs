@@ -4,7 +4,10 @@ use nalgebra::{RealField, SMatrix};
 
 /// Scaled dot-product attention whose shapes the compiler checks: there is no error left to return.
 ///
-/// Widths and lengths of 0 are types too, and give NaN or nothing. Shapes: `q` (N_Q, D_K), `k` (N_K, D_K), `v` (N_K, D_V) → (N_Q, D_V). No mask.
+/// Shapes: `q` (N_Q, D_K), `k` (N_K, D_K), `v` (N_K, D_V) → (N_Q, D_V). No mask.
+///
+/// Sizes of 0 are types too. Without keys the output is 0, as of every query that sees nothing; with queries and keys of
+/// width 0 it is NaN, since the scores are 0 / √0; without queries or values it has no entries.
 ///
 /// ```
 /// use nalgebra::{SMatrix, matrix};
@@ -14,6 +17,9 @@ use nalgebra::{RealField, SMatrix};
 /// let v = matrix![10.0; 20.0];
 /// let output: SMatrix<f64, 1, 1> = attention::attention_static(&q, &k, &v);
 /// assert_eq!(output, matrix![15.0]);
+///
+/// let (no_keys, no_values) = (SMatrix::<f64, 0, 2>::zeros(), SMatrix::<f64, 0, 1>::zeros());
+/// assert_eq!(attention::attention_static(&q, &no_keys, &no_values), matrix![0.0]);
 /// ```
 // ANCHOR: attention_static
 pub fn attention_static<

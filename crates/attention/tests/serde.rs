@@ -70,9 +70,9 @@ fn masks_of_every_kind_come_back() {
     }
 }
 
-/// A file may hold what no constructor would have let through: using it is an error.
+/// A file may hold what no constructor would have let through: reading it is an error.
 #[test]
-fn a_layer_that_was_read_with_wrong_numbers_is_an_error_when_used() {
+fn a_layer_with_wrong_numbers_is_not_read() {
     for (field, value, message) in [
         ("n_heads", json!(0), "`n_heads` is 0 but it must be at least 1"),
         ("n_heads", json!(3), "`n_heads` is 3 but it must divide d_model = 4"),
@@ -92,33 +92,37 @@ fn a_layer_that_was_read_with_wrong_numbers_is_an_error_when_used() {
             "`dropout` is -2 but it must be at least 0 and less than 1",
         ),
     ] {
-        let (_, cache) = multi_head().forward(&x(), &Mask::none()).unwrap();
         let mut written: Value = to_value(multi_head()).unwrap();
         written[field] = value;
-        let layer: MultiHeadAttention<f64> = from_value(written).unwrap();
-        let rng = &mut ChaCha8Rng::seed_from_u64(1);
-        let mask = Mask::none();
-        let errors = [
-            layer.forward(&x(), &mask).unwrap_err(),
-            layer.forward_cross(&x(), &x(), &mask).unwrap_err(),
-            layer.forward_training(&x(), None, &mask, rng).unwrap_err(),
-            layer.backward(&cache, &x()).unwrap_err(),
-        ];
-        for error in errors {
-            assert_eq!(error.to_string(), message);
-        }
+        let error = from_value::<MultiHeadAttention<f64>>(written).unwrap_err();
+        assert_eq!(error.to_string(), message);
     }
 }
 
 #[test]
-fn a_mask_that_was_read_with_wrong_numbers_is_an_error_or_hides_all() {
-    let empty: Mask = from_value(json!({ "Padding": [] })).unwrap();
-    let error = empty.sized(1, 1).unwrap_err().to_string();
-    assert_eq!(error, "`valid` has 0 entries but n_k = 1");
-
-    let closed: Mask = from_value(json!({ "Window": 0 })).unwrap();
-    let (output, _) = attention::attention(&x(), &x(), &x(), &closed).unwrap();
-    assert!(output.iter().all(|&y| y == 0.0));
+fn a_mask_with_wrong_numbers_is_not_read() {
+    for (written, message) in [
+        (
+            json!({ "Padding": [] }),
+            "`valid` is empty (0 entries) but at least one entry is needed",
+        ),
+        (json!({ "Window": 0 }), "`width` is 0 but it must be at least 1"),
+        (
+            json!({ "Dense": [[], 0, 3] }),
+            "`allowed` is empty (0 x 3) but at least one entry is needed",
+        ),
+        (
+            json!({ "All": ["Causal"] }),
+            "`All` has 1 entry but a list of rules has at least two",
+        ),
+        (
+            json!({ "All": ["Causal", { "All": ["Causal", "Causal"] }] }),
+            "unknown variant `All`, expected one of `Causal`, `Padding`, `Window`, `Dense`",
+        ),
+    ] {
+        let error = from_value::<Mask>(written).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
 }
 
 /// A matrix whose size and number of entries do not fit is refused while it is read.
@@ -128,4 +132,168 @@ fn a_matrix_that_was_cut_short_is_not_read() {
     let w_q = &mut written["parameters"]["w_q"];
     w_q[0].as_array_mut().expect("a list of entries").pop();
     assert!(from_value::<SingleHeadAttention<f64>>(written).is_err());
+}
+
+/// Rows times columns overflows to the number of entries: this matrix would be read out of bounds.
+#[test]
+fn a_matrix_whose_size_overflows_is_not_read() {
+    let large = (1_u64 << 63) + 1; // twice that is 2, if the overflow is dropped
+    let mut written = to_value(SingleHeadAttention::from(parameters(4, 3, 2))).unwrap();
+    written["parameters"]["w_q"] = json!([[1.0, 2.0], large, 2]);
+    let error = from_value::<SingleHeadAttention<f64>>(written).unwrap_err().to_string();
+    assert_eq!(error, format!("`w_q` has 2 entries but it is {large} x 2"));
+    let mask = json!({ "Dense": [[true, true], large, 2] });
+    let error = from_value::<Mask>(mask).unwrap_err().to_string();
+    assert_eq!(error, format!("`allowed` has 2 entries but it is {large} x 2"));
+}
+
+/// JSON has no NaN, and would hold a `null` that can't be read: so the error comes when the layer is written.
+#[test]
+fn a_parameter_that_is_not_finite_is_neither_written_nor_read() {
+    for (bad, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
+        let mut layer = multi_head();
+        layer.parameters.b_v[2] = bad;
+        let message =
+            format!("`b_v` is {shown} but a parameter in a file must be finite");
+        assert_eq!(to_string(&layer).unwrap_err().to_string(), message);
+    }
+    // A number beyond the range of `f32` is an infinity there.
+    let written = to_string(&multi_head()).unwrap();
+    let mut written: Value = from_str(&written).unwrap();
+    written["parameters"]["w_k"][0][1] = json!(1e300);
+    let error = from_value::<MultiHeadAttention<f32>>(written).unwrap_err().to_string();
+    assert_eq!(error, "`w_k` is inf but a parameter in a file must be finite");
+}
+
+/// What was read works: it passes its own check, and is written and read again as the same.
+fn use_layer(text: &str) -> bool {
+    let single = from_str::<SingleHeadAttention<f64>>(text);
+    if let Ok(layer) = &single {
+        layer.parameters.check().unwrap();
+        let x = DMatrix::from_element(3, layer.parameters.d_model(), 0.5);
+        let (output, cache) = layer.forward(&x, &Mask::causal()).unwrap();
+        let gradients = layer.backward(&cache, &output).unwrap();
+        attention::parameter_norms(&gradients.parameters);
+        attention::parameter_norms(&layer.parameters);
+        let again: SingleHeadAttention<f64> =
+            from_str(&to_string(layer).unwrap()).unwrap();
+        assert_eq!(&again, layer);
+    }
+    let multi = from_str::<MultiHeadAttention<f64>>(text);
+    if let Ok(layer) = &multi {
+        layer.parameters.check().unwrap();
+        let x = DMatrix::from_element(3, layer.parameters.d_model(), 0.5);
+        let rng = &mut ChaCha8Rng::seed_from_u64(1);
+        layer.forward_training(&x, None, &Mask::causal(), rng).unwrap();
+        let again: MultiHeadAttention<f64> =
+            from_str(&to_string(layer).unwrap()).unwrap();
+        assert_eq!(&again, layer);
+    }
+    single.is_ok() || multi.is_ok()
+}
+
+fn use_mask(text: &str) -> bool {
+    let Ok(mask) = from_str::<Mask>(text) else { return false };
+    for (n_q, n_k) in [(1, 1), (2, 3), (3, 2), (4, 4)] {
+        if let Ok(sized) = mask.sized(n_q, n_k) {
+            let all = sized.allowed_matrix();
+            sized.visibility(0..n_q, 0..n_k);
+            assert!(sized.keys_seen_by(0..n_q).end <= n_k);
+            assert_eq!(all.shape(), (n_q, n_k));
+        }
+    }
+    let again: Mask = from_str(&to_string(&mask).unwrap()).unwrap();
+    assert_eq!(again, mask);
+    true
+}
+
+/// A text with a few changes: of bytes, of pieces, and of whole numbers.
+fn tampered(text: &str, rng: &mut ChaCha8Rng) -> String {
+    const NUMBERS: [&str; 16] = [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "-1",
+        "-0.0",
+        "1e999",
+        "1e308",
+        "9223372036854775809",
+        "18446744073709551615",
+        "4611686018427387904",
+        "null",
+        "NaN",
+        "[]",
+        "true",
+    ];
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..rng.random_range(1..4) {
+        if bytes.is_empty() {
+            break;
+        }
+        let at = rng.random_range(0..bytes.len());
+        match rng.random_range(0..8) {
+            0 => bytes[at] = rng.random(),
+            1 => bytes[at] = b"0123456789[]{},:\".-e"[rng.random_range(0..20)],
+            2 => drop(bytes.remove(at)),
+            3 => bytes.insert(at, b"0123456789[],-"[rng.random_range(0..14)]),
+            4 => bytes.truncate(at),
+            5 => {
+                let end = (at + rng.random_range(0..20)).min(bytes.len());
+                let piece = bytes[at..end].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            _ => {
+                // The number that stands here, or follows, becomes another.
+                let is_part = |b: &u8| b.is_ascii_digit() || b"+-.e".contains(b);
+                let Some(start) = bytes[at..].iter().position(is_part) else { continue };
+                let start = at + start;
+                let start =
+                    bytes[..start].iter().rposition(|b| !is_part(b)).map_or(0, |b| b + 1);
+                let length = bytes[start..].iter().take_while(|b| is_part(b)).count();
+                let number = NUMBERS[rng.random_range(0..NUMBERS.len())];
+                bytes.splice(start..start + length, number.bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Thousands of tampered files: each is refused, or what was read works. `TAMPERED_FILES` sets how many.
+#[test]
+fn a_tampered_file_is_refused_or_works() {
+    let count: u64 =
+        std::env::var("TAMPERED_FILES").map_or(20_000, |n| n.parse().unwrap());
+    let padding = Mask::padding(&[true, false, true]).unwrap();
+    let dense = Mask::dense(DMatrix::from_fn(2, 3, |i, j| i == j)).unwrap();
+    let masks = [
+        padding.clone(),
+        dense.clone(),
+        Mask::window(2).unwrap(),
+        Mask::causal().and(padding).and(dense),
+    ];
+    let layers = [
+        to_string(&SingleHeadAttention::from(parameters(2, 1, 2))).unwrap(),
+        to_string(&MultiHeadAttention::from_parameters(parameters(2, 2, 2), 2).unwrap())
+            .unwrap(),
+    ];
+    let masks = masks.map(|mask| to_string(&mask).unwrap());
+    let mut accepted = [0, 0];
+    for seed in 0..count {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let of_layer = tampered(&layers[seed as usize % layers.len()], rng);
+        let of_mask = tampered(&masks[seed as usize % masks.len()], rng);
+        for (which, text) in [of_layer, of_mask].into_iter().enumerate() {
+            let result = std::panic::catch_unwind(|| {
+                if which == 0 { use_layer(&text) } else { use_mask(&text) }
+            });
+            match result {
+                Ok(works) => accepted[which] += u64::from(works),
+                Err(_) => panic!("seed {seed}: {text}"),
+            }
+        }
+    }
+    println!("{accepted:?} of {count} tampered layers and masks were accepted");
+    assert!(accepted.iter().all(|&n| n > count / 100 && n < count), "{accepted:?}");
 }

@@ -42,6 +42,7 @@ impl Gpu {
             output: side_by_side(&tensors.output()?, shape.heads, shape.n_q),
             // (heads, n_q) by rows is (n_q, heads) by columns
             log_sum_exp: DMatrix::from_vec(shape.n_q, shape.heads, tensors.lse()?),
+            log_sum_exp_low: DMatrix::zeros(shape.n_q, shape.heads), // the kernels keep one number a row
         })
     }
 
@@ -49,6 +50,9 @@ impl Gpu {
     /// for rounding. `forward` may come from there, or from [`Gpu::forward`].
     ///
     /// Shapes: `grad_output` as the output (n_q, n_heads · d).
+    /// The kernels keep one number a row, the log-sum-exp L rounded to `f32`, and compute weights as e^(score − L). Each
+    /// weight is off by a factor of up to e^(|L| · 6·10⁻⁸): half a percent at scores of 10⁵, and at scores beyond 10⁷ the
+    /// weights of a row no longer sum to 1. [`Flash`](crate::flash::Flash) has no such limit.
     ///
     /// # Errors
     /// `forward` or `grad_output` has not the shapes of these inputs' output, or as [`Gpu::forward`].

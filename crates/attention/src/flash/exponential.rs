@@ -34,11 +34,15 @@ impl Exponentials {
     // ANCHOR: dispatch
     /// Runs the loops of `columns` with this way to compute `2^x`.
     pub(super) fn apply<T: Float>(self, columns: impl Columns<T>) {
+        self.apply_with(pulp::Arch::new(), columns); // what this processor has
+    }
+
+    fn apply_with<T: Float>(self, arch: pulp::Arch, columns: impl Columns<T>) {
         match self {
             Exponentials::OneByOne => columns.run(T::exp2),
             Exponentials::Portable => columns.run(T::exp2_polynomial::<false>),
             // Compiled for each instruction set that `pulp` knows; the processor chooses.
-            Exponentials::Vector => match pulp::Arch::new() {
+            Exponentials::Vector => match arch {
                 pulp::Arch::Scalar => columns.run(T::exp2_polynomial::<false>),
                 arch => arch.dispatch(
                     #[inline(always)]
@@ -162,15 +166,66 @@ mod tests {
         check::<f64>(-1022.0);
     }
 
+    struct Fill<'a, T>(&'a mut [T]);
+
+    impl<T: Float> Columns<T> for Fill<'_, T> {
+        #[inline(always)]
+        fn run(self, exp2: impl Fn(T) -> T) {
+            self.0.iter_mut().for_each(|x| *x = exp2(*x));
+        }
+    }
+
+    /// Every instruction set that `pulp` compiles for and this processor has, the best one last.
+    fn instruction_sets() -> Vec<pulp::Arch> {
+        let mut sets = vec![pulp::Arch::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            sets.extend(pulp::x86::V3::try_new().map(pulp::Arch::V3));
+            sets.extend(pulp::x86::V4::try_new().map(pulp::Arch::V4));
+        }
+        #[cfg(target_arch = "aarch64")]
+        sets.extend(pulp::aarch64::Neon::try_new().map(pulp::Arch::Neon));
+        sets
+    }
+
+    /// A processor with AVX2 and FMA, but without AVX-512, is not left to scalar code.
+    #[test]
+    fn every_instruction_set_of_this_processor_gives_the_same_exponentials() {
+        fn check<T: Float>(set: pulp::Arch, epsilon: f64) {
+            let inputs: Vec<f64> =
+                (0..1000).map(|i| 1.0 - 0.117 * f64::from(i)).collect();
+            let mut outputs: Vec<T> =
+                inputs.iter().map(|&x| nalgebra::convert(x)).collect();
+            Exponentials::Vector.apply_with(set, Fill(&mut outputs));
+            for (&y, x) in outputs.iter().zip(&inputs) {
+                let rounded: T = nalgebra::convert(*x);
+                let x: f64 = nalgebra::try_convert(rounded).expect("a number");
+                let y: f64 = nalgebra::try_convert(y).expect("a number");
+                assert!(
+                    (y / x.exp2() - 1.0).abs() < 2.0 * epsilon,
+                    "{set:?}: 2^{x} is {y}"
+                );
+            }
+        }
+        let sets = instruction_sets();
+        println!("{sets:?}");
+        for &set in &sets {
+            check::<f32>(set, f32::EPSILON.into());
+            check::<f64>(set, f64::EPSILON);
+        }
+        let name = |set: &pulp::Arch| format!("{set:?}");
+        assert_eq!(name(&pulp::Arch::new()), name(&sets[sets.len() - 1]), "not the best");
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("fma")
+        {
+            assert!(sets.len() > 1, "AVX2 and FMA are there, and are not used");
+        }
+    }
+
     /// Zeros of the slots that nothing is written to would pass for correct.
     #[test]
     fn all_ways_agree() {
-        struct Fill<'a>(&'a mut [f32]);
-        impl Columns<f32> for Fill<'_> {
-            fn run(self, exp2: impl Fn(f32) -> f32) {
-                self.0.iter_mut().for_each(|x| *x = exp2(*x));
-            }
-        }
         let inputs: Vec<f32> = (0..100).map(|i| 1.0 - 0.37 * i as f32).collect();
         for way in [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector]
         {

@@ -12,7 +12,7 @@ use super::{Exponentials, FlashOutput, Float, Inputs, Products, Tiles};
 use crate::dot_product::AttentionGradients;
 use crate::error::Result;
 use crate::mask::{SizedMask, Visibility, neg_infinity};
-use crate::softmax::{normaliser, shift};
+use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
 use crate::traffic::blocks;
 use nalgebra::DMatrix;
 use std::ops::Range;
@@ -97,7 +97,7 @@ impl Flash {
     /// With this many threads. More than one need the feature `rayon`.
     ///
     /// # Errors
-    /// `threads` is 0, or more than can be had.
+    /// `threads` is 0, or more than 1024, or than the system starts.
     ///
     /// ```
     /// let error = attention::flash::Flash::new().with_threads(0).unwrap_err();
@@ -247,6 +247,18 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 }
 
+impl<T: Float> Slices<'_, T> {
+    /// Whether scores may be so large that the rounding of their sums changes weights by more than a hundredth or so.
+    ///
+    /// No score is larger than the longest query times the longest key, and a sum of d_k products is off by at most d_k times
+    /// the type's precision.
+    fn rounding_moves_weights(&self) -> bool {
+        let largest = self.q.longest_row() * self.k.longest_row() * self.scale;
+        let d_k: T = nalgebra::convert(self.q.shape.1 as f64);
+        largest * d_k * T::default_epsilon() > nalgebra::convert(1.0 / 128.0)
+    }
+}
+
 /// One thread's walk over the keys, and the memory that it uses again for every tile.
 struct Walk<T> {
     tiles: Tiles,
@@ -343,9 +355,14 @@ impl<T: Float> Walk<T> {
                 *output = value / normaliser(sum);
             }
         }
-        let mut column = forward.log_sum_exp.column_mut(h);
-        for (i, lse) in column.as_mut_slice()[rows].iter_mut().enumerate() {
-            *lse = shift(self.max[i]) * scale + sum[i].ln();
+        for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(sum)) {
+            let (max, log_sum) = (shift(max), sum.ln());
+            let lse = max * scale + log_sum;
+            forward.log_sum_exp[(i, h)] = lse;
+            if lse.is_finite() {
+                // What rounding took: the product less `lse` is exact, but for its last digits.
+                forward.log_sum_exp_low[(i, h)] = max.mul_add(scale, -lse) + log_sum;
+            }
         }
     }
 }
@@ -482,6 +499,7 @@ struct Back<'a, T> {
     output: View<'a, T>,      // (n_q, d_v)
     grad_output: View<'a, T>, // (n_q, d_v)
     log_sum_exp: &'a [T],     // (n_q)
+    log_sum_exp_low: &'a [T], // (n_q)
 }
 
 impl<'a, T: Float> Back<'a, T> {
@@ -497,6 +515,7 @@ impl<'a, T: Float> Back<'a, T> {
             output: View::of_head(&forward.output, h, d_v),
             grad_output: View::of_head(grad_output, h, d_v),
             log_sum_exp: &forward.log_sum_exp.as_slice()[h * n_q..][..n_q],
+            log_sum_exp_low: &forward.log_sum_exp_low.as_slice()[h * n_q..][..n_q],
         }
     }
 }
@@ -514,6 +533,7 @@ struct WalkBack<T> {
     grad_k: Vec<T>,      // (columns, d_k)
     grad_v: Vec<T>,      // (columns, d_v)
     shift: Vec<T>,       // (n_q): log-sum-exps, in the unit of the unscaled scores
+    rest: Vec<T>,        // (n_q): what rounding took from them, as an exponent of 2
     d: Vec<T>,           // (n_q): rowsum(grad_output ⊙ output)
 }
 
@@ -529,6 +549,7 @@ impl<T: Float> WalkBack<T> {
             grad_k: zeros(tiles.keys * d_k),
             grad_v: zeros(tiles.keys * d_v),
             shift: zeros(n_q),
+            rest: zeros(n_q),
             d: zeros(n_q),
         }
     }
@@ -545,10 +566,10 @@ impl<T: Float> WalkBack<T> {
     ) -> Vec<T> {
         let head = &back.head;
         let (d_k, d_v) = (head.q.shape.1, head.v.shape.1);
-        for (shift, &lse) in self.shift.iter_mut().zip(back.log_sum_exp) {
-            *shift = shift_by(lse) / head.scale;
+        self.rows_of(back);
+        if head.rounding_moves_weights() {
+            self.measure_rows(back);
         }
-        row_sums_of_products(back.grad_output, back.output, &mut self.d);
         let mut share = vec![T::zero(); d_k * head.q.shape.0];
         for columns in tiles_between(keys, self.tiles.keys) {
             self.grad_k[..columns.len() * d_k].fill(T::zero());
@@ -568,6 +589,76 @@ impl<T: Float> WalkBack<T> {
         share
     }
     // ANCHOR_END: stripe
+
+    /// What the forward pass knows of each row: its log-sum-exp, in two parts, and D.
+    fn rows_of(&mut self, back: &Back<T>) {
+        let scale = back.head.scale;
+        let numbers = back.log_sum_exp.iter().zip(back.log_sum_exp_low);
+        let places = self.shift.iter_mut().zip(&mut self.rest);
+        for ((shift, rest), (&lse, &low)) in places.zip(numbers) {
+            let lse = log_sum_exp_or_zero(lse);
+            *shift = lse / scale;
+            // What is lost in that division, and what had been lost before.
+            let lost = (-*shift).mul_add(scale, lse) + low;
+            *rest = -lost * nalgebra::convert(std::f64::consts::LOG2_E);
+        }
+        row_sums_of_products(back.grad_output, back.output, &mut self.d);
+    }
+
+    /// The same, from the scores that [`WalkBack::tile`] will compute, in the same tiles: the largest score of each row, the
+    /// sum of the exponentials, and D as the mean of the gradients of the weights.
+    ///
+    /// Products of other sizes may sum in another order. Where scores are so large that their last digits move weights, the
+    /// log-sum-exp of the forward pass may belong to scores that were rounded otherwise, and e^(score − log-sum-exp) would
+    /// be anything.
+    fn measure_rows(&mut self, back: &Back<T>) {
+        let Back { head, grad_output, .. } = back;
+        let (n_q, n_k) = head.mask.shape();
+        self.shift.fill(neg_infinity()); // the largest score so far
+        let mut sums = vec![T::zero(); n_q];
+        self.d.fill(T::zero());
+        for columns in blocks(n_k, self.tiles.keys) {
+            let queries = head.mask.queries_that_see(columns.clone());
+            for rows in tiles_between(queries, self.tiles.queries) {
+                let seen = head.mask.visibility(rows.clone(), columns.clone());
+                if seen == Visibility::Hidden {
+                    continue;
+                }
+                let c = columns.len();
+                let scores = &mut self.weights[..c * rows.len()]; // (columns, rows)
+                let grads = &mut self.grad_scores[..c * rows.len()]; // (columns, rows)
+                let (k, v) = (head.k.rows(&columns), head.v.rows(&columns));
+                let q = head.q.rows(&rows).transpose();
+                let grad_output = grad_output.rows(&rows).transpose();
+                self.multiplier.product(k, q, false, scores);
+                self.multiplier.product(v, grad_output, false, grads);
+                for (i, (scores, grads)) in
+                    rows.zip(scores.chunks_exact(c).zip(grads.chunks_exact(c)))
+                {
+                    let visible = |at: &usize| head.mask.allows(i, columns.start + at);
+                    let before = self.shift[i];
+                    let max = (0..c)
+                        .filter(visible)
+                        .fold(before, |max, at| max.max(scores[at]));
+                    let m = shift(max);
+                    let correction = ((before - m) * head.scale).exp();
+                    let (mut sum, mut d) = (sums[i] * correction, self.d[i] * correction);
+                    for at in (0..c).filter(visible) {
+                        let term = ((scores[at] - m) * head.scale).exp();
+                        sum += term;
+                        d += term * grads[at];
+                    }
+                    (self.shift[i], sums[i], self.d[i]) = (max, sum, d);
+                }
+            }
+        }
+        for (i, &sum) in sums.iter().enumerate() {
+            let sum = normaliser(sum);
+            self.shift[i] = shift(self.shift[i]);
+            self.rest[i] = -sum.ln() * nalgebra::convert(std::f64::consts::LOG2_E);
+            self.d[i] /= sum;
+        }
+    }
 
     // ANCHOR: tile
     /// Adds what one tile contributes to the gradients of its keys, values and queries.
@@ -590,13 +681,14 @@ impl<T: Float> WalkBack<T> {
         // The forward pass once more: scores, and from them and the log-sum-exp the weights.
         let weights = &mut self.weights[..c * r]; // (columns, rows)
         multiplier.product(k, q.transpose(), false, weights);
+        let base = head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
+        let (shift, rest) = (&self.shift[rows.clone()], &self.rest[rows.clone()]);
+        self.exponentials.apply(Weigh { base, shift, rest, scores: weights });
+        // Only now, since a NaN that a query sees is in its log-sum-exp, and −∞ − NaN is NaN.
         let partial = seen == Visibility::Partial;
         if partial {
-            hide(head.mask, &rows, &columns, weights, neg_infinity());
+            hide(head.mask, &rows, &columns, weights, T::zero());
         }
-        let base = head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
-        let shift = &self.shift[rows.clone()];
-        self.exponentials.apply(Weigh { base, shift, scores: weights });
 
         // weights = softmax(scores)
         let grad_scores = &mut self.grad_scores[..c * r]; // (columns, rows)
@@ -630,6 +722,7 @@ impl<T: Float> WalkBack<T> {
 struct Weigh<'a, T> {
     base: T,
     shift: &'a [T],      // (rows)
+    rest: &'a [T],       // (rows)
     scores: &'a mut [T], // (columns, rows)
 }
 
@@ -637,9 +730,10 @@ impl<T: Float> Columns<T> for Weigh<'_, T> {
     #[inline(always)]
     fn run(self, exp2: impl Fn(T) -> T) {
         let keys = self.scores.len() / self.shift.len();
-        for (column, &shift) in self.scores.chunks_exact_mut(keys).zip(self.shift) {
+        let rows = self.shift.iter().zip(self.rest);
+        for (column, (&shift, &rest)) in self.scores.chunks_exact_mut(keys).zip(rows) {
             for x in column {
-                *x = exp2((*x - shift) * self.base);
+                *x = exp2((*x - shift) * self.base + rest);
             }
         }
     }
@@ -668,11 +762,6 @@ impl<T: Float> Columns<T> for ThroughSoftmax<'_, T> {
 }
 
 // ---------------------------------------------------------------------------------------------------- helpers
-
-/// What is subtracted from the scores of a row: their log-sum-exp, or 0 if the row sees nothing.
-fn shift_by<T: Float>(log_sum_exp: T) -> T {
-    if log_sum_exp == neg_infinity() { T::zero() } else { log_sum_exp }
-}
 
 /// `range` in pieces of at most `size`.
 fn tiles_between(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {

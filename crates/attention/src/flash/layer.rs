@@ -4,14 +4,14 @@ use super::{Flash, FlashOutput, Float, Inputs};
 use crate::dot_product::AttentionGradients;
 use crate::error::{Result, check_shape};
 use crate::layer::{
-    LayerGradients, check_cache, gather_gradients, linear, linear_backward,
+    Fingerprint, LayerGradients, check_cache, gather_gradients, linear, linear_backward,
 };
 use crate::mask::Mask;
 use crate::multi_head::MultiHeadAttention;
 use nalgebra::{DMatrix, RealField};
 
-/// What [`MultiHeadAttention::forward_flash`] keeps for the backward pass: seven matrices of the size of its input, and one
-/// number a query and head. [`MultiHeadCache`](crate::MultiHeadCache) has the weights besides, n² numbers a head.
+/// What [`MultiHeadAttention::forward_flash`] keeps for the backward pass: seven matrices of the size of its input, and two
+/// numbers a query and head. [`MultiHeadCache`](crate::MultiHeadCache) has the weights besides, n² numbers a head.
 ///
 /// ```
 /// use attention::{Mask, MultiHeadAttention, example, flash::Flash};
@@ -39,6 +39,8 @@ pub struct FlashCache<T: RealField> {
     pub mask: Mask,
     /// The heads' outputs side by side (n_q, d_model), and their log-sum-exps (n_q, n_heads).
     pub forward: FlashOutput<T>,
+    /// Of the parameters that made it.
+    fingerprint: Fingerprint,
 }
 
 impl<T: Float> MultiHeadAttention<T> {
@@ -76,7 +78,8 @@ impl<T: Float> MultiHeadAttention<T> {
         let forward = flash.forward(&inputs); // (n_q, d_model)
         let output = linear(&forward.output, &self.parameters.w_o, &self.parameters.b_o);
         let (x, context, mask) = (x.clone(), context.cloned(), mask.clone());
-        Ok((output, FlashCache { x, context, q, k, v, mask, forward }))
+        let fingerprint = self.parameters.fingerprint();
+        Ok((output, FlashCache { x, context, q, k, v, mask, forward, fingerprint }))
     }
     // ANCHOR_END: forward
 
@@ -85,7 +88,8 @@ impl<T: Float> MultiHeadAttention<T> {
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape.
+    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
+    /// these parameters: take the step of an optimiser after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, MultiHeadAttention, example, flash::Flash};
@@ -106,7 +110,7 @@ impl<T: Float> MultiHeadAttention<T> {
         grad_output: &DMatrix<T>,
         flash: &Flash,
     ) -> Result<LayerGradients<T>> {
-        let FlashCache { x, context, q, k, v, mask, forward } = cache;
+        let FlashCache { x, context, q, k, v, mask, forward, fingerprint } = cache;
         self.check()?;
         let (output, name) = (&forward.output, "`cache.x`");
         check_shape("cache.forward.output", output, x.shape(), name)?;
@@ -116,6 +120,7 @@ impl<T: Float> MultiHeadAttention<T> {
         let source = context.as_ref().unwrap_or(x).shape();
         check_shape("cache.k", k, source, "(n_k, d_model)")?;
         check_shape("cache.v", v, source, "(n_k, d_model)")?;
+        fingerprint.check(&self.parameters)?;
 
         let (grad_attended, w_o, b_o) =
             linear_backward(output, &self.parameters.w_o, grad_output);

@@ -16,8 +16,15 @@ pub(super) enum Threads {
 }
 
 impl Threads {
+    /// More than any processor has: to start tens of thousands takes minutes, or hangs.
+    pub(super) const MOST: usize = 1024;
+
     pub(super) fn new(threads: usize) -> Result<Self> {
         check_positive("threads", threads)?;
+        if threads > Self::MOST {
+            let because = format!("it must be at most {}", Self::MOST);
+            return Err(too_many(threads, Some(Self::MOST), because));
+        }
         if threads == 1 {
             return Ok(Threads::One);
         }

@@ -4,7 +4,7 @@ use super::{FlashOutput, Head, Inputs, OnlineSoftmax, Tiles};
 use crate::dot_product::{AttentionGradients, masked_product, masked_tr_product};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
-use crate::softmax::shift;
+use crate::softmax::log_sum_exp_or_zero;
 use crate::traffic::blocks;
 use nalgebra::{DMatrix, DVector, DVectorView, RealField};
 use std::ops::Range;
@@ -43,11 +43,13 @@ pub fn tiled_attention<T: RealField + Copy>(
     for h in 0..inputs.n_heads() {
         for rows in blocks(n_q, tiles.queries) {
             let state = attend(&inputs.head(h), rows.clone(), tiles.keys)?;
+            let low = state.log_sum_exp_low(); // (rows)
             let (output, log_sum_exp) = state.finish(); // (rows, d_v), (rows)
             let place = (rows.start, h * d_v);
             forward.output.view_mut(place, output.shape()).copy_from(&output);
-            let mut column = forward.log_sum_exp.column_mut(h);
-            column.rows_range_mut(rows).copy_from(&log_sum_exp);
+            let place = (rows.start, h);
+            forward.log_sum_exp.view_mut(place, (rows.len(), 1)).copy_from(&log_sum_exp);
+            forward.log_sum_exp_low.view_mut(place, (rows.len(), 1)).copy_from(&low);
         }
     }
     Ok(forward)
@@ -104,6 +106,9 @@ impl<T: RealField + Copy> Head<'_, T> {
 /// (n_q, n_heads · d_v) → (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). What the mask hides gets a gradient of
 /// exactly 0.
 ///
+/// Where scores are so large that their last digit decides (about 1/ε, 10⁷ in `f32`), take the tiles of the forward pass:
+/// in tiles of other sizes a score may be rounded otherwise, and a weight recomputed from it would be another.
+///
 /// # Errors
 /// `forward` or `grad_output` has not the shapes of these inputs' output, or a size of `tiles` is 0.
 ///
@@ -145,7 +150,8 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
         let head = inputs.head(h);
         let output = forward.output.columns(h * d_v, d_v);
         let grad_output = grad_output.columns(h * d_v, d_v);
-        let log_sum_exp = forward.log_sum_exp.column(h);
+        let (log_sum_exp, low) =
+            (forward.log_sum_exp.column(h), forward.log_sum_exp_low.column(h));
         let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
 
         // ANCHOR: backward
@@ -168,6 +174,7 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
                     v: &v,
                     grad_output: grad_output.rows_range(rows.clone()).into_owned(),
                     log_sum_exp: log_sum_exp.rows_range(rows.clone()),
+                    log_sum_exp_low: low.rows_range(rows.clone()),
                     d: d.rows_range(rows.clone()),
                 };
                 let [from_q, from_k, from_v] =
@@ -188,12 +195,13 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
 
 /// What the backward pass of one tile needs.
 struct Tile<'a, T: RealField> {
-    q: DMatrix<T>,                   // (rows, d_k)
-    k: &'a DMatrix<T>,               // (columns, d_k)
-    v: &'a DMatrix<T>,               // (columns, d_v)
-    grad_output: DMatrix<T>,         // (rows, d_v)
-    log_sum_exp: DVectorView<'a, T>, // (rows)
-    d: DVectorView<'a, T>,           // (rows)
+    q: DMatrix<T>,                       // (rows, d_k)
+    k: &'a DMatrix<T>,                   // (columns, d_k)
+    v: &'a DMatrix<T>,                   // (columns, d_v)
+    grad_output: DMatrix<T>,             // (rows, d_v)
+    log_sum_exp: DVectorView<'a, T>,     // (rows)
+    log_sum_exp_low: DVectorView<'a, T>, // (rows)
+    d: DVectorView<'a, T>,               // (rows)
 }
 
 impl<T: RealField + Copy> Tile<'_, T> {
@@ -205,21 +213,22 @@ impl<T: RealField + Copy> Tile<'_, T> {
         rows: Range<usize>,
         columns: Range<usize>,
     ) -> [DMatrix<T>; 3] {
-        let Tile { q, k, v, grad_output, log_sum_exp, d } = self;
+        let Tile { q, k, v, grad_output, log_sum_exp, log_sum_exp_low: low, d } = self;
         let seen = |i, j| head.mask.allows(rows.start + i, columns.start + j);
 
         // The forward pass once more; but with the log-sum-exp at hand, no softmax is needed.
-        let mut scores = q * k.transpose() * head.scale; // (rows, columns)
-        head.hide(&mut scores, rows.clone(), columns.clone(), neg_infinity());
-        let weights =
-            by_row(&scores, log_sum_exp, |score, lse| (score - shift(lse)).exp());
+        let scores = q * k.transpose() * head.scale; // (rows, columns)
+        let mut weights = by_row(&scores, |score, i| {
+            (score - log_sum_exp_or_zero(log_sum_exp[i]) - low[i]).exp()
+        });
+        head.hide(&mut weights, rows.clone(), columns.clone(), T::zero());
 
         // output = weights · v
         let grad_v = masked_tr_product(&weights, grad_output, seen); // (columns, d_v)
         let grad_weights = grad_output * v.transpose(); // (rows, columns)
 
         // weights = softmax(scores): what a row takes off is D, known beforehand
-        let grad_scores = by_row(&grad_weights, d, |grad, d| grad - d);
+        let grad_scores = by_row(&grad_weights, |grad, i| grad - d[i]);
         let mut grad_scores = weights.component_mul(&grad_scores);
         head.hide(&mut grad_scores, rows.clone(), columns.clone(), T::zero());
 
@@ -232,13 +241,12 @@ impl<T: RealField + Copy> Tile<'_, T> {
     // ANCHOR_END: tile_backward
 }
 
-/// Each entry of `matrix` with the number that belongs to its row.
+/// `f` of each entry of `matrix` and the number of its row.
 fn by_row<T: RealField + Copy>(
     matrix: &DMatrix<T>,
-    row: &DVectorView<T>,
-    f: impl Fn(T, T) -> T,
+    f: impl Fn(T, usize) -> T,
 ) -> DMatrix<T> {
     #[cfg(test)]
     super::tests::count_step();
-    DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], row[i]))
+    DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], i))
 }
