@@ -1,8 +1,7 @@
 //! Softmax: from scores to weights that are not negative and sum to one, and back.
 //!
 //! Before it exponentiates, every function here subtracts the largest score. The result is the same, since softmax does
-//! not change when all scores move by one constant, and no exponential
-//! of finite scores can overflow.
+//! not change when all scores move by one constant, and no exponential of finite scores can overflow.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use nalgebra::{DMatrix, DVector, RealField};

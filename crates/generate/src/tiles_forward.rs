@@ -354,7 +354,7 @@ fn memory(page: &mut Page) -> Result<()> {
         let naive = peak(|| Ok(attention(&q, &k, &v, &mask)?))?;
         let strips = peak(|| in_strips(all, TILE))?;
         let tiled = peak(|| Ok(tiled_attention(&inputs, tiles)?))?;
-        let output = 4 * n * (D + 1); // with a log-sum-exp for each row
+        let output = 4 * n * (D + 2); // with a log-sum-exp for each row, in two parts
 
         // What the chapter says of each.
         let [square, matrix] = [4 * n * n, 4 * n * D];
