@@ -6,7 +6,7 @@ use crate::figure::{
 };
 use crate::format::{bytes, duration, fixed, integer, percent, significant, table};
 use crate::output::Page;
-use crate::records::{log_log_slope, provenance, read};
+use crate::records::{log_log_slope, provenance_of};
 use anyhow::{Context, Result, ensure};
 use attention::AttentionShape;
 use plotters::style::RGBColor;
@@ -14,10 +14,9 @@ use record::{Measurement, Record};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     counts(page)?;
-    let [times, memory, roof] = ["complexity", "memory", "roofline"].map(read);
-    let (times, memory, roof) = (times?, memory?, roof?);
-    taken_together(&[&times, &memory, &roof])?;
-    page.value("where", provenance(&times));
+    let [times, memory, roof] = records(page)?;
+    let others = [("the memory", &memory), ("the roofline", &roof)];
+    page.value("where", provenance_of(&times, &others));
     growth(page, &times)?;
     matrices(page, &roof, &times)?;
     crossover(page, &times)?;
@@ -26,19 +25,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     roofline(page, &roof, &times)
 }
 
-/// The chapter tells the circumstances once, for all that it shows.
-fn taken_together(records: &[&Record]) -> Result<()> {
-    let circumstances = |record: &Record| (provenance(record), record.features.clone());
-    for record in records {
-        ensure!(
-            circumstances(record) == circumstances(records[0]),
-            "the records `{}` and `{}` differ in machine, versions or date; take them together, by `cargo xtask bench \
-             --record`",
-            records[0].topic,
-            record.topic
-        );
-    }
-    Ok(())
+/// What this chapter shows: times, memory, and what the roofline is made of. Other chapters that speak of its machine take the
+/// same ones.
+pub fn records(page: &Page) -> Result<[Record; 3]> {
+    page.records.of_one_machine(["complexity", "memory", "roofline"])
 }
 
 /// The width of a head, everywhere on this page.

@@ -9,7 +9,7 @@ use crate::format::{
     bytes, duration, fixed, integer, percent, scientific, significant, table,
 };
 use crate::output::Page;
-use crate::records::{provenance, read};
+use crate::records::{provenance, provenance_of};
 use anyhow::{Context, Result, ensure};
 use attention::flash::Flash;
 use plotters::prelude::{Circle, PathElement, Rectangle, Text};
@@ -17,43 +17,23 @@ use plotters::style::{Color, RGBColor};
 use record::{Measurement, Record, Unit};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    let (mut ladder, parts_alone) = (read("ladder")?, read("parts")?);
-    // A gain is foretold from the one and measured in the other.
-    let circumstances =
-        |record: &Record| (record.machine.clone(), record.features.clone());
-    ensure!(
-        circumstances(&ladder) == circumstances(&parts_alone),
-        "the records `ladder` and `parts` are of different machines; take them together"
-    );
-    for record in [&ladder, &parts_alone] {
-        let commit = record.versions.get("commit").map(String::as_str);
-        ensure!(
-            commit.is_some_and(|commit| LOCKED.0.contains(&commit)),
-            "the record `{}` is of another commit: read its `Cargo.lock`, and mend `LOCKED`",
-            record.topic
-        );
-    }
-    page.value("locked", LOCKED.1);
-    page.value("parts-day", parts_alone.day());
-    page.value("where", provenance(&ladder));
+    let [mut ladder, parts_alone, roofline] =
+        page.records.of_one_machine(["ladder", "parts", "roofline"])?;
+    let others = [("the parts by themselves", &parts_alone), ("the roofline", &roofline)];
+    page.value("where", provenance_of(&ladder, &others));
     ladder.measurements.extend(parts_alone.measurements);
-    let roof = roof(&ladder)?;
+    let roof = roof(&ladder, &roofline)?;
     page.value("roof", fixed(roof / 1e9, 0));
-    parts(page, &ladder)?;
+    parts(page, &ladder, roof)?;
     steps(page, &ladder, roof)?;
     both(page, &ladder, roof)?;
     tile_sizes(page, &ladder)?;
     polynomial(page)?;
-    let record = read("peers")?;
+    let [record] = page.records.of_one_machine(["peers"])?;
     page.value("peers-where", provenance(&record));
     again(page, &ladder, &record)?;
     peers(page, &record)
 }
-
-/// Commits of the records of the ladder and of the parts, and what their `Cargo.lock` says of two crates whose versions those
-/// records do not tell.
-const LOCKED: ([&str; 2], &str) =
-    (["dea85bad94", "01a86d5c2e"], "gemmkit 0.1.2 and pulp 0.22.3");
 
 // ---------------------------------------------------------------------------------------------------- the ladder
 
@@ -102,12 +82,7 @@ fn rate(seconds: f64, (rows, columns): (usize, usize)) -> f64 {
 }
 
 /// The fastest product of all that were measured: no program whose work is products can be faster.
-fn roof(ladder: &Record) -> Result<f64> {
-    let roofline = read("roofline")?;
-    ensure!(
-        roofline.machine == ladder.machine,
-        "the roof was measured on another machine"
-    );
+fn roof(ladder: &Record, roofline: &Record) -> Result<f64> {
     let mut best = 0.0_f64;
     for m in roofline.all("arithmetic/product", "f32") {
         let n = *m.sizes.get("n").context("a product without n")? as f64;
@@ -134,7 +109,7 @@ fn exponential(record: &Record, way: &str) -> Result<f64> {
 }
 
 /// What the parts cost by themselves.
-fn parts(page: &mut Page, record: &Record) -> Result<()> {
+fn parts(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
     let mut rows = vec![];
     let mut last = f64::INFINITY;
     for (way, name) in [
@@ -145,7 +120,7 @@ fn parts(page: &mut Page, record: &Record) -> Result<()> {
         let seconds = exponential(record, way)?;
         ensure!(seconds < last, "each way to exponentiate is faster than the one before");
         last = seconds;
-        let share = seconds * scores() / (flops() / roof(record)?);
+        let share = seconds * scores() / (flops() / roof);
         if way == "one by one" {
             page.value("exp-one-by-one", format!("{} ns", significant(seconds * 1e9, 2)));
             page.value("exp-share-one-by-one", percent(share, 0));
@@ -221,7 +196,7 @@ fn parts(page: &mut Page, record: &Record) -> Result<()> {
         2 * large == second,
         "two of the larger tiles are as large as the second cache"
     );
-    let calls = exponential(record, "one by one")? * roof(record)?;
+    let calls = exponential(record, "one by one")? * roof;
     ensure!((100.0..1000.0).contains(&calls), "hundreds of operations");
     page.value("exp-operations", significant(calls, 1));
     Ok(())

@@ -2,11 +2,10 @@
 //! it, and foretold by formula where it would run too long.
 
 use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
-use crate::complexity::ridge;
+use crate::complexity::{self, ridge};
 use crate::figure::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart, svg};
 use crate::format::{duration, fixed, integer, percent, significant, table};
 use crate::output::Page;
-use crate::records::read;
 use anyhow::{Result, ensure};
 use attention::traffic::{
     Counts, Memory, Report, fused_attention, fused_traffic, naive_attention,
@@ -196,7 +195,7 @@ fn passes(page: &mut Page) -> Result<()> {
     );
     ensure!(2.0 * product < tensor_cores, "with tensor cores, in two bytes, all wait");
     ensure!(
-        softmax < ridge(&read("roofline")?)?,
+        softmax < ridge(&complexity::records(page)?[2])?,
         "the middle is left of the CPU's ridge"
     );
     page.value("naive-intensity", fixed(counted, 1));
@@ -245,10 +244,10 @@ fn fused(page: &mut Page) -> Result<()> {
     page.value("heads-weights-gib", gibibytes(heads.bytes(ELEMENT)?.weights));
 
     // What fusing could save at most on the machine of the chapter Complexity.
-    let steps = read("roofline")?;
+    let [times, _, steps] = complexity::records(page)?;
     let step = |name: &str| anyhow::Ok(steps.find(name, "f32", 4096)?.median);
     let removed = step("steps/scale")? + step("steps/causal mask")?;
-    let whole = read("complexity")?.find("attention/forward causal", "f32", 4096)?.median;
+    let whole = times.find("attention/forward causal", "f32", 4096)?.median;
     ensure!(5.0 * removed < whole, "what fusing removes is little there");
     page.value("fusable-time", duration(removed));
     page.value("whole-time", duration(whole));

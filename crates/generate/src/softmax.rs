@@ -5,7 +5,7 @@ use crate::format::{
     duration, fixed, integer, matrix, scientific, significant, table, tuple,
 };
 use crate::output::Page;
-use crate::records::{provenance, read};
+use crate::records::provenance;
 use anyhow::{Context, Result, ensure};
 use attention::{log_sum_exp, softmax, softmax_backward, softmax_jacobian};
 use nalgebra::{DVector, dvector};
@@ -22,7 +22,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 /// The time of softmax down the columns and along the rows, as it was recorded.
 fn columns(page: &mut Page) -> Result<()> {
-    let record = read("softmax")?;
+    let [record] = page.records.of_one_machine(["softmax"])?;
     let mut rows = vec![];
     let mut ratio_at = BTreeMap::new();
     for down in record.all("softmax of rows/down the columns", "f32") {

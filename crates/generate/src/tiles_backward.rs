@@ -9,7 +9,7 @@ use crate::format::{bytes, fixed, integer, percent, scientific, significant, tab
 use crate::gradient_checking::random;
 use crate::output::Page;
 use crate::random::normal;
-use crate::{complexity, records, tiles_traffic};
+use crate::{complexity, tiles_traffic};
 use anyhow::{Result, ensure};
 use attention::flash::{
     Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
@@ -333,7 +333,7 @@ fn operations(page: &mut Page) -> Result<()> {
 /// What a weight costs that is fetched, and one that is computed again.
 fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let operations = (2 * D + 2) as f64; // a dot product, a subtraction, an exponential
-    let cpu = complexity::ridge(&records::read("roofline")?)?;
+    let cpu = complexity::ridge(&complexity::records(page)?[2])?;
     let machines = [
         ("one thread of [Complexity](complexity.md#the-roofline), `f32`", cpu, ELEMENT),
         ("A100, `f32`, no tensor cores", A100_F32 / A100_BANDWIDTH, ELEMENT),

@@ -1,7 +1,7 @@
 //! Records: what was measured, on which machine, with which versions, and when.
 //!
 //! What depends on the machine cannot be computed anew by whoever builds the book. It is measured once, written to
-//! `records/TOPIC.json`, committed, and shown with its circumstances beside it.
+//! `records/MACHINE/TOPIC.json`, committed, and shown with its circumstances beside it.
 //!
 //! ```
 //! let record = record::Record::parse("pace", include_str!("../tests/pace.json"))?;
@@ -11,11 +11,13 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+mod machines;
 mod name;
 pub mod statistics;
 #[cfg(feature = "take")]
 pub mod take;
 
+pub use machines::{Records, SHOWN};
 pub use name::Name;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -39,6 +41,9 @@ pub struct Record {
     pub versions: BTreeMap<String, String>,
     /// Features of the crate that were on.
     pub features: Vec<String>,
+    /// What else a reader has to know of how it was taken, as the end of a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The results.
     pub measurements: Vec<Measurement>,
 }
@@ -130,13 +135,7 @@ impl Record {
     pub fn read(folder: &Path, topic: &str) -> Result<Self> {
         let file = folder.join(format!("{topic}.json"));
         let text = fs::read_to_string(&file).with_context(|| {
-            // What the peers and the GPU need, only their own commands know.
-            let command = match topic {
-                "peers" => "bench --peers".to_owned(),
-                "gpu" => "gpu run".to_owned(),
-                "kernels" => "gpu compile".to_owned(),
-                _ => format!("bench --record {topic}"),
-            };
+            let command = command(&[topic]);
             format!("{} cannot be read; `cargo xtask {command}` makes it", file.display())
         })?;
         Self::parse(topic, &text).with_context(|| file.display().to_string())
@@ -220,6 +219,16 @@ impl Record {
     /// The day of the date.
     pub fn day(&self) -> &str {
         self.date.split('T').next().unwrap_or_default()
+    }
+}
+
+/// The command that takes the records of these topics. What the peers and the GPU need, only their own commands know.
+fn command(topics: &[&str]) -> String {
+    match topics {
+        ["peers"] => "bench --peers".to_owned(),
+        ["gpu"] => "gpu run".to_owned(),
+        ["kernels"] => "gpu compile".to_owned(),
+        _ => format!("bench --record {}", topics.join(" ")),
     }
 }
 
