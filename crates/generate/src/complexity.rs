@@ -10,7 +10,7 @@ use crate::records::{Compared, list, log_log_slope, provenance_of, threads};
 use anyhow::{Context, Result, ensure};
 use attention::AttentionShape;
 use plotters::style::RGBColor;
-use record::{Measurement, Record};
+use record::{Measurement, Record, Unit};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     counts(page)?;
@@ -117,7 +117,7 @@ fn counts(page: &mut Page) -> Result<()> {
 fn series(record: &Record, what: &str, dtype: &str) -> Result<Vec<(f64, f64)>> {
     let point = |m: &Measurement| -> Result<(f64, f64)> {
         let n = m.sizes.get("n").with_context(|| format!("{what} has no n"))?;
-        Ok((*n as f64, m.median))
+        Ok((*n as f64, record.in_unit(m, Unit::Seconds)?))
     };
     let points: Vec<_> = record.all(what, dtype).map(point).collect::<Result<_>>()?;
     ensure!(
@@ -212,12 +212,12 @@ fn growth(page: &mut Page, record: &Record, record_of_steps: &Record) -> Result<
 
     // Causal: half of the work is needless, and all of the products are computed.
     let longest = times[0][times[0].len() - 1];
-    let causal = record.find("attention/forward causal", "f32", longest.0 as u64)?.median;
+    let causal = record.seconds("attention/forward causal", "f32", longest.0 as u64)?;
     page.value("causal", causal_in_words(causal, longest.1));
 
     // A doubling of n should cost four times.
     let before = times[0][times[0].len() - 2];
-    let scale = record_of_steps.find("steps/scale", "f32", longest.0 as u64)?.median;
+    let scale = record_of_steps.seconds("steps/scale", "f32", longest.0 as u64)?;
     page.value("jump", jump_in_words(longest.1 - 4.0 * before.1, scale));
 
     // Backward has twice the products of forward.
@@ -328,34 +328,34 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     let mut rows = vec![];
     for new in record.all("matrix/new", "f32") {
         let n = *new.sizes.get("n").context("matrix/new has no n")?;
-        let old = record.find("matrix/old", "f32", n)?;
+        let old = record.seconds("matrix/old", "f32", n)?;
         rows.push(vec![
             integer(n as usize),
             bytes(u128::from(n * n) * F32 as u128),
-            duration(new.median),
-            duration(old.median),
+            duration(record.in_unit(new, Unit::Seconds)?),
+            duration(old),
         ]);
     }
     ensure!(rows.len() > 2, "the record `roofline` has too few new matrices");
     page.file("new.md", table(&["$n$", "bytes", "new", "there before"], &rows));
 
     let filled = |n: u64| -> Result<(f64, f64)> {
-        let [new, old] =
-            ["matrix/new", "matrix/old"].map(|what| record.find(what, "f32", n));
-        Ok((new?.median, old?.median))
+        Ok((
+            record.seconds("matrix/new", "f32", n)?,
+            record.seconds("matrix/old", "f32", n)?,
+        ))
     };
-    let forward = times.find("attention/forward", "f32", 4096)?.median;
+    let forward = times.seconds("attention/forward", "f32", 4096)?;
     page.value("new", new_in_words(filled(512)?, filled(4096)?, forward));
-    page.value("scale-time", duration(record.find("steps/scale", "f32", 4096)?.median));
+    page.value("scale-time", duration(record.seconds("steps/scale", "f32", 4096)?));
 
-    let transposed = |n: u64| -> Result<f64> {
-        Ok(record.find("matrix/transposed", "f32", n)?.median)
-    };
+    let transposed =
+        |n: u64| -> Result<f64> { Ok(record.seconds("matrix/transposed", "f32", n)?) };
     for n in [500, 512, 4096] {
         page.value(format!("transposed-{n}"), duration(transposed(n)?));
     }
     page.value("transposed", transposed_in_words(transposed(500)?, transposed(512)?));
-    let backward = times.find("attention/backward", "f32", 4096)?.median;
+    let backward = times.seconds("attention/backward", "f32", 4096)?;
     page.value("backward-full", duration(backward));
     Ok(())
 }
@@ -441,10 +441,12 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
     page.value("layer-crossover", integer(shape(1).crossover()));
     page.value("layer-d-model", integer(d_model));
     let even = shape(1).crossover() as f64;
-    let timed = |points: &[(f64, f64)]| points.iter().find(|point| point.0 == even).copied();
-    let (core, linear) = timed(&measured.1).zip(timed(&measured.0)).with_context(|| {
-        format!("the record `{}` has no layer of n = {even}", record.topic)
-    })?;
+    let timed =
+        |points: &[(f64, f64)]| points.iter().find(|point| point.0 == even).copied();
+    let (core, linear) =
+        timed(&measured.1).zip(timed(&measured.0)).with_context(|| {
+            format!("the record `{}` has no layer of n = {even}", record.topic)
+        })?;
     page.value("even", even_in_words(core.1, linear.1));
     let lengths = (whole[0].0, whole[whole.len() - 1].0);
     let meeting = Meeting::of(&measured.0, &measured.1);
@@ -571,7 +573,9 @@ fn peaks(page: &mut Page, record: &Record) -> Result<()> {
     let mut rows = vec![];
     for forward in record.all("memory/forward", "f32") {
         let n = *forward.sizes.get("n").context("memory/forward has no n")?;
+        record.in_unit(forward, Unit::Bytes)?;
         let both = record.find("memory/forward and backward", "f32", n)?;
+        record.in_unit(both, Unit::Bytes)?;
         let n = n as usize;
         let shape = AttentionShape::self_attention(1, n, D, D, 1);
         let kept = shape.bytes(F32)?.total();
@@ -664,11 +668,10 @@ fn steps(record: &Record, times: &Record, n: usize) -> Result<Vec<Step>> {
     let flops = AttentionShape::self_attention(1, n, D, D, 1).flops()?;
     let sizes = AttentionShape::self_attention(1, n, D, D, 1).bytes(F32)?;
     let step = |name, flops: u128, bytes: u128| -> Result<Step> {
-        let timed = match name {
-            "whole" => times.find("attention/forward", "f32", n as u64)?,
-            _ => record.find(&format!("steps/{name}"), "f32", n as u64)?,
+        let seconds = match name {
+            "whole" => times.seconds("attention/forward", "f32", n as u64)?,
+            _ => record.seconds(&format!("steps/{name}"), "f32", n as u64)?,
         };
-        let seconds = timed.median;
         Ok(Step { name, flops: flops as f64, bytes: bytes as f64, seconds })
     };
     let squares = (n * n) as u128;
@@ -685,7 +688,7 @@ fn steps(record: &Record, times: &Record, n: usize) -> Result<Vec<Step>> {
 fn best(record: &Record, what: &str, of: impl Fn(f64) -> f64) -> Result<f64> {
     let speeds = record.all(what, "f32").map(|m| -> Result<f64> {
         let n = *m.sizes.get("n").with_context(|| format!("{what} has no n"))?;
-        Ok(of(n as f64) / m.median / 1e9)
+        Ok(of(n as f64) / record.in_unit(m, Unit::Seconds)? / 1e9)
     });
     let speeds = speeds.collect::<Result<Vec<_>>>()?;
     ensure!(!speeds.is_empty(), "the record `{}` has no {what}", record.topic);
@@ -803,8 +806,8 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
         ),
     );
     page.value("softmax-roof", softmax_roof_in_words(share(softmax)));
-    let new = record.find("matrix/new", "f32", 4096)?.median;
-    let old = record.find("matrix/old", "f32", 4096)?.median;
+    let new = record.seconds("matrix/new", "f32", 4096)?;
+    let old = record.seconds("matrix/old", "f32", 4096)?;
     let short_softmax = step_of(&short, "softmax")?;
     page.value("softmax-slows", slows_in_words(short_softmax, softmax, new - old));
     let largest = record.machine.caches.iter().map(|cache| cache.bytes).max();
@@ -813,11 +816,11 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
         "scale-in-cache",
         cache_in_words(in_cache, (F32 * 512 * 512) as u64, largest),
     );
-    let transposed = record.find("steps/tr_mul", "f32", 4096)?.median;
+    let transposed = record.seconds("steps/tr_mul", "f32", 4096)?;
     page.value("tr-mul", significant(transposed / values.seconds, 2));
     let so = Compared::of(transposed, values.seconds).choose("Even so", "Even so", "So");
     page.value("tr-mul-so", so);
-    let mask = record.find("steps/causal mask", "f32", 4096)?.median;
+    let mask = record.seconds("steps/causal mask", "f32", 4096)?;
     page.value("mask-time", duration(mask));
 
     let shares = |steps: &[Step]| {

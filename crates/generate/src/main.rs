@@ -3,6 +3,8 @@
 //! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
 //! nothing and fails if the files are not those that a run would write.
 
+#[cfg(test)]
+mod any_machine;
 mod backward;
 mod claims;
 mod complexity;

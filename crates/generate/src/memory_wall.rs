@@ -34,7 +34,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("fits", integer(CAPACITY.isqrt()));
     passes(page)?;
     fused(page)?;
-    fusable(page)?;
+    on_a_thread(page)?;
     over_tokens(page)?;
     over_capacity(page)?;
     backward(page)
@@ -195,11 +195,6 @@ fn passes(page: &mut Page) -> Result<()> {
         "on the GPU the middle waits, products do not"
     );
     ensure!(2.0 * product < tensor_cores, "with tensor cores, in two bytes, all wait");
-    let records = complexity::records(page)?;
-    let [scale, softmax] = [per_byte("scale", 1.0), softmax];
-    let words = on_the_cpu(scale, softmax, ridge(&records[2])?, softmax_share(&records)?);
-    page.value("cpu", words);
-    page.value("cpu-name", records[0].machine.cpu.clone());
     page.value("naive-intensity", fixed(counted, 1));
     page.value("ideal-intensity", fixed(ideal, 1));
     page.value("gpu-ridge", significant(gpu, 3));
@@ -223,10 +218,12 @@ fn passes(page: &mut Page) -> Result<()> {
 
 /// How scale, mask and softmax do on the thread of the chapter Complexity: operations per byte of the first and the last one, the
 /// ridge, and the share of its roof that softmax reaches. A mask has no operations.
-fn on_the_cpu(scale: f64, softmax: f64, ridge: f64, share: f64) -> String {
+fn cpu_in_words(scale: f64, softmax: f64, ridge: f64, share: f64) -> String {
     let left = match (scale < ridge, softmax < ridge) {
         (true, true) => "the same three passes stand left of the ridge.",
-        (true, false) => "scale and mask stand left of the ridge, and softmax right of it.",
+        (true, false) => {
+            "scale and mask stand left of the ridge, and softmax right of it."
+        }
         (false, _) => "only the mask stands left of the ridge.",
     };
     let waits = if share < 0.5 {
@@ -269,12 +266,26 @@ fn fused(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What fusing could save at most on the machine of the chapter Complexity.
-pub fn fusable(page: &mut Page) -> Result<()> {
-    let [times, _, steps] = complexity::records(page)?;
-    let step = |name: &str| anyhow::Ok(steps.find(name, "f32", 4096)?.median);
+/// What was measured on the thread of the chapter Complexity: how the passes in the middle do there, and what fusing could save at
+/// most.
+pub fn on_a_thread(page: &mut Page) -> Result<()> {
+    let records = complexity::records(page)?;
+    let naive = naive_traffic(&shape(N), CAPACITY)?;
+    let per_byte = |pass: &str| -> Result<f64> {
+        let bytes = naive.pass(pass).bytes(ELEMENT) as f64;
+        Ok((operations(pass)? * N * N) as f64 / bytes)
+    };
+    let ridge = ridge(&records[2])?;
+    let share = softmax_share(&records)?;
+    page.value(
+        "cpu",
+        cpu_in_words(per_byte("scale")?, per_byte("softmax")?, ridge, share),
+    );
+    page.value("cpu-name", records[0].machine.cpu.clone());
+    let [times, _, steps] = records;
+    let step = |name: &str| steps.seconds(name, "f32", 4096);
     let removed = step("steps/scale")? + step("steps/causal mask")?;
-    let whole = times.find("attention/forward causal", "f32", 4096)?.median;
+    let whole = times.seconds("attention/forward causal", "f32", 4096)?;
     page.value("fusable-time", duration(removed));
     page.value("whole-time", duration(whole));
     Ok(())
@@ -463,10 +474,10 @@ mod tests {
 
     #[test]
     fn the_cpu_is_told_as_it_is() {
-        let usual = on_the_cpu(0.125, 0.625, 2.4, 0.03);
+        let usual = cpu_in_words(0.125, 0.625, 2.4, 0.03);
         assert!(usual.starts_with("the same three") && usual.contains("hides the wall"));
-        let slow = on_the_cpu(0.125, 0.625, 0.5, 0.8);
+        let slow = cpu_in_words(0.125, 0.625, 0.5, 0.8);
         assert!(slow.contains("softmax right of it. Softmax reaches 80"), "{slow}");
-        assert!(on_the_cpu(0.125, 0.625, 0.1, 0.8).starts_with("only the mask"));
+        assert!(cpu_in_words(0.125, 0.625, 0.1, 0.8).starts_with("only the mask"));
     }
 }

@@ -59,6 +59,11 @@ impl Generated {
         }
     }
 
+    #[cfg(test)]
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.0.iter().map(|(path, text)| (path.as_path(), text.as_str()))
+    }
+
     /// Writes what changed and removes what is no longer generated.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let (mut written, mut removed) = (0, 0);

@@ -9,6 +9,7 @@ use crate::records::{Compared, provenance};
 use anyhow::{Context, Result};
 use attention::{log_sum_exp, softmax, softmax_backward, softmax_jacobian};
 use nalgebra::{DVector, dvector};
+use record::Unit;
 use std::collections::BTreeMap;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -27,13 +28,14 @@ fn columns(page: &mut Page) -> Result<()> {
     let mut ratio_at = BTreeMap::new();
     for down in record.all("softmax of rows/down the columns", "f32") {
         let n = *down.sizes.get("n").context("softmax of rows has no n")?;
-        let along = record.find("softmax of rows/along the rows", "f32", n)?;
-        let ratio = along.median / down.median;
+        let along = record.seconds("softmax of rows/along the rows", "f32", n)?;
+        let down = record.in_unit(down, Unit::Seconds)?;
+        let ratio = along / down;
         ratio_at.insert(n, ratio);
         rows.push(vec![
             integer(n as usize),
-            duration(down.median),
-            duration(along.median),
+            duration(down),
+            duration(along),
             format!("{}×", significant(ratio, 2)),
         ]);
     }
@@ -51,8 +53,10 @@ fn columns(page: &mut Page) -> Result<()> {
 
 /// How many times as long as down the columns it takes along the rows, at each length.
 fn columns_in_words(ratios: &[f64]) -> String {
-    let faster =
-        ratios.iter().filter(|ratio| Compared::of(**ratio, 1.0) == Compared::More).count();
+    let faster = ratios
+        .iter()
+        .filter(|ratio| Compared::of(**ratio, 1.0) == Compared::More)
+        .count();
     match faster {
         0 => "On the machine of this record it gains nothing.".to_owned(),
         _ if faster == ratios.len() => {

@@ -375,7 +375,10 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
 /// takes so many times as long to fetch one as to compute it.
 fn recompute_in_words(fetched: f64) -> (&'static str, &'static str) {
     if fetched < 1.0 {
-        ("of a GPU with tensor cores, and of nothing else in this table", "kept its weights")
+        (
+            "of a GPU with tensor cores, and of nothing else in this table",
+            "kept its weights",
+        )
     } else {
         (
             "of a GPU with tensor cores, and of the thread in this table",

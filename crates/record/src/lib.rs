@@ -205,6 +205,28 @@ impl Record {
         }
     }
 
+    /// The time of `what` with these numbers and this n, in seconds.
+    ///
+    /// # Errors
+    /// There is none, or more than one, or it is no time.
+    pub fn seconds(&self, what: &str, dtype: &str, n: u64) -> Result<f64> {
+        self.in_unit(self.find(what, dtype, n)?, Unit::Seconds)
+    }
+
+    /// The number of one of its measurements, which is in this unit.
+    ///
+    /// # Errors
+    /// It is in another one.
+    pub fn in_unit(&self, measurement: &Measurement, unit: Unit) -> Result<f64> {
+        let Measurement { what, dtype, sizes, unit: found, median, .. } = measurement;
+        ensure!(
+            *found == unit,
+            "in the record `{}`, {what}, {dtype}, {sizes:?} is in {found:?} and not in {unit:?}",
+            self.topic
+        );
+        Ok(*median)
+    }
+
     /// All measurements of `what` with these numbers, in the order of the record.
     pub fn all(&self, what: &str, dtype: &str) -> impl Iterator<Item = &Measurement> {
         self.measurements.iter().filter(move |m| m.what == what && m.dtype == dtype)
@@ -342,5 +364,11 @@ mod tests {
         assert_eq!(error, "the record `pace` has no walk/home, f64, n = 3000");
         assert_eq!(record.threads(), Some(1));
         assert_eq!(record.day(), "2026-01-31");
+        assert_eq!(record.seconds("walk/home", "f32", 3000).unwrap(), 2160.0);
+        let mut bytes = record;
+        bytes.measurements.iter_mut().for_each(|m| m.unit = Unit::Bytes);
+        let error = bytes.seconds("walk/home", "f32", 3000).unwrap_err().to_string();
+        assert!(error.starts_with("in the record `pace`, walk/home, f32"), "{error}");
+        assert!(error.ends_with("is in Bytes and not in Seconds"), "{error}");
     }
 }
