@@ -150,7 +150,7 @@ fn made_up(seed: u64, name: &str, topics: &[&str]) -> Vec<Record> {
 fn records_of_any_machine_make_every_page() {
     let usual = measured(&committed()).unwrap();
     let expected = included(&usual);
-    for seed in 0..16 {
+    for seed in 0..12 {
         let records = made_up(seed, "Made up", &TOPICS);
         let generated = generated(&[("made-up", records)])
             .unwrap_or_else(|error| panic!("seed {seed}: {error:#}"));

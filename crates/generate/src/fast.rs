@@ -75,7 +75,13 @@ fn find<'a>(
         .next()
         .with_context(|| format!("the record `{topic}` has no {}", name()))?;
     ensure!(found.next().is_none(), "the record `{topic}` has more than one {}", name());
-    record.in_unit(first, Unit::Seconds)?;
+    ensure!(
+        first.unit == Unit::Seconds,
+        "in the record `{topic}`, {} is in {:?} and not in {:?}",
+        name(),
+        first.unit,
+        Unit::Seconds
+    );
     Ok(first)
 }
 
