@@ -1324,16 +1324,15 @@ fn off_in_words(off: &[f64]) -> String {
     let most = |off: &[f64]| {
         percent(off.iter().fold(0.0, |most: f64, off| most.max(off.abs())), 0)
     };
-    let mut parts = vec![];
-    for (word, off) in [("high", &high), ("low", &low)] {
-        if !off.is_empty() {
-            parts.push(format!("too {word} in {}, by up to {}", off.len(), most(off)));
-        }
-    }
+    let parts: Vec<_> = [("high", &high), ("low", &low)]
+        .into_iter()
+        .filter(|(_, off)| !off.is_empty())
+        .map(|(word, off)| format!("too {word} in {}, by up to {}", off.len(), most(off)))
+        .collect();
     format!(
-        "Of these {} forecasts, it is not explained why they are {}.",
+        "Of these {} forecasts none is exact: they are {}. That is not explained.",
         off.len(),
-        list(&parts)
+        parts.join(", and ")
     )
 }
 
@@ -1542,6 +1541,200 @@ fn layers(page: &mut Page, record: &Record) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::tests::committed;
+
+    fn gain(number: usize, predicted: f64, measured: f64) -> Gain {
+        Gain { number, predicted, measured }
+    }
+
+    const CELL: Cell =
+        Cell { threads: 1, d: 64, mask: "causal", pass: "forward", n: 512 };
+
+    #[test]
+    fn caches_are_named_as_far_as_they_are_known() {
+        let [record] = committed().of_one_machine(["parts"]).unwrap();
+        let words = |caches: &[(u32, u64)]| {
+            let caches = caches.iter().map(|&(level, kib)| record::Cache {
+                level,
+                kind: "Unified".to_owned(),
+                bytes: kib << 10,
+            });
+            let machine = Machine { caches: caches.collect(), ..record.machine.clone() };
+            five_tiles_in_words(80 << 10, &machine)
+        };
+        assert_eq!(words(&[]), "80\u{202f}KiB");
+        assert!(
+            words(&[(1, 128)]).ends_with("they fit the first cache (128\u{202f}KiB)")
+        );
+        assert!(
+            words(&[(1, 32)]).ends_with("more than the first cache has (32\u{202f}KiB)")
+        );
+        assert!(words(&[(1, 32), (2, 1024)]).contains("little for the second"));
+        assert!(words(&[(1, 32), (2, 128)]).contains("but they fit the second"));
+        assert!(words(&[(1, 32), (2, 64)]).contains("and more than the second"));
+
+        let tiles = |second| tiles_cache_in_words([512, 128], second);
+        assert_eq!(tiles(None), "");
+        assert!(tiles(Some(1024)).contains("both fit"));
+        assert!(tiles(Some(1024)).contains("as large as that cache"));
+        assert!(tiles(Some(2048)).contains("fit as well"));
+        assert!(tiles(Some(256)).contains("only the smaller one fits"));
+        assert!(
+            tiles(Some(64)).contains("neither fits")
+                && tiles(Some(64)).contains("more than")
+        );
+    }
+
+    #[test]
+    fn steps_are_told_as_they_came_out() {
+        assert_eq!(gain(4, 1.36, 1.3).predicted_in_words(), "a factor of 1.36");
+        assert!(gain(4, -2.0, 1.3).predicted_in_words().starts_with("impossible"));
+        assert!(gain(4, -2.0, 1.3).surprise() > gain(3, 1.0, 9.0).surprise());
+        assert!(gain(3, 1.0, 1.7).surprise() > gain(4, 1.3, 1.4).surprise());
+
+        assert!(tiled_in_words(&gain(2, 1.0, 0.56)).contains("goes down"));
+        assert!(tiled_in_words(&gain(2, 1.0, 0.56)).contains("takes 1.79 times"));
+        assert!(tiled_in_words(&gain(2, 1.0, 1.0)).contains("stays level"));
+        assert!(tiled_in_words(&gain(2, 1.0, 1.5)).contains("pays at once"));
+        let told = |predicted, measured, both: [f64; 2]| {
+            tiled_predicted_in_words(&gain(2, predicted, measured), &both)
+        };
+        assert!(told(0.88, 0.56, [0.9, 0.9]).contains("falls far short"));
+        assert!(told(0.88, 0.56, [0.9, 0.9]).contains("no loss"));
+        assert!(told(0.88, 0.75, [0.9, 1.1]).contains("falls short"));
+        assert!(told(0.88, 0.75, [0.9, 1.1]).contains("take 0.90 and 1.10 times"));
+        assert!(told(0.88, 0.88, [0.9, 1.1]).contains("what was measured"));
+        assert!(told(0.88, 1.2, [0.9, 1.1]).contains("longer than was measured"));
+        assert!(told(-0.88, 1.2, [0.9, 1.1]).contains("no program can take"));
+
+        let told = |predicted, measured, rests| {
+            scratch_in_words(&gain(3, predicted, measured), &gain(2, 0.88, 0.56), rests)
+        };
+        assert!(told(1.02, 1.73, [0.5, 0.1]).contains("hardly the copies"));
+        assert!(told(1.02, 1.73, [0.5, 0.1]).contains("Together these must be"));
+        assert!(!told(1.5, 1.6, [0.5, 0.1]).contains("hardly the copies"));
+        assert!(told(1.5, 1.6, [0.5, 0.1]).contains("None of these was timed"));
+        assert!(told(1.5, 1.6, [0.5, -0.1]).contains("do not tell"));
+
+        assert!(rest_in_words(1.0, 0.8, 0.1).starts_with("That roof is the rate"));
+        assert!(rest_in_words(0.9, 0.8, 0.1).starts_with("By themselves"));
+        assert!(rest_in_words(1.0, 0.8, 0.1).contains("the remaining 10"));
+        assert!(rest_in_words(1.0, 0.8, 0.3).contains("more than all of it"));
+        assert_eq!(
+            [0.8, 0.3].map(most_in_words),
+            ["most of our time", "a part of our time"]
+        );
+        assert!(near_in_words(3.4).starts_with("as near"));
+        assert!(near_in_words(2.0).starts_with("nearer"));
+        assert!(near_in_words(5.0).starts_with("less near"));
+    }
+
+    #[test]
+    fn tiles_are_praised_as_far_as_they_pay() {
+        let causal = |forward, both| causal_tiles_in_words((forward, 1.0), (both, 1.0));
+        assert!(causal(1.0, 1.0).contains("gains nothing"));
+        assert!(causal(1.2, 1.2).contains("gains, too"));
+        assert!(causal(0.8, 0.8).contains("loses"));
+        assert!(causal(0.8, 1.2).contains("do not agree"));
+        assert_eq!(behind_in_words(0.0, 1.2, 1.0), "the best of the table");
+        assert!(
+            behind_in_words(0.02, 1.2, 0.5)
+                .ends_with("is less than two runs differ by, in half the memory")
+        );
+        assert!(
+            behind_in_words(0.4, 1.2, 4.0)
+                .ends_with("is more than two runs differ by, in 4.0 times the memory")
+        );
+        assert_eq!(few_queries_in_words(false), "");
+        assert!(few_queries_in_words(true).contains("more keys are faster"));
+        assert_eq!(odd_in_words(false, 0.1), "");
+        assert!(odd_in_words(true, 0.1).contains("not understood"));
+    }
+
+    #[test]
+    fn runs_are_compared_as_far_as_they_can_be() {
+        let gains = [gain(2, 1.0, 0.5), gain(3, 1.0, 1.1), gain(4, 1.0, 0.95)];
+        let words = again_in_words(1.2, 0.1, &gains);
+        assert!(
+            words.contains("more from one") && words.contains("steps 3 and 4"),
+            "{words}"
+        );
+        let words = again_in_words(1.07, 0.1, &gains);
+        assert!(
+            words.contains("as much within") && words.contains("gain of step 4"),
+            "{words}"
+        );
+        assert!(again_in_words(1.01, 0.1, &gains).contains("every step"));
+        let [ladder, peers] = committed().of_one_machine(["ladder", "peers"]).unwrap();
+        let both = again_where_in_words(&ladder, Some(&peers));
+        assert!(
+            both.contains("beside the others") && both.contains("of commit"),
+            "{both}"
+        );
+        assert!(!again_where_in_words(&ladder, Some(&ladder)).contains("of commit"));
+        assert!(!again_where_in_words(&ladder, None).contains("beside the others"));
+        assert_eq!(other_machine_in_words(Some(&peers), &peers.machine), "");
+        assert!(
+            other_machine_in_words(None, &peers.machine).contains(&peers.machine.cpu)
+        );
+    }
+
+    #[test]
+    fn peers_are_told_as_they_came_out() {
+        let turned = |quotient| Turned { cell: CELL, quotient, spread: 0.2 };
+        let one = turned_in_words(&[turned(0.95)], 1);
+        assert!(
+            one.contains("one of these cells") && one.contains("one of the shorter"),
+            "{one}"
+        );
+        assert!(one.contains("That one has 0.95 (forward, causal"), "{one}");
+        let two = turned_in_words(&[turned(0.95), turned(1.5)], 0);
+        assert!(
+            two.contains("2 of these cells") && two.contains("The furthest has 1.50"),
+            "{two}"
+        );
+        assert!(turned_in_words(&[], 0).ends_with("none of the shorter ones."));
+        assert!(causal_in_words(CELL).contains("at 512 tokens"));
+        assert!(
+            causal_in_words(Cell { n: 1024, ..CELL }).contains("that of a causal mask")
+        );
+        assert!(causal_in_words(Cell { mask: "full", ..CELL }).contains("Of the ratios"));
+        assert!(worth_in_words(1.2).contains("worth the trouble"));
+        assert!(worth_in_words(1.0).contains("keep up"));
+        assert!(worth_in_words(0.8).contains("still to be gained"));
+        assert!(peaks_in_words([[512; 2]; 2], 256).starts_with("The peak at 512"));
+        assert!(
+            peaks_in_words([[512, 1024], [512, 256]], 256)
+                .contains("at 512 tokens, and measured to be so at 1\u{202f}024; with")
+        );
+        assert!(off_in_words(&[0.1, 0.2, -0.3]).contains(
+            "too high in 2, by up to 20\u{202f}%, and too low in 1, by up to 30"
+        ));
+        assert!(!off_in_words(&[0.1, 0.2]).contains("low"));
+        assert_eq!(candle_in_words(&[]), "");
+        assert!(candle_in_words(&[0.5, 7.0]).contains("0.50 to 7.0 times"));
+        let points = [(CELL, 1.2), (Cell { d: 128, ..CELL }, 1.1)];
+        assert!(chart_in_words(&points).starts_with("All points"));
+        assert!(chart_in_words(&points).ends_with("highest at 512 tokens."));
+        let points = [(CELL, 0.9), (Cell { d: 128, n: 256, ..CELL }, 1.1)];
+        assert!(chart_in_words(&points).starts_with("1 of 2 points"));
+        assert!(
+            chart_in_words(&points)
+                .ends_with("512 tokens for d = 64 and 256 for d = 128.")
+        );
+        assert_eq!(wild_in_words(CELL, 1.4, 0.1), "");
+        assert!(wild_in_words(CELL, 1.4, 0.4).contains("says little"));
+    }
+
+    #[test]
+    fn a_few_round_numbers_stand_below_the_bars() {
+        let about =
+            |longest: f64, expected: f64| (tick(longest) / expected - 1.0).abs() < 1e-9;
+        assert!(
+            about(0.41, 0.1) && about(0.82, 0.2) && about(2.4, 0.5) && about(30.0, 10.0)
+        );
+        assert!(about(0.004, 0.001) && about(0.0017, 0.0005));
+    }
 
     /// By asking for each score whether a tile that holds it is computed.
     #[test]
