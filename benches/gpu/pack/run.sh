@@ -60,4 +60,4 @@ echo "== times"
 "$here/gpu" time --record "$output/gpu.json" --python "$python" ${arguments[@]+"${arguments[@]}"} ||
     stop "the kernels were not timed, for the reason above"
 [ ${#failed[@]} = 0 ] || stop "timed, but these tests failed: ${failed[*]}"
-echo "done: put $output/gpu.json into records/ of the project"
+echo "done: put $output/gpu.json into records/ of the project, which \`cargo xtask gpu add FILE\` does there"

@@ -33,6 +33,7 @@ pub fn circumstances(topic: &str) -> Result<Record> {
         machine: machine()?,
         versions,
         features: ["cuda", "rayon"].map(str::to_owned).to_vec(),
+        note: None,
         measurements: vec![],
     })
 }

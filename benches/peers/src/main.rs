@@ -13,6 +13,7 @@ mod table;
 use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
+use record::take::how_to_show;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -55,5 +56,10 @@ fn run(arguments: &Arguments) -> Result<()> {
     let file = report::write(arguments, circumstances, &measured)?;
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
     println!("written to {} after {minutes:.1} minutes", file.display());
+    if let (true, Some(folder)) = (arguments.is_complete(), file.parent())
+        && let Some(name) = folder.file_name().and_then(|name| name.to_str())
+    {
+        println!("{}", how_to_show(name));
+    }
     Ok(())
 }

@@ -29,11 +29,13 @@ pub fn circumstances() -> Result<Record> {
         machine: machine()?,
         versions: versions(here, &CRATES)?,
         features: vec!["rayon".to_owned()],
+        note: None,
         measurements: vec![],
     })
 }
 
-/// Writes what was measured: to `records/` if it is all there is to measure, else to `target/records/`.
+/// Writes what was measured to this machine's folder: in `records/` if it is all there is to measure, else in
+/// `target/records/`.
 ///
 /// # Errors
 /// The record makes no sense, or cannot be written.

@@ -3,6 +3,8 @@
 //! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
 //! nothing and fails if the files are not those that a run would write.
 
+#[cfg(test)]
+mod any_machine;
 mod backward;
 mod claims;
 mod complexity;
@@ -35,6 +37,7 @@ mod wrong;
 use anyhow::{Context, Result};
 use clap::Parser;
 use output::{Generated, Page};
+use record::Records;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -47,6 +50,9 @@ struct Arguments {
     /// The folder of the generated files
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/generated"))]
     folder: PathBuf,
+    /// The folder of the records
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records"))]
+    records: PathBuf,
 }
 
 /// What computes one page: its name, which is its chapter's file name, and the function.
@@ -78,10 +84,11 @@ const PAGES: &[Generator] = &[
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    let records = Records::open(&arguments.records)?;
     let mut generated = Generated::default();
     for &(name, generate) in PAGES {
         let start = Instant::now();
-        let mut page = Page::new(name);
+        let mut page = Page::new(name, &records);
         generate(&mut page).with_context(|| format!("computing the page {name}"))?;
         generated.add(page);
         eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());

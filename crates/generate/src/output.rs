@@ -1,6 +1,7 @@
 //! What is generated, and how it is written or compared.
 
 use anyhow::{Context, Result, bail, ensure};
+use record::Records;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,13 +11,16 @@ use std::sync::LazyLock;
 /// The generated files of one chapter.
 pub struct Page {
     name: &'static str,
+    /// What was measured, for the pages that show it.
+    pub records: Records,
     values: BTreeMap<String, String>,
     files: BTreeMap<String, String>,
 }
 
 impl Page {
-    pub fn new(name: &'static str) -> Self {
-        Page { name, values: BTreeMap::new(), files: BTreeMap::new() }
+    pub fn new(name: &'static str, records: &Records) -> Self {
+        let (values, files) = (BTreeMap::new(), BTreeMap::new());
+        Page { name, records: records.clone(), values, files }
     }
 
     /// A number for the prose, which includes it as `{{#include generated/PAGE/values.txt:KEY}}`.
@@ -53,6 +57,11 @@ impl Generated {
         for (name, text) in page.files {
             self.0.insert(folder.join(name), text);
         }
+    }
+
+    #[cfg(test)]
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.0.iter().map(|(path, text)| (path.as_path(), text.as_str()))
     }
 
     /// Writes what changed and removes what is no longer generated.
@@ -158,6 +167,7 @@ fn same_to_the_last_digit(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::tests::committed;
 
     #[test]
     fn only_the_last_digit_may_differ_on_another_system() {
@@ -172,7 +182,7 @@ mod tests {
     fn a_changed_a_missing_and_a_foreign_file_are_found() {
         let folder =
             std::env::temp_dir().join(format!("generated-{}", std::process::id()));
-        let mut page = Page::new("page");
+        let mut page = Page::new("page", &committed());
         page.value("x", "1.0");
         page.file("table.md", "| a |\n");
         let mut generated = Generated::default();

@@ -1,44 +1,95 @@
 //! Records of measurements, as pages show them.
 
 use crate::format::bytes;
-use anyhow::Result;
 use record::{Machine, Record};
-use std::path::Path;
-
-/// The record of a topic.
-pub fn read(topic: &str) -> Result<Record> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
-    Record::read(&folder, topic)
-}
-
-/// The record of a topic that may not have been measured yet.
-pub fn read_if_there(topic: &str) -> Result<Option<Record>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
-    folder
-        .join(format!("{topic}.json"))
-        .is_file()
-        .then(|| Record::read(&folder, topic))
-        .transpose()
-}
 
 /// On what, with what and when it was measured: the end of a sentence that begins with "Measured".
 ///
-/// "on one thread of an AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) with
+/// "on one thread of AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) with
 /// rustc 1.95.0, …, on 2026-11-20"
 pub fn provenance(record: &Record) -> String {
-    let threads = match record.threads() {
-        Some(1) => "one thread of ".to_owned(),
-        Some(threads) => format!("{threads} threads of "),
-        None => String::new(),
-    };
-    let versions =
-        record.versions.iter().map(|(name, version)| format!("{name} {version}"));
+    // The threads of an accelerator are another matter.
+    let counts = record.machine.accelerator.is_none() && record.threads().is_some();
+    let threads = if counts { format!("{} of ", threads(record)) } else { String::new() };
+    let note = record.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"));
     format!(
-        "on {threads}{} with {}, on {}",
+        "on {threads}{} with {}, on {}{note}",
         machine(&record.machine),
-        list(&versions.collect::<Vec<_>>()),
+        versions(record.versions.iter()),
         record.day()
     )
+}
+
+/// The same of several records of one machine: all of the first one, and of the others what differs from it.
+pub fn provenance_of(first: &Record, others: &[(&str, &Record)]) -> String {
+    let mut text = provenance(first);
+    for (name, record) in others {
+        let differ = || {
+            let is_new = |(name, version): &(&String, &String)| {
+                first.versions.get(*name) != Some(version)
+            };
+            record.versions.iter().filter(is_new)
+        };
+        let mut parts = vec![];
+        if threads(record) != threads(first) {
+            parts.push(format!("on {}", threads(record)));
+        }
+        if differ().next().is_some() {
+            parts.push(format!("with {}", versions(differ())));
+        }
+        if record.day() != first.day() {
+            parts.push(format!("on {}", record.day()));
+        }
+        if let Some(note) = &record.note {
+            parts.push(note.clone());
+        }
+        if !parts.is_empty() {
+            text += &format!("; {name} {}", parts.join(", "));
+        }
+    }
+    text
+}
+
+fn versions<'a>(versions: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    let versions = versions.map(|(name, version)| format!("{name} {version}"));
+    list(&versions.collect::<Vec<_>>())
+}
+
+/// How many threads the benchmarks of a record could use: `one thread`.
+pub fn threads(record: &Record) -> String {
+    match record.threads() {
+        Some(1) => "one thread".to_owned(),
+        Some(threads) => format!("{threads} threads"),
+        None => "several threads".to_owned(),
+    }
+}
+
+/// How a number compares with another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    Less,
+    Same,
+    More,
+}
+
+impl Compared {
+    /// Numbers that are less than 5 % apart count as the same: two runs of a benchmark differ by so much.
+    pub fn of(number: f64, other: f64) -> Self {
+        match number / other {
+            ratio if ratio > 1.05 => Self::More,
+            ratio if ratio < 1.0 / 1.05 => Self::Less,
+            _ => Self::Same,
+        }
+    }
+
+    /// The words for each case.
+    pub fn choose<T>(self, less: T, same: T, more: T) -> T {
+        match self {
+            Self::Less => less,
+            Self::Same => same,
+            Self::More => more,
+        }
+    }
 }
 
 fn machine(machine: &Machine) -> String {
@@ -64,7 +115,7 @@ fn machine(machine: &Machine) -> String {
 }
 
 /// `a, b and c`.
-fn list(words: &[String]) -> String {
+pub fn list(words: &[String]) -> String {
     match words {
         [] => String::new(),
         [only] => only.clone(),
@@ -84,8 +135,20 @@ pub fn log_log_slope(points: &[(f64, f64)]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use record::Records;
+    use std::path::Path;
+
+    /// The records of the project.
+    pub fn committed() -> Records {
+        Records::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records"))
+            .unwrap()
+    }
+
+    fn pace() -> Record {
+        Record::parse("pace", include_str!("../../record/tests/pace.json")).unwrap()
+    }
 
     #[test]
     fn the_slope_of_a_power_is_its_exponent() {
@@ -96,25 +159,58 @@ mod tests {
 
     #[test]
     fn the_circumstances_are_told_in_one_sentence() {
-        let record =
-            Record::parse("pace", include_str!("../../record/tests/pace.json")).unwrap();
         assert_eq!(
-            provenance(&record),
+            provenance(&pace()),
             "on one thread of Shoes (2 cores, caches of 64\u{202f}bytes, 0\u{202f}GiB of memory; linux, x86_64) with \
              attention 0.1.0, nalgebra 0.1.0 and rustc 1.0.0, on 2026-01-31"
+        );
+        let mut noted = pace();
+        noted.note = Some("uphill".to_owned());
+        assert!(provenance(&noted).ends_with("on 2026-01-31 (uphill)"));
+        noted.machine.accelerator = Some("Wheels".to_owned());
+        assert!(provenance(&noted).starts_with("on Wheels beside Shoes (2 cores"));
+    }
+
+    #[test]
+    fn of_other_records_only_what_differs_is_told() {
+        let (first, mut other) = (pace(), pace());
+        assert_eq!(provenance_of(&first, &[("the race", &other)]), provenance(&first));
+        other.versions.insert("nalgebra".to_owned(), "0.2.0".to_owned());
+        other.date = "2026-02-01T12:00:00Z".to_owned();
+        other.measurements.iter_mut().for_each(|m| m.threads = 3);
+        assert_eq!(
+            provenance_of(&first, &[("the race", &other)]),
+            provenance(&first)
+                + "; the race on 3 threads, with nalgebra 0.2.0, on 2026-02-01"
+        );
+    }
+
+    #[test]
+    fn numbers_are_the_same_within_five_percent() {
+        let words = |number, other| Compared::of(number, other).choose("<", "=", ">");
+        assert_eq!(
+            [0.9, 0.96, 1.0, 1.04, 1.1].map(|number| words(number, 1.0)),
+            ["<", "=", "=", "=", ">"]
         );
     }
 
     /// Every record in the project can be read, whoever shows it.
     #[test]
     fn all_records_are_sound() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+        let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+        let mut folders = vec![records];
         let mut topics = vec![];
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let topic = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            read(&topic).unwrap();
-            topics.push(topic);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "json") {
+                    let topic = path.file_stem().unwrap().to_str().unwrap().to_owned();
+                    Record::read(&folder, &topic).unwrap();
+                    topics.push(topic);
+                }
+            }
         }
         assert!(topics.len() >= 4, "{topics:?}");
     }

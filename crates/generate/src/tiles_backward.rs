@@ -333,11 +333,17 @@ fn operations(page: &mut Page) -> Result<()> {
 }
 
 /// What a weight costs that is fetched, and one that is computed again.
-fn keep_or_recompute(page: &mut Page) -> Result<()> {
+pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let operations = (2 * D + 2) as f64; // a dot product, a subtraction, an exponential
-    let cpu = complexity::ridge(&records::read("roofline")?)?;
+    let [_, _, roof] = complexity::records(page)?;
+    let cpu = complexity::ridge(&roof)?;
+    let name = format!(
+        "{} of the {} in [Complexity](complexity.md#the-roofline), `f32`",
+        records::threads(&roof),
+        roof.machine.cpu
+    );
     let machines = [
-        ("one thread of [Complexity](complexity.md#the-roofline), `f32`", cpu, ELEMENT),
+        (name.as_str(), cpu, ELEMENT),
         ("A100, `f32`, no tensor cores", A100_F32 / A100_BANDWIDTH, ELEMENT),
         ("A100, bf16, tensor cores", A100_BF16 / A100_BANDWIDTH, 2),
     ];
@@ -353,14 +359,34 @@ fn keep_or_recompute(page: &mut Page) -> Result<()> {
         ]);
         ratios.push(ridge / even);
     }
-    ensure!(ratios[0] < 0.2 && ratios[1] < 1.0 && ratios[1] > 0.5, "fetching is faster");
+    // Of the data sheet; what the thread says is measured.
+    ensure!(ratios[1] < 1.0 && ratios[1] > 0.5, "fetching is faster");
     ensure!(ratios[2] > 4.0, "computing again is faster");
+    let (true_of, faster) = recompute_in_words(ratios[0]);
+    page.value("recompute-true-of", true_of);
+    page.value("recompute-faster", faster);
     let header = ["machine", "ridge", "even at", "fetched / computed"];
     page.file("recompute.md", table(&header, &rows));
     page.value("recompute-operations", integer(2 * D + 2));
     page.value("recompute-bytes", integer(2 * ELEMENT));
     page.value("recompute-even", fixed(operations / (2 * ELEMENT) as f64, 2));
     Ok(())
+}
+
+/// Of what it is true that recomputing is faster than reading, and what a program had better do with its weights on the thread: it
+/// takes so many times as long to fetch one as to compute it.
+fn recompute_in_words(fetched: f64) -> (&'static str, &'static str) {
+    if fetched < 1.0 {
+        (
+            "of a GPU with tensor cores, and of nothing else in this table",
+            "kept its weights",
+        )
+    } else {
+        (
+            "of a GPU with tensor cores, and of the thread in this table",
+            "computed its weights again",
+        )
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------- rounding
@@ -688,4 +714,17 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
     page.value("order-count", integer(ORDERS));
     page.value("order-keys", integer(KEYS));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recomputing_is_praised_where_fetching_takes_longer() {
+        assert!(recompute_in_words(0.1).0.contains("nothing else"));
+        assert_eq!(recompute_in_words(0.1).1, "kept its weights");
+        assert!(recompute_in_words(2.0).0.contains("of the thread"));
+        assert_eq!(recompute_in_words(2.0).1, "computed its weights again");
+    }
 }

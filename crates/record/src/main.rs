@@ -1,8 +1,8 @@
 //! Takes records: `cargo xtask bench --record` runs it.
 
 use clap::Parser;
-use record::take::{Options, take};
-use std::path::Path;
+use record::take::{Options, add, take};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the benchmarks and writes down what they say.
@@ -19,11 +19,19 @@ struct Arguments {
     /// Measure in a hurry, and badly
     #[arg(long)]
     quick: bool,
+    /// Measure nothing, and put this record, taken elsewhere, into the folder of its machine
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    add: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { topics, features, threads, quick } = Arguments::parse();
-    match take(Path::new("."), &Options { topics, features, threads, quick }) {
+    let Arguments { topics, features, threads, quick, add: file } = Arguments::parse();
+    let root = Path::new(".");
+    let done = match file {
+        Some(file) => add(root, &file),
+        None => take(root, &Options { topics, features, threads, quick }),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

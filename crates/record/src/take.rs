@@ -1,8 +1,8 @@
 //! Taking records: the machine, the versions, the date, and what the benchmarks said.
 
-use crate::{Cache, Machine, Measurement, Name, Record, Unit};
+use crate::{Cache, Machine, Measurement, Name, Record, SHOWN, Unit};
 use anyhow::{Context, Result, bail, ensure};
-use cargo_metadata::{Metadata, MetadataCommand, TargetKind};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
 use jiff::{Timestamp, Unit as TimeUnit};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -25,11 +25,11 @@ pub struct Options {
     pub quick: bool,
 }
 
-/// Packages whose versions every record tells.
+/// Packages whose versions every record tells, with those that `attention` depends on.
 const MEASURED_WITH: [&str; 3] = ["attention", "nalgebra", "matrixmultiply"];
 
-/// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to `records/`, or to
-/// `target/records/` if they were quick, since those are not to be shown.
+/// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to this machine's folder in
+/// `records/`, or in `target/records/` if they were quick, since those are not to be shown.
 ///
 /// Records are written when all have been taken, each in one stroke.
 ///
@@ -52,6 +52,7 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         machine: machine()?,
         versions: versions_in(&metadata, root, &MEASURED_WITH)?,
         features: features(&metadata, options)?,
+        note: None,
         measurements: vec![],
     };
     let mut records = vec![];
@@ -63,25 +64,54 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         records.push(record);
     }
     let folder = if options.quick { "target/records" } else { "records" };
+    let name = circumstances.machine.folder(&root.join(folder))?;
     for record in &records {
         write(&root.join(folder), record)?;
         eprintln!(
-            "{folder}/{}.json: {} measurements",
+            "{folder}/{name}/{}.json: {} measurements",
             record.topic,
             record.measurements.len()
         );
     }
+    if !options.quick {
+        eprintln!("{}", how_to_show(&name));
+    }
     Ok(())
 }
 
-/// Writes a record to its file in `folder`: all of it, or nothing.
+/// Writes a record to its file in the folder of its machine in `records`: all of it, or nothing.
 ///
 /// # Errors
-/// The folder or the file cannot be written.
-pub fn write(folder: &Path, record: &Record) -> Result<PathBuf> {
-    let file = folder.join(format!("{}.json", record.topic));
+/// The folder or the file cannot be written, or a record that is there already cannot be read.
+pub fn write(records: &Path, record: &Record) -> Result<PathBuf> {
+    let folder = record.machine.folder(records)?;
+    let file = records.join(folder).join(format!("{}.json", record.topic));
     write_file(&file, record)?;
     Ok(file)
+}
+
+/// Puts the record in `file`, which may have been taken elsewhere, into the folder of its machine in the project at `root`.
+///
+/// # Errors
+/// It is no record, or cannot be written.
+pub fn add(root: &Path, file: &Path) -> Result<()> {
+    let topic = file.file_stem().and_then(|stem| stem.to_str());
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let record = Record::read(folder, topic.context("a file without a name")?)?;
+    let records = root.join("records");
+    let name = record.machine.folder(&records)?;
+    write(&records, &record)?;
+    eprintln!("records/{name}/{}.json is there\n{}", record.topic, how_to_show(&name));
+    Ok(())
+}
+
+/// What has to be done so that the book shows the machine of this folder.
+#[must_use]
+pub fn how_to_show(folder: &str) -> String {
+    format!(
+        "to show this machine in the book, make this the first line of records/{SHOWN}, then run `cargo xtask generate`:\n\
+         {folder}"
+    )
 }
 
 /// Writes a record to `file`: all of it, or nothing.
@@ -282,7 +312,8 @@ pub fn now() -> Result<String> {
     Ok(Timestamp::now().round(TimeUnit::Second)?.to_string())
 }
 
-/// The versions of the compiler and of `packages` in the workspace at `root`, and the commit, if there is one.
+/// The versions of the compiler, of `packages` in the workspace at `root`, of what `attention` depends on, and the commit, if
+/// there is one.
 ///
 /// # Errors
 /// The workspace does not use one of them, or the compiler does not tell.
@@ -303,10 +334,27 @@ fn versions_in(
     for name in packages {
         versions.insert((*name).to_owned(), package(metadata, name)?.version.to_string());
     }
+    versions.extend(dependencies(metadata)?);
     if let Some(commit) = commit(root) {
         versions.insert("commit".to_owned(), commit);
     }
     Ok(versions)
+}
+
+/// The crates that `attention` itself depends on, as `Cargo.lock` has them. Those of its tests do not count.
+fn dependencies(metadata: &Metadata) -> Result<BTreeMap<String, String>> {
+    let attention = &package(metadata, "attention")?.id;
+    let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
+    let node = nodes.into_iter().find(|node| node.id == *attention);
+    let is_used = |dependency: &&cargo_metadata::NodeDep| {
+        dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+    };
+    let used = node.context("nothing is known of `attention`")?.deps.iter();
+    let version = |dependency: &cargo_metadata::NodeDep| {
+        let package = &metadata[&dependency.pkg];
+        (package.name.to_string(), package.version.to_string())
+    };
+    Ok(used.filter(is_used).map(version).collect())
 }
 
 /// What was measured, if the project is under version control.

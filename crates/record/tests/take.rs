@@ -18,10 +18,18 @@ fn project() -> TempDir {
         fs::write(path, text).unwrap();
     };
     write("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\nresolver = \"3\"\n");
-    for (name, version) in
-        [("attention", "0.1.0"), ("nalgebra", "0.35.0"), ("matrixmultiply", "0.3.0")]
-    {
-        let manifest = format!("[package]\nname = \"{name}\"\nversion = \"{version}\"\n");
+    let of_attention = "[dependencies]\nmultiplier = { path = \"../multiplier\" }\n\
+                        [dev-dependencies]\nticker = { path = \"../ticker\" }\n";
+    for (name, version, dependencies) in [
+        ("attention", "0.1.0", of_attention),
+        ("nalgebra", "0.35.0", ""),
+        ("matrixmultiply", "0.3.0", ""),
+        ("multiplier", "7.0.1", ""),
+        ("ticker", "0.0.1", ""),
+    ] {
+        let manifest = format!(
+            "[package]\nname = \"{name}\"\nversion = \"{version}\"\n{dependencies}"
+        );
         write(&format!("crates/{name}/Cargo.toml"), &manifest);
         write(&format!("crates/{name}/src/lib.rs"), "");
     }
@@ -56,12 +64,18 @@ echo '{"median":{"point_estimate":2500.0},"median_abs_dev":{"point_estimate":100
     > "$CRITERION_HOME/group/what/64/new/estimates.json"
 echo 'group/peak, f64/128: 4096 bytes'"#;
 
+/// The folder of this machine, if no other one has its name.
+fn machine() -> String {
+    record::take::machine().unwrap().folder(Path::new("nowhere")).unwrap()
+}
+
 fn read(project: &TempDir, topic: &str) -> Record {
-    Record::read(&project.path().join("records"), topic).unwrap()
+    Record::read(&project.path().join("records").join(machine()), topic).unwrap()
 }
 
 fn records(project: &Path) -> Vec<String> {
-    let entries = fs::read_dir(project.join("records")).into_iter().flatten().flatten();
+    let folder = project.join("records").join(machine());
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> =
         entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
@@ -89,14 +103,42 @@ fn what_was_measured_is_written_with_its_circumstances() {
     let counted = record.find("group/peak", "f64", 128).unwrap();
     assert_eq!((counted.median, counted.unit), (4096.0, record::Unit::Bytes));
     assert_eq!(record.versions["nalgebra"], "0.35.0");
+    assert_eq!(record.versions["multiplier"], "7.0.1");
+    assert!(!record.versions.contains_key("ticker"), "only its tests use it");
     assert_eq!(record.date, read(&project, "second").date);
+    let says = stderr(&output);
+    assert!(says.contains("the first line of records/shown.txt"), "{says}");
+    assert!(says.ends_with(&format!("\n{}\n", machine())), "{says}");
+}
+
+#[test]
+fn another_machine_of_the_same_name_keeps_its_folder() {
+    let project = project();
+    record(&project, WORKS, &["first"]);
+    let file = project.path().join("records").join(machine()).join("first.json");
+    let theirs =
+        fs::read_to_string(&file).unwrap().replacen("\"cores\": ", "\"cores\": 9", 1);
+    fs::write(&file, &theirs).unwrap();
+    let output = record(&project, WORKS, &["first"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
+    let ours = project.path().join(format!("records/{}-2", machine()));
+    Record::read(&ours, "first").unwrap();
+
+    // A record that was taken there goes into its own folder again.
+    let copy = project.path().join("first.json");
+    fs::rename(&file, &copy).unwrap();
+    let output = record(&project, "false", &["--add", copy.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
 }
 
 #[test]
 fn nothing_is_written_if_any_benchmark_fails() {
     let project = project();
     record(&project, WORKS, &["first"]);
-    let before = fs::read(project.path().join("records/first.json")).unwrap();
+    let file = project.path().join("records").join(machine()).join("first.json");
+    let before = fs::read(&file).unwrap();
 
     // The first benchmark works, and says something else than before.
     let works = WORKS.replace("2500.0", "7777.0");
@@ -109,7 +151,7 @@ fn nothing_is_written_if_any_benchmark_fails() {
         stderr(&output)
     );
     assert_eq!(records(project.path()), ["first.json"]);
-    assert_eq!(fs::read(project.path().join("records/first.json")).unwrap(), before);
+    assert_eq!(fs::read(&file).unwrap(), before);
 }
 
 #[test]
@@ -117,7 +159,8 @@ fn a_hurry_does_not_touch_what_is_shown() {
     let project = project();
     assert!(record(&project, WORKS, &["first", "--quick"]).status.success());
     assert!(records(project.path()).is_empty());
-    Record::read(&project.path().join("target/records"), "first").unwrap();
+    Record::read(&project.path().join("target/records").join(machine()), "first")
+        .unwrap();
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     bench: Option<String>,
 
-    /// Write what was measured to records/NAME.json, of all benchmarks or of these
+    /// Write what was measured to this machine's folder in records/, of all benchmarks or of these
     #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with = "bench")]
     record: Option<Vec<String>>,
 
@@ -31,7 +31,7 @@ pub struct Options {
     )]
     peers: Option<Vec<String>>,
 
-    /// Measure in a hurry, to see whether recording works, and write to target/records
+    /// Measure in a hurry, to see whether recording works, and write to that folder in target/records
     #[arg(long, requires = "record")]
     quick: bool,
 

@@ -4,6 +4,7 @@ use crate::process::{cargo, run};
 use crate::project::Project;
 use anyhow::Result;
 use clap::Args;
+use std::path::PathBuf;
 
 /// What `generate` can be asked for.
 #[derive(Debug, Default, Args)]
@@ -11,6 +12,10 @@ pub struct Options {
     /// Change nothing; fail if a file would come out different
     #[arg(long)]
     pub check: bool,
+
+    /// Read the records in this folder instead of records/
+    #[arg(long, value_name = "FOLDER")]
+    pub records: Option<PathBuf>,
 }
 
 /// Runs the generator. It draws millions of random numbers, so `Cargo.toml` optimises it in every profile.
@@ -23,6 +28,9 @@ pub fn generate(project: &Project, options: &Options) -> Result<()> {
     command.args(["run", "--package", "generate", "--"]);
     if options.check {
         command.arg("--check");
+    }
+    if let Some(folder) = &options.records {
+        command.arg("--records").arg(folder);
     }
     run(&mut command)
 }

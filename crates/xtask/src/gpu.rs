@@ -27,11 +27,11 @@ enum Task {
     #[command(
         after_help = "Example:\n  cargo xtask gpu pack\n  scp target/gpu/attention-gpu.tar.gz there:\n  \
                       ssh there 'tar xzf attention-gpu.tar.gz && attention-gpu/run.sh'\n  \
-                      scp there:gpu.json records/"
+                      scp there:gpu.json . && cargo xtask gpu add gpu.json"
     )]
     Pack,
 
-    /// Test and time the kernels on the GPU of this machine; the record goes to records/gpu.json
+    /// Test and time the kernels on the GPU of this machine; gpu.json goes to its folder in records/
     #[command(
         after_help = "Example:\n  cargo xtask gpu run --python venv/bin/python\n  \
                       cargo xtask gpu run --output target/records --quick"
@@ -40,6 +40,14 @@ enum Task {
         /// Passed to run.sh, and from there to `gpu time`
         #[arg(value_name = "ARGUMENTS", num_args = 0.., allow_hyphen_values = true, trailing_var_arg = true)]
         arguments: Vec<String>,
+    },
+
+    /// Put a gpu.json that run.sh left on another machine into that machine's folder in records/
+    #[command(after_help = "Example:\n  cargo xtask gpu add gpu.json")]
+    Add {
+        /// The record
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
     },
 
     /// Compile every kernel, and write what the compiler says to records/kernels.json; needs no GPU
@@ -88,6 +96,7 @@ pub fn gpu(project: &Project, options: &Options) -> Result<()> {
     match &options.command {
         Task::Pack => pack(project),
         Task::Run { arguments } => here(project, arguments),
+        Task::Add { file } => add(project, file),
         Task::Compile { check } => compile(project, *check),
     }
 }
@@ -243,10 +252,22 @@ fn here(project: &Project, arguments: &[String]) -> Result<()> {
     assemble(project, &folder, build)?;
     let mut command = Command::new(folder.join("run.sh"));
     command.args(arguments).current_dir(project.root());
-    if env::var_os("OUTPUT").is_none() {
-        command.env("OUTPUT", project.root().join("records"));
+    let names = |option: &str| arguments.iter().any(|word| word.starts_with(option));
+    if env::var_os("OUTPUT").is_some() || names("--output") {
+        return run(&mut command);
     }
-    run(&mut command)
+    let output = project.target().join("gpu/results");
+    run(command.env("OUTPUT", &output))?;
+    // What was measured in a hurry is not to be shown.
+    if names("--quick") { Ok(()) } else { add(project, &output.join("gpu.json")) }
+}
+
+/// Puts a record into the folder of its machine.
+fn add(project: &Project, file: &Path) -> Result<()> {
+    let file = file.canonicalize().with_context(|| file.display().to_string())?;
+    let mut command = cargo(project);
+    command.args(["run", "--quiet", "--package", "record", "--", "--add"]);
+    run(command.arg(file))
 }
 
 // ------------------------------------------------------------------------------------------------------- compile

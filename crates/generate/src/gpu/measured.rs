@@ -8,14 +8,15 @@ use super::machine::{
 use super::source::has;
 use crate::format::{fixed, integer, percent, significant, table};
 use crate::output::Page;
-use crate::records::{provenance, read_if_there};
+use crate::records::provenance;
 use anyhow::{Context, Result, ensure};
 use record::{Measurement, Record, Unit};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    page.file("compiled.md", compiled(read_if_there("kernels")?.as_ref())?);
-    let steps = steps()?;
-    page.file("measured.md", measured(read_if_there("gpu")?.as_ref(), &steps)?);
+    let kernels = page.records.of_no_machine("kernels")?;
+    page.file("compiled.md", compiled(kernels.as_ref())?);
+    let times = page.records.if_recorded(["gpu"])?.map(|[record]| record);
+    page.file("measured.md", measured(times.as_ref(), &steps()?)?);
     published(page)
 }
 
@@ -173,9 +174,10 @@ GPU can change this:
 >
 > which tests the kernels, times them, and writes `gpu.json`, in about six minutes. It takes Linux on x86-64 and a driver that \
 knows CUDA 13.0 (version 580 or newer). A GPU of the Turing generation or newer runs the kernels 0, 1 and backward, from Ampere on \
-also 2 and 3, and Hopper alone kernel 4; what cannot run is left out, with its reason. Put `gpu.json` into `records/`, run \
-`cargo xtask generate`, and the tables stand here, in place of this box, beside what was foretold. That is foretold for an \
-H100; if the record is another GPU's, the text beside the tables says so.
+also 2 and 3, and Hopper alone kernel 4; what cannot run is left out, with its reason. `cargo xtask gpu add gpu.json` puts the \
+record into the folder of its machine in `records/`, and says which line of `records/shown.txt` shows it. After `cargo xtask \
+generate` the tables stand here, in place of this box, beside what was foretold. That is foretold for an H100; if the record is \
+another GPU's, the text beside the tables says so.
 ";
 
 /// FLOPs, by the convention of the chapter.
@@ -281,11 +283,15 @@ fn roofs(record: &Record) -> Result<String> {
         for m in record.all("roof/product", dtype) {
             let side = size(m, "n")? as f64;
             let rate = 2.0 * side.powi(3) / m.median;
+            let share = if is_of_the_chapter(record) {
+                format!(" ({} of what is stated)", percent(rate / stated, 0))
+            } else {
+                String::new()
+            };
             parts.push(format!(
-                "a product of {0} × {0} matrices in {dtype} runs at {1} TFLOP/s ({2} of what is stated)",
+                "a product of {0} × {0} matrices in {dtype} runs at {1} TFLOP/s{share}",
                 integer(side as usize),
                 significant(rate / 1e12, 3),
-                percent(rate / stated, 0)
             ));
         }
     }
@@ -299,10 +305,16 @@ fn roofs(record: &Record) -> Result<String> {
     })
 }
 
-/// What is foretold, and every roof, are those of one chip, which two products have.
+/// Whether the GPU has the chip of this chapter, which two products have.
+fn is_of_the_chapter(record: &Record) -> bool {
+    let name = record.machine.accelerator.as_deref().unwrap_or_default();
+    ["H100", "H200"].iter().any(|chip| name.contains(chip))
+}
+
+/// What is foretold, and every roof, are those of one chip.
 fn other_machine(record: &Record) -> String {
     match record.machine.accelerator.as_deref() {
-        Some(name) if !["H100", "H200"].iter().any(|chip| name.contains(chip)) => {
+        Some(name) if !is_of_the_chapter(record) => {
             format!(
                 " **This is not the machine of this chapter**: roofs and all that is foretold are those of an {}, and a share of \
                  its roof says little of {name}.",
@@ -486,7 +498,12 @@ mod tests {
         let backward =
             text.lines().find(|line| line.starts_with("| 5 **backward**")).unwrap();
         assert!(backward.contains("| 27.5 |"), "{backward}");
-        assert!(text.contains("a product of 8\u{202f}192 × 8\u{202f}192 matrices in bf16 runs at 733 TFLOP/s (74\u{202f}% "), "{text}");
+        let product = "a product of 8\u{202f}192 × 8\u{202f}192 matrices in bf16 runs at 733 TFLOP/s";
+        assert!(text.contains(&format!("{product}.")), "{text}");
+        let mut record = record;
+        record.machine.accelerator = Some("NVIDIA H100".to_owned());
+        let text = measured(Some(&record), &steps().unwrap()).unwrap();
+        assert!(text.contains(&format!("{product} (74\u{202f}% of what is stated)")));
     }
 
     #[test]

@@ -1,0 +1,298 @@
+//! Records of several machines, side by side: `records/MACHINE/TOPIC.json`.
+
+use crate::{Machine, Record, command};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The file that says which machines are shown, in order of preference: folders, one a line. A line that begins with `#` is a
+/// comment.
+pub const SHOWN: &str = "shown.txt";
+
+/// All records of a project.
+///
+/// A record that describes a machine lies in the folder of that machine. A record that does not, such as what a compiler
+/// says, lies beside these folders.
+#[derive(Debug, Clone)]
+pub struct Records {
+    folder: PathBuf,
+    shown: Vec<String>,
+}
+
+impl Records {
+    /// The records in `folder`, with the machines that its `shown.txt` names.
+    ///
+    /// # Errors
+    /// That file cannot be read, or names no machine, or names one that has no folder.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let file = folder.join(SHOWN);
+        let text = fs::read_to_string(&file).with_context(|| {
+            format!(
+                "{} cannot be read; it names the folders of the machines to show, one a line",
+                file.display()
+            )
+        })?;
+        let shown: Vec<_> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .map(str::to_owned)
+            .collect();
+        ensure!(!shown.is_empty(), "{} names no machine", file.display());
+        for name in &shown {
+            let machine = folder.join(name);
+            ensure!(
+                machine.is_dir(),
+                "{} names {name}, but there is no folder {}",
+                file.display(),
+                machine.display()
+            );
+        }
+        Ok(Self { folder: folder.to_owned(), shown })
+    }
+
+    /// The records of these topics, of the first machine shown that has all of them.
+    ///
+    /// # Errors
+    /// No machine has all of them, or one cannot be read, or they are of different machines.
+    pub fn of_one_machine<const N: usize>(
+        &self,
+        topics: [&str; N],
+    ) -> Result<[Record; N]> {
+        match self.if_recorded(topics)? {
+            Some(records) => Ok(records),
+            None => bail!(
+                "no machine named in {} has {}: {}; `cargo xtask {}` makes {}",
+                self.folder.join(SHOWN).display(),
+                if N == 1 {
+                    format!("the record {}", topics[0])
+                } else {
+                    format!("all of the records {}", topics.join(", "))
+                },
+                self.shown
+                    .iter()
+                    .map(|name| format!("{name} lacks {}", self.missing(name, &topics)))
+                    .collect::<Vec<_>>()
+                    .join("; "),
+                command(&topics),
+                if N == 1 { "it" } else { "them" },
+            ),
+        }
+    }
+
+    /// The same, or nothing if no machine has all of them.
+    ///
+    /// # Errors
+    /// One cannot be read, or they are of different machines.
+    pub fn if_recorded<const N: usize>(
+        &self,
+        topics: [&str; N],
+    ) -> Result<Option<[Record; N]>> {
+        let Some(name) =
+            self.shown.iter().find(|name| self.missing(name, &topics).is_empty())
+        else {
+            return Ok(None);
+        };
+        let folder = self.folder.join(name);
+        let records: Vec<_> = topics
+            .iter()
+            .map(|topic| Record::read(&folder, topic))
+            .collect::<Result<_>>()?;
+        for record in &records {
+            ensure!(
+                record.machine.is_same(&records[0].machine),
+                "{}: the records {} and {} are of different machines, which have a folder each",
+                folder.display(),
+                records[0].topic,
+                record.topic
+            );
+        }
+        Ok(records.try_into().ok())
+    }
+
+    /// The record of a topic that is a property of no machine, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of_no_machine(&self, topic: &str) -> Result<Option<Record>> {
+        let is_there = self.folder.join(format!("{topic}.json")).is_file();
+        is_there.then(|| Record::read(&self.folder, topic)).transpose()
+    }
+
+    /// What a machine has no record of.
+    fn missing(&self, name: &str, topics: &[&str]) -> String {
+        let has =
+            |topic: &str| self.folder.join(name).join(format!("{topic}.json")).is_file();
+        let missing: Vec<_> =
+            topics.iter().copied().filter(|topic| !has(topic)).collect();
+        missing.join(", ")
+    }
+}
+
+impl Machine {
+    /// Whether both describe the same machine.
+    ///
+    /// The memory that a system reports shifts by some kibibytes with each of its updates, so 1 % more or less is the same.
+    /// A record that no accelerator took part in does not say whether there is one.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let memory = self.memory.abs_diff(other.memory) <= self.memory / 100;
+        let accelerator = match (&self.accelerator, &other.accelerator) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        memory
+            && accelerator
+            && (&self.cpu, self.cores, &self.caches)
+                == (&other.cpu, other.cores, &other.caches)
+    }
+
+    /// The name of this machine's folder in `records`, which may not be there yet: the processor's, with a number behind it if
+    /// another machine has that folder already.
+    ///
+    /// # Errors
+    /// A record that is there cannot be read.
+    pub fn folder(&self, records: &Path) -> Result<String> {
+        let name = slug(&self.cpu);
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        for name in std::iter::once(name.clone()).chain(numbered) {
+            if self.owns(&records.join(&name))? {
+                return Ok(name);
+            }
+        }
+        unreachable!("there is always another number")
+    }
+
+    /// Whether all records in the folder are of this machine.
+    fn owns(&self, folder: &Path) -> Result<bool> {
+        if !folder.is_dir() {
+            return Ok(true);
+        }
+        for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            let topic = path.file_stem().and_then(|stem| stem.to_str());
+            let is_record = path.extension().is_some_and(|extension| extension == "json");
+            if let (true, Some(topic)) = (is_record, topic)
+                && !Record::read(folder, topic)?.machine.is_same(self)
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A name for a folder: `Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz` becomes `intel-xeon-gold-6148-cpu-2-40ghz`.
+fn slug(cpu: &str) -> String {
+    let mut text = cpu.to_lowercase();
+    for mark in ["(r)", "(tm)", "(c)", "®", "™"] {
+        text = text.replace(mark, " ");
+    }
+    let words: Vec<_> = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    if words.is_empty() { "machine".to_owned() } else { words.join("-") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: &str = include_str!("../tests/pace.json");
+
+    /// A folder with these lines in `shown.txt`, and these records: folder, topic, processor.
+    fn records(shown: &str, files: &[(&str, &str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(SHOWN), shown).unwrap();
+        for (machine, topic, cpu) in files {
+            let text = PACE
+                .replace("\"topic\": \"pace\"", &format!("\"topic\": \"{topic}\""))
+                .replace("Shoes", cpu);
+            let machine = folder.path().join(machine);
+            fs::create_dir_all(&machine).unwrap();
+            fs::write(machine.join(format!("{topic}.json")), text).unwrap();
+        }
+        folder
+    }
+
+    fn error<T>(result: Result<T>) -> String {
+        format!("{:#}", result.err().expect("an error"))
+    }
+
+    #[test]
+    fn a_page_takes_the_first_machine_that_has_all_it_compares() {
+        let folder = records(
+            "# comment\n\nboots\nshoes\n",
+            &[
+                ("shoes", "pace", "Shoes"),
+                ("shoes", "race", "Shoes"),
+                ("boots", "pace", "Boots"),
+                ("socks", "walk", "Socks"),
+            ],
+        );
+        let records = Records::open(folder.path()).unwrap();
+        let of = |topic| records.of_one_machine([topic]).unwrap()[0].machine.cpu.clone();
+        assert_eq!((of("pace").as_str(), of("race").as_str()), ("Boots", "Shoes"));
+        let both = records.of_one_machine(["pace", "race"]).unwrap();
+        assert!(both.iter().all(|record| record.machine.cpu == "Shoes"));
+        // A folder that is not listed is not shown.
+        assert!(records.if_recorded(["walk"]).unwrap().is_none());
+        let message = error(records.of_one_machine(["pace", "walk"]));
+        assert!(message.contains("boots lacks walk; shoes lacks walk"), "{message}");
+        assert!(message.contains("cargo xtask bench --record pace walk"), "{message}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_list_is_said() {
+        let folder = records("boots\nsandals\n", &[("boots", "pace", "Boots")]);
+        let message = error(Records::open(folder.path()));
+        assert!(message.contains("names sandals, but there is no folder"), "{message}");
+        fs::write(folder.path().join(SHOWN), "# nothing\n").unwrap();
+        assert!(error(Records::open(folder.path())).contains("names no machine"));
+        fs::remove_file(folder.path().join(SHOWN)).unwrap();
+        assert!(error(Records::open(folder.path())).contains("shown.txt cannot be read"));
+    }
+
+    #[test]
+    fn one_folder_holds_one_machine() {
+        let folder =
+            records("shoes\n", &[("shoes", "pace", "Shoes"), ("shoes", "race", "Boots")]);
+        let records = Records::open(folder.path()).unwrap();
+        let message = error(records.of_one_machine(["pace", "race"]));
+        assert!(message.contains("pace and race are of different machines"), "{message}");
+    }
+
+    #[test]
+    fn a_machine_keeps_its_folder_and_another_one_gets_a_number() {
+        let folder = records("shoes\n", &[("shoes", "pace", "Shoes")]);
+        let mut machine = Record::parse("pace", PACE).unwrap().machine;
+        let name = |machine: &Machine| machine.folder(folder.path()).unwrap();
+        assert_eq!(name(&machine), "shoes");
+        machine.memory += machine.memory / 200; // an update of the system
+        machine.accelerator = Some("Wheels".to_owned());
+        assert_eq!(name(&machine), "shoes");
+        for change in [
+            |machine: &mut Machine| machine.cores += 1,
+            |machine: &mut Machine| machine.memory *= 2,
+            |machine: &mut Machine| machine.caches.clear(),
+        ] {
+            let mut other = Record::parse("pace", PACE).unwrap().machine;
+            change(&mut other);
+            assert_eq!(name(&other), "shoes-2");
+        }
+        machine.cpu = "Boots".to_owned();
+        assert_eq!(name(&machine), "boots");
+    }
+
+    #[test]
+    fn folders_are_named_after_processors() {
+        assert_eq!(slug("AMD EPYC"), "amd-epyc");
+        assert_eq!(slug("Intel(R) Xeon(R) Processor"), "intel-xeon-processor");
+        assert_eq!(
+            slug("Intel(R) Core(TM) i7-8550U CPU @ 1.80GHz"),
+            "intel-core-i7-8550u-cpu-1-80ghz"
+        );
+        assert_eq!(slug("™"), "machine");
+    }
+}
