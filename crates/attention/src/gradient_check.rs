@@ -13,7 +13,8 @@ use nalgebra::{DMatrix, RealField};
 /// ```
 // ANCHOR: relative_error
 pub fn relative_error<T: RealField + Copy>(analytic: T, numeric: T) -> T {
-    relative_error_above(nalgebra::convert(1e-8), analytic, numeric) // two zeros are equal
+    let floor = nalgebra::convert(1e-8); // two zeros are equal
+    relative_error_above(floor, analytic, numeric)
 }
 
 fn relative_error_above<T: RealField + Copy>(floor: T, analytic: T, numeric: T) -> T {
@@ -74,9 +75,9 @@ fn epsilon_is<T: RealField>(epsilon: T, because: String) -> Error {
 }
 
 // ANCHOR: rounding
-/// How far the losses around `x` are rounded: the standard deviation of their last digits.
+/// How far the losses around `x` are rounded: the standard deviation of their errors.
 ///
-/// Over a few steps whose square is lost beside 1, any smooth function is a straight line.
+/// Over steps whose square is lost beside 1, any smooth function is a straight line.
 /// What second differences are left, `L(−h) − 2 L(0) + L(h)`, is rounding, and of three
 /// numbers of variance σ² their variance is (1 + 4 + 1) σ².
 fn rounding<T: RealField + Copy>(

@@ -456,3 +456,19 @@ fn join<T: RealField + Copy>(heads: &[DMatrix<T>]) -> DMatrix<T> {
     DMatrix::from_columns(&columns)
 }
 // ANCHOR_END: join
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wide layer takes a second to draw: what is wrong is said before.
+    #[test]
+    fn nothing_is_drawn_for_heads_that_do_not_divide() {
+        let mut rng = ChaCha8Rng::seed_from_u64(0);
+        for n_heads in [0, 3] {
+            assert!(MultiHeadAttention::<f64>::xavier(8, n_heads, &mut rng).is_err());
+        }
+        let untouched = ChaCha8Rng::seed_from_u64(0).next_u64();
+        assert_eq!(rng.next_u64(), untouched);
+    }
+}
