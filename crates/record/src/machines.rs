@@ -3,7 +3,7 @@
 use crate::{Machine, Record, command};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The file that says which machines are shown, in order of preference: folders, one a line. A line that begins with `#` is a
 /// comment.
@@ -23,7 +23,7 @@ impl Records {
     /// The records in `folder`, with the machines that its `shown.txt` names.
     ///
     /// # Errors
-    /// That file cannot be read, or names no machine, or names one that has no folder.
+    /// That file cannot be read, or names no machine, or names one that has no folder beside the file.
     pub fn open(folder: &Path) -> Result<Self> {
         let file = folder.join(SHOWN);
         let text = fs::read_to_string(&file).with_context(|| {
@@ -40,6 +40,11 @@ impl Records {
             .collect();
         ensure!(!shown.is_empty(), "{} names no machine", file.display());
         for name in &shown {
+            ensure!(
+                is_folder_name(name),
+                "{} names {name:?}, which is no name of a folder beside it",
+                file.display()
+            );
             let machine = folder.join(name);
             ensure!(
                 machine.is_dir(),
@@ -129,6 +134,12 @@ impl Records {
     }
 }
 
+/// Whether the text names a folder without saying where it is: no path, and neither `.` nor `..`.
+fn is_folder_name(text: &str) -> bool {
+    let mut parts = Path::new(text).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == text)
+}
+
 impl Machine {
     /// Whether both describe the same machine.
     ///
@@ -198,6 +209,8 @@ fn slug(cpu: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
 
     const PACE: &str = include_str!("../tests/pace.json");
 
@@ -252,6 +265,52 @@ mod tests {
         assert!(error(Records::open(folder.path())).contains("names no machine"));
         fs::remove_file(folder.path().join(SHOWN)).unwrap();
         assert!(error(Records::open(folder.path())).contains("shown.txt cannot be read"));
+    }
+
+    #[test]
+    fn a_path_is_no_name_of_a_machine() {
+        let folder = records("shoes\n", &[("shoes", "pace", "Shoes")]);
+        for path in [".", "..", "/", "shoes/", "./shoes", "shoes/../shoes"] {
+            fs::write(folder.path().join(SHOWN), path).unwrap();
+            let message = error(Records::open(folder.path()));
+            assert!(
+                message.contains(&format!("names {path:?}, which is no")),
+                "{message}"
+            );
+        }
+    }
+
+    const NAMES: &[&str] = &[
+        "boots", "shoes", "sandals", "\n", "\r\n", "#", " ", ".", "..", "/", "\0",
+        "\u{feff}",
+    ];
+
+    /// Whatever the list holds: machines with a folder beside it, in its order, or an error that names the file.
+    #[test]
+    fn a_damaged_list_of_machines_is_refused_with_its_file() {
+        let machines = [("boots", "pace", "Boots"), ("shoes", "pace", "Shoes")];
+        let folder = records("", &machines);
+        let list = b"# the machines\n\nboots\nshoes\n".to_vec();
+        proptest!(|(list in mutated::bytes(list, NAMES))| {
+            fs::write(folder.path().join(SHOWN), &list).unwrap();
+            match Records::open(folder.path()) {
+                Ok(records) => {
+                    let text = String::from_utf8(list).unwrap();
+                    let mut lines = text.lines();
+                    prop_assert!(!records.shown.is_empty());
+                    for name in &records.shown {
+                        prop_assert!(["boots", "shoes"].contains(&name.as_str()), "{name:?}");
+                        prop_assert!(lines.any(|line| line.trim() == name), "{name:?}");
+                    }
+                    let [record] = records.of_one_machine(["pace"]).unwrap();
+                    prop_assert_eq!(record.machine.cpu.to_lowercase(), &*records.shown[0]);
+                }
+                Err(error) => {
+                    let message = format!("{error:#}");
+                    prop_assert!(message.contains(SHOWN), "{}", message);
+                }
+            }
+        });
     }
 
     #[test]

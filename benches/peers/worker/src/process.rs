@@ -53,10 +53,11 @@ impl Process {
     /// Asks, and waits for the times.
     ///
     /// # Errors
-    /// It cannot, or went away.
+    /// It cannot, or went away, or answers with a time that is not above 0.
     pub fn ask(&mut self, question: &impl Serialize) -> Result<Vec<f64>> {
         match self.answer(question)? {
-            Ok(seconds) => Ok(seconds),
+            Ok(seconds) if seconds.iter().all(|time| *time > 0.0) => Ok(seconds),
+            Ok(seconds) => bail!("{} says that it took {seconds:?} seconds", self.name),
             Err(message) => bail!("{}: {message}", self.name),
         }
     }
@@ -81,16 +82,10 @@ impl Process {
     }
 
     fn listen(&mut self) -> Result<Answer> {
-        let name = &self.name;
-        let mut line = String::new();
-        self.answers
-            .read_line(&mut line)
-            .with_context(|| format!("{name} cannot be heard"))?;
-        if line.is_empty() {
-            bail!("{name} went away ({})", self.child.wait()?);
+        match next_answer(&self.name, &mut self.answers)? {
+            Some(answer) => Ok(answer),
+            None => bail!("{} went away ({})", self.name, self.child.wait()?),
         }
-        serde_json::from_str(&line)
-            .with_context(|| format!("{name} said {}", line.trim()))
     }
 
     /// Its number in the system.
@@ -100,10 +95,102 @@ impl Process {
     }
 }
 
+/// The answer in the next line, or nothing after the last one.
+fn next_answer(name: &str, answers: &mut impl BufRead) -> Result<Option<Answer>> {
+    let mut line = String::new();
+    answers.read_line(&mut line).with_context(|| format!("{name} cannot be heard"))?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let answer: Answer = serde_json::from_str(&line)
+        .with_context(|| format!("{name} said {}", line.trim()))?;
+    Ok(Some(answer))
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.questions.take()); // which it takes as a goodbye, unless it is at work
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
+
+    const SAID: &str = concat!(
+        r#"{"answer":"hello","versions":{"numpy":"2.3.0"},"threads":2}"#,
+        "\n",
+        r#"{"answer":"done","seconds":[0.5,1e-3]}"#,
+        "\n",
+        r#"{"answer":"error","message":"it does not know this kernel"}"#,
+        "\n",
+    );
+
+    const JSON: &[&str] = &[
+        "0",
+        "-1",
+        "18446744073709551616",
+        "1e999",
+        "NaN",
+        "null",
+        "[]",
+        "{}",
+        "\"",
+        ",",
+        "\n",
+        "\r\n",
+        "\"done\"",
+        "UserWarning: ",
+    ];
+
+    proptest! {
+        /// Whatever a peer says: answers that are whole, at most one a line, then perhaps an error that names the peer.
+        #[test]
+        fn damaged_answers_are_understood_or_refused_by_name(said in mutated::bytes(SAID.into(), JSON)) {
+            let lines = said.split_inclusive(|&byte| byte == b'\n').count();
+            let mut answers = &said[..];
+            let mut understood = 0;
+            loop {
+                match next_answer("PyTorch", &mut answers) {
+                    Ok(Some(answer)) => {
+                        understood += 1;
+                        let again = serde_json::to_string(&answer).unwrap();
+                        prop_assert_eq!(serde_json::from_str::<Answer>(&again).unwrap(), answer);
+                    }
+                    Ok(None) => {
+                        prop_assert_eq!(understood, lines);
+                        break;
+                    }
+                    Err(error) => {
+                        prop_assert!(understood < lines);
+                        prop_assert!(error.to_string().starts_with("PyTorch "), "{error:#}");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_time_that_cannot_be_is_refused_by_name() {
+        let ask = |seconds: &str| {
+            let said = format!(
+                "{}\n{{\"answer\":\"done\",\"seconds\":{seconds}}}\n",
+                SAID.lines().next().unwrap()
+            );
+            let mut command = Command::new("printf");
+            command.arg("%s").arg(said);
+            Process::start("NumPy", command, "").unwrap().ask(&"a question")
+        };
+        assert_eq!(ask("[0.5]").unwrap(), [0.5]);
+        for seconds in ["[0.5, -1.0]", "[0.0]"] {
+            let error = ask(seconds).unwrap_err().to_string();
+            assert_eq!(error, format!("NumPy says that it took {seconds} seconds"));
+        }
     }
 }

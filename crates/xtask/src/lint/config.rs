@@ -1,13 +1,20 @@
 //! Keys in `book.toml` that mdBook would pass over in silence, with the whole table around them.
 
 use super::{Finding, Sources, pattern};
+use crate::files;
 use mdbook_preprocessor::config::{Config, HtmlConfig};
 use regex::Regex;
-use std::fs;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
 static UNKNOWN: LazyLock<Regex> = LazyLock::new(|| pattern(r"unknown field `([^`]+)`"));
+
+/// How an error ends that is about the value of a key: with the key, behind the tables that it is in.
+static WRONG_KIND: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\nin `(?:[^`]*\.)?([^`.]+)`\s*$"));
+
+static PLACE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"TOML parse error at line (\d+), column"));
 
 /// What mdbook-katex 0.10.0 reads; it passes over anything else.
 const KATEX: &[&str] = &[
@@ -33,21 +40,28 @@ const PREPROCESSOR: &[&str] = &["command", "renderers", "before", "after", "opti
 
 /// Keys that nothing reads, and values of the wrong kind.
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
-    let text = fs::read_to_string(sources.root.join("book.toml")).unwrap_or_default();
-    let config = match Config::from_str(&text) {
+    match files::read(&sources.root.join("book.toml")) {
+        Ok(text) => findings(&text),
+        Err(error) => vec![finding("", &format!("{error:#}"))],
+    }
+}
+
+fn findings(text: &str) -> Vec<Finding> {
+    let config = match Config::from_str(text) {
         Ok(config) => config,
-        Err(error) => return vec![finding(&text, &format!("{error:#}"))],
+        Err(error) => return vec![finding(text, &format!("{error:#}"))],
     };
-    let mut findings = unknown_katex_keys(&text, &config);
+    let mut findings = unknown_katex_keys(text, &config);
     if let Err(error) = config.get::<HtmlConfig>("output.html") {
-        findings.push(finding(&text, &format!("{error:#}")));
+        findings.push(finding(text, &format!("{error:#}")));
     }
     findings
 }
 
 fn unknown_katex_keys(text: &str, config: &Config) -> Vec<Finding> {
-    let Ok(Some(katex)) = config.get::<toml::Table>("preprocessor.katex") else {
-        return Vec::new();
+    let katex = match config.get::<toml::Table>("preprocessor.katex") {
+        Ok(katex) => katex.unwrap_or_default(),
+        Err(error) => return vec![finding(text, &format!("{error:#}"))],
     };
     katex
         .keys()
@@ -58,11 +72,14 @@ fn unknown_katex_keys(text: &str, config: &Config) -> Vec<Finding> {
         .collect()
 }
 
+/// The error, at the line that it names, or else at the line of the key that it names.
 fn finding(text: &str, error: &str) -> Finding {
-    let key = UNKNOWN.captures(error).map(|found| found[1].to_owned());
+    let named = |pattern: &Regex| Some(pattern.captures(error)?[1].to_owned());
+    let line = named(&PLACE).and_then(|line| line.parse().ok());
+    let key = || named(&UNKNOWN).or_else(|| named(&WRONG_KIND));
     Finding {
         file: "book.toml".to_owned(),
-        line: key.and_then(|key| line_of(text, &key)),
+        line: line.or_else(|| line_of(text, &key()?)),
         message: error.trim().replace('\n', " "),
     }
 }
@@ -75,4 +92,58 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
         .zip(text.lines())
         .find(|(_, line)| setting.is_match(line))
         .map(|(number, _)| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutated;
+    use proptest::prelude::*;
+
+    const BOOK: &str = include_str!("../../../../book.toml");
+    const WORDS: &[&str] = &[
+        "[preprocessor.katex]\n",
+        "[output.html]\n",
+        "no-ccs = true\n",
+        "runable = false\n",
+        "\n",
+        "]",
+        "[[",
+        " = ",
+        "\"",
+        "true",
+        "99999999999999999999",
+        "#",
+    ];
+
+    #[test]
+    fn what_is_no_table_or_of_the_wrong_kind_is_found() {
+        let at = |text: &str| {
+            findings(text).into_iter().map(|finding| finding.line).collect::<Vec<_>>()
+        };
+        assert_eq!(at(BOOK), []);
+        assert_eq!(at("[book]\ntitle = \"A\"\n= 3\n"), [Some(3)]);
+        assert_eq!(at("[output.html.print]\n\nenable = \"yes\"\n"), [Some(3)]);
+        assert_eq!(at("[preprocessor]\nkatex = 3\n").len(), 1);
+    }
+
+    proptest! {
+        /// Whatever the file holds, each finding names the file and a line in it, or the table that it is about.
+        #[test]
+        fn a_damaged_book_toml_has_findings_with_their_lines(book in mutated::text(BOOK, WORDS)) {
+            let lines = book.matches('\n').count() + 1;
+            let findings = findings(&book);
+            for finding in &findings {
+                prop_assert_eq!(&finding.file, "book.toml");
+                let has_place = match finding.line {
+                    Some(line) => (1..=lines).contains(&line),
+                    None => finding.message.contains('`'), // the table that it is about
+                };
+                prop_assert!(has_place, "{}", finding);
+            }
+            if let Err(error) = toml::from_str::<toml::Table>(&book) {
+                prop_assert!(!findings.is_empty(), "{}", error);
+            }
+        }
+    }
 }
