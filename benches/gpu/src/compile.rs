@@ -165,7 +165,7 @@ fn difference(recorded: &[Measurement], found: &[Measurement]) -> Option<String>
             Some(_) => {}
         }
     }
-    let gone = recorded.iter().find(|was| !found.iter().any(|is| same(was, is)))?;
+    let gone = recorded.iter().find(|was| !found.contains(was))?;
     Some(format!("{} is in it, but there is no such kernel any more", name(gone)))
 }
 
@@ -277,6 +277,15 @@ mod tests {
                 record.measurements.push(gone);
             },
             "sm_80, old, causal is in it, but there is no such kernel any more",
+        );
+        // The same kernel once more, with other rows.
+        says(
+            |record| {
+                let mut again = record.measurements[0].clone();
+                again.sizes.insert("rows".to_owned(), 32);
+                record.measurements.push(again);
+            },
+            "sm_80, tiled, causal is in it, but there is no such kernel any more",
         );
         says(
             |record| drop(record.versions.insert("nvrtc".to_owned(), "12.9".to_owned())),
