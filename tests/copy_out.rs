@@ -110,7 +110,10 @@ fn cargo(copy: &Path, arguments: &[&str]) -> (String, String) {
             cargo.env_remove(&*name);
         }
     }
-    cargo.args(arguments).env("CARGO_TARGET_DIR", target_dir());
+    cargo
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", target_dir())
+        .env("CARGO_PROFILE_DEV_DEBUG", "false");
     let output = cargo.current_dir(copy).output().unwrap();
     let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (said(&output.stdout), said(&output.stderr));

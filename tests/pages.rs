@@ -89,7 +89,13 @@ fn chapters_and_headings_can_be_found_in_any_window() {
         WINDOWS.iter().flat_map(|window| navigate(*window, "")).collect();
     assert!(complaints.is_empty(), "\n{page}:\n{}", complaints.join("\n"));
     for Obstacle { window, script, complaints } in OBSTACLES {
-        assert_only(complaints, &navigate(*window, script), script);
+        let mut found = navigate(*window, script);
+        // An obstacle may shift the layout besides, if a frame is drawn at the right moment.
+        const SHIFT: &str = "the layout shifts by";
+        if !complaints.iter().any(|text| text.contains(SHIFT)) {
+            found.retain(|text| !text.contains(SHIFT));
+        }
+        assert_only(complaints, &found, script);
     }
 }
 
@@ -647,10 +653,7 @@ const OBSTACLES: &[Obstacle] = &[
         window: WINDOWS[3],
         script: "document.querySelector('.chapter .active').closest('li').after(\
                  Object.assign(document.createElement('li'), { style: 'height: 90px' }))",
-        complaints: &[
-            "px of other things are above the chapter <a href",
-            "the layout shifts by 0.",
-        ],
+        complaints: &["px of other things are above the chapter <a href"],
     },
     Obstacle {
         window: WINDOWS[3],
