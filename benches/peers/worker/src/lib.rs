@@ -343,6 +343,7 @@ fn time<P: Peer>(peer: &mut P, task: Task) -> Result<f64> {
 
 #[cfg(test)]
 #[path = "../../../../crates/attention/tests/mutated/mod.rs"]
+#[allow(dead_code, reason = "the tests here damage bytes and no texts")]
 mod mutated;
 
 #[cfg(test)]
