@@ -51,7 +51,7 @@ fn fast(n: usize, d: usize, heads: usize, threads: usize) -> [usize; 2] {
 #[test]
 fn memory_grows_with_n() {
     // By tiles nothing grows but what is asked for: the output and a log-sum-exp in two parts for each query; on the
-    // way back also three gradients, and D.
+    // backward pass also three gradients, and D.
     let d = 16;
     let counts = [512, 1024, 2048].map(|n| tiled(n, d));
     for (counts, more) in counts.windows(2).zip([512, 1024]) {

@@ -677,7 +677,7 @@ fn a_score_that_overflows_does_not_reach_hidden_keys() {
     }
 }
 
-/// NaN stays NaN on the way back.
+/// NaN stays NaN in the backward pass.
 #[test]
 fn a_nan_among_visible_scores_is_nan_in_every_gradient_of_its_row() {
     let (q, k, v) = (dmatrix![1.0], dmatrix![f64::NAN; 1.0], dmatrix![1.0; 2.0]);
