@@ -1,8 +1,8 @@
 //! Flash attention equals the naive one: forward and backward, every mask, any lengths, whatever the tiles.
 
 use attention::flash::{
-    Exponentials, Flash, FlashOutput, Float, Inputs, Products, Tiles, tiled_attention,
-    tiled_attention_backward,
+    Exponentials, Flash, FlashOutput, Float, Inputs, Instructions, LibraryFlash, Tiles,
+    tiled_attention, tiled_attention_backward,
 };
 use attention::{
     AttentionGradients, Mask, MultiHeadAttention, attention, attention_backward,
@@ -223,14 +223,19 @@ fn every_length_up_to_300() {
 fn every_way_to_multiply_and_to_exponentiate() {
     let mask = Mask::causal().and(Mask::window(90).unwrap());
     let problem = Problem { lengths: (200, 230), widths: (16, 24), n_heads: 2, mask };
-    for products in [Products::Matrixmultiply, Products::Gemmkit] {
-        for exponentials in
-            [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector]
-        {
-            let flash =
-                Flash::new().with_products(products).with_exponentials(exponentials);
-            check(&problem, Tiles::default(), &flash);
-        }
+    for instructions in Instructions::available() {
+        let flash = Flash::new().with_instructions(instructions).unwrap();
+        check(&problem, Tiles::default(), &flash);
+    }
+    let data = problem.data::<f64>(1.0);
+    let (right, _) = problem.naive(&data);
+    for exponentials in
+        [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector]
+    {
+        let library = LibraryFlash::new().with_exponentials(exponentials);
+        let answer = library.forward(&problem.inputs(&data));
+        assert!(off(&answer.output, &right.output) < F64, "{exponentials:?}");
+        assert!(off(&answer.log_sum_exp, &right.log_sum_exp) < F64, "{exponentials:?}");
     }
 }
 

@@ -20,24 +20,30 @@
 //! T. Dao et al., *FlashAttention* (2022), and T. Dao, *FlashAttention-2* (2023), for tiles and the backward pass;
 //! M. Milakov, N. Gimelshein, *Online normalizer calculation for softmax* (2018), for the softmax.
 
+mod backward;
 mod exponential;
 mod fast;
 mod layer;
+mod library;
+mod microkernel;
 mod online;
-mod product;
 mod queue;
 mod tiled;
+mod vectors;
+mod views;
 
 pub use exponential::{Exponentials, Float};
 pub use fast::Flash;
 pub use layer::FlashCache;
+pub use library::LibraryFlash;
 pub use online::OnlineSoftmax;
-pub use product::Products;
+pub use vectors::Instructions;
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
 use crate::error::{Error, Result, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
+use crate::softmax::shift;
 use nalgebra::{DMatrix, DMatrixView, RealField};
 
 /// What attention is asked about: queries, keys and values of one or more heads, and who sees what.
@@ -212,6 +218,17 @@ impl<T: RealField + Copy> FlashOutput<T> {
             log_sum_exp_low: DMatrix::zeros(n_q, inputs.n_heads),
         }
     }
+
+    /// The log-sum-exp of a query and head, from its largest score, not scaled, and its sum of exponentials.
+    fn write_log_sum_exp(&mut self, at: (usize, usize), scale: T, max: T, sum: T) {
+        let (max, log_sum) = (shift(max), sum.ln());
+        let lse = max * scale + log_sum;
+        self.log_sum_exp[at] = lse;
+        if lse.is_finite() {
+            // What rounding took: the product less `lse` is exact, but for its last digits.
+            self.log_sum_exp_low[at] = max.mul_add(scale, -lse) + log_sum;
+        }
+    }
 }
 
 /// How many queries and keys meet in one tile. The last tile of a row or column may be smaller.
@@ -253,13 +270,13 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        static PRODUCTS: Cell<usize> = const { Cell::new(0) };
+        static PAIRS: Cell<usize> = const { Cell::new(0) };
         static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// `Flash` is about to multiply.
-    pub fn count_product() {
-        PRODUCTS.set(PRODUCTS.get() + 1);
+    /// `Flash` is about to compute so many scores.
+    pub fn count_pairs(pairs: usize) {
+        PAIRS.set(PAIRS.get() + pairs);
     }
 
     /// The readable version is at a step that it takes once a tile forward, and twice a tile backward.
@@ -267,14 +284,14 @@ mod tests {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// What is hidden is not computed: two products a visible tile forward, five backward, and not one of the others.
+    /// What is hidden is not computed: the readable version takes one step a visible tile forward and two backward, and none
+    /// for the others.
     #[test]
     fn hidden_tiles_are_skipped() -> Result<()> {
         const TILE: usize = 4;
         let n = 8 * TILE;
         let x = DMatrix::from_fn(n, 3, |i, j| ((7 * i + 3 * j) as f64).sin());
         let tiles = Tiles { queries: TILE, keys: TILE };
-        let flash = Flash::new().with_tiles(tiles)?.with_threads(1)?;
         let first_half: Vec<bool> = (0..n).map(|j| j < n / 2).collect();
         for (mask, visible) in [
             (Mask::none(), 64),
@@ -285,16 +302,53 @@ mod tests {
             (Mask::padding(&vec![false; n])?, 0),
         ] {
             let inputs = Inputs::new(&x, &x, &x, &mask)?;
-            PRODUCTS.set(0);
-            let forward = flash.forward(&inputs);
-            assert_eq!(PRODUCTS.replace(0), 2 * visible, "{mask:?}");
-            flash.backward(&inputs, &forward, &x)?;
-            assert_eq!(PRODUCTS.get(), 5 * visible, "{mask:?}, backward");
             STEPS.set(0);
-            tiled_attention(&inputs, tiles)?;
+            let forward = tiled_attention(&inputs, tiles)?;
             assert_eq!(STEPS.replace(0), visible, "{mask:?}, tiled");
             tiled_attention_backward(&inputs, &forward, &x, tiles)?;
             assert_eq!(STEPS.get(), 2 * visible, "{mask:?}, tiled, backward");
+        }
+        Ok(())
+    }
+
+    /// `Flash` computes the pairs that are seen, and at the edge of what is seen no more than a panel along the vectors and
+    /// a row of numbers across them.
+    #[test]
+    fn little_is_computed_to_be_hidden() -> Result<()> {
+        let n = 600;
+        let x = DMatrix::from_fn(n, 3, |i, j| ((7 * i + 3 * j) as f64).sin());
+        let first: Vec<bool> = (0..n).map(|j| j < 256).collect();
+        for instructions in Instructions::available() {
+            let flash = Flash::new().with_threads(1)?.with_instructions(instructions)?;
+            let sizes = instructions.sizes::<f64>();
+            let edge = 2 * (sizes.panel + sizes.numbers) * n;
+            for (mask, edges) in [
+                (Mask::none(), 0),
+                (Mask::causal(), 1),
+                (Mask::window(100)?, 2),
+                (Mask::padding(&first)?, 0),
+                (Mask::causal().and(Mask::padding(&first)?), 1),
+                (Mask::padding(&vec![false; n])?, 0),
+            ] {
+                let inputs = Inputs::new(&x, &x, &x, &mask)?;
+                let sized = mask.sized(n, n)?;
+                let seen = sized.allowed_matrix().iter().filter(|&&seen| seen).count();
+                PAIRS.set(0);
+                let forward = flash.forward(&inputs);
+                let computed = PAIRS.replace(0);
+                // Padding is looked at by whole tiles.
+                let most = |seen: usize| seen + edges * edge + n * sizes.numbers;
+                assert!(computed >= seen, "{mask:?}: {computed} of {seen}");
+                assert!(computed <= most(seen), "{mask:?}: {computed} of {seen}");
+                flash.backward(&inputs, &forward, &x)?;
+                let computed = PAIRS.get();
+                assert!(computed >= seen, "{mask:?}, backward: {computed} of {seen}");
+                let padding = n * (256_usize.next_multiple_of(sizes.panel) - 256);
+                assert!(
+                    computed <= most(seen) + padding,
+                    "{mask:?}, backward: {computed} of {seen}"
+                );
+            }
         }
         Ok(())
     }

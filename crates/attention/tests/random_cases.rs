@@ -10,8 +10,8 @@
 //! passed.
 
 use attention::flash::{
-    Exponentials, Flash, FlashOutput, Float, Inputs, Products, Tiles, tiled_attention,
-    tiled_attention_backward,
+    Exponentials, Flash, FlashOutput, Float, Inputs, Instructions, LibraryFlash, Tiles,
+    tiled_attention, tiled_attention_backward,
 };
 use attention::{
     AttentionGradients, LayerGradients, Mask, MultiHeadAttention, Parameters,
@@ -411,12 +411,16 @@ impl Expected {
     fn compare<T: Float>(&self, h: usize, answer: &Answer<T>) -> Result<(), String> {
         let Answer { output, log_sum_exp, gradients } = answer;
         let (queries, keys) = (&self.infinite_queries, &self.infinite_keys);
-        for (what, given, right, tolerance, reached) in [
-            ("output", output, &self.right.output, &self.tolerance[0], queries),
-            ("gradient of q", &gradients.q, &self.right.q, &self.tolerance[1], queries),
-            ("gradient of k", &gradients.k, &self.right.k, &self.tolerance[2], keys),
-            ("gradient of v", &gradients.v, &self.right.v, &self.tolerance[3], keys),
-        ] {
+        let right = &self.right;
+        let mut all = vec![("output", output, &right.output, &self.tolerance[0], queries)];
+        if let Some(AttentionGradients { q, k, v }) = gradients {
+            all.extend([
+                ("gradient of q", q, &right.q, &self.tolerance[1], queries),
+                ("gradient of k", k, &right.k, &self.tolerance[2], keys),
+                ("gradient of v", v, &right.v, &self.tolerance[3], keys),
+            ]);
+        }
+        for (what, given, right, tolerance, reached) in all {
             let d = right.ncols();
             let given = exact(&given.columns(h * d, d).into_owned());
             for (at, (&given, &right)) in given.iter().zip(right).enumerate() {
@@ -475,40 +479,44 @@ fn same(
 struct Answer<T: Float> {
     output: DMatrix<T>,
     log_sum_exp: DMatrix<T>,
-    gradients: AttentionGradients<T>,
+    /// `None` of an engine that has no backward pass.
+    gradients: Option<AttentionGradients<T>>,
 }
 
 impl<T: Float> Answer<T> {
-    fn new(forward: FlashOutput<T>, gradients: AttentionGradients<T>) -> Self {
+    fn new(forward: FlashOutput<T>, gradients: Option<AttentionGradients<T>>) -> Self {
         Answer { output: forward.output, log_sum_exp: forward.log_sum_exp, gradients }
+    }
+
+    /// The gradients, of an engine that has them.
+    fn backward(self) -> AttentionGradients<T> {
+        self.gradients.expect("a backward pass")
     }
 }
 
 fn naive<T: Float>(problem: &Problem, data: &Data<T>) -> Answer<T> {
     let ((n_q, n_k), (d_k, d_v), heads) =
         (problem.lengths, problem.widths, problem.n_heads);
-    let mut answer = Answer {
-        output: DMatrix::zeros(n_q, heads * d_v),
-        log_sum_exp: DMatrix::zeros(n_q, heads),
-        gradients: AttentionGradients {
-            q: DMatrix::zeros(n_q, heads * d_k),
-            k: DMatrix::zeros(n_k, heads * d_k),
-            v: DMatrix::zeros(n_k, heads * d_v),
-        },
+    let mut output = DMatrix::zeros(n_q, heads * d_v);
+    let mut log_sum_exp = DMatrix::zeros(n_q, heads);
+    let mut all = AttentionGradients {
+        q: DMatrix::zeros(n_q, heads * d_k),
+        k: DMatrix::zeros(n_k, heads * d_k),
+        v: DMatrix::zeros(n_k, heads * d_v),
     };
     for h in 0..heads {
         let slice = |x: &DMatrix<T>, d| x.columns(h * d, d).into_owned();
         let (q, k, v) = (slice(&data.q, d_k), slice(&data.k, d_k), slice(&data.v, d_v));
-        let (output, cache) = attention(&q, &k, &v, &problem.mask).unwrap();
+        let (of_head, cache) = attention(&q, &k, &v, &problem.mask).unwrap();
         let gradients =
             attention_backward(&cache, &slice(&data.grad_output, d_v)).unwrap();
-        answer.output.columns_mut(h * d_v, d_v).copy_from(&output);
-        answer.log_sum_exp.set_column(h, &cache.log_sum_exp);
-        answer.gradients.q.columns_mut(h * d_k, d_k).copy_from(&gradients.q);
-        answer.gradients.k.columns_mut(h * d_k, d_k).copy_from(&gradients.k);
-        answer.gradients.v.columns_mut(h * d_v, d_v).copy_from(&gradients.v);
+        output.columns_mut(h * d_v, d_v).copy_from(&of_head);
+        log_sum_exp.set_column(h, &cache.log_sum_exp);
+        all.q.columns_mut(h * d_k, d_k).copy_from(&gradients.q);
+        all.k.columns_mut(h * d_k, d_k).copy_from(&gradients.k);
+        all.v.columns_mut(h * d_v, d_v).copy_from(&gradients.v);
     }
-    answer
+    Answer { output, log_sum_exp, gradients: Some(all) }
 }
 
 fn tiled<T: Float>(
@@ -519,7 +527,7 @@ fn tiled<T: Float>(
     let forward = tiled_attention(inputs, tiles).unwrap();
     let gradients =
         tiled_attention_backward(inputs, &forward, grad_output, tiles).unwrap();
-    Answer::new(forward, gradients)
+    Answer::new(forward, Some(gradients))
 }
 
 fn fast<T: Float>(
@@ -529,10 +537,9 @@ fn fast<T: Float>(
 ) -> Answer<T> {
     let forward = flash.forward(inputs);
     let gradients = flash.backward(inputs, &forward, grad_output).unwrap();
-    Answer::new(forward, gradients)
+    Answer::new(forward, Some(gradients))
 }
 
-const PRODUCTS: [Products; 2] = [Products::Matrixmultiply, Products::Gemmkit];
 const EXPONENTIALS: [Exponentials; 3] =
     [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector];
 
@@ -557,14 +564,17 @@ fn every_engine<T: Float>(
         ("tiled".to_owned(), tiled(&inputs, &data.grad_output, problem.tiles)),
     ];
     let flash = &pools[(problem.threads - 1) % pools.len()];
-    for products in PRODUCTS {
-        for exponentials in EXPONENTIALS {
-            let flash =
-                flash.clone().with_products(products).with_exponentials(exponentials);
-            let flash = flash.with_tiles(problem.tiles).unwrap();
-            let answer = fast(&inputs, &data.grad_output, &flash);
-            answers.push((format!("flash, {products:?}, {exponentials:?}"), answer));
-        }
+    for exponentials in EXPONENTIALS {
+        let library = LibraryFlash::new().with_exponentials(exponentials);
+        let library = library.with_tiles(problem.tiles).unwrap();
+        let answer = Answer::new(library.forward(&inputs), None);
+        answers.push((format!("library, {exponentials:?}"), answer));
+    }
+    for instructions in Instructions::available() {
+        let flash = flash.clone().with_instructions(instructions).unwrap();
+        let flash = flash.with_tiles(problem.tiles).unwrap();
+        let answer = fast(&inputs, &data.grad_output, &flash);
+        answers.push((format!("flash, {instructions:?}"), answer));
     }
     answers.push((
         "flash, its own tiles".to_owned(),
@@ -649,7 +659,7 @@ fn a_visible_nan_does_not_reach_hidden_keys() {
     assert!(right.v[0].is_nan() && right.v[1].is_finite());
     for keys in 1..4 {
         let flash = Flash::new().with_tiles(Tiles { queries: 2, keys }).unwrap();
-        let given = fast(&inputs, &ones, &flash).gradients;
+        let given = fast(&inputs, &ones, &flash).backward();
         for j in 0..3 {
             let same = given.v[j].is_nan() && right.v[j].is_nan()
                 || (given.v[j] - right.v[j]).abs() < 1e-15;
@@ -671,7 +681,7 @@ fn a_score_that_overflows_does_not_reach_hidden_keys() {
         let flash = Flash::new().with_tiles(tiles).unwrap();
         let ones = dmatrix![1.0; 1.0];
         for answer in [fast(&inputs, &ones, &flash), tiled(&inputs, &ones, tiles)] {
-            let grad_v = answer.gradients.v;
+            let grad_v = answer.backward().v;
             assert!(grad_v[1].is_finite() && grad_v[2].is_finite(), "{keys}: {grad_v}");
         }
     }
@@ -688,7 +698,7 @@ fn a_nan_among_visible_scores_is_nan_in_every_gradient_of_its_row() {
         tiled(&inputs, &dmatrix![1.0], tiles),
         fast(&inputs, &dmatrix![1.0], &Flash::new().with_tiles(tiles).unwrap()),
     ] {
-        let AttentionGradients { q, k, v } = answer.gradients;
+        let AttentionGradients { q, k, v } = answer.backward();
         assert!(q.iter().chain(&k).chain(&v).all(|x| x.is_nan()), "{q}{k}{v}");
     }
 }
@@ -710,17 +720,13 @@ fn ties_are_ties_at_any_score() {
                 for keys in [1, 2] {
                     let tiles = Tiles { queries: 1, keys };
                     let mut answers = vec![tiled(&inputs, &grad, tiles)];
-                    for products in PRODUCTS {
-                        for exponentials in EXPONENTIALS {
-                            let flash = Flash::new().with_tiles(tiles).unwrap();
-                            let flash = flash
-                                .with_products(products)
-                                .with_exponentials(exponentials);
-                            answers.push(fast(&inputs, &grad, &flash));
-                        }
+                    for instructions in Instructions::available() {
+                        let flash = Flash::new().with_tiles(tiles).unwrap();
+                        let flash = flash.with_instructions(instructions).unwrap();
+                        answers.push(fast(&inputs, &grad, &flash));
                     }
                     for answer in answers {
-                        for &weight in answer.gradients.v.iter() {
+                        for &weight in answer.backward().v.iter() {
                             let weight: f64 = try_convert(weight).unwrap();
                             assert!(
                                 (weight - 0.5).abs() <= tolerance,
@@ -887,7 +893,9 @@ fn every_layer<T: Float>(
     let flash = &pools[rng.random_range(0..pools.len())];
     let tiles = Tiles { queries: length(rng), keys: length(rng) };
     let flash = flash.clone().with_tiles(tiles).unwrap();
-    let flash = flash.with_products(PRODUCTS[rng.random_range(0..2)]);
+    let available = Instructions::available();
+    let instructions = available[rng.random_range(0..available.len())];
+    let flash = flash.with_instructions(instructions).unwrap();
     let tolerance = (n_q + n_k + 8 * d_model + 64) as f64 * 4.0 * unit::<T>();
     let with_biases = |mut p: Parameters<T>, rng: &mut ChaCha8Rng| {
         for (name, numbers) in p.named_mut() {

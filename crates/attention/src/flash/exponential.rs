@@ -4,6 +4,7 @@
 //! instructions: no calls, no branches, no table. [`pulp`] compiles each of them for several instruction sets and picks one
 //! at run time.
 
+use super::vectors::Element;
 use nalgebra::RealField;
 
 /// How the exponentials of a tile are computed.
@@ -62,7 +63,14 @@ impl Exponentials {
 /// assert!((f32::exp2_polynomial::<false>(-1.5) - 0.35355338).abs() < 1e-7);
 /// assert_eq!(f64::exp2_polynomial::<false>(f64::NEG_INFINITY), 0.0);
 /// ```
-pub trait Float: RealField + Copy + gemmkit::GemmScalar {
+pub trait Float: RealField + Copy + Element {
+    /// 2 to this power is no normal number any more.
+    const LOWEST: Self;
+    /// Numbers of this size are whole: to add it rounds to an integer, which then stands in the last bits.
+    const ROUND: Self;
+    /// Taylor's coefficients of `2^x`, as many as this type can use.
+    const TAYLOR: &'static [f64];
+
     /// `2^x`, in arithmetic that vectorises, for `x` below the type's largest exponent (127 or 1023). Exactly 0 where the
     /// result is below the smallest normal number; NaN stays NaN, and +∞ becomes NaN.
     ///
@@ -86,6 +94,10 @@ const fn taylor<const N: usize>() -> [f64; N] {
 macro_rules! float {
     ($float:ty, $bits:ty, terms: $terms:literal) => {
         impl Float for $float {
+            const LOWEST: $float = 1.0 - <$float>::MAX_EXP as $float;
+            const ROUND: $float = 1.5 * (1_u64 << (<$float>::MANTISSA_DIGITS - 1)) as $float;
+            const TAYLOR: &[f64] = &taylor::<$terms>();
+
             // ANCHOR: exp2
             #[inline(always)]
             fn exp2_polynomial<const FUSED: bool>(x: $float) -> $float {

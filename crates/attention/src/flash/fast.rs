@@ -1,20 +1,16 @@
-//! The tiled algorithm, made fast: no allocation inside the loops, exponentials in vector instructions, products from a
-//! library that is fast on tiles, and several threads.
-//!
-//! nalgebra stores columns, so that a column of a tile of scores, one key against all queries of the block, is one piece of
-//! memory. Everything softmax does to a row it does here to all rows at once, walking from column to column: the
-//! processor's vectors lie along the queries.
+//! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
-use super::exponential::Columns;
-use super::product::{Multiplier, View};
+use super::microkernel::{
+    Aligned, pack_columns, pack_panels, pack_rows, product, vectors, vectors_mut,
+};
 use super::queue::{Threads, into_inner, lock};
-use super::{Exponentials, FlashOutput, Float, Inputs, Products, Tiles};
-use crate::dot_product::AttentionGradients;
+use super::vectors::{InstructionSet, Instructions, Sizes, Work, exp2, mul_add};
+use super::views::{Slices, tiles_between};
+use super::{FlashOutput, Float, Inputs, Tiles};
 use crate::error::Result;
-use crate::mask::{SizedMask, Visibility, neg_infinity};
-use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
+use crate::mask::{Visibility, neg_infinity};
+use crate::softmax::normaliser;
 use crate::traffic::blocks;
-use nalgebra::DMatrix;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -36,10 +32,9 @@ use std::sync::Mutex;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Flash {
-    tiles: Option<Tiles>,
+    tiles: Tiles,
     threads: Threads,
-    products: Products,
-    exponentials: Exponentials,
+    instructions: Instructions,
 }
 
 impl Default for Flash {
@@ -49,36 +44,26 @@ impl Default for Flash {
 }
 
 impl Flash {
-    /// The tiles of [`Flash::new`] where every query sees every key.
+    /// The tiles of [`Flash::new`].
     ///
     /// ```
-    /// assert_eq!(attention::flash::Flash::TILES.keys, 512);
+    /// assert_eq!(attention::flash::Flash::TILES.keys, 256);
     /// ```
-    pub const TILES: Tiles = Tiles { queries: 256, keys: 512 };
+    pub const TILES: Tiles = Tiles { queries: 768, keys: 256 };
 
-    /// The tiles of [`Flash::new`] where a mask hides something.
+    /// All threads that there are, the best instructions that this processor has, and tiles that were fast where they were
+    /// measured.
     ///
     /// ```
     /// use attention::flash::Flash;
-    /// assert!(Flash::TILES_IF_MASKED.queries < Flash::TILES.queries);
-    /// ```
-    pub const TILES_IF_MASKED: Tiles = Tiles { queries: 128, keys: 256 };
-
-    /// All threads that there are, and tiles that were fast where they were measured.
-    ///
-    /// ```
-    /// assert_eq!(attention::flash::Flash::new().tiles(), None); // chosen by the sizes of the problem
+    /// assert_eq!(Flash::new().tiles(), Flash::TILES);
     /// ```
     pub fn new() -> Self {
-        Flash {
-            tiles: None,
-            threads: Threads::All,
-            products: Products::Gemmkit,
-            exponentials: Exponentials::Vector,
-        }
+        Flash { tiles: Self::TILES, threads: Threads::All, instructions: Instructions::best() }
     }
 
-    /// With tiles of this size, forward and backward.
+    /// With tiles of this size. Forward, that many queries share a packed copy of that many keys and values; backward, that
+    /// many keys share a copy of that many queries.
     ///
     /// # Errors
     /// A size is 0.
@@ -91,10 +76,10 @@ impl Flash {
     /// ```
     pub fn with_tiles(self, tiles: Tiles) -> Result<Self> {
         tiles.check()?;
-        Ok(Flash { tiles: Some(tiles), ..self })
+        Ok(Flash { tiles, ..self })
     }
 
-    /// With this many threads. More than one need the feature `rayon`.
+    /// With at most this many threads; what is soon done is done by one. More than one need the feature `rayon`.
     ///
     /// # Errors
     /// `threads` is 0, or more than 1024, or than the system starts.
@@ -107,37 +92,30 @@ impl Flash {
         Ok(Flash { threads: Threads::new(threads)?, ..self })
     }
 
-    /// With products from this library: for those who want to know what it is worth.
+    /// With these instructions: for those who want to know what the better ones are worth.
+    ///
+    /// # Errors
+    /// This processor does not have them.
     ///
     /// ```
-    /// use attention::flash::{Flash, Products};
-    /// let flash = Flash::new().with_products(Products::Matrixmultiply);
-    /// assert_eq!(flash.products(), Products::Matrixmultiply);
+    /// use attention::flash::{Flash, Instructions};
+    /// let flash = Flash::new().with_instructions(Instructions::Portable)?;
+    /// assert_eq!(flash.instructions(), Instructions::Portable);
+    /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn with_products(self, products: Products) -> Self {
-        Flash { products, ..self }
+    pub fn with_instructions(self, instructions: Instructions) -> Result<Self> {
+        Ok(Flash { instructions: instructions.check()?, ..self })
     }
 
-    /// With exponentials computed this way: for those who want to know what it is worth.
-    ///
-    /// ```
-    /// use attention::flash::{Exponentials, Flash};
-    /// let flash = Flash::new().with_exponentials(Exponentials::Portable);
-    /// assert_eq!(flash.exponentials(), Exponentials::Portable);
-    /// ```
-    pub fn with_exponentials(self, exponentials: Exponentials) -> Self {
-        Flash { exponentials, ..self }
-    }
-
-    /// The tiles, if they were given.
+    /// The tiles.
     ///
     /// ```
     /// use attention::flash::{Flash, Tiles};
     /// let tiles = Tiles { queries: 32, keys: 32 };
-    /// assert_eq!(Flash::new().with_tiles(tiles)?.tiles(), Some(tiles));
+    /// assert_eq!(Flash::new().with_tiles(tiles)?.tiles(), tiles);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn tiles(&self) -> Option<Tiles> {
+    pub fn tiles(&self) -> Tiles {
         self.tiles
     }
 
@@ -151,24 +129,24 @@ impl Flash {
         self.threads.count()
     }
 
-    /// The library that multiplies.
+    /// The instructions.
     ///
     /// ```
-    /// use attention::flash::{Flash, Products};
-    /// assert_eq!(Flash::new().products(), Products::Gemmkit);
+    /// use attention::flash::{Flash, Instructions};
+    /// assert!(Instructions::available().contains(&Flash::new().instructions()));
     /// ```
-    pub fn products(&self) -> Products {
-        self.products
+    pub fn instructions(&self) -> Instructions {
+        self.instructions
     }
 
-    /// How the exponentials are computed.
-    ///
-    /// ```
-    /// use attention::flash::{Exponentials, Flash};
-    /// assert_eq!(Flash::new().exponentials(), Exponentials::Vector);
-    /// ```
-    pub fn exponentials(&self) -> Exponentials {
-        self.exponentials
+    /// The threads that are worth waking up for these inputs.
+    pub(super) fn threads_for<T: Float>(&self, inputs: &Inputs<T>) -> &Threads {
+        /// Operations that a core does while another one wakes up.
+        const WAKING: usize = 1 << 21;
+        let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
+        let factors = [2, inputs.n_heads, n_q, n_k, d_k + d_v];
+        let operations = factors.into_iter().fold(1_usize, usize::saturating_mul);
+        if operations < WAKING { &Threads::One } else { &self.threads }
     }
 }
 
@@ -178,7 +156,7 @@ impl Flash {
     /// Attention of every head. See [`tiled_attention`](super::tiled_attention).
     ///
     /// Shapes: see [`Inputs`]; → output (n_q, n_heads · d_v), log-sum-exp (n_q, n_heads). Extra memory: for each thread a
-    /// tile of scores, a block of queries with its output, and what the products lay aside; whatever n.
+    /// panel of scores, a block of queries with its output, and a tile of keys and values; whatever n.
     ///
     /// ```
     /// # use attention::{Mask, flash::{Flash, Inputs}};
@@ -189,154 +167,70 @@ impl Flash {
     /// ```
     // ANCHOR: forward
     pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
-        let tiles = self.tiles_for(inputs);
+        /// So many for each thread that none waits long for the last one.
+        const TASKS: usize = 4;
+        let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
+        let threads = self.threads_for(inputs);
+        let parts = match threads.count() {
+            1 => 1,
+            threads => (TASKS * threads).div_ceil(inputs.n_heads()),
+        };
+        let queries = self.tiles.queries.min(n_q.div_ceil(parts));
+        let queries = queries.next_multiple_of(sizes.panel);
         let mut tasks = vec![];
-        for h in 0..inputs.n_heads {
-            // The longest first, so that none is left alone at the end: under a causal mask
-            // these are the last rows.
-            let rows: Vec<_> = blocks(inputs.lengths().0, tiles.queries).collect();
+        for h in 0..inputs.n_heads() {
+            // The longest first: under a causal mask these are the last rows.
+            let rows: Vec<_> = blocks(n_q, queries).collect();
             tasks.extend(rows.into_iter().rev().map(|rows| (h, rows)));
         }
+        let tiles = Tiles { queries: queries.min(n_q), keys: self.tiles.keys };
         let forward = Mutex::new(FlashOutput::zeros(inputs));
-        self.threads.run(
+        threads.run(
             tasks,
-            || Walk::new(self, tiles, inputs.widths().1),
+            || Walk::new(sizes, tiles, inputs),
             |walk, (h, rows)| {
                 let head = inputs.slices(h);
-                walk.attend(&head, rows.clone());
+                let work = Attend { walk, head: &head, rows: rows.clone() };
+                self.instructions.run(work).expect("instructions of this processor");
                 walk.write(&mut lock(&forward), h, rows, head.scale);
             },
         );
         into_inner(forward)
     }
     // ANCHOR_END: forward
-
-    /// The tiles that were given, or some that suit these inputs; never larger than the inputs.
-    ///
-    /// The larger ones make faster products, but where a mask cuts through tiles, more is computed to be thrown away.
-    fn tiles_for<T: Float>(&self, inputs: &Inputs<T>) -> Tiles {
-        let (n_q, n_k) = inputs.lengths();
-        let tiles =
-            self.tiles.unwrap_or_else(|| match inputs.mask.visibility(0..n_q, 0..n_k) {
-                Visibility::Full => Self::TILES,
-                Visibility::Partial | Visibility::Hidden => Self::TILES_IF_MASKED,
-            });
-        Tiles { queries: tiles.queries.min(n_q), keys: tiles.keys.min(n_k) }
-    }
-}
-
-/// One head, as slices: what lies between the beginnings of two columns is the number of rows.
-struct Slices<'a, T> {
-    q: View<'a, T>, // (n_q, d_k)
-    k: View<'a, T>, // (n_k, d_k)
-    v: View<'a, T>, // (n_k, d_v)
-    mask: SizedMask<'a>,
-    scale: T,
-}
-
-impl<'a, T: Float> Inputs<'a, T> {
-    fn slices(&self, h: usize) -> Slices<'a, T> {
-        let (d_k, d_v) = self.widths();
-        Slices {
-            q: View::of_head(self.q, h, d_k),
-            k: View::of_head(self.k, h, d_k),
-            v: View::of_head(self.v, h, d_v),
-            mask: self.mask,
-            scale: crate::dot_product::scale(d_k),
-        }
-    }
-}
-
-impl<T: Float> Slices<'_, T> {
-    /// Whether scores may be so large that the rounding of their sums changes weights by more than a hundredth or so.
-    ///
-    /// No score is larger than the longest query times the longest key, and a sum of d_k products is off by at most d_k times
-    /// the type's precision.
-    fn rounding_moves_weights(&self) -> bool {
-        let largest = self.q.longest_row() * self.k.longest_row() * self.scale;
-        let d_k: T = nalgebra::convert(self.q.shape.1 as f64);
-        largest * d_k * T::default_epsilon() > nalgebra::convert(1.0 / 128.0)
-    }
 }
 
 /// One thread's walk over the keys, and the memory that it uses again for every tile.
-struct Walk<T> {
-    tiles: Tiles,
-    d_v: usize,
-    exponentials: Exponentials,
-    multiplier: Multiplier,
-    scores: Vec<T>,     // (rows, columns), then their exponentials
-    max: Vec<T>,        // (rows)
-    shift: Vec<T>,      // (rows): the largest score, or 0 where there is none
-    correction: Vec<T>, // (rows)
-    sum: Vec<T>,        // (rows)
-    values: Vec<T>,     // (rows, d_v)
+pub(super) struct Walk<T> {
+    sizes: Sizes,
+    keys_in_tile: usize,
+    queries: Aligned<T>, // panels of (d_k, width)
+    keys: Aligned<T>,    // blocks of (d_k, NR)
+    values: Aligned<T>,  // blocks of (keys, NR)
+    scores: Aligned<T>,  // (keys, width), then their exponentials
+    pub max: Aligned<T>, // (rows): the largest scores, not scaled
+    pub sum: Aligned<T>, // (rows)
+    output: Aligned<T>,  // panels of (d_v, width)
 }
 
 impl<T: Float> Walk<T> {
-    fn new(flash: &Flash, tiles: Tiles, d_v: usize) -> Self {
-        let zeros = |n| vec![T::zero(); n];
-        let rows = tiles.queries;
+    pub fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>) -> Self {
+        let ((_, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
+        let rows = tiles.queries.next_multiple_of(sizes.lanes);
+        let keys = tiles.keys.min(n_k).next_multiple_of(sizes.numbers);
+        let d_v = d_v.next_multiple_of(sizes.numbers);
         Walk {
-            tiles,
-            d_v,
-            exponentials: flash.exponentials,
-            multiplier: Multiplier::new(flash.products),
-            scores: zeros(rows * tiles.keys),
-            max: zeros(rows),
-            shift: zeros(rows),
-            correction: zeros(rows),
-            sum: zeros(rows),
-            values: zeros(rows * d_v),
+            sizes,
+            keys_in_tile: keys,
+            queries: Aligned::zeros(rows * d_k),
+            keys: Aligned::zeros(keys * d_k),
+            values: Aligned::zeros(keys * d_v),
+            scores: Aligned::zeros(keys * rows.min(sizes.panel)),
+            max: Aligned::zeros(rows),
+            sum: Aligned::zeros(rows),
+            output: Aligned::zeros(rows * d_v),
         }
     }
-
-    // ANCHOR: attend
-    /// One block of queries, and all keys that it sees, a tile at a time.
-    fn attend(&mut self, head: &Slices<T>, rows: Range<usize>) {
-        let (r, d_v) = (rows.len(), self.d_v);
-        self.max[..r].fill(neg_infinity());
-        self.sum[..r].fill(T::zero());
-        self.values[..r * d_v].fill(T::zero());
-
-        for columns in
-            tiles_between(head.mask.keys_seen_by(rows.clone()), self.tiles.keys)
-        {
-            let seen = head.mask.visibility(rows.clone(), columns.clone());
-            if seen == Visibility::Hidden {
-                continue;
-            }
-            let scores = &mut self.scores[..r * columns.len()];
-            let (q, k) = (head.q.rows(&rows), head.k.rows(&columns));
-            self.multiplier.product(q, k.transpose(), false, scores); // not scaled yet
-            if seen == Visibility::Partial {
-                for (column, j) in scores.chunks_exact_mut(r).zip(columns.clone()) {
-                    head.mask.hide_queries(j, rows.clone(), column, neg_infinity());
-                }
-            }
-            self.exponentials.apply(Absorb {
-                // e^(scale · x) = 2^(scale · log₂ e · x)
-                base: head.scale * nalgebra::convert(std::f64::consts::LOG2_E),
-                scores,
-                max: &mut self.max[..r],
-                shift: &mut self.shift[..r],
-                correction: &mut self.correction[..r],
-                sum: &mut self.sum[..r],
-                values: &mut self.values[..r * d_v],
-            });
-            let weights = View::columns(scores, (r, columns.len()), r);
-            let v = head.v.rows(&columns);
-            let values = &mut self.values[..r * d_v];
-            if seen == Visibility::Full || v.is_finite() {
-                self.multiplier.product(weights, v, true, values);
-            } else {
-                // A hidden NaN times a weight of 0 would be NaN.
-                let seen = |i, j| head.mask.allows(rows.start + i, columns.start + j);
-                add_seen(weights, v, seen, values);
-            }
-        }
-    }
-    // ANCHOR_END: attend
 
     /// The finished block, to where it belongs.
     fn write(
@@ -346,515 +240,253 @@ impl<T: Float> Walk<T> {
         rows: Range<usize>,
         scale: T,
     ) {
-        let (r, d_v) = (rows.len(), self.d_v);
-        let sum = &self.sum[..r];
-        for (c, values) in self.values[..r * d_v].chunks_exact(r).enumerate() {
-            let mut column = forward.output.column_mut(h * d_v + c);
-            let output = &mut column.as_mut_slice()[rows.clone()];
-            for ((output, &value), &sum) in output.iter_mut().zip(values).zip(sum) {
-                *output = value / normaliser(sum);
+        let d_v = forward.output.ncols() / forward.log_sum_exp.ncols();
+        let padded = d_v.next_multiple_of(self.sizes.numbers);
+        for panel in blocks(rows.len(), self.sizes.panel) {
+            let width = panel.len().next_multiple_of(self.sizes.lanes);
+            let sums = &self.sum[panel.clone()];
+            let output = self.output[panel.start * padded..].chunks_exact(width);
+            for (c, from) in output.take(d_v).enumerate() {
+                let mut column = forward.output.column_mut(h * d_v + c);
+                let to = &mut column.as_mut_slice()[rows.start..][panel.clone()];
+                for ((to, &from), &sum) in to.iter_mut().zip(from).zip(sums) {
+                    *to = from / normaliser(sum);
+                }
             }
         }
-        for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(sum)) {
-            let (max, log_sum) = (shift(max), sum.ln());
-            let lse = max * scale + log_sum;
-            forward.log_sum_exp[(i, h)] = lse;
-            if lse.is_finite() {
-                // What rounding took: the product less `lse` is exact, but for its last digits.
-                forward.log_sum_exp_low[(i, h)] = max.mul_add(scale, -lse) + log_sum;
-            }
+        for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(&*self.sum)) {
+            forward.write_log_sum_exp((i, h), scale, max, sum);
         }
     }
 }
 
-/// A tile of scores becomes part of the running softmax of its rows: [`OnlineSoftmax::absorb`](super::OnlineSoftmax::absorb)
-/// without its last step, the product with the values.
-struct Absorb<'a, T> {
-    base: T,
-    scores: &'a mut [T],
-    max: &'a mut [T],
-    shift: &'a mut [T],
-    correction: &'a mut [T],
-    sum: &'a mut [T],
-    values: &'a mut [T],
+/// One block of queries, and all keys that it sees.
+pub(super) struct Attend<'a, T: Float> {
+    pub walk: &'a mut Walk<T>,
+    pub head: &'a Slices<'a, T>,
+    pub rows: Range<usize>,
 }
 
-// ANCHOR: absorb
-impl<T: Float> Columns<T> for Absorb<'_, T> {
+impl<T: Float> Work for Attend<'_, T> {
+    type Output = ();
+
+    // ANCHOR: attend
     #[inline(always)]
-    fn run(self, exp2: impl Fn(T) -> T) {
-        let Absorb { base, scores, max, shift, correction, sum, values } = self;
-        let rows = max.len();
-        correction.copy_from_slice(max); // the old largest scores, for a moment
-        for column in scores.chunks_exact(rows) {
-            for (m, &x) in max.iter_mut().zip(column) {
-                *m = if *m > x { *m } else { x };
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
+        let Attend { walk, head, rows } = self;
+        let Sizes { panel, lanes, .. } = walk.sizes;
+        pack_panels(head.q.rows(&rows), panel, lanes, &mut walk.queries);
+        walk.max.fill(neg_infinity());
+        walk.sum.fill(T::zero());
+        walk.output.fill(T::zero());
+        let n_k = head.k.shape.0;
+        // A weight of 0 hides a value that is a number, and no other.
+        let full = head.mask.visibility(rows.clone(), 0..n_k) == Visibility::Full;
+        let hides = full || head.v.is_finite();
+        let grid = Grid { size: walk.keys_in_tile, step: NR, end: n_k };
+
+        for tile in grid.tiles(head.mask.keys_seen_by(rows.clone())) {
+            if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
+                continue;
             }
-        }
-        for (s, &m) in shift.iter_mut().zip(&*max) {
-            *s = crate::softmax::shift(m);
-        }
-        for (c, &s) in correction.iter_mut().zip(&*shift) {
-            *c = exp2((*c - s) * base);
-        }
-        for column in values.chunks_exact_mut(rows) {
-            for (value, &c) in column.iter_mut().zip(&*correction) {
-                *value *= c;
-            }
-        }
-        // The tile is summed by itself before it joins the sums so far: that rounds less.
-        for (c, sum) in correction.iter_mut().zip(&mut *sum) {
-            *c *= *sum; // by now the old sum, corrected
-            *sum = T::zero();
-        }
-        for column in scores.chunks_exact_mut(rows) {
-            for ((x, &s), sum) in column.iter_mut().zip(&*shift).zip(&mut *sum) {
-                *x = exp2((*x - s) * base);
-                *sum += *x;
-            }
-        }
-        for (sum, &before) in sum.iter_mut().zip(&*correction) {
-            *sum += before;
-        }
-    }
-}
-// ANCHOR_END: absorb
-
-// --------------------------------------------------------------------------------------------------- backward
-
-/// Into how many stripes of keys a head is cut at most, so that threads find work even if there are few heads. It
-/// depends on nothing but the sizes: the sums over stripes must not depend on the number of threads.
-const STRIPES: usize = 4;
-
-impl Flash {
-    /// The gradients of every head. See [`tiled_attention_backward`](super::tiled_attention_backward).
-    ///
-    /// Shapes: `forward` as [`Flash::forward`] returned it for these inputs, `grad_output` (n_q, n_heads · d_v) →
-    /// (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). Extra memory: for each thread two tiles and a block of
-    /// keys, and up to four times the size of `q`.
-    ///
-    /// # Errors
-    /// `forward` or `grad_output` has not the shapes of these inputs' output.
-    ///
-    /// ```
-    /// use attention::{Mask, flash::{Flash, Inputs}};
-    ///
-    /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-    /// let mask = Mask::causal();
-    /// let inputs = Inputs::new(&x, &x, &x, &mask)?;
-    /// let flash = Flash::new();
-    /// let forward = flash.forward(&inputs);
-    /// let gradients = flash.backward(&inputs, &forward, &x)?;
-    /// assert_eq!(gradients.v.shape(), (4, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    // ANCHOR: backward
-    pub fn backward<T: Float>(
-        &self,
-        inputs: &Inputs<T>,
-        forward: &FlashOutput<T>,
-        grad_output: &DMatrix<T>,
-    ) -> Result<AttentionGradients<T>> {
-        inputs.check_output(forward)?;
-        inputs.check_grad_output(grad_output)?;
-        let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
-        let tiles = self.tiles_for(inputs);
-        let stripe = n_k.div_ceil(tiles.keys).div_ceil(STRIPES) * tiles.keys;
-        let stripes: Vec<_> = blocks(n_k, stripe).collect();
-        let tasks = (0..inputs.n_heads).flat_map(|h| {
-            stripes.iter().cloned().enumerate().map(move |stripe| (h, stripe))
-        });
-
-        let gradients = Mutex::new(AttentionGradients {
-            q: DMatrix::zeros(n_q, inputs.q.ncols()),
-            k: DMatrix::zeros(n_k, inputs.k.ncols()),
-            v: DMatrix::zeros(n_k, inputs.v.ncols()),
-        });
-        // Every stripe has a share in the gradients of all queries. Shares are added in the
-        // order of the stripes, by whichever thread completes them.
-        let shares: Vec<_> =
-            (0..inputs.n_heads).map(|_| Mutex::new(vec![None; stripes.len()])).collect();
-        self.threads.run(
-            tasks.collect(),
-            || WalkBack::new(self, tiles, n_q, (d_k, d_v)),
-            |walk, (h, (number, keys))| {
-                let back = Back::new(inputs, h, forward, grad_output);
-                let share = walk.stripe(&back, h, keys, &gradients);
-                let mut shares = lock(&shares[h]);
-                shares[number] = Some(share);
-                if shares.iter().all(Option::is_some) {
-                    let shares = std::mem::take(&mut *shares).into_iter().flatten();
-                    write_grad_q(shares, back.head.scale, h, &mut lock(&gradients).q);
-                }
-            },
-        );
-        Ok(into_inner(gradients))
-    }
-    // ANCHOR_END: backward
-}
-
-/// One head, and what its backward pass starts from.
-struct Back<'a, T> {
-    head: Slices<'a, T>,
-    output: View<'a, T>,      // (n_q, d_v)
-    grad_output: View<'a, T>, // (n_q, d_v)
-    log_sum_exp: &'a [T],     // (n_q)
-    log_sum_exp_low: &'a [T], // (n_q)
-}
-
-impl<'a, T: Float> Back<'a, T> {
-    fn new(
-        inputs: &Inputs<'a, T>,
-        h: usize,
-        forward: &'a FlashOutput<T>,
-        grad_output: &'a DMatrix<T>,
-    ) -> Self {
-        let ((n_q, _), (_, d_v)) = (inputs.lengths(), inputs.widths());
-        Back {
-            head: inputs.slices(h),
-            output: View::of_head(&forward.output, h, d_v),
-            grad_output: View::of_head(grad_output, h, d_v),
-            log_sum_exp: &forward.log_sum_exp.as_slice()[h * n_q..][..n_q],
-            log_sum_exp_low: &forward.log_sum_exp_low.as_slice()[h * n_q..][..n_q],
-        }
-    }
-}
-
-/// One thread's walk over the queries, once for every block of keys, and the memory that it uses again.
-///
-/// Its tiles stand on their side: a column holds one query against all keys of the block. So three of the four products
-/// that follow need no transpose, and what belongs to a query, its log-sum-exp and D, is one number a column.
-struct WalkBack<T> {
-    tiles: Tiles,
-    exponentials: Exponentials,
-    multiplier: Multiplier,
-    weights: Vec<T>,     // (columns, rows); scores, before
-    grad_scores: Vec<T>, // (columns, rows); gradients of the weights, before
-    grad_k: Vec<T>,      // (columns, d_k)
-    grad_v: Vec<T>,      // (columns, d_v)
-    shift: Vec<T>,       // (n_q): log-sum-exps, in the unit of the unscaled scores
-    rest: Vec<T>,        // (n_q): what rounding took from them, as an exponent of 2
-    d: Vec<T>,           // (n_q): rowsum(grad_output ⊙ output)
-}
-
-impl<T: Float> WalkBack<T> {
-    fn new(flash: &Flash, tiles: Tiles, n_q: usize, (d_k, d_v): (usize, usize)) -> Self {
-        let zeros = |n| vec![T::zero(); n];
-        WalkBack {
-            tiles,
-            exponentials: flash.exponentials,
-            multiplier: Multiplier::new(flash.products),
-            weights: zeros(tiles.keys * tiles.queries),
-            grad_scores: zeros(tiles.keys * tiles.queries),
-            grad_k: zeros(tiles.keys * d_k),
-            grad_v: zeros(tiles.keys * d_v),
-            shift: zeros(n_q),
-            rest: zeros(n_q),
-            d: zeros(n_q),
-        }
-    }
-
-    // ANCHOR: stripe
-    /// The gradients of these keys and their values, written where they belong; and their
-    /// share in the gradients of all queries (d_k, n_q), which is returned.
-    fn stripe(
-        &mut self,
-        back: &Back<T>,
-        h: usize,
-        keys: Range<usize>,
-        gradients: &Mutex<AttentionGradients<T>>,
-    ) -> Vec<T> {
-        let head = &back.head;
-        let (d_k, d_v) = (head.q.shape.1, head.v.shape.1);
-        self.rows_of(back);
-        if head.rounding_moves_weights() {
-            self.measure_rows(back);
-        }
-        let mut share = vec![T::zero(); d_k * head.q.shape.0];
-        for columns in tiles_between(keys, self.tiles.keys) {
-            self.grad_k[..columns.len() * d_k].fill(T::zero());
-            self.grad_v[..columns.len() * d_v].fill(T::zero());
-            let queries = head.mask.queries_that_see(columns.clone());
-            for rows in tiles_between(queries, self.tiles.queries) {
-                let seen = head.mask.visibility(rows.clone(), columns.clone());
-                if seen != Visibility::Hidden {
-                    let share = &mut share[rows.start * d_k..rows.end * d_k];
-                    self.tile(back, rows, columns.clone(), seen, share);
-                }
-            }
-            let mut gradients = lock(gradients);
-            write_rows(&self.grad_k, head.scale, &columns, h, d_k, &mut gradients.k);
-            write_rows(&self.grad_v, T::one(), &columns, h, d_v, &mut gradients.v);
-        }
-        share
-    }
-    // ANCHOR_END: stripe
-
-    /// What the forward pass knows of each row: its log-sum-exp, in two parts, and D.
-    fn rows_of(&mut self, back: &Back<T>) {
-        let scale = back.head.scale;
-        let numbers = back.log_sum_exp.iter().zip(back.log_sum_exp_low);
-        let places = self.shift.iter_mut().zip(&mut self.rest);
-        for ((shift, rest), (&lse, &low)) in places.zip(numbers) {
-            let lse = log_sum_exp_or_zero(lse);
-            *shift = lse / scale;
-            // What is lost in that division, and what had been lost before.
-            let lost = (-*shift).mul_add(scale, lse) + low;
-            *rest = -lost * nalgebra::convert(std::f64::consts::LOG2_E);
-        }
-        row_sums_of_products(back.grad_output, back.output, &mut self.d);
-    }
-
-    /// The same, from the scores that [`WalkBack::tile`] will compute, in the same tiles: the largest score of each row, the
-    /// sum of the exponentials, and D as the mean of the gradients of the weights.
-    ///
-    /// Products of other sizes may sum in another order. Where scores are so large that their last digits move weights, the
-    /// log-sum-exp of the forward pass may belong to scores that were rounded otherwise, and e^(score − log-sum-exp) would
-    /// be anything.
-    fn measure_rows(&mut self, back: &Back<T>) {
-        let Back { head, grad_output, .. } = back;
-        let (n_q, n_k) = head.mask.shape();
-        self.shift.fill(neg_infinity()); // the largest score so far
-        let mut sums = vec![T::zero(); n_q];
-        self.d.fill(T::zero());
-        for columns in blocks(n_k, self.tiles.keys) {
-            let queries = head.mask.queries_that_see(columns.clone());
-            for rows in tiles_between(queries, self.tiles.queries) {
-                let seen = head.mask.visibility(rows.clone(), columns.clone());
+            pack_rows::<T, NR>(head.k.rows(&tile), &mut walk.keys);
+            pack_columns::<T, NR>(head.v.rows(&tile), &mut walk.values);
+            for queries in tiles_between(rows.clone(), panel) {
+                let keys = head.mask.keys_seen_by(queries.clone());
+                let Some(keys) = grid.common(keys, &tile) else { continue };
+                let seen = head.mask.visibility(queries.clone(), keys.clone());
                 if seen == Visibility::Hidden {
                     continue;
                 }
-                let c = columns.len();
-                let scores = &mut self.weights[..c * rows.len()]; // (columns, rows)
-                let grads = &mut self.grad_scores[..c * rows.len()]; // (columns, rows)
-                let (k, v) = (head.k.rows(&columns), head.v.rows(&columns));
-                let q = head.q.rows(&rows).transpose();
-                let grad_output = grad_output.rows(&rows).transpose();
-                self.multiplier.product(k, q, false, scores);
-                self.multiplier.product(v, grad_output, false, grads);
-                for (i, (scores, grads)) in
-                    rows.zip(scores.chunks_exact(c).zip(grads.chunks_exact(c)))
-                {
-                    let visible = |at: &usize| head.mask.allows(i, columns.start + at);
-                    let before = self.shift[i];
-                    let max = (0..c)
-                        .filter(visible)
-                        .fold(before, |max, at| max.max(scores[at]));
-                    let m = shift(max);
-                    let correction = ((before - m) * head.scale).exp();
-                    let (mut sum, mut d) = (sums[i] * correction, self.d[i] * correction);
-                    for at in (0..c).filter(visible) {
-                        let term = ((scores[at] - m) * head.scale).exp();
-                        sum += term;
-                        d += term * grads[at];
-                    }
-                    (self.shift[i], sums[i], self.d[i]) = (max, sum, d);
+                let of = Panel { head, rows: &rows, tile: &tile, queries, keys, seen, hides };
+                match of.queries.len().div_ceil(lanes) {
+                    1 => walk.panel::<S, 1, NR>(simd, of),
+                    2 => walk.panel::<S, 2, NR>(simd, of),
+                    _ => walk.panel::<S, MR, NR>(simd, of),
                 }
             }
         }
-        for (i, &sum) in sums.iter().enumerate() {
-            let sum = normaliser(sum);
-            self.shift[i] = shift(self.shift[i]);
-            self.rest[i] = -sum.ln() * nalgebra::convert(std::f64::consts::LOG2_E);
-            self.d[i] /= sum;
-        }
     }
+    // ANCHOR_END: attend
+}
 
-    // ANCHOR: tile
-    /// Adds what one tile contributes to the gradients of its keys, values and queries.
-    fn tile(
+/// A panel of queries, and the keys of a tile that it sees some of.
+struct Panel<'a, T> {
+    head: &'a Slices<'a, T>,
+    rows: &'a Range<usize>, // of the block of queries
+    tile: &'a Range<usize>,
+    queries: Range<usize>, // some of the rows
+    keys: Range<usize>,    // some of the tile, from a multiple of NR on
+    seen: Visibility,
+    hides: bool, // whether a weight of 0 hides every value
+}
+
+impl<T: Float> Walk<T> {
+    // ANCHOR: panel
+    /// A panel of queries meets the keys and values of a tile.
+    #[inline(always)]
+    fn panel<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
-        back: &Back<T>,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        seen: Visibility,
-        share: &mut [T], // (d_k, rows)
+        simd: S,
+        of: Panel<T>,
     ) {
-        let Back { head, grad_output, .. } = back;
-        let (r, c) = (rows.len(), columns.len());
-        let (q, grad_output) = (head.q.rows(&rows), grad_output.rows(&rows));
-        let (k, v) = (head.k.rows(&columns), head.v.rows(&columns));
-        let multiplier = &mut self.multiplier;
-        let grad_k = &mut self.grad_k[..c * k.shape.1];
-        let grad_v = &mut self.grad_v[..c * v.shape.1];
+        let Panel { head, queries, keys, .. } = &of;
+        let (d_k, d_v) = (head.q.shape.1, head.v.shape.1.next_multiple_of(NR));
+        let (width, first) = (M * self.sizes.lanes, queries.start - of.rows.start);
+        let (from, count) = (keys.start - of.tile.start, keys.len().next_multiple_of(NR));
 
-        // The forward pass once more: scores, and from them and the log-sum-exp the weights.
-        let weights = &mut self.weights[..c * r]; // (columns, rows)
-        multiplier.product(k, q.transpose(), false, weights);
+        #[cfg(test)]
+        super::tests::count_pairs(queries.len() * keys.len());
+
+        // Scores, and the largest of each query.
+        let packed = vectors::<S, T, M>(&self.queries[first * d_k..][..width * d_k]);
+        let blocks = self.keys[from * d_k..][..count * d_k].as_chunks::<NR>().0;
+        let none = T::splat_vector(simd, neg_infinity());
+        let mut largest = [none; M];
+        let scores = &mut self.scores[..count * width];
+        let into = vectors_mut::<S, T, M>(scores).as_chunks_mut::<NR>().0;
+        for (into, block) in into.iter_mut().zip(blocks.chunks_exact(d_k)) {
+            let sums = product::<S, T, M, NR>(simd, packed, block);
+            for j in 0..NR {
+                for i in 0..M {
+                    into[j][i] = sums[j][i];
+                    largest[i] = T::larger(simd, sums[j][i], largest[i]);
+                }
+            }
+        }
+        if of.seen == Visibility::Partial || count > keys.len() {
+            for (line, j) in scores.chunks_exact_mut(width).zip(keys.clone()) {
+                let line = &mut line[..queries.len()];
+                head.mask.hide_queries(j, queries.clone(), line, neg_infinity());
+            }
+            scores[keys.len() * width..].fill(neg_infinity());
+            largest = maxima::<S, T, M>(simd, vectors::<S, T, M>(scores));
+        }
+
+        // Weights, as far as they are known: the softmax of all scores so far.
+        let scores = &mut scores[..keys.len() * width];
+        let max = &mut vectors_mut::<S, T, M>(&mut self.max[first..][..width])[0];
+        let sum = &mut vectors_mut::<S, T, M>(&mut self.sum[first..][..width])[0];
         let base = head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
-        let (shift, rest) = (&self.shift[rows.clone()], &self.rest[rows.clone()]);
-        self.exponentials.apply(Weigh { base, shift, rest, scores: weights });
-        // Only now, since a NaN that a query sees is in its log-sum-exp, and −∞ − NaN is NaN.
-        let partial = seen == Visibility::Partial;
-        if partial {
-            hide(head.mask, &rows, &columns, weights, T::zero());
-        }
+        let weights = vectors_mut::<S, T, M>(scores);
+        let correction = absorb::<S, T, M>(simd, base, largest, max, sum, weights);
 
-        // weights = softmax(scores)
-        let grad_scores = &mut self.grad_scores[..c * r]; // (columns, rows)
-        multiplier.product(v, grad_output.transpose(), false, grad_scores);
-        let d = &self.d[rows.clone()];
-        self.exponentials.apply(ThroughSoftmax { weights, d, grads: grad_scores });
-        if partial {
-            hide(head.mask, &rows, &columns, grad_scores, T::zero());
-        }
-
-        let weights = View::columns(weights, (c, r), c);
-        let grad_scores = View::columns(grad_scores, (c, r), c);
-        let finite = !partial || [q, k, grad_output].iter().all(View::is_finite);
-        if finite {
-            multiplier.product(weights, grad_output, true, grad_v);
-            multiplier.product(grad_scores, q, true, grad_k);
-            multiplier.product(k.transpose(), grad_scores, true, share);
+        // The output so far, corrected, and what these values add.
+        let output = &mut self.output[first * d_v..][..width * d_v];
+        let into = vectors_mut::<S, T, M>(output).as_chunks_mut::<NR>().0;
+        if of.hides {
+            let values = self.values.chunks_exact(of.tile.len() * NR);
+            for (into, values) in into.iter_mut().zip(values) {
+                let values = &values.as_chunks::<NR>().0[from..][..keys.len()];
+                let sums = product::<S, T, M, NR>(simd, weights, values);
+                for j in 0..NR {
+                    for i in 0..M {
+                        into[j][i] =
+                            mul_add::<S, T>(simd, into[j][i], correction[i], sums[j][i]);
+                    }
+                }
+            }
         } else {
-            let seen = |j, i| head.mask.allows(rows.start + i, columns.start + j);
-            add_seen(weights, grad_output, seen, grad_v);
-            add_seen(grad_scores, q, seen, grad_k);
-            let mut grad_q = vec![T::zero(); r * k.shape.1]; // (rows, d_k)
-            add_seen(grad_scores.transpose(), k, |i, j| seen(j, i), &mut grad_q);
-            add_transposed(&grad_q, r, share);
-        }
-    }
-    // ANCHOR_END: tile
-}
-
-/// From scores to weights, where the log-sum-exp of each query is known: `exp(score − log-sum-exp)`.
-struct Weigh<'a, T> {
-    base: T,
-    shift: &'a [T],      // (rows)
-    rest: &'a [T],       // (rows)
-    scores: &'a mut [T], // (columns, rows)
-}
-
-impl<T: Float> Columns<T> for Weigh<'_, T> {
-    #[inline(always)]
-    fn run(self, exp2: impl Fn(T) -> T) {
-        let keys = self.scores.len() / self.shift.len();
-        let rows = self.shift.iter().zip(self.rest);
-        for (column, (&shift, &rest)) in self.scores.chunks_exact_mut(keys).zip(rows) {
-            for x in column {
-                *x = exp2((*x - shift) * self.base + rest);
+            for into in into.iter_mut().flatten() {
+                for i in 0..M {
+                    into[i] = T::mul_vectors(simd, into[i], correction[i]);
+                }
+            }
+            // A hidden NaN times a weight of 0 would be NaN.
+            for (weights, j) in scores.chunks_exact(width).zip(keys.clone()) {
+                for (at, i) in queries.clone().enumerate() {
+                    if head.mask.allows(i, j) {
+                        for c in 0..head.v.shape.1 {
+                            output[c * width + at] += weights[at] * head.v.at(j, c);
+                        }
+                    }
+                }
             }
         }
     }
+    // ANCHOR_END: panel
 }
 
-/// From the gradients of the weights to those of the scores: `weight · (gradient − D)`.
-struct ThroughSoftmax<'a, T> {
-    weights: &'a [T],   // (columns, rows)
-    d: &'a [T],         // (rows)
-    grads: &'a mut [T], // (columns, rows)
-}
-
-impl<T: Float> Columns<T> for ThroughSoftmax<'_, T> {
-    #[inline(always)]
-    fn run(self, _exp2: impl Fn(T) -> T) {
-        let keys = self.grads.len() / self.d.len();
-        let weights = self.weights.chunks_exact(keys);
-        for ((grads, weights), &d) in
-            self.grads.chunks_exact_mut(keys).zip(weights).zip(self.d)
-        {
-            for (grad, &weight) in grads.iter_mut().zip(weights) {
-                *grad = weight * (*grad - d);
-            }
+#[inline(always)]
+fn maxima<S: InstructionSet, T: Float, const M: usize>(
+    simd: S,
+    scores: &[[T::Vector<S>; M]],
+) -> [T::Vector<S>; M] {
+    let mut largest = [T::splat_vector(simd, neg_infinity()); M];
+    for scores in scores {
+        for i in 0..M {
+            largest[i] = T::larger(simd, scores[i], largest[i]);
         }
     }
+    largest
 }
+
+// ANCHOR: absorb
+/// Scores become exponentials, and part of the running softmax of their rows, as in
+/// [`OnlineSoftmax::absorb`](super::OnlineSoftmax::absorb). Returns what the output so far is to be multiplied by.
+#[inline(always)]
+fn absorb<S: InstructionSet, T: Float, const M: usize>(
+    simd: S,
+    base: T, // e^(scale · x) = 2^(base · x)
+    largest: [T::Vector<S>; M],
+    max: &mut [T::Vector<S>; M],
+    sum: &mut [T::Vector<S>; M],
+    scores: &mut [[T::Vector<S>; M]],
+) -> [T::Vector<S>; M] {
+    let base = T::splat_vector(simd, base);
+    let finite = T::splat_vector(simd, T::min_value().expect("floats have one"));
+    let (mut shift, mut correction) = (*max, *max);
+    for i in 0..M {
+        let new = T::larger(simd, largest[i], max[i]);
+        shift[i] = T::larger(simd, finite, new); // −∞ − (−∞) is NaN
+        let change = T::sub_vectors(simd, max[i], shift[i]);
+        correction[i] = exp2::<S, T>(simd, T::mul_vectors(simd, change, base));
+        max[i] = new;
+    }
+    // The tile is summed by itself before it joins the sums so far: that rounds less.
+    let mut added = [T::splat_vector(simd, T::zero()); M];
+    for scores in scores {
+        for i in 0..M {
+            let behind = T::sub_vectors(simd, scores[i], shift[i]);
+            scores[i] = exp2::<S, T>(simd, T::mul_vectors(simd, behind, base));
+            added[i] = T::add_vectors(simd, added[i], scores[i]);
+        }
+    }
+    for i in 0..M {
+        sum[i] = mul_add::<S, T>(simd, sum[i], correction[i], added[i]);
+    }
+    correction
+}
+// ANCHOR_END: absorb
 
 // ---------------------------------------------------------------------------------------------------- helpers
 
-/// `range` in pieces of at most `size`.
-fn tiles_between(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
-    blocks(range.len(), size)
-        .map(move |block| range.start + block.start..range.start + block.end)
+/// Where rows or columns of scores may be cut: into tiles at the multiples of `size`, so that where a sum is cut does not
+/// depend on who asks; and within a tile at the multiples of `step`, which divides `size`.
+#[derive(Clone, Copy)]
+pub(super) struct Grid {
+    pub size: usize,
+    pub step: usize,
+    pub end: usize,
 }
 
-/// Writes `hidden` over the entries of a tile (columns, rows) that the mask hides.
-fn hide<T: Float>(
-    mask: SizedMask,
-    rows: &Range<usize>,
-    columns: &Range<usize>,
-    tile: &mut [T],
-    hidden: T,
-) {
-    for (line, i) in tile.chunks_exact_mut(columns.len()).zip(rows.clone()) {
-        mask.hide_keys(i, columns.clone(), line, hidden);
+impl Grid {
+    /// What a range and a tile have in common, widened to where may be cut; `None` if that is nothing.
+    pub fn common(
+        self,
+        range: Range<usize>,
+        tile: &Range<usize>,
+    ) -> Option<Range<usize>> {
+        let both = range.start.max(tile.start)..range.end.min(tile.end);
+        let end = both.end.next_multiple_of(self.step).min(self.end);
+        (!both.is_empty()).then(|| both.start / self.step * self.step..end)
     }
-}
 
-/// `c += a · b`, over the entries of `a` that are seen alone: `c` is (rows of a, columns of b).
-fn add_seen<T: Float>(
-    a: View<T>,
-    b: View<T>,
-    seen: impl Fn(usize, usize) -> bool,
-    c: &mut [T],
-) {
-    for (column, c) in c.chunks_exact_mut(a.shape.0).enumerate() {
-        for j in 0..a.shape.1 {
-            for (i, c) in c.iter_mut().enumerate() {
-                if seen(i, j) {
-                    *c += a.at(i, j) * b.at(j, column);
-                }
-            }
-        }
-    }
-}
-
-/// `c += aᵀ`, for an `a` of `rows` rows.
-fn add_transposed<T: Float>(a: &[T], rows: usize, c: &mut [T]) {
-    let columns = a.len() / rows;
-    for (i, c) in c.chunks_exact_mut(columns).enumerate() {
-        for (j, c) in c.iter_mut().enumerate() {
-            *c += a[j * rows + i];
-        }
-    }
-}
-
-/// The sum of each row of `a ⊙ b`.
-fn row_sums_of_products<T: Float>(a: View<T>, b: View<T>, sums: &mut [T]) {
-    sums.fill(T::zero());
-    for (a, b) in a.each_column().zip(b.each_column()) {
-        for ((sum, &a), &b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
-    }
-}
-
-/// A finished block (rows, d), times `factor`, to its rows of head `h`.
-fn write_rows<T: Float>(
-    block: &[T],
-    factor: T,
-    rows: &Range<usize>,
-    h: usize,
-    d: usize,
-    matrix: &mut DMatrix<T>,
-) {
-    for (c, block) in block.chunks_exact(rows.len()).take(d).enumerate() {
-        let mut column = matrix.column_mut(h * d + c);
-        for (to, &from) in column.as_mut_slice()[rows.clone()].iter_mut().zip(block) {
-            *to = from * factor;
-        }
-    }
-}
-
-/// The sum of all shares (d_k, n_q), in their order, to the columns of head `h`.
-fn write_grad_q<T: Float>(
-    mut shares: impl Iterator<Item = Vec<T>>,
-    scale: T,
-    h: usize,
-    grad_q: &mut DMatrix<T>,
-) {
-    let Some(mut sum) = shares.next() else { return };
-    for share in shares {
-        for (sum, &x) in sum.iter_mut().zip(&share) {
-            *sum += x;
-        }
-    }
-    let d_k = sum.len() / grad_q.nrows();
-    for (c, mut column) in grad_q.columns_mut(h * d_k, d_k).column_iter_mut().enumerate()
-    {
-        for (to, from) in column.iter_mut().zip(sum.chunks_exact(d_k)) {
-            *to = from[c] * scale;
-        }
+    /// The tiles of a range, the first and last of them cut to it.
+    pub fn tiles(self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let tiles = range.start / self.size..range.end.div_ceil(self.size);
+        tiles.filter_map(move |tile| {
+            self.common(range.clone(), &(tile * self.size..(tile + 1) * self.size))
+        })
     }
 }

@@ -1,0 +1,556 @@
+//! The backward pass of [`Flash`], on the same micro-kernels.
+//!
+//! Tiles stand on their side: the vectors lie along the keys, and a row of a tile is one query against a panel of keys. So
+//! weights and gradients of scores are where the products with `grad_output` and with the queries want them, and what belongs
+//! to a query, its log-sum-exp and D, is one number a row.
+
+use super::fast::{Attend, Flash, Grid, Walk};
+use super::microkernel::{
+    Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces, product,
+    product_with_rows, vectors, vectors_mut,
+};
+use super::queue::{into_inner, lock};
+use super::vectors::{InstructionSet, Sizes, Work, exp2, mul_add};
+use super::views::{Slices, View, tiles_between};
+use super::{FlashOutput, Float, Inputs, Tiles};
+use crate::dot_product::AttentionGradients;
+use crate::error::Result;
+use crate::mask::Visibility;
+use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
+use crate::traffic::blocks;
+use nalgebra::{DMatrix, DMatrixViewMut};
+use std::f64::consts::LOG2_E;
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// Into how many stripes of keys a head is cut at most, so that threads find work even if there are few heads. It
+/// depends on nothing but the sizes: the sums over stripes must not depend on the number of threads.
+const STRIPES: usize = 4;
+
+/// Tasks to be had before heads need no stripes.
+const TASKS: usize = 16;
+
+impl Flash {
+    /// The gradients of every head. See [`tiled_attention_backward`](super::tiled_attention_backward).
+    ///
+    /// Shapes: `forward` as [`Flash::forward`] returned it for these inputs, `grad_output` (n_q, n_heads · d_v) →
+    /// (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). Extra memory: for each thread a block of keys, a tile
+    /// of queries and panels of scores, and up to four times the size of `q`.
+    ///
+    /// # Errors
+    /// `forward` or `grad_output` has not the shapes of these inputs' output.
+    ///
+    /// ```
+    /// use attention::{Mask, flash::{Flash, Inputs}};
+    ///
+    /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
+    /// let mask = Mask::causal();
+    /// let inputs = Inputs::new(&x, &x, &x, &mask)?;
+    /// let flash = Flash::new();
+    /// let forward = flash.forward(&inputs);
+    /// let gradients = flash.backward(&inputs, &forward, &x)?;
+    /// assert_eq!(gradients.v.shape(), (4, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    // ANCHOR: backward
+    pub fn backward<T: Float>(
+        &self,
+        inputs: &Inputs<T>,
+        forward: &FlashOutput<T>,
+        grad_output: &DMatrix<T>,
+    ) -> Result<AttentionGradients<T>> {
+        inputs.check_output(forward)?;
+        inputs.check_grad_output(grad_output)?;
+        let (n_q, n_k) = inputs.lengths();
+        let sizes = self.instructions().sizes::<T>();
+        let stripes = TASKS.div_ceil(inputs.n_heads()).min(STRIPES);
+        let stripe = n_k.div_ceil(stripes).next_multiple_of(sizes.panel);
+        let stripes: Vec<_> = blocks(n_k, stripe).collect();
+        let tasks = (0..inputs.n_heads()).flat_map(|h| {
+            stripes.iter().cloned().enumerate().map(move |stripe| (h, stripe))
+        });
+
+        let gradients = Mutex::new(AttentionGradients {
+            q: DMatrix::zeros(n_q, inputs.q.ncols()),
+            k: DMatrix::zeros(n_k, inputs.k.ncols()),
+            v: DMatrix::zeros(n_k, inputs.v.ncols()),
+        });
+        // Every stripe has a share in the gradients of all queries. Shares are added in the
+        // order of the stripes, by whichever thread completes them.
+        let shares: Vec<_> = (0..inputs.n_heads())
+            .map(|_| Mutex::new(vec![None; stripes.len()]))
+            .collect();
+        self.threads_for(inputs).run(
+            tasks.collect(),
+            || WalkBack::new(sizes, self.tiles(), inputs, stripe),
+            |walk, (h, (number, keys))| {
+                let back = Back::new(inputs, h, forward, grad_output);
+                let scale = back.head.scale;
+                let work = Stripe { walk, inputs, back, h, keys, gradients: &gradients };
+                let share = self.instructions().run(work).expect("checked instructions");
+                let mut shares = lock(&shares[h]);
+                shares[number] = Some(share);
+                if shares.iter().all(Option::is_some) {
+                    let shares = std::mem::take(&mut *shares).into_iter().flatten();
+                    let d_k = inputs.widths().0;
+                    let mut gradients = lock(&gradients);
+                    let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
+                    write_grad_q(shares, scale, sizes.lanes, &mut grad_q);
+                }
+            },
+        );
+        Ok(into_inner(gradients))
+    }
+    // ANCHOR_END: backward
+}
+
+/// One head, and what its backward pass starts from.
+struct Back<'a, T> {
+    head: Slices<'a, T>,
+    output: View<'a, T>,      // (n_q, d_v)
+    grad_output: View<'a, T>, // (n_q, d_v)
+    log_sum_exp: &'a [T],     // (n_q)
+    log_sum_exp_low: &'a [T], // (n_q)
+}
+
+impl<'a, T: Float> Back<'a, T> {
+    fn new(
+        inputs: &Inputs<'a, T>,
+        h: usize,
+        forward: &'a FlashOutput<T>,
+        grad_output: &'a DMatrix<T>,
+    ) -> Self {
+        let ((n_q, _), (_, d_v)) = (inputs.lengths(), inputs.widths());
+        Back {
+            head: inputs.slices(h),
+            output: View::of_head(&forward.output, h, d_v),
+            grad_output: View::of_head(grad_output, h, d_v),
+            log_sum_exp: &forward.log_sum_exp.as_slice()[h * n_q..][..n_q],
+            log_sum_exp_low: &forward.log_sum_exp_low.as_slice()[h * n_q..][..n_q],
+        }
+    }
+}
+
+/// One thread's walk over the queries, once for every block of keys, and the memory that it uses again.
+struct WalkBack<T> {
+    sizes: Sizes,
+    tiles: Tiles,           // with the roles of queries and keys exchanged
+    d_k: usize,             // next multiple of NR
+    d_v: usize,             // next multiple of NR
+    keys: Aligned<T>,       // panels of (d_k, width)
+    values: Aligned<T>,     // panels of (d_v, width)
+    keys_across: Aligned<T>, // for each panel (keys, some vectors of d_k), several times
+    grad_k: Aligned<T>,     // panels of (d_k, width)
+    grad_v: Aligned<T>,     // panels of (d_v, width)
+    query_rows: Aligned<T>, // blocks of (d_k, NR)
+    query_columns: Aligned<T>, // blocks of (queries, NR)
+    grad_rows: Aligned<T>,  // blocks of (d_v, NR)
+    grad_columns: Aligned<T>, // blocks of (queries, NR)
+    weights: Aligned<T>,    // (queries, width); scores, before
+    grad_scores: Aligned<T>, // (queries, width)
+    shift: Vec<T>, // (n_q): log-sum-exps, in the unit of the unscaled scores
+    rest: Vec<T>,  // (n_q): what rounding took from them, as an exponent of 2
+    d: Vec<T>,     // (n_q): rowsum(grad_output ⊙ output)
+}
+
+impl<T: Float> WalkBack<T> {
+    fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>, stripe: usize) -> Self {
+        let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
+        let Sizes { lanes, panel, numbers } = sizes;
+        let block = tiles.queries.next_multiple_of(panel).min(stripe);
+        let keys = block.min(n_k).next_multiple_of(lanes);
+        let queries = tiles.keys.min(n_q).next_multiple_of(numbers);
+        let zeros = |n| Aligned::zeros(n);
+        let (padded_k, padded_v) =
+            (d_k.next_multiple_of(numbers), d_v.next_multiple_of(numbers));
+        let of_all = || vec![T::zero(); n_q.next_multiple_of(numbers)];
+        WalkBack {
+            sizes,
+            tiles: Tiles { queries, keys: block },
+            d_k: padded_k,
+            d_v: padded_v,
+            keys: zeros(keys * d_k),
+            values: zeros(keys * d_v),
+            keys_across: zeros(keys * d_k.next_multiple_of(lanes)),
+            grad_k: zeros(keys * padded_k),
+            grad_v: zeros(keys * padded_v),
+            query_rows: zeros(queries * d_k),
+            query_columns: zeros(queries * padded_k),
+            grad_rows: zeros(queries * d_v),
+            grad_columns: zeros(queries * padded_v),
+            weights: zeros(queries * panel.min(keys)),
+            grad_scores: zeros(queries * panel.min(keys)),
+            shift: of_all(),
+            rest: of_all(),
+            d: of_all(),
+        }
+    }
+
+    /// What the forward pass knows of each row: its log-sum-exp, in two parts, and D.
+    fn rows_of(&mut self, back: &Back<T>) {
+        let scale = back.head.scale;
+        let numbers = back.log_sum_exp.iter().zip(back.log_sum_exp_low);
+        let places = self.shift.iter_mut().zip(&mut self.rest);
+        for ((shift, rest), (&lse, &low)) in places.zip(numbers) {
+            let lse = log_sum_exp_or_zero(lse);
+            *shift = lse / scale;
+            // What is lost in that division, and what had been lost before.
+            let lost = (-*shift).mul_add(scale, lse) + low;
+            *rest = -lost * nalgebra::convert(LOG2_E);
+        }
+        self.d.fill(T::zero());
+        for (a, b) in back.grad_output.each_column().zip(back.output.each_column()) {
+            for ((d, &a), &b) in self.d.iter_mut().zip(a).zip(b) {
+                *d += a * b;
+            }
+        }
+    }
+
+    /// The same of the log-sum-exps, from the forward pass once more, which knows the largest score and the sum apart from
+    /// each other.
+    ///
+    /// Of scores beyond the precision of both parts of the log-sum-exp, the logarithm of the sum would be lost.
+    fn measure_rows<S: InstructionSet, const MR: usize, const NR: usize>(
+        &mut self,
+        simd: S,
+        inputs: &Inputs<T>,
+        head: &Slices<T>,
+    ) {
+        let tiles = Tiles { queries: self.tiles.keys, keys: self.tiles.queries };
+        let mut walk = Walk::new(self.sizes, tiles, inputs);
+        for rows in blocks(head.q.shape.0, tiles.queries) {
+            Attend { walk: &mut walk, head, rows: rows.clone() }.run::<S, MR, NR>(simd);
+            for (i, (&max, &sum)) in rows.zip(walk.max.iter().zip(&*walk.sum)) {
+                self.shift[i] = shift(max);
+                self.rest[i] = -normaliser(sum).ln() * nalgebra::convert(LOG2_E);
+            }
+        }
+    }
+}
+
+/// Some keys of a head, and all queries that see them.
+struct Stripe<'a, T: Float> {
+    walk: &'a mut WalkBack<T>,
+    inputs: &'a Inputs<'a, T>,
+    back: Back<'a, T>,
+    h: usize,
+    keys: Range<usize>,
+    gradients: &'a Mutex<AttentionGradients<T>>,
+}
+
+impl<T: Float> Work for Stripe<'_, T> {
+    type Output = Vec<T>;
+
+    // ANCHOR: stripe
+    /// The gradients of these keys and their values, written where they belong; and their
+    /// share in the gradients of all queries (n_q, d_k), row by row, which is returned.
+    #[inline(always)]
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(
+        self,
+        simd: S,
+    ) -> Vec<T> {
+        let Stripe { walk, inputs, back, h, keys, gradients } = self;
+        let Sizes { lanes, panel, .. } = walk.sizes;
+        let Back { head, grad_output, .. } = &back;
+        let ((n_q, d_k), d_v) = (head.q.shape, head.v.shape.1);
+        walk.rows_of(&back);
+        if head.rounding_moves_weights() {
+            walk.measure_rows::<S, MR, NR>(simd, inputs, head);
+        }
+        let mut share =
+            vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
+        let full = head.mask.visibility(0..n_q, keys.clone()) == Visibility::Full;
+        let hides = full || [head.q, head.k, *grad_output].into_iter().all(View::is_finite);
+
+        let grid = Grid { size: walk.tiles.queries, step: NR, end: n_q };
+
+        for block in tiles_between(keys, walk.tiles.keys) {
+            let (k, v) = (head.k.rows(&block), head.v.rows(&block));
+            pack_panels(k, panel, lanes, &mut walk.keys);
+            pack_panels(v, panel, lanes, &mut walk.values);
+            pack_across(k, panel, lanes, MR, &mut walk.keys_across);
+            walk.grad_k.fill(T::zero());
+            walk.grad_v.fill(T::zero());
+            let queries = head.mask.queries_that_see(block.clone());
+            for tile in grid.tiles(queries) {
+                if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden {
+                    continue;
+                }
+                let (q, grad) = (head.q.rows(&tile), grad_output.rows(&tile));
+                pack_rows::<T, NR>(q, &mut walk.query_rows);
+                pack_columns::<T, NR>(q, &mut walk.query_columns);
+                pack_rows::<T, NR>(grad, &mut walk.grad_rows);
+                pack_columns::<T, NR>(grad, &mut walk.grad_columns);
+                for keys in tiles_between(block.clone(), panel) {
+                    let queries = head.mask.queries_that_see(keys.clone());
+                    let Some(queries) = grid.common(queries, &tile) else { continue };
+                    let seen = head.mask.visibility(queries.clone(), keys.clone());
+                    if seen == Visibility::Hidden {
+                        continue;
+                    }
+                    let (block, tile) = (&block, &tile);
+                    let of = Panel { back: &back, block, tile, keys, queries, seen, hides };
+                    match of.keys.len().div_ceil(lanes) {
+                        1 => walk.panel::<S, 1, MR, NR>(simd, of, &mut share),
+                        2 => walk.panel::<S, 2, MR, NR>(simd, of, &mut share),
+                        _ => walk.panel::<S, MR, MR, NR>(simd, of, &mut share),
+                    }
+                }
+            }
+            let mut gradients = lock(gradients);
+            walk.write(&walk.grad_k, head.scale, &block, h, d_k, &mut gradients.k);
+            walk.write(&walk.grad_v, T::one(), &block, h, d_v, &mut gradients.v);
+        }
+        share
+    }
+    // ANCHOR_END: stripe
+}
+
+/// A panel of keys, and the queries of a tile that some of them are seen by.
+struct Panel<'a, T> {
+    back: &'a Back<'a, T>,
+    block: &'a Range<usize>, // of keys
+    tile: &'a Range<usize>,  // of queries
+    keys: Range<usize>,      // some of the block
+    queries: Range<usize>,   // some of the tile, from a multiple of NR on
+    seen: Visibility,
+    hides: bool, // whether a weight of 0 hides everything
+}
+
+impl<T: Float> WalkBack<T> {
+    // ANCHOR: panel
+    /// Adds what a panel of keys and a tile of queries contribute to the gradients of both.
+    #[inline(always)]
+    fn panel<
+        S: InstructionSet,
+        const M: usize,
+        const MR: usize,
+        const NR: usize,
+    >(
+        &mut self,
+        simd: S,
+        of: Panel<T>,
+        share: &mut [T],
+    ) {
+        let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = &of;
+        let (d_k, d_v) = (head.k.shape.1, head.v.shape.1);
+        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
+        let (from, count) = (queries.start - of.tile.start, queries.len());
+        let padded = count.next_multiple_of(NR);
+        let rows = queries.start..queries.start + padded;
+
+        #[cfg(test)]
+        super::tests::count_pairs(queries.len() * keys.len());
+
+        // The forward pass once more: scores, and from them and the log-sum-exp the weights.
+        let packed = vectors::<S, T, M>(&self.keys[first * d_k..][..width * d_k]);
+        let blocks = self.query_rows[from * d_k..][..padded * d_k].as_chunks::<NR>().0;
+        let weights = &mut self.weights[..padded * width];
+        let into = vectors_mut::<S, T, M>(weights).as_chunks_mut::<NR>().0;
+        for (into, block) in into.iter_mut().zip(blocks.chunks_exact(d_k)) {
+            let sums = product::<S, T, M, NR>(simd, packed, block);
+            for j in 0..NR {
+                for i in 0..M {
+                    into[j][i] = sums[j][i];
+                }
+            }
+        }
+        let base = T::splat_vector(simd, head.scale * nalgebra::convert(LOG2_E));
+        let numbers = self.shift[rows.clone()].iter().zip(&self.rest[rows.clone()]);
+        for (scores, (&shift, &rest)) in vectors_mut::<S, T, M>(weights).iter_mut().zip(numbers)
+        {
+            let (shift, rest) = (T::splat_vector(simd, shift), T::splat_vector(simd, rest));
+            for i in 0..M {
+                let behind = T::sub_vectors(simd, scores[i], shift);
+                scores[i] = exp2::<S, T>(simd, mul_add::<S, T>(simd, behind, base, rest));
+            }
+        }
+        // Only now, since a NaN that a query sees is in its log-sum-exp, and −∞ − NaN is NaN.
+        let partial = of.seen == Visibility::Partial;
+        if partial {
+            hide(head.mask, queries, keys, weights, width);
+        }
+
+        // weights = softmax(scores)
+        let packed = vectors::<S, T, M>(&self.values[first * d_v..][..width * d_v]);
+        let blocks = self.grad_rows[from * d_v..][..padded * d_v].as_chunks::<NR>().0;
+        let grad_scores = &mut self.grad_scores[..padded * width];
+        let into = vectors_mut::<S, T, M>(grad_scores).as_chunks_mut::<NR>().0;
+        let weights_of = vectors::<S, T, M>(weights).as_chunks::<NR>().0;
+        let d = self.d[rows.clone()].as_chunks::<NR>().0;
+        for (((into, weights), d), block) in
+            into.iter_mut().zip(weights_of).zip(d).zip(blocks.chunks_exact(d_v))
+        {
+            let sums = product::<S, T, M, NR>(simd, packed, block);
+            for j in 0..NR {
+                let d = T::splat_vector(simd, d[j]);
+                for i in 0..M {
+                    let behind = T::sub_vectors(simd, sums[j][i], d);
+                    into[j][i] = T::mul_vectors(simd, weights[j][i], behind);
+                }
+            }
+        }
+        if partial {
+            hide(head.mask, queries, keys, grad_scores, width);
+        }
+
+        let (weights, grad_scores) = (&*weights, &*grad_scores);
+        let of_panel = first * self.d_k..(first + width) * self.d_k;
+        let grad_k = &mut self.grad_k[of_panel];
+        let of_panel = first * self.d_v..(first + width) * self.d_v;
+        let grad_v = &mut self.grad_v[of_panel];
+        if of.hides {
+            for (left, right, into) in [
+                (weights, &self.grad_columns, grad_v),
+                (grad_scores, &self.query_columns, grad_k),
+            ] {
+                let left = &vectors::<S, T, M>(left)[..count];
+                let into = vectors_mut::<S, T, M>(into).as_chunks_mut::<NR>().0;
+                let right = right.chunks_exact(of.tile.len() * NR);
+                for (into, right) in into.iter_mut().zip(right) {
+                    let right = &right.as_chunks::<NR>().0[from..][..count];
+                    let sums = product::<S, T, M, NR>(simd, left, right);
+                    for j in 0..NR {
+                        for i in 0..M {
+                            into[j][i] = T::add_vectors(simd, into[j][i], sums[j][i]);
+                        }
+                    }
+                }
+            }
+            let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
+            let across = &self.keys_across[first * d_lanes..][..keys.len() * d_lanes];
+            let share = &mut share[rows.start * d_lanes..rows.end * d_lanes];
+            add_grad_q::<S, T, MR, NR>(simd, across, grad_scores, width, share, d_lanes);
+        } else {
+            let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
+            let rows = queries.clone().zip(weights.chunks_exact(width).zip(grad_scores.chunks_exact(width)));
+            for (i, (weights, grads)) in rows {
+                for (at, j) in keys.clone().enumerate() {
+                    if head.mask.allows(i, j) {
+                        for c in 0..d_v {
+                            grad_v[c * width + at] += weights[at] * grad_output.at(i, c);
+                        }
+                        for c in 0..d_k {
+                            grad_k[c * width + at] += grads[at] * head.q.at(i, c);
+                            share[i * d_lanes + c] += grads[at] * head.k.at(j, c);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // ANCHOR_END: panel
+
+    /// Finished panels (d, width), times `factor`, to their rows of head `h`.
+    fn write(
+        &self,
+        panels: &[T],
+        factor: T,
+        rows: &Range<usize>,
+        h: usize,
+        d: usize,
+        matrix: &mut DMatrix<T>,
+    ) {
+        let padded = d.next_multiple_of(self.sizes.numbers);
+        for panel in blocks(rows.len(), self.sizes.panel) {
+            let width = panel.len().next_multiple_of(self.sizes.lanes);
+            let columns = panels[panel.start * padded..].chunks_exact(width);
+            for (c, from) in columns.take(d).enumerate() {
+                let mut column = matrix.column_mut(h * d + c);
+                let to = &mut column.as_mut_slice()[rows.start..][panel.clone()];
+                for (to, &from) in to.iter_mut().zip(from) {
+                    *to = from * factor;
+                }
+            }
+        }
+    }
+}
+
+/// `share += grad_scores · keys`: here the vectors lie along the columns, since what is added up are the keys.
+///
+/// Shapes: `across` is for some vectors of the columns (keys, vectors), one after the other; `grad_scores` (queries, width),
+/// `share` (queries, d_lanes).
+#[inline(always)]
+fn add_grad_q<S: InstructionSet, T: Float, const MR: usize, const NR: usize>(
+    simd: S,
+    across: &[T],
+    grad_scores: &[T],
+    width: usize,
+    share: &mut [T],
+    d_lanes: usize,
+) {
+    let lanes = T::lanes::<S>();
+    let keys = across.len() / d_lanes;
+    for piece in pieces(d_lanes / lanes, MR) {
+        let across = &across[piece.start * lanes * keys..piece.end * lanes * keys];
+        let to = Columns { first: piece.start, d_lanes };
+        match piece.len() {
+            1 => add_columns::<S, T, 1, NR>(simd, across, grad_scores, width, share, to),
+            2 => add_columns::<S, T, 2, NR>(simd, across, grad_scores, width, share, to),
+            _ => add_columns::<S, T, MR, NR>(simd, across, grad_scores, width, share, to),
+        }
+    }
+}
+
+struct Columns {
+    first: usize,
+    d_lanes: usize,
+}
+
+#[inline(always)]
+fn add_columns<S: InstructionSet, T: Float, const M: usize, const NR: usize>(
+    simd: S,
+    across: &[T],
+    grad_scores: &[T],
+    width: usize,
+    share: &mut [T],
+    Columns { first, d_lanes }: Columns,
+) {
+    let keys = vectors::<S, T, M>(across);
+    let rows = grad_scores.chunks_exact(NR * width);
+    for (grads, share) in rows.zip(share.chunks_exact_mut(NR * d_lanes)) {
+        let grads: [&[T]; NR] = std::array::from_fn(|j| &grads[j * width..]);
+        let sums = product_with_rows::<S, T, M, NR>(simd, keys, grads);
+        for j in 0..NR {
+            let row = T::vectors_mut::<S>(&mut share[j * d_lanes..][..d_lanes]);
+            let into = &mut row[first..][..M];
+            for i in 0..M {
+                into[i] = T::add_vectors(simd, into[i], sums[j][i]);
+            }
+        }
+    }
+}
+
+/// Writes zeros over the entries of a tile (queries, width) that the mask hides.
+fn hide<T: Float>(
+    mask: crate::mask::SizedMask,
+    queries: &Range<usize>,
+    keys: &Range<usize>,
+    tile: &mut [T],
+    width: usize,
+) {
+    for (line, i) in tile.chunks_exact_mut(width).zip(queries.clone()) {
+        mask.hide_keys(i, keys.clone(), &mut line[..keys.len()], T::zero());
+    }
+}
+
+/// The sum of all shares, in their order, each (n_q, d_k) row by row with rows of whole vectors, to the gradient of a head.
+fn write_grad_q<T: Float>(
+    mut shares: impl Iterator<Item = Vec<T>>,
+    scale: T,
+    lanes: usize,
+    grad_q: &mut DMatrixViewMut<T>, // (n_q, d_k)
+) {
+    let Some(mut sum) = shares.next() else { return };
+    for share in shares {
+        for (sum, &x) in sum.iter_mut().zip(&share) {
+            *sum += x;
+        }
+    }
+    let d_lanes = grad_q.ncols().next_multiple_of(lanes);
+    for (c, mut column) in grad_q.column_iter_mut().enumerate() {
+        for (to, from) in column.iter_mut().zip(sum.chunks_exact(d_lanes)) {
+            *to = from[c] * scale;
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Vector instructions under names that serve `f32` and `f64`, on every instruction set that this crate is compiled for.
+//!
+//! [`pulp`] has a function for each instruction and each type of number, and chooses at run time for which instruction set
+//! a piece of code is compiled. What is here gives its functions the names that the inner loops need, and no others.
+
+use super::Float;
+use crate::error::{Error, Result};
+use pulp::{Simd, WithSimd};
+use std::marker::PhantomData;
+
+/// The instructions that [`Flash`](super::Flash) is to use.
+///
+/// ```
+/// use attention::flash::{Flash, Instructions};
+///
+/// let best = *Instructions::available().last().unwrap();
+/// assert_eq!(Flash::new().instructions(), best);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instructions {
+    /// Those that every processor of the family has: vectors of 128 bits on x86-64, and no fused multiply-add there.
+    Portable,
+    /// NEON: vectors of 128 bits, 32 of them in registers.
+    Neon,
+    /// AVX2 and FMA: vectors of 256 bits, 16 of them in registers.
+    Avx2,
+    /// AVX-512: vectors of 512 bits, 32 of them in registers.
+    Avx512,
+}
+
+impl Instructions {
+    const ALL: [Self; 4] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512];
+
+    /// Those that this processor has, from the slowest to the fastest.
+    ///
+    /// ```
+    /// use attention::flash::Instructions;
+    /// assert_eq!(Instructions::available()[0], Instructions::Portable);
+    /// ```
+    pub fn available() -> Vec<Self> {
+        Self::ALL.into_iter().filter(|set| set.run(Nothing).is_some()).collect()
+    }
+
+    /// The fastest that this processor has.
+    pub(super) fn best() -> Self {
+        Self::available().pop().expect("every processor has the portable ones")
+    }
+
+    /// What their vectors and products hold.
+    pub(super) fn sizes<T: Float>(self) -> Sizes {
+        self.run(SizesOf::<T>(PhantomData)).expect("instructions of this processor")
+    }
+
+    /// # Errors
+    /// This processor does not have them.
+    pub(super) fn check(self) -> Result<Self> {
+        self.run(Nothing).map(|()| self).ok_or_else(|| Error::Unsupported {
+            argument: "instructions",
+            given: format!("{self:?}"),
+            expected: format!("this processor has {:?}", Self::available()),
+        })
+    }
+
+    // ANCHOR: run
+    /// Runs `work` as it was compiled for these instructions; `None` if this processor does
+    /// not have them.
+    pub(super) fn run<W: Work>(self, work: W) -> Option<W::Output> {
+        match self {
+            Self::Portable => Some(compiled::<_, _, 2, 6>(pulp::Scalar128b, work)),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => Some(compiled::<_, _, 3, 8>(pulp::aarch64::Neon::try_new()?, work)),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => Some(compiled::<_, _, 2, 6>(pulp::x86::V3::try_new()?, work)),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Some(compiled::<_, _, 3, 8>(pulp::x86::V4::try_new()?, work)),
+            #[allow(unreachable_patterns)] // those of other families of processors
+            _ => None,
+        }
+    }
+    // ANCHOR_END: run
+}
+
+/// Something that is compiled for every set of instructions. Its products keep `MR` vectors times `NR` numbers in registers.
+pub(super) trait Work {
+    type Output;
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Self::Output;
+}
+
+/// How much fits into registers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Numbers in a vector.
+    pub lanes: usize,
+    /// Numbers in `MR` vectors: one factor of the product that registers hold.
+    pub panel: usize,
+    /// `NR`: the other factor.
+    pub numbers: usize,
+}
+
+struct SizesOf<T>(PhantomData<T>);
+
+impl<T: Float> Work for SizesOf<T> {
+    type Output = Sizes;
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, _: S) -> Sizes {
+        let lanes = T::lanes::<S>();
+        Sizes { lanes, panel: MR * lanes, numbers: NR }
+    }
+}
+
+struct Nothing;
+
+impl Work for Nothing {
+    type Output = ();
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, _: S) {}
+}
+
+/// A set of instructions, as a type: what is generic over it is compiled once for each.
+pub(super) trait InstructionSet: Simd {
+    /// Whether it multiplies and adds in one instruction. Where it does not, to ask for that is to call a slow function.
+    const FUSED: bool;
+}
+
+impl InstructionSet for pulp::Scalar128b {
+    const FUSED: bool = false;
+}
+
+#[cfg(target_arch = "x86_64")]
+impl InstructionSet for pulp::x86::V3 {
+    const FUSED: bool = true;
+}
+
+#[cfg(target_arch = "x86_64")]
+impl InstructionSet for pulp::x86::V4 {
+    const FUSED: bool = true;
+}
+
+#[cfg(target_arch = "aarch64")]
+impl InstructionSet for pulp::aarch64::Neon {
+    const FUSED: bool = true;
+}
+
+fn compiled<S: InstructionSet, W: Work, const MR: usize, const NR: usize>(
+    simd: S,
+    work: W,
+) -> W::Output {
+    struct Compiled<S, W, const MR: usize, const NR: usize>(S, W);
+
+    impl<S: InstructionSet, W: Work, const MR: usize, const NR: usize> WithSimd
+        for Compiled<S, W, MR, NR>
+    {
+        type Output = W::Output;
+
+        #[inline(always)]
+        fn with_simd<Same: Simd>(self, _: Same) -> W::Output {
+            self.1.run::<S, MR, NR>(self.0)
+        }
+    }
+    simd.vectorize(Compiled::<S, W, MR, NR>(simd, work))
+}
+
+/// A number that vectors are made of: `f32` or `f64`. Each function does to all entries of a vector what its name says.
+pub trait Element: Copy + Send + Sync + 'static {
+    /// A vector of these numbers.
+    type Vector<S: Simd>: Copy;
+
+    /// How many numbers there are in a vector.
+    fn lanes<S: Simd>() -> usize;
+    /// A slice as vectors. What fills no vector is left out.
+    fn vectors<S: Simd>(slice: &[Self]) -> &[Self::Vector<S>];
+    /// A slice as vectors that can be written to. What fills no vector is left out.
+    fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [Self::Vector<S>];
+
+    /// The same number everywhere.
+    fn splat_vector<S: Simd>(simd: S, x: Self) -> Self::Vector<S>;
+    /// a + b
+    fn add_vectors<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// a − b
+    fn sub_vectors<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// a · b
+    fn mul_vectors<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// a · b + c, rounded once.
+    fn fused<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// The larger one of `a` and `b`; `b` where one of them is NaN.
+    fn larger<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// 2^k, for the whole numbers k that stand in the last bits of `rounded` after [`Float::ROUND`] was added to them.
+    fn power_of_two<S: Simd>(simd: S, rounded: Self::Vector<S>) -> Self::Vector<S>;
+}
+
+macro_rules! element {
+    ($float:ident, $bits:ident, $lanes:ident, $vector:ident, $as_vectors:ident, $as_vectors_mut:ident, $splat:ident, $add:ident,
+     $sub:ident, $mul:ident, $fused:ident, $greater:ident, $select:ident, $to_bits:ident, $from_bits:ident,
+     $splat_bits:ident, $add_bits:ident, $mul_bits:ident) => {
+        impl Element for $float {
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn lanes<S: Simd>() -> usize {
+                S::$lanes
+            }
+            #[inline(always)]
+            fn vectors<S: Simd>(slice: &[Self]) -> &[S::$vector] {
+                S::$as_vectors(slice).0
+            }
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [S::$vector] {
+                S::$as_vectors_mut(slice).0
+            }
+            #[inline(always)]
+            fn splat_vector<S: Simd>(simd: S, x: Self) -> S::$vector {
+                simd.$splat(x)
+            }
+            #[inline(always)]
+            fn add_vectors<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn sub_vectors<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn mul_vectors<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
+            fn fused<S: Simd>(
+                simd: S,
+                a: S::$vector,
+                b: S::$vector,
+                c: S::$vector,
+            ) -> S::$vector {
+                simd.$fused(a, b, c)
+            }
+            #[inline(always)]
+            fn larger<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$select(simd.$greater(a, b), a, b)
+            }
+            #[inline(always)]
+            fn power_of_two<S: Simd>(simd: S, rounded: S::$vector) -> S::$vector {
+                const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1;
+                const BIAS: $bits = <$float>::MAX_EXP as $bits - 1;
+                let from_round = BIAS.wrapping_sub(<$float as Float>::ROUND.to_bits());
+                let bits = simd.$to_bits(rounded);
+                let exponent = simd.$add_bits(bits, simd.$splat_bits(from_round));
+                // The product with this power of two moves the exponent to its place.
+                simd.$from_bits(simd.$mul_bits(exponent, simd.$splat_bits(1 << MANTISSA)))
+            }
+        }
+    };
+}
+
+element!(
+    f32, u32, F32_LANES, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, sub_f32s,
+    mul_f32s, mul_add_f32s, greater_than_f32s, select_f32s, transmute_u32s_f32s,
+    transmute_f32s_u32s, splat_u32s, add_u32s, mul_u32s
+);
+element!(
+    f64, u64, F64_LANES, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, sub_f64s,
+    mul_f64s, mul_add_f64s, greater_than_f64s, select_f64s, transmute_u64s_f64s,
+    transmute_f64s_u64s, splat_u64s, add_u64s, mul_u64s
+);
+
+/// a · b + c
+#[inline(always)]
+pub(super) fn mul_add<S: InstructionSet, T: Float>(
+    simd: S,
+    a: T::Vector<S>,
+    b: T::Vector<S>,
+    c: T::Vector<S>,
+) -> T::Vector<S> {
+    if S::FUSED { T::fused(simd, a, b, c) } else { T::add_vectors(simd, T::mul_vectors(simd, a, b), c) }
+}
+
+/// [`Float::exp2_polynomial`] of each entry, to the bit.
+#[inline(always)]
+pub(super) fn exp2<S: InstructionSet, T: Float>(simd: S, x: T::Vector<S>) -> T::Vector<S> {
+    let x = T::larger(simd, T::splat_vector(simd, T::LOWEST), x); // a NaN stays
+    let round = T::splat_vector(simd, T::ROUND);
+    let rounded = T::add_vectors(simd, x, round);
+    let fraction = T::sub_vectors(simd, x, T::sub_vectors(simd, rounded, round));
+    let coefficient = |k: usize| T::splat_vector(simd, nalgebra::convert(T::TAYLOR[k]));
+    let mut power = coefficient(T::TAYLOR.len() - 1);
+    for k in (0..T::TAYLOR.len() - 1).rev() {
+        power = mul_add::<S, T>(simd, power, fraction, coefficient(k));
+    }
+    T::mul_vectors(simd, power, T::power_of_two(simd, rounded))
+}
