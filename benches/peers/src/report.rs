@@ -15,7 +15,7 @@ const TOPIC: &str = "peers";
 
 /// Crates of which the record tells the version.
 const CRATES: [&str; 6] =
-    ["attention", "candle-core", "candle-nn", "gemmkit", "matrixmultiply", "nalgebra"];
+    ["attention", "candle-core", "candle-nn", "matrixmultiply", "nalgebra", "pulp"];
 
 /// When, where and with which crates it is measured.
 ///

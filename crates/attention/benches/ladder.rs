@@ -6,7 +6,7 @@
 mod support;
 
 use attention::flash::{
-    Exponentials, Flash, Inputs, Products, Tiles, tiled_attention,
+    Exponentials, Flash, Inputs, LibraryFlash, Tiles, tiled_attention,
     tiled_attention_backward,
 };
 use attention::{Mask, attention, attention_backward};
@@ -19,26 +19,24 @@ const D: usize = 64;
 const HEADS: usize = 8;
 const SMALL: Tiles = Tiles { queries: 64, keys: 64 };
 
-/// The steps that are settings of [`Flash`], each with all settings of the one before.
-fn settings() -> [(&'static str, Flash); 6] {
-    let with = |products, exponentials| {
-        let flash = Flash::new().with_products(products).with_exponentials(exponentials);
-        flash
-            .with_threads(1)
-            .and_then(|flash| flash.with_tiles(SMALL))
-            .expect("sizes above 0")
+/// The steps with products from a library, each with all that the one before it has.
+fn with_library() -> [(&'static str, LibraryFlash); 4] {
+    let small = |exponentials| {
+        let flash = LibraryFlash::new().with_exponentials(exponentials);
+        flash.with_tiles(SMALL).expect("sizes above 0")
     };
-    let best = || Flash::new().with_threads(1).expect("one thread");
-    use Exponentials::{OneByOne, Portable, Vector};
-    use Products::{Gemmkit, Matrixmultiply};
     [
-        ("scratch", with(Matrixmultiply, OneByOne)),
-        ("portable", with(Matrixmultiply, Portable)),
-        ("vector", with(Matrixmultiply, Vector)),
-        ("products", with(Gemmkit, Vector)),
-        ("tiles", best()),
-        ("threads", best().with_threads(2).expect("two threads")),
+        ("scratch", small(Exponentials::OneByOne)),
+        ("portable", small(Exponentials::Portable)),
+        ("vector", small(Exponentials::Vector)),
+        ("tiles", LibraryFlash::new()),
     ]
+}
+
+/// The steps with products of the crate's own.
+fn with_micro_kernels() -> [(&'static str, Flash); 2] {
+    let flash = |threads| Flash::new().with_threads(threads).expect("so many threads");
+    [("registers", flash(1)), ("threads", flash(2))]
 }
 
 fn ladder(criterion: &mut Criterion) {
@@ -73,7 +71,10 @@ fn ladder(criterion: &mut Criterion) {
             let forward = tiled_attention(&inputs, SMALL)?;
             tiled_attention_backward(&inputs, &forward, &grad, SMALL)
         });
-        for (step, flash) in settings() {
+        for (step, flash) in with_library() {
+            time(&mut group, &name("forward", step), N, || flash.forward(&inputs));
+        }
+        for (step, flash) in with_micro_kernels() {
             time(&mut group, &name("forward", step), N, || flash.forward(&inputs));
             time(&mut group, &name("both", step), N, || {
                 flash.backward(&inputs, &flash.forward(&inputs), &grad)
@@ -82,7 +83,7 @@ fn ladder(criterion: &mut Criterion) {
     }
 }
 
-/// The last step but one, over the sizes of tiles.
+/// Steps 6 and 7 over the sizes of tiles.
 fn tiles(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tiles");
     briefly(&mut group);
@@ -91,15 +92,24 @@ fn tiles(criterion: &mut Criterion) {
         let inputs =
             Inputs::new(&q, &k, &v, &mask).and_then(|inputs| inputs.with_heads(HEADS));
         let inputs = inputs.expect("shapes that fit");
+        let name = |step: &str, Tiles { queries, keys }: Tiles| {
+            format!("{step}{how}, f32, queries = {queries}, keys = {keys}")
+        };
         for queries in [64, 128, 256, 512] {
             for keys in [64, 128, 256, 512] {
-                let flash = Flash::new().with_threads(1);
-                let flash =
-                    flash.and_then(|flash| flash.with_tiles(Tiles { queries, keys }));
+                let tiles = Tiles { queries, keys };
+                let flash = LibraryFlash::new().with_tiles(tiles).expect("sizes above 0");
+                time(&mut group, &name("library", tiles), N, || flash.forward(&inputs));
+            }
+        }
+        for queries in [48, 192, 576, 1152] {
+            for keys in [64, 128, 256, 512] {
+                let tiles = Tiles { queries, keys };
+                let flash = Flash::new()
+                    .with_threads(1)
+                    .and_then(|flash| flash.with_tiles(tiles));
                 let flash = flash.expect("sizes above 0");
-                let name =
-                    format!("forward{how}, f32, queries = {queries}, keys = {keys}");
-                time(&mut group, &name, N, || flash.forward(&inputs));
+                time(&mut group, &name("registers", tiles), N, || flash.forward(&inputs));
             }
         }
     }

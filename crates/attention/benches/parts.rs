@@ -5,10 +5,9 @@
 
 mod support;
 
-use attention::flash::Float;
+use attention::flash::{Flash, Float, Part, TileProducts};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use gemmkit::{MatMut, MatRef, Parallelism, Workspace, gemm_with};
 use nalgebra::{DMatrix, DMatrixView, Dyn};
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};
@@ -24,6 +23,9 @@ fn parts(criterion: &mut Criterion) {
     exponentials(&mut group);
     for (rows, columns) in [(SMALL, SMALL), (256, 512)] {
         products(&mut group, rows, columns);
+    }
+    for d in [D, 2 * D] {
+        micro_kernels(&mut group, d);
     }
     let tile = normal::<f32>(SMALL, SMALL, 0);
     time(&mut group, &format!("copied tile, f32, columns = {}", SMALL), SMALL, || {
@@ -61,7 +63,8 @@ fn exponentiate(y: &mut [f32], x: &[f32], exp2: impl Fn(f32) -> f32) {
     y.iter_mut().zip(x).for_each(|(y, &x)| *y = exp2(x));
 }
 
-/// The product of a block of queries and one of keys that lie in larger matrices, into a tile that is there already.
+/// The product of a block of queries and one of keys that lie in larger matrices, into a tile that is there already, by the
+/// library that nalgebra's `*` is made of.
 fn products(group: &mut BenchmarkGroup<WallTime>, rows: usize, columns: usize) {
     let (q, k) = (normal::<f32>(N, D, 0), normal::<f32>(N, D, 1));
     let mut tile = DMatrix::<f32>::zeros(rows, columns);
@@ -74,14 +77,24 @@ fn products(group: &mut BenchmarkGroup<WallTime>, rows: usize, columns: usize) {
         );
         tile.gemm(1.0, &black_box(&q).rows(0, rows), &k_transposed, 0.0);
     });
-    let workspace = &mut Workspace::default();
-    time(group, &format!("product gemmkit, {sizes}"), rows, || {
-        let n = N as isize;
-        let q = MatRef::new(black_box(q.as_slice()), rows, D, 1, n);
-        let k = MatRef::new(k.as_slice(), D, columns, n, 1);
-        let tile = MatMut::from_col_major(tile.as_mut_slice(), rows, columns);
-        gemm_with(workspace, 1.0, q, k, 0.0, tile, Parallelism::Serial);
-    });
+}
+
+/// A panel of queries and a tile of keys and values, as `Flash` multiplies them.
+fn micro_kernels(group: &mut BenchmarkGroup<WallTime>, d: usize) {
+    let (instructions, keys) = (Flash::new().instructions(), Flash::TILES.keys);
+    let products = TileProducts::<f32>::new(instructions, keys, d);
+    let mut products = products.expect("sizes above 0");
+    for (part, name) in [
+        (Part::Scores, "scores"),
+        (Part::Values, "values"),
+        (Part::Queries, "queries"),
+        (Part::Packing, "packing"),
+        (Part::Registers, "registers"),
+    ] {
+        let name = format!("micro-kernel {name}, f32, d = {d}, columns = {keys}");
+        let queries = products.queries();
+        time(group, &name, queries, || black_box(&mut products).run(part));
+    }
 }
 
 criterion_group!(all, parts);

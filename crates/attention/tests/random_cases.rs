@@ -412,7 +412,8 @@ impl Expected {
         let Answer { output, log_sum_exp, gradients } = answer;
         let (queries, keys) = (&self.infinite_queries, &self.infinite_keys);
         let right = &self.right;
-        let mut all = vec![("output", output, &right.output, &self.tolerance[0], queries)];
+        let mut all =
+            vec![("output", output, &right.output, &self.tolerance[0], queries)];
         if let Some(AttentionGradients { q, k, v }) = gradients {
             all.extend([
                 ("gradient of q", q, &right.q, &self.tolerance[1], queries),

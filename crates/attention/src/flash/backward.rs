@@ -134,30 +134,31 @@ impl<'a, T: Float> Back<'a, T> {
 /// One thread's walk over the queries, once for every block of keys, and the memory that it uses again.
 struct WalkBack<T> {
     sizes: Sizes,
-    tiles: Tiles,           // with the roles of queries and keys exchanged
-    d_k: usize,             // next multiple of NR
-    d_v: usize,             // next multiple of NR
-    keys: Aligned<T>,       // panels of (d_k, width)
-    values: Aligned<T>,     // panels of (d_v, width)
+    tiles: Tiles,              // with the roles of queries and keys exchanged
+    d_k: usize,                // next multiple of NR
+    d_v: usize,                // next multiple of NR
+    keys: Aligned<T>,          // panels of (d_k, width)
+    values: Aligned<T>,        // panels of (d_v, width)
     keys_across: Aligned<T>, // for each panel (keys, some vectors of d_k), several times
-    grad_k: Aligned<T>,     // panels of (d_k, width)
-    grad_v: Aligned<T>,     // panels of (d_v, width)
-    query_rows: Aligned<T>, // blocks of (d_k, NR)
+    grad_k: Aligned<T>,      // panels of (d_k, width)
+    grad_v: Aligned<T>,      // panels of (d_v, width)
+    query_rows: Aligned<T>,  // blocks of (d_k, NR)
     query_columns: Aligned<T>, // blocks of (queries, NR)
-    grad_rows: Aligned<T>,  // blocks of (d_v, NR)
+    grad_rows: Aligned<T>,   // blocks of (d_v, NR)
     grad_columns: Aligned<T>, // blocks of (queries, NR)
-    weights: Aligned<T>,    // (queries, width); scores, before
+    weights: Aligned<T>,     // (queries, width); scores, before
     grad_scores: Aligned<T>, // (queries, width)
-    shift: Vec<T>, // (n_q): log-sum-exps, in the unit of the unscaled scores
-    rest: Vec<T>,  // (n_q): what rounding took from them, as an exponent of 2
-    d: Vec<T>,     // (n_q): rowsum(grad_output ⊙ output)
+    shift: Vec<T>,           // (n_q): log-sum-exps, in the unit of the unscaled scores
+    rest: Vec<T>,            // (n_q): what rounding took from them, as an exponent of 2
+    d: Vec<T>,               // (n_q): rowsum(grad_output ⊙ output)
 }
 
 impl<T: Float> WalkBack<T> {
     fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>, stripe: usize) -> Self {
         let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
         let Sizes { lanes, panel, numbers } = sizes;
-        let block = tiles.queries.next_multiple_of(panel).min(stripe);
+        let block = stripe.div_ceil(stripe.div_ceil(tiles.queries));
+        let block = block.next_multiple_of(panel);
         let keys = block.min(n_k).next_multiple_of(lanes);
         let queries = tiles.keys.min(n_q).next_multiple_of(numbers);
         let zeros = |n| Aligned::zeros(n);
@@ -245,10 +246,7 @@ impl<T: Float> Work for Stripe<'_, T> {
     /// The gradients of these keys and their values, written where they belong; and their
     /// share in the gradients of all queries (n_q, d_k), row by row, which is returned.
     #[inline(always)]
-    fn run<S: InstructionSet, const MR: usize, const NR: usize>(
-        self,
-        simd: S,
-    ) -> Vec<T> {
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Vec<T> {
         let Stripe { walk, inputs, back, h, keys, gradients } = self;
         let Sizes { lanes, panel, .. } = walk.sizes;
         let Back { head, grad_output, .. } = &back;
@@ -260,7 +258,8 @@ impl<T: Float> Work for Stripe<'_, T> {
         let mut share =
             vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
         let full = head.mask.visibility(0..n_q, keys.clone()) == Visibility::Full;
-        let hides = full || [head.q, head.k, *grad_output].into_iter().all(View::is_finite);
+        let hides =
+            full || [head.q, head.k, *grad_output].into_iter().all(View::is_finite);
 
         let grid = Grid { size: walk.tiles.queries, step: NR, end: n_q };
 
@@ -273,7 +272,8 @@ impl<T: Float> Work for Stripe<'_, T> {
             walk.grad_v.fill(T::zero());
             let queries = head.mask.queries_that_see(block.clone());
             for tile in grid.tiles(queries) {
-                if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden {
+                if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden
+                {
                     continue;
                 }
                 let (q, grad) = (head.q.rows(&tile), grad_output.rows(&tile));
@@ -289,7 +289,8 @@ impl<T: Float> Work for Stripe<'_, T> {
                         continue;
                     }
                     let (block, tile) = (&block, &tile);
-                    let of = Panel { back: &back, block, tile, keys, queries, seen, hides };
+                    let of =
+                        Panel { back: &back, block, tile, keys, queries, seen, hides };
                     match of.keys.len().div_ceil(lanes) {
                         1 => walk.panel::<S, 1, MR, NR>(simd, of, &mut share),
                         2 => walk.panel::<S, 2, MR, NR>(simd, of, &mut share),
@@ -321,12 +322,7 @@ impl<T: Float> WalkBack<T> {
     // ANCHOR: panel
     /// Adds what a panel of keys and a tile of queries contribute to the gradients of both.
     #[inline(always)]
-    fn panel<
-        S: InstructionSet,
-        const M: usize,
-        const MR: usize,
-        const NR: usize,
-    >(
+    fn panel<S: InstructionSet, const M: usize, const MR: usize, const NR: usize>(
         &mut self,
         simd: S,
         of: Panel<T>,
@@ -357,9 +353,11 @@ impl<T: Float> WalkBack<T> {
         }
         let base = T::splat_vector(simd, head.scale * nalgebra::convert(LOG2_E));
         let numbers = self.shift[rows.clone()].iter().zip(&self.rest[rows.clone()]);
-        for (scores, (&shift, &rest)) in vectors_mut::<S, T, M>(weights).iter_mut().zip(numbers)
+        for (scores, (&shift, &rest)) in
+            vectors_mut::<S, T, M>(weights).iter_mut().zip(numbers)
         {
-            let (shift, rest) = (T::splat_vector(simd, shift), T::splat_vector(simd, rest));
+            let (shift, rest) =
+                (T::splat_vector(simd, shift), T::splat_vector(simd, rest));
             for i in 0..M {
                 let behind = T::sub_vectors(simd, scores[i], shift);
                 scores[i] = exp2::<S, T>(simd, mul_add::<S, T>(simd, behind, base, rest));
@@ -423,7 +421,9 @@ impl<T: Float> WalkBack<T> {
             add_grad_q::<S, T, MR, NR>(simd, across, grad_scores, width, share, d_lanes);
         } else {
             let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
-            let rows = queries.clone().zip(weights.chunks_exact(width).zip(grad_scores.chunks_exact(width)));
+            let rows = queries
+                .clone()
+                .zip(weights.chunks_exact(width).zip(grad_scores.chunks_exact(width)));
             for (i, (weights, grads)) in rows {
                 for (at, j) in keys.clone().enumerate() {
                     if head.mask.allows(i, j) {
@@ -471,7 +471,12 @@ impl<T: Float> WalkBack<T> {
 /// Shapes: `across` is for some vectors of the columns (keys, vectors), one after the other; `grad_scores` (queries, width),
 /// `share` (queries, d_lanes).
 #[inline(always)]
-fn add_grad_q<S: InstructionSet, T: Float, const MR: usize, const NR: usize>(
+pub(super) fn add_grad_q<
+    S: InstructionSet,
+    T: Float,
+    const MR: usize,
+    const NR: usize,
+>(
     simd: S,
     across: &[T],
     grad_scores: &[T],

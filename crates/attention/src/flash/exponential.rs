@@ -95,7 +95,8 @@ macro_rules! float {
     ($float:ty, $bits:ty, terms: $terms:literal) => {
         impl Float for $float {
             const LOWEST: $float = 1.0 - <$float>::MAX_EXP as $float;
-            const ROUND: $float = 1.5 * (1_u64 << (<$float>::MANTISSA_DIGITS - 1)) as $float;
+            const ROUND: $float =
+                1.5 * (1_u64 << (<$float>::MANTISSA_DIGITS - 1)) as $float;
             const TAYLOR: &[f64] = &taylor::<$terms>();
 
             // ANCHOR: exp2

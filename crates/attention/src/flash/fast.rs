@@ -47,9 +47,9 @@ impl Flash {
     /// The tiles of [`Flash::new`].
     ///
     /// ```
-    /// assert_eq!(attention::flash::Flash::TILES.keys, 256);
+    /// assert_eq!(attention::flash::Flash::TILES.keys, 128);
     /// ```
-    pub const TILES: Tiles = Tiles { queries: 768, keys: 256 };
+    pub const TILES: Tiles = Tiles { queries: 1152, keys: 128 };
 
     /// All threads that there are, the best instructions that this processor has, and tiles that were fast where they were
     /// measured.
@@ -59,7 +59,11 @@ impl Flash {
     /// assert_eq!(Flash::new().tiles(), Flash::TILES);
     /// ```
     pub fn new() -> Self {
-        Flash { tiles: Self::TILES, threads: Threads::All, instructions: Instructions::best() }
+        Flash {
+            tiles: Self::TILES,
+            threads: Threads::All,
+            instructions: Instructions::best(),
+        }
     }
 
     /// With tiles of this size. Forward, that many queries share a packed copy of that many keys and values; backward, that
@@ -171,11 +175,12 @@ impl Flash {
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
         let threads = self.threads_for(inputs);
-        let parts = match threads.count() {
+        let enough = match threads.count() {
             1 => 1,
             threads => (TASKS * threads).div_ceil(inputs.n_heads()),
         };
-        let queries = self.tiles.queries.min(n_q.div_ceil(parts));
+        // Blocks of one size, of whole panels. A row's result does not depend on its block.
+        let queries = n_q.div_ceil(n_q.div_ceil(self.tiles.queries).max(enough));
         let queries = queries.next_multiple_of(sizes.panel);
         let mut tasks = vec![];
         for h in 0..inputs.n_heads() {
@@ -298,7 +303,8 @@ impl<T: Float> Work for Attend<'_, T> {
                 if seen == Visibility::Hidden {
                     continue;
                 }
-                let of = Panel { head, rows: &rows, tile: &tile, queries, keys, seen, hides };
+                let of =
+                    Panel { head, rows: &rows, tile: &tile, queries, keys, seen, hides };
                 match of.queries.len().div_ceil(lanes) {
                     1 => walk.panel::<S, 1, NR>(simd, of),
                     2 => walk.panel::<S, 2, NR>(simd, of),

@@ -303,13 +303,7 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
 /// factor and the result may have any strides.
 fn whole_columns<T: Float>(x: View<'_, T>) -> DMatrixView<'_, T, U1, Dyn> {
     let (rows, columns) = (Dyn(x.shape.0), Dyn(x.shape.1));
-    DMatrixView::from_slice_with_strides_generic(
-        x.data,
-        rows,
-        columns,
-        U1,
-        Dyn(x.stride),
-    )
+    DMatrixView::from_slice_with_strides_generic(x.data, rows, columns, U1, Dyn(x.stride))
 }
 
 /// A view with any strides, from row to row and from column to column: a right factor. See [`whole_columns`].

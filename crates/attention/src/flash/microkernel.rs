@@ -81,7 +81,12 @@ pub(super) fn vectors_mut<S: InstructionSet, T: Float, const MR: usize>(
 
 /// (rows, depth) → for each panel of `width` rows (depth, width). The last panel has as many whole vectors of `lanes` rows as
 /// it needs, and zeros below the last row.
-pub(super) fn pack_panels<T: Float>(from: View<T>, width: usize, lanes: usize, to: &mut [T]) {
+pub(super) fn pack_panels<T: Float>(
+    from: View<T>,
+    width: usize,
+    lanes: usize,
+    to: &mut [T],
+) {
     let (rows, depth) = from.shape;
     for start in (0..rows).step_by(width) {
         let live = (rows - start).min(width);
@@ -101,7 +106,9 @@ pub(super) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) 
     const GROUP: usize = 8;
     let (rows, depth) = from.shape;
     let blocks = &mut to.as_chunks_mut::<NR>().0[..rows.div_ceil(NR) * depth];
-    for (start, group) in (0..rows).step_by(GROUP * NR).zip(blocks.chunks_mut(GROUP * depth)) {
+    for (start, group) in
+        (0..rows).step_by(GROUP * NR).zip(blocks.chunks_mut(GROUP * depth))
+    {
         let live = (rows - start).min(GROUP * NR);
         for k in 0..depth {
             let column = &from.column(k)[start..][..live];
@@ -125,7 +132,8 @@ pub(super) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T
     let blocks = to.chunks_exact_mut(rows * NR).take(columns.div_ceil(NR));
     for (block, to) in blocks.enumerate() {
         let first = block * NR;
-        let column = |j: usize| if first + j < columns { from.column(first + j) } else { &[] };
+        let column =
+            |j: usize| if first + j < columns { from.column(first + j) } else { &[] };
         let columns_here: [&[T]; NR] = std::array::from_fn(column);
         let to = to.as_chunks_mut::<NR>().0;
         if first + NR <= columns {
@@ -135,7 +143,9 @@ pub(super) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T
             }
         } else {
             for (k, to) in to.iter_mut().enumerate() {
-                *to = std::array::from_fn(|j| columns_here[j].get(k).copied().unwrap_or(T::zero()));
+                *to = std::array::from_fn(|j| {
+                    columns_here[j].get(k).copied().unwrap_or(T::zero())
+                });
             }
         }
     }
@@ -246,7 +256,8 @@ mod tests {
                 let of_block = block * NR * depth..(block + 1) * NR * depth;
                 let mut write = |way: usize, first: usize, sums: &[T]| {
                     let width = sums.len() / NR;
-                    for (j, column) in columns_here.clone().zip(sums.chunks_exact(width)) {
+                    for (j, column) in columns_here.clone().zip(sums.chunks_exact(width))
+                    {
                         for (i, &x) in (first..rows).zip(column) {
                             results[way][(i, j)] = x;
                         }
@@ -269,7 +280,8 @@ mod tests {
                     })
                     .collect();
                 for piece in pieces(rows.div_ceil(lanes), MR) {
-                    let a = &across[piece.start * lanes * depth..piece.end * lanes * depth];
+                    let a =
+                        &across[piece.start * lanes * depth..piece.end * lanes * depth];
                     let sums = by_width::<S, T, MR, NR>(simd, piece.len(), a, |j| {
                         Right::Row(&last[j])
                     });
@@ -337,11 +349,13 @@ mod tests {
                         let b = numbers(columns, depth, 3);
                         let right = &a * b.transpose();
                         let [a, b] = [a, b].map(|x| x.map(convert::<f64, T>));
-                        let results =
-                            instructions.run(Products { a: &a, b: &b }).expect("available");
+                        let results = instructions
+                            .run(Products { a: &a, b: &b })
+                            .expect("available");
                         for (way, result) in results.iter().enumerate() {
                             // Sums of products of small whole numbers are exact.
-                            let result = result.map(|x| try_convert::<T, f64>(x).unwrap());
+                            let result =
+                                result.map(|x| try_convert::<T, f64>(x).unwrap());
                             assert_eq!(
                                 result, right,
                                 "{instructions:?}, way {way}: {rows} x {depth} x {columns}"

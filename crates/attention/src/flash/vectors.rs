@@ -68,7 +68,9 @@ impl Instructions {
         match self {
             Self::Portable => Some(compiled::<_, _, 2, 6>(pulp::Scalar128b, work)),
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => Some(compiled::<_, _, 3, 8>(pulp::aarch64::Neon::try_new()?, work)),
+            Self::Neon => {
+                Some(compiled::<_, _, 3, 8>(pulp::aarch64::Neon::try_new()?, work))
+            }
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => Some(compiled::<_, _, 2, 6>(pulp::x86::V3::try_new()?, work)),
             #[cfg(target_arch = "x86_64")]
@@ -83,7 +85,10 @@ impl Instructions {
 /// Something that is compiled for every set of instructions. Its products keep `MR` vectors times `NR` numbers in registers.
 pub(super) trait Work {
     type Output;
-    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Self::Output;
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(
+        self,
+        simd: S,
+    ) -> Self::Output;
 }
 
 /// How much fits into registers.
@@ -173,11 +178,23 @@ pub trait Element: Copy + Send + Sync + 'static {
     /// The same number everywhere.
     fn splat_vector<S: Simd>(simd: S, x: Self) -> Self::Vector<S>;
     /// a + b
-    fn add_vectors<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    fn add_vectors<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
     /// a − b
-    fn sub_vectors<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    fn sub_vectors<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
     /// a · b
-    fn mul_vectors<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    fn mul_vectors<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
     /// a · b + c, rounded once.
     fn fused<S: Simd>(
         simd: S,
@@ -186,7 +203,11 @@ pub trait Element: Copy + Send + Sync + 'static {
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
     /// The larger one of `a` and `b`; `b` where one of them is NaN.
-    fn larger<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    fn larger<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
     /// 2^k, for the whole numbers k that stand in the last bits of `rounded` after [`Float::ROUND`] was added to them.
     fn power_of_two<S: Simd>(simd: S, rounded: Self::Vector<S>) -> Self::Vector<S>;
 }
@@ -254,14 +275,44 @@ macro_rules! element {
 }
 
 element!(
-    f32, u32, F32_LANES, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, sub_f32s,
-    mul_f32s, mul_add_f32s, greater_than_f32s, select_f32s, transmute_u32s_f32s,
-    transmute_f32s_u32s, splat_u32s, add_u32s, mul_u32s
+    f32,
+    u32,
+    F32_LANES,
+    f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
+    splat_f32s,
+    add_f32s,
+    sub_f32s,
+    mul_f32s,
+    mul_add_f32s,
+    greater_than_f32s,
+    select_f32s,
+    transmute_u32s_f32s,
+    transmute_f32s_u32s,
+    splat_u32s,
+    add_u32s,
+    mul_u32s
 );
 element!(
-    f64, u64, F64_LANES, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, sub_f64s,
-    mul_f64s, mul_add_f64s, greater_than_f64s, select_f64s, transmute_u64s_f64s,
-    transmute_f64s_u64s, splat_u64s, add_u64s, mul_u64s
+    f64,
+    u64,
+    F64_LANES,
+    f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
+    splat_f64s,
+    add_f64s,
+    sub_f64s,
+    mul_f64s,
+    mul_add_f64s,
+    greater_than_f64s,
+    select_f64s,
+    transmute_u64s_f64s,
+    transmute_f64s_u64s,
+    splat_u64s,
+    add_u64s,
+    mul_u64s
 );
 
 /// a · b + c
@@ -272,12 +323,19 @@ pub(super) fn mul_add<S: InstructionSet, T: Float>(
     b: T::Vector<S>,
     c: T::Vector<S>,
 ) -> T::Vector<S> {
-    if S::FUSED { T::fused(simd, a, b, c) } else { T::add_vectors(simd, T::mul_vectors(simd, a, b), c) }
+    if S::FUSED {
+        T::fused(simd, a, b, c)
+    } else {
+        T::add_vectors(simd, T::mul_vectors(simd, a, b), c)
+    }
 }
 
 /// [`Float::exp2_polynomial`] of each entry, to the bit.
 #[inline(always)]
-pub(super) fn exp2<S: InstructionSet, T: Float>(simd: S, x: T::Vector<S>) -> T::Vector<S> {
+pub(super) fn exp2<S: InstructionSet, T: Float>(
+    simd: S,
+    x: T::Vector<S>,
+) -> T::Vector<S> {
     let x = T::larger(simd, T::splat_vector(simd, T::LOWEST), x); // a NaN stays
     let round = T::splat_vector(simd, T::ROUND);
     let rounded = T::add_vectors(simd, x, round);

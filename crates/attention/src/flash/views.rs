@@ -91,8 +91,10 @@ impl<T: Float> Slices<'_, T> {
 }
 
 /// `range` in pieces of at most `size`.
-pub(super) fn tiles_between(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn tiles_between(
+    range: Range<usize>,
+    size: usize,
+) -> impl Iterator<Item = Range<usize>> {
     blocks(range.len(), size)
         .map(move |block| range.start + block.start..range.start + block.end)
 }
-

@@ -1,0 +1,196 @@
+//! The products of [`Flash`](super::Flash) by themselves, for those who want to time them.
+
+use super::backward::add_grad_q;
+use super::microkernel::{
+    Aligned, pack_columns, pack_rows, product, vectors, vectors_mut,
+};
+use super::vectors::{InstructionSet, Sizes, Work, mul_add};
+use super::views::View;
+use super::{Float, Instructions};
+use crate::error::{Result, check_positive};
+use nalgebra::{DMatrix, convert};
+
+/// One panel of queries, and one tile of keys and values, with the micro-kernels that multiply them.
+///
+/// ```
+/// use attention::flash::{Instructions, Part, TileProducts};
+///
+/// let mut products = TileProducts::<f32>::new(Instructions::Portable, 256, 64)?;
+/// products.run(Part::Scores);
+/// assert_eq!(products.operations(Part::Scores), 2 * products.queries() * 256 * 64);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub struct TileProducts<T: Float> {
+    instructions: Instructions,
+    sizes: Sizes,
+    d: usize,
+    k: DMatrix<T>,      // (keys, d)
+    panel: Aligned<T>,  // (d, queries)
+    keys: Aligned<T>,   // blocks of (d, NR)
+    values: Aligned<T>, // blocks of (keys, NR)
+    scores: Aligned<T>, // (keys, queries)
+    output: Aligned<T>, // (d, queries), or the gradients of queries (keys, d)
+}
+
+/// What can be timed.
+///
+/// ```
+/// use attention::flash::{Instructions, Part, TileProducts};
+/// let products = TileProducts::<f64>::new(Instructions::Portable, 8, 8)?;
+/// assert_eq!(products.operations(Part::Packing), 0);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The scores of a panel of queries and a tile of keys. Backward, weights and their gradients are made so.
+    Scores,
+    /// What a tile of values adds to the output of a panel. Backward, keys and values get their gradients so.
+    Values,
+    /// What a panel of keys adds to the gradients of queries: the one product with a factor that is not packed.
+    Queries,
+    /// The packing of a tile of keys and values.
+    Packing,
+    /// As many multiplications and additions as [`Part::Scores`] has, of numbers that never leave the registers.
+    Registers,
+}
+
+impl<T: Float> TileProducts<T> {
+    /// A panel of queries, a tile of `keys` keys, and heads `d` wide, of numbers between 0 and 1.
+    ///
+    /// # Errors
+    /// `keys` or `d` is 0, or this processor does not have these instructions.
+    ///
+    /// ```
+    /// use attention::flash::{Instructions, TileProducts};
+    /// assert!(TileProducts::<f32>::new(Instructions::Portable, 0, 64).is_err());
+    /// ```
+    pub fn new(instructions: Instructions, keys: usize, d: usize) -> Result<Self> {
+        check_positive("keys", keys)?;
+        check_positive("d", d)?;
+        let sizes = instructions.check()?.sizes::<T>();
+        let number = |i: usize| convert::<f64, T>((i * 37 % 101) as f64 / 101.0);
+        let zeros = |n| Aligned::zeros(n);
+        let (keys_padded, d_padded) =
+            (keys.next_multiple_of(sizes.numbers), d.next_multiple_of(sizes.panel));
+        let mut products = TileProducts {
+            instructions,
+            sizes,
+            d,
+            k: DMatrix::from_fn(keys, d, |i, j| number(i + 3 * j)),
+            panel: zeros(d_padded * sizes.panel),
+            keys: zeros(keys_padded * d),
+            values: zeros(keys * d_padded),
+            scores: zeros(keys_padded * sizes.panel),
+            output: zeros(d_padded * keys_padded.max(sizes.panel)),
+        };
+        products.panel.iter_mut().enumerate().for_each(|(i, x)| *x = number(i));
+        products.run(Part::Packing);
+        Ok(products)
+    }
+
+    /// How many queries are in the panel.
+    ///
+    /// ```
+    /// use attention::flash::{Instructions, TileProducts};
+    /// let products = TileProducts::<f32>::new(Instructions::Portable, 8, 8)?;
+    /// assert_eq!(products.queries(), 8); // two vectors of four
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn queries(&self) -> usize {
+        self.sizes.panel
+    }
+
+    /// The floating-point operations of a part.
+    ///
+    /// ```
+    /// use attention::flash::{Instructions, Part, TileProducts};
+    /// let products = TileProducts::<f32>::new(Instructions::Portable, 16, 8)?;
+    /// assert_eq!(products.operations(Part::Values), 2 * 8 * 16 * 8);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn operations(&self, part: Part) -> usize {
+        match part {
+            Part::Packing => 0,
+            _ => 2 * self.sizes.panel * self.k.nrows() * self.d,
+        }
+    }
+
+    /// Computes it once.
+    ///
+    /// ```
+    /// use attention::flash::{Instructions, Part, TileProducts};
+    /// let mut products = TileProducts::<f64>::new(Instructions::Portable, 8, 8)?;
+    /// products.run(Part::Registers);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn run(&mut self, part: Part) {
+        let work = Timed { products: self, part };
+        work.products.instructions.run(work).expect("these instructions were checked");
+    }
+}
+
+struct Timed<'a, T: Float> {
+    products: &'a mut TileProducts<T>,
+    part: Part,
+}
+
+impl<T: Float> Work for Timed<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
+        let Timed { products: of, part } = self;
+        let (width, (n, d)) = (of.sizes.panel, of.k.shape());
+        match part {
+            Part::Scores => {
+                let panel = vectors::<S, T, MR>(&of.panel[..d * width]);
+                let blocks = of.keys.as_chunks::<NR>().0.chunks_exact(d);
+                let into =
+                    vectors_mut::<S, T, MR>(&mut of.scores).as_chunks_mut::<NR>().0;
+                for (into, block) in into.iter_mut().zip(blocks) {
+                    *into = product::<S, T, MR, NR>(simd, panel, block);
+                }
+            }
+            Part::Values => {
+                let weights = vectors::<S, T, MR>(&of.scores[..n * width]);
+                let columns = of.values.chunks_exact(n * NR).take(d.div_ceil(NR));
+                let into =
+                    vectors_mut::<S, T, MR>(&mut of.output).as_chunks_mut::<NR>().0;
+                for (into, column) in into.iter_mut().zip(columns) {
+                    let column = column.as_chunks::<NR>().0;
+                    let sums = product::<S, T, MR, NR>(simd, weights, column);
+                    for j in 0..NR {
+                        for i in 0..MR {
+                            into[j][i] = T::add_vectors(simd, into[j][i], sums[j][i]);
+                        }
+                    }
+                }
+            }
+            Part::Queries => {
+                let d = d.next_multiple_of(of.sizes.lanes);
+                let (across, rows) = (&of.panel[..width * d], n.next_multiple_of(NR));
+                let scores = &of.scores[..rows * width];
+                let share = &mut of.output[..rows * d];
+                add_grad_q::<S, T, MR, NR>(simd, across, scores, width, share, d);
+            }
+            Part::Packing => {
+                let k = View::of_head(&of.k, 0, d);
+                pack_rows::<T, NR>(k, &mut of.keys);
+                pack_columns::<T, NR>(k, &mut of.values);
+            }
+            Part::Registers => {
+                let a = vectors::<S, T, MR>(&of.panel)[0];
+                let b = T::splat_vector(simd, of.panel[0]);
+                let mut sums = [[a[0]; MR]; NR];
+                for _ in 0..(n * d).div_ceil(NR) {
+                    for j in 0..NR {
+                        for i in 0..MR {
+                            sums[j][i] = mul_add::<S, T>(simd, a[i], b, sums[j][i]);
+                        }
+                    }
+                }
+                vectors_mut::<S, T, MR>(&mut of.output).as_chunks_mut().0[0] = sums;
+            }
+        }
+    }
+}
