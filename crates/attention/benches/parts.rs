@@ -91,8 +91,10 @@ fn micro_kernels(group: &mut BenchmarkGroup<WallTime>, d: usize) {
         (Part::Packing, "packing"),
         (Part::Registers, "registers"),
     ] {
-        let name = format!("micro-kernel {name}, f32, d = {d}, columns = {keys}");
-        let queries = products.queries();
+        let (queries, numbers) = (products.queries(), products.numbers());
+        let name = format!(
+            "micro-kernel {name}, f32, d = {d}, columns = {keys}, numbers = {numbers}"
+        );
         time(group, &name, queries, || black_box(&mut products).run(part));
     }
 }

@@ -11,12 +11,11 @@ use crate::format::{
 use crate::output::Page;
 use crate::records::{Compared, list, provenance, provenance_of};
 use anyhow::{Context, Result, ensure};
-use attention::flash::Flash;
+use attention::flash::{Flash, LibraryFlash, Tiles};
 use plotters::prelude::{Circle, PathElement, Rectangle, Text};
 use plotters::style::{Color, RGBColor};
 use record::statistics::{geometric_mean, median};
 use record::{Machine, Measurement, Record, Unit};
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -37,7 +36,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let apart = again(page, &ladder, beside, &gains)?;
     tile_sizes(page, &ladder, apart)?;
     polynomial(page)?;
-    peers(page, &record)
+    let scores = MicroKernel::of(&ladder, "scores", D)?;
+    peers(page, &record, (scores.rows as u64, scores.numbers as u64))
 }
 
 // ---------------------------------------------------------------------------------------------------- the ladder
@@ -85,14 +85,41 @@ fn find<'a>(
     Ok(first)
 }
 
-/// The seconds of one product of tiles, `rows` × `columns` from width D.
-fn product(
-    record: &Record,
-    library: &str,
-    (rows, columns): (usize, usize),
-) -> Result<f64> {
+/// The seconds of one product of tiles by a library, `rows` × `columns` from width D.
+fn product(record: &Record, (rows, columns): (usize, usize)) -> Result<f64> {
     let sizes = [("n", rows), ("columns", columns)];
-    Ok(find(record, &format!("parts/product {library}"), &sizes)?.median)
+    Ok(find(record, "parts/product matrixmultiply", &sizes)?.median)
+}
+
+/// What a micro-kernel does once: a panel of so many rows, with so many columns, meets so many numbers at a time.
+#[derive(Debug, Clone, Copy)]
+struct MicroKernel {
+    rows: usize,
+    columns: usize,
+    numbers: usize,
+    seconds: f64,
+    /// FLOPs a second, if it has any.
+    rate: f64,
+}
+
+impl MicroKernel {
+    fn of(record: &Record, name: &str, d: usize) -> Result<Self> {
+        let m = find(record, &format!("parts/micro-kernel {name}"), &[("d", d)])?;
+        let size = |name: &str| {
+            let size = m.sizes.get(name).copied();
+            let size = size.with_context(|| format!("{} has no size {name}", m.what))?;
+            ensure!(size > 0, "{} has a size {name} of 0", m.what);
+            Ok(usize::try_from(size)?)
+        };
+        let (rows, columns, numbers) = (size("n")?, size("columns")?, size("numbers")?);
+        let rate = 2.0 * (rows as f64) * (columns as f64) * (d as f64) / m.median;
+        Ok(MicroKernel { rows, columns, numbers, seconds: m.median, rate })
+    }
+
+    /// How often it is due for all scores of the ladder's problem.
+    fn count(self) -> f64 {
+        scores() / (self.rows * self.columns) as f64
+    }
 }
 
 fn rate(seconds: f64, (rows, columns): (usize, usize)) -> f64 {
@@ -106,10 +133,11 @@ fn roof(ladder: &Record, roofline: &Record) -> Result<f64> {
         let n = *m.sizes.get("n").context("a product without n")? as f64;
         best = best.max(2.0 * n.powi(3) / roofline.in_unit(m, Unit::Seconds)?);
     }
-    for library in ["matrixmultiply", "gemmkit"] {
-        for tile in [(SMALL, SMALL), LARGE] {
-            best = best.max(rate(product(ladder, library, tile)?, tile));
-        }
+    for tile in [(SMALL, SMALL), LARGE] {
+        best = best.max(rate(product(ladder, tile)?, tile));
+    }
+    for name in ["scores", "values"] {
+        best = best.max(MicroKernel::of(ladder, name, D)?.rate);
     }
     Ok(best)
 }
@@ -151,17 +179,9 @@ fn parts(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
     ];
     page.file("exponentials.md", table(&header, &rows));
 
-    let mut rows = vec![];
-    for tile in [(SMALL, SMALL), LARGE] {
-        let of = |library| product(record, library, tile).map(|t| rate(t, tile) / 1e9);
-        let (slow, fast) = (of("matrixmultiply")?, of("gemmkit")?);
-        let name = format!("{} × {}", tile.0, tile.1);
-        rows.push(vec![name, fixed(slow, 0), fixed(fast, 0)]);
-    }
-    let header = ["tile", "matrixmultiply, GFLOP/s", "gemmkit, GFLOP/s"];
-    page.file("products.md", table(&header, &rows));
+    products(page, record)?;
 
-    let small = product(record, "matrixmultiply", (SMALL, SMALL))?;
+    let small = product(record, (SMALL, SMALL))?;
     let whole = find(record, "parts/product whole", &[])?.median;
     let copied = find(record, "parts/copied tile", &[])?.median;
     let speed = |seconds, sizes| fixed(rate(seconds, sizes) / 1e9, 0);
@@ -188,6 +208,46 @@ fn parts(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
     page.value("small-products", compared);
     let calls = exponential(record, "one by one")? * roof;
     page.value("exp-operations", significant(calls, 1));
+    Ok(())
+}
+
+/// Products of tiles, by the library and by the micro-kernels, beside what the registers could do.
+fn products(page: &mut Page, record: &Record) -> Result<()> {
+    let mut rows = vec![];
+    for tile in [(SMALL, SMALL), LARGE] {
+        let speed = rate(product(record, tile)?, tile) / 1e9;
+        rows.push(vec![format!("{} × {}", tile.0, tile.1), fixed(speed, 0)]);
+    }
+    page.file("products.md", table(&["tile", "matrixmultiply, GFLOP/s"], &rows));
+
+    let mut rows = vec![];
+    for d in [D, 2 * D] {
+        let peak = MicroKernel::of(record, "registers", d)?.rate;
+        let mut row = vec![format!("$d = {d}$"), fixed(peak / 1e9, 0)];
+        for name in ["scores", "values", "queries"] {
+            let rate = MicroKernel::of(record, name, d)?.rate;
+            row.push(format!("{} ({})", fixed(rate / 1e9, 0), percent(rate / peak, 0)));
+        }
+        rows.push(row);
+    }
+    let header = [
+        "",
+        "in registers alone",
+        "scores, $Q K^\\top$",
+        "values, $A V$",
+        "gradients of queries, $dS\\, K$",
+    ];
+    page.file("kernels.md", table(&header, &rows));
+
+    let scores = MicroKernel::of(record, "scores", D)?;
+    let (large, small) =
+        (product(record, LARGE)?, MicroKernel::of(record, "registers", D)?);
+    page.value("panel", integer(scores.rows));
+    page.value("numbers", integer(scores.numbers));
+    page.value("library-of-registers", percent(rate(large, LARGE) / small.rate, 0));
+    page.value("scores-of-registers", percent(scores.rate / small.rate, 0));
+    let packing = MicroKernel::of(record, "packing", D)?.seconds;
+    page.value("packing-shared", percent(packing / (scores.seconds * 2.0), 0));
     Ok(())
 }
 
@@ -222,10 +282,13 @@ const STEPS: [(&str, &str); 8] = [
     ("scratch", "one scratch memory; softmax goes column by column"),
     ("portable", "exponentials by polynomial"),
     ("vector", "the widest vector instructions"),
-    ("products", "products from another library"),
     ("tiles", "larger tiles"),
+    ("registers", "products by hand: packed, and summed in registers"),
     ("threads", "two threads"),
 ];
+
+/// The steps that have no backward pass.
+const FORWARD_ALONE: [&str; 4] = ["scratch", "portable", "vector", "tiles"];
 
 /// What a step exchanges: so many of a part that takes so long come (or go, if the number is negative).
 type Exchange = Vec<(f64, f64)>;
@@ -235,7 +298,7 @@ fn exchanged(record: &Record, step: &str) -> Result<Exchange> {
     let tiles = |rows: usize, columns: usize| (HEADS * (N / rows) * (N / columns)) as f64;
     let small = tiles(SMALL, SMALL);
     let copied = find(record, "parts/copied tile", &[])?.median;
-    let of_small = |library| product(record, library, (SMALL, SMALL));
+    let of_small = || product(record, (SMALL, SMALL));
     let exponentials = |from: &str, to: &str| -> Result<Exchange> {
         let (from, to) = (exponential(record, from)?, exponential(record, to)?);
         Ok(vec![(-scores(), from), (scores(), to)])
@@ -244,21 +307,31 @@ fn exchanged(record: &Record, step: &str) -> Result<Exchange> {
         // Two large products a head become two small ones a tile, and tiles are copied.
         "tiled" => vec![
             (-2.0 * HEADS as f64, find(record, "parts/product whole", &[])?.median),
-            (2.0 * small, of_small("matrixmultiply")?),
+            (2.0 * small, of_small()?),
             (5.0 * small, copied),
         ],
         // The transpose of the keys, the product, a copy of the scores, a copy of the values, their product.
         "scratch" => vec![(-5.0 * small, copied)],
         "portable" => exponentials("one by one", "portable")?,
         "vector" => exponentials("portable", "vector")?,
-        "products" => vec![
-            (-2.0 * small, of_small("matrixmultiply")?),
-            (2.0 * small, of_small("gemmkit")?),
-        ],
         "tiles" => vec![
-            (-2.0 * small, of_small("gemmkit")?),
-            (2.0 * tiles(LARGE.0, LARGE.1), product(record, "gemmkit", LARGE)?),
+            (-2.0 * small, of_small()?),
+            (2.0 * tiles(LARGE.0, LARGE.1), product(record, LARGE)?),
         ],
+        "registers" => {
+            let [scores, values, packing] = ["scores", "values", "packing"]
+                .map(|name| MicroKernel::of(record, name, D));
+            let (scores, values, packing) = (scores?, values?, packing?);
+            // A packed tile of keys and values serves a block of queries.
+            let blocks = (HEADS * N.div_ceil(Flash::TILES.queries)) as f64;
+            let packed = blocks * (N / packing.columns) as f64;
+            vec![
+                (-2.0 * tiles(LARGE.0, LARGE.1), product(record, LARGE)?),
+                (scores.count(), scores.seconds),
+                (values.count(), values.seconds),
+                (packed, packing.seconds),
+            ]
+        }
         other => anyhow::bail!("nothing is foretold for {other}"),
     })
 }
@@ -349,7 +422,7 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<Vec<Gain>> {
 
     // What is neither a product nor an exponential, before and after the loops were laid out anew.
     let small = (HEADS * (N / SMALL) * (N / SMALL)) as f64;
-    let needed = 2.0 * small * product(record, "matrixmultiply", (SMALL, SMALL))?
+    let needed = 2.0 * small * product(record, (SMALL, SMALL))?
         + scores() * exponential(record, "one by one")?;
     let rests = [1, 2].map(|step: usize| 1.0 - needed / measured[step]);
     page.value("scratch", scratch_in_words(&gains[1], &gains[0], rests));
@@ -358,8 +431,13 @@ fn steps(page: &mut Page, record: &Record, roof: f64) -> Result<Vec<Gain>> {
 
     // What is left of the time of one thread, by the parts.
     let seconds = measured[6];
-    let rate = rate(product(record, "gemmkit", LARGE)?, LARGE);
-    let products = flops() / rate / seconds;
+    let [of_scores, of_values] =
+        ["scores", "values"].map(|name| MicroKernel::of(record, name, D));
+    let (of_scores, of_values) = (of_scores?, of_values?);
+    let products =
+        of_scores.count() * of_scores.seconds + of_values.count() * of_values.seconds;
+    let rate = flops() / products;
+    let products = products / seconds;
     let exponentials = scores() * exponential(record, "vector")? / seconds;
     page.value("rest", rest_in_words(rate / roof, products, exponentials));
     page.value("most", most_in_words(products));
@@ -505,27 +583,27 @@ fn scratch_in_words(scratch: &Gain, tiled: &Gain, [before, after]: [f64; 2]) -> 
     )
 }
 
-/// What the time of step 7 is made of: the rate of a large tile's product as a share of the roof, and the shares that products at
-/// this rate and exponentials have in the time.
+/// What the time of step 7 is made of: the rate of its products by themselves as a share of the roof, and the shares that products
+/// at this rate and exponentials have in the time.
 fn rest_in_words(rate: f64, products: f64, exponentials: f64) -> String {
     let of_roof = if rate >= 1.0 {
-        "That roof is the rate at which the scores of such a tile are computed by themselves.".to_owned()
+        "That roof is the rate of these micro-kernels by themselves.".to_owned()
     } else {
         format!(
-            "By themselves, the scores of such a tile are computed at {} of the roof.",
+            "By themselves, the two micro-kernels together reach {} of the roof.",
             percent(rate, 0)
         )
     };
     let split = format!(
-        "So if all products ran at that rate, they would take {} of the time, the exponentials {}",
+        "At that rate the products take {} of the time, the exponentials {}",
         percent(products, 0),
         percent(exponentials, 0)
     );
     let others = 1.0 - products - exponentials;
     if others > 0.0 {
         format!(
-            "{of_roof} {split}, and the remaining {} would be maxima, sums, corrections, and scores on their way between two \
-             caches. The product with the values was not timed by itself; what it is slower than that comes out of the remainder.",
+            "{of_roof} {split}, and the remaining {} would be packing, maxima, sums, corrections, and scores on their way between \
+             two caches.",
             percent(others, 0)
         )
     } else {
@@ -622,6 +700,10 @@ fn both(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
             ("both", 3.5),
             ("both causal", 1.75),
         ] {
+            if pass.starts_with("both") && FORWARD_ALONE.contains(&step) {
+                row.push("–".to_owned());
+                continue;
+            }
             let seconds = time(record, pass, step)?;
             let share = work * flops() / seconds / (roofs * roof);
             row.push(format!("{} ({})", duration(seconds), percent(share, 0)));
@@ -631,22 +713,21 @@ fn both(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
     let header =
         ["step", "forward", "forward, causal", "forward + backward", "both, causal"];
     page.file("both.md", table(&header, &rows));
-    let ratio = time(record, "both", "tiles")? / time(record, "forward", "tiles")?;
+    let ratio = time(record, "both", "registers")? / time(record, "forward", "registers")?;
     page.value("both-over-forward", fixed(ratio, 1));
-    let naive = time(record, "both", "naive")? / time(record, "both", "tiles")?;
+    let naive = time(record, "both", "naive")? / time(record, "both", "registers")?;
     page.value("gain-both", significant(naive, 2));
     page.value("both-near", near_in_words(ratio));
-    let before_and_after = |pass: &str| -> Result<(f64, f64)> {
-        Ok((time(record, pass, "products")?, time(record, pass, "tiles")?))
-    };
-    let (forward, both) =
-        (before_and_after("forward causal")?, before_and_after("both causal")?);
-    page.value("causal-tiles", causal_tiles_in_words(forward, both));
-    // D again for each of four stripes, beside five products backward: 4 · 2 n d of 10 n² d.
-    page.value("again-d", percent(4.0 * 2.0 / (10.0 * N as f64), 2));
+    let causal = |step| time(record, "forward causal", step);
+    page.value("causal-tiles", causal_tiles_in_words(causal("vector")?, causal("tiles")?));
+    let without = time(record, "forward", "tiles")? / time(record, "forward", "registers")?;
+    let with = causal("tiles")? / causal("registers")?;
+    page.value("causal-registers", causal_registers_in_words(without, with));
+    // D again for each of two stripes, beside five products backward: 2 · 2 n d of 10 n² d.
+    page.value("again-d", percent(2.0 * 2.0 / (10.0 * N as f64), 2));
     page.value(
-        "roof-tiles",
-        percent(flops() / time(record, "forward", "tiles")? / roof, 0),
+        "roof-registers",
+        percent(flops() / time(record, "forward", "registers")? / roof, 0),
     );
     Ok(())
 }
@@ -660,41 +741,47 @@ fn near_in_words(ratio: f64) -> &'static str {
     )
 }
 
-/// Times under a causal mask before step 7 and after it, forward and with the backward pass.
-fn causal_tiles_in_words(forward: (f64, f64), both: (f64, f64)) -> String {
-    let gains = [forward, both].map(|(before, after)| Compared::of(before, after));
-    let step = match gains {
-        [Compared::Same, Compared::Same] => "the step gains nothing",
-        [Compared::More, Compared::More] => "the step gains, too",
-        [Compared::Less, Compared::Less] => "the step loses",
-        _ => "the two passes do not agree on the step",
-    };
+/// Times under a causal mask before step 6 and after it.
+fn causal_tiles_in_words(before: f64, after: f64) -> String {
+    let step = Compared::of(before, after).choose(
+        "the step loses",
+        "the step gains nothing",
+        "the step gains, too",
+    );
     format!(
-        "Under a causal mask {step}: {} before and {} after it, with the backward pass {} and {}.",
-        duration(forward.0),
-        duration(forward.1),
-        duration(both.0),
-        duration(both.1)
+        "Under a causal mask {step}: {} before and {} after it.",
+        duration(before),
+        duration(after)
     )
 }
 
-/// The time over the sizes of tiles. Two runs of one program differ by the factor `apart`.
+/// What step 7 gains without a mask and with a causal one.
+fn causal_registers_in_words(without: f64, with: f64) -> String {
+    let more = Compared::of(with, without).choose(
+        "less than without it",
+        "as much as without it",
+        "more than without it, since a panel ends nearer to the diagonal than a block of queries",
+    );
+    format!("Under a causal mask the step gains a factor of {}, {more}.", fixed(with, 2))
+}
+
+/// The speed over the sizes of tiles. Two runs of one program differ by the factor `apart`.
 fn tile_sizes(page: &mut Page, record: &Record, apart: f64) -> Result<()> {
-    const SIZES: [usize; 4] = [64, 128, 256, 512];
-    for (how, file, work, default) in [
-        ("forward", "tile-sizes.md", 1.0, Flash::TILES),
-        ("forward causal", "tile-sizes-causal.md", 0.5, Flash::TILES_IF_MASKED),
+    let library = LibraryFlash::new().tiles();
+    for (program, file, work, queries, default) in [
+        ("library", "tile-sizes.md", 1.0, SIZES, library),
+        ("library causal", "tile-sizes-causal.md", 0.5, SIZES, library),
+        ("registers", "panel-sizes.md", 1.0, BLOCKS, Flash::TILES),
     ] {
-        let causal = how != "forward";
-        let measured = |queries: usize, keys: usize| {
-            find(record, &format!("tiles/{how}"), &[("queries", queries), ("keys", keys)])
-        };
-        let speed = |queries, keys| {
-            anyhow::Ok(work * flops() / measured(queries, keys)?.median / 1e9)
+        let causal = program.ends_with("causal");
+        let speed = |queries: usize, keys: usize| {
+            let sizes = [("queries", queries), ("keys", keys)];
+            let time = find(record, &format!("tiles/{program}"), &sizes)?.median;
+            anyhow::Ok(work * flops() / time / 1e9)
         };
         let mut rows = vec![];
         let mut best = (0.0, (0, 0));
-        for queries in SIZES {
+        for queries in queries {
             let mut row = vec![integer(queries)];
             for keys in SIZES {
                 let speed = speed(queries, keys)?;
@@ -710,94 +797,73 @@ fn tile_sizes(page: &mut Page, record: &Record, apart: f64) -> Result<()> {
             }
             rows.push(row);
         }
-        let key = how.replace(' ', "-");
+        let key = program.replace(' ', "-");
         let behind = 1.0 - speed(default.queries, default.keys)? / best.0;
-        let tile = |queries, keys| format!("{queries} × {keys}");
+        let tile = |queries, keys| format!("{} × {keys}", integer(queries));
         let (queries, keys) = best.1;
         page.value(format!("default-{key}"), tile(default.queries, default.keys));
         page.value(format!("best-tile-{key}"), tile(queries, keys));
-        let memory = (default.queries * default.keys) as f64 / (queries * keys) as f64;
-        page.value(format!("behind-{key}"), behind_in_words(behind, apart, memory));
+        page.value(format!("behind-{key}"), behind_in_words(behind, apart));
         let mut header = vec!["queries \\ keys", "64", "128", "256", "512"];
         if causal {
             header.push("computed, then hidden");
-            let few = [64, 128].map(|queries| {
-                let speeds = SIZES.map(|keys| speed(queries, keys));
-                let speeds: Vec<_> = speeds.into_iter().collect::<Result<_>>()?;
-                anyhow::Ok(speeds.is_sorted())
-            });
-            let [one, other] = few;
-            page.value("few-queries", few_queries_in_words(one? && other?));
-            let is_odd = speed(256, 256)? < speed(512, 256)?
-                && speed(256, 512)? < speed(512, 512)?;
-            let spreads =
-                [256, 512].map(|keys| measured(256, keys).map(|m| m.spread / m.median));
-            let spreads: Vec<f64> = spreads.into_iter().collect::<Result<_>>()?;
-            let spread = spreads.into_iter().fold(0.0, f64::max);
-            page.value("row-256", odd_in_words(is_odd, spread));
-        } else {
+        } else if program == "library" {
             let gain = speed(best.1.0, best.1.1)? / speed(SMALL, SMALL)?;
             page.value("gain-tiles-sizes", fixed(gain, 2));
         }
         page.file(file, table(&header, &rows));
     }
-    let sizes = [Flash::TILES, Flash::TILES_IF_MASKED]
-        .map(|tiles| (tiles.queries * tiles.keys * size_of::<f32>()) as u64);
-    page.value("tiles-cache", tiles_cache_in_words(sizes, cache(&record.machine, 2)));
+    let bytes = |rows: usize, tiles: Tiles| (rows * tiles.keys * size_of::<f32>()) as u64;
+    let panel = MicroKernel::of(record, "scores", D)?.rows;
+    page.value(
+        "tiles-cache",
+        tiles_cache_in_words(
+            bytes(library.queries, library),
+            bytes(panel, Flash::TILES),
+            [1, 2].map(|level| cache(&record.machine, level)),
+        ),
+    );
     Ok(())
 }
 
-/// How far the tile that `Flash` takes is behind the best of the table, where runs differ by the factor `apart`, and which part of the
-/// best one's memory it takes.
-fn behind_in_words(behind: f64, apart: f64, memory: f64) -> String {
+/// The numbers of keys that were tried, and of queries with the library.
+const SIZES: [usize; 4] = [64, 128, 256, 512];
+/// The numbers of queries that were tried with the micro-kernels.
+const BLOCKS: [usize; 4] = [48, 192, 576, 1152];
+
+/// How far the tile that a program takes is behind the best of the table, where runs differ by the factor `apart`.
+fn behind_in_words(behind: f64, apart: f64) -> String {
     if behind <= 0.0 {
         return "the best of the table".to_owned();
     }
     let runs = if 1.0 / (1.0 - behind) < apart { "less" } else { "more" };
-    let memory = match memory {
-        1.0 => "in the same memory".to_owned(),
-        0.5 => "in half the memory".to_owned(),
-        memory => format!("in {} times the memory", significant(memory, 2)),
-    };
     format!(
-        "{} slower than the best, which is {runs} than two runs differ by, {memory}",
+        "{} slower than the best, which is {runs} than two runs differ by",
         percent(behind, 1)
     )
 }
 
-/// What more keys bring where few queries are in a tile.
-fn few_queries_in_words(is_rising: bool) -> &'static str {
-    if is_rising { ", and with few queries more keys are faster" } else { "" }
-}
-
-/// An observation that is not explained, where it holds.
-fn odd_in_words(holds: bool, spread: f64) -> String {
-    if !holds {
-        return String::new();
-    }
-    format!(
-        "One thing in the second table is not understood: with 256 queries and at least as many keys it is slower than with 512 \
-         queries, which throw more away. These two cells have spreads of up to {}.",
-        percent(spread, 0)
-    )
-}
-
-/// Whether tiles of these bytes, the larger one first, fit the second cache, if its size is known; and two of the larger ones.
-fn tiles_cache_in_words([large, small]: [u64; 2], second: Option<u64>) -> String {
-    let Some(second) = second else { return String::new() };
-    let forward = match (large <= second, small <= second) {
-        (true, true) => "both fit",
-        (false, true) => "only the smaller one fits",
-        _ => "neither fits",
-    };
-    let backward = match (2 * large).cmp(&second) {
-        Ordering::Less => "two of the larger ones fit as well",
-        Ordering::Equal => "two of the larger ones are as large as that cache",
-        Ordering::Greater => "two of the larger ones are more than that cache has",
+/// Where the scores of a tile of these bytes fit, with the library and with the micro-kernels, if the caches' sizes are known.
+fn tiles_cache_in_words(
+    library: u64,
+    panel: u64,
+    [first, second]: [Option<u64>; 2],
+) -> String {
+    let (Some(first), Some(second)) = (first, second) else { return String::new() };
+    let of = |needed: u64| {
+        let size = bytes(needed.into());
+        if needed <= first {
+            format!("{size} and fit the first cache ({})", bytes(first.into()))
+        } else if needed <= second {
+            format!("{size} and fit the second cache ({})", bytes(second.into()))
+        } else {
+            format!("{size} and fit neither the first nor the second cache")
+        }
     };
     format!(
-        "Forward, {forward} the second cache of this machine ({}). Backward there are two tiles, and {backward}. ",
-        bytes(second.into())
+        "With the library, the scores of a tile are {}; those of a panel are {}.",
+        of(library),
+        of(panel)
     )
 }
 
@@ -830,8 +896,9 @@ fn again(
     let mut largest = 1.0_f64;
     for (step, name, threads) in [
         ("naive", Some("naive"), 1),
-        ("products", None, 1),
-        ("tiles", Some("flash"), 1),
+        ("vector", None, 1),
+        ("tiles", None, 1),
+        ("registers", Some("flash"), 1),
         ("threads", Some("flash"), 2),
     ] {
         for (pass, mask, words, pass_beside) in [
@@ -840,20 +907,22 @@ fn again(
             ("both", "full", "forward + backward", "forward+backward"),
             ("both causal", "causal", "both, causal", "forward+backward"),
         ] {
+            if pass.starts_with("both") && FORWARD_ALONE.contains(&step) {
+                continue;
+            }
+            let causal = pass.ends_with("causal");
             let tiles = match (step, pass) {
-                ("products", "forward" | "forward causal") => Some((SMALL, SMALL)),
-                ("tiles", "forward") => Some((Flash::TILES.queries, Flash::TILES.keys)),
-                ("tiles", "forward causal") => {
-                    Some((Flash::TILES_IF_MASKED.queries, Flash::TILES_IF_MASKED.keys))
+                ("vector", _) => Some(("library", Tiles { queries: SMALL, keys: SMALL })),
+                ("tiles", _) => Some(("library", LibraryFlash::new().tiles())),
+                ("registers", "forward" | "forward causal") => {
+                    Some(("registers", Flash::TILES))
                 }
                 _ => None,
             };
-            let sizes = tiles.map(|(queries, keys)| {
-                find(
-                    ladder,
-                    &format!("tiles/{pass}"),
-                    &[("queries", queries), ("keys", keys)],
-                )
+            let sizes = tiles.map(|(program, Tiles { queries, keys })| {
+                let mask = if causal { " causal" } else { "" };
+                let sizes = [("queries", queries), ("keys", keys)];
+                find(ladder, &format!("tiles/{program}{mask}"), &sizes)
             });
             let times = [
                 Some(time(ladder, pass, step)?),
@@ -904,7 +973,7 @@ fn again(
 /// Where some computations were timed again.
 fn again_where_in_words(ladder: &Record, peers: Option<&Record>) -> String {
     let Some(peers) = peers else {
-        return "in the ladder, and among the sizes of tiles of step 7.".to_owned();
+        return "in the ladder, and among the sizes of tiles of steps 6 and 7.".to_owned();
     };
     let commits = match [ladder, peers].map(|record| record.versions.get("commit")) {
         [Some(one), Some(other)] if one != other => {
@@ -915,7 +984,7 @@ fn again_where_in_words(ladder: &Record, peers: Option<&Record>) -> String {
         _ => String::new(),
     };
     format!(
-        "in the ladder, among the sizes of tiles of step 7, and beside the others at the end of this chapter.{commits}"
+        "in the ladder, among the sizes of tiles of steps 6 and 7, and beside the others at the end of this chapter.{commits}"
     )
 }
 
@@ -1068,7 +1137,7 @@ fn missing(record: &Record, name: &str, here: Cell) -> String {
     format!("the record `{}` has no time of {name} for {}", record.topic, describe(here))
 }
 
-fn peers(page: &mut Page, record: &Record) -> Result<()> {
+fn peers(page: &mut Page, record: &Record, panel: (u64, u64)) -> Result<()> {
     let fused = ratios(record, "pytorch-fused")?;
     ensure!(
         fused.len() >= 96,
@@ -1125,7 +1194,7 @@ fn peers(page: &mut Page, record: &Record) -> Result<()> {
     page.file("means.md", table(&header, &rows));
     times(page, record)?;
     charts(page, record, &fused)?;
-    hidden(page, &fused)?;
+    hidden(page, &fused, panel)?;
     layers(page, record)
 }
 
@@ -1215,16 +1284,19 @@ fn worth_in_words(mean: f64) -> &'static str {
 }
 
 /// How many scores of (n, n) a kernel computes under a causal mask that walks over blocks of `queries` queries, and for each
-/// over tiles of `keys` keys, as far as its last query sees; the last tile is computed whole, unless it is cut there.
-fn computed(n: u64, queries: u64, keys: u64, cut: bool) -> u64 {
+/// over `keys` keys at a time, as far as its last query sees; the last of them are computed whole.
+fn computed(n: u64, queries: u64, keys: u64) -> u64 {
     let blocks =
         (0..n.div_ceil(queries)).map(|i| (i * queries, n.min((i + 1) * queries)));
     blocks
-        .map(|(start, end)| {
-            let seen = if cut { end } else { n.min(end.div_ceil(keys) * keys) };
-            (end - start) * seen
-        })
+        .map(|(start, end)| (end - start) * n.min(end.div_ceil(keys) * keys))
         .sum()
+}
+
+/// The same of a walk over blocks of `keys` keys, and for each over `queries` queries at a time, from the first that sees one.
+fn computed_back(n: u64, keys: u64, queries: u64) -> u64 {
+    let blocks = (0..n.div_ceil(keys)).map(|i| (i * keys, n.min((i + 1) * keys)));
+    blocks.map(|(start, end)| (end - start) * (n - start / queries * queries)).sum()
 }
 
 /// PyTorch's blocks of queries for a sequence of this length, and its tiles' keys: `flash_attention_kernel_impl` in
@@ -1239,22 +1311,20 @@ fn split_sizes(n: u64) -> (u64, u64) {
 }
 
 /// What causal masks cost both sides in scores that are computed and then hidden, and what that foretells.
-fn hidden(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
-    let tiles = Flash::TILES_IF_MASKED;
+fn hidden(
+    page: &mut Page,
+    fused: &[(Cell, f64)],
+    (panel, numbers): (u64, u64),
+) -> Result<()> {
     page.value("split-keys", integer(split_sizes(512).1 as usize));
     let mut rows = vec![];
     let mut gains = vec![];
     for n in [256, 512, 1024, 2048, 4096, 8192] {
         let (queries, keys) = split_sizes(n);
-        let theirs = computed(n, queries, keys, false) as f64;
-        let ours = computed(n, tiles.queries as u64, tiles.keys as u64, true) as f64;
-        // The way back goes over blocks of keys, and for each from the first query that sees one to the last.
-        let ours_back = computed(n, tiles.keys as u64, tiles.queries as u64, true) as f64;
+        let theirs = computed(n, queries, keys) as f64;
+        let ours = computed(n, panel, numbers) as f64;
+        let ours_back = computed_back(n, panel, numbers) as f64;
         let all = (n * n) as f64;
-        ensure!(
-            n > tiles.keys as u64 || ours_back == all && theirs == all,
-            "at {n} tokens both compute everything on the way back"
-        );
         let mut row = vec![
             integer(n as usize),
             percent(theirs / all, 0),
@@ -1294,20 +1364,14 @@ fn hidden(page: &mut Page, fused: &[(Cell, f64)]) -> Result<()> {
         let measured = of_pass().max_by(|a, b| a.3.total_cmp(&b.3));
         [foretold, measured].map(|gain| gain.map_or(0, |gain| gain.1))
     });
-    page.value("hidden-peaks", peaks_in_words(peaks, tiles.keys));
+    page.value("hidden-peaks", peaks_in_words(peaks));
     let off: Vec<_> = gains.iter().map(|g| g.2 / g.3 - 1.0).collect();
     page.value("hidden-off", off_in_words(&off));
     Ok(())
 }
 
 /// The lengths at which the ratio under a causal mask is largest, foretold and measured: forward, and with the backward pass.
-fn peaks_in_words(peaks: [[u64; 2]; 2], keys: usize) -> String {
-    if peaks == [[512; 2]; 2] {
-        return format!(
-            "The peak at 512 tokens is foretold, and so is that 256 tokens gain less, above all with the backward pass: this \
-             crate's tiles of {keys} keys waste as much there."
-        );
-    }
+fn peaks_in_words(peaks: [[u64; 2]; 2]) -> String {
     let [forward, both] = peaks.map(|[foretold, measured]| {
         format!(
             "foretold to be largest at {} tokens, and measured to be so at {}",

@@ -100,6 +100,18 @@ impl<T: Float> TileProducts<T> {
         self.sizes.panel
     }
 
+    /// How many numbers meet the panel's vectors in registers.
+    ///
+    /// ```
+    /// use attention::flash::{Instructions, TileProducts};
+    /// let products = TileProducts::<f32>::new(Instructions::Portable, 8, 8)?;
+    /// assert_eq!(products.numbers(), 6);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn numbers(&self) -> usize {
+        self.sizes.numbers
+    }
+
     /// The floating-point operations of a part.
     ///
     /// ```
