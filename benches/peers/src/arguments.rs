@@ -22,6 +22,9 @@ pub struct Arguments {
     /// Compare the peers' outputs and gradients, and time nothing
     #[arg(long)]
     pub check_only: bool,
+    /// Hold this crate, PyTorch and NumPy to AVX2 on a processor that has AVX-512
+    #[arg(long)]
+    pub avx2: bool,
     /// Tell which cells would be measured, and measure nothing
     #[arg(long)]
     pub list: bool,
@@ -60,7 +63,11 @@ pub struct Arguments {
 pub enum Command {
     /// This crate as a peer
     #[command(hide = true)]
-    Worker { threads: usize },
+    Worker {
+        threads: usize,
+        #[arg(long)]
+        avx2: bool,
+    },
 }
 
 /// Something by the name that it has in records.
@@ -139,9 +146,11 @@ impl Arguments {
 
     /// Whether all of the grid is measured, and well.
     pub fn is_complete(&self) -> bool {
-        let Self { quick, check_only, kind, n, d, threads, mask, pass, peers, .. } = self;
+        let Self { quick, check_only, avx2, .. } = self;
+        let Self { kind, n, d, threads, mask, pass, peers, .. } = self;
         !quick
             && !check_only
+            && !avx2
             && kind.is_empty()
             && [n, d, threads].iter().all(|numbers| numbers.is_empty())
             && mask.is_empty()

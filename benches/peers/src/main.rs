@@ -20,7 +20,7 @@ use std::time::Instant;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Some(Command::Worker { threads }) => ours::serve(threads),
+        Some(Command::Worker { threads, avx2 }) => ours::serve(threads, avx2),
         None => run(&arguments),
     };
     match result {

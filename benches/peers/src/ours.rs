@@ -1,7 +1,7 @@
 //! This crate as a peer: its fast attention, its attention as the equations write it, and the layer on that.
 
 use anyhow::{Context, Result, bail, ensure};
-use attention::flash::{Flash, Inputs};
+use attention::flash::{Flash, Inputs, Instructions};
 use attention::{
     AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
     attention_backward,
@@ -16,11 +16,15 @@ use worker::{Answer, Kernel, Kind, Mask, Number, Pass, Peer, Problem, Task};
 /// Answers questions until there are no more.
 ///
 /// # Errors
-/// Whoever asks cannot be understood, or the number of threads is not that of the environment.
-pub fn serve(threads: usize) -> Result<()> {
+/// Whoever asks cannot be understood, the number of threads is not that of the environment, or this processor has no AVX2
+/// where it is to be held to that.
+pub fn serve(threads: usize, avx2: bool) -> Result<()> {
     let rayon = rayon::current_num_threads();
     ensure!(rayon == threads, "RAYON_NUM_THREADS gives {rayon} threads, not {threads}");
-    let flash = Flash::new().with_threads(threads)?;
+    let mut flash = Flash::new().with_threads(threads)?;
+    if avx2 {
+        flash = flash.with_instructions(Instructions::Avx2)?;
+    }
     let hello = Answer::Hello { versions: BTreeMap::new(), threads };
     worker::serve(
         &mut Ours { flash, loaded: None },

@@ -80,6 +80,15 @@ pub fn start(program: Program, threads: usize, arguments: &Arguments) -> Result<
     let name = program.name();
     let mut command = program.command(arguments)?;
     command.arg(threads.to_string());
+    if arguments.avx2 {
+        if program == Program::Ours {
+            command.arg("--avx2");
+        }
+        // PyTorch's own loops, its library of products, and NumPy's library of products.
+        command.env("ATEN_CPU_CAPABILITY", "avx2");
+        command.env("MKL_ENABLE_INSTRUCTIONS", "AVX2").env("ONEDNN_MAX_CPU_ISA", "AVX2");
+        command.env("OPENBLAS_CORETYPE", "Haswell");
+    }
     // Every library that reads its number of threads from the environment. How its threads wait is left to each:
     // PyTorch is slower with OMP_WAIT_POLICY=passive.
     for library in ["RAYON", "CANDLE", "OMP", "MKL", "OPENBLAS"] {

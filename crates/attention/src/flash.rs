@@ -1,11 +1,12 @@
 //! Attention tile by tile, without its matrix of weights.
 //!
-//! The same attention as [`attention`](crate::attention()), exact, in memory that grows with n and not with n². Three ways
+//! The same attention as [`attention`](crate::attention()), exact, in memory that grows with n and not with n². Four ways
 //! to it, from the idea to the speed:
 //!
 //! - [`OnlineSoftmax`]: the softmax of rows that are not seen all at once.
 //! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
-//! - [`Flash`]: the same algorithm, made fast.
+//! - [`LibraryFlash`]: the same algorithm without allocations, with vector instructions, and products from a library.
+//! - [`Flash`]: with products of its own, and several threads.
 //!
 //! # What is not a number
 //! What the mask hides has no influence, whatever it is. A NaN that a query sees makes its output and its log-sum-exp NaN,

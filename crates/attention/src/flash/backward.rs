@@ -6,8 +6,8 @@
 
 use super::fast::{Attend, Flash, Grid, Walk};
 use super::microkernel::{
-    Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces, product,
-    product_with_rows, vectors, vectors_mut,
+    Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
+    product_with_rows, products, vectors, vectors_mut,
 };
 use super::queue::{into_inner, lock};
 use super::vectors::{InstructionSet, Sizes, Work, exp2, mul_add};
@@ -292,9 +292,9 @@ impl<T: Float> Work for Stripe<'_, T> {
                     let of =
                         Panel { back: &back, block, tile, keys, queries, seen, hides };
                     match of.keys.len().div_ceil(lanes) {
-                        1 => walk.panel::<S, 1, MR, NR>(simd, of, &mut share),
-                        2 => walk.panel::<S, 2, MR, NR>(simd, of, &mut share),
-                        _ => walk.panel::<S, MR, MR, NR>(simd, of, &mut share),
+                        1 => walk.panel::<S, 1, MR, NR>(simd, &of, &mut share),
+                        2 => walk.panel::<S, 2, MR, NR>(simd, &of, &mut share),
+                        _ => walk.panel::<S, MR, MR, NR>(simd, &of, &mut share),
                     }
                 }
             }
@@ -325,36 +325,47 @@ impl<T: Float> WalkBack<T> {
     fn panel<S: InstructionSet, const M: usize, const MR: usize, const NR: usize>(
         &mut self,
         simd: S,
-        of: Panel<T>,
-        share: &mut [T],
+        of: &Panel<T>,
+        share: &mut [T], // (n_q, d_k), with rows of whole vectors
     ) {
-        let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = &of;
-        let (d_k, d_v) = (head.k.shape.1, head.v.shape.1);
-        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
-        let (from, count) = (queries.start - of.tile.start, queries.len());
-        let padded = count.next_multiple_of(NR);
-        let rows = queries.start..queries.start + padded;
-
         #[cfg(test)]
-        super::tests::count_pairs(queries.len() * keys.len());
+        super::tests::count_pairs(of.queries.len() * of.keys.len());
 
-        // The forward pass once more: scores, and from them and the log-sum-exp the weights.
-        let packed = vectors::<S, T, M>(&self.keys[first * d_k..][..width * d_k]);
-        let blocks = self.query_rows[from * d_k..][..padded * d_k].as_chunks::<NR>().0;
-        let weights = &mut self.weights[..padded * width];
-        let into = vectors_mut::<S, T, M>(weights).as_chunks_mut::<NR>().0;
-        for (into, block) in into.iter_mut().zip(blocks.chunks_exact(d_k)) {
-            let sums = product::<S, T, M, NR>(simd, packed, block);
-            for j in 0..NR {
-                for i in 0..M {
-                    into[j][i] = sums[j][i];
-                }
-            }
+        self.weights::<S, M, NR>(simd, of);
+        self.grad_scores::<S, M, NR>(simd, of);
+        if of.hides {
+            self.add_gradients::<S, M, MR, NR>(simd, of, share);
+        } else {
+            self.add_gradients_of_seen(of, M * self.sizes.lanes, share);
         }
+    }
+    // ANCHOR_END: panel
+
+    // ANCHOR: weights
+    /// The forward pass once more: scores, and from them and the log-sum-exp the weights.
+    #[inline(always)]
+    fn weights<S: InstructionSet, const M: usize, const NR: usize>(
+        &mut self,
+        simd: S,
+        of: &Panel<T>,
+    ) {
+        let Panel { back: Back { head, .. }, keys, queries, .. } = of;
+        let d_k = head.k.shape.1;
+        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
+        let (from, count) =
+            (queries.start - of.tile.start, queries.len().next_multiple_of(NR));
+
+        let panel = vectors::<S, T, M>(&self.keys[first * d_k..][..width * d_k]);
+        let blocks = self.query_rows[from * d_k..][..count * d_k].as_chunks::<NR>().0;
+        let weights = &mut self.weights[..count * width];
+        let (blocks, into) = (blocks.chunks_exact(d_k), vectors_mut::<S, T, M>(weights));
+        products::<S, T, M, NR>(simd, panel, blocks, into, |_, into, sums| *into = sums);
+
         let base = T::splat_vector(simd, head.scale * nalgebra::convert(LOG2_E));
-        let numbers = self.shift[rows.clone()].iter().zip(&self.rest[rows.clone()]);
+        let shift = &self.shift[queries.start..][..count];
+        let rows = shift.iter().zip(&self.rest[queries.start..][..count]);
         for (scores, (&shift, &rest)) in
-            vectors_mut::<S, T, M>(weights).iter_mut().zip(numbers)
+            vectors_mut::<S, T, M>(weights).iter_mut().zip(rows)
         {
             let (shift, rest) =
                 (T::splat_vector(simd, shift), T::splat_vector(simd, rest));
@@ -364,82 +375,112 @@ impl<T: Float> WalkBack<T> {
             }
         }
         // Only now, since a NaN that a query sees is in its log-sum-exp, and −∞ − NaN is NaN.
-        let partial = of.seen == Visibility::Partial;
-        if partial {
+        if of.seen == Visibility::Partial {
             hide(head.mask, queries, keys, weights, width);
         }
+    }
+    // ANCHOR_END: weights
 
-        // weights = softmax(scores)
-        let packed = vectors::<S, T, M>(&self.values[first * d_v..][..width * d_v]);
-        let blocks = self.grad_rows[from * d_v..][..padded * d_v].as_chunks::<NR>().0;
-        let grad_scores = &mut self.grad_scores[..padded * width];
-        let into = vectors_mut::<S, T, M>(grad_scores).as_chunks_mut::<NR>().0;
-        let weights_of = vectors::<S, T, M>(weights).as_chunks::<NR>().0;
-        let d = self.d[rows.clone()].as_chunks::<NR>().0;
-        for (((into, weights), d), block) in
-            into.iter_mut().zip(weights_of).zip(d).zip(blocks.chunks_exact(d_v))
-        {
-            let sums = product::<S, T, M, NR>(simd, packed, block);
-            for j in 0..NR {
-                let d = T::splat_vector(simd, d[j]);
+    // ANCHOR: grad_scores
+    /// Back through the softmax: the weight times how far its gradient is from D.
+    #[inline(always)]
+    fn grad_scores<S: InstructionSet, const M: usize, const NR: usize>(
+        &mut self,
+        simd: S,
+        of: &Panel<T>,
+    ) {
+        let Panel { back: Back { head, .. }, keys, queries, .. } = of;
+        let d_v = head.v.shape.1;
+        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
+        let (from, count) =
+            (queries.start - of.tile.start, queries.len().next_multiple_of(NR));
+
+        let panel = vectors::<S, T, M>(&self.values[first * d_v..][..width * d_v]);
+        let blocks = self.grad_rows[from * d_v..][..count * d_v].as_chunks::<NR>().0;
+        let grads = &mut self.grad_scores[..count * width];
+        let (blocks, into) = (blocks.chunks_exact(d_v), vectors_mut::<S, T, M>(grads));
+        let weights = vectors::<S, T, M>(&self.weights);
+        let d = &self.d[queries.start..][..count];
+        products::<S, T, M, NR>(simd, panel, blocks, into, |j, into, sums| {
+            let d = T::splat_vector(simd, d[j]);
+            for i in 0..M {
+                let behind = T::sub_vectors(simd, sums[i], d);
+                into[i] = T::mul_vectors(simd, weights[j][i], behind);
+            }
+        });
+        if of.seen == Visibility::Partial {
+            hide(head.mask, queries, keys, grads, width);
+        }
+    }
+    // ANCHOR_END: grad_scores
+
+    // ANCHOR: add_gradients
+    /// The three products that are left: `weightsᵀ · grad_output`, `grad_scoresᵀ · queries` and
+    /// `grad_scores · keys`.
+    #[inline(always)]
+    fn add_gradients<
+        S: InstructionSet,
+        const M: usize,
+        const MR: usize,
+        const NR: usize,
+    >(
+        &mut self,
+        simd: S,
+        of: &Panel<T>,
+        share: &mut [T],
+    ) {
+        let Panel { keys, queries, .. } = of;
+        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
+        let from = queries.start - of.tile.start;
+        for (left, right, into, d) in [
+            (&self.weights, &self.grad_columns, &mut self.grad_v, self.d_v),
+            (&self.grad_scores, &self.query_columns, &mut self.grad_k, self.d_k),
+        ] {
+            let left = vectors::<S, T, M>(&left[..queries.len() * width]);
+            let columns = right.chunks_exact(of.tile.len() * NR);
+            let blocks =
+                columns.map(|column| &column.as_chunks().0[from..][..queries.len()]);
+            let into = vectors_mut::<S, T, M>(&mut into[first * d..][..width * d]);
+            products::<S, T, M, NR>(simd, left, blocks, into, |_, into, sums| {
                 for i in 0..M {
-                    let behind = T::sub_vectors(simd, sums[j][i], d);
-                    into[j][i] = T::mul_vectors(simd, weights[j][i], behind);
+                    into[i] = T::add_vectors(simd, into[i], sums[i]);
                 }
-            }
+            });
         }
-        if partial {
-            hide(head.mask, queries, keys, grad_scores, width);
-        }
+        let d = of.back.head.k.shape.1.next_multiple_of(self.sizes.lanes);
+        let count = queries.len().next_multiple_of(NR);
+        let across = &self.keys_across[first * d..][..keys.len() * d];
+        let grad_scores = &self.grad_scores[..count * width];
+        let share = &mut share[queries.start * d..][..count * d];
+        add_grad_q::<S, T, MR, NR>(simd, across, grad_scores, width, share, d);
+    }
+    // ANCHOR_END: add_gradients
 
-        let (weights, grad_scores) = (&*weights, &*grad_scores);
-        let of_panel = first * self.d_k..(first + width) * self.d_k;
-        let grad_k = &mut self.grad_k[of_panel];
-        let of_panel = first * self.d_v..(first + width) * self.d_v;
-        let grad_v = &mut self.grad_v[of_panel];
-        if of.hides {
-            for (left, right, into) in [
-                (weights, &self.grad_columns, grad_v),
-                (grad_scores, &self.query_columns, grad_k),
-            ] {
-                let left = &vectors::<S, T, M>(left)[..count];
-                let into = vectors_mut::<S, T, M>(into).as_chunks_mut::<NR>().0;
-                let right = right.chunks_exact(of.tile.len() * NR);
-                for (into, right) in into.iter_mut().zip(right) {
-                    let right = &right.as_chunks::<NR>().0[from..][..count];
-                    let sums = product::<S, T, M, NR>(simd, left, right);
-                    for j in 0..NR {
-                        for i in 0..M {
-                            into[j][i] = T::add_vectors(simd, into[j][i], sums[j][i]);
-                        }
-                    }
+    /// The same where something is not finite, over the pairs that are seen: a hidden NaN times a weight of 0 would be NaN.
+    fn add_gradients_of_seen(&mut self, of: &Panel<T>, width: usize, share: &mut [T]) {
+        let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = of;
+        let (d_k, d_v) = (head.k.shape.1, head.v.shape.1);
+        let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
+        let first = keys.start - of.block.start;
+        let grad_k = &mut self.grad_k[first * self.d_k..];
+        let grad_v = &mut self.grad_v[first * self.d_v..];
+        for (row, i) in queries.clone().enumerate() {
+            for (at, j) in keys.clone().enumerate() {
+                if !head.mask.allows(i, j) {
+                    continue;
                 }
-            }
-            let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
-            let across = &self.keys_across[first * d_lanes..][..keys.len() * d_lanes];
-            let share = &mut share[rows.start * d_lanes..rows.end * d_lanes];
-            add_grad_q::<S, T, MR, NR>(simd, across, grad_scores, width, share, d_lanes);
-        } else {
-            let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
-            let rows = queries
-                .clone()
-                .zip(weights.chunks_exact(width).zip(grad_scores.chunks_exact(width)));
-            for (i, (weights, grads)) in rows {
-                for (at, j) in keys.clone().enumerate() {
-                    if head.mask.allows(i, j) {
-                        for c in 0..d_v {
-                            grad_v[c * width + at] += weights[at] * grad_output.at(i, c);
-                        }
-                        for c in 0..d_k {
-                            grad_k[c * width + at] += grads[at] * head.q.at(i, c);
-                            share[i * d_lanes + c] += grads[at] * head.k.at(j, c);
-                        }
-                    }
+                let place = row * width + at;
+                let (weight, grad) = (self.weights[place], self.grad_scores[place]);
+                for c in 0..d_v {
+                    grad_v[c * width + at] += weight * grad_output.at(i, c);
+                }
+                for c in 0..d_k {
+                    grad_k[c * width + at] += grad * head.q.at(i, c);
+                    share[i * d_lanes + c] += grad * head.k.at(j, c);
                 }
             }
         }
     }
-    // ANCHOR_END: panel
 
     /// Finished panels (d, width), times `factor`, to their rows of head `h`.
     fn write(

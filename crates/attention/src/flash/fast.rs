@@ -1,7 +1,7 @@
 //! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
 use super::microkernel::{
-    Aligned, pack_columns, pack_panels, pack_rows, product, vectors, vectors_mut,
+    Aligned, pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
 };
 use super::queue::{Threads, into_inner, lock};
 use super::vectors::{InstructionSet, Instructions, Sizes, Work, exp2, mul_add};
@@ -336,30 +336,45 @@ impl<T: Float> Walk<T> {
         simd: S,
         of: Panel<T>,
     ) {
-        let Panel { head, queries, keys, .. } = &of;
-        let (d_k, d_v) = (head.q.shape.1, head.v.shape.1.next_multiple_of(NR));
+        let largest = self.scores::<S, M, NR>(simd, &of);
+        let width = M * self.sizes.lanes;
+        let first = of.queries.start - of.rows.start;
+        let max = &mut vectors_mut::<S, T, M>(&mut self.max[first..][..width])[0];
+        let sum = &mut vectors_mut::<S, T, M>(&mut self.sum[first..][..width])[0];
+        // e^(scale · x) = 2^(scale · log₂ e · x)
+        let base = of.head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
+        let scores = vectors_mut::<S, T, M>(&mut self.scores[..of.keys.len() * width]);
+        let correction = absorb::<S, T, M>(simd, base, largest, max, sum, scores);
+        self.add_values::<S, M, NR>(simd, &of, correction);
+    }
+    // ANCHOR_END: panel
+
+    // ANCHOR: scores
+    /// The scores, not scaled, with −∞ where the mask hides; and the largest of each query.
+    #[inline(always)]
+    fn scores<S: InstructionSet, const M: usize, const NR: usize>(
+        &mut self,
+        simd: S,
+        of: &Panel<T>,
+    ) -> [T::Vector<S>; M] {
+        let Panel { head, queries, keys, .. } = of;
+        let d_k = head.q.shape.1;
         let (width, first) = (M * self.sizes.lanes, queries.start - of.rows.start);
         let (from, count) = (keys.start - of.tile.start, keys.len().next_multiple_of(NR));
-
         #[cfg(test)]
         super::tests::count_pairs(queries.len() * keys.len());
 
-        // Scores, and the largest of each query.
-        let packed = vectors::<S, T, M>(&self.queries[first * d_k..][..width * d_k]);
+        let panel = vectors::<S, T, M>(&self.queries[first * d_k..][..width * d_k]);
         let blocks = self.keys[from * d_k..][..count * d_k].as_chunks::<NR>().0;
-        let none = T::splat_vector(simd, neg_infinity());
-        let mut largest = [none; M];
         let scores = &mut self.scores[..count * width];
-        let into = vectors_mut::<S, T, M>(scores).as_chunks_mut::<NR>().0;
-        for (into, block) in into.iter_mut().zip(blocks.chunks_exact(d_k)) {
-            let sums = product::<S, T, M, NR>(simd, packed, block);
-            for j in 0..NR {
-                for i in 0..M {
-                    into[j][i] = sums[j][i];
-                    largest[i] = T::larger(simd, sums[j][i], largest[i]);
-                }
+        let mut largest = [T::splat_vector(simd, neg_infinity()); M];
+        let (blocks, into) = (blocks.chunks_exact(d_k), vectors_mut::<S, T, M>(scores));
+        products::<S, T, M, NR>(simd, panel, blocks, into, |_, into, sums| {
+            for i in 0..M {
+                into[i] = sums[i];
+                largest[i] = T::larger(simd, sums[i], largest[i]);
             }
-        }
+        });
         if of.seen == Visibility::Partial || count > keys.len() {
             for (line, j) in scores.chunks_exact_mut(width).zip(keys.clone()) {
                 let line = &mut line[..queries.len()];
@@ -368,49 +383,55 @@ impl<T: Float> Walk<T> {
             scores[keys.len() * width..].fill(neg_infinity());
             largest = maxima::<S, T, M>(simd, vectors::<S, T, M>(scores));
         }
+        largest
+    }
+    // ANCHOR_END: scores
 
-        // Weights, as far as they are known: the softmax of all scores so far.
-        let scores = &mut scores[..keys.len() * width];
-        let max = &mut vectors_mut::<S, T, M>(&mut self.max[first..][..width])[0];
-        let sum = &mut vectors_mut::<S, T, M>(&mut self.sum[first..][..width])[0];
-        let base = head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
-        let weights = vectors_mut::<S, T, M>(scores);
-        let correction = absorb::<S, T, M>(simd, base, largest, max, sum, weights);
-
-        // The output so far, corrected, and what these values add.
+    // ANCHOR: add_values
+    /// Corrects the output so far, and adds the values by their weights.
+    #[inline(always)]
+    fn add_values<S: InstructionSet, const M: usize, const NR: usize>(
+        &mut self,
+        simd: S,
+        of: &Panel<T>,
+        correction: [T::Vector<S>; M],
+    ) {
+        let Panel { head, queries, keys, .. } = of;
+        let d_v = head.v.shape.1.next_multiple_of(NR);
+        let (width, first) = (M * self.sizes.lanes, queries.start - of.rows.start);
+        let weights = &self.scores[..keys.len() * width];
         let output = &mut self.output[first * d_v..][..width * d_v];
-        let into = vectors_mut::<S, T, M>(output).as_chunks_mut::<NR>().0;
+        let into = vectors_mut::<S, T, M>(output);
         if of.hides {
-            let values = self.values.chunks_exact(of.tile.len() * NR);
-            for (into, values) in into.iter_mut().zip(values) {
-                let values = &values.as_chunks::<NR>().0[from..][..keys.len()];
-                let sums = product::<S, T, M, NR>(simd, weights, values);
-                for j in 0..NR {
-                    for i in 0..M {
-                        into[j][i] =
-                            mul_add::<S, T>(simd, into[j][i], correction[i], sums[j][i]);
-                    }
-                }
-            }
-        } else {
-            for into in into.iter_mut().flatten() {
+            let from = keys.start - of.tile.start;
+            let columns = self.values.chunks_exact(of.tile.len() * NR);
+            let blocks =
+                columns.map(|column| &column.as_chunks().0[from..][..keys.len()]);
+            let weights = vectors::<S, T, M>(weights);
+            products::<S, T, M, NR>(simd, weights, blocks, into, |_, into, sums| {
                 for i in 0..M {
-                    into[i] = T::mul_vectors(simd, into[i], correction[i]);
+                    into[i] = mul_add::<S, T>(simd, into[i], correction[i], sums[i]);
                 }
+            });
+            return;
+        }
+        for into in into {
+            for i in 0..M {
+                into[i] = T::mul_vectors(simd, into[i], correction[i]);
             }
-            // A hidden NaN times a weight of 0 would be NaN.
-            for (weights, j) in scores.chunks_exact(width).zip(keys.clone()) {
-                for (at, i) in queries.clone().enumerate() {
-                    if head.mask.allows(i, j) {
-                        for c in 0..head.v.shape.1 {
-                            output[c * width + at] += weights[at] * head.v.at(j, c);
-                        }
+        }
+        // A hidden NaN times a weight of 0 would be NaN.
+        for (weights, j) in weights.chunks_exact(width).zip(keys.clone()) {
+            for (at, i) in queries.clone().enumerate() {
+                if head.mask.allows(i, j) {
+                    for c in 0..head.v.shape.1 {
+                        output[c * width + at] += weights[at] * head.v.at(j, c);
                     }
                 }
             }
         }
     }
-    // ANCHOR_END: panel
+    // ANCHOR_END: add_values
 }
 
 #[inline(always)]

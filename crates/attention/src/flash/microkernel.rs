@@ -38,6 +38,30 @@ pub(super) fn product<S: InstructionSet, T: Float, const MR: usize, const NR: us
 }
 // ANCHOR_END: product
 
+/// Products of one panel with block after block of `NR` numbers. `store` takes the sums of row j to their place.
+#[inline(always)]
+pub(super) fn products<
+    'b,
+    S: InstructionSet,
+    T: Float,
+    const MR: usize,
+    const NR: usize,
+>(
+    simd: S,
+    a: &[[T::Vector<S>; MR]],
+    blocks: impl Iterator<Item = &'b [[T; NR]]>,
+    into: &mut [[T::Vector<S>; MR]],
+    mut store: impl FnMut(usize, &mut [T::Vector<S>; MR], [T::Vector<S>; MR]),
+) {
+    let into = into.as_chunks_mut::<NR>().0;
+    for (block, (into, b)) in into.iter_mut().zip(blocks).enumerate() {
+        let sums = product::<S, T, MR, NR>(simd, a, b);
+        for j in 0..NR {
+            store(block * NR + j, &mut into[j], sums[j]);
+        }
+    }
+}
+
 /// The same where `b` is not packed: its column j is the slice `b[j]`.
 #[inline(always)]
 pub(super) fn product_with_rows<
