@@ -5,13 +5,14 @@
 //!
 //! - [`OnlineSoftmax`]: the softmax of rows that are not seen all at once.
 //! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
-//! - [`LibraryFlash`]: the same algorithm without allocations, with vector instructions, and products from a library.
+//! - [`LibraryFlash`]: the same algorithm without allocations of its own, with vector instructions, and products from a library.
 //! - [`Flash`]: with products of its own, and several threads.
 //!
 //! # What is not a number
-//! What the mask hides has no influence, whatever it is. A NaN that a query sees makes its output and its log-sum-exp NaN,
-//! and the gradients of that query and of all keys and values that it sees; other queries keep theirs, and so do keys that
-//! no such query sees. All programs here have their NaN in the same places as [`attention`](crate::attention()).
+//! What the mask hides has no influence, whatever it is. A query that is NaN, or sees a key that is, gets NaN for its output
+//! and its log-sum-exp, and gives NaN to its own gradient and to those of all keys and values that it sees. A NaN among the
+//! values that it sees does so to its output, its gradient and those of the keys. Other queries keep theirs, and so do keys
+//! that no such query sees. All programs here have their NaN in the same places as [`attention`](crate::attention()).
 //!
 //! Of infinities only the first sentence holds for all. Where an infinity is seen, or a score overflows, `∞ − ∞` and `0 · ∞`
 //! are NaN, and whether they are met depends on the order of the sums: the query that sees it, and the keys and values that

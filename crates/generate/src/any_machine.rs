@@ -98,7 +98,7 @@ fn changed(topic: &str, machine: &Machine, rng: &mut ChaCha8Rng) -> Record {
             .versions
             .insert("commit".to_owned(), format!("{:010x}", rng.random::<u32>()));
     } else {
-        for name in ["commit", "gemmkit", "pulp"] {
+        for name in ["commit", "pulp"] {
             record.versions.remove(name);
         }
     }

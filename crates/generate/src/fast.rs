@@ -16,6 +16,7 @@ use plotters::prelude::{Circle, PathElement, Rectangle, Text};
 use plotters::style::{Color, RGBColor};
 use record::statistics::{geometric_mean, median};
 use record::{Machine, Measurement, Record, Unit};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -136,8 +137,10 @@ fn roof(ladder: &Record, roofline: &Record) -> Result<f64> {
     for tile in [(SMALL, SMALL), LARGE] {
         best = best.max(rate(product(ladder, tile)?, tile));
     }
-    for name in ["scores", "values"] {
-        best = best.max(MicroKernel::of(ladder, name, D)?.rate);
+    for d in [D, 2 * D] {
+        for name in ["scores", "values"] {
+            best = best.max(MicroKernel::of(ladder, name, d)?.rate);
+        }
     }
     Ok(best)
 }
@@ -244,8 +247,8 @@ fn products(page: &mut Page, record: &Record) -> Result<()> {
         (product(record, LARGE)?, MicroKernel::of(record, "registers", D)?);
     page.value("panel", integer(scores.rows));
     page.value("numbers", integer(scores.numbers));
+    page.value("registers", fixed(small.rate / 1e9, 0));
     page.value("library-of-registers", percent(rate(large, LARGE) / small.rate, 0));
-    page.value("scores-of-registers", percent(scores.rate / small.rate, 0));
     let packing = MicroKernel::of(record, "packing", D)?.seconds;
     page.value("packing-shared", percent(packing / (scores.seconds * 2.0), 0));
     Ok(())
@@ -589,30 +592,29 @@ fn scratch_in_words(scratch: &Gain, tiled: &Gain, [before, after]: [f64; 2]) -> 
 /// What the time of step 7 is made of: the rate of its products by themselves as a share of the roof, and the shares that products
 /// at this rate and exponentials have in the time.
 fn rest_in_words(rate: f64, products: f64, exponentials: f64) -> String {
-    let of_roof = if rate >= 1.0 {
-        "That roof is the rate of these micro-kernels by themselves.".to_owned()
-    } else {
-        format!(
-            "By themselves, the two micro-kernels together reach {} of the roof.",
-            percent(rate, 0)
-        )
-    };
     let split = format!(
-        "At that rate the products take {} of the time, the exponentials {}",
+        "By themselves, the two micro-kernels together reach {} of it. At that rate the products take {} of the time, and the \
+         exponentials {}",
+        percent(rate, 0),
         percent(products, 0),
         percent(exponentials, 0)
     );
-    let others = 1.0 - products - exponentials;
+    // What the two shares, as they are printed, leave.
+    let others = 1.0
+        - [products, exponentials]
+            .map(|share| (100.0 * share).round())
+            .iter()
+            .sum::<f64>()
+            / 100.0;
     if others > 0.0 {
         format!(
-            "{of_roof} {split}, and the remaining {} would be packing, maxima, sums, corrections, and scores on their way between \
-             two caches.",
+            "{split}. Packing, maxima, sums and corrections share the remaining {}; of these, packing alone was timed by itself.",
             percent(others, 0)
         )
     } else {
         format!(
-            "{of_roof} {split}, which is more than all of it: on the machine of this record the parts run slower by themselves \
-             than in the program."
+            "{split}, which is more than all of it: on the machine of this record the parts run slower by themselves than in the \
+             program."
         )
     }
 }
@@ -743,11 +745,12 @@ fn both(page: &mut Page, record: &Record, roof: f64) -> Result<()> {
 
 /// How near both passes come to the roof, beside the forward pass: they take so many times as long, and 3.5 times are as near.
 fn near_in_words(ratio: f64) -> &'static str {
-    Compared::of(ratio, 3.5).choose(
-        "nearer to the roof than",
-        "as near to the roof as",
-        "less near to the roof than",
-    )
+    // As it is printed beside 3.5, with one decimal.
+    match (10.0 * ratio).round().total_cmp(&35.0) {
+        Ordering::Less => "nearer to the roof than",
+        Ordering::Equal => "as near to the roof as",
+        Ordering::Greater => "less near to the roof than",
+    }
 }
 
 /// Times under a causal mask before step 6 and after it.
@@ -766,12 +769,12 @@ fn causal_tiles_in_words(before: f64, after: f64) -> String {
 
 /// What step 7 gains without a mask and with a causal one.
 fn causal_registers_in_words(without: f64, with: f64) -> String {
-    let more = Compared::of(with, without).choose(
-        "less than without it",
-        "as much as without it",
-        "more than without it, since a panel ends nearer to the diagonal than a block of queries",
-    );
-    format!("Under a causal mask the step gains a factor of {}, {more}.", fixed(with, 2))
+    format!(
+        "Under a causal mask the factor is {}, beside {} without one; a panel ends nearer to the diagonal than a block of queries \
+         does.",
+        fixed(with, 2),
+        fixed(without, 2)
+    )
 }
 
 /// The speed over the sizes of tiles. Two runs of one program differ by the factor `apart`.
@@ -1683,7 +1686,6 @@ mod tests {
         assert!(told(1.5, 1.6, [0.5, 0.1]).contains("None of these was timed"));
         assert!(told(1.5, 1.6, [0.5, -0.1]).contains("do not tell"));
 
-        assert!(rest_in_words(1.0, 0.8, 0.1).starts_with("That roof is the rate"));
         assert!(rest_in_words(0.9, 0.8, 0.1).starts_with("By themselves"));
         assert!(rest_in_words(1.0, 0.8, 0.1).contains("the remaining 10"));
         assert!(rest_in_words(1.0, 0.8, 0.3).contains("more than all of it"));
@@ -1702,9 +1704,7 @@ mod tests {
         assert!(causal(1.0).contains("gains nothing"));
         assert!(causal(1.2).contains("gains, too"));
         assert!(causal(0.8).contains("loses"));
-        assert!(causal_registers_in_words(1.0, 1.5).contains("nearer to the diagonal"));
-        assert!(causal_registers_in_words(1.0, 1.0).contains("as much as"));
-        assert!(causal_registers_in_words(1.0, 0.5).contains("less than"));
+        assert!(causal_registers_in_words(1.0, 1.5).contains("1.50, beside 1.00"));
         assert_eq!(behind_in_words(0.0, 1.2), "the best of the table");
         assert!(behind_in_words(0.02, 1.2).ends_with("is less than two runs differ by"));
         assert!(behind_in_words(0.4, 1.2).ends_with("is more than two runs differ by"));

@@ -27,7 +27,7 @@ use std::sync::Mutex;
 /// depends on nothing but the sizes: the sums over stripes must not depend on the number of threads.
 const STRIPES: usize = 4;
 
-/// Tasks to be had before heads need no stripes.
+/// With so many heads, a head is a task, and is not cut.
 const TASKS: usize = 16;
 
 impl Flash {
@@ -35,7 +35,8 @@ impl Flash {
     ///
     /// Shapes: `forward` as [`Flash::forward`] returned it for these inputs, `grad_output` (n_q, n_heads · d_v) →
     /// (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). Extra memory: for each thread a block of keys, a tile
-    /// of queries and panels of scores, and up to four times the size of `q`.
+    /// of queries, panels of scores and three numbers a query; and for a head in work up to four matrices of the size of its
+    /// queries, with rows of whole vectors. One head keeps at most four threads busy.
     ///
     /// # Errors
     /// `forward` or `grad_output` has not the shapes of these inputs' output.
@@ -134,7 +135,7 @@ impl<'a, T: Float> Back<'a, T> {
 /// One thread's walk over the queries, once for every block of keys, and the memory that it uses again.
 struct WalkBack<T> {
     sizes: Sizes,
-    tiles: Tiles,              // with the roles of queries and keys exchanged
+    tiles: Tiles,              // keys in a block, queries in a tile
     d_k: usize,                // next multiple of NR
     d_v: usize,                // next multiple of NR
     keys: Aligned<T>,          // panels of (d_k, width)
@@ -207,8 +208,8 @@ impl<T: Float> WalkBack<T> {
         }
     }
 
-    /// The same of the log-sum-exps, from the forward pass once more, which knows the largest score and the sum apart from
-    /// each other.
+    /// `shift` and `rest` once more, from a forward pass of its own, which knows the largest score and the sum apart from each
+    /// other.
     ///
     /// Of scores beyond the precision of both parts of the log-sum-exp, the logarithm of the sum would be lost.
     fn measure_rows<S: InstructionSet, const MR: usize, const NR: usize>(
@@ -217,7 +218,8 @@ impl<T: Float> WalkBack<T> {
         inputs: &Inputs<T>,
         head: &Slices<T>,
     ) {
-        let tiles = Tiles { queries: self.tiles.keys, keys: self.tiles.queries };
+        let queries = self.tiles.keys.min(head.q.shape.0);
+        let tiles = Tiles { queries, keys: self.tiles.queries };
         let mut walk = Walk::new(self.sizes, tiles, inputs);
         for rows in blocks(head.q.shape.0, tiles.queries) {
             Attend { walk: &mut walk, head, rows: rows.clone() }.run::<S, MR, NR>(simd);
@@ -257,9 +259,8 @@ impl<T: Float> Work for Stripe<'_, T> {
         }
         let mut share =
             vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
-        let full = head.mask.visibility(0..n_q, keys.clone()) == Visibility::Full;
-        let hides =
-            full || [head.q, head.k, *grad_output].into_iter().all(View::is_finite);
+        // A weight of 0 hides what is a number, and nothing else.
+        let finite = [head.q, head.k, *grad_output].into_iter().all(View::is_finite);
 
         let grid = Grid { size: walk.tiles.queries, step: NR, end: n_q };
 
@@ -288,6 +289,7 @@ impl<T: Float> Work for Stripe<'_, T> {
                     if seen == Visibility::Hidden {
                         continue;
                     }
+                    let hides = finite || seen == Visibility::Full;
                     let (block, tile) = (&block, &tile);
                     let of =
                         Panel { back: &back, block, tile, keys, queries, seen, hides };
@@ -315,7 +317,7 @@ struct Panel<'a, T> {
     keys: Range<usize>,      // some of the block
     queries: Range<usize>,   // some of the tile, from a multiple of NR on
     seen: Visibility,
-    hides: bool, // whether a weight of 0 hides everything
+    hides: bool, // whether a weight of 0 hides everything that is hidden
 }
 
 impl<T: Float> WalkBack<T> {

@@ -10,10 +10,10 @@ use nalgebra::RealField;
 /// How the exponentials of a tile are computed.
 ///
 /// ```
-/// use attention::flash::{Exponentials, Flash};
+/// use attention::flash::{Exponentials, LibraryFlash};
 ///
-/// let slower = Flash::new().with_exponentials(Exponentials::OneByOne);
-/// assert_eq!(Flash::new().exponentials(), Exponentials::Vector);
+/// let slower = LibraryFlash::new().with_exponentials(Exponentials::OneByOne);
+/// assert_eq!(LibraryFlash::new().exponentials(), Exponentials::Vector);
 /// # assert_eq!(slower.exponentials(), Exponentials::OneByOne);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Exponentials {
     // ANCHOR_END: dispatch
 }
 
-/// `f32` or `f64`: the numbers that the fast path knows.
+/// `f32` or `f64`: the numbers that the fast path knows. No other type can implement it.
 ///
 /// ```
 /// use attention::flash::Float;
@@ -71,8 +71,8 @@ pub trait Float: RealField + Copy + Element {
     /// Taylor's coefficients of `2^x`, as many as this type can use.
     const TAYLOR: &'static [f64];
 
-    /// `2^x`, in arithmetic that vectorises, for `x` below the type's largest exponent (127 or 1023). Exactly 0 where the
-    /// result is below the smallest normal number; NaN stays NaN, and +∞ becomes NaN.
+    /// `2^x`, in arithmetic that vectorises, for `x` below the type's largest exponent (127 or 1023). Exactly 0 from half
+    /// a power of two below the smallest normal number on; NaN stays NaN, and +∞ becomes NaN.
     ///
     /// `FUSED` multiplies and adds in one step: faster where the processor can, and much slower where it cannot.
     fn exp2_polynomial<const FUSED: bool>(x: Self) -> Self;

@@ -66,8 +66,9 @@ impl Flash {
         }
     }
 
-    /// With tiles of this size. Forward, that many queries share a packed copy of that many keys and values; backward, that
-    /// many keys share a copy of that many queries.
+    /// With tiles of this size. Forward, `tiles.queries` queries share a packed copy of `tiles.keys` keys and values. Backward the
+    /// roles are exchanged: `tiles.queries` keys share a copy of `tiles.keys` queries. Sizes are rounded up to what fills
+    /// registers, and blocks are smaller where threads would find no work otherwise.
     ///
     /// # Errors
     /// A size is 0.
@@ -284,11 +285,9 @@ impl<T: Float> Work for Attend<'_, T> {
         walk.max.fill(neg_infinity());
         walk.sum.fill(T::zero());
         walk.output.fill(T::zero());
-        let n_k = head.k.shape.0;
+        let grid = Grid { size: walk.keys_in_tile, step: NR, end: head.k.shape.0 };
         // A weight of 0 hides a value that is a number, and no other.
-        let full = head.mask.visibility(rows.clone(), 0..n_k) == Visibility::Full;
-        let hides = full || head.v.is_finite();
-        let grid = Grid { size: walk.keys_in_tile, step: NR, end: n_k };
+        let finite = head.v.is_finite();
 
         for tile in grid.tiles(head.mask.keys_seen_by(rows.clone())) {
             if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
@@ -303,6 +302,7 @@ impl<T: Float> Work for Attend<'_, T> {
                 if seen == Visibility::Hidden {
                     continue;
                 }
+                let hides = finite || seen == Visibility::Full;
                 let of =
                     Panel { head, rows: &rows, tile: &tile, queries, keys, seen, hides };
                 match of.queries.len().div_ceil(lanes) {
@@ -324,7 +324,7 @@ struct Panel<'a, T> {
     queries: Range<usize>, // some of the rows
     keys: Range<usize>,    // some of the tile, from a multiple of NR on
     seen: Visibility,
-    hides: bool, // whether a weight of 0 hides every value
+    hides: bool, // whether a weight of 0 hides every value that is hidden
 }
 
 impl<T: Float> Walk<T> {

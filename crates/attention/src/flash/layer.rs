@@ -10,8 +10,8 @@ use crate::mask::Mask;
 use crate::multi_head::MultiHeadAttention;
 use nalgebra::{DMatrix, RealField};
 
-/// What [`MultiHeadAttention::forward_flash`] keeps for the backward pass: seven matrices of the size of its input, and two
-/// numbers a query and head. [`MultiHeadCache`](crate::MultiHeadCache) has the weights besides, n² numbers a head.
+/// What [`MultiHeadAttention::forward_flash`] keeps for the backward pass: five matrices of the size of its input, six with a
+/// context, and two numbers a query and head. [`MultiHeadCache`](crate::MultiHeadCache) has the weights besides, n² numbers a head.
 ///
 /// ```
 /// use attention::{Mask, MultiHeadAttention, example, flash::Flash};

@@ -1,4 +1,4 @@
-//! The rungs of the ladder between the readable version and [`Flash`](super::Flash): no allocation inside the loops,
+//! The rungs of the ladder between the readable version and [`Flash`](super::Flash): no allocation of its own inside the loops,
 //! exponentials in vector instructions, and products from the library that nalgebra's `*` is made of.
 //!
 //! nalgebra stores columns, so that a column of a tile of scores, one key against all queries of the block, is one piece of
@@ -204,9 +204,9 @@ impl<T: Float> Walk<T> {
                 // A hidden NaN times a weight of 0 would be NaN.
                 for (j, weights) in columns.clone().zip(weights.each_column()) {
                     for (at, i) in rows.clone().enumerate() {
-                        for (c, v) in v.each_column().enumerate() {
-                            if head.mask.allows(i, j) {
-                                values[c * r + at] += weights[at] * v[j - columns.start];
+                        if head.mask.allows(i, j) {
+                            for d in 0..d_v {
+                                values[d * r + at] += weights[at] * head.v.at(j, d);
                             }
                         }
                     }

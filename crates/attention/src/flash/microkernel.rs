@@ -38,7 +38,8 @@ pub(super) fn product<S: InstructionSet, T: Float, const MR: usize, const NR: us
 }
 // ANCHOR_END: product
 
-/// Products of one panel with block after block of `NR` numbers. `store` takes the sums of row j to their place.
+/// Products of one panel with block after block of `NR` numbers. `into` has one row of `MR` vectors for each number of the
+/// blocks, and `store` gets the row's number, the row, and its sums.
 #[inline(always)]
 pub(super) fn products<
     'b,
@@ -54,7 +55,9 @@ pub(super) fn products<
     mut store: impl FnMut(usize, &mut [T::Vector<S>; MR], [T::Vector<S>; MR]),
 ) {
     let into = into.as_chunks_mut::<NR>().0;
-    for (block, (into, b)) in into.iter_mut().zip(blocks).enumerate() {
+    let mut blocks = blocks;
+    for (block, into) in into.iter_mut().enumerate() {
+        let b = blocks.next().expect("a block of numbers for every row");
         let sums = product::<S, T, MR, NR>(simd, a, b);
         for j in 0..NR {
             store(block * NR + j, &mut into[j], sums[j]);
@@ -62,7 +65,7 @@ pub(super) fn products<
     }
 }
 
-/// The same where `b` is not packed: its column j is the slice `b[j]`.
+/// [`product`] where `b` is not packed: `b[j]` holds the numbers `b[k][j]` of all k.
 #[inline(always)]
 pub(super) fn product_with_rows<
     S: InstructionSet,
@@ -123,7 +126,7 @@ pub(super) fn pack_panels<T: Float>(
     }
 }
 
-/// (rows, depth) → [rows / NR][depth][NR], zeros below the last row. Eight blocks at a time: some whole cache lines of each
+/// (rows, depth) → [⌈rows / NR⌉][depth][NR], zeros below the last row. Eight blocks at a time: some whole cache lines of each
 /// column.
 #[inline(always)]
 pub(super) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
@@ -149,11 +152,11 @@ pub(super) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) 
     }
 }
 
-/// (rows, columns) → [columns / NR][rows][NR], zeros to the right of the last column.
+/// (rows, columns) → [⌈columns / NR⌉][rows][NR], zeros to the right of the last column.
 #[inline(always)]
 pub(super) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
     let (rows, columns) = from.shape;
-    let blocks = to.chunks_exact_mut(rows * NR).take(columns.div_ceil(NR));
+    let blocks = to[..columns.div_ceil(NR) * rows * NR].chunks_exact_mut(rows * NR);
     for (block, to) in blocks.enumerate() {
         let first = block * NR;
         let column =
@@ -177,7 +180,8 @@ pub(super) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T
 
 /// `all` vectors in pieces of at most `most`, as equal as can be: a piece of one vector makes slow products.
 pub(super) fn pieces(all: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
-    blocks(all, all.div_ceil(all.div_ceil(most)))
+    let count = all.div_ceil(most);
+    (0..count).map(move |piece| piece * all / count..(piece + 1) * all / count)
 }
 
 /// (rows, columns) → for each panel of `width` rows, and in it for each piece of at most `most` vectors of the columns, (rows of
@@ -209,7 +213,7 @@ pub(super) fn pack_across<T: Float>(
     }
 }
 
-/// Numbers that begin where a cache line does. Half of all vectors of 64 bytes would lie across two lines otherwise.
+/// Numbers that begin where a cache line does. Vectors of 64 bytes would all lie across two lines otherwise.
 pub(super) struct Aligned<T> {
     numbers: Vec<T>,
     start: usize,

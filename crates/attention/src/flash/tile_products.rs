@@ -2,7 +2,7 @@
 
 use super::backward::add_grad_q;
 use super::microkernel::{
-    Aligned, pack_columns, pack_rows, product, vectors, vectors_mut,
+    Aligned, pack_columns, pack_rows, products, vectors, vectors_mut,
 };
 use super::vectors::{InstructionSet, Sizes, Work, mul_add};
 use super::views::View;
@@ -42,7 +42,8 @@ pub struct TileProducts<T: Float> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The scores of a panel of queries and a tile of keys. Backward, weights and their gradients are made so.
+    /// The scores of a panel of queries and a tile of keys, without their maxima. Backward, weights and their gradients are made
+    /// so.
     Scores,
     /// What a tile of values adds to the output of a panel. Backward, keys and values get their gradients so.
     Values,
@@ -70,18 +71,22 @@ impl<T: Float> TileProducts<T> {
         let sizes = instructions.check()?.sizes::<T>();
         let number = |i: usize| convert::<f64, T>((i * 37 % 101) as f64 / 101.0);
         let zeros = |n| Aligned::zeros(n);
-        let (keys_padded, d_padded) =
-            (keys.next_multiple_of(sizes.numbers), d.next_multiple_of(sizes.panel));
+        let (keys_padded, d_lanes, d_numbers) = (
+            keys.next_multiple_of(sizes.numbers),
+            d.next_multiple_of(sizes.lanes),
+            d.next_multiple_of(sizes.numbers),
+        );
+        let output = (keys_padded * d_lanes).max(sizes.panel * d_numbers);
         let mut products = TileProducts {
             instructions,
             sizes,
             d,
             k: DMatrix::from_fn(keys, d, |i, j| number(i + 3 * j)),
-            panel: zeros(d_padded * sizes.panel),
+            panel: zeros(d_lanes * sizes.panel),
             keys: zeros(keys_padded * d),
-            values: zeros(keys * d_padded),
+            values: zeros(keys * d_numbers),
             scores: zeros(keys_padded * sizes.panel),
-            output: zeros(d_padded * keys_padded.max(sizes.panel)),
+            output: zeros(output),
         };
         products.panel.iter_mut().enumerate().for_each(|(i, x)| *x = number(i));
         products.run(Part::Packing);
@@ -157,26 +162,22 @@ impl<T: Float> Work for Timed<'_, T> {
             Part::Scores => {
                 let panel = vectors::<S, T, MR>(&of.panel[..d * width]);
                 let blocks = of.keys.as_chunks::<NR>().0.chunks_exact(d);
-                let into =
-                    vectors_mut::<S, T, MR>(&mut of.scores).as_chunks_mut::<NR>().0;
-                for (into, block) in into.iter_mut().zip(blocks) {
-                    *into = product::<S, T, MR, NR>(simd, panel, block);
-                }
+                let into = vectors_mut::<S, T, MR>(&mut of.scores);
+                products::<S, T, MR, NR>(simd, panel, blocks, into, |_, into, sums| {
+                    *into = sums;
+                });
             }
             Part::Values => {
                 let weights = vectors::<S, T, MR>(&of.scores[..n * width]);
-                let columns = of.values.chunks_exact(n * NR).take(d.div_ceil(NR));
-                let into =
-                    vectors_mut::<S, T, MR>(&mut of.output).as_chunks_mut::<NR>().0;
-                for (into, column) in into.iter_mut().zip(columns) {
-                    let column = column.as_chunks::<NR>().0;
-                    let sums = product::<S, T, MR, NR>(simd, weights, column);
-                    for j in 0..NR {
-                        for i in 0..MR {
-                            into[j][i] = T::add_vectors(simd, into[j][i], sums[j][i]);
-                        }
+                let columns = of.values.chunks_exact(n * NR);
+                let blocks = columns.map(|column| column.as_chunks().0);
+                let into = &mut of.output[..d.next_multiple_of(NR) * width];
+                let into = vectors_mut::<S, T, MR>(into);
+                products::<S, T, MR, NR>(simd, weights, blocks, into, |_, into, sums| {
+                    for i in 0..MR {
+                        into[i] = T::add_vectors(simd, into[i], sums[i]);
                     }
-                }
+                });
             }
             Part::Queries => {
                 let d = d.next_multiple_of(of.sizes.lanes);

@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instructions {
-    /// Those that every processor of the family has: vectors of 128 bits on x86-64, and no fused multiply-add there.
+    /// Those that every processor of the family has, for vectors of 128 bits, and no fused multiply-add.
     Portable,
     /// NEON: vectors of 128 bits, 32 of them in registers.
     Neon,
@@ -75,14 +75,14 @@ impl Instructions {
             Self::Avx2 => Some(compiled::<_, _, 2, 6>(pulp::x86::V3::try_new()?, work)),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => Some(compiled::<_, _, 3, 8>(pulp::x86::V4::try_new()?, work)),
-            #[allow(unreachable_patterns)] // those of other families of processors
-            _ => None,
+            _ => None, // those of other families of processors
         }
     }
     // ANCHOR_END: run
 }
 
 /// Something that is compiled for every set of instructions. Its products keep `MR` vectors times `NR` numbers in registers.
+/// `run`, and what it calls in inner loops, must be inlined always: a function that is called is compiled without them.
 pub(super) trait Work {
     type Output;
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(
@@ -346,4 +346,57 @@ pub(super) fn exp2<S: InstructionSet, T: Float>(
         power = mul_add::<S, T>(simd, power, fraction, coefficient(k));
     }
     T::mul_vectors(simd, power, T::power_of_two(simd, rounded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Exponentiate<'a, T>(&'a mut [T]);
+
+    impl<T: Float> Work for Exponentiate<'_, T> {
+        /// Whether multiply-adds are fused.
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<S: InstructionSet, const MR: usize, const NR: usize>(
+            self,
+            simd: S,
+        ) -> bool {
+            for x in T::vectors_mut::<S>(self.0) {
+                *x = exp2::<S, T>(simd, *x);
+            }
+            S::FUSED
+        }
+    }
+
+    /// Also at the edge of what is 0, at infinities and NaN.
+    #[test]
+    fn vectors_exponentiate_as_numbers_do() {
+        fn check<T: Float>(edge: f64, bits: impl Fn(T) -> u64) {
+            let mut x: Vec<T> = (0..1018)
+                .map(|i| nalgebra::convert(1.0 + edge * f64::from(i) / 1000.0))
+                .collect();
+            x.extend(
+                [f64::NAN, f64::NEG_INFINITY, f64::INFINITY]
+                    .map(nalgebra::convert::<f64, T>),
+            );
+            x.extend([edge - 0.4, edge - 0.6, 0.0].map(nalgebra::convert::<f64, T>));
+            for instructions in Instructions::available() {
+                let mut y = x.clone();
+                let fused = instructions.run(Exponentiate(&mut y)).expect("available");
+                for (&x, &y) in x.iter().zip(&y) {
+                    let right = if fused {
+                        T::exp2_polynomial::<true>(x)
+                    } else {
+                        T::exp2_polynomial::<false>(x)
+                    };
+                    let same = bits(y) == bits(right) || y != y && right != right;
+                    assert!(same, "{instructions:?}: 2^{x} is {y} and not {right}");
+                }
+            }
+        }
+        check::<f32>(-126.0, |x| x.to_bits().into());
+        check::<f64>(-1022.0, f64::to_bits);
+    }
 }

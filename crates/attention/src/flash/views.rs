@@ -4,6 +4,7 @@ use super::{Float, Inputs};
 use crate::mask::SizedMask;
 use crate::traffic::blocks;
 use nalgebra::DMatrix;
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// A matrix in a slice that may belong to a larger one. The entries of a column are neighbours.
@@ -56,7 +57,7 @@ impl<'a, T: Float> View<'a, T> {
     }
 }
 
-/// One head, as slices: what lies between the beginnings of two columns is the number of rows.
+/// One head. Each view has all rows, so that its stride is the number of rows.
 pub(super) struct Slices<'a, T> {
     pub q: View<'a, T>, // (n_q, d_k)
     pub k: View<'a, T>, // (n_k, d_k)
@@ -86,7 +87,10 @@ impl<T: Float> Slices<'_, T> {
     pub fn rounding_moves_weights(&self) -> bool {
         let largest = self.q.longest_row() * self.k.longest_row() * self.scale;
         let d_k: T = nalgebra::convert(self.q.shape.1 as f64);
-        largest * d_k * T::default_epsilon() > nalgebra::convert(1.0 / 128.0)
+        let off = largest * d_k * T::default_epsilon();
+        // It is NaN, and no smaller, where one norm is too small for this type and the other too large.
+        let small: T = nalgebra::convert(1.0 / 128.0);
+        off.partial_cmp(&small).is_none_or(Ordering::is_gt)
     }
 }
 
