@@ -300,7 +300,7 @@ fn a_broken_record_is_named_with_its_measurement() {
     };
     for (topic, what) in [
         ("parts", "parts/copied tile"),
-        ("ladder", "ladder/both causal tiles"),
+        ("ladder", "ladder/both causal registers"),
         ("complexity", "attention/forward causal"),
         ("roofline", "steps/tr_mul"),
         ("softmax", "softmax of rows/along the rows"),

@@ -19,6 +19,7 @@ use crate::mask::Visibility;
 use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
 use crate::traffic::blocks;
 use nalgebra::{DMatrix, DMatrixViewMut};
+use std::cell::LazyCell;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -260,7 +261,8 @@ impl<T: Float> Work for Stripe<'_, T> {
         let mut share =
             vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
         // A weight of 0 hides what is a number, and nothing else.
-        let finite = [head.q, head.k, *grad_output].into_iter().all(View::is_finite);
+        let all = [head.q, head.k, *grad_output];
+        let finite = LazyCell::new(|| all.into_iter().all(View::is_finite));
 
         let grid = Grid { size: walk.tiles.queries, step: NR, end: n_q };
 
@@ -289,7 +291,7 @@ impl<T: Float> Work for Stripe<'_, T> {
                     if seen == Visibility::Hidden {
                         continue;
                     }
-                    let hides = finite || seen == Visibility::Full;
+                    let hides = seen == Visibility::Full || *finite;
                     let (block, tile) = (&block, &tile);
                     let of =
                         Panel { back: &back, block, tile, keys, queries, seen, hides };
@@ -371,6 +373,7 @@ impl<T: Float> WalkBack<T> {
         {
             let (shift, rest) =
                 (T::splat_vector(simd, shift), T::splat_vector(simd, rest));
+            #[allow(clippy::needless_range_loop, reason = "constant bounds are unrolled")]
             for i in 0..M {
                 let behind = T::sub_vectors(simd, scores[i], shift);
                 scores[i] = exp2::<S, T>(simd, mul_add::<S, T>(simd, behind, base, rest));
@@ -417,8 +420,8 @@ impl<T: Float> WalkBack<T> {
     // ANCHOR_END: grad_scores
 
     // ANCHOR: add_gradients
-    /// The three products that are left: `weightsᵀ · grad_output`, `grad_scoresᵀ · queries` and
-    /// `grad_scores · keys`.
+    /// The three products that are left: `weightsᵀ · grad_output`, `grad_scoresᵀ · queries`
+    /// and `grad_scores · keys`.
     #[inline(always)]
     fn add_gradients<
         S: InstructionSet,

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
 use crate::softmax::normaliser;
 use crate::traffic::blocks;
+use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -287,7 +288,7 @@ impl<T: Float> Work for Attend<'_, T> {
         walk.output.fill(T::zero());
         let grid = Grid { size: walk.keys_in_tile, step: NR, end: head.k.shape.0 };
         // A weight of 0 hides a value that is a number, and no other.
-        let finite = head.v.is_finite();
+        let finite = LazyCell::new(|| head.v.is_finite());
 
         for tile in grid.tiles(head.mask.keys_seen_by(rows.clone())) {
             if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
@@ -302,7 +303,7 @@ impl<T: Float> Work for Attend<'_, T> {
                 if seen == Visibility::Hidden {
                     continue;
                 }
-                let hides = finite || seen == Visibility::Full;
+                let hides = seen == Visibility::Full || *finite;
                 let of =
                     Panel { head, rows: &rows, tile: &tile, queries, keys, seen, hides };
                 match of.queries.len().div_ceil(lanes) {
@@ -448,7 +449,6 @@ fn maxima<S: InstructionSet, T: Float, const M: usize>(
     largest
 }
 
-// ANCHOR: absorb
 /// Scores become exponentials, and part of the running softmax of their rows, as in
 /// [`OnlineSoftmax::absorb`](super::OnlineSoftmax::absorb). Returns what the output so far is to be multiplied by.
 #[inline(always)]
@@ -484,7 +484,6 @@ fn absorb<S: InstructionSet, T: Float, const M: usize>(
     }
     correction
 }
-// ANCHOR_END: absorb
 
 // ---------------------------------------------------------------------------------------------------- helpers
 

@@ -17,8 +17,9 @@ use crate::traffic::blocks;
 use std::ops::{Deref, DerefMut, Range};
 
 // ANCHOR: product
-/// `sums[j][i] = Σ_k a[k][i] · b[k][j]`, where `a[k][i]` is a vector and `b[k][j]` a number. The bounds of both
-/// inner loops are constants: they are unrolled, and no sum ever leaves its register.
+/// `sums[j][i] = Σ_k a[k][i] · b[k][j]`: `a[k][i]` is a vector, and `b[k][j]` a number.
+/// The bounds of both inner loops are constants: they are unrolled, and no sum ever
+/// leaves its register.
 #[inline(always)]
 pub(super) fn product<S: InstructionSet, T: Float, const MR: usize, const NR: usize>(
     simd: S,
@@ -50,14 +51,13 @@ pub(super) fn products<
 >(
     simd: S,
     a: &[[T::Vector<S>; MR]],
-    blocks: impl Iterator<Item = &'b [[T; NR]]>,
+    blocks: impl ExactSizeIterator<Item = &'b [[T; NR]]>,
     into: &mut [[T::Vector<S>; MR]],
     mut store: impl FnMut(usize, &mut [T::Vector<S>; MR], [T::Vector<S>; MR]),
 ) {
     let into = into.as_chunks_mut::<NR>().0;
-    let mut blocks = blocks;
-    for (block, into) in into.iter_mut().enumerate() {
-        let b = blocks.next().expect("a block of numbers for every row");
+    debug_assert!(blocks.len() >= into.len(), "a block of numbers for every row");
+    for (block, (into, b)) in into.iter_mut().zip(blocks).enumerate() {
         let sums = product::<S, T, MR, NR>(simd, a, b);
         for j in 0..NR {
             store(block * NR + j, &mut into[j], sums[j]);

@@ -196,9 +196,9 @@ impl<T: Float> Work for Timed<'_, T> {
                 let b = T::splat_vector(simd, of.panel[0]);
                 let mut sums = [[a[0]; MR]; NR];
                 for _ in 0..(n * d).div_ceil(NR) {
-                    for j in 0..NR {
+                    for sums in &mut sums {
                         for i in 0..MR {
-                            sums[j][i] = mul_add::<S, T>(simd, a[i], b, sums[j][i]);
+                            sums[i] = mul_add::<S, T>(simd, a[i], b, sums[i]);
                         }
                     }
                 }
