@@ -4,7 +4,8 @@
 mod common;
 
 use attention::flash::{
-    self, Flash, FlashCache, FlashOutput, Inputs, OnlineSoftmax, Tiles,
+    self, Flash, FlashCache, FlashOutput, Inputs, Instructions, LibraryFlash,
+    OnlineSoftmax, TileProducts, Tiles,
 };
 use attention::traffic::{
     Memory, Report, Slow, chunked_attention, chunked_traffic, fused_attention,
@@ -1372,6 +1373,9 @@ fn of_flash() -> Vec<Case> {
         cases.push(case("Flash::with_tiles", message, move || {
             Flash::new().with_tiles(tiles)
         }));
+        cases.push(case("LibraryFlash::with_tiles", message, move || {
+            LibraryFlash::new().with_tiles(tiles)
+        }));
         cases.push(case("tiled_attention", message, move || {
             with_inputs(|inputs, _, _| flash::tiled_attention(inputs, tiles).map(drop))
         }));
@@ -1391,6 +1395,29 @@ fn of_flash() -> Vec<Case> {
         "`threads` is 100000 but it must be at most 1024",
         || Flash::new().with_threads(100_000),
     ));
+    // No processor has both.
+    let elsewhere = if cfg!(target_arch = "aarch64") {
+        Instructions::Avx2
+    } else {
+        Instructions::Neon
+    };
+    let available = Instructions::available();
+    let message =
+        format!("`instructions` is {elsewhere:?} but this processor has {available:?}");
+    cases.push(case("Flash::with_instructions", &message, move || {
+        Flash::new().with_instructions(elsewhere)
+    }));
+    cases.push(case("TileProducts::new", &message, move || {
+        TileProducts::<f32>::new(elsewhere, 8, 8).map(drop)
+    }));
+    for (message, keys, d) in [
+        ("`keys` is 0 but it must be at least 1", 0, 8),
+        ("`d` is 0 but it must be at least 1", 8, 0),
+    ] {
+        cases.push(case("TileProducts::new", message, move || {
+            TileProducts::<f32>::new(Instructions::Portable, keys, d).map(drop)
+        }));
+    }
     for (message, change) in [
         (
             "`forward.output` has 2 rows but (n_q, n_heads · d_v) is 3 x 4",
