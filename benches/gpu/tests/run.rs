@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +47,14 @@ impl Packed {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         command.envs(environment.iter().copied()).current_dir(elsewhere.path());
         // A Python without any wheels, so that the machine's own do not matter.
-        let output = command.args(["--python", "true"]).args(arguments).output().unwrap();
+        command.args(["--python", "true"]).args(arguments);
+        let output = loop {
+            // A process that another test starts while a script is being written holds it open for a moment.
+            match command.output() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}
+                output => break output.unwrap(),
+            }
+        };
         let words = [output.stdout, output.stderr].concat();
         let words = String::from_utf8(words).unwrap();
         (Ended { code: output.status.code().unwrap(), words }, elsewhere)
