@@ -16,7 +16,7 @@ use worker::{Answer, Kernel, Kind, Mask, Number, Pass, Peer, Problem, Task};
 /// Answers questions until there are no more.
 ///
 /// # Errors
-/// Whoever asks cannot be understood, the number of threads is not that of the environment, or this processor has no AVX2
+/// A question cannot be understood, the number of threads is not that of the environment, or this processor has no AVX2
 /// where it is to be held to that.
 pub fn serve(threads: usize, avx2: bool) -> Result<()> {
     let rayon = rayon::current_num_threads();

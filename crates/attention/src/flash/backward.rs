@@ -213,6 +213,7 @@ impl<T: Float> WalkBack<T> {
     /// other.
     ///
     /// Of scores beyond the precision of both parts of the log-sum-exp, the logarithm of the sum would be lost.
+    #[inline(always)]
     fn measure_rows<S: InstructionSet, const MR: usize, const NR: usize>(
         &mut self,
         simd: S,
