@@ -185,17 +185,17 @@ fn of_softmax() -> Vec<Case> {
             log_sum_exp_rows(&matrix(4, 0))
         }),
         case("softmax_rows_backward", no_rows("weights"), || {
-            softmax_rows_backward(&matrix(0, 4), &matrix(0, 4))
+            softmax_rows_backward(&matrix(0, 4), matrix(0, 4))
         }),
         case(
             "softmax_rows_backward",
             "`grad_weights` has 2 rows but `weights` is 3 x 4",
-            || softmax_rows_backward(&matrix(3, 4), &matrix(2, 4)),
+            || softmax_rows_backward(&matrix(3, 4), matrix(2, 4)),
         ),
         case(
             "softmax_rows_backward",
             "`grad_weights` has 5 columns but `weights` is 3 x 4",
-            || softmax_rows_backward(&matrix(3, 4), &matrix(3, 5)),
+            || softmax_rows_backward(&matrix(3, 4), matrix(3, 5)),
         ),
     ]
 }

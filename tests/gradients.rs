@@ -50,7 +50,8 @@ fn of_softmax() {
 #[test]
 fn of_the_softmax_of_rows() {
     let (scores, r) = (3.0 * random(4, 6, 2), random(4, 6, 3));
-    let grad_scores = softmax_rows_backward(&softmax_rows(&scores).unwrap(), &r).unwrap();
+    let weights = softmax_rows(&scores).unwrap();
+    let grad_scores = softmax_rows_backward(&weights, r.clone()).unwrap();
     let check =
         gradient_check(&scores, &grad_scores, EPSILON, |s| Ok(softmax_rows(s)?.dot(&r)))
             .unwrap();

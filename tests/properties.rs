@@ -466,7 +466,7 @@ fn scores_over_seven_hundred_stay_finite() {
     assert_eq!(weights[(1, 0)], 0.5);
     let lse = log_sum_exp_rows(&scores).unwrap();
     assert_eq!((lse[0], lse[1]), (900.0, 5e4 + 2.0_f64.ln()));
-    assert!(is_finite(&softmax_rows_backward(&weights, &random(2, 3, 11)).unwrap()));
+    assert!(is_finite(&softmax_rows_backward(&weights, random(2, 3, 11)).unwrap()));
 }
 
 /// One key takes almost everything: what is left for the others is 10⁻⁴⁰, or nothing that a number can hold.
@@ -509,7 +509,7 @@ fn the_scale_keeps_softmax_from_saturating() {
     // In most rows next to nothing is left of the gradient; a few rows where two keys compete still have one.
     let r = random(32, 32, 16);
     let median_gradient = |weights| {
-        let grad_scores = softmax_rows_backward(weights, &r).unwrap();
+        let grad_scores = softmax_rows_backward(weights, r.clone()).unwrap();
         let mut norms: Vec<f64> = grad_scores.row_iter().map(|row| row.norm()).collect();
         norms.sort_by(f64::total_cmp);
         norms[norms.len() / 2]

@@ -4,6 +4,7 @@ use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::mask::{Mask, SizedMask};
 use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward};
 use nalgebra::{DMatrix, DVector, RealField};
+use std::borrow::Cow;
 
 /// The factor 1/√d_k of the scores.
 pub(crate) fn scale<T: RealField + Copy>(d_k: usize) -> T {
@@ -81,7 +82,7 @@ pub fn attention_weights<T: RealField + Copy>(
     check_queries_and_keys(q, k)?;
     let mask = mask.sized(q.nrows(), k.nrows())?;
     let scores = mask.apply(scaled_scores(q, k)?)?; // (n_q, n_k), −∞ where hidden
-    let (weights, log_sum_exp) = softmax_and_log_sum_exp(&scores)?;
+    let (weights, log_sum_exp) = softmax_and_log_sum_exp(scores)?;
     // A visible NaN makes its whole row NaN; what is hidden still has no weight.
     Ok((mask.fill_hidden(weights, T::zero()), log_sum_exp)) // (n_q, n_k), (n_q)
 }
@@ -193,13 +194,15 @@ impl<T: RealField + Copy> AttentionCache<T> {
     ///
     /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
     /// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
-    /// assert_eq!(cache.weights_used()?, cache.weights); // no dropout here
+    /// assert_eq!(*cache.weights_used()?, cache.weights); // no dropout here
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn weights_used(&self) -> Result<DMatrix<T>> {
-        let Some(factors) = &self.dropout else { return Ok(self.weights.clone()) };
+    pub fn weights_used(&self) -> Result<Cow<'_, DMatrix<T>>> {
+        let Some(factors) = &self.dropout else {
+            return Ok(Cow::Borrowed(&self.weights));
+        };
         check_shape("cache.dropout", factors, self.weights.shape(), "`cache.weights`")?;
-        Ok(self.weights.component_mul(factors))
+        Ok(Cow::Owned(self.weights.component_mul(factors)))
     }
 
     fn sized_mask(&self) -> Result<SizedMask<'_>> {
@@ -270,7 +273,7 @@ pub fn attention_backward<T: RealField + Copy>(
 
     // ANCHOR: backward_values
     // output = weights · v
-    let grad_v = masked_tr_product(&cache.weights_used()?, grad_output, seen);
+    let grad_v = masked_tr_product(&*cache.weights_used()?, grad_output, seen);
     let grad_weights = grad_output * v.transpose(); // (n_q, n_k)
     // ANCHOR_END: backward_values
 
@@ -283,8 +286,7 @@ pub fn attention_backward<T: RealField + Copy>(
     // ANCHOR: backward_softmax
     // weights = softmax(scores + mask): a hidden weight is the constant 0
     let grad_weights = mask.fill_hidden(grad_weights, T::zero());
-    let grad_scores = softmax_rows_backward(weights, &grad_weights)?; // (n_q, n_k)
-    drop(grad_weights); // one matrix of that size less
+    let grad_scores = softmax_rows_backward(weights, grad_weights)?; // (n_q, n_k)
     let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even beside a NaN
     // ANCHOR_END: backward_softmax
 
@@ -333,7 +335,7 @@ pub(crate) fn masked_tr_product<T: RealField + Copy>(
     seen: impl Fn(usize, usize) -> bool,
 ) -> DMatrix<T> {
     if is_finite(b) {
-        return a.transpose() * b; // several times as fast as `tr_mul`, for a copy of `a`
+        return (b.transpose() * a).transpose(); // much faster than `tr_mul`, which takes column by column
     }
     let mut product = DMatrix::zeros(a.ncols(), b.ncols());
     for_each_visible(a, seen, |i, j, a_ij| {

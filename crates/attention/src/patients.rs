@@ -206,13 +206,13 @@ impl Patient {
             Fault::WrongAxis => {
                 let (weights, grad) =
                     (head.weights.transpose(), grad_weights.transpose());
-                Ok(softmax_rows_backward(&weights, &grad)?.transpose())
+                Ok(softmax_rows_backward(&weights, grad)?.transpose())
             }
             Fault::MaskAfterSoftmax => {
                 let before_mask = softmax_rows(&self.scores(&head.q, &head.k))?;
-                softmax_rows_backward(&before_mask, &mask.fill_hidden(grad_weights, 0.0))
+                softmax_rows_backward(&before_mask, mask.fill_hidden(grad_weights, 0.0))
             }
-            _ => softmax_rows_backward(&head.weights, &grad_weights),
+            _ => softmax_rows_backward(&head.weights, grad_weights),
         }
     }
 

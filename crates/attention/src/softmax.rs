@@ -68,7 +68,7 @@ pub fn softmax<T: RealField + Copy>(x: &DVector<T>) -> Result<DVector<T>> {
 // ANCHOR: softmax_rows
 pub fn softmax_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DMatrix<T>> {
     check_not_empty("scores", scores)?;
-    let RowExponentials { mut exponentials, sums, .. } = row_exponentials(scores);
+    let RowExponentials { mut exponentials, sums, .. } = row_exponentials(scores.clone());
     divide_rows(&mut exponentials, &sums);
     Ok(exponentials) // by now the weights (n_q, n_k)
 }
@@ -80,10 +80,10 @@ struct RowExponentials<T> {
     sums: DVector<T>,         // (n_q)
 }
 
-fn row_exponentials<T: RealField + Copy>(scores: &DMatrix<T>) -> RowExponentials<T> {
-    let shifts = row_max(scores).map(shift);
-    let mut exponentials = scores.clone();
-    let mut sums = DVector::zeros(scores.nrows());
+fn row_exponentials<T: RealField + Copy>(scores: DMatrix<T>) -> RowExponentials<T> {
+    let shifts = row_max(&scores).map(shift);
+    let mut exponentials = scores; // in the same memory
+    let mut sums = DVector::zeros(exponentials.nrows());
     // nalgebra stores columns: the inner loop runs down one, from neighbour to neighbour.
     for mut column in exponentials.column_iter_mut() {
         for i in 0..column.len() {
@@ -177,7 +177,7 @@ pub(crate) fn log_sum_exp_low<T: RealField + Copy>(max: T, sum: T) -> T {
 /// ```
 pub fn log_sum_exp_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DVector<T>> {
     check_not_empty("scores", scores)?;
-    let RowExponentials { shifts, sums, .. } = row_exponentials(scores);
+    let RowExponentials { shifts, sums, .. } = row_exponentials(scores.clone());
     Ok(log_sums(&shifts, &sums))
 }
 
@@ -185,11 +185,11 @@ fn log_sums<T: RealField + Copy>(shifts: &DVector<T>, sums: &DVector<T>) -> DVec
     shifts.zip_map(sums, |shift, sum: T| shift + sum.ln())
 }
 
-/// [`softmax_rows`] and [`log_sum_exp_rows`] from the same exponentials.
+/// [`softmax_rows`] and [`log_sum_exp_rows`] from the same exponentials, in the memory of the scores.
 pub(crate) fn softmax_and_log_sum_exp<T: RealField + Copy>(
-    scores: &DMatrix<T>,
+    scores: DMatrix<T>,
 ) -> Result<(DMatrix<T>, DVector<T>)> {
-    check_not_empty("scores", scores)?;
+    check_not_empty("scores", &scores)?;
     let RowExponentials { mut exponentials, shifts, sums } = row_exponentials(scores);
     divide_rows(&mut exponentials, &sums);
     Ok((exponentials, log_sums(&shifts, &sums)))
@@ -248,7 +248,7 @@ pub fn softmax_backward<T: RealField + Copy>(
 }
 // ANCHOR_END: backward
 
-/// [`softmax_backward`] of every row.
+/// [`softmax_backward`] of every row, in the memory of `grad_weights`.
 ///
 /// Shapes: `weights` (n_q, n_k), `grad_weights` (n_q, n_k) → (n_q, n_k). Where a weight is 0, so is the
 /// result, as long as the row's gradients are finite.
@@ -260,25 +260,28 @@ pub fn softmax_backward<T: RealField + Copy>(
 /// use nalgebra::dmatrix;
 ///
 /// let weights = dmatrix![0.5_f64, 0.5; 1.0, 0.0];
-/// let grad_scores = attention::softmax_rows_backward(&weights, &dmatrix![1.0, 0.0; 1.0, 0.0])?;
+/// let grad_scores = attention::softmax_rows_backward(&weights, dmatrix![1.0, 0.0; 1.0, 0.0])?;
 /// assert_eq!(grad_scores, dmatrix![0.25, -0.25; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
 pub fn softmax_rows_backward<T: RealField + Copy>(
     weights: &DMatrix<T>,
-    grad_weights: &DMatrix<T>,
+    mut grad_weights: DMatrix<T>,
 ) -> Result<DMatrix<T>> {
     check_not_empty("weights", weights)?;
-    check_shape("grad_weights", grad_weights, weights.shape(), "`weights`")?;
-    let means = weights.component_mul(grad_weights).column_sum(); // (n_q)
-    let mut grad_scores = grad_weights.clone(); // (n_q, n_k)
-    for (mut column, weights) in grad_scores.column_iter_mut().zip(weights.column_iter())
-    {
-        for i in 0..column.len() {
-            column[i] = weights[i] * (column[i] - means[i]);
-        }
+    check_shape("grad_weights", &grad_weights, weights.shape(), "`weights`")?;
+    let mut means = DVector::zeros(weights.nrows()); // of the gradients, under the weights
+    for (weights, grads) in weights.column_iter().zip(grad_weights.column_iter()) {
+        means
+            .zip_zip_apply(&weights, &grads, |mean, weight, grad| *mean += weight * grad);
     }
-    Ok(grad_scores)
+    for (weights, mut grads) in weights.column_iter().zip(grad_weights.column_iter_mut())
+    {
+        grads.zip_zip_apply(&weights, &means, |grad, weight, mean| {
+            *grad = weight * (*grad - mean);
+        });
+    }
+    Ok(grad_weights) // by now the gradients of the scores
 }
 
 fn check_has_entries<T: RealField>(argument: &'static str, x: &DVector<T>) -> Result<()> {
@@ -328,7 +331,7 @@ mod tests {
             softmax_rows(&dmatrix![NEG_INFINITY, NEG_INFINITY; 0.0, 0.0]).unwrap();
         assert_eq!(weights, dmatrix![0.0, 0.0; 0.5, 0.5]);
         let grad_scores =
-            softmax_rows_backward(&weights, &dmatrix![1.0, 2.0; 3.0, 4.0]).unwrap();
+            softmax_rows_backward(&weights, dmatrix![1.0, 2.0; 3.0, 4.0]).unwrap();
         assert_eq!(grad_scores.row(0), dmatrix![0.0, 0.0].row(0));
     }
 
@@ -367,7 +370,7 @@ mod tests {
         assert_relative_eq!(softmax_backward(&p, &g).unwrap(), direct, epsilon = 1e-15);
         let rows = softmax_rows_backward(
             &DMatrix::from_row_slice(1, 4, p.as_slice()),
-            &DMatrix::from_row_slice(1, 4, g.as_slice()),
+            DMatrix::from_row_slice(1, 4, g.as_slice()),
         );
         assert_relative_eq!(
             rows.unwrap().transpose().column(0).into_owned(),

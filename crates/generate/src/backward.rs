@@ -31,7 +31,7 @@ fn worked_example(page: &mut Page) -> Result<()> {
     let grad_output = dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, -1.0];
     let (output, cache) = attention(&q, &k, &v, &Mask::none())?;
     let grad_weights = &grad_output * v.transpose();
-    let grad_scores = softmax_rows_backward(&cache.weights, &grad_weights)?;
+    let grad_scores = softmax_rows_backward(&cache.weights, grad_weights.clone())?;
     let gradients = attention_backward(&cache, &grad_output)?;
     for (name, m, decimals) in [
         ("q", &q, 0),

@@ -629,7 +629,7 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
     let [q, grad_output] = [QUERIES, QUERIES].map(|n| normal(n, D, rng));
     let [k, v] = [KEYS, KEYS].map(|n| normal(n, D, rng));
     let weights = softmax_rows(&scaled_scores(&q, &k)?)?;
-    let grad_scores = softmax_rows_backward(&weights, &(grad_output * v.transpose()))?;
+    let grad_scores = softmax_rows_backward(&weights, grad_output * v.transpose())?;
     let grad_products = grad_scores / (D as f64).sqrt();
 
     let mut rows = vec![];
