@@ -356,7 +356,11 @@ fn of_attention() -> Vec<Case> {
         case(
             "AttentionCache::weights_used",
             "`cache.dropout` has 1 row but `cache.weights` is 3 x 5",
-            || changed_cache(|c| c.dropout = Some(matrix(1, 5))).weights_used(),
+            || {
+                changed_cache(|c| c.dropout = Some(matrix(1, 5)))
+                    .weights_used()
+                    .map(|used| used.into_owned())
+            },
         ),
     ]);
     cases

@@ -734,7 +734,7 @@ fn dropout_keeps_the_expected_weight() {
                 head.weights.column_sum().iter().all(|sum| (sum - 1.0).abs() < 1e-12)
             );
             let used = head.weights_used().unwrap();
-            assert_eq!(used, head.weights.component_mul(factors));
+            assert_eq!(*used, head.weights.component_mul(factors));
             sums += used.sum();
             rows += n;
         }

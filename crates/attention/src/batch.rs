@@ -7,7 +7,7 @@
 use crate::error::{Error, Result, check_count};
 use crate::layer::{LayerGradients, Parameters};
 use crate::mask::Mask;
-use nalgebra::{DMatrix, DMatrixViewMut, RealField};
+use nalgebra::{DMatrix, RealField};
 
 /// The outputs of a batch, and the cache of each sequence.
 ///
@@ -32,27 +32,6 @@ pub(crate) fn map<R: Send>(n: usize, f: impl Fn(usize) -> R + Sync + Send) -> Ve
     }
     #[cfg(not(feature = "rayon"))]
     (0..n).map(f).collect()
-}
-
-/// `a · b`, a group of columns at a time, in parallel where the feature `rayon` is on. The groups do not depend on the number
-/// of threads, and neither do the results.
-pub(crate) fn product<T: RealField + Copy>(a: &DMatrix<T>, b: &DMatrix<T>) -> DMatrix<T> {
-    const GROUP: usize = 128; // columns: enough to be worth the packed copy of `a` that each group makes
-    let mut c = DMatrix::zeros(a.nrows(), b.ncols());
-    let entries = (GROUP * a.nrows()).max(1);
-    let one = |(group, columns): (usize, &mut [T])| {
-        let width = columns.len() / a.nrows();
-        let mut columns = DMatrixViewMut::from_slice(columns, a.nrows(), width);
-        columns.gemm(T::one(), a, &b.columns(group * GROUP, width), T::zero());
-    };
-    #[cfg(feature = "rayon")]
-    {
-        use rayon::prelude::*;
-        c.as_mut_slice().par_chunks_mut(entries).enumerate().for_each(one);
-    }
-    #[cfg(not(feature = "rayon"))]
-    c.as_mut_slice().chunks_mut(entries).enumerate().for_each(one);
-    c
 }
 
 /// A layer's forward pass over each sequence with its mask.

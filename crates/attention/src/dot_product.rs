@@ -122,34 +122,28 @@ pub fn attention<T: RealField + Copy>(
     v: &DMatrix<T>,
     mask: &Mask,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    check_values(k, v)?;
-    let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
-    let sized = mask.sized(q.nrows(), k.nrows())?;
-    let output = masked_product(&weights, v, |i, j| sized.allows(i, j)); // (n_q, d_v)
-    let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
-    let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout: None };
-    Ok((output, cache))
+    attention_with_dropout(q.clone(), k.clone(), v.clone(), mask, None)
 }
-// ANCHOR_END: attention
 
 /// As [`attention`], with weights that are multiplied by the factors of dropout (n_q, n_k)
 /// before they meet the values.
 pub(crate) fn attention_with_dropout<T: RealField + Copy>(
-    q: &DMatrix<T>,
-    k: &DMatrix<T>,
-    v: &DMatrix<T>,
+    q: DMatrix<T>,
+    k: DMatrix<T>,
+    v: DMatrix<T>,
     mask: &Mask,
-    factors: DMatrix<T>,
+    dropout: Option<DMatrix<T>>,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    check_values(k, v)?;
-    let (weights, log_sum_exp) = attention_weights(q, k, mask)?;
-    let used = weights.component_mul(&factors);
-    let sized = mask.sized(q.nrows(), k.nrows())?;
-    let output = masked_product(&used, v, |i, j| sized.allows(i, j));
-    let (q, k, v, mask) = (q.clone(), k.clone(), v.clone(), mask.clone());
-    let dropout = Some(factors);
-    Ok((output, AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout }))
+    check_values(&k, &v)?;
+    let (weights, log_sum_exp) = attention_weights(&q, &k, mask)?; // (n_q, n_k), (n_q)
+    let mask = mask.clone();
+    let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
+    let mask = cache.sized_mask()?;
+    let seen = |i, j| mask.allows(i, j);
+    let output = masked_product(&*cache.weights_used()?, &cache.v, seen); // (n_q, d_v)
+    Ok((output, cache))
 }
+// ANCHOR_END: attention
 
 /// What [`attention`] keeps for its backward pass, and for those who want to look inside.
 ///

@@ -5,6 +5,7 @@ use crate::dot_product::{AttentionCache, attention, attention_backward};
 use crate::error::{
     Error, Result, check_count, check_not_empty, check_room, check_shape,
 };
+use crate::flash::{product_plus, product_tr, tr_product};
 use crate::mask::Mask;
 use nalgebra::{DMatrix, RealField, RowDVector};
 use rand::Rng;
@@ -263,11 +264,7 @@ pub(crate) fn linear<T: RealField + Copy>(
     w: &DMatrix<T>,
     b: &RowDVector<T>,
 ) -> DMatrix<T> {
-    let mut y = batch::product(x, w);
-    for (mut column, bias) in y.column_iter_mut().zip(b.iter()) {
-        column.add_scalar_mut(*bias);
-    }
-    y
+    product_plus(x, w, b)
 }
 // ANCHOR_END: linear
 
@@ -278,8 +275,8 @@ pub(crate) fn linear_backward<T: RealField + Copy>(
     w: &DMatrix<T>,
     grad_y: &DMatrix<T>,
 ) -> (DMatrix<T>, DMatrix<T>, RowDVector<T>) {
-    let grad_x = batch::product(grad_y, &w.transpose());
-    let grad_w = batch::product(&x.transpose(), grad_y);
+    let grad_x = product_tr(grad_y, w);
+    let grad_w = tr_product(x, grad_y);
     (grad_x, grad_w, grad_y.row_sum())
 }
 // ANCHOR_END: linear_backward

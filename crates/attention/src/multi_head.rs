@@ -1,9 +1,7 @@
 //! Multi-head attention: the same attention several times at once, each on its own slice of the projections.
 
 use crate::batch::{self, BatchOutput};
-use crate::dot_product::{
-    AttentionCache, attention, attention_backward, attention_with_dropout,
-};
+use crate::dot_product::{AttentionCache, attention_backward, attention_with_dropout};
 use crate::error::{Error, Result, check_count, check_positive, check_room, check_shape};
 use crate::layer::{
     Fingerprint, LayerGradients, Parameters, check_cache, gather_gradients, linear,
@@ -280,10 +278,8 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         let scores = (x.nrows(), source.nrows());
         let heads = batch::map(self.n_heads, |h| {
             let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
-            match seeds.and_then(|seeds| self.dropout_factors(scores, seeds[h])) {
-                Some(factors) => attention_with_dropout(&q, &k, &v, mask, factors),
-                None => attention(&q, &k, &v, mask),
-            }
+            let dropout = seeds.and_then(|seeds| self.dropout_factors(scores, seeds[h]));
+            attention_with_dropout(q, k, v, mask, dropout)
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let (outputs, caches): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
@@ -452,8 +448,9 @@ pub(crate) fn check_probability(argument: &'static str, p: f64) -> Result<()> {
 // ANCHOR: join
 /// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).
 fn join<T: RealField + Copy>(heads: &[DMatrix<T>]) -> DMatrix<T> {
-    let columns: Vec<_> = heads.iter().flat_map(|head| head.column_iter()).collect();
-    DMatrix::from_columns(&columns)
+    let columns: Vec<_> = heads.iter().map(DMatrix::as_slice).collect();
+    let (n, d) = heads[0].shape(); // nalgebra stores columns, one after the other
+    DMatrix::from_vec(n, heads.len() * d, columns.concat())
 }
 // ANCHOR_END: join
 

@@ -4,6 +4,7 @@
 //! not change when all scores move by one constant, and no exponential of finite scores can overflow.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
+use crate::flash::exp_all;
 use nalgebra::{DMatrix, DVector, RealField};
 
 // ANCHOR: shift
@@ -84,12 +85,11 @@ fn row_exponentials<T: RealField + Copy>(scores: DMatrix<T>) -> RowExponentials<
     let shifts = row_max(&scores).map(shift);
     let mut exponentials = scores; // in the same memory
     let mut sums = DVector::zeros(exponentials.nrows());
-    // nalgebra stores columns: the inner loop runs down one, from neighbour to neighbour.
+    // nalgebra stores columns: each line here runs down one, from neighbour to neighbour.
     for mut column in exponentials.column_iter_mut() {
-        for i in 0..column.len() {
-            column[i] = (column[i] - shifts[i]).exp();
-            sums[i] += column[i];
-        }
+        column -= &shifts;
+        exp_all(column.as_mut_slice());
+        sums += &column;
     }
     RowExponentials { exponentials, shifts, sums }
 }

@@ -6,6 +6,7 @@
 
 use super::vectors::Element;
 use nalgebra::RealField;
+use std::f64::consts::LN_2;
 
 /// How the exponentials of a tile are computed.
 ///
@@ -78,13 +79,13 @@ pub trait Float: RealField + Copy + Element {
     fn exp2_polynomial<const FUSED: bool>(x: Self) -> Self;
 }
 
-/// Taylor's coefficients of `2^x = e^(x ln 2)`: `(ln 2)^k / k!`.
+/// Taylor's coefficients of `base^x = e^(x ln base)`: `(ln base)^k / k!`.
 // ANCHOR: taylor
-const fn taylor<const N: usize>() -> [f64; N] {
+pub(super) const fn taylor<const N: usize>(ln_base: f64) -> [f64; N] {
     let mut coefficients = [1.0; N];
     let mut k = 1;
     while k < N {
-        coefficients[k] = coefficients[k - 1] * std::f64::consts::LN_2 / k as f64;
+        coefficients[k] = coefficients[k - 1] * ln_base / k as f64;
         k += 1;
     }
     coefficients
@@ -97,7 +98,7 @@ macro_rules! float {
             const LOWEST: $float = 1.0 - <$float>::MAX_EXP as $float;
             const ROUND: $float =
                 1.5 * (1_u64 << (<$float>::MANTISSA_DIGITS - 1)) as $float;
-            const TAYLOR: &[f64] = &taylor::<$terms>();
+            const TAYLOR: &[f64] = &taylor::<$terms>(LN_2);
 
             // ANCHOR: exp2
             #[inline(always)]
@@ -107,7 +108,7 @@ macro_rules! float {
                 // Numbers of this size are whole: to add it rounds to an integer, which
                 // then stands in the last bits.
                 const ROUND: $float = 1.5 * (1_u64 << MANTISSA) as $float;
-                const COEFFICIENTS: [f64; $terms] = taylor();
+                const COEFFICIENTS: [f64; $terms] = taylor(LN_2);
 
                 let lowest = -(BIAS as $float); // 2^lowest is no normal number any more
                 let x = if x < lowest { lowest } else { x }; // `max` would swallow a NaN

@@ -23,6 +23,17 @@ impl<'a, T: Float> View<'a, T> {
         View { data: &matrix.as_slice()[h * d * n..][..d * n], shape: (n, d), stride: n }
     }
 
+    /// All of a matrix.
+    pub fn of(matrix: &'a DMatrix<T>) -> Self {
+        Self::of_head(matrix, 0, matrix.ncols())
+    }
+
+    /// Some of the columns.
+    pub fn columns(self, columns: &Range<usize>) -> Self {
+        let shape = (self.shape.0, columns.len());
+        View { data: &self.data[columns.start * self.stride..], shape, ..self }
+    }
+
     /// Some of the rows.
     pub fn rows(self, rows: &Range<usize>) -> Self {
         View { data: &self.data[rows.start..], shape: (rows.len(), self.shape.1), ..self }

@@ -1,0 +1,348 @@
+//! Products of whole matrices on the micro-kernels of the tiles, for the projections of a layer: of a wide layer, they are most
+//! of the work.
+
+use super::Float;
+use super::microkernel::{
+    Aligned, pack_across, pack_columns, pack_panels, pack_rows, product, vectors,
+    vectors_mut,
+};
+use super::vectors::{InstructionSet, Instructions, Work};
+use super::views::View;
+use crate::traffic::blocks;
+use nalgebra::{DMatrix, RealField, RowDVector};
+use std::any::Any;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// `a · b`, and `bias` added to each row.
+pub(crate) fn product_plus<T: RealField + Copy>(
+    a: &DMatrix<T>,
+    b: &DMatrix<T>,
+    bias: &RowDVector<T>,
+) -> DMatrix<T> {
+    multiply(&Factor::of(a), &Factor::of(b), bias)
+}
+
+/// `aᵀ · b`
+pub(crate) fn tr_product<T: RealField + Copy>(
+    a: &DMatrix<T>,
+    b: &DMatrix<T>,
+) -> DMatrix<T> {
+    let bias = RowDVector::zeros(b.ncols());
+    multiply(&Factor::transpose(a), &Factor::of(b), &bias)
+}
+
+/// `a · bᵀ`
+pub(crate) fn product_tr<T: RealField + Copy>(
+    a: &DMatrix<T>,
+    b: &DMatrix<T>,
+) -> DMatrix<T> {
+    let bias = RowDVector::zeros(b.nrows());
+    multiply(&Factor::of(a), &Factor::transpose(b), &bias)
+}
+
+/// A factor of a product: a matrix, or its transpose.
+struct Factor<'a, T> {
+    matrix: &'a DMatrix<T>,
+    transposed: bool,
+}
+
+impl<'a, T: RealField + Copy> Factor<'a, T> {
+    fn of(matrix: &'a DMatrix<T>) -> Self {
+        Factor { matrix, transposed: false }
+    }
+
+    fn transpose(matrix: &'a DMatrix<T>) -> Self {
+        Factor { matrix, transposed: true }
+    }
+
+    fn shape(&self) -> (usize, usize) {
+        let (rows, columns) = self.matrix.shape();
+        if self.transposed { (columns, rows) } else { (rows, columns) }
+    }
+
+    /// The same, if `T` is `F`.
+    fn cast<F: RealField>(&self) -> Option<Factor<'_, F>> {
+        let matrix = (self.matrix as &dyn Any).downcast_ref()?;
+        Some(Factor { matrix, transposed: self.transposed })
+    }
+
+    /// What it stands for: a copy, if it is transposed.
+    fn whole(&self) -> Cow<'_, DMatrix<T>> {
+        if self.transposed {
+            Cow::Owned(self.matrix.transpose())
+        } else {
+            Cow::Borrowed(self.matrix)
+        }
+    }
+}
+
+fn multiply<T: RealField + Copy>(
+    a: &Factor<T>,
+    b: &Factor<T>,
+    bias: &RowDVector<T>,
+) -> DMatrix<T> {
+    let fast = multiply_floats::<T, f64>(a, b, bias);
+    fast.or_else(|| multiply_floats::<T, f32>(a, b, bias))
+        .unwrap_or_else(|| multiply_others(a, b, bias))
+}
+
+/// Numbers for which there are no vector instructions are left to nalgebra.
+fn multiply_others<T: RealField + Copy>(
+    a: &Factor<T>,
+    b: &Factor<T>,
+    bias: &RowDVector<T>,
+) -> DMatrix<T> {
+    let mut c = &*a.whole() * &*b.whole();
+    c.row_iter_mut().for_each(|mut row| row += bias);
+    c
+}
+
+/// `None` if `T` is not `F`. Each thread gets a share of the columns where the feature `rayon` is on. Results do not depend on the
+/// number of threads, since each entry is summed in the same order.
+fn multiply_floats<T: RealField + Copy, F: Float>(
+    a: &Factor<T>,
+    b: &Factor<T>,
+    bias: &RowDVector<T>,
+) -> Option<DMatrix<T>> {
+    let bias: &RowDVector<F> = (bias as &dyn Any).downcast_ref()?;
+    let (a, b) = (a.cast::<F>()?, b.cast::<F>()?);
+    let (rows, columns) = (a.shape().0, b.shape().1);
+    // `vec!` asks for memory that is zero already, where `DMatrix::zeros` would write to it.
+    let mut c = vec![F::zero(); rows * columns];
+    // Fewer columns are not worth the packed copy of `a` that each share makes; of more, the copy leaves the cache.
+    let share = columns.div_ceil(threads()).clamp(128, 1024);
+    let one = |(group, c): (usize, &mut [F])| {
+        let from = group * share;
+        let columns = from..from + c.len() / rows;
+        let work = Multiply { a: &a, b: &b, bias: bias.as_slice(), columns, c };
+        Instructions::best().run(work).expect("instructions of this processor");
+    };
+    let numbers = (share * rows).max(1);
+    #[cfg(feature = "rayon")]
+    {
+        use rayon::prelude::*;
+        c.par_chunks_mut(numbers).enumerate().for_each(one);
+    }
+    #[cfg(not(feature = "rayon"))]
+    c.chunks_mut(numbers).enumerate().for_each(one);
+    let c: Box<dyn Any> = Box::new(DMatrix::from_vec(rows, columns, c));
+    c.downcast().ok().map(|c| *c)
+}
+
+fn threads() -> usize {
+    #[cfg(feature = "rayon")]
+    return rayon::current_num_threads();
+    #[cfg(not(feature = "rayon"))]
+    1
+}
+
+/// Some columns of `a · b`, with `bias` added to each row.
+struct Multiply<'a, T> {
+    a: &'a Factor<'a, T>, // (rows, depth)
+    b: &'a Factor<'a, T>, // (depth, columns)
+    bias: &'a [T],        // for all columns
+    columns: Range<usize>,
+    c: &'a mut [T], // (rows, these columns)
+}
+
+impl<T: Float> Work for Multiply<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
+        /// Products that are summed in registers: a block of `b` stays in the first-level cache.
+        const DEPTH: usize = 256;
+        /// Panels of `a` that stay in the second-level cache.
+        const PANELS: usize = 8;
+        let Multiply { a, b, bias, columns, c } = self;
+        let ((rows, depth), lanes) = (a.shape(), T::lanes::<S>());
+        let panel = MR * lanes;
+        let (most, height) = (depth.min(DEPTH), rows.min(PANELS * panel));
+        let mut left = Aligned::zeros(height.next_multiple_of(lanes) * most);
+        let mut right = Aligned::zeros(columns.len().next_multiple_of(NR) * most);
+        let mut edge = Aligned::zeros(panel * NR);
+        for k in blocks(depth, DEPTH) {
+            pack_right::<T, NR>(b, &k, &columns, &mut right);
+            for group in blocks(rows, PANELS * panel) {
+                pack_left(a, &group, &k, (panel, lanes), &mut left);
+                let right = right.as_chunks::<NR>().0.chunks_exact(k.len());
+                for (right, block) in right.zip(blocks(columns.len(), NR)) {
+                    // Memory that was never touched is written, not read: that would cost a page fault more.
+                    let bias = &bias[columns.start + block.start..][..block.len()];
+                    let bias = (k.start == 0).then_some(bias);
+                    for live in blocks(group.len(), panel) {
+                        let width = live.len().next_multiple_of(lanes);
+                        let left = &left[live.start * k.len()..][..width * k.len()];
+                        let to = rows * block.start + group.start + live.start;
+                        let mut to = Columns { numbers: &mut c[to..], stride: rows };
+                        if live.len() == panel {
+                            to.add::<S, MR, NR>(simd, left, right, block.len(), bias);
+                            continue;
+                        }
+                        let mut sums = Columns { numbers: &mut edge, stride: width };
+                        let zeros = Some(&[T::zero(); NR] as &[T]);
+                        match width / lanes {
+                            1 => sums.add::<S, 1, NR>(simd, left, right, NR, zeros),
+                            2 => sums.add::<S, 2, NR>(simd, left, right, NR, zeros),
+                            _ => sums.add::<S, MR, NR>(simd, left, right, NR, zeros),
+                        }
+                        to.add_numbers(&edge, width, live.len(), block.len(), bias);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Blocks of `NR` of these columns of `b`, from the rows `k`.
+#[inline(always)]
+fn pack_right<T: Float, const NR: usize>(
+    b: &Factor<T>,
+    k: &Range<usize>,
+    columns: &Range<usize>,
+    to: &mut [T],
+) {
+    let all = View::of(b.matrix);
+    if b.transposed {
+        pack_rows::<T, NR>(all.rows(columns).columns(k), to);
+    } else {
+        pack_columns::<T, NR>(all.rows(k).columns(columns), to);
+    }
+}
+
+/// Panels of these rows of `a`, from the columns `k`.
+#[inline(always)]
+fn pack_left<T: Float>(
+    a: &Factor<T>,
+    rows: &Range<usize>,
+    k: &Range<usize>,
+    (panel, lanes): (usize, usize),
+    to: &mut [T],
+) {
+    let all = View::of(a.matrix);
+    if !a.transposed {
+        return pack_panels(all.rows(rows).columns(k), panel, lanes, to);
+    }
+    for live in blocks(rows.len(), panel) {
+        let here = rows.start + live.start..rows.start + live.end;
+        let to = &mut to[live.start * k.len()..];
+        pack_across(all.rows(k).columns(&here), k.len(), lanes, panel / lanes, to);
+    }
+}
+
+/// Some rows of columns that begin `stride` numbers apart.
+struct Columns<'a, T> {
+    numbers: &'a mut [T],
+    stride: usize,
+}
+
+impl<T: Float> Columns<'_, T> {
+    /// Adds the products of a panel of `left` and the first `count` columns of a block of `right`; to `bias`, if it is given, and else
+    /// to what is here.
+    #[inline(always)]
+    fn add<S: InstructionSet, const M: usize, const NR: usize>(
+        &mut self,
+        simd: S,
+        left: &[T],
+        right: &[[T; NR]],
+        count: usize,
+        bias: Option<&[T]>,
+    ) {
+        let sums = product::<S, T, M, NR>(simd, vectors::<S, T, M>(left), right);
+        for j in 0..NR {
+            if j == count {
+                return;
+            }
+            let to = &mut self.numbers[self.stride * j..][..M * T::lanes::<S>()];
+            let to = &mut vectors_mut::<S, T, M>(to)[0];
+            if let Some(bias) = bias {
+                *to = [T::splat_vector(simd, bias[j]); M];
+            }
+            for i in 0..M {
+                to[i] = T::add_vectors(simd, to[i], sums[j][i]);
+            }
+        }
+    }
+
+    /// The same with sums (columns, width), of which the first `rows` and `count` columns count.
+    #[inline(always)]
+    fn add_numbers(
+        &mut self,
+        sums: &[T],
+        width: usize,
+        rows: usize,
+        count: usize,
+        bias: Option<&[T]>,
+    ) {
+        for (j, sums) in sums.chunks_exact(width).take(count).enumerate() {
+            let to = &mut self.numbers[self.stride * j..][..rows];
+            for (to, &sum) in to.iter_mut().zip(sums) {
+                *to = sum + bias.map_or(*to, |bias| bias[j]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::{convert, try_convert};
+
+    /// Every order of the factors, both types, all sizes around those of vectors, panels and blocks; and the way of other numbers.
+    #[test]
+    fn products_equal_the_definition() {
+        fn check<T: Float>() {
+            let numbers = |rows, columns, seed: usize| {
+                DMatrix::from_fn(rows, columns, |i, j| {
+                    ((seed + 7 * i + 5 * j) * 37 % 23) as f64 - 11.0
+                })
+            };
+            let exact = |c: DMatrix<T>| c.map(|x| try_convert::<T, f64>(x).unwrap());
+            for rows in [1, 7, 24, 49, 400] {
+                for depth in [1, 5, 257] {
+                    for columns in [1, 8, 13, 129] {
+                        let a = numbers(rows, depth, 0);
+                        let b = numbers(depth, columns, 3);
+                        let bias = RowDVector::from_fn(columns, |_, j| j as f64);
+                        let right = DMatrix::from_fn(rows, columns, |i, j| {
+                            a.row(i).transpose().dot(&b.column(j))
+                        });
+                        let right_plus = DMatrix::from_fn(rows, columns, |i, j| {
+                            right[(i, j)] + j as f64
+                        });
+                        let [a, b] = [a, b].map(|x| x.map(convert::<f64, T>));
+                        let bias = bias.map(convert::<f64, T>);
+                        let shape = (rows, depth, columns);
+                        // Sums of products of small whole numbers are exact.
+                        let plus = product_plus(&a, &b, &bias);
+                        assert_eq!(exact(plus), right_plus, "{shape:?}");
+                        let [a_tr, b_tr] = [&a, &b].map(DMatrix::transpose);
+                        assert_eq!(exact(tr_product(&a_tr, &b)), right, "{shape:?}");
+                        assert_eq!(exact(product_tr(&a, &b_tr)), right, "{shape:?}");
+                        let (a, b) = (Factor::transpose(&a_tr), Factor::of(&b));
+                        let others = multiply_others(&a, &b, &bias);
+                        assert_eq!(exact(others), right_plus, "{shape:?}");
+                    }
+                }
+            }
+        }
+        check::<f32>();
+        check::<f64>();
+    }
+
+    #[cfg(feature = "rayon")]
+    #[test]
+    fn any_number_of_threads_gives_the_same_bits() {
+        let numbers = |rows, columns| {
+            DMatrix::from_fn(rows, columns, |i, j| ((3 * i + 7 * j) as f64).sin())
+        };
+        let (a, b) = (numbers(50, 300), numbers(300, 517));
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap().install(|| product_plus(&a, &b, &RowDVector::zeros(517)))
+        };
+        let one = run(1);
+        assert!((2..6).all(|threads| run(threads) == one));
+    }
+}
