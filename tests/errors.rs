@@ -17,7 +17,7 @@ use attention::{
     AttentionCache, AttentionShape, Error, Fault, Mask, MultiHeadAttention,
     MultiHeadCache, Parameters, Patient, Result, SingleHeadAttention, SingleHeadCache,
     attention, attention_backward, attention_static, attention_weights, diagnose,
-    gradient_check, heat_map, log_sum_exp, log_sum_exp_rows, numerical_gradient,
+    gradient_check, heat_map, linear, log_sum_exp, log_sum_exp_rows, numerical_gradient,
     parameter_norms, relative_error, row_entropy, scaled_scores, softmax,
     softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
 };
@@ -471,6 +471,15 @@ fn of_self_attention() -> Vec<Case> {
             let layer = SingleHeadAttention::from(parameters(4, 4, 4, 0));
             changed().backward(&changed_layer_cache(layer, |_| ()), &matrix(3, 4))
         }));
+    }
+    for (message, x, w, b) in [
+        ("`x` is empty: 0 x 4", matrix(0, 4), matrix(4, 2), 2),
+        ("`w` is empty: 4 x 0", matrix(3, 4), matrix(4, 0), 0),
+        ("`w` has 5 rows but `x` has 4 columns", matrix(3, 4), matrix(5, 2), 2),
+        ("`b` has 3 columns but `w` has 2", matrix(3, 4), matrix(4, 2), 3),
+    ] {
+        cases
+            .push(case("linear", message, move || linear(&x, &w, &RowDVector::zeros(b))));
     }
     cases.extend(of_forward("SingleHeadAttention::forward", |x, _, mask| {
         single_head().forward(x, mask).map(|_| ())

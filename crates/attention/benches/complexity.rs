@@ -4,7 +4,7 @@
 
 mod support;
 
-use attention::{Mask, MultiHeadAttention, attention, attention_backward};
+use attention::{Mask, MultiHeadAttention, attention, attention_backward, linear};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nalgebra::RealField;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -63,7 +63,9 @@ fn layer(criterion: &mut Criterion) {
         });
         let p = &layer.parameters;
         time(&mut group, &format!("projections, {sizes}"), n, || {
-            [&p.w_q, &p.w_k, &p.w_v, &p.w_o].map(|w| black_box(&x) * w) // (n, d_model), four times
+            let all =
+                [(&p.w_q, &p.b_q), (&p.w_k, &p.b_k), (&p.w_v, &p.b_v), (&p.w_o, &p.b_o)];
+            all.map(|(w, b)| linear(black_box(&x), w, b)) // (n, d_model), four times
         });
     }
 }

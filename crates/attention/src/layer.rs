@@ -231,9 +231,9 @@ impl<T: RealField + Copy> Parameters<T> {
         }
         // ANCHOR: project_inputs
         Ok([
-            linear(x, &self.w_q, &self.b_q),       // (n_q, d_k)
-            linear(context, &self.w_k, &self.b_k), // (n_k, d_k)
-            linear(context, &self.w_v, &self.b_v), // (n_k, d_v)
+            linear(x, &self.w_q, &self.b_q)?,       // (n_q, d_k)
+            linear(context, &self.w_k, &self.b_k)?, // (n_k, d_k)
+            linear(context, &self.w_v, &self.b_v)?, // (n_k, d_v)
         ])
         // ANCHOR_END: project_inputs
     }
@@ -257,14 +257,33 @@ impl Fingerprint {
     }
 }
 
-/// `y = x W + b`. Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) → (n, d_out).
+/// A linear map with a bias: `y = x W + b`.
+///
+/// Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) → (n, d_out).
+///
+/// # Errors
+/// An argument is empty, or their widths do not fit.
+///
+/// ```
+/// use nalgebra::{dmatrix, RowDVector};
+///
+/// let (x, w) = (dmatrix![1.0_f64, 2.0], dmatrix![3.0; 4.0]);
+/// assert_eq!(attention::linear(&x, &w, &RowDVector::from_element(1, 0.5))?, dmatrix![11.5]);
+/// # Ok::<(), attention::Error>(())
+/// ```
 // ANCHOR: linear
-pub(crate) fn linear<T: RealField + Copy>(
+pub fn linear<T: RealField + Copy>(
     x: &DMatrix<T>,
     w: &DMatrix<T>,
     b: &RowDVector<T>,
-) -> DMatrix<T> {
-    product_plus(x, w, b)
+) -> Result<DMatrix<T>> {
+    check_not_empty("x", x)?;
+    check_not_empty("w", w)?;
+    let because = || format!("`x` has {} columns", x.ncols());
+    check_count("w", "row", w.nrows(), x.ncols(), because)?;
+    let because = || format!("`w` has {}", w.ncols());
+    check_count("b", "column", b.ncols(), w.ncols(), because)?;
+    Ok(product_plus(x, w, b)) // x w, and b added to each row
 }
 // ANCHOR_END: linear
 
@@ -469,7 +488,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         let [q, k, v] = self.parameters.project_inputs(x, context.unwrap_or(x))?;
         let (attended, attention) = attention(&q, &k, &v, mask)?; // (n_q, d_v)
         // (n_q, d_model)
-        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o);
+        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
         let (x, context) = (x.clone(), context.cloned());
         let fingerprint = self.parameters.fingerprint();
         Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))

@@ -48,7 +48,9 @@ pub use gradient_check::{
     GradientCheck, gradient_check, numerical_gradient, relative_error,
 };
 pub use inspect::{ParameterNorms, heat_map, parameter_norms, row_entropy};
-pub use layer::{LayerGradients, Parameters, SingleHeadAttention, SingleHeadCache};
+pub use layer::{
+    LayerGradients, Parameters, SingleHeadAttention, SingleHeadCache, linear,
+};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{MultiHeadAttention, MultiHeadCache};
 pub use patients::{Fault, Patient};

@@ -284,7 +284,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let (outputs, caches): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
         let attended = join(&outputs); // (n_q, d_model)
-        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o);
+        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
         let (x, context) = (x.clone(), context.cloned());
         let fingerprint = self.parameters.fingerprint();
         Ok((output, MultiHeadCache { x, context, heads: caches, attended, fingerprint }))

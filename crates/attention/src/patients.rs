@@ -295,7 +295,7 @@ impl AttentionLayer<f64> for Patient {
                 dropout: None,
             });
         }
-        let output = linear(&attended, &p.w_o, &p.b_o);
+        let output = linear(&attended, &p.w_o, &p.b_o)?;
         let (x, context) = (x.clone(), context.cloned());
         let fingerprint = self.layer.parameters.fingerprint();
         Ok((output, MultiHeadCache { x, context, heads, attended, fingerprint }))

@@ -76,7 +76,7 @@ impl<T: Float> MultiHeadAttention<T> {
         let [q, k, v] = self.parameters.project_inputs(x, source)?; // each (n, d_model)
         let inputs = Inputs::new(&q, &k, &v, mask)?.with_heads(self.n_heads())?;
         let forward = flash.forward(&inputs); // (n_q, d_model)
-        let output = linear(&forward.output, &self.parameters.w_o, &self.parameters.b_o);
+        let output = linear(&forward.output, &self.parameters.w_o, &self.parameters.b_o)?;
         let (x, context, mask) = (x.clone(), context.cloned(), mask.clone());
         let fingerprint = self.parameters.fingerprint();
         Ok((output, FlashCache { x, context, q, k, v, mask, forward, fingerprint }))
