@@ -473,8 +473,18 @@ fn of_self_attention() -> Vec<Case> {
         }));
     }
     for (message, x, w, b) in [
-        ("`x` is empty: 0 x 4", matrix(0, 4), matrix(4, 2), 2),
-        ("`w` is empty: 4 x 0", matrix(3, 4), matrix(4, 0), 0),
+        (
+            "`x` is empty (0 x 4) but at least one entry is needed",
+            matrix(0, 4),
+            matrix(4, 2),
+            2,
+        ),
+        (
+            "`w` is empty (4 x 0) but at least one entry is needed",
+            matrix(3, 4),
+            matrix(4, 0),
+            0,
+        ),
         ("`w` has 5 rows but `x` has 4 columns", matrix(3, 4), matrix(5, 2), 2),
         ("`b` has 3 columns but `w` has 2", matrix(3, 4), matrix(4, 2), 3),
     ] {

@@ -281,7 +281,7 @@ fn five_tiles_in_words(needed: u64, machine: &Machine) -> String {
 /// A step, the name of its measurement, and what it changes.
 const STEPS: [(&str, &str); 8] = [
     ("naive", "the matrix of weights, head by head"),
-    ("tiled", "tiles of 64 × 64, as in *Tiles, forward*"),
+    ("tiled", "tiles of 64 × 64, as in *Tiles, forward*; exponentials one by one"),
     ("scratch", "one scratch memory; softmax goes column by column"),
     ("portable", "exponentials by polynomial"),
     ("vector", "the widest vector instructions"),
@@ -308,11 +308,15 @@ fn exchanged(record: &Record, step: &str) -> Result<Exchange> {
     };
     Ok(match step {
         // Two large products a head become two small ones a tile, and tiles are copied.
-        "tiled" => vec![
-            (-2.0 * HEADS as f64, find(record, "parts/product whole", &[])?.median),
-            (2.0 * small, of_small()?),
-            (5.0 * small, copied),
-        ],
+        "tiled" => {
+            let mut exchange = vec![
+                (-2.0 * HEADS as f64, find(record, "parts/product whole", &[])?.median),
+                (2.0 * small, of_small()?),
+                (5.0 * small, copied),
+            ];
+            exchange.extend(exponentials("vector", "one by one")?);
+            exchange
+        }
         // The transpose of the keys, the product, a copy of the scores, a copy of the values, their product.
         "scratch" => vec![(-5.0 * small, copied)],
         "portable" => exponentials("one by one", "portable")?,
