@@ -125,8 +125,8 @@ pub fn attention<T: RealField + Copy>(
     attention_with_dropout(q.clone(), k.clone(), v.clone(), mask, None)
 }
 
-/// As [`attention`], with weights that are multiplied by the factors of dropout (n_q, n_k)
-/// before they meet the values.
+/// As [`attention`], of matrices that go into the cache. `dropout` (n_q, n_k) multiplies
+/// the weights before they meet the values.
 pub(crate) fn attention_with_dropout<T: RealField + Copy>(
     q: DMatrix<T>,
     k: DMatrix<T>,
