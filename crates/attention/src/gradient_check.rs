@@ -79,7 +79,8 @@ fn epsilon_is<T: RealField>(epsilon: T, because: String) -> Error {
 ///
 /// Over steps whose square is lost beside 1, any smooth function is a straight line.
 /// What second differences are left, `L(−h) − 2 L(0) + L(h)`, is rounding, and of three
-/// numbers of variance σ² their variance is (1 + 4 + 1) σ².
+/// numbers of variance σ² their variance is (1 + 4 + 1) σ². All of them may be zero by
+/// chance, but no loss is more exact than its own last rounding.
 fn rounding<T: RealField + Copy>(
     x: &DMatrix<T>,
     mut loss: impl FnMut(&DMatrix<T>) -> Result<T>,
@@ -95,7 +96,8 @@ fn rounding<T: RealField + Copy>(
     let squares = losses.windows(3).map(|l| (l[0] - l[1] - l[1] + l[2]).powi(2));
     let mean = squares.fold(T::zero(), |sum, square| sum + square)
         / nalgebra::convert((STEPS - 2) as f64);
-    Ok((mean / nalgebra::convert(6.0)).sqrt())
+    let last_rounding = losses[0].abs() * T::default_epsilon() / nalgebra::convert(2.0);
+    Ok((mean / nalgebra::convert(6.0)).sqrt().max(last_rounding))
 }
 // ANCHOR_END: rounding
 
