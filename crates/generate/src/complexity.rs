@@ -596,7 +596,8 @@ fn peaks(page: &mut Page, record: &Record) -> Result<()> {
         for (found, formula) in formulas {
             ensure!(
                 (formula..formula + (1 << 20)).contains(&(found.median as usize)),
-                "the record `memory` at n = {n} says {} bytes, far from {formula}",
+                "the record `memory`: {} at n = {n} takes {} bytes, far from {formula}",
+                found.what,
                 found.median
             );
         }

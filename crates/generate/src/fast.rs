@@ -1728,7 +1728,9 @@ mod tests {
         );
         assert!(again_in_words(1.01, 0.1, &gains).contains("every step"));
         let [ladder, peers] = committed().of_one_machine(["ladder", "peers"]).unwrap();
-        let both = again_where_in_words(&ladder, Some(&peers));
+        let mut later = peers.clone();
+        later.versions.insert("commit".to_owned(), "a later one".to_owned());
+        let both = again_where_in_words(&ladder, Some(&later));
         assert!(
             both.contains("beside the others") && both.contains("of commit"),
             "{both}"
