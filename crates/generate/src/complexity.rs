@@ -590,12 +590,12 @@ fn peaks(page: &mut Page, record: &Record) -> Result<()> {
         // What the chapter says in words. matrixmultiply lays aside up to a block of each factor.
         let square = F32 * n * n;
         let formulas = [
-            (forward, kept as usize + F32 * n), // the cache and the output
-            (both, 2 * square + F32 * (9 * n * D + n)),
+            (forward, kept as usize + F32 * n, 1 << 19), // the cache and the output
+            (both, 2 * square + F32 * (9 * n * D + n), 1 << 20),
         ];
-        for (found, formula) in formulas {
+        for (found, formula, buffers) in formulas {
             ensure!(
-                (formula..formula + (1 << 20)).contains(&(found.median as usize)),
+                (formula..formula + buffers).contains(&(found.median as usize)),
                 "the record `memory`: {} at n = {n} takes {} bytes, far from {formula}",
                 found.what,
                 found.median

@@ -358,9 +358,10 @@ fn memory(page: &mut Page) -> Result<()> {
 
         // What the chapter says of each.
         let [square, matrix] = [4 * n * n, 4 * n * D];
-        let buffers = 1 << 20; // into which the product packs its factors
+        let buffers = 1 << 19; // into which the product packs its factors
         ensure!(
-            (square..square + 4 * matrix + buffers).contains(&naive) || n < 1024,
+            (square + 4 * matrix..square + 4 * matrix + buffers).contains(&naive)
+                || n < 1024,
             "n = {n}: naive attention takes {naive}"
         );
         let strip = 4 * n * TILE;

@@ -175,12 +175,12 @@ impl<T: Float> Work for Multiply<'_, T> {
                         let width = live.len().next_multiple_of(lanes);
                         let left = &left[live.start * k.len()..][..width * k.len()];
                         let to = rows * block.start + group.start + live.start;
-                        let mut to = Columns { numbers: &mut c[to..], stride: rows };
+                        let mut to = Target { numbers: &mut c[to..], stride: rows };
                         if live.len() == panel {
                             to.add::<S, MR, NR>(simd, left, right, block.len(), bias);
                             continue;
                         }
-                        let mut sums = Columns { numbers: &mut edge, stride: width };
+                        let mut sums = Target { numbers: &mut edge, stride: width };
                         let zeros = Some(&[T::zero(); NR] as &[T]);
                         match width / lanes {
                             1 => sums.add::<S, 1, NR>(simd, left, right, NR, zeros),
@@ -231,13 +231,13 @@ fn pack_left<T: Float>(
     }
 }
 
-/// Some rows of columns that begin `stride` numbers apart.
-struct Columns<'a, T> {
+/// Where sums go: some rows of columns that begin `stride` numbers apart.
+struct Target<'a, T> {
     numbers: &'a mut [T],
     stride: usize,
 }
 
-impl<T: Float> Columns<'_, T> {
+impl<T: Float> Target<'_, T> {
     /// Adds the products of a panel of `left` and the first `count` columns of a block of `right`; to `bias`, if it is given, and else
     /// to what is here.
     #[inline(always)]
