@@ -11,8 +11,14 @@ use attention::flash::{
 };
 use attention::{Mask, attention, attention_backward};
 use criterion::{Criterion, criterion_group, criterion_main};
+use mimalloc::MiMalloc;
 use nalgebra::DMatrix;
 use support::{briefly, normal, time};
+
+/// Keeps the memory of a matrix that was dropped for the next one. The system's allocator may give it back to the system, or not,
+/// and what the naive program takes would depend on that.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const N: usize = 2048;
 const D: usize = 64;

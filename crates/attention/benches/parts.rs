@@ -6,11 +6,17 @@
 mod support;
 
 use attention::flash::{Flash, Float, Part, TileProducts};
+use attention::linear;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use nalgebra::{DMatrix, DMatrixView, Dyn};
+use mimalloc::MiMalloc;
+use nalgebra::{DMatrix, DMatrixView, Dyn, RowDVector};
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};
+
+/// As in `ladder.rs`.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const N: usize = 2048;
 const D: usize = 64;
@@ -31,9 +37,9 @@ fn parts(criterion: &mut Criterion) {
     time(&mut group, &format!("copied tile, f32, columns = {}", SMALL), SMALL, || {
         black_box(&tile).clone()
     });
-    let [q, k, _] = inputs::<f32>(N, D);
+    let ([q, k, _], zeros) = (inputs::<f32>(N, D), RowDVector::zeros(N));
     time(&mut group, &format!("product whole, f32, d = {D}"), N, || {
-        black_box(&q) * k.transpose() // (n, n), as the naive program makes it
+        linear(black_box(&q), &k.transpose(), &zeros) // (n, n), by the product of the naive program
     });
 }
 

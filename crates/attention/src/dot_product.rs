@@ -1,6 +1,7 @@
 //! Scaled dot-product attention: scores, weights, output, and the way back.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
+use crate::flash::{product, product_tr, tr_product};
 use crate::mask::{Mask, SizedMask};
 use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward};
 use nalgebra::{DMatrix, DVector, RealField};
@@ -52,7 +53,7 @@ pub fn scaled_scores<T: RealField + Copy>(
     k: &DMatrix<T>,
 ) -> Result<DMatrix<T>> {
     check_queries_and_keys(q, k)?;
-    Ok(q * k.transpose() * scale::<T>(q.ncols())) // (n_q, n_k)
+    Ok(product_tr(q, k) * scale::<T>(q.ncols())) // q kᵀ / √d_k (n_q, n_k)
 }
 // ANCHOR_END: scores
 
@@ -268,7 +269,7 @@ pub fn attention_backward<T: RealField + Copy>(
     // ANCHOR: backward_values
     // output = weights · v
     let grad_v = masked_tr_product(&*cache.weights_used()?, grad_output, seen);
-    let grad_weights = grad_output * v.transpose(); // (n_q, n_k)
+    let grad_weights = product_tr(grad_output, v); // (n_q, n_k)
     // ANCHOR_END: backward_values
 
     // weights used = weights ⊙ dropout
@@ -310,7 +311,7 @@ pub(crate) fn masked_product<T: RealField + Copy>(
     seen: impl Fn(usize, usize) -> bool,
 ) -> DMatrix<T> {
     if is_finite(b) {
-        return a * b;
+        return product(a, b);
     }
     let mut product = DMatrix::zeros(a.nrows(), b.ncols());
     for_each_visible(a, seen, |i, j, a_ij| {
@@ -329,7 +330,7 @@ pub(crate) fn masked_tr_product<T: RealField + Copy>(
     seen: impl Fn(usize, usize) -> bool,
 ) -> DMatrix<T> {
     if is_finite(b) {
-        return (b.transpose() * a).transpose(); // much faster than `tr_mul`, which takes column by column
+        return tr_product(a, b);
     }
     let mut product = DMatrix::zeros(a.ncols(), b.ncols());
     for_each_visible(a, seen, |i, j, a_ij| {

@@ -40,7 +40,7 @@ pub use exponential::{Exponentials, Float};
 pub use fast::Flash;
 pub use layer::FlashCache;
 pub use library::LibraryFlash;
-pub(crate) use matrix_product::{product_plus, product_tr, tr_product};
+pub(crate) use matrix_product::{product, product_plus, product_tr, tr_product};
 pub use online::OnlineSoftmax;
 pub use tile_products::{Part, TileProducts};
 pub use tiled::{tiled_attention, tiled_attention_backward};

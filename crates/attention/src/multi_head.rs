@@ -294,8 +294,8 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     // ANCHOR: split
     /// The columns of head `h`: (n, d_model) → (n, d_model / n_heads).
     fn split(&self, joined: &DMatrix<T>, h: usize) -> DMatrix<T> {
-        let d = joined.ncols() / self.n_heads;
-        joined.columns(h * d, d).into_owned()
+        let (n, d) = (joined.nrows(), joined.ncols() / self.n_heads);
+        DMatrix::from_column_slice(n, d, &joined.as_slice()[n * d * h..][..n * d])
     }
     // ANCHOR_END: split
 

@@ -25,7 +25,7 @@ fn memory_grows_with_the_square() {
     for n in [1024, 2048] {
         let inputs = inputs(n);
         let square = n * n * ELEMENT;
-        // Queries, keys, values, output, a transpose, gradients, and the block of a factor that matrixmultiply lays aside.
+        // Queries, keys, values, output, gradients, and the blocks of factors that the product packs, for each thread.
         let little = 10 * n * D * ELEMENT + 256 * 1024 * ELEMENT;
         let forward = peak::forward(&MEMORY, &inputs);
         assert!((square..square + little).contains(&forward), "{n}: {forward}");

@@ -587,13 +587,13 @@ fn peaks(page: &mut Page, record: &Record) -> Result<()> {
             bytes(both.median as u128),
             fixed(squares(both.median), 2),
         ]);
-        // What the chapter says in words. matrixmultiply lays aside up to a block of each factor.
-        let square = F32 * n * n;
+        // What the chapter says in words. The product packs up to a block of each factor.
+        let (square, buffers) = (F32 * n * n, 1 << 19);
         let formulas = [
-            (forward, kept as usize + F32 * n, 1 << 19), // the cache and the output
-            (both, 2 * square + F32 * (9 * n * D + n), 1 << 20),
+            (forward, kept as usize + F32 * n), // the cache and the output
+            (both, 2 * square + F32 * (7 * n * D + n)),
         ];
-        for (found, formula, buffers) in formulas {
+        for (found, formula) in formulas {
             ensure!(
                 (formula..formula + buffers).contains(&(found.median as usize)),
                 "the record `memory`: {} at n = {n} takes {} bytes, far from {formula}",

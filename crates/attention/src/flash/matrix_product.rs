@@ -3,8 +3,8 @@
 
 use super::Float;
 use super::microkernel::{
-    Aligned, pack_across, pack_columns, pack_panels, pack_rows, product, vectors,
-    vectors_mut,
+    Aligned, pack_across, pack_columns, pack_panels, pack_rows,
+    product as sums_of_products, vectors, vectors_mut,
 };
 use super::vectors::{InstructionSet, Instructions, Work};
 use super::views::View;
@@ -20,7 +20,12 @@ pub(crate) fn product_plus<T: RealField + Copy>(
     b: &DMatrix<T>,
     bias: &RowDVector<T>,
 ) -> DMatrix<T> {
-    multiply(&Factor::of(a), &Factor::of(b), bias)
+    multiply(&Factor::of(a), &Factor::of(b), Some(bias))
+}
+
+/// `a · b`
+pub(crate) fn product<T: RealField + Copy>(a: &DMatrix<T>, b: &DMatrix<T>) -> DMatrix<T> {
+    multiply(&Factor::of(a), &Factor::of(b), None)
 }
 
 /// `aᵀ · b`
@@ -28,8 +33,7 @@ pub(crate) fn tr_product<T: RealField + Copy>(
     a: &DMatrix<T>,
     b: &DMatrix<T>,
 ) -> DMatrix<T> {
-    let bias = RowDVector::zeros(b.ncols());
-    multiply(&Factor::transpose(a), &Factor::of(b), &bias)
+    multiply(&Factor::transpose(a), &Factor::of(b), None)
 }
 
 /// `a · bᵀ`
@@ -37,8 +41,7 @@ pub(crate) fn product_tr<T: RealField + Copy>(
     a: &DMatrix<T>,
     b: &DMatrix<T>,
 ) -> DMatrix<T> {
-    let bias = RowDVector::zeros(b.nrows());
-    multiply(&Factor::of(a), &Factor::transpose(b), &bias)
+    multiply(&Factor::of(a), &Factor::transpose(b), None)
 }
 
 /// A factor of a product: a matrix, or its transpose.
@@ -80,21 +83,29 @@ impl<'a, T: RealField + Copy> Factor<'a, T> {
 fn multiply<T: RealField + Copy>(
     a: &Factor<T>,
     b: &Factor<T>,
-    bias: &RowDVector<T>,
+    bias: Option<&RowDVector<T>>,
 ) -> DMatrix<T> {
+    /// Below this number of multiplications, packing would cost more than it gains.
+    const FEW: usize = 64 * 64 * 64;
+    let (rows, depth) = a.shape();
+    if rows * depth * b.shape().1 <= FEW {
+        return multiply_by_nalgebra(a, b, bias);
+    }
     let fast = multiply_floats::<T, f64>(a, b, bias);
     fast.or_else(|| multiply_floats::<T, f32>(a, b, bias))
-        .unwrap_or_else(|| multiply_others(a, b, bias))
+        .unwrap_or_else(|| multiply_by_nalgebra(a, b, bias))
 }
 
-/// Numbers for which there are no vector instructions are left to nalgebra.
-fn multiply_others<T: RealField + Copy>(
+/// Small matrices, and numbers for which there are no vector instructions.
+fn multiply_by_nalgebra<T: RealField + Copy>(
     a: &Factor<T>,
     b: &Factor<T>,
-    bias: &RowDVector<T>,
+    bias: Option<&RowDVector<T>>,
 ) -> DMatrix<T> {
     let mut c = &*a.whole() * &*b.whole();
-    c.row_iter_mut().for_each(|mut row| row += bias);
+    if let Some(bias) = bias {
+        c.row_iter_mut().for_each(|mut row| row += bias);
+    }
     c
 }
 
@@ -103,9 +114,12 @@ fn multiply_others<T: RealField + Copy>(
 fn multiply_floats<T: RealField + Copy, F: Float>(
     a: &Factor<T>,
     b: &Factor<T>,
-    bias: &RowDVector<T>,
+    bias: Option<&RowDVector<T>>,
 ) -> Option<DMatrix<T>> {
-    let bias: &RowDVector<F> = (bias as &dyn Any).downcast_ref()?;
+    let bias: Option<&RowDVector<F>> = match bias {
+        Some(bias) => Some((bias as &dyn Any).downcast_ref()?),
+        None => None,
+    };
     let (a, b) = (a.cast::<F>()?, b.cast::<F>()?);
     let (rows, columns) = (a.shape().0, b.shape().1);
     // `vec!` asks for memory that is zero already, where `DMatrix::zeros` would write to it.
@@ -115,7 +129,8 @@ fn multiply_floats<T: RealField + Copy, F: Float>(
     let one = |(group, c): (usize, &mut [F])| {
         let from = group * share;
         let columns = from..from + c.len() / rows;
-        let work = Multiply { a: &a, b: &b, bias: bias.as_slice(), columns, c };
+        let work =
+            Multiply { a: &a, b: &b, bias: bias.map(RowDVector::as_slice), columns, c };
         Instructions::best().run(work).expect("instructions of this processor");
     };
     let numbers = (share * rows).max(1);
@@ -139,9 +154,9 @@ fn threads() -> usize {
 
 /// Some columns of `a · b`, with `bias` added to each row.
 struct Multiply<'a, T> {
-    a: &'a Factor<'a, T>, // (rows, depth)
-    b: &'a Factor<'a, T>, // (depth, columns)
-    bias: &'a [T],        // for all columns
+    a: &'a Factor<'a, T>,  // (rows, depth)
+    b: &'a Factor<'a, T>,  // (depth, columns)
+    bias: Option<&'a [T]>, // for all columns
     columns: Range<usize>,
     c: &'a mut [T], // (rows, these columns)
 }
@@ -153,23 +168,26 @@ impl<T: Float> Work for Multiply<'_, T> {
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
         /// Products that are summed in registers: a block of `b` stays in the first-level cache.
         const DEPTH: usize = 256;
-        /// Panels of `a` that stay in the second-level cache.
-        const PANELS: usize = 8;
+        /// Bytes of a column of the panels of `a` that stay in the second-level cache: a multiple of every panel's.
+        const HEIGHT: usize = 1536;
         let Multiply { a, b, bias, columns, c } = self;
         let ((rows, depth), lanes) = (a.shape(), T::lanes::<S>());
-        let panel = MR * lanes;
-        let (most, height) = (depth.min(DEPTH), rows.min(PANELS * panel));
+        let (panel, height) = (MR * lanes, HEIGHT / size_of::<T>());
+        let (most, height) = (depth.min(DEPTH), rows.min(height));
         let mut left = Aligned::zeros(height.next_multiple_of(lanes) * most);
         let mut right = Aligned::zeros(columns.len().next_multiple_of(NR) * most);
-        let mut edge = Aligned::zeros(panel * NR);
+        let (mut edge, zeros) = (Aligned::zeros(panel * NR), [T::zero(); NR]);
         for k in blocks(depth, DEPTH) {
             pack_right::<T, NR>(b, &k, &columns, &mut right);
-            for group in blocks(rows, PANELS * panel) {
+            for group in blocks(rows, height) {
                 pack_left(a, &group, &k, (panel, lanes), &mut left);
                 let right = right.as_chunks::<NR>().0.chunks_exact(k.len());
                 for (right, block) in right.zip(blocks(columns.len(), NR)) {
                     // Memory that was never touched is written, not read: that would cost a page fault more.
-                    let bias = &bias[columns.start + block.start..][..block.len()];
+                    let bias = match bias {
+                        Some(bias) => &bias[columns.start + block.start..][..block.len()],
+                        None => &zeros[..block.len()],
+                    };
                     let bias = (k.start == 0).then_some(bias);
                     for live in blocks(group.len(), panel) {
                         let width = live.len().next_multiple_of(lanes);
@@ -181,11 +199,11 @@ impl<T: Float> Work for Multiply<'_, T> {
                             continue;
                         }
                         let mut sums = Target { numbers: &mut edge, stride: width };
-                        let zeros = Some(&[T::zero(); NR] as &[T]);
+                        let none = Some(&zeros as &[T]);
                         match width / lanes {
-                            1 => sums.add::<S, 1, NR>(simd, left, right, NR, zeros),
-                            2 => sums.add::<S, 2, NR>(simd, left, right, NR, zeros),
-                            _ => sums.add::<S, MR, NR>(simd, left, right, NR, zeros),
+                            1 => sums.add::<S, 1, NR>(simd, left, right, NR, none),
+                            2 => sums.add::<S, 2, NR>(simd, left, right, NR, none),
+                            _ => sums.add::<S, MR, NR>(simd, left, right, NR, none),
                         }
                         to.add_numbers(&edge, width, live.len(), block.len(), bias);
                     }
@@ -249,7 +267,7 @@ impl<T: Float> Target<'_, T> {
         count: usize,
         bias: Option<&[T]>,
     ) {
-        let sums = product::<S, T, M, NR>(simd, vectors::<S, T, M>(left), right);
+        let sums = sums_of_products::<S, T, M, NR>(simd, vectors::<S, T, M>(left), right);
         for j in 0..NR {
             if j == count {
                 return;
@@ -289,7 +307,7 @@ mod tests {
     use super::*;
     use nalgebra::{convert, try_convert};
 
-    /// Every order of the factors, both types, all sizes around those of vectors, panels and blocks; and the way of other numbers.
+    /// Every order of the factors, both types, all sizes around those of vectors, panels and blocks; and both ways of computing.
     #[test]
     fn products_equal_the_definition() {
         fn check<T: Float>() {
@@ -315,14 +333,21 @@ mod tests {
                         let bias = bias.map(convert::<f64, T>);
                         let shape = (rows, depth, columns);
                         // Sums of products of small whole numbers are exact.
+                        let [a_tr, b_tr] = [&a, &b].map(DMatrix::transpose);
+                        for a in [Factor::of(&a), Factor::transpose(&a_tr)] {
+                            for b in [Factor::of(&b), Factor::transpose(&b_tr)] {
+                                let floats = multiply_floats::<T, T>(&a, &b, Some(&bias));
+                                let floats = floats.expect("one type");
+                                assert_eq!(exact(floats), right_plus, "{shape:?}");
+                                let others = multiply_by_nalgebra(&a, &b, Some(&bias));
+                                assert_eq!(exact(others), right_plus, "{shape:?}");
+                            }
+                        }
                         let plus = product_plus(&a, &b, &bias);
                         assert_eq!(exact(plus), right_plus, "{shape:?}");
-                        let [a_tr, b_tr] = [&a, &b].map(DMatrix::transpose);
+                        assert_eq!(exact(product(&a, &b)), right, "{shape:?}");
                         assert_eq!(exact(tr_product(&a_tr, &b)), right, "{shape:?}");
                         assert_eq!(exact(product_tr(&a, &b_tr)), right, "{shape:?}");
-                        let (a, b) = (Factor::transpose(&a_tr), Factor::of(&b));
-                        let others = multiply_others(&a, &b, &bias);
-                        assert_eq!(exact(others), right_plus, "{shape:?}");
                     }
                 }
             }

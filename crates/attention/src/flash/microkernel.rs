@@ -200,13 +200,18 @@ pub(super) fn pack_across<T: Float>(
             let (first, width) = (piece.start * lanes, piece.len() * lanes);
             let (here, rest) = to.split_at_mut(panel.len() * width);
             to = rest;
-            for c in 0..width {
-                let places = here[c..].iter_mut().step_by(width);
-                if first + c < columns {
-                    let column = &from.column(first + c)[panel.clone()];
-                    places.zip(column).for_each(|(to, &from)| *to = from);
-                } else {
-                    places.for_each(|to| *to = T::zero());
+            // A few rows at a time: what is written stays in the first-level cache until its lines are full.
+            for rows in blocks(panel.len(), 16) {
+                let here = &mut here[rows.start * width..rows.end * width];
+                let rows = panel.start + rows.start..panel.start + rows.end;
+                for c in 0..width {
+                    let places = here[c..].iter_mut().step_by(width);
+                    if first + c < columns {
+                        let column = &from.column(first + c)[rows.clone()];
+                        places.zip(column).for_each(|(to, &from)| *to = from);
+                    } else {
+                        places.for_each(|to| *to = T::zero());
+                    }
                 }
             }
         }
