@@ -17,11 +17,6 @@ use record::take::how_to_show;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Keeps the memory of a matrix that was dropped for the next one, where the system's allocator gives it back to the system and
-/// each page of the next one has to be asked for again. NumPy and PyTorch bring allocators of their own, too.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
