@@ -5,8 +5,8 @@
 //! bit for any number of threads.
 
 use crate::error::{Error, Result, check_count};
-use crate::layer::{LayerGradients, Parameters};
 use crate::mask::Mask;
+use crate::parameters::{LayerGradients, Parameters};
 use nalgebra::{DMatrix, RealField};
 
 /// The outputs of a batch, and the cache of each sequence.

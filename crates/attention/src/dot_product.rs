@@ -1,8 +1,8 @@
 //! Scaled dot-product attention: scores, weights, output, and the way back.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::flash::{product, product_tr, tr_product};
 use crate::mask::{Mask, SizedMask};
+use crate::simd::{product, product_tr, tr_product};
 use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward};
 use nalgebra::{DMatrix, DVector, RealField};
 use std::borrow::Cow;

@@ -27,25 +27,20 @@ mod exponential;
 mod fast;
 mod layer;
 mod library;
-mod matrix_product;
-mod microkernel;
 mod online;
 mod queue;
+mod slices;
 mod tile_products;
 mod tiled;
-mod vectors;
-mod views;
 
-pub use exponential::{Exponentials, Float};
+pub use crate::simd::{Float, Instructions};
+pub use exponential::Exponentials;
 pub use fast::Flash;
 pub use layer::FlashCache;
 pub use library::LibraryFlash;
-pub(crate) use matrix_product::{product, product_plus, product_tr, tr_product};
 pub use online::OnlineSoftmax;
 pub use tile_products::{Part, TileProducts};
 pub use tiled::{tiled_attention, tiled_attention_backward};
-pub use vectors::Instructions;
-pub(crate) use vectors::exp_all;
 
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
 use crate::error::{Error, Result, check_not_empty, check_positive, check_shape};

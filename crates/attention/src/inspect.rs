@@ -1,7 +1,7 @@
 //! Looking inside: how spread out weights are, how large gradients are, and a heat map for the terminal.
 
 use crate::error::{Result, check_count, check_not_empty};
-use crate::layer::Parameters;
+use crate::parameters::Parameters;
 use nalgebra::{DMatrix, DVector, RealField};
 
 /// The entropy of each row of weights, in nats: `−Σ_j p[j] ln p[j]`.

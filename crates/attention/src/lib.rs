@@ -3,20 +3,25 @@
 
 // In the order in which the book meets them. Lines with the word ANCHOR mark what its pages show.
 
+mod blocks;
 mod error;
 pub mod example;
+mod simd; // vector instructions
 mod softmax;
 
 mod dot_product; // scores, weights, output
 mod mask;
 mod static_shapes;
 
+mod linear;
+mod parameters; // what a layer learns
+
 mod batch; // several sequences through one layer
 mod layer; // projections, and the layer with one head
 mod multi_head;
 
 #[cfg(feature = "serde")]
-mod saved; // all of these in files
+mod saved; // matrices in files
 
 mod gradient_check;
 
@@ -48,11 +53,11 @@ pub use gradient_check::{
     GradientCheck, gradient_check, numerical_gradient, relative_error,
 };
 pub use inspect::{ParameterNorms, heat_map, parameter_norms, row_entropy};
-pub use layer::{
-    LayerGradients, Parameters, SingleHeadAttention, SingleHeadCache, linear,
-};
+pub use layer::{SingleHeadAttention, SingleHeadCache};
+pub use linear::linear;
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{MultiHeadAttention, MultiHeadCache};
+pub use parameters::{LayerGradients, Parameters};
 pub use patients::{Fault, Patient};
 pub use softmax::{
     log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,

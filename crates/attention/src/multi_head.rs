@@ -3,11 +3,10 @@
 use crate::batch::{self, BatchOutput};
 use crate::dot_product::{AttentionCache, attention_backward, attention_with_dropout};
 use crate::error::{Error, Result, check_count, check_positive, check_room, check_shape};
-use crate::layer::{
-    Fingerprint, LayerGradients, Parameters, check_cache, gather_gradients, linear,
-    linear_backward,
-};
+use crate::layer::{check_cache, gather_gradients};
+use crate::linear::{linear, linear_backward};
 use crate::mask::Mask;
+use crate::parameters::{Fingerprint, LayerGradients, Parameters};
 use nalgebra::{DMatrix, RealField};
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
@@ -34,7 +33,7 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 #[cfg_attr(
     feature = "serde",
     serde(
-        try_from = "crate::saved::MultiHeadRead<T>",
+        try_from = "saved::MultiHead<T>",
         bound(
             serialize = "T: serde::Serialize",
             deserialize = "T: serde::Deserialize<'de>"
@@ -437,7 +436,7 @@ fn check_heads(n_heads: usize, d_model: usize) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn check_probability(argument: &'static str, p: f64) -> Result<()> {
+fn check_probability(argument: &'static str, p: f64) -> Result<()> {
     if !(0.0..1.0).contains(&p) {
         let because = "it must be at least 0 and less than 1".to_owned();
         return Err(Error::OutOfRange { argument, given: p, because });
@@ -453,6 +452,36 @@ fn join<T: RealField + Copy>(heads: &[DMatrix<T>]) -> DMatrix<T> {
     DMatrix::from_vec(n, heads.len() * d, columns.concat())
 }
 // ANCHOR_END: join
+
+/// Layers in files.
+#[cfg(feature = "serde")]
+mod saved {
+    use super::{MultiHeadAttention, check_probability};
+    use crate::error::{Error, Result};
+    use crate::parameters::Parameters;
+    use nalgebra::RealField;
+    use serde::Deserialize;
+
+    /// [`MultiHeadAttention`] as it is read.
+    #[derive(Deserialize)]
+    #[serde(bound(deserialize = "T: RealField + Copy + Deserialize<'de>"))]
+    pub struct MultiHead<T: RealField + Copy> {
+        parameters: Parameters<T>,
+        n_heads: usize,
+        dropout: f64,
+    }
+
+    impl<T: RealField + Copy> TryFrom<MultiHead<T>> for MultiHeadAttention<T> {
+        type Error = Error;
+
+        fn try_from(read: MultiHead<T>) -> Result<Self> {
+            check_probability("dropout", read.dropout)?;
+            let layer =
+                MultiHeadAttention::from_parameters(read.parameters, read.n_heads)?;
+            layer.with_dropout(read.dropout)
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

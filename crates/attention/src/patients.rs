@@ -5,11 +5,11 @@
 use crate::diagnose::AttentionLayer;
 use crate::dot_product::AttentionCache;
 use crate::error::Result;
-use crate::layer::{
-    LayerGradients, Parameters, gather_gradients, linear, linear_backward,
-};
+use crate::layer::gather_gradients;
+use crate::linear::{linear, linear_backward};
 use crate::mask::{Mask, SizedMask};
 use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
+use crate::parameters::{LayerGradients, Parameters};
 use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
 use nalgebra::DMatrix;
 

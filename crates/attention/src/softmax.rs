@@ -4,7 +4,7 @@
 //! not change when all scores move by one constant, and no exponential of finite scores can overflow.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::flash::exp_all;
+use crate::simd::exp_all;
 use nalgebra::{DMatrix, DVector, RealField};
 
 // ANCHOR: shift

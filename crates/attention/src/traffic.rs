@@ -28,6 +28,7 @@ pub use tiled_backward::{
     tiled_attention_backward, tiled_backward_traffic, tiles_for_backward,
 };
 
+pub use crate::blocks::blocks;
 use crate::error::{Error, Result, check_count, check_room};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RealField};
 use std::cell::{Cell, RefCell};
@@ -507,17 +508,6 @@ impl<T: RealField + Copy> Tile<'_, T> {
     }
 }
 
-/// The ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
-///
-/// ```
-/// let blocks: Vec<_> = attention::traffic::blocks(7, 3).collect();
-/// assert_eq!(blocks, [0..3, 3..6, 6..7]);
-/// ```
-pub fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    let size = size.max(1);
-    (0..n).step_by(size).map(move |start| start..n.min(start.saturating_add(size)))
-}
-
 // ---------------------------------------------------------------------------------------------------- the report
 
 /// Numbers read from slow memory and written to it.
@@ -756,14 +746,5 @@ mod tests {
         assert_eq!(c.view(), &a * &b * 2.0);
         c.add_tr_product(&load(&a.transpose()), &load(&b)).unwrap();
         assert_eq!(c.view(), &a * &b * 3.0);
-    }
-
-    #[test]
-    fn blocks_cover_everything_once() {
-        for (n, size) in [(7, 3), (6, 3), (1, 5), (4, 0), (5, usize::MAX)] {
-            let all: Vec<usize> = blocks(n, size).flatten().collect();
-            assert_eq!(all, (0..n).collect::<Vec<_>>());
-        }
-        assert_eq!(blocks(0, 3).count(), 0);
     }
 }

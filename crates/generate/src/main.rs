@@ -36,6 +36,7 @@ mod wrong;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use output::{Generated, Page};
 use record::Records;
 use std::path::PathBuf;
@@ -44,6 +45,9 @@ use std::time::Instant;
 /// Computes every figure, table and number that the book shows.
 #[derive(Parser)]
 struct Arguments {
+    /// The chapters to compute, by the names of their files; without any, all
+    #[arg(value_name = "CHAPTER", value_parser = PossibleValuesParser::new(PAGES.iter().map(|page| page.0)))]
+    chapters: Vec<String>,
     /// Write nothing; fail if the files are not those that a run would write
     #[arg(long)]
     check: bool,
@@ -85,8 +89,9 @@ const PAGES: &[Generator] = &[
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let records = Records::open(&arguments.records)?;
-    let mut generated = Generated::default();
-    for &(name, generate) in PAGES {
+    let mut generated = Generated::of(&arguments.chapters);
+    let chosen: Vec<_> = PAGES.iter().filter(|page| generated.has(page.0)).collect();
+    for &&(name, generate) in &chosen {
         let start = Instant::now();
         let mut page = Page::new(name, &records);
         generate(&mut page).with_context(|| format!("computing the page {name}"))?;

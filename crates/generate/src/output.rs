@@ -40,11 +40,25 @@ impl Page {
     }
 }
 
-/// All generated files, by their path below the folder.
+/// Generated files, by their path below the folder.
 #[derive(Default)]
-pub struct Generated(BTreeMap<PathBuf, String>);
+pub struct Generated {
+    files: BTreeMap<PathBuf, String>,
+    /// The pages that were asked for. Files of other pages are left alone. Empty: all, and there should be no other files.
+    only: Vec<String>,
+}
 
 impl Generated {
+    /// Of these pages; of none: of all.
+    pub fn of(pages: &[String]) -> Self {
+        Generated { only: pages.to_vec(), ..Self::default() }
+    }
+
+    /// Whether this page was asked for.
+    pub fn has(&self, page: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == page)
+    }
+
     pub fn add(&mut self, page: Page) {
         let folder = Path::new(page.name);
         if !page.values.is_empty() {
@@ -52,22 +66,22 @@ impl Generated {
                 format!("ANCHOR: {key}\n{text}\nANCHOR_END: {key}\n")
             };
             let values = page.values.iter().map(value).collect();
-            self.0.insert(folder.join("values.txt"), values);
+            self.files.insert(folder.join("values.txt"), values);
         }
         for (name, text) in page.files {
-            self.0.insert(folder.join(name), text);
+            self.files.insert(folder.join(name), text);
         }
     }
 
     #[cfg(test)]
     pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.0.iter().map(|(path, text)| (path.as_path(), text.as_str()))
+        self.files.iter().map(|(path, text)| (path.as_path(), text.as_str()))
     }
 
     /// Writes what changed and removes what is no longer generated.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let (mut written, mut removed) = (0, 0);
-        for (path, text) in &self.0 {
+        for (path, text) in &self.files {
             let path = folder.join(path);
             if fs::read_to_string(&path).ok().as_ref() != Some(text) {
                 let parent = path.parent().expect("a file in a folder");
@@ -78,20 +92,20 @@ impl Generated {
                 written += 1;
             }
         }
-        for path in
-            existing(folder)?.into_iter().filter(|path| !self.0.contains_key(path))
-        {
-            fs::remove_file(folder.join(&path))?;
-            removed += 1;
+        for path in self.existing(folder)? {
+            if !self.files.contains_key(&path) {
+                fs::remove_file(folder.join(&path))?;
+                removed += 1;
+            }
         }
-        println!("{} files: {written} written, {removed} removed", self.0.len());
+        println!("{} files: {written} written, {removed} removed", self.files.len());
         Ok(())
     }
 
     /// Fails if the files in the folder are not these.
     pub fn check(&self, folder: &Path) -> Result<()> {
-        let there = existing(folder)?;
-        let expected: BTreeSet<_> = self.0.keys().cloned().collect();
+        let there = self.existing(folder)?;
+        let expected: BTreeSet<_> = self.files.keys().cloned().collect();
         let mut problems = vec![];
         problems.extend(
             expected.difference(&there).map(|p| format!("{} is missing", p.display())),
@@ -103,11 +117,11 @@ impl Generated {
         );
         for path in expected.intersection(&there) {
             let text = fs::read_to_string(folder.join(path))?.replace("\r\n", "\n");
-            if !same(&text, &self.0[path]) {
+            if !same(&text, &self.files[path]) {
                 problems.push(format!("{} differs", path.display()));
             }
         }
-        ensure!(!self.0.is_empty(), "nothing was generated");
+        ensure!(!self.files.is_empty(), "nothing was generated");
         if !problems.is_empty() {
             bail!(
                 "the generated files are not those that the code computes:\n  {}\nRun `cargo xtask generate`, look at \
@@ -118,10 +132,19 @@ impl Generated {
         println!("{} files are what the code computes", expected.len());
         Ok(())
     }
+
+    /// The files in the folder that belong to these pages.
+    fn existing(&self, folder: &Path) -> Result<BTreeSet<PathBuf>> {
+        let mut files = files_below(folder)?;
+        if !self.only.is_empty() {
+            files.retain(|path| self.only.iter().any(|page| path.starts_with(page)));
+        }
+        Ok(files)
+    }
 }
 
 /// All files below a folder, by their path below it.
-fn existing(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -204,6 +227,17 @@ mod tests {
 
         generated.write(&folder).unwrap(); // puts all of it right
         generated.check(&folder).unwrap();
+
+        // The files of other pages are not those of this one.
+        let mut one = Generated::of(&["other".to_owned()]);
+        assert!(one.has("other") && !one.has("page"));
+        let mut other = Page::new("other", &committed());
+        other.file("table.md", "| b |\n");
+        one.add(other);
+        one.write(&folder).unwrap();
+        one.check(&folder).unwrap();
+        assert!(folder.join("page/table.md").exists());
+        says("table.md is not generated");
         fs::remove_dir_all(folder).unwrap();
     }
 }

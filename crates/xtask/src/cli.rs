@@ -34,7 +34,10 @@ enum Command {
     Test(prove::Options),
 
     /// Compute every figure, table and number that the book shows
-    #[command(after_help = "Example:\n  cargo xtask generate --check")]
+    #[command(
+        after_help = "Example:\n  cargo xtask generate softmax   after a change to its numbers or figures\n  \
+                      cargo xtask generate --check"
+    )]
     Generate(generate::Options),
 
     /// Time the crate; what follows `--` goes to the benchmarks

@@ -9,6 +9,10 @@ use std::path::PathBuf;
 /// What `generate` can be asked for.
 #[derive(Debug, Default, Args)]
 pub struct Options {
+    /// The chapters to compute, by the names of their files (softmax, fast, …); without any, all
+    #[arg(value_name = "CHAPTER")]
+    pub chapters: Vec<String>,
+
     /// Change nothing; fail if a file would come out different
     #[arg(long)]
     pub check: bool,
@@ -26,6 +30,7 @@ pub struct Options {
 pub fn generate(project: &Project, options: &Options) -> Result<()> {
     let mut command = cargo(project);
     command.args(["run", "--package", "generate", "--"]);
+    command.args(&options.chapters);
     if options.check {
         command.arg("--check");
     }

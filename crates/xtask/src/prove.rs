@@ -37,7 +37,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "cargo xtask generate --check",
         prove: |project| {
-            generate::generate(project, &generate::Options { check: true, records: None })
+            generate::generate(
+                project,
+                &generate::Options { check: true, ..Default::default() },
+            )
         },
     },
     Step { name: "mdbook test", prove: mdbook::test },

@@ -5,19 +5,19 @@
 //! to a query, its log-sum-exp and D, is one number a row.
 
 use super::fast::{Attend, Flash, Grid, Walk};
-use super::microkernel::{
-    Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
-    product_with_rows, products, vectors, vectors_mut,
-};
 use super::queue::{into_inner, lock};
-use super::vectors::{InstructionSet, Sizes, Work, exp2, mul_add};
-use super::views::{Slices, View, tiles_between};
-use super::{FlashOutput, Float, Inputs, Tiles};
+use super::slices::Slices;
+use super::{FlashOutput, Inputs, Tiles};
+use crate::blocks::{blocks, tiles_between};
 use crate::dot_product::AttentionGradients;
 use crate::error::Result;
 use crate::mask::Visibility;
+use crate::simd::{
+    Aligned, Float, InstructionSet, Sizes, View, Work, exp2, mul_add, pack_across,
+    pack_columns, pack_panels, pack_rows, pieces, product_with_rows, products, vectors,
+    vectors_mut,
+};
 use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
-use crate::traffic::blocks;
 use nalgebra::{DMatrix, DMatrixViewMut};
 use std::cell::LazyCell;
 use std::f64::consts::LOG2_E;

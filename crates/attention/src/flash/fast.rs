@@ -1,16 +1,16 @@
 //! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
-use super::microkernel::{
-    Aligned, pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
-};
 use super::queue::{Threads, into_inner, lock};
-use super::vectors::{InstructionSet, Instructions, Sizes, Work, exp2, mul_add};
-use super::views::{Slices, tiles_between};
-use super::{FlashOutput, Float, Inputs, Tiles};
+use super::slices::Slices;
+use super::{FlashOutput, Inputs, Tiles};
+use crate::blocks::{blocks, tiles_between};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
+use crate::simd::{
+    Aligned, Float, InstructionSet, Instructions, Sizes, Work, exp2, mul_add,
+    pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
+};
 use crate::softmax::normaliser;
-use crate::traffic::blocks;
 use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::Mutex;

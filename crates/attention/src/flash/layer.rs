@@ -1,13 +1,14 @@
 //! A multi-head layer whose heads never make their matrices of weights.
 
-use super::{Flash, FlashOutput, Float, Inputs};
+use super::{Flash, FlashOutput, Inputs};
 use crate::dot_product::AttentionGradients;
 use crate::error::{Result, check_shape};
-use crate::layer::{
-    Fingerprint, LayerGradients, check_cache, gather_gradients, linear, linear_backward,
-};
+use crate::layer::{check_cache, gather_gradients};
+use crate::linear::{linear, linear_backward};
 use crate::mask::Mask;
 use crate::multi_head::MultiHeadAttention;
+use crate::parameters::{Fingerprint, LayerGradients};
+use crate::simd::Float;
 use nalgebra::{DMatrix, RealField};
 
 /// What [`MultiHeadAttention::forward_flash`] keeps for the backward pass: five matrices of the size of its input, six with a

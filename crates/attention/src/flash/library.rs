@@ -6,12 +6,13 @@
 //! processor's vectors lie along the queries.
 
 use super::exponential::Columns;
-use super::views::{Slices, View, tiles_between};
-use super::{Exponentials, FlashOutput, Float, Inputs, Tiles};
+use super::slices::Slices;
+use super::{Exponentials, FlashOutput, Inputs, Tiles};
+use crate::blocks::{blocks, tiles_between};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
+use crate::simd::{Float, View};
 use crate::softmax::normaliser;
-use crate::traffic::blocks;
 use nalgebra::{DMatrixView, DMatrixViewMut, Dyn, U1};
 use std::ops::Range;
 

@@ -1,13 +1,11 @@
 //! The products of [`Flash`](super::Flash) by themselves, for those who want to time them.
 
 use super::backward::add_grad_q;
-use super::microkernel::{
-    Aligned, pack_columns, pack_rows, products, vectors, vectors_mut,
-};
-use super::vectors::{InstructionSet, Sizes, Work, mul_add};
-use super::views::View;
-use super::{Float, Instructions};
 use crate::error::{Result, check_positive};
+use crate::simd::{
+    Aligned, Float, InstructionSet, Instructions, Sizes, View, Work, mul_add,
+    pack_columns, pack_rows, products, vectors, vectors_mut,
+};
 use nalgebra::{DMatrix, convert};
 
 /// One panel of queries, and one tile of keys and values, with the micro-kernels that multiply them.

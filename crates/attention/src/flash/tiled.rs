@@ -1,11 +1,11 @@
 //! The algorithm as the book explains it: one tile of scores at a time, forward and backward.
 
 use super::{FlashOutput, Head, Inputs, OnlineSoftmax, Tiles};
+use crate::blocks::blocks;
 use crate::dot_product::{AttentionGradients, masked_product, masked_tr_product};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
 use crate::softmax::log_sum_exp_or_zero;
-use crate::traffic::blocks;
 use nalgebra::{DMatrix, DVector, DVectorView, RealField};
 use std::ops::Range;
 

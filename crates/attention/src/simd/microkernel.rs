@@ -10,10 +10,10 @@
 //! # Source
 //! K. Goto, R. A. van de Geijn, *Anatomy of High-Performance Matrix Multiplication* (2008).
 
-use super::Float;
-use super::vectors::{InstructionSet, mul_add};
-use super::views::View;
-use crate::traffic::blocks;
+use super::exponential::Float;
+use super::instructions::{InstructionSet, mul_add};
+use super::view::View;
+use crate::blocks::blocks;
 use std::ops::{Deref, DerefMut, Range};
 
 // ANCHOR: product
@@ -21,7 +21,7 @@ use std::ops::{Deref, DerefMut, Range};
 /// The bounds of both inner loops are constants: they are unrolled, and no sum ever
 /// leaves its register.
 #[inline(always)]
-pub(super) fn product<S: InstructionSet, T: Float, const MR: usize, const NR: usize>(
+pub(crate) fn product<S: InstructionSet, T: Float, const MR: usize, const NR: usize>(
     simd: S,
     a: &[[T::Vector<S>; MR]],
     b: &[[T; NR]],
@@ -42,7 +42,7 @@ pub(super) fn product<S: InstructionSet, T: Float, const MR: usize, const NR: us
 /// Products of one panel with block after block of `NR` numbers. `into` has one row of `MR` vectors for each number of the
 /// blocks, and `store` gets the row's number, the row, and its sums.
 #[inline(always)]
-pub(super) fn products<
+pub(crate) fn products<
     'b,
     S: InstructionSet,
     T: Float,
@@ -67,7 +67,7 @@ pub(super) fn products<
 
 /// [`product`] where `b` is not packed: `b[j]` holds the numbers `b[k][j]` of all k.
 #[inline(always)]
-pub(super) fn product_with_rows<
+pub(crate) fn product_with_rows<
     S: InstructionSet,
     T: Float,
     const MR: usize,
@@ -92,7 +92,7 @@ pub(super) fn product_with_rows<
 
 /// Vectors, `MR` at a time.
 #[inline(always)]
-pub(super) fn vectors<S: InstructionSet, T: Float, const MR: usize>(
+pub(crate) fn vectors<S: InstructionSet, T: Float, const MR: usize>(
     x: &[T],
 ) -> &[[T::Vector<S>; MR]] {
     T::vectors::<S>(x).as_chunks().0
@@ -100,7 +100,7 @@ pub(super) fn vectors<S: InstructionSet, T: Float, const MR: usize>(
 
 /// Vectors that can be written to, `MR` at a time.
 #[inline(always)]
-pub(super) fn vectors_mut<S: InstructionSet, T: Float, const MR: usize>(
+pub(crate) fn vectors_mut<S: InstructionSet, T: Float, const MR: usize>(
     x: &mut [T],
 ) -> &mut [[T::Vector<S>; MR]] {
     T::vectors_mut::<S>(x).as_chunks_mut().0
@@ -108,7 +108,7 @@ pub(super) fn vectors_mut<S: InstructionSet, T: Float, const MR: usize>(
 
 /// (rows, depth) → for each panel of `width` rows (depth, width). The last panel has as many whole vectors of `lanes` rows as
 /// it needs, and zeros below the last row.
-pub(super) fn pack_panels<T: Float>(
+pub(crate) fn pack_panels<T: Float>(
     from: View<T>,
     width: usize,
     lanes: usize,
@@ -129,7 +129,7 @@ pub(super) fn pack_panels<T: Float>(
 /// (rows, depth) → [⌈rows / NR⌉][depth][NR], zeros below the last row. Eight blocks at a time: some whole cache lines of each
 /// column.
 #[inline(always)]
-pub(super) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
+pub(crate) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
     const GROUP: usize = 8;
     let (rows, depth) = from.shape;
     let blocks = &mut to.as_chunks_mut::<NR>().0[..rows.div_ceil(NR) * depth];
@@ -154,7 +154,7 @@ pub(super) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) 
 
 /// (rows, columns) → [⌈columns / NR⌉][rows][NR], zeros to the right of the last column.
 #[inline(always)]
-pub(super) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
+pub(crate) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
     let (rows, columns) = from.shape;
     let blocks = to[..columns.div_ceil(NR) * rows * NR].chunks_exact_mut(rows * NR);
     for (block, to) in blocks.enumerate() {
@@ -179,14 +179,14 @@ pub(super) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T
 }
 
 /// `all` vectors in pieces of at most `most`, as equal as can be: a piece of one vector makes slow products.
-pub(super) fn pieces(all: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn pieces(all: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let count = all.div_ceil(most);
     (0..count).map(move |piece| piece * all / count..(piece + 1) * all / count)
 }
 
 /// (rows, columns) → for each panel of `width` rows, and in it for each piece of at most `most` vectors of the columns, (rows of
 /// the panel, the piece), zeros to the right of the last column.
-pub(super) fn pack_across<T: Float>(
+pub(crate) fn pack_across<T: Float>(
     from: View<T>,
     width: usize,
     lanes: usize,
@@ -219,7 +219,7 @@ pub(super) fn pack_across<T: Float>(
 }
 
 /// Numbers that begin where a cache line does. Vectors of 64 bytes would all lie across two lines otherwise.
-pub(super) struct Aligned<T> {
+pub(crate) struct Aligned<T> {
     numbers: Vec<T>,
     start: usize,
     len: usize,
@@ -250,7 +250,7 @@ impl<T> DerefMut for Aligned<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::vectors::{Instructions, Work};
+    use super::super::instructions::{Instructions, Work};
     use super::*;
     use nalgebra::{DMatrix, convert, try_convert};
 

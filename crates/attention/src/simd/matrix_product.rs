@@ -1,14 +1,14 @@
 //! Products of whole matrices on the micro-kernels of the tiles, for the projections of a layer: of a wide layer, they are most
 //! of the work.
 
-use super::Float;
+use super::exponential::Float;
+use super::instructions::{InstructionSet, Instructions, Work};
 use super::microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows,
     product as sums_of_products, vectors, vectors_mut,
 };
-use super::vectors::{InstructionSet, Instructions, Work};
-use super::views::View;
-use crate::traffic::blocks;
+use super::view::View;
+use crate::blocks::blocks;
 use nalgebra::{DMatrix, RealField, RowDVector};
 use std::any::Any;
 use std::borrow::Cow;

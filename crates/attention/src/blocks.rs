@@ -1,0 +1,37 @@
+//! Ranges, cut into blocks.
+
+use std::ops::Range;
+
+/// The ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
+///
+/// ```
+/// let blocks: Vec<_> = attention::traffic::blocks(7, 3).collect();
+/// assert_eq!(blocks, [0..3, 3..6, 6..7]);
+/// ```
+pub fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let size = size.max(1);
+    (0..n).step_by(size).map(move |start| start..n.min(start.saturating_add(size)))
+}
+
+/// `range` in pieces of at most `size`.
+pub(crate) fn tiles_between(
+    range: Range<usize>,
+    size: usize,
+) -> impl Iterator<Item = Range<usize>> {
+    blocks(range.len(), size)
+        .map(move |block| range.start + block.start..range.start + block.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_cover_everything_once() {
+        for (n, size) in [(7, 3), (6, 3), (1, 5), (4, 0), (5, usize::MAX)] {
+            let all: Vec<usize> = blocks(n, size).flatten().collect();
+            assert_eq!(all, (0..n).collect::<Vec<_>>());
+        }
+        assert_eq!(blocks(0, 3).count(), 0);
+    }
+}

@@ -1,0 +1,48 @@
+//! A linear map with a bias, and its gradients.
+
+use crate::error::{Result, check_count, check_not_empty};
+use crate::simd::{product_plus, product_tr, tr_product};
+use nalgebra::{DMatrix, RealField, RowDVector};
+
+/// A linear map with a bias: `y = x W + b`.
+///
+/// Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) → (n, d_out).
+///
+/// # Errors
+/// An argument is empty, or their widths do not fit.
+///
+/// ```
+/// use nalgebra::{dmatrix, RowDVector};
+///
+/// let (x, w) = (dmatrix![1.0_f64, 2.0], dmatrix![3.0; 4.0]);
+/// assert_eq!(attention::linear(&x, &w, &RowDVector::from_element(1, 0.5))?, dmatrix![11.5]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: linear
+pub fn linear<T: RealField + Copy>(
+    x: &DMatrix<T>,
+    w: &DMatrix<T>,
+    b: &RowDVector<T>,
+) -> Result<DMatrix<T>> {
+    check_not_empty("x", x)?;
+    check_not_empty("w", w)?;
+    let because = || format!("`x` has {} columns", x.ncols());
+    check_count("w", "row", w.nrows(), x.ncols(), because)?;
+    let because = || format!("`w` has {}", w.ncols());
+    check_count("b", "column", b.ncols(), w.ncols(), because)?;
+    Ok(product_plus(x, w, b)) // x w, and b added to each row
+}
+// ANCHOR_END: linear
+
+// ANCHOR: linear_backward
+/// The gradients of [`linear`]: by `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out).
+pub(crate) fn linear_backward<T: RealField + Copy>(
+    x: &DMatrix<T>,
+    w: &DMatrix<T>,
+    grad_y: &DMatrix<T>,
+) -> (DMatrix<T>, DMatrix<T>, RowDVector<T>) {
+    let grad_x = product_tr(grad_y, w);
+    let grad_w = tr_product(x, grad_y);
+    (grad_x, grad_w, grad_y.row_sum())
+}
+// ANCHOR_END: linear_backward

@@ -1,0 +1,23 @@
+//! Exponentials and products of matrices in vector instructions, on which softmax, attention and layers are built.
+//!
+//! [`vectors`] gives names to the instructions, and [`instructions`] chooses a set of them at run time. [`exponential`] and
+//! [`matrix_product`] are for the modules that are written to be read: one function each for the exponentials of a slice and for
+//! the product of two matrices. [`microkernel`] is what the products are made of.
+
+mod exponential;
+mod instructions;
+mod matrix_product;
+mod microkernel;
+mod vectors;
+mod view;
+
+pub use exponential::Float;
+pub(crate) use exponential::{exp_all, exp2};
+pub use instructions::Instructions;
+pub(crate) use instructions::{InstructionSet, Sizes, Work, mul_add};
+pub(crate) use matrix_product::{product, product_plus, product_tr, tr_product};
+pub(crate) use microkernel::{
+    Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
+    product_with_rows, products, vectors, vectors_mut,
+};
+pub(crate) use view::View;

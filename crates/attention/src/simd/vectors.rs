@@ -1,0 +1,162 @@
+//! Vector instructions under names that serve `f32` and `f64`, on every instruction set that this crate is compiled for.
+//!
+//! [`pulp`] has a function for each instruction and each type of number. What is here gives its functions the names that the
+//! inner loops need, and no others.
+
+use pulp::Simd;
+
+/// A number that vectors are made of: `f32` or `f64`. Each function does to all entries of a vector what its name says.
+pub trait Element: Copy + Send + Sync + 'static {
+    /// Numbers of this size are whole: to add it rounds to an integer, which then stands in the last bits.
+    const ROUND: Self;
+    /// A vector of these numbers.
+    type Vector<S: Simd>: Copy;
+
+    /// How many numbers there are in a vector.
+    fn lanes<S: Simd>() -> usize;
+    /// A slice as vectors. What fills no vector is left out.
+    fn vectors<S: Simd>(slice: &[Self]) -> &[Self::Vector<S>];
+    /// A slice as vectors that can be written to. What fills no vector is left out.
+    fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [Self::Vector<S>];
+
+    /// The same number everywhere.
+    fn splat_vector<S: Simd>(simd: S, x: Self) -> Self::Vector<S>;
+    /// a + b
+    fn add_vectors<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// a − b
+    fn sub_vectors<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// a · b
+    fn mul_vectors<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// a · b + c, rounded once.
+    fn fused<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// The larger one of `a` and `b`; `b` where one of them is NaN.
+    fn larger<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// 2^k, for the whole numbers k that stand in the last bits of `rounded` after [`Element::ROUND`] was added to them.
+    fn power_of_two<S: Simd>(simd: S, rounded: Self::Vector<S>) -> Self::Vector<S>;
+}
+
+macro_rules! element {
+    ($float:ident, $bits:ident, $lanes:ident, $vector:ident, $as_vectors:ident, $as_vectors_mut:ident, $splat:ident, $add:ident,
+     $sub:ident, $mul:ident, $fused:ident, $greater:ident, $select:ident, $to_bits:ident, $from_bits:ident,
+     $splat_bits:ident, $add_bits:ident, $mul_bits:ident) => {
+        impl Element for $float {
+            const ROUND: $float =
+                1.5 * (1_u64 << (<$float>::MANTISSA_DIGITS - 1)) as $float;
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn lanes<S: Simd>() -> usize {
+                S::$lanes
+            }
+            #[inline(always)]
+            fn vectors<S: Simd>(slice: &[Self]) -> &[S::$vector] {
+                S::$as_vectors(slice).0
+            }
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(slice: &mut [Self]) -> &mut [S::$vector] {
+                S::$as_vectors_mut(slice).0
+            }
+            #[inline(always)]
+            fn splat_vector<S: Simd>(simd: S, x: Self) -> S::$vector {
+                simd.$splat(x)
+            }
+            #[inline(always)]
+            fn add_vectors<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn sub_vectors<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn mul_vectors<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
+            fn fused<S: Simd>(
+                simd: S,
+                a: S::$vector,
+                b: S::$vector,
+                c: S::$vector,
+            ) -> S::$vector {
+                simd.$fused(a, b, c)
+            }
+            #[inline(always)]
+            fn larger<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$select(simd.$greater(a, b), a, b)
+            }
+            #[inline(always)]
+            fn power_of_two<S: Simd>(simd: S, rounded: S::$vector) -> S::$vector {
+                const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1;
+                const BIAS: $bits = <$float>::MAX_EXP as $bits - 1;
+                let from_round = BIAS.wrapping_sub(<$float as Element>::ROUND.to_bits());
+                let bits = simd.$to_bits(rounded);
+                let exponent = simd.$add_bits(bits, simd.$splat_bits(from_round));
+                // The product with this power of two moves the exponent to its place.
+                simd.$from_bits(simd.$mul_bits(exponent, simd.$splat_bits(1 << MANTISSA)))
+            }
+        }
+    };
+}
+
+element!(
+    f32,
+    u32,
+    F32_LANES,
+    f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
+    splat_f32s,
+    add_f32s,
+    sub_f32s,
+    mul_f32s,
+    mul_add_f32s,
+    greater_than_f32s,
+    select_f32s,
+    transmute_u32s_f32s,
+    transmute_f32s_u32s,
+    splat_u32s,
+    add_u32s,
+    mul_u32s
+);
+element!(
+    f64,
+    u64,
+    F64_LANES,
+    f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
+    splat_f64s,
+    add_f64s,
+    sub_f64s,
+    mul_f64s,
+    mul_add_f64s,
+    greater_than_f64s,
+    select_f64s,
+    transmute_u64s_f64s,
+    transmute_f64s_u64s,
+    splat_u64s,
+    add_u64s,
+    mul_u64s
+);
