@@ -4,6 +4,7 @@ mod arguments;
 mod compile;
 mod grid;
 mod measure;
+mod measured;
 mod ours;
 mod reference;
 mod report;

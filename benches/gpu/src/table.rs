@@ -1,7 +1,7 @@
 //! What was measured, in words.
 
 use crate::grid::{Cell, Contestant, Pass};
-use crate::measure::{Measured, MeasuredCell, Roofs};
+use crate::measured::{Measured, MeasuredCell, Roofs};
 use crate::torch::SIDE;
 use record::statistics::median;
 use std::fmt::Write;

@@ -4,6 +4,7 @@ mod arguments;
 mod data;
 mod grid;
 mod measure;
+mod measured;
 mod ours;
 mod process;
 mod reference;
@@ -13,9 +14,15 @@ mod table;
 use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
+use mimalloc::MiMalloc;
 use record::take::how_to_show;
 use std::process::ExitCode;
 use std::time::Instant;
+
+/// Keeps the memory of a matrix for the next one, where the system's allocator may give it back to the system, which then finds and
+/// clears each page anew. NumPy asks for huge pages, of which there are fewer.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

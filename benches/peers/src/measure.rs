@@ -3,6 +3,7 @@
 use crate::arguments::Arguments;
 use crate::data;
 use crate::grid::{Cell, base, rival};
+use crate::measured::{Measured, MeasuredCell};
 use crate::process::{Program, start};
 use crate::reference::{self, References};
 use crate::table;
@@ -15,24 +16,6 @@ use std::time::{Duration, Instant};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use tempfile::TempDir;
 use worker::{Kernel, Problem, Process, Question, Task};
-
-/// What the run gave.
-pub struct Measured {
-    pub cells: Vec<MeasuredCell>,
-    /// Of the peers' libraries.
-    pub versions: BTreeMap<String, String>,
-    /// What may have spoilt the measurements.
-    pub warnings: Vec<String>,
-}
-
-/// What one cell gave.
-pub struct MeasuredCell {
-    pub cell: Cell,
-    /// How far each peer is from the reference, as a part of the largest entry.
-    pub differences: BTreeMap<Kernel, f64>,
-    /// The seconds that each peer needed in each round in which it took its turn.
-    pub rounds: BTreeMap<Kernel, Vec<f64>>,
-}
 
 /// Beyond this, what goes on beside the peer at work is worth a warning: as a part of one core.
 const DISTURBING: f64 = 0.05;

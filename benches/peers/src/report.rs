@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::grid::base;
-use crate::measure::{Measured, MeasuredCell};
+use crate::measured::{Measured, MeasuredCell};
 use anyhow::Result;
 use record::statistics::{median, spread};
 use record::take::{machine, now, versions, write as write_record};

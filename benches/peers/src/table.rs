@@ -1,7 +1,7 @@
 //! Tables of what was measured.
 
 use crate::grid::{self, Cell, base, rival};
-use crate::measure::MeasuredCell;
+use crate::measured::MeasuredCell;
 use record::statistics::{geometric_mean, median, ratio};
 use std::fmt::Write;
 use worker::{Kernel, Kind, Mask, Pass};

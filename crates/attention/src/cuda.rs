@@ -39,6 +39,7 @@ mod ffi; // what is unsafe
 mod matrices; // from matrices to tensors and back
 mod parameters; // what the functions on the device take
 mod program;
+mod shape;
 mod tensors;
 
 #[cfg(test)]
@@ -50,4 +51,5 @@ pub use compile::{Compiled, Launch, Resources, compile, compiler_version};
 pub use device::{Device, Gpu};
 pub use error::{Error, Result};
 pub use program::{Architecture, Budget, Kernel, Precision, Program};
-pub use tensors::{Shape, Tensors};
+pub use shape::Shape;
+pub use tensors::Tensors;

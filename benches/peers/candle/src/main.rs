@@ -4,10 +4,15 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::attention::{AttnMask, flash_attn};
 use candle_nn::ops::{softmax, softmax_last_dim};
+use mimalloc::MiMalloc;
 use std::collections::BTreeMap;
 use std::io::{stdin, stdout};
 use std::path::Path;
 use worker::{Answer, Kernel, Kind, Mask, Pass, Peer, Problem, Task, serve};
+
+/// As this crate's process has it.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);

@@ -13,17 +13,11 @@ pub use process::Process;
 pub use raw::{Number, read, write};
 
 use anyhow::{Context, Result, bail, ensure};
-use mimalloc::MiMalloc;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::time::Instant;
-
-/// Of this crate's process and of candle's. It keeps the memory of a matrix for the next one, where the system's allocator may give it
-/// back to the system, which then finds and clears each page anew. NumPy asks for huge pages, of which there are fewer.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// What is asked of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

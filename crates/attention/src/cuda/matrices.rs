@@ -3,7 +3,7 @@
 use super::device::Gpu;
 use super::error::Result;
 use super::program::Kernel;
-use super::tensors::Shape;
+use super::shape::Shape;
 use crate::dot_product::AttentionGradients;
 use crate::flash::{FlashOutput, Inputs};
 use nalgebra::DMatrix;

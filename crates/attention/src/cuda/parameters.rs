@@ -6,7 +6,7 @@
 
 use super::error::Result;
 use super::program::Precision;
-use super::tensors::Sizes;
+use super::shape::Sizes;
 use crate::error::check_count;
 use std::fmt;
 

@@ -11,6 +11,7 @@ mod includes;
 mod links;
 pub mod pages;
 mod prose;
+mod unused;
 
 use crate::files;
 use crate::project::Project;
@@ -48,8 +49,8 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
     let sources = Sources::read(root)?;
     let checks = [
         includes::broken,
-        includes::unused_anchors,
-        includes::unused_generated,
+        unused::anchors,
+        unused::generated,
         blocks::check,
         links::broken,
         links::summary,

@@ -5,7 +5,7 @@ use crate::cuda::bf16::Bf16;
 use crate::cuda::error::{Error, Result};
 use crate::cuda::parameters::{Format, Role, check_entries, check_format};
 use crate::cuda::program::Precision;
-use crate::cuda::tensors::Sizes;
+use crate::cuda::shape::Sizes;
 use crate::error::check_count;
 use cudarc::driver::{
     CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, LaunchArgs,

@@ -1,0 +1,164 @@
+//! The sizes of attention on a GPU.
+
+use super::error::Result;
+use super::program::{Kernel, Program};
+use crate::dot_product::scale;
+use crate::error::{check_count, check_positive};
+use crate::flash::Inputs;
+
+/// The sizes of attention on a GPU. Keys and values have the same width, `d`.
+///
+/// ```
+/// use attention::cuda::Shape;
+///
+/// let shape = Shape { heads: 8, n_q: 1000, n_k: 1000, d: 64, causal: true };
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Heads; those of a whole batch count as so many heads.
+    pub heads: usize,
+    /// Queries of a head.
+    pub n_q: usize,
+    /// Keys of a head.
+    pub n_k: usize,
+    /// The width of a query, a key and a value.
+    pub d: usize,
+    /// Whether query `i` sees key `j` only when `j ≤ i + n_k − n_q`.
+    pub causal: bool,
+}
+
+/// The most queries or keys of a head: indices are 32 bits wide, and a tile reaches past the last one.
+const MOST_ROWS: usize = 1 << 30;
+/// The most heads: the size of a grid in its second dimension.
+const MOST_HEADS: usize = 65_535;
+
+impl Shape {
+    /// The sizes of these inputs.
+    ///
+    /// # Errors
+    /// The mask is neither none nor causal, or values are not as wide as keys.
+    ///
+    /// ```
+    /// use attention::{Mask, cuda::Shape, flash::Inputs};
+    ///
+    /// let x = nalgebra::DMatrix::<f32>::zeros(5, 4);
+    /// let shape = |mask: &Mask| Shape::of(&Inputs::new(&x, &x, &x, mask)?.with_heads(2)?);
+    /// assert_eq!(shape(&Mask::causal())?, Shape { heads: 2, n_q: 5, n_k: 5, d: 2, causal: true });
+    ///
+    /// let error = shape(&Mask::window(3)?).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "`mask` is another than none and causal but the kernels on the GPU know these two"
+    /// );
+    /// # Ok::<(), attention::cuda::Error>(())
+    /// ```
+    pub fn of(inputs: &Inputs<f32>) -> Result<Self> {
+        let ((n_q, n_k), (d_k, _)) = (inputs.lengths(), inputs.widths());
+        let Some(causal) = inputs.mask.is_causal() else {
+            let given = "another than none and causal".to_owned();
+            let expected = "the kernels on the GPU know these two".to_owned();
+            return Err(
+                crate::Error::Unsupported { argument: "mask", given, expected }.into()
+            );
+        };
+        let width = inputs.q.ncols();
+        let because = || format!("the kernels on the GPU want the {width} of `q`");
+        check_count("v", "column", inputs.v.ncols(), width, because)?;
+        Ok(Shape { heads: inputs.n_heads(), n_q, n_k, d: d_k, causal })
+    }
+
+    /// Bytes of device memory that the tensors of a program take.
+    ///
+    /// ```
+    /// use attention::cuda::{Kernel, Program, Shape};
+    ///
+    /// let shape = Shape { heads: 8, n_q: 1000, n_k: 1000, d: 64, causal: true };
+    /// let bytes = |kernel| shape.bytes(Program::Forward(kernel));
+    /// assert_eq!(bytes(Kernel::Tiled), 8 * 1000 * (4 * 64 + 1) * 4); // q, k, v, output; log-sum-exps
+    /// assert_eq!(bytes(Kernel::Naive) - bytes(Kernel::Tiled), 8 * 1000 * 1000 * 4); // the scores
+    /// ```
+    pub fn bytes(&self, program: Program) -> u64 {
+        let [heads, n_q, n_k, d] = self.sizes();
+        let elements = 2 * heads * (n_q + n_k) * d; // q, output, k, v
+        let bytes = elements * program.precision().bytes() as u128 + 4 * heads * n_q;
+        u64::try_from(bytes)
+            .unwrap_or(u64::MAX)
+            .saturating_add(self.bytes_besides(program))
+    }
+
+    /// What it takes besides queries, keys, values, output and log-sum-exps.
+    pub(super) fn bytes_besides(&self, program: Program) -> u64 {
+        let [heads, n_q, n_k, d] = self.sizes();
+        let elements = match program {
+            Program::Forward(Kernel::Naive) => heads * n_q * n_k, // scores
+            Program::Forward(_) => 0,
+            Program::Backward => 2 * heads * (n_q + n_k) * d + heads * n_q, // d_output, d_q, d_k, d_v; delta
+        };
+        u64::try_from(4 * elements).unwrap_or(u64::MAX)
+    }
+
+    fn sizes(&self) -> [u128; 4] {
+        [self.heads, self.n_q, self.n_k, self.d].map(|size| size as u128)
+    }
+
+    /// The same sizes, if the program can have them.
+    pub(super) fn check(self, program: Program) -> Result<Sizes> {
+        for (argument, given, most) in [
+            ("heads", self.heads, MOST_HEADS),
+            ("n_q", self.n_q, MOST_ROWS),
+            ("n_k", self.n_k, MOST_ROWS),
+        ] {
+            check_positive(argument, given)?;
+            if given > most {
+                let because = format!("a grid holds {most} at most");
+                let most = Some(most);
+                return Err(
+                    crate::Error::TooMany { argument, given, most, because }.into()
+                );
+            }
+        }
+        program.check_width(self.d)?;
+        Ok(Sizes(self))
+    }
+}
+
+/// Sizes that were checked: none is 0, a grid holds them, and their products without scores fit a `usize`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes(pub(super) Shape);
+
+impl Sizes {
+    pub fn heads(self) -> usize {
+        self.0.heads
+    }
+
+    pub fn n_q(self) -> usize {
+        self.0.n_q
+    }
+
+    pub fn n_k(self) -> usize {
+        self.0.n_k
+    }
+
+    pub fn d(self) -> usize {
+        self.0.d
+    }
+
+    /// What the scores are multiplied by.
+    pub fn scale(self) -> f32 {
+        scale(self.0.d)
+    }
+
+    /// That a program which was compiled for this head dimension and this rule can have them.
+    pub fn check_compiled(self, program: Program, d: usize, causal: bool) -> Result<()> {
+        let Shape { d: own_d, causal: own_causal, .. } = self.0;
+        if (own_d, own_causal) != (d, causal) {
+            let given = format!("of d = {own_d} with causal = {own_causal}");
+            let expected =
+                format!("{program} was compiled for d = {d} with causal = {causal}");
+            return Err(
+                crate::Error::Unsupported { argument: "shape", given, expected }.into()
+            );
+        }
+        Ok(())
+    }
+}
