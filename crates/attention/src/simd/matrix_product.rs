@@ -1,5 +1,4 @@
-//! Products of whole matrices on the micro-kernels of the tiles, for the projections of a layer: of a wide layer, they are most
-//! of the work.
+//! Products of whole matrices, for attention and its layers, on the micro-kernels of the tiles.
 
 use super::exponential::Float;
 use super::instructions::{InstructionSet, Instructions, Work};
@@ -85,10 +84,10 @@ fn multiply<T: RealField + Copy>(
     b: &Factor<T>,
     bias: Option<&RowDVector<T>>,
 ) -> DMatrix<T> {
-    /// Below this number of multiplications, packing would cost more than it gains.
+    /// Up to this number of multiplications, packing would cost more than it gains.
     const FEW: usize = 64 * 64 * 64;
-    let (rows, depth) = a.shape();
-    if rows * depth * b.shape().1 <= FEW {
+    let ((rows, depth), columns) = (a.shape(), b.shape().1);
+    if rows.saturating_mul(depth).saturating_mul(columns) <= FEW {
         return multiply_by_nalgebra(a, b, bias);
     }
     let fast = multiply_floats::<T, f64>(a, b, bias);
