@@ -29,7 +29,7 @@ pub struct Options {
 /// If it fails, or with `check` if a committed file is not what it computes.
 pub fn generate(project: &Project, options: &Options) -> Result<()> {
     let mut command = cargo(project);
-    command.args(["run", "--package", "generate", "--"]);
+    command.args(["run", "--package", "chapters", "--"]);
     command.args(&options.chapters);
     if options.check {
         command.arg("--check");

@@ -48,7 +48,7 @@ fn numbers(chapter: &Document) -> Vec<Finding> {
             chapter.finding(
                 files::line_at(&prose, found.start()),
                 format!(
-                    "the number {} is typed by hand; compute it in crates/generate and include it \
+                    "the number {} is typed by hand; compute it in crates/chapters and include it \
                      from src/generated",
                     found.as_str()
                 ),

@@ -1,0 +1,104 @@
+//! Computes every figure, table and number that the book shows, and writes them to `src/generated/`.
+//!
+//! Seeds are fixed and nothing depends on time or threads, so that each run writes the same bytes. `--check` writes
+//! nothing and fails if the files are not those that a run would write.
+
+#[cfg(test)]
+mod any_machine;
+mod backward;
+mod claims;
+mod complexity;
+mod debugging;
+mod double;
+mod fast;
+mod gpu;
+mod gradient_checking;
+mod intuition;
+mod layer;
+mod many_heads;
+mod masking;
+mod memory_wall;
+mod online_softmax;
+mod output;
+mod pitfalls;
+mod random;
+mod records;
+mod scaled_dot_product_attention;
+mod softmax;
+mod tiles_backward;
+mod tiles_forward;
+mod tiles_traffic;
+mod welcome;
+mod why_sqrt_d_k;
+mod wrong;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+use output::{Generated, Page};
+use record::Records;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Computes every figure, table and number that the book shows.
+#[derive(Parser)]
+struct Arguments {
+    /// The chapters to compute, by the names of their files; without any, all
+    #[arg(value_name = "CHAPTER", value_parser = PossibleValuesParser::new(PAGES.iter().map(|page| page.0)))]
+    chapters: Vec<String>,
+    /// Write nothing; fail if the files are not those that a run would write
+    #[arg(long)]
+    check: bool,
+    /// The folder of the generated files
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/generated"))]
+    folder: PathBuf,
+    /// The folder of the records
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records"))]
+    records: PathBuf,
+}
+
+/// What computes one page: its name, which is its chapter's file name, and the function.
+type Generator = (&'static str, fn(&mut Page) -> Result<()>);
+
+/// In the order of the book.
+const PAGES: &[Generator] = &[
+    ("welcome", welcome::generate),
+    ("intuition", intuition::generate),
+    ("softmax", softmax::generate),
+    ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
+    ("why-sqrt-d-k", why_sqrt_d_k::generate),
+    ("masking", masking::generate),
+    ("layer", layer::generate),
+    ("many-heads", many_heads::generate),
+    ("backward", backward::generate),
+    ("gradient-checking", gradient_checking::generate),
+    ("complexity", complexity::generate),
+    ("memory-wall", memory_wall::generate),
+    ("online-softmax", online_softmax::generate),
+    ("tiles-forward", tiles_forward::generate),
+    ("tiles-backward", tiles_backward::generate),
+    ("fast", fast::generate),
+    ("gpu", gpu::generate),
+    ("debugging", debugging::generate),
+    ("pitfalls", pitfalls::generate),
+    ("claims", claims::generate),
+];
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let records = Records::open(&arguments.records)?;
+    let mut generated = Generated::of(&arguments.chapters);
+    let chosen: Vec<_> = PAGES.iter().filter(|page| generated.has(page.0)).collect();
+    for &&(name, generate) in &chosen {
+        let start = Instant::now();
+        let mut page = Page::new(name, &records);
+        generate(&mut page).with_context(|| format!("computing the page {name}"))?;
+        generated.add(page);
+        eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+    if arguments.check {
+        generated.check(&arguments.folder)
+    } else {
+        generated.write(&arguments.folder)
+    }
+}

@@ -1,0 +1,217 @@
+//! Records of measurements, as pages show them.
+
+use figures::format::bytes;
+use record::{Machine, Record};
+
+/// On what, with what and when it was measured: the end of a sentence that begins with "Measured".
+///
+/// "on one thread of AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) with
+/// rustc 1.95.0, …, on 2026-11-20"
+pub fn provenance(record: &Record) -> String {
+    // The threads of an accelerator are another matter.
+    let counts = record.machine.accelerator.is_none() && record.threads().is_some();
+    let threads = if counts { format!("{} of ", threads(record)) } else { String::new() };
+    let note = record.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"));
+    format!(
+        "on {threads}{} with {}, on {}{note}",
+        machine(&record.machine),
+        versions(record.versions.iter()),
+        record.day()
+    )
+}
+
+/// The same of several records of one machine: all of the first one, and of the others what differs from it.
+pub fn provenance_of(first: &Record, others: &[(&str, &Record)]) -> String {
+    let mut text = provenance(first);
+    for (name, record) in others {
+        let differ = || {
+            let is_new = |(name, version): &(&String, &String)| {
+                first.versions.get(*name) != Some(version)
+            };
+            record.versions.iter().filter(is_new)
+        };
+        let mut parts = vec![];
+        if threads(record) != threads(first) {
+            parts.push(format!("on {}", threads(record)));
+        }
+        if differ().next().is_some() {
+            parts.push(format!("with {}", versions(differ())));
+        }
+        if record.day() != first.day() {
+            parts.push(format!("on {}", record.day()));
+        }
+        if let Some(note) = &record.note {
+            parts.push(note.clone());
+        }
+        if !parts.is_empty() {
+            text += &format!("; {name} {}", parts.join(", "));
+        }
+    }
+    text
+}
+
+fn versions<'a>(versions: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    let versions = versions.map(|(name, version)| format!("{name} {version}"));
+    list(&versions.collect::<Vec<_>>())
+}
+
+/// How many threads the benchmarks of a record could use: `one thread`.
+pub fn threads(record: &Record) -> String {
+    match record.threads() {
+        Some(1) => "one thread".to_owned(),
+        Some(threads) => format!("{threads} threads"),
+        None => "several threads".to_owned(),
+    }
+}
+
+/// How a number compares with another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    Less,
+    Same,
+    More,
+}
+
+impl Compared {
+    /// Numbers that are less than 5 % apart count as the same: two runs of a benchmark differ by so much.
+    pub fn of(number: f64, other: f64) -> Self {
+        match number / other {
+            ratio if ratio > 1.05 => Self::More,
+            ratio if ratio < 1.0 / 1.05 => Self::Less,
+            _ => Self::Same,
+        }
+    }
+
+    /// The words for each case.
+    pub fn choose<T>(self, less: T, same: T, more: T) -> T {
+        match self {
+            Self::Less => less,
+            Self::Same => same,
+            Self::More => more,
+        }
+    }
+}
+
+fn machine(machine: &Machine) -> String {
+    let caches: Vec<_> = machine
+        .caches
+        .iter()
+        .filter(|cache| cache.kind != "Instruction")
+        .map(|cache| bytes(cache.bytes.into()))
+        .collect();
+    let caches = if caches.is_empty() {
+        String::new()
+    } else {
+        format!("caches of {}, ", list(&caches))
+    };
+    let gibibytes = machine.memory as f64 / f64::from(1 << 30);
+    let Machine { cpu, cores, accelerator, os, arch, .. } = machine;
+    let cores = if *cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+    let cpu = match accelerator {
+        Some(accelerator) => format!("{accelerator} beside {cpu}"),
+        None => cpu.clone(),
+    };
+    format!("{cpu} ({cores}, {caches}{gibibytes:.0}\u{202f}GiB of memory; {os}, {arch})")
+}
+
+/// `a, b and c`.
+pub fn list(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.clone(),
+        [start @ .., last] => format!("{} and {last}", start.join(", ")),
+    }
+}
+
+/// The slope of the straight line that lies nearest to the points, by least squares, once both axes are logarithmic.
+pub fn log_log_slope(points: &[(f64, f64)]) -> f64 {
+    let logs: Vec<_> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
+    let count = logs.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| logs.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let rise: f64 = logs.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    let run: f64 = logs.iter().map(|p| (p.0 - x).powi(2)).sum();
+    rise / run
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use record::Records;
+    use std::path::Path;
+
+    /// The records of the project.
+    pub fn committed() -> Records {
+        Records::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records"))
+            .unwrap()
+    }
+
+    fn pace() -> Record {
+        Record::parse("pace", include_str!("../../record/tests/pace.json")).unwrap()
+    }
+
+    #[test]
+    fn the_slope_of_a_power_is_its_exponent() {
+        let points: Vec<_> =
+            (1..6).map(|n| (f64::from(n), 7.0 * f64::from(n).powf(1.5))).collect();
+        assert!((log_log_slope(&points) - 1.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_circumstances_are_told_in_one_sentence() {
+        assert_eq!(
+            provenance(&pace()),
+            "on one thread of Shoes (2 cores, caches of 64\u{202f}bytes, 0\u{202f}GiB of memory; linux, x86_64) with \
+             attention 0.1.0, nalgebra 0.1.0 and rustc 1.0.0, on 2026-01-31"
+        );
+        let mut noted = pace();
+        noted.note = Some("uphill".to_owned());
+        assert!(provenance(&noted).ends_with("on 2026-01-31 (uphill)"));
+        noted.machine.accelerator = Some("Wheels".to_owned());
+        assert!(provenance(&noted).starts_with("on Wheels beside Shoes (2 cores"));
+    }
+
+    #[test]
+    fn of_other_records_only_what_differs_is_told() {
+        let (first, mut other) = (pace(), pace());
+        assert_eq!(provenance_of(&first, &[("the race", &other)]), provenance(&first));
+        other.versions.insert("nalgebra".to_owned(), "0.2.0".to_owned());
+        other.date = "2026-02-01T12:00:00Z".to_owned();
+        other.measurements.iter_mut().for_each(|m| m.threads = 3);
+        assert_eq!(
+            provenance_of(&first, &[("the race", &other)]),
+            provenance(&first)
+                + "; the race on 3 threads, with nalgebra 0.2.0, on 2026-02-01"
+        );
+    }
+
+    #[test]
+    fn numbers_are_the_same_within_five_percent() {
+        let words = |number, other| Compared::of(number, other).choose("<", "=", ">");
+        assert_eq!(
+            [0.9, 0.96, 1.0, 1.04, 1.1].map(|number| words(number, 1.0)),
+            ["<", "=", "=", "=", ">"]
+        );
+    }
+
+    /// Every record in the project can be read, whoever shows it.
+    #[test]
+    fn all_records_are_sound() {
+        let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
+        let mut folders = vec![records];
+        let mut topics = vec![];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "json") {
+                    let topic = path.file_stem().unwrap().to_str().unwrap().to_owned();
+                    Record::read(&folder, &topic).unwrap();
+                    topics.push(topic);
+                }
+            }
+        }
+        assert!(topics.len() >= 4, "{topics:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! What the chapter says of its numbers.
+
+use super::facts;
+
+#[test]
+fn the_gradient_is_that_of_the_jacobian() {
+    let example = facts::example().unwrap();
+    let by_jacobian = &example.jacobian * &example.grad_weights;
+    assert!((example.grad_scores - by_jacobian).amax() < 1e-14);
+}

@@ -1,0 +1,187 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, JacobianCost, RowTimes, power_of_two, row_times, sharpened};
+use crate::output::Page;
+use crate::records::{Compared, provenance};
+use anyhow::Result;
+use figures::format::{duration, fixed, integer, matrix, scientific, significant, tuple};
+use figures::{Axis, BLUE, GREEN, Line, Marks, TEXT, VERMILION, line_chart};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    example(page)?;
+    sharpness(page)?;
+    overflow(page)?;
+    smooth_maximum(page)?;
+    jacobian_cost(page);
+    columns(page)
+}
+
+fn example(page: &mut Page) -> Result<()> {
+    let e = facts::example()?;
+    page.value("x", tuple(&e.scores, 1));
+    page.value("exponentials", tuple(&e.exponentials, 5));
+    page.value("sum", fixed(e.exponentials.sum(), 5));
+    page.value("p", tuple(&e.weights, 4));
+    page.value("ratio", format!("{:.7}", e.ratio)[..5].to_owned()); // cut, not rounded
+    page.value("shifted", tuple(&e.shifted, 1));
+    page.value("shifted-exponentials", tuple(&e.shifted_exponentials, 3));
+    page.value("lse", fixed(e.log_sum_exp, 4));
+    page.value("jacobian", matrix(&e.jacobian, 4));
+    page.value("g", tuple(&e.grad_weights, 1));
+    page.value("mean", fixed(e.mean, 4));
+    page.value("centred", tuple(&e.grad_weights.add_scalar(-e.mean), 4));
+    page.value("gradient", tuple(&e.grad_scores, 4));
+    Ok(())
+}
+
+/// All scores times one factor: from equal shares to all for one.
+fn sharpness(page: &mut Page) -> Result<()> {
+    page.value("sharp-1", fixed(sharpened(1.0)?[0], 2));
+    page.value("sharp-5", fixed(sharpened(5.0)?[0], 3));
+    let names = [(BLUE, "x = 2.0"), (VERMILION, "x = 1.0"), (GREEN, "x = 0.1")];
+    let mut lines = names.map(|(colour, name)| Line::new(name, colour, []));
+    for factor in (0..=120).map(|i| 0.05 * f64::from(i)) {
+        for (line, weight) in lines.iter_mut().zip(&sharpened(factor)?) {
+            line.points.push((factor, *weight));
+        }
+    }
+    page.figure(
+        "sharpness",
+        (
+            "The weights of three scores as all scores are multiplied by one factor",
+            "At factor zero all three weights are one third. As the factor grows the weight of the largest score rises \
+             to one and the others fall to zero.",
+        ),
+        (520, 320),
+        |area| {
+            let x = Axis::linear("factor on all scores", 0.0..6.0);
+            let y = Axis::linear("weight", 0.0..1.0);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}
+
+/// Where the exponential leaves the numbers that a type can hold.
+fn overflow(page: &mut Page) -> Result<()> {
+    let row = |(name, max): (&str, f64)| {
+        vec![format!("`{name}`"), format!("${}$", scientific(max, 2)), fixed(max.ln(), 2)]
+    };
+    let header = ["type", "largest number", "its logarithm: larger scores overflow"];
+    page.table("overflow", &header, &facts::LARGEST.map(row));
+    let (weights, log_sum_exp) = facts::of_large_scores()?;
+    page.value("thousand", tuple(&weights, 4));
+    page.value("thousand-lse", fixed(log_sum_exp, 4));
+    Ok(())
+}
+
+fn smooth_maximum(page: &mut Page) -> Result<()> {
+    page.value("smooth-gap", fixed(facts::smooth_maximum(0.0)?, 3));
+    let mut smooth = Line::new("log-sum-exp(t, 0)", BLUE, []);
+    let mut corner = Line::new("max(t, 0)", TEXT, []).dashed();
+    for t in (-60..=60).map(|i| 0.1 * f64::from(i)) {
+        smooth.points.push((t, facts::smooth_maximum(t)?));
+        corner.points.push((t, t.max(0.0)));
+    }
+    page.figure(
+        "smooth-maximum",
+        (
+            "Log-sum-exp of t and 0 against their maximum",
+            "The log-sum-exp is a smooth curve just above the corner of the maximum; far from the corner both agree.",
+        ),
+        (520, 310),
+        |area| {
+            let x = Axis::linear("t", -6.0..6.0);
+            let y = Axis::linear("value", 0.0..6.0);
+            line_chart(area, &x, &y, &[smooth, corner], Marks::default())
+        },
+    )
+}
+
+fn jacobian_cost(page: &mut Page) {
+    let row = |cost: JacobianCost| {
+        vec![
+            integer(cost.n),
+            integer(cost.with_jacobian),
+            integer(cost.directly),
+            integer(cost.with_jacobian / cost.directly),
+            memory(cost.jacobian_bytes),
+        ]
+    };
+    let rows = [64, 512, 4096].map(facts::jacobian_cost).map(row);
+    let header = [
+        "n",
+        "multiplications with the Jacobian",
+        "directly",
+        "ratio",
+        "the Jacobian, `f64`",
+    ];
+    page.table("jacobian-cost", &header, &rows);
+}
+
+fn memory(bytes: usize) -> String {
+    match bytes / 1024 {
+        kib if kib >= 1024 => format!("{} MiB", kib / 1024),
+        kib => format!("{kib} KiB"),
+    }
+}
+
+/// The time of softmax down the columns and along the rows, as it was recorded.
+fn columns(page: &mut Page) -> Result<()> {
+    let [record] = page.records.of_one_machine(["softmax"])?;
+    let times = row_times(&record)?;
+    let row = |time: &RowTimes| {
+        vec![
+            integer(time.n as usize),
+            duration(time.down_columns),
+            duration(time.along_rows),
+            format!("{}×", significant(time.ratio(), 2)),
+        ]
+    };
+    let header = ["$n$", "down the columns", "along the rows", "ratio"];
+    page.table("columns", &header, &times.iter().map(row).collect::<Vec<_>>());
+    let ratios: Vec<_> = times.iter().map(RowTimes::ratio).collect();
+    page.value("columns-faster", columns_in_words(&ratios));
+    page.value("columns-power", power_in_words(power_of_two(&times)?));
+    page.value("columns-where", provenance(&record));
+    Ok(())
+}
+
+/// How many times as long as down the columns it takes along the rows, at each length.
+fn columns_in_words(ratios: &[f64]) -> String {
+    let is_faster = |ratio: &&f64| Compared::of(**ratio, 1.0) == Compared::More;
+    match (ratios.iter().filter(is_faster).count(), ratios.len()) {
+        (0, _) => "On the machine of this record it gains nothing.".to_owned(),
+        (faster, all) if faster == all => {
+            "Down the columns is the faster way at every length.".to_owned()
+        }
+        (faster, all) => {
+            format!(
+                "Down the columns is the faster way at {faster} of the {all} lengths."
+            )
+        }
+    }
+}
+
+/// The ratio for a stride of a power of two, divided by that for another one.
+fn power_in_words(times: f64) -> &'static str {
+    match times {
+        times if times > 2.0 => "That is why 2048 is far worse than 2000.",
+        times if times > 1.1 => "That is why 2048 is worse than 2000.",
+        _ => "On the machine of this record they do not: 2048 is no worse than 2000.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_praised_as_far_as_they_are_faster() {
+        assert!(columns_in_words(&[1.5, 2.0]).contains("every length"));
+        assert!(columns_in_words(&[0.9, 2.0]).contains("1 of the 2 lengths"));
+        assert!(columns_in_words(&[0.9, 1.0]).contains("gains nothing"));
+        assert!(power_in_words(3.0).contains("far worse"));
+        assert!(power_in_words(1.5).contains("is worse"));
+        assert!(power_in_words(1.0).contains("no worse"));
+    }
+}
