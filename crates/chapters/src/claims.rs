@@ -198,9 +198,9 @@ fn three_queries(page: &mut Page) -> Result<Claim> {
         let (right, wrong) = (cache.weights.row(i), said.row(i));
         table_rows.push(vec![
             format!("query {}", i + 1),
-            format!("${}$", tuple(&wrong, 2)),
+            format!("${}$", tuple(wrong, 2)),
             fixed(wrong.sum(), 2),
-            format!("${}$", tuple(&right, 2)),
+            format!("${}$", tuple(right, 2)),
         ]);
     }
     let header = ["", "said", "its sum", "computed"];
@@ -242,16 +242,16 @@ fn three_queries(page: &mut Page) -> Result<Claim> {
     page.value("three-gap-right", fixed(0.5_f64.sqrt(), 2));
     let output_right =
         to_two_decimals(output.row(0).transpose().as_slice(), &said_output);
-    let first = tuple(&output.row(0), 2);
+    let first = tuple(output.row(0), 2);
     page.value("three-output-said", tuple(said_output, 2));
     page.value("three-sum", fixed(said.row(0).sum(), 2));
     Ok(Claim {
         section: "three-queries-by-hand",
         said: format!(
             "In example (b) the three queries have the weights ${}$, ${}$ and ${}$, and the first the output ${}$.",
-            tuple(&said.row(0), 2),
-            tuple(&said.row(1), 2),
-            tuple(&said.row(2), 2),
+            tuple(said.row(0), 2),
+            tuple(said.row(1), 2),
+            tuple(said.row(2), 2),
             tuple(said_output, 2)
         ),
         verdict: by_parts(&[
@@ -260,7 +260,7 @@ fn three_queries(page: &mut Page) -> Result<Claim> {
         ]),
         measured: format!(
             "the first: ${}$ and ${first}$",
-            tuple(&cache.weights.row(0), 2)
+            tuple(cache.weights.row(0), 2)
         ),
     })
 }

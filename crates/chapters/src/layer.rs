@@ -69,8 +69,8 @@ fn readable_layer(page: &mut Page) -> Result<()> {
     for (name, sentence) in [("river", example::river()), ("city", example::city())] {
         let (output, _) = layer.forward(&sentence.x, &Mask::none())?;
         let sum = &sentence.x + &output;
-        page.value(format!("{name}-output"), tuple(&output.row(bank), 2));
-        page.value(format!("{name}-sum"), tuple(&sum.row(bank), 2));
+        page.value(format!("{name}-output"), tuple(output.row(bank), 2));
+        page.value(format!("{name}-sum"), tuple(sum.row(bank), 2));
     }
     Ok(())
 }

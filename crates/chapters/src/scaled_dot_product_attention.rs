@@ -39,7 +39,7 @@ fn raw_attention(page: &mut Page) -> Result<()> {
     page.value("product-boat-river", fixed(products[(1, 4)], 2));
     page.value("raw-scores-left", tuple((products.row(2) / 2.0).iter().copied(), 2));
     let (_, cache) = attention(x, x, x, &Mask::none())?;
-    page.value("raw-weights-left", tuple(&cache.weights.row(2), 2));
+    page.value("raw-weights-left", tuple(cache.weights.row(2), 2));
     // What the chapter says in words.
     ensure!(cache.weights[(2, 2)] > 0.5, "“left” does not keep half of its attention");
     ensure!(products[(1, 4)] > products[(1, 1)], "“boat” does not prefer “river”");
@@ -84,8 +84,8 @@ fn projected_attention(page: &mut Page) -> Result<()> {
     page.value("output-city", matrix(&city_output, 2));
     page.value("city-bank-clerk", percent(city_cache.weights[(bank, boat)], 0));
     page.value("city-bank-city", percent(city_cache.weights[(bank, river)], 0));
-    page.value("output-bank", tuple(&output.row(bank), 2));
-    page.value("output-bank-city", tuple(&city_output.row(bank), 2));
+    page.value("output-bank", tuple(output.row(bank), 2));
+    page.value("output-bank-city", tuple(city_output.row(bank), 2));
     page.value("boat-boat", percent(cache.weights[(boat, boat)], 0));
     page.value("bank-boat", percent(cache.weights[(bank, boat)], 0));
     page.value("bank-bank", percent(cache.weights[(bank, bank)], 0));
