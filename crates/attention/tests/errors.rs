@@ -1937,7 +1937,7 @@ fn every_variant_has_its_numbers() {
 /// The name of every public function of the crate that returns a `Result`, as the source has it. A module behind a
 /// feature that is off by default is left to the tests of that feature.
 fn fallible_functions() -> BTreeSet<String> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/attention/src");
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut names = BTreeSet::new();
     collect_from_file(&src.join("lib.rs"), &src, &mut names);
     assert!(
