@@ -5,8 +5,8 @@
 
 mod support;
 
-use attention::flash::{Flash, Float, Part, TileProducts};
-use attention::linear;
+use attention::flash::{Flash, Part, TileProducts};
+use attention::{Float, linear};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use mimalloc::MiMalloc;

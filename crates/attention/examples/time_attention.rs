@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p attention --example time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --kind flash --pass forward --causal`
 
-use attention::flash::{Flash, Float, Inputs};
-use attention::{AttentionShape, Mask, attention, attention_backward};
+use attention::flash::{Flash, Inputs};
+use attention::{AttentionShape, Float, Mask, attention, attention_backward};
 use clap::{Parser, ValueEnum};
 use nalgebra::{DMatrix, convert, try_convert};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

@@ -3,110 +3,18 @@
 //! Nothing here knows how a layer is written. It runs the layer, looks at what comes out and at what is cached, changes
 //! one token at a time, and compares the gradients with slopes that are measured.
 
+use crate::attention_layer::AttentionLayer;
 use crate::dot_product::AttentionCache;
 use crate::error::{Result, check_count, check_shape};
+use crate::forward_options::ForwardOptions;
 use crate::gradient_check::numerical_gradient;
 use crate::inspect::row_entropy;
-use crate::layer::{SingleHeadAttention, SingleHeadCache};
 use crate::mask::{Mask, SizedMask};
-use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
 use crate::parameters::{LayerGradients, Parameters};
-use nalgebra::{DMatrix, DVector, RealField, dmatrix};
+use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use std::fmt;
-
-/// What every attention layer can do: run forward and backward, and show its heads.
-///
-/// Implement it for a layer of your own, and [`diagnose`] will examine it.
-///
-/// ```
-/// use attention::{AttentionLayer, Mask, MultiHeadAttention, example};
-/// use rand::{SeedableRng, rngs::ChaCha8Rng};
-///
-/// /// Works on any layer, whatever its cache.
-/// fn largest_weight<L: AttentionLayer<f64>>(layer: &L) -> attention::Result<f64> {
-///     let (_, cache) = layer.forward(&example::river().x, None, &Mask::none())?;
-///     Ok(L::heads(&cache).iter().map(|head| head.weights.max()).fold(0.0, f64::max))
-/// }
-/// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// assert!(largest_weight(&layer)? < 1.0);
-/// # Ok::<(), attention::Error>(())
-/// ```
-// ANCHOR: trait
-pub trait AttentionLayer<T: RealField + Copy>: Clone {
-    /// What the forward pass keeps for the backward pass.
-    type Cache;
-
-    /// What is learned.
-    fn parameters_mut(&mut self) -> &mut Parameters<T>;
-
-    /// From `x` (n_q, d_model) and `context` (n_k, d_model) to the output (n_q, d_model).
-    /// In self-attention `context` is `None`.
-    ///
-    /// # Errors
-    /// The shapes do not fit one another or the layer.
-    fn forward(
-        &self,
-        x: &DMatrix<T>,
-        context: Option<&DMatrix<T>>,
-        mask: &Mask,
-    ) -> Result<(DMatrix<T>, Self::Cache)>;
-
-    /// From `grad_output` (n_q, d_model) to the gradients by parameters and inputs.
-    ///
-    /// # Errors
-    /// `grad_output` has another shape than the output, or the cache does not fit.
-    fn backward(
-        &self,
-        cache: &Self::Cache,
-        grad_output: &DMatrix<T>,
-    ) -> Result<LayerGradients<T>>;
-
-    /// The queries, keys, values and weights of each head.
-    fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
-}
-// ANCHOR_END: trait
-
-macro_rules! attention_layer {
-    ($layer:ident, $cache:ident, |$bound:ident| $heads:expr) => {
-        impl<T: RealField + Copy> AttentionLayer<T> for $layer<T> {
-            type Cache = $cache<T>;
-
-            fn parameters_mut(&mut self) -> &mut Parameters<T> {
-                &mut self.parameters
-            }
-
-            fn forward(
-                &self,
-                x: &DMatrix<T>,
-                context: Option<&DMatrix<T>>,
-                mask: &Mask,
-            ) -> Result<(DMatrix<T>, $cache<T>)> {
-                match context {
-                    Some(context) => self.forward_cross(x, context, mask),
-                    None => $layer::forward(self, x, mask), // the layer's own, not this one
-                }
-            }
-
-            fn backward(
-                &self,
-                cache: &$cache<T>,
-                grad_output: &DMatrix<T>,
-            ) -> Result<LayerGradients<T>> {
-                $layer::backward(self, cache, grad_output)
-            }
-
-            fn heads($bound: &$cache<T>) -> &[AttentionCache<T>] {
-                $heads
-            }
-        }
-    };
-}
-attention_layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_ref(
-    &cache.attention
-));
-attention_layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);
 
 // ANCHOR: thresholds
 /// A row's weights sum to 1 but for rounding: about 10⁻¹⁵ for a few hundred keys.
@@ -358,7 +266,7 @@ pub fn diagnose<L: AttentionLayer<f64>>(
     mask: &Mask,
 ) -> Result<Diagnosis> {
     let rng = &mut ChaCha8Rng::seed_from_u64(SEED);
-    let (output, cache) = layer.forward(x, context, mask)?;
+    let (output, cache) = layer.forward(x, options(context, mask))?;
     check_shape("output", &output, x.shape(), "`x`")?;
     let sized = mask.sized(x.nrows(), context.unwrap_or(x).nrows())?;
     let grad_output = normal(output.nrows(), output.ncols(), rng); // of the loss Σ grad_output ⊙ output
@@ -374,6 +282,13 @@ pub fn diagnose<L: AttentionLayer<f64>>(
         is_cross: context.is_some(),
         not_finite,
     })
+}
+
+fn options<'a>(
+    context: Option<&'a DMatrix<f64>>,
+    mask: &'a Mask,
+) -> ForwardOptions<'a, f64> {
+    ForwardOptions { context, ..mask.into() }
 }
 
 fn normal(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
@@ -570,8 +485,8 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
     /// The output with another sequence in the place of that which keys and values come from.
     fn run_on(&self, source: &DMatrix<f64>) -> Result<DMatrix<f64>> {
         let output = match self.context {
-            Some(_) => self.layer.forward(self.x, Some(source), self.mask)?.0,
-            None => self.layer.forward(source, None, self.mask)?.0,
+            Some(_) => self.layer.forward(self.x, options(Some(source), self.mask))?.0,
+            None => self.layer.forward(source, self.mask)?.0,
         };
         check_shape("output", &output, self.output.shape(), "the first output")?;
         Ok(output)
@@ -587,7 +502,7 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
         let floor = 1e-5 * grad_output.norm() * root_mean_square(self.output).max(1e-3);
         // The loss Σ grad_output ⊙ output, less its value here: a small number is rounded less.
         let loss = |layer: &L, x: &DMatrix<f64>, context: Option<&DMatrix<f64>>| {
-            let output = layer.forward(x, context, self.mask)?.0;
+            let output = layer.forward(x, options(context, self.mask))?.0;
             check_shape("output", &output, self.output.shape(), "the first output")?;
             Ok((output - self.output).dot(grad_output))
         };
@@ -606,19 +521,24 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
             })?;
             errors.push(("context", by_context));
         }
-        for (at, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
-        {
-            let mut layer = self.layer.clone();
-            let entries = layer.parameters_mut().named()[at].1.len();
-            check_count(name, "entry", gradient.len(), entries, || {
-                format!("the parameter has {entries}")
+        let mut by_parameters = gradients.parameters.named();
+        for (name, parameter) in self.layer.parameters().named() {
+            let at = by_parameters.iter().position(|gradient| gradient.0 == name);
+            let gradient = at.map(|at| by_parameters.swap_remove(at).1.into_owned());
+            let gradient = gradient.unwrap_or_else(|| DMatrix::zeros(0, 0));
+            check_count(name, "entry", gradient.len(), parameter.len(), || {
+                format!("the parameter has {}", parameter.len())
             })?;
-            let by_parameter = slope_error(gradient, floor, rng, |direction| {
-                let mut layer = self.layer.clone();
-                let parameter = &mut layer.parameters_mut().named_mut()[at].1;
-                parameter.iter_mut().zip(direction).for_each(|(x, step)| *x += step);
-                loss(&layer, self.x, self.context)
-            })?;
+            let by_parameter =
+                slope_error(gradient.as_slice(), floor, rng, |direction| {
+                    let mut layer = self.layer.clone();
+                    let mut parameters = layer.parameters_mut().named_mut();
+                    let moved =
+                        parameters.iter_mut().find(|parameter| parameter.0 == name);
+                    let moved = moved.expect("a clone has the same parameters");
+                    moved.1.iter_mut().zip(direction).for_each(|(x, step)| *x += step);
+                    loss(&layer, self.x, self.context)
+                })?;
             errors.push((name, by_parameter));
         }
         Ok(errors)

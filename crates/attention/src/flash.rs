@@ -25,7 +25,6 @@
 mod backward;
 mod exponential;
 mod fast;
-mod layer;
 mod library;
 mod online;
 mod queue;
@@ -33,10 +32,9 @@ mod slices;
 mod tile_products;
 mod tiled;
 
-pub use crate::simd::{Float, Instructions};
+pub use crate::simd::Instructions;
 pub use exponential::Exponentials;
 pub use fast::Flash;
-pub use layer::FlashCache;
 pub use library::LibraryFlash;
 pub use online::OnlineSoftmax;
 pub use tile_products::{Part, TileProducts};

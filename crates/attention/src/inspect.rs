@@ -1,7 +1,6 @@
-//! Looking inside: how spread out weights are, how large gradients are, and a heat map for the terminal.
+//! Looking inside: how spread out weights are, and a heat map for the terminal.
 
 use crate::error::{Result, check_count, check_not_empty};
-use crate::parameters::Parameters;
 use nalgebra::{DMatrix, DVector, RealField};
 
 /// The entropy of each row of weights, in nats: `−Σ_j p[j] ln p[j]`.
@@ -29,65 +28,6 @@ pub fn row_entropy<T: RealField + Copy>(weights: &DMatrix<T>) -> Result<DVector<
     Ok(terms.column_sum()) // (n_q): the sum of all columns, entry by entry
 }
 // ANCHOR_END: row_entropy
-
-/// The Frobenius norm of each parameter, or of the gradient by it.
-///
-/// ```
-/// use attention::{Parameters, parameter_norms};
-/// use rand::{SeedableRng, rngs::ChaCha8Rng};
-///
-/// let parameters = Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let norms = parameter_norms(&parameters);
-/// assert_eq!(norms.w_q, parameters.w_q.norm());
-/// assert_eq!(norms.b_q, 0.0);
-/// # Ok::<(), attention::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ParameterNorms<T> {
-    /// Of `w_q`.
-    pub w_q: T,
-    /// Of `w_k`.
-    pub w_k: T,
-    /// Of `w_v`.
-    pub w_v: T,
-    /// Of `w_o`.
-    pub w_o: T,
-    /// Of `b_q`.
-    pub b_q: T,
-    /// Of `b_k`.
-    pub b_k: T,
-    /// Of `b_v`.
-    pub b_v: T,
-    /// Of `b_o`.
-    pub b_o: T,
-}
-
-/// The norm of every parameter. Given the gradients, it tells which projection still learns.
-///
-/// ```
-/// use attention::{Mask, SingleHeadAttention, example, parameter_norms};
-/// use rand::{SeedableRng, rngs::ChaCha8Rng};
-///
-/// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
-/// let gradients = layer.backward(&cache, &output)?;
-/// assert!(parameter_norms(&gradients.parameters).w_q > 0.0);
-/// # Ok::<(), attention::Error>(())
-/// ```
-pub fn parameter_norms<T: RealField + Copy>(
-    parameters: &Parameters<T>,
-) -> ParameterNorms<T> {
-    ParameterNorms {
-        w_q: parameters.w_q.norm(),
-        w_k: parameters.w_k.norm(),
-        w_v: parameters.w_v.norm(),
-        w_o: parameters.w_o.norm(),
-        b_q: parameters.b_q.norm(),
-        b_k: parameters.b_k.norm(),
-        b_v: parameters.b_v.norm(),
-        b_o: parameters.b_o.norm(),
-    }
-}
 
 /// A heat map for the terminal: one line a row, each entry as a shade and a number with two decimals.
 ///

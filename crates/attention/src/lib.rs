@@ -16,9 +16,11 @@ mod static_shapes;
 mod linear;
 mod parameters; // what a layer learns
 
-mod batch; // several sequences through one layer
-mod layer; // projections, and the layer with one head
+mod attention_layer; // what all layers can do
+mod forward_options; // context, mask, dropout, flash
 mod multi_head;
+mod parallel;
+mod single_head; // projections, and the layer with one head
 
 #[cfg(feature = "serde")]
 mod saved; // matrices in files
@@ -37,30 +39,34 @@ pub mod cuda; // and on a GPU
 mod diagnose; // what is wrong with a layer
 mod patients; // layers with something wrong
 
-pub use batch::BatchOutput;
+pub use attention_layer::{AttentionLayer, BatchGradients};
 pub use cost::{AttentionShape, Bytes, Flops};
 pub use diagnose::{
-    AttentionLayer, CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding,
-    HeadDiagnosis, MOVED, NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE,
-    SLOPE_TOLERANCE, diagnose,
+    CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding, HeadDiagnosis, MOVED,
+    NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE, SLOPE_TOLERANCE, diagnose,
 };
 pub use dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward, attention_weights,
     scaled_scores,
 };
 pub use error::{Error, Result};
+pub use forward_options::ForwardOptions;
 pub use gradient_check::{
     GradientCheck, gradient_check, numerical_gradient, relative_error,
 };
-pub use inspect::{ParameterNorms, heat_map, parameter_norms, row_entropy};
-pub use layer::{SingleHeadAttention, SingleHeadCache};
-pub use linear::linear;
+pub use inspect::{heat_map, row_entropy};
+pub use linear::{linear, linear_backward};
 pub use mask::{Mask, SizedMask, Visibility};
-pub use multi_head::{MultiHeadAttention, MultiHeadCache};
+pub use multi_head::{HeadsCache, MultiHeadAttention, MultiHeadCache};
 pub use parameters::{LayerGradients, Parameters};
 pub use patients::{Fault, Patient};
+pub use simd::Float;
+pub use single_head::{SingleHeadAttention, SingleHeadCache};
 pub use softmax::{
     log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,
     softmax_rows, softmax_rows_backward,
 };
 pub use static_shapes::attention_static;
+
+// The versions that this crate was built with, so that a project cannot have others by mistake.
+pub use {nalgebra, rand};

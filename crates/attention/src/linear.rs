@@ -1,12 +1,12 @@
 //! A linear map with a bias, and its gradients.
 
-use crate::error::{Result, check_count, check_not_empty};
-use crate::simd::{product_plus, product_tr, tr_product};
+use crate::error::{Result, check_count, check_not_empty, check_shape};
+use crate::simd::{product, product_plus, product_tr, tr_product};
 use nalgebra::{DMatrix, RealField, RowDVector};
 
-/// A linear map with a bias: `y = x W + b`.
+/// A linear map with a bias: `y = x W + b`. A bias of no columns is none.
 ///
-/// Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) → (n, d_out).
+/// Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) or (1, 0) → (n, d_out).
 ///
 /// # Errors
 /// An argument is empty, or their widths do not fit.
@@ -24,25 +24,49 @@ pub fn linear<T: RealField + Copy>(
     w: &DMatrix<T>,
     b: &RowDVector<T>,
 ) -> Result<DMatrix<T>> {
-    check_not_empty("x", x)?;
-    check_not_empty("w", w)?;
-    let because = || format!("`x` has {} columns", x.ncols());
-    check_count("w", "row", w.nrows(), x.ncols(), because)?;
+    check(x, w)?;
+    if b.is_empty() {
+        return Ok(product(x, w));
+    }
     let because = || format!("`w` has {}", w.ncols());
     check_count("b", "column", b.ncols(), w.ncols(), because)?;
     Ok(product_plus(x, w, b)) // x w, and b added to each row
 }
 // ANCHOR_END: linear
 
-// ANCHOR: linear_backward
 /// The gradients of [`linear`]: by `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out).
-pub(crate) fn linear_backward<T: RealField + Copy>(
+///
+/// Shapes: `x` (n, d_in), `w` (d_in, d_out), `grad_y` (n, d_out).
+///
+/// # Errors
+/// An argument is empty, or their shapes do not fit.
+///
+/// ```
+/// use nalgebra::dmatrix;
+///
+/// let (x, w) = (dmatrix![1.0_f64, 2.0], dmatrix![3.0; 4.0]);
+/// let (grad_x, grad_w, grad_b) = attention::linear_backward(&x, &w, &dmatrix![10.0])?;
+/// assert_eq!((grad_x, grad_w), (dmatrix![30.0, 40.0], dmatrix![10.0; 20.0]));
+/// assert_eq!(grad_b[0], 10.0);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: linear_backward
+pub fn linear_backward<T: RealField + Copy>(
     x: &DMatrix<T>,
     w: &DMatrix<T>,
     grad_y: &DMatrix<T>,
-) -> (DMatrix<T>, DMatrix<T>, RowDVector<T>) {
-    let grad_x = product_tr(grad_y, w);
-    let grad_w = tr_product(x, grad_y);
-    (grad_x, grad_w, grad_y.row_sum())
+) -> Result<(DMatrix<T>, DMatrix<T>, RowDVector<T>)> {
+    check(x, w)?;
+    check_shape("grad_y", grad_y, (x.nrows(), w.ncols()), "the output")?;
+    let grad_x = product_tr(grad_y, w); // dY Wᵀ
+    let grad_w = tr_product(x, grad_y); // Xᵀ dY
+    Ok((grad_x, grad_w, grad_y.row_sum()))
 }
 // ANCHOR_END: linear_backward
+
+fn check<T: RealField>(x: &DMatrix<T>, w: &DMatrix<T>) -> Result<()> {
+    check_not_empty("x", x)?;
+    check_not_empty("w", w)?;
+    let because = || format!("`x` has {} columns", x.ncols());
+    check_count("w", "row", w.nrows(), x.ncols(), because)
+}

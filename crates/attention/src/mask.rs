@@ -32,6 +32,9 @@ use std::ops::Range;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mask(Rule);
 
+/// [`Mask::none`], to borrow.
+pub(crate) static NONE: Mask = Mask(Rule::None);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "read::Rule"))]

@@ -1,19 +1,24 @@
 //! Multi-head attention: the same attention several times at once, each on its own slice of the projections.
 
-use crate::batch::{self, BatchOutput};
-use crate::dot_product::{AttentionCache, attention_backward, attention_with_dropout};
+use crate::dot_product::{
+    AttentionCache, AttentionGradients, attention_backward, attention_with_dropout,
+};
 use crate::error::{Error, Result, check_count, check_positive, check_room, check_shape};
-use crate::layer::{check_cache, gather_gradients};
+use crate::flash::{Flash, FlashOutput, Inputs};
+use crate::forward_options::ForwardOptions;
 use crate::linear::{linear, linear_backward};
 use crate::mask::Mask;
+use crate::parallel;
 use crate::parameters::{Fingerprint, LayerGradients, Parameters};
+use crate::simd::Float;
+use crate::single_head::{check_cache, gather_gradients};
 use nalgebra::{DMatrix, RealField};
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
-/// Attention with several heads, for self- and cross-attention, with dropout on the weights in training.
+/// Attention with several heads, for self- and cross-attention, by the matrix of weights, with dropout in training, or tile by tile.
 ///
-/// The projections are d_model wide and are cut into `n_heads` slices of d_model / n_heads columns. Each head attends
-/// on its slice; the outputs are joined and projected once more.
+/// The projections are cut into `n_heads` slices of columns, d_model / n_heads in a fresh layer. Each head attends on its slice;
+/// the outputs are joined and projected once more.
 ///
 /// # Source
 /// A. Vaswani et al., *Attention Is All You Need* (2017), section 3.2.2.
@@ -25,7 +30,7 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let (output, cache) = layer.forward(&example::river().x, &Mask::causal())?;
 /// assert_eq!(output.shape(), (6, 4));
-/// assert_eq!(cache.heads[1].weights.shape(), (6, 6));
+/// assert_eq!(cache.heads()[1].weights.shape(), (6, 6));
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -41,10 +46,9 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
     )
 )]
 pub struct MultiHeadAttention<T: RealField + Copy> {
-    /// What is learned; the columns of head `h` are `h · d .. (h + 1) · d`, with d = d_model / n_heads.
+    /// What is learned; of the d · n_heads columns of a projection those of head `h` are `h · d .. (h + 1) · d`.
     pub parameters: Parameters<T>,
     n_heads: usize,
-    dropout: f64,
 }
 
 /// What the forward pass keeps for the backward pass.
@@ -55,7 +59,7 @@ pub struct MultiHeadAttention<T: RealField + Copy> {
 ///
 /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
-/// assert_eq!(cache.heads.len(), 2);
+/// assert_eq!(cache.heads().len(), 2);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -64,16 +68,84 @@ pub struct MultiHeadCache<T: RealField + Copy> {
     pub x: DMatrix<T>,
     /// The context (n_k, d_model), if it was not the input itself.
     pub context: Option<DMatrix<T>>,
-    /// Queries, keys, values and weights of each head.
-    pub heads: Vec<AttentionCache<T>>,
-    /// The heads' outputs side by side, before the output projection (n_q, d_model).
-    pub attended: DMatrix<T>,
+    /// What the heads keep.
+    pub core: HeadsCache<T>,
     /// Of the parameters that made it.
-    pub(crate) fingerprint: Fingerprint,
+    fingerprint: Fingerprint,
+}
+
+impl<T: RealField + Copy> MultiHeadCache<T> {
+    /// Queries, keys, values and weights of each head; none after flash attention, which keeps no weights.
+    ///
+    /// ```
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let (_, cache) = layer.forward(&example::river().x, &Mask::causal())?;
+    /// assert_eq!(cache.heads()[1].weights[(0, 1)], 0.0); // the future
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn heads(&self) -> &[AttentionCache<T>] {
+        match &self.core {
+            HeadsCache::Weights { heads, .. } => heads,
+            HeadsCache::Flash { .. } => &[],
+        }
+    }
+}
+
+/// What all heads of a layer keep for the backward pass.
+///
+/// ```
+/// use attention::{ForwardOptions, HeadsCache, MultiHeadAttention, example, flash::Flash};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let flash = Flash::new();
+/// let (_, cache) = layer.forward(&example::river().x, ForwardOptions::new().with_flash(&flash))?;
+/// let HeadsCache::Flash { forward, .. } = cache.core else { unreachable!() };
+/// assert_eq!(forward.log_sum_exp.shape(), (6, 2));
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub enum HeadsCache<T: RealField + Copy> {
+    /// Of attention by its matrix of weights: n² numbers a head.
+    Weights {
+        /// Queries, keys, values and weights of each head.
+        heads: Vec<AttentionCache<T>>,
+        /// The heads' outputs side by side, before the output projection (n_q, d_v · n_heads).
+        attended: DMatrix<T>,
+    },
+    /// Of attention tile by tile: four matrices of the size of the input, and two numbers a query and head.
+    Flash {
+        /// The queries of all heads (n_q, d_k · n_heads).
+        q: DMatrix<T>,
+        /// The keys of all heads (n_k, d_k · n_heads).
+        k: DMatrix<T>,
+        /// The values of all heads (n_k, d_v · n_heads).
+        v: DMatrix<T>,
+        /// Which query could see which key.
+        mask: Mask,
+        /// The heads' outputs side by side (n_q, d_v · n_heads), and their log-sum-exps (n_q, n_heads).
+        forward: FlashOutput<T>,
+        /// What computed it, and will compute the backward pass.
+        flash: Flash,
+    },
+}
+
+impl<T: RealField + Copy> HeadsCache<T> {
+    /// The heads' outputs side by side (n_q, d_v · n_heads), and where they are.
+    fn attended(&self) -> (&'static str, &DMatrix<T>) {
+        match self {
+            HeadsCache::Weights { attended, .. } => ("cache.attended", attended),
+            HeadsCache::Flash { forward, .. } => {
+                ("cache.forward.output", &forward.output)
+            }
+        }
+    }
 }
 
 impl<T: RealField + Copy> MultiHeadAttention<T> {
-    /// A layer with fresh parameters (see [`Parameters::xavier`]) and no dropout.
+    /// A layer with fresh parameters (see [`Parameters::xavier`]), whose heads are d_model / n_heads wide.
     ///
     /// # Errors
     /// A size is 0 or beyond any memory, or `n_heads` does not divide `d_model`.
@@ -92,15 +164,16 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     ) -> Result<Self> {
         // Before anything is drawn, which takes a while for a wide layer.
         check_room::<T>(("d_model", d_model), ("d_model", d_model))?;
-        check_heads(n_heads, d_model)?;
+        check_heads(n_heads, d_model, || format!("it must divide d_model = {d_model}"))?;
         let parameters = Parameters::xavier(d_model, d_model, d_model, rng)?;
         Self::from_parameters(parameters, n_heads)
     }
 
-    /// A layer with these parameters and no dropout.
+    /// A layer with these parameters. Heads may be narrower or wider than d_model / n_heads, and their values of another width than
+    /// their queries and keys.
     ///
     /// # Errors
-    /// `n_heads` is 0 or does not divide d_model, or the projections are not all (d_model, d_model).
+    /// `n_heads` is 0 or does not divide the columns of `w_q` and `w_v`, or the parameters do not fit one another.
     ///
     /// ```
     /// use attention::{MultiHeadAttention, Parameters};
@@ -108,34 +181,13 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
     ///
     /// let parameters = Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let error = MultiHeadAttention::from_parameters(parameters, 2).unwrap_err();
-    /// assert_eq!(error.to_string(), "`w_q` has 4 columns but heads share a width of d_model = 6");
+    /// assert_eq!(error.to_string(), "`n_heads` is 2 but it must divide the 3 columns of `w_v`");
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn from_parameters(parameters: Parameters<T>, n_heads: usize) -> Result<Self> {
-        let layer = MultiHeadAttention { parameters, n_heads, dropout: 0.0 };
+        let layer = MultiHeadAttention { parameters, n_heads };
         layer.check()?;
         Ok(layer)
-    }
-
-    /// The same layer with dropout: in training, each weight is set to 0 with probability `p`, and the others are
-    /// divided by 1 − p so that a row's expected sum stays 1.
-    ///
-    /// # Errors
-    /// `p` is not at least 0 and less than 1.
-    ///
-    /// # Source
-    /// N. Srivastava et al., *Dropout* (2014), in its inverted form.
-    ///
-    /// ```
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    /// let layer = attention::MultiHeadAttention::<f64>::xavier(8, 2, rng)?;
-    /// assert!(layer.with_dropout(1.0).is_err()); // nothing would be left
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn with_dropout(self, p: f64) -> Result<Self> {
-        check_probability("p", p)?;
-        Ok(MultiHeadAttention { dropout: p, ..self })
     }
 
     /// The number of heads.
@@ -150,171 +202,105 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         self.n_heads
     }
 
-    /// The probability that a weight is dropped in training.
-    ///
-    /// ```
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    /// let layer = attention::MultiHeadAttention::<f64>::xavier(8, 2, rng)?.with_dropout(0.1)?;
-    /// assert_eq!(layer.dropout(), 0.1);
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn dropout(&self) -> f64 {
-        self.dropout
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         self.parameters.check()?;
-        check_positive("n_heads", self.n_heads)?; // before a width is blamed
-        let d_model = self.parameters.d_model();
-        for (argument, w) in
-            [("w_q", &self.parameters.w_q), ("w_v", &self.parameters.w_v)]
-        {
-            check_count(argument, "column", w.ncols(), d_model, || {
-                format!("heads share a width of d_model = {d_model}")
+        for (name, w) in [("w_q", &self.parameters.w_q), ("w_v", &self.parameters.w_v)] {
+            check_heads(self.n_heads, w.ncols(), || {
+                format!("it must divide the {} columns of `{name}`", w.ncols())
             })?;
         }
-        check_heads(self.n_heads, d_model)
+        Ok(())
     }
+}
 
-    /// Self-attention, without dropout: every token of `x` asks all tokens of `x`.
+impl<T: Float> MultiHeadAttention<T> {
+    /// Attention: every token of `x` asks all tokens of `x`, or of a context, as far as the mask lets it see them. A mask alone
+    /// will do for `options`; [`ForwardOptions`] say what else there is.
     ///
-    /// Shapes: `x` (n, d_model) → (n, d_model).
+    /// Shapes: `x` (n_q, d_model), a context (n_k, d_model) → (n_q, d_model).
     ///
     /// # Errors
-    /// `x` is empty or not d_model wide, the parameters do not fit one another or the number of heads, or the mask was
-    /// made for another shape.
+    /// `x` or the context is empty or not d_model wide, the parameters do not fit one another or the number of heads, the mask was
+    /// made for another shape, or the options ask for dropout that cannot be.
     ///
     /// ```
-    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use attention::{ForwardOptions, Mask, MultiHeadAttention, example, flash::Flash};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::<f64>::xavier(4, 4, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let (output, _) = layer.forward(&example::river().x, &Mask::none())?;
-    /// assert_eq!(output.shape(), (6, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn forward(
-        &self,
-        x: &DMatrix<T>,
-        mask: &Mask,
-    ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
-        self.run(x, None, mask, None)
-    }
-
-    /// Cross-attention, without dropout: every token of `x` asks all tokens of `context`.
-    ///
-    /// Shapes: `x` (n_q, d_model), `context` (n_k, d_model) → (n_q, d_model).
-    ///
-    /// # Errors
-    /// As [`MultiHeadAttention::forward`], and for `context` as for `x`.
-    ///
-    /// ```
-    /// use attention::{Mask, MultiHeadAttention, example};
-    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
-    ///
-    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let x = example::river().x.rows(0, 2).into_owned();
-    /// let (output, cache) = layer.forward_cross(&x, &example::city().x, &Mask::none())?;
-    /// assert_eq!((output.shape(), cache.heads[0].weights.shape()), ((2, 4), (2, 6)));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn forward_cross(
-        &self,
-        x: &DMatrix<T>,
-        context: &DMatrix<T>,
-        mask: &Mask,
-    ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
-        self.run(x, Some(context), mask, None)
-    }
-
-    /// The forward pass of training, with dropout on the weights. `context` is `None` in self-attention.
-    ///
-    /// What is dropped depends on the state of `rng` alone, and not on the number of threads: each head draws from a
-    /// generator of its own, seeded in the order of the heads.
-    ///
-    /// # Errors
-    /// As [`MultiHeadAttention::forward_cross`].
-    ///
-    /// ```
-    /// use attention::{Mask, MultiHeadAttention, example};
-    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
-    ///
-    /// let mut rng = ChaCha8Rng::seed_from_u64(0);
-    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut rng)?.with_dropout(0.5)?;
     /// let x = example::river().x;
-    /// let run = |seed| {
-    ///     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    ///     layer.forward_training(&x, None, &Mask::none(), rng)
-    /// };
-    /// assert_eq!(run(1)?, run(1)?); // same seed, same bits
-    /// assert_ne!(run(1)?.0, run(2)?.0);
+    /// let (output, _) = layer.forward(&x, &Mask::causal())?;
+    ///
+    /// let (causal, flash) = (Mask::causal(), Flash::new());
+    /// let options = ForwardOptions::new().with_mask(&causal).with_flash(&flash);
+    /// let (by_tiles, _) = layer.forward(&x, options)?;
+    /// assert!((output - by_tiles).amax() < 1e-15);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn forward_training<R: Rng + ?Sized>(
+    // ANCHOR: forward
+    pub fn forward<'a>(
         &self,
         x: &DMatrix<T>,
-        context: Option<&DMatrix<T>>,
-        mask: &Mask,
-        rng: &mut R,
+        options: impl Into<ForwardOptions<'a, T>>,
     ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
-        self.check()?; // before as many numbers are drawn as it claims to have heads
-        let seeds: Vec<u64> = (0..self.n_heads).map(|_| rng.next_u64()).collect();
-        self.run(x, context, mask, Some(&seeds))
-    }
-
-    // ANCHOR: run
-    fn run(
-        &self,
-        x: &DMatrix<T>,
-        context: Option<&DMatrix<T>>,
-        mask: &Mask,
-        seeds: Option<&[u64]>,
-    ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
+        let options = options.into();
         self.check()?;
-        let source = context.unwrap_or(x);
-        let qkv = self.parameters.project_inputs(x, source)?; // three times (n, d_model)
-        let scores = (x.nrows(), source.nrows());
-        let heads = batch::map(self.n_heads, |h| {
+        options.check()?;
+        let qkv = self.parameters.project_inputs(x, options.source(x))?; // as wide as all heads
+        let core = match options.flash {
+            None => self.attend(&qkv, &options)?,
+            Some(flash) => self.attend_by_tiles(qkv, options.mask, flash)?,
+        };
+        let Parameters { w_o, b_o, .. } = &self.parameters;
+        let output = linear(core.attended().1, w_o, b_o)?; // (n_q, d_model)
+        let (x, context) = (x.clone(), options.context.cloned());
+        let fingerprint = self.parameters.fingerprint();
+        Ok((output, MultiHeadCache { x, context, core, fingerprint }))
+    }
+    // ANCHOR_END: forward
+
+    // ANCHOR: attend
+    /// Each head attends on its slice of queries, keys and values.
+    fn attend(
+        &self,
+        qkv: &[DMatrix<T>; 3],
+        options: &ForwardOptions<T>,
+    ) -> Result<HeadsCache<T>> {
+        let scores = (qkv[0].nrows(), qkv[1].nrows()); // (n_q, n_k)
+        let heads = parallel::map(self.n_heads, |h| {
             let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
-            let dropout = seeds.and_then(|seeds| self.dropout_factors(scores, seeds[h]));
-            attention_with_dropout(q, k, v, mask, dropout)
+            let dropout = dropout_factors(scores, options.dropout, h);
+            attention_with_dropout(q, k, v, options.mask, dropout)
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
-        let (outputs, caches): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
-        let attended = join(&outputs); // (n_q, d_model)
-        let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
-        let (x, context) = (x.clone(), context.cloned());
-        let fingerprint = self.parameters.fingerprint();
-        Ok((output, MultiHeadCache { x, context, heads: caches, attended, fingerprint }))
+        let (outputs, heads): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
+        Ok(HeadsCache::Weights { heads, attended: join(&outputs) })
     }
-    // ANCHOR_END: run
+    // ANCHOR_END: attend
+
+    // ANCHOR: attend_by_tiles
+    /// The same without matrices of weights. Nothing is split: a head's columns are one piece
+    /// of memory, and are found where they are.
+    fn attend_by_tiles(
+        &self,
+        [q, k, v]: [DMatrix<T>; 3],
+        mask: &Mask,
+        flash: &Flash,
+    ) -> Result<HeadsCache<T>> {
+        let inputs = Inputs::new(&q, &k, &v, mask)?.with_heads(self.n_heads)?;
+        let forward = flash.forward(&inputs);
+        let (mask, flash) = (mask.clone(), flash.clone());
+        Ok(HeadsCache::Flash { q, k, v, mask, forward, flash })
+    }
+    // ANCHOR_END: attend_by_tiles
 
     // ANCHOR: split
-    /// The columns of head `h`: (n, d_model) → (n, d_model / n_heads).
+    /// The columns of head `h`: (n, d · n_heads) → (n, d).
     fn split(&self, joined: &DMatrix<T>, h: usize) -> DMatrix<T> {
         let (n, d) = (joined.nrows(), joined.ncols() / self.n_heads);
         DMatrix::from_column_slice(n, d, &joined.as_slice()[n * d * h..][..n * d])
     }
     // ANCHOR_END: split
-
-    // ANCHOR: dropout
-    /// What dropout multiplies a head's weights by: 0 with probability p, else 1 / (1 − p).
-    fn dropout_factors(
-        &self,
-        (n_q, n_k): (usize, usize),
-        seed: u64,
-    ) -> Option<DMatrix<T>> {
-        if self.dropout == 0.0 {
-            return None;
-        }
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let kept = nalgebra::convert(1.0 / (1.0 - self.dropout));
-        Some(DMatrix::from_fn(n_q, n_k, |_, _| {
-            if rng.random::<f64>() < self.dropout { T::zero() } else { kept }
-        }))
-    }
-    // ANCHOR_END: dropout
 
     /// The backward pass: from `grad_output = ∂L/∂output` to the gradients by parameters and inputs.
     ///
@@ -339,28 +325,56 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         cache: &MultiHeadCache<T>,
         grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>> {
-        let MultiHeadCache { x, context, heads, attended, fingerprint } = cache;
+        let MultiHeadCache { x, context, core, fingerprint } = cache;
         self.check()?;
-        check_cache(&self.parameters, x, context.as_ref(), attended)?;
+        let context = context.as_ref();
+        let (name, attended) = core.attended();
+        check_cache(&self.parameters, x, context, (name, attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
+        fingerprint.check(&self.parameters)?;
+
+        // output = attended · W_O + b_O
+        let (grad_attended, w_o, b_o) =
+            linear_backward(attended, &self.parameters.w_o, grad_output)?;
+        let lengths = (x.nrows(), context.unwrap_or(x).nrows());
+        let [grad_q, grad_k, grad_v] = match core {
+            HeadsCache::Weights { heads, .. } => {
+                self.attend_backward(heads, lengths, &grad_attended)?
+            }
+            HeadsCache::Flash { q, k, v, mask, forward, flash } => {
+                self.check_projections([q, k, v], lengths)?;
+                let inputs = Inputs::new(q, k, v, mask)?.with_heads(self.n_heads)?;
+                let AttentionGradients { q, k, v } =
+                    flash.backward(&inputs, forward, &grad_attended)?;
+                [q, k, v]
+            }
+        };
+        // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
+        let grad_qkv = [&grad_q, &grad_k, &grad_v];
+        gather_gradients(&self.parameters, x, context, (w_o, b_o), grad_qkv)
+    }
+
+    /// The gradients by the queries, keys and values of all heads.
+    fn attend_backward(
+        &self,
+        heads: &[AttentionCache<T>],
+        (n_q, n_k): (usize, usize),
+        grad_attended: &DMatrix<T>,
+    ) -> Result<[DMatrix<T>; 3]> {
         check_count("cache.heads", "entry", heads.len(), self.n_heads, || {
             format!("the layer has n_heads = {}", self.n_heads)
         })?;
-        let d = attended.ncols() / self.n_heads;
+        let width = |w: &DMatrix<T>| w.ncols() / self.n_heads;
+        let (d_k, d_v) = (width(&self.parameters.w_q), width(&self.parameters.w_v));
         for head in heads {
-            let n_k = context.as_ref().unwrap_or(x).nrows();
-            check_shape("cache.heads[..].q", &head.q, (x.nrows(), d), "a head's slice")?;
-            check_shape("cache.heads[..].v", &head.v, (n_k, d), "a head's slice")?;
+            check_shape("cache.heads[..].q", &head.q, (n_q, d_k), "a head's slice")?;
+            check_shape("cache.heads[..].v", &head.v, (n_k, d_v), "a head's slice")?;
         }
-        fingerprint.check(&self.parameters)?;
 
         // ANCHOR: backward
-        // output = attended · W_O + b_O
-        let (grad_attended, w_o, b_o) =
-            linear_backward(attended, &self.parameters.w_o, grad_output);
         // attended = join of every head's attention
-        let heads = batch::map(self.n_heads, |h| {
-            attention_backward(&heads[h], &self.split(&grad_attended, h))
+        let heads = parallel::map(self.n_heads, |h| {
+            attention_backward(&heads[h], &self.split(grad_attended, h))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let mut grad_qkv = [vec![], vec![], vec![]];
@@ -369,80 +383,55 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
                 joined.push(grad);
             }
         }
-        let [grad_q, grad_k, grad_v] = grad_qkv.map(|heads| join(&heads)); // each (n, d_model)
-        // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
-        let grad_qkv = [&grad_q, &grad_k, &grad_v];
-        Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv))
+        Ok(grad_qkv.map(|heads| join(&heads))) // each as wide as all heads
         // ANCHOR_END: backward
     }
 
-    /// Self-attention within each sequence of a batch. Sequences do not see one another and may differ in length.
-    ///
-    /// Shapes: `xs` B times (n_b, d_model) → B times (n_b, d_model). `masks` holds one mask a sequence, or one for all.
-    ///
-    /// # Errors
-    /// `xs` is empty, `masks` has neither one entry nor B, or a sequence is wrong, which the error names.
-    ///
-    /// ```
-    /// # use attention::{Mask, MultiHeadAttention, example};
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let batch = [example::river().x, example::city().x];
-    /// let (outputs, _) = layer.forward_batch(&batch, &[Mask::causal()])?;
-    /// assert_eq!(outputs[1], layer.forward(&batch[1], &Mask::causal())?.0);
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn forward_batch(
+    /// What flash attention kept has the shapes that this layer's projections give.
+    fn check_projections(
         &self,
-        xs: &[DMatrix<T>],
-        masks: &[Mask],
-    ) -> Result<BatchOutput<T, MultiHeadCache<T>>> {
-        batch::forward(xs, masks, |x, mask| self.forward(x, mask))
-    }
-
-    /// The backward pass of [`MultiHeadAttention::forward_batch`]: parameter gradients summed over the batch, and the
-    /// gradient of each sequence.
-    ///
-    /// # Errors
-    /// `caches` is empty, `grad_outputs` has another length, or a sequence is wrong, which the error names.
-    ///
-    /// ```
-    /// # use attention::{Mask, MultiHeadAttention, example};
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let (outputs, caches) = layer.forward_batch(&[example::river().x], &[Mask::none()])?;
-    /// let (parameters, grad_xs) = layer.backward_batch(&caches, &outputs)?;
-    /// assert_eq!(parameters.w_o.shape(), (4, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn backward_batch(
-        &self,
-        caches: &[MultiHeadCache<T>],
-        grad_outputs: &[DMatrix<T>],
-    ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
-        batch::backward(caches, grad_outputs, |cache, grad_output| {
-            self.backward(cache, grad_output)
-        })
+        [q, k, v]: [&DMatrix<T>; 3],
+        (n_q, n_k): (usize, usize),
+    ) -> Result<()> {
+        let (d_k, d_v) = (self.parameters.w_q.ncols(), self.parameters.w_v.ncols());
+        check_shape("cache.q", q, (n_q, d_k), "its projection")?;
+        check_shape("cache.k", k, (n_k, d_k), "its projection")?;
+        check_shape("cache.v", v, (n_k, d_v), "its projection")
     }
 }
 
-fn check_heads(n_heads: usize, d_model: usize) -> Result<()> {
+/// `total` can be shared out among the heads.
+fn check_heads(
+    n_heads: usize,
+    total: usize,
+    because: impl FnOnce() -> String,
+) -> Result<()> {
     check_positive("n_heads", n_heads)?;
-    if !d_model.is_multiple_of(n_heads) {
-        let because = format!("it must divide d_model = {d_model}");
-        let (argument, given, total) = ("n_heads", n_heads, d_model);
+    if !total.is_multiple_of(n_heads) {
+        let because = because();
+        let (argument, given) = ("n_heads", n_heads);
         return Err(Error::Indivisible { argument, given, total, because });
     }
     Ok(())
 }
 
-fn check_probability(argument: &'static str, p: f64) -> Result<()> {
-    if !(0.0..1.0).contains(&p) {
-        let because = "it must be at least 0 and less than 1".to_owned();
-        return Err(Error::OutOfRange { argument, given: p, because });
-    }
-    Ok(())
+// ANCHOR: dropout
+/// What dropout multiplies the weights of head `h` by: 0 with probability p, else 1 / (1 − p).
+/// Each head has random numbers of its own, a stream of those that the seed stands for.
+fn dropout_factors<T: RealField + Copy>(
+    (n_q, n_k): (usize, usize),
+    dropout: Option<(f64, u64)>,
+    h: usize,
+) -> Option<DMatrix<T>> {
+    let (p, seed) = dropout.filter(|(p, _)| *p > 0.0)?;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(h as u64);
+    let kept = nalgebra::convert(1.0 / (1.0 - p));
+    Some(DMatrix::from_fn(n_q, n_k, |_, _| {
+        if rng.random::<f64>() < p { T::zero() } else { kept }
+    }))
 }
+// ANCHOR_END: dropout
 
 // ANCHOR: join
 /// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).
@@ -456,7 +445,7 @@ fn join<T: RealField + Copy>(heads: &[DMatrix<T>]) -> DMatrix<T> {
 /// Layers in files.
 #[cfg(feature = "serde")]
 mod saved {
-    use super::{MultiHeadAttention, check_probability};
+    use super::MultiHeadAttention;
     use crate::error::{Error, Result};
     use crate::parameters::Parameters;
     use nalgebra::RealField;
@@ -464,21 +453,17 @@ mod saved {
 
     /// [`MultiHeadAttention`] as it is read.
     #[derive(Deserialize)]
-    #[serde(bound(deserialize = "T: RealField + Copy + Deserialize<'de>"))]
+    #[serde(deny_unknown_fields, bound(deserialize = "T: RealField + Copy + Deserialize<'de>"))]
     pub struct MultiHead<T: RealField + Copy> {
         parameters: Parameters<T>,
         n_heads: usize,
-        dropout: f64,
     }
 
     impl<T: RealField + Copy> TryFrom<MultiHead<T>> for MultiHeadAttention<T> {
         type Error = Error;
 
         fn try_from(read: MultiHead<T>) -> Result<Self> {
-            check_probability("dropout", read.dropout)?;
-            let layer =
-                MultiHeadAttention::from_parameters(read.parameters, read.n_heads)?;
-            layer.with_dropout(read.dropout)
+            MultiHeadAttention::from_parameters(read.parameters, read.n_heads)
         }
     }
 }

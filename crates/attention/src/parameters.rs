@@ -4,14 +4,14 @@ use crate::error::{
     Error, Result, check_count, check_not_empty, check_room, check_shape,
 };
 use crate::linear::linear;
-use nalgebra::{DMatrix, RealField, RowDVector};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RealField, RowDVector};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 use std::hash::{DefaultHasher, Hasher};
 
 /// The parameters of an attention layer, and of the same shape, the gradients of a loss by them.
 ///
-/// Weights are `(d_in, d_out)` and biases `(1, d_out)`: `y = x W + b`.
+/// Weights are `(d_in, d_out)` and biases `(1, d_out)`, or `(1, 0)` where there is none: `y = x W + b`.
 ///
 /// ```
 /// use attention::Parameters;
@@ -107,30 +107,58 @@ impl<T: RealField + Copy> Parameters<T> {
         self.w_q.nrows()
     }
 
-    /// Every parameter under its name, as a slice: column by column, as nalgebra stores it.
+    /// The same without these biases, for layers that learn none: a bias of no columns.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let parameters = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?.without_biases();
+    /// let names: Vec<_> = parameters.named().into_iter().map(|(name, _)| name).collect();
+    /// assert_eq!(names, ["w_q", "w_k", "w_v", "w_o"]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn without_biases(self) -> Self {
+        let [b_q, b_k, b_v, b_o] = [(); 4].map(|()| RowDVector::zeros(0));
+        Parameters { b_q, b_k, b_v, b_o, ..self }
+    }
+
+    /// Zeros of the same shapes: where sums and the averages of an optimiser begin.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let zeros = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?.zeros_like();
+    /// assert!(zeros.named().iter().all(|(_, matrix)| matrix.amax() == 0.0));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn zeros_like(&self) -> Self {
+        let mut zeros = self.clone();
+        zeros.named_mut().into_iter().for_each(|(_, mut matrix)| matrix.fill(T::zero()));
+        zeros
+    }
+
+    /// Every parameter under its name, a bias as a matrix of one row. Biases that are not there are left out.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
     /// let parameters = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?;
-    /// let count: usize = parameters.named().iter().map(|(_, numbers)| numbers.len()).sum();
+    /// let count: usize = parameters.named().iter().map(|(_, matrix)| matrix.len()).sum();
     /// assert_eq!(count, 2 * 6 * (4 + 3) + 2 * 4 + 3 + 6);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn named(&self) -> [(&'static str, &[T]); 8] {
-        [
-            ("w_q", self.w_q.as_slice()),
-            ("w_k", self.w_k.as_slice()),
-            ("w_v", self.w_v.as_slice()),
-            ("w_o", self.w_o.as_slice()),
-            ("b_q", self.b_q.as_slice()),
-            ("b_k", self.b_k.as_slice()),
-            ("b_v", self.b_v.as_slice()),
-            ("b_o", self.b_o.as_slice()),
-        ]
+    pub fn named(&self) -> Vec<(&'static str, DMatrixView<'_, T>)> {
+        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
+        let weights = [("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o)];
+        let biases = [("b_q", b_q), ("b_k", b_k), ("b_v", b_v), ("b_o", b_o)];
+        let mut named: Vec<_> = weights.map(|(name, w)| (name, w.as_view())).into();
+        for (name, bias) in biases.into_iter().filter(|(_, bias)| !bias.is_empty()) {
+            named.push((name, DMatrixView::from_slice(bias.as_slice(), 1, bias.len())));
+        }
+        named
     }
 
-    /// As [`Parameters::named`], to be changed: a step of gradient descent is a loop over both.
+    /// As [`Parameters::named`], to be changed: a step of an optimiser is a loop over both.
     ///
     /// ```
     /// # use attention::{Mask, SingleHeadAttention, example};
@@ -140,25 +168,71 @@ impl<T: RealField + Copy> Parameters<T> {
     /// # let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
     /// let gradients = layer.backward(&cache, &output)?.parameters;
     /// let parameters = layer.parameters.named_mut().into_iter();
-    /// for ((_, parameter), (_, gradient)) in parameters.zip(gradients.named()) {
-    ///     for (x, slope) in parameter.iter_mut().zip(gradient) {
-    ///         *x -= 0.01 * slope;
-    ///     }
+    /// for ((_, mut parameter), (_, gradient)) in parameters.zip(gradients.named()) {
+    ///     parameter -= 0.01 * gradient;
     /// }
     /// # assert!(layer.forward(&example::river().x, &Mask::none())?.0.norm() < output.norm());
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn named_mut(&mut self) -> [(&'static str, &mut [T]); 8] {
-        [
-            ("w_q", self.w_q.as_mut_slice()),
-            ("w_k", self.w_k.as_mut_slice()),
-            ("w_v", self.w_v.as_mut_slice()),
-            ("w_o", self.w_o.as_mut_slice()),
-            ("b_q", self.b_q.as_mut_slice()),
-            ("b_k", self.b_k.as_mut_slice()),
-            ("b_v", self.b_v.as_mut_slice()),
-            ("b_o", self.b_o.as_mut_slice()),
-        ]
+    pub fn named_mut(&mut self) -> Vec<(&'static str, DMatrixViewMut<'_, T>)> {
+        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
+        let weights = [("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o)];
+        let biases = [("b_q", b_q), ("b_k", b_k), ("b_v", b_v), ("b_o", b_o)];
+        let mut named: Vec<_> = weights.map(|(name, w)| (name, w.as_view_mut())).into();
+        for (name, bias) in biases.into_iter().filter(|(_, bias)| !bias.is_empty()) {
+            let columns = bias.len();
+            let matrix = DMatrixViewMut::from_slice(bias.as_mut_slice(), 1, columns);
+            named.push((name, matrix));
+        }
+        named
+    }
+
+    /// Adds other gradients of the same layer.
+    ///
+    /// # Errors
+    /// A parameter has another shape, or is there on one side alone.
+    ///
+    /// ```
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let parameters = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?;
+    /// let mut sum = parameters.zeros_like();
+    /// sum.accumulate(&parameters)?;
+    /// assert_eq!(sum, parameters);
+    /// let error = sum.accumulate(&parameters.without_biases()).unwrap_err();
+    /// assert_eq!(error.to_string(), "`other` has 4 entries but the parameters are 8");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn accumulate(&mut self, other: &Self) -> Result<()> {
+        let (mut sums, terms) = (self.named_mut(), other.named());
+        check_count("other", "entry", terms.len(), sums.len(), || {
+            format!("the parameters are {}", sums.len())
+        })?;
+        for ((name, sum), (_, term)) in sums.iter().zip(&terms) {
+            let (rows, columns) = sum.shape();
+            let because = || format!("the parameter is {rows} x {columns}");
+            check_count(name, "row", term.nrows(), rows, because)?;
+            check_count(name, "column", term.ncols(), columns, because)?;
+        }
+        for ((_, sum), (_, term)) in sums.iter_mut().zip(&terms) {
+            *sum += term;
+        }
+        Ok(())
+    }
+
+    /// These gradients, without those by biases that the layer has not.
+    pub(crate) fn with_biases_of(mut self, layer: &Self) -> Self {
+        for (gradient, bias) in [
+            (&mut self.b_q, &layer.b_q),
+            (&mut self.b_k, &layer.b_k),
+            (&mut self.b_v, &layer.b_v),
+            (&mut self.b_o, &layer.b_o),
+        ] {
+            if bias.is_empty() {
+                *gradient = RowDVector::zeros(0);
+            }
+        }
+        self
     }
 
     /// Whether every weight and bias has the shape that the others ask for. The fields are public, so that every use of
@@ -192,18 +266,12 @@ impl<T: RealField + Copy> Parameters<T> {
             ("b_v", &self.b_v, "w_v", d_v),
             ("b_o", &self.b_o, "w_o", d_model),
         ] {
-            check_count(argument, "column", bias.ncols(), width, || {
+            let expected = if bias.is_empty() { 0 } else { width }; // or none at all
+            check_count(argument, "column", bias.ncols(), expected, || {
                 format!("`{weight}` has {width}")
             })?;
         }
         Ok(())
-    }
-
-    /// Adds other gradients of the same layer.
-    pub(crate) fn accumulate(&mut self, other: &Parameters<T>) {
-        for ((_, sum), (_, terms)) in self.named_mut().into_iter().zip(other.named()) {
-            sum.iter_mut().zip(terms).for_each(|(sum, &term)| *sum += term);
-        }
     }
 
     /// What tells these parameters from others, of another layer or from before a step of an optimiser.

@@ -2,13 +2,13 @@
 //!
 //! All shapes fit, and nothing panics. What is not at fault is the healthy layer.
 
-use crate::diagnose::AttentionLayer;
+use crate::attention_layer::AttentionLayer;
 use crate::dot_product::AttentionCache;
-use crate::error::Result;
-use crate::layer::gather_gradients;
+use crate::error::{Result, check_count};
+use crate::forward_options::ForwardOptions;
 use crate::linear::{linear, linear_backward};
 use crate::mask::{Mask, SizedMask};
-use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
+use crate::multi_head::{HeadsCache, MultiHeadAttention, MultiHeadCache};
 use crate::parameters::{LayerGradients, Parameters};
 use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
 use nalgebra::DMatrix;
@@ -73,7 +73,7 @@ impl Fault {
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = example::river().x;
 /// let (healthy, _) = layer.forward(&x, &Mask::causal())?;
-/// let (ill, _) = Patient::new(layer, Fault::WrongAxis)?.forward(&x, None, &Mask::causal())?;
+/// let (ill, _) = Patient::new(layer, Fault::WrongAxis)?.forward(&x, &Mask::causal())?;
 /// assert_eq!(ill.shape(), healthy.shape()); // as if nothing were wrong
 /// assert!((ill - healthy).amax() > 0.1);
 /// # Ok::<(), attention::Error>(())
@@ -85,10 +85,10 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// A layer with these parameters and this fault. Dropout is left out.
+    /// This layer, with biases and heads that are d_model / n_heads wide, with this fault.
     ///
     /// # Errors
-    /// The layer's parameters do not fit one another or its number of heads.
+    /// The layer's parameters do not fit one another or its number of heads, or its heads have another width.
     ///
     /// ```
     /// use attention::{Fault, MultiHeadAttention, Patient};
@@ -101,6 +101,11 @@ impl Patient {
     pub fn new(layer: MultiHeadAttention<f64>, fault: Fault) -> Result<Self> {
         let n_heads = layer.n_heads();
         let mut layer = MultiHeadAttention::from_parameters(layer.parameters, n_heads)?;
+        let d_model = layer.parameters.d_model();
+        for (name, parameter) in layer.parameters.named() {
+            let because = || format!("heads share a width of d_model = {d_model}");
+            check_count(name, "column", parameter.ncols(), d_model, because)?;
+        }
         let d = layer.parameters.d_model() / n_heads;
         let last = (n_heads - 1) * d;
         if fault == Fault::DeadHead {
@@ -259,21 +264,32 @@ impl Patient {
 impl AttentionLayer<f64> for Patient {
     type Cache = MultiHeadCache<f64>;
 
+    fn parameters(&self) -> &Parameters<f64> {
+        &self.layer.parameters
+    }
+
     fn parameters_mut(&mut self) -> &mut Parameters<f64> {
         &mut self.layer.parameters
     }
 
-    fn forward(
+    fn forward<'a>(
         &self,
         x: &DMatrix<f64>,
-        context: Option<&DMatrix<f64>>,
-        mask: &Mask,
+        options: impl Into<ForwardOptions<'a, f64>>,
     ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        AttentionLayer::forward(&self.layer, x, context, mask)?; // checks what it is given
-        let (source, d, p) = (context.unwrap_or(x), self.d(), &self.layer.parameters);
-        let seen = self.mask(mask, x.nrows(), source.nrows())?;
+        let options = options.into();
+        options.check_plain("Patient")?;
+        // The healthy layer checks what it is given, and its cache is the frame for this one's.
+        let (_, mut cache) = self.layer.forward(x, options)?;
+        let source = options.context.unwrap_or(x);
+        let (d, p) = (self.d(), &self.layer.parameters);
+        let seen = self.mask(options.mask, x.nrows(), source.nrows())?;
         let seen = seen.sized(x.nrows(), source.nrows())?;
-        let qkv = p.project_inputs(x, source)?;
+        let qkv = [
+            linear(x, &p.w_q, &p.b_q)?,
+            linear(source, &p.w_k, &p.b_k)?,
+            linear(source, &p.w_v, &p.b_v)?,
+        ];
         let mut attended = DMatrix::zeros(x.nrows(), p.d_model());
         let mut heads = vec![];
         for h in 0..self.layer.n_heads() {
@@ -284,21 +300,12 @@ impl AttentionLayer<f64> for Patient {
             let log_sum_exp = log_sum_exp_rows(&seen.apply(scores.clone())?)?;
             let weights = self.weights(scores, &seen)?; // (n_q, n_k)
             attended.columns_mut(h * d, d).copy_from(&(&weights * &v));
-            let mask = mask.clone();
-            heads.push(AttentionCache {
-                q,
-                k,
-                v,
-                mask,
-                weights,
-                log_sum_exp,
-                dropout: None,
-            });
+            let (mask, dropout) = (options.mask.clone(), None);
+            heads.push(AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout });
         }
         let output = linear(&attended, &p.w_o, &p.b_o)?;
-        let (x, context) = (x.clone(), context.cloned());
-        let fingerprint = self.layer.parameters.fingerprint();
-        Ok((output, MultiHeadCache { x, context, heads, attended, fingerprint }))
+        cache.core = HeadsCache::Weights { heads, attended };
+        Ok((output, cache))
     }
 
     fn backward(
@@ -306,14 +313,15 @@ impl AttentionLayer<f64> for Patient {
         cache: &MultiHeadCache<f64>,
         grad_output: &DMatrix<f64>,
     ) -> Result<LayerGradients<f64>> {
-        self.layer.backward(cache, grad_output)?; // checks what it is given
-        let MultiHeadCache { x, context, heads, attended, .. } = cache;
-        let (source, d, p) =
-            (context.as_ref().unwrap_or(x), self.d(), &self.layer.parameters);
-        let (grad_attended, w_o, b_o) = linear_backward(attended, &p.w_o, grad_output);
+        // The healthy layer checks what it is given; its gradients of the output projection are right.
+        let mut gradients = self.layer.backward(cache, grad_output)?;
+        let MultiHeadCache { x, context, .. } = cache;
+        let source = context.as_ref().unwrap_or(x);
+        let (d, p) = (self.d(), &self.layer.parameters);
+        let grad_attended = grad_output * p.w_o.transpose();
         let mut grad_qkv =
             [x, source, source].map(|of| DMatrix::zeros(of.nrows(), p.d_model()));
-        for (h, head) in heads.iter().enumerate() {
+        for (h, head) in cache.heads().iter().enumerate() {
             let grad_attended = grad_attended.columns(h * d, d).into_owned();
             let grads = self.head_backward(head, &grad_attended)?;
             for (joined, grad) in grad_qkv.iter_mut().zip(grads) {
@@ -321,25 +329,20 @@ impl AttentionLayer<f64> for Patient {
                 slice += grad; // and not `=`, since a slice may be used twice
             }
         }
-        let [grad_q, grad_k, grad_v] = &grad_qkv;
-        let mut gradients = gather_gradients(
-            p,
-            x,
-            context.as_ref(),
-            (w_o, b_o),
-            [grad_q, grad_k, grad_v],
-        );
-        if context.is_none() {
-            gradients.x = self.sum_of_paths([
-                grad_q * p.w_q.transpose(),
-                grad_k * p.w_k.transpose(),
-                grad_v * p.w_v.transpose(),
-            ]);
+        let (by_q, w_q, b_q) = linear_backward(x, &p.w_q, &grad_qkv[0])?;
+        let (by_k, w_k, b_k) = linear_backward(source, &p.w_k, &grad_qkv[1])?;
+        let (by_v, w_v, b_v) = linear_backward(source, &p.w_v, &grad_qkv[2])?;
+        let Parameters { w_o, b_o, .. } = gradients.parameters;
+        gradients.parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
+        if context.is_some() {
+            (gradients.x, gradients.context) = (by_q, Some(by_k + by_v));
+        } else {
+            gradients.x = self.sum_of_paths([by_q, by_k, by_v]);
         }
         Ok(gradients)
     }
 
     fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        &cache.heads
+        cache.heads()
     }
 }

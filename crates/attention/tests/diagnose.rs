@@ -6,7 +6,7 @@ use attention::{
     AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, MultiHeadCache,
     Patient, SLOPE_TOLERANCE, SingleHeadAttention, diagnose,
 };
-use common::{Foreign, masks, parameters, random};
+use common::{Foreign, heads_of, masks, options, parameters, random};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
@@ -94,12 +94,11 @@ fn a_patient_without_a_fault_is_the_healthy_layer() {
             let grad_output = random(n_q, 8, 33);
             let run = |layer: &dyn Fn() -> attention::Result<_>| layer().unwrap();
             let (expected, gradients) = run(&|| {
-                let (o, cache) =
-                    AttentionLayer::forward(&healthy, &x, context.as_ref(), &mask)?;
+                let (o, cache) = healthy.forward(&x, options(context.as_ref(), &mask))?;
                 Ok((o, healthy.backward(&cache, &grad_output)?))
             });
             let (output, ill) = run(&|| {
-                let (o, cache) = patient.forward(&x, context.as_ref(), &mask)?;
+                let (o, cache) = patient.forward(&x, options(context.as_ref(), &mask))?;
                 Ok((o, patient.backward(&cache, &grad_output)?))
             });
             assert!((output - expected).amax() < 1e-13, "{kind}");
@@ -235,14 +234,14 @@ fn weights_that_are_no_softmax_are_found_though_their_rows_sum_to_one() {
     for spoil in [
         // A negative weight in every row, and the others in their old proportions: a softmax but for that.
         (|cache| {
-            for mut row in cache.heads[1].weights.row_iter_mut() {
+            for mut row in heads_of(cache)[1].weights.row_iter_mut() {
                 let others = 1.0 - row[1];
                 row *= 1.1 / others;
                 row[1] = -0.1;
             }
         }) as fn(&mut MultiHeadCache<f64>),
         // Those of other keys.
-        |cache| cache.heads[1].weights.swap_columns(0, 1),
+        |cache| heads_of(cache)[1].weights.swap_columns(0, 1),
     ] {
         let ill = Foreign { cache: spoil, ..foreign() };
         let findings =

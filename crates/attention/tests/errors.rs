@@ -4,8 +4,8 @@
 mod common;
 
 use attention::flash::{
-    self, Flash, FlashCache, FlashOutput, Inputs, Instructions, LibraryFlash,
-    OnlineSoftmax, TileProducts, Tiles,
+    self, Flash, FlashOutput, Inputs, Instructions, LibraryFlash, OnlineSoftmax,
+    TileProducts, Tiles,
 };
 use attention::traffic::{
     Memory, Report, Slow, chunked_attention, chunked_traffic, fused_attention,
@@ -14,14 +14,14 @@ use attention::traffic::{
     tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
 };
 use attention::{
-    AttentionCache, AttentionShape, Error, Fault, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Patient, Result, SingleHeadAttention, SingleHeadCache,
-    attention, attention_backward, attention_static, attention_weights, diagnose,
-    gradient_check, heat_map, linear, log_sum_exp, log_sum_exp_rows, numerical_gradient,
-    parameter_norms, relative_error, row_entropy, scaled_scores, softmax,
-    softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
+    AttentionCache, AttentionShape, Error, Fault, ForwardOptions, HeadsCache, Mask,
+    MultiHeadAttention, MultiHeadCache, Parameters, Patient, Result, SingleHeadAttention,
+    SingleHeadCache, attention, attention_backward, attention_static, attention_weights,
+    diagnose, gradient_check, heat_map, linear, linear_backward, log_sum_exp,
+    log_sum_exp_rows, numerical_gradient, relative_error, row_entropy, scaled_scores,
+    softmax, softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
 };
-use common::{BatchLayer, Foreign, Layer, parameters, random};
+use common::{Foreign, Layer, heads_of, options, parameters, random};
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeSet;
@@ -148,7 +148,7 @@ fn changed_layer_cache<L: Layer<f64>>(
     change: impl Fn(&mut L::Cache),
 ) -> L::Cache {
     let (_, mut cache) =
-        layer.forward(&matrix(3, 4), Some(&matrix(5, 4)), &none()).unwrap();
+        layer.forward(&matrix(3, 4), options(Some(&matrix(5, 4)), &none())).unwrap();
     change(&mut cache);
     cache
 }
@@ -417,9 +417,9 @@ fn of_parameters() -> Vec<Case> {
     }
     for (message, [d_model, d_k, d_v], n_heads) in [
         ("`n_heads` is 0 but it must be at least 1", [6, 6, 6], 0),
-        ("`n_heads` is 4 but it must divide d_model = 6", [6, 6, 6], 4),
-        ("`w_q` has 4 columns but heads share a width of d_model = 6", [6, 4, 6], 2),
-        ("`w_v` has 1 column but heads share a width of d_model = 6", [6, 6, 1], 2),
+        ("`n_heads` is 4 but it must divide the 6 columns of `w_q`", [6, 6, 6], 4),
+        ("`n_heads` is 2 but it must divide the 5 columns of `w_q`", [6, 5, 6], 2),
+        ("`n_heads` is 2 but it must divide the 3 columns of `w_v`", [6, 6, 3], 2),
     ] {
         cases.push(case("MultiHeadAttention::from_parameters", message, move || {
             MultiHeadAttention::from_parameters(parameters(d_model, d_k, d_v, 0), n_heads)
@@ -428,9 +428,11 @@ fn of_parameters() -> Vec<Case> {
     for (given, p) in
         [("1", 1.0), ("-0.1", -0.1), ("NaN", f64::NAN), ("inf", f64::INFINITY)]
     {
-        let message = format!("`p` is {given} but it must be at least 0 and less than 1");
-        cases.push(case("MultiHeadAttention::with_dropout", message, move || {
-            multi_head().with_dropout(p)
+        let message = format!(
+            "`options.dropout` is {given} but it must be at least 0 and less than 1"
+        );
+        cases.push(case("MultiHeadAttention::forward", message, move || {
+            multi_head().forward(&matrix(3, 4), ForwardOptions::new().with_dropout(p, 0))
         }));
     }
     cases
@@ -446,7 +448,7 @@ const CHANGED_PARAMETERS: [Change<Parameters<f64>>; 9] = [
     ("`w_o` has 3 rows but (d_v, d_model) is 4 x 4", |p| p.w_o = matrix(3, 4)),
     ("`w_o` has 5 columns but (d_v, d_model) is 4 x 4", |p| p.w_o = matrix(4, 5)),
     ("`b_q` has 3 columns but `w_q` has 4", |p| p.b_q = RowDVector::zeros(3)),
-    ("`b_v` has 0 columns but `w_v` has 4", |p| p.b_v = RowDVector::zeros(0)),
+    ("`b_v` has 2 columns but `w_v` has 4", |p| p.b_v = RowDVector::zeros(2)),
 ];
 const CHANGED_BIASES: [Change<Parameters<f64>>; 2] = [
     ("`b_k` has 1 column but `w_k` has 4", |p| p.b_k = RowDVector::zeros(1)),
@@ -464,8 +466,9 @@ fn of_self_attention() -> Vec<Case> {
         cases.push(case("SingleHeadAttention::forward", message, move || {
             changed().forward(&matrix(3, 4), &none())
         }));
-        cases.push(case("SingleHeadAttention::forward_cross", message, move || {
-            changed().forward_cross(&matrix(3, 4), &matrix(5, 4), &none())
+        cases.push(case("SingleHeadAttention::forward", message, move || {
+            let context = matrix(5, 4);
+            changed().forward(&matrix(3, 4), options(Some(&context), &none()))
         }));
         cases.push(case("SingleHeadAttention::backward", message, move || {
             let layer = SingleHeadAttention::from(parameters(4, 4, 4, 0));
@@ -494,9 +497,50 @@ fn of_self_attention() -> Vec<Case> {
     cases.extend(of_forward("SingleHeadAttention::forward", |x, _, mask| {
         single_head().forward(x, mask).map(|_| ())
     }));
-    cases.extend(of_cross("SingleHeadAttention::forward_cross", |x, context, mask| {
-        single_head().forward_cross(x, context, mask).map(|_| ())
+    cases.extend(of_cross("SingleHeadAttention::forward", |x, context, mask| {
+        single_head().forward(x, options(Some(context), mask)).map(|_| ())
     }));
+    for (message, layer) in [
+        ("`options.dropout` is given but SingleHeadAttention has none", "dropout"),
+        ("`options.flash` is given but SingleHeadAttention has none", "flash"),
+    ] {
+        cases.push(case("SingleHeadAttention::forward", message, move || {
+            let flash = Flash::new();
+            let asked = match layer {
+                "flash" => ForwardOptions::new().with_flash(&flash),
+                _ => ForwardOptions::new().with_dropout(0.5, 0),
+            };
+            single_head().forward(&matrix(3, 4), asked)
+        }));
+    }
+    cases.push(case(
+        "ForwardOptions::check_plain",
+        "`options.dropout` is given but MyLayer has none",
+        || ForwardOptions::<f64>::new().with_dropout(0.5, 0).check_plain("MyLayer"),
+    ));
+    cases.push(case(
+        "linear_backward",
+        "`grad_y` has 1 row but the output is 3 x 2",
+        || linear_backward(&matrix(3, 4), &matrix(4, 2), &matrix(1, 2)),
+    ));
+    cases.push(case("linear_backward", "`w` has 5 rows but `x` has 4 columns", || {
+        linear_backward(&matrix(3, 4), &matrix(5, 2), &matrix(3, 2))
+    }));
+    cases.push(case(
+        "Parameters::accumulate",
+        "`other` has 4 entries but the parameters are 8",
+        || parameters(4, 3, 2, 0).accumulate(&parameters(4, 3, 2, 0).without_biases()),
+    ));
+    cases.push(case(
+        "Parameters::accumulate",
+        "`w_q` has 3 columns but the parameter is 4 x 2",
+        || parameters(4, 2, 2, 0).accumulate(&parameters(4, 3, 2, 0)),
+    ));
+    cases.push(case(
+        "Parameters::accumulate",
+        "`w_q` has 5 rows but the parameter is 4 x 2",
+        || parameters(4, 2, 2, 0).accumulate(&parameters(5, 2, 2, 0)),
+    ));
 
     let of_caches: [Change<SingleHeadCache<f64>>; 15] = [
         ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| {
@@ -551,10 +595,7 @@ fn of_self_attention() -> Vec<Case> {
             .backward(&changed_layer_cache(single_head(), |_| ()), grad_output)
             .map(|_| ())
     }));
-    cases.extend(of_batches(
-        ["SingleHeadAttention::forward_batch", "SingleHeadAttention::backward_batch"],
-        single_head,
-    ));
+    cases.extend(of_batches(single_head));
     cases
 }
 
@@ -572,20 +613,20 @@ fn of_multi_head_attention() -> Vec<Case> {
         cases.push(case("MultiHeadAttention::forward", message, move || {
             changed().forward(&matrix(3, 4), &none())
         }));
-        cases.push(case("MultiHeadAttention::forward_cross", message, move || {
-            changed().forward_cross(&matrix(3, 4), &matrix(5, 4), &none())
+        cases.push(case("MultiHeadAttention::forward", message, move || {
+            let context = matrix(5, 4);
+            changed().forward(&matrix(3, 4), options(Some(&context), &none()))
         }));
-        cases.push(case("MultiHeadAttention::forward_training", message, move || {
-            changed().forward_training(&matrix(3, 4), None, &none(), &mut rng())
+        cases.push(case("MultiHeadAttention::forward", message, move || {
+            changed().forward(&matrix(3, 4), ForwardOptions::new().with_dropout(0.5, 0))
         }));
         cases.push(case("MultiHeadAttention::backward", message, move || {
             changed().backward(&changed_layer_cache(multi_head(), |_| ()), &matrix(3, 4))
         }));
     }
     for (message, [d_model, d_k, d_v]) in [
-        ("`w_q` has 2 columns but heads share a width of d_model = 4", [4, 2, 4]),
-        ("`w_v` has 6 columns but heads share a width of d_model = 4", [4, 4, 6]),
-        ("`n_heads` is 2 but it must divide d_model = 5", [5, 5, 5]),
+        ("`n_heads` is 2 but it must divide the 3 columns of `w_q`", [4, 3, 4]),
+        ("`n_heads` is 2 but it must divide the 5 columns of `w_v`", [4, 4, 5]),
     ] {
         cases.push(case("MultiHeadAttention::forward", message, move || {
             let mut layer = multi_head();
@@ -596,16 +637,25 @@ fn of_multi_head_attention() -> Vec<Case> {
     cases.extend(of_forward("MultiHeadAttention::forward", |x, _, mask| {
         multi_head().forward(x, mask).map(|_| ())
     }));
-    cases.extend(of_forward("MultiHeadAttention::forward_training", |x, _, mask| {
-        multi_head().forward_training(x, None, mask, &mut rng()).map(|_| ())
+    cases.extend(of_forward("MultiHeadAttention::forward", |x, _, mask| {
+        multi_head().forward(x, ForwardOptions::from(mask).with_dropout(0.5, 0)).map(drop)
     }));
-    cases.extend(of_cross("MultiHeadAttention::forward_cross", |x, context, mask| {
-        multi_head().forward_cross(x, context, mask).map(|_| ())
+    cases.extend(of_cross("MultiHeadAttention::forward", |x, context, mask| {
+        multi_head().forward(x, options(Some(context), mask)).map(drop)
     }));
-    cases.extend(of_cross("MultiHeadAttention::forward_training", |x, context, mask| {
-        let layer = multi_head().with_dropout(0.5)?;
-        layer.forward_training(x, Some(context), mask, &mut rng()).map(|_| ())
+    cases.extend(of_cross("MultiHeadAttention::forward", |x, context, mask| {
+        let options = options(Some(context), mask).with_dropout(0.5, 0);
+        multi_head().forward(x, options).map(drop)
     }));
+    cases.push(case(
+        "MultiHeadAttention::forward",
+        "`options.dropout` is given but flash attention has no weights to drop",
+        || {
+            let flash = Flash::new();
+            let options = ForwardOptions::new().with_flash(&flash).with_dropout(0.5, 0);
+            multi_head().forward(&matrix(3, 4), options)
+        },
+    ));
 
     let of_caches: [Change<MultiHeadCache<f64>>; 15] = [
         ("`cache.x` is empty (0 x 4) but at least one entry is needed", |c| {
@@ -619,35 +669,37 @@ fn of_multi_head_attention() -> Vec<Case> {
             c.context = Some(matrix(5, 3));
         }),
         ("`cache.attended` has 2 rows but (n_q, d_v) is 3 x 4", |c| {
-            c.attended = matrix(2, 4)
+            *attended_of(c) = matrix(2, 4)
         }),
         ("`cache.attended` has 2 columns but (n_q, d_v) is 3 x 4", |c| {
-            c.attended = matrix(3, 2)
+            *attended_of(c) = matrix(3, 2)
         }),
         ("`cache.heads` has 1 entry but the layer has n_heads = 2", |c| {
-            c.heads.truncate(1)
+            heads_of(c).truncate(1)
         }),
         ("`cache.heads` has 0 entries but the layer has n_heads = 2", |c| {
-            c.heads.clear()
+            heads_of(c).clear()
         }),
         ("`cache.heads[..].q` has 2 rows but a head's slice is 3 x 2", |c| {
-            c.heads[1].q = matrix(2, 2);
+            heads_of(c)[1].q = matrix(2, 2);
         }),
         ("`cache.heads[..].q` has 4 columns but a head's slice is 3 x 2", |c| {
-            c.heads[0].q = matrix(3, 4);
+            heads_of(c)[0].q = matrix(3, 4);
         }),
         ("`cache.heads[..].v` has 5 rows but a head's slice is 3 x 2", |c| {
             c.context = None
         }),
         ("`cache.heads[..].v` has 1 column but a head's slice is 5 x 2", |c| {
-            c.heads[1].v = matrix(5, 1);
+            heads_of(c)[1].v = matrix(5, 1);
         }),
-        ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 2", |c| c.heads[1].k = matrix(4, 2)),
+        ("`cache.k` has 4 rows but (n_k, d_k) is 5 x 2", |c| {
+            heads_of(c)[1].k = matrix(4, 2)
+        }),
         ("`cache.dropout` has 2 rows but `cache.weights` is 3 x 5", |c| {
-            c.heads[0].dropout = Some(matrix(2, 5));
+            heads_of(c)[0].dropout = Some(matrix(2, 5));
         }),
         ("`allowed` has 5 rows but the score matrix is 3 x 5", |c| {
-            c.heads[0].mask = Mask::dense(DMatrix::from_element(5, 5, true)).unwrap();
+            heads_of(c)[0].mask = Mask::dense(DMatrix::from_element(5, 5, true)).unwrap();
         }),
     ];
     for (message, change) in of_caches {
@@ -661,11 +713,15 @@ fn of_multi_head_attention() -> Vec<Case> {
             .backward(&changed_layer_cache(multi_head(), |_| ()), grad_output)
             .map(|_| ())
     }));
-    cases.extend(of_batches(
-        ["MultiHeadAttention::forward_batch", "MultiHeadAttention::backward_batch"],
-        multi_head,
-    ));
+    cases.extend(of_batches(multi_head));
     cases
+}
+
+fn attended_of(cache: &mut MultiHeadCache<f64>) -> &mut DMatrix<f64> {
+    let HeadsCache::Weights { attended, .. } = &mut cache.core else {
+        panic!("flash attention was not asked for");
+    };
+    attended
 }
 
 type Forward = fn(x: &DMatrix<f64>, context: &DMatrix<f64>, mask: &Mask) -> Result<()>;
@@ -736,43 +792,33 @@ fn of_d_output(
 }
 
 /// Batches through a layer with d_model = 4.
-fn of_batches<L: BatchLayer<f64> + 'static>(
-    [forward_batch, backward_batch]: [&'static str; 2],
-    layer: fn() -> L,
-) -> Vec<Case> {
-    let run =
-        move |xs: &[_], masks: &[Mask]| layer().forward_batch(xs, masks).map(|_| ());
+fn of_batches<L: Layer<f64> + 'static>(layer: fn() -> L) -> Vec<Case> {
+    let [forward_batch, backward_batch] =
+        ["AttentionLayer::forward_batch", "AttentionLayer::backward_batch"];
+    let run = move |xs: &[_], mask: Mask| {
+        layer().forward_batch(xs, |_| (&mask).into()).map(|_| ())
+    };
     let caches = move || run_two(&layer());
     vec![
         case(
             forward_batch,
             "`xs` is empty (0 sequences) but at least one entry is needed",
-            move || run(&[], &[none()]),
-        ),
-        case(
-            forward_batch,
-            "`masks` has 0 entries but `xs` has 2; give one mask a sequence, or one for all",
-            move || run(&[matrix(3, 4), matrix(2, 4)], &[]),
-        ),
-        case(
-            forward_batch,
-            "`masks` has 3 entries but `xs` has 2; give one mask a sequence, or one for all",
-            move || run(&[matrix(3, 4), matrix(2, 4)], &[none(), none(), none()]),
+            move || run(&[], none()),
         ),
         case(
             forward_batch,
             "sequence 1 of the batch: `x` has 5 columns but the layer has d_model = 4",
-            move || run(&[matrix(3, 4), matrix(2, 5), matrix(0, 4)], &[none()]),
+            move || run(&[matrix(3, 4), matrix(2, 5), matrix(0, 4)], none()),
         ),
         case(
             forward_batch,
             "sequence 0 of the batch: `x` is empty (0 x 4) but at least one entry is needed",
-            move || run(&[matrix(0, 4), matrix(2, 4)], &[none(), none()]),
+            move || run(&[matrix(0, 4), matrix(2, 4)], none()),
         ),
         case(
             forward_batch,
             "sequence 1 of the batch: `valid` has 3 entries but n_k = 2",
-            move || run(&[matrix(3, 4), matrix(2, 4)], &[valid(3)]),
+            move || run(&[matrix(3, 4), matrix(2, 4)], valid(3)),
         ),
         case(
             backward_batch,
@@ -797,8 +843,9 @@ fn of_batches<L: BatchLayer<f64> + 'static>(
     ]
 }
 
-fn run_two<L: BatchLayer<f64>>(layer: &L) -> Vec<L::Cache> {
-    layer.forward_batch(&[matrix(3, 4), matrix(2, 4)], &[none()]).unwrap().1
+fn run_two<L: Layer<f64>>(layer: &L) -> Vec<L::Cache> {
+    let sequences = [matrix(3, 4), matrix(2, 4)];
+    layer.forward_batch(&sequences, |_| ForwardOptions::new()).unwrap().1
 }
 
 // ---------------------------------------------------------------------------------------------------- tools
@@ -1488,8 +1535,8 @@ fn of_stale_caches() -> Vec<Case> {
         "`cache` is of other parameters but `backward` needs those of its forward pass";
     /// A small step, as of gradient descent.
     fn step(parameters: &mut Parameters<f64>) {
-        for (_, numbers) in parameters.named_mut() {
-            numbers.iter_mut().for_each(|x| *x -= 1e-9 * (1.0 + x.abs()));
+        for (_, mut matrix) in parameters.named_mut() {
+            matrix.apply(|x| *x -= 1e-9 * (1.0 + x.abs()));
         }
     }
     let x = || matrix(3, 4);
@@ -1510,11 +1557,12 @@ fn of_stale_caches() -> Vec<Case> {
             step(&mut layer.parameters);
             layer.backward(&cache, &output)
         }),
-        case("MultiHeadAttention::backward_flash", MESSAGE, move || {
+        case("MultiHeadAttention::backward", MESSAGE, move || {
             let (mut layer, flash) = (multi_head(), Flash::new());
-            let (output, cache) = layer.forward_flash(&x(), None, &none(), &flash)?;
+            let options = ForwardOptions::new().with_flash(&flash);
+            let (output, cache) = layer.forward(&x(), options)?;
             step(&mut layer.parameters);
-            layer.backward_flash(&cache, &output, &flash)
+            layer.backward(&cache, &output)
         }),
     ]
 }
@@ -1531,63 +1579,83 @@ fn with_inputs(
 }
 
 fn of_flash_layers() -> Vec<Case> {
-    let forward = "MultiHeadAttention::forward_flash";
-    let backward = "MultiHeadAttention::backward_flash";
+    let forward = "MultiHeadAttention::forward";
+    let backward = "MultiHeadAttention::backward";
     let mut cases = of_forward(forward, |x, _, mask| {
-        multi_head().forward_flash(x, None, mask, &Flash::new()).map(drop)
+        let flash = Flash::new();
+        let options = ForwardOptions::from(mask).with_flash(&flash);
+        multi_head().forward(x, options).map(drop)
     });
     cases.extend(of_cross(forward, |x, context, mask| {
-        multi_head().forward_flash(x, Some(context), mask, &Flash::new()).map(drop)
+        let flash = Flash::new();
+        let options = ForwardOptions::from(mask).with_flash(&flash);
+        multi_head().forward(x, options.with_context(context)).map(drop)
     }));
-    for (message, change) in [
+    type FlashCache<'a> =
+        ([&'a mut DMatrix<f64>; 3], &'a mut Mask, &'a mut FlashOutput<f64>);
+    let of_core: [(&str, fn(FlashCache)); 8] = [
         (
-            "`cache.forward.output` has 2 rows but `cache.x` is 3 x 4",
-            (|cache| cache.forward.output = matrix(2, 4)) as fn(&mut FlashCache<f64>),
+            "`cache.forward.output` has 2 rows but (n_q, d_v) is 3 x 4",
+            |(_, _, forward)| forward.output = matrix(2, 4),
         ),
+        ("`cache.q` has 3 columns but its projection is 3 x 4", |([q, _, _], _, _)| {
+            *q = matrix(3, 3)
+        }),
+        ("`cache.k` has 2 rows but its projection is 5 x 4", |([_, k, _], _, _)| {
+            *k = matrix(2, 4)
+        }),
+        ("`cache.v` has 3 columns but its projection is 5 x 4", |([_, _, v], _, _)| {
+            *v = matrix(5, 3)
+        }),
+        ("`valid` has 4 entries but n_k = 5", |(_, mask, _)| *mask = valid(4)),
+        ("`forward.log_sum_exp` has 1 row but (n_q, n_heads) is 3 x 2", |(_, _, f)| {
+            f.log_sum_exp = matrix(1, 2)
+        }),
+        (
+            "`forward.log_sum_exp_low` has 1 column but (n_q, n_heads) is 3 x 2",
+            |(_, _, f)| f.log_sum_exp_low = matrix(3, 1),
+        ),
+        ("`cache.q` has 2 rows but its projection is 3 x 4", |([q, _, _], _, _)| {
+            *q = matrix(2, 4)
+        }),
+    ];
+    for (message, change) in of_core {
+        cases.push(case(backward, message, move || {
+            let (output, mut cache) = flash_cache()?;
+            let HeadsCache::Flash { q, k, v, mask, forward, .. } = &mut cache.core else {
+                panic!("flash attention was asked for");
+            };
+            change(([q, k, v], mask, forward));
+            multi_head().backward(&cache, &output).map(drop)
+        }));
+    }
+    let of_inputs: [Change<MultiHeadCache<f64>>; 2] = [
         ("`cache.x` is empty (0 x 4) but at least one entry is needed", |cache| {
             cache.x = matrix(0, 4);
-            cache.forward.output = matrix(0, 4);
         }),
         ("`cache.context` has 3 columns but the layer has d_model = 4", |cache| {
             cache.context = Some(matrix(5, 3))
         }),
-        ("`cache.q` has 3 columns but `cache.x` is 3 x 4", |cache| {
-            cache.q = matrix(3, 3)
-        }),
-        ("`cache.k` has 2 rows but (n_k, d_model) is 5 x 4", |cache| {
-            cache.k = matrix(2, 4)
-        }),
-        ("`cache.v` has 3 columns but (n_k, d_model) is 5 x 4", |cache| {
-            cache.v = matrix(5, 3)
-        }),
-        ("`valid` has 4 entries but n_k = 5", |cache| cache.mask = valid(4)),
-        ("`forward.log_sum_exp` has 1 row but (n_q, n_heads) is 3 x 2", |cache| {
-            cache.forward.log_sum_exp = matrix(1, 2)
-        }),
-        ("`forward.log_sum_exp_low` has 1 column but (n_q, n_heads) is 3 x 2", |cache| {
-            cache.forward.log_sum_exp_low = matrix(3, 1)
-        }),
-    ] {
+    ];
+    for (message, change) in of_inputs {
         cases.push(case(backward, message, move || {
-            let flash = Flash::new();
-            let (x, context) = (matrix(3, 4), matrix(5, 4));
-            let (output, mut cache) =
-                multi_head().forward_flash(&x, Some(&context), &none(), &flash)?;
+            let (output, mut cache) = flash_cache()?;
             change(&mut cache);
-            multi_head().backward_flash(&cache, &output, &flash).map(drop)
+            multi_head().backward(&cache, &output).map(drop)
         }));
     }
     cases.push(case(
         backward,
         "`grad_output` has 2 rows but the output is 3 x 4",
-        || {
-            let flash = Flash::new();
-            let (_, cache) =
-                multi_head().forward_flash(&matrix(3, 4), None, &none(), &flash)?;
-            multi_head().backward_flash(&cache, &matrix(2, 4), &flash).map(drop)
-        },
+        || multi_head().backward(&flash_cache()?.1, &matrix(2, 4)).map(drop),
     ));
     cases
+}
+
+fn flash_cache() -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+    let (flash, context) = (Flash::new(), matrix(5, 4));
+    let options = ForwardOptions::new().with_context(&context).with_flash(&flash);
+    multi_head().forward(&matrix(3, 4), options)
 }
 
 // ---------------------------------------------------------------------------------------------------- diagnoses
@@ -1637,21 +1705,21 @@ fn of_diagnoses() -> Vec<Case> {
         }),
         of_foreign("`w_q` has 4 columns but the heads have 2 together", |foreign| {
             foreign.cache = |cache| {
-                cache.heads.pop();
+                heads_of(cache).pop();
             }
         }),
         of_foreign("`w_v` has 4 columns but the heads have 5 together", |foreign| {
-            foreign.cache = |cache| cache.heads[1].v = matrix(3, 3)
+            foreign.cache = |cache| heads_of(cache)[1].v = matrix(3, 3)
         }),
         of_foreign("`cache.k` has 2 rows but (n_k, d_k) is 3 x 2", |foreign| {
-            foreign.cache = |cache| cache.heads[0].k = matrix(2, 2)
+            foreign.cache = |cache| heads_of(cache)[0].k = matrix(2, 2)
         }),
         of_foreign("`cache.weights` has 2 columns but (n_q, n_k) is 3 x 3", |foreign| {
-            foreign.cache = |cache| cache.heads[0].weights = matrix(3, 2)
+            foreign.cache = |cache| heads_of(cache)[0].weights = matrix(3, 2)
         }),
         of_foreign("`cache.weights` has 2 rows but the mask is 3 x 3", |foreign| {
             foreign.cache = |cache| {
-                let head = &mut cache.heads[0];
+                let head = &mut heads_of(cache)[0];
                 (head.q, head.weights) = (matrix(2, 2), matrix(2, 3));
             }
         }),
@@ -1680,19 +1748,19 @@ fn of_diagnoses() -> Vec<Case> {
         case(
             "Patient::forward",
             "`x` has 3 columns but the layer has d_model = 4",
-            move || patient().forward(&matrix(3, 3), None, &none()),
+            move || patient().forward(&matrix(3, 3), &none()),
         ),
         case("Patient::forward", "`valid` has 2 entries but n_k = 5", move || {
-            patient().forward(&matrix(3, 4), Some(&matrix(5, 4)), &valid(2))
+            patient().forward(&matrix(3, 4), options(Some(&matrix(5, 4)), &valid(2)))
         }),
         case("Patient::forward", "`w_k` has 3 columns but `w_q` is 4 x 4", move || {
             let mut patient = patient();
             patient.parameters_mut().w_k = matrix(4, 3);
-            patient.forward(&matrix(3, 4), None, &none())
+            patient.forward(&matrix(3, 4), &none())
         }),
         case("Patient::backward", "`grad_output` has 2 rows but the output is 3 x 4", {
             move || {
-                let (_, cache) = patient().forward(&matrix(3, 4), None, &none())?;
+                let (_, cache) = patient().forward(&matrix(3, 4), &none())?;
                 patient().backward(&cache, &matrix(2, 4))
             }
         }),
@@ -1702,7 +1770,7 @@ fn of_diagnoses() -> Vec<Case> {
             {
                 move || {
                     let cache = changed_layer_cache(patient(), |cache| {
-                        cache.heads.pop();
+                        heads_of(cache).pop();
                     });
                     patient().backward(&cache, &matrix(3, 4))
                 }
@@ -1713,7 +1781,7 @@ fn of_diagnoses() -> Vec<Case> {
             "`cache.weights` has 2 columns but (n_q, n_k) is 3 x 5",
             move || {
                 let cache = changed_layer_cache(patient(), |cache| {
-                    cache.heads[0].weights = matrix(3, 2)
+                    heads_of(cache)[0].weights = matrix(3, 2)
                 });
                 patient().backward(&cache, &matrix(3, 4))
             },
@@ -1786,7 +1854,6 @@ fn what_returns_no_error_answers_every_question() {
         b_o: RowDVector::zeros(0),
     };
     assert_eq!(no_parameters.d_model(), 0);
-    assert_eq!(parameter_norms(&no_parameters).w_k, 0.0);
 
     assert!(relative_error(f64::NAN, 1.0).is_nan());
     assert!(relative_error(f64::INFINITY, f64::INFINITY).is_nan());
@@ -1841,13 +1908,10 @@ fn every_variant_has_its_numbers() {
     let mask = none();
     let inputs = |heads| Inputs::new(&x, &x, &x, &mask)?.with_heads(heads);
     let epsilon = |epsilon| numerical_gradient(&x, epsilon, |x| Ok(x.sum()));
-    let batch =
-        |x: DMatrix<f64>| multi_head().forward_batch(&[matrix(2, 4), x], &[none()]);
-    let cross = || {
-        let layer = multi_head();
-        let (output, cache) = layer.forward_cross(&x, &matrix(3, 4), &none())?;
-        layer.backward_batch(&[cache], &[output])
+    let batch = |x: DMatrix<f64>| {
+        multi_head().forward_batch(&[matrix(2, 4), x], |_| ForwardOptions::new())
     };
+    let dropping = ForwardOptions::new().with_dropout(0.5, 0);
     let empty = Error::Empty { argument: "x", given: "0 x 4".to_owned() };
     let shape = |expected, because: &str| Error::Shape {
         argument: "k",
@@ -1916,11 +1980,11 @@ fn every_variant_has_its_numbers() {
             },
         ),
         (
-            cross().unwrap_err(),
+            single_head().forward(&x, dropping).unwrap_err(),
             Error::Unsupported {
-                argument: "caches",
-                given: "of cross-attention".to_owned(),
-                expected: "`forward_batch` makes those of self-attention".to_owned(),
+                argument: "options.dropout",
+                given: "given".to_owned(),
+                expected: "SingleHeadAttention has none".to_owned(),
             },
         ),
         (
@@ -1970,6 +2034,17 @@ fn collect(items: &[syn::Item], folder: &Path, names: &mut BTreeSet<String>) {
                 if is_public(&function.vis) && returns_result(&function.sig) =>
             {
                 names.insert(function.sig.ident.to_string());
+            }
+            // What a trait provides; what it asks for is each type's.
+            syn::Item::Trait(block) if is_public(&block.vis) => {
+                for function in block.items.iter().filter_map(|item| match item {
+                    syn::TraitItem::Fn(function) => Some(function),
+                    _ => None,
+                }) {
+                    if function.default.is_some() && returns_result(&function.sig) {
+                        names.insert(format!("{}::{}", block.ident, function.sig.ident));
+                    }
+                }
             }
             syn::Item::Impl(block) => {
                 let of_trait = block.trait_.is_some(); // whose functions are as public as the trait

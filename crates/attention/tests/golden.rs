@@ -6,13 +6,13 @@
 mod common;
 
 use attention::flash::{
-    Flash, FlashOutput, Float, Inputs, Tiles, tiled_attention, tiled_attention_backward,
+    Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
 use attention::{
-    AttentionGradients, LayerGradients, Mask, MultiHeadAttention, Parameters,
-    SingleHeadAttention, attention, attention_backward,
+    AttentionGradients, BatchGradients, Float, LayerGradients, Mask, MultiHeadAttention,
+    Parameters, SingleHeadAttention, attention, attention_backward,
 };
-use common::{BatchLayer, named};
+use common::{Layer, named, options};
 use nalgebra::{DMatrix, RowDVector};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use std::path::{Path, PathBuf};
@@ -404,7 +404,7 @@ impl Matrix {
 struct Computed<T: Number> {
     outputs: Vec<DMatrix<T>>,
     weights: Vec<Vec<DMatrix<T>>>,
-    grad_parameters: [(&'static str, DMatrix<T>); 8],
+    grad_parameters: Vec<(&'static str, DMatrix<T>)>,
     grad_xs: Vec<DMatrix<T>>,
     grad_contexts: Vec<DMatrix<T>>,
 }
@@ -432,7 +432,7 @@ impl MultiHeadCase {
     }
 
     /// Self-attention runs as a batch; cross-attention sequence by sequence, its parameter gradients added up here.
-    fn compute<T: Number, L: BatchLayer<T>>(&self, layer: &L) -> Computed<T> {
+    fn compute<T: Number, L: Layer<T>>(&self, layer: &L) -> Computed<T> {
         let xs = cast_all::<T>(&self.x);
         let grad_outputs = cast_all::<T>(&self.grad_output);
         let mask = if self.causal { Mask::causal() } else { Mask::none() };
@@ -443,8 +443,8 @@ impl MultiHeadCase {
         };
 
         let Some(contexts) = &self.context else {
-            let (outputs, caches) = layer.forward_batch(&xs, &[mask]).unwrap();
-            let (grad_parameters, grad_xs) =
+            let (outputs, caches) = layer.forward_batch(&xs, |_| (&mask).into()).unwrap();
+            let BatchGradients { parameters: grad_parameters, xs: grad_xs, .. } =
                 layer.backward_batch(&caches, &grad_outputs).unwrap();
             let (weights, grad_parameters) = (weights(&caches), named(&grad_parameters));
             return Computed {
@@ -460,7 +460,7 @@ impl MultiHeadCase {
         let (outputs, caches): (Vec<_>, Vec<_>) = xs
             .iter()
             .zip(&contexts)
-            .map(|(x, context)| layer.forward(x, Some(context), &mask).unwrap())
+            .map(|(x, context)| layer.forward(x, options(Some(context), &mask)).unwrap())
             .unzip();
         let gradients: Vec<LayerGradients<T>> = caches
             .iter()
@@ -487,7 +487,7 @@ impl MultiHeadCase {
         }
     }
 
-    fn compare_with<T: Number, L: BatchLayer<T>>(
+    fn compare_with<T: Number, L: Layer<T>>(
         &self,
         layer: &L,
         report: &mut Report,

@@ -6,14 +6,13 @@ use attention::flash::{
     Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
 use attention::{
-    AttentionCache, AttentionGradients, GradientCheck, LayerGradients, Mask,
-    MultiHeadAttention, MultiHeadCache, Parameters, Result, SingleHeadAttention,
-    attention, attention_backward, gradient_check, numerical_gradient, softmax,
-    softmax_backward, softmax_rows, softmax_rows_backward,
+    AttentionCache, AttentionGradients, BatchGradients, ForwardOptions, GradientCheck,
+    LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Parameters, Result,
+    SingleHeadAttention, attention, attention_backward, gradient_check,
+    numerical_gradient, softmax, softmax_backward, softmax_rows, softmax_rows_backward,
 };
-use common::{BatchLayer, Layer, masks, named, parameters, random, set};
+use common::{Layer, masks, named, options, parameters, random, set};
 use nalgebra::{DMatrix, DVector};
-use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 const EPSILON: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-5;
@@ -247,17 +246,17 @@ fn of_the_multi_head_layer_with_one_two_and_four_heads() {
 #[test]
 fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
     let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 22), 2).unwrap();
-    let training = Training { layer: layer.with_dropout(0.3).unwrap(), seed: 5 };
+    let training = Training { layer, seed: 5 };
     check_under_every_mask(&training, 8, LINEAR);
 
-    let (_, cache) = training.forward(&random(5, 8, 30), None, &Mask::none()).unwrap();
+    let (_, cache) = training.forward(&random(5, 8, 30), &Mask::none()).unwrap();
     let dropped = |head: &AttentionCache<f64>| {
         head.dropout
             .as_ref()
             .is_some_and(|factors| factors.iter().any(|&factor| factor == 0.0))
     };
     assert!(
-        cache.heads.iter().all(dropped),
+        cache.heads().iter().all(dropped),
         "nothing was dropped, so nothing was checked"
     );
 }
@@ -276,14 +275,16 @@ fn of_a_loss_that_is_not_linear() {
 /// The gradients of a batch's summed loss.
 #[test]
 fn of_a_batch_whose_sequences_differ_in_length() {
-    fn check<L: BatchLayer<f64>>(layer: &L, d_model: usize) {
+    fn check<L: Layer<f64>>(layer: &L, d_model: usize) {
         let xs = [random(4, d_model, 40), random(2, d_model, 41), random(5, d_model, 42)];
         let rs = [random(4, d_model, 46), random(2, d_model, 47), random(5, d_model, 48)];
         let masks = [Mask::causal(), Mask::none(), Mask::window(2).unwrap()];
-        let (here, caches) = layer.forward_batch(&xs, &masks).unwrap();
-        let (grad_parameters, grad_xs) = layer.backward_batch(&caches, &rs).unwrap();
+        let of = |b: usize| ForwardOptions::from(&masks[b]);
+        let (here, caches) = layer.forward_batch(&xs, of).unwrap();
+        let BatchGradients { parameters: grad_parameters, xs: grad_xs, .. } =
+            layer.backward_batch(&caches, &rs).unwrap();
         let loss = |layer: &L, xs: &[DMatrix<f64>]| {
-            let (outputs, _) = layer.forward_batch(xs, &masks)?;
+            let (outputs, _) = layer.forward_batch(xs, of)?;
             Ok((0..3).map(|b| (&outputs[b] - &here[b]).dot(&rs[b])).sum())
         };
         check_parameters(layer, &grad_parameters, "a batch", |layer| loss(layer, &xs));
@@ -309,17 +310,18 @@ struct Training {
 
 impl Layer<f64> for Training {
     type Cache = MultiHeadCache<f64>;
+    fn parameters(&self) -> &Parameters<f64> {
+        &self.layer.parameters
+    }
     fn parameters_mut(&mut self) -> &mut Parameters<f64> {
         &mut self.layer.parameters
     }
-    fn forward(
+    fn forward<'a>(
         &self,
         x: &DMatrix<f64>,
-        context: Option<&DMatrix<f64>>,
-        mask: &Mask,
+        options: impl Into<ForwardOptions<'a, f64>>,
     ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        let rng = &mut ChaCha8Rng::seed_from_u64(self.seed);
-        self.layer.forward_training(x, context, mask, rng)
+        self.layer.forward(x, options.into().with_dropout(0.3, self.seed))
     }
     fn backward(
         &self,
@@ -329,7 +331,7 @@ impl Layer<f64> for Training {
         self.layer.backward(cache, grad_output)
     }
     fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        &cache.heads
+        cache.heads()
     }
 }
 
@@ -355,13 +357,13 @@ fn check_layer<L: Layer<f64>>(
     what: &str,
 ) {
     let r = random(x.nrows(), x.ncols(), 32);
-    let (output, cache) = layer.forward(x, context, mask).unwrap();
+    let (output, cache) = layer.forward(x, options(context, mask)).unwrap();
     let gradients =
         layer.backward(&cache, &output.map(loss.slope).component_mul(&r)).unwrap();
     // The loss less its value here: the slope is the same, and a small number is rounded less than a large one.
     let here = output.map(loss.f);
     let value = |layer: &L, x: &_, context: Option<&_>| {
-        Ok((layer.forward(x, context, mask)?.0.map(loss.f) - &here).dot(&r))
+        Ok((layer.forward(x, options(context, mask))?.0.map(loss.f) - &here).dot(&r))
     };
 
     check_parameters(layer, &gradients.parameters, what, |layer| {
@@ -384,7 +386,7 @@ fn check_parameters<L: Layer<f64>>(
     what: &str,
     loss: impl Fn(&L) -> Result<f64>,
 ) {
-    let values = named(layer.clone().parameters_mut());
+    let values = named(layer.parameters());
     for ((name, value), (_, gradient)) in values.iter().zip(named(gradients)) {
         let loss = |value: &DMatrix<f64>| {
             let mut changed = layer.clone();
@@ -452,10 +454,11 @@ fn with_the_scale_forgotten_the_check_fails() {
 fn with_a_transpose_forgotten_the_check_fails() {
     let layer = SingleHeadAttention::from(parameters(5, 5, 5, 57));
     let (x, context, r) = (random(4, 5, 58), random(3, 5, 59), random(4, 5, 60));
-    let (_, cache) = layer.forward_cross(&x, &context, &Mask::none()).unwrap();
+    let cross = ForwardOptions::new().with_context(&context);
+    let (_, cache) = layer.forward(&x, cross).unwrap();
     let grad_attended = &r * layer.parameters.w_o.transpose();
     let d = attention_backward(&cache.attention, &grad_attended).unwrap();
-    let loss = |x: &_| Ok(layer.forward_cross(x, &context, &Mask::none())?.0.dot(&r));
+    let loss = |x: &_| Ok(layer.forward(x, cross)?.0.dot(&r));
     let right = &d.q * layer.parameters.w_q.transpose();
     let wrong = &d.q * &layer.parameters.w_q;
     assert_agrees(gradient_check(&x, &right, EPSILON, loss).unwrap(), "transposed");
@@ -481,7 +484,6 @@ fn assert_fails(check: Result<GradientCheck<f64>>, what: &str) {
 /// each is, if something is wrong with a gradient.
 #[test]
 fn no_healthy_layer_is_blamed_for_the_rounding_of_its_loss() {
-    let column = |entries: &[f64]| DMatrix::from_column_slice(entries.len(), 1, entries);
     for seed in 0..50 {
         // Losses from a tenth to thousands.
         let size = 10.0_f64.powi((seed % 5) as i32 - 1);
@@ -489,21 +491,20 @@ fn no_healthy_layer_is_blamed_for_the_rounding_of_its_loss() {
         let layer = SingleHeadAttention::from(parameters(5, 4, 3, seed));
         let (_, cache) = layer.forward(&x, &Mask::causal()).unwrap();
         let gradients = layer.backward(&cache, &r).unwrap();
-        for (at, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
+        let values = named(&layer.parameters);
+        for ((name, value), (_, right)) in values.iter().zip(named(&gradients.parameters))
         {
-            let loss = |entries: &DMatrix<f64>| {
+            let loss = |value: &DMatrix<f64>| {
                 let mut layer = layer.clone();
-                layer.parameters.named_mut()[at].1.copy_from_slice(entries.as_slice());
+                set(&mut layer.parameters, name, value);
                 Ok(layer.forward(&x, &Mask::causal())?.0.dot(&r))
             };
-            let value = column(layer.parameters.named()[at].1);
-            let right = column(gradient);
-            let check = gradient_check(&value, &right, EPSILON, loss).unwrap();
+            let check = gradient_check(value, &right, EPSILON, loss).unwrap();
             assert_agrees(check, &format!("{name} of layer {seed}"));
             // A thousandth too much, in the largest entry; of the key bias, whose gradient is zero, of the loss's size.
             let mut wrong = right.clone();
-            wrong[right.iamax_full().0] += 1e-3 * right.amax().max(1e-3 * size);
-            let check = gradient_check(&value, &wrong, EPSILON, loss).unwrap();
+            wrong[right.iamax_full()] += 1e-3 * right.amax().max(1e-3 * size);
+            let check = gradient_check(value, &wrong, EPSILON, loss).unwrap();
             assert!(check.max_relative_error > 1e-4, "{name} of layer {seed}: {check:?}");
         }
     }

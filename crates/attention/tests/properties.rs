@@ -3,16 +3,17 @@
 mod common;
 
 use attention::{
-    AttentionShape, Mask, MultiHeadAttention, Parameters, SingleHeadAttention,
-    Visibility, attention, attention_backward, attention_weights, log_sum_exp,
-    log_sum_exp_rows, scaled_scores, softmax, softmax_rows, softmax_rows_backward,
+    AttentionShape, BatchGradients, ForwardOptions, Mask, MultiHeadAttention, Parameters,
+    SingleHeadAttention, Visibility, attention, attention_backward, attention_weights,
+    log_sum_exp, log_sum_exp_rows, scaled_scores, softmax, softmax_rows,
+    softmax_rows_backward,
 };
-use common::{BatchLayer, Layer, masks, named, parameters, random};
+use common::{Layer, masks, named, options, parameters, random};
 use nalgebra::{DMatrix, DVector, RealField};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 /// The same cases in every run, and no file of those that failed.
 fn config() -> ProptestConfig {
@@ -209,11 +210,11 @@ proptest! {
 /// gradient there.
 fn assert_the_future_is_hidden<L: Layer<f64>>(layer: &L) {
     let (n, x) = (6, random(6, 6, 1));
-    let (before, _) = layer.forward(&x, None, &Mask::causal()).unwrap();
+    let (before, _) = layer.forward(&x, &Mask::causal()).unwrap();
     for t in 1..n {
         let mut changed = x.clone();
         changed.row_mut(t).copy_from(&(50.0 * random(1, 6, 2)).row(0));
-        let (after, cache) = layer.forward(&changed, None, &Mask::causal()).unwrap();
+        let (after, cache) = layer.forward(&changed, &Mask::causal()).unwrap();
         assert_eq!(after.rows(0, t), before.rows(0, t), "token {t} reached the past");
         for i in t..n {
             assert!(after.row(i) != before.row(i), "token {t} did not reach token {i}");
@@ -351,17 +352,22 @@ fn filling_tokens_may_hold_anything() {
 
 #[test]
 fn the_output_is_as_wide_as_the_input_for_any_batch_and_length() {
-    fn check(layer: &impl BatchLayer<f64>) {
+    fn check(layer: &impl Layer<f64>) {
         for (batch, n) in [1, 4, 16].into_iter().flat_map(|b| [1, 2, 7].map(|n| (b, n))) {
             let xs: Vec<_> = (0..batch).map(|b| random(n, 6, b)).collect();
-            let (outputs, caches) = layer.forward_batch(&xs, &[Mask::causal()]).unwrap();
-            let (gradients, grad_xs) = layer.backward_batch(&caches, &outputs).unwrap();
+            let causal = Mask::causal();
+            let (outputs, caches) =
+                layer.forward_batch(&xs, |_| (&causal).into()).unwrap();
+            let BatchGradients { parameters: gradients, xs: grad_xs, .. } =
+                layer.backward_batch(&caches, &outputs).unwrap();
             assert_eq!((outputs.len(), grad_xs.len()), (xs.len(), xs.len()));
             assert!(
                 outputs.iter().chain(&grad_xs).all(|matrix| matrix.shape() == (n, 6))
             );
-            let shapes = |p: &Parameters<f64>| named(p).map(|(_, matrix)| matrix.shape());
-            assert_eq!(shapes(&gradients), shapes(layer.clone().parameters_mut()));
+            let shapes = |p: &Parameters<f64>| {
+                named(p).iter().map(|(_, matrix)| matrix.shape()).collect::<Vec<_>>()
+            };
+            assert_eq!(shapes(&gradients), shapes(layer.parameters()));
         }
     }
     check(&single_head(8)); // d_model = 6, d_k = 4, d_v = 3
@@ -371,22 +377,21 @@ fn the_output_is_as_wide_as_the_input_for_any_batch_and_length() {
 /// Each sequence of a batch comes out as it would alone, to the bit; and the parameters' gradients are the sum.
 #[test]
 fn the_members_of_a_batch_do_not_see_one_another() {
-    fn check(layer: &impl BatchLayer<f64>) {
+    fn check(layer: &impl Layer<f64>) {
         let xs: Vec<_> = [5, 1, 3, 8].map(|n| random(n, 6, n as u64)).into();
         let masks: Vec<_> = [5, 1, 3, 8].map(|n| masks(n, n)[n % 4].1.clone()).into();
-        let (outputs, caches) = layer.forward_batch(&xs, &masks).unwrap();
-        let (summed, grad_xs) = layer.backward_batch(&caches, &outputs).unwrap();
-        let mut sum = named(&summed).map(|(name, d)| (name, 0.0 * d));
+        let (outputs, caches) = layer.forward_batch(&xs, |b| (&masks[b]).into()).unwrap();
+        let BatchGradients { parameters: summed, xs: grad_xs, .. } =
+            layer.backward_batch(&caches, &outputs).unwrap();
+        let mut sum = summed.zeros_like();
         for b in 0..xs.len() {
-            let (output, cache) = layer.forward(&xs[b], None, &masks[b]).unwrap();
+            let (output, cache) = layer.forward(&xs[b], &masks[b]).unwrap();
             let gradients = layer.backward(&cache, &output).unwrap();
             assert_eq!(outputs[b], output, "sequence {b}");
             assert_eq!(grad_xs[b], gradients.x, "sequence {b}");
-            for ((_, sum), (_, d)) in sum.iter_mut().zip(named(&gradients.parameters)) {
-                *sum += d;
-            }
+            sum.accumulate(&gradients.parameters).unwrap();
         }
-        assert_eq!(sum, named(&summed));
+        assert_eq!(sum, summed);
     }
     check(&single_head(9));
     check(&multi_head(9));
@@ -410,8 +415,8 @@ proptest! {
         let one = SingleHeadAttention::from(parameters.clone());
         let multi = MultiHeadAttention::from_parameters(parameters, 1).unwrap();
 
-        let (of_one, cache_of_one) = Layer::forward(&one, &x, context, &mask).unwrap();
-        let (of_multi, cache_of_multi) = Layer::forward(&multi, &x, context, &mask).unwrap();
+        let (of_one, cache_of_one) = one.forward(&x, options(context, &mask)).unwrap();
+        let (of_multi, cache_of_multi) = multi.forward(&x, options(context, &mask)).unwrap();
         prop_assert_eq!(bits(&of_one), bits(&of_multi));
         let r = random(n, d, seed + 4);
         let d_of_one = one.backward(&cache_of_one, &r).unwrap();
@@ -448,7 +453,7 @@ proptest! {
 fn layers_stay_finite_for_inputs_up_to_a_hundred() {
     fn check(layer: &impl Layer<f64>) {
         let x = 100.0 * random(8, 6, 10);
-        let (output, cache) = layer.forward(&x, None, &Mask::causal()).unwrap();
+        let (output, cache) = layer.forward(&x, &Mask::causal()).unwrap();
         let gradients = layer.backward(&cache, &output).unwrap();
         assert!(is_finite(&output) && is_finite(&gradients.x));
         assert!(named(&gradients.parameters).iter().all(|(_, d)| is_finite(d)));
@@ -524,28 +529,23 @@ fn the_scale_keeps_softmax_from_saturating() {
 fn the_same_seed_gives_the_same_bits_with_any_number_of_threads() {
     let run = || {
         let rng = &mut ChaCha8Rng::seed_from_u64(17);
-        let layer = MultiHeadAttention::<f64>::xavier(8, 4, rng)
-            .unwrap()
-            .with_dropout(0.25)
-            .unwrap();
+        let layer = MultiHeadAttention::<f64>::xavier(8, 4, rng).unwrap();
         let xs: Vec<_> = (0..6).map(|b| random(9 + b, 8, b as u64)).collect();
-        let (outputs, caches) = layer.forward_batch(&xs, &[Mask::causal()]).unwrap();
-        let (parameters, grad_xs) = layer.backward_batch(&caches, &outputs).unwrap();
-        let (trained, cache) =
-            layer.forward_training(&xs[0], None, &Mask::none(), rng).unwrap();
-        let gradients = layer.backward(&cache, &trained).unwrap();
-        let of = |parameters| named(parameters).map(|(_, matrix)| matrix);
-        [
-            outputs,
-            grad_xs,
-            of(&parameters).into(),
-            of(&gradients.parameters).into(),
-            vec![trained],
-        ]
-        .concat()
-        .iter()
-        .map(bits)
-        .collect::<Vec<_>>()
+        let causal = Mask::causal();
+        let (outputs, caches) = layer.forward_batch(&xs, |_| (&causal).into()).unwrap();
+        let BatchGradients { parameters, xs: grad_xs, .. } =
+            layer.backward_batch(&caches, &outputs).unwrap();
+        let dropping = |b| ForwardOptions::new().with_dropout(0.25, b as u64);
+        let (trained, caches) = layer.forward_batch(&xs, dropping).unwrap();
+        let gradients = layer.backward_batch(&caches, &trained).unwrap();
+        let of = |parameters| {
+            named(parameters).into_iter().map(|(_, matrix)| matrix).collect::<Vec<_>>()
+        };
+        [outputs, grad_xs, of(&parameters), of(&gradients.parameters), trained]
+            .concat()
+            .iter()
+            .map(bits)
+            .collect::<Vec<_>>()
     };
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -610,11 +610,12 @@ fn the_numbers_of_a_seeded_layer_are_these() {
     assert_pinned(&cache.attention.weights, &pinned::WEIGHTS);
     assert_pinned(&d.parameters.w_k.rows(0, 1).into_owned(), &pinned::D_W_K);
 
-    let layer =
-        MultiHeadAttention::<f64>::xavier(4, 2, rng).unwrap().with_dropout(0.5).unwrap();
+    let layer = MultiHeadAttention::<f64>::xavier(4, 2, rng).unwrap();
     let (output, _) = layer.forward(&x, &Mask::none()).unwrap();
     assert_pinned(&output.rows(0, 1).into_owned(), &pinned::MULTI_HEAD_OUTPUT);
-    let (output, _) = layer.forward_training(&x, None, &Mask::none(), rng).unwrap();
+    let (output, _) = layer
+        .forward(&x, ForwardOptions::new().with_dropout(0.5, rng.next_u64()))
+        .unwrap();
     assert_pinned(&output.rows(0, 1).into_owned(), &pinned::TRAINING_OUTPUT);
 }
 
@@ -670,7 +671,7 @@ fn single_precision_agrees_with_double() {
     fn check(single: &impl Layer<f32>, double: &impl Layer<f64>) {
         let x = random(12, 6, 20);
         for (kind, mask) in masks(12, 12) {
-            let (output, cache) = double.forward(&x, None, &mask).unwrap();
+            let (output, cache) = double.forward(&x, &mask).unwrap();
             let gradients = double.backward(&cache, &output).unwrap();
             let narrow = |matrix: &DMatrix<f64>| matrix.map(|x| x as f32);
             let (output_32, cache) = single.forward(&narrow(&x), None, &mask).unwrap();
@@ -717,13 +718,14 @@ fn both_precisions_draw_the_same_parameters() {
 #[test]
 fn dropout_keeps_the_expected_weight() {
     let (p, n) = (0.3, 64);
-    let layer = multi_head(24).with_dropout(p).unwrap();
+    let layer = multi_head(24);
     let x = random(n, 6, 25);
     let rng = &mut ChaCha8Rng::seed_from_u64(26);
     let (mut dropped, mut sums, mut draws, mut rows) = (0, 0.0, 0, 0);
     for _ in 0..10 {
-        let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng).unwrap();
-        for head in &cache.heads {
+        let dropping = ForwardOptions::new().with_dropout(p, rng.next_u64());
+        let (_, cache) = layer.forward(&x, dropping).unwrap();
+        for head in cache.heads() {
             let factors = head.dropout.as_ref().expect("dropout is on");
             assert!(
                 factors.iter().all(|&factor| factor == 0.0 || factor == 1.0 / (1.0 - p))
@@ -738,7 +740,7 @@ fn dropout_keeps_the_expected_weight() {
             sums += used.sum();
             rows += n;
         }
-        let [a, b] = [0, 1].map(|h| cache.heads[h].dropout.clone());
+        let [a, b] = [0, 1].map(|h| cache.heads()[h].dropout.clone());
         assert_ne!(a, b, "two heads drop the same weights");
     }
     // 122 880 draws: the share has a standard deviation of 0.0013, the mean of 1920 row sums one of about 0.002.
@@ -754,19 +756,19 @@ fn dropout_keeps_the_expected_weight() {
 #[test]
 fn dropout_is_for_training_only() {
     let x = random(5, 6, 27);
-    let plain = multi_head(28);
-    let dropping = multi_head(28).with_dropout(0.5).unwrap();
-    let (output, cache) = dropping.forward(&x, &Mask::causal()).unwrap();
-    assert_eq!(output, plain.forward(&x, &Mask::causal()).unwrap().0);
-    assert!(cache.heads.iter().all(|head| head.dropout.is_none()));
+    let layer = multi_head(28);
+    let (output, cache) = layer.forward(&x, &Mask::causal()).unwrap();
+    assert!(cache.heads().iter().all(|head| head.dropout.is_none()));
 
-    let rng = &mut ChaCha8Rng::seed_from_u64(29);
-    let (trained, _) = dropping.forward_training(&x, None, &Mask::causal(), rng).unwrap();
-    assert_ne!(trained, output);
-    let (undropped, cache) =
-        plain.forward_training(&x, None, &Mask::causal(), rng).unwrap();
+    let causal = Mask::causal();
+    let run = |p| {
+        let options = ForwardOptions::new().with_mask(&causal);
+        layer.forward(&x, options.with_dropout(p, 29)).unwrap()
+    };
+    assert_ne!(run(0.5).0, output);
+    let (undropped, cache) = run(0.0);
     assert_eq!(undropped, output, "with p = 0 training changes nothing");
-    assert!(cache.heads.iter().all(|head| head.dropout.is_none()));
+    assert!(cache.heads().iter().all(|head| head.dropout.is_none()));
 }
 
 // ---------------------------------------------------------------------------------------------------- cost

@@ -10,12 +10,13 @@
 //! passed.
 
 use attention::flash::{
-    Exponentials, Flash, FlashOutput, Float, Inputs, Instructions, LibraryFlash, Tiles,
+    Exponentials, Flash, FlashOutput, Inputs, Instructions, LibraryFlash, Tiles,
     tiled_attention, tiled_attention_backward,
 };
 use attention::{
-    AttentionGradients, LayerGradients, Mask, MultiHeadAttention, Parameters,
-    SingleHeadAttention, attention, attention_backward,
+    AttentionGradients, AttentionLayer, BatchGradients, Float, ForwardOptions,
+    LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention, attention,
+    attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector, convert, dmatrix, try_convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -844,9 +845,9 @@ fn layer_answer<T: Float>(output: &DMatrix<T>, gradients: &LayerGradients<T>) ->
         ("x", list(gradients.x.as_slice())),
         ("context", list(context)),
     ];
-    named.extend(
-        gradients.parameters.named().map(|(name, numbers)| (name, list(numbers))),
-    );
+    for (name, matrix) in gradients.parameters.named() {
+        named.push((name, list(matrix.into_owned().as_slice())));
+    }
     named
 }
 
@@ -899,11 +900,9 @@ fn every_layer<T: Float>(
     let flash = flash.with_instructions(instructions).unwrap();
     let tolerance = (n_q + n_k + 8 * d_model + 64) as f64 * 4.0 * unit::<T>();
     let with_biases = |mut p: Parameters<T>, rng: &mut ChaCha8Rng| {
-        for (name, numbers) in p.named_mut() {
+        for (name, mut matrix) in p.named_mut() {
             if name.starts_with('b') {
-                numbers
-                    .iter_mut()
-                    .for_each(|b| *b = convert(rng.random_range(-0.5..0.5)));
+                matrix.apply(|b| *b = convert(rng.random_range(-0.5..0.5)));
             }
         }
         p
@@ -929,10 +928,8 @@ fn every_layer<T: Float>(
     let right =
         layer_by_definition(&exact_parameters(&parameters), 1, inputs, &allowed, &grad);
     let single = SingleHeadAttention::from(parameters);
-    let (output, cache) = match context {
-        Some(context) => single.forward_cross(&x, context, &mask).unwrap(),
-        None => single.forward(&x, &mask).unwrap(),
-    };
+    let options = ForwardOptions { context, ..(&mask).into() };
+    let (output, cache) = single.forward(&x, options).unwrap();
     let gradients = single.backward(&cache, &grad_output).unwrap();
     compare_layers(&layer_answer(&output, &gradients), &right, tolerance)
         .map_err(|how| format!("one head: {how}"))?;
@@ -947,28 +944,24 @@ fn every_layer<T: Float>(
         &grad,
     );
     let multi = MultiHeadAttention::from_parameters(parameters, n_heads).unwrap();
-    let (output, cache) = match context {
-        Some(context) => multi.forward_cross(&x, context, &mask).unwrap(),
-        None => multi.forward(&x, &mask).unwrap(),
-    };
+    let (output, cache) = multi.forward(&x, options).unwrap();
     let gradients = multi.backward(&cache, &grad_output).unwrap();
     compare_layers(&layer_answer(&output, &gradients), &right, tolerance)
         .map_err(|how| format!("{n_heads} heads: {how}"))?;
-    let (output, cache) = multi.forward_flash(&x, context, &mask, &flash).unwrap();
-    let gradients = multi.backward_flash(&cache, &grad_output, &flash).unwrap();
+    let (output, cache) = multi.forward(&x, options.with_flash(&flash)).unwrap();
+    let gradients = multi.backward(&cache, &grad_output).unwrap();
     compare_layers(&layer_answer(&output, &gradients), &right, tolerance)
         .map_err(|how| format!("{n_heads} heads, flash: {how}"))?;
     let mut passed = vec!["one head", "several heads", "several heads, flash"];
 
     if !cross {
         let xs = [x.clone(), x.clone()];
-        let (outputs, caches) = multi.forward_batch(&xs, &[mask]).unwrap();
-        let (sum, grad_xs) =
+        let (outputs, caches) = multi.forward_batch(&xs, |_| options).unwrap();
+        let BatchGradients { mut parameters, xs: grad_xs, .. } =
             multi.backward_batch(&caches, &[grad_output.clone(), grad_output]).unwrap();
         let half: T = convert(0.5);
-        let mut parameters = sum;
-        for (_, numbers) in parameters.named_mut() {
-            numbers.iter_mut().for_each(|x| *x *= half);
+        for (_, mut matrix) in parameters.named_mut() {
+            matrix *= half;
         }
         let gradients =
             LayerGradients { parameters, x: grad_xs[1].clone(), context: None };

@@ -38,6 +38,14 @@ pub struct Flash {
     instructions: Instructions,
 }
 
+impl PartialEq for Flash {
+    /// The same tiles, instructions and number of threads.
+    fn eq(&self, other: &Self) -> bool {
+        let settings = |flash: &Self| (flash.tiles, flash.instructions, flash.threads());
+        settings(self) == settings(other)
+    }
+}
+
 impl Default for Flash {
     fn default() -> Self {
         Flash::new()

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 /// `f32` or `f64`: the numbers that the fast path knows. No other type can implement it.
 ///
 /// ```
-/// use attention::flash::Float;
+/// use attention::Float;
 ///
 /// assert!((f32::exp2_polynomial::<false>(-1.5) - 0.35355338).abs() < 1e-7);
 /// assert_eq!(f64::exp2_polynomial::<false>(f64::NEG_INFINITY), 0.0);

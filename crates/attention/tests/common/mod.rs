@@ -4,8 +4,8 @@
 
 pub use attention::AttentionLayer as Layer;
 use attention::{
-    AttentionCache, BatchOutput, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, Parameters, Result, SingleHeadAttention, SingleHeadCache,
+    AttentionCache, ForwardOptions, HeadsCache, LayerGradients, Mask, MultiHeadAttention,
+    MultiHeadCache, Parameters, Result,
 };
 use nalgebra::{DMatrix, RealField};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -32,35 +32,23 @@ pub fn parameters(d_model: usize, d_k: usize, d_v: usize, seed: u64) -> Paramete
 }
 
 /// Every parameter, or every gradient, under its name; a bias as a matrix of one row.
-pub fn named<T: RealField + Copy>(p: &Parameters<T>) -> [(&'static str, DMatrix<T>); 8] {
-    let matrix = |bias: &nalgebra::RowDVector<T>| {
-        DMatrix::from_row_slice(1, bias.len(), bias.as_slice())
-    };
-    [
-        ("w_q", p.w_q.clone()),
-        ("w_k", p.w_k.clone()),
-        ("w_v", p.w_v.clone()),
-        ("w_o", p.w_o.clone()),
-        ("b_q", matrix(&p.b_q)),
-        ("b_k", matrix(&p.b_k)),
-        ("b_v", matrix(&p.b_v)),
-        ("b_o", matrix(&p.b_o)),
-    ]
+pub fn named<T: RealField + Copy>(p: &Parameters<T>) -> Vec<(&'static str, DMatrix<T>)> {
+    p.named().into_iter().map(|(name, matrix)| (name, matrix.into_owned())).collect()
 }
 
 /// Puts `values` in the place of the parameter of that name.
 pub fn set<T: RealField + Copy>(p: &mut Parameters<T>, name: &str, values: &DMatrix<T>) {
-    match name {
-        "w_q" => p.w_q.copy_from(values),
-        "w_k" => p.w_k.copy_from(values),
-        "w_v" => p.w_v.copy_from(values),
-        "w_o" => p.w_o.copy_from(values),
-        "b_q" => p.b_q.copy_from(values),
-        "b_k" => p.b_k.copy_from(values),
-        "b_v" => p.b_v.copy_from(values),
-        "b_o" => p.b_o.copy_from(values),
-        other => panic!("no parameter is called {other}"),
-    }
+    let mut parameters = p.named_mut().into_iter();
+    let (_, mut parameter) = parameters.find(|(found, _)| *found == name).unwrap();
+    parameter.copy_from(values);
+}
+
+/// How to run a layer with this mask and, in cross-attention, this context.
+pub fn options<'a, T: RealField>(
+    context: Option<&'a DMatrix<T>>,
+    mask: &'a Mask,
+) -> ForwardOptions<'a, T> {
+    ForwardOptions { context, ..mask.into() }
 }
 
 /// One mask of every kind, and two of them combined so that, if there are as many queries as keys, the first sees nothing.
@@ -78,42 +66,13 @@ pub fn masks(n_q: usize, n_k: usize) -> Vec<(&'static str, Mask)> {
     ]
 }
 
-/// What both layers can do with a batch.
-pub trait BatchLayer<T: RealField + Copy>: Layer<T> {
-    fn forward_batch(
-        &self,
-        xs: &[DMatrix<T>],
-        masks: &[Mask],
-    ) -> Result<BatchOutput<T, Self::Cache>>;
-    fn backward_batch(
-        &self,
-        caches: &[Self::Cache],
-        grad_outputs: &[DMatrix<T>],
-    ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)>;
-}
-
-macro_rules! layer {
-    ($layer:ident, $cache:ident) => {
-        impl<T: RealField + Copy> BatchLayer<T> for $layer<T> {
-            fn forward_batch(
-                &self,
-                xs: &[DMatrix<T>],
-                masks: &[Mask],
-            ) -> Result<BatchOutput<T, $cache<T>>> {
-                self.forward_batch(xs, masks)
-            }
-            fn backward_batch(
-                &self,
-                caches: &[$cache<T>],
-                grad_outputs: &[DMatrix<T>],
-            ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
-                self.backward_batch(caches, grad_outputs)
-            }
-        }
+/// The heads of a cache, to be changed.
+pub fn heads_of(cache: &mut MultiHeadCache<f64>) -> &mut Vec<AttentionCache<f64>> {
+    let HeadsCache::Weights { heads, .. } = &mut cache.core else {
+        panic!("flash attention keeps no heads")
     };
+    heads
 }
-layer!(SingleHeadAttention, SingleHeadCache);
-layer!(MultiHeadAttention, MultiHeadCache);
 
 /// A layer of somebody else, which changes what a healthy one gives: its output, its heads or its gradients.
 #[derive(Clone)]
@@ -126,16 +85,18 @@ pub struct Foreign {
 
 impl Layer<f64> for Foreign {
     type Cache = MultiHeadCache<f64>;
+    fn parameters(&self) -> &Parameters<f64> {
+        &self.layer.parameters
+    }
     fn parameters_mut(&mut self) -> &mut Parameters<f64> {
         &mut self.layer.parameters
     }
-    fn forward(
+    fn forward<'a>(
         &self,
         x: &DMatrix<f64>,
-        context: Option<&DMatrix<f64>>,
-        mask: &Mask,
+        options: impl Into<ForwardOptions<'a, f64>>,
     ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        let (mut output, mut cache) = Layer::forward(&self.layer, x, context, mask)?;
+        let (mut output, mut cache) = self.layer.forward(x, options)?;
         (self.output)(&mut output);
         (self.cache)(&mut cache);
         Ok((output, cache))
@@ -145,13 +106,14 @@ impl Layer<f64> for Foreign {
         cache: &MultiHeadCache<f64>,
         grad_output: &DMatrix<f64>,
     ) -> Result<LayerGradients<f64>> {
-        let (_, healthy) =
-            Layer::forward(&self.layer, &cache.x, cache.context.as_ref(), &Mask::none())?;
+        let none = Mask::none();
+        let options = options(cache.context.as_ref(), &none);
+        let (_, healthy) = self.layer.forward(&cache.x, options)?;
         let mut gradients = self.layer.backward(&healthy, grad_output)?;
         (self.gradients)(&mut gradients);
         Ok(gradients)
     }
     fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        &cache.heads
+        cache.heads()
     }
 }

@@ -1,11 +1,11 @@
 //! The single-head layer: projections that are learned, around an attention that is not.
 
-use crate::batch::{self, BatchOutput};
 use crate::dot_product::{AttentionCache, attention, attention_backward};
 use crate::error::{Result, check_count, check_not_empty, check_shape};
+use crate::forward_options::ForwardOptions;
 use crate::linear::{linear, linear_backward};
-use crate::mask::Mask;
 use crate::parameters::{Fingerprint, LayerGradients, Parameters};
+use crate::simd::Float;
 use nalgebra::{DMatrix, RealField, RowDVector};
 use rand::Rng;
 
@@ -17,21 +17,19 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
     context: Option<&DMatrix<T>>,
     (w_o, b_o): (DMatrix<T>, RowDVector<T>),
     [grad_q, grad_k, grad_v]: [&DMatrix<T>; 3],
-) -> LayerGradients<T> {
+) -> Result<LayerGradients<T>> {
     let source = context.unwrap_or(x); // where keys and values came from
-    let (grad_x_q, w_q, b_q) = linear_backward(x, &parameters.w_q, grad_q);
-    let (grad_source_k, w_k, b_k) = linear_backward(source, &parameters.w_k, grad_k);
-    let (grad_source_v, w_v, b_v) = linear_backward(source, &parameters.w_v, grad_v);
+    let (grad_x_q, w_q, b_q) = linear_backward(x, &parameters.w_q, grad_q)?;
+    let (grad_source_k, w_k, b_k) = linear_backward(source, &parameters.w_k, grad_k)?;
+    let (grad_source_v, w_v, b_v) = linear_backward(source, &parameters.w_v, grad_v)?;
     let grad_source = grad_source_k + grad_source_v;
     let (grad_x, grad_context) = match context {
         Some(_) => (grad_x_q, Some(grad_source)),
         None => (grad_x_q + grad_source, None), // three paths into x
     };
-    LayerGradients {
-        parameters: Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o },
-        x: grad_x,
-        context: grad_context,
-    }
+    let gradients = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
+    let parameters = gradients.with_biases_of(parameters); // some layers have none
+    Ok(LayerGradients { parameters, x: grad_x, context: grad_context })
 }
 // ANCHOR_END: gather
 
@@ -86,7 +84,7 @@ pub struct SingleHeadCache<T: RealField + Copy> {
     fingerprint: Fingerprint,
 }
 
-impl<T: RealField + Copy> SingleHeadAttention<T> {
+impl<T: Float> SingleHeadAttention<T> {
     /// A layer with fresh parameters: see [`Parameters::xavier`].
     ///
     /// # Errors
@@ -110,70 +108,51 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         })
     }
 
-    /// Self-attention: every token of `x` asks all tokens of `x`.
+    /// Attention: every token of `x` asks all tokens of `x`, or of a context, as far as the mask lets it see them. A mask alone
+    /// will do for `options`; of what else [`ForwardOptions`] knows, this layer has the context.
     ///
-    /// Shapes: `x` (n, d_model) → (n, d_model).
+    /// Shapes: `x` (n_q, d_model), a context (n_k, d_model) → (n_q, d_model).
     ///
     /// # Errors
-    /// `x` is empty or not d_model wide, a parameter has a shape that does not fit the others, or the mask was made for
-    /// another shape.
+    /// `x` or the context is empty or not d_model wide, a parameter has a shape that does not fit the others, the mask was made for
+    /// another shape, or the options ask for dropout or flash attention, which [`MultiHeadAttention`](crate::MultiHeadAttention) has.
     ///
     /// ```
-    /// use attention::{Mask, SingleHeadAttention};
+    /// use attention::{ForwardOptions, Mask, SingleHeadAttention, example};
     /// use nalgebra::DMatrix;
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let x = example::river().x.rows(0, 2).into_owned();
+    /// let context = example::city().x;
+    /// let (output, _) = layer.forward(&x, ForwardOptions::new().with_context(&context))?;
+    /// assert_eq!(output.shape(), (2, 4));
+    ///
     /// let error = layer.forward(&DMatrix::zeros(6, 5), &Mask::none()).unwrap_err();
     /// assert_eq!(error.to_string(), "`x` has 5 columns but the layer has d_model = 4");
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn forward(
+    pub fn forward<'a>(
         &self,
         x: &DMatrix<T>,
-        mask: &Mask,
+        options: impl Into<ForwardOptions<'a, T>>,
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
-        self.run(x, None, mask)
-    }
-
-    /// Cross-attention: every token of `x` asks all tokens of `context`.
-    ///
-    /// Shapes: `x` (n_q, d_model), `context` (n_k, d_model) → (n_q, d_model).
-    ///
-    /// # Errors
-    /// As [`SingleHeadAttention::forward`], and for `context` as for `x`.
-    ///
-    /// ```
-    /// use attention::{Mask, SingleHeadAttention, example};
-    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
-    ///
-    /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let x = example::river().x.rows(0, 2).into_owned();
-    /// let (output, _) = layer.forward_cross(&x, &example::city().x, &Mask::none())?;
-    /// assert_eq!(output.shape(), (2, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn forward_cross(
-        &self,
-        x: &DMatrix<T>,
-        context: &DMatrix<T>,
-        mask: &Mask,
-    ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
-        self.run(x, Some(context), mask)
+        let options = options.into();
+        options.check_plain("SingleHeadAttention")?;
+        self.run(x, &options)
     }
 
     // ANCHOR: run
     fn run(
         &self,
         x: &DMatrix<T>,
-        context: Option<&DMatrix<T>>,
-        mask: &Mask,
+        options: &ForwardOptions<T>,
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
-        let [q, k, v] = self.parameters.project_inputs(x, context.unwrap_or(x))?;
-        let (attended, attention) = attention(&q, &k, &v, mask)?; // (n_q, d_v)
+        let [q, k, v] = self.parameters.project_inputs(x, options.source(x))?;
+        let (attended, attention) = attention(&q, &k, &v, options.mask)?; // (n_q, d_v)
         // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
-        let (x, context) = (x.clone(), context.cloned());
+        let (x, context) = (x.clone(), options.context.cloned());
         let fingerprint = self.parameters.fingerprint();
         Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))
     }
@@ -204,7 +183,7 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>> {
         let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
-        check_cache(&self.parameters, x, context.as_ref(), attended)?;
+        check_cache(&self.parameters, x, context.as_ref(), ("cache.attended", attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
         for (name, matrix, weight) in [
             ("cache.attention.q", &attention.q, &self.parameters.w_q),
@@ -220,65 +199,14 @@ impl<T: RealField + Copy> SingleHeadAttention<T> {
         // ANCHOR: backward_output
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) =
-            linear_backward(attended, &self.parameters.w_o, grad_output);
+            linear_backward(attended, &self.parameters.w_o, grad_output)?;
         // ANCHOR_END: backward_output
         // attended = softmax(q kᵀ / √d_k + mask) v
         let grad = attention_backward(attention, &grad_attended)?;
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
         let grad_qkv = [&grad.q, &grad.k, &grad.v];
-        Ok(gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv))
+        gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv)
         // ANCHOR_END: backward
-    }
-
-    /// Self-attention within each sequence of a batch. Sequences do not see one another and may differ in length.
-    ///
-    /// Shapes: `xs` B times (n_b, d_model) → B times (n_b, d_model). `masks` holds one mask a sequence, or one for all.
-    ///
-    /// # Errors
-    /// `xs` is empty, `masks` has neither one entry nor B, or a sequence is wrong, which the error names.
-    ///
-    /// ```
-    /// use attention::{Mask, SingleHeadAttention, example};
-    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
-    ///
-    /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let batch = [example::river().x, example::city().x.rows(0, 3).into_owned()];
-    /// let (outputs, caches) = layer.forward_batch(&batch, &[Mask::causal()])?;
-    /// let (gradients, grad_batch) = layer.backward_batch(&caches, &outputs)?;
-    /// assert_eq!((grad_batch[0].nrows(), grad_batch[1].nrows()), (6, 3));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn forward_batch(
-        &self,
-        xs: &[DMatrix<T>],
-        masks: &[Mask],
-    ) -> Result<BatchOutput<T, SingleHeadCache<T>>> {
-        batch::forward(xs, masks, |x, mask| self.forward(x, mask))
-    }
-
-    /// The backward pass of [`SingleHeadAttention::forward_batch`]: parameter gradients summed over the batch, and the
-    /// gradient of each sequence.
-    ///
-    /// # Errors
-    /// `caches` is empty, `grad_outputs` has another length, or a sequence is wrong, which the error names.
-    ///
-    /// ```
-    /// # use attention::{Mask, SingleHeadAttention, example};
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let (outputs, caches) = layer.forward_batch(&[example::river().x], &[Mask::none()])?;
-    /// let (parameters, grad_xs) = layer.backward_batch(&caches, &outputs)?;
-    /// assert_eq!(grad_xs.len(), 1);
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn backward_batch(
-        &self,
-        caches: &[SingleHeadCache<T>],
-        grad_outputs: &[DMatrix<T>],
-    ) -> Result<(Parameters<T>, Vec<DMatrix<T>>)> {
-        batch::backward(caches, grad_outputs, |cache, grad_output| {
-            self.backward(cache, grad_output)
-        })
     }
 }
 
@@ -287,7 +215,7 @@ pub(crate) fn check_cache<T: RealField + Copy>(
     parameters: &Parameters<T>,
     x: &DMatrix<T>,
     context: Option<&DMatrix<T>>,
-    attended: &DMatrix<T>,
+    (name, attended): (&'static str, &DMatrix<T>),
 ) -> Result<()> {
     parameters.check()?;
     let (d_model, d_v) = (parameters.d_model(), parameters.w_v.ncols());
@@ -297,7 +225,7 @@ pub(crate) fn check_cache<T: RealField + Copy>(
             format!("the layer has d_model = {d_model}")
         })?;
     }
-    check_shape("cache.attended", attended, (x.nrows(), d_v), "(n_q, d_v)")
+    check_shape(name, attended, (x.nrows(), d_v), "(n_q, d_v)")
 }
 
 impl<T: RealField + Copy> From<Parameters<T>> for SingleHeadAttention<T> {
