@@ -24,6 +24,7 @@ mod pitfalls;
 mod random;
 mod records;
 mod scaled_dot_product_attention;
+mod sentences;
 mod softmax;
 mod tiles_backward;
 mod tiles_forward;

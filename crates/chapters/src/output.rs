@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use figures::format::table;
-use figures::{Area, svg};
+use figures::{Area, HeatMap, svg};
 use record::Records;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,16 @@ impl Page {
         let drawn = svg(&id, title, description, size, draw)?;
         self.file(format!("{name}.svg"), drawn);
         Ok(())
+    }
+
+    /// A figure of a matrix.
+    pub fn heat_map(
+        &mut self,
+        name: &str,
+        words: (&str, &str),
+        map: &HeatMap,
+    ) -> Result<()> {
+        self.figure(name, words, map.size(), |area| map.draw(area))
     }
 
     /// Another file: an output, a few lines of Markdown.

@@ -1,0 +1,137 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, curve, grid};
+use super::recurrent::{self, LENGTHS, Norms, factor_per_token, through_recurrence};
+use crate::output::Page;
+use crate::sentences::{BANK, Steps, unprojected};
+use anyhow::Result;
+use attention::example::{self, Sentence};
+use figures::format::{fixed, integer, percent, scientific, tuple};
+use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
+use nalgebra::DMatrix;
+use std::f64::consts::TAU;
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    one_word_in_two_sentences(page)?;
+    page.value("lookup-weights", tuple(&facts::lookup()?, 3));
+    smoothing(page)?;
+    gradient_paths(page)
+}
+
+/// The same vector for "bank" goes in, and two different ones come out.
+fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
+    let (river, city) = (example::river(), example::city());
+    let Steps { products, scores, .. } = unprojected(&river.x)?;
+    let exponentials = scores.row(BANK).map(f64::exp);
+    page.value("products", tuple(products.row(BANK), 2));
+    page.value("exponentials", tuple(&exponentials, 4));
+    page.value("exponential-sum", fixed(exponentials.sum(), 4));
+    let row = |name: String, x: &DMatrix<f64>| {
+        let numbers = x.row(BANK).iter().map(|&x| fixed(x, 2)).collect();
+        [vec![name], numbers].concat()
+    };
+    let mut rows =
+        vec![row("the vector of “bank”, in any sentence".to_owned(), &river.x)];
+    for (name, Sentence { tokens, x }) in [("river", river), ("city", city)] {
+        let Steps { weights, output, .. } = unprojected(&x)?;
+        let sentence = tokens.join(" ");
+        rows.push(row(format!("after attention in “{sentence}”"), &output));
+        page.value(format!("{name}-water"), fixed(output[(BANK, 0)], 2));
+        page.value(format!("{name}-money"), fixed(output[(BANK, 1)], 2));
+        page.value(format!("{name}-weight-word"), percent(weights[(BANK, 4)], 0));
+        let weights = weights.rows(BANK, 1).into_owned();
+        let words = (
+            &*format!("How “bank” shares its attention in “{sentence}”"),
+            "A row of six cells, one for each word. The darkest are the last two: the word before, and “bank” itself.",
+        );
+        let map = HeatMap::of_tokens(&weights, &tokens, 0.5);
+        page.heat_map(name, words, &HeatMap { rows: &["bank"], ..map })?;
+    }
+    let header = [&["vector"], &example::DIMENSIONS[..]].concat();
+    page.table("bank", &header, &rows);
+    Ok(())
+}
+
+/// Attention as a smoother of noisy points, for three widths of its kernel.
+fn smoothing(page: &mut Page) -> Result<()> {
+    page.value("smoothing-count", integer(facts::POINTS));
+    page.value("smoothing-noise", fixed(facts::NOISE, 1));
+    let points = facts::points();
+    let behind = grid().into_iter().map(|angle| (angle, curve(angle)));
+    let mut lines = vec![Line::new("the curve behind the dots", TEXT, behind).dashed()];
+    for (name, sigma, colour) in
+        [("narrow", 0.03, VERMILION), ("middle", 0.2, BLUE), ("wide", 1.0, GREEN)]
+    {
+        let estimate = points.smoothed(sigma)?;
+        let error = facts::error(&estimate);
+        page.value(format!("smoothing-error-{name}"), fixed(error, 2));
+        let places = grid().into_iter().zip(estimate.iter().copied());
+        lines.push(Line::new(format!("σ = {sigma}"), colour, places));
+    }
+    let difference = points.with_unequal_keys().difference(0.2)?;
+    page.value("smoothing-difference-unequal", fixed(difference, 2));
+    let values = points.values.iter().copied();
+    let dots: Vec<_> = points.angles.iter().copied().zip(values).collect();
+    page.figure(
+        "smoothing",
+        (
+            "Attention as a smoother, for three widths of its kernel",
+            "Noisy dots around a wavy curve. A narrow kernel jumps from dot to dot, a middle one follows the curve, a \
+             wide one is almost flat.",
+        ),
+        (520, 350),
+        |area| {
+            let x = Axis::linear("angle θ (radians)", 0.0..TAU);
+            let y = Axis::linear("value", -2.5..3.5);
+            line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
+        },
+    )
+}
+
+/// The gradient that reaches the first token, through recurrent networks and through attention.
+fn gradient_paths(page: &mut Page) -> Result<()> {
+    page.value("draws", recurrent::DRAWS.to_string());
+    page.value("width", recurrent::WIDTH.to_string());
+    let attention = recurrent::through_attention()?;
+    page.value("attention-slope", fixed(recurrent::power(&attention), 2));
+    let [half, one, two, four] = [0.5, 1.0, 2.0, 4.0].map(through_recurrence);
+    let (half, one, two, four) = (half?, one?, two?, four?);
+    page.value("rnn-factor-one", fixed(factor_per_token(&one), 2));
+    page.value("rnn-factor-two", fixed(factor_per_token(&two), 2));
+    // With gain 4 the network is chaotic, and the second decimal is the last bit's.
+    page.value("rnn-factor-four", fixed(factor_per_token(&four), 1));
+    page.value("rnn-256-one", scientific(one[7], 0));
+
+    let rows = LENGTHS.iter().enumerate().map(|(i, &n)| {
+        let norms = [half, one, two, four, attention];
+        let norms = norms.map(|norms| format!("${}$", scientific(norms[i], 0)));
+        [vec![integer(n)], norms.to_vec()].concat()
+    });
+    let header = ["tokens", "gain 0.5", "gain 1", "gain 2", "gain 4", "attention"];
+    page.table("gradient-paths", &header, &rows.collect::<Vec<_>>());
+
+    let line = |name, colour, norms: Norms| {
+        Line::new(name, colour, LENGTHS.map(|n| n as f64).into_iter().zip(norms))
+    };
+    let lines = [
+        line("recurrent, gain 0.5", VERMILION, half).dashed(),
+        line("recurrent, gain 1", VERMILION, one),
+        line("recurrent, gain 2", GREEN, two).dashed(),
+        line("recurrent, gain 4", GREEN, four),
+        line("attention", BLUE, attention),
+    ];
+    page.figure(
+        "gradient-paths",
+        (
+            "The gradient that reaches the first token, against the length of the sequence",
+            "On logarithmic axes the line of attention falls slowly and straight. The lines of recurrent networks with gain \
+             a half and one plunge out of the picture, with gain two the line stays nearly level, with gain four it leaves at the top.",
+        ),
+        (520, 350),
+        |area| {
+            let x = Axis::log("tokens n", 2.0, 2.0..256.0);
+            let y = Axis::log("gradient at the first token", 10.0, 1e-16..1e16);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}

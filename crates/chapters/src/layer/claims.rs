@@ -1,0 +1,18 @@
+//! What the chapter says of its numbers.
+
+use super::facts;
+
+/// It moves all scores of a row together.
+#[test]
+fn the_bias_of_the_keys_has_no_gradient() {
+    assert!(facts::gradients().unwrap().b_k.norm() < 1e-14);
+}
+
+#[test]
+fn xaviers_start_lies_between_two_extremes() {
+    let [small, xavier, large] = [0.1, 1.0, 3.0].map(|f| facts::start(f).unwrap());
+    assert!(small.entropy > 0.999 && large.entropy < 0.1, "not extreme");
+    assert!((0.5..0.9).contains(&xavier.entropy), "not between the extremes");
+    assert!((0.5..2.0).contains(&xavier.queries));
+    assert!(small.grad_w_q < 1e-2 * xavier.grad_w_q && large.grad_w_q > xavier.grad_w_q);
+}

@@ -1,0 +1,102 @@
+//! What the chapter computes.
+
+use crate::random::normal;
+use crate::sentences::projected;
+use anyhow::Result;
+use attention::{
+    AttentionShape, Flops, Mask, MultiHeadAttention, example, scaled_scores,
+};
+use nalgebra::DMatrix;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+/// Tokens.
+pub const N: usize = 64;
+/// Width of the model.
+pub const D_MODEL: usize = 64;
+
+/// A layer that cuts its width into heads.
+pub struct Cut {
+    pub heads: usize,
+    /// Width of a head.
+    pub width: usize,
+    pub flops: Flops,
+    /// How many weights all heads have to store.
+    pub weights: usize,
+    /// The rank of the scores of each head.
+    pub ranks: Vec<usize>,
+}
+
+/// The same width in more and more heads.
+pub fn cuts() -> Result<Vec<Cut>> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(3);
+    let x = normal(N, D_MODEL, rng);
+    let cut = |heads| {
+        let width = D_MODEL / heads;
+        let shape = AttentionShape::self_attention(1, N, D_MODEL, width, heads);
+        let layer = MultiHeadAttention::<f64>::xavier(D_MODEL, heads, rng)?;
+        let (_, cache) = layer.forward(&x, &Mask::none())?;
+        let ranks = cache.heads.iter();
+        let ranks = ranks.map(|head| Ok(scaled_scores(&head.q, &head.k)?.rank(1e-9)));
+        Ok(Cut {
+            heads,
+            width,
+            flops: shape.flops()?,
+            weights: heads * N * N,
+            ranks: ranks.collect::<Result<_>>()?,
+        })
+    };
+    [1, 2, 4, 8, 16, 64].into_iter().map(cut).collect()
+}
+
+/// The weights of the last three words of one sentence, "the river bank", over the six of the other.
+pub fn across_sentences() -> Result<DMatrix<f64>> {
+    let queries = example::river().x.rows(3, 3).into_owned();
+    Ok(projected(&queries, &example::city().x, &Mask::none())?.weights)
+}
+
+/// Over how many rows of weights the sums under dropout are taken.
+pub const ROWS: usize = 12_800;
+
+/// The sums of rows of weights under dropout.
+pub struct Dropout {
+    /// The probability that a weight is dropped.
+    pub p: f64,
+    /// Weights in a row.
+    pub n: usize,
+    pub mean: f64,
+    pub standard_deviation: f64,
+    /// The standard deviation that the sizes of the weights let expect.
+    pub predicted: f64,
+    /// The share of rows that lost all their weights.
+    pub lost: f64,
+}
+
+pub fn dropouts() -> Result<Vec<Dropout>> {
+    let cases = [(0.1, 8), (0.1, 512), (0.5, 8), (0.5, 512)];
+    cases.into_iter().map(|(p, n)| dropout(p, n)).collect()
+}
+
+fn dropout(p: f64, n: usize) -> Result<Dropout> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(5);
+    let layer = MultiHeadAttention::<f64>::xavier(8, 1, rng)?.with_dropout(p)?;
+    let x = normal(n, 8, rng);
+    let (mut sums, mut squares) = (vec![], vec![]);
+    while sums.len() < ROWS {
+        let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng)?;
+        let head = &cache.heads[0];
+        sums.extend(head.weights_used()?.column_sum().iter().copied());
+        squares.push(head.weights.norm_squared() / n as f64);
+    }
+    let average = |numbers: &[f64]| numbers.iter().sum::<f64>() / numbers.len() as f64;
+    let mean = average(&sums);
+    let deviations: Vec<_> = sums.iter().map(|sum| (sum - mean).powi(2)).collect();
+    let lost = sums.iter().filter(|&&sum| sum == 0.0).count();
+    Ok(Dropout {
+        p,
+        n,
+        mean,
+        standard_deviation: average(&deviations).sqrt(),
+        predicted: (p / (1.0 - p) * average(&squares)).sqrt(),
+        lost: lost as f64 / sums.len() as f64,
+    })
+}

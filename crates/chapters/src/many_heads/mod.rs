@@ -1,0 +1,8 @@
+//! Many heads in numbers: what heads cost, what their width allows, how cross-attention looks, what dropout does.
+
+#[cfg(test)]
+mod claims;
+mod facts;
+mod page;
+
+pub use page::generate;

@@ -1,0 +1,114 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, Cut, Dropout};
+use crate::output::Page;
+use crate::sentences::CLERK;
+use anyhow::Result;
+use attention::example;
+use figures::format::{fixed, integer, percent};
+use figures::{Area, BLUE, Block, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    page.figure(
+        "diagram",
+        (
+            "From the input through three heads to the output",
+            "The input X is projected to Q, K and V, each cut into three slices of columns. One slice of each goes into each \
+             of three attentions. Their outputs are joined side by side and projected by W O to the output Y.",
+        ),
+        (520, 330),
+        diagram,
+    )?;
+    number_of_heads(page)?;
+    across_sentences(page)?;
+    dropout(page)
+}
+
+/// Cut into slices, attend, join, project.
+fn diagram(area: &Area) -> Result<()> {
+    let heads = [("₁", BLUE), ("₂", VERMILION), ("₃", GREEN)];
+    let column = |i: usize| 24 + 172 * i as i32;
+    let slice = |i: usize| 43 * i as i32;
+    Block::new((210, 6), (100, 34), "X", MUTED).draw(area)?;
+    for (m, name) in ["Q", "K", "V"].into_iter().enumerate() {
+        arrow(area, &[(230 + 30 * m as i32, 40), (column(m) + 64, 78)], MUTED)?;
+        for (h, (index, colour)) in heads.into_iter().enumerate() {
+            let corner = (column(m) + slice(h), 80);
+            Block::new(corner, (40, 40), &format!("{name}{index}"), colour).draw(area)?;
+        }
+    }
+    for (h, (index, colour)) in heads.into_iter().enumerate() {
+        let left = column(h);
+        for m in 0..3 {
+            let from = (column(m) + slice(h) + 20, 121);
+            arrow(area, &[from, (left + 44 + 20 * m as i32, 168)], colour)?;
+        }
+        Block::new((left, 170), (128, 36), "attention", colour).draw(area)?;
+        let output = 195 + slice(h);
+        arrow(area, &[(left + 64, 207), (output + 20, 244)], colour)?;
+        Block::new((output, 246), (40, 34), &format!("O{index}"), colour).draw(area)?;
+    }
+    arrow(area, &[(326, 263), (400, 263)], MUTED)?;
+    label(area, (364, 248), "W_O", TEXT)?;
+    Block::new((402, 246), (80, 34), "Y", MUTED).draw(area)?;
+    label(area, (260, 306), "joined", MUTED)
+}
+
+/// The same width in more and more heads: what stays and what changes.
+fn number_of_heads(page: &mut Page) -> Result<()> {
+    page.value("n", integer(facts::N));
+    page.value("d-model", integer(facts::D_MODEL));
+    let row = |cut: &Cut| {
+        let products = cut.flops.scores + cut.flops.values;
+        let numbers =
+            [cut.heads, cut.width, products as usize, cut.weights, cut.ranks[0]];
+        numbers.map(integer).to_vec()
+    };
+    let header = [
+        "heads $h$",
+        "width $d$",
+        "FLOPs of both products",
+        "weights to store",
+        "rank of a head's scores",
+    ];
+    page.table("heads", &header, &facts::cuts()?.iter().map(row).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Words of one sentence ask those of the other.
+fn across_sentences(page: &mut Page) -> Result<()> {
+    let weights = facts::across_sentences()?;
+    let (river, city) = (example::river().tokens, example::city().tokens);
+    let map = HeatMap { rows: &river[3..], ..HeatMap::of_tokens(&weights, &city, 0.75) };
+    page.value("river-clerk", percent(weights[(1, CLERK)], 0));
+    page.heat_map(
+        "cross",
+        (
+            "Weights of three words of one sentence over the six of the other",
+            "Three rows, “the”, “river” and “bank”, and six columns. River and bank give most to clerk, then to bank.",
+        ),
+        &map,
+    )
+}
+
+/// The sums of rows of weights under dropout.
+fn dropout(page: &mut Page) -> Result<()> {
+    page.value("rows", integer(facts::ROWS));
+    let row = |sums: &Dropout| {
+        let [mean, measured, predicted] =
+            [sums.mean, sums.standard_deviation, sums.predicted].map(|x| fixed(x, 2));
+        let (p, n, lost) = (fixed(sums.p, 1), integer(sums.n), percent(sums.lost, 1));
+        vec![p, n, mean, measured, predicted, lost]
+    };
+    let rows: Vec<_> = facts::dropouts()?.iter().map(row).collect();
+    let header = [
+        "$p$",
+        "$n$",
+        "mean sum of a row",
+        "spread",
+        "predicted spread",
+        "rows that lost all",
+    ];
+    page.table("dropout", &header, &rows);
+    Ok(())
+}

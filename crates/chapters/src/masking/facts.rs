@@ -1,0 +1,78 @@
+//! What the chapter computes.
+
+use crate::sentences::{BANK, Steps, projected};
+use anyhow::Result;
+use attention::{Mask, example, softmax};
+use nalgebra::{DMatrix, DVector, RealField};
+
+/// 1 where a query may see a key, `hidden` where it may not.
+pub fn allowed(mask: &Mask, n_q: usize, n_k: usize, hidden: f64) -> Result<DMatrix<f64>> {
+    let allowed = mask.sized(n_q, n_k)?.allowed_matrix();
+    Ok(allowed.map(|seen| if seen { 1.0 } else { hidden }))
+}
+
+/// What two queries see of six keys if a causal mask aligns their first positions, as this crate's does not.
+pub fn aligned_at_starts() -> DMatrix<f64> {
+    DMatrix::from_fn(2, 6, |i, j| if j <= i { 1.0 } else { f64::NAN })
+}
+
+/// The first sentence of the running example, with its hand-made projections, under a causal mask.
+pub struct CausalSentence {
+    /// The mask: 0 where a token may look, −∞ where it may not.
+    pub mask: DMatrix<f64>,
+    /// The scores with the mask added.
+    pub masked_scores: DMatrix<f64>,
+    /// The largest of the scores without the mask, by its size.
+    pub largest_score: f64,
+    pub weights: DMatrix<f64>,
+    /// The weights, and NaN where nothing may be seen.
+    pub visible_weights: DMatrix<f64>,
+    /// The weights without a mask.
+    pub free_weights: DMatrix<f64>,
+}
+
+pub fn causal_sentence() -> Result<CausalSentence> {
+    let x = example::river().x;
+    let mask = Mask::causal();
+    let Steps { scores, weights, .. } = projected(&x, &x, &mask)?;
+    let sized = mask.sized(6, 6)?;
+    Ok(CausalSentence {
+        mask: sized.additive(),
+        largest_score: scores.amax(),
+        masked_scores: sized.apply(scores)?,
+        visible_weights: weights.component_mul(&allowed(&mask, 6, 6, f64::NAN)?),
+        weights,
+        free_weights: projected(&x, &x, &Mask::none())?.weights,
+    })
+}
+
+/// The weights of the running example, which a causal mask multiplies by 0 after softmax.
+pub fn masked_after_softmax(x: &DMatrix<f64>) -> Result<DMatrix<f64>> {
+    let weights = projected(x, x, &Mask::none())?.weights;
+    Ok(weights.component_mul(&allowed(&Mask::causal(), 6, 6, 0.0)?))
+}
+
+/// The running example with a last word that is three times as long.
+pub fn with_a_longer_last_word() -> DMatrix<f64> {
+    let mut x = example::river().x;
+    x.row_mut(BANK).scale_mut(3.0);
+    x
+}
+
+/// A row of scores with this added to all of them, in the place of −∞, and its weights.
+pub fn everything_hidden<T: RealField + Copy>(
+    added: T,
+) -> Result<(DVector<T>, DVector<T>)> {
+    let hidden = SCORES.map(|score| nalgebra::convert::<f64, T>(score) + added);
+    let hidden = DVector::from_row_slice(&hidden);
+    let weights = softmax(&hidden)?;
+    Ok((hidden, weights))
+}
+
+pub const SCORES: [f64; 3] = [2.0, 1.0, 0.1];
+
+/// How far the next number is from −10⁹, in `f64` and in `f32`.
+pub fn spacing() -> (f64, f32) {
+    let (double, single) = (-1e9_f64, -1e9_f32);
+    (double.next_up() - double, single.next_up() - single)
+}

@@ -1,0 +1,147 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, allowed, everything_hidden, masked_after_softmax};
+use crate::output::Page;
+use crate::sentences::{BOAT, LEFT};
+use anyhow::Result;
+use attention::{Mask, example};
+use figures::HeatMap;
+use figures::format::{fixed, integer, percent, scientific, tuple};
+use half::f16;
+use nalgebra::DVector;
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    four_masks(page)?;
+    alignment(page)?;
+    causal_sentence(page)?;
+    after_softmax(page)?;
+    large_and_negative(page)
+}
+
+fn four_masks(page: &mut Page) -> Result<()> {
+    let sentence = example::river().tokens;
+    let short = ["the", "boat", "left", "–", "–", "–"];
+    let padding = Mask::padding(&short.map(|token| token != "–"))?;
+    for (name, says, rows, mask) in [
+        (
+            "causal",
+            "Row by row one more cell is filled, from the left.",
+            &sentence,
+            Mask::causal(),
+        ),
+        (
+            "window",
+            "A diagonal band, three cells wide, that ends at the diagonal.",
+            &sentence,
+            Mask::window(3)?,
+        ),
+        (
+            "padding",
+            "The first three columns are filled, in every row.",
+            &short,
+            padding.clone(),
+        ),
+        (
+            "both",
+            "The first three rows grow from one cell to three; the last three have the first three cells.",
+            &short,
+            Mask::causal().and(padding),
+        ),
+    ] {
+        let matrix = allowed(&mask, 6, 6, f64::NAN)?;
+        let title = format!("Which keys each of six queries may see: {name}");
+        page.heat_map(name, (&title, says), &HeatMap::pattern(&matrix, rows))?;
+    }
+    Ok(())
+}
+
+fn alignment(page: &mut Page) -> Result<()> {
+    let bottom_right = allowed(&Mask::causal(), 2, 6, f64::NAN)?;
+    let top_left = facts::aligned_at_starts();
+    for (name, says, matrix) in [
+        ("aligned-ends", "River sees the first five keys, bank all six.", bottom_right),
+        ("aligned-starts", "River sees the first key, bank the first two.", top_left),
+    ] {
+        let words = ("A causal mask of two queries over six keys", says);
+        page.heat_map(name, words, &HeatMap::pattern(&matrix, &["river", "bank"]))?;
+    }
+    Ok(())
+}
+
+/// The running example, with its hand-made projections, under a causal mask.
+fn causal_sentence(page: &mut Page) -> Result<()> {
+    let causal = facts::causal_sentence()?;
+    let labels = &example::river().tokens;
+    let mask =
+        HeatMap { decimals: Some(0), ..HeatMap::of_tokens(&causal.mask, labels, 1.0) };
+    for (name, title, says, map) in [
+        (
+            "mask",
+            "The causal mask M of six tokens",
+            "Zeros on and below the diagonal, minus infinity above it.",
+            mask,
+        ),
+        (
+            "scores",
+            "The scores of “the boat left the river bank” with the mask added",
+            "Numbers on and below the diagonal, minus infinity above it. Bank scores boat, river and bank high.",
+            HeatMap::of_tokens(&causal.masked_scores, labels, causal.largest_score),
+        ),
+        (
+            "weights-free",
+            "Weights of “the boat left the river bank” without a mask",
+            "A full six by six grid. The first row, “the”, is nearly even.",
+            HeatMap::of_tokens(&causal.free_weights, labels, 0.75),
+        ),
+        (
+            "weights",
+            "Weights of “the boat left the river bank” under a causal mask",
+            "A lower triangle. The first row is one at the first token and zero elsewhere; the last row is that of the \
+             weights without a mask.",
+            HeatMap::of_tokens(&causal.visible_weights, labels, 0.75),
+        ),
+    ] {
+        page.heat_map(name, (title, says), &map)?;
+    }
+    page.value("left-boat-free", percent(causal.free_weights[(LEFT, BOAT)], 0));
+    page.value("left-boat-causal", percent(causal.weights[(LEFT, BOAT)], 0));
+    let left_to_visible = causal.free_weights.row(LEFT).columns(0, 3).sum();
+    page.value("left-visible", percent(left_to_visible, 0));
+    Ok(())
+}
+
+/// Weights that are multiplied by 0 after softmax.
+fn after_softmax(page: &mut Page) -> Result<()> {
+    let weights = masked_after_softmax(&example::river().x)?;
+    let changed = masked_after_softmax(&facts::with_a_longer_last_word())?;
+    page.value("row-sums", tuple(&weights.column_sum(), 2));
+    page.value("boat-before", fixed(weights[(BOAT, BOAT)], 2));
+    page.value("boat-after", fixed(changed[(BOAT, BOAT)], 2));
+    Ok(())
+}
+
+/// −10⁹ in the place of −∞, in three types.
+fn large_and_negative(page: &mut Page) -> Result<()> {
+    let (double, double_weights) = everything_hidden(-1e9_f64)?;
+    let (single, single_weights) = everything_hidden(-1e9_f32)?;
+    let (_, infinite_weights) = everything_hidden(f64::NEG_INFINITY)?;
+    let number = |score| format!("$ {} $", fixed(score, 0));
+    let weights = |weights: &DVector<f64>| format!("$ {} $", tuple(weights, 3));
+    let rows = [
+        ["$-10^9$ in `f64`", &number(double[0]), &weights(&double_weights)],
+        [
+            "$-10^9$ in `f32`",
+            &number(single[0].into()),
+            &weights(&single_weights.map(f64::from)),
+        ],
+        ["$-10^9$ in `f16`", "$−\\infty$", "NaN, three times"],
+        ["$-\\infty$, this crate", "$−\\infty$", &weights(&infinite_weights)],
+    ];
+    let header = ["added, in type", "the score 2 becomes", "weights"];
+    page.table("finite", &header, &rows.map(|row| row.map(str::to_owned).to_vec()));
+    page.value("f16-max", integer(f16::MAX.to_f64() as usize));
+    let (double, single) = facts::spacing();
+    page.value("spacing-64", scientific(double, 1));
+    page.value("spacing-32", fixed(single.into(), 0));
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! How the chapter says and draws it.
+
+use super::facts::{
+    self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, N, Runs, crossings, intensity,
+    kibibytes, operations, shape,
+};
+use crate::claims::{A100_BANDWIDTH, A100_F32};
+use crate::complexity::{self, ridge, softmax_share};
+use crate::output::Page;
+use anyhow::{Context, Result};
+use attention::AttentionShape;
+use attention::traffic::{Counts, Report, fused_traffic, naive_traffic};
+use figures::format::{duration, fixed, integer, percent, significant};
+use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    page.value("d", integer(D));
+    page.value("n", integer(N));
+    page.value("capacity", integer(CAPACITY));
+    page.value("capacity-kib", fixed(kibibytes(CAPACITY), 0));
+    page.value("fits", integer(CAPACITY.isqrt()));
+    let runs = facts::runs()?;
+    let run = runs.last().context("nothing ran")?;
+    passes(page, &run.naive)?;
+    naive_in_words(page, run)?;
+    fused(page, run)?;
+    on_a_thread(page)?;
+    over_tokens(page, &runs)?;
+    over_capacity(page)?;
+    backward(page, &run.naive)
+}
+
+fn mebibytes(counts: Counts) -> String {
+    fixed(counts.bytes(ELEMENT) as f64 / f64::from(1 << 20), 1)
+}
+
+fn gibibytes(bytes: u128) -> String {
+    fixed(bytes as f64 / f64::from(1 << 30), 0)
+}
+
+/// The naive program, pass by pass.
+fn passes(page: &mut Page, naive: &Report) -> Result<()> {
+    let row = |name: &str, matrix: Counts, all: Counts, operations| -> Result<_> {
+        let intensity = intensity(operations, all);
+        let decimals = match intensity {
+            0.0 => 0,
+            x if x < 1.0 => 3,
+            _ => 1,
+        };
+        Ok(vec![
+            name.to_owned(),
+            crossings(matrix.read)?.to_string(),
+            crossings(matrix.written)?.to_string(),
+            integer((all.all() - matrix.all()) as usize),
+            mebibytes(all),
+            fixed(intensity, decimals),
+        ])
+    };
+    let mut rows = vec![];
+    for pass in naive.passes() {
+        rows.push(row(
+            pass,
+            naive.of(pass, "scores"),
+            naive.pass(pass),
+            operations(pass)?,
+        )?);
+    }
+    let operations = facts::all_operations(naive.passes())?;
+    rows.push(row("**all**", naive.matrix("scores"), naive.total(), operations)?);
+    let header = [
+        "pass",
+        "$(n, n)$ read",
+        "$(n, n)$ written",
+        "numbers of $Q, K, V, O$",
+        "MiB",
+        "operations per byte",
+    ];
+    page.table("passes", &header, &rows);
+    Ok(())
+}
+
+/// What the chapter says of the naive program.
+fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()> {
+    let (total, matrix) = (naive.total(), naive.matrix("scores"));
+    let strip = facts::strip(CAPACITY);
+    page.value("strip", integer(strip));
+    page.value("strips", integer(N.div_ceil(strip)));
+    page.value("total", integer(total.all() as usize));
+    page.value("peak", integer(*peak));
+    // Against the formula of the chapter Complexity, and the ridge of a GPU that it names.
+    let counted = intensity(facts::all_operations(naive.passes())?, total);
+    page.value("naive-intensity", fixed(counted, 1));
+    page.value("ideal-intensity", fixed(shape(N).intensity(ELEMENT)?, 1));
+    page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
+    let (moved, work) = facts::middle(naive)?;
+    page.value("middle-moved", percent(moved, 0));
+    page.value("middle-work", percent(work, 1));
+    page.value("matrix-share", percent(matrix.all() as f64 / total.all() as f64, 1));
+    page.value("matrix-mib", integer((N * N * ELEMENT) >> 20));
+    let inputs = 4 * N * D;
+    page.value("inputs-mib", integer((inputs * ELEMENT) >> 20));
+    page.value("over-inputs", fixed(total.all() as f64 / inputs as f64, 0));
+    Ok(())
+}
+
+/// What fusing saves, and what four crossings are for many heads.
+fn fused(page: &mut Page, run: &Runs) -> Result<()> {
+    let crossings = |report: &Report| crossings(report.matrix("scores").all());
+    page.value("crossings-naive", crossings(&run.naive)?.to_string());
+    page.value("crossings-with-mask", (crossings(&run.naive)? + 1).to_string());
+    page.value("crossings-fused", crossings(&run.fused)?.to_string());
+    page.value("fused-saves", percent(facts::saved_by_fusing(run), 0));
+    page.value("fused-mib", mebibytes(run.fused.total()));
+    page.value("naive-mib", mebibytes(run.naive.total()));
+    let heads = AttentionShape::self_attention(1, 4096, 1, D, 32);
+    let bytes = |report: Report| gibibytes(report.matrix("scores").bytes(ELEMENT));
+    page.value("heads-naive-gib", bytes(naive_traffic(&heads, CAPACITY)?));
+    page.value("heads-fused-gib", bytes(fused_traffic(&heads, CAPACITY)?));
+    page.value("heads-weights-gib", gibibytes(heads.bytes(ELEMENT)?.weights));
+    Ok(())
+}
+
+/// What was measured on the thread of the chapter Complexity: how the passes in the middle do there, and what fusing could save at
+/// most.
+pub fn on_a_thread(page: &mut Page) -> Result<()> {
+    let records = complexity::records(page)?;
+    let naive = naive_traffic(&shape(N), CAPACITY)?;
+    let per_byte =
+        |pass| -> Result<f64> { Ok(intensity(operations(pass)?, naive.pass(pass))) };
+    let (scale, softmax) = (per_byte("scale")?, per_byte("softmax")?);
+    let share = softmax_share(&records)?;
+    page.value("cpu", cpu_in_words(scale, softmax, ridge(&records[2])?, share));
+    page.value("cpu-name", records[0].machine.cpu.clone());
+    let [times, _, steps] = records;
+    let step = |name: &str| steps.seconds(name, "f32", 4096);
+    let removed = step("steps/scale")? + step("steps/causal mask")?;
+    let whole = times.seconds("attention/forward causal", "f32", 4096)?;
+    page.value("fusable-time", duration(removed));
+    page.value("whole-time", duration(whole));
+    Ok(())
+}
+
+/// How scale, mask and softmax do on the thread of the chapter Complexity: operations per byte of the first and the last one, the
+/// ridge, and the share of its roof that softmax reaches. A mask has no operations.
+fn cpu_in_words(scale: f64, softmax: f64, ridge: f64, share: f64) -> String {
+    let left = match (scale < ridge, softmax < ridge) {
+        (true, true) => "the same three passes stand left of the ridge.",
+        (true, false) => {
+            "scale and mask stand left of the ridge, and softmax right of it."
+        }
+        (false, _) => "only the mask stands left of the ridge.",
+    };
+    let waits = if share < 0.5 {
+        "But softmax does not run at its roof there: its exponential, which counts as one operation and takes the time of many, \
+         keeps it busy for longer than its numbers take to arrive, and hides the wall."
+            .to_owned()
+    } else {
+        format!(
+            "Softmax reaches {} of its roof there, so it waits for its numbers for a good part of its time.",
+            percent(share, 0)
+        )
+    };
+    format!("{left} {waits}")
+}
+
+/// The lines of both figures, against tokens or against capacities.
+fn lines(points: &[(f64, &Bytes)]) -> [Line; 4] {
+    let line = |name, colour, part: fn(&Bytes) -> f64| {
+        Line::new(name, colour, points.iter().map(|(x, bytes)| (*x, part(bytes))))
+    };
+    [
+        line("(n, n), naive", VERMILION, |bytes| bytes.matrix),
+        line("(n, n), fused", VERMILION, |bytes| bytes.fused_matrix).dashed(),
+        line("K and V", BLUE, |bytes| bytes.keys_and_values),
+        line("inputs and output, once", GREEN, |bytes| bytes.inputs_and_output).dashed(),
+    ]
+}
+
+fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
+    let foretold = facts::over_tokens()?;
+    let points: Vec<_> = foretold.iter().map(|(n, bytes)| (*n as f64, bytes)).collect();
+    let lines = lines(&points);
+    let dots = runs.iter().flat_map(|Runs { n, naive, fused, .. }| {
+        let bytes = Bytes::of(*n, naive, fused);
+        [bytes.matrix, bytes.fused_matrix, bytes.keys_and_values].map(|y| (*n as f64, y))
+    });
+    let dots: Vec<_> = dots.collect();
+    let (largest, bytes) = foretold.last().context("no lengths")?;
+    page.value("largest", integer(*largest));
+    let ratio = bytes.matrix / bytes.inputs_and_output;
+    page.value("largest-ratio", integer(ratio as usize));
+    page.figure(
+        "tokens",
+        (
+            "Bytes between slow and fast memory against the number of tokens",
+            "Both lines of the (n, n) matrix rise with the square of n, the fused one at half the height of the naive one. \
+             Inputs and output rise in proportion to n and fall far behind. Keys and values first run beside them and \
+             turn towards the square when they have to be read in several strips.",
+        ),
+        (520, 420),
+        |area| {
+            let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
+            let y = Axis::log("bytes (logarithmic)", 10.0, 1e4..1e10);
+            line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
+        },
+    )
+}
+
+fn over_capacity(page: &mut Page) -> Result<()> {
+    let foretold = facts::over_capacity()?;
+    let [first, .., last] = &foretold[..] else { anyhow::bail!("too few capacities") };
+    let even = foretold.iter().find(|(_, bytes)| bytes.keys_and_values <= bytes.matrix);
+    let (even, _) = even.context("the matrix never costs more than keys and values")?;
+    page.value("capacity-n", integer(CAPACITY_N));
+    page.value("row-fits-kib", fixed(kibibytes(CAPACITY_N), 0));
+    page.value("keys-less-kib", fixed(kibibytes(*even), 0));
+    page.value("keys-share-first", percent(first.1.share_of_keys_and_values(), 0));
+    page.value("keys-share-last", percent(last.1.share_of_keys_and_values(), 1));
+    let points = foretold.iter().map(|(m, bytes)| (kibibytes(*m), bytes));
+    let lines = lines(&points.collect::<Vec<_>>());
+    page.figure(
+        "capacity",
+        (
+            "Bytes between slow and fast memory against the capacity of fast memory",
+            "The line of keys and values falls steeply as the capacity grows, until each is read once only. The lines of the \
+             (n, n) matrix have one small step down where a row of scores fits, and are level on both sides of it.",
+        ),
+        (520, 420),
+        |area| {
+            let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, 1.0..4096.0);
+            let y = Axis::log("bytes (logarithmic)", 10.0, 1e6..1e10);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}
+
+fn backward(page: &mut Page, naive: &Report) -> Result<()> {
+    let backward = facts::run_backward(N)?;
+    let row = |name: &str, weights: Counts, gradients: Counts, all| -> Result<_> {
+        let mut row = vec![name.to_owned()];
+        for numbers in [weights.read, gradients.read, gradients.written] {
+            row.push(crossings(numbers)?.to_string());
+        }
+        row.push(mebibytes(all));
+        Ok(row)
+    };
+    let mut rows = vec![];
+    for pass in backward.passes() {
+        let [weights, gradients] =
+            ["scores", "grad_scores"].map(|name| backward.of(pass, name));
+        rows.push(row(pass, weights, gradients, backward.pass(pass))?);
+    }
+    let [weights, gradients] = ["scores", "grad_scores"].map(|m| backward.matrix(m));
+    rows.push(row("**all**", weights, gradients, backward.total())?);
+    let header = ["pass", "weights read", "gradients read", "gradients written", "MiB"];
+    page.table("backward", &header, &rows);
+    let of_backward = crossings(weights.all() + gradients.all())?;
+    let both = of_backward + crossings(naive.matrix("scores").all())?;
+    page.value("crossings-backward", of_backward.to_string());
+    page.value("crossings-both", both.to_string());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_is_told_as_it_is() {
+        let usual = cpu_in_words(0.125, 0.625, 2.4, 0.03);
+        assert!(usual.starts_with("the same three") && usual.contains("hides the wall"));
+        let slow = cpu_in_words(0.125, 0.625, 0.5, 0.8);
+        assert!(slow.contains("softmax right of it. Softmax reaches 80"), "{slow}");
+        assert!(cpu_in_words(0.125, 0.625, 0.1, 0.8).starts_with("only the mask"));
+    }
+}

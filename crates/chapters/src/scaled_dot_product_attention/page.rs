@@ -1,0 +1,133 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, N, QUERY_LENGTH};
+use crate::output::Page;
+use crate::sentences::{self, BANK, BOAT, CITY, CLERK, LEFT, RIVER, Steps};
+use anyhow::Result;
+use attention::Mask;
+use attention::example::{self, Sentence};
+use figures::format::{fixed, matrix, percent, tuple};
+use figures::{HeatMap, svg};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    unprojected(page)?;
+    projected(page)?;
+    worked_examples(page)?;
+    patterns(page)
+}
+
+/// A heat map whose marks begin with `attention`, which is shorter than the name of the page.
+fn heat_map(
+    page: &mut Page,
+    name: &str,
+    (title, description): (&str, &str),
+    map: &HeatMap,
+) -> Result<()> {
+    let id = format!("attention-{name}");
+    let drawn = svg(&id, title, description, map.size(), |area| map.draw(area))?;
+    page.file(format!("{name}.svg"), drawn);
+    Ok(())
+}
+
+/// Every token against every token, without anything learned: X Xᵀ.
+fn unprojected(page: &mut Page) -> Result<()> {
+    let Sentence { x, tokens } = example::river();
+    let Steps { products, scores, weights, .. } = sentences::unprojected(&x)?;
+    let product = |i, j| fixed(products[(i, j)], 2);
+    page.value("x", matrix(&x, 1));
+    page.value("product-boat-boat", product(BOAT, BOAT));
+    page.value("product-boat-river", product(BOAT, RIVER));
+    page.value("product-river-bank", product(RIVER, BANK));
+    page.value("product-bank-river", product(BANK, RIVER));
+    page.value("product-left-left", product(LEFT, LEFT));
+    page.value("raw-left-boat", fixed(scores[(LEFT, BOAT)], 2));
+    page.value("raw-scores-left", tuple(scores.row(LEFT), 2));
+    page.value("raw-weights-left", tuple(weights.row(LEFT), 2));
+    let map = HeatMap::of_tokens(&products, &tokens, products.max());
+    let words = (
+        "X Xᵀ of “the boat left the river bank”",
+        "A symmetric six by six grid of dot products. The rows and columns of “the” are pale; river, boat and bank \
+         match one another and themselves most.",
+    );
+    heat_map(page, "products", words, &map)
+}
+
+/// The running example through three projections.
+fn projected(page: &mut Page) -> Result<()> {
+    let Sentence { x, tokens } = example::river();
+    let river = sentences::projected(&x, &x, &Mask::none())?;
+    let x = example::city().x;
+    let city = sentences::projected(&x, &x, &Mask::none())?;
+    page.value("q", matrix(&river.q, 2));
+    page.value("k", matrix(&river.k, 2));
+    page.value("v", matrix(&river.v, 2));
+    page.value("output", matrix(&river.output, 2));
+    page.value("output-city", matrix(&city.output, 2));
+    page.value("output-bank", tuple(river.output.row(BANK), 2));
+    page.value("output-bank-city", tuple(city.output.row(BANK), 2));
+    page.value("score-left-boat", fixed(river.scores[(LEFT, BOAT)], 2));
+    page.value("score-boat-left", fixed(river.scores[(BOAT, LEFT)], 2));
+    page.value("boat-boat", percent(river.weights[(BOAT, BOAT)], 0));
+    page.value("left-boat", percent(river.weights[(LEFT, BOAT)], 0));
+    page.value("bank-boat", percent(river.weights[(BANK, BOAT)], 0));
+    page.value("bank-river", percent(river.weights[(BANK, RIVER)], 0));
+    page.value("bank-bank", percent(river.weights[(BANK, BANK)], 0));
+    page.value("city-bank-clerk", percent(city.weights[(BANK, CLERK)], 0));
+    page.value("city-bank-city", percent(city.weights[(BANK, CITY)], 0));
+    for (name, of, matrix, full) in [
+        ("scores", "Scores", &river.scores, river.scores.amax()),
+        ("weights", "Weights", &river.weights, 0.75),
+    ] {
+        let words = (
+            &*format!("{of} of “the boat left the river bank” after three projections"),
+            "A six by six grid, each row a query. The row of “left” is strongest at boat, the row of “bank” at boat, \
+             river and bank; the rows of “the” are nearly even.",
+        );
+        heat_map(page, name, words, &HeatMap::of_tokens(matrix, &tokens, full))?;
+    }
+    Ok(())
+}
+
+/// Every intermediate result of two small examples.
+fn worked_examples(page: &mut Page) -> Result<()> {
+    for (name, steps) in facts::worked_examples()? {
+        let mut value = |what, m, decimals| {
+            page.value(format!("{name}-{what}"), matrix(m, decimals));
+        };
+        value("q", &steps.q, 0);
+        value("k", &steps.k, 0);
+        value("v", &steps.v, 0);
+        value("products", &steps.products, 0);
+        value("scores", &steps.scores, 4);
+        value("weights", &steps.weights, 4);
+        value("output", &steps.output, 4);
+    }
+    Ok(())
+}
+
+/// Four patterns, with queries of length 1 in the table and with long ones in table and figures.
+fn patterns(page: &mut Page) -> Result<()> {
+    let mut rows = vec![];
+    let descriptions = [
+        "Each row has its weight on the diagonal.",
+        "Each row has its weight in the first column.",
+        "Rows of a group share their weight among the columns of the group.",
+        "All cells are equally pale.",
+    ];
+    for (pattern, says) in facts::patterns()?.into_iter().zip(descriptions) {
+        let name = pattern.name;
+        let entropies = [pattern.entropy_of_short_queries, pattern.entropy];
+        let [short, long] = entropies.map(|entropy| fixed(entropy, 2));
+        rows.push(vec![name.to_owned(), short, long]);
+        let words = (&*format!("Weights of eight tokens: {name}"), says);
+        let map = HeatMap::pattern(&pattern.weights, &[""; N]);
+        heat_map(page, &format!("pattern-{name}"), words, &map)?;
+    }
+    let length = fixed(QUERY_LENGTH, 0);
+    let times = format!("queries {length} times as long");
+    let header = ["pattern", "mean entropy, queries as long as keys", &times];
+    page.table("patterns", &header, &rows);
+    page.value("query-length", length);
+    page.value("ln-8", fixed(facts::largest_entropy(), 2));
+    Ok(())
+}

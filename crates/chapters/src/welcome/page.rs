@@ -1,0 +1,20 @@
+//! How the first page draws it.
+
+use crate::output::Page;
+use crate::sentences;
+use anyhow::Result;
+use attention::example;
+use figures::HeatMap;
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    let river = example::river();
+    let weights = sentences::unprojected(&river.x)?.weights;
+    page.heat_map(
+        "weights",
+        (
+            "Attention weights of “the boat left the river bank”",
+            "A six by six grid. Each row is a word and shows how much it attends to each word of the sentence.",
+        ),
+        &HeatMap::of_tokens(&weights, &river.tokens, 0.5),
+    )
+}
