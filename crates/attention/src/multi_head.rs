@@ -453,7 +453,10 @@ mod saved {
 
     /// [`MultiHeadAttention`] as it is read.
     #[derive(Deserialize)]
-    #[serde(deny_unknown_fields, bound(deserialize = "T: RealField + Copy + Deserialize<'de>"))]
+    #[serde(
+        deny_unknown_fields,
+        bound(deserialize = "T: RealField + Copy + Deserialize<'de>")
+    )]
     pub struct MultiHead<T: RealField + Copy> {
         parameters: Parameters<T>,
         n_heads: usize,

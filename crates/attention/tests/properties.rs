@@ -674,7 +674,7 @@ fn single_precision_agrees_with_double() {
             let (output, cache) = double.forward(&x, &mask).unwrap();
             let gradients = double.backward(&cache, &output).unwrap();
             let narrow = |matrix: &DMatrix<f64>| matrix.map(|x| x as f32);
-            let (output_32, cache) = single.forward(&narrow(&x), None, &mask).unwrap();
+            let (output_32, cache) = single.forward(&narrow(&x), &mask).unwrap();
             let gradients_32 = single.backward(&cache, &narrow(&output)).unwrap();
             assert_close(kind, &output_32, &output);
             assert_close(kind, &gradients_32.x, &gradients.x);

@@ -1,0 +1,196 @@
+//! A model of two attention layers learns to copy: it reads some letters and a mark, and says the letters again.
+//!
+//! `cargo run --release --example train_copy`
+//!
+//! Everything that trains it is here: an embedding of letters and positions, two causal layers with residual connections, a
+//! linear map to one score a letter, cross-entropy, and Adam as a loop over named matrices.
+
+use attention::nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RowDVector};
+use attention::rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use attention::{
+    AttentionLayer, ForwardOptions, Mask, MultiHeadAttention, Result, linear,
+    linear_backward, softmax_rows,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use rand_distr::{Distribution, StandardNormal};
+
+const LETTERS: usize = 10; // and the mark, which is letter number 10
+const LENGTH: usize = 8; // letters to be copied
+const WIDTH: usize = 32; // d_model
+const STEPS: usize = 400;
+const BATCH: usize = 16;
+
+struct Model {
+    letters: DMatrix<f32>,   // (LETTERS + 1, d_model): what a letter is
+    positions: DMatrix<f32>, // (2 LENGTH, d_model): where it stands
+    layers: Vec<MultiHeadAttention<f32>>,
+    w: DMatrix<f32>, // (d_model, LETTERS): what the next letter is
+    b: DMatrix<f32>, // (1, LETTERS)
+}
+
+impl Model {
+    fn new(rng: &mut ChaCha8Rng) -> Result<Self> {
+        let mut normal = |rows, columns, deviation: f32| {
+            DMatrix::from_fn(rows, columns, |_, _| {
+                let z: f32 = StandardNormal.sample(rng);
+                deviation * z
+            })
+        };
+        let letters = normal(LETTERS + 1, WIDTH, 0.5);
+        let positions = normal(2 * LENGTH, WIDTH, 0.5);
+        let w = normal(WIDTH, LETTERS, (WIDTH as f32).sqrt().recip());
+        let layer = |_| MultiHeadAttention::xavier(WIDTH, 4, rng);
+        let layers = (0..2).map(layer).collect::<Result<_>>()?;
+        Ok(Model { letters, positions, layers, w, b: DMatrix::zeros(1, LETTERS) })
+    }
+
+    fn matrices(&self) -> Vec<DMatrixView<'_, f32>> {
+        let own = [&self.letters, &self.positions, &self.w, &self.b];
+        let layers = self.layers.iter().flat_map(|layer| layer.parameters.named());
+        own.map(DMatrix::as_view).into_iter().chain(layers.map(|named| named.1)).collect()
+    }
+
+    fn matrices_mut(&mut self) -> Vec<DMatrixViewMut<'_, f32>> {
+        let own = [&mut self.letters, &mut self.positions, &mut self.w, &mut self.b];
+        let layers =
+            self.layers.iter_mut().flat_map(|layer| layer.parameters.named_mut());
+        own.map(DMatrix::as_view_mut)
+            .into_iter()
+            .chain(layers.map(|named| named.1))
+            .collect()
+    }
+
+    /// The mean cross-entropy of the copied letters, the share that is right, and the gradients, one for each of the model's
+    /// matrices and in the same order.
+    fn learn(&self, batch: &[Vec<usize>]) -> Result<(f32, f32, Vec<DMatrix<f32>>)> {
+        let causal = Mask::causal();
+        let options = |_| ForwardOptions::from(&causal);
+        let embed = |text: &Vec<usize>| {
+            DMatrix::from_fn(text.len() - 1, WIDTH, |i, j| {
+                self.letters[(text[i], j)] + self.positions[(i, j)]
+            })
+        };
+        // Forward: each layer adds what it found to what it was given.
+        let mut xs: Vec<DMatrix<f32>> = batch.iter().map(embed).collect();
+        let mut caches = vec![];
+        for layer in &self.layers {
+            let (found, cache) = layer.forward_batch(&xs, options)?;
+            xs.iter_mut().zip(found).for_each(|(x, found)| *x += found);
+            caches.push(cache);
+        }
+
+        // The loss: at each position from the mark on, the next letter is known.
+        let mut gradients: Vec<DMatrix<f32>> =
+            self.matrices().iter().map(|matrix| matrix.map(|_| 0.0)).collect();
+        let bias = RowDVector::from_row_slice(self.b.as_slice());
+        let share = 1.0 / (batch.len() * LENGTH) as f32;
+        let (mut loss, mut right) = (0.0, 0.0);
+        let mut grad_xs = vec![];
+        for (text, x) in batch.iter().zip(&xs) {
+            let chances = softmax_rows(&linear(x, &self.w, &bias)?)?; // (n, LETTERS)
+            let mut grad_scores = DMatrix::zeros(chances.nrows(), LETTERS);
+            for i in LENGTH..2 * LENGTH {
+                let next = text[i + 1];
+                loss -= share * chances[(i, next)].ln();
+                right +=
+                    if chances.row(i).transpose().imax() == next { share } else { 0.0 };
+                grad_scores.row_mut(i).copy_from(&(chances.row(i) * share));
+                grad_scores[(i, next)] -= share;
+            }
+            let (grad_x, grad_w, grad_b) = linear_backward(x, &self.w, &grad_scores)?;
+            gradients[2] += grad_w;
+            gradients[3] += grad_b;
+            grad_xs.push(grad_x);
+        }
+
+        // Backward: the gradient goes through each layer and past it.
+        let mut of_layers = vec![];
+        for (layer, cache) in self.layers.iter().zip(&caches).rev() {
+            let found = layer.backward_batch(cache, &grad_xs)?;
+            grad_xs
+                .iter_mut()
+                .zip(found.xs)
+                .for_each(|(grad_x, by_layer)| *grad_x += by_layer);
+            of_layers.push(found.parameters);
+        }
+        let of_layers = of_layers.iter().rev().flat_map(|parameters| parameters.named());
+        for (sum, (_, gradient)) in gradients[4..].iter_mut().zip(of_layers) {
+            *sum += gradient;
+        }
+        for (text, grad_x) in batch.iter().zip(&grad_xs) {
+            for (i, row) in grad_x.row_iter().enumerate() {
+                let mut letter = gradients[0].row_mut(text[i]);
+                letter += row;
+                let mut position = gradients[1].row_mut(i);
+                position += row;
+            }
+        }
+        Ok((loss, right, gradients))
+    }
+}
+
+/// D. P. Kingma, J. Ba, *Adam* (2015): for each matrix the running means of its gradient and of the gradient's square.
+struct Adam {
+    means: Vec<(DMatrix<f32>, DMatrix<f32>)>,
+    steps: i32,
+}
+
+impl Adam {
+    fn new(model: &Model) -> Self {
+        let zeros = |matrix: &DMatrixView<f32>| matrix.map(|_| 0.0);
+        let means = model.matrices().iter().map(|m| (zeros(m), zeros(m))).collect();
+        Adam { means, steps: 0 }
+    }
+
+    fn step(&mut self, model: &mut Model, gradients: &[DMatrix<f32>], rate: f32) {
+        self.steps += 1;
+        let (first, second) =
+            (1.0 - 0.9_f32.powi(self.steps), 1.0 - 0.99_f32.powi(self.steps));
+        let matrices = model.matrices_mut().into_iter().zip(gradients);
+        for ((mut matrix, gradient), (mean, square)) in matrices.zip(&mut self.means) {
+            *mean = &*mean * 0.9 + gradient * 0.1;
+            *square = &*square * 0.99 + gradient.map(|g| g * g) * 0.01;
+            matrix -= mean.zip_map(square, |m, s| {
+                rate * (m / first) / ((s / second).sqrt() + 1e-8)
+            });
+        }
+    }
+}
+
+/// Letters, the mark, and the letters again.
+fn draw(rng: &mut ChaCha8Rng) -> Vec<usize> {
+    let letters: Vec<_> = (0..LENGTH).map(|_| rng.random_range(0..LETTERS)).collect();
+    [&letters[..], &[LETTERS], &letters[..]].concat()
+}
+
+fn main() -> Result<()> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let mut model = Model::new(rng)?;
+    let mut adam = Adam::new(&model);
+    let bar = ProgressBar::new(STEPS as u64).with_style(
+        ProgressStyle::with_template("{bar:40} step {pos} of {len}: {msg}")
+            .expect("a template of indicatif"),
+    );
+    for step in 1..=STEPS {
+        let batch: Vec<_> = (0..BATCH).map(|_| draw(rng)).collect();
+        let (loss, right, gradients) = model.learn(&batch)?;
+        adam.step(&mut model, &gradients, 0.005);
+        bar.set_message(format!("loss {loss:.3}, {:.0} % right", 100.0 * right));
+        bar.inc(1);
+        if step % 50 == 0 || step == 1 {
+            bar.suspend(|| {
+                println!("step {step:4}: loss {loss:.4}, {:5.1} % right", 100.0 * right)
+            });
+        }
+    }
+    bar.finish();
+
+    let unseen: Vec<_> = (0..100).map(|_| draw(rng)).collect();
+    let (loss, right, _) = model.learn(&unseen)?;
+    println!(
+        "100 sequences it has not seen: loss {loss:.4}, {:.1} % right",
+        100.0 * right
+    );
+    assert!(right > 0.99, "it has not learned to copy");
+    Ok(())
+}
