@@ -165,7 +165,7 @@ impl Generated {
 }
 
 /// All files below a folder, by their path below it.
-fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+pub fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
