@@ -1,9 +1,9 @@
 //! What the chapter counts of attention, and what it makes of the times and of the memory that were measured. The roofline has
 //! a file of its own.
 
-use crate::records::{least_and_most, log_log_slope};
+use crate::records::log_log_slope;
 use anyhow::{Context, Result, ensure};
-use attention::{AttentionShape, Flops};
+use attention::{AttentionShape, Bytes, Flops};
 use record::{Measurement, Record, Unit};
 
 /// The width of a head, everywhere on this page.
@@ -25,6 +25,17 @@ pub const HEADS: usize = 32;
 /// The layer with all of these heads, over one sequence of n tokens.
 pub fn layer(n: usize) -> AttentionShape {
     AttentionShape::self_attention(1, n, HEADS * D, D, HEADS)
+}
+
+/// What the layer counts at one length.
+pub struct Counts {
+    pub n: usize,
+    pub flops: Flops,
+    pub bytes: Bytes,
+}
+
+pub fn counts(n: usize) -> Result<Counts> {
+    Ok(Counts { n, flops: layer(n).flops()?, bytes: layer(n).bytes(F32)? })
 }
 
 /// Which share of its operations a layer does without the projections.
@@ -132,31 +143,12 @@ pub fn jump(forward: &Growth) -> f64 {
     forward.longest().1 - 4.0 * forward.points[forward.points.len() - 2].1
 }
 
-/// How many times as long as forward the backward pass takes.
-pub struct BackwardRatios {
-    /// The least and the most up to 256 tokens.
-    pub short: (f64, f64),
-    /// The most at any length.
-    pub most: f64,
-    /// At the last length, in `f32` and `f64`.
-    pub longest: [f64; 2],
-}
-
-pub fn backward_ratios(
-    [single, double, back_single, back_double]: &[Growth; 4],
-) -> BackwardRatios {
-    let ratios = |forward: &Growth, backward: &Growth| -> Points {
+/// How many times as long as forward the backward pass takes over n: in `f32`, and in `f64`.
+pub fn backward_ratios([f32, f64, back_f32, back_f64]: &[Growth; 4]) -> [Points; 2] {
+    [(f32, back_f32), (f64, back_f64)].map(|(forward, backward)| {
         let pairs = forward.points.iter().zip(&backward.points);
         pairs.map(|(forward, backward)| (forward.0, backward.1 / forward.1)).collect()
-    };
-    let ratios = [ratios(single, back_single), ratios(double, back_double)];
-    let all = || ratios.iter().flatten();
-    let short = all().filter(|(n, _)| *n <= 256.0);
-    BackwardRatios {
-        short: least_and_most(short.map(|(_, ratio)| *ratio)),
-        most: all().map(|(_, ratio)| *ratio).fold(0.0, f64::max),
-        longest: ratios.each_ref().map(|ratios| ratios[ratios.len() - 1].1),
-    }
+    })
 }
 
 /// Seconds to fill a matrix of (n, n).
@@ -220,25 +212,14 @@ impl TimedLayer {
         let (d_model, heads) = (size("d_model")?, size("heads")?);
         let shape =
             |n| AttentionShape::self_attention(1, n, d_model, d_model / heads, heads);
-        let [whole, projections, cores] = ["forward", "projections", "cores"]
-            .map(|part| series(record, &format!("layer/{part}"), "f32"));
-        let (whole, projections, cores) = (whole?, projections?, cores?);
-        ensure!(
-            whole.len() == projections.len() && whole.len() == cores.len(),
-            "the same n"
-        );
-        let time = |i: usize| -> Result<LayerTime> {
-            let (n, whole) = whole[i];
+        let time = |(n, whole): (f64, f64)| {
             let flops = shape(n as usize).flops()?;
-            Ok(LayerTime {
-                n,
-                flops,
-                projections: projections[i].1,
-                cores: cores[i].1,
-                whole,
-            })
+            let of = |part| record.seconds(&format!("layer/{part}"), "f32", n as u64);
+            let (projections, cores) = (of("projections")?, of("cores")?);
+            Ok(LayerTime { n, flops, projections, cores, whole })
         };
-        let times = (0..whole.len()).map(time).collect::<Result<_>>()?;
+        let times = series(record, "layer/forward", "f32")?.into_iter().map(time);
+        let times = times.collect::<Result<_>>()?;
         Ok(TimedLayer { d_model, heads, crossover: shape(1).crossover(), times })
     }
 
@@ -326,42 +307,29 @@ impl Peak {
     pub fn in_squares(&self, bytes: f64) -> f64 {
         bytes / (F32 * self.n * self.n) as f64
     }
-
-    /// What the chapter says in formulas. The product packs up to a block of each factor.
-    fn check(&self) -> Result<()> {
-        let n = self.n;
-        let (square, buffers) = (F32 * n * n, 1 << 19);
-        for (what, found, formula) in [
-            // The cache and the output.
-            ("memory/forward", self.forward, self.kept as usize + F32 * n),
-            (
-                "memory/forward and backward",
-                self.with_backward,
-                2 * square + F32 * (7 * n * D + n),
-            ),
-        ] {
-            ensure!(
-                (formula..formula + buffers).contains(&(found as usize)),
-                "the record `memory`: {what} at n = {n} takes {found} bytes, far from {formula}"
-            );
-        }
-        Ok(())
-    }
 }
 
-/// The peaks of the record, which are those of the formulas.
+/// The peaks of the record, which are those that the chapter has formulas for.
 pub fn peaks(record: &Record) -> Result<Vec<Peak>> {
     let peak = |forward| {
         let n = tokens(forward)?;
         let both = record.find("memory/forward and backward", "f32", n)?;
-        let peak = Peak {
-            n: n as usize,
-            kept: one_head(n as usize).bytes(F32)?.total(),
-            forward: record.in_unit(forward, Unit::Bytes)?,
-            with_backward: record.in_unit(both, Unit::Bytes)?,
-        };
-        peak.check()?;
-        Ok(peak)
+        let n = n as usize;
+        let kept = one_head(n).bytes(F32)?.total();
+        // The product packs up to a block of each factor.
+        let buffers = 1 << 19;
+        for (found, formula) in [
+            (forward, kept as usize + F32 * n), // the cache and the output
+            (both, F32 * (2 * n * n + 7 * n * D + n)),
+        ] {
+            let bytes = record.in_unit(found, Unit::Bytes)?;
+            ensure!(
+                (formula..formula + buffers).contains(&(bytes as usize)),
+                "the record `memory`: {} at n = {n} takes {bytes} bytes, far from {formula}",
+                found.what
+            );
+        }
+        Ok(Peak { n, kept, forward: forward.median, with_backward: both.median })
     };
     record.all("memory/forward", "f32").map(peak).collect()
 }

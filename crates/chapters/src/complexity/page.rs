@@ -1,7 +1,7 @@
 //! How the chapter says and draws it.
 
 use super::facts::{
-    self, D, F32, Filling, Growth, HEADS, Meeting, Points, TimedLayer, layer,
+    self, D, F32, Filling, Growth, HEADS, Meeting, Points, TimedLayer, core_share,
 };
 use super::roofline::{Ceilings, Step, steps};
 use super::words::*;
@@ -44,54 +44,39 @@ pub fn records(page: &Page) -> Result<[Record; 3]> {
 /// Operations and bytes of a layer with 32 heads.
 fn counts(page: &mut Page) -> Result<()> {
     let giga = |count: u128| significant(count as f64 / 1e9, 3);
-    let row = |n| {
-        let flops = layer(n).flops()?;
-        let weights = layer(n).bytes(F32)?.weights;
-        Ok(vec![
-            integer(n),
-            giga(flops.projections),
-            giga(flops.scores + flops.values),
-            giga(flops.softmax),
-            percent(facts::core_share(&flops), 0),
-            bytes(weights / HEADS as u128),
-            bytes(weights),
-        ])
-    };
     let lengths = [128, 256, 512, 1024, 2048, 4096, 8192];
-    let header = [
-        "$n$",
-        "projections",
-        "products",
-        "softmax",
-        "core's share",
-        "weights of a head",
-        "of 32 heads",
-    ];
-    let rows = lengths.into_iter().map(row).collect::<Result<Vec<_>>>()?;
-    page.table("counts", &header, &rows);
-
-    let even = layer(4096).flops()?;
-    page.value("softmax-share", percent(even.softmax as f64 / even.core() as f64, 1));
+    let counts: Vec<_> = lengths.into_iter().map(facts::counts).collect::<Result<_>>()?;
+    page.table_of(
+        "counts",
+        &counts,
+        &[
+            ("$n$", &|c| integer(c.n)),
+            ("projections", &|c| giga(c.flops.projections)),
+            ("products", &|c| giga(c.flops.scores + c.flops.values)),
+            ("softmax", &|c| giga(c.flops.softmax)),
+            ("core's share", &|c| percent(core_share(&c.flops), 0)),
+            ("weights of a head", &|c| bytes(c.bytes.weights / HEADS as u128)),
+            ("of 32 heads", &|c| bytes(c.bytes.weights)),
+        ],
+    );
+    let (even, longest) = (facts::counts(4096)?, facts::counts(8192)?);
+    let softmax = even.flops.softmax as f64 / even.flops.core() as f64;
+    page.value("softmax-share", percent(softmax, 1));
     for (n, backward) in [(128, "backward-shortest"), (8192, "backward-longest")] {
-        let share = facts::core_share(&layer(n).flops()?);
+        let share = core_share(&facts::counts(n)?.flops);
         page.value(format!("share-{n}"), percent(share, 0));
         page.value(format!("doubling-{n}"), significant(facts::doubling(n)?, 3));
         page.value(backward, fixed(facts::backward_flops_ratio(n)?, 3));
     }
-    weights(page)
-}
-
-/// Bytes of the weights of that layer.
-fn weights(page: &mut Page) -> Result<()> {
-    let weights = |n| anyhow::Ok(layer(n).bytes(F32)?.weights);
     // Weights that training keeps, of one sequence.
     let layers = 24;
     page.value("training-layers", integer(layers));
-    page.value("training-weights", bytes(layers as u128 * weights(2048)?));
-    page.value("weights-4096", bytes(weights(4096)?));
-    page.value("weights-4096-head", bytes(weights(4096)? / HEADS as u128));
-    page.value("weights-8192", bytes(weights(8192)?));
-    let share = weights(8192)? as f64 / layer(8192).bytes(F32)?.total() as f64;
+    let kept = layers as u128 * facts::counts(2048)?.bytes.weights;
+    page.value("training-weights", bytes(kept));
+    page.value("weights-4096", bytes(even.bytes.weights));
+    page.value("weights-4096-head", bytes(even.bytes.weights / HEADS as u128));
+    page.value("weights-8192", bytes(longest.bytes.weights));
+    let share = longest.bytes.weights as f64 / longest.bytes.total() as f64;
     page.value("weights-8192-share", percent(share, 0));
     Ok(())
 }
@@ -116,17 +101,19 @@ fn intensity(page: &mut Page) -> Result<()> {
 // ----------------------------------------------------------------------------------------------------- times over n
 
 fn growth_tables(page: &mut Page, record: &Record, lines: &[Growth]) -> Result<()> {
-    let slope = |line: &Growth| {
-        let (from, times) = line.dearest_doubling;
-        vec![
-            format!("{}, `{}`", line.direction, line.dtype),
-            fixed(line.slope, 2),
-            format!("×{}", fixed(times, 1)),
-            format!("{} to {}", integer(from), integer(2 * from)),
-        ]
-    };
-    let header = ["", "slope", "most expensive doubling", "of $n$, from"];
-    page.table("slopes", &header, &lines.iter().map(slope).collect::<Vec<_>>());
+    let from_to = |from: usize| format!("{} to {}", integer(from), integer(2 * from));
+    page.table_of(
+        "slopes",
+        lines,
+        &[
+            ("", &|line| format!("{}, `{}`", line.direction, line.dtype)),
+            ("slope", &|line| fixed(line.slope, 2)),
+            ("most expensive doubling", &|line| {
+                format!("×{}", fixed(line.dearest_doubling.1, 1))
+            }),
+            ("of $n$, from", &|line| from_to(line.dearest_doubling.0)),
+        ],
+    );
     let slopes: Vec<_> = lines.iter().map(|line| line.slope).collect();
     let doublings: Vec<_> = lines.iter().map(|line| line.dearest_doubling.1).collect();
     page.value("slopes", slopes_in_words(&slopes, &doublings));
@@ -200,31 +187,33 @@ fn growth_words(
 
     // Backward has twice the products of forward.
     let ratios = facts::backward_ratios(growth);
-    for (key, ratio) in [
-        ("short-least", ratios.short.0),
-        ("short-most", ratios.short.1),
-        ("most", ratios.most),
-        ("f32", ratios.longest[0]),
-        ("f64", ratios.longest[1]),
-    ] {
-        page.value(format!("backward-{key}"), fixed(ratio, 1));
+    let up_to = |n: f64| {
+        let found = ratios.iter().flatten().filter(|point| point.0 <= n);
+        least_and_most(found.map(|point| point.1))
+    };
+    let ((least, short), (_, most)) = (up_to(256.0), up_to(f64::INFINITY));
+    page.value("backward-short-least", fixed(least, 1));
+    page.value("backward-short-most", fixed(short, 1));
+    page.value("backward-most", fixed(most, 1));
+    for (dtype, ratios) in ["f32", "f64"].into_iter().zip(&ratios) {
+        page.value(format!("backward-{dtype}"), fixed(ratios[ratios.len() - 1].1, 1));
     }
-    page.value("backward-why", backward_in_words(ratios.short.1, ratios.most));
+    page.value("backward-why", backward_in_words(short, most));
     Ok(())
 }
 
 /// What a matrix costs by being new, and what it costs to transpose.
 fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
-    let row = |filling: &Filling| {
-        vec![
-            integer(filling.n as usize),
-            bytes(u128::from(filling.n * filling.n) * F32 as u128),
-            duration(filling.new),
-            duration(filling.old),
-        ]
-    };
-    let rows: Vec<_> = facts::fillings(record)?.iter().map(row).collect();
-    page.table("new", &["$n$", "bytes", "new", "there before"], &rows);
+    page.table_of(
+        "new",
+        &facts::fillings(record)?,
+        &[
+            ("$n$", &|filling| integer(filling.n as usize)),
+            ("bytes", &|filling| bytes(u128::from(filling.n.pow(2)) * F32 as u128)),
+            ("new", &|filling| duration(filling.new)),
+            ("there before", &|filling| duration(filling.old)),
+        ],
+    );
     let (small, large) = (Filling::of(record, 512)?, Filling::of(record, 4096)?);
     let forward = times.seconds("attention/forward", "f32", 4096)?;
     page.value("new", new_in_words(small, large, forward));
@@ -245,18 +234,17 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
 /// Where the core costs as much as the projections: counted, and measured.
 fn crossover(page: &mut Page, record: &Record) -> Result<()> {
     let layer = TimedLayer::of(record)?;
-    let row = |time: &facts::LayerTime| {
-        vec![
-            integer(time.n as usize),
-            percent(facts::core_share(&time.flops), 0),
-            duration(time.projections),
-            duration(time.cores),
-            duration(time.whole),
-        ]
-    };
-    let header =
-        ["$n$", "core's share of the FLOPs", "projections", "cores", "whole layer"];
-    page.table("shares", &header, &layer.times.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "shares",
+        &layer.times,
+        &[
+            ("$n$", &|time| integer(time.n as usize)),
+            ("core's share of the FLOPs", &|time| percent(core_share(&time.flops), 0)),
+            ("projections", &|time| duration(time.projections)),
+            ("cores", &|time| duration(time.cores)),
+            ("whole layer", &|time| duration(time.whole)),
+        ],
+    );
     page.value("core-differs", fixed(layer.core_differs(record)?, 1));
     page.value("layer-heads", integer(layer.heads));
     page.value("layer-crossover", integer(layer.crossover));
@@ -318,25 +306,18 @@ fn crossover_figure(
 /// The peak of allocated bytes against what the shapes say.
 fn peaks(page: &mut Page, record: &Record) -> Result<()> {
     let peaks = facts::peaks(record)?;
-    let row = |peak: &facts::Peak| {
-        vec![
-            integer(peak.n),
-            bytes(peak.kept),
-            bytes(peak.forward as u128),
-            fixed(peak.in_squares(peak.forward), 2),
-            bytes(peak.with_backward as u128),
-            fixed(peak.in_squares(peak.with_backward), 2),
-        ]
-    };
-    let header = [
-        "$n$",
-        "Q, K, V, A, O",
-        "peak forward",
-        "in $n^2$",
-        "peak with backward",
-        "in $n^2$",
-    ];
-    page.table("memory", &header, &peaks.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "memory",
+        &peaks,
+        &[
+            ("$n$", &|peak| integer(peak.n)),
+            ("Q, K, V, A, O", &|peak| bytes(peak.kept)),
+            ("peak forward", &|peak| bytes(peak.forward as u128)),
+            ("in $n^2$", &|peak| fixed(peak.in_squares(peak.forward), 2)),
+            ("peak with backward", &|peak| bytes(peak.with_backward as u128)),
+            ("in $n^2$", &|peak| fixed(peak.in_squares(peak.with_backward), 2)),
+        ],
+    );
     if let Some(peak) = peaks.iter().find(|peak| peak.n == 4096) {
         page.value("peak-4096", bytes(peak.forward as u128));
         page.value("peak-both-4096", bytes(peak.with_backward as u128));
@@ -351,20 +332,20 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     let ceilings = Ceilings::of(record)?;
     ceilings_values(page, &ceilings);
     let (short, long) = (steps(record, times, 512)?, steps(record, times, 4096)?);
-    let row = |n: usize, step: &Step| {
-        vec![
-            step.name.to_owned(),
-            integer(n),
-            duration(step.seconds),
-            fixed(step.intensity(), if step.intensity() < 1.0 { 3 } else { 1 }),
-            significant(step.speed(), 3),
-            percent(ceilings.share(step), 0),
-        ]
-    };
-    let rows = short.iter().map(|step| row(512, step));
-    let rows: Vec<_> = rows.chain(long.iter().map(|step| row(4096, step))).collect();
-    let header = ["step", "$n$", "time", "FLOP/byte", "GFLOP/s", "of its roof"];
-    page.table("steps", &header, &rows);
+    let (small, large) = (short.map(|step| (512, step)), long.map(|step| (4096, step)));
+    let decimals = |step: &Step| if step.intensity() < 1.0 { 3 } else { 1 };
+    page.table_of(
+        "steps",
+        &[small, large].concat(),
+        &[
+            ("step", &|(_, step)| step.name.to_owned()),
+            ("$n$", &|(n, _)| integer(*n)),
+            ("time", &|(_, step)| duration(step.seconds)),
+            ("FLOP/byte", &|(_, step)| fixed(step.intensity(), decimals(step))),
+            ("GFLOP/s", &|(_, step)| significant(step.speed(), 3)),
+            ("of its roof", &|(_, step)| percent(ceilings.share(step), 0)),
+        ],
+    );
     steps_words(page, &ceilings, &short, &long, record)?;
     draw_roofline(page, &ceilings, &short, &long)
 }
