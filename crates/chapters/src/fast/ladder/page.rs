@@ -2,8 +2,8 @@
 
 use super::bars;
 use super::facts::{
-    BLOCKS, Gain, LARGE, Ladder, PASSES, SIZES, SMALL, Step, first_caches, hidden_share,
-    rate, threads,
+    Again, BLOCKS, Gain, LARGE, Ladder, PASSES, SIZES, SMALL, Step, first_caches,
+    hidden_share, rate, threads,
 };
 use super::words::*;
 use crate::fast::facts::{D, HEADS, N};
@@ -38,22 +38,23 @@ fn exponentials(page: &mut Page, ladder: &Ladder) -> Result<()> {
     let arch = &ladder.machine().arch;
     let arch = if arch == "x86_64" { "x86-64" } else { arch };
     let portable = format!("polynomial, instructions of every {arch}");
-    let mut rows = vec![];
-    for (way, name) in [
-        ("one by one", "one call of the system's `exp2f` each"),
-        ("portable", &portable),
-        ("vector", "polynomial, the widest instructions there are"),
-    ] {
-        let seconds = ladder.exponential(way)?;
-        rows.push(vec![name.to_owned(), nanoseconds(seconds), share(seconds)]);
-    }
-    let header = [
-        "an exponential",
-        "time",
-        "all of them, in the time of both products at the roof",
-    ];
-    page.table("exponentials", &header, &rows);
     let each = ladder.exponential("one by one")?;
+    let ways = [
+        ("one call of the system's `exp2f` each", each),
+        (&portable, ladder.exponential("portable")?),
+        ("polynomial, the widest instructions there are", ladder.exponential("vector")?),
+    ];
+    page.table_of(
+        "exponentials",
+        &ways,
+        &[
+            ("an exponential", &|(name, _)| name.to_string()),
+            ("time", &|(_, seconds)| nanoseconds(*seconds)),
+            ("all of them, in the time of both products at the roof", &|(_, seconds)| {
+                share(*seconds)
+            }),
+        ],
+    );
     page.value("exp-one-by-one", nanoseconds(each));
     page.value("exp-share-one-by-one", share(each));
     page.value("exp-operations", significant(each * ladder.roof, 1));
@@ -132,27 +133,24 @@ fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
 // --------------------------------------------------------------------------------------------------------- the steps
 
 fn steps_table(page: &mut Page, ladder: &Ladder, steps: &[Step]) {
-    let row = |step: &Step| {
-        let (predicted, gain) = match &step.prediction {
-            Some(prediction) => {
-                let gain = fixed(prediction.before / step.seconds, 2);
-                (duration(prediction.seconds()), format!("{gain}\u{202f}×"))
-            }
-            None => (String::new(), String::new()),
-        };
-        let (speed, share) = ladder.speed(step.name, 1.0, step.seconds);
-        let which = if threads(step.name) == 2 { " of two" } else { "" };
-        vec![
-            format!("{} **{}**: {}", step.number, step.name, step.change),
-            predicted,
-            duration(step.seconds),
-            gain,
-            giga(speed),
-            percent(share, 0) + which,
-        ]
-    };
-    let header = ["step", "predicted", "measured", "gain", "GFLOP/s", "of the roof"];
-    page.table("steps", &header, &steps.iter().map(row).collect::<Vec<_>>());
+    let predicted = |step: &Step| Some(duration(step.prediction.as_ref()?.seconds()));
+    let gain = |step: &Step| Some(fixed(step.gain()?.measured, 2) + "\u{202f}×");
+    let speed = |step: &Step| ladder.speed(step.name, 1.0, step.seconds);
+    let which = |step: &Step| if threads(step.name) == 2 { " of two" } else { "" };
+    page.table_of(
+        "steps",
+        steps,
+        &[
+            ("step", &|step| {
+                format!("{} **{}**: {}", step.number, step.name, step.change)
+            }),
+            ("predicted", &|step| predicted(step).unwrap_or_default()),
+            ("measured", &|step| duration(step.seconds)),
+            ("gain", &|step| gain(step).unwrap_or_default()),
+            ("GFLOP/s", &|step| giga(speed(step).0)),
+            ("of the roof", &|step| percent(speed(step).1, 0) + which(step)),
+        ],
+    );
     page.value("n", integer(N));
     page.value("d", integer(D));
     page.value("heads", integer(HEADS));
@@ -298,22 +296,20 @@ fn again(
     peers: Option<&Record>,
     gains: &[Gain],
 ) -> Result<f64> {
-    let mut rows = vec![];
-    let mut largest = 1.0_f64;
-    for again in ladder.again(peers)? {
-        let times = again.times.map(|time| time.map_or_else(String::new, duration));
-        let apart = again.apart();
-        rows.push([vec![again.name], times.to_vec(), vec![fixed(apart, 2)]].concat());
-        largest = largest.max(apart);
-    }
-    let header = [
-        "computation",
-        "ladder",
-        "sizes of tiles",
-        "beside the others",
-        "longest / shortest",
-    ];
-    page.table("again", &header, &rows);
+    let runs = ladder.again(peers)?;
+    let time = |time: Option<f64>| time.map_or_else(String::new, duration);
+    page.table_of(
+        "again",
+        &runs,
+        &[
+            ("computation", &|run| run.name.clone()),
+            ("ladder", &|run| time(run.times[0])),
+            ("sizes of tiles", &|run| time(run.times[1])),
+            ("beside the others", &|run| time(run.times[2])),
+            ("longest / shortest", &|run| fixed(run.apart(), 2)),
+        ],
+    );
+    let largest = runs.iter().map(Again::apart).fold(1.0, f64::max);
     let spreads = ladder.spreads();
     let widest = spreads.iter().copied().fold(0.0, f64::max);
     page.value("spread-count", integer(spreads.len()));

@@ -8,7 +8,7 @@ use record::statistics::geometric_mean;
 use record::{Measurement, Record, Unit};
 
 /// The lengths of the grid.
-pub const LENGTHS: [u64; 6] = [256, 512, 1024, 2048, 4096, 8192];
+const LENGTHS: [u64; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
 /// One cell of the grid: how many threads, how wide, which mask, which pass, how long.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,12 +67,25 @@ pub struct Ratio<'a> {
 }
 
 /// Cell by cell.
-pub fn ratios<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
+fn ratios<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
     let of = |m: &'a Measurement| {
         let ratio = record.in_unit(m, Unit::Ratio)?;
         Ok(Ratio { cell: Cell::of(m)?, ratio, spread: m.spread })
     };
     record.all(&format!("attention/{peer} / flash"), "f32").map(of).collect()
+}
+
+/// The cells of a pass for which the chapter shows every peer.
+pub fn shown_cells(pass: &str) -> impl Iterator<Item = Cell<'_>> {
+    let cell = move |mask, n| Cell { threads: 1, d: 64, mask, pass, n };
+    ["full", "causal"].into_iter().flat_map(move |mask| LENGTHS.map(|n| cell(mask, n)))
+}
+
+/// The ratios of a peer in these cells.
+pub fn shown<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
+    let mut ratios = ratios(record, peer)?;
+    ratios.retain(|r| (r.cell.threads, r.cell.d) == (1, 64));
+    Ok(ratios)
 }
 
 /// The ratio in a cell, if it was measured.

@@ -1,8 +1,6 @@
 //! How the chapter says and draws its peers.
 
-use super::facts::{
-    self, Cell, LENGTHS, Ratio, largest, mean, ratio_in, ratios, smallest,
-};
+use super::facts::{self, Cell, Ratio, largest, mean, ratio_in, smallest};
 use super::words::*;
 use crate::output::Page;
 use crate::records::{Compared, least_and_most};
@@ -115,30 +113,19 @@ fn means(page: &mut Page, counted: &[Ratio]) {
 
 /// This crate's times, at a width of 64 on one thread, and how many times as long everybody else took.
 fn times(page: &mut Page, record: &Record) -> Result<()> {
-    let mut peers = vec![];
-    for (name, _) in PEERS {
-        peers.push(ratios(record, name)?);
-    }
-    let (mut longest_written, mut candle) = (0, vec![]);
+    let peers = PEERS.map(|(name, _)| facts::shown(record, name));
+    let peers = peers.into_iter().collect::<Result<Vec<_>>>()?;
+    let dash = || "–".to_owned();
     for (pass, file) in PASSES.into_iter().zip(["times", "times-both"]) {
         let mut rows = vec![];
-        for (mask, n) in
-            ["full", "causal"].iter().flat_map(|mask| LENGTHS.map(|n| (*mask, n)))
-        {
-            let cell = Cell { threads: 1, d: 64, mask, pass, n };
+        for cell in facts::shown_cells(pass) {
             let ours = facts::time(record, "flash", cell)?.median;
             let speed = fixed(cell.flops() / ours / 1e9, 0);
-            let mut row =
-                vec![mask.to_owned(), integer(n as usize), duration(ours), speed];
-            for ((name, _), ratios) in PEERS.iter().zip(&peers) {
+            let n = integer(cell.n as usize);
+            let mut row = vec![cell.mask.to_owned(), n, duration(ours), speed];
+            for ratios in &peers {
                 let ratio = ratio_in(ratios, cell);
-                if *name == "candle-flash" {
-                    candle.extend(ratio);
-                }
-                if ratio.is_some() && *name != "pytorch-fused" {
-                    longest_written = longest_written.max(n);
-                }
-                row.push(ratio.map_or_else(|| "–".to_owned(), |ratio| fixed(ratio, 2)));
+                row.push(ratio.map_or_else(dash, |ratio| fixed(ratio, 2)));
             }
             rows.push(row);
         }
@@ -146,11 +133,15 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
         let header = [&["mask", "$n$", "this crate", "GFLOP/s"][..], &names[..]].concat();
         page.table(file, &header, &rows);
     }
-    page.value("peers-up-to", integer(longest_written as usize));
+    let written = peers[1..].iter().flatten().map(|r| r.cell.n);
+    page.value("peers-up-to", integer(written.max().unwrap_or(0) as usize));
+    let candle = facts::shown(record, "candle-flash")?;
+    let candle: Vec<_> = candle.iter().map(|r| r.ratio).collect();
     page.value("candle", candle_in_words(&candle));
     // The same comparison as the ladder's, from this record.
     for (key, pass) in ["naive-forward", "naive-both"].into_iter().zip(PASSES) {
-        let naive = ratio_in(&ratios(record, "naive")?, Cell::of_ladder(pass));
+        let naive = facts::shown(record, "naive")?;
+        let naive = ratio_in(&naive, Cell::of_ladder(pass));
         let naive = naive.context("no naive program")?;
         page.value(format!("peers-{key}"), significant(naive, 2));
     }
@@ -161,26 +152,20 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
 fn hidden(page: &mut Page, fused: &[Ratio], panel: (u64, u64)) -> Result<()> {
     page.value("split-keys", integer(facts::split_sizes(512).1 as usize));
     let hidden = facts::hidden(fused, panel)?;
-    let row = |hidden: &facts::Hidden| {
-        let mut row = vec![integer(hidden.n as usize)];
-        row.extend(hidden.computed.map(|share| percent(share, 0)));
-        for forecast in hidden.forecasts {
-            row.push(fixed(forecast.predicted, 2));
-            row.push(fixed(forecast.measured, 2));
-        }
-        row
-    };
-    let header = [
-        "$n$",
-        "PyTorch",
-        "this crate",
-        "this crate, backward",
-        "forward, predicted",
-        "measured",
-        "forward + backward, predicted",
-        "measured",
-    ];
-    page.table("hidden", &header, &hidden.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "hidden",
+        &hidden,
+        &[
+            ("$n$", &|h| integer(h.n as usize)),
+            ("PyTorch", &|h| percent(h.computed[0], 0)),
+            ("this crate", &|h| percent(h.computed[1], 0)),
+            ("this crate, backward", &|h| percent(h.computed[2], 0)),
+            ("forward, predicted", &|h| fixed(h.forecasts[0].predicted, 2)),
+            ("measured", &|h| fixed(h.forecasts[0].measured, 2)),
+            ("forward + backward, predicted", &|h| fixed(h.forecasts[1].predicted, 2)),
+            ("measured", &|h| fixed(h.forecasts[1].measured, 2)),
+        ],
+    );
     let peaks = [0, 1].map(|pass| {
         let forecasts = hidden.iter().map(|hidden| hidden.forecasts[pass]);
         facts::peaks(&forecasts.collect::<Vec<_>>())
