@@ -1,7 +1,7 @@
 //! Pages that show records, made from records of machines that do not exist: whatever was measured, they can be made, and have
 //! every file and value that the book includes.
 
-use crate::output::{Generated, Page};
+use crate::output::{Generated, Page, files_below};
 use crate::records::tests::committed;
 use crate::{Generator, complexity, fast, gpu, memory_wall, softmax, tiles_backward};
 use anyhow::{Context, Result};
@@ -204,16 +204,12 @@ fn what_is_tried_is_what_the_book_includes() {
 fn every_page_that_reads_records_is_tried() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut readers = BTreeSet::new();
-    for folder in [folder.clone(), folder.join("gpu")] {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let reads = |text: String| {
-                text.contains("page.records") || text.contains("complexity::records")
-            };
-            if path.is_file() && reads(fs::read_to_string(&path).unwrap()) {
-                let name = path.file_stem().unwrap().to_str().unwrap().replace('_', "-");
-                readers.insert(name.replace("measured", "gpu"));
-            }
+    for path in files_below(&folder).unwrap() {
+        let text = fs::read_to_string(folder.join(&path)).unwrap();
+        if text.contains("page.records") || text.contains("complexity::records") {
+            // A page is a file, or a folder of files.
+            let page = Path::new(path.iter().next().unwrap());
+            readers.insert(page.file_stem().unwrap().to_str().unwrap().replace('_', "-"));
         }
     }
     readers.remove("any-machine");

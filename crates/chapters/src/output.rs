@@ -39,6 +39,13 @@ impl Page {
         self.file(format!("{name}.md"), table(header, rows));
     }
 
+    /// The same with a row for each item. A column is its header and what it says of an item.
+    pub fn table_of<T>(&mut self, name: &str, items: &[T], columns: &[Column<T>]) {
+        let header: Vec<_> = columns.iter().map(|(header, _)| *header).collect();
+        let row = |item| columns.iter().map(|(_, text)| text(item)).collect();
+        self.table(name, &header, &items.iter().map(row).collect::<Vec<_>>());
+    }
+
     /// A figure, in `NAME.svg`: `title` names it and `description` says what is to be seen, for those who cannot see it.
     pub fn figure(
         &mut self,
@@ -70,6 +77,9 @@ impl Page {
         assert!(before.is_none(), "{}: two files are called {name}", self.name);
     }
 }
+
+/// A column of a table: its header, and the text of an item in it.
+pub type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
 
 /// Generated files, by their path below the folder.
 #[derive(Default)]
@@ -175,7 +185,7 @@ impl Generated {
 }
 
 /// All files below a folder, by their path below it.
-fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+pub fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {

@@ -123,6 +123,12 @@ pub fn list(words: &[String]) -> String {
     }
 }
 
+/// The smallest and the largest of some numbers.
+pub fn least_and_most(numbers: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let start = (f64::INFINITY, f64::NEG_INFINITY);
+    numbers.into_iter().fold(start, |(least, most), x| (least.min(x), most.max(x)))
+}
+
 /// The slope of the straight line that lies nearest to the points, by least squares, once both axes are logarithmic.
 pub fn log_log_slope(points: &[(f64, f64)]) -> f64 {
     let logs: Vec<_> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();

@@ -1,0 +1,36 @@
+//! What the chapter says of its counts.
+
+use super::facts::{D, backward_flops_ratio, intensity, intensity_limit, layer};
+
+#[test]
+fn core_and_projections_are_even_at_the_crossover() {
+    assert_eq!(layer(1).crossover(), 4096, "the table's crossover");
+    let even = layer(4096).flops().unwrap();
+    assert_eq!(even.projections, even.scores + even.values);
+}
+
+#[test]
+fn at_the_shortest_length_the_core_is_under_a_twentieth() {
+    let shortest = layer(128).flops().unwrap();
+    assert!(20 * shortest.core() < shortest.total());
+}
+
+#[test]
+fn backward_has_twice_the_operations_and_hardly_less() {
+    for n in [128, 8192] {
+        let ratio = backward_flops_ratio(n).unwrap();
+        assert!((1.95..2.0).contains(&ratio), "n = {n}: {ratio}");
+    }
+}
+
+#[test]
+fn the_intensity_grows_with_n() {
+    let intensities = [64, 256, 1024, 4096, 16_384].map(|n| intensity(n, D).unwrap());
+    assert!(intensities[0] > 0.0);
+    assert!(intensities.is_sorted_by(|before, after| before < after), "{intensities:?}");
+}
+
+#[test]
+fn the_limit_of_the_intensity_is_d_plus_five_quarters() {
+    assert!((intensity(1 << 40, D).unwrap() - intensity_limit(D)).abs() < 1e-6);
+}

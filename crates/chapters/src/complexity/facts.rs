@@ -1,0 +1,353 @@
+//! What the chapter counts of attention, and what it makes of the times and of the memory that were measured. The roofline has
+//! a file of its own.
+
+use crate::records::log_log_slope;
+use anyhow::{Context, Result, ensure};
+use attention::{AttentionShape, Bytes, Flops};
+use record::{Measurement, Record, Unit};
+
+/// The width of a head, everywhere on this page.
+pub const D: usize = 64;
+
+/// Bytes of an `f32`.
+pub const F32: usize = 4;
+
+/// One head over one sequence of n tokens.
+pub fn one_head(n: usize) -> AttentionShape {
+    AttentionShape::self_attention(1, n, D, D, 1)
+}
+
+// --------------------------------------------------------------------------------------------------- what is counted
+
+/// The heads of the layer in the table of counts.
+pub const HEADS: usize = 32;
+
+/// The layer with all of these heads, over one sequence of n tokens.
+pub fn layer(n: usize) -> AttentionShape {
+    AttentionShape::self_attention(1, n, HEADS * D, D, HEADS)
+}
+
+/// What the layer counts at one length.
+pub struct Counts {
+    pub n: usize,
+    pub flops: Flops,
+    pub bytes: Bytes,
+}
+
+pub fn counts(n: usize) -> Result<Counts> {
+    Ok(Counts { n, flops: layer(n).flops()?, bytes: layer(n).bytes(F32)? })
+}
+
+/// Which share of its operations a layer does without the projections.
+pub fn core_share(flops: &Flops) -> f64 {
+    flops.core() as f64 / flops.total() as f64
+}
+
+/// How many times as many operations the layer has for 2n tokens as for n.
+pub fn doubling(n: usize) -> Result<f64> {
+    Ok(layer(2 * n).flops()?.total() as f64 / layer(n).flops()?.total() as f64)
+}
+
+/// How many times as many operations the layer has backward as forward.
+pub fn backward_flops_ratio(n: usize) -> Result<f64> {
+    let backward = layer(n).backward_flops()?.total();
+    Ok(backward as f64 / layer(n).flops()?.total() as f64)
+}
+
+/// FLOP/byte of one head of this width in `f32`, each matrix moved once.
+pub fn intensity(n: usize, d: usize) -> Result<f64> {
+    Ok(AttentionShape::self_attention(1, n, d, d, 1).intensity(F32)?)
+}
+
+/// What the intensity tends to as n grows.
+pub fn intensity_limit(d: usize) -> f64 {
+    d as f64 + 1.25
+}
+
+// ----------------------------------------------------------------------------------------------------- times over n
+
+/// Numbers of tokens, and what each took.
+pub type Points = Vec<(f64, f64)>;
+
+/// The size of a measurement that is called n.
+fn tokens(measurement: &Measurement) -> Result<u64> {
+    let n = measurement.sizes.get("n").copied();
+    n.with_context(|| format!("{} has no n", measurement.what))
+}
+
+/// The medians of all measurements of `what`.
+fn series(record: &Record, what: &str, dtype: &str) -> Result<Points> {
+    let point = |m| Ok((tokens(m)? as f64, record.in_unit(m, Unit::Seconds)?));
+    let points = record.all(what, dtype).map(point).collect::<Result<Points>>()?;
+    ensure!(
+        points.len() > 2,
+        "the record `{}` has too little of {what}, {dtype}",
+        record.topic
+    );
+    ensure!(points.is_sorted_by(|a, b| a.0 < b.0), "{what}, {dtype}: not in order of n");
+    Ok(points)
+}
+
+/// How the time of one pass in one type grows with n.
+pub struct Growth {
+    pub direction: &'static str,
+    pub dtype: &'static str,
+    pub points: Points,
+    /// The slope of its line on logarithmic axes.
+    pub slope: f64,
+    /// The n from which a doubling of it costs most, and how many times as much.
+    pub dearest_doubling: (usize, f64),
+}
+
+impl Growth {
+    pub fn longest(&self) -> (f64, f64) {
+        self.points[self.points.len() - 1]
+    }
+}
+
+/// Forward in `f32` and `f64`, then backward, all over the same n.
+pub fn growth(record: &Record) -> Result<[Growth; 4]> {
+    let of = |direction, dtype| -> Result<Growth> {
+        let points = series(record, &format!("attention/{direction}"), dtype)?;
+        let (slope, dearest_doubling) =
+            (log_log_slope(&points), dearest_doubling(&points)?);
+        Ok(Growth { direction, dtype, points, slope, dearest_doubling })
+    };
+    let lines = [
+        of("forward", "f32")?,
+        of("forward", "f64")?,
+        of("backward", "f32")?,
+        of("backward", "f64")?,
+    ];
+    let lengths = |line: usize| lines[line].points.iter().map(|point| point.0);
+    ensure!((1..4).all(|line| lengths(line).eq(lengths(0))), "the same n for all");
+    Ok(lines)
+}
+
+fn dearest_doubling(points: &[(f64, f64)]) -> Result<(usize, f64)> {
+    let pairs = || points.windows(2).map(|pair| (pair[0], pair[1]));
+    ensure!(pairs().all(|(from, to)| to.0 == 2.0 * from.0), "lengths that double");
+    let doublings = pairs().map(|(from, to)| (from.0 as usize, to.1 / from.1));
+    doublings.max_by(|a, b| a.1.total_cmp(&b.1)).context("no doubling")
+}
+
+/// The largest spread of the forward and backward passes, as a share of the median.
+pub fn widest_spread(record: &Record) -> f64 {
+    let timed = ["attention/forward", "attention/backward"];
+    let timed = record.measurements.iter().filter(|m| timed.contains(&m.what.as_str()));
+    timed.map(|m| m.spread / m.median).fold(0.0, f64::max)
+}
+
+/// How many seconds more the last doubling in `f32` costs than four times.
+pub fn jump(forward: &Growth) -> f64 {
+    forward.longest().1 - 4.0 * forward.points[forward.points.len() - 2].1
+}
+
+/// How many times as long as forward the backward pass takes over n: in `f32`, and in `f64`.
+pub fn backward_ratios([f32, f64, back_f32, back_f64]: &[Growth; 4]) -> [Points; 2] {
+    [(f32, back_f32), (f64, back_f64)].map(|(forward, backward)| {
+        let pairs = forward.points.iter().zip(&backward.points);
+        pairs.map(|(forward, backward)| (forward.0, backward.1 / forward.1)).collect()
+    })
+}
+
+/// Seconds to fill a matrix of (n, n).
+#[derive(Debug, Clone, Copy)]
+pub struct Filling {
+    pub n: u64,
+    /// One that has just been allocated.
+    pub new: f64,
+    /// One that was there before.
+    pub old: f64,
+}
+
+impl Filling {
+    pub fn of(record: &Record, n: u64) -> Result<Self> {
+        let seconds = |which| record.seconds(&format!("matrix/{which}"), "f32", n);
+        Ok(Filling { n, new: seconds("new")?, old: seconds("old")? })
+    }
+
+    /// What the matrix costs by being new, in seconds.
+    pub fn extra(&self) -> f64 {
+        self.new - self.old
+    }
+}
+
+pub fn fillings(record: &Record) -> Result<Vec<Filling>> {
+    let fillings =
+        record.all("matrix/new", "f32").map(|m| Filling::of(record, tokens(m)?));
+    let fillings = fillings.collect::<Result<Vec<_>>>()?;
+    ensure!(fillings.len() > 2, "the record `roofline` has too few new matrices");
+    Ok(fillings)
+}
+
+// ----------------------------------------------------------------------------------------------------- the crossover
+
+/// What a layer counts and takes for n tokens.
+pub struct LayerTime {
+    pub n: f64,
+    pub flops: Flops,
+    /// Seconds, as of the two below.
+    pub projections: f64,
+    pub cores: f64,
+    pub whole: f64,
+}
+
+/// The layer that was timed.
+pub struct TimedLayer {
+    pub d_model: usize,
+    pub heads: usize,
+    /// The n at which the core has as many FLOPs in products as the projections.
+    pub crossover: usize,
+    pub times: Vec<LayerTime>,
+}
+
+impl TimedLayer {
+    pub fn of(record: &Record) -> Result<Self> {
+        let first = record.all("layer/forward", "f32").next().context("a layer")?;
+        let size = |name: &str| -> Result<usize> {
+            let size = first.sizes.get(name);
+            Ok(*size.with_context(|| format!("the layer has no {name}"))? as usize)
+        };
+        let (d_model, heads) = (size("d_model")?, size("heads")?);
+        let shape =
+            |n| AttentionShape::self_attention(1, n, d_model, d_model / heads, heads);
+        let time = |(n, whole): (f64, f64)| {
+            let flops = shape(n as usize).flops()?;
+            let of = |part| record.seconds(&format!("layer/{part}"), "f32", n as u64);
+            let (projections, cores) = (of("projections")?, of("cores")?);
+            Ok(LayerTime { n, flops, projections, cores, whole })
+        };
+        let times = series(record, "layer/forward", "f32")?.into_iter().map(time);
+        let times = times.collect::<Result<_>>()?;
+        Ok(TimedLayer { d_model, heads, crossover: shape(1).crossover(), times })
+    }
+
+    /// The projections and the core, in billions of operations.
+    pub fn counted(&self) -> [Points; 2] {
+        self.lines(|t| (t.flops.projections as f64 / 1e9, t.flops.core() as f64 / 1e9))
+    }
+
+    /// The projections and the core, in seconds.
+    pub fn measured(&self) -> [Points; 2] {
+        self.lines(|time| (time.projections, time.cores))
+    }
+
+    /// The slopes of the measured lines on logarithmic axes.
+    pub fn slopes(&self) -> [f64; 2] {
+        self.measured().map(|points| log_log_slope(&points))
+    }
+
+    fn lines(&self, of: impl Fn(&LayerTime) -> (f64, f64)) -> [Points; 2] {
+        let points = self.times.iter().map(|time| (time.n, of(time)));
+        let (a, b) = points.map(|(n, (a, b))| ((n, a), (n, b))).unzip();
+        [a, b]
+    }
+
+    /// Its times where both have the same FLOPs.
+    pub fn at_crossover(&self) -> Option<&LayerTime> {
+        self.times.iter().find(|time| time.n == self.crossover as f64)
+    }
+
+    /// The factor by which the time of a core among others differs from that of one alone, at most: in which state the allocator is
+    /// makes a difference.
+    pub fn core_differs(&self, record: &Record) -> Result<f64> {
+        let alone = series(record, "attention/forward", "f32")?;
+        let mut most = 1.0_f64;
+        for time in &self.times {
+            let core = alone.iter().find(|point| point.0 == time.n);
+            let factor = time.cores / self.heads as f64 / core.context("a core alone")?.1;
+            most = most.max(factor).max(1.0 / factor);
+        }
+        Ok(most)
+    }
+}
+
+/// Where one line rises above another.
+#[derive(Debug, PartialEq)]
+pub enum Meeting {
+    /// At this n, interpolated on logarithmic axes.
+    At(f64),
+    /// It is above from the start.
+    Before,
+    /// It stays below.
+    Beyond,
+}
+
+impl Meeting {
+    /// Where the second line first rises above the first one.
+    pub fn of([a, b]: &[Points; 2]) -> Self {
+        let lead: Vec<_> =
+            a.iter().zip(b).map(|(a, b)| (a.0.ln(), (b.1 / a.1).ln())).collect();
+        let step = lead.windows(2).find(|step| step[0].1 < 0.0 && step[1].1 >= 0.0);
+        match step {
+            Some(step) => {
+                let [(x0, y0), (x1, y1)] = [step[0], step[1]];
+                Self::At((x0 - y0 * (x1 - x0) / (y1 - y0)).exp())
+            }
+            None if lead[0].1 >= 0.0 => Self::Before,
+            None => Self::Beyond,
+        }
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------- the memory
+
+/// The peak of allocated bytes for one head.
+pub struct Peak {
+    pub n: usize,
+    /// Queries, keys, values, weights and output, by their shapes.
+    pub kept: u128,
+    pub forward: f64,
+    pub with_backward: f64,
+}
+
+impl Peak {
+    /// So many bytes in matrices of (n, n).
+    pub fn in_squares(&self, bytes: f64) -> f64 {
+        bytes / (F32 * self.n * self.n) as f64
+    }
+}
+
+/// The peaks of the record, which are those that the chapter has formulas for.
+pub fn peaks(record: &Record) -> Result<Vec<Peak>> {
+    let peak = |forward| {
+        let n = tokens(forward)?;
+        let both = record.find("memory/forward and backward", "f32", n)?;
+        let n = n as usize;
+        let kept = one_head(n).bytes(F32)?.total();
+        // The product packs up to a block of each factor.
+        let buffers = 1 << 19;
+        for (found, formula) in [
+            (forward, kept as usize + F32 * n), // the cache and the output
+            (both, F32 * (2 * n * n + 7 * n * D + n)),
+        ] {
+            let bytes = record.in_unit(found, Unit::Bytes)?;
+            ensure!(
+                (formula..formula + buffers).contains(&(bytes as usize)),
+                "the record `memory`: {} at n = {n} takes {bytes} bytes, far from {formula}",
+                found.what
+            );
+        }
+        Ok(Peak { n, kept, forward: forward.median, with_backward: both.median })
+    };
+    record.all("memory/forward", "f32").map(peak).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_cross_where_they_are_equal() {
+        let line = |factor: f64, power: i32| -> Points {
+            [1.0_f64, 2.0, 4.0, 8.0].map(|n| (n, factor * n.powi(power))).to_vec()
+        };
+        let Meeting::At(n) = Meeting::of(&[line(3.0, 1), line(1.0, 2)]) else {
+            panic!("3 n = n² has a solution")
+        };
+        assert!((n - 3.0).abs() < 1e-12);
+        assert_eq!(Meeting::of(&[line(1.0, 1), line(2.0, 1)]), Meeting::Before);
+        assert_eq!(Meeting::of(&[line(2.0, 1), line(1.0, 1)]), Meeting::Beyond);
+    }
+}

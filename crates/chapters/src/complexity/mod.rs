@@ -1,0 +1,11 @@
+//! Complexity: what is counted of attention, and what was measured.
+
+#[cfg(test)]
+mod claims;
+mod facts;
+mod page;
+mod roofline;
+mod words;
+
+pub use page::{generate, records};
+pub use roofline::{ridge, softmax_share};

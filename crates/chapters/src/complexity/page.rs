@@ -1,0 +1,471 @@
+//! How the chapter says and draws it.
+
+use super::facts::{
+    self, D, F32, Filling, Growth, HEADS, Meeting, Points, TimedLayer, core_share,
+};
+use super::roofline::{Ceilings, Step, steps};
+use super::words::*;
+use crate::claims::{A100_BANDWIDTH, A100_F32};
+use crate::output::Page;
+use crate::records::{Compared, least_and_most, list, provenance_of, threads};
+use anyhow::{Context, Result};
+use figures::format::{bytes, duration, fixed, integer, percent, significant};
+use figures::{
+    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, Side, Spot, VERMILION, line_chart,
+};
+use record::Record;
+use std::ops::Range;
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    counts(page)?;
+    let [times, memory, roof] = records(page)?;
+    let others = [("the memory", &memory), ("the roofline", &roof)];
+    page.value("where", provenance_of(&times, &others));
+    page.value("threads", threads(&roof));
+    let growth = facts::growth(&times)?;
+    growth_tables(page, &times, &growth)?;
+    growth_figure(page, &growth)?;
+    growth_words(page, &growth, &times, &roof)?;
+    matrices(page, &roof, &times)?;
+    crossover(page, &times)?;
+    peaks(page, &memory)?;
+    intensity(page)?;
+    roofline(page, &roof, &times)
+}
+
+/// What this chapter shows: times, memory, and what the roofline is made of. Other chapters that speak of its machine take the
+/// same ones.
+pub fn records(page: &Page) -> Result<[Record; 3]> {
+    page.records.of_one_machine(["complexity", "memory", "roofline"])
+}
+
+// --------------------------------------------------------------------------------------------------- what is counted
+
+/// Operations and bytes of a layer with 32 heads.
+fn counts(page: &mut Page) -> Result<()> {
+    let giga = |count: u128| significant(count as f64 / 1e9, 3);
+    let lengths = [128, 256, 512, 1024, 2048, 4096, 8192];
+    let counts: Vec<_> = lengths.into_iter().map(facts::counts).collect::<Result<_>>()?;
+    page.table_of(
+        "counts",
+        &counts,
+        &[
+            ("$n$", &|c| integer(c.n)),
+            ("projections", &|c| giga(c.flops.projections)),
+            ("products", &|c| giga(c.flops.scores + c.flops.values)),
+            ("softmax", &|c| giga(c.flops.softmax)),
+            ("core's share", &|c| percent(core_share(&c.flops), 0)),
+            ("weights of a head", &|c| bytes(c.bytes.weights / HEADS as u128)),
+            ("of 32 heads", &|c| bytes(c.bytes.weights)),
+        ],
+    );
+    let (even, longest) = (facts::counts(4096)?, facts::counts(8192)?);
+    let softmax = even.flops.softmax as f64 / even.flops.core() as f64;
+    page.value("softmax-share", percent(softmax, 1));
+    for (n, backward) in [(128, "backward-shortest"), (8192, "backward-longest")] {
+        let share = core_share(&facts::counts(n)?.flops);
+        page.value(format!("share-{n}"), percent(share, 0));
+        page.value(format!("doubling-{n}"), significant(facts::doubling(n)?, 3));
+        page.value(backward, fixed(facts::backward_flops_ratio(n)?, 3));
+    }
+    // Weights that training keeps, of one sequence.
+    let layers = 24;
+    page.value("training-layers", integer(layers));
+    let kept = layers as u128 * facts::counts(2048)?.bytes.weights;
+    page.value("training-weights", bytes(kept));
+    page.value("weights-4096", bytes(even.bytes.weights));
+    page.value("weights-4096-head", bytes(even.bytes.weights / HEADS as u128));
+    page.value("weights-8192", bytes(longest.bytes.weights));
+    let share = longest.bytes.weights as f64 / longest.bytes.total() as f64;
+    page.value("weights-8192-share", percent(share, 0));
+    Ok(())
+}
+
+/// Operations a byte, as n grows.
+fn intensity(page: &mut Page) -> Result<()> {
+    let row = |n: String, intensities: [f64; 2]| {
+        let [narrow, wide] = intensities.map(|intensity| fixed(intensity, 1));
+        vec![n, narrow, wide]
+    };
+    let mut rows = vec![];
+    for n in [64, 256, 1024, 4096, 16_384] {
+        let intensities = [facts::intensity(n, D)?, facts::intensity(n, 2 * D)?];
+        rows.push(row(integer(n), intensities));
+    }
+    let limits = [D, 2 * D].map(facts::intensity_limit);
+    rows.push(row("$\\to \\infty$".to_owned(), limits));
+    page.table("intensity", &["$n$", "$d = 64$", "$d = 128$"], &rows);
+    Ok(())
+}
+
+// ----------------------------------------------------------------------------------------------------- times over n
+
+fn growth_tables(page: &mut Page, record: &Record, lines: &[Growth]) -> Result<()> {
+    let from_to = |from: usize| format!("{} to {}", integer(from), integer(2 * from));
+    page.table_of(
+        "slopes",
+        lines,
+        &[
+            ("", &|line| format!("{}, `{}`", line.direction, line.dtype)),
+            ("slope", &|line| fixed(line.slope, 2)),
+            ("most expensive doubling", &|line| {
+                format!("×{}", fixed(line.dearest_doubling.1, 1))
+            }),
+            ("of $n$, from", &|line| from_to(line.dearest_doubling.0)),
+        ],
+    );
+    let slopes: Vec<_> = lines.iter().map(|line| line.slope).collect();
+    let doublings: Vec<_> = lines.iter().map(|line| line.dearest_doubling.1).collect();
+    page.value("slopes", slopes_in_words(&slopes, &doublings));
+
+    let time = |i: usize| {
+        let times = lines.iter().map(|line| duration(line.points[i].1));
+        let n = integer(lines[0].points[i].0 as usize);
+        [n].into_iter().chain(times).collect()
+    };
+    let rows: Vec<_> = (0..lines[0].points.len()).map(time).collect();
+    let header =
+        ["$n$", "forward, `f32`", "forward, `f64`", "backward, `f32`", "backward, `f64`"];
+    page.table("times", &header, &rows);
+    page.value("spread", percent(facts::widest_spread(record), 0));
+    page.value("matrix-4096", bytes(facts::one_head(4096).bytes(F32)?.weights));
+    Ok(())
+}
+
+/// Time against n, on axes on which a power is a straight line.
+fn growth_figure(page: &mut Page, growth: &[Growth]) -> Result<()> {
+    let line = |line: &Growth| {
+        let name = format!("{}, {}", line.direction, line.dtype);
+        let colour = if line.dtype == "f32" { BLUE } else { VERMILION };
+        let drawn = Line::new(name, colour, line.points.clone());
+        if line.direction == "backward" { drawn.dashed() } else { drawn }
+    };
+    let lines: Vec<_> = growth.iter().map(line).collect();
+    page.figure(
+        "growth",
+        (
+            "Time of attention against the number of tokens, forward and backward, in f32 and f64",
+            "On logarithmic axes all four lines rise and are nearly straight, at a slope of about two.",
+        ),
+        (520, 420),
+        |area| chart_over_tokens(area, "seconds (logarithmic)", &lines),
+    )
+}
+
+/// Lines over n, on logarithmic axes that end at powers.
+fn chart_over_tokens(area: &Area, unit: &'static str, lines: &[Line]) -> Result<()> {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let n = log_range(2.0, points().map(|point| point.0));
+    let x = Axis::log("tokens n (logarithmic)", 2.0, n);
+    let y = Axis::log(unit, 10.0, log_range(10.0, points().map(|point| point.1)));
+    line_chart(area, &x, &y, lines, Marks::default())
+}
+
+/// The smallest range between two powers of the base that holds all values.
+fn log_range(base: f64, values: impl IntoIterator<Item = f64>) -> Range<f64> {
+    let (least, most) = least_and_most(values.into_iter().map(|value| value.log(base)));
+    // A hair more on both sides, so that rounding leaves no border without its tick.
+    base.powf(least.floor()) * (1.0 - 1e-12)..base.powf(most.ceil()) * (1.0 + 1e-12)
+}
+
+/// What the times say of the counts.
+fn growth_words(
+    page: &mut Page,
+    growth: &[Growth; 4],
+    times: &Record,
+    roof: &Record,
+) -> Result<()> {
+    // Causal: half of the work is needless, and all of the products are computed.
+    let forward = &growth[0];
+    let (n, longest) = forward.longest();
+    let causal = times.seconds("attention/forward causal", "f32", n as u64)?;
+    page.value("causal", causal_in_words(causal, longest));
+
+    // A doubling of n should cost four times.
+    let scale = roof.seconds("steps/scale", "f32", n as u64)?;
+    page.value("jump", jump_in_words(facts::jump(forward), scale));
+
+    // Backward has twice the products of forward.
+    let ratios = facts::backward_ratios(growth);
+    let up_to = |n: f64| {
+        let found = ratios.iter().flatten().filter(|point| point.0 <= n);
+        least_and_most(found.map(|point| point.1))
+    };
+    let ((least, short), (_, most)) = (up_to(256.0), up_to(f64::INFINITY));
+    page.value("backward-short-least", fixed(least, 1));
+    page.value("backward-short-most", fixed(short, 1));
+    page.value("backward-most", fixed(most, 1));
+    for (dtype, ratios) in ["f32", "f64"].into_iter().zip(&ratios) {
+        page.value(format!("backward-{dtype}"), fixed(ratios[ratios.len() - 1].1, 1));
+    }
+    page.value("backward-why", backward_in_words(short, most));
+    Ok(())
+}
+
+/// What a matrix costs by being new, and what it costs to transpose.
+fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
+    page.table_of(
+        "new",
+        &facts::fillings(record)?,
+        &[
+            ("$n$", &|filling| integer(filling.n as usize)),
+            ("bytes", &|filling| bytes(u128::from(filling.n.pow(2)) * F32 as u128)),
+            ("new", &|filling| duration(filling.new)),
+            ("there before", &|filling| duration(filling.old)),
+        ],
+    );
+    let (small, large) = (Filling::of(record, 512)?, Filling::of(record, 4096)?);
+    let forward = times.seconds("attention/forward", "f32", 4096)?;
+    page.value("new", new_in_words(small, large, forward));
+    page.value("scale-time", duration(record.seconds("steps/scale", "f32", 4096)?));
+
+    let transposed = |n: u64| record.seconds("matrix/transposed", "f32", n);
+    for n in [500, 512, 4096] {
+        page.value(format!("transposed-{n}"), duration(transposed(n)?));
+    }
+    page.value("transposed", transposed_in_words(transposed(500)?, transposed(512)?));
+    let backward = times.seconds("attention/backward", "f32", 4096)?;
+    page.value("backward-full", duration(backward));
+    Ok(())
+}
+
+// ----------------------------------------------------------------------------------------------------- the crossover
+
+/// Where the core costs as much as the projections: counted, and measured.
+fn crossover(page: &mut Page, record: &Record) -> Result<()> {
+    let layer = TimedLayer::of(record)?;
+    page.table_of(
+        "shares",
+        &layer.times,
+        &[
+            ("$n$", &|time| integer(time.n as usize)),
+            ("core's share of the FLOPs", &|time| percent(core_share(&time.flops), 0)),
+            ("projections", &|time| duration(time.projections)),
+            ("cores", &|time| duration(time.cores)),
+            ("whole layer", &|time| duration(time.whole)),
+        ],
+    );
+    page.value("core-differs", fixed(layer.core_differs(record)?, 1));
+    page.value("layer-heads", integer(layer.heads));
+    page.value("layer-crossover", integer(layer.crossover));
+    page.value("layer-d-model", integer(layer.d_model));
+    let even = layer.at_crossover().with_context(|| {
+        format!("the record `{}` has no layer of n = {}", record.topic, layer.crossover)
+    })?;
+    page.value("even", even_in_words(even.cores, even.projections));
+    let measured = layer.measured();
+    let meeting = Meeting::of(&measured);
+    let (shortest, longest) = least_and_most(layer.times.iter().map(|time| time.n));
+    let they_cross = meeting_in_words(&meeting, shortest, longest);
+    page.value("measured-crossover", they_cross.clone());
+    let beside = beside_counted_in_words(&meeting, layer.crossover as f64);
+    page.value("crossover-remember", beside);
+
+    crossover_figure(
+        page,
+        "crossover-counted",
+        "Operations of a layer's projections and of its core against the number of tokens",
+        "The line of the core is steeper, and crosses the line of the projections at twice the model's width.",
+        "GFLOP (logarithmic)",
+        layer.counted(),
+    )?;
+    let [of_projections, of_core] = layer.slopes().map(|slope| fixed(slope, 1));
+    let says = format!(
+        "The line of the core has a slope of {of_core}, that of the projections one of {of_projections}. They cross {}.",
+        they_cross.replace('$', "")
+    );
+    crossover_figure(
+        page,
+        "crossover-measured",
+        "Time of a layer's projections and of its cores against the number of tokens",
+        &says,
+        "seconds (logarithmic)",
+        measured,
+    )
+}
+
+fn crossover_figure(
+    page: &mut Page,
+    name: &str,
+    title: &str,
+    says: &str,
+    unit: &'static str,
+    [projections, core]: [Points; 2],
+) -> Result<()> {
+    let lines = [
+        Line::new("four projections", BLUE, projections).dashed(),
+        Line::new("core", VERMILION, core),
+    ];
+    page.figure(name, (title, says), (380, 340), |area| {
+        chart_over_tokens(area, unit, &lines)
+    })
+}
+
+// -------------------------------------------------------------------------------------------------------- the memory
+
+/// The peak of allocated bytes against what the shapes say.
+fn peaks(page: &mut Page, record: &Record) -> Result<()> {
+    let peaks = facts::peaks(record)?;
+    page.table_of(
+        "memory",
+        &peaks,
+        &[
+            ("$n$", &|peak| integer(peak.n)),
+            ("Q, K, V, A, O", &|peak| bytes(peak.kept)),
+            ("peak forward", &|peak| bytes(peak.forward as u128)),
+            ("in $n^2$", &|peak| fixed(peak.in_squares(peak.forward), 2)),
+            ("peak with backward", &|peak| bytes(peak.with_backward as u128)),
+            ("in $n^2$", &|peak| fixed(peak.in_squares(peak.with_backward), 2)),
+        ],
+    );
+    if let Some(peak) = peaks.iter().find(|peak| peak.n == 4096) {
+        page.value("peak-4096", bytes(peak.forward as u128));
+        page.value("peak-both-4096", bytes(peak.with_backward as u128));
+    }
+    Ok(())
+}
+
+// ------------------------------------------------------------------------------------------------------ the roofline
+
+/// The two ceilings, and the steps below them.
+fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
+    let ceilings = Ceilings::of(record)?;
+    ceilings_values(page, &ceilings);
+    let (short, long) = (steps(record, times, 512)?, steps(record, times, 4096)?);
+    let (small, large) = (short.map(|step| (512, step)), long.map(|step| (4096, step)));
+    let decimals = |step: &Step| if step.intensity() < 1.0 { 3 } else { 1 };
+    page.table_of(
+        "steps",
+        &[small, large].concat(),
+        &[
+            ("step", &|(_, step)| step.name.to_owned()),
+            ("$n$", &|(n, _)| integer(*n)),
+            ("time", &|(_, step)| duration(step.seconds)),
+            ("FLOP/byte", &|(_, step)| fixed(step.intensity(), decimals(step))),
+            ("GFLOP/s", &|(_, step)| significant(step.speed(), 3)),
+            ("of its roof", &|(_, step)| percent(ceilings.share(step), 0)),
+        ],
+    );
+    steps_words(page, &ceilings, &short, &long, record)?;
+    draw_roofline(page, &ceilings, &short, &long)
+}
+
+fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
+    let ridge = ceilings.ridge();
+    for (key, speed) in [
+        ("registers", ceilings.registers),
+        ("product", ceilings.product),
+        ("read", ceilings.read),
+        ("update", ceilings.update),
+        ("triad", ceilings.triad),
+        ("ridge", ridge),
+    ] {
+        page.value(format!("roof-{key}"), significant(speed, 3));
+    }
+    page.value("both-directions", directions_in_words(ceilings));
+    let of_gpu = A100_F32 / A100_BANDWIDTH;
+    page.value("gpu-peak", significant(A100_F32 / 1e12, 3));
+    page.value("gpu-bandwidth", integer((A100_BANDWIDTH / 1e9) as usize));
+    page.value("gpu-ridge", significant(of_gpu, 3));
+    let side = Compared::of(of_gpu, ridge).choose(
+        "lies further left",
+        "lies at about the same place",
+        "lies further right",
+    );
+    page.value("gpu-side", side);
+}
+
+/// What the chapter says in words of the steps.
+fn steps_words(
+    page: &mut Page,
+    ceilings: &Ceilings,
+    [_, short_scale, short_softmax, ..]: &[Step; 5],
+    [scores, scale, softmax, values, whole]: &[Step; 5],
+    record: &Record,
+) -> Result<()> {
+    let ridge = ceilings.ridge();
+    page.value("whole-intensity", fixed(whole.intensity(), 1));
+    page.value("whole", whole_in_words(whole, ridge, ceilings.share(whole)));
+    let same_way = ceilings.update == ceilings.bandwidth();
+    page.value("scale-roof", scale_in_words(ceilings.share(scale), same_way));
+    let is_left = |step: &Step| step.intensity() < ridge;
+    page.value("left", left_in_words(is_left(scale), is_left(softmax)));
+
+    let flops = softmax.flops / whole.flops;
+    let seconds = softmax.seconds / whole.seconds;
+    let is_longest =
+        [scores, scale, values].iter().all(|step| step.seconds <= softmax.seconds);
+    page.value("softmax-time", softmax_time_in_words(flops, seconds, is_longest));
+    page.value("softmax-roof", softmax_roof_in_words(ceilings.share(softmax)));
+    let extra = Filling::of(record, 4096)?.extra();
+    page.value("softmax-slows", slows_in_words(short_softmax, softmax, extra));
+
+    let largest = record.machine.caches.iter().map(|cache| cache.bytes).max();
+    let in_cache = short_scale.speed() / scale.speed();
+    let small = (F32 * 512 * 512) as u64;
+    page.value("scale-in-cache", cache_in_words(in_cache, small, largest));
+    let transposed = record.seconds("steps/tr_mul", "f32", 4096)?;
+    page.value("tr-mul", significant(transposed / values.seconds, 2));
+    page.value("mask-time", duration(record.seconds("steps/causal mask", "f32", 4096)?));
+    Ok(())
+}
+
+fn draw_roofline(
+    page: &mut Page,
+    ceilings: &Ceilings,
+    short: &[Step; 5],
+    long: &[Step; 5],
+) -> Result<()> {
+    let shares = |steps: &[Step]| {
+        let share =
+            |step: &Step| format!("{} {}", step.name, percent(ceilings.share(step), 0));
+        list(&steps.iter().map(share).collect::<Vec<_>>())
+    };
+    let says = format!(
+        "The roof rises with the intensity and is level from {} FLOP/byte on. For n = 4096 the steps reach these shares of the \
+         roof above them: {}. The grey dots, for n = 512: {}.",
+        significant(ceilings.ridge(), 3),
+        shares(long),
+        shares(short)
+    );
+    let range = 0.0625..256.0;
+    let corners = [range.start, ceilings.ridge(), range.end];
+    let roof = corners.map(|intensity| (intensity, ceilings.roof(intensity)));
+    let roof = Line::new("roof", BLUE, roof);
+    let spots: Vec<_> = short.iter().map(grey).chain(long.iter().map(named)).collect();
+    let heights = spots.iter().map(|spot| spot.place.1);
+    let heights = heights.chain(roof.points.iter().map(|point| point.1));
+    let y = Axis::log("GFLOP/s (logarithmic)", 10.0, log_range(10.0, heights));
+    let x = Axis::log("intensity in FLOP/byte (logarithmic)", 2.0, range);
+    page.figure(
+        "roofline",
+        ("The roofline of one thread, with the steps of attention below it", &says),
+        (520, 440),
+        |area| {
+            let marks = Marks { spots: &spots, ..Marks::default() };
+            line_chart(area, &x, &y, &[roof], marks)
+        },
+    )
+}
+
+/// A step for n = 512.
+fn grey(step: &Step) -> Spot {
+    // One of them says what the grey ones are.
+    let name = if step.name == "softmax" { "n = 512" } else { "" };
+    let place = (step.intensity(), step.speed());
+    Spot { name: name.to_owned(), place, colour: MUTED, side: Side::Right }
+}
+
+/// A step for n = 4096.
+fn named(step: &Step) -> Spot {
+    Spot {
+        name: step.name.to_owned(),
+        place: (step.intensity(), step.speed()),
+        colour: if step.name == "whole" { VERMILION } else { GREEN },
+        side: match step.name {
+            "whole" | "values" | "scale" => Side::Right,
+            "scores" => Side::Left,
+            _ => Side::Below,
+        },
+    }
+}

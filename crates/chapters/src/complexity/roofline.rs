@@ -1,0 +1,115 @@
+//! The roofline: what the machine can do at most, and how near the steps of attention come to it.
+
+use super::facts::{F32, one_head};
+use anyhow::{Context, Result, ensure};
+use record::{Record, Unit};
+
+/// A step of attention as the roofline sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    pub name: &'static str,
+    /// Operations, by the convention of `cost`.
+    pub flops: f64,
+    /// Bytes, each matrix counted once.
+    pub bytes: f64,
+    pub seconds: f64,
+}
+
+impl Step {
+    pub fn intensity(&self) -> f64 {
+        self.flops / self.bytes
+    }
+
+    /// GFLOP/s
+    pub fn speed(&self) -> f64 {
+        self.flops / self.seconds / 1e9
+    }
+}
+
+/// Scores, scale, softmax and values for n tokens, and the whole of attention, which is timed among the lengths.
+pub fn steps(record: &Record, times: &Record, n: usize) -> Result<[Step; 5]> {
+    let (flops, sizes) = (one_head(n).flops()?, one_head(n).bytes(F32)?);
+    let step = |name, flops: u128, bytes: u128| -> Result<Step> {
+        let seconds = match name {
+            "whole" => times.seconds("attention/forward", "f32", n as u64)?,
+            _ => record.seconds(&format!("steps/{name}"), "f32", n as u64)?,
+        };
+        Ok(Step { name, flops: flops as f64, bytes: bytes as f64, seconds })
+    };
+    let squares = (n * n) as u128;
+    Ok([
+        step("scores", flops.scores, sizes.q + sizes.k + sizes.weights)?,
+        step("scale", squares, 2 * sizes.weights)?, // read and written
+        step("softmax", flops.softmax, 2 * sizes.weights)?,
+        step("values", flops.values, sizes.weights + sizes.v + sizes.output)?,
+        step("whole", flops.core(), sizes.total())?,
+    ])
+}
+
+/// The most that `of` makes of any measurement.
+fn best(record: &Record, what: &str, of: impl Fn(f64) -> f64) -> Result<f64> {
+    let speeds = record.all(what, "f32").map(|m| -> Result<f64> {
+        let n = *m.sizes.get("n").with_context(|| format!("{what} has no n"))?;
+        Ok(of(n as f64) / record.in_unit(m, Unit::Seconds)? / 1e9)
+    });
+    let speeds = speeds.collect::<Result<Vec<_>>>()?;
+    ensure!(!speeds.is_empty(), "the record `{}` has no {what}", record.topic);
+    Ok(speeds.into_iter().fold(0.0, f64::max))
+}
+
+/// What the roof is made of, in GFLOP/s and GB/s.
+#[derive(Clone, Copy)]
+pub struct Ceilings {
+    pub registers: f64,
+    pub product: f64,
+    pub read: f64,
+    pub update: f64,
+    pub triad: f64,
+}
+
+impl Ceilings {
+    pub fn of(record: &Record) -> Result<Self> {
+        let bytes = F32 as f64;
+        Ok(Ceilings {
+            registers: best(record, "arithmetic/registers", |n| 2.0 * n)?,
+            product: best(record, "arithmetic/product", |n| 2.0 * n.powi(3))?,
+            read: best(record, "bandwidth/read", |n| bytes * n)?,
+            update: best(record, "bandwidth/update", |n| 2.0 * bytes * n)?,
+            triad: best(record, "bandwidth/triad", |n| 3.0 * bytes * n)?,
+        })
+    }
+
+    pub fn peak(&self) -> f64 {
+        self.registers.max(self.product)
+    }
+
+    pub fn bandwidth(&self) -> f64 {
+        self.read.max(self.update).max(self.triad)
+    }
+
+    /// FLOP/byte from which on the roof is level.
+    pub fn ridge(&self) -> f64 {
+        self.peak() / self.bandwidth()
+    }
+
+    /// The most GFLOP/s at an intensity.
+    pub fn roof(&self, intensity: f64) -> f64 {
+        self.peak().min(self.bandwidth() * intensity)
+    }
+
+    /// Which share of the roof above it a step reaches.
+    pub fn share(&self, step: &Step) -> f64 {
+        step.speed() / self.roof(step.intensity())
+    }
+}
+
+/// FLOP/byte at which the roofline of the machine in the record is level.
+pub fn ridge(record: &Record) -> Result<f64> {
+    Ok(Ceilings::of(record)?.ridge())
+}
+
+/// Which share of its roof softmax reaches for long sequences: whether it waits for memory.
+pub fn softmax_share([times, _, roof]: &[Record; 3]) -> Result<f64> {
+    let [_, _, softmax, ..] = steps(roof, times, 4096)?;
+    Ok(Ceilings::of(roof)?.share(&softmax))
+}

@@ -1,0 +1,10 @@
+//! The ladder: its parts, its steps, the sizes of its tiles, and how far runs of it are apart.
+
+mod bars;
+mod facts;
+mod page;
+mod words;
+
+pub use facts::Ladder;
+pub use page::generate;
+pub use words::other_machine_in_words;
