@@ -1,6 +1,7 @@
 //! Claims, checked: what people repeat about attention, each computed, and a verdict that follows from the computation.
 
 use crate::output::Page;
+use crate::pitfalls::gap_at_a_billion;
 use crate::random::normal;
 use crate::why_sqrt_d_k::{self, FAINT, ROWS};
 use anyhow::{Result, ensure};
@@ -884,7 +885,7 @@ fn large_negative(page: &mut Page) -> Result<Claim> {
     }
     ensure!(f16::MIN + f16::MIN == f16::NEG_INFINITY);
     page.value("f16-max", integer(f16::MAX.to_f64() as usize));
-    page.value("f32-gap", integer((1e9_f32.next_up() - 1e9_f32) as usize));
+    page.value("f32-gap", integer(gap_at_a_billion()));
     ensure!(leaks[0] == [0.0; 4], "−∞ leaks");
     ensure!(leaks[4].iter().all(|w| *w > 0.0), "−10 does not leak");
     page.value("hidden-unmasked", tuple(&unmasked, 2));
