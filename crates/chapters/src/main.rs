@@ -31,7 +31,6 @@ mod tiles_forward;
 mod tiles_traffic;
 mod welcome;
 mod why_sqrt_d_k;
-mod wrong;
 
 use anyhow::{Context, Result};
 use clap::Parser;

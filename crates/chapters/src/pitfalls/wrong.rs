@@ -1,4 +1,4 @@
-//! Wrong ways, on purpose: the chapter Pitfalls shows and runs them, and `pitfalls.rs` measures what they do.
+//! Wrong ways, on purpose: the chapter shows them, `facts.rs` and `claims.rs` run them.
 
 use attention::{Mask, Result, softmax_rows};
 use nalgebra::{DMatrix, RealField};

@@ -1,0 +1,183 @@
+//! FLOPs and bytes: the core beside the projections, a whole layer, and the way back.
+
+use super::verdict::{Claim, about, by_parts};
+use crate::output::Page;
+use anyhow::Result;
+use attention::{AttentionShape, Flops};
+use figures::format::{fixed, integer, scientific};
+
+const N: usize = 4096;
+const D: usize = 64;
+
+/// (3) FLOPs of core and projections at n = 4096, d = 64.
+pub struct CoreAndProjections {
+    pub core: f64,
+    pub projections: f64,
+    /// FLOPs of the core's two products, divided by those of the projections.
+    pub ratio: f64,
+}
+
+pub fn core_and_projections(d_model: usize) -> Result<CoreAndProjections> {
+    let flops = AttentionShape::self_attention(1, N, d_model, D, 1).flops()?;
+    Ok(CoreAndProjections {
+        core: flops.core() as f64,
+        projections: flops.projections as f64,
+        ratio: products(&flops) / flops.projections as f64,
+    })
+}
+
+/// FLOPs of the core's two products.
+pub fn products(flops: &Flops) -> f64 {
+    (flops.scores + flops.values) as f64
+}
+
+pub const SAID_PROJECTIONS: f64 = 4e6;
+
+/// Bytes of q, k, v and the output in `f32`.
+pub fn narrow_bytes() -> f64 {
+    (4 * 4 * N * D) as f64
+}
+
+pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
+    let mut rows = vec![];
+    for d_model in [2, 64, 512, 2048] {
+        let CoreAndProjections { core, projections, ratio } =
+            core_and_projections(d_model)?;
+        rows.push(vec![
+            integer(d_model),
+            format!("${}$", scientific(core, 1)),
+            format!("${}$", scientific(projections, 1)),
+            fixed(ratio, 0),
+        ]);
+        if [64, 512].contains(&d_model) {
+            let times = fixed(projections / SAID_PROJECTIONS, 0);
+            page.value(format!("projections-too-small-{d_model}"), times);
+        }
+    }
+    let header = ["$d_{\\text{model}}$", "core", "projections", "products ÷ projections"];
+    page.table("core-and-projections", &header, &rows);
+    page.value("projections-narrow-bytes", scientific(narrow_bytes(), 1));
+    let CoreAndProjections { core, projections, .. } = core_and_projections(D)?;
+    Ok(Claim {
+        section: "the-core-and-the-projections",
+        said: "At $n = 4096$, $d = 64$ the core takes about $4 \\cdot 10^9$ FLOPs and the projections about $4 \\cdot \
+               10^6$."
+            .to_owned(),
+        verdict: by_parts(&[
+            ("the core", about(core, 4e9)),
+            ("the projections", about(projections, SAID_PROJECTIONS)),
+        ]),
+        measured: format!(
+            "${}$ and, with $d_{{\\text{{model}}}} = 64$, ${}$",
+            scientific(core, 1),
+            scientific(projections, 1)
+        ),
+    })
+}
+
+/// (4) A layer whose FLOPs and bytes are counted, with its width split into this many heads.
+pub fn layer_in_numbers(heads: usize) -> AttentionShape {
+    AttentionShape::self_attention(1, 8192, 512, 512 / heads, heads)
+}
+
+/// n² d, of one of the two products.
+pub const MULTIPLY_ADDS: f64 = 8192.0 * 8192.0 * 512.0;
+
+pub fn tell_layer_in_numbers(page: &mut Page) -> Result<Claim> {
+    let layer = layer_in_numbers(1);
+    let (flops, bytes) = (layer.flops()?, layer.bytes(4)?);
+    let eight_heads = layer_in_numbers(8).bytes(4)?;
+    let (total, megabytes) = (flops.total() as f64, bytes.weights as f64 / 1e6);
+    let billions = |x: f64| fixed(x / 1e9, 1);
+    page.value("layer-projections", billions(flops.projections as f64));
+    page.value("layer-products", billions(products(&flops)));
+    page.value("layer-softmax", billions(flops.softmax as f64));
+    page.value("layer-total", billions(total));
+    page.value("layer-one-product", billions(MULTIPLY_ADDS));
+    page.value("layer-mib", integer((bytes.weights >> 20) as usize));
+    page.value("layer-eight-gb", billions(eight_heads.weights as f64));
+    page.value("layer-bf16-mb", fixed(layer.bytes(2)?.weights as f64 / 1e6, 0));
+    page.value("layer-mb", fixed(megabytes, 1));
+    Ok(Claim {
+        section: "a-layer-in-numbers",
+        said: "At $n = 8192$, $d = 512$ a layer takes about $34 \\cdot 10^9$ FLOPs, and its weights 268 MB."
+            .to_owned(),
+        verdict: by_parts(&[
+            ("the bytes", (megabytes - 268.0).abs() < 0.5),
+            ("the FLOPs", about(total, 34e9)),
+        ]),
+        measured: format!(
+            "${} \\cdot 10^9$ FLOPs; {} MB for one head in `f32`",
+            fixed(total / 1e9, 0),
+            fixed(megabytes, 0)
+        ),
+    })
+}
+
+pub const BACK_N: usize = 1024;
+/// Of the model, and of all heads together.
+pub const BACK_D: usize = 512;
+
+/// (12) What a forward product and its two gradients cost, in FLOPs.
+pub struct Product {
+    pub name: &'static str,
+    pub forward: usize,
+    pub for_left: usize,
+    pub for_right: usize,
+    /// Whether its right factor is parameters.
+    parameters: bool,
+}
+
+pub fn way_back() -> [Product; 4] {
+    let (n, d) = (BACK_N, BACK_D);
+    // A product's rows, inner numbers and columns, how often there is one, and whether its right factor is parameters.
+    [
+        ("$XW_Q$, $XW_K$, $XW_V$", (n, d, d), 3, true),
+        ("$QK^\\top$", (n, d, n), 1, false),
+        ("$AV$", (n, n, d), 1, false),
+        ("$OW_O$", (n, d, d), 1, true),
+    ]
+    .map(|(name, (rows, inner, columns), times, parameters)| {
+        let flops = |m: usize, k: usize, l: usize| times * 2 * m * k * l;
+        // C = A B: grad_A = grad_C Bᵀ, and grad_B = Aᵀ grad_C
+        Product {
+            name,
+            forward: flops(rows, inner, columns),
+            for_left: flops(rows, columns, inner),
+            for_right: flops(inner, rows, columns),
+            parameters,
+        }
+    })
+}
+
+/// FLOPs of all products: forward, backward, and backward where the parameters want no gradient.
+pub fn forward_backward_frozen(products: &[Product]) -> [usize; 3] {
+    let frozen = |product: &Product| {
+        product.for_left + if product.parameters { 0 } else { product.for_right }
+    };
+    [
+        products.iter().map(|product| product.forward).sum(),
+        products.iter().map(|product| product.for_left + product.for_right).sum(),
+        products.iter().map(frozen).sum(),
+    ]
+}
+
+pub fn tell_way_back(page: &mut Page) -> Claim {
+    let products = way_back();
+    let [forward, backward, frozen] = forward_backward_frozen(&products);
+    let billions = |flops: usize| fixed(flops as f64 / 1e9, 1);
+    let rows = products.map(|Product { name, forward, for_left, for_right, .. }| {
+        vec![name.to_owned(), billions(forward), billions(for_left), billions(for_right)]
+    });
+    let header = ["product $AB$", "forward", "for the left factor", "for the right"];
+    page.table("way-back", &header, &rows);
+    page.value("back-frozen", fixed(frozen as f64 / forward as f64, 1));
+    page.value("back-n", integer(BACK_N));
+    page.value("back-d", integer(BACK_D));
+    Claim {
+        section: "the-price-of-going-back",
+        said: "The backward pass costs what the forward pass costs.".to_owned(),
+        verdict: by_parts(&[("the products", backward == forward)]),
+        measured: "twice the FLOPs in products".to_owned(),
+    }
+}

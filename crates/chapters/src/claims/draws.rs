@@ -1,0 +1,322 @@
+//! Random queries and keys: how far scores reach, how large the largest weight is, and how small gradients are.
+
+use super::verdict::{Claim, by_parts, only_when};
+use crate::output::Page;
+use crate::random::normal;
+use crate::why_sqrt_d_k::{self, FAINT, ROWS, compute_rows, median, share};
+use anyhow::{Context, Result};
+use attention::{log_sum_exp_rows, scaled_scores, softmax_rows};
+use figures::format::{fixed, integer, percent, scientific, significant};
+use figures::{Axis, BLUE, Line, Marks, VERMILION, line_chart};
+use nalgebra::DMatrix;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use std::f64::consts::{LN_10, TAU};
+
+/// The width of queries and keys in (7) and (8).
+pub const D: usize = 512;
+
+fn sorted(mut x: Vec<f64>) -> Vec<f64> {
+    x.sort_by(f64::total_cmp);
+    x
+}
+
+/// The value below which this share of the numbers lies.
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    sorted[(share * (sorted.len() - 1) as f64).round() as usize]
+}
+
+pub const DRAWS: usize = 4000;
+pub const SAID_SCORE: f64 = 180.0;
+const SAID_SCALED_SCORE: f64 = 8.0;
+
+/// (7) How far scores reach and weights fall among eight tokens, sorted over the draws.
+pub struct Reach {
+    /// The largest score.
+    pub scores: Vec<f64>,
+    pub scaled_scores: Vec<f64>,
+    /// The smallest weight as a power of ten, without its minus: the weight itself may be too small for a number.
+    pub weights: Vec<f64>,
+    pub scaled_weights: Vec<f64>,
+}
+
+pub fn reach() -> Result<Reach> {
+    let (n, root) = (8, (D as f64).sqrt());
+    let rng = &mut ChaCha8Rng::seed_from_u64(7);
+    let smallest = |s: &DMatrix<f64>| -> Result<f64> {
+        let lse = log_sum_exp_rows(s)?;
+        let rows = s.row_iter().zip(lse.iter());
+        Ok(-rows.map(|(row, lse)| row.min() - lse).fold(0.0, f64::min) / LN_10)
+    };
+    let [mut scores, mut weights, mut scaled_weights] = [const { vec![] }; 3];
+    for _ in 0..DRAWS {
+        let (q, k) = (normal(n, D, rng), normal(n, D, rng));
+        let s = scaled_scores(&q, &k)?; // (n, n)
+        scores.push(s.amax() * root);
+        weights.push(smallest(&(&s * root))?);
+        scaled_weights.push(smallest(&s)?);
+    }
+    let scores = sorted(scores);
+    Ok(Reach {
+        scaled_scores: scores.iter().map(|s| s / root).collect(),
+        scores,
+        weights: sorted(weights),
+        scaled_weights: sorted(scaled_weights),
+    })
+}
+
+/// The standard deviation of a score, √d.
+pub fn deviation() -> f64 {
+    (D as f64).sqrt()
+}
+
+/// The probability that a normal number exceeds x, for large x: the first terms of the asymptotic series.
+pub fn normal_tail(x: f64) -> f64 {
+    let y = 1.0 / (x * x);
+    (-x * x / 2.0).exp() / (TAU.sqrt() * x) * (1.0 - y + 3.0 * y * y - 15.0 * y * y * y)
+}
+
+pub fn tell_reach(page: &mut Page) -> Result<Claim> {
+    let Reach { scores, scaled_scores, weights, scaled_weights } = reach()?;
+    let row = |name: &str, x: &[f64], said: &str, text: &dyn Fn(f64) -> String| {
+        let cells = [0.05, 0.5, 0.95, 1.0].map(|share| text(quantile(x, share)));
+        [&[name.to_owned()][..], &cells, &[said.to_owned()]].concat()
+    };
+    let power = |x: f64| format!("$10^{{{}}}$", fixed(-x, 1));
+    let rows = [
+        row("largest score, unscaled", &scores, "180", &|x| fixed(x, 0)),
+        row("smallest weight, unscaled", &weights, "$10^{−78}$", &power),
+        row("largest score, scaled", &scaled_scores, "8", &|x| fixed(x, 1)),
+        row("smallest weight, scaled", &scaled_weights, "$10^{−4}$", &power),
+    ];
+    let header = ["", "tamest 1 in 20", "median", "wildest 1 in 20", "wildest", "said"];
+    page.table("reach", &header, &rows);
+    let sigmas = SAID_SCORE / deviation();
+    page.value("reach-draws", integer(DRAWS));
+    page.value("reach-sigma", fixed(deviation(), 1));
+    page.value("reach-sigmas", fixed(sigmas, 2));
+    page.value("reach-power", fixed(-SAID_SCORE / LN_10, 1));
+    page.value("reach-scaled-power", fixed(-SAID_SCALED_SCORE / LN_10, 1));
+    page.value("reach-beyond", scientific(2.0 * normal_tail(sigmas), 0));
+    page.value("reach-beyond-score", "10^{−14}");
+    // All entries with a variance of f multiply all scores by f.
+    let medians =
+        [&scores, &weights, &scaled_scores, &scaled_weights].map(|x| quantile(x, 0.5));
+    page.value("reach-factor", fixed(SAID_SCORE / medians[0], 1));
+    page.value("reach-factor-weights", fixed(SAID_SCORE / LN_10 / medians[1], 1));
+    Ok(Claim {
+        section: "how-far-scores-reach",
+        said: "For $d_k = 512$ and eight tokens, unscaled scores reach 180 and weights fall to $10^{-78}$; scaled, 8 and \
+               $10^{-4}$."
+            .to_owned(),
+        verdict: by_parts(&[("the scores", quantile(&scores, 1.0) >= SAID_SCORE)]),
+        measured: format!(
+            "medians: {} and $10^{{{}}}$; scaled {} and $10^{{{}}}$",
+            fixed(medians[0], 0),
+            fixed(-medians[1], 0),
+            fixed(medians[2], 1),
+            fixed(-medians[3], 1)
+        ),
+    })
+}
+
+/// Sets of unscaled scores: rows of several queries against the same `n` keys.
+fn score_sets(n: usize) -> impl Iterator<Item = DMatrix<f64>> {
+    let mut rng = ChaCha8Rng::seed_from_u64((10_000 * n + D) as u64);
+    (0..SETS).map(move |_| {
+        let (q, k) = (normal(QUERIES, D, &mut rng), normal(n, D, &mut rng));
+        &q * k.transpose()
+    })
+}
+
+const SETS: usize = 40;
+const QUERIES: usize = 500;
+
+/// (8) The mean largest weight of a row against n keys.
+#[derive(Clone, Copy)]
+pub struct LargestWeight {
+    pub n: usize,
+    pub unscaled: f64,
+    /// Of the unscaled mean.
+    pub standard_error: f64,
+    pub scaled: f64,
+}
+
+impl LargestWeight {
+    pub fn is_as_said(&self) -> bool {
+        self.unscaled > 0.9 && self.scaled < 0.5
+    }
+}
+
+pub fn largest_weights() -> Result<Vec<LargestWeight>> {
+    let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
+    let largest =
+        |w: DMatrix<f64>| mean(&w.row_iter().map(|row| row.max()).collect::<Vec<_>>());
+    let of_length = |n| {
+        let [mut unscaled, mut scaled] = [const { vec![] }; 2]; // the mean of each set
+        for scores in score_sets(n) {
+            unscaled.push(largest(softmax_rows(&scores)?));
+            scaled.push(largest(softmax_rows(&(scores / deviation()))?));
+        }
+        let squares: f64 = unscaled.iter().map(|x| (x - mean(&unscaled)).powi(2)).sum();
+        let variance = squares / (SETS - 1) as f64;
+        Ok(LargestWeight {
+            n,
+            unscaled: mean(&unscaled),
+            standard_error: (variance / SETS as f64).sqrt(),
+            scaled: mean(&scaled),
+        })
+    };
+    let lengths = [2, 3, 4, 5, 6, 8, 16, 32, 64, 128, 256, 512, 1024];
+    lengths.into_par_iter().map(of_length).collect()
+}
+
+/// The first and the last number of keys for which the claim holds.
+pub fn range_as_said(all: &[LargestWeight]) -> Result<(&LargestWeight, &LargestWeight)> {
+    let mut held = all.iter().filter(|at| at.is_as_said());
+    let first = held.next().context("the claim holds for no n")?;
+    Ok((first, held.next_back().unwrap_or(first)))
+}
+
+pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
+    for at in all {
+        match at.n {
+            2 | 4 | 5 => {
+                page.value(format!("largest-{}-scaled", at.n), fixed(at.scaled, 2));
+            }
+            512 | 1024 => page.value(format!("largest-{}", at.n), fixed(at.unscaled, 3)),
+            _ => {}
+        }
+    }
+    let largest_error = all.iter().map(|at| at.standard_error).fold(0.0, f64::max);
+    page.value("largest-error", fixed(largest_error, 4));
+    page.value("largest-rows", integer(SETS * QUERIES));
+    page.value("largest-sets", integer(SETS));
+    page.value("largest-queries", integer(QUERIES));
+    let (from, to) = range_as_said(all)?;
+    largest_weight_figure(page, all, from.n, to.n)?;
+    let condition = format!("there are {} to {} keys", from.n, to.n);
+    let everywhere = all.iter().all(LargestWeight::is_as_said);
+    Ok(Claim {
+        section: "the-largest-weight",
+        said: "For $d_k = 512$ the largest weight of a row averages over $0.9$ unscaled, and under $0.5$ scaled.".to_owned(),
+        verdict: only_when(&condition, everywhere, true)?,
+        measured: format!(
+            "at $n = {}$: {} and {}",
+            from.n,
+            fixed(from.unscaled, 2),
+            fixed(from.scaled, 2)
+        ),
+    })
+}
+
+fn largest_weight_figure(
+    page: &mut Page,
+    all: &[LargestWeight],
+    from: usize,
+    to: usize,
+) -> Result<()> {
+    let line = |name, colour, of: fn(&LargestWeight) -> f64| {
+        Line::new(name, colour, all.iter().map(|at| (at.n as f64, of(at))))
+    };
+    let level =
+        |name, colour, y| Line::new(name, colour, [(2.0, y), (1024.0, y)]).dashed();
+    let lines = [
+        line("unscaled", VERMILION, |at| at.unscaled),
+        line("scaled", BLUE, |at| at.scaled),
+        level("0.9", VERMILION, 0.9),
+        level("0.5", BLUE, 0.5),
+    ];
+    page.figure(
+        "largest-weight",
+        (
+            "The mean largest weight of a row against the number of keys, for a width of 512",
+            &format!(
+                "Unscaled it falls slowly and stays above 0.9 up to {to} keys. Scaled it falls fast and is below 0.5 from \
+                 {from} keys on."
+            ),
+        ),
+        (520, 380),
+        |area| {
+            let x = Axis::log("keys n (logarithmic)", 2.0, 2.0..1024.0);
+            let y = Axis::linear("mean largest weight", 0.0..1.0);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}
+
+/// (13) The size of gradients without scaling, of the rows that [Why √dₖ](why_sqrt_d_k) draws.
+pub struct SmallGradients {
+    pub n: usize,
+    pub d: usize,
+    /// Of the norm of the gradient by the query.
+    pub median: f64,
+    /// The share of rows for which that is [`FAINT`].
+    pub rows: f64,
+    /// The share of scores whose gradient is.
+    pub scores: f64,
+    pub scaled_scores: f64,
+}
+
+pub fn small_gradients() -> Result<Vec<SmallGradients>> {
+    let sizes = [(8, 64), (8, 512), (64, 64), (64, 512), (512, 64), (512, 512)];
+    compute_rows(sizes.into())?;
+    let of_size = |(n, d)| {
+        let rows = why_sqrt_d_k::rows(n, d)?;
+        let faint_scores = |rows| why_sqrt_d_k::mean(rows, |row| row.faint_scores);
+        Ok(SmallGradients {
+            n,
+            d,
+            median: median(&rows.unscaled, |row| row.grad_query),
+            rows: share(&rows.unscaled, |row| row.grad_query < FAINT),
+            scores: faint_scores(&rows.unscaled),
+            scaled_scores: faint_scores(&rows.scaled),
+        })
+    };
+    sizes.into_iter().map(of_size).collect()
+}
+
+pub fn tell_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
+    let row = |of: &SmallGradients| {
+        let median = match of.median {
+            median if median < 0.01 => format!("${}$", scientific(median, 0)),
+            median => significant(median, 1),
+        };
+        vec![
+            integer(of.n),
+            integer(of.d),
+            median,
+            percent(of.rows, 0),
+            percent(of.scores, 0),
+            percent(of.scaled_scores, 1),
+        ]
+    };
+    let header = [
+        "$n$",
+        "$d_k$",
+        "median $\\lVert \\partial L / \\partial q \\rVert$",
+        "rows below",
+        "scores below",
+        "scores below, scaled",
+    ];
+    page.table("small-gradients", &header, &all.iter().map(row).collect::<Vec<_>>());
+    let range = |of: fn(&SmallGradients) -> f64| {
+        let shares = || all.iter().map(of);
+        let (least, most) = (shares().fold(1.0, f64::min), shares().fold(0.0, f64::max));
+        format!("{} to {}", percent(least, 0), percent(most, 0))
+    };
+    let most = all.iter().map(|of| of.rows).fold(0.0, f64::max);
+    page.value("small-draws", integer(ROWS));
+    page.value("small-most", percent(most, 0));
+    Claim {
+        section: "gradients-that-vanish",
+        said: "Without scaling, gradients are below $10^{-6}$.".to_owned(),
+        verdict: by_parts(&[("most rows", most > 0.5)]),
+        measured: format!(
+            "{} of the rows, {} of the scores",
+            range(|of| of.rows),
+            range(|of| of.scores)
+        ),
+    }
+}

@@ -1,0 +1,145 @@
+//! Two worked examples: four scores and their softmax, and three queries by hand.
+
+use super::verdict::{Claim, by_parts, to_two_decimals};
+use crate::output::Page;
+use anyhow::Result;
+use attention::{Mask, attention, softmax};
+use figures::format::{fixed, tuple};
+use nalgebra::{DMatrix, DVector, dmatrix, dvector};
+
+/// What is said to be softmax of the four scores, and of the same divided by 8.
+pub const SAID_PLAIN: [f64; 4] = [0.06, 0.0, 0.94, 0.0];
+pub const SAID_DIVIDED: [f64; 4] = [0.28, 0.06, 0.40, 0.10];
+
+/// (1) Softmax of four scores, and of the same divided by 8.
+pub struct FourScores {
+    pub plain: DVector<f64>,
+    pub divided: DVector<f64>,
+    /// Which divisors c give the claimed ratio p_i / p_3 = e^((x_i − x_3) / c), for the other three weights. The two
+    /// decimals leave an interval.
+    pub divisors: [(f64, f64); 3],
+}
+
+pub fn four_scores() -> Result<FourScores> {
+    let x = dvector![12.3, -8.7, 15.1, -3.2];
+    let divisors = [0, 1, 3].map(|i| {
+        let divisor = |p: f64, p_3: f64| (x[2] - x[i]) / (p_3 / p).ln();
+        let (p, p_3) = (SAID_DIVIDED[i], SAID_DIVIDED[2]);
+        (divisor(p - 0.005, p_3 + 0.005), divisor(p + 0.005, p_3 - 0.005))
+    });
+    Ok(FourScores { plain: softmax(&x)?, divided: softmax(&(x / 8.0))?, divisors })
+}
+
+pub fn tell_four_scores(page: &mut Page) -> Result<Claim> {
+    let FourScores { plain, divided, divisors } = four_scores()?;
+    page.value("four-divided", tuple(&divided, 2));
+    page.value("four-said-sum", fixed(SAID_DIVIDED.iter().sum(), 2));
+    for (key, (from, to)) in [1, 2, 4].into_iter().zip(divisors) {
+        let interval = format!("{} to {}", fixed(from, 1), fixed(to, 1));
+        page.value(format!("four-divisor-{key}"), interval);
+    }
+    Ok(Claim {
+        section: "four-scores-and-a-division",
+        said: format!(
+            "Softmax of $(12.3, -8.7, 15.1, -3.2)$ is ${}$; of the same divided by 8 it is ${}$.",
+            tuple(SAID_PLAIN, 2),
+            tuple(SAID_DIVIDED, 2)
+        ),
+        verdict: by_parts(&[
+            ("the scores as they are", to_two_decimals(&plain, &SAID_PLAIN)),
+            ("the divided ones", to_two_decimals(&divided, &SAID_DIVIDED)),
+        ]),
+        measured: format!("divided: ${}$", tuple(&divided, 2)),
+    })
+}
+
+/// (2) The weights and the first output of the second worked example.
+pub struct ThreeQueries {
+    pub weights: DMatrix<f64>,
+    pub said_weights: DMatrix<f64>,
+    pub output: DMatrix<f64>,
+    /// How far the sum of the first row is off, as it is said.
+    pub off: f64,
+    /// How far the first two keys are said to lie ahead of the third one in the second row.
+    pub gap: f64,
+    /// How far they do.
+    pub right_gap: f64,
+}
+
+pub const SAID_OUTPUT: [f64; 2] = [1.02, 1.83];
+/// Two decimals may take half a hundredth from each of three weights, and no more.
+pub const ROUNDING: f64 = 3.0 * 0.005;
+
+/// The values that the three queries average.
+pub fn values() -> DMatrix<f64> {
+    dmatrix![2.0, 1.0; 1.0, 3.0; 0.0, 2.0]
+}
+
+pub fn three_queries() -> Result<ThreeQueries> {
+    let q = dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, 1.0];
+    let k = dmatrix![1.0, 1.0; 0.0, 1.0; 1.0, 0.0];
+    let (output, cache) = attention(&q, &k, &values(), &Mask::none())?;
+    let said_weights: DMatrix<f64> =
+        dmatrix![0.41, 0.20, 0.41; 0.38, 0.38, 0.24; 0.52, 0.25, 0.25];
+    Ok(ThreeQueries {
+        weights: cache.weights,
+        output,
+        off: (said_weights.row(0).sum() - 1.0).abs(),
+        gap: (said_weights[(1, 0)] / said_weights[(1, 2)]).ln(),
+        right_gap: 0.5_f64.sqrt(), // 1/√2
+        said_weights,
+    })
+}
+
+impl ThreeQueries {
+    /// Which rows of the claimed weights are right.
+    pub fn right_rows(&self) -> [bool; 3] {
+        let said = &self.said_weights;
+        [0, 1, 2].map(|i| to_two_decimals(self.weights.row(i).iter(), said.row(i).iter()))
+    }
+}
+
+pub fn tell_three_queries(page: &mut Page) -> Result<Claim> {
+    let facts = three_queries()?;
+    let [said, computed] = [&facts.said_weights, &facts.weights]
+        .map(|m| [0, 1, 2].map(|i| tuple(m.row(i).iter(), 2)));
+    let row = |i: usize| {
+        vec![
+            format!("query {}", i + 1),
+            format!("${}$", said[i]),
+            fixed(facts.said_weights.row(i).sum(), 2),
+            format!("${}$", computed[i]),
+        ]
+    };
+    page.table(
+        "three-queries",
+        &["", "said", "its sum", "computed"],
+        &[0, 1, 2].map(row),
+    );
+    page.value("three-rounding", fixed(ROUNDING, 3));
+    page.value("three-off", fixed(facts.off, 2));
+    page.value("three-gap", fixed(facts.gap, 2));
+    page.value("three-gap-right", fixed(facts.right_gap, 2));
+    page.value("three-output-said", tuple(SAID_OUTPUT, 2));
+    page.value("three-sum", fixed(facts.said_weights.row(0).sum(), 2));
+    let output_right = to_two_decimals(facts.output.row(0).iter(), &SAID_OUTPUT);
+    Ok(Claim {
+        section: "three-queries-by-hand",
+        said: format!(
+            "In example (b) the three queries have the weights ${}$, ${}$ and ${}$, and the first the output ${}$.",
+            said[0],
+            said[1],
+            said[2],
+            tuple(SAID_OUTPUT, 2)
+        ),
+        verdict: by_parts(&[
+            ("the weights", facts.right_rows().contains(&true)),
+            ("the output", output_right),
+        ]),
+        measured: format!(
+            "the first: ${}$ and ${}$",
+            computed[0],
+            tuple(facts.output.row(0), 2)
+        ),
+    })
+}

@@ -1,0 +1,158 @@
+//! Flash attention: its work and its memory, and whether it is approximate.
+
+use super::counts::products;
+use super::verdict::{Claim, by_parts, only_when};
+use crate::output::Page;
+use crate::random::normal;
+use anyhow::Result;
+use attention::flash::{Inputs, Tiles, tiled_attention};
+use attention::{AttentionShape, Mask, attention};
+use figures::format::{fixed, integer, percent};
+use nalgebra::{DMatrix, RealField};
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use std::ops::Range;
+
+const D: usize = 64;
+
+/// (11) How many more operations a forward pass takes in tiles of `keys` keys, as a share.
+pub fn more_operations(keys: usize) -> f64 {
+    let (n, c, d) = (4096.0, keys as f64, D as f64);
+    // A score and its share of the products: 4d + 5 operations. Tiles of c keys add, to each row of each tile, five
+    // operations for maximum, correction and sum, and d for the rescaled output; the division, one of the five per
+    // score, moves to the end, once per entry of the output.
+    let naive = n * (4.0 * d + 5.0);
+    let tiled = n * (4.0 * d + 4.0) + (n / c) * (d + 5.0) + d;
+    tiled / naive - 1.0
+}
+
+/// The widths of tiles, with [`more_operations`] of each.
+pub fn work() -> [(usize, f64); 4] {
+    [16, 32, 64, 128].map(|keys| (keys, more_operations(keys)))
+}
+
+/// What computing the scores again adds to the products with n² d multiplications of the backward pass, and of a whole
+/// step.
+const MORE_BACKWARD: f64 = 1.0 / 4.0;
+const MORE_IN_A_STEP: f64 = 1.0 / (2.0 + 4.0);
+/// What the authors of flash attention count, in figure 2 of their paper of 2022.
+const MORE_IN_THE_PAPER: f64 = 75.2 / 66.6 - 1.0;
+
+/// The same of a layer of 32 heads of 64, with projections three times (forward, and both gradients).
+fn more_in_a_layer() -> Result<f64> {
+    let layer = AttentionShape::self_attention(1, 4096, 2048, 64, 32).flops()?;
+    let projections = layer.projections as f64;
+    Ok(layer.scores as f64 / (3.0 * (products(&layer) + projections)))
+}
+
+/// Numbers that the core keeps: with the weights, and with one number a row in their place.
+pub struct Memory {
+    pub n: usize,
+    pub naive: f64,
+    pub tiled: f64,
+    pub ratio: f64,
+}
+
+pub fn memory() -> [Memory; 7] {
+    [256, 512, 1024, 2048, 4096, 8192, 16_384].map(|n| {
+        let (naive, tiled) = ((4 * n * D + n * n) as f64, (4 * n * D + n) as f64);
+        Memory { n, naive, tiled, ratio: naive / tiled }
+    })
+}
+
+/// Where the memory is 3 to 5 times less, rounded.
+pub fn lengths_as_said() -> Vec<usize> {
+    let as_said = memory().into_iter().filter(|at| (2.9..5.05).contains(&at.ratio));
+    as_said.map(|at| at.n).collect()
+}
+
+pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
+    let sign = |extra: f64| if extra > 0.0 { "+" } else { "" };
+    let (work, memory) = (work(), memory());
+    let rows = work.map(|(keys, extra)| {
+        vec![integer(keys), format!("{}{}", sign(extra), percent(extra, 1))]
+    });
+    page.table("flash-forward", &["keys in a tile", "operations, forward"], &rows);
+    page.value("flash-step", percent(MORE_IN_A_STEP, 0));
+    page.value("flash-backward", percent(MORE_BACKWARD, 0));
+    page.value("flash-paper", percent(MORE_IN_THE_PAPER, 0));
+    page.value("flash-layer", percent(more_in_a_layer()?, 0));
+    memory_table(page, &memory);
+
+    let near_15: Range<f64> = 0.145..0.175;
+    let as_said = lengths_as_said();
+    let [first, .., last] = &memory;
+    Ok(Claim {
+        section: "more-work-less-memory",
+        said: "Flash attention does 15 % more work and uses 3–5 times less memory."
+            .to_owned(),
+        verdict: only_when(
+            "the core of a whole training step is meant, and 512 to 1024 tokens at $d = 64$",
+            work.iter().any(|(_, extra)| near_15.contains(extra))
+                && as_said.len() == memory.len(),
+            near_15.contains(&MORE_IN_A_STEP) && !as_said.is_empty(),
+        )?,
+        measured: format!(
+            "work: +{} to {} forward, +{} for a step; memory: {} times less at $n = {}$, {} at {}",
+            percent(work[0].1, 1),
+            percent(work[3].1, 1),
+            percent(MORE_IN_A_STEP, 0),
+            fixed(first.ratio, 0),
+            first.n,
+            fixed(last.ratio, 0),
+            integer(last.n)
+        ),
+    })
+}
+
+fn memory_table(page: &mut Page, memory: &[Memory]) {
+    let mebibytes = |numbers: f64| fixed(4.0 * numbers / f64::from(1 << 20), 2);
+    let row = |at: &Memory| {
+        let (naive, tiled) = (mebibytes(at.naive), mebibytes(at.tiled));
+        vec![integer(at.n), naive, tiled, fixed(at.ratio, 1)]
+    };
+    let header = ["$n$", "naive, MiB", "tiled, MiB", "ratio"];
+    page.table("flash-memory", &header, &memory.iter().map(row).collect::<Vec<_>>());
+    for at in memory.iter().filter(|at| [2048, 4096].contains(&at.n)) {
+        page.value(format!("flash-memory-{}", at.n), fixed(at.ratio, 0));
+    }
+}
+
+pub const N: usize = 512;
+
+/// (15) Outputs of tiled and of plain attention.
+pub struct Outputs<T: RealField> {
+    pub tiled: DMatrix<T>,
+    pub plain: DMatrix<T>,
+}
+
+/// Random queries, keys and values.
+pub fn inputs() -> [DMatrix<f64>; 3] {
+    let rng = &mut ChaCha8Rng::seed_from_u64(15);
+    [(); 3].map(|()| normal(N, D, rng))
+}
+
+/// With tiles that do not divide the length.
+pub fn outputs<T: RealField + Copy>([q, k, v]: &[DMatrix<T>; 3]) -> Result<Outputs<T>> {
+    let tiles = Tiles { queries: 40, keys: 48 };
+    let tiled = tiled_attention(&Inputs::new(q, k, v, &Mask::none())?, tiles)?.output;
+    Ok(Outputs { tiled, plain: attention(q, k, v, &Mask::none())?.0 })
+}
+
+/// The largest difference of two outputs in `f64`.
+pub fn difference() -> Result<f64> {
+    let Outputs { tiled, plain } = outputs(&inputs())?;
+    Ok((tiled - plain).amax())
+}
+
+pub fn tell_approximate(page: &mut Page) -> Result<Claim> {
+    page.value("exact-f64", "10^{−14}");
+    page.value("exact-f32", "10^{−6}");
+    page.value("exact-n", integer(N));
+    Ok(Claim {
+        section: "is-it-approximate",
+        said: "Flash attention is approximate.".to_owned(),
+        verdict: by_parts(&[("the output", difference()? > 1e-12)]),
+        measured: "differs by less than $10^{−14}$ in `f64`: rounding".to_owned(),
+    })
+}

@@ -1,0 +1,116 @@
+//! A large negative number in the place of −∞, in several formats of numbers.
+
+use super::verdict::{Claim, by_parts};
+use crate::output::Page;
+use crate::pitfalls::gap_at_a_billion;
+use anyhow::{Context, Result};
+use attention::softmax;
+use figures::format::{fixed, integer, scientific, tuple};
+use half::{bf16, f16};
+use nalgebra::{DVector, dvector};
+
+/// A number format: rounds after every operation, as arithmetic in that format does.
+pub type Rounding = fn(f64) -> f64;
+pub const FORMATS: [(&str, Rounding); 4] = [
+    ("f64", |x| x),
+    ("f32", |x| f64::from(x as f32)),
+    ("bf16", |x| bf16::from_f64(x).to_f64()),
+    ("f16", |x| f16::from_f64(x).to_f64()),
+];
+
+/// Softmax of scores plus a mask, as a textbook writes it (no guard for rows that see nothing), in a format.
+pub fn softmax_in(round: Rounding, scores: &[f64], mask: &[f64]) -> Vec<f64> {
+    let masked = scores.iter().zip(mask).map(|(s, m)| round(round(*s) + round(*m)));
+    plain_softmax(round, &masked.collect::<Vec<_>>())
+}
+
+/// Softmax as a textbook writes it, in a format.
+pub fn plain_softmax(round: Rounding, masked: &[f64]) -> Vec<f64> {
+    let max = masked.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let exponentials: Vec<f64> =
+        masked.iter().map(|s| round(round(s - max).exp())).collect();
+    let sum = exponentials.iter().fold(0.0, |sum, e| round(sum + e));
+    exponentials.iter().map(|e| round(e / sum)).collect()
+}
+
+/// (9) What is added to hidden scores.
+const MASKS: [(&str, f64); 5] = [
+    ("$−\\infty$", f64::NEG_INFINITY),
+    ("$−10^9$", -1e9),
+    ("$−65504$", -65_504.0),
+    ("$−100$", -100.0),
+    ("$−10$", -10.0),
+];
+const SCORES: [f64; 3] = [2.0, 0.0, 1.0];
+
+/// The weight of a hidden key beside two visible ones, in each format.
+pub fn leaks(mask: f64) -> [f64; 4] {
+    FORMATS.map(|(_, round)| softmax_in(round, &SCORES, &[0.0, 0.0, mask])[2])
+}
+
+/// The weights of a row that sees nothing, in each format.
+pub fn hidden_rows(mask: f64) -> [Vec<f64>; 4] {
+    FORMATS.map(|(_, round)| softmax_in(round, &SCORES, &[mask; 3]))
+}
+
+pub fn unmasked() -> Result<DVector<f64>> {
+    Ok(softmax(&dvector![SCORES[0], SCORES[1], SCORES[2]])?)
+}
+
+/// By how much a score must lie below another one to have no weight, in a format.
+fn gap_without_weight(round: Rounding) -> Option<u16> {
+    (1..1000).find(|gap| softmax_in(round, &[0.0; 2], &[0.0, -f64::from(*gap)])[1] == 0.0)
+}
+
+pub fn tell_large_negative(page: &mut Page) -> Result<Claim> {
+    let weight = |x: f64| match x {
+        0.0 => "0".to_owned(),
+        x if x < 0.005 => format!("${}$", scientific(x, 0)),
+        x => fixed(x, 2),
+    };
+    let weights = |row: Vec<f64>| match row[0] {
+        first if first.is_nan() => "NaN".to_owned(),
+        _ => format!("${}$", tuple(row, 2)),
+    };
+    let row = |name: &str, cells: [String; 4]| [&[name.to_owned()][..], &cells].concat();
+    let beside = MASKS.map(|(name, mask)| row(name, leaks(mask).map(weight)));
+    let large = MASKS.into_iter().filter(|(_, mask)| *mask <= -65_504.0);
+    let alone: Vec<_> =
+        large.map(|(name, mask)| row(name, hidden_rows(mask).map(weights))).collect();
+    let header = ["added", "`f64`", "`f32`", "bf16", "`f16`"];
+    page.table("hidden-beside", &header, &beside);
+    page.table("hidden-alone", &header, &alone);
+    page.value("f16-max", integer(f16::MAX.to_f64() as usize));
+    page.value("f32-gap", integer(gap_at_a_billion()));
+    page.value("hidden-unmasked", tuple(&unmasked()?, 2));
+    for (name, round) in FORMATS {
+        let gap = gap_without_weight(round)
+            .with_context(|| format!("{name}: no gap is large enough"))?;
+        page.value(format!("hidden-gap-{name}"), integer(gap.into()));
+    }
+    let most = leaks(-1e9).into_iter().fold(0.0, f64::max);
+    Ok(Claim {
+        section: "a-large-negative-number",
+        said: "A mask of $-10^9$ leaks small probabilities to hidden keys; $-\\infty$ does not.".to_owned(),
+        verdict: by_parts(&[("any format", most > 0.0)]),
+        measured: format!(
+            "leak beside a visible key: {}; in a row that sees nothing: everything",
+            weight(most)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_rounds_every_operation() {
+        let rounded = FORMATS.map(|(_, round)| round(-1e9 + 2.0));
+        let near = f64::from(bf16::from_f64(-1e9)); // steps of 2²² there
+        assert!(near != -1e9 && (near + 1e9).abs() <= f64::from(1 << 21));
+        assert_eq!(rounded, [-999_999_998.0, -1e9, near, f64::NEG_INFINITY]);
+        let p = softmax_in(FORMATS[3].1, &[0.0, 0.0, 0.0], &[0.0; 3]);
+        assert_eq!(p[0], f16::from_f64(1.0 / 3.0).to_f64());
+    }
+}

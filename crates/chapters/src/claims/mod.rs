@@ -1,0 +1,18 @@
+//! Claims, checked: what people repeat about attention, each computed, and a verdict that follows from the computation.
+//!
+//! A file a subject, with one or more of the claims: first what is computed, then how it is told.
+
+mod counts;
+mod draws;
+mod examples;
+mod flash;
+mod formats;
+mod page;
+mod roofline;
+#[cfg(test)]
+mod tests;
+mod traffic;
+mod verdict;
+
+pub use page::generate;
+pub use roofline::{A100_BANDWIDTH, A100_BF16, A100_F32};

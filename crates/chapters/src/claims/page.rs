@@ -1,0 +1,62 @@
+//! All claims in the order of the chapter, and their summary.
+
+use super::verdict::{Claim, HOLDS, NOT, WHEN};
+use super::{counts, draws, examples, flash, formats, roofline, traffic};
+use crate::output::Page;
+use anyhow::{Result, ensure};
+use figures::format::table;
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    // The slow ones, side by side.
+    let (small, largest) = rayon::join(draws::small_gradients, draws::largest_weights);
+    let claims = [
+        examples::tell_four_scores(page)?,
+        examples::tell_three_queries(page)?,
+        counts::tell_core_and_projections(page)?,
+        counts::tell_layer_in_numbers(page)?,
+        roofline::tell_ridge(page)?,
+        roofline::tell_short_and_long(page)?,
+        draws::tell_reach(page)?,
+        draws::tell_largest_weight(page, &largest?)?,
+        formats::tell_large_negative(page)?,
+        traffic::tell_crossings(page)?,
+        flash::tell_work_and_memory(page)?,
+        counts::tell_way_back(page),
+        draws::tell_small_gradients(page, &small?),
+        traffic::tell_growth(page)?,
+        flash::tell_approximate(page)?,
+    ];
+    summary(page, &claims);
+    tally(page, &claims)
+}
+
+fn summary(page: &mut Page, claims: &[Claim]) {
+    let mut rows = vec![];
+    for (number, claim) in (1..).zip(claims) {
+        let said = format!("[{number}](#{number}-{}) {}", claim.section, claim.said);
+        // Stacked, so that a phone shows both.
+        rows.push(vec![said, format!("{}<br>{}", claim.verdict, claim.measured)]);
+        page.value(format!("claim-{number}"), &claim.said);
+        page.value(format!("verdict-{number}"), &claim.verdict);
+    }
+    let table = table(&["people say", "verdict, and what was computed"], &rows);
+    // Sentences are aligned to the left.
+    page.file("summary.md", table.replacen("| :-- | --: |", "| :-- | :-- |", 1));
+}
+
+/// How many verdicts there are of each kind, in words.
+fn tally(page: &mut Page, claims: &[Claim]) -> Result<()> {
+    let count = |is: fn(&str) -> bool| claims.iter().filter(|c| is(&c.verdict)).count();
+    let when = count(|v| v.starts_with(WHEN));
+    let not = count(|v| v.starts_with(NOT));
+    let part = count(|v| v.starts_with(HOLDS) && !v.starts_with(WHEN) && v.contains(NOT));
+    ensure!(when + not + part == claims.len(), "a claim holds as it stands: say so");
+    const WORDS: [&str; 11] = [
+        "none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
+        "ten",
+    ];
+    for (name, count) in [("when", when), ("not", not), ("part", part)] {
+        page.value(format!("count-{name}"), WORDS[count]);
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! Arithmetic intensity, and the ridges of an A100.
+
+use super::counts::products;
+use super::traffic::{FUSED_CROSSINGS, NAIVE_CROSSINGS, core_traffic, tiled_traffic};
+use super::verdict::{Claim, only_when};
+use crate::output::Page;
+use anyhow::{Context, Result};
+use attention::AttentionShape;
+use figures::format::{fixed, integer};
+use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
+
+/// NVIDIA A100, 80 GB, SXM: what its datasheet gives, in FLOP/s and byte/s. No sparsity.
+pub const A100_BANDWIDTH: f64 = 2.039e12;
+pub const A100_F32: f64 = 19.5e12;
+pub const A100_TF32: f64 = 156e12;
+pub const A100_BF16: f64 = 312e12;
+
+/// Where the tensor cores cease to wait for memory, in FLOP/byte, and where the plain ones do.
+pub const RIDGE_BF16: f64 = A100_BF16 / A100_BANDWIDTH;
+pub const RIDGE_F32: f64 = A100_F32 / A100_BANDWIDTH;
+/// The ridge of bf16 with a bandwidth of about 2 TB/s.
+pub const SAID_RIDGE: f64 = A100_BF16 / 2e12;
+
+const N: usize = 4096;
+const D: usize = 64;
+
+/// (5) Arithmetic intensity at n = 4096, d = 64, in FLOP/byte.
+pub struct Intensities {
+    /// In `f32`, with each matrix once.
+    pub once: f64,
+    pub once_bf16: f64,
+    /// Without softmax.
+    pub products: f64,
+    /// With two of the four narrow matrices.
+    pub two_narrow: f64,
+    /// With one of them, and without softmax.
+    pub one_narrow: f64,
+    /// In bf16, of heads twice as wide.
+    pub wide_bf16: f64,
+    /// With four crossings of the weights.
+    pub fused: f64,
+    /// Of one product by itself, which writes or reads the weights once.
+    pub one_product: f64,
+}
+
+fn core(n: usize, d: usize) -> AttentionShape {
+    AttentionShape::self_attention(1, n, d, d, 1)
+}
+
+/// FLOP/byte of the core, with `crossings` of the weights.
+fn intensity(element: usize, narrow: usize, crossings: usize) -> Result<f64> {
+    let flops = core(N, D).flops()?.core() as f64;
+    Ok(flops / (element as f64 * core_traffic(narrow, N, D, crossings)))
+}
+
+pub fn intensities() -> Result<Intensities> {
+    let shape = core(N, D);
+    let products = products(&shape.flops()?);
+    Ok(Intensities {
+        once: shape.intensity(4)?,
+        once_bf16: shape.intensity(2)?,
+        products: products / shape.bytes(4)?.total() as f64,
+        two_narrow: intensity(4, 2, 1)?,
+        one_narrow: products / (4.0 * core_traffic(1, N, D, 1)),
+        wide_bf16: core(N, 128).intensity(2)?,
+        fused: intensity(4, 4, FUSED_CROSSINGS)?,
+        one_product: (2 * N * N * D) as f64 / (4.0 * core_traffic(2, N, D, 1)),
+    })
+}
+
+/// A kind of numbers, with the ridge of what computes with them.
+pub struct Kind {
+    name: &'static str,
+    ridge: f64,
+    /// FLOP/byte with each matrix once, with all passes, and if the weights never leave fast memory.
+    intensities: [f64; 3],
+}
+
+impl Kind {
+    pub fn waits_for_memory(&self) -> [bool; 3] {
+        self.intensities.map(|intensity| intensity < self.ridge)
+    }
+}
+
+pub fn kinds() -> Result<Vec<Kind>> {
+    let kind = |(name, rate, element)| {
+        Ok(Kind {
+            name,
+            ridge: rate / A100_BANDWIDTH,
+            intensities: [
+                core(N, D).intensity(element)?,
+                intensity(element, 4, NAIVE_CROSSINGS)?,
+                intensity(element, 4, 0)?,
+            ],
+        })
+    };
+    let kinds = [
+        ("`f32`, no tensor cores", A100_F32, 4),
+        ("`f32` rounded to TF32", A100_TF32, 4),
+        ("bf16", A100_BF16, 2),
+    ];
+    kinds.into_iter().map(kind).collect()
+}
+
+pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
+    let kinds = kinds()?;
+    let row = |kind: &Kind| {
+        let cell = |x: f64| {
+            let bound = if x < kind.ridge { "memory" } else { "compute" };
+            format!("{} ({bound})", fixed(x, 0))
+        };
+        let start = [kind.name.to_owned(), fixed(kind.ridge, 0)];
+        [&start[..], &kind.intensities.map(cell)].concat()
+    };
+    let header = [
+        "numbers",
+        "ridge",
+        "each matrix once",
+        "all passes, average",
+        "weights never leave",
+    ];
+    page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());
+    let facts = intensities()?;
+    intensities_and_ridges(page, &facts);
+    let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
+    Ok(Claim {
+        section: "below-the-ridge",
+        said: "At $n = 4096$, $d = 64$ the intensity is 61 FLOP/byte (or 63), below the 156 of an A100, so attention is \
+               memory-bound."
+            .to_owned(),
+        verdict: only_when(
+            "the tensor cores do the products, and each matrix is counted once",
+            waits.iter().all(|waits| *waits),
+            waits[1] && waits[2],
+        )?,
+        measured: format!(
+            "`f32`: {} against {}; bf16: {} against {}",
+            fixed(facts.once, 0),
+            fixed(RIDGE_F32, 0),
+            fixed(facts.once_bf16, 0),
+            fixed(RIDGE_BF16, 0)
+        ),
+    })
+}
+
+fn intensities_and_ridges(page: &mut Page, facts: &Intensities) {
+    page.value("intensity", fixed(facts.once, 1));
+    page.value("intensity-products", fixed(facts.products, 1));
+    page.value("intensity-two", fixed(facts.two_narrow, 1));
+    page.value("intensity-one", fixed(facts.one_narrow, 1));
+    page.value("intensity-wide", fixed(facts.wide_bf16, 0));
+    page.value("intensity-fused", fixed(facts.fused, 0));
+    page.value("intensity-product", fixed(facts.one_product, 0));
+    page.value("ridge-said", fixed(SAID_RIDGE, 0));
+    page.value("ridge-bf16", fixed(RIDGE_BF16, 0));
+    page.value("ridge-f32", fixed(RIDGE_F32, 0));
+    page.value("ridge-factor", fixed(RIDGE_BF16 / facts.once_bf16, 2));
+    page.value("ridge-factor-said", fixed(SAID_RIDGE / facts.once, 1));
+    page.value("a100-bandwidth", integer((A100_BANDWIDTH / 1e9) as usize));
+    page.value("a100-f32", fixed(A100_F32 / 1e12, 1));
+    page.value("a100-tf32", fixed(A100_TF32 / 1e12, 0));
+    page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
+}
+
+/// The width of the figure's model, that of its heads, and how many there are. It computes in bf16.
+const WIDE: (usize, usize, usize) = (4096, 128, 32);
+/// The lengths in the figure.
+pub const LENGTHS: [usize; 13] =
+    [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+
+/// (6) Arithmetic intensity of the figure's core in bf16, with each matrix once.
+pub fn wide_core(n: usize) -> Result<f64> {
+    Ok(core(n, WIDE.1).intensity(2)?)
+}
+
+/// Of the whole layer: each projection reads its input and parameters and writes its output, and the core of each head
+/// moves `core` numbers.
+fn layer_intensity(n: usize, core: f64) -> Result<f64> {
+    let (d_model, d, heads) = WIDE;
+    let flops = AttentionShape::self_attention(1, n, d_model, d, heads).flops()?;
+    let projections = (4 * d_model * d_model + 8 * n * d_model) as f64;
+    Ok(flops.total() as f64 / (2.0 * (projections + heads as f64 * core)))
+}
+
+/// Of the layer with every pass over the scores.
+pub fn unfused_layer(n: usize) -> Result<f64> {
+    layer_intensity(n, core_traffic(4, n, WIDE.1, NAIVE_CROSSINGS))
+}
+
+/// Of the layer with so many queries in a tile.
+pub fn tiled_layer(n: usize, queries: usize) -> Result<f64> {
+    layer_intensity(n, tiled_traffic(n, WIDE.1, queries))
+}
+
+/// The first and the last of the lengths at which the unfused layer is compute-bound.
+pub fn compute_bound_lengths() -> Result<(usize, usize)> {
+    let intensities =
+        LENGTHS.map(unfused_layer).into_iter().collect::<Result<Vec<_>>>()?;
+    let lengths = LENGTHS.into_iter().zip(intensities);
+    let mut bound = lengths.filter(|(_, x)| *x > RIDGE_BF16).map(|(n, _)| n);
+    let first = bound.next().context("the unfused layer is never compute-bound")?;
+    Ok((first, bound.next_back().unwrap_or(first)))
+}
+
+/// Of the core in `f32` with a width of 64: n(4d + 5) / (4(4d + n)).
+pub fn narrow_core(n: usize) -> Result<f64> {
+    Ok(core(n, 64).intensity(4)?)
+}
+
+/// What [`narrow_core`] tends to: d + 5/4.
+pub const LIMIT: f64 = 64.0 + 5.0 / 4.0;
+
+/// Where [`narrow_core`] equals the ridge r: n = 16 d r / (4d + 5 − 4r).
+pub const CROSSING: f64 = 16.0 * 64.0 * RIDGE_F32 / (4.0 * 64.0 + 5.0 - 4.0 * RIDGE_F32);
+
+pub fn tell_short_and_long(page: &mut Page) -> Result<Claim> {
+    let (first, last) = compute_bound_lengths()?;
+    let (short, long) = (fixed(narrow_core(16)?, 1), fixed(narrow_core(65_536)?, 1));
+    page.value("short-ridge", fixed(RIDGE_BF16, 0));
+    page.value("short-first", integer(first));
+    page.value("short-last", integer(last));
+    page.value("short-16", &short);
+    page.value("short-65536", &long);
+    page.value("short-limit", fixed(LIMIT, 2));
+    page.value("short-crossing", fixed(CROSSING.ceil(), 0));
+    intensity_figure(page)?;
+    let falls = |of: fn(usize) -> Result<f64>| -> Result<bool> {
+        Ok(of(first)? > RIDGE_BF16 && of(65_536)? < RIDGE_BF16)
+    };
+    Ok(Claim {
+        section: "short-and-long-sequences",
+        said: "Short sequences are compute-bound and long ones memory-bound.".to_owned(),
+        verdict: only_when(
+            "a whole layer is meant, wide and unfused, and not very short",
+            falls(wide_core)?,
+            falls(unfused_layer)?,
+        )?,
+        measured: format!(
+            "core in `f32`, $d = 64$: {short} FLOP/byte at $n = 16$, {long} at {}",
+            integer(65_536)
+        ),
+    })
+}
+
+fn intensity_figure(page: &mut Page) -> Result<()> {
+    let line = |name: &str, colour, of: fn(usize) -> Result<f64>| {
+        let points = LENGTHS.into_iter().map(|n| Ok((n as f64, of(n)?)));
+        anyhow::Ok(Line::new(name, colour, points.collect::<Result<Vec<_>>>()?))
+    };
+    let lines = [
+        line("core, each matrix once", BLUE, wide_core)?,
+        line("layer, every pass", VERMILION, unfused_layer)?,
+        line("layer, tiled core", GREEN, |n| tiled_layer(n, 256))?,
+        line("ridge of an A100", MUTED, |_| Ok(RIDGE_BF16))?.dashed(),
+    ];
+    page.figure(
+        "intensity",
+        (
+            "Arithmetic intensity against the number of tokens",
+            "The core's intensity, with each matrix counted once, rises through the ridge and flattens above it. That of a \
+             whole layer with every pass over the scores rises above the ridge, and falls below it again for long \
+             sequences. With a tiled core it rises above the ridge and stays there.",
+        ),
+        (520, 420),
+        |area| {
+            let x = Axis::log("tokens n (logarithmic)", 2.0, 16.0..65_536.0);
+            let y = Axis::log("FLOP/byte (logarithmic)", 2.0, 4.0..4096.0);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}

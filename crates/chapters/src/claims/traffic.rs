@@ -1,0 +1,194 @@
+//! What crosses slow memory: how often the (n, n) matrix does, and how the traffic grows with n.
+
+use super::verdict::{Claim, by_parts, only_when};
+use crate::output::Page;
+use anyhow::Result;
+use attention::AttentionShape;
+use figures::format::{fixed, integer};
+use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+
+/// The steps of attention, and how the (n, n) matrix crosses slow memory in each: if each is a pass of its own, and if
+/// scaling and masking are done on the way into softmax.
+pub const STEPS: [(&str, &[&str], &[&str]); 5] = [
+    ("scores $QK^\\top$", &["write"], &["write"]),
+    ("scale", &["read", "write"], &[]),
+    ("mask", &["read", "write"], &[]),
+    ("softmax", &["read", "write"], &["read", "write"]),
+    ("times values", &["read"], &["read"]),
+];
+/// How often it crosses in all of the [`STEPS`].
+pub const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
+pub const FUSED_CROSSINGS: usize = 1 + 2 + 1;
+
+/// Numbers that cross slow memory: so many (n, d) matrices once, the (n, n) matrix so many times.
+pub fn core_traffic(narrow: usize, n: usize, d: usize, crossings: usize) -> f64 {
+    (narrow * n * d + crossings * n * n) as f64
+}
+
+/// Numbers that cross slow memory if `rows` queries at a time visit all keys and values: q read once, the output written
+/// once, k and v read once for each group of queries. The weights never leave fast memory.
+pub fn tiled_traffic(n: usize, d: usize, rows: usize) -> f64 {
+    (2 * n * d + n.div_ceil(rows) * 2 * n * d) as f64
+}
+
+/// (10) Bytes of one crossing at n = 4096 with 32 heads, in `f32`.
+pub fn bytes_of_a_crossing() -> Result<u128> {
+    Ok(AttentionShape::self_attention(1, 4096, 2048, 64, 32).bytes(4)?.weights)
+}
+
+pub fn tell_crossings(page: &mut Page) -> Result<Claim> {
+    let bytes = bytes_of_a_crossing()?;
+    let gigabytes = |times: usize| fixed(times as f64 * bytes as f64 / 1e9, 1);
+    let total = |times: usize| format!("{times}: {}\u{202f}GB", gigabytes(times));
+    let cell = |crossings: &[&str]| match crossings {
+        [] => "–".to_owned(),
+        crossings => crossings.join(", "),
+    };
+    let step = |(step, naive, fused): (&str, &[&str], &[&str])| {
+        vec![step.to_owned(), cell(naive), cell(fused)]
+    };
+    let mut rows = STEPS.map(step).to_vec();
+    rows.push(vec![
+        "together".to_owned(),
+        total(NAIVE_CROSSINGS),
+        total(FUSED_CROSSINGS),
+    ]);
+    page.table("crossings", &["step", "step by step", "fused"], &rows);
+    let fused_gibibytes = (FUSED_CROSSINGS as u128 * bytes) >> 30;
+    page.value("crossing-gib", integer((bytes >> 30) as usize));
+    page.value("crossing-fused-gib", integer(fused_gibibytes as usize));
+    page.value("crossing-fused-gb", gigabytes(FUSED_CROSSINGS));
+    Ok(Claim {
+        section: "how-often-the-matrix-crosses",
+        said: "The $(n, n)$ matrix crosses slow memory four times, 8 GB at $n = 4096$ with 32 heads.".to_owned(),
+        verdict: only_when(
+            "scale and mask are fused with softmax, in `f32`, and GB means GiB",
+            NAIVE_CROSSINGS == 4,
+            FUSED_CROSSINGS == 4 && fused_gibibytes == 8,
+        )?,
+        measured: format!(
+            "step by step {NAIVE_CROSSINGS} times, {} GB; fused {FUSED_CROSSINGS} times, {} GB",
+            gigabytes(NAIVE_CROSSINGS),
+            gigabytes(FUSED_CROSSINGS)
+        ),
+    })
+}
+
+const D: usize = 64;
+
+/// (14) MiB through slow memory in bf16, by the number of tokens.
+pub fn mebibytes(numbers: f64) -> f64 {
+    2.0 * numbers / f64::from(1 << 20)
+}
+
+pub fn naive(n: usize) -> f64 {
+    mebibytes(core_traffic(4, n, D, NAIVE_CROSSINGS))
+}
+
+pub fn fused(n: usize) -> f64 {
+    mebibytes(core_traffic(4, n, D, FUSED_CROSSINGS))
+}
+
+/// With this many queries in a tile.
+pub fn tiled(n: usize, queries: usize) -> f64 {
+    mebibytes(tiled_traffic(n, D, queries))
+}
+
+/// With each matrix once, and the weights never.
+fn once(n: usize) -> f64 {
+    mebibytes(core_traffic(4, n, D, 0))
+}
+
+/// The power of n that traffic grows with, at the most tokens of the figure.
+pub fn slope(traffic: impl Fn(usize) -> f64) -> f64 {
+    (traffic(65_536) / traffic(32_768)).log2()
+}
+
+/// Tiles of so many queries at n = 16384, beside twice the tokens and beside programs without tiles.
+pub struct Tiled {
+    pub queries: usize,
+    pub now: f64,
+    pub twice: f64,
+    pub growth: f64,
+    pub gain_on_naive: f64,
+    pub gain_on_fused: f64,
+}
+
+pub fn tiles() -> [Tiled; 4] {
+    [64, 128, 256, 512].map(|queries| {
+        let (now, twice) = (tiled(16_384, queries), tiled(32_768, queries));
+        Tiled {
+            queries,
+            now,
+            twice,
+            growth: twice / now,
+            gain_on_naive: naive(16_384) / now,
+            gain_on_fused: fused(16_384) / now,
+        }
+    })
+}
+
+pub fn tell_growth(page: &mut Page) -> Result<Claim> {
+    let row = |tiled: Tiled| {
+        vec![
+            integer(tiled.queries),
+            fixed(tiled.now, 0),
+            fixed(tiled.twice, 0),
+            fixed(tiled.growth, 2),
+            fixed(tiled.gain_on_naive, 0),
+            fixed(tiled.gain_on_fused, 0),
+        ]
+    };
+    let header = [
+        "queries in a tile",
+        "MiB, $n = 16384$",
+        "MiB, $n = 32768$",
+        "growth",
+        "gain on eight crossings",
+        "on four",
+    ];
+    page.table("tiled-traffic", &header, &tiles().map(row));
+    growth_figure(page)?;
+    // K and V, which a tile of all queries would have to keep.
+    let keys_and_values = mebibytes((2 * 16_384 * D) as f64);
+    page.value("linear-fast-memory", fixed(keys_and_values, 0));
+    let tiled = |n| tiled(n, 128);
+    page.value("traffic-gain", fixed(naive(65_536) / tiled(65_536), 0));
+    page.value("traffic-gain-fused", fixed(fused(65_536) / tiled(65_536), 0));
+    let growth = fixed(tiled(65_536) / tiled(32_768), 1);
+    Ok(Claim {
+        section: "traffic-that-grows-with-n",
+        said: "With flash attention HBM traffic becomes $O(n)$.".to_owned(),
+        verdict: by_parts(&[("the traffic", slope(tiled) < 1.5)]),
+        measured: format!("twice the tokens, {growth} times the traffic"),
+    })
+}
+
+fn growth_figure(page: &mut Page) -> Result<()> {
+    let line = |name, colour, of: fn(usize) -> f64| {
+        Line::new(
+            name,
+            colour,
+            (7..=16).map(|power| 1 << power).map(|n| (n as f64, of(n))),
+        )
+    };
+    let lines = [
+        line("eight crossings", VERMILION, naive),
+        line("tiles of 128 queries", BLUE, |n| tiled(n, 128)),
+        line("each matrix once", GREEN, once).dashed(),
+    ];
+    page.figure(
+        "traffic",
+        (
+            "Traffic with slow memory against the number of tokens",
+            "On logarithmic axes the traffic of the naive program and of the tiled one rise in parallel for large n, with a \
+             slope of two; the tiled one lies far below. A line of slope one, for each matrix once, leaves them both behind.",
+        ),
+        (520, 400),
+        |area| {
+            let x = Axis::log("tokens n (logarithmic)", 2.0, 128.0..65_536.0);
+            let y = Axis::log("MiB (logarithmic)", 10.0, 0.01..100_000.0);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}

@@ -1,0 +1,83 @@
+//! A claim, and the verdict on it.
+
+use anyhow::{Result, ensure};
+
+/// One row of the summary.
+pub struct Claim {
+    /// The id of the section that checks it, behind its number.
+    pub section: &'static str,
+    pub said: String,
+    pub verdict: String,
+    pub measured: String,
+}
+
+pub const HOLDS: &str = "**holds**";
+pub const WHEN: &str = "**holds when**";
+pub const NOT: &str = "**does not hold**";
+
+/// The verdict on a claim of several parts, each with whether it is true.
+pub fn by_parts(parts: &[(&str, bool)]) -> String {
+    let of = |word: &str, wanted: bool| {
+        let names: Vec<_> =
+            parts.iter().filter(|part| part.1 == wanted).map(|part| part.0).collect();
+        (!names.is_empty()).then(|| format!("{word} for {}", names.join(" and ")))
+    };
+    match (of(HOLDS, true), of(NOT, false)) {
+        (Some(holds), Some(not)) => format!("{holds}, {not}"),
+        (Some(_), None) => HOLDS.to_owned(),
+        _ => NOT.to_owned(),
+    }
+}
+
+/// The verdict on a claim that is not true as it was said, but is under a condition.
+pub fn only_when(
+    condition: &str,
+    as_said: bool,
+    under_condition: bool,
+) -> Result<String> {
+    ensure!(!as_said, "true as said, so the verdict needs no condition: {condition}");
+    ensure!(under_condition, "not even true under the condition: {condition}");
+    Ok(format!("{WHEN} {condition}"))
+}
+
+/// Whether two rows agree to the two decimals that a claim gives.
+pub fn to_two_decimals<'a>(
+    computed: impl IntoIterator<Item = &'a f64>,
+    said: impl IntoIterator<Item = &'a f64>,
+) -> bool {
+    let hundredths = |x: f64| (100.0 * x).round();
+    computed.into_iter().zip(said).all(|(x, y)| hundredths(*x) == hundredths(*y))
+}
+
+/// Whether a number that was said with one or two digits is right within a tenth.
+pub fn about(computed: f64, said: f64) -> bool {
+    (computed / said - 1.0).abs() < 0.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_by_parts_names_what_holds_and_what_does_not() {
+        let parts = [("the core", true), ("the rest", false), ("the end", false)];
+        let both = "**holds** for the core, **does not hold** for the rest and the end";
+        assert_eq!(by_parts(&parts), both);
+        assert_eq!(by_parts(&parts[..1]), HOLDS);
+        assert_eq!(by_parts(&parts[1..]), NOT);
+    }
+
+    #[test]
+    fn a_condition_must_be_needed_and_must_be_enough() {
+        let verdict = only_when("it is so", false, true).unwrap();
+        assert_eq!(verdict, "**holds when** it is so");
+        assert!(only_when("it is so", true, true).is_err());
+        assert!(only_when("it is so", false, false).is_err());
+    }
+
+    #[test]
+    fn two_decimals_are_compared_as_they_are_rounded() {
+        assert!(to_two_decimals(&[0.4011, 0.1978], &[0.40, 0.20]));
+        assert!(!to_two_decimals(&[0.4011, 0.1978], &[0.41, 0.20]));
+    }
+}

@@ -1,0 +1,171 @@
+//! What the chapter says of its numbers.
+
+use super::facts::{self, HEADS, KEYS, PATIENTS, examine};
+use super::training::{Losses, loss_of_zero, losses};
+use attention::{Diagnosis, Fault, Finding, HeadDiagnosis};
+use std::sync::LazyLock;
+
+static TRAINED: LazyLock<Vec<Losses>> = LazyLock::new(|| losses().unwrap());
+
+#[test]
+fn all_layers_but_the_one_with_an_inverted_mask_learn() {
+    for Losses { fault, before, previous, next } in &*TRAINED {
+        let learns = *previous < 0.2;
+        assert!(learns == (*fault != Fault::InvertedMask), "{fault:?}: {previous}");
+        assert!(*before > 1.0 && next < before, "{fault:?}: {before}, {next}");
+    }
+}
+
+/// No layer does better than 0 on the numbers of the next token, unless something of them reaches it.
+#[test]
+fn what_leaks_learns_the_next_token_and_nothing_else_does() {
+    let zero = loss_of_zero(1).unwrap();
+    for Losses { fault, next, .. } in &*TRAINED {
+        let cheats = *next < 0.98 * zero;
+        assert!(cheats == (*next < 0.8), "{fault:?}: {next} against {zero}");
+        let leaks = matches!(
+            fault,
+            Fault::OffByOneMask
+                | Fault::InvertedMask
+                | Fault::MaskAfterSoftmax
+                | Fault::WrongAxis
+        );
+        assert!(cheats == leaks, "{fault:?}: {next}");
+    }
+}
+
+#[test]
+fn some_faults_do_no_harm_to_training_some_a_little_and_some_a_good_deal() {
+    let healthy = TRAINED[0].previous;
+    let forgotten = TRAINED.iter().find(|losses| losses.fault == Fault::ForgottenPath);
+    assert_eq!(forgotten.unwrap().previous, healthy);
+    let any = |is: &dyn Fn(f64) -> bool| TRAINED.iter().any(|of| is(of.previous));
+    assert!(any(&|loss| loss > 100.0 * healthy && loss < 0.2));
+    assert!(any(&|loss| loss > 2.0 * healthy && loss < 0.005));
+    let as_good = TRAINED[1..].iter().filter(|of| of.previous < 1.5 * healthy);
+    assert!(as_good.count() >= 3);
+}
+
+#[test]
+fn the_dead_head_has_the_most_entropy_and_the_unscaled_one_the_least() {
+    let [healthy, unscaled, dead] = [Fault::None, Fault::MissingScale, Fault::DeadHead]
+        .map(|fault| {
+            let entropies = facts::entropies(fault);
+            entropies.unwrap()
+        });
+    let most = facts::most_entropies();
+    assert!((dead[KEYS - 1] - most[KEYS - 1]).abs() < 1e-12);
+    assert!((2..KEYS).all(|i| unscaled[i] < healthy[i] && healthy[i] < most[i]));
+}
+
+#[test]
+fn nothing_is_found_in_the_healthy_layer() {
+    let healthy = examine(Fault::None).unwrap();
+    assert!(healthy.findings().is_empty(), "{healthy}");
+    assert!(healthy.slope_errors().iter().all(|(_, error)| *error < 1e-5));
+}
+
+#[test]
+fn tokens_reach_no_earlier_output_unless_the_mask_leaks() {
+    let healthy = examine(Fault::None).unwrap();
+    let influence = healthy.influence();
+    for i in 0..6 {
+        assert!((i + 1..6).all(|j| influence[(i, j)] == 0.0));
+        assert!((0..=i).all(|j| influence[(i, j)] > 0.005));
+    }
+    let leaking = examine(Fault::OffByOneMask).unwrap();
+    assert!((0..5).all(|i| leaking.influence()[(i, i + 1)] > 0.005));
+}
+
+#[test]
+fn the_slopes_give_away_two_patients() {
+    for (letter, fault) in PATIENTS {
+        let findings = examine(fault).unwrap().findings();
+        let wrong = |finding: &Finding| matches!(finding, Finding::WrongGradient { .. });
+        assert_eq!(findings.iter().any(wrong), ["e", "h"].contains(&letter), "{letter}");
+    }
+}
+
+#[test]
+fn with_softmax_of_columns_the_last_token_keeps_its_column_to_itself() {
+    let diagnosis = examine(Fault::WrongAxis).unwrap();
+    let weights = &diagnosis.heads()[0].weights;
+    assert!((weights[(5, 5)] - 1.0).abs() < 1e-12 && weights.column(0).max() < 0.6);
+}
+
+/// The least and the largest entropy as a share of what it could be, over rows with a choice.
+fn entropy_range(head: &HeadDiagnosis) -> (f64, f64) {
+    let rows = head.entropy.iter().zip(head.max_entropy.iter());
+    let shares =
+        rows.filter(|(_, most)| **most > 0.0).map(|(entropy, most)| entropy / most);
+    shares.fold((f64::INFINITY, 0.0), |(least, most), share| {
+        (share.min(least), share.max(most))
+    })
+}
+
+#[test]
+fn a_missing_scale_lowers_entropy_and_is_all_that_is_found() {
+    let least = |diagnosis: &Diagnosis| {
+        diagnosis.heads().iter().map(|h| entropy_range(h).0).fold(1.0, f64::min)
+    };
+    let unscaled = examine(Fault::MissingScale).unwrap();
+    assert!(least(&unscaled) < least(&examine(Fault::None).unwrap()));
+    assert_eq!(unscaled.findings().len(), HEADS);
+}
+
+/// Every row but the last leaks, and some of these stay below what they may have.
+#[test]
+fn a_leak_lifts_some_entropies_above_their_maximum_but_not_all() {
+    let leaking = examine(Fault::OffByOneMask).unwrap();
+    let most = leaking.heads().iter().map(|head| entropy_range(head).1);
+    assert!(most.fold(0.0, f64::max) > 1.1);
+    let below =
+        |head: &HeadDiagnosis| (1..5).any(|i| head.entropy[i] < head.max_entropy[i]);
+    assert!(leaking.heads().iter().any(below));
+}
+
+#[test]
+fn a_dead_head_has_no_gradient_by_its_queries_and_keys() {
+    let dead = examine(Fault::DeadHead).unwrap().heads()[1].gradients;
+    assert!(dead[0].1 == 0.0 && dead[1].1 == 0.0 && dead[2].1 > 1.0, "{dead:?}");
+}
+
+#[test]
+fn a_forgotten_path_shows_in_the_gradient_by_the_input_alone() {
+    let findings = examine(Fault::ForgottenPath).unwrap().findings();
+    assert!(
+        matches!(findings[..], [Finding::WrongGradient { by: "x", .. }]),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn a_mask_after_softmax_leaks_though_no_hidden_key_has_a_weight() {
+    let diagnosis = examine(Fault::MaskAfterSoftmax).unwrap();
+    for head in diagnosis.heads() {
+        assert!((0..6).all(|i| (i + 1..6).all(|j| head.weights[(i, j)] == 0.0)));
+    }
+    assert!(diagnosis.findings().iter().any(|f| matches!(f, Finding::Leak { .. })));
+    // The last row sees all.
+    assert!((diagnosis.heads()[0].row_sums[5] - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn forgotten_padding_reaches_all_real_tokens_from_the_start_and_none_from_the_end() {
+    assert_eq!(facts::reached_by_filling(5).unwrap(), 0);
+    assert_eq!(facts::reached_by_filling(0).unwrap(), 5);
+}
+
+#[test]
+fn each_of_the_ten_faults_is_found() {
+    let failed = facts::failed_checks().unwrap();
+    assert!(failed.iter().all(|(_, checks)| checks.contains(&true)));
+    assert_eq!(failed.len(), 10);
+}
+
+#[test]
+fn under_an_inverted_mask_the_last_token_sees_nothing() {
+    let findings = examine(Fault::InvertedMask).unwrap().findings();
+    let empty = |f: &Finding| matches!(f, Finding::RowSum { query: 5, sum: 0.0, .. });
+    assert!(findings.iter().any(empty), "{findings:?}");
+}

@@ -1,0 +1,131 @@
+//! What the chapter computes, but for what is trained: layers with and without a fault are examined.
+
+use crate::random::normal;
+use anyhow::{Context, Result};
+use attention::{
+    AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, Patient,
+    diagnose, row_entropy,
+};
+use nalgebra::DMatrix;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+
+pub fn layer(
+    d_model: usize,
+    n_heads: usize,
+    seed: u64,
+) -> Result<MultiHeadAttention<f64>> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    Ok(MultiHeadAttention::xavier(d_model, n_heads, rng)?)
+}
+
+pub const TOKENS: [&str; 6] = ["the", "boat", "left", "the", "river", "bank"];
+const D_MODEL: usize = 16;
+pub const HEADS: usize = 2;
+pub const D_HEAD: usize = D_MODEL / HEADS;
+
+/// The patients in the order in which the chapter presents them.
+pub const PATIENTS: [(&str, Fault); 8] = [
+    ("a", Fault::WrongAxis),
+    ("b", Fault::OffByOneMask),
+    ("c", Fault::MissingScale),
+    ("d", Fault::DeadHead),
+    ("e", Fault::ForgottenPath),
+    ("f", Fault::SharedSlice),
+    ("g", Fault::MaskAfterSoftmax),
+    ("h", Fault::KeysNotTransposed),
+];
+
+/// A small layer with this fault, and the sentence as a layer inside a model sees it: no two rows alike, since positions
+/// have been added.
+fn examine_under(fault: Fault, mask: &Mask) -> Result<Diagnosis> {
+    let patient = Patient::new(layer(D_MODEL, HEADS, 12)?, fault)?;
+    let sentence = normal(TOKENS.len(), D_MODEL, &mut ChaCha8Rng::seed_from_u64(11));
+    Ok(diagnose(&patient, &sentence, None, mask)?)
+}
+
+pub fn examine(fault: Fault) -> Result<Diagnosis> {
+    examine_under(fault, &Mask::causal())
+}
+
+/// With filling in the place of this token.
+fn examine_padded(fault: Fault, at: usize) -> Result<Diagnosis> {
+    let valid: Vec<bool> = (0..TOKENS.len()).map(|j| j != at).collect();
+    examine_under(fault, &Mask::causal().and(Mask::padding(&valid)?))
+}
+
+/// How many outputs of real tokens a layer that forgets padding lets the filling at this place reach.
+pub fn reached_by_filling(at: usize) -> Result<usize> {
+    let diagnosis = examine_padded(Fault::ForgottenPadding, at)?;
+    let mut leaks =
+        diagnosis.findings().into_iter().filter_map(|finding| match finding {
+            Finding::Leak { pairs, .. } => Some(pairs),
+            _ => None,
+        });
+    let pairs = leaks.next().with_context(|| format!("no leak with filling at {at}"))?;
+    Ok(pairs.iter().filter(|(output, _)| *output != at).count())
+}
+
+/// How far the input's gradient is off, as a share of its size, where one of its paths is forgotten.
+pub fn error_of_forgotten_path() -> Result<f64> {
+    let findings = examine(Fault::ForgottenPath)?.findings();
+    let error = findings.iter().find_map(|finding| match finding {
+        Finding::WrongGradient { by: "x", error } => Some(*error),
+        _ => None,
+    });
+    error.context("the gradient by x is right")
+}
+
+/// Whether a finding is one of a check's.
+type Finds = fn(&Finding) -> bool;
+
+/// The checks, by what they find. Those that find most come first, where a phone shows them.
+pub const CHECKS: [(&str, Finds); 7] = [
+    ("moves", |f| matches!(f, Finding::Leak { .. } | Finding::Deaf { .. })),
+    ("slopes", |f| matches!(f, Finding::WrongGradient { .. })),
+    ("sums", |f| matches!(f, Finding::RowSum { .. } | Finding::WrongAxis { .. })),
+    ("scale", |f| matches!(f, Finding::Scale { .. })),
+    ("entropy", |f| matches!(f, Finding::Collapsed { .. } | Finding::Diffuse { .. })),
+    ("no gradient", |f| matches!(f, Finding::NoGradient { .. })),
+    ("twins", |f| matches!(f, Finding::Twins { .. })),
+];
+
+/// Each fault, and which of the [`CHECKS`] it fails.
+pub fn failed_checks() -> Result<Vec<(Fault, [bool; 7])>> {
+    let failed = |&fault: &Fault| {
+        let findings = examine_padded(fault, 1)?.findings();
+        Ok((fault, CHECKS.map(|(_, finds)| findings.iter().any(finds))))
+    };
+    Fault::ALL.iter().map(failed).collect()
+}
+
+pub const KEYS: usize = 24;
+const WIDE: usize = 128;
+/// Two heads share the width.
+pub const WIDE_HEAD: usize = WIDE / 2;
+
+/// Entropies of the rows of a head with this fault; row i sees i + 1 keys.
+pub fn entropies(fault: Fault) -> Result<Vec<f64>> {
+    let x: DMatrix<f64> = normal(KEYS, WIDE, &mut ChaCha8Rng::seed_from_u64(21));
+    let patient = Patient::new(layer(WIDE, 2, 22)?, fault)?;
+    let (_, cache) = patient.forward(&x, None, &Mask::causal())?;
+    Ok(row_entropy(&Patient::heads(&cache)[1].weights)?.iter().copied().collect())
+}
+
+/// The most that the entropies of rows can be.
+pub fn most_entropies() -> Vec<f64> {
+    (1..=KEYS).map(|n| (n as f64).ln()).collect()
+}
+
+/// The entropy of the last row as a share of the most that it can be.
+pub fn share_of_most(entropies: &[f64]) -> f64 {
+    entropies[KEYS - 1] / most_entropies()[KEYS - 1]
+}
+
+/// Less entropy than this is next to none.
+pub const LITTLE: f64 = 0.05;
+
+/// How many rows have [`LITTLE`] entropy, without the first one, which has one key and never any.
+pub fn firm_rows(entropies: &[f64]) -> usize {
+    entropies.iter().skip(1).filter(|entropy| **entropy < LITTLE).count()
+}

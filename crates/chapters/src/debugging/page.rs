@@ -1,0 +1,163 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, CHECKS, D_HEAD, TOKENS, examine};
+use super::training::{self, Losses, loss_of_zero};
+use crate::output::Page;
+use anyhow::{Context, Result};
+use attention::{Diagnosis, Fault, heat_map};
+use figures::format::{fixed, integer};
+use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    training(page)?;
+    entropies(page)?;
+    healthy(page)?;
+    hunt(page)?;
+    page.value("padding-end", integer(facts::reached_by_filling(5)?));
+    page.value("padding-start", integer(facts::reached_by_filling(0)?));
+    overview(page)
+}
+
+fn name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::None => "healthy",
+        Fault::OffByOneMask => "mask off by one",
+        Fault::InvertedMask => "mask inverted",
+        Fault::ForgottenPadding => "padding forgotten",
+        Fault::MaskAfterSoftmax => "mask after softmax",
+        Fault::MissingScale => "scale missing",
+        Fault::WrongAxis => "softmax down the columns",
+        Fault::DeadHead => "queries, keys start at zero",
+        Fault::SharedSlice => "two heads on one slice",
+        Fault::ForgottenPath => "a path into $X$ forgotten",
+        Fault::KeysNotTransposed => "a transpose forgotten",
+        _ => "another fault",
+    }
+}
+
+fn training(page: &mut Page) -> Result<()> {
+    let row = |losses: &Losses| {
+        vec![
+            name(losses.fault).to_owned(),
+            fixed(losses.before, 3),
+            fixed(losses.previous, 3),
+            fixed(losses.next, 3),
+        ]
+    };
+    let mut rows: Vec<_> = training::losses()?.iter().map(row).collect();
+    rows.push(vec![
+        "*none: the answer is 0*".to_owned(),
+        "–".to_owned(),
+        fixed(loss_of_zero(-1)?, 3),
+        fixed(loss_of_zero(1)?, 3),
+    ]);
+    page.table("training", &["layer", "before", "previous token", "next token"], &rows);
+    page.value("training-steps", integer(training::STEPS));
+    page.value("training-batch", integer(training::BATCH));
+    page.value("training-rate", fixed(training::RATE, 2));
+    Ok(())
+}
+
+/// The healthy layer's report, and its influence beside that of a leaking one.
+fn healthy(page: &mut Page) -> Result<()> {
+    let healthy = examine(Fault::None)?;
+    page.file("healthy.txt", healthy.to_string());
+    influence_figure(
+        page,
+        "influence-healthy",
+        (
+            "How far each output moves as each token is changed, in a healthy causal layer",
+            "Everything above the diagonal is exactly zero; every cell on and below it is not.",
+        ),
+        &healthy,
+    )?;
+    influence_figure(
+        page,
+        "influence-leaking",
+        (
+            "The same for a layer that leaks",
+            "The first cell above the diagonal is no longer zero in any row but the last.",
+        ),
+        &examine(Fault::OffByOneMask)?,
+    )
+}
+
+fn influence_figure(
+    page: &mut Page,
+    name: &str,
+    words: (&str, &str),
+    diagnosis: &Diagnosis,
+) -> Result<()> {
+    let map = HeatMap::of_tokens(diagnosis.influence(), &TOKENS, 1.0);
+    page.figure(name, words, map.size(), |area| map.draw(area))
+}
+
+/// Entropy of each row against the number of keys that it sees, for heads with and without a fault.
+fn entropies(page: &mut Page) -> Result<()> {
+    let (healthy, unscaled) =
+        (facts::entropies(Fault::None)?, facts::entropies(Fault::MissingScale)?);
+    page.value("entropy-healthy", fixed(facts::share_of_most(&healthy), 2));
+    page.value("entropy-unscaled", fixed(facts::share_of_most(&unscaled), 2));
+    page.value("entropy-little", fixed(facts::LITTLE, 2));
+    page.value("entropy-firm", integer(facts::firm_rows(&unscaled)));
+    page.value("entropy-keys", integer(facts::KEYS));
+    page.value("entropy-d", integer(facts::WIDE_HEAD));
+    let line = |name, colour, entropies: Vec<f64>| {
+        Line::new(name, colour, (1..).map(f64::from).zip(entropies))
+    };
+    let lines = [
+        line("dead", GREEN, facts::entropies(Fault::DeadHead)?),
+        line("healthy", BLUE, healthy),
+        line("unscaled", VERMILION, unscaled),
+        // on top: it shares its place with the first
+        line("the most: ln n", TEXT, facts::most_entropies()).dashed(),
+    ];
+    page.figure(
+        "entropy",
+        (
+            "Entropy of a row of weights against the number of keys it may see, for three heads",
+            "The dead head's line lies on the ceiling, ln n. The healthy head's runs below it. The unscaled head's is far \
+             below both and jumps up and down.",
+        ),
+        (520, 400),
+        |area| {
+            let x = Axis::linear("keys that the row may see", 0.0..facts::KEYS as f64);
+            let y = Axis::linear("entropy of the row (nats)", 0.0..3.5);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}
+
+/// Each patient's report up to the findings, and the findings.
+fn hunt(page: &mut Page) -> Result<()> {
+    for (letter, fault) in facts::PATIENTS {
+        let report = examine(fault)?.to_string();
+        let (symptoms, findings) =
+            report.split_once("\nfindings\n").context("a report without findings")?;
+        let findings = findings.lines().map(|line| line.trim().to_owned() + "\n");
+        page.file(format!("patient-{letter}.txt"), symptoms);
+        page.file(format!("patient-{letter}-findings.txt"), findings.collect::<String>());
+    }
+    let of_columns = examine(Fault::WrongAxis)?;
+    let map = heat_map(&of_columns.heads()[0].weights, &TOKENS, &TOKENS)?;
+    page.file("patient-a-map.txt", map);
+    page.value("d-head", integer(D_HEAD));
+    page.value("root-d", fixed((D_HEAD as f64).sqrt(), 3));
+    page.value("path-error", fixed(facts::error_of_forgotten_path()?, 2));
+    Ok(())
+}
+
+/// Which of the checks each fault fails.
+fn overview(page: &mut Page) -> Result<()> {
+    let failed = facts::failed_checks()?;
+    let row = |(fault, failed): &(Fault, [bool; 7])| {
+        let cell = |failed| if failed { "×".to_owned() } else { String::new() };
+        [&[name(*fault).to_owned()][..], &failed.map(cell)].concat()
+    };
+    let header = [&["fault"][..], &CHECKS.map(|(check, _)| check)].concat();
+    page.table("overview", &header, &failed.iter().map(row).collect::<Vec<_>>());
+    let fails_one =
+        |(_, failed): &&(Fault, [bool; 7])| failed.iter().filter(|f| **f).count() == 1;
+    page.value("single", integer(failed.iter().filter(fails_one).count()));
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What the chapter computes: how layers with and without a fault learn.
+
+use super::facts::layer;
+use crate::random::normal;
+use anyhow::Result;
+use attention::{AttentionLayer, Fault, Mask, Parameters, Patient};
+use nalgebra::DMatrix;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+const POSITIONS: usize = 6;
+const CONTENT: usize = 2;
+pub const STEPS: usize = 300;
+pub const BATCH: usize = 4;
+pub const RATE: f64 = 0.03;
+const TESTS: usize = 64;
+
+/// Tokens of two random numbers and a position, one-hot: (6, 8).
+fn sequence(rng: &mut ChaCha8Rng) -> DMatrix<f64> {
+    let content = normal(POSITIONS, CONTENT, rng);
+    DMatrix::from_fn(POSITIONS, CONTENT + POSITIONS, |i, c| match c {
+        c if c < CONTENT => content[(i, c)],
+        c => f64::from(c - CONTENT == i),
+    })
+}
+
+/// The mean of squared errors over outputs which have a target, and its gradient. The target of output `i` is the
+/// content of token `i + ahead`.
+fn loss(output: &DMatrix<f64>, x: &DMatrix<f64>, ahead: isize) -> (f64, DMatrix<f64>) {
+    let count = ((POSITIONS - 1) * CONTENT) as f64;
+    let mut grad = DMatrix::zeros(output.nrows(), output.ncols());
+    let mut loss = 0.0;
+    for i in 0..POSITIONS {
+        let Some(target) = i.checked_add_signed(ahead).filter(|&t| t < POSITIONS) else {
+            continue;
+        };
+        for c in 0..CONTENT {
+            let error = output[(i, c)] - x[(target, c)];
+            loss += error * error / count;
+            grad[(i, c)] = 2.0 * error / count;
+        }
+    }
+    (loss, grad)
+}
+
+fn entries(p: &mut Parameters<f64>) -> Vec<&mut f64> {
+    p.named_mut().into_iter().flat_map(|(_, numbers)| numbers).collect()
+}
+
+/// The mean loss of what answers, on sequences that were not trained on.
+fn test(
+    ahead: isize,
+    answer: impl Fn(&DMatrix<f64>) -> Result<DMatrix<f64>>,
+) -> Result<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(99);
+    let losses = (0..TESTS).map(|_| {
+        let x = sequence(rng);
+        Ok(loss(&answer(&x)?, &x, ahead).0)
+    });
+    Ok(losses.sum::<Result<f64>>()? / TESTS as f64)
+}
+
+/// Trains with Adam, and returns the loss before and after, on sequences that were not trained on.
+fn train(mut patient: Patient, ahead: isize) -> Result<(f64, f64)> {
+    let mask = Mask::causal();
+    let test =
+        |patient: &Patient| test(ahead, |x| Ok(patient.forward(x, None, &mask)?.0));
+    let before = test(&patient)?;
+    let rng = &mut ChaCha8Rng::seed_from_u64(1);
+    let count = entries(patient.parameters_mut()).len();
+    let (mut mean, mut square) = (vec![0.0; count], vec![0.0; count]);
+    for step in 1..=STEPS {
+        let mut sum = vec![0.0; count];
+        for _ in 0..BATCH {
+            let x = sequence(rng);
+            let (output, cache) = patient.forward(&x, None, &mask)?;
+            let mut gradients = patient.backward(&cache, &loss(&output, &x, ahead).1)?;
+            for (sum, gradient) in sum.iter_mut().zip(entries(&mut gradients.parameters))
+            {
+                *sum += *gradient / BATCH as f64;
+            }
+        }
+        let unbias = |decay: f64| 1.0 - decay.powi(step as i32);
+        for (i, parameter) in entries(patient.parameters_mut()).into_iter().enumerate() {
+            mean[i] = 0.9 * mean[i] + 0.1 * sum[i];
+            square[i] = 0.99 * square[i] + 0.01 * sum[i] * sum[i];
+            let size = (square[i] / unbias(0.99)).sqrt() + 1e-8;
+            *parameter -= RATE * mean[i] / unbias(0.9) / size;
+        }
+    }
+    Ok((before, test(&patient)?))
+}
+
+/// What a layer's loss is before training, and after training to say the previous token or the next one.
+pub struct Losses {
+    pub fault: Fault,
+    /// For the previous token.
+    pub before: f64,
+    pub previous: f64,
+    pub next: f64,
+}
+
+/// The healthy layer first, then each fault but the padding's: all sequences are of one length.
+pub fn losses() -> Result<Vec<Losses>> {
+    let faults = [&[Fault::None], Fault::ALL].concat();
+    let trained = |fault| {
+        let patient = Patient::new(layer(CONTENT + POSITIONS, 2, 0)?, fault)?;
+        let (before, previous) = train(patient.clone(), -1)?;
+        let (_, next) = train(patient, 1)?;
+        Ok(Losses { fault, before, previous, next })
+    };
+    let faults = faults.into_par_iter().filter(|f| *f != Fault::ForgottenPadding);
+    faults.map(trained).collect()
+}
+
+/// The loss that is reached without looking at anything, if the answer is always 0.
+pub fn loss_of_zero(ahead: isize) -> Result<f64> {
+    test(ahead, |x| Ok(x * 0.0))
+}

@@ -1,0 +1,263 @@
+//! What the chapter computes.
+
+use super::wrong;
+use crate::gradient_checking::{parameters, random};
+use crate::random::normal;
+use anyhow::Result;
+use attention::{
+    AttentionCache, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
+    SingleHeadAttention, SingleHeadCache, attention, attention_backward,
+    attention_weights, example, row_entropy, scaled_scores,
+};
+use nalgebra::{DMatrix, RealField};
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+
+/// Queries, keys and values of the running example's projections.
+pub fn project(x: &DMatrix<f64>) -> [DMatrix<f64>; 3] {
+    example::projections().map(|w| x * w)
+}
+
+/// The scores of the running example.
+pub fn scores() -> Result<DMatrix<f64>> {
+    let [q, k, _] = project(&example::river().x);
+    Ok(scaled_scores(&q, &k)?)
+}
+
+pub const KEYS: usize = 8;
+pub const ROWS: usize = 5000;
+
+/// The mean largest weight of rows of random queries and keys with `d_k` features.
+pub struct LargestWeight {
+    pub wrong: f64,
+    pub right: f64,
+}
+
+/// Wrong: the scores are divided by `divisor`, and not by √d_k.
+pub fn largest_weight(d_k: usize, divisor: f64) -> Result<LargestWeight> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(d_k as u64);
+    let (mut wrong, mut right) = (0.0, 0.0);
+    for _ in 0..ROWS {
+        let (q, k) = (normal(1, d_k, rng), normal(KEYS, d_k, rng));
+        wrong += wrong::unscaled_weights(&(&q / divisor), &k)?.max() / ROWS as f64;
+        right += attention_weights(&q, &k, &Mask::none())?.0.max() / ROWS as f64;
+    }
+    Ok(LargestWeight { wrong, right })
+}
+
+/// As [`largest_weight`] of one of the eight heads of a model of width 512, divided by the root of that width.
+pub fn largest_weight_by_model() -> Result<LargestWeight> {
+    largest_weight(64, 512_f64.sqrt())
+}
+
+/// A causal mask that leaks, in the running example.
+pub struct Leaking {
+    pub weights: DMatrix<f64>,
+    /// How far the second output moves as another word takes the place of the last one, which it should not see.
+    pub moved: f64,
+}
+
+fn leaking(
+    weights: impl Fn(DMatrix<f64>) -> attention::Result<DMatrix<f64>>,
+) -> Result<Leaking> {
+    let run = |x: &DMatrix<f64>| {
+        let [q, k, v] = project(x);
+        let weights = weights(scaled_scores(&q, &k)?)?;
+        anyhow::Ok((&weights * v, weights))
+    };
+    let x = example::river().x;
+    let mut with_another_end = x.clone();
+    with_another_end.row_mut(5).copy_from(&x.row(4));
+    let (output, weights) = run(&x)?;
+    let (moved, _) = run(&with_another_end)?;
+    Ok(Leaking { weights, moved: (output - moved).row(1).amax() })
+}
+
+pub fn softmax_of_columns() -> Result<Leaking> {
+    leaking(|scores| {
+        wrong::softmax_of_columns(&Mask::causal().sized(6, 6)?.apply(scores)?)
+    })
+}
+
+pub fn masked_after_softmax() -> Result<Leaking> {
+    leaking(|scores| wrong::masked_after_softmax(&scores, &Mask::causal()))
+}
+
+/// Which of the tokens of [`padded`] are real.
+pub const REAL: [bool; 8] = [true, true, true, true, true, true, false, false];
+
+/// Attention over the running example and two rows of filling, each like the word "the", under this padding mask.
+pub fn padded(valid: [bool; 8]) -> Result<(DMatrix<f64>, AttentionCache<f64>)> {
+    let [q, k, v] = project(&example::river().x.insert_rows(6, 2, 0.1));
+    Ok(attention(&q, &k, &v, &Mask::padding(&valid)?)?)
+}
+
+/// A mask under which the first token of the running example sees nothing.
+pub fn mask_with_an_empty_row() -> Result<Mask> {
+    let real = [false, true, true, true, true, true];
+    Ok(Mask::causal().and(Mask::padding(&real)?))
+}
+
+/// The running example's weights under [`mask_with_an_empty_row`], with a finite number for −∞.
+pub fn finite_mask<T: RealField + Copy>() -> Result<DMatrix<T>> {
+    let scores = scores()?.map(nalgebra::convert);
+    Ok(wrong::weights_with_finite_mask(&scores, &mask_with_an_empty_row()?)?)
+}
+
+/// From 10⁹ to the next `f32`.
+pub fn gap_at_a_billion() -> usize {
+    (1e9_f32.next_up() - 1e9_f32) as usize
+}
+
+/// Pairs of a query and a later key: those that a mask allows, and all.
+pub fn future_seen() -> Result<(usize, usize)> {
+    let mask = wrong::tile_added_twice(6)?;
+    let mask = mask.sized(6, 6)?;
+    let future = (0..6).flat_map(|i| (i + 1..6).map(move |j| (i, j)));
+    let seen = future.clone().filter(|&(i, j)| mask.allows(i, j)).count();
+    Ok((seen, future.count()))
+}
+
+pub struct Outputs {
+    pub wrong: DMatrix<f64>,
+    pub right: DMatrix<f64>,
+}
+
+/// The last query by itself, with the mask aligned at the beginning of the keys, and at their end.
+pub fn last_query() -> Result<Outputs> {
+    let [q, k, v] = project(&example::river().x);
+    let last = q.rows(5, 1).into_owned();
+    let beginning = Mask::dense(DMatrix::from_fn(1, 6, |i, j| j <= i))?;
+    let (wrong, _) = attention(&last, &k, &v, &beginning)?;
+    let (right, _) = attention(&last, &k, &v, &Mask::causal())?;
+    Ok(Outputs { wrong, right })
+}
+
+/// Both sentences of the running example, one below the other, as if they were one.
+pub struct Stacked {
+    /// The mean share of a token's weights that lies on the other sentence.
+    pub share_elsewhere: f64,
+    pub outputs: Outputs,
+}
+
+pub fn stacked() -> Result<Stacked> {
+    let (river, city) = (example::river().x, example::city().x);
+    let both = DMatrix::from_fn(12, 4, |i, c| match i {
+        i if i < 6 => river[(i, c)],
+        i => city[(i - 6, c)],
+    });
+    let attend = |x| {
+        let [q, k, v] = project(x);
+        attention(&q, &k, &v, &Mask::none())
+    };
+    let (wrong, cache) = attend(&both)?;
+    let elsewhere = |i: usize| {
+        let other = if i < 6 { 6 } else { 0 };
+        cache.weights.columns(other, 6).row(i).sum()
+    };
+    Ok(Stacked {
+        share_elsewhere: (0..12).map(elsewhere).sum::<f64>() / 12.0,
+        outputs: Outputs { wrong, right: attend(&river)?.0 },
+    })
+}
+
+/// A layer with two heads, of which the second asks nothing, after the running example has passed it.
+pub fn with_a_flat_head() -> Result<(MultiHeadAttention<f64>, MultiHeadCache<f64>)> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let mut layer = MultiHeadAttention::<f64>::xavier(4, 2, rng)?;
+    layer.parameters.w_q *= 6.0;
+    layer.parameters.w_q.columns_mut(2, 2).fill(0.0);
+    let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    Ok((layer, cache))
+}
+
+/// Mean entropies of the heads of [`with_a_flat_head`].
+pub struct HeadEntropies {
+    pub live: f64,
+    pub flat: f64,
+    /// Of the mean of their weights.
+    pub averaged: f64,
+    /// The most that an entropy can be.
+    pub most: f64,
+}
+
+pub fn head_entropies() -> Result<HeadEntropies> {
+    let (_, cache) = with_a_flat_head()?;
+    let [live, flat] = [&cache.heads[0].weights, &cache.heads[1].weights];
+    let entropy = |weights: &DMatrix<f64>| anyhow::Ok(row_entropy(weights)?.mean());
+    Ok(HeadEntropies {
+        live: entropy(live)?,
+        flat: entropy(flat)?,
+        averaged: entropy(&((live + flat) / 2.0))?,
+        most: 6.0_f64.ln(),
+    })
+}
+
+pub const SEEDS: u64 = 1000;
+
+/// The mean sum of a row of weights under dropout.
+pub struct DropoutSums {
+    /// Without dividing what is kept by its probability.
+    pub wrong: f64,
+    pub right: f64,
+}
+
+pub fn dropout_sums() -> Result<DropoutSums> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let layer = MultiHeadAttention::<f64>::xavier(4, 1, rng)?.with_dropout(0.5)?;
+    let x = example::river().x;
+    let (mut wrong, mut right) = (0.0, 0.0);
+    for seed in 0..SEEDS {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng)?;
+        let used = cache.heads[0].weights_used()?;
+        let kept =
+            cache.heads[0].weights.zip_map(&used, |p, u| if u == 0.0 { 0.0 } else { p });
+        wrong += kept.sum() / 6.0 / SEEDS as f64;
+        right += used.sum() / 6.0 / SEEDS as f64;
+    }
+    Ok(DropoutSums { wrong, right })
+}
+
+/// The gradient of the input by each of its three ways into the output: the queries, the keys, the values.
+pub fn grad_x_by_path(
+    p: &Parameters<f64>,
+    cache: &SingleHeadCache<f64>,
+    grad_output: &DMatrix<f64>,
+) -> Result<[DMatrix<f64>; 3]> {
+    let d = attention_backward(&cache.attention, &(grad_output * p.w_o.transpose()))?;
+    Ok([d.q * p.w_q.transpose(), d.k * p.w_k.transpose(), d.v * p.w_v.transpose()])
+}
+
+/// A layer after the running example has passed it, and the gradient that its output gets.
+pub struct Passed {
+    pub layer: SingleHeadAttention<f64>,
+    pub cache: SingleHeadCache<f64>,
+    pub grad_output: DMatrix<f64>,
+}
+
+pub fn passed(seed: u64) -> Result<Passed> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let layer = SingleHeadAttention::from(parameters(4, 3, 2, rng)?);
+    let grad_output = random(6, 4, rng);
+    let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    Ok(Passed { layer, cache, grad_output })
+}
+
+/// A layer that has made a step since it wrote its cache.
+pub fn stale() -> Result<Passed> {
+    let mut stale = passed(51)?;
+    let step = stale.layer.backward(&stale.cache, &stale.grad_output)?.parameters;
+    stale.layer.parameters.w_o -= 0.1 * step.w_o;
+    stale.layer.parameters.w_v -= 0.1 * step.w_v;
+    Ok(stale)
+}
+
+/// How far off the input's gradient is with a stale cache, if a backward pass takes any.
+pub fn off_by_stale_cache() -> Result<f64> {
+    let Passed { layer, cache, grad_output } = stale()?;
+    let [q, k, v] = grad_x_by_path(&layer.parameters, &cache, &grad_output)?;
+    let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    let fresh = layer.backward(&cache, &grad_output)?.x;
+    Ok((q + k + v - &fresh).norm() / fresh.norm())
+}

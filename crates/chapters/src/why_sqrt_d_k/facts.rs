@@ -1,0 +1,123 @@
+//! What the chapter computes: how dot products of random vectors spread.
+
+use nalgebra::DVector;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use std::f64::consts::TAU;
+
+/// A vector of independent standard normal numbers.
+pub fn draw(d: usize, rng: &mut ChaCha8Rng) -> DVector<f64> {
+    DVector::from_fn(d, |_, _| StandardNormal.sample(rng))
+}
+
+/// Dot products of independent vectors of width d.
+fn products(d: usize, count: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
+    (0..count).map(|_| draw(d, rng).dot(&draw(d, rng))).collect()
+}
+
+fn mean_and_variance(x: &[f64]) -> (f64, f64) {
+    let mean = x.iter().sum::<f64>() / x.len() as f64;
+    (mean, x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64)
+}
+
+pub const MOMENTS_COUNT: usize = 50_000;
+
+/// Mean and variance of q·k, measured, each with its standard error.
+pub struct Moments {
+    pub d: usize,
+    pub mean: (f64, f64),
+    pub variance: (f64, f64),
+    /// Of q·k / √d.
+    pub scaled_variance: (f64, f64),
+}
+
+pub fn moments() -> [Moments; 4] {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    [8, 64, 512, 2048].map(|d| {
+        let (count, width) = (MOMENTS_COUNT as f64, d as f64);
+        let products = products(d, MOMENTS_COUNT, rng);
+        let scaled: Vec<f64> = products.iter().map(|s| s / width.sqrt()).collect();
+        let (mean, variance) = mean_and_variance(&products);
+        // E[s⁴] = 3 d² + 6 d for normal entries, so that the variance of s² is 2 d² + 6 d
+        let variance_error = ((2.0 + 6.0 / width) / count).sqrt();
+        Moments {
+            d,
+            mean: (mean, (variance / count).sqrt()),
+            variance: (variance, variance_error * width),
+            scaled_variance: (mean_and_variance(&scaled).1, variance_error),
+        }
+    })
+}
+
+/// How often numbers fall into bins of one width.
+pub struct Histogram {
+    pub width: f64,
+    /// The left edge of each bin that is not empty, and the density there.
+    pub bars: Vec<(f64, f64)>,
+}
+
+/// Of dot products of width `d`, each times `factor`, from −`reach` to `reach`.
+pub fn histogram(d: usize, factor: f64, reach: f64, bins: u32) -> Histogram {
+    let products = products(d, 20_000, &mut ChaCha8Rng::seed_from_u64(d as u64));
+    let width = 2.0 * reach / f64::from(bins);
+    let mut counts = vec![0_usize; bins as usize];
+    for product in &products {
+        let bin = ((product * factor + reach) / width).floor();
+        if (0.0..f64::from(bins)).contains(&bin) {
+            counts[bin as usize] += 1;
+        }
+    }
+    let bar = |(i, &count): (usize, &usize)| {
+        (-reach + width * i as f64, count as f64 / (products.len() as f64 * width))
+    };
+    let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+    Histogram { width, bars: filled.map(bar).collect() }
+}
+
+pub fn normal_density(x: f64, standard_deviation: f64) -> f64 {
+    (-(x / standard_deviation).powi(2) / 2.0).exp() / (standard_deviation * TAU.sqrt())
+}
+
+pub const CORRELATED_COUNT: usize = 20_000;
+
+/// Scaled scores of queries and keys that agree: q = ρ k + √(1 − ρ²) z.
+pub struct Correlated {
+    pub d: usize,
+    pub rho: f64,
+    pub mean: f64,
+    /// ρ √d.
+    pub expected_mean: f64,
+    pub variance: f64,
+    /// 1 + ρ².
+    pub expected_variance: f64,
+}
+
+pub fn correlated() -> Vec<Correlated> {
+    let mut all = vec![];
+    for d in [64, 1024] {
+        let (root, rhos) = ((d as f64).sqrt(), [0.0, 0.1, 0.5_f64]);
+        let mut scores = [const { vec![] }; 3];
+        let rng = &mut ChaCha8Rng::seed_from_u64(d as u64);
+        for _ in 0..CORRELATED_COUNT {
+            let (k, z) = (draw(d, rng), draw(d, rng));
+            for (scores, rho) in scores.iter_mut().zip(rhos) {
+                let q = &k * rho + &z * (1.0 - rho * rho).sqrt();
+                scores.push(q.dot(&k) / root);
+            }
+        }
+        for (scores, rho) in scores.iter().zip(rhos) {
+            let (mean, variance) = mean_and_variance(scores);
+            let (expected_mean, expected_variance) = (rho * root, 1.0 + rho * rho);
+            all.push(Correlated {
+                d,
+                rho,
+                mean,
+                expected_mean,
+                variance,
+                expected_variance,
+            });
+        }
+    }
+    all
+}

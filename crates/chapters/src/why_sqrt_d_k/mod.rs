@@ -1,0 +1,10 @@
+//! Why √d_k: how dot products spread as they get longer, and what softmax makes of that.
+
+#[cfg(test)]
+mod claims;
+mod facts;
+mod page;
+mod saturation;
+
+pub use page::generate;
+pub use saturation::{FAINT, ROWS, compute_rows, mean, median, rows, share};

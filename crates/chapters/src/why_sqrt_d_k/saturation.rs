@@ -1,0 +1,130 @@
+//! What the chapter computes: sharpness and gradients of softmax, with scores undivided, divided by √d and by d.
+
+use super::facts::draw;
+use crate::random::normal;
+use anyhow::{Result, anyhow, bail};
+use attention::{softmax, softmax_backward};
+use nalgebra::DVector;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rayon::iter::{ParallelBridge, ParallelIterator};
+use std::sync::OnceLock;
+
+pub const LENGTHS: [usize; 3] = [8, 64, 512];
+pub const WIDTHS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
+pub const ROWS: usize = 2000;
+
+/// A gradient below this is next to none, as [Claims, checked](crate::claims) has it.
+pub const FAINT: f64 = 1e-6;
+
+/// One row of weights, seen from several sides.
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub largest: f64,
+    /// Divided by ln n, the most it can be.
+    pub entropy: f64,
+    /// The norm of softmax's Jacobian.
+    pub jacobian: f64,
+    /// The norm of the gradient with respect to the query.
+    pub grad_query: f64,
+    /// The share of the row's scores whose gradient is below [`FAINT`].
+    pub faint_scores: f64,
+}
+
+/// Rows of weights of the same queries and keys.
+#[derive(Default)]
+pub struct Rows {
+    pub unscaled: Vec<Row>,
+    /// With scores divided by √d.
+    pub scaled: Vec<Row>,
+    /// With scores divided by d.
+    pub divided_by_d: Vec<Row>,
+}
+
+/// Rows of weights, each of one random query and `n` of [`LENGTHS`] random keys of a width `d` of [`WIDTHS`]. They are
+/// drawn once, since two chapters look at them.
+pub fn rows(n: usize, d: usize) -> Result<&'static Rows> {
+    static DRAWN: [[OnceLock<Result<Rows>>; WIDTHS.len()]; LENGTHS.len()] =
+        [const { [const { OnceLock::new() }; WIDTHS.len()] }; LENGTHS.len()];
+    let place = |sizes: &[usize], size| sizes.iter().position(|other| *other == size);
+    let (Some(i), Some(j)) = (place(&LENGTHS, n), place(&WIDTHS, d)) else {
+        bail!("no rows are drawn for n = {n}, d = {d}")
+    };
+    let drawn = DRAWN[i][j].get_or_init(|| draw_rows(n, d));
+    drawn.as_ref().map_err(|error| anyhow!("{error:#}"))
+}
+
+/// Draws rows of several sizes on several threads, so that [`rows`] has them at hand.
+pub fn compute_rows(mut sizes: Vec<(usize, usize)>) -> Result<()> {
+    sizes.sort_by_key(|(n, d)| std::cmp::Reverse(n * d)); // what takes longest comes first
+    sizes.into_iter().par_bridge().try_for_each(|(n, d)| rows(n, d).map(|_| ()))
+}
+
+fn draw_rows(n: usize, d: usize) -> Result<Rows> {
+    let rng = &mut ChaCha8Rng::seed_from_u64((1000 * n + d) as u64);
+    let mut rows = Rows::default();
+    for _ in 0..ROWS {
+        let q = draw(d, rng);
+        let keys = normal(d, n, rng); // a column a key
+        let products = keys.tr_mul(&q); // (n)
+        let grad_p = draw(n, rng); // the gradient that the weights are handed
+        let row = |power: f64| -> Result<Row> {
+            let divisor = (d as f64).powf(power);
+            let p = softmax(&(&products / divisor))?;
+            let grad_scores = softmax_backward(&p, &grad_p)?;
+            let entropy: f64 = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
+            let faint = grad_scores.iter().filter(|grad| grad.abs() < FAINT).count();
+            Ok(Row {
+                faint_scores: faint as f64 / n as f64,
+                largest: p.max(),
+                entropy: entropy / (n as f64).ln(),
+                jacobian: jacobian_norm(&p),
+                grad_query: (&keys * grad_scores).norm() / divisor, // scores = keysᵀ q / divisor
+            })
+        };
+        rows.unscaled.push(row(0.0)?);
+        rows.scaled.push(row(0.5)?);
+        rows.divided_by_d.push(row(1.0)?);
+    }
+    Ok(rows)
+}
+
+/// The Frobenius norm of softmax's Jacobian, √(Σ_ij (p_i δ_ij − p_i p_j)²), without building it.
+fn jacobian_norm(p: &DVector<f64>) -> f64 {
+    let power = |k: i32| p.iter().map(|p| p.powi(k)).sum::<f64>();
+    // the diagonal's p_i² − 2 p_i³ + p_i⁴, and p_i² p_j² beside it
+    (power(2) - 2.0 * power(3) + power(2).powi(2)).max(0.0).sqrt()
+}
+
+pub fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
+    rows.iter().map(of).sum::<f64>() / rows.len() as f64
+}
+
+pub fn median(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
+    let mut values: Vec<f64> = rows.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+/// The share of rows of which this is true.
+pub fn share(rows: &[Row], is: impl Fn(&Row) -> bool) -> f64 {
+    mean(rows, |row| f64::from(is(row)))
+}
+
+/// The share of rows whose gradient is below one hundredth of the root mean square of all.
+pub fn left_out(rows: &[Row]) -> f64 {
+    let root_mean_square = mean(rows, |row| row.grad_query.powi(2)).sqrt();
+    share(rows, |row| row.grad_query < 0.01 * root_mean_square)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attention::softmax_jacobian;
+
+    #[test]
+    fn the_short_way_to_the_norm_agrees_with_the_matrix() {
+        let p = softmax(&draw(7, &mut ChaCha8Rng::seed_from_u64(0))).unwrap();
+        assert!((jacobian_norm(&p) - softmax_jacobian(&p).unwrap().norm()).abs() < 1e-14);
+    }
+}
