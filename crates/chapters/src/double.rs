@@ -84,10 +84,13 @@ impl Double {
     pub fn exp(self) -> Double {
         let k = (self.0 / std::f64::consts::LN_2).round();
         let r = (self - Double::from(k) * Self::LN_2) * Double::from(1.0 / 256.0);
-        let one = Double::from(1.0);
-        // 1 + r (1 + r/2 (1 + r/3 (…)))
-        let mut result =
-            (1..=12).rev().fold(one, |sum, i| one + r * sum / Double::from(f64::from(i)));
+        // 12! (1 + r + r²/2! + … + r¹²/12!), so that only one division is needed.
+        let (mut sum, mut factorial) = (Double::from(1.0), 1.0);
+        for i in (1..=12).rev() {
+            factorial *= f64::from(i);
+            sum = sum * r + Double::from(factorial);
+        }
+        let mut result = sum / Double::from(factorial);
         for _ in 0..8 {
             result = result * result;
         }

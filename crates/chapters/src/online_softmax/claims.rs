@@ -1,0 +1,253 @@
+//! What the chapter says of its numbers.
+
+use super::facts::{self, COST_N, Changes, TILE, VALUE_WIDTH, harmonic};
+use super::rounding::{self, Errors, Keys, LONGEST, ROWS, Spread, Way};
+use anyhow::{Context, Result};
+use attention::flash::OnlineSoftmax;
+use attention::softmax_rows;
+use nalgebra::DMatrix;
+use std::sync::LazyLock;
+
+static ERRORS: LazyLock<Vec<(usize, Errors)>> = LazyLock::new(rounding::errors_in_f64);
+
+/// The mean errors of rows of `n` keys.
+fn errors(n: usize) -> &'static Errors {
+    &ERRORS.iter().find(|(length, _)| *length == n).unwrap().1
+}
+
+fn near(a: f64, b: f64, factor: f64) -> bool {
+    a < factor * b && b < factor * a
+}
+
+/// As the answer to the first question has it.
+#[test]
+fn a_single_exponential_is_finite_and_the_sum_of_three_is_not() {
+    let [exponential, one] = [facts::largest_exponent_f64().exp(), 1.0];
+    assert!(exponential.is_finite(), "one exponential overflows");
+    assert!((3.0 * exponential + one).is_infinite(), "three do not");
+    let single = facts::largest_exponent_f32().exp();
+    assert!(single.is_finite() && (3.0 * single).is_infinite(), "not so in f32");
+}
+
+#[test]
+fn a_row_is_swept_four_times_twice_or_once() {
+    let (scores, values) = facts::long_row();
+    let expected =
+        (softmax_rows(&scores).unwrap() * DMatrix::from_vec(values.len(), 1, values))[0];
+    let sweeps = facts::sweeps().unwrap();
+    for (average, _) in &sweeps {
+        assert!((average - expected).abs() < 1e-14, "{average}, not {expected}");
+    }
+    let counts = sweeps.map(|(_, sweeps)| (sweeps.read, sweeps.written));
+    assert_eq!(counts, [(4.0, 1.0), (2.0, 0.0), (1.0, 0.0)]);
+}
+
+/// Softmax of the table reads four times and writes once; the product before it wrote the scores.
+#[test]
+fn the_fused_program_crosses_as_often_as_the_table_says_and_once_more() {
+    let [naive, fused] = facts::crossings_of_long_rows().unwrap();
+    assert_eq!(naive.fract(), 0.0, "no multiple of n²");
+    assert_eq!(fused, 4.0 + 1.0 + 1.0);
+}
+
+#[test]
+fn by_hand_the_first_and_the_third_key_change_the_maximum() {
+    let steps = facts::by_hand().unwrap().steps;
+    let changes: Vec<_> =
+        steps.iter().map(|step| step.after.max != step.before.max).collect();
+    assert_eq!(changes, [true, false, true, false]);
+}
+
+#[test]
+fn by_hand_comes_what_attention_says() {
+    let by_hand = facts::by_hand().unwrap();
+    let row = by_hand.steps.last().unwrap().after;
+    assert!((row.output() - by_hand.output).abs() < 1e-14, "not the output");
+    assert!((row.log_sum_exp() - by_hand.log_sum_exp).abs() < 1e-14, "not log-sum-exp");
+}
+
+#[test]
+fn log_sum_exp_grows_with_every_key_and_most_in_the_beginning() {
+    let states = facts::staircase().states;
+    let log_sum_exp: Vec<f64> = states.iter().map(|row| row.log_sum_exp()).collect();
+    assert!(log_sum_exp.is_sorted_by(|before, after| before < after));
+    let gain = |from: usize, to: usize| log_sum_exp[to] - log_sum_exp[from];
+    let n = states.len();
+    assert!(gain(0, n / 4) > gain(n / 4, n - 1), "most of all in the beginning");
+}
+
+#[test]
+fn the_staircase_has_a_few_steps_and_goes_on_after_the_last() {
+    let staircase = facts::staircase();
+    let steps = staircase.steps();
+    assert!((4..=7).contains(&steps.len()), "{steps:?}: another seed");
+    assert!(
+        steps[steps.len() - 1] < staircase.scores.len(),
+        "the last one is at the end"
+    );
+}
+
+// ------------------------------------------------------------------------------------------------ rounding
+
+#[test]
+fn one_key_at_a_time_is_as_exact_as_plain_softmax() {
+    for (n, e) in &*ERRORS {
+        assert!(near(e[&Way::ONE], e[&Way::Plain], 1.4), "n = {n}");
+        assert!(e[&Way::Rising] < e[&Way::ONE], "n = {n}: nor worse with rising scores");
+    }
+}
+
+#[test]
+fn tiles_are_far_more_exact_and_trees_stay_level() {
+    for (n, e) in &*ERRORS {
+        let [one, tiles, tree] = Way::ONLINE.map(|way| e[&way]);
+        let plain_tree = e[&Way::PlainTree];
+        assert!(tree < 2.5, "n = {n}: the tree is level");
+        assert!(plain_tree < 2.5, "n = {n}: so is plain softmax with sums as trees");
+        assert!(plain_tree < tree, "n = {n}: and more exact, down to single keys");
+        assert!(*n < 512 || 4.0 * tiles < one, "n = {n}: tiles are far more exact");
+        assert!(*n < 4096 || 2.0 * tree < tiles, "n = {n}: and the tree more still");
+    }
+}
+
+#[test]
+fn corrections_cost_about_as_much_as_additions_and_rising_scores_gain_more() {
+    for (n, e) in &ERRORS[4..] {
+        let (rising, without) = (e[&Way::Rising], e[&Way::RisingPlain]);
+        assert!(without < rising && rising < e[&Way::Plain], "n = {n}");
+        // Independent errors add in squares.
+        let price = (rising.powi(2) - without.powi(2)).sqrt();
+        assert!(near(price, without, 2.0), "n = {n}: comparable with the additions");
+    }
+}
+
+#[test]
+fn with_64_times_the_keys_the_error_is_8_times_as_large() {
+    let growth = |way| errors(LONGEST)[&way] / errors(LONGEST / 64)[&way];
+    assert!(near(growth(Way::ONE), 8.0, 1.4));
+    assert!(near(growth(Way::Plain), 8.0, 1.4));
+}
+
+#[test]
+fn errors_in_f32_are_like_those_in_f64() {
+    for (n, singles) in rounding::errors_in_f32() {
+        for way in Way::ONLINE {
+            let (single, double) = (singles[&way], errors(n)[&way]);
+            assert!(near(single, double, 1.6), "n = {n}: {way:?}, {single}, {double}");
+        }
+    }
+}
+
+/// What the crate says, `width` keys at a time or as a tree of tiles.
+fn of_the_crate(keys: &Keys<f64>, width: usize, is_tree: bool) -> Result<f64> {
+    let mut states = vec![OnlineSoftmax::new(1, 1)?];
+    for tile in keys.0.chunks(width) {
+        let scores = DMatrix::from_fn(1, tile.len(), |_, j| tile[j].0);
+        let values = DMatrix::from_fn(tile.len(), 1, |j, _| tile[j].1);
+        if is_tree {
+            states.push(OnlineSoftmax::new(1, 1)?);
+        }
+        states.last_mut().context("a state")?.absorb(&scores, &values)?;
+    }
+    while states.len() > 1 {
+        let mut pairs = states.into_iter();
+        states = vec![];
+        while let Some(left) = pairs.next() {
+            states.push(match pairs.next() {
+                Some(right) => left.merge(right)?,
+                None => left,
+            });
+        }
+    }
+    Ok(states.pop().context("a row without keys")?.finish().0[0])
+}
+
+/// Its exponentials are the system's.
+#[test]
+fn the_crate_is_as_exact_as_what_is_measured_here() {
+    let n = 1024;
+    let here = errors(n);
+    for (way, width, is_tree) in
+        [(Way::ONE, 1, false), (Way::TILES, TILE, false), (Way::Tree, TILE, true)]
+    {
+        let error_of = |seed| {
+            let keys = Keys::random(n, seed);
+            rounding::error(of_the_crate(&keys, width, is_tree).unwrap(), keys.exact())
+        };
+        let mean = (0..ROWS as u64).map(error_of).sum::<f64>() / ROWS as f64;
+        let ratio = mean / here[&way];
+        assert!(
+            (0.6..1.6).contains(&ratio),
+            "{way:?}: {mean} in the crate, {here:?} here"
+        );
+    }
+}
+
+#[test]
+fn the_best_width_is_the_one_that_the_formula_has() {
+    let best = rounding::best_width(LONGEST);
+    let errors = errors(LONGEST);
+    let found = || rounding::widths().map(|width| (width, errors[&Way::Tiles(width)]));
+    assert!(found().any(|(width, _)| width == best), "{best} is not among the widths");
+    let least = found().map(|(_, error)| error).fold(f64::INFINITY, f64::min);
+    for (width, error) in found() {
+        let is_near = (best / 2..=best * 2).contains(&width);
+        assert_eq!(is_near, error < 1.2 * least, "c = {width}: {error}, least {least}");
+        let is_far_off = width == 16 || width == 2048;
+        assert!(!is_far_off || error > 2.0 * least, "c = {width}: far off is worse");
+    }
+}
+
+#[test]
+fn split_anywhere_a_row_is_twice_as_exact_as_by_plain_softmax() {
+    for [plain, one, split] in [rounding::spreads::<f64>(), rounding::spreads::<f32>()] {
+        let as_exact =
+            |a: &Spread, b: &Spread| (0.7..1.4).contains(&(a.median / b.median));
+        assert!(as_exact(&one, &plain), "one at a time is as exact as plain");
+        assert!(2.0 * split.median < plain.median, "twice as exact and more");
+        assert!(2.0 * split.largest < plain.largest, "and at worst, too");
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ cost
+
+#[test]
+fn random_scores_change_the_maximum_as_often_as_expected() {
+    for Changes { n, one_at_a_time, in_tiles } in facts::changes() {
+        assert!((one_at_a_time - harmonic(n)).abs() < 0.15, "n = {n}: {one_at_a_time}");
+        let expected = harmonic(n / TILE);
+        assert!(n < TILE || (in_tiles - expected).abs() < 0.15, "n = {n}, tiles");
+    }
+}
+
+#[test]
+fn the_maximum_of_4096_scores_changes_nine_times() {
+    assert_eq!(harmonic(facts::changes().last().unwrap().n).round(), 9.0);
+}
+
+#[test]
+fn every_width_of_a_tile_computes_attention() {
+    let (scores, values) = facts::row_of_costs();
+    let expected =
+        softmax_rows(&DMatrix::from_row_slice(1, COST_N, &scores)).unwrap() * values;
+    for (output, cost) in facts::costs() {
+        let off = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-14;
+        assert!(output.iter().zip(&expected).all(off), "c = {}", cost.tile);
+    }
+}
+
+#[test]
+fn a_tile_costs_one_exponential_and_a_multiplication_for_each_sum() {
+    for (_, cost) in facts::costs() {
+        let tiles = COST_N / cost.tile;
+        assert_eq!(cost.exponentials, COST_N + tiles, "c = {}", cost.tile);
+        assert_eq!(cost.corrections, tiles * (VALUE_WIDTH + 1), "c = {}", cost.tile);
+    }
+}
+
+#[test]
+fn in_tiles_of_64_the_corrections_are_next_to_nothing() {
+    let costs = facts::costs();
+    let (_, cost) = costs.iter().find(|(_, cost)| cost.tile == TILE).unwrap();
+    assert!(cost.extra_exponentials() < 0.02 && cost.share_of_products() < 0.01);
+}

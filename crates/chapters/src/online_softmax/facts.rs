@@ -1,0 +1,315 @@
+//! What the chapter computes, but for rounding.
+
+use super::row::Row;
+use crate::random;
+use anyhow::Result;
+use attention::traffic::{Memory, Slow, blocks, fused_traffic, naive_traffic};
+use attention::{AttentionShape, Mask, attention, example, scaled_scores};
+use nalgebra::{DMatrix, RowDVector};
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+
+/// Keys in a tile.
+pub const TILE: usize = 64;
+/// Width of a value, where only counting is done.
+pub const VALUE_WIDTH: usize = 64;
+
+/// The largest whole number whose exponential an `f64` can hold.
+pub fn largest_exponent_f64() -> f64 {
+    f64::MAX.ln().floor()
+}
+
+/// The largest whole number whose exponential an `f32` can hold.
+pub fn largest_exponent_f32() -> f32 {
+    f32::MAX.ln().floor()
+}
+
+/// Independent numbers from a normal distribution.
+pub fn normal(n: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
+    random::normal(n, 1, rng).as_slice().to_vec()
+}
+
+// ------------------------------------------------------------------------------------------------ sweeps over a row
+
+/// How often a program goes over a row that does not fit, counted by the machine of the chapter on the memory wall.
+pub struct Sweeps {
+    /// How often the row was read.
+    pub read: f64,
+    /// How often it was written.
+    pub written: f64,
+}
+
+/// A row of scores, and the value of each.
+pub fn long_row() -> (DMatrix<f64>, Vec<f64>) {
+    let n = 4096;
+    let scores = DMatrix::from_fn(1, n, |_, j| (0.7 * j as f64).sin());
+    (scores, (0..n).map(|j| (0.3 * j as f64).cos()).collect())
+}
+
+/// Of the textbook's program, the one that divides at the end, and online softmax: the average of the values with weights
+/// that are the softmax of the row, and what it took.
+pub fn sweeps() -> Result<[(f64, Sweeps); 3]> {
+    Ok([run(textbook)?, run(divide_last)?, run(online)?])
+}
+
+type Program = fn(&mut Slow<f64>, &[f64]) -> Result<f64>;
+
+fn run(program: Program) -> Result<(f64, Sweeps)> {
+    let (scores, values) = long_row();
+    let memory = Memory::new(values.len() / 4);
+    let average = program(&mut memory.put("scores", scores), &values)?;
+    let counts = memory.report().matrix("scores");
+    let [read, written] =
+        [counts.read, counts.written].map(|count| count as f64 / values.len() as f64);
+    Ok((average, Sweeps { read, written }))
+}
+
+/// Lets `f` see every score, and replace it if `store`.
+fn sweep(
+    row: &mut Slow<f64>,
+    store: bool,
+    mut f: impl FnMut(usize, &mut f64),
+) -> Result<()> {
+    for columns in blocks(row.shape().1, 256) {
+        let mut tile = row.load(0..1, columns.clone())?;
+        for (score, j) in tile.view_mut().iter_mut().zip(columns.clone()) {
+            f(j, score);
+        }
+        if store {
+            row.store((0, columns.start), &tile)?;
+        }
+    }
+    Ok(())
+}
+
+fn textbook(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
+    let (mut max, mut sum, mut average) = (f64::NEG_INFINITY, 0.0, 0.0);
+    sweep(row, false, |_, s| max = max.max(*s))?;
+    sweep(row, false, |_, s| sum += (*s - max).exp())?;
+    sweep(row, true, |_, s| *s = (*s - max).exp() / sum)?;
+    sweep(row, false, |j, weight| average += *weight * values[j])?;
+    Ok(average)
+}
+
+fn divide_last(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
+    let (mut max, mut sum, mut weighted) = (f64::NEG_INFINITY, 0.0, 0.0);
+    sweep(row, false, |_, s| max = max.max(*s))?;
+    sweep(row, false, |j, s| {
+        sum += (*s - max).exp();
+        weighted += (*s - max).exp() * values[j];
+    })?;
+    Ok(weighted / sum)
+}
+
+fn online(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
+    let mut state = Row::empty();
+    sweep(row, false, |j, s| state = state.absorb(&[(*s, values[j])]))?;
+    Ok(state.output())
+}
+
+/// How often the matrix of scores crosses between slow and fast memory if its rows do not fit: in the naive program of the
+/// chapter on the memory wall and in the fused one.
+pub fn crossings_of_long_rows() -> Result<[f64; 2]> {
+    let n = 1024;
+    let shape = AttentionShape::self_attention(1, n, 1, 64, 1);
+    let reports = [naive_traffic(&shape, n / 2)?, fused_traffic(&shape, n / 2)?];
+    Ok(reports.map(|report| report.matrix("scores").all() as f64 / (n * n) as f64))
+}
+
+// ------------------------------------------------------------------------------------------------ one row
+
+/// One key, and the state before and after it.
+pub struct Step {
+    pub token: &'static str,
+    pub score: f64,
+    pub value: f64,
+    pub before: Row<f64>,
+    pub after: Row<f64>,
+}
+
+impl Step {
+    /// By which the old sums are multiplied.
+    pub fn correction(&self) -> f64 {
+        (self.before.max - self.after.max).exp()
+    }
+
+    /// What is added to the sum.
+    pub fn term(&self) -> f64 {
+        (self.score - self.after.max).exp()
+    }
+}
+
+/// “bank” asks, and both “the” are hidden: four scores, one after the other.
+pub struct ByHand {
+    pub steps: Vec<Step>,
+    /// Of the whole row at once.
+    pub output: f64,
+    pub log_sum_exp: f64,
+}
+
+pub fn by_hand() -> Result<ByHand> {
+    let sentence = example::river();
+    let [q, k, v] = example::projections().map(|w| &sentence.x * w);
+    let scores = scaled_scores(&q, &k)?;
+    let bank = 5;
+    let is_seen = sentence.tokens.map(|token| token != "the");
+    let mut row = Row::empty();
+    let mut steps = vec![];
+    for j in (0..6).filter(|&j| is_seen[j]) {
+        let (score, value, before) = (scores[(bank, j)], v[(j, 0)], row);
+        row = row.absorb(&[(score, value)]);
+        steps.push(Step { token: sentence.tokens[j], score, value, before, after: row });
+    }
+    let (output, cache) = attention(&q, &k, &v, &Mask::padding(&is_seen)?)?;
+    let log_sum_exp = cache.log_sum_exp[bank];
+    Ok(ByHand { steps, output: output[(bank, 0)], log_sum_exp })
+}
+
+/// Scores as they come, and the state after each.
+pub struct Staircase {
+    pub scores: Vec<f64>,
+    pub states: Vec<Row<f64>>,
+}
+
+impl Staircase {
+    /// The keys that raise the maximum, counted from 1.
+    pub fn steps(&self) -> Vec<usize> {
+        let is_step =
+            |&j: &usize| j == 1 || self.states[j - 1].max != self.states[j - 2].max;
+        (1..=self.states.len()).filter(is_step).collect()
+    }
+}
+
+pub fn staircase() -> Staircase {
+    let scores = normal(64, &mut ChaCha8Rng::seed_from_u64(4));
+    let mut row = Row::empty();
+    let absorb = |&score| {
+        row = row.absorb(&[(score, 0.0)]);
+        row
+    };
+    Staircase { states: scores.iter().map(absorb).collect(), scores }
+}
+
+// ------------------------------------------------------------------------------------------------ changes of the maximum
+
+/// 1 + 1/2 + … + 1/n
+pub fn harmonic(n: usize) -> f64 {
+    (1..=n).map(|i| 1.0 / i as f64).sum()
+}
+
+/// How often the maximum changes over a row, if it is looked at in tiles.
+pub fn changes_of_maximum(scores: &[f64], tile: usize) -> usize {
+    let mut max = f64::NEG_INFINITY;
+    let mut changes = 0;
+    for tile in scores.chunks(tile) {
+        let new = tile.iter().copied().fold(max, f64::max);
+        changes += usize::from(new != max);
+        max = new;
+    }
+    changes
+}
+
+/// How often the maximum of the first `n` random scores of a row changes, as a mean over [`ROWS_OF_CHANGES`] rows.
+#[derive(Clone, Copy)]
+pub struct Changes {
+    pub n: usize,
+    pub one_at_a_time: f64,
+    pub in_tiles: f64,
+}
+
+pub const ROWS_OF_CHANGES: usize = 2000;
+
+/// Rows up to the length of the table, which is the last.
+pub fn changes() -> Vec<Changes> {
+    let lengths: Vec<usize> = (0..=12).map(|power| 1 << power).collect();
+    let rng = &mut ChaCha8Rng::seed_from_u64(7);
+    let mut counts = vec![(0, 0); lengths.len()];
+    for _ in 0..ROWS_OF_CHANGES {
+        let scores = normal(lengths[lengths.len() - 1], rng);
+        for (count, &n) in counts.iter_mut().zip(&lengths) {
+            count.0 += changes_of_maximum(&scores[..n], 1);
+            count.1 += changes_of_maximum(&scores[..n], TILE);
+        }
+    }
+    let mean = |count: usize| count as f64 / ROWS_OF_CHANGES as f64;
+    let means = lengths.into_iter().zip(counts).map(|(n, (one, tiles))| Changes {
+        n,
+        one_at_a_time: mean(one),
+        in_tiles: mean(tiles),
+    });
+    means.collect()
+}
+
+/// The changes to be expected of random scores in tiles, after every tile of a row of `n`: the number of keys, and of changes.
+pub fn expected_changes(n: usize, tile: usize) -> impl Iterator<Item = (f64, f64)> {
+    (1..=n / tile).map(move |i| ((i * tile) as f64, harmonic(i)))
+}
+
+// ------------------------------------------------------------------------------------------------ cost
+
+/// Length of the rows whose cost is counted.
+pub const COST_N: usize = 4096;
+
+/// What online softmax of one row with values of width [`VALUE_WIDTH`] does beside the products.
+#[derive(Default)]
+pub struct Cost {
+    /// Keys in a tile.
+    pub tile: usize,
+    pub exponentials: usize,
+    /// Multiplications that correct the sum and the values.
+    pub corrections: usize,
+}
+
+impl Cost {
+    /// Exponentials for each score, beside the one of plain softmax.
+    pub fn extra_exponentials(&self) -> f64 {
+        (self.exponentials - COST_N) as f64 / COST_N as f64
+    }
+
+    pub fn corrections_per_score(&self) -> f64 {
+        self.corrections as f64 / COST_N as f64
+    }
+
+    /// Of the multiplications in both products: one for each entry of each key and value.
+    pub fn share_of_products(&self) -> f64 {
+        self.corrections as f64 / (2 * COST_N * VALUE_WIDTH) as f64
+    }
+
+    fn of(scores: &[f64], values: &DMatrix<f64>, tile: usize) -> (RowDVector<f64>, Self) {
+        let mut cost = Cost { tile, ..Cost::default() };
+        let mut output = RowDVector::zeros(VALUE_WIDTH);
+        let (mut max, mut sum) = (f64::NEG_INFINITY, 0.0);
+        for keys in blocks(scores.len(), tile) {
+            let new = scores[keys.clone()].iter().copied().fold(max, f64::max);
+            let correction = cost.exp(max - new);
+            for x in output.iter_mut().chain([&mut sum]) {
+                *x *= correction;
+                cost.corrections += 1;
+            }
+            for j in keys {
+                let weight = cost.exp(scores[j] - new);
+                sum += weight;
+                output += weight * values.row(j);
+            }
+            max = new;
+        }
+        (output / sum, cost)
+    }
+
+    fn exp(&mut self, x: f64) -> f64 {
+        self.exponentials += 1;
+        x.exp()
+    }
+}
+
+/// A row of scores, and its values.
+pub fn row_of_costs() -> (Vec<f64>, DMatrix<f64>) {
+    let rng = &mut ChaCha8Rng::seed_from_u64(8);
+    (normal(COST_N, rng), random::normal(COST_N, VALUE_WIDTH, rng))
+}
+
+/// For each width of a tile: the output, and what it costs.
+pub fn costs() -> [(RowDVector<f64>, Cost); 5] {
+    let (scores, values) = row_of_costs();
+    [1, 4, 16, TILE, 256].map(|tile| Cost::of(&scores, &values, tile))
+}

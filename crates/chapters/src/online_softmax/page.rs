@@ -1,0 +1,298 @@
+//! How the chapter says and draws it.
+
+use super::drawings;
+use super::facts::{self, COST_N, Changes, Cost, Step, TILE, VALUE_WIDTH, harmonic};
+use super::rounding::{self, Errors, LONGEST, Spread, Way};
+use crate::output::Page;
+use anyhow::Result;
+use figures::format::{fixed, integer, percent, significant};
+use figures::{
+    Axis, BLUE, GREEN, Line, MUTED, Marks, Side, Spot, TEXT, VERMILION, line_chart,
+};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    page.value("tile", integer(TILE));
+    page.value("d-v", integer(VALUE_WIDTH));
+    page.value("exponent-f64", fixed(facts::largest_exponent_f64(), 0));
+    page.value("exponent-f32", fixed(facts::largest_exponent_f32().into(), 0));
+    sweeps(page)?;
+    by_hand(page)?;
+    staircase(page)?;
+    drawings::chain(page)?;
+    drawings::tree(page)?;
+    rounding(page)?;
+    orders(page);
+    changes(page)?;
+    costs(page);
+    Ok(())
+}
+
+/// How often a program goes over a row that does not fit.
+fn sweeps(page: &mut Page) -> Result<()> {
+    let names = [
+        "maximum; sum; divide; average",
+        "maximum; both sums; divide once, at the end",
+        "both sums and a running maximum",
+    ];
+    let rows = names.iter().zip(facts::sweeps()?).map(|(name, (_, sweeps))| {
+        vec![(*name).to_owned(), fixed(sweeps.read, 0), fixed(sweeps.written, 0)]
+    });
+    let header = ["sweeps", "the row is read", "and written"];
+    page.table("sweeps", &header, &rows.collect::<Vec<_>>());
+    let [naive, fused] = facts::crossings_of_long_rows()?;
+    page.value("crossings-naive-long", fixed(naive, 0));
+    page.value("crossings-fused-long", fixed(fused, 0));
+    Ok(())
+}
+
+fn by_hand(page: &mut Page) -> Result<()> {
+    let by_hand = facts::by_hand()?;
+    let row = |step: &Step| {
+        vec![
+            step.token.to_owned(),
+            fixed(step.score, 3),
+            fixed(step.value, 1),
+            fixed(step.after.max, 3),
+            fixed(step.correction(), 3),
+            fixed(step.term(), 3),
+            fixed(step.after.sum, 3),
+            fixed(step.after.weighted, 3),
+            fixed(step.after.output(), 3),
+        ]
+    };
+    let header = [
+        "key",
+        "$s$",
+        "$v$",
+        "$m$",
+        "$\\alpha$",
+        "$e^{s-m}$",
+        "$\\ell$",
+        "$o$",
+        "$o / \\ell$",
+    ];
+    page.table("by-hand", &header, &by_hand.steps.iter().map(row).collect::<Vec<_>>());
+    let river = by_hand.steps.iter().find(|step| step.token == "river");
+    if let Some(step) = river {
+        page.value("river-correction", fixed(step.correction(), 3));
+        for (which, state) in [("old", step.before), ("new", step.after)] {
+            page.value(format!("river-{which}-max"), fixed(state.max, 3));
+            page.value(format!("river-{which}-sum"), fixed(state.sum, 3));
+            page.value(format!("river-{which}-weighted"), fixed(state.weighted, 3));
+        }
+    }
+    page.value("output", fixed(by_hand.output, 3));
+    page.value("log-sum-exp", fixed(by_hand.log_sum_exp, 3));
+    Ok(())
+}
+
+/// Scores as they come, their running maximum, and log-sum-exp.
+fn staircase(page: &mut Page) -> Result<()> {
+    let staircase = facts::staircase();
+    let steps = staircase.steps();
+    page.value("stairs", integer(steps.len()));
+    page.value("stairs-last", integer(steps[steps.len() - 1]));
+    page.value("stairs-n", integer(staircase.scores.len()));
+    let keys = || (1..=staircase.scores.len()).map(|key| key as f64);
+    let dots: Vec<_> = keys().zip(staircase.scores.iter().copied()).collect();
+    let mut stairs = Line::new("running maximum m", VERMILION, []);
+    let mut log_sum_exp = Line::new("m + ln ℓ so far", BLUE, []);
+    let mut before = staircase.states[0];
+    for (key, &state) in keys().zip(&staircase.states) {
+        stairs.points.extend([(key, before.max), (key, state.max)]);
+        log_sum_exp.points.push((key, state.log_sum_exp()));
+        before = state;
+    }
+    stairs.points.dedup();
+    page.figure(
+        "staircase",
+        (
+            "The running maximum and log-sum-exp of scores that come one at a time",
+            "Dots are scattered around zero. A staircase rises in a few steps and lies on the highest dot so far. A line \
+             above it rises with every key, most of all in the beginning.",
+        ),
+        (520, 340),
+        |area| {
+            let x = Axis::linear("keys seen", 0.0..65.0);
+            let y = Axis::linear("score", -3.0..6.0);
+            let marks = Marks { dots: &dots, ..Marks::default() };
+            line_chart(area, &x, &y, &[stairs, log_sum_exp], marks)
+        },
+    )
+}
+
+// ------------------------------------------------------------------------------------------------ rounding
+
+/// The error against the number of keys, for each way of splitting them.
+fn rounding(page: &mut Page) -> Result<()> {
+    let errors = rounding::errors_in_f64();
+    errors_over_length(page, &errors)?;
+    let longest = &errors[errors.len() - 1].1;
+    page.value("rounding-rows", integer(rounding::ROWS));
+    page.value("rounding-n", integer(LONGEST));
+    for (key, way) in [
+        ("one", Way::ONE),
+        ("plain", Way::Plain),
+        ("plain-tree", Way::PlainTree),
+        ("tiles", Way::TILES),
+        ("tree", Way::Tree),
+        ("rising", Way::Rising),
+        ("rising-plain", Way::RisingPlain),
+    ] {
+        page.value(format!("rounding-{key}"), significant(longest[&way], 2));
+    }
+    let best = rounding::best_width(LONGEST);
+    page.value("width-expected", integer(best));
+    page.value("width-root", integer(LONGEST.isqrt()));
+    for (name, width) in [("half", best / 2), ("double", 2 * best)] {
+        let more = rounding::more_than_best(LONGEST, width);
+        page.value(format!("width-{name}-more"), percent(more, 0));
+    }
+    for width in [16, 128, 512, 2048] {
+        page.value(format!("width-{width}"), significant(longest[&Way::Tiles(width)], 2));
+    }
+    Ok(())
+}
+
+fn errors_over_length(page: &mut Page, errors: &[(usize, Errors)]) -> Result<()> {
+    let line = |name: &str, colour, way| {
+        let points = errors.iter().map(|(n, errors)| (*n as f64, errors[&way]));
+        Line::new(name, colour, points)
+    };
+    let lines = [
+        line("one key at a time", BLUE, Way::ONE),
+        line("plain softmax", TEXT, Way::Plain).dashed(),
+        line("plain, sums as trees", MUTED, Way::PlainTree).dashed(),
+        line("tiles of 64", VERMILION, Way::TILES),
+        line("a tree of tiles of 64", GREEN, Way::Tree),
+    ];
+    let mut spots = vec![];
+    for (n, errors) in rounding::errors_in_f32() {
+        for (way, colour) in Way::ONLINE.iter().zip([BLUE, VERMILION, GREEN]) {
+            let (name, place) = (String::new(), (n as f64, errors[way]));
+            spots.push(Spot { name, place, colour, side: Side::Right });
+        }
+    }
+    page.figure(
+        "rounding",
+        (
+            "Rounding errors of the output against the number of keys, for several ways to split a row",
+            "Two lines, one key at a time and plain softmax, rise side by side with the square root of the number of \
+             keys. The line of tiles rises far more slowly. That of a tree of tiles stays level, and beside it that of \
+             plain softmax whose sums are taken as trees. Dots for f32, in the colours of the three solid lines, lie on \
+             these or not far off.",
+        ),
+        (520, 424),
+        |area| {
+            let x = Axis::log("keys n (logarithmic)", 2.0, 64.0..16384.0);
+            let y = Axis::log("error in units of u (logarithmic)", 2.0, 0.5..64.0);
+            line_chart(area, &x, &y, &lines, Marks { spots: &spots, ..Marks::default() })
+        },
+    )
+}
+
+/// Many ways to split one row, in any order.
+fn orders(page: &mut Page) {
+    page.value("ways", integer(rounding::ORDERS));
+    page.value("ways-n", integer(rounding::N_OF_ORDERS));
+    let (doubles, singles) =
+        rayon::join(rounding::spreads::<f64>, rounding::spreads::<f32>);
+    let names = ["whole, by plain softmax", "one at a time", "split anywhere"];
+    let row = |(name, (double, single)): (&&str, (&Spread, &Spread))| {
+        let errors = [double.median, double.largest, single.median, single.largest];
+        let errors = errors.map(|error| significant(error, 2));
+        [vec![(*name).to_owned()], errors.into()].concat()
+    };
+    let rows = names.iter().zip(doubles.iter().zip(&singles)).map(row);
+    let header =
+        ["the row is taken", "`f64`: median", "largest", "`f32`: median", "largest"];
+    page.table("ways", &header, &rows.collect::<Vec<_>>());
+}
+
+// ------------------------------------------------------------------------------------------------ cost
+
+fn changes(page: &mut Page) -> Result<()> {
+    let changes = facts::changes();
+    let last = changes[changes.len() - 1];
+    let n = last.n as f64;
+    page.value("changes-rows", integer(facts::ROWS_OF_CHANGES));
+    page.value("changes-n", integer(last.n));
+    page.value("changes-ln", fixed(n.ln(), 1));
+    page.value("changes-harmonic", fixed(harmonic(last.n), 1));
+    page.value("changes-gap", fixed(harmonic(last.n) - n.ln(), 2));
+    changes_over_length(page, &changes)?;
+
+    let row = |name: &str, one, in_tiles| vec![name.to_owned(), one, in_tiles];
+    let counted = |name, scores: &[f64]| {
+        let count = |tile| integer(facts::changes_of_maximum(scores, tile));
+        row(name, count(1), count(TILE))
+    };
+    let rising: Vec<f64> = (0..last.n).map(|j| j as f64).collect();
+    let falling: Vec<f64> = rising.iter().rev().copied().collect();
+    let expected = |tile| fixed(harmonic(last.n / tile), 1);
+    let mean = format!("random, mean of {} rows", integer(facts::ROWS_OF_CHANGES));
+    let rows = [
+        counted("falling", &falling),
+        row("random, expected", expected(1), expected(TILE)),
+        row(&mean, fixed(last.one_at_a_time, 1), fixed(last.in_tiles, 1)),
+        counted("rising", &rising),
+    ];
+    page.table("changes", &["scores", "one key at a time", "in tiles of 64"], &rows);
+    Ok(())
+}
+
+fn changes_over_length(page: &mut Page, changes: &[Changes]) -> Result<()> {
+    let longest = changes[changes.len() - 1].n;
+    let expected = |name: &str, colour, tile| {
+        Line::new(name, colour, facts::expected_changes(longest, tile))
+    };
+    let logarithm = changes.iter().map(|of| (of.n as f64, (of.n as f64).ln()));
+    let lines = [
+        expected("one key at a time: Hₙ", BLUE, 1),
+        expected("tiles of 64: H of n / 64", VERMILION, TILE),
+        Line::new("ln n", TEXT, logarithm).dashed(),
+    ];
+    let mut dots = vec![];
+    for of in changes {
+        dots.push((of.n as f64, of.one_at_a_time));
+        if of.n >= TILE {
+            dots.push((of.n as f64, of.in_tiles));
+        }
+    }
+    page.figure(
+        "changes",
+        (
+            "How often the maximum of random scores changes, against the number of keys",
+            "One key at a time, the number of changes follows the harmonic number, a nearly straight line over the \
+             logarithm of the number of keys, a little above ln n. In tiles of 64 it is a line as steep, which starts at 1 \
+             where the first tile is full.",
+        ),
+        (520, 360),
+        |area| {
+            let x = Axis::log("keys n (logarithmic)", 2.0, 1.0..4096.0);
+            let y = Axis::linear("changes of the maximum", 0.0..10.0);
+            line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
+        },
+    )
+}
+
+/// What a row costs more than the plain softmax.
+fn costs(page: &mut Page) {
+    page.value("cost-n", integer(COST_N));
+    let row = |(_, cost): (_, Cost)| {
+        let extra = cost.extra_exponentials();
+        vec![
+            integer(cost.tile),
+            percent(extra, if extra < 0.1 { 1 } else { 0 }),
+            significant(cost.corrections_per_score(), 3),
+            percent(cost.share_of_products(), 1),
+        ]
+    };
+    let header = [
+        "keys in a tile, $c$",
+        "extra exponentials",
+        "extra multiplications per score",
+        "of those in both products",
+    ];
+    page.table("cost", &header, &facts::costs().map(row));
+}

@@ -1,0 +1,234 @@
+//! What rounding does to a row, however it is taken.
+
+use super::facts::{TILE, normal};
+use super::row::Row;
+use crate::double::Double;
+use crate::gradient_checking::exponential;
+use nalgebra::{RealField, convert};
+use rand::rngs::ChaCha8Rng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// The types of which rounding is asked.
+pub trait Number: RealField + Copy + Into<f64> {}
+
+impl<T: RealField + Copy + Into<f64>> Number for T {}
+
+/// One row of scores, each with its value of width 1.
+pub struct Keys<T>(pub Vec<(T, T)>);
+
+impl<T: Number> Keys<T> {
+    /// Normal scores, values between 0 and 1.
+    pub fn random(n: usize, seed: u64) -> Self {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let scores = normal(n, rng);
+        let with_value = |score| (convert(score), convert(rng.random_range(0.0..1.0)));
+        Keys(scores.into_iter().map(with_value).collect())
+    }
+
+    /// Rising scores: the maximum changes with every key.
+    fn sorted(&self) -> Self {
+        let mut keys = self.0.clone();
+        keys.sort_by(|a, b| a.0.into().total_cmp(&b.0.into()));
+        Keys(keys)
+    }
+
+    /// `width` keys at a time.
+    fn absorbed(&self, width: usize) -> T {
+        self.0.chunks(width).fold(Row::empty(), Row::absorb).output()
+    }
+
+    /// A tree whose leaves are tiles.
+    fn tree(&self) -> T {
+        let tiles = self.0.chunks(TILE);
+        let mut rows: Vec<_> = tiles.map(|tile| Row::empty().absorb(tile)).collect();
+        while rows.len() > 1 {
+            let merged = |pair: &[Row<T>]| pair.iter().copied().reduce(Row::merge);
+            rows = rows.chunks(2).filter_map(merged).collect();
+        }
+        rows[0].output()
+    }
+
+    /// Softmax of the whole row, and then the average, with sums that `add` takes.
+    fn plain(&self, add: fn(&[T]) -> T) -> T {
+        let max = self.0.iter().fold(self.0[0].0, |max, &(score, _)| max.max(score));
+        let weights = self.0.iter().map(|&(score, _)| exponential(score - max));
+        let weights: Vec<T> = weights.collect();
+        let sum = add(&weights);
+        let terms =
+            weights.iter().zip(&self.0).map(|(&weight, &(_, v))| weight / sum * v);
+        add(&terms.collect::<Vec<T>>())
+    }
+
+    /// In twice the digits of an `f64`.
+    pub fn exact(&self) -> Double {
+        let max = self.0.iter().fold(f64::NEG_INFINITY, |max, key| max.max(key.0.into()));
+        let (mut sum, mut weighted) = (Double::from(0.0), Double::from(0.0));
+        for &(score, value) in &self.0 {
+            let weight = (Double::from(score.into()) - Double::from(max)).exp();
+            sum = sum + weight;
+            weighted = weighted + weight * Double::from(value.into());
+        }
+        weighted / sum
+    }
+}
+
+fn one_by_one<T: Number>(terms: &[T]) -> T {
+    terms.iter().fold(T::zero(), |sum, &term| sum + term)
+}
+
+/// Each half by itself, and then both.
+fn as_a_tree<T: Number>(terms: &[T]) -> T {
+    match terms {
+        [] => T::zero(),
+        &[term] => term,
+        _ => {
+            let (left, right) = terms.split_at(terms.len() / 2);
+            as_a_tree(left) + as_a_tree(right)
+        }
+    }
+}
+
+/// The share by which an output is off, in units of u, half the gap between 1 and the next number of the type.
+pub fn error<T: Number>(output: T, exact: Double) -> f64 {
+    let u = T::default_epsilon().into() / 2.0;
+    ((Double::from(output.into()) - exact) / exact).rounded().abs() / u
+}
+
+// ------------------------------------------------------------------------------------------------ over many rows
+
+/// How a row is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// So many keys at a time.
+    Tiles(usize),
+    /// Tiles of [`TILE`] keys, merged as a tree.
+    Tree,
+    /// Plain softmax, with sums that are taken one by one.
+    Plain,
+    /// Plain softmax, with sums that are taken as trees.
+    PlainTree,
+    /// One key at a time, with rising scores.
+    Rising,
+    /// Plain softmax of rising scores.
+    RisingPlain,
+}
+
+impl Way {
+    pub const ONE: Self = Self::Tiles(1);
+    pub const TILES: Self = Self::Tiles(TILE);
+    /// The ways that do not see the whole row.
+    pub const ONLINE: [Self; 3] = [Self::ONE, Self::TILES, Self::Tree];
+    const OTHERS: [Self; 4] =
+        [Self::Plain, Self::PlainTree, Self::Rising, Self::RisingPlain];
+
+    fn output<T: Number>(self, keys: &Keys<T>) -> T {
+        match self {
+            Self::Tiles(width) => keys.absorbed(width),
+            Self::Tree => keys.tree(),
+            Self::Plain => keys.plain(one_by_one),
+            Self::PlainTree => keys.plain(as_a_tree),
+            Self::Rising => keys.sorted().absorbed(1),
+            Self::RisingPlain => keys.sorted().plain(one_by_one),
+        }
+    }
+}
+
+/// The rows over which errors are averaged.
+pub const ROWS: usize = 60;
+
+/// The mean errors of some ways.
+pub type Errors = BTreeMap<Way, f64>;
+
+/// Over [`ROWS`] rows of `n` random keys.
+fn mean_errors<T: Number>(n: usize, ways: &[Way]) -> Errors {
+    let of_row = |seed| {
+        let keys = Keys::<T>::random(n, seed);
+        let exact = keys.exact();
+        ways.iter().map(|way| error(way.output(&keys), exact)).collect::<Vec<_>>()
+    };
+    let errors: Vec<_> = (0..ROWS as u64).into_par_iter().map(of_row).collect();
+    let mean = |i| errors.iter().map(|row: &Vec<f64>| row[i] / ROWS as f64).sum();
+    ways.iter().enumerate().map(|(i, &way)| (way, mean(i))).collect()
+}
+
+/// The length of the longest rows.
+pub const LONGEST: usize = 1 << 14;
+
+/// The widths of tiles among which the best is looked for, in rows of [`LONGEST`] keys.
+pub fn widths() -> impl Iterator<Item = usize> {
+    (4..=12).map(|power| 1 << power)
+}
+
+/// The mean errors by length, in `f64`; at the longest, those of tiles of all widths, too.
+pub fn errors_in_f64() -> Vec<(usize, Errors)> {
+    let errors = |n| {
+        let ways = [&Way::ONLINE[..], &Way::OTHERS].concat();
+        let more = widths().filter(|_| n == LONGEST).map(Way::Tiles);
+        (n, mean_errors::<f64>(n, &ways.into_iter().chain(more).collect::<Vec<_>>()))
+    };
+    (6..=14).map(|power| errors(1 << power)).collect()
+}
+
+/// The same in `f32`, at fewer lengths, of the ways that do not see the whole row.
+pub fn errors_in_f32() -> Vec<(usize, Errors)> {
+    let lengths = [6, 8, 10, 12, 14].map(|power| 1 << power);
+    lengths.map(|n| (n, mean_errors::<f32>(n, &Way::ONLINE))).into()
+}
+
+/// The width with the least error for tiles of `n` keys that are absorbed one after the other: where n / c + c² / n is least.
+pub fn best_width(n: usize) -> usize {
+    (n as f64 * n as f64 / 2.0).cbrt().round() as usize
+}
+
+/// How much larger the error is to be expected of another width, as a share.
+pub fn more_than_best(n: usize, width: usize) -> f64 {
+    let predicted = |width: usize| {
+        let (n, c) = (n as f64, width as f64);
+        (n / c + c * c / n).sqrt()
+    };
+    predicted(width) / predicted(best_width(n)) - 1.0
+}
+
+// ------------------------------------------------------------------------------------------------ one row in many orders
+
+/// How many random orders are tried, of a row of so many keys.
+pub const ORDERS: usize = 1000;
+pub const N_OF_ORDERS: usize = 1000;
+
+/// Errors over all orders.
+pub struct Spread {
+    pub median: f64,
+    pub largest: f64,
+}
+
+/// One row in many orders: by plain softmax, one key at a time, and split anywhere.
+pub fn spreads<T: Number>() -> [Spread; 3] {
+    let mut keys = Keys::<T>::random(N_OF_ORDERS, 18);
+    let exact = keys.exact();
+    let rng = &mut ChaCha8Rng::seed_from_u64(18);
+    let mut errors = [vec![], vec![], vec![]];
+    for _ in 0..ORDERS {
+        keys.0.shuffle(rng);
+        let split = split_anywhere(&keys.0, rng).output();
+        let outputs = [keys.plain(one_by_one), keys.absorbed(1), split];
+        for (errors, output) in errors.iter_mut().zip(outputs) {
+            errors.push(error(output, exact));
+        }
+    }
+    errors.map(|mut errors| {
+        errors.sort_by(f64::total_cmp);
+        Spread { median: errors[ORDERS / 2], largest: errors[ORDERS - 1] }
+    })
+}
+
+/// Split, and split again: down to single keys, or to tiles of a few.
+fn split_anywhere<T: Number>(keys: &[(T, T)], rng: &mut ChaCha8Rng) -> Row<T> {
+    if keys.len() == 1 || keys.len() <= 16 && rng.random_bool(0.2) {
+        return Row::empty().absorb(keys);
+    }
+    let (left, right) = keys.split_at(rng.random_range(1..keys.len()));
+    split_anywhere(left, rng).merge(split_anywhere(right, rng))
+}

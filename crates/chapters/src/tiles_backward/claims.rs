@@ -1,0 +1,325 @@
+//! What the chapter says of its numbers.
+
+use super::facts::{self, EVEN, Kept, Steps};
+use super::gradients::{self, HEADS, Matrices, Problem, Program, TILES, Tiled};
+use super::rounding::{self, ORDERS, Sums, UNIT, Varied, Weights};
+use super::traffic;
+use crate::random::normal;
+use crate::tiles_traffic::claims::{
+    blocks_foretell_the_count, runs_as_foretold, the_formula_holds_of_every_size,
+    tiles_pay, tiles_run_as_foretold,
+};
+use crate::tiles_traffic::facts::{
+    CAPACITY, LONG, N, NAMED, OfTiles, Pass, RUN, lengths, naive_backward, tiled_backward,
+};
+use attention::flash::{Flash, FlashOutput, Inputs, Tiles, tiled_attention};
+use attention::{
+    AttentionGradients, Mask, attention, attention_backward, log_sum_exp_rows,
+    softmax_rows,
+};
+use nalgebra::DMatrix;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// Its naive cache holds the log-sum-exp as well, and not the output; the layer does.
+#[test]
+fn the_crate_keeps_what_is_counted() {
+    let n = 48;
+    let x = normal(n, facts::D, &mut ChaCha8Rng::seed_from_u64(0));
+    let mask = Mask::none();
+    let (output, cache) = attention(&x, &x, &x, &mask).unwrap();
+    let kept = Kept::new(n);
+    let linear = cache.q.len() + cache.k.len() + cache.v.len() + output.len();
+    assert_eq!((linear, cache.weights.len()), (kept.linear, kept.weights), "naive");
+    let inputs = Inputs::new(&x, &x, &x, &mask).unwrap();
+    let FlashOutput { output, log_sum_exp, log_sum_exp_low } =
+        tiled_attention(&inputs, Tiles::default()).unwrap();
+    assert_eq!(3 * x.len() + output.len(), kept.linear, "tiled");
+    assert_eq!(log_sum_exp.len(), kept.log_sum_exp, "tiled: log-sum-exp");
+    // The chapter says in a sentence that the crate keeps this second number, and counts without it.
+    assert_eq!(log_sum_exp_low.len(), kept.log_sum_exp, "tiled: the second number a row");
+}
+
+#[test]
+fn weights_are_as_many_as_the_rest_at_four_times_the_width() {
+    let even = Kept::new(EVEN);
+    assert_eq!(EVEN, 4 * facts::D);
+    assert_eq!(even.linear, even.weights);
+}
+
+#[test]
+fn products_backward_are_twice_those_forward() {
+    for n in facts::LENGTHS {
+        let [forward, back] = facts::products(n).unwrap();
+        assert_eq!(back, 2 * forward, "n = {n}");
+    }
+}
+
+#[test]
+fn what_computing_again_adds_hardly_depends_on_the_length() {
+    let usual = Steps::new(LONG).unwrap();
+    for n in facts::LENGTHS {
+        let steps = Steps::new(n).unwrap();
+        assert!((steps.more() - usual.more()).abs() < 0.002, "n = {n}");
+        assert!((steps.more_backward() - usual.more_backward()).abs() < 0.002, "n = {n}");
+    }
+}
+
+/// By the data sheet; what a thread says is measured.
+#[test]
+fn an_a100_fetches_weights_faster_than_it_computes_them_but_for_tensor_cores() {
+    let [single, half] = facts::of_a100();
+    assert!(single.ratio() < 1.0 && single.ratio() > 0.5, "fetching is faster");
+    assert!(half.ratio() > 4.0, "computing again is faster");
+}
+
+// ---------------------------------------------------------------------------------------------------- rounding
+
+#[test]
+fn weights_computed_again_are_off_by_the_rounding_of_the_log_sum_exp() {
+    for weights in rounding::weights().unwrap() {
+        let largest = weights.largest_log_sum_exp();
+        let error = weights.again_error();
+        assert!(error < 2.0 * UNIT * largest + 16.0 * UNIT, "{largest}: {error}");
+    }
+}
+
+/// The rounding of its log-sum-exp makes the factor; or nearly all of it.
+#[test]
+fn all_weights_of_a_row_are_off_by_one_factor() {
+    for Weights { scores, log_sum_exp, again, exact } in rounding::weights().unwrap() {
+        let exact_log_sum_exp = log_sum_exp_rows(&scores.map(f64::from)).unwrap();
+        let foretold = exact_log_sum_exp
+            .zip_map(&log_sum_exp, |exact, rounded| (exact - f64::from(rounded)).exp());
+        let left = again.map_with_location(|i, j, a| {
+            (f64::from(a) / exact[(i, j)] / foretold[i] - 1.0).abs()
+        });
+        let left = left.max();
+        assert!(left < 16.0 * UNIT, "a factor for the row leaves {left}");
+    }
+}
+
+#[test]
+fn softmax_is_exact_at_any_size_of_scores_and_the_log_sum_exp_is_not() {
+    let weights = rounding::weights().unwrap();
+    let errors: Vec<(f64, f64)> = weights
+        .iter()
+        .map(|weights| (weights.softmax_error().unwrap(), weights.again_error()))
+        .collect();
+    assert!(errors.iter().all(|(by_softmax, _)| *by_softmax < 32.0 * UNIT), "{errors:?}");
+    assert!(errors[3].1 > 50.0 * errors[3].0, "the log-sum-exp is not worse: {errors:?}");
+    assert!(errors[0].1 < 4.0 * errors[0].0, "and it is, of small scores: {errors:?}");
+}
+
+#[test]
+fn in_f64_weights_computed_again_are_those_of_softmax() {
+    let [_, scores] = rounding::scores().unwrap();
+    let lse = log_sum_exp_rows(&scores).unwrap();
+    let again = scores.map_with_location(|i, _, score| (score - lse[i]).exp());
+    let difference = (again - softmax_rows(&scores).unwrap()).amax();
+    assert_eq!(rounding::BOUND_F64, 1e-15);
+    assert!(difference < rounding::BOUND_F64, "in f64: {difference}");
+}
+
+static SUMS: LazyLock<[Sums; 3]> = LazyLock::new(|| rounding::sums().unwrap());
+
+#[test]
+fn the_order_of_the_blocks_is_one_order_among_others() {
+    for sums in &*SUMS {
+        let errors = || sums.shuffled.iter().map(|sum| sums.error(sum));
+        let least = errors().fold(f64::INFINITY, f64::min);
+        let most = errors().fold(0.0, f64::max);
+        let in_order = sums.error_in_order();
+        assert!(
+            (0.9 * least..1.1 * most).contains(&in_order),
+            "{least} {in_order} {most}"
+        );
+    }
+}
+
+#[test]
+fn no_two_orders_of_many_blocks_give_the_same_bits() {
+    for sums in SUMS.iter().filter(|sums| sums.blocks != 4) {
+        let bits =
+            |sum: &DMatrix<f32>| sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let different: BTreeSet<_> = sums.shuffled.iter().map(bits).collect();
+        assert_eq!(different.len(), ORDERS, "{} blocks", sums.blocks);
+    }
+}
+
+#[test]
+fn most_entries_vary_a_little_and_more_so_with_more_blocks() {
+    let varied = SUMS.each_ref().map(Varied::of);
+    for Varied { share, spread, .. } in &varied {
+        assert!(*share > 0.5, "most entries do not vary: {share}");
+        assert!(*spread < 5e-6, "{spread}");
+    }
+    assert!(varied.is_sorted_by(|a, b| a.mean < b.mean), "more blocks, more values");
+}
+
+// ---------------------------------------------------------------------------------------------------- gradients
+
+/// What a check asks for, here as in the tests.
+const THRESHOLD: f64 = 1e-5;
+
+/// Head by head, with all weights at once.
+struct Naive;
+
+impl Program for Naive {
+    fn output(&self, of: &Matrices, mask: &Mask) -> attention::Result<DMatrix<f64>> {
+        let of_head = |h| {
+            let [q, k, v] = of.each_ref().map(|x| head(x, h));
+            Ok(attention(&q, &k, &v, mask)?.0)
+        };
+        Ok(side_by_side([of_head(0)?, of_head(1)?]))
+    }
+
+    fn gradients(
+        &self,
+        of: &Matrices,
+        mask: &Mask,
+        grad_output: &DMatrix<f64>,
+    ) -> attention::Result<AttentionGradients<f64>> {
+        let of_head = |h| {
+            let [q, k, v] = of.each_ref().map(|x| head(x, h));
+            let (_, cache) = attention(&q, &k, &v, mask)?;
+            attention_backward(&cache, &head(grad_output, h))
+        };
+        let [a, b] = [of_head(0)?, of_head(1)?];
+        Ok(AttentionGradients {
+            q: side_by_side([a.q, b.q]),
+            k: side_by_side([a.k, b.k]),
+            v: side_by_side([a.v, b.v]),
+        })
+    }
+}
+
+/// The columns of one head.
+fn head(x: &DMatrix<f64>, h: usize) -> DMatrix<f64> {
+    let d = x.ncols() / HEADS;
+    x.columns(h * d, d).into_owned()
+}
+
+fn side_by_side(heads: [DMatrix<f64>; HEADS]) -> DMatrix<f64> {
+    let columns: Vec<_> = heads.iter().flat_map(DMatrix::column_iter).collect();
+    DMatrix::from_columns(&columns)
+}
+
+impl Program for Flash {
+    fn output(&self, of: &Matrices, mask: &Mask) -> attention::Result<DMatrix<f64>> {
+        Ok(self.forward(&gradients::inputs(of, mask)?).output)
+    }
+
+    fn gradients(
+        &self,
+        of: &Matrices,
+        mask: &Mask,
+        grad_output: &DMatrix<f64>,
+    ) -> attention::Result<AttentionGradients<f64>> {
+        let inputs = gradients::inputs(of, mask)?;
+        self.backward(&inputs, &self.forward(&inputs), grad_output)
+    }
+}
+
+fn flash() -> Flash {
+    Flash::new().with_tiles(TILES).unwrap().with_threads(2).unwrap()
+}
+
+#[test]
+fn all_programs_have_the_same_error_in_their_gradients() {
+    let problem = Problem::new();
+    let others: [(&str, &dyn Program); 2] = [("naive", &Naive), ("Flash", &flash())];
+    for (name, mask) in &gradients::masks().unwrap() {
+        let tiled = problem.worst(&Tiled, mask, 1e-3).unwrap();
+        for (what, program) in others {
+            let other = problem.worst(program, mask, 1e-3).unwrap();
+            let same = tiled.iter().zip(other).all(|(a, b)| (a / b - 1.0).abs() < 1e-3);
+            assert!(same, "{name}: {what} has another error: {tiled:?}, {other:?}");
+        }
+    }
+}
+
+#[test]
+fn the_error_is_that_of_the_differences_and_shrinks_with_the_square_of_the_step() {
+    let problem = Problem::new();
+    for (name, mask) in &gradients::masks().unwrap() {
+        let [wide, narrow] =
+            [1e-2, 1e-3].map(|step| problem.worst(&Tiled, mask, step).unwrap());
+        for (wide, narrow) in wide.iter().zip(narrow) {
+            let ratio = wide / narrow;
+            assert!((95.0..105.0).contains(&ratio), "{name}: it shrinks by {ratio}");
+        }
+    }
+}
+
+#[test]
+fn at_the_usual_step_gradients_pass_the_check_by_far() {
+    let problem = Problem::new();
+    let programs: [&dyn Program; 2] = [&Tiled, &flash()];
+    for (name, mask) in &gradients::masks().unwrap() {
+        for program in programs {
+            for error in problem.worst(program, mask, 1e-5).unwrap() {
+                assert!(error < THRESHOLD / 100.0, "{name}: off by {error}");
+            }
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- traffic
+
+static SIZES: LazyLock<Vec<OfTiles>> = LazyLock::new(|| traffic::sizes().unwrap());
+
+#[test]
+fn tiles_move_less_than_half_of_what_the_naive_program_moves() {
+    for n in NAMED {
+        let [naive, tiled] =
+            [naive_backward, tiled_backward].map(|program| program(n, CAPACITY).unwrap());
+        assert!(naive > 2.0 * tiled, "n = {n}");
+    }
+}
+
+#[test]
+fn tiles_move_more_than_each_matrix_once_and_less_than_the_naive_program() {
+    for n in lengths() {
+        let [naive, tiled] =
+            [naive_backward, tiled_backward].map(|program| program(n, CAPACITY).unwrap());
+        assert!(Pass::Backward.each_once(n) < tiled && tiled < naive, "n = {n}");
+    }
+}
+
+#[test]
+fn the_backward_pass_runs_as_foretold() {
+    let chosen = Pass::Backward.program(traffic::chosen().unwrap());
+    for n in RUN {
+        runs_as_foretold(chosen, n, &Mask::none(), CAPACITY);
+    }
+    tiles_run_as_foretold(Pass::Backward, &SIZES);
+    let tiles = Pass::Backward.program((32, 64));
+    runs_as_foretold(tiles, N, &Mask::causal(), CAPACITY);
+}
+
+#[test]
+fn the_formula_holds_of_tiles_of_every_size() {
+    the_formula_holds_of_every_size(&SIZES);
+}
+
+#[test]
+fn blocks_of_keys_foretell_the_count() {
+    blocks_foretell_the_count(Pass::Backward, &traffic::capacities_backward());
+}
+
+#[test]
+fn the_tiled_backward_pass_pays_from_some_capacity_on() {
+    tiles_pay(Pass::Backward, traffic::capacities_backward()[0], naive_backward);
+}
+
+#[test]
+fn keys_outside_move_less_than_queries_outside_and_two_sweeps_less_still() {
+    let orders = traffic::loop_orders().unwrap();
+    let by_blocks = Pass::Backward.by_blocks(LONG, CAPACITY).unwrap();
+    assert_eq!(orders.keys_outside, by_blocks, "the order of the program");
+    assert!(orders.keys_outside < orders.queries_outside);
+    assert!(orders.two_sweeps < orders.keys_outside);
+}

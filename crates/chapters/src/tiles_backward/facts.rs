@@ -1,0 +1,126 @@
+//! What is kept and what is computed again, in bytes and operations.
+
+use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
+use anyhow::Result;
+use attention::{AttentionShape, Flops};
+
+/// Width of a head's queries, keys and values.
+pub const D: usize = 64;
+/// Bytes of an f32.
+pub const ELEMENT: usize = 4;
+
+/// Numbers that one head keeps for its backward pass: queries, keys, values and output, the weights, the log-sum-exp.
+pub struct Kept {
+    pub linear: usize,
+    pub weights: usize,
+    pub log_sum_exp: usize,
+}
+
+impl Kept {
+    pub fn new(n: usize) -> Self {
+        Kept { linear: 4 * n * D, weights: n * n, log_sum_exp: n }
+    }
+
+    pub fn naive(&self) -> usize {
+        self.linear + self.weights
+    }
+
+    pub fn tiled(&self) -> usize {
+        self.linear + self.log_sum_exp
+    }
+
+    pub fn ratio(&self) -> f64 {
+        self.naive() as f64 / self.tiled() as f64
+    }
+
+    /// The share of the log-sum-exp in what the tiled program keeps.
+    pub fn share_of_log_sum_exp(&self) -> f64 {
+        self.log_sum_exp as f64 / self.tiled() as f64
+    }
+}
+
+/// The length at which the weights are as many numbers as queries, keys, values and output.
+pub const EVEN: usize = 4 * D;
+
+/// What the core costs forward and backward, if weights are kept and if they are computed again.
+pub struct Steps {
+    forward: f64,
+    naive_back: f64,
+    tiled_back: f64,
+}
+
+/// Operations of both products, forward and backward.
+pub fn products(n: usize) -> Result<[u128; 2]> {
+    let shape = AttentionShape::self_attention(1, n, D, D, 1);
+    let products = |flops: Flops| flops.scores + flops.values;
+    Ok([products(shape.flops()?), products(shape.backward_flops()?)])
+}
+
+impl Steps {
+    pub fn new(n: usize) -> Result<Self> {
+        let shape = AttentionShape::self_attention(1, n, D, D, 1);
+        let (forward, back) = (shape.flops()?, shape.backward_flops()?);
+        let [_, products] = products(n)?;
+        // Backward, for each score: a subtraction and an exponential for its weight, a difference and a product for its
+        // gradient. And D, 2d for a row.
+        let tiled_back = products + forward.scores + (4 * n * n + 2 * n * D) as u128;
+        Ok(Steps {
+            forward: forward.core() as f64,
+            naive_back: back.core() as f64,
+            tiled_back: tiled_back as f64,
+        })
+    }
+
+    /// Of both passes.
+    pub fn naive(&self) -> f64 {
+        self.forward + self.naive_back
+    }
+
+    pub fn tiled(&self) -> f64 {
+        self.forward + self.tiled_back
+    }
+
+    /// What computing again adds, as a share of both passes.
+    pub fn more(&self) -> f64 {
+        self.tiled() / self.naive() - 1.0
+    }
+
+    /// The same as a share of the backward pass.
+    pub fn more_backward(&self) -> f64 {
+        self.tiled_back / self.naive_back - 1.0
+    }
+}
+
+/// The lengths of the table.
+pub const LENGTHS: [usize; 5] = [256, 1024, 4096, 16_384, 65_536];
+
+/// Operations of a weight that is computed again: a dot product, a subtraction, an exponential.
+pub const OPERATIONS: usize = 2 * D + 2;
+
+/// What a weight costs that is fetched, beside one that is computed again.
+pub struct Recompute {
+    /// Operations in the time for a byte.
+    pub ridge: f64,
+    /// The ridge at which both take the same time.
+    pub even: f64,
+}
+
+impl Recompute {
+    /// On a machine with this ridge, with numbers of so many bytes, each written once and read once.
+    pub fn new(ridge: f64, element: usize) -> Self {
+        Recompute { ridge, even: OPERATIONS as f64 / (2 * element) as f64 }
+    }
+
+    /// How many times as long it takes to fetch a weight as to compute it.
+    pub fn ratio(&self) -> f64 {
+        self.ridge / self.even
+    }
+}
+
+/// By the data sheet of an A100: in `f32` without tensor cores, in bf16 with them.
+pub fn of_a100() -> [Recompute; 2] {
+    [
+        Recompute::new(A100_F32 / A100_BANDWIDTH, ELEMENT),
+        Recompute::new(A100_BF16 / A100_BANDWIDTH, 2),
+    ]
+}

@@ -1,0 +1,151 @@
+//! The walk over the tiles, and what masks leave of them.
+
+use super::facts::Masked;
+use crate::output::Page;
+use anyhow::Result;
+use attention::Visibility;
+use figures::{
+    Area, BLUE, Block, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled,
+    framed, label, line, text,
+};
+
+/// From the corner of one tile of the walk to that of the next, and the size of a tile.
+const STEP: (i32, i32) = (50, 42);
+const SIZE: (i32, i32) = (STEP.0 - 4, STEP.1 - 4);
+/// The corner of the first tile.
+const CORNER: (i32, i32) = (92, 74);
+/// How many tiles there are: rows, columns.
+const TILES: (i32, i32) = (5, 6);
+/// Where the walk is: row, column.
+const HERE: (i32, i32) = (2, 3);
+
+/// The matrix of scores, cut into tiles, and the way through it.
+pub fn walk(page: &mut Page) -> Result<()> {
+    page.figure(
+        "walk",
+        (
+            "The walk over the tiles of the score matrix",
+            "A grid of five rows and six columns of tiles. Blocks of queries stand to the left of it, blocks of keys and values above \
+             it, blocks of the output to its right. The third block of queries and its output are marked as staying; the fourth block of \
+             keys and values is marked as passing by; the tile where they meet is filled. Two rows of tiles and three tiles of \
+             the third row are done, and an arrow runs along the third row to the right.",
+        ),
+        (520, 336),
+        |area| {
+            rows_of_tiles(area)?;
+            Block::new(tile(HERE.0, HERE.1), SIZE, "S, P", TEXT).draw(area)?;
+            for j in 0..TILES.1 {
+                let (x, y) = tile(0, j);
+                let name = format!("K{0} V{0}", subscript(j + 1));
+                block(area, (x, y - 58), &name, VERMILION, j == HERE.1)?;
+            }
+            let (x, y) = tile(HERE.0, HERE.1);
+            let (down, across) = (x + SIZE.0 / 2, y + SIZE.1 / 2);
+            let keys = CORNER.1 - 58 + SIZE.1 + 2;
+            arrow(area, &[(down, keys), (down, y - 3)], VERMILION)?;
+            let end = tile(0, TILES.1).0 - 6;
+            arrow(area, &[(x + SIZE.0 + 4, across), (end, across)], BLUE)?;
+            label(area, (CORNER.0 - 42, 312), "stays", BLUE)?;
+            label(area, (CORNER.0 + STEP.0 * 3, 312), "K and V pass by", VERMILION)?;
+            label(area, (CORNER.0 + STEP.0 * TILES.1 + 38, 312), "stays", GREEN)
+        },
+    )
+}
+
+/// The corner of a tile.
+fn tile(i: i32, j: i32) -> (i32, i32) {
+    (CORNER.0 + STEP.0 * j, CORNER.1 + STEP.1 * i)
+}
+
+/// Every row, between its queries and its output.
+fn rows_of_tiles(area: &Area) -> Result<()> {
+    for i in 0..TILES.0 {
+        let (x, y) = tile(i, 0);
+        let name = |name: &str| format!("{name}{}", subscript(i + 1));
+        block(area, (x - 66, y), &name("Q"), BLUE, i == HERE.0)?;
+        block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, i == HERE.0)?;
+        for j in 0..TILES.1 {
+            let corners = corners(tile(i, j));
+            if (i, j) < HERE {
+                filled(area, corners, MUTED.mix(0.2))?;
+            }
+            framed(area, corners, MUTED.mix(0.5))?;
+        }
+    }
+    Ok(())
+}
+
+/// A block of a matrix, in colour if it is at work now.
+fn block(
+    area: &Area,
+    corner: (i32, i32),
+    text: &str,
+    colour: RGBColor,
+    now: bool,
+) -> Result<()> {
+    if now {
+        return Block::new(corner, SIZE, text, colour).draw(area);
+    }
+    framed(area, corners(corner), MUTED.mix(0.5))?;
+    label(area, (corner.0 + SIZE.0 / 2, corner.1 + SIZE.1 / 2), text, MUTED)
+}
+
+fn corners(corner: (i32, i32)) -> [(i32, i32); 2] {
+    [corner, (corner.0 + SIZE.0, corner.1 + SIZE.1)]
+}
+
+fn subscript(i: i32) -> char {
+    char::from_u32(0x2080 + i as u32).unwrap_or('?')
+}
+
+/// From one tile to the next of the grids of [`kinds`], and from one grid to the next.
+const CELL: i32 = 19;
+const PANEL: i32 = 8 * CELL + 32;
+
+/// Which tiles are computed, which of them are looked at entry by entry, and which are skipped.
+pub fn kinds(page: &mut Page, masks: &[Masked]) -> Result<()> {
+    page.figure(
+        "kinds",
+        (
+            "Tiles of three masks: full, partial and hidden",
+            "Three grids of eight by eight tiles. Causal: all tiles below the diagonal are full, those on it partial, those above it \
+             hidden. Window: three diagonals, of which the middle one is full and the others are partial. Padding: four full columns, a \
+             partial one, three hidden ones.",
+        ),
+        (3 * PANEL as u32 - 24, 8 * CELL as u32 + 72),
+        |area| {
+            for (panel, masked) in (0..).zip(masks) {
+                let left = 4 + PANEL * panel;
+                label(area, (left + 4 * CELL, 14), masked.name, TEXT)?;
+                for (i, row) in (0..).zip(masked.kinds.0.row_iter()) {
+                    for (j, &kind) in (0..).zip(row.iter()) {
+                        draw_kind(area, (left + CELL * j, 30 + CELL * i), kind)?;
+                    }
+                }
+            }
+            let y = 30 + 8 * CELL + 16;
+            for (x, kind, name) in [
+                (40, Visibility::Full, "full"),
+                (180, Visibility::Partial, "partial"),
+                (340, Visibility::Hidden, "hidden, skipped"),
+            ] {
+                draw_kind(area, (x, y), kind)?;
+                text(area, (x + 26, y + CELL / 2 - 1), name)?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Full is filled, partial is half as strong and struck through, hidden is an empty frame.
+fn draw_kind(area: &Area, (x, y): (i32, i32), kind: Visibility) -> Result<()> {
+    let corners = [(x, y), (x + CELL - 2, y + CELL - 2)];
+    match kind {
+        Visibility::Full => filled(area, corners, BLUE.mix(0.75)),
+        Visibility::Partial => {
+            filled(area, corners, BLUE.mix(0.25))?;
+            line(area, &corners, BLUE.stroke_width(2))
+        }
+        Visibility::Hidden => framed(area, corners, MUTED.mix(0.4)),
+    }
+}

@@ -1,0 +1,190 @@
+//! What the chapter computes of masks, memory and operations.
+
+use crate::online_softmax::{changes_of_maximum, harmonic};
+use crate::random::normal;
+use crate::tiles_traffic::facts::{D, ELEMENT, LONG};
+use anyhow::Result;
+use attention::flash::{Inputs, Tiles, tiled_attention};
+use attention::traffic::blocks;
+use attention::{Mask, Visibility, attention, scaled_scores};
+use nalgebra::DMatrix;
+use peak_alloc::PeakAlloc;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+
+/// Counts what the program allocates.
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// Queries and keys of a tile.
+pub const TILE: usize = 64;
+const SQUARE: Tiles = Tiles { queries: TILE, keys: TILE };
+
+// ---------------------------------------------------------------------------------------------------- masks
+
+/// The kind of every tile of n tokens: blocks of queries, blocks of keys.
+pub struct Kinds(pub DMatrix<Visibility>);
+
+impl Kinds {
+    pub fn new(mask: &Mask, n: usize, tiles: Tiles) -> Result<Self> {
+        let sized = mask.sized(n, n)?;
+        let rows: Vec<_> = blocks(n, tiles.queries).collect();
+        let columns: Vec<_> = blocks(n, tiles.keys).collect();
+        Ok(Kinds(DMatrix::from_fn(rows.len(), columns.len(), |i, j| {
+            sized.visibility(rows[i].clone(), columns[j].clone())
+        })))
+    }
+
+    pub fn count(&self, kind: Visibility) -> usize {
+        self.0.iter().filter(|&&k| k == kind).count()
+    }
+
+    /// The share of tiles that are computed, since they are not hidden.
+    pub fn computed(&self) -> f64 {
+        let left = self.0.len() - self.count(Visibility::Hidden);
+        left as f64 / self.0.len() as f64
+    }
+}
+
+/// Tokens, width of the window and real keys of [`masked`].
+pub const MASKED_N: usize = 512;
+pub const WINDOW: usize = 128;
+pub const VALID: usize = 300;
+
+/// A mask, and what it leaves.
+pub struct Masked {
+    pub name: &'static str,
+    pub kinds: Kinds,
+    /// The share of pairs that are visible.
+    pub visible: f64,
+}
+
+pub fn masked() -> Result<[Masked; 4]> {
+    let padding = Mask::padding(&std::array::from_fn::<_, MASKED_N, _>(|j| j < VALID))?;
+    let masked = |name, mask: Mask| {
+        let allowed = mask.sized(MASKED_N, MASKED_N)?.allowed_matrix();
+        let seen = allowed.iter().filter(|&&seen| seen).count() as f64;
+        let kinds = Kinds::new(&mask, MASKED_N, SQUARE)?;
+        anyhow::Ok(Masked { name, kinds, visible: seen / allowed.len() as f64 })
+    };
+    Ok([
+        masked("causal", Mask::causal())?,
+        masked("window", Mask::window(WINDOW)?)?,
+        masked("padding", padding.clone())?,
+        masked("causal and padding", Mask::causal().and(padding))?,
+    ])
+}
+
+/// Lengths, and queries and keys of square tiles, for which causal masks are looked at.
+pub const CAUSAL_LENGTHS: [usize; 5] = [256, 512, 1024, 4096, 16_384];
+pub const CAUSAL_TILES: [usize; 4] = [32, 64, 128, 256];
+
+/// The tiles of a causal mask.
+pub fn causal(n: usize, queries: usize, keys: usize) -> Result<Kinds> {
+    Kinds::new(&Mask::causal(), n, Tiles { queries, keys })
+}
+
+// ---------------------------------------------------------------------------------------------------- memory
+
+/// The most bytes that programs for `n` tokens allocate, counted.
+pub struct Allocated {
+    pub n: usize,
+    pub naive: usize,
+    pub strips: usize,
+    pub tiled: usize,
+    /// The result itself, with a log-sum-exp for each row, in two parts.
+    pub result: usize,
+}
+
+pub fn allocated() -> Result<Vec<Allocated>> {
+    [128, 256, 512, 1024, 2048, 4096].into_iter().map(Allocated::counted).collect()
+}
+
+impl Allocated {
+    fn counted(n: usize) -> Result<Self> {
+        let rng = &mut ChaCha8Rng::seed_from_u64(n as u64);
+        let [q, k, v] = [0, 1, 2].map(|_| normal(n, D, rng).map(|x| x as f32));
+        let mask = Mask::none();
+        let inputs = Inputs::new(&q, &k, &v, &mask)?;
+        Ok(Allocated {
+            n,
+            naive: peak(|| Ok(attention(&q, &k, &v, &mask)?))?,
+            strips: peak(|| in_strips([&q, &k, &v]))?,
+            tiled: peak(|| Ok(tiled_attention(&inputs, SQUARE)?))?,
+            result: ELEMENT * n * (D + 2),
+        })
+    }
+
+    /// What tiles take beside the result.
+    pub fn beside(&self) -> usize {
+        self.tiled - self.result
+    }
+}
+
+/// The most bytes alive at once on one thread, beyond those that were there before. More threads have more buffers.
+fn peak<O: Send>(work: impl FnOnce() -> Result<O> + Send) -> Result<usize> {
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    one.install(|| {
+        MEMORY.reset_peak_usage();
+        let before = MEMORY.current_usage();
+        let output = work()?;
+        let most = MEMORY.peak_usage();
+        drop(output);
+        Ok(most - before)
+    })
+}
+
+/// The half-way step: the ordinary attention, a strip of queries at a time.
+fn in_strips([q, k, v]: [&DMatrix<f32>; 3]) -> Result<DMatrix<f32>> {
+    let mut output = DMatrix::zeros(q.nrows(), v.ncols());
+    for rows in blocks(q.nrows(), TILE) {
+        let q = q.rows_range(rows.clone()).into_owned();
+        let (o, _) = attention(&q, k, v, &Mask::none())?;
+        output.rows_range_mut(rows).copy_from(&o);
+    }
+    Ok(output)
+}
+
+// ---------------------------------------------------------------------------------------------------- operations
+
+/// What the corrections add to the operations of [`LONG`] tokens, by the keys in a tile.
+pub struct Operations {
+    pub keys: usize,
+    /// As shares of the naive program's operations: the corrections, and all that is more.
+    pub corrections: f64,
+    pub more: f64,
+    /// Exponentials for each score.
+    pub exponentials: f64,
+}
+
+pub fn operations() -> [Operations; 5] {
+    let (n, d) = (LONG as f64, D as f64);
+    let naive = n * (4.0 * d + 5.0);
+    [1, 4, 16, 64, 256].map(|keys| {
+        let corrections = n / keys as f64 * (d + 5.0);
+        let tiled = n * (4.0 * d + 4.0) + corrections + d;
+        Operations {
+            keys,
+            corrections: corrections / naive,
+            more: tiled / naive - 1.0,
+            exponentials: 1.0 + 1.0 / keys as f64,
+        }
+    })
+}
+
+/// Blocks of keys in a row of [`LONG`].
+pub const BLOCKS: usize = LONG / TILE;
+
+/// How often the largest score of a random row rises from tile to tile: the corrections that are not 1.
+pub fn expected_rises() -> f64 {
+    harmonic(BLOCKS)
+}
+
+/// The same, counted: the mean over some rows.
+pub fn mean_rises() -> Result<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(12);
+    let (q, k) = (normal(256, D, rng), normal(LONG, D, rng));
+    let scores = scaled_scores(&q, &k)?.transpose(); // a column for each query
+    let rises = scores.column_iter().map(|row| changes_of_maximum(row.as_slice(), TILE));
+    Ok(rises.sum::<usize>() as f64 / q.nrows() as f64)
+}

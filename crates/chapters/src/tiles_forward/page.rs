@@ -1,0 +1,276 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, Allocated, BLOCKS, Masked, Operations, TILE};
+use super::rounding::{self, Errors};
+use super::{drawings, traffic};
+use crate::output::Page;
+use crate::tiles_traffic::facts::{
+    CAPACITY, ELEMENT, LONG, NAMED, Pass, bytes as to_bytes, capacities, chunked, fused,
+    kibibytes, naive, tiled,
+};
+use crate::tiles_traffic::page::{
+    capacity_chart, factor, formula, machine, mebibytes, over_capacities, over_lengths,
+    over_tiles, tokens_chart,
+};
+use anyhow::Result;
+use attention::Visibility;
+use figures::format::{bytes, fixed, integer, percent, significant};
+use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    page.value("tile", integer(TILE));
+    drawings::walk(page)?;
+    masks(page)?;
+    causal(page)?;
+    memory(page)?;
+    operations(page)?;
+    rounding(page)?;
+    traffic_by_length(page)?;
+    traffic_by_capacity(page)?;
+    traffic_over_tokens(page)?;
+    traffic_over_capacity(page)?;
+    traffic_of_strips(page)
+}
+
+fn masks(page: &mut Page) -> Result<()> {
+    let masked = facts::masked()?;
+    page.value("kinds-n", integer(facts::MASKED_N));
+    page.value("kinds-window", integer(facts::WINDOW));
+    page.value("kinds-valid", integer(facts::VALID));
+    let row = |Masked { name, kinds, visible }: &Masked| {
+        vec![
+            (*name).to_owned(),
+            kinds.count(Visibility::Full).to_string(),
+            kinds.count(Visibility::Partial).to_string(),
+            kinds.count(Visibility::Hidden).to_string(),
+            percent(kinds.computed(), 1),
+            percent(*visible, 1),
+        ]
+    };
+    let header = ["mask", "full", "partial", "hidden", "computed", "visible pairs"];
+    page.table("kinds", &header, &masked.each_ref().map(row));
+    drawings::kinds(page, &masked[..3])
+}
+
+/// The share of tiles that a causal mask leaves.
+fn causal(page: &mut Page) -> Result<()> {
+    let row = |n| {
+        let share =
+            |size| anyhow::Ok(percent(facts::causal(n, size, size)?.computed(), 1));
+        let shares =
+            facts::CAUSAL_TILES.map(share).into_iter().collect::<Result<Vec<_>>>()?;
+        Ok([vec![integer(n)], shares].concat())
+    };
+    let rows = facts::CAUSAL_LENGTHS.map(row).into_iter().collect::<Result<Vec<_>>>()?;
+    let header = ["$n$", "$B = 32$", "$B = 64$", "$B = 128$", "$B = 256$"];
+    page.table("causal", &header, &rows);
+    page.value("unequal-share", percent(facts::causal(LONG, 128, 256)?.computed(), 1));
+    Ok(())
+}
+
+/// The bytes that three programs allocate.
+fn memory(page: &mut Page) -> Result<()> {
+    let counted = facts::allocated()?;
+    let last = &counted[counted.len() - 1];
+    page.value("memory-beside", bytes(last.beside() as u128));
+    page.value("memory-n", integer(last.n));
+    page.value("memory-strip", bytes((ELEMENT * TILE * last.n) as u128));
+    page.value("memory-naive", bytes(last.naive as u128));
+    page.value("memory-strips", bytes(last.strips as u128));
+    page.value("memory-tiled", bytes(last.tiled as u128));
+    let line = |name: &str, colour, of: fn(&Allocated) -> usize| {
+        Line::new(name, colour, counted.iter().map(|at| (at.n as f64, of(at) as f64)))
+    };
+    let lines = [
+        line("naive", VERMILION, |at| at.naive),
+        line("strips of 64 queries", MUTED, |at| at.strips),
+        line("tiles of 64 × 64", BLUE, |at| at.tiled),
+        line("the result itself", GREEN, |at| at.result).dashed(),
+    ];
+    page.figure(
+        "memory",
+        (
+            "Bytes allocated against the number of tokens, for three programs",
+            "The naive program rises with the square of n. Strips rise in proportion to n, far below it. Tiles lie lower still, and \
+             approach the line of the result from above.",
+        ),
+        (520, 400),
+        |area| {
+            let x = Axis::log("tokens n (logarithmic)", 2.0, 128.0..4096.0);
+            let y = Axis::log("bytes (logarithmic)", 10.0, 1e4..1e9);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}
+
+/// What the corrections add to the operations, and how many are not 1.
+fn operations(page: &mut Page) -> Result<()> {
+    let row = |of: Operations| {
+        let sign = if of.more > 0.0 { "+" } else { "" };
+        vec![
+            of.keys.to_string(),
+            percent(of.corrections, 1),
+            format!("{sign}{}", percent(of.more, 1)),
+            fixed(of.exponentials, 2),
+        ]
+    };
+    let header =
+        ["keys in a tile", "corrections", "all operations", "exponentials a score"];
+    page.table("operations", &header, &facts::operations().map(row));
+    page.value("rises-n", integer(LONG));
+    page.value("rises-tiles", integer(BLOCKS));
+    page.value("rises-expected", fixed(facts::expected_rises(), 1));
+    page.value("rises-mean", fixed(facts::mean_rises()?, 1));
+    Ok(())
+}
+
+/// Against attention in twice the digits.
+fn rounding(page: &mut Page) -> Result<()> {
+    let errors = rounding::errors()?;
+    let row = |n, name: &str, Errors { naive, tiles, in_parts }: &Errors| {
+        let errors = [&[*naive], &tiles[..], &[*in_parts]].concat();
+        let cells = errors.into_iter().map(|error| significant(error, 2));
+        [integer(n), name.to_owned()].into_iter().chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = errors
+        .iter()
+        .flat_map(|(n, [single, double])| {
+            [row(*n, "`f32`", single), row(*n, "`f64`", double)]
+        })
+        .collect();
+    let header = [
+        "$n$",
+        "type",
+        "naive",
+        "$B_k = 1$",
+        "$B_k = 16$",
+        "$B_k = 64$",
+        "$B_k = 256$",
+        "in parts",
+    ];
+    page.table("rounding", &header, &rows);
+    let [single, double] = rounding::growth(&errors, |errors| errors.tiles[2]);
+    page.value("rounding-64-grows-f32", percent(single - 1.0, 0));
+    page.value("rounding-64-grows-f64", percent(double - 1.0, 0));
+    Ok(())
+}
+
+// ---------------------------------------------------------------------------------------------------- traffic
+
+/// What tiles move in the fast memory of the chapter, and how many times less than the programs that store the matrix.
+fn traffic_by_length(page: &mut Page) -> Result<()> {
+    machine(page, traffic::chosen()?);
+    for n in NAMED {
+        let [naive, tiled] = [naive(n, CAPACITY)?, tiled(n, CAPACITY)?];
+        page.value(format!("naive-over-tiled-{n}"), factor(naive, tiled));
+        page.value(format!("naive-mib-{n}"), mebibytes(naive));
+        page.value(format!("fused-mib-{n}"), mebibytes(fused(n, CAPACITY)?));
+        page.value(format!("tiled-mib-{n}"), mebibytes(tiled));
+        let share = traffic::share_of_keys_and_values(n)?;
+        page.value(format!("share-k-and-v-{n}"), percent(share, 1));
+        let once = kibibytes(traffic::once_from(n)?);
+        page.value(format!("once-kib-{n}"), integer(once.ceil() as usize));
+    }
+    for (key, crossings) in [
+        ("naive-over-tiled-fits", 8),
+        ("naive-over-tiled-sweeps", 10),
+        ("fused-over-tiled-fits", 4),
+        ("fused-over-tiled-sweeps", 6),
+    ] {
+        page.value(key, significant(traffic::limit(crossings)?, 3));
+    }
+    let [naive, tiled] = traffic::intensities()?;
+    page.value("intensity-naive", fixed(naive, 1));
+    page.value("intensity-tiled", fixed(tiled, 0));
+    Ok(())
+}
+
+/// In other fast memories, and with other tiles.
+fn traffic_by_capacity(page: &mut Page) -> Result<()> {
+    formula(page, Pass::Forward)?;
+    for few in traffic::few_blocks()? {
+        let kib = kibibytes(few.capacity);
+        page.value(format!("blocks-{kib}"), integer(few.blocks));
+        page.value(format!("above-{kib}"), percent(few.above, 0));
+    }
+    for (name, program, crossings) in traffic::OTHERS {
+        let pays = Pass::Forward.pays_from(traffic::least_capacity(), program)?;
+        page.value(format!("pays-against-{name}-kib"), fixed(kibibytes(pays), 1));
+        let about = kibibytes(traffic::pays_about(crossings));
+        page.value(format!("pays-about-{name}-kib"), fixed(about, 1));
+    }
+    for kib in [32, 1024, 32 * 1024] {
+        let longest = traffic::linear_to(traffic::of_kibibytes(kib))?;
+        page.value(format!("linear-{kib}"), integer(longest));
+    }
+    let sizes = traffic::sizes()?;
+    over_tiles(page, &sizes);
+    page.value("largest-square", integer(sizes[3].tiles.0));
+    page.value("square-over-chosen", factor(sizes[3].full, sizes[5].full));
+    Ok(())
+}
+
+fn traffic_over_tokens(page: &mut Page) -> Result<()> {
+    let lines = [
+        over_lengths("naive", VERMILION, |n| naive(n, CAPACITY))?,
+        over_lengths("fused", VERMILION, |n| fused(n, CAPACITY))?.dashed(),
+        over_lengths("strips", MUTED, |n| chunked(n, CAPACITY))?,
+        over_lengths("tiles", BLUE, |n| tiled(n, CAPACITY))?,
+        over_lengths("each once", GREEN, |n| Ok(Pass::Forward.each_once(n)))?.dashed(),
+    ];
+    let dots: Vec<_> = traffic::counted()?
+        .into_iter()
+        .map(|(n, numbers)| (n as f64, to_bytes(numbers)))
+        .collect();
+    let words = (
+        "Bytes between slow and fast memory against the number of tokens, for four programs",
+        "The naive and the fused program rise with the square of n. Strips begin below them, rise \
+         with the cube, and cross both. The tiled program runs along the line of each matrix once until it needs a \
+         second block of queries, and then turns to the square of n too, but far below the others. Dots mark counts \
+         on the lines of strips and tiles.",
+    );
+    tokens_chart(page, words, 1e12, &lines, Marks { dots: &dots, ..Marks::default() })
+}
+
+fn traffic_over_capacity(page: &mut Page) -> Result<()> {
+    let all = capacities();
+    // As far as keys and values are read more than once.
+    let again: Vec<_> = all.iter().copied().filter(|&m| m <= traffic::AGAIN_TO).collect();
+    let forward = Pass::Forward;
+    let lines =
+        [
+            over_capacities("naive", VERMILION, &all, |m| naive(LONG, m))?,
+            over_capacities("fused", VERMILION, &all, |m| fused(LONG, m))?.dashed(),
+            over_capacities("2nd + 4n²d²/M", BLUE, &again, |m| {
+                Ok(forward.by_capacity(LONG, m))
+            })?,
+            over_capacities("each matrix once", GREEN, &all, |_| {
+                Ok(forward.each_once(LONG))
+            })?
+            .dashed(),
+        ];
+    let rings = over_capacities("tiled", BLUE, &all, |m| tiled(LONG, m))?.points;
+    let words = (
+        "Bytes between slow and fast memory against the capacity of fast memory",
+        "The rings of the tiled program lie a little above the falling line of the formula, further above it in the \
+         smallest memories and where only a few blocks are left, and end at the level at which each matrix crosses \
+         once. In the smallest memories they lie above the lines of the naive and the fused program, which soon are \
+         almost level.",
+    );
+    capacity_chart(page, words, (2.0, 1e10), &lines, &rings)
+}
+
+/// The half-way step, and where it is none.
+fn traffic_of_strips(page: &mut Page) -> Result<()> {
+    for n in NAMED {
+        page.value(format!("strip-{n}"), integer(traffic::strip(n)?));
+        page.value(format!("chunked-mib-{n}"), mebibytes(chunked(n, CAPACITY)?));
+    }
+    let than_fused = traffic::strips_move_less(fused)?;
+    page.value("chunked-always-less-than-fused-to", integer(than_fused.always));
+    page.value("chunked-less-than-fused-to", integer(than_fused.ever));
+    let than_naive = traffic::strips_move_less(naive)?;
+    page.value("chunked-less-than-naive-to", integer(than_naive.ever));
+    page.value("chunked-longest", integer(traffic::LONGEST_STRIP));
+    Ok(())
+}

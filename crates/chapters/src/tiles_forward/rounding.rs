@@ -1,0 +1,122 @@
+//! How exact tiles are, compared with attention in twice the digits.
+
+use super::facts::TILE;
+use crate::double::Double;
+use crate::random::normal;
+use crate::tiles_traffic::facts::D;
+use anyhow::Result;
+use attention::flash::{Inputs, Tiles, tiled_attention};
+use attention::traffic::blocks;
+use attention::{Mask, attention, scaled_scores};
+use nalgebra::{DMatrix, RealField, convert, try_convert};
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rayon::prelude::*;
+use std::ops::Add;
+
+/// The errors of some programs: the root of the mean square of the differences, in units of the type's rounding and of the
+/// entries' own size.
+pub struct Errors {
+    pub naive: f64,
+    /// Of tiles of 1, 16, 64 and 256 keys.
+    pub tiles: [f64; 4],
+    /// Of the naive program with sums in parts.
+    pub in_parts: f64,
+}
+
+const WIDTHS: [usize; 4] = [1, 16, 64, 256];
+
+/// In `f32` and in `f64`, at each length.
+pub fn errors() -> Result<Vec<(usize, [Errors; 2])>> {
+    [256, 1024, 4096].into_iter().map(|n| Ok((n, errors_of_length(n)?))).collect()
+}
+
+fn errors_of_length(n: usize) -> Result<[Errors; 2]> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(7);
+    // Numbers that an f32 holds, so that both types begin with the same.
+    let inputs = [TILE, n, n].map(|n| normal(n, D, rng).map(|x| f64::from(x as f32)));
+    let exact = exactly(&inputs);
+    Ok([Errors::of::<f32>(&inputs, &exact)?, Errors::of::<f64>(&inputs, &exact)?])
+}
+
+impl Errors {
+    fn of<T: RealField + Copy>(
+        inputs: &[DMatrix<f64>; 3],
+        exact: &DMatrix<Double>,
+    ) -> Result<Self> {
+        let [q, k, v] = inputs.each_ref().map(|m| m.map(convert::<f64, T>));
+        let mask = Mask::none();
+        let inputs = Inputs::new(&q, &k, &v, &mask)?;
+        let mut tiles = [0.0; 4];
+        for (error_of_tiles, keys) in tiles.iter_mut().zip(WIDTHS) {
+            let of_width = Tiles { queries: TILE, keys };
+            *error_of_tiles = error(&tiled_attention(&inputs, of_width)?.output, exact);
+        }
+        Ok(Errors {
+            naive: error(&attention(&q, &k, &v, &mask)?.0, exact),
+            tiles,
+            in_parts: error(&summed_in_parts(&q, &k, &v)?, exact),
+        })
+    }
+}
+
+/// Attention to about 30 digits, rounded to f64 with what is left over.
+fn exactly([q, k, v]: &[DMatrix<f64>; 3]) -> DMatrix<Double> {
+    let [zero, eight] = [0.0, 8.0].map(Double::from);
+    let of_query = |i: usize| -> Vec<Double> {
+        let score = |j: usize| {
+            let product = |c| Double::from(q[(i, c)]) * Double::from(k[(j, c)]);
+            (0..D).map(product).fold(zero, Add::add) / eight // √64
+        };
+        let scores: Vec<Double> = (0..k.nrows()).map(score).collect();
+        let rounded = scores.iter().map(|score| score.rounded());
+        let max = Double::from(rounded.fold(f64::NEG_INFINITY, f64::max));
+        let weights: Vec<Double> = scores.iter().map(|&s| (s - max).exp()).collect();
+        let sum = weights.iter().copied().fold(zero, Add::add);
+        let column = |c: usize| {
+            let products = weights.iter().zip(v.as_slice()[c * v.nrows()..].iter());
+            products.fold(zero, |sum, (&w, &x)| sum + w * Double::from(x)) / sum
+        };
+        (0..D).map(column).collect()
+    };
+    let rows: Vec<_> = (0..q.nrows()).into_par_iter().map(of_query).collect();
+    DMatrix::from_fn(q.nrows(), D, |i, c| rows[i][c])
+}
+
+fn error<T: RealField + Copy>(output: &DMatrix<T>, exact: &DMatrix<Double>) -> f64 {
+    let rounding: f64 = try_convert(T::default_epsilon()).unwrap_or(f64::NAN) / 2.0;
+    let mut differences = 0.0;
+    let mut sizes = 0.0;
+    for (&x, &exact) in output.iter().zip(exact.iter()) {
+        let x: f64 = try_convert(x).unwrap_or(f64::NAN);
+        differences += (Double::from(x) - exact).rounded().powi(2);
+        sizes += exact.rounded().powi(2);
+    }
+    (differences / sizes).sqrt() / rounding
+}
+
+/// The naive program, but that the exponentials of 64 keys are summed by themselves before they are added to the others.
+fn summed_in_parts<T: RealField + Copy>(
+    q: &DMatrix<T>,
+    k: &DMatrix<T>,
+    v: &DMatrix<T>,
+) -> Result<DMatrix<T>> {
+    let mut weights = scaled_scores(q, k)?;
+    for mut row in weights.row_iter_mut() {
+        let max = row.max();
+        row.apply(|x| *x = (*x - max).exp());
+    }
+    let mut output = &weights * v;
+    for (row, mut output) in weights.row_iter().zip(output.row_iter_mut()) {
+        let parts = blocks(row.len(), TILE).map(|part| row.columns_range(part).sum());
+        output.unscale_mut(parts.fold(T::zero(), |sum, part| sum + part));
+    }
+    Ok(output)
+}
+
+/// How many times as large an error is at the greatest length as at the least, in `f32` and in `f64`.
+pub fn growth(errors: &[(usize, [Errors; 2])], of: impl Fn(&Errors) -> f64) -> [f64; 2] {
+    let (_, least) = &errors[0];
+    let (_, greatest) = &errors[errors.len() - 1];
+    [0, 1].map(|number| of(&greatest[number]) / of(&least[number]))
+}

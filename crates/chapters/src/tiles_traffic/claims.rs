@@ -1,0 +1,79 @@
+//! What both chapters say of traffic.
+
+use super::facts::{
+    CAPACITY, LONG, N, OfTiles, Pass, Program, Total, capacities, largest_difference,
+    random_inputs,
+};
+use attention::{Mask, attention, attention_backward};
+
+/// A run computes attention, or its gradients, and moves what was foretold.
+pub fn runs_as_foretold(program: Program, n: usize, mask: &Mask, capacity: usize) {
+    let [q, k, v, grad_output] = random_inputs(n);
+    let (output, cache) = attention(&q, &k, &v, mask).unwrap();
+    let (expected, tolerance) = match program {
+        Program::TiledBackward(_) => {
+            let gradients = attention_backward(&cache, &grad_output).unwrap();
+            (vec![gradients.q, gradients.k, gradients.v], 1e-3)
+        }
+        _ => (vec![output], 1e-4),
+    };
+    let (results, counted) = program.run(n, mask, capacity).unwrap();
+    assert_eq!(results.len(), expected.len());
+    for (result, expected) in results.into_iter().zip(expected) {
+        assert!(
+            (result - expected).amax() < tolerance,
+            "{program:?}, n = {n}: the result"
+        );
+    }
+    let foretold = program.foretold(n, mask, capacity).unwrap();
+    assert!(counted.report == foretold, "{program:?}, n = {n}: formula and count differ");
+}
+
+/// With the tiles of a table.
+pub fn tiles_run_as_foretold(pass: Pass, sizes: &[OfTiles]) {
+    for of in sizes {
+        runs_as_foretold(pass.program(of.tiles), N, &Mask::none(), CAPACITY);
+    }
+}
+
+/// Within 10 %, and the more, the larger the blocks that stay.
+pub fn the_formula_holds_of_every_size(sizes: &[OfTiles]) {
+    let largest = largest_difference(sizes);
+    assert!(largest < 0.1, "within 10 %: {largest}");
+    assert!(sizes.is_sorted_by(|a, b| a.full > b.full), "larger blocks, less traffic");
+}
+
+#[test]
+fn counts_follow_the_formula_within_ten_percent_and_not_so_closely_elsewhere() {
+    for pass in [Pass::Forward, Pass::Backward] {
+        let close = pass.close();
+        let (from, to) = (*close.start(), *close.end());
+        let ranges = [close, from / 2..=from - 1, to + 1..=2 * to];
+        let [here, below, beyond] = ranges.map(|range| {
+            let [least, most] = pass.above_formula(range).unwrap();
+            assert!(least > 0.0, "{pass:?}: the formula is a little less");
+            most
+        });
+        assert!(here < 0.1, "{pass:?}, within 10 %: {here}");
+        assert!(below > here && beyond > here, "{pass:?}: further above elsewhere");
+    }
+}
+
+/// What is counted tile by tile.
+pub fn blocks_foretell_the_count(pass: Pass, capacities: &[usize]) {
+    for &capacity in capacities {
+        let counted = pass.tiled()(LONG, capacity).unwrap();
+        assert_eq!(counted, pass.by_blocks(LONG, capacity).unwrap(), "M = {capacity}");
+    }
+}
+
+/// From some capacity on, which is returned.
+pub fn tiles_pay(pass: Pass, least: usize, other: Total) -> usize {
+    let from = pass.pays_from(least, other).unwrap();
+    assert!(least < from && from < CAPACITY / 4, "it pays from some capacity on");
+    for m in capacities().into_iter().filter(|&m| m >= CAPACITY / 2) {
+        let (tiled, other) = (pass.tiled()(LONG, m).unwrap(), other(LONG, m).unwrap());
+        assert!(tiled < other, "M = {m}: it pays");
+    }
+    from
+}

@@ -1,0 +1,350 @@
+//! What is counted and foretold of both passes.
+//!
+//! Lengths up to [`N`] are run by the machine that counts. Longer ones are only foretold, tile by tile.
+
+use anyhow::{Result, ensure};
+use attention::traffic::{
+    Memory, Report, Slow, chunked_attention, chunked_traffic, fused_traffic,
+    naive_backward_traffic, naive_traffic, strip_for, tiled_attention,
+    tiled_attention_backward, tiled_backward_traffic, tiled_traffic, tiles_for,
+    tiles_for_backward,
+};
+use attention::{AttentionShape, Mask, attention};
+use nalgebra::DMatrix;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
+use std::ops::{Range, RangeInclusive};
+
+/// Width of queries, keys and values.
+pub const D: usize = 64;
+/// Numbers that fast memory holds.
+pub const CAPACITY: usize = 32_768;
+/// Bytes of an f32.
+pub const ELEMENT: usize = 4;
+/// The longest sequence that is run.
+pub const N: usize = 1024;
+/// The length of the tables and of the figures over capacities.
+pub const LONG: usize = 4096;
+/// The lengths for which factors are named.
+pub const NAMED: [usize; 3] = [N, LONG, 16_384];
+/// The lengths that are run for the figures over lengths.
+pub const RUN: [usize; 5] = [64, 128, 256, 512, N];
+
+/// Queries and keys of a tile.
+pub type Tiles = (usize, usize);
+
+/// How many numbers a program moves, by the number of tokens and the capacity of fast memory.
+pub type Total = fn(usize, usize) -> Result<f64>;
+
+pub fn shape(n: usize) -> AttentionShape {
+    AttentionShape::self_attention(1, n, 1, D, 1)
+}
+
+/// From numbers to bytes.
+pub fn bytes(numbers: f64) -> f64 {
+    numbers * ELEMENT as f64
+}
+
+pub fn kibibytes(numbers: usize) -> f64 {
+    bytes(numbers as f64) / 1024.0
+}
+
+/// The lengths of the figures.
+pub fn lengths() -> impl Iterator<Item = usize> {
+    (6..=14).map(|power| 1 << power)
+}
+
+/// The capacities of the figures: from the smallest power of two at which a tile of the forward pass fits to 4 MiB.
+pub fn capacities() -> Vec<usize> {
+    (9..=20).map(|power| 1 << power).collect()
+}
+
+// ---------------------------------------------------------------------------------------------------- programs
+
+/// A program for which nothing but its shape, mask and memory is left to be chosen.
+#[derive(Debug, Clone, Copy)]
+pub enum Program {
+    Chunked(usize),
+    Tiled(Tiles),
+    TiledBackward(Tiles),
+}
+
+/// What was counted while a program ran.
+pub struct Counted {
+    pub report: Report,
+    /// The most numbers that fast memory held.
+    pub peak: usize,
+}
+
+/// Queries, keys, values and the gradient of the output.
+pub fn random_inputs(n: usize) -> [DMatrix<f32>; 4] {
+    [0, 1, 2, 3].map(|seed| {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        DMatrix::from_fn(n, D, |_, _| StandardNormal.sample(rng))
+    })
+}
+
+impl Program {
+    /// Runs on random inputs: the output, or the gradients of queries, keys and values, and what was counted.
+    pub fn run(
+        self,
+        n: usize,
+        mask: &Mask,
+        capacity: usize,
+    ) -> Result<(Vec<DMatrix<f32>>, Counted)> {
+        let [q, k, v, grad_output] = random_inputs(n);
+        let (output, cache) = attention(&q, &k, &v, mask)?;
+        let lse = DMatrix::from_column_slice(n, 1, cache.log_sum_exp.as_slice());
+        let memory = Memory::new(capacity);
+        let matrices = [
+            ("q", q),
+            ("k", k),
+            ("v", v),
+            ("output", output),
+            ("log_sum_exp", lse),
+            ("grad_output", grad_output),
+        ];
+        let [q, k, v, output, lse, g] = matrices.map(|(name, m)| memory.put(name, m));
+        let results = match self {
+            Self::Chunked(strip) => {
+                vec![chunked_attention(&memory, &q, &k, &v, mask, strip)?.0]
+            }
+            Self::Tiled(tiles) => {
+                vec![tiled_attention(&memory, &q, &k, &v, mask, tiles)?.0]
+            }
+            Self::TiledBackward(tiles) => {
+                let (inputs, kept) = ([&q, &k, &v], [&output, &lse]);
+                tiled_attention_backward(&memory, inputs, kept, &g, mask, tiles)?.into()
+            }
+        };
+        let results = results.into_iter().map(Slow::into_matrix).collect();
+        Ok((results, Counted { report: memory.report(), peak: memory.peak() }))
+    }
+
+    pub fn foretold(self, n: usize, mask: &Mask, capacity: usize) -> Result<Report> {
+        let shape = &shape(n);
+        Ok(match self {
+            Self::Chunked(strip) => chunked_traffic(shape, mask, capacity, strip)?,
+            Self::Tiled(tiles) => tiled_traffic(shape, mask, capacity, tiles)?,
+            Self::TiledBackward(tiles) => {
+                tiled_backward_traffic(shape, mask, capacity, tiles)?
+            }
+        })
+    }
+
+    /// The numbers that it moves, foretold without a mask.
+    fn total(self, n: usize, capacity: usize) -> Result<f64> {
+        Ok(total(&self.foretold(n, &Mask::none(), capacity)?))
+    }
+}
+
+/// The numbers that crossed, in either direction.
+pub fn total(report: &Report) -> f64 {
+    report.total().all() as f64
+}
+
+pub fn naive(n: usize, capacity: usize) -> Result<f64> {
+    Ok(total(&naive_traffic(&shape(n), capacity)?))
+}
+
+pub fn fused(n: usize, capacity: usize) -> Result<f64> {
+    Ok(total(&fused_traffic(&shape(n), capacity)?))
+}
+
+pub fn naive_backward(n: usize, capacity: usize) -> Result<f64> {
+    Ok(total(&naive_backward_traffic(&shape(n), capacity)?))
+}
+
+/// The half-way step, with the longest strip that fits.
+pub fn chunked(n: usize, capacity: usize) -> Result<f64> {
+    Program::Chunked(strip_for(capacity, n, D, D)?).total(n, capacity)
+}
+
+/// In tiles, with those that move least.
+pub fn tiled(n: usize, capacity: usize) -> Result<f64> {
+    Program::Tiled(tiles_for(capacity, D, D)?).total(n, capacity)
+}
+
+pub fn tiled_backward(n: usize, capacity: usize) -> Result<f64> {
+    Program::TiledBackward(tiles_for_backward(capacity, D, D)?).total(n, capacity)
+}
+
+// ---------------------------------------------------------------------------------------------------- both passes
+
+/// A pass in tiles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pass {
+    Forward,
+    Backward,
+}
+
+impl Pass {
+    fn choose<T>(self, forward: T, backward: T) -> T {
+        match self {
+            Self::Forward => forward,
+            Self::Backward => backward,
+        }
+    }
+
+    /// What the program moves with the tiles that move least.
+    pub fn tiled(self) -> Total {
+        match self {
+            Self::Forward => tiled,
+            Self::Backward => tiled_backward,
+        }
+    }
+
+    /// The tiles that move least.
+    pub fn tiles(self, capacity: usize) -> Result<Tiles> {
+        Ok(match self {
+            Self::Forward => tiles_for(capacity, D, D)?,
+            Self::Backward => tiles_for_backward(capacity, D, D)?,
+        })
+    }
+
+    pub fn program(self, tiles: Tiles) -> Program {
+        self.choose(Program::Tiled(tiles), Program::TiledBackward(tiles))
+    }
+
+    /// What is moved once: forward queries, output and log-sum-exp, backward also D, and the zeros of the queries' gradient,
+    /// to which every block of keys adds its share.
+    fn fixed(self, n: usize) -> usize {
+        self.choose(2 * n * D + n, n * (2 * D + 1) + n * D + 4 * n * D)
+    }
+
+    /// What comes by for each of the blocks that stay: forward keys and values, backward what belongs to queries.
+    fn passing(self, n: usize) -> usize {
+        self.choose(2 * n * D, n * (4 * D + 2))
+    }
+
+    /// The queries or the keys of a block that stays.
+    fn staying(self, (queries, keys): Tiles) -> usize {
+        self.choose(queries, keys)
+    }
+
+    /// What [`Pass::tiled`] counts tile by tile, by the number of blocks: fast enough for every capacity of a range.
+    pub fn by_blocks(self, n: usize, capacity: usize) -> Result<f64> {
+        let blocks = n.div_ceil(self.staying(self.tiles(capacity)?));
+        Ok((self.fixed(n) + blocks * self.passing(n)) as f64)
+    }
+
+    /// With tiles that fill fast memory: 2nd + 4n²d² / M forward, 7nd + 16n²d² / M backward.
+    pub fn by_capacity(self, n: usize, capacity: usize) -> f64 {
+        let [once, again] = self.choose([2.0, 4.0], [7.0, 16.0]);
+        let numbers = (n * D) as f64;
+        once * numbers + again * numbers * numbers / capacity as f64
+    }
+
+    /// Queries, keys, values and output once, and the log-sum-exp; backward three gradients more and that of the output.
+    pub fn each_once(self, n: usize) -> f64 {
+        (self.choose(4, 8) * n * D + n) as f64
+    }
+
+    /// The capacities for which the formula of [`Pass::by_capacity`] is close, at [`LONG`] tokens.
+    pub fn close(self) -> RangeInclusive<usize> {
+        self.choose(64 * D..=LONG * D / 8, 128 * D..=LONG * D / 4)
+    }
+
+    /// The least and the most by which the count lies above [`Pass::by_capacity`], as a share of the formula, over every
+    /// capacity of a range and not only over powers of two.
+    pub fn above_formula(self, capacities: RangeInclusive<usize>) -> Result<[f64; 2]> {
+        let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
+        for capacity in capacities {
+            let formula = self.by_capacity(LONG, capacity);
+            let above = self.by_blocks(LONG, capacity)? / formula - 1.0;
+            (least, most) = (least.min(above), most.max(above));
+        }
+        Ok([least, most])
+    }
+
+    /// The capacity from which on tiles always move less than the other program does, at [`LONG`] tokens. (Both come down in
+    /// steps, so that a little below it they may take turns.)
+    pub fn pays_from(self, least: usize, other: Total) -> Result<usize> {
+        let mut from = least;
+        for capacity in least..CAPACITY / 2 {
+            if self.tiled()(LONG, capacity)? >= other(LONG, capacity)? {
+                from = capacity + 1;
+            }
+        }
+        Ok(from)
+    }
+}
+
+/// The smallest number for which it holds, of a range in which it begins to hold once.
+pub fn first(
+    range: Range<usize>,
+    holds: impl Fn(usize) -> Result<bool>,
+) -> Result<usize> {
+    let (mut below, mut above) = (range.start, range.end);
+    ensure!(!holds(below)? && holds(above)?, "it does not begin in the range");
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if holds(middle)? { above = middle } else { below = middle }
+    }
+    Ok(above)
+}
+
+// ---------------------------------------------------------------------------------------------------- sizes of tiles
+
+/// What tiles of one size move at [`LONG`] tokens.
+pub struct OfTiles {
+    pub tiles: Tiles,
+    /// The most that fast memory held, in a run of [`N`] tokens.
+    pub peak: usize,
+    /// Numbers without a mask, and with a causal one: counted, and by formula.
+    pub full: f64,
+    pub full_formula: f64,
+    pub causal: f64,
+    pub causal_formula: f64,
+}
+
+impl OfTiles {
+    pub fn new(pass: Pass, tiles: Tiles) -> Result<Self> {
+        let program = pass.program(tiles);
+        let counted = |mask: &Mask| {
+            Ok::<_, anyhow::Error>(total(&program.foretold(LONG, mask, CAPACITY)?))
+        };
+        let blocks = LONG as f64 / pass.staying(tiles) as f64;
+        let (once, again) = (pass.fixed(LONG) as f64, blocks * pass.passing(LONG) as f64);
+        Ok(OfTiles {
+            tiles,
+            peak: program.run(N, &Mask::none(), CAPACITY)?.1.peak,
+            full: counted(&Mask::none())?,
+            full_formula: once + again,
+            causal: counted(&Mask::causal())?,
+            causal_formula: once + again * causal_share(LONG, tiles),
+        })
+    }
+
+    /// By what share the count lies above the formula.
+    pub fn off(&self) -> f64 {
+        self.full / self.full_formula - 1.0
+    }
+
+    pub fn causal_off(&self) -> f64 {
+        self.causal / self.causal_formula - 1.0
+    }
+}
+
+/// Tiles of several sizes.
+pub fn over_tiles(pass: Pass, sizes: &[Tiles]) -> Result<Vec<OfTiles>> {
+    sizes.par_iter().map(|&tiles| OfTiles::new(pass, tiles)).collect()
+}
+
+/// The most by which a count differs from its formula.
+pub fn largest_difference(over_tiles: &[OfTiles]) -> f64 {
+    let off = over_tiles.iter().flat_map(|of| [of.off(), of.causal_off()]);
+    off.map(f64::abs).fold(0.0, f64::max)
+}
+
+/// The share of tiles that a causal mask leaves, if their sides divide n: (1 + (B_q + B_k − gcd) / n) / 2.
+pub fn causal_share(n: usize, (queries, keys): Tiles) -> f64 {
+    let diagonal = queries + keys - greatest_common_divisor(queries, keys);
+    (n + diagonal) as f64 / (2 * n) as f64
+}
+
+pub fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

@@ -1,0 +1,130 @@
+//! How both chapters say and draw traffic.
+
+use super::facts::{
+    CAPACITY, D, ELEMENT, LONG, N, OfTiles, Pass, Tiles, bytes, kibibytes,
+    largest_difference, lengths,
+};
+use crate::output::Page;
+use anyhow::Result;
+use figures::format::{fixed, integer, percent, significant};
+use figures::{Axis, Line, Marks, RGBColor, line_chart};
+use std::ops::Range;
+
+pub fn mebibytes(numbers: f64) -> String {
+    let mebibytes = bytes(numbers) / f64::from(1 << 20);
+    if mebibytes < 1000.0 {
+        fixed(mebibytes, 1)
+    } else {
+        integer(mebibytes.round() as usize)
+    }
+}
+
+/// How many times less.
+pub fn factor(more: f64, less: f64) -> String {
+    significant(more / less, 3)
+}
+
+/// What both chapters say of the machine.
+pub fn machine(page: &mut Page, (queries, keys): Tiles) {
+    page.value("d", integer(D));
+    page.value("n", integer(N));
+    page.value("long", integer(LONG));
+    page.value("capacity", integer(CAPACITY));
+    page.value("capacity-kib", integer(CAPACITY * ELEMENT / 1024));
+    page.value("tile-queries", integer(queries));
+    page.value("tile-keys", integer(keys));
+}
+
+/// Between which capacities the formula of a pass is close, and how close.
+pub fn formula(page: &mut Page, pass: Pass) -> Result<()> {
+    let close = pass.close();
+    page.value("formula-from-kib", fixed(kibibytes(*close.start()), 0));
+    page.value("formula-to-kib", fixed(kibibytes(*close.end()), 0));
+    page.value("formula-within", percent(pass.above_formula(close)?[1], 1));
+    Ok(())
+}
+
+pub fn over_tiles(page: &mut Page, over_tiles: &[OfTiles]) {
+    let row = |of: &OfTiles| {
+        vec![
+            format!("{} × {}", of.tiles.0, of.tiles.1),
+            integer(of.peak),
+            mebibytes(of.full),
+            mebibytes(of.full_formula),
+            percent(of.off(), 1),
+            mebibytes(of.causal),
+            mebibytes(of.causal_formula),
+            percent(of.causal_off(), 1),
+        ]
+    };
+    let header = [
+        "queries × keys",
+        "fast memory",
+        "MiB",
+        "formula",
+        "off by",
+        "causal, MiB",
+        "formula",
+        "off by",
+    ];
+    page.table("tiles", &header, &over_tiles.iter().map(row).collect::<Vec<_>>());
+    page.value("tiles-formula-within", percent(largest_difference(over_tiles), 1));
+}
+
+/// A line over the number of tokens.
+pub fn over_lengths(
+    name: &str,
+    colour: RGBColor,
+    numbers: impl Fn(usize) -> Result<f64>,
+) -> Result<Line> {
+    let points = lengths().map(|n| Ok((n as f64, bytes(numbers(n)?))));
+    Ok(Line::new(name, colour, points.collect::<Result<Vec<_>>>()?))
+}
+
+/// A line over these capacities.
+pub fn over_capacities(
+    name: &str,
+    colour: RGBColor,
+    capacities: &[usize],
+    numbers: impl Fn(usize) -> Result<f64>,
+) -> Result<Line> {
+    let points = capacities.iter().map(|&m| Ok((kibibytes(m), bytes(numbers(m)?))));
+    Ok(Line::new(name, colour, points.collect::<Result<Vec<_>>>()?))
+}
+
+/// Bytes over the number of tokens, up to `most`.
+pub fn tokens_chart(
+    page: &mut Page,
+    words: (&str, &str),
+    most: f64,
+    lines: &[Line],
+    marks: Marks,
+) -> Result<()> {
+    let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
+    chart(page, "tokens", words, (x, 1e4..most), lines, marks)
+}
+
+/// Bytes over the capacity of fast memory in KiB, from `least` on, and up to so many bytes.
+pub fn capacity_chart(
+    page: &mut Page,
+    words: (&str, &str),
+    (least, most): (f64, f64),
+    lines: &[Line],
+    rings: &[(f64, f64)],
+) -> Result<()> {
+    let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, least..4096.0);
+    let marks = Marks { rings, ..Marks::default() };
+    chart(page, "capacity", words, (x, 1e6..most), lines, marks)
+}
+
+fn chart(
+    page: &mut Page,
+    name: &str,
+    words: (&str, &str),
+    (x, y): (Axis, Range<f64>),
+    lines: &[Line],
+    marks: Marks,
+) -> Result<()> {
+    let y = Axis::log("bytes (logarithmic)", 10.0, y);
+    page.figure(name, words, (520, 420), |area| line_chart(area, &x, &y, lines, marks))
+}
