@@ -4,10 +4,7 @@
 
 use super::machine::{BANKS, WARP};
 use super::source;
-use crate::output::Page;
-use anyhow::{Result, ensure};
-use figures::format::{integer, table};
-use figures::{BLUE, Color, MUTED, TEXT, filled, label, svg, text};
+use anyhow::Result;
 use std::collections::BTreeSet;
 
 /// The head dimension of all examples.
@@ -21,7 +18,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    fn words(self) -> impl Iterator<Item = usize> {
+    pub fn words(self) -> impl Iterator<Item = usize> {
         self.address..self.address + self.words
     }
 }
@@ -41,7 +38,7 @@ pub fn clocks(asks: &[Ask]) -> usize {
 }
 
 /// How many different words the busiest bank is asked for.
-fn busiest_bank(asks: &[Ask]) -> usize {
+pub fn busiest_bank(asks: &[Ask]) -> usize {
     let mut banks = vec![BTreeSet::new(); BANKS];
     for word in asks.iter().flat_map(|ask| ask.words()) {
         banks[word % BANKS].insert(word);
@@ -101,136 +98,63 @@ pub fn matrix_loads(swizzled: bool) -> Vec<Ask> {
     warp(|lane| at(lane / 16 * 8 + lane % 8, lane / 8 % 2))
 }
 
-pub fn generate(page: &mut Page) -> Result<()> {
-    source::has(
-        "tiled.cu",
-        &[
-            "shared.q[row][c] * shared.k[j][c]",
-            "float k[KEYS][D + 1];",
-            "threadIdx.x / THREADS_A_ROW",
-        ],
-    )?;
-    source::has(
-        "registers.cu",
-        &[
-            "return row * width + (column ^ row / 4 % 8);",
-            "float q[QUERIES][D + 4];",
-            "return threadIdx.x % 32 / 2;",
-        ],
-    )?;
-    source::has("tensor_cores.cu", &["return &chunks[row][chunk ^ row % 8];"])?;
-    let sum =
-        |loads: &[Vec<Ask>]| loads.iter().map(|load| clocks(load)).collect::<Vec<_>>();
-    let [plain, padded] = [D, D + 1].map(|stride| sum(&tiled_loads(stride)));
-    let [straight, turned] = [(0, false), (4, true)]
-        .map(|(padding, swizzled)| sum(&register_loads(padding, swizzled)));
-    let [in_rows, in_turns] =
-        [false, true].map(|swizzled| clocks(&matrix_loads(swizzled)));
-    ensure!(
-        padded == [1, 1] && turned == [2; 4] && in_turns == 4,
-        "no conflict is left: {padded:?} {turned:?} {in_turns}"
-    );
-    ensure!(
-        plain == [8, 4] && straight[1] == 16 && in_rows == 32,
-        "{plain:?} {straight:?} {in_rows}"
-    );
-    let row = |what: &str, how: &str, before: usize, after: usize| {
-        vec![what.to_owned(), how.to_owned(), integer(before), integer(after)]
-    };
-    let rows = [
-        row("1: a word of 8 queries", "a word of padding a row", plain[0], padded[0]),
-        row("1: a word of 4 keys", "the same", plain[1], padded[1]),
-        row(
-            "2: four words of 2 queries",
-            "four words of padding",
-            straight[0],
-            turned[0],
-        ),
-        row("2: four words of 16 keys", "swizzle", straight[1], turned[1]),
-        row(
-            "2: four words of a value by 16 lanes",
-            "none needed",
-            straight[3],
-            turned[3],
-        ),
-        row("3: four matrices of 8 × 8 keys, in bf16", "swizzle", in_rows, in_turns),
-    ];
-    let header = ["kernel, and what a warp loads", "remedy", "clocks without", "with it"];
-    page.file("banks.md", table(&header, &rows));
-    // 16 lanes times 16 bytes are two clocks, whatever the order.
-    ensure!(straight[3] == 2 && turned[3] == 2);
-    page.value("conflict-matrix", integer(in_rows));
-    // For the reader to work out by hand.
-    for padding in [4, 8, 16] {
-        let [queries, _] = tiled_loads(D + padding).map(|load| clocks(&load));
-        page.value(format!("padding-{padding}"), integer(queries));
-    }
-    let [by_four, by_eight, by_sixteen] =
-        [4, 8, 16].map(|padding| clocks(&tiled_loads(D + padding)[0]));
-    ensure!((by_four, by_eight, by_sixteen) == (1, 2, 4), "the chapter says why");
-    page.value("conflict-matrix-swizzled", integer(in_turns));
-    drawing(page)
+/// Clocks of each load of kernels 1, 2 and 3.
+pub struct Clocks {
+    pub tiled: [usize; 2],
+    pub registers: [usize; 4],
+    pub matrices: usize,
 }
 
-/// Eight rows of a tile, one below the other, and the banks in which a piece of each lies.
-fn drawing(page: &mut Page) -> Result<()> {
-    const CELL: i32 = 13;
-    const LEFT: i32 = 70;
-    let first_eight =
-        |asks: Vec<Ask>| asks.into_iter().step_by(4).take(8).collect::<Vec<_>>();
-    let plain = first_eight(tiled_loads(D)[0].clone());
-    let padded = first_eight(tiled_loads(D + 1)[0].clone());
-    let matrix = |swizzled| matrix_loads(swizzled)[..8].to_vec();
-    let panels = [
-        ("a word each, rows 128 words apart", plain),
-        ("a word each, rows 129 words apart", padded),
-        ("16 bytes each, rows of 128 bf16", matrix(false)),
-        ("the same, swizzled", matrix(true)),
-    ];
-    ensure!(D == 128, "the headings say so");
-    let height = CELL * 8 + 46;
-    let drawn = svg(
-        "gpu-banks",
-        "Banks of shared memory that eight rows of a tile fall into",
-        "Four panels, each with eight rows and a column for each of the 32 banks. In the first, the same bank is marked in all \
-         rows. In the second, each row is one bank further to the right. In the third, the same four banks are marked in all rows. \
-         In the fourth, each row has four other banks, and all 32 are marked once.",
-        (
-            (LEFT + CELL * BANKS as i32 + 12) as u32,
-            (height * panels.len() as i32 + 26) as u32,
-        ),
-        |area| {
-            for (i, (heading, asks)) in (0..).zip(&panels) {
-                let top = height * i + 30;
-                text(area, (LEFT, top - 14), heading)?;
-                for (row, ask) in (0..).zip(asks) {
-                    let y = top + CELL * row;
-                    for bank in 0..BANKS as i32 {
-                        let x = LEFT + CELL * bank;
-                        let corners = [(x, y), (x + CELL - 2, y + CELL - 2)];
-                        let asked = ask.words().any(|word| word % BANKS == bank as usize);
-                        let fill = if asked { BLUE.mix(1.0) } else { MUTED.mix(0.15) };
-                        filled(area, corners, fill)?;
-                    }
-                }
-                let busiest = busiest_bank(asks);
-                let clocks = if busiest == 1 {
-                    "1 clock".to_owned()
-                } else {
-                    format!("{busiest} clocks")
-                };
-                label(area, (LEFT / 2 - 2, top + CELL * 4), &clocks, TEXT)?;
-            }
-            label(
-                area,
-                (LEFT + CELL * BANKS as i32 / 2, height * panels.len() as i32 + 14),
-                "bank 0 … 31",
-                MUTED,
-            )
-        },
-    )?;
-    page.file("banks.svg", drawn);
-    Ok(())
+impl Clocks {
+    fn of(tiled_padding: usize, register_padding: usize, swizzled: bool) -> Self {
+        let sum = |load: Vec<Ask>| clocks(&load);
+        Clocks {
+            tiled: tiled_loads(D + tiled_padding).map(sum),
+            registers: register_loads(register_padding, swizzled).map(sum),
+            matrices: clocks(&matrix_loads(swizzled)),
+        }
+    }
+
+    pub fn without_remedies() -> Self {
+        Clocks::of(0, 0, false)
+    }
+
+    /// As the kernels have it.
+    pub fn with_remedies() -> Result<Self> {
+        source::has(
+            "tiled.cu",
+            &[
+                "shared.q[row][c] * shared.k[j][c]",
+                "float k[KEYS][D + 1];",
+                "threadIdx.x / THREADS_A_ROW",
+            ],
+        )?;
+        source::has(
+            "registers.cu",
+            &[
+                "return row * width + (column ^ row / 4 % 8);",
+                "float q[QUERIES][D + 4];",
+                "return threadIdx.x % 32 / 2;",
+            ],
+        )?;
+        source::has("tensor_cores.cu", &["return &chunks[row][chunk ^ row % 8];"])?;
+        Ok(Clocks::of(1, 4, true))
+    }
+}
+
+/// Clocks of a column of queries whose rows lie so many words further apart than their width. The chapter asks for it.
+pub fn clocks_with_padding(words: usize) -> usize {
+    clocks(&tiled_loads(D + words)[0])
+}
+
+/// What the eight rows of a tile ask for: of kernel 1 without padding and with it, of kernel 3 without swizzle and with it.
+pub fn eight_rows() -> [Vec<Ask>; 4] {
+    let of_tiled = |stride| {
+        let [queries, _] = tiled_loads(stride);
+        queries.into_iter().step_by(4).take(8).collect()
+    };
+    let of_matrices = |swizzled| matrix_loads(swizzled)[..8].to_vec();
+    [of_tiled(D), of_tiled(D + 1), of_matrices(false), of_matrices(true)]
 }
 
 #[cfg(test)]

@@ -3,55 +3,54 @@
 use super::banks::D;
 use super::machine::{COMPARISONS, EXPONENTIALS, LANES, TENSOR};
 use super::source::{constant, has};
-use crate::output::Page;
 use anyhow::{Result, ensure};
-use figures::format::{integer, percent};
-use figures::{
-    BLUE, Block, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, svg, text,
-};
 
 /// Clocks from the request of a tile to its arrival: assumed, for none is stated.
-const ARRIVAL: usize = 800;
-const CONSUMERS: usize = 2;
-const ROWS: usize = 64; // of a consumer
-const STAGES: usize = 2;
-const TILES: usize = 6;
+pub const ARRIVAL: usize = 800;
+pub const CONSUMERS: usize = 2;
+pub const ROWS: usize = 64; // of a consumer
+pub const STAGES: usize = 2;
+pub const TILES: usize = 6;
 /// Tiles drawn.
-const SHOWN: usize = 4;
+pub const SHOWN: usize = 4;
 
 /// Something that takes its time, from one clock to another.
 #[derive(Debug, Clone, Copy)]
-struct Span {
-    tile: usize,
-    from: usize,
-    to: usize,
+pub struct Span {
+    pub tile: usize,
+    pub from: usize,
+    pub to: usize,
 }
 
+/// What everybody does, tile by tile.
 #[derive(Default)]
-struct Plan {
-    scores: [Vec<Span>; CONSUMERS],
-    outputs: [Vec<Span>; CONSUMERS],
-    softmax: [Vec<Span>; CONSUMERS],
+pub struct Plan {
+    pub scores: [Vec<Span>; CONSUMERS],
+    pub outputs: [Vec<Span>; CONSUMERS],
+    pub softmax: [Vec<Span>; CONSUMERS],
     /// From request to release.
-    keys: Vec<Span>,
-    values: Vec<Span>,
+    pub keys: Vec<Span>,
+    pub values: Vec<Span>,
 }
 
 /// Clocks of a consumer's pieces of work for one tile.
 #[derive(Debug, Clone, Copy)]
-struct Lengths {
-    product: usize,
-    exponentials: usize,
+pub struct Lengths {
+    /// Scores of the tile.
+    pub entries: usize,
+    pub product: usize,
+    pub exponentials: usize,
     /// Beside each exponential, a difference and a sum, and a maximum and half a conversion, which are slower.
-    others: usize,
+    pub others: usize,
     /// Of the output, when the maximum has moved.
-    correction: usize,
+    pub correction: usize,
 }
 
 impl Lengths {
     fn new(keys: usize) -> Self {
         let entries = ROWS * keys;
         Self {
+            entries,
             product: entries * D / TENSOR,
             exponentials: entries / EXPONENTIALS,
             others: entries * 2 / LANES + entries * 3 / 2 / COMPARISONS,
@@ -59,13 +58,13 @@ impl Lengths {
         }
     }
 
-    fn softmax(self) -> usize {
+    pub fn softmax(self) -> usize {
         self.exponentials + self.others
     }
 
     /// The share of the time that the tensor cores work, far from the beginning and the end; a consumer waits for its
     /// softmax and correction, and for both of its products or, if they overlap, for one.
-    fn busy(self, consumers: usize, overlap: bool) -> f64 {
+    pub fn busy(self, consumers: usize, overlap: bool) -> f64 {
         let waited_for = if overlap { 1 } else { 2 };
         let products = 2 * consumers * self.product;
         let one = waited_for * self.product + self.softmax() + self.correction;
@@ -73,7 +72,7 @@ impl Lengths {
     }
 
     /// How long a softmax may take while two consumers keep the tensor cores busy.
-    fn longest_softmax(self, overlap: bool) -> usize {
+    pub fn longest_softmax(self, overlap: bool) -> usize {
         let waited_for = if overlap { 1 } else { 2 };
         (2 * CONSUMERS - waited_for) * self.product - self.correction
     }
@@ -134,8 +133,8 @@ fn plan(lengths: Lengths) -> Plan {
     plan
 }
 
-pub fn generate(page: &mut Page) -> Result<()> {
-    let keys = constant("hopper.cu", "KEYS")?;
+/// The plan of kernel 4.
+pub fn of_hopper() -> Result<(Lengths, Plan)> {
     ensure!(constant("hopper.cu", "STAGES")? == STAGES);
     has(
         "hopper.cu",
@@ -144,142 +143,30 @@ pub fn generate(page: &mut Page) -> Result<()> {
             "begin_output(o, weights, shared.v[stage(t - 1)]);\n        pass_turn(number);",
         ],
     )?;
-    let lengths = Lengths::new(keys);
-    let plan = plan(lengths);
-    // From the second tile's scores to the last tile's: neither the beginning nor the end.
-    let (first, last) = (plan.scores[0][1].from, plan.scores[0][TILES - 1].from);
-    let busy: usize = plan
-        .scores
-        .iter()
-        .chain(&plan.outputs)
-        .flatten()
-        .map(|span| span.to.min(last).saturating_sub(span.from.max(first)))
-        .sum();
-    let share = busy as f64 / (last - first) as f64;
-    ensure!(share > 0.99, "the plan leaves the tensor cores idle: {share}");
-    let one = plan.scores[0][0];
-    let soft = plan.softmax[0][0];
-    page.value("plan-product", integer(one.to - one.from));
-    page.value("plan-softmax", integer(soft.to - soft.from));
-    page.value("plan-entries", integer(ROWS * keys));
-    page.value("plan-exponentials", integer(lengths.exponentials));
-    page.value("plan-others", integer(lengths.others));
-    page.value("plan-correction", integer(lengths.correction));
-    page.value("plan-two-products", integer(2 * lengths.product));
-    page.value("plan-waited-for", integer(lengths.softmax() + lengths.correction));
-    page.value("plan-slack-turns", integer(lengths.longest_softmax(false)));
-    page.value("plan-slack-both", integer(lengths.longest_softmax(true)));
-    page.value("plan-busy-alone", percent(lengths.busy(1, false), 0));
-    page.value("plan-busy-overlap", percent(lengths.busy(1, true), 0));
-    // Turns alone are enough here, and either overlap alone is not with one consumer.
-    ensure!(
-        lengths.busy(CONSUMERS, false) == 1.0 && lengths.busy(CONSUMERS, true) == 1.0
-    );
-    ensure!(
-        lengths.busy(1, false) < lengths.busy(1, true) && lengths.busy(1, true) < 1.0
-    );
-    // The two gaps at the beginning: the first keys come, and the first softmax has no product of its own beside it.
-    ensure!(plan.scores[0][0].from == ARRIVAL && plan.scores[1][0].from == one.to);
-    let gap = first - plan.scores[1][0].to;
-    ensure!(gap == lengths.softmax() - lengths.product && gap > 0);
-    page.value("plan-gap", integer(gap));
-    // No two softmaxes at once, which would share the units; but for the very first.
-    let apart = |tile: usize| plan.softmax[0][tile].to <= plan.softmax[1][tile].from;
-    ensure!((1..TILES).all(apart));
-    page.value("plan-arrival", integer(ARRIVAL));
-    page.value("plan-busy", percent(share, 0));
-    // One consumer alone would have to wait: its softmax is longer than the output that hides it.
-    ensure!(soft.to - soft.from > one.to - one.from);
-    page.file("pipeline.svg", drawing(&plan)?);
-    Ok(())
+    let lengths = Lengths::new(constant("hopper.cu", "KEYS")?);
+    Ok((lengths, plan(lengths)))
 }
 
-fn drawing(plan: &Plan) -> Result<String> {
-    const LEFT: i32 = 118;
-    const WIDTH: i32 = 760;
-    const ROW: i32 = 40;
-    let end = plan.scores[CONSUMERS - 1][SHOWN].to;
-    let x = |clock: usize| LEFT + (WIDTH as usize * clock.min(end) / end) as i32;
-    let rows = [
-        "tensor cores",
-        "consumer 0",
-        "consumer 1",
-        "keys, stage 0",
-        "keys, stage 1",
-        "values, stage 0",
-        "values, stage 1",
-    ];
-    let height = 16 + ROW * rows.len() as i32 + 52;
-    let bar = |area: &figures::Area,
-               row: usize,
-               span: &Span,
-               text: String,
-               colour: RGBColor|
-     -> Result<()> {
-        if span.from >= end {
-            return Ok(());
-        }
-        let (left, right) = (x(span.from) + 1, x(span.to) - 1);
-        let corner = (left, 16 + ROW * row as i32);
-        let text = if span.to > end { "" } else { &text };
-        Block::new(corner, (right - left, ROW - 10), text, colour).draw(area)
-    };
-    svg(
-        "gpu-pipeline",
-        "The planned time-line of kernel 4",
-        "Seven rows over time. In the first, the tensor cores are idle until the first keys have come and again after the first scores; from S₁ on \
-         they go without a gap from the scores and the output of one consumer to those of the other. In the next two, each consumer's softmax lies beside the products of the other. The last four show \
-         how long each stage of keys and of values is taken by a tile.",
-        ((LEFT + WIDTH + 12) as u32, height as u32),
-        |area| {
-            for (i, name) in rows.iter().enumerate() {
-                let y = 16 + ROW * i as i32 + (ROW - 10) / 2;
-                text(area, (2, y), name)?;
-            }
-            for (consumer, colour) in [BLUE, VERMILION].into_iter().enumerate() {
-                for span in &plan.scores[consumer] {
-                    bar(area, 0, span, format!("S{}", subscript(span.tile)), colour)?;
-                }
-                for span in &plan.outputs[consumer] {
-                    bar(area, 0, span, format!("O{}", subscript(span.tile)), colour)?;
-                }
-                for span in &plan.softmax[consumer] {
-                    bar(
-                        area,
-                        1 + consumer,
-                        span,
-                        format!("A{}", subscript(span.tile)),
-                        colour,
-                    )?;
-                }
-            }
-            for (first, spans, name, colour) in
-                [(3, &plan.keys, "K", GREEN), (5, &plan.values, "V", MUTED)]
-            {
-                for span in spans {
-                    bar(
-                        area,
-                        first + span.tile % STAGES,
-                        span,
-                        format!("{name}{}", subscript(span.tile)),
-                        colour,
-                    )?;
-                }
-            }
-            let base = 16 + ROW * rows.len() as i32 + 2;
-            line(area, &[(LEFT, base), (LEFT + WIDTH, base)], MUTED)?;
-            for thousand in 0..=end / 1000 {
-                let at = x(1000 * thousand);
-                line(area, &[(at, base), (at, base + 5)], MUTED)?;
-                label(area, (at, base + 16), &integer(1000 * thousand), TEXT)?;
-            }
-            label(area, (LEFT + WIDTH / 2, base + 34), "clocks", TEXT)
-        },
-    )
-}
+impl Plan {
+    /// From the second tile's scores to the last tile's: neither the beginning nor the end.
+    fn middle(&self) -> (usize, usize) {
+        (self.scores[0][1].from, self.scores[0][TILES - 1].from)
+    }
 
-fn subscript(i: usize) -> char {
-    char::from_u32(0x2080 + i as u32).unwrap_or('?')
+    /// The share of that time in which the tensor cores work.
+    pub fn busy(&self) -> f64 {
+        let (first, last) = self.middle();
+        let products = self.scores.iter().chain(&self.outputs).flatten();
+        let busy: usize = products
+            .map(|span| span.to.min(last).saturating_sub(span.from.max(first)))
+            .sum();
+        busy as f64 / (last - first) as f64
+    }
+
+    /// How long the tensor cores wait for the first softmax, which has no product of its own beside it.
+    pub fn gap(&self) -> usize {
+        self.middle().0 - self.scores[1][0].to
+    }
 }
 
 #[cfg(test)]

@@ -1,32 +1,31 @@
 //! The two lines of kernel 1 between which a barrier stands, as the recorded report of a race names them.
 
-use super::source::{constant, has, line};
-use crate::output::Page;
-use anyhow::{Context, Result, ensure};
-use figures::format::integer;
+use super::source::line;
+use anyhow::{Context, Result};
 
 /// A test holds this to what is reported.
 const REPORT: &str = include_str!("../../../attention/tests/on_cpu/without_barrier.txt");
 
-pub fn generate(page: &mut Page) -> Result<()> {
-    let places = places(REPORT)?;
-    let first = *places.first().context("no race is reported")?;
-    ensure!(
-        places == [first; 2],
-        "the chapter says that both reports name the same lines: {places:?}"
-    );
-    let (written, read) = first;
-    page.value("race-write-line", integer(written));
-    page.value("race-read-line", integer(read));
-    let [write, read] = [line("tiled.cu", written)?, line("tiled.cu", read)?];
-    ensure!(
-        write.starts_with("`tile[row][column] = ") && read.contains("shared.k[j][c]")
-    );
-    page.value("race-write", "`tile[row][column] = …`");
-    page.value("race-read", read);
-    // Of the first listing, "keys 5, 133, 261".
-    ensure!(constant("naive.cu", "THREADS")? == 133 - 5);
-    has("naive.cu", &["for (int j = threadIdx.x; j < n_k; j += THREADS) {"])
+/// The numbers of a line that writes and of one that had read there, without a barrier between them, and both as code.
+pub struct Race {
+    pub write_line: usize,
+    pub read_line: usize,
+    pub write: String,
+    pub read: String,
+}
+
+/// One for each report.
+pub fn races() -> Result<Vec<Race>> {
+    let race = |(write_line, read_line)| {
+        let code = |number| line("tiled.cu", number);
+        Ok(Race {
+            write: code(write_line)?,
+            read: code(read_line)?,
+            write_line,
+            read_line,
+        })
+    };
+    places(REPORT)?.into_iter().map(race).collect()
 }
 
 /// Lines that are written and read, for each report.

@@ -1,0 +1,193 @@
+//! What the chapter computes, but for the layer that learns.
+
+use crate::random::normal;
+use anyhow::Result;
+use attention::{
+    AttentionCache, AttentionGradients, AttentionShape, Mask, SingleHeadAttention,
+    attention, attention_backward, example, softmax_rows_backward,
+};
+use nalgebra::{DMatrix, DVector, dmatrix};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+use record::statistics::median;
+
+/// Example (b) of *Scaled dot-product attention*, run backwards.
+pub struct Example {
+    pub cache: AttentionCache<f64>,
+    pub grad_output: DMatrix<f64>,
+    pub grad_weights: DMatrix<f64>,
+    pub grad_scores: DMatrix<f64>,
+    pub gradients: AttentionGradients<f64>,
+}
+
+impl Example {
+    /// The sums over the rows of dA ⊙ A.
+    pub fn row_sums(&self) -> DVector<f64> {
+        self.grad_weights.component_mul(&self.cache.weights).column_sum()
+    }
+}
+
+pub fn worked_example() -> Result<Example> {
+    let q = dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, 1.0];
+    let k = dmatrix![1.0, 1.0; 0.0, 1.0; 1.0, 0.0];
+    let v = dmatrix![2.0, 1.0; 1.0, 3.0; 0.0, 2.0];
+    let grad_output = dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, -1.0];
+    let (_, cache) = attention(&q, &k, &v, &Mask::none())?;
+    let grad_weights = &grad_output * v.transpose();
+    Ok(Example {
+        grad_scores: softmax_rows_backward(&cache.weights, grad_weights.clone())?,
+        gradients: attention_backward(&cache, &grad_output)?,
+        cache,
+        grad_output,
+        grad_weights,
+    })
+}
+
+/// The gradient of X of one layer, and the parts of it that come by way of queries, keys and values.
+pub struct InputGradient {
+    pub whole: DMatrix<f64>,
+    pub paths: [DMatrix<f64>; 3],
+}
+
+impl InputGradient {
+    fn of_layer(
+        layer: &SingleHeadAttention<f64>,
+        x: &DMatrix<f64>,
+        grad_output: &DMatrix<f64>,
+    ) -> Result<Self> {
+        let (_, cache) = layer.forward(x, &Mask::none())?;
+        let p = &layer.parameters;
+        let inner =
+            attention_backward(&cache.attention, &(grad_output * p.w_o.transpose()))?;
+        Ok(InputGradient {
+            whole: layer.backward(&cache, grad_output)?.x,
+            paths: [
+                inner.q * p.w_q.transpose(),
+                inner.k * p.w_k.transpose(),
+                inner.v * p.w_v.transpose(),
+            ],
+        })
+    }
+
+    /// The norm of a path divided by that of the whole.
+    fn share(&self, path: usize) -> f64 {
+        self.paths[path].norm() / self.whole.norm()
+    }
+
+    /// The cosine of the angle between the gradient without this path and with it.
+    fn cosine_without(&self, path: usize) -> f64 {
+        let without = &self.whole - &self.paths[path];
+        without.dot(&self.whole) / (without.norm() * self.whole.norm())
+    }
+}
+
+/// How many fresh layers the medians of the three paths are taken over.
+pub const FRESH_LAYERS: usize = 2000;
+
+/// Fresh layers on the running example, each with a random gradient of the output. One draw would say little: the shares
+/// differ several times over from layer to layer.
+pub fn fresh_layers() -> Result<Vec<InputGradient>> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(6);
+    let x = example::river().x;
+    let draw = |_| {
+        let layer = SingleHeadAttention::xavier(4, 3, 2, rng)?;
+        InputGradient::of_layer(&layer, &x, &normal(6, 4, rng))
+    };
+    (0..FRESH_LAYERS).map(draw).collect()
+}
+
+/// One path into X in many layers.
+pub struct PathIntoX {
+    pub name: &'static str,
+    /// The median of its shares in the norm.
+    pub share: f64,
+    /// Nine of ten layers have a share between these.
+    pub nine_of_ten: [f64; 2],
+    /// The median of the cosines of the angle between the gradient without this path and with it.
+    pub cosine_without: f64,
+    /// How many layers' gradient points downhill without this path.
+    pub downhill_without: usize,
+}
+
+pub fn three_paths(layers: &[InputGradient]) -> [PathIntoX; 3] {
+    [(0, "queries"), (1, "keys"), (2, "values")].map(|(path, name)| {
+        let shares: Vec<_> = layers.iter().map(|layer| layer.share(path)).collect();
+        let cosines: Vec<_> =
+            layers.iter().map(|layer| layer.cosine_without(path)).collect();
+        PathIntoX {
+            name,
+            share: median(&shares),
+            nine_of_ten: [0.05, 0.95].map(|share| quantile(&shares, share)),
+            cosine_without: median(&cosines),
+            downhill_without: cosines.iter().filter(|&&cosine| cosine > 0.0).count(),
+        }
+    })
+}
+
+/// The number below which this share of the numbers lies.
+fn quantile(numbers: &[f64], share: f64) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(share * (sorted.len() - 1) as f64).round() as usize]
+}
+
+pub const D_MODEL: usize = 512;
+pub const HEADS: usize = 8;
+
+fn layer_shape(n: usize) -> AttentionShape {
+    AttentionShape::self_attention(1, n, D_MODEL, D_MODEL / HEADS, HEADS)
+}
+
+/// Bytes that the forward pass keeps for the backward pass, in `f32`.
+pub struct Kept {
+    pub n: usize,
+    pub x: u128,
+    /// Q, K, V and O.
+    pub projected: u128,
+    pub weights: u128,
+}
+
+impl Kept {
+    pub fn share_of_weights(&self) -> f64 {
+        self.weights as f64 / (self.weights + self.x + self.projected) as f64
+    }
+}
+
+pub fn kept() -> Result<Vec<Kept>> {
+    let of = |n| {
+        let bytes = layer_shape(n).bytes(4)?;
+        Ok(Kept {
+            n,
+            x: (4 * n * D_MODEL) as u128,
+            projected: bytes.q + bytes.k + bytes.v + bytes.output,
+            weights: bytes.weights,
+        })
+    };
+    [128, 1024, 8192].into_iter().map(of).collect()
+}
+
+/// The number of tokens whose products are counted.
+pub const COUNTED: usize = 1024;
+
+/// Products of matrices in the forward pass. The backward pass has twice as many, and as many FLOPs in each.
+#[derive(Clone, Copy)]
+pub struct Products {
+    pub name: &'static str,
+    pub count: u128,
+    pub flops: u128,
+}
+
+impl Products {
+    pub fn backward(self) -> Self {
+        Products { count: 2 * self.count, flops: 2 * self.flops, ..self }
+    }
+}
+
+pub fn products() -> Result<[Products; 3]> {
+    let flops = layer_shape(COUNTED).flops()?;
+    let core = flops.scores + flops.values;
+    Ok([
+        Products { name: "projections", count: 4, flops: flops.projections },
+        Products { name: "$Q K^\\top$ and $A V$", count: 2, flops: core },
+        Products { name: "all", count: 6, flops: flops.projections + core },
+    ])
+}

@@ -1,0 +1,175 @@
+//! How the chapter says and draws it.
+
+use super::facts::{self, Kept, PathIntoX, Products};
+use super::learning;
+use crate::output::Page;
+use anyhow::Result;
+use figures::format::{fixed, integer, matrix, percent, tuple};
+use figures::{
+    Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, VERMILION, arrow, label,
+    line_chart,
+};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    worked_example(page)?;
+    three_paths(page)?;
+    cache(page)?;
+    cost(page)?;
+    learning(page)
+}
+
+fn worked_example(page: &mut Page) -> Result<()> {
+    let e = facts::worked_example()?;
+    for (name, m, decimals) in [
+        ("q", &e.cache.q, 0),
+        ("k", &e.cache.k, 0),
+        ("v", &e.cache.v, 0),
+        ("grad-output", &e.grad_output, 0),
+        ("grad-weights", &e.grad_weights, 0),
+        ("weights", &e.cache.weights, 3),
+        ("grad-scores", &e.grad_scores, 3),
+        ("grad-v", &e.gradients.v, 3),
+        ("grad-q", &e.gradients.q, 3),
+        ("grad-k", &e.gradients.k, 3),
+    ] {
+        page.value(name, matrix(m, decimals));
+    }
+    page.value("row-sums", tuple(&e.row_sums(), 3));
+    Ok(())
+}
+
+/// Each path's share of the gradient of X, and what is left of its direction without that path.
+fn three_paths(page: &mut Page) -> Result<()> {
+    let paths = facts::three_paths(&facts::fresh_layers()?);
+    for path in &paths {
+        let name = format!("cosine-without-{}", path.name);
+        page.value(name, fixed(path.cosine_without, 2));
+    }
+    let layers = integer(facts::FRESH_LAYERS);
+    let header = [
+        "path",
+        "its norm ÷ norm of $dX$, median",
+        "nine of ten layers",
+        "cosine of the angle to $dX$ without it, median",
+        &format!("of {layers} layers, $dX$ without it points downhill in"),
+    ];
+    let row = |path: &PathIntoX| {
+        let [low, high] = path.nine_of_ten.map(|share| fixed(share, 2));
+        vec![
+            path.name.to_owned(),
+            fixed(path.share, 2),
+            format!("{low} to {high}"),
+            fixed(path.cosine_without, 2),
+            integer(path.downhill_without),
+        ]
+    };
+    page.table("paths", &header, &paths.each_ref().map(row));
+    page.value("path-queries", fixed(paths[0].share, 2));
+    page.value("fresh-layers", layers);
+    page.figure(
+        "paths",
+        (
+            "Three paths by which the gradient reaches X",
+            "From Y the gradient goes back through O. There it divides: one way leads through V, another through the weights \
+             and scores, which divides again into Q and K. Each of Q, K and V leads to X, where all three are added.",
+        ),
+        (520, 400),
+        |area| draw_paths(area, &paths),
+    )
+}
+
+fn draw_paths(area: &Area, paths: &[PathIntoX; 3]) -> Result<()> {
+    let block =
+        |corner, text, colour| Block::new(corner, (76, 36), text, colour).draw(area);
+    block((222, 8), "dY", MUTED)?;
+    arrow(area, &[(260, 44), (260, 72)], MUTED)?;
+    block((222, 74), "dO", MUTED)?;
+    arrow(area, &[(230, 110), (170, 144)], MUTED)?;
+    block((122, 146), "dA, dS", MUTED)?;
+    arrow(area, &[(290, 110), (410, 212)], GREEN)?;
+    arrow(area, &[(145, 182), (112, 212)], BLUE)?;
+    arrow(area, &[(180, 182), (240, 212)], VERMILION)?;
+    block((62, 214), "dQ", BLUE)?;
+    block((222, 214), "dK", VERMILION)?;
+    block((382, 214), "dV", GREEN)?;
+    arrow(area, &[(112, 250), (235, 336)], BLUE)?;
+    arrow(area, &[(260, 250), (260, 336)], VERMILION)?;
+    arrow(area, &[(408, 250), (285, 336)], GREEN)?;
+    Block::new((210, 338), (100, 36), "dX: 1.00", MUTED).draw(area)?;
+    let places = [((84, 296), BLUE), ((206, 270), VERMILION), ((454, 296), GREEN)];
+    for (path, (place, colour)) in paths.iter().zip(places) {
+        label(area, place, &format!("{}: {}", path.name, fixed(path.share, 2)), colour)?;
+    }
+    Ok(())
+}
+
+/// What the forward pass keeps, in MiB.
+fn cache(page: &mut Page) -> Result<()> {
+    let mib = |bytes: u128| fixed(bytes as f64 / f64::from(1 << 20), 2);
+    let row = |kept: &Kept| {
+        vec![
+            integer(kept.n),
+            mib(kept.x),
+            mib(kept.projected),
+            mib(kept.weights),
+            percent(kept.share_of_weights(), 0),
+        ]
+    };
+    let rows: Vec<_> = facts::kept()?.iter().map(row).collect();
+    page.table(
+        "cache",
+        &["$n$", "$X$", "$Q, K, V, O$", "weights $A$", "share of $A$"],
+        &rows,
+    );
+    page.value("d-model", integer(facts::D_MODEL));
+    page.value("heads", integer(facts::HEADS));
+    Ok(())
+}
+
+/// Products forward and backward.
+fn cost(page: &mut Page) -> Result<()> {
+    let cells = |products: Products| {
+        [products.count.to_string(), fixed(products.flops as f64 / 1e9, 2)]
+    };
+    let row = |forward: Products| {
+        let name = [forward.name.to_owned()];
+        [&name[..], &cells(forward), &cells(forward.backward())].concat()
+    };
+    let header = ["products", "forward", "GFLOP", "backward", "GFLOP"];
+    page.table("cost", &header, &facts::products()?.map(row));
+    page.value("cost-n", integer(facts::COUNTED));
+    Ok(())
+}
+
+fn learning(page: &mut Page) -> Result<()> {
+    let all = learning::with_all_trained()?;
+    let held = learning::with_queries_and_keys_held()?;
+    page.value("steps", integer(learning::STEPS));
+    page.value("batch", integer(learning::BATCH));
+    page.value("rate", fixed(learning::RATE, 1));
+    page.value("loss-start", fixed(all.losses[0], 2));
+    page.value("loss-all", fixed(all.loss_at_end(20), 3));
+    page.value("loss-values", fixed(held.loss_at_end(400), 2));
+    page.value("loss-mean", fixed(learning::LOSS_OF_THE_MEAN, 2));
+    let found = all.found()?;
+    page.value("mean-found", percent(found.iter().sum::<f64>() / found.len() as f64, 0));
+    page.value("least-found", percent(found.into_iter().fold(1.0, f64::min), 0));
+    let lines = [
+        Line::new("all trained", BLUE, all.smoothed()),
+        Line::new("W_Q, W_K held", VERMILION, held.smoothed()).dashed(),
+    ];
+    page.figure(
+        "learning",
+        (
+            "Loss against step, with all parameters trained and with queries and keys held",
+            "With all parameters trained the loss falls steadily to nearly zero. With queries and keys held as \
+             they were drawn it stays high.",
+        ),
+        (520, 330),
+        |area| {
+            let x = Axis::linear("step", 0.0..learning::STEPS as f64);
+            let y = Axis::linear("loss", 0.0..0.7);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}

@@ -1,0 +1,227 @@
+//! What the chapter says of its numbers.
+
+use super::banks::{self, Clocks, D, clocks, clocks_with_padding};
+use super::fragments::{left_factor, scores};
+use super::ladder::{self, Step, steps};
+use super::machine::{self, *};
+use super::pipeline::{ARRIVAL, CONSUMERS, TILES, of_hopper};
+use super::published::{FLASH_2, FLASH_3};
+use super::{race, source};
+
+/// The guide's multiply-adds per clock and the data sheet's rates meet there.
+#[test]
+fn the_clocks_are_those_that_nvidia_states() {
+    for (clock, stated) in [(clock_f32(), 1.98e9), (clock_tensor(), 1.83e9)] {
+        assert!((clock / stated - 1.0).abs() < 1e-3, "{clock} is not {stated}");
+    }
+}
+
+#[test]
+fn flops_are_counted_as_the_chapter_does() {
+    let count = 4 * N * N * WIDTH + 5 * N * N;
+    assert_eq!(core_flops().unwrap() as usize, count);
+}
+
+#[test]
+fn attention_with_the_matrix_lies_right_of_all_ridges_but_one() {
+    let [f32, bf16] = [4, 2].map(|bytes| intensity_with_matrix(bytes).unwrap());
+    assert!(f32 > ridge(F32, &H100));
+    assert!(bf16 < ridge(BF16, &H100));
+    assert!(bf16 > ridge(BF16, &H200));
+}
+
+#[test]
+fn attention_without_the_matrix_lies_far_right_of_the_ridges() {
+    let [f32, bf16] = [4, 2].map(|bytes| intensity_without_matrix(bytes).unwrap());
+    assert!(f32 > 50.0 * ridge(F32, &H100));
+    assert!(bf16 > 10.0 * ridge(BF16, &H100));
+}
+
+#[test]
+fn registers_are_larger_than_shared_memory_and_both_together_than_l2() {
+    let [registers, shared, l2, _] = machine::memories().map(|memory| memory.bytes);
+    assert!(registers > shared && registers + shared > l2);
+}
+
+/// Four words for each unit, one for each bank.
+#[test]
+fn bandwidths_are_multiplied_as_the_chapter_does() {
+    let words_a_clock = MULTIPROCESSORS as f64 * clock_f32() * 4.0;
+    let [registers, shared, ..] = machine::memories().map(|memory| memory.bandwidth);
+    assert_eq!(registers, Some(words_a_clock * (4 * LANES) as f64));
+    assert_eq!(shared, Some(words_a_clock * BANKS as f64));
+}
+
+#[test]
+fn both_reports_of_a_race_name_the_same_lines() {
+    let races = race::races().unwrap();
+    let lines: Vec<_> = races.iter().map(|r| (r.write_line, r.read_line)).collect();
+    assert_eq!(lines, [lines[0]; 2]);
+    assert!(races[0].write.starts_with("`tile[row][column] = "));
+    assert!(races[0].read.contains("shared.k[j][c]"));
+}
+
+/// "keys 5, 133, 261"
+#[test]
+fn a_thread_of_kernel_0_takes_every_128th_key() {
+    assert_eq!(source::constant("naive.cu", "THREADS").unwrap(), 133 - 5);
+    let line = "for (int j = threadIdx.x; j < n_k; j += THREADS) {";
+    source::has("naive.cu", &[line]).unwrap();
+}
+
+#[test]
+fn no_conflict_of_banks_is_left() {
+    let Clocks { tiled, registers, matrices } = Clocks::with_remedies().unwrap();
+    assert_eq!((tiled, registers, matrices), ([1, 1], [2; 4], 4));
+}
+
+#[test]
+fn without_remedies_banks_are_in_conflict() {
+    let Clocks { tiled, registers, matrices } = Clocks::without_remedies();
+    assert_eq!((tiled, registers[1], matrices), ([8, 4], 16, 32));
+    // 16 lanes times 16 bytes are two clocks, whatever the order.
+    assert_eq!(registers[3], 2);
+}
+
+#[test]
+fn other_paddings_cost_as_many_clocks_as_the_answer_says() {
+    assert_eq!([4, 8, 16].map(clocks_with_padding), [1, 2, 4]);
+}
+
+#[test]
+fn the_headings_of_the_panels_are_those_of_the_width() {
+    assert_eq!(D, 128);
+}
+
+#[test]
+fn the_lane_that_holds_a_score_is_the_one_that_wants_its_weight() {
+    for (row, column) in (0..256).map(|i| (i / 16, i % 16)) {
+        let (from, register) = scores(row, column);
+        let (to, part) = left_factor(row, column);
+        assert_eq!(from, to, "({row}, {column})");
+        // As the kernel packs: `part` takes the pair part % 2 of accumulator part / 2.
+        let (tile, pair, which) = (part / 2, part % 2, column % 2);
+        assert_eq!(register, 4 * tile + 2 * pair + which, "({row}, {column})");
+    }
+}
+
+#[test]
+fn every_kernel_reaches_a_share_of_its_roof() {
+    for step in steps().unwrap() {
+        let (least, most) = step.foretold();
+        assert!(0.0 < least && least < most && most <= 1.0, "{}", step.name);
+    }
+}
+
+#[test]
+fn each_kernel_removes_the_obstacle_of_the_one_before() {
+    let [naive, tiled, registers, tensor, hopper, _] =
+        steps().unwrap().each_ref().map(Step::relative);
+    assert!(naive.loads > 10.0 && naive.loads > naive.slow && naive.slow > 0.9);
+    assert!(tiled.loads > 2.0 * tiled.instructions && tiled.loads < naive.loads / 2.0);
+    assert!(registers.loads < 0.6 && registers.instructions < 1.2);
+    assert!(registers.instructions > registers.loads);
+    assert!(tensor.tensor > tensor.loads - 1e-9 && tensor.loads > 1.0);
+    assert_eq!(tensor.exponentials, hopper.exponentials);
+    assert!(hopper.tensor == 1.0 && hopper.loads < tensor.loads);
+    assert!(hopper.exponentials > 0.4);
+}
+
+/// They run at a lower rate: a maximum and half a conversion for each score.
+#[test]
+fn comparisons_and_conversions_are_too_few_to_set_the_pace() {
+    let slower = 1.5 / COMPARISONS as f64;
+    for step in steps().unwrap() {
+        let instructions: f64 = step.functions.iter().map(|f| f.instructions).sum();
+        assert!(slower < instructions, "{}", step.name);
+    }
+}
+
+/// Two loads, then one, of one clock each, for 32 multiply-adds.
+#[test]
+fn the_loads_of_kernel_1_are_those_that_the_chapter_works_out() {
+    assert!(banks::tiled_loads(D + 1).iter().all(|load| clocks(load) == 1));
+    let [one, two] = [1, 2].map(|loads| ladder::row_of_loads(loads) as f64);
+    let tiled = steps().unwrap()[1].relative();
+    assert!((tiled.loads - f64::midpoint(two, one) - 0.25).abs() < 0.05, "{tiled:?}");
+}
+
+#[test]
+fn the_functions_of_kernel_0_cannot_overlap() {
+    let [naive, ..] = steps().unwrap();
+    assert!(naive.foretold().1 < 1.0 / naive.relative().loads);
+    assert_eq!(naive.beyond, (2 * D * 4 + 7 * 4) as f64);
+}
+
+#[test]
+fn kernels_0_3_and_4_ask_for_more_than_hbm_delivers() {
+    let steps = steps().unwrap();
+    let greedy = steps.iter().filter(|step| step.asked_of_l2() > H100.bandwidth);
+    assert_eq!(greedy.map(|step| step.number).collect::<Vec<_>>(), [0, 3, 4]);
+}
+
+#[test]
+fn with_tensor_cores_twice_as_fast_loads_and_then_exponentials_set_the_pace() {
+    let hopper = &steps().unwrap()[4];
+    let twice = hopper.relative_to_products_twice_as_fast();
+    assert!(twice.loads > twice.exponentials && twice.exponentials >= 1.0);
+    assert!(twice.loads > 1.0);
+    // With the loads twice as fast, too, the exponentials take as long as the products.
+    assert!(twice.exponentials == 1.0 && hopper.relative().loads < 1.0);
+    assert!(twice.instructions < 1.0);
+}
+
+#[test]
+fn keys_and_values_of_a_head_fit_l2_three_times() {
+    assert!(3 * ladder::bytes_of_head(4) < L2);
+}
+
+#[test]
+fn at_a_width_of_64_the_exponentials_take_as_long_as_the_products() {
+    let ratio = TENSOR as f64 / (2.0 * 64.0 * EXPONENTIALS as f64);
+    assert!((ratio - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_plan_keeps_the_tensor_cores_busy() {
+    let (_, plan) = of_hopper().unwrap();
+    assert!(plan.busy() > 0.99, "{}", plan.busy());
+}
+
+#[test]
+fn turns_are_enough_and_one_consumer_is_not_whatever_overlaps() {
+    let (lengths, plan) = of_hopper().unwrap();
+    assert_eq!([false, true].map(|overlap| lengths.busy(CONSUMERS, overlap)), [1.0; 2]);
+    let [alone, overlapped] = [false, true].map(|overlap| lengths.busy(1, overlap));
+    assert!(alone < overlapped && overlapped < 1.0);
+    // Its softmax is longer than the output that hides it.
+    let (product, softmax) = (plan.scores[0][0], plan.softmax[0][0]);
+    assert!(softmax.to - softmax.from > product.to - product.from);
+}
+
+#[test]
+fn the_tensor_cores_wait_for_the_first_keys_and_for_the_first_softmax() {
+    let (lengths, plan) = of_hopper().unwrap();
+    assert_eq!(plan.scores[0][0].from, ARRIVAL);
+    assert_eq!(plan.scores[1][0].from, plan.scores[0][0].to);
+    assert_eq!(plan.gap(), lengths.softmax() - lengths.product);
+    assert!(plan.gap() > 0);
+}
+
+/// Two at once would share the units.
+#[test]
+fn no_two_softmaxes_run_at_once_but_for_the_very_first() {
+    let (_, plan) = of_hopper().unwrap();
+    let [first, second] = &plan.softmax;
+    assert!((1..TILES).all(|tile| first[tile].to <= second[tile].from));
+}
+
+/// The design of kernel 3 is that of FlashAttention-2, and kernel 4's that of FlashAttention-3.
+#[test]
+fn the_published_speeds_lie_where_they_are_foretold() {
+    let [_, _, _, tensor_cores, hopper, _] = steps().unwrap();
+    for (step, published) in [(tensor_cores, FLASH_2), (hopper, FLASH_3)] {
+        let ((least, most), [share, _]) = (step.foretold(), published.shares());
+        assert!((least..most).contains(&share), "{}", published.who);
+    }
+}

@@ -1,0 +1,119 @@
+//! What the compiler says that each function needs on Hopper, and how many of its blocks a multiprocessor holds.
+
+use super::banks::D;
+use super::machine::{MOST_BLOCKS, MOST_THREADS, REGISTERS, SHARED, WARP};
+use super::measured::{setting, size};
+use super::source::has;
+use anyhow::{Context, Result, ensure};
+use record::{Measurement, Record};
+
+/// What a function needs on Hopper, without a mask.
+pub struct Needs {
+    pub registers: usize,
+    pub spills: usize,
+    pub shared: usize,
+    pub threads: usize,
+}
+
+impl Needs {
+    /// Blocks that a multiprocessor holds at once. Registers are given to warps, 256 at a time; of shared memory, the system
+    /// keeps one KiB a block.
+    pub fn blocks(&self) -> usize {
+        let warps = self.threads / WARP;
+        let registers = (self.registers * WARP).next_multiple_of(256) * warps;
+        [
+            REGISTERS / registers.max(1),
+            SHARED / (self.shared + 1024),
+            MOST_THREADS / self.threads,
+            MOST_BLOCKS,
+        ]
+        .into_iter()
+        .min()
+        .unwrap_or(0)
+    }
+
+    /// Warps that a multiprocessor holds at once.
+    pub fn warps(&self) -> usize {
+        self.blocks() * self.threads / WARP
+    }
+}
+
+/// Of every function at the chapter's width, with its kernel and its name.
+pub fn needs(record: &Record) -> Result<Vec<(&str, &str, Needs)>> {
+    let mut functions = vec![];
+    for first in on_hopper(record) {
+        let Some(function) = first.what.strip_prefix("registers/") else { continue };
+        let (kernel, d) = (setting(first, "kernel")?, size(first, "d")?);
+        if d as usize != D {
+            continue;
+        }
+        let number = |what: &str| -> Result<usize> {
+            let what = format!("{what}/{function}");
+            let found = on_hopper(record).find(|m| {
+                m.what == what
+                    && m.settings == first.settings
+                    && m.sizes.get("d") == Some(&d)
+            });
+            Ok(found.with_context(|| format!("no {what} of {kernel}"))?.median as usize)
+        };
+        let needs = Needs {
+            registers: first.median as usize,
+            spills: number("spills")?,
+            shared: number("shared")?,
+            threads: first.threads,
+        };
+        ensure!(
+            needs.blocks() > 0,
+            "{function} of {kernel} does not fit a multiprocessor"
+        );
+        functions.push((kernel, function, needs));
+    }
+    ensure!(!functions.is_empty(), "the record `kernels` has nothing for Hopper");
+    Ok(functions)
+}
+
+fn on_hopper(record: &Record) -> impl Iterator<Item = &Measurement> {
+    record.measurements.iter().filter(|m| {
+        let is = |name: &str, what: &str| {
+            m.settings.get(name).is_some_and(|setting| setting == what)
+        };
+        let hopper = if is("kernel", "hopper") { "sm_90a" } else { "sm_90" };
+        is("architecture", hopper) && is("mask", "full")
+    })
+}
+
+/// The registers that a thread of kernel 4's producer and of its consumers have once they were dealt out anew, which the
+/// report does not say.
+pub const PRODUCER: usize = 24;
+pub const CONSUMER: usize = 240;
+
+/// Fails if the kernel deals out other numbers, or more than it was given at the launch.
+pub fn check_dealt(hopper: &Needs) -> Result<()> {
+    has(
+        "hopper.cu",
+        &[
+            &format!("constexpr int PRODUCER_REGISTERS = D == 128 ? {PRODUCER} : "),
+            &format!("constexpr int CONSUMER_REGISTERS = D == 128 ? {CONSUMER} : "),
+        ],
+    )?;
+    let warpgroups = hopper.threads / (4 * WARP);
+    ensure!(PRODUCER + (warpgroups - 1) * CONSUMER <= warpgroups * hopper.registers);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_bound_by_what_runs_out_first() {
+        let needs = |registers, shared, threads| {
+            Needs { registers, spills: 0, shared, threads }.blocks()
+        };
+        assert_eq!(needs(32, 0, 128), 16); // threads
+        assert_eq!(needs(128, 0, 128), 4); // registers
+        assert_eq!(needs(121, 0, 128), 4); // given eight at a time: 128
+        assert_eq!(needs(64, 100 << 10, 128), 2); // shared memory
+        assert_eq!(needs(16, 0, 32), 32); // blocks
+    }
+}

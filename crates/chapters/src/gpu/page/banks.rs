@@ -1,0 +1,81 @@
+//! Clocks of shared memory, and the banks that a tile falls into.
+
+use crate::gpu::banks::{Ask, Clocks, busiest_bank, clocks_with_padding, eight_rows};
+use crate::gpu::machine::BANKS;
+use crate::output::Page;
+use anyhow::Result;
+use figures::format::integer;
+use figures::{Area, BLUE, Color, MUTED, TEXT, filled, label, text};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    let (without, with) = (Clocks::without_remedies(), Clocks::with_remedies()?);
+    let row = |what: &str, remedy: &str, clocks: fn(&Clocks) -> usize| {
+        let [what, remedy] = [what, remedy].map(str::to_owned);
+        vec![what, remedy, integer(clocks(&without)), integer(clocks(&with))]
+    };
+    let rows = [
+        row("1: a word of 8 queries", "a word of padding a row", |c| c.tiled[0]),
+        row("1: a word of 4 keys", "the same", |c| c.tiled[1]),
+        row("2: four words of 2 queries", "four words of padding", |c| c.registers[0]),
+        row("2: four words of 16 keys", "swizzle", |c| c.registers[1]),
+        row("2: four words of a value by 16 lanes", "none needed", |c| c.registers[3]),
+        row("3: four matrices of 8 × 8 keys, in bf16", "swizzle", |c| c.matrices),
+    ];
+    let header = ["kernel, and what a warp loads", "remedy", "clocks without", "with it"];
+    page.table("banks", &header, &rows);
+    page.value("conflict-matrix", integer(without.matrices));
+    page.value("conflict-matrix-swizzled", integer(with.matrices));
+    for words in [4, 8, 16] {
+        page.value(format!("padding-{words}"), integer(clocks_with_padding(words)));
+    }
+    page.figure(
+        "banks",
+        (
+            "Banks of shared memory that eight rows of a tile fall into",
+            "Four panels, each with eight rows and a column for each of the 32 banks. In the first, the same bank is marked in all \
+             rows. In the second, each row is one bank further to the right. In the third, the same four banks are marked in all rows. \
+             In the fourth, each row has four other banks, and all 32 are marked once.",
+        ),
+        ((LEFT + WIDTH + 12) as u32, (4 * HEIGHT + 26) as u32),
+        draw,
+    )
+}
+
+const CELL: i32 = 13;
+const LEFT: i32 = 70;
+const WIDTH: i32 = CELL * BANKS as i32;
+/// Of a panel.
+const HEIGHT: i32 = CELL * 8 + 46;
+
+/// Eight rows of a tile, one below the other, and the banks in which a piece of each lies.
+fn draw(area: &Area) -> Result<()> {
+    let headings = [
+        "a word each, rows 128 words apart",
+        "a word each, rows 129 words apart",
+        "16 bytes each, rows of 128 bf16",
+        "the same, swizzled",
+    ];
+    for (i, (heading, asks)) in (0..).zip(headings.into_iter().zip(eight_rows())) {
+        let top = HEIGHT * i + 30;
+        text(area, (LEFT, top - 14), heading)?;
+        for (row, ask) in (0..).zip(&asks) {
+            draw_row(area, top + CELL * row, *ask)?;
+        }
+        let clocks = match busiest_bank(&asks) {
+            1 => "1 clock".to_owned(),
+            clocks => format!("{clocks} clocks"),
+        };
+        label(area, (LEFT / 2 - 2, top + CELL * 4), &clocks, TEXT)?;
+    }
+    label(area, (LEFT + WIDTH / 2, 4 * HEIGHT + 14), "bank 0 … 31", MUTED)
+}
+
+fn draw_row(area: &Area, top: i32, ask: Ask) -> Result<()> {
+    for bank in 0..BANKS {
+        let left = LEFT + CELL * bank as i32;
+        let asked = ask.words().any(|word| word % BANKS == bank);
+        let fill = if asked { BLUE.mix(1.0) } else { MUTED.mix(0.15) };
+        filled(area, [(left, top), (left + CELL - 2, top + CELL - 2)], fill)?;
+    }
+    Ok(())
+}

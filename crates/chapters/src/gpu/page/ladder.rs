@@ -1,0 +1,96 @@
+//! What each kernel asks for, and what is foretold of it.
+
+use super::{foretold, kernel, name};
+use crate::gpu::banks::D;
+use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
+use crate::gpu::machine::H100;
+use crate::output::Page;
+use anyhow::Result;
+use figures::format::{fixed, integer, percent, significant};
+
+pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
+    page.value("d", integer(D));
+    foretold_table(page, steps);
+    asked_table(page, steps);
+    for step in steps {
+        let name = step.name.replace('_', "-");
+        page.value(format!("foretold-{name}"), foretold(step));
+    }
+    demands(page, steps);
+    let row = [1, 2].map(row_of_loads);
+    page.value("example-first", integer(row[1]));
+    page.value("example-second", integer(row[0]));
+    page.value("example-mean", integer((row[0] + row[1]) / 2));
+    page.value("naive-bytes", integer(steps[0].beyond as usize));
+    page.value("naive-row-bytes", integer(D * 4));
+    page.value("head-f32-mib", integer(bytes_of_head(4) >> 20));
+    page.value("head-bf16-mib", integer(bytes_of_head(2) >> 20));
+    let clocks = clocks_of_naive_keys() as usize;
+    page.value("key-sectors", integer(clocks * 4));
+    page.value("key-clocks", integer(clocks));
+    Ok(())
+}
+
+fn foretold_table(page: &mut Page, steps: &[Step; 6]) {
+    let cell = |x: f64| if x < 0.005 { "–".to_owned() } else { significant(x, 2) };
+    let row = |step: &Step| {
+        let (relative, (least, most)) = (step.relative(), step.foretold());
+        let tflops = |share: f64| significant(share * step.roof() / 1e12, 2);
+        vec![
+            kernel(step),
+            cell(relative.tensor),
+            cell(relative.instructions),
+            cell(relative.loads),
+            cell(relative.exponentials),
+            cell(relative.slow),
+            foretold(step),
+            format!("{} to {}", tflops(least), tflops(most)),
+        ]
+    };
+    let header = [
+        "kernel",
+        "tensor cores",
+        "instructions",
+        "loads",
+        "exponentials",
+        "slow memory",
+        "foretold, of the roof",
+        "in TFLOP/s",
+    ];
+    page.table("foretold", &header, &steps.each_ref().map(row));
+}
+
+fn asked_table(page: &mut Page, steps: &[Step; 6]) {
+    let row = |step: &Step| {
+        vec![
+            format!("{} {}", step.number, name(step)),
+            significant(step.beyond, 2),
+            fixed(step.asked_of_l2() / 1e12, 1),
+            significant(step.asked_of_l2() / H100.bandwidth, 2),
+        ]
+    };
+    let header = [
+        "kernel",
+        "bytes a score",
+        "TB/s at the upper end",
+        "times the bandwidth of HBM",
+    ];
+    page.table("asked", &header, &steps.each_ref().map(row));
+}
+
+/// In units of the products' time.
+fn demands(page: &mut Page, steps: &[Step; 6]) {
+    let [naive, tiled, registers, tensor_cores, hopper, _] =
+        steps.each_ref().map(Step::relative);
+    page.value("loads-naive", fixed(naive.loads, 0));
+    page.value("slow-naive", significant(naive.slow, 2));
+    page.value("loads-tiled", significant(tiled.loads, 2));
+    page.value("loads-registers", significant(registers.loads, 1));
+    page.value("loads-tensor-cores", significant(tensor_cores.loads, 2));
+    page.value("exponentials-hopper", significant(hopper.exponentials, 2));
+    let twice = steps[4].relative_to_products_twice_as_fast();
+    page.value("once-loads", fixed(hopper.loads, 3));
+    page.value("twice-loads", significant(twice.loads, 3));
+    page.value("twice-exponentials", fixed(twice.exponentials, 1));
+    page.value("twice-roof", percent(1.0 / twice.loads, 0));
+}

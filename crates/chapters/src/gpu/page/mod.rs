@@ -1,0 +1,86 @@
+//! How the chapter says and draws it.
+
+mod banks;
+mod compiled;
+mod fragments;
+mod ladder;
+mod machine;
+mod measured;
+mod pipeline;
+
+use super::ladder::{Step, steps};
+use super::published::{self, Published};
+use super::{machine::H100, race};
+use crate::output::Page;
+use anyhow::{Context, Result};
+use figures::format::{fixed, integer, percent};
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    machine::generate(page)?;
+    race(page)?;
+    banks::generate(page)?;
+    ladder::generate(page, &steps()?)?;
+    fragments::generate(page)?;
+    pipeline::generate(page)?;
+    let kernels = page.records.of_no_machine("kernels")?;
+    page.file("compiled.md", compiled::in_words(kernels.as_ref())?);
+    let times = page.records.if_recorded(["gpu"])?.map(|[record]| record);
+    page.file("measured.md", measured::in_words(times.as_ref(), &steps()?)?);
+    published(page);
+    Ok(())
+}
+
+/// The numbers between which the share of the roof is foretold: "12 to 17 %".
+fn foretold(step: &Step) -> String {
+    let (least, most) = step.foretold();
+    let decimals = if most < 0.1 { 1 } else { 0 };
+    format!("{} to {}", fixed(100.0 * least, decimals), percent(most, decimals))
+}
+
+/// The number of a kernel, and its name in bold.
+fn kernel(step: &Step) -> String {
+    format!("{} **{}**", step.number, name(step))
+}
+
+fn name(step: &Step) -> String {
+    step.name.replace('_', " ")
+}
+
+/// The two lines of kernel 1 between which there has to be a barrier.
+fn race(page: &mut Page) -> Result<()> {
+    let race = race::races()?.into_iter().next().context("no race is reported")?;
+    page.value("race-write-line", integer(race.write_line));
+    page.value("race-read-line", integer(race.read_line));
+    let target = race.write.split(" = ").next().unwrap_or_default();
+    page.value("race-write", format!("{target} = …`"));
+    page.value("race-read", race.read);
+    Ok(())
+}
+
+/// What others say of their kernels.
+fn published(page: &mut Page) {
+    use published::{CUDNN, FLASH_2, FLASH_3, UNFUSED};
+    let row = |published: Published| {
+        let cells =
+            |i: usize| [fixed(published.speeds[i], 0), percent(published.shares()[i], 0)];
+        let name = [published.who.to_owned(), integer(published.tokens)];
+        [name, cells(0), cells(1)].concat()
+    };
+    let header = ["who", "tokens", "TFLOP/s", "of the roof", "causal", "of the roof"];
+    page.table("published", &header, &[UNFUSED, FLASH_2, CUDNN, FLASH_3].map(row));
+    page.value("published-tensor-cores", percent(FLASH_2.shares()[0], 0));
+    page.value("published-hopper", percent(FLASH_3.shares()[0], 0));
+    page.value("published-5090", percent(published::OF_A_5090, 0));
+    page.value("published-a100", percent(published::OF_FLASH_2, 0));
+    page.value("published-machine", H100.name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_told_as_a_range() {
+        assert_eq!(foretold(&Step::made_up()), "20 to 33\u{202f}%");
+    }
+}

@@ -1,0 +1,31 @@
+//! What others say of their kernels.
+
+use super::machine::BF16;
+
+/// Forward, d = 128, on an H100, in the numbers of J. Shah et al., *FlashAttention-3* (2024).
+pub struct Published {
+    pub who: &'static str,
+    /// TFLOP/s without a mask, and with a causal one.
+    pub speeds: [f64; 2],
+    pub tokens: usize,
+}
+
+impl Published {
+    /// The speeds as shares of the roof.
+    pub fn shares(&self) -> [f64; 2] {
+        self.speeds.map(|speed| speed * 1e12 / BF16)
+    }
+}
+
+pub const UNFUSED: Published =
+    Published { who: "unfused, PyTorch", speeds: [139.0, 35.0], tokens: 8192 };
+pub const FLASH_2: Published =
+    Published { who: "FlashAttention-2", speeds: [370.0, 335.0], tokens: 16_384 };
+pub const CUDNN: Published =
+    Published { who: "cuDNN", speeds: [595.0, 539.0], tokens: 16_384 };
+pub const FLASH_3: Published =
+    Published { who: "FlashAttention-3", speeds: [648.0, 616.0], tokens: 16_384 };
+
+/// Of kernels that were written to teach: what of which roof; gau-nernst (2025) and S. Li (2025).
+pub const OF_A_5090: f64 = 0.94;
+pub const OF_FLASH_2: f64 = 0.99;

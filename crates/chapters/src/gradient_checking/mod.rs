@@ -1,0 +1,13 @@
+//! Gradient checking: how far a measured slope is off, against its step, and what a check sees and does not see.
+
+mod check;
+#[cfg(test)]
+mod claims;
+mod faults;
+mod layers;
+mod page;
+mod step;
+
+pub use check::{parameters, random};
+pub use page::generate;
+pub use step::exponential;
