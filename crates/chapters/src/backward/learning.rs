@@ -1,7 +1,7 @@
 //! A layer that learns to look up a number by a name, with all parameters trained and with queries and keys held.
 
 use anyhow::Result;
-use attention::{Mask, SingleHeadAttention};
+use attention::{AttentionLayer, ForwardOptions, SingleHeadAttention};
 use nalgebra::DMatrix;
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -75,7 +75,8 @@ impl Trained {
         let mut found = vec![];
         for _ in 0..1000 {
             let task = Task::draw(rng);
-            let weights = self.layer.forward(&task.x, &Mask::none())?.1.attention.weights;
+            let weights =
+                self.layer.forward(&task.x, ForwardOptions::new())?.1.attention.weights;
             let sought = task.sought.into_iter().enumerate();
             found.extend(sought.map(|place| weights[place]));
         }
@@ -100,18 +101,18 @@ fn train(is_trained: fn(&str) -> bool) -> Result<Trained> {
         let tasks = (0..BATCH).map(|_| Task::draw(rng));
         let (xs, targets): (Vec<_>, Vec<_>) =
             tasks.map(|task| (task.x, task.target)).unzip();
-        let (outputs, caches) = layer.forward_batch(&xs, &[Mask::none()])?;
+        let (outputs, caches) = layer.forward_batch(&xs, |_| ForwardOptions::new())?;
         let share = 1.0 / (BATCH * NAMES) as f64;
         let errors: Vec<_> = outputs.iter().zip(&targets).map(|(y, t)| y - t).collect();
         losses.push(share * errors.iter().map(|e| 0.5 * e.norm_squared()).sum::<f64>());
         let grad_outputs: Vec<_> =
             errors.into_iter().map(|error| error * share).collect();
-        let (gradients, _) = layer.backward_batch(&caches, &grad_outputs)?;
+        let gradients = layer.backward_batch(&caches, &grad_outputs)?.parameters;
         let pairs = layer.parameters.named_mut().into_iter().zip(gradients.named());
-        for ((_, parameter), (_, gradient)) in
+        for ((_, mut parameter), (_, gradient)) in
             pairs.filter(|((name, _), _)| is_trained(name))
         {
-            parameter.iter_mut().zip(gradient).for_each(|(x, slope)| *x -= RATE * slope);
+            parameter -= RATE * gradient;
         }
     }
     Ok(Trained { layer, losses })

@@ -108,7 +108,7 @@ pub const WIDE_HEAD: usize = WIDE / 2;
 pub fn entropies(fault: Fault) -> Result<Vec<f64>> {
     let x: DMatrix<f64> = normal(KEYS, WIDE, &mut ChaCha8Rng::seed_from_u64(21));
     let patient = Patient::new(layer(WIDE, 2, 22)?, fault)?;
-    let (_, cache) = patient.forward(&x, None, &Mask::causal())?;
+    let (_, cache) = patient.forward(&x, &Mask::causal())?;
     Ok(row_entropy(&Patient::heads(&cache)[1].weights)?.iter().copied().collect())
 }
 

@@ -3,7 +3,7 @@
 use super::facts::layer;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{AttentionLayer, Fault, Mask, Parameters, Patient};
+use attention::{AttentionLayer, Fault, Mask, Patient};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -44,10 +44,6 @@ fn loss(output: &DMatrix<f64>, x: &DMatrix<f64>, ahead: isize) -> (f64, DMatrix<
     (loss, grad)
 }
 
-fn entries(p: &mut Parameters<f64>) -> Vec<&mut f64> {
-    p.named_mut().into_iter().flat_map(|(_, numbers)| numbers).collect()
-}
-
 /// The mean loss of what answers, on sequences that were not trained on.
 fn test(
     ahead: isize,
@@ -64,29 +60,36 @@ fn test(
 /// Trains with Adam, and returns the loss before and after, on sequences that were not trained on.
 fn train(mut patient: Patient, ahead: isize) -> Result<(f64, f64)> {
     let mask = Mask::causal();
-    let test =
-        |patient: &Patient| test(ahead, |x| Ok(patient.forward(x, None, &mask)?.0));
+    let test = |patient: &Patient| test(ahead, |x| Ok(patient.forward(x, &mask)?.0));
     let before = test(&patient)?;
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
-    let count = entries(patient.parameters_mut()).len();
-    let (mut mean, mut square) = (vec![0.0; count], vec![0.0; count]);
+    let mut mean = patient.parameters().zeros_like();
+    let mut square = mean.clone();
     for step in 1..=STEPS {
-        let mut sum = vec![0.0; count];
+        let mut sums = mean.zeros_like();
         for _ in 0..BATCH {
             let x = sequence(rng);
-            let (output, cache) = patient.forward(&x, None, &mask)?;
-            let mut gradients = patient.backward(&cache, &loss(&output, &x, ahead).1)?;
-            for (sum, gradient) in sum.iter_mut().zip(entries(&mut gradients.parameters))
+            let (output, cache) = patient.forward(&x, &mask)?;
+            let gradients = patient.backward(&cache, &loss(&output, &x, ahead).1)?;
+            let gradients = gradients.parameters.named().into_iter();
+            for ((_, mut sum), (_, gradient)) in
+                sums.named_mut().into_iter().zip(gradients)
             {
-                *sum += *gradient / BATCH as f64;
+                sum += gradient / BATCH as f64;
             }
         }
         let unbias = |decay: f64| 1.0 - decay.powi(step as i32);
-        for (i, parameter) in entries(patient.parameters_mut()).into_iter().enumerate() {
-            mean[i] = 0.9 * mean[i] + 0.1 * sum[i];
-            square[i] = 0.99 * square[i] + 0.01 * sum[i] * sum[i];
-            let size = (square[i] / unbias(0.99)).sqrt() + 1e-8;
-            *parameter -= RATE * mean[i] / unbias(0.9) / size;
+        let parameters = patient.parameters_mut().named_mut().into_iter();
+        let means = mean.named_mut().into_iter().zip(square.named_mut());
+        for (((_, mut parameter), (_, sum)), ((_, mut mean), (_, mut square))) in
+            parameters.zip(sums.named()).zip(means)
+        {
+            mean.zip_apply(&sum, |m, g| *m = 0.9 * *m + 0.1 * g);
+            square.zip_apply(&sum, |s, g| *s = 0.99 * *s + 0.01 * g * g);
+            parameter.zip_zip_apply(&mean, &square, |x, m, s| {
+                let size = (s / unbias(0.99)).sqrt() + 1e-8;
+                *x -= RATE * m / unbias(0.9) / size;
+            });
         }
     }
     Ok((before, test(&patient)?))

@@ -22,9 +22,9 @@ pub fn parameters(
     rng: &mut ChaCha8Rng,
 ) -> Result<Parameters<f64>> {
     let mut parameters = Parameters::xavier(d_model, d_k, d_v, rng)?;
-    for (name, entries) in parameters.named_mut() {
+    for (name, mut matrix) in parameters.named_mut() {
         if name.starts_with('b') {
-            entries.iter_mut().for_each(|b| *b = rng.random_range(-0.5..0.5));
+            matrix.apply(|b| *b = rng.random_range(-0.5..0.5));
         }
     }
     Ok(parameters)

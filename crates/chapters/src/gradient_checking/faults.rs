@@ -3,8 +3,8 @@
 use super::check::{Case, parameters, random};
 use anyhow::Result;
 use attention::{
-    AttentionCache, Mask, MultiHeadAttention, SingleHeadAttention, attention,
-    attention_backward,
+    AttentionCache, ForwardOptions, HeadsCache, Mask, MultiHeadAttention,
+    SingleHeadAttention, attention, attention_backward,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -132,12 +132,12 @@ fn transposed(trial: Trial) -> Result<Case<'static>> {
         layer.parameters.w_q.fill_with_identity();
     }
     let (x, context, r) = (random(3, 4, rng), random(5, 4, rng), random(3, 4, rng));
-    let (_, cache) = layer.forward_cross(&x, &context, &Mask::none())?;
+    let (_, cache) = layer.forward(&x, ForwardOptions::new().with_context(&context))?;
     let p = &layer.parameters;
     let d = attention_backward(&cache.attention, &(&r * p.w_o.transpose()))?;
     let gradient = if trial.planted { d.q * &p.w_q } else { d.q * p.w_q.transpose() };
     let loss = move |x: &DMatrix<f64>| {
-        Ok(layer.forward_cross(x, &context, &Mask::none())?.0.dot(&r))
+        Ok(layer.forward(x, ForwardOptions::new().with_context(&context))?.0.dot(&r))
     };
     Ok(Case { at: x, gradient, loss: Box::new(loss) })
 }
@@ -161,18 +161,16 @@ fn tripled(trial: Trial) -> Result<Case<'static>> {
 
 fn without_dropout(trial: Trial) -> Result<Case<'static>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(12);
-    let layer = MultiHeadAttention::from_parameters(parameters(4, 4, 4, rng)?, 2)?
-        .with_dropout(if trial.hides { 0.0 } else { 0.5 })?;
+    let layer = MultiHeadAttention::from_parameters(parameters(4, 4, 4, rng)?, 2)?;
     let (x, r) = (random(5, 4, rng), random(5, 4, rng));
     // The same draw each time, or else the slope would be that of another function.
-    let draw = || ChaCha8Rng::seed_from_u64(1);
-    let (_, mut cache) = layer.forward_training(&x, None, &Mask::none(), &mut draw())?;
-    if trial.planted {
-        cache.heads.iter_mut().for_each(|head| head.dropout = None);
+    let p = if trial.hides { 0.0 } else { 0.5 };
+    let dropping = move || ForwardOptions::new().with_dropout(p, 1);
+    let (_, mut cache) = layer.forward(&x, dropping())?;
+    if let (true, HeadsCache::Weights { heads, .. }) = (trial.planted, &mut cache.core) {
+        heads.iter_mut().for_each(|head| head.dropout = None);
     }
     let gradient = layer.backward(&cache, &r)?.x;
-    let loss = move |x: &DMatrix<f64>| {
-        Ok(layer.forward_training(x, None, &Mask::none(), &mut draw())?.0.dot(&r))
-    };
+    let loss = move |x: &DMatrix<f64>| Ok(layer.forward(x, dropping())?.0.dot(&r));
     Ok(Case { at: x, gradient, loss: Box::new(loss) })
 }

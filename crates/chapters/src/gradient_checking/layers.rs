@@ -5,7 +5,7 @@ use anyhow::Result;
 use attention::{
     LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention,
 };
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DMatrixView};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
@@ -68,10 +68,10 @@ impl Layer {
     /// The layer with other entries in its input or in a parameter.
     fn with(&self, name: &str, entries: &DMatrix<f64>) -> Layer {
         let mut layer = self.clone();
-        let of_input = [("x", layer.x.as_mut_slice())];
+        let of_input = [("x", layer.x.as_view_mut())];
         let all = of_input.into_iter().chain(layer.parameters.named_mut());
-        for (_, changed) in all.filter(|(other, _)| *other == name) {
-            changed.copy_from_slice(entries.as_slice());
+        for (_, mut changed) in all.filter(|(other, _)| *other == name) {
+            changed.copy_from(entries);
         }
         layer
     }
@@ -83,18 +83,20 @@ impl Layer {
         let (output, back) = run(parameters, x, mask)?;
         let gradients = back(&output.map(f64::cos).component_mul(&r))?;
         let here = output.map(f64::sin);
-        let case = |((name, value), (_, gradient)): ((_, &[f64]), (_, &[f64]))| {
-            let column = |m: &[f64]| DMatrix::from_column_slice(m.len(), 1, m);
+        let case = |((name, value), (_, gradient)): (
+            (_, DMatrixView<f64>),
+            (_, DMatrixView<f64>),
+        )| {
             let (here, r) = (here.clone(), r.clone());
             let loss = move |entries: &DMatrix<f64>| {
                 let Layer { run, parameters, x } = self.with(name, entries);
                 Ok((run(&parameters, &x, mask)?.0.map(f64::sin) - &here).dot(&r))
             };
-            let (at, gradient) = (column(value), column(gradient));
+            let (at, gradient) = (value.into_owned(), gradient.into_owned());
             (name, Case { at, gradient, loss: Box::new(loss) })
         };
-        let values = [("x", x.as_slice())].into_iter().chain(parameters.named());
-        let by_x = [("x", gradients.x.as_slice())];
+        let values = [("x", x.as_view())].into_iter().chain(parameters.named());
+        let by_x = [("x", gradients.x.as_view())];
         let gradients = by_x.into_iter().chain(gradients.parameters.named());
         Ok(values.zip(gradients).map(case).collect())
     }

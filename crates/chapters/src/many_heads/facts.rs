@@ -4,10 +4,11 @@ use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::Result;
 use attention::{
-    AttentionShape, Flops, Mask, MultiHeadAttention, example, scaled_scores,
+    AttentionShape, Flops, ForwardOptions, Mask, MultiHeadAttention, example,
+    scaled_scores,
 };
 use nalgebra::DMatrix;
-use rand::{SeedableRng, rngs::ChaCha8Rng};
+use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 
 /// Tokens.
 pub const N: usize = 64;
@@ -35,7 +36,7 @@ pub fn cuts() -> Result<Vec<Cut>> {
         let shape = AttentionShape::self_attention(1, N, D_MODEL, width, heads);
         let layer = MultiHeadAttention::<f64>::xavier(D_MODEL, heads, rng)?;
         let (_, cache) = layer.forward(&x, &Mask::none())?;
-        let ranks = cache.heads.iter();
+        let ranks = cache.heads().iter();
         let ranks = ranks.map(|head| Ok(scaled_scores(&head.q, &head.k)?.rank(1e-9)));
         Ok(Cut {
             heads,
@@ -78,12 +79,13 @@ pub fn dropouts() -> Result<Vec<Dropout>> {
 
 fn dropout(p: f64, n: usize) -> Result<Dropout> {
     let rng = &mut ChaCha8Rng::seed_from_u64(5);
-    let layer = MultiHeadAttention::<f64>::xavier(8, 1, rng)?.with_dropout(p)?;
+    let layer = MultiHeadAttention::<f64>::xavier(8, 1, rng)?;
     let x = normal(n, 8, rng);
     let (mut sums, mut squares) = (vec![], vec![]);
     while sums.len() < ROWS {
-        let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng)?;
-        let head = &cache.heads[0];
+        let dropping = ForwardOptions::new().with_dropout(p, rng.next_u64());
+        let (_, cache) = layer.forward(&x, dropping)?;
+        let head = &cache.heads()[0];
         sums.extend(head.weights_used()?.column_sum().iter().copied());
         squares.push(head.weights.norm_squared() / n as f64);
     }

@@ -5,7 +5,7 @@ use crate::gradient_checking::{parameters, random};
 use crate::random::normal;
 use anyhow::Result;
 use attention::{
-    AttentionCache, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
+    AttentionCache, ForwardOptions, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
     SingleHeadAttention, SingleHeadCache, attention, attention_backward,
     attention_weights, example, row_entropy, scaled_scores,
 };
@@ -183,7 +183,7 @@ pub struct HeadEntropies {
 
 pub fn head_entropies() -> Result<HeadEntropies> {
     let (_, cache) = with_a_flat_head()?;
-    let [live, flat] = [&cache.heads[0].weights, &cache.heads[1].weights];
+    let [live, flat] = [&cache.heads()[0].weights, &cache.heads()[1].weights];
     let entropy = |weights: &DMatrix<f64>| anyhow::Ok(row_entropy(weights)?.mean());
     Ok(HeadEntropies {
         live: entropy(live)?,
@@ -204,15 +204,16 @@ pub struct DropoutSums {
 
 pub fn dropout_sums() -> Result<DropoutSums> {
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    let layer = MultiHeadAttention::<f64>::xavier(4, 1, rng)?.with_dropout(0.5)?;
+    let layer = MultiHeadAttention::<f64>::xavier(4, 1, rng)?;
     let x = example::river().x;
     let (mut wrong, mut right) = (0.0, 0.0);
     for seed in 0..SEEDS {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        let (_, cache) = layer.forward_training(&x, None, &Mask::none(), rng)?;
-        let used = cache.heads[0].weights_used()?;
-        let kept =
-            cache.heads[0].weights.zip_map(&used, |p, u| if u == 0.0 { 0.0 } else { p });
+        let (_, cache) =
+            layer.forward(&x, ForwardOptions::new().with_dropout(0.5, seed))?;
+        let used = cache.heads()[0].weights_used()?;
+        let kept = cache.heads()[0]
+            .weights
+            .zip_map(&used, |p, u| if u == 0.0 { 0.0 } else { p });
         wrong += kept.sum() / 6.0 / SEEDS as f64;
         right += used.sum() / 6.0 / SEEDS as f64;
     }
