@@ -95,8 +95,8 @@ pub struct Growth {
     pub points: Points,
     /// The slope of its line on logarithmic axes.
     pub slope: f64,
-    /// The n from which a doubling of it costs most, and how many times as much.
-    pub dearest_doubling: (usize, f64),
+    /// The n from which a doubling of it costs most, and how many times as much it costs.
+    pub dearest: (usize, f64),
 }
 
 impl Growth {
@@ -109,9 +109,8 @@ impl Growth {
 pub fn growth(record: &Record) -> Result<[Growth; 4]> {
     let of = |direction, dtype| -> Result<Growth> {
         let points = series(record, &format!("attention/{direction}"), dtype)?;
-        let (slope, dearest_doubling) =
-            (log_log_slope(&points), dearest_doubling(&points)?);
-        Ok(Growth { direction, dtype, points, slope, dearest_doubling })
+        let (slope, dearest) = (log_log_slope(&points), dearest_doubling(&points)?);
+        Ok(Growth { direction, dtype, points, slope, dearest })
     };
     let lines = [
         of("forward", "f32")?,
@@ -219,7 +218,10 @@ impl TimedLayer {
             Ok(LayerTime { n, flops, projections, cores, whole })
         };
         let times = series(record, "layer/forward", "f32")?.into_iter().map(time);
-        let times = times.collect::<Result<_>>()?;
+        let times = times.collect::<Result<Vec<_>>>()?;
+        let count = |part| record.all(part, "f32").count();
+        let counts = [count("layer/projections"), count("layer/cores")];
+        ensure!(counts == [times.len(); 2], "the same n");
         Ok(TimedLayer { d_model, heads, crossover: shape(1).crossover(), times })
     }
 

@@ -108,14 +108,12 @@ fn growth_tables(page: &mut Page, record: &Record, lines: &[Growth]) -> Result<(
         &[
             ("", &|line| format!("{}, `{}`", line.direction, line.dtype)),
             ("slope", &|line| fixed(line.slope, 2)),
-            ("most expensive doubling", &|line| {
-                format!("×{}", fixed(line.dearest_doubling.1, 1))
-            }),
-            ("of $n$, from", &|line| from_to(line.dearest_doubling.0)),
+            ("most expensive doubling", &|line| format!("×{}", fixed(line.dearest.1, 1))),
+            ("of $n$, from", &|line| from_to(line.dearest.0)),
         ],
     );
     let slopes: Vec<_> = lines.iter().map(|line| line.slope).collect();
-    let doublings: Vec<_> = lines.iter().map(|line| line.dearest_doubling.1).collect();
+    let doublings: Vec<_> = lines.iter().map(|line| line.dearest.1).collect();
     page.value("slopes", slopes_in_words(&slopes, &doublings));
 
     let time = |i: usize| {
@@ -253,52 +251,41 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
         format!("the record `{}` has no layer of n = {}", record.topic, layer.crossover)
     })?;
     page.value("even", even_in_words(even.cores, even.projections));
-    let measured = layer.measured();
-    let meeting = Meeting::of(&measured);
+    let meeting = Meeting::of(&layer.measured());
     let (shortest, longest) = least_and_most(layer.times.iter().map(|time| time.n));
     let they_cross = meeting_in_words(&meeting, shortest, longest);
     page.value("measured-crossover", they_cross.clone());
     let beside = beside_counted_in_words(&meeting, layer.crossover as f64);
     page.value("crossover-remember", beside);
 
-    crossover_figure(
-        page,
-        "crossover-counted",
-        "Operations of a layer's projections and of its core against the number of tokens",
-        "The line of the core is steeper, and crosses the line of the projections at twice the model's width.",
-        "GFLOP (logarithmic)",
-        layer.counted(),
-    )?;
-    let [of_projections, of_core] = layer.slopes().map(|slope| fixed(slope, 1));
-    let says = format!(
-        "The line of the core has a slope of {of_core}, that of the projections one of {of_projections}. They cross {}.",
-        they_cross.replace('$', "")
-    );
-    crossover_figure(
-        page,
-        "crossover-measured",
-        "Time of a layer's projections and of its cores against the number of tokens",
-        &says,
-        "seconds (logarithmic)",
-        measured,
-    )
+    crossover_figures(page, &layer, &they_cross.replace('$', ""))
 }
 
-fn crossover_figure(
+fn crossover_figures(
     page: &mut Page,
-    name: &str,
-    title: &str,
-    says: &str,
-    unit: &'static str,
-    [projections, core]: [Points; 2],
+    layer: &TimedLayer,
+    they_cross: &str,
 ) -> Result<()> {
-    let lines = [
-        Line::new("four projections", BLUE, projections).dashed(),
-        Line::new("core", VERMILION, core),
-    ];
-    page.figure(name, (title, says), (380, 340), |area| {
-        chart_over_tokens(area, unit, &lines)
-    })
+    let mut draw = |name, texts: (&str, &str), unit, [projections, core]: [Points; 2]| {
+        let lines = [
+            Line::new("four projections", BLUE, projections).dashed(),
+            Line::new("core", VERMILION, core),
+        ];
+        page.figure(name, texts, (380, 340), |area| chart_over_tokens(area, unit, &lines))
+    };
+    let texts = (
+        "Operations of a layer's projections and of its core against the number of tokens",
+        "The line of the core is steeper, and crosses the line of the projections at twice the model's width.",
+    );
+    draw("crossover-counted", texts, "GFLOP (logarithmic)", layer.counted())?;
+    let title =
+        "Time of a layer's projections and of its cores against the number of tokens";
+    let [of_projections, of_core] = layer.slopes().map(|slope| fixed(slope, 1));
+    let says = format!(
+        "The line of the core has a slope of {of_core}, that of the projections one of {of_projections}. They cross \
+         {they_cross}."
+    );
+    draw("crossover-measured", (title, &says), "seconds (logarithmic)", layer.measured())
 }
 
 // -------------------------------------------------------------------------------------------------------- the memory

@@ -1,22 +1,16 @@
 //! What each step was predicted to bring and what it brought, from the records of the ladder and of its parts.
 
 use crate::fast::facts::{D, HEADS, N};
-use crate::fast::peers::{Cell, time};
 use anyhow::{Context, Result, bail};
-use attention::flash::{Flash, LibraryFlash, Tiles};
+use attention::flash::Flash;
 use record::{Cache, Machine, Measurement, Record, Unit};
 
 /// Rows and columns of a tile up to step 5, and of step 6.
 pub const SMALL: (usize, usize) = (64, 64);
 pub const LARGE: (usize, usize) = (256, 512);
 
-/// The numbers of keys that were tried, and of queries with the library.
-pub const SIZES: [usize; 4] = [64, 128, 256, 512];
-/// The numbers of queries that were tried with the micro-kernels.
-pub const BLOCKS: [usize; 4] = [48, 192, 576, 1152];
-
 /// FLOPs of both products, forward and full: 4 h n² d.
-fn flops() -> f64 {
+pub fn flops() -> f64 {
     (4 * HEADS * N * N * D) as f64
 }
 
@@ -66,11 +60,11 @@ pub const PASSES: [Pass; 4] = [
 ];
 
 impl Pass {
-    fn is_causal(&self) -> bool {
+    pub fn is_causal(&self) -> bool {
         self.name.ends_with("causal")
     }
 
-    fn is_both(&self) -> bool {
+    pub fn is_both(&self) -> bool {
         self.name.starts_with("both")
     }
 }
@@ -87,9 +81,9 @@ pub struct MicroKernel {
 }
 
 impl MicroKernel {
-    /// How often it is due for all scores of the ladder's problem.
-    fn count(self) -> f64 {
-        scores() / (self.rows * self.columns) as f64
+    /// How often it is due for all scores of the ladder's problem, and the seconds of each time.
+    fn for_all_scores(self) -> (f64, f64) {
+        (scores() / (self.rows * self.columns) as f64, self.seconds)
     }
 }
 
@@ -125,22 +119,18 @@ impl Ladder {
         &self.steps.machine
     }
 
-    fn find(&self, what: &str, sizes: &[(&str, usize)]) -> Result<&Measurement> {
+    pub fn find(&self, what: &str, sizes: &[(&str, usize)]) -> Result<&Measurement> {
         let record = if what.starts_with("parts/") { &self.parts } else { &self.steps };
         let fits = |m: &&Measurement| {
             sizes.iter().all(|(name, size)| m.sizes.get(*name) == Some(&(*size as u64)))
         };
-        let mut found = record.all(what, "f32").filter(fits);
-        match (found.next(), found.next()) {
-            (Some(only), None) => {
-                record.in_unit(only, Unit::Seconds)?;
-                Ok(only)
-            }
-            (first, _) => {
-                let how = if first.is_some() { "more than one" } else { "no" };
-                bail!("the record `{}` has {how} {what}, f32, of {sizes:?}", record.topic)
-            }
-        }
+        let found: Vec<_> = record.all(what, "f32").filter(fits).collect();
+        let [only] = found[..] else {
+            let (topic, count) = (&record.topic, found.len());
+            bail!("the record `{topic}` has {count} of {what}, f32, {sizes:?}, not one")
+        };
+        record.in_unit(only, Unit::Seconds)?;
+        Ok(only)
     }
 
     /// The time of a pass of one step.
@@ -162,14 +152,9 @@ impl Ladder {
         Ok(self.find("parts/product matrixmultiply", &sizes)?.median)
     }
 
-    /// The seconds of one product of a whole head, by the same library.
-    pub fn whole_product(&self) -> Result<f64> {
-        Ok(self.find("parts/product whole", &[])?.median)
-    }
-
-    /// The seconds in which a small tile is copied.
-    pub fn copied_tile(&self) -> Result<f64> {
-        Ok(self.find("parts/copied tile", &[])?.median)
+    /// The seconds of another part.
+    pub fn part(&self, name: &str) -> Result<f64> {
+        Ok(self.find(&format!("parts/{name}"), &[])?.median)
     }
 
     pub fn kernel(&self, name: &str, d: usize) -> Result<MicroKernel> {
@@ -304,38 +289,38 @@ impl Ladder {
 
     /// What a step exchanges for what the one before it had, which took so long.
     fn exchanged(&self, step: &str, before: f64) -> Result<Vec<(f64, f64)>> {
-        let exponentials = |from, to| -> Result<Vec<(f64, f64)>> {
+        let exponentials = |from, to| -> Result<[(f64, f64); 2]> {
             let (from, to) = (self.exponential(from)?, self.exponential(to)?);
-            Ok(vec![(-scores(), from), (scores(), to)])
+            Ok([(-scores(), from), (scores(), to)])
         };
         Ok(match step {
             // Two large products a head become two small ones a tile, and tiles are copied.
             "tiled" => {
-                let products = [
-                    (-2.0 * HEADS as f64, self.whole_product()?),
+                let [go, come] = exponentials("vector", "one by one")?;
+                vec![
+                    (-2.0 * HEADS as f64, self.part("product whole")?),
                     (2.0 * tiles(SMALL), self.product(SMALL)?),
-                    (5.0 * tiles(SMALL), self.copied_tile()?),
-                ];
-                [products.to_vec(), exponentials("vector", "one by one")?].concat()
+                    (5.0 * tiles(SMALL), self.part("copied tile")?),
+                    go,
+                    come,
+                ]
             }
             // The transpose of the keys, the product, a copy of the scores, a copy of the values, their product.
-            "scratch" => vec![(-5.0 * tiles(SMALL), self.copied_tile()?)],
-            "portable" => exponentials("one by one", "portable")?,
-            "vector" => exponentials("portable", "vector")?,
+            "scratch" => vec![(-5.0 * tiles(SMALL), self.part("copied tile")?)],
+            "portable" => exponentials("one by one", "portable")?.to_vec(),
+            "vector" => exponentials("portable", "vector")?.to_vec(),
             "tiles" => vec![
                 (-2.0 * tiles(SMALL), self.product(SMALL)?),
                 (2.0 * tiles(LARGE), self.product(LARGE)?),
             ],
             "registers" => {
-                let (scores, values) =
-                    (self.kernel("scores", D)?, self.kernel("values", D)?);
                 // A packed tile of keys and values serves a block of queries.
                 let packing = self.kernel("packing", D)?;
                 let blocks = (HEADS * N.div_ceil(Flash::TILES.queries)) as f64;
                 vec![
                     (-2.0 * tiles(LARGE), self.product(LARGE)?),
-                    (scores.count(), scores.seconds),
-                    (values.count(), values.seconds),
+                    self.kernel("scores", D)?.for_all_scores(),
+                    self.kernel("values", D)?.for_all_scores(),
                     (blocks * (N / packing.columns) as f64, packing.seconds),
                 ]
             }
@@ -353,8 +338,8 @@ impl Ladder {
 
     pub fn rest(&self, registers: &Step) -> Result<Rest> {
         let time = |name| {
-            let kernel = self.kernel(name, D)?;
-            anyhow::Ok(kernel.count() * kernel.seconds)
+            let (count, seconds) = self.kernel(name, D)?.for_all_scores();
+            anyhow::Ok(count * seconds)
         };
         let products = time("scores")? + time("values")?;
         Ok(Rest {
@@ -363,127 +348,4 @@ impl Ladder {
             exponentials: scores() * self.exponential("vector")? / registers.seconds,
         })
     }
-}
-
-// ------------------------------------------------------------------------------------------------ the sizes of tiles
-
-/// The speed of a program over the sizes of its tiles.
-pub struct TileSpeeds {
-    /// GFLOP/s for each number of keys, with so many queries.
-    pub rows: Vec<(usize, [f64; 4])>,
-    pub best: Tiles,
-    /// By which share the tile that the program takes is slower than the best.
-    pub behind: f64,
-}
-
-impl Ladder {
-    /// The time of a program with tiles of this size.
-    fn time_with(&self, program: &str, Tiles { queries, keys }: Tiles) -> Result<f64> {
-        let sizes = [("queries", queries), ("keys", keys)];
-        Ok(self.find(&format!("tiles/{program}"), &sizes)?.median)
-    }
-
-    /// Of a program that does this work and takes these tiles.
-    pub fn tile_speeds(
-        &self,
-        program: &str,
-        work: f64,
-        queries: [usize; 4],
-        default: Tiles,
-    ) -> Result<TileSpeeds> {
-        let speed =
-            |tiles| anyhow::Ok(work * flops() / self.time_with(program, tiles)? / 1e9);
-        let (mut rows, mut best, mut fastest) = (vec![], default, 0.0);
-        for queries in queries {
-            let mut row = [0.0; 4];
-            for (keys, cell) in SIZES.into_iter().zip(&mut row) {
-                *cell = speed(Tiles { queries, keys })?;
-                if *cell > fastest {
-                    (fastest, best) = (*cell, Tiles { queries, keys });
-                }
-            }
-            rows.push((queries, row));
-        }
-        Ok(TileSpeeds { rows, best, behind: 1.0 - speed(default)? / fastest })
-    }
-}
-
-/// Which share of the scores that are computed is hidden: of a block of B queries, B (B − 1) / 2, and of all, (B − 1) of n + B.
-pub fn hidden_share(queries: usize) -> f64 {
-    (queries - 1) as f64 / (N + queries) as f64
-}
-
-// ---------------------------------------------------------------------------------------------------- measured again
-
-/// The times of one computation in several runs: in the ladder, among the sizes of tiles, and beside the peers.
-pub struct Again {
-    pub name: String,
-    pub times: [Option<f64>; 3],
-}
-
-impl Again {
-    /// The factor that they are apart at most.
-    pub fn apart(&self) -> f64 {
-        let known = || self.times.iter().flatten().copied();
-        known().fold(0.0, f64::max) / known().fold(f64::MAX, f64::min)
-    }
-}
-
-impl Ladder {
-    /// All computations of which there are several runs. `peers` are of the same machine, if they are there.
-    pub fn again(&self, peers: Option<&Record>) -> Result<Vec<Again>> {
-        let mut rows = vec![];
-        for (step, peer) in [
-            ("naive", Some("naive")),
-            ("vector", None),
-            ("tiles", None),
-            ("registers", Some("flash")),
-            ("threads", Some("flash")),
-        ] {
-            for pass in &PASSES {
-                let Some(time) = self.time_if_any(pass, step)? else { continue };
-                let beside = match peers.zip(peer) {
-                    Some((peers, peer)) => Some(beside(peers, peer, step, pass)?),
-                    None => None,
-                };
-                let times = [Some(time), self.time_among_tiles(step, pass)?, beside];
-                if times.iter().flatten().count() > 1 {
-                    rows.push(Again { name: format!("{step}, {}", pass.words), times });
-                }
-            }
-        }
-        Ok(rows)
-    }
-
-    /// The time of a pass among the sizes of tiles, if it is there.
-    fn time_among_tiles(&self, step: &str, pass: &Pass) -> Result<Option<f64>> {
-        let (queries, keys) = SMALL;
-        let (program, tiles) = match step {
-            "vector" => ("library", Tiles { queries, keys }),
-            "tiles" => ("library", LibraryFlash::new().tiles()),
-            "registers" if !pass.is_both() => ("registers", Flash::TILES),
-            _ => return Ok(None),
-        };
-        let mask = if pass.is_causal() { " causal" } else { "" };
-        self.time_with(&format!("{program}{mask}"), tiles).map(Some)
-    }
-
-    /// The spread of each time of the ladder, as a share of it.
-    pub fn spreads(&self) -> Vec<f64> {
-        let of_ladder = |m: &&Measurement| m.what.starts_with("ladder/");
-        let found = self.steps.measurements.iter().filter(of_ladder);
-        found.map(|m| m.spread / m.median).collect()
-    }
-}
-
-/// The time of a pass in the run beside the peers, under this name.
-fn beside(peers: &Record, name: &str, step: &str, pass: &Pass) -> Result<f64> {
-    let cell = Cell {
-        threads: threads(step),
-        d: D as u64,
-        mask: if pass.is_causal() { "causal" } else { "full" },
-        pass: if pass.is_both() { "forward+backward" } else { "forward" },
-        n: N as u64,
-    };
-    Ok(time(peers, name, cell)?.median)
 }

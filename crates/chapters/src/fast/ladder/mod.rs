@@ -3,6 +3,7 @@
 mod bars;
 mod facts;
 mod page;
+mod runs;
 mod words;
 
 pub use facts::Ladder;

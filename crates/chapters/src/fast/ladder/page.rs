@@ -2,9 +2,9 @@
 
 use super::bars;
 use super::facts::{
-    Again, BLOCKS, Gain, LARGE, Ladder, PASSES, SIZES, SMALL, Step, first_caches,
-    hidden_share, rate, threads,
+    Gain, LARGE, Ladder, PASSES, SMALL, Step, first_caches, rate, threads,
 };
+use super::runs::{Again, BLOCKS, SIZES, hidden_share};
 use super::words::*;
 use crate::fast::facts::{D, HEADS, N};
 use crate::output::Page;
@@ -67,17 +67,14 @@ fn giga(rate: f64) -> String {
 
 /// What tiles cost: products and copies of whole heads and of small tiles.
 fn pieces(page: &mut Page, ladder: &Ladder) -> Result<()> {
-    let (whole, small) = (ladder.whole_product()?, ladder.product(SMALL)?);
+    let (whole, small) = (ladder.part("product whole")?, ladder.product(SMALL)?);
+    let copied = ladder.part("copied tile")?;
     let (whole_rate, small_rate) = (rate(whole, (N, N)), rate(small, SMALL));
     let size = SMALL.0;
     let rows = [
         (format!("product of {0} × {0} entries", integer(N)), whole, giga(whole_rate)),
         (format!("product of {size} × {size} entries"), small, giga(small_rate)),
-        (
-            format!("copy of {size} × {size} entries"),
-            ladder.copied_tile()?,
-            String::new(),
-        ),
+        (format!("copy of {size} × {size} entries"), copied, String::new()),
     ];
     let rows = rows.map(|(name, seconds, speed)| vec![name, duration(seconds), speed]);
     page.table("pieces", &["part", "time", "GFLOP/s"], &rows);
@@ -163,15 +160,17 @@ fn steps_words(
     gains: &[Gain],
 ) -> Result<()> {
     for (step, gain) in steps[1..].iter().zip(gains) {
-        // Of the first two, the measured gain is told in words; two threads are predicted to be twice as fast, in words.
-        if step.number > 3 {
-            page.value(format!("gain-{}", step.name), fixed(gain.measured, 2));
+        let (name, number) = (step.name, step.number);
+        // Steps 2 and 3 have sentences of their own.
+        if number > 3 {
+            page.value(format!("gain-{name}"), fixed(gain.measured, 2));
         }
-        if (3..8).contains(&step.number) {
-            page.value(format!("predicted-{}", step.name), predicted_in_words(gain));
+        if (3..8).contains(&number) {
+            page.value(format!("predicted-{name}"), predicted_in_words(gain));
         }
-        if let Some(prediction) = step.prediction.as_ref().filter(|_| step.number < 8) {
-            page.value(format!("sum-{}", step.name), sum_in_words(prediction));
+        // That two threads take half of the time needs no sum.
+        if let Some(prediction) = step.prediction.as_ref().filter(|_| number < 8) {
+            page.value(format!("sum-{name}"), sum_in_words(prediction));
         }
     }
     let (naive, tiled, scratch, registers) = (&steps[0], &steps[1], &steps[2], &steps[6]);
@@ -215,13 +214,11 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
     for step in steps {
         let mut row = vec![step.name.to_owned()];
         for pass in &PASSES {
-            row.push(match ladder.time_if_any(pass, step.name)? {
-                Some(seconds) => {
-                    let (_, share) = ladder.speed(step.name, pass.work, seconds);
-                    format!("{} ({})", duration(seconds), percent(share, 0))
-                }
-                None => "–".to_owned(),
+            let time = ladder.time_if_any(pass, step.name)?.map(|seconds| {
+                let (_, share) = ladder.speed(step.name, pass.work, seconds);
+                format!("{} ({})", duration(seconds), percent(share, 0))
             });
+            row.push(time.unwrap_or("–".to_owned()));
         }
         rows.push(row);
     }

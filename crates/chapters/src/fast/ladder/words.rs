@@ -95,20 +95,18 @@ pub fn tiled_in_words(gain: &Gain) -> String {
 
 /// How near the prediction of step 2 comes, and how many times as long tiles take with the backward pass, full and causal.
 pub fn tiled_predicted_in_words(gain: &Gain, both: &[f64]) -> String {
+    let found = Compared::of(gain.predicted, gain.measured).choose(
+        "That is longer than was measured.",
+        "That is what was measured.",
+        if gain.predicted > 1.3 * gain.measured {
+            "That falls far short of what was measured; step 3 says what was missing."
+        } else {
+            "That falls short of what was measured."
+        },
+    );
     let predicted = if gain.predicted > 0.0 {
-        let found = Compared::of(gain.predicted, gain.measured).choose(
-            "That is longer than was measured.",
-            "That is what was measured.",
-            if gain.predicted > 1.3 * gain.measured {
-                "That falls far short of what was measured; step 3 says what was missing."
-            } else {
-                "That falls short of what was measured."
-            },
-        );
-        format!(
-            "which is {} times as long as before. {found}",
-            fixed(1.0 / gain.predicted, 2)
-        )
+        let times = fixed(1.0 / gain.predicted, 2);
+        format!("which is {times} times as long as before. {found}")
     } else {
         "which no program can take: on the machine of this record the parts take longer by themselves.".to_owned()
     };
@@ -171,18 +169,16 @@ pub fn rest_in_words(rest: &Rest) -> String {
     // What the two shares, as they are printed, leave.
     let printed = |share: f64| (100.0 * share).round();
     let others = 1.0 - (printed(rest.products) + printed(rest.exponentials)) / 100.0;
-    if others > 0.0 {
-        let others = percent(others, 0);
+    let end = if others > 0.0 {
         format!(
-            "{split}. Packing, maxima, sums and corrections share the remaining {others}; of these, packing alone was timed by \
-             itself."
+            ". Packing, maxima, sums and corrections share the remaining {}; of these, packing alone was timed by itself.",
+            percent(others, 0)
         )
     } else {
-        format!(
-            "{split}, which is more than all of it: on the machine of this record the parts run slower by themselves than in the \
-             program."
-        )
-    }
+        ", which is more than all of it: on the machine of this record the parts run slower by themselves than in the program."
+            .to_owned()
+    };
+    format!("{split}{end}")
 }
 
 /// Where our time goes, by the share of the products.
@@ -235,11 +231,9 @@ pub fn again_where_in_words(ladder: &Record, peers: Option<&Record>) -> String {
             .to_owned();
     };
     let commits = match [ladder, peers].map(|record| record.versions.get("commit")) {
-        [Some(one), Some(other)] if one != other => {
-            format!(
-                " (The ladder is of commit {one}, and the last of these of commit {other}.)"
-            )
-        }
+        [Some(one), Some(other)] if one != other => format!(
+            " (The ladder is of commit {one}, and the last of these of commit {other}.)"
+        ),
         _ => String::new(),
     };
     format!(

@@ -34,7 +34,12 @@ pub fn generate(page: &mut Page, record: &Record, panel: (u64, u64)) -> Result<(
         fused.iter().copied().partition(|r| r.cell.n >= 512);
     page.value("peers-short-mean", fixed(mean(&short), 2));
     summary(page, &counted)?;
-    unsure(page, record, &counted, &short)?;
+    // Cells that could have come out the other way: by their spread, or by another statistic.
+    let within = counted.iter().filter(|r| (r.ratio - 1.0).abs() < r.spread).count();
+    page.value("peers-within", integer(within));
+    let turned = facts::turned(record, &counted)?;
+    let of_short = facts::turned(record, &short)?.len();
+    page.value("peers-turned", turned_in_words(&turned, of_short));
     means(page, &counted);
     times(page, record)?;
     charts(page, &fused)?;
@@ -56,28 +61,11 @@ fn summary(page: &mut Page, counted: &[Ratio]) -> Result<()> {
     page.value("than-pytorch", than);
     page.value("worth", worth_in_words(mean));
     let best = largest(counted)?;
-    for (key, Ratio { cell, ratio, .. }) in
-        [("worst", smallest(counted)?), ("best", best)]
-    {
-        page.value(format!("peers-{key}"), fixed(ratio, 2));
-        page.value(format!("peers-{key}-cell"), describe(cell));
+    for (key, found) in [("worst", smallest(counted)?), ("best", best)] {
+        page.value(format!("peers-{key}"), fixed(found.ratio, 2));
+        page.value(format!("peers-{key}-cell"), describe(found.cell));
     }
     page.value("peers-causal", causal_in_words(best.cell));
-    Ok(())
-}
-
-/// Cells that could have come out the other way: by their spread, or by another statistic.
-fn unsure(
-    page: &mut Page,
-    record: &Record,
-    counted: &[Ratio],
-    short: &[Ratio],
-) -> Result<()> {
-    let within = counted.iter().filter(|r| (r.ratio - 1.0).abs() < r.spread).count();
-    page.value("peers-within", integer(within));
-    let turned = facts::turned(record, counted)?;
-    let short = facts::turned(record, short)?.len();
-    page.value("peers-turned", turned_in_words(&turned, short));
     Ok(())
 }
 
@@ -88,12 +76,7 @@ fn group<'a>(
     pass: &str,
     (d, mask): (u64, &str),
 ) -> Vec<Ratio<'a>> {
-    let is_in = |r: &&Ratio| {
-        let Cell {
-            threads: its_threads, d: its_d, mask: its_mask, pass: its_pass, ..
-        } = r.cell;
-        (its_threads, its_pass, its_d, its_mask) == (threads, pass, d, mask)
-    };
+    let is_in = |r: &&Ratio| r.cell == Cell { threads, d, mask, pass, n: r.cell.n };
     ratios.iter().filter(is_in).copied().collect()
 }
 
@@ -139,11 +122,11 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
     let candle: Vec<_> = candle.iter().map(|r| r.ratio).collect();
     page.value("candle", candle_in_words(&candle));
     // The same comparison as the ladder's, from this record.
+    let naive = facts::shown(record, "naive")?;
     for (key, pass) in ["naive-forward", "naive-both"].into_iter().zip(PASSES) {
-        let naive = facts::shown(record, "naive")?;
-        let naive = ratio_in(&naive, Cell::of_ladder(pass));
-        let naive = naive.context("no naive program")?;
-        page.value(format!("peers-{key}"), significant(naive, 2));
+        let ratio = ratio_in(&naive, Cell::of_ladder(pass));
+        let ratio = ratio.context("no naive program")?;
+        page.value(format!("peers-{key}"), significant(ratio, 2));
     }
     Ok(())
 }
@@ -234,10 +217,8 @@ fn layers(page: &mut Page, record: &Record) -> Result<()> {
     let (least, _) = least_and_most(ratios.iter().copied());
     page.value("layer", layer_in_words(mean));
     page.value("layer-cells", integer(ratios.len()));
-    page.value(
-        "layer-wins",
-        integer(ratios.iter().filter(|ratio| **ratio > 1.0).count()),
-    );
+    let wins = ratios.iter().filter(|ratio| **ratio > 1.0).count();
+    page.value("layer-wins", integer(wins));
     page.value("layer-least", fixed(least, 2));
     page.value("layer-mean", fixed(mean, 2));
     Ok(())
