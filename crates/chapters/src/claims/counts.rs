@@ -10,20 +10,8 @@ const N: usize = 4096;
 const D: usize = 64;
 
 /// (3) FLOPs of core and projections at n = 4096, d = 64.
-pub struct CoreAndProjections {
-    pub core: f64,
-    pub projections: f64,
-    /// FLOPs of the core's two products, divided by those of the projections.
-    pub ratio: f64,
-}
-
-pub fn core_and_projections(d_model: usize) -> Result<CoreAndProjections> {
-    let flops = AttentionShape::self_attention(1, N, d_model, D, 1).flops()?;
-    Ok(CoreAndProjections {
-        core: flops.core() as f64,
-        projections: flops.projections as f64,
-        ratio: products(&flops) / flops.projections as f64,
-    })
+pub fn core_and_projections(d_model: usize) -> Result<Flops> {
+    Ok(AttentionShape::self_attention(1, N, d_model, D, 1).flops()?)
 }
 
 /// FLOPs of the core's two products.
@@ -34,20 +22,18 @@ pub fn products(flops: &Flops) -> f64 {
 pub const SAID_PROJECTIONS: f64 = 4e6;
 
 /// Bytes of q, k, v and the output in `f32`.
-pub fn narrow_bytes() -> f64 {
-    (4 * 4 * N * D) as f64
-}
+pub const NARROW_BYTES: usize = 4 * 4 * N * D;
 
 pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
     let mut rows = vec![];
     for d_model in [2, 64, 512, 2048] {
-        let CoreAndProjections { core, projections, ratio } =
-            core_and_projections(d_model)?;
+        let flops = core_and_projections(d_model)?;
+        let projections = flops.projections as f64;
         rows.push(vec![
             integer(d_model),
-            format!("${}$", scientific(core, 1)),
+            format!("${}$", scientific(flops.core() as f64, 1)),
             format!("${}$", scientific(projections, 1)),
-            fixed(ratio, 0),
+            fixed(products(&flops) / projections, 0),
         ]);
         if [64, 512].contains(&d_model) {
             let times = fixed(projections / SAID_PROJECTIONS, 0);
@@ -56,8 +42,9 @@ pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
     }
     let header = ["$d_{\\text{model}}$", "core", "projections", "products ÷ projections"];
     page.table("core-and-projections", &header, &rows);
-    page.value("projections-narrow-bytes", scientific(narrow_bytes(), 1));
-    let CoreAndProjections { core, projections, .. } = core_and_projections(D)?;
+    page.value("projections-narrow-bytes", scientific(NARROW_BYTES as f64, 1));
+    let flops = core_and_projections(D)?;
+    let (core, projections) = (flops.core() as f64, flops.projections as f64);
     Ok(Claim {
         section: "the-core-and-the-projections",
         said: "At $n = 4096$, $d = 64$ the core takes about $4 \\cdot 10^9$ FLOPs and the projections about $4 \\cdot \

@@ -27,7 +27,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[(share * (sorted.len() - 1) as f64).round() as usize]
 }
 
-pub const DRAWS: usize = 4000;
+const DRAWS: usize = 4000;
 pub const SAID_SCORE: f64 = 180.0;
 const SAID_SCALED_SCORE: f64 = 8.0;
 
@@ -42,7 +42,7 @@ pub struct Reach {
 }
 
 pub fn reach() -> Result<Reach> {
-    let (n, root) = (8, (D as f64).sqrt());
+    let (n, root) = (8, deviation());
     let rng = &mut ChaCha8Rng::seed_from_u64(7);
     let smallest = |s: &DMatrix<f64>| -> Result<f64> {
         let lse = log_sum_exp_rows(s)?;
@@ -121,6 +121,9 @@ pub fn tell_reach(page: &mut Page) -> Result<Claim> {
     })
 }
 
+const SETS: usize = 40;
+const QUERIES: usize = 500;
+
 /// Sets of unscaled scores: rows of several queries against the same `n` keys.
 fn score_sets(n: usize) -> impl Iterator<Item = DMatrix<f64>> {
     let mut rng = ChaCha8Rng::seed_from_u64((10_000 * n + D) as u64);
@@ -130,11 +133,7 @@ fn score_sets(n: usize) -> impl Iterator<Item = DMatrix<f64>> {
     })
 }
 
-const SETS: usize = 40;
-const QUERIES: usize = 500;
-
 /// (8) The mean largest weight of a row against n keys.
-#[derive(Clone, Copy)]
 pub struct LargestWeight {
     pub n: usize,
     pub unscaled: f64,
@@ -180,12 +179,10 @@ pub fn range_as_said(all: &[LargestWeight]) -> Result<(&LargestWeight, &LargestW
 }
 
 pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
-    for at in all {
-        match at.n {
-            2 | 4 | 5 => {
-                page.value(format!("largest-{}-scaled", at.n), fixed(at.scaled, 2));
-            }
-            512 | 1024 => page.value(format!("largest-{}", at.n), fixed(at.unscaled, 3)),
+    for LargestWeight { n, unscaled, scaled, .. } in all {
+        match n {
+            2 | 4 | 5 => page.value(format!("largest-{n}-scaled"), fixed(*scaled, 2)),
+            512 | 1024 => page.value(format!("largest-{n}"), fixed(*unscaled, 3)),
             _ => {}
         }
     }
@@ -195,7 +192,7 @@ pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Cla
     page.value("largest-sets", integer(SETS));
     page.value("largest-queries", integer(QUERIES));
     let (from, to) = range_as_said(all)?;
-    largest_weight_figure(page, all, from.n, to.n)?;
+    largest_weight_figure(page, all)?;
     let condition = format!("there are {} to {} keys", from.n, to.n);
     let everywhere = all.iter().all(LargestWeight::is_as_said);
     Ok(Claim {
@@ -211,12 +208,8 @@ pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Cla
     })
 }
 
-fn largest_weight_figure(
-    page: &mut Page,
-    all: &[LargestWeight],
-    from: usize,
-    to: usize,
-) -> Result<()> {
+fn largest_weight_figure(page: &mut Page, all: &[LargestWeight]) -> Result<()> {
+    let (from, to) = range_as_said(all)?;
     let line = |name, colour, of: fn(&LargestWeight) -> f64| {
         Line::new(name, colour, all.iter().map(|at| (at.n as f64, of(at))))
     };
@@ -233,8 +226,9 @@ fn largest_weight_figure(
         (
             "The mean largest weight of a row against the number of keys, for a width of 512",
             &format!(
-                "Unscaled it falls slowly and stays above 0.9 up to {to} keys. Scaled it falls fast and is below 0.5 from \
-                 {from} keys on."
+                "Unscaled it falls slowly and stays above 0.9 up to {} keys. Scaled it falls fast and is below 0.5 from \
+                 {} keys on.",
+                to.n, from.n
             ),
         ),
         (520, 380),

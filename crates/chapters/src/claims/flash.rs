@@ -45,30 +45,26 @@ fn more_in_a_layer() -> Result<f64> {
     Ok(layer.scores as f64 / (3.0 * (products(&layer) + projections)))
 }
 
-/// Numbers that the core keeps: with the weights, and with one number a row in their place.
-pub struct Memory {
-    pub n: usize,
-    pub naive: f64,
-    pub tiled: f64,
-    pub ratio: f64,
+pub const LENGTHS: [usize; 7] = [256, 512, 1024, 2048, 4096, 8192, 16_384];
+
+/// Bytes that the core keeps in `f32`: with the weights, and with one number a row in their place.
+fn memory(n: usize) -> (f64, f64) {
+    ((4 * (4 * n * D + n * n)) as f64, (4 * (4 * n * D + n)) as f64)
 }
 
-pub fn memory() -> [Memory; 7] {
-    [256, 512, 1024, 2048, 4096, 8192, 16_384].map(|n| {
-        let (naive, tiled) = ((4 * n * D + n * n) as f64, (4 * n * D + n) as f64);
-        Memory { n, naive, tiled, ratio: naive / tiled }
-    })
+/// How many times less memory tiles need.
+pub fn memory_ratio(n: usize) -> f64 {
+    memory(n).0 / memory(n).1
 }
 
-/// Where the memory is 3 to 5 times less, rounded.
+/// Where that is 3 to 5 times, rounded.
 pub fn lengths_as_said() -> Vec<usize> {
-    let as_said = memory().into_iter().filter(|at| (2.9..5.05).contains(&at.ratio));
-    as_said.map(|at| at.n).collect()
+    LENGTHS.into_iter().filter(|n| (2.9..5.05).contains(&memory_ratio(*n))).collect()
 }
 
 pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
     let sign = |extra: f64| if extra > 0.0 { "+" } else { "" };
-    let (work, memory) = (work(), memory());
+    let work = work();
     let rows = work.map(|(keys, extra)| {
         vec![integer(keys), format!("{}{}", sign(extra), percent(extra, 1))]
     });
@@ -77,11 +73,11 @@ pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
     page.value("flash-backward", percent(MORE_BACKWARD, 0));
     page.value("flash-paper", percent(MORE_IN_THE_PAPER, 0));
     page.value("flash-layer", percent(more_in_a_layer()?, 0));
-    memory_table(page, &memory);
+    memory_table(page);
 
     let near_15: Range<f64> = 0.145..0.175;
     let as_said = lengths_as_said();
-    let [first, .., last] = &memory;
+    let [first, .., last] = LENGTHS;
     Ok(Claim {
         section: "more-work-less-memory",
         said: "Flash attention does 15 % more work and uses 3–5 times less memory."
@@ -89,7 +85,7 @@ pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
         verdict: only_when(
             "the core of a whole training step is meant, and 512 to 1024 tokens at $d = 64$",
             work.iter().any(|(_, extra)| near_15.contains(extra))
-                && as_said.len() == memory.len(),
+                && as_said.len() == LENGTHS.len(),
             near_15.contains(&MORE_IN_A_STEP) && !as_said.is_empty(),
         )?,
         measured: format!(
@@ -97,24 +93,24 @@ pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
             percent(work[0].1, 1),
             percent(work[3].1, 1),
             percent(MORE_IN_A_STEP, 0),
-            fixed(first.ratio, 0),
-            first.n,
-            fixed(last.ratio, 0),
-            integer(last.n)
+            fixed(memory_ratio(first), 0),
+            first,
+            fixed(memory_ratio(last), 0),
+            integer(last)
         ),
     })
 }
 
-fn memory_table(page: &mut Page, memory: &[Memory]) {
-    let mebibytes = |numbers: f64| fixed(4.0 * numbers / f64::from(1 << 20), 2);
-    let row = |at: &Memory| {
-        let (naive, tiled) = (mebibytes(at.naive), mebibytes(at.tiled));
-        vec![integer(at.n), naive, tiled, fixed(at.ratio, 1)]
+fn memory_table(page: &mut Page) {
+    let mebibytes = |bytes: f64| fixed(bytes / f64::from(1 << 20), 2);
+    let row = |n| {
+        let (naive, tiled) = memory(n);
+        vec![integer(n), mebibytes(naive), mebibytes(tiled), fixed(memory_ratio(n), 1)]
     };
     let header = ["$n$", "naive, MiB", "tiled, MiB", "ratio"];
-    page.table("flash-memory", &header, &memory.iter().map(row).collect::<Vec<_>>());
-    for at in memory.iter().filter(|at| [2048, 4096].contains(&at.n)) {
-        page.value(format!("flash-memory-{}", at.n), fixed(at.ratio, 0));
+    page.table("flash-memory", &header, &LENGTHS.map(row));
+    for n in [2048, 4096] {
+        page.value(format!("flash-memory-{n}"), fixed(memory_ratio(n), 0));
     }
 }
 

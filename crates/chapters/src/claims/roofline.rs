@@ -24,48 +24,30 @@ pub const SAID_RIDGE: f64 = A100_BF16 / 2e12;
 const N: usize = 4096;
 const D: usize = 64;
 
-/// (5) Arithmetic intensity at n = 4096, d = 64, in FLOP/byte.
-pub struct Intensities {
-    /// In `f32`, with each matrix once.
-    pub once: f64,
-    pub once_bf16: f64,
-    /// Without softmax.
-    pub products: f64,
-    /// With two of the four narrow matrices.
-    pub two_narrow: f64,
-    /// With one of them, and without softmax.
-    pub one_narrow: f64,
-    /// In bf16, of heads twice as wide.
-    pub wide_bf16: f64,
-    /// With four crossings of the weights.
-    pub fused: f64,
-    /// Of one product by itself, which writes or reads the weights once.
-    pub one_product: f64,
-}
-
 fn core(n: usize, d: usize) -> AttentionShape {
     AttentionShape::self_attention(1, n, d, d, 1)
 }
 
-/// FLOP/byte of the core, with `crossings` of the weights.
-fn intensity(element: usize, narrow: usize, crossings: usize) -> Result<f64> {
+/// (5) FLOP/byte of the core at n = 4096, d = 64 in numbers of `element` bytes, where `narrow` of the four (n, d)
+/// matrices cross slow memory once, and the weights do so many times.
+pub fn intensity(element: usize, narrow: usize, crossings: usize) -> Result<f64> {
     let flops = core(N, D).flops()?.core() as f64;
     Ok(flops / (element as f64 * core_traffic(narrow, N, D, crossings)))
 }
 
-pub fn intensities() -> Result<Intensities> {
-    let shape = core(N, D);
-    let products = products(&shape.flops()?);
-    Ok(Intensities {
-        once: shape.intensity(4)?,
-        once_bf16: shape.intensity(2)?,
-        products: products / shape.bytes(4)?.total() as f64,
-        two_narrow: intensity(4, 2, 1)?,
-        one_narrow: products / (4.0 * core_traffic(1, N, D, 1)),
-        wide_bf16: core(N, 128).intensity(2)?,
-        fused: intensity(4, 4, FUSED_CROSSINGS)?,
-        one_product: (2 * N * N * D) as f64 / (4.0 * core_traffic(2, N, D, 1)),
-    })
+/// The same in `f32` without softmax, with one crossing.
+pub fn intensity_of_products(narrow: usize) -> Result<f64> {
+    Ok(products(&core(N, D).flops()?) / (4.0 * core_traffic(narrow, N, D, 1)))
+}
+
+/// Of one product by itself in `f32`, which writes or reads the weights once.
+pub fn intensity_of_one_product() -> f64 {
+    (2 * N * N * D) as f64 / (4.0 * core_traffic(2, N, D, 1))
+}
+
+/// In bf16, of heads twice as wide.
+pub fn intensity_of_wide_heads() -> Result<f64> {
+    Ok(core(N, 2 * D).intensity(2)?)
 }
 
 /// A kind of numbers, with the ridge of what computes with them.
@@ -73,7 +55,7 @@ pub struct Kind {
     name: &'static str,
     ridge: f64,
     /// FLOP/byte with each matrix once, with all passes, and if the weights never leave fast memory.
-    intensities: [f64; 3],
+    pub intensities: [f64; 3],
 }
 
 impl Kind {
@@ -120,8 +102,8 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
         "weights never leave",
     ];
     page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());
-    let facts = intensities()?;
-    intensities_and_ridges(page, &facts);
+    let [once, once_bf16] = [kinds[0].intensities[0], kinds[2].intensities[0]];
+    intensities_and_ridges(page, once, once_bf16)?;
     let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
     Ok(Claim {
         section: "below-the-ridge",
@@ -135,31 +117,32 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
         )?,
         measured: format!(
             "`f32`: {} against {}; bf16: {} against {}",
-            fixed(facts.once, 0),
+            fixed(once, 0),
             fixed(RIDGE_F32, 0),
-            fixed(facts.once_bf16, 0),
+            fixed(once_bf16, 0),
             fixed(RIDGE_BF16, 0)
         ),
     })
 }
 
-fn intensities_and_ridges(page: &mut Page, facts: &Intensities) {
-    page.value("intensity", fixed(facts.once, 1));
-    page.value("intensity-products", fixed(facts.products, 1));
-    page.value("intensity-two", fixed(facts.two_narrow, 1));
-    page.value("intensity-one", fixed(facts.one_narrow, 1));
-    page.value("intensity-wide", fixed(facts.wide_bf16, 0));
-    page.value("intensity-fused", fixed(facts.fused, 0));
-    page.value("intensity-product", fixed(facts.one_product, 0));
+fn intensities_and_ridges(page: &mut Page, once: f64, once_bf16: f64) -> Result<()> {
+    page.value("intensity", fixed(once, 1));
+    page.value("intensity-products", fixed(intensity_of_products(4)?, 1));
+    page.value("intensity-two", fixed(intensity(4, 2, 1)?, 1));
+    page.value("intensity-one", fixed(intensity_of_products(1)?, 1));
+    page.value("intensity-wide", fixed(intensity_of_wide_heads()?, 0));
+    page.value("intensity-fused", fixed(intensity(4, 4, FUSED_CROSSINGS)?, 0));
+    page.value("intensity-product", fixed(intensity_of_one_product(), 0));
     page.value("ridge-said", fixed(SAID_RIDGE, 0));
     page.value("ridge-bf16", fixed(RIDGE_BF16, 0));
     page.value("ridge-f32", fixed(RIDGE_F32, 0));
-    page.value("ridge-factor", fixed(RIDGE_BF16 / facts.once_bf16, 2));
-    page.value("ridge-factor-said", fixed(SAID_RIDGE / facts.once, 1));
+    page.value("ridge-factor", fixed(RIDGE_BF16 / once_bf16, 2));
+    page.value("ridge-factor-said", fixed(SAID_RIDGE / once, 1));
     page.value("a100-bandwidth", integer((A100_BANDWIDTH / 1e9) as usize));
     page.value("a100-f32", fixed(A100_F32 / 1e12, 1));
     page.value("a100-tf32", fixed(A100_TF32 / 1e12, 0));
     page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
+    Ok(())
 }
 
 /// The width of the figure's model, that of its heads, and how many there are. It computes in bf16.

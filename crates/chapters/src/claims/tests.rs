@@ -1,8 +1,8 @@
 //! What the chapter says of its numbers.
 
 use super::counts::{
-    MULTIPLY_ADDS, SAID_PROJECTIONS, core_and_projections, forward_backward_frozen,
-    layer_in_numbers, narrow_bytes, way_back,
+    MULTIPLY_ADDS, NARROW_BYTES, SAID_PROJECTIONS, core_and_projections,
+    forward_backward_frozen, layer_in_numbers, products, way_back,
 };
 use super::draws::{
     LargestWeight, Reach, SAID_SCORE, SmallGradients, deviation, largest_weights,
@@ -11,15 +11,19 @@ use super::draws::{
 use super::examples::{
     FourScores, ROUNDING, SAID_DIVIDED, SAID_OUTPUT, four_scores, three_queries, values,
 };
-use super::flash::{Outputs, difference, inputs, lengths_as_said, memory, outputs, work};
+use super::flash;
+use super::flash::{
+    Outputs, difference, inputs, lengths_as_said, memory_ratio, outputs, work,
+};
 use super::formats::{FORMATS, hidden_rows, leaks, plain_softmax, unmasked};
 use super::roofline::{
     A100_BF16, A100_F32, A100_TF32, CROSSING, LENGTHS, LIMIT, RIDGE_BF16, RIDGE_F32,
-    SAID_RIDGE, compute_bound_lengths, intensities, kinds, narrow_core, tiled_layer,
+    SAID_RIDGE, compute_bound_lengths, intensity, intensity_of_one_product,
+    intensity_of_products, intensity_of_wide_heads, kinds, narrow_core, tiled_layer,
     wide_core,
 };
 use super::traffic::{
-    FUSED_CROSSINGS, NAIVE_CROSSINGS, STEPS, naive, slope, tiled, tiles,
+    FUSED_CROSSINGS, NAIVE_CROSSINGS, STEPS, TILES, slope, tiled, untiled,
 };
 use super::verdict::{about, to_two_decimals};
 use crate::why_sqrt_d_k::{FAINT, rows, share};
@@ -70,16 +74,17 @@ fn rounding_does_not_explain_the_sums_of_the_claimed_weights() {
 #[test]
 fn products_are_to_projections_as_n_to_twice_d_model() {
     for d_model in [2, 64, 512, 2048] {
-        let facts = core_and_projections(d_model).unwrap();
-        assert_eq!(facts.ratio, 4096.0 / (2.0 * d_model as f64));
+        let flops = core_and_projections(d_model).unwrap();
+        let ratio = products(&flops) / flops.projections as f64;
+        assert_eq!(ratio, 4096.0 / (2.0 * d_model as f64));
     }
 }
 
 #[test]
 fn the_claimed_flops_of_the_projections_are_bytes_of_narrow_matrices() {
     let narrowest = core_and_projections(2).unwrap();
-    assert!(about(narrowest.projections, SAID_PROJECTIONS));
-    assert!(about(narrow_bytes(), SAID_PROJECTIONS));
+    assert!(about(narrowest.projections as f64, SAID_PROJECTIONS));
+    assert!(about(NARROW_BYTES as f64, SAID_PROJECTIONS));
 }
 
 #[test]
@@ -99,9 +104,9 @@ fn eight_heads_have_as_many_flops_and_eight_times_the_weights() {
 
 #[test]
 fn sixty_one_and_sixty_three_are_intensities_and_156_a_ridge() {
-    let facts = intensities().unwrap();
-    assert_eq!(fixed(facts.once, 0), "61");
-    assert_eq!([facts.two_narrow, facts.one_narrow].map(|x| fixed(x, 0)), ["63", "63"]);
+    assert_eq!(fixed(kinds().unwrap()[0].intensities[0], 0), "61");
+    assert_eq!(fixed(intensity(4, 2, 1).unwrap(), 0), "63");
+    assert_eq!(fixed(intensity_of_products(1).unwrap(), 0), "63");
     assert_eq!(SAID_RIDGE, 156.0);
     // In the quick questions: the rates of bf16 against f32 and TF32.
     assert_eq!([A100_BF16 / A100_F32, A100_BF16 / A100_TF32], [16.0, 2.0]);
@@ -117,10 +122,9 @@ fn who_waits_for_memory_depends_on_the_rate_and_on_the_passes() {
 
 #[test]
 fn wide_heads_in_bf16_do_not_wait_nor_do_fused_passes_and_products_in_f32() {
-    let facts = intensities().unwrap();
-    assert!(facts.wide_bf16 > RIDGE_BF16);
-    assert!(facts.fused > RIDGE_F32);
-    assert!(facts.one_product > RIDGE_F32);
+    assert!(intensity_of_wide_heads().unwrap() > RIDGE_BF16);
+    assert!(intensity(4, 4, FUSED_CROSSINGS).unwrap() > RIDGE_F32);
+    assert!(intensity_of_one_product() > RIDGE_F32);
 }
 
 #[test]
@@ -265,7 +269,11 @@ fn the_forward_pass_in_tiles_is_nearly_free_and_wide_tiles_save_work() {
 
 #[test]
 fn the_memory_saved_grows_with_n_and_is_as_said_at_two_lengths() {
-    assert!(memory().windows(2).all(|pair| pair[0].ratio < pair[1].ratio));
+    assert!(
+        flash::LENGTHS
+            .windows(2)
+            .all(|pair| memory_ratio(pair[0]) < memory_ratio(pair[1]))
+    );
     assert_eq!(lengths_as_said(), [512, 1024]);
 }
 
@@ -319,9 +327,9 @@ fn most_scores_have_a_faint_gradient_but_for_few_keys_and_narrow_queries() {
 
 #[test]
 fn traffic_grows_with_the_square_of_n_with_tiles_and_without() {
-    assert!((slope(naive) - 2.0).abs() < 0.01);
-    for tiled in tiles() {
-        assert!(tiled.growth > 3.8, "{}: {}", tiled.queries, tiled.growth);
+    assert!((slope(|n| untiled(n, NAIVE_CROSSINGS)) - 2.0).abs() < 0.01);
+    for queries in TILES {
+        assert!(tiled(32_768, queries) / tiled(16_384, queries) > 3.8, "{queries}");
     }
 }
 

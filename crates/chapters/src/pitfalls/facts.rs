@@ -27,14 +27,15 @@ pub fn scores() -> Result<DMatrix<f64>> {
 pub const KEYS: usize = 8;
 pub const ROWS: usize = 5000;
 
-/// The mean largest weight of rows of random queries and keys with `d_k` features.
-pub struct LargestWeight {
-    pub wrong: f64,
-    pub right: f64,
+/// What a wrong way gives, and what is right.
+pub struct Results<T> {
+    pub wrong: T,
+    pub right: T,
 }
 
-/// Wrong: the scores are divided by `divisor`, and not by √d_k.
-pub fn largest_weight(d_k: usize, divisor: f64) -> Result<LargestWeight> {
+/// The mean largest weight of rows of random queries and keys with `d_k` features. Wrong: the scores are divided by
+/// `divisor`, and not by √d_k.
+pub fn largest_weight(d_k: usize, divisor: f64) -> Result<Results<f64>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(d_k as u64);
     let (mut wrong, mut right) = (0.0, 0.0);
     for _ in 0..ROWS {
@@ -42,11 +43,11 @@ pub fn largest_weight(d_k: usize, divisor: f64) -> Result<LargestWeight> {
         wrong += wrong::unscaled_weights(&(&q / divisor), &k)?.max() / ROWS as f64;
         right += attention_weights(&q, &k, &Mask::none())?.0.max() / ROWS as f64;
     }
-    Ok(LargestWeight { wrong, right })
+    Ok(Results { wrong, right })
 }
 
 /// As [`largest_weight`] of one of the eight heads of a model of width 512, divided by the root of that width.
-pub fn largest_weight_by_model() -> Result<LargestWeight> {
+pub fn largest_weight_by_model() -> Result<Results<f64>> {
     largest_weight(64, 512_f64.sqrt())
 }
 
@@ -118,26 +119,21 @@ pub fn future_seen() -> Result<(usize, usize)> {
     Ok((seen, future.count()))
 }
 
-pub struct Outputs {
-    pub wrong: DMatrix<f64>,
-    pub right: DMatrix<f64>,
-}
-
-/// The last query by itself, with the mask aligned at the beginning of the keys, and at their end.
-pub fn last_query() -> Result<Outputs> {
+/// The output of the last query by itself, with the mask aligned at the beginning of the keys, and at their end.
+pub fn last_query() -> Result<Results<DMatrix<f64>>> {
     let [q, k, v] = project(&example::river().x);
     let last = q.rows(5, 1).into_owned();
     let beginning = Mask::dense(DMatrix::from_fn(1, 6, |i, j| j <= i))?;
     let (wrong, _) = attention(&last, &k, &v, &beginning)?;
     let (right, _) = attention(&last, &k, &v, &Mask::causal())?;
-    Ok(Outputs { wrong, right })
+    Ok(Results { wrong, right })
 }
 
 /// Both sentences of the running example, one below the other, as if they were one.
 pub struct Stacked {
     /// The mean share of a token's weights that lies on the other sentence.
     pub share_elsewhere: f64,
-    pub outputs: Outputs,
+    pub outputs: Results<DMatrix<f64>>,
 }
 
 pub fn stacked() -> Result<Stacked> {
@@ -157,7 +153,7 @@ pub fn stacked() -> Result<Stacked> {
     };
     Ok(Stacked {
         share_elsewhere: (0..12).map(elsewhere).sum::<f64>() / 12.0,
-        outputs: Outputs { wrong, right: attend(&river)?.0 },
+        outputs: Results { wrong, right: attend(&river)?.0 },
     })
 }
 
@@ -195,14 +191,8 @@ pub fn head_entropies() -> Result<HeadEntropies> {
 
 pub const SEEDS: u64 = 1000;
 
-/// The mean sum of a row of weights under dropout.
-pub struct DropoutSums {
-    /// Without dividing what is kept by its probability.
-    pub wrong: f64,
-    pub right: f64,
-}
-
-pub fn dropout_sums() -> Result<DropoutSums> {
+/// The mean sum of a row of weights under dropout. Wrong: what is kept is not divided by its probability.
+pub fn dropout_sums() -> Result<Results<f64>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     let layer = MultiHeadAttention::<f64>::xavier(4, 1, rng)?;
     let x = example::river().x;
@@ -217,7 +207,7 @@ pub fn dropout_sums() -> Result<DropoutSums> {
         wrong += kept.sum() / 6.0 / SEEDS as f64;
         right += used.sum() / 6.0 / SEEDS as f64;
     }
-    Ok(DropoutSums { wrong, right })
+    Ok(Results { wrong, right })
 }
 
 /// The gradient of the input by each of its three ways into the output: the queries, the keys, the values.

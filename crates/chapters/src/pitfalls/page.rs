@@ -1,6 +1,6 @@
 //! How the chapter says it.
 
-use super::facts::{self, Outputs, REAL, padded};
+use super::facts::{self, REAL, padded};
 use crate::output::Page;
 use anyhow::Result;
 use attention::example;
@@ -9,16 +9,10 @@ use nalgebra::DMatrix;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     scale(page)?;
-    leaks(page)?;
-    inverted(page)?;
-    finite(page)?;
-    first_row(page)?;
-    alignment(page)?;
-    filling(page)?;
-    stacked(page)?;
-    swapped(page);
-    averaged(page)?;
-    dropout(page)?;
+    leaking_masks(page)?;
+    hidden_rows(page)?;
+    sentences(page)?;
+    heads(page)?;
     page.value("stale-off", percent(facts::off_by_stale_cache()?, 0));
     Ok(())
 }
@@ -41,7 +35,8 @@ fn scale(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-fn leaks(page: &mut Page) -> Result<()> {
+/// Where more is seen than should be.
+fn leaking_masks(page: &mut Page) -> Result<()> {
     let columns = facts::softmax_of_columns()?;
     page.value("columns-first", fixed(columns.weights[(0, 0)], 2));
     page.value("columns-last", fixed(columns.weights.row(5).sum(), 2));
@@ -49,69 +44,47 @@ fn leaks(page: &mut Page) -> Result<()> {
     let after = facts::masked_after_softmax()?;
     page.value("after-boat", fixed(after.weights.row(1).sum(), 2));
     page.value("after-moved", fixed(after.moved, 3));
-    Ok(())
-}
-
-fn inverted(page: &mut Page) -> Result<()> {
-    page.value("inverted-output", row(&padded(REAL.map(|real| !real))?.0, 5));
-    page.value("inverted-right", row(&padded(REAL)?.0, 5));
-    Ok(())
-}
-
-fn finite(page: &mut Page) -> Result<()> {
-    page.value("finite-double", tuple(facts::finite_mask::<f64>()?.row(0).iter(), 3));
-    let gap = facts::gap_at_a_billion();
-    page.value("finite-gap", integer(gap));
-    page.value("finite-half-gap", integer(gap / 2));
-    Ok(())
-}
-
-fn first_row(page: &mut Page) -> Result<()> {
     let (seen, pairs) = facts::future_seen()?;
     page.value("first-row-seen", integer(seen));
     page.value("first-row-pairs", integer(pairs));
     Ok(())
 }
 
-fn alignment(page: &mut Page) -> Result<()> {
-    let Outputs { wrong, right } = facts::last_query()?;
-    page.value("alignment-right", row(&right, 0));
-    page.value("alignment-wrong", row(&wrong, 0));
+/// Where what should be seen is hidden, in part or all of it.
+fn hidden_rows(page: &mut Page) -> Result<()> {
+    page.value("inverted-output", row(&padded(REAL.map(|real| !real))?.0, 5));
+    page.value("inverted-right", row(&padded(REAL)?.0, 5));
+    page.value("finite-double", tuple(facts::finite_mask::<f64>()?.row(0).iter(), 3));
+    let gap = facts::gap_at_a_billion();
+    page.value("finite-gap", integer(gap));
+    page.value("finite-half-gap", integer(gap / 2));
+    let last = facts::last_query()?;
+    page.value("alignment-right", row(&last.right, 0));
+    page.value("alignment-wrong", row(&last.wrong, 0));
     Ok(())
 }
 
-/// The mean of the outputs, of real tokens and of all.
-fn filling(page: &mut Page) -> Result<()> {
+/// Sentences with filling, and two of them in one batch.
+fn sentences(page: &mut Page) -> Result<()> {
     let (output, _) = padded(REAL)?;
     page.value("filling-right", tuple(&output.rows(0, 6).row_mean(), 3));
     page.value("filling-wrong", tuple(&output.row_mean(), 3));
-    Ok(())
-}
-
-fn stacked(page: &mut Page) -> Result<()> {
     let stacked = facts::stacked()?;
     page.value("stacked-share", percent(stacked.share_elsewhere, 0));
     page.value("stacked-wrong", row(&stacked.outputs.wrong, 5));
     page.value("stacked-right", row(&stacked.outputs.right, 5));
-    Ok(())
-}
-
-fn swapped(page: &mut Page) {
     let words = [example::river().tokens, example::city().tokens].concat();
     let every_other: Vec<_> = words.into_iter().step_by(2).collect();
     page.value("swapped", every_other.join(" "));
+    Ok(())
 }
 
-fn averaged(page: &mut Page) -> Result<()> {
+fn heads(page: &mut Page) -> Result<()> {
     let entropies = facts::head_entropies()?;
     page.value("averaged-live", fixed(entropies.live, 2));
     page.value("averaged-flat", fixed(entropies.flat, 2));
     page.value("averaged-mean", fixed(entropies.averaged, 2));
     page.value("averaged-ln", fixed(entropies.most, 2));
-    Ok(())
-}
-
-fn dropout(page: &mut Page) -> Result<()> {
     let sums = facts::dropout_sums()?;
     page.value("dropout-right", fixed(sums.right, 2));
     page.value("dropout-wrong", fixed(sums.wrong, 2));

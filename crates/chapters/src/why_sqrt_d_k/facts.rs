@@ -57,19 +57,23 @@ pub struct Histogram {
     pub bars: Vec<(f64, f64)>,
 }
 
-/// Of dot products of width `d`, each times `factor`, from −`reach` to `reach`.
-pub fn histogram(d: usize, factor: f64, reach: f64, bins: u32) -> Histogram {
-    let products = products(d, 20_000, &mut ChaCha8Rng::seed_from_u64(d as u64));
+/// The dot products of the histograms.
+pub fn many_products(d: usize) -> Vec<f64> {
+    products(d, 20_000, &mut ChaCha8Rng::seed_from_u64(d as u64))
+}
+
+/// Of numbers, each times `factor`, from −`reach` to `reach`.
+pub fn histogram(numbers: &[f64], factor: f64, reach: f64, bins: u32) -> Histogram {
     let width = 2.0 * reach / f64::from(bins);
     let mut counts = vec![0_usize; bins as usize];
-    for product in &products {
-        let bin = ((product * factor + reach) / width).floor();
+    for number in numbers {
+        let bin = ((number * factor + reach) / width).floor();
         if (0.0..f64::from(bins)).contains(&bin) {
             counts[bin as usize] += 1;
         }
     }
     let bar = |(i, &count): (usize, &usize)| {
-        (-reach + width * i as f64, count as f64 / (products.len() as f64 * width))
+        (-reach + width * i as f64, count as f64 / (numbers.len() as f64 * width))
     };
     let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);
     Histogram { width, bars: filled.map(bar).collect() }
@@ -85,12 +89,10 @@ pub const CORRELATED_COUNT: usize = 20_000;
 pub struct Correlated {
     pub d: usize,
     pub rho: f64,
-    pub mean: f64,
-    /// ρ √d.
-    pub expected_mean: f64,
-    pub variance: f64,
-    /// 1 + ρ².
-    pub expected_variance: f64,
+    /// Mean and variance.
+    pub measured: (f64, f64),
+    /// ρ √d and 1 + ρ².
+    pub expected: (f64, f64),
 }
 
 pub fn correlated() -> Vec<Correlated> {
@@ -107,16 +109,9 @@ pub fn correlated() -> Vec<Correlated> {
             }
         }
         for (scores, rho) in scores.iter().zip(rhos) {
-            let (mean, variance) = mean_and_variance(scores);
-            let (expected_mean, expected_variance) = (rho * root, 1.0 + rho * rho);
-            all.push(Correlated {
-                d,
-                rho,
-                mean,
-                expected_mean,
-                variance,
-                expected_variance,
-            });
+            let measured = mean_and_variance(scores);
+            let expected = (rho * root, 1.0 + rho * rho);
+            all.push(Correlated { d, rho, measured, expected });
         }
     }
     all

@@ -2,12 +2,13 @@
 
 use super::facts::{self, Correlated, Histogram, Moments, histogram, normal_density};
 use super::saturation::{
-    LENGTHS, ROWS, Row, WIDTHS, compute_rows, left_out, mean, median, rows, share,
+    LENGTHS, ROWS, Row, Rows, WIDTHS, WIDTHS_SHOWN, compute_rows, left_out, mean, median,
+    rows, share,
 };
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, scientific};
-use figures::{Area, Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart, svg};
+use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart, svg};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     // The slow ones, side by side.
@@ -22,48 +23,22 @@ pub fn generate(page: &mut Page) -> Result<()> {
     correlated(page, &scores);
     histograms(page)?;
     saturation(page)?;
-    figure(
+    by_width(
         page,
         "largest",
-        (
-            "The mean largest weight of a row against d, for three lengths, unscaled and scaled",
-            "Without scaling the largest weight climbs towards one as d grows, for each n. With scaling it stays where \
-             it was, low for large n.",
-        ),
-        (520, 400),
-        |area| {
-            by_width(area, Axis::linear("mean largest weight", 0.0..1.0), |row| {
-                row.largest
-            })
-        },
+        Axis::linear("mean largest weight", 0.0..1.0),
+        "Without scaling the largest weight climbs towards one as d grows, for each n. With scaling it stays where it \
+         was, low for large n.",
+        |row| row.largest,
     )?;
-    figure(
+    by_width(
         page,
         "jacobian",
-        (
-            "The mean Jacobian norm of a row against d, for three lengths, unscaled and scaled",
-            "Without scaling the norm falls with d for n = 8, and rises before it falls for n = 64 and 512. With scaling \
-             it stays level, and is smallest for n = 512.",
-        ),
-        (520, 400),
-        |area| {
-            by_width(area, Axis::linear("mean Jacobian norm", 0.0..0.4), |row| {
-                row.jacobian
-            })
-        },
+        Axis::linear("mean Jacobian norm", 0.0..0.4),
+        "Without scaling the norm falls with d for n = 8, and rises before it falls for n = 64 and 512. With scaling it \
+         stays level, and is smallest for n = 512.",
+        |row| row.jacobian,
     )
-}
-
-fn figure(
-    page: &mut Page,
-    name: &str,
-    (title, description): (&str, &str),
-    size: (u32, u32),
-    draw: impl FnOnce(&Area) -> Result<()>,
-) -> Result<()> {
-    let drawn = svg(&format!("scaling-{name}"), title, description, size, draw)?;
-    page.file(format!("{name}.svg"), drawn);
-    Ok(())
 }
 
 fn show_moments(page: &mut Page, moments: &[Moments]) {
@@ -88,64 +63,44 @@ fn show_moments(page: &mut Page, moments: &[Moments]) {
 fn histograms(page: &mut Page) -> Result<()> {
     for d in [8_usize, 512] {
         let root = (d as f64).sqrt();
-        let unscaled = histogram(d, 1.0, 80.0, 160);
-        let scaled = histogram(d, 1.0 / root, 4.0, 32);
-        figure(
-            page,
-            &format!("histogram-{d}-unscaled"),
-            (
-                &format!("Dot products for d = {d}, unscaled"),
-                "A histogram in which the bars spread as far as the square root of d, with the normal density over it.",
-            ),
-            (360, 260),
-            |area| {
-                draw_histogram(
-                    area,
-                    Axis::linear("s", -80.0..80.0),
-                    0.16,
-                    &unscaled,
-                    root,
-                )
-            },
-        )?;
-        figure(
-            page,
-            &format!("histogram-{d}-scaled"),
-            (
-                &format!("Dot products for d = {d}, scaled"),
-                "A histogram in which the bars fill a bell of standard deviation one, with the normal density over it.",
-            ),
-            (360, 260),
-            |area| {
-                draw_histogram(
-                    area,
-                    Axis::linear("s / √d", -4.0..4.0),
-                    0.45,
-                    &scaled,
-                    1.0,
-                )
-            },
-        )?;
+        let products = facts::many_products(d);
+        for (name, label, says) in [
+            ("unscaled", "s", "the bars spread as far as the square root of d"),
+            ("scaled", "s / √d", "the bars fill a bell of standard deviation one"),
+        ] {
+            let (factor, deviation, reach, bins, most) = match name {
+                "scaled" => (1.0 / root, 1.0, 4.0, 32, 0.45),
+                _ => (1.0, root, 80.0, 160, 0.16),
+            };
+            let Histogram { width, bars } = histogram(&products, factor, reach, bins);
+            let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
+            let normal = points.map(|x| (x, normal_density(x, deviation)));
+            let drawn = svg(
+                &format!("scaling-histogram-{d}-{name}"),
+                &format!("Dot products for d = {d}, {name}"),
+                &format!("A histogram in which {says}, with the normal density over it."),
+                (360, 260),
+                |area| {
+                    let x = Axis::linear(label, -reach..reach);
+                    let y = Axis::linear("density", 0.0..most);
+                    let curve = Line::new("", VERMILION, normal);
+                    figures::histogram(area, &x, &y, (width, &bars), curve)
+                },
+            )?;
+            page.file(format!("histogram-{d}-{name}.svg"), drawn);
+        }
     }
     Ok(())
 }
 
-fn draw_histogram(
-    area: &Area,
-    x: Axis,
-    most: f64,
-    Histogram { width, bars }: &Histogram,
-    deviation: f64,
+/// A figure of a mean over rows against d, for each n, unscaled and scaled.
+fn by_width(
+    page: &mut Page,
+    name: &str,
+    y: Axis,
+    says: &str,
+    of: fn(&Row) -> f64,
 ) -> Result<()> {
-    let reach = x.range.end;
-    let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
-    let normal = points.map(|x| (x, normal_density(x, deviation)));
-    let y = Axis::linear("density", 0.0..most);
-    figures::histogram(area, &x, &y, (*width, bars), Line::new("", VERMILION, normal))
-}
-
-/// A mean over rows against d, for each n, unscaled and scaled.
-fn by_width(area: &Area, y: Axis, of: fn(&Row) -> f64) -> Result<()> {
     let mut lines = vec![];
     for (n, colour) in LENGTHS.into_iter().zip([GREEN, BLUE, VERMILION]) {
         let mut unscaled = Line::new(format!("n = {n}, unscaled"), colour, []);
@@ -157,8 +112,15 @@ fn by_width(area: &Area, y: Axis, of: fn(&Row) -> f64) -> Result<()> {
         }
         lines.extend([unscaled, scaled]);
     }
-    let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
-    line_chart(area, &x, &y, &lines, Marks::default())
+    let what = y.label;
+    let title =
+        format!("The {what} of a row against d, for three lengths, unscaled and scaled");
+    let drawn = svg(&format!("scaling-{name}"), &title, says, (520, 400), |area| {
+        let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
+        line_chart(area, &x, &y, &lines, Marks::default())
+    })?;
+    page.file(format!("{name}.svg"), drawn);
+    Ok(())
 }
 
 /// For maths, with two digits that count.
@@ -168,16 +130,15 @@ fn small(x: f64) -> String {
 
 /// Sharpness and gradients against d and n, with scores undivided, divided by √d and by d.
 fn saturation(page: &mut Page) -> Result<()> {
-    let middle = rows(64, 64)?;
-    for (how, rows) in [("unscaled", &middle.unscaled), ("scaled", &middle.scaled)] {
-        let norm = fixed(mean(rows, |row| row.jacobian), 3);
-        page.value(format!("jacobian-64-{how}"), norm);
-    }
-    for n in [8, 512] {
-        let widest = rows(n, 512)?;
-        for (how, rows) in [("unscaled", &widest.unscaled), ("scaled", &widest.scaled)] {
+    for (n, d) in [(8, 512), (64, 64), (512, 512)] {
+        let Rows { unscaled, scaled, .. } = rows(n, d)?;
+        for (how, rows) in [("unscaled", unscaled), ("scaled", scaled)] {
             let mut value =
                 |what: &str, text| page.value(format!("{what}-{n}-{how}"), text);
+            if d == 64 {
+                value("jacobian", fixed(mean(rows, |row| row.jacobian), 3));
+                continue;
+            }
             value("largest", fixed(mean(rows, |row| row.largest), 2));
             value("flat", percent(left_out(rows), 0));
             if n == 8 {
@@ -191,7 +152,7 @@ fn saturation(page: &mut Page) -> Result<()> {
 
 fn saturation_tables(page: &mut Page) -> Result<()> {
     let (mut sharpness, mut gradients) = (vec![], vec![]);
-    for (n, d) in LENGTHS.into_iter().flat_map(|n| [(n, 64), (n, 512)]) {
+    for (n, d) in LENGTHS.into_iter().flat_map(|n| WIDTHS_SHOWN.map(|d| (n, d))) {
         let all = rows(n, d)?;
         let by_divisor =
             [("1", &all.unscaled), ("\\sqrt d", &all.scaled), ("d", &all.divided_by_d)];
@@ -226,10 +187,10 @@ fn correlated(page: &mut Page, scores: &[Correlated]) {
         vec![
             integer(of.d),
             fixed(of.rho, 1),
-            fixed(of.mean, 2),
-            fixed(of.expected_mean, 2),
-            fixed(of.variance, 2),
-            fixed(of.expected_variance, 2),
+            fixed(of.measured.0, 2),
+            fixed(of.expected.0, 2),
+            fixed(of.measured.1, 2),
+            fixed(of.expected.1, 2),
         ]
     };
     let header = [
@@ -243,7 +204,7 @@ fn correlated(page: &mut Page, scores: &[Correlated]) {
     page.table("correlated", &header, &scores.iter().map(row).collect::<Vec<_>>());
     page.value("correlated-count", integer(facts::CORRELATED_COUNT));
     // The last one: the widest vectors, and those that agree most.
-    if let Some(Correlated { mean, .. }) = scores.last() {
+    if let Some(Correlated { measured: (mean, _), .. }) = scores.last() {
         page.value("correlated-mean", fixed(*mean, 1));
         page.value("correlated-ratio", scientific(mean.exp(), 0));
     }

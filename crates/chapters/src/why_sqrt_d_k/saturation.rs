@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 
 pub const LENGTHS: [usize; 3] = [8, 64, 512];
 pub const WIDTHS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
+/// The widths in the tables.
+pub const WIDTHS_SHOWN: [usize; 2] = [64, 512];
 pub const ROWS: usize = 2000;
 
 /// A gradient below this is next to none, as [Claims, checked](crate::claims) has it.
@@ -37,7 +39,7 @@ pub struct Rows {
     pub unscaled: Vec<Row>,
     /// With scores divided by √d.
     pub scaled: Vec<Row>,
-    /// With scores divided by d.
+    /// With scores divided by d, only for the [`WIDTHS_SHOWN`].
     pub divided_by_d: Vec<Row>,
 }
 
@@ -84,7 +86,9 @@ fn draw_rows(n: usize, d: usize) -> Result<Rows> {
         };
         rows.unscaled.push(row(0.0)?);
         rows.scaled.push(row(0.5)?);
-        rows.divided_by_d.push(row(1.0)?);
+        if WIDTHS_SHOWN.contains(&d) {
+            rows.divided_by_d.push(row(1.0)?);
+        }
     }
     Ok(rows)
 }
