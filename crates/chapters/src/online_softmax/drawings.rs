@@ -12,26 +12,20 @@ const SIZE: (i32, i32) = (64, 34);
 /// The four tiles.
 const TILES: [Corner; 4] = [(8, 8), (90, 8), (172, 8), (254, 8)];
 
-/// Two boxes are joined to one of this name.
-struct Joined {
-    name: &'static str,
-    from: [Corner; 2],
-    to: Corner,
-}
-
 pub fn chain(page: &mut Page) -> Result<()> {
     let words = (
         "Four tiles merged one after the other",
         "Four boxes in a row. The first two are joined, the third is joined to the result, and the fourth to the result \
          of that: three steps, each of which waits for the one before.",
     );
+    let [a, b, c, d] = TILES;
     let [first, second, third] = [(49, 74), (115, 140), (185, 206)];
     let joined = [
-        Joined { name: "1–2", from: [TILES[0], TILES[1]], to: first },
-        Joined { name: "1–3", from: [first, TILES[2]], to: second },
-        Joined { name: "1–4", from: [second, TILES[3]], to: third },
+        ("1–2", [a, b], first),
+        ("1–3", [first, c], second),
+        ("1–4", [second, d], third),
     ];
-    draw(page, "chain", words, &joined)
+    draw(page, "chain", words, joined)
 }
 
 pub fn tree(page: &mut Page) -> Result<()> {
@@ -40,29 +34,28 @@ pub fn tree(page: &mut Page) -> Result<()> {
         "Four boxes in a row. The first two are joined, and so are the last two; the two results are joined: three \
          steps, of which the first two need not wait for each other.",
     );
+    let [a, b, c, d] = TILES;
     let [left, right, both] = [(49, 107), (213, 107), (131, 206)];
-    let joined = [
-        Joined { name: "1–2", from: [TILES[0], TILES[1]], to: left },
-        Joined { name: "3–4", from: [TILES[2], TILES[3]], to: right },
-        Joined { name: "1–4", from: [left, right], to: both },
-    ];
-    draw(page, "tree", words, &joined)
+    let joined =
+        [("1–2", [a, b], left), ("3–4", [c, d], right), ("1–4", [left, right], both)];
+    draw(page, "tree", words, joined)
 }
 
+/// Three times two boxes are joined to one of this name, with its corner here.
 fn draw(
     page: &mut Page,
     name: &str,
     words: (&str, &str),
-    joined: &[Joined; 3],
+    joined: [(&str, [Corner; 2], Corner); 3],
 ) -> Result<()> {
     page.figure(name, words, (336, 250), |area| {
-        for (&corner, name) in TILES.iter().zip(["1", "2", "3", "4"]) {
+        for (corner, name) in TILES.into_iter().zip(["1", "2", "3", "4"]) {
             Block::new(corner, SIZE, name, BLUE).draw(area)?;
         }
-        for Joined { name, to, .. } in joined {
-            Block::new(*to, SIZE, name, VERMILION).draw(area)?;
+        for (name, _, corner) in joined {
+            Block::new(corner, SIZE, name, VERMILION).draw(area)?;
         }
-        for &Joined { from, to, .. } in joined {
+        for (_, from, to) in joined {
             for corner in from {
                 let start = (corner.0 + SIZE.0 / 2, corner.1 + SIZE.1);
                 arrow(area, &[start, (to.0 + SIZE.0 / 2, to.1 - 2)], TEXT)?;

@@ -10,12 +10,13 @@ use crate::tiles_traffic::claims::{
     tiles_pay, tiles_run_as_foretold,
 };
 use crate::tiles_traffic::facts::{
-    CAPACITY, LONG, N, NAMED, OfTiles, Pass, RUN, lengths, naive_backward, tiled_backward,
+    CAPACITY, D, LONG, N, NAMED, OfTiles, Pass, RUN, lengths, naive_backward,
+    tiled_backward,
 };
 use attention::flash::{Flash, FlashOutput, Inputs, Tiles, tiled_attention};
 use attention::{
-    AttentionGradients, Mask, attention, attention_backward, log_sum_exp_rows,
-    softmax_rows,
+    AttentionGradients, AttentionShape, Flops, Mask, attention, attention_backward,
+    log_sum_exp_rows, softmax_rows,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -27,7 +28,7 @@ use std::sync::LazyLock;
 #[test]
 fn the_crate_keeps_what_is_counted() {
     let n = 48;
-    let x = normal(n, facts::D, &mut ChaCha8Rng::seed_from_u64(0));
+    let x = normal(n, D, &mut ChaCha8Rng::seed_from_u64(0));
     let mask = Mask::none();
     let (output, cache) = attention(&x, &x, &x, &mask).unwrap();
     let kept = Kept::new(n);
@@ -45,15 +46,17 @@ fn the_crate_keeps_what_is_counted() {
 #[test]
 fn weights_are_as_many_as_the_rest_at_four_times_the_width() {
     let even = Kept::new(EVEN);
-    assert_eq!(EVEN, 4 * facts::D);
+    assert_eq!(EVEN, 4 * D);
     assert_eq!(even.linear, even.weights);
 }
 
 #[test]
 fn products_backward_are_twice_those_forward() {
     for n in facts::LENGTHS {
-        let [forward, back] = facts::products(n).unwrap();
-        assert_eq!(back, 2 * forward, "n = {n}");
+        let shape = AttentionShape::self_attention(1, n, D, D, 1);
+        let products = |flops: Flops| flops.scores + flops.values;
+        let (forward, back) = (shape.flops().unwrap(), shape.backward_flops().unwrap());
+        assert_eq!(products(back), 2 * products(forward), "n = {n}");
     }
 }
 

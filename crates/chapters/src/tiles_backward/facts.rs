@@ -1,13 +1,9 @@
 //! What is kept and what is computed again, in bytes and operations.
 
 use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
+use crate::tiles_traffic::facts::{D, ELEMENT};
 use anyhow::Result;
-use attention::{AttentionShape, Flops};
-
-/// Width of a head's queries, keys and values.
-pub const D: usize = 64;
-/// Bytes of an f32.
-pub const ELEMENT: usize = 4;
+use attention::AttentionShape;
 
 /// Numbers that one head keeps for its backward pass: queries, keys, values and output, the weights, the log-sum-exp.
 pub struct Kept {
@@ -42,52 +38,39 @@ impl Kept {
 /// The length at which the weights are as many numbers as queries, keys, values and output.
 pub const EVEN: usize = 4 * D;
 
-/// What the core costs forward and backward, if weights are kept and if they are computed again.
+/// What the core costs, if weights are kept and if they are computed again.
 pub struct Steps {
-    forward: f64,
-    naive_back: f64,
-    tiled_back: f64,
-}
-
-/// Operations of both products, forward and backward.
-pub fn products(n: usize) -> Result<[u128; 2]> {
-    let shape = AttentionShape::self_attention(1, n, D, D, 1);
-    let products = |flops: Flops| flops.scores + flops.values;
-    Ok([products(shape.flops()?), products(shape.backward_flops()?)])
+    /// Of both passes.
+    pub naive: f64,
+    pub tiled: f64,
+    naive_backward: f64,
+    tiled_backward: f64,
 }
 
 impl Steps {
     pub fn new(n: usize) -> Result<Self> {
         let shape = AttentionShape::self_attention(1, n, D, D, 1);
         let (forward, back) = (shape.flops()?, shape.backward_flops()?);
-        let [_, products] = products(n)?;
+        let products = back.scores + back.values + forward.scores;
         // Backward, for each score: a subtraction and an exponential for its weight, a difference and a product for its
         // gradient. And D, 2d for a row.
-        let tiled_back = products + forward.scores + (4 * n * n + 2 * n * D) as u128;
+        let tiled_backward = products + (4 * n * n + 2 * n * D) as u128;
         Ok(Steps {
-            forward: forward.core() as f64,
-            naive_back: back.core() as f64,
-            tiled_back: tiled_back as f64,
+            naive: (forward.core() + back.core()) as f64,
+            tiled: (forward.core() + tiled_backward) as f64,
+            naive_backward: back.core() as f64,
+            tiled_backward: tiled_backward as f64,
         })
-    }
-
-    /// Of both passes.
-    pub fn naive(&self) -> f64 {
-        self.forward + self.naive_back
-    }
-
-    pub fn tiled(&self) -> f64 {
-        self.forward + self.tiled_back
     }
 
     /// What computing again adds, as a share of both passes.
     pub fn more(&self) -> f64 {
-        self.tiled() / self.naive() - 1.0
+        self.tiled / self.naive - 1.0
     }
 
     /// The same as a share of the backward pass.
     pub fn more_backward(&self) -> f64 {
-        self.tiled_back / self.naive_back - 1.0
+        self.tiled_backward / self.naive_backward - 1.0
     }
 }
 

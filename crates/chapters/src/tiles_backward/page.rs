@@ -1,18 +1,18 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, ELEMENT, Kept, Recompute, Steps};
+use super::facts::{self, Kept, Recompute, Steps};
 use super::gradients::{self, Problem, Tiled};
 use super::rounding::{self, UNIT, Varied};
 use super::words::recompute_in_words;
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, LONG, NAMED, Pass, bytes as to_bytes, fused, kibibytes, naive,
-    naive_backward, tiled, tiled_backward,
+    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, fused, kibibytes, naive, naive_backward,
+    tiled, tiled_backward,
 };
 use crate::tiles_traffic::page::{
-    capacity_chart, factor, formula, machine, mebibytes, over_capacities, over_lengths,
-    over_tiles, tokens_chart,
+    chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
+    over_lengths, over_tiles, tokens,
 };
 use crate::{complexity, records};
 use anyhow::Result;
@@ -53,7 +53,7 @@ fn kept(page: &mut Page) -> Result<()> {
         line("L", BLUE, |kept| kept.log_sum_exp),
     ];
     page.value("kept-even", integer(facts::EVEN));
-    page.value("kept-width", integer(facts::D));
+    page.value("kept-width", integer(D));
     page.figure(
         "kept",
         (
@@ -101,8 +101,8 @@ fn operations(page: &mut Page) -> Result<()> {
         let billions = |operations: f64| significant(operations / 1e9, 3);
         Ok(vec![
             integer(n),
-            billions(steps.naive()),
-            billions(steps.tiled()),
+            billions(steps.naive),
+            billions(steps.tiled),
             size(kept.naive()),
             size(kept.tiled()),
             significant(kept.ratio(), 3),
@@ -249,15 +249,14 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
         over_lengths("tiled", BLUE, |n| tiled_backward(n, CAPACITY))?,
         over_lengths("each once", GREEN, |n| Ok(Pass::Backward.each_once(n)))?.dashed(),
     ];
-    let counted = traffic::counted()?.into_iter();
-    let rings: Vec<_> =
-        counted.map(|(n, numbers)| (n as f64, to_bytes(numbers))).collect();
+    let rings = traffic::counted()?;
     let words = (
         "Bytes between slow and fast memory on the way back against the number of tokens",
         "The naive program rises with the square of n. The tiled one begins below it, not far above the line of \
          each matrix once, and stays below, though it too rises with the square of n in the end.",
     );
-    tokens_chart(page, words, 1e11, &lines, Marks { rings: &rings, ..Marks::default() })
+    let marks = Marks { rings: &rings, ..Marks::default() };
+    chart(page, ("tokens", words), (tokens(), 1e4..1e11), &lines, marks)
 }
 
 fn traffic_over_capacity(page: &mut Page) -> Result<()> {
@@ -282,7 +281,8 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
          each matrix once. In the smallest memories they lie above the line of the naive program, \
          which soon is almost level.",
     );
-    capacity_chart(page, words, (4.0, 1e11), &lines, &rings)
+    let marks = Marks { rings: &rings, ..Marks::default() };
+    chart(page, ("capacity", words), (fast_memory(4.0), 1e6..1e11), &lines, marks)
 }
 
 fn loop_orders(page: &mut Page) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What rounding does to weights that are computed again, and to a sum that is taken in any order.
 
-use super::facts::D;
 use crate::random::normal;
+use crate::tiles_traffic::facts::D;
 use anyhow::Result;
 use attention::{log_sum_exp_rows, scaled_scores, softmax_rows, softmax_rows_backward};
 use nalgebra::DMatrix;

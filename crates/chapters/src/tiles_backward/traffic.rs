@@ -1,12 +1,10 @@
 //! What the chapter computes of traffic, beside what it has in common with the way forward.
 
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, LONG, OfTiles, Pass, Program, RUN, Tiles, capacities, over_tiles,
-    tiled_backward, total,
+    CAPACITY, D, LONG, OfTiles, Pass, Program, Tiles, capacities, counted_over_lengths,
+    over_tiles, tiled_backward,
 };
 use anyhow::Result;
-use attention::Mask;
-use rayon::prelude::*;
 
 /// The tiles that move least in the fast memory of the chapter.
 pub fn chosen() -> Result<Tiles> {
@@ -18,11 +16,9 @@ pub fn capacities_backward() -> Vec<usize> {
     capacities().split_off(1)
 }
 
-/// Counts of tiles, each with the number of tokens.
-pub fn counted() -> Result<Vec<(usize, f64)>> {
-    let program = Program::TiledBackward(chosen()?);
-    let counted = |&n| Ok((n, total(&program.run(n, &Mask::none(), CAPACITY)?.1.report)));
-    RUN.par_iter().map(counted).collect()
+/// Counts of tiles: points of a figure.
+pub fn counted() -> Result<Vec<(f64, f64)>> {
+    counted_over_lengths(|_| Ok(vec![Program::TiledBackward(chosen()?)]))
 }
 
 /// Sizes of tiles, those that move least at the end.

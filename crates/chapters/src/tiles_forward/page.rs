@@ -5,12 +5,12 @@ use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, ELEMENT, LONG, NAMED, Pass, bytes as to_bytes, capacities, chunked, fused,
-    kibibytes, naive, tiled,
+    CAPACITY, ELEMENT, LONG, NAMED, Pass, capacities, chunked, fused, kibibytes, naive,
+    tiled,
 };
 use crate::tiles_traffic::page::{
-    capacity_chart, factor, formula, machine, mebibytes, over_capacities, over_lengths,
-    over_tiles, tokens_chart,
+    chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
+    over_lengths, over_tiles, tokens,
 };
 use anyhow::Result;
 use attention::Visibility;
@@ -218,10 +218,7 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
         over_lengths("tiles", BLUE, |n| tiled(n, CAPACITY))?,
         over_lengths("each once", GREEN, |n| Ok(Pass::Forward.each_once(n)))?.dashed(),
     ];
-    let dots: Vec<_> = traffic::counted()?
-        .into_iter()
-        .map(|(n, numbers)| (n as f64, to_bytes(numbers)))
-        .collect();
+    let dots = traffic::counted()?;
     let words = (
         "Bytes between slow and fast memory against the number of tokens, for four programs",
         "The naive and the fused program rise with the square of n. Strips begin below them, rise \
@@ -229,7 +226,8 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
          second block of queries, and then turns to the square of n too, but far below the others. Dots mark counts \
          on the lines of strips and tiles.",
     );
-    tokens_chart(page, words, 1e12, &lines, Marks { dots: &dots, ..Marks::default() })
+    let marks = Marks { dots: &dots, ..Marks::default() };
+    chart(page, ("tokens", words), (tokens(), 1e4..1e12), &lines, marks)
 }
 
 fn traffic_over_capacity(page: &mut Page) -> Result<()> {
@@ -257,7 +255,8 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
          once. In the smallest memories they lie above the lines of the naive and the fused program, which soon are \
          almost level.",
     );
-    capacity_chart(page, words, (2.0, 1e10), &lines, &rings)
+    let marks = Marks { rings: &rings, ..Marks::default() };
+    chart(page, ("capacity", words), (fast_memory(2.0), 1e6..1e10), &lines, marks)
 }
 
 /// The half-way step, and where it is none.

@@ -1,13 +1,12 @@
 //! What the chapter computes of traffic, beside what it has in common with the way back.
 
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, RUN, Tiles, Total, chunked,
-    first, fused, naive, over_tiles, shape, tiled, total,
+    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, Tiles, Total, chunked,
+    counted_over_lengths, first, fused, naive, over_tiles, shape, tiled, total,
 };
 use anyhow::Result;
 use attention::Mask;
 use attention::traffic::{naive_traffic, strip_for, tiles_for};
-use rayon::prelude::*;
 
 /// The tiles that move least in the fast memory of the chapter.
 pub fn chosen() -> Result<Tiles> {
@@ -32,16 +31,11 @@ pub fn share_of_keys_and_values(n: usize) -> Result<f64> {
 /// What the programs of *The memory wall* move, with the crossings of the matrix where no row of scores fits.
 pub const OTHERS: [(&str, Total, usize); 2] = [("naive", naive, 10), ("fused", fused, 6)];
 
-/// Counts of tiles and of strips, each with the number of tokens.
-pub fn counted() -> Result<Vec<(usize, f64)>> {
-    let of_length = |&n| {
-        let counted = |program: Program| {
-            let (_, counted) = program.run(n, &Mask::none(), CAPACITY)?;
-            anyhow::Ok((n, total(&counted.report)))
-        };
-        Ok([counted(Program::Tiled(chosen()?))?, counted(Program::Chunked(strip(n)?))?])
-    };
-    Ok(RUN.par_iter().map(of_length).collect::<Result<Vec<_>>>()?.concat())
+/// Counts of tiles and of strips: points of a figure.
+pub fn counted() -> Result<Vec<(f64, f64)>> {
+    counted_over_lengths(|n| {
+        Ok(vec![Program::Tiled(chosen()?), Program::Chunked(strip(n)?)])
+    })
 }
 
 /// A capacity at which a few blocks of queries are left, and by what share the count lies above the formula.

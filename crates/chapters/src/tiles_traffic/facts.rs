@@ -98,15 +98,8 @@ impl Program {
         let (output, cache) = attention(&q, &k, &v, mask)?;
         let lse = DMatrix::from_column_slice(n, 1, cache.log_sum_exp.as_slice());
         let memory = Memory::new(capacity);
-        let matrices = [
-            ("q", q),
-            ("k", k),
-            ("v", v),
-            ("output", output),
-            ("log_sum_exp", lse),
-            ("grad_output", grad_output),
-        ];
-        let [q, k, v, output, lse, g] = matrices.map(|(name, m)| memory.put(name, m));
+        let [q, k, v] =
+            [("q", q), ("k", k), ("v", v)].map(|(name, m)| memory.put(name, m));
         let results = match self {
             Self::Chunked(strip) => {
                 vec![chunked_attention(&memory, &q, &k, &v, mask, strip)?.0]
@@ -115,6 +108,9 @@ impl Program {
                 vec![tiled_attention(&memory, &q, &k, &v, mask, tiles)?.0]
             }
             Self::TiledBackward(tiles) => {
+                let output = memory.put("output", output);
+                let lse = memory.put("log_sum_exp", lse);
+                let g = memory.put("grad_output", grad_output);
                 let (inputs, kept) = ([&q, &k, &v], [&output, &lse]);
                 tiled_attention_backward(&memory, inputs, kept, &g, mask, tiles)?.into()
             }
@@ -138,6 +134,20 @@ impl Program {
     fn total(self, n: usize, capacity: usize) -> Result<f64> {
         Ok(total(&self.foretold(n, &Mask::none(), capacity)?))
     }
+}
+
+/// What programs moved when they were run at each length of [`RUN`]: points of a figure.
+pub fn counted_over_lengths(
+    programs: impl Fn(usize) -> Result<Vec<Program>> + Sync,
+) -> Result<Vec<(f64, f64)>> {
+    let point = |(n, program): (usize, Program)| {
+        let (_, counted) = program.run(n, &Mask::none(), CAPACITY)?;
+        Ok((n as f64, bytes(total(&counted.report))))
+    };
+    let of_length =
+        |&n| Ok(programs(n)?.into_iter().map(|program| (n, program)).collect());
+    let all = RUN.iter().map(of_length).collect::<Result<Vec<Vec<_>>>>()?;
+    all.concat().into_par_iter().map(point).collect()
 }
 
 /// The numbers that crossed, in either direction.

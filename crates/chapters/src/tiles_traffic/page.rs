@@ -92,39 +92,23 @@ pub fn over_capacities(
     Ok(Line::new(name, colour, points.collect::<Result<Vec<_>>>()?))
 }
 
-/// Bytes over the number of tokens, up to `most`.
-pub fn tokens_chart(
+pub fn tokens() -> Axis {
+    Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0)
+}
+
+/// The capacity of fast memory, from so many KiB on.
+pub fn fast_memory(from: f64) -> Axis {
+    Axis::log("fast memory in KiB (logarithmic)", 2.0, from..4096.0)
+}
+
+/// Bytes over the number of tokens or the capacity of fast memory.
+pub fn chart(
     page: &mut Page,
-    words: (&str, &str),
-    most: f64,
+    (name, words): (&str, (&str, &str)),
+    (x, bytes): (Axis, Range<f64>),
     lines: &[Line],
     marks: Marks,
 ) -> Result<()> {
-    let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
-    chart(page, "tokens", words, (x, 1e4..most), lines, marks)
-}
-
-/// Bytes over the capacity of fast memory in KiB, from `least` on, and up to so many bytes.
-pub fn capacity_chart(
-    page: &mut Page,
-    words: (&str, &str),
-    (least, most): (f64, f64),
-    lines: &[Line],
-    rings: &[(f64, f64)],
-) -> Result<()> {
-    let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, least..4096.0);
-    let marks = Marks { rings, ..Marks::default() };
-    chart(page, "capacity", words, (x, 1e6..most), lines, marks)
-}
-
-fn chart(
-    page: &mut Page,
-    name: &str,
-    words: (&str, &str),
-    (x, y): (Axis, Range<f64>),
-    lines: &[Line],
-    marks: Marks,
-) -> Result<()> {
-    let y = Axis::log("bytes (logarithmic)", 10.0, y);
+    let y = Axis::log("bytes (logarithmic)", 10.0, bytes);
     page.figure(name, words, (520, 420), |area| line_chart(area, &x, &y, lines, marks))
 }
