@@ -140,13 +140,9 @@ fn arriving(bytes: usize, queries: usize) -> f64 {
 type Counted = (Vec<Demands>, f64);
 
 pub fn steps() -> Result<[Step; 6]> {
-    let step = |number, name, bf16, credited, (functions, beyond): Counted| Step {
-        number,
-        name,
-        bf16,
-        credited,
-        functions,
-        beyond,
+    let step = |number, name, bf16, credited, counted: Counted| {
+        let (functions, beyond) = counted;
+        Step { number, name, bf16, credited, functions, beyond }
     };
     Ok([
         step(0, "naive", false, FORWARD, naive()?),
