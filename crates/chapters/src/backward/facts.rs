@@ -20,7 +20,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// The sums over the rows of dA ⊙ A.
+    /// The sum of each row of dA ⊙ A.
     pub fn row_sums(&self) -> DVector<f64> {
         self.grad_weights.component_mul(&self.cache.weights).column_sum()
     }

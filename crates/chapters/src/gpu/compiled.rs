@@ -66,6 +66,9 @@ pub fn needs(record: &Record) -> Result<Vec<(&str, &str, Needs)>> {
             needs.blocks() > 0,
             "{function} of {kernel} does not fit a multiprocessor"
         );
+        if kernel == "hopper" {
+            check_dealt(&needs)?;
+        }
         functions.push((kernel, function, needs));
     }
     ensure!(!functions.is_empty(), "the record `kernels` has nothing for Hopper");
@@ -88,7 +91,7 @@ pub const PRODUCER: usize = 24;
 pub const CONSUMER: usize = 240;
 
 /// Fails if the kernel deals out other numbers, or more than it was given at the launch.
-pub fn check_dealt(hopper: &Needs) -> Result<()> {
+fn check_dealt(hopper: &Needs) -> Result<()> {
     has(
         "hopper.cu",
         &[

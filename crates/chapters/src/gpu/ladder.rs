@@ -89,7 +89,7 @@ impl Step {
         self.in_units_of(self.products())
     }
 
-    /// The same if products took half their time; all but what is asked of the tensor cores.
+    /// The same in units of half that time, as it is with tensor cores twice as fast; `tensor` itself would stay what it was.
     pub fn relative_to_products_twice_as_fast(&self) -> Demands {
         self.in_units_of(self.products() / 2.0)
     }
@@ -140,13 +140,9 @@ fn arriving(bytes: usize, queries: usize) -> f64 {
 type Counted = (Vec<Demands>, f64);
 
 pub fn steps() -> Result<[Step; 6]> {
-    let step = |number, name, bf16, credited, (functions, beyond): Counted| Step {
-        number,
-        name,
-        bf16,
-        credited,
-        functions,
-        beyond,
+    let step = |number, name, bf16, credited, counted: Counted| {
+        let (functions, beyond) = counted;
+        Step { number, name, bf16, credited, functions, beyond }
     };
     Ok([
         step(0, "naive", false, FORWARD, naive()?),

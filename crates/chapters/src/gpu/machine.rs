@@ -1,5 +1,6 @@
 //! The machine, as NVIDIA describes it, and what follows from that.
 
+use super::banks::D;
 use anyhow::Result;
 use attention::AttentionShape;
 
@@ -56,10 +57,9 @@ pub fn exponentials() -> f64 {
 
 /// One sequence and head, of which the intensities are told.
 pub const N: usize = 16_384;
-pub const WIDTH: usize = 128;
 
 fn shape() -> AttentionShape {
-    AttentionShape::self_attention(1, N, 1, WIDTH, 1)
+    AttentionShape::self_attention(1, N, 1, D, 1)
 }
 
 /// FLOPs of scores, softmax and output.
@@ -74,7 +74,7 @@ pub fn intensity_with_matrix(bytes: usize) -> Result<f64> {
 
 /// The same if the matrix is not moved at all.
 pub fn intensity_without_matrix(bytes: usize) -> Result<f64> {
-    Ok(core_flops()? as f64 / (4 * N * WIDTH * bytes) as f64)
+    Ok(core_flops()? as f64 / (4 * N * D * bytes) as f64)
 }
 
 /// Size and bandwidth of a memory, if NVIDIA states it.

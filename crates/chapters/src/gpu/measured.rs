@@ -89,7 +89,7 @@ pub fn is_of_the_chapter(record: &Record) -> bool {
     ["H100", "H200"].iter().any(|chip| name.contains(chip))
 }
 
-/// The largest number of tokens that is measured at all widths and passes.
+/// The length at which the kernels are compared: the largest one up to 16 384 that was measured.
 pub fn longest(record: &Record) -> Result<u64> {
     let all = record.measurements.iter().filter_map(|m| m.sizes.get("n").copied());
     all.filter(|n| *n <= 16_384).max().context("the record `gpu` has no lengths")

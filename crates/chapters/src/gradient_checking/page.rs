@@ -3,7 +3,7 @@
 use super::check::EPSILON;
 use super::faults::{FAULTS, Fault, Trial};
 use super::layers;
-use super::step::{self, Curve, Differences, U};
+use super::step::{self, Curve, U};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, scientific};
@@ -13,15 +13,14 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let u = step::the_u()?;
     drawn_u(page, &u)?;
     best_steps(page, &u);
-    let medians = &u.medians;
-    let zero = medians.rounding(Differences::Central64, EPSILON);
+    let of_rounding = u.double.prediction.of_rounding(EPSILON);
     page.value("u-entries", integer(u.entries));
     page.value("u-layers", integer(u.layers));
-    page.value("u-loss", fixed(medians.loss, 2));
-    page.value("u-second", fixed(medians.second, 3));
-    page.value("u-third", fixed(medians.third, 3));
-    page.value("u-zero", scientific(zero, 0));
-    page.value("u-slope", fixed(medians.slope, 2));
+    page.value("u-loss", fixed(u.loss, 2));
+    page.value("u-second", fixed(u.second, 3));
+    page.value("u-third", fixed(u.third, 3));
+    page.value("u-zero", scientific(of_rounding, 0));
+    page.value("u-slope", fixed(u.slope, 2));
     page.value("u-single", scientific(u.relative_error_in_f32(), 1));
     every_gradient(page)?;
     planted_faults(page)
@@ -34,7 +33,8 @@ fn drawn_u(page: &mut Page, u: &U) -> Result<()> {
         Line::new("central, f32", VERMILION, u.single.measured.clone()),
         Line::new("one-sided, f64", GREEN, u.one_sided.measured.clone()),
     ];
-    let rings = [&u.double, &u.single, &u.one_sided].map(|curve| &curve.predicted[..]);
+    let curves = [&u.double, &u.single, &u.one_sided];
+    let rings: Vec<_> = curves.into_iter().flat_map(Curve::predicted).collect();
     page.figure(
         "u",
         (
@@ -48,7 +48,7 @@ fn drawn_u(page: &mut Page, u: &U) -> Result<()> {
         |area| {
             let x = Axis::log("step ε (logarithmic)", 10.0, 1e-12..1.0);
             let y = Axis::log("error of the slope (logarithmic)", 10.0, 1e-12..1.0);
-            let marks = Marks { rings: &rings.concat(), ..Marks::default() };
+            let marks = Marks { rings: &rings, ..Marks::default() };
             line_chart(area, &x, &y, &lines, marks)
         },
     )
@@ -63,10 +63,10 @@ fn best_steps(page: &mut Page, u: &U) {
     };
     let power = |curve: &Curve| format!("$2^{{{}}}$", fixed(curve.best().0.log2(), 0));
     let rows = [
-        row("best $\\varepsilon$, predicted", &|curve| small(curve.predicted_best.0)),
+        row("best $\\varepsilon$, predicted", &|curve| small(curve.prediction.best().0)),
         row("measured", &power),
         row("that is about", &|curve| small(curve.best().0)),
-        row("error there, predicted", &|curve| small(curve.predicted_best.1)),
+        row("error there, predicted", &|curve| small(curve.prediction.best().1)),
         row("measured", &|curve| small(curve.best().1)),
     ];
     let header = ["", "central, `f64`", "central, `f32`", "one-sided, `f64`"];

@@ -137,89 +137,62 @@ fn higher_derivatives(problem: &Problem<f64>) -> Vec<(f64, f64)> {
     (0..problem.x.len()).map(along).collect()
 }
 
-/// How slopes are measured, and in which precision.
+/// What is predicted of the error of a slope: E(ε) = rounding / ε + truncation · ε^order.
 #[derive(Clone, Copy)]
-pub enum Differences {
-    Central64,
-    Central32,
-    OneSided64,
+pub struct Prediction {
+    rounding: f64,
+    truncation: f64,
+    order: i32,
 }
 
-/// Medians over all layers or, where there is one for each, over all entries of x.
-pub struct Medians {
-    pub loss: f64,
-    pub slope: f64,
-    pub second: f64,
-    pub third: f64,
-}
-
-impl Medians {
-    fn of(problems: &[Problem<f64>], gradients: &[DMatrix<f64>]) -> Self {
-        let losses: Vec<_> = problems.iter().map(|p| p.loss(&p.x).abs()).collect();
-        let (second, third): (Vec<_>, Vec<_>) =
-            problems.iter().flat_map(higher_derivatives).unzip();
-        Medians {
-            loss: median(&losses),
-            slope: median_entry(gradients.iter().cloned()),
-            second: median(&second),
-            third: median(&third),
-        }
+impl Prediction {
+    pub fn of_rounding(self, epsilon: f64) -> f64 {
+        self.rounding / epsilon
     }
 
-    /// By how much the rounding of a loss moves a slope: u |L| / ε.
-    pub fn rounding(&self, differences: Differences, epsilon: f64) -> f64 {
-        let unit = match differences {
-            Differences::Central32 => f64::from(f32::EPSILON) / 2.0,
-            _ => f64::EPSILON / 2.0,
-        };
-        unit * self.loss / epsilon
+    pub fn error(self, epsilon: f64) -> f64 {
+        self.of_rounding(epsilon) + self.truncation * epsilon.powi(self.order)
     }
 
-    /// E(ε), truncation and rounding together. A one-sided difference divides its two roundings by ε and not by 2 ε.
-    fn predicted(&self, differences: Differences, epsilon: f64) -> f64 {
-        let rounding = self.rounding(differences, epsilon);
-        match differences {
-            Differences::OneSided64 => 2.0 * rounding + self.second * epsilon / 2.0,
-            _ => rounding + self.third * epsilon * epsilon / 6.0,
-        }
+    /// The step where the derivative is zero, and the error there.
+    pub fn best(self) -> (f64, f64) {
+        let order = f64::from(self.order);
+        let power = self.rounding / (order * self.truncation);
+        let step = power.powf(1.0 / (order + 1.0));
+        (step, self.error(step))
     }
-
-    /// The best step, and the error there.
-    fn predicted_best(&self, differences: Differences) -> (f64, f64) {
-        let rounding = self.rounding(differences, 1.0);
-        let step = match differences {
-            Differences::OneSided64 => 2.0 * (rounding / self.second).sqrt(),
-            _ => (3.0 * rounding / self.third).cbrt(),
-        };
-        (step, self.predicted(differences, step))
-    }
-}
-
-/// The median of the entries, without signs.
-fn median_entry(matrices: impl Iterator<Item = DMatrix<f64>>) -> f64 {
-    median(&matrices.flat_map(|m| m.abs().as_slice().to_vec()).collect::<Vec<_>>())
 }
 
 /// Errors of slopes, each with its step: the medians over all entries of x in all layers.
 pub struct Curve {
     /// At the steps 2⁰, 2⁻¹, …
     pub measured: Vec<(f64, f64)>,
-    /// At every other of these steps.
-    pub predicted: Vec<(f64, f64)>,
-    pub predicted_best: (f64, f64),
+    pub prediction: Prediction,
 }
 
 impl Curve {
+    /// The best of the steps that were measured, and the error there.
     pub fn best(&self) -> (f64, f64) {
         let points = self.measured.iter().copied();
         points.min_by(|a, b| a.1.total_cmp(&b.1)).expect("points")
     }
+
+    /// At every other step.
+    pub fn predicted(&self) -> impl Iterator<Item = (f64, f64)> {
+        let steps = self.measured.iter().step_by(2);
+        steps.map(|&(epsilon, _)| (epsilon, self.prediction.error(epsilon)))
+    }
 }
 
+/// Medians over all layers or, where there is one for each, over all entries of x; and how far slopes are off.
 pub struct U {
     pub layers: usize,
     pub entries: usize,
-    pub medians: Medians,
+    pub loss: f64,
+    pub slope: f64,
+    /// Of the second derivative, and of the third.
+    pub second: f64,
+    pub third: f64,
     pub double: Curve,
     pub single: Curve,
     pub one_sided: Curve,
@@ -228,8 +201,27 @@ pub struct U {
 impl U {
     /// Of a median slope in `f32`, at the best step. It divides by the sum of both slopes.
     pub fn relative_error_in_f32(&self) -> f64 {
-        self.single.best().1 / (2.0 * self.medians.slope)
+        self.single.best().1 / (2.0 * self.slope)
     }
+}
+
+/// The median of the entries, without signs.
+fn median_entry(matrices: &[DMatrix<f64>]) -> f64 {
+    median(&matrices.iter().flat_map(|m| m.abs().as_slice().to_vec()).collect::<Vec<_>>())
+}
+
+/// How far slopes are off, at steps down to this power of a half. `slopes` measures those of one layer.
+fn measured(
+    last_power: i32,
+    gradients: &[DMatrix<f64>],
+    slopes: impl Fn(usize, f64) -> Result<DMatrix<f64>>,
+) -> Result<Vec<(f64, f64)>> {
+    let at = |power| {
+        let epsilon = 0.5_f64.powi(power);
+        let off = gradients.iter().enumerate().map(|(i, g)| Ok(slopes(i, epsilon)? - g));
+        Ok((epsilon, median_entry(&off.collect::<Result<Vec<_>>>()?)))
+    };
+    (0..=last_power).map(at).collect()
 }
 
 pub fn the_u() -> Result<U> {
@@ -237,35 +229,40 @@ pub fn the_u() -> Result<U> {
     let singles: Vec<_> = problems.iter().map(Problem::in_f32).collect();
     let gradients: Vec<_> =
         problems.iter().map(Problem::gradient).collect::<Result<_>>()?;
-    let medians = Medians::of(&problems, &gradients);
-    let curve = |differences, last_power: i32| {
-        let slopes = |i: usize, epsilon| match differences {
-            Differences::Central64 => problems[i].central(epsilon),
-            Differences::Central32 => singles[i].central(epsilon),
-            Differences::OneSided64 => Ok(one_sided(&problems[i], epsilon)),
-        };
-        let at = |power| {
-            let epsilon = 0.5_f64.powi(power);
-            let all =
-                (0..problems.len()).map(|i| Ok(slopes(i, epsilon)? - &gradients[i]));
-            let off = all.collect::<Result<Vec<_>>>()?;
-            Ok((epsilon, median_entry(off.into_iter())))
-        };
-        let measured = (0..=last_power).map(at).collect::<Result<Vec<_>>>()?;
-        let predict =
-            |&(epsilon, _): &_| (epsilon, medians.predicted(differences, epsilon));
-        anyhow::Ok(Curve {
-            predicted: measured.iter().step_by(2).map(predict).collect(),
-            predicted_best: medians.predicted_best(differences),
-            measured,
-        })
-    };
+    let losses: Vec<_> = problems.iter().map(|p| p.loss(&p.x).abs()).collect();
+    let derivatives = problems.iter().flat_map(higher_derivatives);
+    let (seconds, thirds): (Vec<_>, Vec<_>) = derivatives.unzip();
+    let (loss, second, third) = (median(&losses), median(&seconds), median(&thirds));
+    let central =
+        |unit| Prediction { rounding: unit * loss, truncation: third / 6.0, order: 2 };
+    let (unit_64, unit_32) = (f64::EPSILON / 2.0, f64::from(f32::EPSILON) / 2.0);
     Ok(U {
         layers: problems.len(),
-        entries: problems.iter().map(|p| p.x.len()).sum(),
-        double: curve(Differences::Central64, 40)?,
-        single: curve(Differences::Central32, 20)?,
-        one_sided: curve(Differences::OneSided64, 40)?,
-        medians,
+        entries: seconds.len(),
+        slope: median_entry(&gradients),
+        double: Curve {
+            measured: measured(40, &gradients, |i, epsilon| {
+                problems[i].central(epsilon)
+            })?,
+            prediction: central(unit_64),
+        },
+        single: Curve {
+            measured: measured(20, &gradients, |i, epsilon| singles[i].central(epsilon))?,
+            prediction: central(unit_32),
+        },
+        one_sided: Curve {
+            measured: measured(40, &gradients, |i, epsilon| {
+                Ok(one_sided(&problems[i], epsilon))
+            })?,
+            // It divides its two roundings by ε and not by 2 ε.
+            prediction: Prediction {
+                rounding: 2.0 * unit_64 * loss,
+                truncation: second / 2.0,
+                order: 1,
+            },
+        },
+        loss,
+        second,
+        third,
     })
 }

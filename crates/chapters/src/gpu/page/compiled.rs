@@ -1,7 +1,7 @@
 //! The compiler's report of the kernels, if it is recorded.
 
 use crate::gpu::banks::D;
-use crate::gpu::compiled::{CONSUMER, Needs, PRODUCER, check_dealt, needs};
+use crate::gpu::compiled::{CONSUMER, Needs, PRODUCER, needs};
 use anyhow::{Context, Result};
 use figures::format::{fixed, integer, table};
 use record::Record;
@@ -29,8 +29,15 @@ pub fn in_words(record: Option<&Record>) -> Result<String> {
         ]
     };
     let rows: Vec<_> = functions.iter().map(row).collect();
+    // Kernel 4 deals its registers out anew when it runs, which the report does not say.
     let hopper = functions.iter().rfind(|(kernel, ..)| *kernel == "hopper");
-    let note = hopper.map(|(.., needs)| registers_change_hands(needs)).transpose()?;
+    let note = hopper.map(|(.., needs)| {
+        format!(
+            " The {} of *hopper* are those at the launch; then each thread of its producer keeps {PRODUCER}, and each of its \
+             consumers has {CONSUMER}.",
+            needs.registers
+        )
+    });
     let nvrtc = record
         .versions
         .get("nvrtc")
@@ -49,16 +56,6 @@ pub fn in_words(record: Option<&Record>) -> Result<String> {
         table(&header, &rows),
         record.day(),
         note.unwrap_or_default()
-    ))
-}
-
-/// Kernel 4 deals its registers out anew when it runs, which the report does not say.
-fn registers_change_hands(hopper: &Needs) -> Result<String> {
-    check_dealt(hopper)?;
-    Ok(format!(
-        " The {} of *hopper* are those at the launch; then each thread of its producer keeps {PRODUCER}, and each of its \
-         consumers has {CONSUMER}.",
-        hopper.registers
     ))
 }
 

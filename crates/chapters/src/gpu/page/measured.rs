@@ -82,18 +82,15 @@ fn tflops(speed: f64) -> String {
 
 fn roofs(record: &Record) -> Result<String> {
     let product = |product: Product| {
-        let share = match is_of_the_chapter(record) {
-            true => {
-                let share = percent(product.speed / product.stated, 0);
-                format!(" ({share} of what is stated)")
-            }
-            false => String::new(),
-        };
+        let share = percent(product.speed / product.stated, 0);
+        let of_stated =
+            is_of_the_chapter(record).then(|| format!(" ({share} of what is stated)"));
         format!(
-            "a product of {0} × {0} matrices in {1} runs at {2} TFLOP/s{share}",
+            "a product of {0} × {0} matrices in {1} runs at {2} TFLOP/s{3}",
             integer(product.side as usize),
             product.dtype,
             tflops(product.speed),
+            of_stated.unwrap_or_default()
         )
     };
     let mut parts: Vec<_> = products(record)?.into_iter().map(product).collect();
