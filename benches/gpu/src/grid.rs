@@ -3,7 +3,9 @@
 use crate::arguments::TimeOptions;
 use anyhow::{Result, ensure};
 use attention::cuda::{Precision, Program, Shape};
+use itertools::iproduct;
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 /// Tokens of a whole batch, however long its sequences are.
 pub const TOKENS: usize = 16_384;
@@ -13,8 +15,9 @@ pub const WIDTH: usize = 2048;
 pub const NUMBERS: usize = TOKENS * WIDTH;
 
 /// Which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Pass {
     Forward,
     Backward,
@@ -22,16 +25,14 @@ pub enum Pass {
 
 impl Pass {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-        }
+        self.into()
     }
 }
 
 /// A way in which PyTorch's `scaled_dot_product_attention` computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(prefix = "torch-", serialize_all = "lowercase")]
 pub enum Backend {
     Flash,
     Cudnn,
@@ -50,7 +51,7 @@ impl Backend {
 }
 
 /// Who takes part in a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Contestant {
     Ours(Program),
     Torch(Backend),
@@ -60,10 +61,7 @@ impl Contestant {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ours(program) => program.name(),
-            Self::Torch(Backend::Flash) => "torch-flash",
-            Self::Torch(Backend::Cudnn) => "torch-cudnn",
-            Self::Torch(Backend::Efficient) => "torch-efficient",
-            Self::Torch(Backend::Math) => "torch-math",
+            Self::Torch(backend) => backend.into(),
         }
     }
 
@@ -121,24 +119,22 @@ pub fn cells(options: &TimeOptions) -> Result<Vec<Cell>> {
     } else {
         &[512, 1024, 2048, 4096, 8192, 16_384]
     };
-    let mut cells = vec![];
-    for pass in [Pass::Forward, Pass::Backward] {
-        for precision in [Precision::Bf16, Precision::F32] {
-            for d in [128, 64] {
-                for causal in [false, true] {
-                    for &n in lengths {
-                        let heads = NUMBERS / d / n;
-                        let shape = Shape { heads, n_q: n, n_k: n, d, causal };
-                        let contestants = contestants(options, pass, precision, d);
-                        cells.push(Cell { shape, precision, pass, contestants });
-                    }
-                }
-            }
+    let passes = [Pass::Forward, Pass::Backward];
+    let precisions = [Precision::Bf16, Precision::F32];
+    let cell = |(pass, precision, d, causal, &n)| {
+        let shape = Shape { heads: NUMBERS / d / n, n_q: n, n_k: n, d, causal };
+        Cell {
+            shape,
+            precision,
+            pass,
+            contestants: contestants(options, pass, precision, d),
         }
-    }
-    let is_wanted = |contestant: &Contestant| contestant.is_ours();
-    let all = options.kernels.is_empty();
-    cells.retain(|cell| all || cell.contestants.iter().any(is_wanted));
+    };
+    let all = iproduct!(passes, precisions, [128, 64], [false, true], lengths).map(cell);
+    let is_wanted = |cell: &Cell| {
+        options.kernels.is_empty() || cell.contestants.iter().any(|one| one.is_ours())
+    };
+    let cells: Vec<_> = all.filter(is_wanted).collect();
     ensure!(!cells.is_empty(), "none of these kernels takes part in any cell");
     Ok(cells)
 }

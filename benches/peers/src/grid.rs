@@ -36,7 +36,7 @@ pub fn rival(kind: Kind) -> Kernel {
 /// Who can take part, this crate first; none if it would write out the scores of a sequence that is too long.
 pub fn kernels(problem: Problem, pass: Pass) -> Vec<Kernel> {
     let kernels: &[Kernel] = match (problem.kind, problem.n) {
-        (Kind::Attention, ..=WRITTEN_UP_TO) => &Kernel::ALL,
+        (Kind::Attention, ..=WRITTEN_UP_TO) => Kernel::ALL,
         (Kind::Attention, _) => &[Kernel::Flash, Kernel::PytorchFused],
         (Kind::Layer, ..=WRITTEN_UP_TO) => &[Kernel::Naive, Kernel::Numpy],
         (Kind::Layer, _) => &[],
@@ -64,16 +64,12 @@ impl Cell {
     /// In words: "n = 512, d = 64, causal, forward, 1 thread".
     pub fn name(&self) -> String {
         let Problem { n, d, .. } = self.problem;
-        let threads = if self.threads == 1 {
-            "1 thread"
-        } else {
-            &format!("{} threads", self.threads)
-        };
         let layer = if self.problem.kind == Kind::Layer { "the layer, " } else { "" };
         format!(
-            "{layer}n = {n}, d = {d}, {}, {}, {threads}",
+            "{layer}n = {n}, d = {d}, {}, {}, {}",
             self.mask.name(),
-            self.pass.name()
+            self.pass.name(),
+            threads(self.threads)
         )
     }
 }

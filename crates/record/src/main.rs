@@ -1,7 +1,7 @@
 //! Takes records: `cargo xtask bench --record` runs it.
 
 use clap::Parser;
-use record::take::{Options, add, take};
+use record::take::{Options, add, exit_code, take};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,15 +27,8 @@ struct Arguments {
 fn main() -> ExitCode {
     let Arguments { topics, features, threads, quick, add: file } = Arguments::parse();
     let root = Path::new(".");
-    let done = match file {
+    exit_code(match file {
         Some(file) => add(root, &file),
         None => take(root, &Options { topics, features, threads, quick }),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }

@@ -5,10 +5,8 @@ use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::attention::{AttnMask, flash_attn};
 use candle_nn::ops::{softmax, softmax_last_dim};
 use mimalloc::MiMalloc;
-use std::collections::BTreeMap;
-use std::io::{stdin, stdout};
 use std::path::Path;
-use worker::{Answer, Kernel, Kind, Mask, Pass, Peer, Problem, Task, serve};
+use worker::{Kernel, Kind, Mask, Pass, Peer, Problem, Task, serve};
 
 /// As this crate's process has it.
 #[global_allocator]
@@ -20,11 +18,7 @@ fn main() -> Result<()> {
     // candle reads the number of its threads from the environment, once.
     let set = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());
     ensure!(set == Some(threads), "RAYON_NUM_THREADS is not {threads}");
-    let hello = Answer::Hello {
-        versions: BTreeMap::new(),
-        threads: candle_core::utils::get_num_threads(),
-    };
-    serve(&mut Candle(None), &hello, stdin().lock(), stdout().lock())
+    serve(&mut Candle(None), candle_core::utils::get_num_threads())
 }
 
 struct Candle(Option<Loaded>);
@@ -134,10 +128,9 @@ impl Peer for Candle {
     }
 
     fn write(&self, results: Vec<Tensor>, file: &Path) -> Result<()> {
-        let tensors: Vec<_> = results
-            .iter()
-            .map(|tensor| tensor.flatten_all()?.to_vec1::<f32>())
-            .collect::<candle_core::Result<_>>()?;
-        worker::write(file, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        let numbers = |tensor: &Tensor| tensor.flatten_all()?.to_vec1();
+        let tensors: Vec<Vec<f32>> =
+            results.iter().map(numbers).collect::<candle_core::Result<_>>()?;
+        worker::write(file, &tensors)
     }
 }

@@ -10,14 +10,15 @@ mod process;
 mod raw;
 
 pub use process::Process;
-pub use raw::{Number, read, write};
+pub use raw::{read, write};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::time::Instant;
+use strum::{IntoStaticStr, VariantArray};
 
 /// What is asked of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,9 +111,21 @@ pub struct Task {
 
 /// A way to compute attention.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Kernel {
     /// This crate's fast attention.
     Flash,
@@ -132,9 +145,21 @@ pub enum Kernel {
 
 /// Whether queries see later keys.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Mask {
     /// They do.
     Full,
@@ -144,65 +169,47 @@ pub enum Mask {
 
 /// How far to go.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
 )]
 pub enum Pass {
     /// To the output.
     #[serde(rename = "forward")]
+    #[strum(serialize = "forward")]
     Forward,
     /// To the output, and back to the gradients.
     #[serde(rename = "forward+backward")]
+    #[strum(serialize = "forward+backward")]
     ForwardBackward,
 }
 
-impl Kernel {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 7] = [
-        Self::Flash,
-        Self::PytorchFused,
-        Self::PytorchWritten,
-        Self::Numpy,
-        Self::CandleFlash,
-        Self::CandleWritten,
-        Self::Naive,
-    ];
+/// What has a name, in records and on the command line, and can be listed in the order of tables.
+macro_rules! named {
+    ($($type:ty),*) => {$(
+        impl $type {
+            /// All of them, in the order of tables.
+            pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Its name, in records and on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flash => "flash",
-            Self::PytorchFused => "pytorch-fused",
-            Self::PytorchWritten => "pytorch-written",
-            Self::Numpy => "numpy",
-            Self::CandleFlash => "candle-flash",
-            Self::CandleWritten => "candle-written",
-            Self::Naive => "naive",
+            /// Its name, in records and on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                self.into()
+            }
         }
-    }
+    )*};
 }
 
-impl Mask {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Causal => "causal",
-        }
-    }
-}
-
-impl Pass {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::ForwardBackward => "forward+backward",
-        }
-    }
-}
+named!(Kernel, Mask, Pass);
 
 impl Problem {
     /// That memory could hold its tensors, so that their sizes, and the sums and products of these, fit a `usize`.
@@ -278,11 +285,16 @@ pub trait Peer {
     fn write(&self, results: Self::Results, file: &std::path::Path) -> Result<()>;
 }
 
-/// Answers questions until there are no more.
+/// Answers the questions on standard input until there are no more, with so many threads.
 ///
 /// # Errors
 /// Whoever asks cannot be understood, or does not listen.
-pub fn serve(
+pub fn serve(peer: &mut impl Peer, threads: usize) -> Result<()> {
+    let hello = Answer::Hello { versions: BTreeMap::new(), threads };
+    answer_all(peer, &hello, stdin().lock(), stdout().lock())
+}
+
+fn answer_all(
     peer: &mut impl Peer,
     hello: &Answer,
     questions: impl BufRead,
@@ -373,7 +385,7 @@ mod tests {
     fn ask(peer: &mut Counter, questions: &str) -> Vec<Answer> {
         let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
         let mut answers = vec![];
-        serve(peer, &hello, questions.as_bytes(), &mut answers).unwrap();
+        answer_all(peer, &hello, questions.as_bytes(), &mut answers).unwrap();
         let lines = String::from_utf8(answers).unwrap();
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -403,10 +415,10 @@ mod tests {
         for kernel in Kernel::ALL {
             assert_eq!(serde_json::to_value(kernel).unwrap(), kernel.name());
         }
-        for mask in [Mask::Full, Mask::Causal] {
+        for mask in Mask::ALL {
             assert_eq!(serde_json::to_value(mask).unwrap(), mask.name());
         }
-        for pass in [Pass::Forward, Pass::ForwardBackward] {
+        for pass in Pass::ALL {
             assert_eq!(serde_json::to_value(pass).unwrap(), pass.name());
         }
     }
@@ -444,7 +456,7 @@ mod tests {
         type Results = usize;
 
         fn load(&mut self, problem: Problem, _: &std::path::Path) -> Result<()> {
-            let _: usize = problem.inputs().iter().sum::<usize>() * f64::BYTES;
+            let _: usize = problem.inputs().iter().sum::<usize>() * size_of::<f64>();
             self.0 = Some(problem);
             Ok(())
         }
@@ -469,7 +481,7 @@ mod tests {
             );
             let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
             let mut said = vec![];
-            serve(&mut Counts::default(), &hello, question.as_bytes(), &mut said)
+            answer_all(&mut Counts::default(), &hello, question.as_bytes(), &mut said)
                 .unwrap();
             let answer = serde_json::from_slice::<Answer>(
                 said.split(|&b| b == b'\n').nth(1).unwrap(),
@@ -489,7 +501,7 @@ mod tests {
             prop_assume!(!String::from_utf8_lossy(&heard).lines().any(asks_for_many));
             let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
             let mut said = vec![];
-            let served = serve(&mut Counts::default(), &hello, &heard[..], &mut said);
+            let served = answer_all(&mut Counts::default(), &hello, &heard[..], &mut said);
             let said = String::from_utf8(said).unwrap();
             let answers: Vec<Answer> =
                 said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -507,7 +519,7 @@ mod tests {
             let problem = Problem { kind, n: n >> shift, heads: heads >> shift, d: d >> shift };
             match problem.check() {
                 Ok(()) => {
-                    let bytes = problem.inputs().iter().sum::<usize>() * f64::BYTES;
+                    let bytes = problem.inputs().iter().sum::<usize>() * size_of::<f64>();
                     let results = problem.results(Pass::ForwardBackward);
                     let entries: usize = results.iter().map(|result| result.1).sum();
                     prop_assert!(bytes.max(entries) <= isize::MAX as usize);

@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use anyhow::{Result, ensure};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use worker::{Kernel, Process};
 
@@ -36,25 +36,21 @@ impl Program {
 
     fn command(self, arguments: &Arguments) -> Result<Command> {
         let own = std::env::current_exe()?;
-        let python = |peer| {
-            let mut command = Command::new(&arguments.python);
-            command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers.py")).arg(peer);
-            command
+        let candle = format!("candle-peer{}", std::env::consts::EXE_SUFFIX);
+        let beside = own.with_file_name(candle);
+        let mut command = Command::new(match self {
+            Self::Ours => &own,
+            Self::PyTorch | Self::NumPy => &arguments.python,
+            Self::Candle => arguments.candle.as_ref().unwrap_or(&beside),
+        });
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers.py");
+        match self {
+            Self::Ours => command.arg("worker"),
+            Self::PyTorch => command.arg(script).arg("pytorch"),
+            Self::NumPy => command.arg(script).arg("numpy"),
+            Self::Candle => &mut command,
         };
-        Ok(match self {
-            Self::Ours => {
-                let mut command = Command::new(own);
-                command.arg("worker");
-                command
-            }
-            Self::PyTorch => python("pytorch"),
-            Self::NumPy => python("numpy"),
-            Self::Candle => {
-                let file = format!("candle-peer{}", std::env::consts::EXE_SUFFIX);
-                let beside: PathBuf = own.with_file_name(file);
-                Command::new(arguments.candle.as_ref().unwrap_or(&beside))
-            }
-        })
+        Ok(command)
     }
 
     fn advice(self) -> &'static str {

@@ -6,12 +6,10 @@ use attention::{
     AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
     attention_backward,
 };
-use nalgebra::{DMatrix, RealField, RowDVector};
+use nalgebra::{DMatrix, DMatrixView, RealField, RowDVector};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use std::collections::BTreeMap;
-use std::io::{stdin, stdout};
 use std::path::Path;
-use worker::{Answer, Kernel, Kind, Mask, Number, Pass, Peer, Problem, Task};
+use worker::{Kernel, Kind, Mask, Pass, Peer, Problem, Task};
 
 /// Answers questions until there are no more.
 ///
@@ -25,16 +23,10 @@ pub fn serve(threads: usize, avx2: bool) -> Result<()> {
     if avx2 {
         flash = flash.with_instructions(Instructions::Avx2)?;
     }
-    let hello = Answer::Hello { versions: BTreeMap::new(), threads };
-    worker::serve(
-        &mut Ours { flash, loaded: None },
-        &hello,
-        stdin().lock(),
-        stdout().lock(),
-    )
+    worker::serve(&mut OwnPeer { flash, loaded: None }, threads)
 }
 
-struct Ours {
+struct OwnPeer {
     flash: Flash,
     loaded: Option<Loaded>,
 }
@@ -80,7 +72,7 @@ pub fn heads<T: RealField + Copy>(problem: Problem, tensor: &[T]) -> Vec<DMatrix
 }
 
 /// A matrix as NumPy has it, row by row.
-fn row_major<T: RealField + Copy>(matrix: &DMatrix<T>) -> Vec<T> {
+pub fn row_major<T: RealField + Copy>(matrix: DMatrixView<T>) -> Vec<T> {
     matrix.transpose().as_slice().to_vec()
 }
 
@@ -166,16 +158,13 @@ impl Layer {
         }
         let gradients = self.layer.backward(&cache, &self.grad_output)?;
         let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = gradients.parameters;
-        let biases = RowDVector::from_iterator(
-            4 * b_o.len(),
-            [b_q, b_k, b_v, b_o].iter().flat_map(|bias| bias.iter().copied()),
-        );
-        let biases = DMatrix::from_row_slice(1, biases.len(), biases.as_slice());
+        let biases = [b_q, b_k, b_v, b_o].map(|bias| bias.as_slice().to_vec()).concat();
+        let biases = DMatrix::from_row_slice(1, biases.len(), &biases);
         Ok(vec![output, gradients.x, w_q, w_k, w_v, w_o, biases])
     }
 }
 
-impl Peer for Ours {
+impl Peer for OwnPeer {
     type Results = Results;
 
     fn load(&mut self, problem: Problem, file: &Path) -> Result<()> {
@@ -207,28 +196,22 @@ impl Peer for Ours {
 
     fn write(&self, results: Results, file: &Path) -> Result<()> {
         match results {
-            Results::Joined(problem, matrices) => {
-                let split = |matrix: &DMatrix<f32>| -> Vec<f32> {
-                    let head = |h| {
-                        row_major(&matrix.columns(h * problem.d, problem.d).into_owned())
-                    };
-                    (0..problem.heads).flat_map(head).collect()
+            Results::Joined(Problem { heads, d, .. }, matrices) => {
+                let by_heads = |matrix: &DMatrix<f32>| -> Vec<f32> {
+                    (0..heads).flat_map(|h| row_major(matrix.columns(h * d, d))).collect()
                 };
-                write(&matrices.iter().map(split).collect::<Vec<_>>(), file)
+                worker::write(file, &matrices.iter().map(by_heads).collect::<Vec<_>>())
             }
             Results::Heads(heads) => {
-                let tensor = |i: usize| {
-                    heads.iter().flat_map(|head| row_major(&head[i])).collect()
+                let tensor = |i: usize| -> Vec<f32> {
+                    heads.iter().flat_map(|head| row_major(head[i].as_view())).collect()
                 };
-                write(&(0..heads[0].len()).map(tensor).collect::<Vec<Vec<f32>>>(), file)
+                worker::write(file, &(0..heads[0].len()).map(tensor).collect::<Vec<_>>())
             }
             Results::Layer(matrices) => {
-                write(&matrices.iter().map(row_major).collect::<Vec<_>>(), file)
+                let matrices = matrices.iter().map(|matrix| row_major(matrix.as_view()));
+                worker::write(file, &matrices.collect::<Vec<_>>())
             }
         }
     }
-}
-
-fn write<T: Number>(tensors: &[Vec<T>], file: &Path) -> Result<()> {
-    worker::write(file, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
