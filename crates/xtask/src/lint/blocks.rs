@@ -1,13 +1,9 @@
 //! Blocks of code: too wide for the page, kept from being checked, without a language, or pasted.
 
 use super::includes::{included, includes};
-use super::{Document, Finding, Sources, pattern};
-use crate::markdown::{CodeBlock, code_blocks};
+use super::{Document, Finding, Sources};
+use crate::markdown::{CodeBlock, ERROR_CODE, code_blocks};
 use crate::preprocess::listings::margin;
-use regex::Regex;
-use std::sync::LazyLock;
-
-static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
 
 /// What the page has room for beside the table of contents; rustfmt.toml says the same.
 const COLUMNS: usize = 90;

@@ -16,7 +16,7 @@ mod unused;
 use crate::files;
 use crate::project::Project;
 use anyhow::Result;
-use regex::Regex;
+use path_clean::PathClean;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -112,7 +112,7 @@ struct Sources {
 
 impl Sources {
     fn read(root: &Path) -> Result<Self> {
-        let root = files::normal(&std::path::absolute(root)?);
+        let root = std::path::absolute(root)?.clean();
         let chapters = Project::at(&root).chapters();
         let summary = chapters.join("SUMMARY.md");
         let generated = chapters.join("generated");
@@ -141,10 +141,6 @@ impl Sources {
     fn name(&self, path: &Path) -> String {
         files::relative(path, &self.root)
     }
-}
-
-fn pattern(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("the pattern is a constant")
 }
 
 #[cfg(test)]

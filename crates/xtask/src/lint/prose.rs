@@ -4,17 +4,15 @@
 //! include. Not meant are code, formulas, links, and places in other texts: "Section 3.2".
 
 use super::includes::without_directives;
-use super::{Document, Finding, Sources, pattern};
+use super::{Document, Finding, Sources};
 use crate::files;
 use crate::markdown::{formulas, parse};
+use crate::pattern::{Pattern, pattern};
 use pulldown_cmark::{Event, Tag, TagEnd};
-use regex::Regex;
 use std::ops::Range;
-use std::sync::LazyLock;
 
-static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?x)
+static NUMBER: Pattern = pattern!(
+    r"(?x)
         \d+(?:\.\d+)+ (?:\s?%)?            # 12.5, 12.5 %, and 0.5.4 to tell it apart
         | \d+ \s? %                        # 12 %
         | \d+ \s+ per\s?cent\b             # 12 percent
@@ -22,17 +20,14 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
         | \b10 (?:\^-?\d|[⁻⁰¹²³⁴-⁹]+)      # 10⁻⁴
         | \b\d+ e [-+]? \d+\b              # 3e-4
         ",
-    )
-});
+);
 
 /// What makes the number behind it a place or a name rather than a result.
-static BEFORE_A_NAME: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)([\w:/]|\b(section|sections|§|chapter|appendix|equation|eq\.|figure|table|theorem|algorithm)\s*)$",
-    )
-});
+static BEFORE_A_NAME: Pattern = pattern!(
+    r"(?i)([\w:/]|\b(section|sections|§|chapter|appendix|equation|eq\.|figure|table|theorem|algorithm)\s*)$",
+);
 
-static TAG: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?s)<!--.*?-->|<[^>]*>"));
+static TAG: Pattern = pattern!(r"(?s)<!--.*?-->|<[^>]*>");
 
 /// Decimals, percentages and powers of ten in the text of the chapters.
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {

@@ -8,14 +8,14 @@
 use super::{listings, punctuation};
 use crate::files;
 use crate::markdown;
+use crate::pattern::{Pattern, pattern};
 use crate::project::Project;
 use anyhow::{Result, bail};
 use mdbook_katex::preprocess::KatexProcessor;
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
-use regex::{Captures, Regex};
+use regex::Captures;
 use std::path::Path;
-use std::sync::LazyLock;
 
 /// Marks what KaTeX could not make sense of.
 const ERROR_COLOUR: &str = "#e4404e";
@@ -61,17 +61,12 @@ fn check(book: &Book, chapters: &Path) -> Result<()> {
     Ok(())
 }
 
-static MARK: LazyLock<Regex> = LazyLock::new(|| {
-    let mark = format!(
-        r#"(?s)<span class="katex-error" title="([^"]*)"[^>]*>([^<]*)</span>|{ERROR_COLOUR}[^<]*>"#
-    );
-    Regex::new(&mark).expect("the pattern is a constant")
-});
+static MARK: Pattern = pattern!(&format!(
+    r#"(?s)<span class="katex-error" title="([^"]*)"[^>]*>([^<]*)</span>|{ERROR_COLOUR}[^<]*>"#
+));
 
-static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?s)<annotation encoding="application/x-tex">([^<]*)</annotation>"#)
-        .expect("the pattern is a constant")
-});
+static SOURCE: Pattern =
+    pattern!(r#"(?s)<annotation encoding="application/x-tex">([^<]*)</annotation>"#);
 
 /// Each formula of the rendered chapter that is marked, once.
 fn errors_in(chapter: &Chapter, chapters: &Path) -> Vec<String> {

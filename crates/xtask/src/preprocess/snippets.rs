@@ -8,19 +8,20 @@
 
 use crate::console::{count, seconds};
 use crate::files;
-use crate::markdown::{self, CodeBlock};
-use crate::process::{cargo, toolchain};
+use crate::markdown::{self, CodeBlock, ERROR_CODE};
+use crate::pattern::{Pattern, pattern};
+use crate::process::{artifacts, cargo, toolchain};
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
+use cargo_metadata::camino::Utf8PathBuf;
+use cargo_metadata::{Artifact, DependencyKind, MetadataCommand, NodeDep, PackageId};
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
-use regex::{Captures, Regex};
-use serde_json::Value;
+use regex::Captures;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::process::Command;
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
@@ -161,23 +162,14 @@ impl Snippet {
     }
 }
 
-static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
-
 /// How rustdoc and rustc name a place in the file of snippets, and a test in it.
-static IN_FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"snippets\.md:(\d+)(:\d+)?"));
-static TEST_NAME: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"---- snippets\.md - \(line (\d+)\).* stdout ----"));
-static FAILED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?m)^test snippets\.md - \(line (\d+)\).* \.\.\. FAILED"));
-static PANICKED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"panicked at snippets\.md:(\d+):\d+"));
-static OWN_MAIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\s*fn main\("));
-static PASSED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?m)^test result: .* (\d+) passed;"));
-
-fn pattern(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("the pattern is a constant")
-}
+static IN_FILE: Pattern = pattern!(r"snippets\.md:(\d+)(:\d+)?");
+static TEST_NAME: Pattern = pattern!(r"---- snippets\.md - \(line (\d+)\).* stdout ----");
+static FAILED: Pattern =
+    pattern!(r"(?m)^test snippets\.md - \(line (\d+)\).* \.\.\. FAILED");
+static PANICKED: Pattern = pattern!(r"panicked at snippets\.md:(\d+):\d+");
+static OWN_MAIN: Pattern = pattern!(r"(?m)^\s*fn main\(");
+static PASSED: Pattern = pattern!(r"(?m)^test result: .* (\d+) passed;");
 
 fn number(digits: &str) -> usize {
     digits.parse().unwrap_or(0)
@@ -193,14 +185,16 @@ struct Libraries {
 impl Libraries {
     fn build(project: &Project) -> Result<Self> {
         let direct = direct_dependencies(project)?;
-        let mut libraries = Self::default();
-        for artifact in artifacts(project)? {
-            let package = artifact["package_id"].as_str().unwrap_or_default();
-            if let (Some(name), Some(file)) = (direct.get(package), rlib(&artifact)) {
-                libraries.named.insert(name.clone(), file);
-            }
-        }
-        Ok(libraries)
+        let mut build = cargo(project);
+        build.args(["build", "--quiet", "--package", "attention", "--lib"]);
+        let artifacts = artifacts(&mut build)
+            .context("the crate `attention` does not build, so no snippet can run")?;
+        let named = |artifact: Artifact| {
+            let is_rlib = |file: &&Utf8PathBuf| file.extension() == Some("rlib");
+            let file = artifact.filenames.iter().find(is_rlib)?.clone();
+            Some((direct.get(&artifact.package_id)?.clone(), file.into()))
+        };
+        Ok(Self { named: artifacts.into_iter().filter_map(named).collect() })
     }
 
     /// The folders of the libraries, where their own dependencies lie too.
@@ -223,80 +217,33 @@ impl Libraries {
 }
 
 /// From the identity of a package to the name under which the crate knows it, the crate included.
-fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
-    let output = cargo(project)
-        .args([
-            "metadata",
-            "--quiet",
-            "--format-version",
-            "1",
-            "--filter-platform",
-            &platform()?,
-        ])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("`cargo metadata` could not be started")?;
-    if !output.status.success() {
-        bail!("`cargo metadata` failed");
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+fn direct_dependencies(project: &Project) -> Result<BTreeMap<PackageId, String>> {
+    // Without the platform, cargo would download what only other systems need.
+    let metadata = MetadataCommand::new()
+        .current_dir(project.root())
+        .other_options(["--filter-platform".to_owned(), platform()?])
+        .exec()
+        .context("`cargo metadata` failed")?;
     let mut names = BTreeMap::new();
-    for package in
-        list(&metadata["packages"]).filter(|package| package["name"] == "attention")
-    {
-        names.insert(text(&package["id"]), "attention".to_owned());
-        let node =
-            list(&metadata["resolve"]["nodes"]).find(|node| node["id"] == package["id"]);
-        let dependencies = node.into_iter().flat_map(|node| list(&node["deps"]));
-        for dependency in dependencies.filter(|dependency| is_normal(dependency)) {
-            names.insert(text(&dependency["pkg"]), text(&dependency["name"]));
-        }
+    let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
+    for node in nodes.filter(|node| metadata[&node.id].name.as_str() == "attention") {
+        names.insert(node.id.clone(), "attention".to_owned());
+        // A dependency of the library, not only of its tests or its build.
+        let is_normal = |dependency: &&NodeDep| {
+            dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+        };
+        let dependencies = node.deps.iter().filter(is_normal);
+        names.extend(dependencies.map(|one| (one.pkg.clone(), one.name.clone())));
     }
     Ok(names)
 }
 
-/// Without it, cargo would download what only other systems need.
 fn platform() -> Result<String> {
     let output = toolchain("rustc")
         .args(["--print", "host-tuple"])
         .output()
         .context("rustc could not be started")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// Whether a dependency is one of the library, not only of its tests or its build.
-fn is_normal(dependency: &Value) -> bool {
-    list(&dependency["dep_kinds"]).any(|kind| kind["kind"].is_null())
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// Builds the crate; what cargo made or found up to date, it lists.
-fn artifacts(project: &Project) -> Result<Vec<Value>> {
-    let output = cargo(project)
-        .args(["build", "--quiet", "--package", "attention", "--lib"])
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo could not be started")?;
-    if !output.status.success() {
-        bail!("the crate `attention` does not build, so no snippet can run");
-    }
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter(|line| line.contains(r#""reason":"compiler-artifact""#))
-        .map(|line| Ok(serde_json::from_str(line)?))
-        .collect()
-}
-
-fn rlib(artifact: &Value) -> Option<PathBuf> {
-    list(&artifact["filenames"])
-        .filter_map(Value::as_str)
-        .find(|file| file.ends_with(".rlib"))
-        .map(PathBuf::from)
 }
 
 /// Runs all snippets: those that compile together as one program, those that must not each alone.
