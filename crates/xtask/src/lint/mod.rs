@@ -17,6 +17,7 @@ use crate::files;
 use crate::project::Project;
 use anyhow::Result;
 use path_clean::PathClean;
+use rayon::prelude::*;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,7 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
         prose::check,
         config::check,
     ];
-    Ok(sorted(checks.iter().flat_map(|check| check(&sources)).collect()))
+    Ok(sorted(checks.par_iter().flat_map_iter(|check| check(&sources)).collect()))
 }
 
 /// Checks the built pages, style sheets and scripts in `folder`.
