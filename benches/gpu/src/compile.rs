@@ -67,9 +67,9 @@ fn measurements(compiled: &Compiled, d: usize, causal: bool) -> Result<Vec<Measu
             program.precision(),
             &[("d", d), ("rows", launch.rows as usize)],
             &[
-                ("architecture", &compiled.architecture.to_string()),
-                ("kernel", program.name()),
-                ("mask", mask(causal)),
+                ("architecture", &compiled.architecture),
+                ("kernel", &program.name()),
+                ("mask", &mask(causal)),
             ],
             launch.threads as usize,
         );

@@ -5,7 +5,8 @@ use anyhow::{Result, ensure};
 use attention::cuda::{Precision, Program, Shape};
 use itertools::iproduct;
 use serde::Serialize;
-use strum::IntoStaticStr;
+use std::fmt;
+use strum::Display;
 
 /// Tokens of a whole batch, however long its sequences are.
 pub const TOKENS: usize = 16_384;
@@ -15,7 +16,7 @@ pub const WIDTH: usize = 2048;
 pub const NUMBERS: usize = TOKENS * WIDTH;
 
 /// Which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Pass {
@@ -23,14 +24,8 @@ pub enum Pass {
     Backward,
 }
 
-impl Pass {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// A way in which PyTorch's `scaled_dot_product_attention` computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(prefix = "torch-", serialize_all = "lowercase")]
 pub enum Backend {
@@ -58,15 +53,17 @@ pub enum Contestant {
 }
 
 impl Contestant {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ours(program) => program.name(),
-            Self::Torch(backend) => backend.into(),
-        }
-    }
-
     pub fn is_ours(self) -> bool {
         matches!(self, Self::Ours(_))
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Ours(program) => f.pad(program.name()),
+            Self::Torch(backend) => backend.fmt(f),
+        }
     }
 }
 
@@ -99,12 +96,13 @@ impl Cell {
     pub fn mask(&self) -> &'static str {
         if self.shape.causal { "causal" } else { "full" }
     }
+}
 
-    /// In words: "bf16, forward, d = 128, causal, n = 4096".
-    pub fn name(&self) -> String {
-        let Shape { n_q, d, .. } = self.shape;
-        let (precision, pass, mask) = (self.precision, self.pass.name(), self.mask());
-        format!("{precision}, {pass}, d = {d}, {mask}, n = {n_q}")
+/// In words: "bf16, forward, d = 128, causal, n = 4096".
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { shape: Shape { n_q, d, .. }, precision, pass, .. } = self;
+        write!(f, "{precision}, {pass}, d = {d}, {}, n = {n_q}", self.mask())
     }
 }
 
@@ -198,7 +196,8 @@ pub mod tests {
         let tiled = Program::Forward(Kernel::Tiled);
         let cells = cells(&options(vec![tiled])).unwrap();
         assert_eq!(cells.len(), 2 * 2 * 6);
-        let names: Vec<_> = cells[0].contestants.iter().map(|c| c.name()).collect();
+        let names: Vec<_> =
+            cells[0].contestants.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["tiled", "torch-efficient", "torch-math"]);
     }
 
@@ -215,7 +214,7 @@ pub mod tests {
 
     #[test]
     fn a_cell_is_named_in_words() {
-        let name = cell(512, true, Pass::Backward).name();
+        let name = cell(512, true, Pass::Backward).to_string();
         assert_eq!(name, "f32, backward, d = 64, causal, n = 512");
     }
 }

@@ -155,6 +155,7 @@ fn roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
 fn measurements(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
     let Shape { heads, n_q, d, .. } = cell.shape;
     let sizes = [("n", n_q), ("d", d), ("heads", heads)];
-    let common = Measurement::common(cell.precision, &sizes, &[("mask", cell.mask())], 1);
-    rounds.measurements(&common, cell.pass.name(), Contestant::name, Contestant::is_ours)
+    let common =
+        Measurement::common(cell.precision, &sizes, &[("mask", &cell.mask())], 1);
+    rounds.measurements(&common, cell.pass, Contestant::is_ours)
 }

@@ -164,11 +164,11 @@ impl Runner {
 }
 
 fn at(program: Program, cell: &Cell) -> String {
-    format!("{program}, {}", cell.name())
+    format!("{program}, {cell}")
 }
 
 fn say_absent(contestant: Contestant, cell: &Cell, reason: &str) {
-    eprintln!("absent: {}, {}: {reason}", contestant.name(), cell.name());
+    eprintln!("absent: {contestant}, {cell}: {reason}");
 }
 
 /// Lets the contestants take turns, in rounds. Who refuses once is not asked again.

@@ -30,11 +30,11 @@ pub fn roofs(roofs: &Roofs) -> String {
 pub fn line(measured: &MeasuredCell) -> String {
     let tflops = |contestant: &Contestant| {
         let seconds = measured.rounds.seconds(*contestant)?;
-        Some(format!("{} {:.1}", contestant.name(), measured.cell.tflops(seconds)))
+        Some(format!("{contestant} {:.1}", measured.cell.tflops(seconds)))
     };
     let speeds: Vec<_> = measured.cell.contestants.iter().filter_map(tflops).collect();
     let speeds = if speeds.is_empty() { "nothing".to_owned() } else { speeds.join(", ") };
-    format!("{}: {speeds} TFLOP/s", measured.cell.name())
+    format!("{}: {speeds} TFLOP/s", measured.cell)
 }
 
 /// A table for each pass and precision.
@@ -62,12 +62,9 @@ fn table(cells: &[MeasuredCell], roofs: &Roofs) -> String {
         format!("the product's {:.0} TFLOP/s", roof / 1e12)
     });
     let mut text = format!(
-        "\n{}, {precision}: TFLOP/s by {convention}; in % of {roof_named}; then time(theirs) / time(ours)\n\
+        "\n{pass}, {precision}: TFLOP/s by {convention}; in % of {roof_named}; then time(theirs) / time(ours)\n\
          {:>4} {:>6} {:>6}",
-        pass.name(),
-        "d",
-        "mask",
-        "n"
+        "d", "mask", "n"
     );
     let columns = columns(cells, roof);
     for (head, _) in &columns {
@@ -100,14 +97,14 @@ fn columns(cells: &[MeasuredCell], roof: Option<f64>) -> Vec<Column> {
             let tflops = measured.cell.tflops(measured.rounds.seconds(contestant)?);
             Some(format!("{tflops:.1}"))
         };
-        (format!("{:>6}", contestant.name()), Box::new(entry))
+        (format!("{contestant:>6}"), Box::new(entry))
     };
     let of_roof = |own: Contestant| -> Column {
         let entry = move |measured: &MeasuredCell| {
             let flops = measured.cell.flops() / measured.rounds.seconds(own)?;
             Some(format!("{:.1}", 100.0 * flops / roof?))
         };
-        (format!("{} %", own.name()), Box::new(entry))
+        (format!("{own} %"), Box::new(entry))
     };
     let mut columns: Vec<_> = ours.iter().chain(&theirs).copied().map(speed).collect();
     columns.extend(ours.iter().copied().map(of_roof));
@@ -117,7 +114,7 @@ fn columns(cells: &[MeasuredCell], roof: Option<f64>) -> Vec<Column> {
             let entry = move |measured: &MeasuredCell| {
                 Some(format!("{:.2}", measured.rounds.ratio(other, own)?.0))
             };
-            (format!("{}/{}", other.name(), own.name()), Box::new(entry))
+            (format!("{other}/{own}"), Box::new(entry))
         }));
     }
     columns

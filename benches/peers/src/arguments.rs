@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use itertools::{Itertools, iproduct};
 use std::path::PathBuf;
-use worker::{Kernel, Kind, Mask, Pass, Problem};
+use worker::{Kernel, Kind, Mask, Pass, Problem, VariantArray};
 
 pub const HEADS: usize = 8;
 
@@ -107,7 +107,8 @@ impl Arguments {
         let threads = chosen(threads, if self.quick { &[1] } else { &[1, 2] });
         let problems = self.problems();
         problems.iter().try_for_each(Problem::check)?;
-        let (masks, passes) = (chosen(mask, Mask::ALL), chosen(pass, Pass::ALL));
+        let (masks, passes) =
+            (chosen(mask, Mask::VARIANTS), chosen(pass, Pass::VARIANTS));
         let cell = |(threads, problem, mask, pass)| {
             let kernels = self.kernels(problem, pass);
             Cell { problem, mask, pass, threads, kernels }

@@ -5,8 +5,8 @@ use crate::grid::Cell;
 use crate::own_peer::{heads, row_major, written};
 use anyhow::{Context, Result, ensure};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use worker::{Kernel, Kind, Mask, Pass, Problem, Task};
 
@@ -27,7 +27,7 @@ pub fn tolerance(kind: Kind) -> f64 {
 
 /// References that were computed already: they do not depend on the number of threads.
 #[derive(Default)]
-pub struct References(HashMap<(Problem, Mask), Results>);
+pub struct References(BTreeMap<(Problem, Mask), Results>);
 
 impl References {
     /// The reference of a cell in f64, with gradients, if the cell is one of attention and small enough.
@@ -100,10 +100,8 @@ pub fn compare(
         let tolerance = tolerance(cell.problem.kind);
         ensure!(
             difference <= tolerance,
-            "{} computes something else: {}: {name} is off by {difference:.1e} of its largest entry, \
-             where {tolerance:.0e} is allowed",
-            kernel.name(),
-            cell.name()
+            "{kernel} computes something else: {cell}: {name} is off by {difference:.1e} of its largest entry, \
+             where {tolerance:.0e} is allowed"
         );
         worst = worst.max(difference);
     }

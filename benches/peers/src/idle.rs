@@ -57,7 +57,7 @@ impl Idle {
         let percent = |seconds: f64| 100.0 * seconds / self.wall;
         let all: f64 = self.spent.values().sum();
         let part = |(program, seconds): (&Program, &f64)| {
-            format!("{} on {:.1} % of a core", program.name(), percent(*seconds))
+            format!("{program} on {:.1} % of a core", percent(*seconds))
         };
         let parts: Vec<_> = self.spent.iter().map(part).collect();
         (percent(all) > 100.0 * DISTURBING).then(|| {

@@ -14,6 +14,7 @@ mod table;
 use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
+use itertools::Itertools;
 use mimalloc::MiMalloc;
 use record::take::{exit_code, how_to_show, write};
 use std::path::Path;
@@ -37,8 +38,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let cells = arguments.cells()?;
     if arguments.list {
         for cell in &cells {
-            let names: Vec<_> = cell.kernels.iter().map(|kernel| kernel.name()).collect();
-            println!("{}: {}", cell.name(), names.join(", "));
+            println!("{cell}: {}", cell.kernels.iter().join(", "));
         }
         return Ok(());
     }

@@ -190,7 +190,7 @@ impl Peer for OwnPeer {
             (Loaded::Layer(layer), Kernel::Naive) => {
                 Ok(Results::Layer(layer.compute(task)?))
             }
-            (_, other) => bail!("this crate does not know {} here", other.name()),
+            (_, other) => bail!("this crate does not know {other} here"),
         }
     }
 

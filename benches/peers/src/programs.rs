@@ -7,11 +7,13 @@ use std::process::Command;
 use worker::{Kernel, Process};
 
 /// Which program knows which ways to compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum Program {
+    #[strum(serialize = "this crate")]
     Ours,
     PyTorch,
     NumPy,
+    #[strum(serialize = "candle")]
     Candle,
 }
 
@@ -22,15 +24,6 @@ impl Program {
             Kernel::PytorchFused | Kernel::PytorchWritten => Self::PyTorch,
             Kernel::Numpy => Self::NumPy,
             Kernel::CandleFlash | Kernel::CandleWritten => Self::Candle,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "this crate",
-            Self::PyTorch => "PyTorch",
-            Self::NumPy => "NumPy",
-            Self::Candle => "candle",
         }
     }
 
@@ -73,7 +66,6 @@ impl Program {
 /// # Errors
 /// It is not there, or has not what it needs; the message says what to do.
 pub fn start(program: Program, threads: usize, arguments: &Arguments) -> Result<Process> {
-    let name = program.name();
     let mut command = program.command(arguments)?;
     command.arg(threads.to_string());
     if arguments.avx2 {
@@ -90,9 +82,9 @@ pub fn start(program: Program, threads: usize, arguments: &Arguments) -> Result<
     for library in ["RAYON", "CANDLE", "OMP", "MKL", "OPENBLAS"] {
         command.env(format!("{library}_NUM_THREADS"), threads.to_string());
     }
-    let process = Process::start(name, command, program.advice())?;
+    let process = Process::start(&program.to_string(), command, program.advice())?;
     let has = process.threads;
-    ensure!(has == threads, "{name} uses {has} threads, not {threads}");
+    ensure!(has == threads, "{program} uses {has} threads, not {threads}");
     Ok(process)
 }
 

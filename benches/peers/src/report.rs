@@ -6,7 +6,7 @@ use anyhow::Result;
 use record::take::versions;
 use record::{Measurement, Record};
 use std::path::Path;
-use worker::{Kernel, Kind};
+use worker::Kind;
 
 /// Crates of which the record tells the version.
 const CRATES: [&str; 6] =
@@ -31,10 +31,10 @@ pub fn measurements(
         Kind::Layer => ("layer", "f64"),
     };
     let sizes = [("n", problem.n), ("d", problem.d), ("heads", problem.heads)];
-    let settings = [("mask", cell.mask.name()), ("pass", cell.pass.name())];
+    let settings: [(_, &dyn ToString); 2] = [("mask", &cell.mask), ("pass", &cell.pass)];
     let common = Measurement::common(dtype, &sizes, &settings, cell.threads);
     rounds
-        .measurements(&common, group, Kernel::name, |kernel| kernel == base(problem.kind))
+        .measurements(&common, group, |kernel| kernel == base(problem.kind))
 }
 
 #[cfg(test)]

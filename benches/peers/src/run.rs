@@ -124,7 +124,7 @@ impl<'a> Bench<'a> {
 
     fn ask(&mut self, kernel: Kernel, question: &Question) -> Result<Vec<f64>> {
         let peer = self.peers.get_mut(&Program::of(kernel));
-        peer.with_context(|| format!("{} is not there", kernel.name()))?.ask(question)
+        peer.with_context(|| format!("{kernel} is not there"))?.ask(question)
     }
 
     /// Gives the problem to a peer that has another one.
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
         let mut expected = references.of(cell)?.cloned();
         for &kernel in &cell.kernels {
             self.load(cell.problem, kernel)?;
-            let at = || format!("{}, {}", kernel.name(), cell.name());
+            let at = || format!("{kernel}, {cell}");
             let question =
                 Question::Check { task: task(cell, kernel), file: file.clone() };
             let seconds = self.ask(kernel, &question).with_context(at)?;

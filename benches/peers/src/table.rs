@@ -5,16 +5,18 @@ use crate::run::MeasuredCell;
 use itertools::{Itertools, iproduct};
 use record::statistics::geometric_mean;
 use std::fmt::Write;
-use worker::{Kernel, Kind, Mask, Pass, Problem};
+use worker::{Kernel, Kind, Mask, Pass, Problem, VariantArray};
 
 /// From this n on, cells count for the means: below, what is measured is mostly the cost of a call.
 pub const COUNTS_FROM: usize = 512;
 
 fn columns(kind: Kind) -> Vec<Kernel> {
     match kind {
-        Kind::Attention => {
-            Kernel::ALL.iter().copied().filter(|kernel| *kernel != base(kind)).collect()
-        }
+        Kind::Attention => Kernel::VARIANTS
+            .iter()
+            .copied()
+            .filter(|kernel| *kernel != base(kind))
+            .collect(),
         Kind::Layer => vec![Kernel::Numpy],
     }
 }
@@ -30,7 +32,7 @@ pub fn head(kind: Kind) -> String {
         }
     };
     let names = ["threads", "d", "n", "mask", "pass", "ms", "GFLOP/s"].map(str::to_owned);
-    format!("\n{title}\n{}", line(kind, &names, |kernel| kernel.name().to_owned()))
+    format!("\n{title}\n{}", line(kind, &names, |kernel| kernel.to_string()))
 }
 
 /// A cell in one line.
@@ -41,8 +43,8 @@ pub fn row(MeasuredCell { cell, rounds, .. }: &MeasuredCell) -> String {
         threads.to_string(),
         d.to_string(),
         n.to_string(),
-        mask.name().to_owned(),
-        pass.name().to_owned(),
+        mask.to_string(),
+        pass.to_string(),
         format!("{:.3}", 1e3 * seconds),
         format!("{:.1}", cell.flops() / seconds / 1e9),
     ];
@@ -59,7 +61,8 @@ fn line(kind: Kind, words: &[String; 7], entry: impl Fn(Kernel) -> String) -> St
         let _ = write!(line, " {speed:>8}");
     }
     for kernel in columns(kind) {
-        let _ = write!(line, "  {:>width$}", entry(kernel), width = kernel.name().len());
+        let _ =
+            write!(line, "  {:>width$}", entry(kernel), width = kernel.to_string().len());
     }
     line
 }
@@ -95,23 +98,20 @@ fn summary_of(cells: &[MeasuredCell], kind: Kind, kernel: Kernel) -> String {
     let not_slower = ratios.iter().filter(|(_, ratio)| *ratio >= 1.0).count();
     let (all, count) = mean(&|_| true);
     let mut text = format!(
-        "\ntime({}) / time({}), cells with n ≥ {COUNTS_FROM}: geometric mean {all:.2} of {count}, \
-         at least 1 in {not_slower}, lowest {lowest:.2} at {}\n",
-        kernel.name(),
-        base(kind).name(),
-        worst.name()
+        "\ntime({kernel}) / time({}), cells with n ≥ {COUNTS_FROM}: geometric mean {all:.2} of {count}, \
+         at least 1 in {not_slower}, lowest {lowest:.2} at {worst}\n",
+        base(kind)
     );
     if kernel != rival(kind) {
         return text;
     }
     let threads = ratios.iter().map(|(cell, _)| cell.threads).sorted().dedup();
-    for (threads, &pass, &mask) in iproduct!(threads, Pass::ALL, Mask::ALL) {
+    for (threads, &pass, &mask) in iproduct!(threads, Pass::VARIANTS, Mask::VARIANTS) {
         let group =
             |cell: &Cell| (cell.threads, cell.pass, cell.mask) == (threads, pass, mask);
         let (mean, count) = mean(&group);
         if count > 0 {
-            let name =
-                format!("{}, {}, {}", grid::threads(threads), pass.name(), mask.name());
+            let name = format!("{}, {pass}, {mask}", grid::threads(threads));
             let _ = writeln!(text, "  {name:36} {mean:6.2} of {count}");
         }
     }
@@ -121,7 +121,7 @@ fn summary_of(cells: &[MeasuredCell], kind: Kind, kernel: Kernel) -> String {
 /// How far the peers are from the reference: the worst of all cells, for each of them.
 pub fn checks(cells: &[MeasuredCell]) -> String {
     let mut text = String::from("Largest differences, as parts of the largest entry:");
-    for (kind, kernel) in iproduct!([Kind::Attention, Kind::Layer], Kernel::ALL) {
+    for (kind, kernel) in iproduct!([Kind::Attention, Kind::Layer], Kernel::VARIANTS) {
         let of_kind = cells.iter().filter(|measured| measured.cell.problem.kind == kind);
         let found: Vec<_> = of_kind
             .filter_map(|measured| {
@@ -129,8 +129,8 @@ pub fn checks(cells: &[MeasuredCell]) -> String {
             })
             .collect();
         if let Some((cell, worst)) = found.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-            let (name, count, at) = (kernel.name(), found.len(), cell.name());
-            let _ = write!(text, "\n{name:16} {worst:.1e} of {count} cells, at {at}");
+            let count = found.len();
+            let _ = write!(text, "\n{kernel:16} {worst:.1e} of {count} cells, at {cell}");
         }
     }
     text

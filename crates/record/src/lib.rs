@@ -136,19 +136,17 @@ impl Measurement {
     pub fn common(
         dtype: impl ToString,
         sizes: &[(&str, usize)],
-        settings: &[(&str, &str)],
+        settings: &[(&str, &dyn ToString)],
         threads: usize,
     ) -> Self {
         let size = |(name, size): &(&str, usize)| ((*name).to_owned(), *size as u64);
-        let owned = |text: &str| text.to_owned();
+        let setting =
+            |(name, is): &(&str, &dyn ToString)| ((*name).to_owned(), is.to_string());
         Self {
             what: String::new(),
             dtype: dtype.to_string(),
             sizes: sizes.iter().map(size).collect(),
-            settings: settings
-                .iter()
-                .map(|(name, is)| (owned(name), owned(is)))
-                .collect(),
+            settings: settings.iter().map(setting).collect(),
             threads,
             unit: Unit::Count,
             median: f64::NAN,

@@ -3,6 +3,7 @@
 use crate::statistics::{median, ratio, spread};
 use crate::{Measurement, Unit};
 use anyhow::Result;
+use std::fmt::Display;
 
 /// The seconds of each contestant, in each round in which it took its turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +40,7 @@ pub fn take_turns<C: Copy, P>(
     Ok(Rounds(whole.map(|(contestant, _)| contestant).collect()))
 }
 
-impl<C: Copy + PartialEq> Rounds<C> {
+impl<C: Copy + Display + PartialEq> Rounds<C> {
     fn of(&self, contestant: C) -> Option<&[f64]> {
         let found = self.0.iter().find(|(other, _)| *other == contestant);
         found.map(|(_, seconds)| seconds.as_slice())
@@ -60,20 +61,19 @@ impl<C: Copy + PartialEq> Rounds<C> {
     pub fn measurements(
         &self,
         common: &Measurement,
-        group: &str,
-        name: impl Fn(C) -> &'static str,
+        group: impl Display,
         is_ours: impl Fn(C) -> bool,
     ) -> Vec<Measurement> {
         let time = |(contestant, seconds): &(C, Vec<f64>)| {
-            let what = format!("{group}/{}", name(*contestant));
+            let what = format!("{group}/{contestant}");
             common.named(what, Unit::Seconds, (median(seconds), spread(seconds)))
         };
         let mut all: Vec<_> = self.0.iter().map(time).collect();
         let (ours, others): (Vec<_>, Vec<_>) =
-            self.0.iter().partition(|(c, _)| is_ours(*c));
+            self.0.iter().partition(|(contestant, _)| is_ours(*contestant));
         for (own, own_seconds) in ours {
             for (other, seconds) in &others {
-                let what = format!("{group}/{} / {}", name(*other), name(*own));
+                let what = format!("{group}/{other} / {own}");
                 all.push(common.named(what, Unit::Ratio, ratio(seconds, own_seconds)));
             }
         }
@@ -101,9 +101,8 @@ mod tests {
     #[test]
     fn rounds_become_times_and_ratios() {
         let rounds = Rounds(vec![('b', vec![2.0, 6.0, 8.0]), ('a', vec![1.0, 2.0, 4.0])]);
-        let name = |c| if c == 'a' { "a" } else { "b" };
-        let common = Measurement::common("f32", &[("n", 512)], &[("mask", "full")], 2);
-        let found = rounds.measurements(&common, "group", name, |c| c == 'a');
+        let common = Measurement::common("f32", &[("n", 512)], &[("mask", &"full")], 2);
+        let found = rounds.measurements(&common, "group", |c| c == 'a');
         let told: Vec<_> = found.iter().map(|m| (m.what.as_str(), m.median)).collect();
         assert_eq!(told, [("group/b", 6.0), ("group/a", 2.0), ("group/b / a", 2.0)]);
         assert_eq!(

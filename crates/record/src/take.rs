@@ -3,6 +3,7 @@
 use crate::{Cache, Machine, Measurement, Name, Record, SHOWN, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
+use clap::Args;
 use jiff::{Timestamp, Unit as TimeUnit};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -13,16 +14,19 @@ use std::process::{Command, ExitCode, Stdio};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 /// How benchmarks are to run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// The benchmarks to run, by the names of their files; all if there are none.
-    pub topics: Vec<String>,
-    /// Features of the crate to turn on, besides its default ones.
-    pub features: Vec<String>,
-    /// How many threads they may use; 0 counts as 1.
-    pub threads: usize,
-    /// Whether to measure in a hurry, and badly.
-    pub quick: bool,
+    /// The benchmarks to run; all, if none is named
+    topics: Vec<String>,
+    /// Features of the crate to turn on
+    #[arg(long, value_delimiter = ',')]
+    features: Vec<String>,
+    /// Threads that they may use
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Measure in a hurry, and badly
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Packages whose versions every record tells, with those that `attention` depends on.

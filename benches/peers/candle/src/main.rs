@@ -123,7 +123,7 @@ impl Peer for Candle {
         match task.kernel {
             Kernel::CandleFlash => loaded.flash(task),
             Kernel::CandleWritten => loaded.written(task),
-            other => bail!("candle does not know {}", other.name()),
+            other => bail!("candle does not know {other}"),
         }
     }
 

@@ -11,6 +11,7 @@ mod raw;
 
 pub use process::Process;
 pub use raw::{read, write};
+pub use strum::VariantArray;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::time::Instant;
-use strum::{IntoStaticStr, VariantArray};
+use strum::Display;
 
 /// What is asked of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ pub enum Answer {
 }
 
 /// A problem: what is in the file, by kind and sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
     /// What is to be computed on it.
     pub kind: Kind,
@@ -86,9 +87,7 @@ pub struct Problem {
 }
 
 /// What is to be computed on a problem.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Attention, in f32. The file holds q, k, v and the gradient of the output, each (heads, n, d).
@@ -99,7 +98,7 @@ pub enum Kind {
 }
 
 /// What to compute, and by which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The way.
     pub kernel: Kernel,
@@ -110,21 +109,9 @@ pub struct Task {
 }
 
 /// A way to compute attention.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[derive(Display, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Kernel {
     /// This crate's fast attention.
@@ -144,21 +131,9 @@ pub enum Kernel {
 }
 
 /// Whether queries see later keys.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(Display, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Mask {
     /// They do.
@@ -168,48 +143,18 @@ pub enum Mask {
 }
 
 /// How far to go.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[derive(Display, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Pass {
     /// To the output.
-    #[serde(rename = "forward")]
-    #[strum(serialize = "forward")]
     Forward,
     /// To the output, and back to the gradients.
     #[serde(rename = "forward+backward")]
     #[strum(serialize = "forward+backward")]
     ForwardBackward,
 }
-
-/// What has a name, in records and on the command line, and can be listed in the order of tables.
-macro_rules! named {
-    ($($type:ty),*) => {$(
-        impl $type {
-            /// All of them, in the order of tables.
-            pub const ALL: &[Self] = Self::VARIANTS;
-
-            /// Its name, in records and on the command line.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                self.into()
-            }
-        }
-    )*};
-}
-
-named!(Kernel, Mask, Pass);
 
 impl Problem {
     /// That memory could hold its tensors, so that their sizes, and the sums and products of these, fit a `usize`.
@@ -412,14 +357,14 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_protocol() {
-        for kernel in Kernel::ALL {
-            assert_eq!(serde_json::to_value(kernel).unwrap(), kernel.name());
+        for kernel in Kernel::VARIANTS {
+            assert_eq!(serde_json::to_value(kernel).unwrap(), kernel.to_string());
         }
-        for mask in Mask::ALL {
-            assert_eq!(serde_json::to_value(mask).unwrap(), mask.name());
+        for mask in Mask::VARIANTS {
+            assert_eq!(serde_json::to_value(mask).unwrap(), mask.to_string());
         }
-        for pass in Pass::ALL {
-            assert_eq!(serde_json::to_value(pass).unwrap(), pass.name());
+        for pass in Pass::VARIANTS {
+            assert_eq!(serde_json::to_value(pass).unwrap(), pass.to_string());
         }
     }
 
