@@ -129,24 +129,16 @@ fn check(found: &Record, file: &Path) -> Result<()> {
 
 /// The first difference.
 fn difference(recorded: &[Measurement], found: &[Measurement]) -> Option<String> {
-    let same = |a: &Measurement, b: &Measurement| {
-        (&a.what, &a.settings, a.sizes.get("d"))
-            == (&b.what, &b.settings, b.sizes.get("d"))
+    let told = |m: &Measurement| {
+        let rows = m.sizes.get("rows").copied().unwrap_or_default();
+        format!("{} (with {} threads, {rows} rows)", m.median, m.threads)
     };
     for is in found {
-        match recorded.iter().find(|was| same(was, is)) {
-            None => return Some(format!("{} is not in it", name(is))),
+        let name = name(is);
+        match recorded.iter().find(|was| self::name(was) == name) {
+            None => return Some(format!("{name} is not in it")),
             Some(was) if was != is => {
-                let told = |m: &Measurement| {
-                    let rows = m.sizes.get("rows").copied().unwrap_or_default();
-                    format!("{} (with {} threads, {rows} rows)", m.median, m.threads)
-                };
-                return Some(format!(
-                    "{} was {}, but is {}",
-                    name(is),
-                    told(was),
-                    told(is)
-                ));
+                return Some(format!("{name} was {}, but is {}", told(was), told(is)));
             }
             Some(_) => {}
         }

@@ -70,7 +70,7 @@ impl Report {
         circumstances.versions.insert("driver".to_owned(), driver(device));
         circumstances
             .versions
-            .extend(torch.into_iter().flat_map(|torch| torch.versions.clone()));
+            .extend(torch.map(|torch| torch.versions.clone()).unwrap_or_default());
         Self::new(file, circumstances)
     }
 

@@ -62,7 +62,7 @@ pub fn time(options: &TimeOptions) -> Result<()> {
     Ok(())
 }
 
-/// PyTorch, or loudly nothing.
+/// PyTorch, or nothing and a warning.
 fn start_torch(options: &TimeOptions) -> Option<Torch> {
     match script().and_then(|script| Torch::start(&options.python, &script)) {
         Ok(torch) => Some(torch),

@@ -1,6 +1,6 @@
 //! This crate as a peer: its fast attention, its attention as the equations write it, and the layer on that.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use attention::flash::{Flash, Inputs, Instructions};
 use attention::{
     AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
@@ -23,13 +23,10 @@ pub fn serve(threads: usize, avx2: bool) -> Result<()> {
     if avx2 {
         flash = flash.with_instructions(Instructions::Avx2)?;
     }
-    worker::serve(&mut OwnPeer { flash, loaded: None }, threads)
+    worker::serve(&mut OwnPeer(flash), threads)
 }
 
-struct OwnPeer {
-    flash: Flash,
-    loaded: Option<Loaded>,
-}
+struct OwnPeer(Flash);
 
 enum Loaded {
     Attention(Problem, Box<Attention>),
@@ -165,23 +162,22 @@ impl Layer {
 }
 
 impl Peer for OwnPeer {
+    type Loaded = Loaded;
     type Results = Results;
 
-    fn load(&mut self, problem: Problem, file: &Path) -> Result<()> {
-        self.loaded = None; // before there are two of them in memory
-        self.loaded = Some(match problem.kind {
+    fn load(&self, problem: Problem, file: &Path) -> Result<Loaded> {
+        Ok(match problem.kind {
             Kind::Attention => {
                 Loaded::Attention(problem, Box::new(Attention::new(problem, file)?))
             }
             Kind::Layer => Loaded::Layer(Box::new(Layer::new(problem, file)?)),
-        });
-        Ok(())
+        })
     }
 
-    fn compute(&mut self, task: Task) -> Result<Results> {
-        match (self.loaded.as_ref().context("there is no problem yet")?, task.kernel) {
+    fn compute(&mut self, loaded: &Loaded, task: Task) -> Result<Results> {
+        match (loaded, task.kernel) {
             (Loaded::Attention(problem, inputs), Kernel::Flash) => {
-                Ok(Results::Joined(*problem, inputs.flash(*problem, task, &self.flash)?))
+                Ok(Results::Joined(*problem, inputs.flash(*problem, task, &self.0)?))
             }
             (Loaded::Attention(_, inputs), Kernel::Naive) => {
                 let heads = inputs.heads.par_iter().map(|head| written(head, task));

@@ -33,8 +33,7 @@ pub fn measurements(
     let sizes = [("n", problem.n), ("d", problem.d), ("heads", problem.heads)];
     let settings: [(_, &dyn ToString); 2] = [("mask", &cell.mask), ("pass", &cell.pass)];
     let common = Measurement::common(dtype, &sizes, &settings, cell.threads);
-    rounds
-        .measurements(&common, group, |kernel| kernel == base(problem.kind))
+    rounds.measurements(&common, group, |kernel| kernel == base(problem.kind))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub fn run(arguments: &Arguments, cells: &[Cell]) -> Result<Measured> {
     Ok(measured)
 }
 
-/// On Ctrl-C the temporary folder goes, and the program with it; the peers follow when nobody asks any more.
+/// On Ctrl-C the temporary folder goes, and the program with it; the peers end when no more questions come.
 fn leave_nothing_behind(folder: &TempDir) -> Result<()> {
     let folder = folder.path().to_owned();
     ctrlc::set_handler(move || {
@@ -95,7 +95,7 @@ struct Bench<'a> {
     idle: &'a mut Idle,
 }
 
-/// How long a peer's threads go on turning in circles when they have nothing to do any more, and a bit. To make them
+/// How long a peer's threads spin when they have nothing to do any more, and a bit. To make them
 /// sleep at once would cost no time here, but it would cost them time in their own turns.
 fn settles(program: Program, threads: usize) -> Duration {
     Duration::from_millis(match program {

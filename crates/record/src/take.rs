@@ -35,7 +35,7 @@ const MEASURED_WITH: [&str; 3] = ["attention", "nalgebra", "matrixmultiply"];
 /// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to this machine's folder in
 /// `records/`, or in `target/records/` if they were quick, since those are not to be shown.
 ///
-/// Records are written when all have been taken, each in one stroke.
+/// Records are written when all have been taken, each whole or not at all.
 ///
 /// # Errors
 /// A benchmark is not there, or fails, or measures nothing; then no record changes.

@@ -1,4 +1,4 @@
-//! candle's attention as a peer, in a program of its own, so that its threads are nobody else's.
+//! candle's attention as a peer, in a program of its own, so that its threads are its own.
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor, Var};
@@ -18,10 +18,10 @@ fn main() -> Result<()> {
     // candle reads the number of its threads from the environment, once.
     let set = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());
     ensure!(set == Some(threads), "RAYON_NUM_THREADS is not {threads}");
-    serve(&mut Candle(None), candle_core::utils::get_num_threads())
+    serve(&mut Candle, candle_core::utils::get_num_threads())
 }
 
-struct Candle(Option<Loaded>);
+struct Candle;
 
 /// A problem in the layouts that candle likes.
 struct Loaded {
@@ -110,16 +110,14 @@ fn hidden(n: usize) -> Result<Tensor> {
 }
 
 impl Peer for Candle {
+    type Loaded = Loaded;
     type Results = Vec<Tensor>;
 
-    fn load(&mut self, problem: Problem, file: &Path) -> Result<()> {
-        self.0 = None; // before there are two of them in memory
-        self.0 = Some(Loaded::new(problem, file)?);
-        Ok(())
+    fn load(&self, problem: Problem, file: &Path) -> Result<Loaded> {
+        Loaded::new(problem, file)
     }
 
-    fn compute(&mut self, task: Task) -> Result<Vec<Tensor>> {
-        let loaded = self.0.as_ref().context("there is no problem yet")?;
+    fn compute(&mut self, loaded: &Loaded, task: Task) -> Result<Vec<Tensor>> {
         match task.kernel {
             Kernel::CandleFlash => loaded.flash(task),
             Kernel::CandleWritten => loaded.written(task),

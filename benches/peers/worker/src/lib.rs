@@ -13,11 +13,11 @@ pub use process::Process;
 pub use raw::{read, write};
 pub use strum::VariantArray;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write, stdin, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use strum::Display;
 
@@ -208,6 +208,8 @@ impl Problem {
 
 /// A peer that is written in Rust.
 pub trait Peer {
+    /// A problem, laid out as the peer likes it.
+    type Loaded;
     /// What a computation leaves.
     type Results;
 
@@ -215,32 +217,32 @@ pub trait Peer {
     ///
     /// # Errors
     /// The file cannot be read, or the peer does not know this kind.
-    fn load(&mut self, problem: Problem, file: &std::path::Path) -> Result<()>;
+    fn load(&self, problem: Problem, file: &Path) -> Result<Self::Loaded>;
 
     /// Computes once. This is what is timed.
     ///
     /// # Errors
-    /// There is no problem, or the peer does not know the way.
-    fn compute(&mut self, task: Task) -> Result<Self::Results>;
+    /// The peer does not know the way.
+    fn compute(&mut self, problem: &Self::Loaded, task: Task) -> Result<Self::Results>;
 
     /// Writes what was computed.
     ///
     /// # Errors
     /// The file cannot be written.
-    fn write(&self, results: Self::Results, file: &std::path::Path) -> Result<()>;
+    fn write(&self, results: Self::Results, file: &Path) -> Result<()>;
 }
 
 /// Answers the questions on standard input until there are no more, with so many threads.
 ///
 /// # Errors
-/// Whoever asks cannot be understood, or does not listen.
+/// A question cannot be read, or an answer cannot be written.
 pub fn serve(peer: &mut impl Peer, threads: usize) -> Result<()> {
     let hello = Answer::Hello { versions: BTreeMap::new(), threads };
     answer_all(peer, &hello, stdin().lock(), stdout().lock())
 }
 
-fn answer_all(
-    peer: &mut impl Peer,
+fn answer_all<P: Peer>(
+    peer: &mut P,
     hello: &Answer,
     questions: impl BufRead,
     mut answers: impl Write,
@@ -251,11 +253,12 @@ fn answer_all(
         Ok(answers.flush()?)
     };
     say(hello)?;
+    let mut loaded = None;
     for (number, line) in (1..).zip(questions.lines()) {
         let line = line.with_context(|| format!("question {number}"))?;
         let question: Question = serde_json::from_str(&line)
             .with_context(|| format!("the question {line}"))?;
-        match answer(peer, question) {
+        match answer(peer, &mut loaded, question) {
             Ok(seconds) => say(&Answer::Done { seconds })?,
             Err(error) => say(&Answer::Error { message: format!("{error:#}") })?,
         }
@@ -263,39 +266,46 @@ fn answer_all(
     Ok(())
 }
 
-fn answer<P: Peer>(peer: &mut P, question: Question) -> Result<Vec<f64>> {
+fn answer<P: Peer>(
+    peer: &mut P,
+    loaded: &mut Option<P::Loaded>,
+    question: Question,
+) -> Result<Vec<f64>> {
+    let no_problem = "there is no problem yet";
     match question {
         Question::Load { problem, file } => {
             problem.check()?;
-            peer.load(problem, &file)?;
+            *loaded = None; // before there are two of them in memory
+            *loaded = Some(peer.load(problem, &file)?);
             Ok(vec![])
         }
         Question::Check { task, file } => {
-            let begun = Instant::now();
-            let results = peer.compute(task)?;
-            let seconds = begun.elapsed().as_secs_f64();
+            let (seconds, results) =
+                time(peer, loaded.as_ref().context(no_problem)?, task)?;
             peer.write(results, &file)?;
             Ok(vec![seconds])
         }
         Question::Time { task, warm, samples } => {
-            if samples == 0 {
-                bail!("no samples were asked for");
-            }
+            ensure!(samples > 0, "no samples were asked for");
+            let loaded = loaded.as_ref().context(no_problem)?;
             if warm {
-                peer.compute(task)?;
+                peer.compute(loaded, task)?;
             }
-            (0..samples).map(|_| time(peer, task)).collect()
+            // What was computed is thrown away after the clock has stopped.
+            (0..samples).map(|_| Ok(time(peer, loaded, task)?.0)).collect()
         }
     }
 }
 
-/// How long it takes to compute once. What was computed is thrown away after the clock has stopped.
-fn time<P: Peer>(peer: &mut P, task: Task) -> Result<f64> {
+/// How long it takes to compute once, and what was computed.
+fn time<P: Peer>(
+    peer: &mut P,
+    loaded: &P::Loaded,
+    task: Task,
+) -> Result<(f64, P::Results)> {
     let begun = Instant::now();
-    let results = std::hint::black_box(peer.compute(task)?);
-    let seconds = begun.elapsed().as_secs_f64();
-    drop(results);
-    Ok(seconds)
+    let results = std::hint::black_box(peer.compute(loaded, task)?);
+    Ok((begun.elapsed().as_secs_f64(), results))
 }
 
 #[cfg(test)]
@@ -307,18 +317,19 @@ mod mutated;
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::path::Path;
 
     /// A peer that counts how often it computed.
     #[derive(Default)]
     struct Counter(usize);
 
     impl Peer for Counter {
+        type Loaded = ();
         type Results = ();
-        fn load(&mut self, problem: Problem, _: &Path) -> Result<()> {
-            if problem.n == 0 { bail!("no tokens") } else { Ok(()) }
+        fn load(&self, problem: Problem, _: &Path) -> Result<()> {
+            ensure!(problem.n > 0, "no tokens");
+            Ok(())
         }
-        fn compute(&mut self, _: Task) -> Result<()> {
+        fn compute(&mut self, (): &(), _: Task) -> Result<()> {
             self.0 += 1;
             Ok(())
         }
@@ -340,18 +351,22 @@ mod tests {
 
     #[test]
     fn each_question_has_its_answer() {
+        let check = format!(r#"{{"do":"check","task":{TASK},"file":"y"}}"#);
         let questions = format!(
-            "{}\n{}\n{}\n",
+            "{}\n{check}\n{}\n{check}\n{}\n",
             r#"{"do":"load","problem":{"kind":"attention","n":0,"heads":8,"d":64},"file":"x"}"#,
-            format_args!(r#"{{"do":"check","task":{TASK},"file":"y"}}"#),
+            r#"{"do":"load","problem":{"kind":"attention","n":1,"heads":8,"d":64},"file":"x"}"#,
             format_args!(r#"{{"do":"time","task":{TASK},"warm":true,"samples":3}}"#),
         );
         let mut peer = Counter::default();
         let answers = ask(&mut peer, &questions);
         assert!(matches!(&answers[0], Answer::Hello { threads: 1, .. }));
         assert_eq!(answers[1], Answer::Error { message: "no tokens".to_owned() });
-        assert!(matches!(&answers[2], Answer::Done { seconds } if seconds.len() == 1));
-        assert!(matches!(&answers[3], Answer::Done { seconds } if seconds.len() == 3));
+        let message = "there is no problem yet".to_owned();
+        assert_eq!(answers[2], Answer::Error { message });
+        assert_eq!(answers[3], Answer::Done { seconds: vec![] });
+        assert!(matches!(&answers[4], Answer::Done { seconds } if seconds.len() == 1));
+        assert!(matches!(&answers[5], Answer::Done { seconds } if seconds.len() == 3));
         assert_eq!(peer.0, 1 + 1 + 3); // the check, the warm-up, the samples
     }
 
@@ -394,24 +409,22 @@ mod tests {
     ];
 
     /// A peer that counts the numbers of its problem.
-    #[derive(Default)]
-    struct Counts(Option<Problem>);
+    struct Counts;
 
     impl Peer for Counts {
+        type Loaded = Problem;
         type Results = usize;
 
-        fn load(&mut self, problem: Problem, _: &std::path::Path) -> Result<()> {
+        fn load(&self, problem: Problem, _: &Path) -> Result<Problem> {
             let _: usize = problem.inputs().iter().sum::<usize>() * size_of::<f64>();
-            self.0 = Some(problem);
-            Ok(())
+            Ok(problem)
         }
 
-        fn compute(&mut self, task: Task) -> Result<usize> {
-            let problem = self.0.context("there is no problem")?;
+        fn compute(&mut self, problem: &Problem, task: Task) -> Result<usize> {
             Ok(problem.results(task.pass).iter().map(|(_, size)| size).sum())
         }
 
-        fn write(&self, _: usize, _: &std::path::Path) -> Result<()> {
+        fn write(&self, _: usize, _: &Path) -> Result<()> {
             Ok(())
         }
     }
@@ -426,8 +439,7 @@ mod tests {
             );
             let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
             let mut said = vec![];
-            answer_all(&mut Counts::default(), &hello, question.as_bytes(), &mut said)
-                .unwrap();
+            answer_all(&mut Counts, &hello, question.as_bytes(), &mut said).unwrap();
             let answer = serde_json::from_slice::<Answer>(
                 said.split(|&b| b == b'\n').nth(1).unwrap(),
             );
@@ -446,7 +458,7 @@ mod tests {
             prop_assume!(!String::from_utf8_lossy(&heard).lines().any(asks_for_many));
             let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
             let mut said = vec![];
-            let served = answer_all(&mut Counts::default(), &hello, &heard[..], &mut said);
+            let served = answer_all(&mut Counts, &hello, &heard[..], &mut said);
             let said = String::from_utf8(said).unwrap();
             let answers: Vec<Answer> =
                 said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
