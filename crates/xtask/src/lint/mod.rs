@@ -114,21 +114,16 @@ struct Sources {
 impl Sources {
     fn read(root: &Path) -> Result<Self> {
         let root = std::path::absolute(root)?.clean();
-        let chapters = Project::at(&root).chapters();
-        let summary = chapters.join("SUMMARY.md");
-        let generated = chapters.join("generated");
-        let documents = files::with_extension(&chapters, "md")
-            .into_iter()
-            .filter(|path| *path != summary && !path.starts_with(&generated))
-            .map(|path| Document::read(path, &root));
-        let readme = root.join("README.md");
+        let folder = Project::at(&root).chapters();
+        let (summary, generated) = (folder.join("SUMMARY.md"), folder.join("generated"));
+        let mut chapters = files::with_extension(&folder, "md");
+        chapters.retain(|path| *path != summary && !path.starts_with(&generated));
+        let read = |path| Document::read(path, &root);
+        let readme = Some(root.join("README.md")).filter(|readme| readme.is_file());
         Ok(Self {
-            chapters: documents.collect::<Result<_>>()?,
-            summary: Document::read(summary, &root)?,
-            readme: readme
-                .is_file()
-                .then(|| Document::read(readme, &root))
-                .transpose()?,
+            chapters: chapters.into_iter().map(read).collect::<Result<_>>()?,
+            summary: read(summary)?,
+            readme: readme.map(read).transpose()?,
             root,
         })
     }

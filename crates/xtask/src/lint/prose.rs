@@ -9,6 +9,7 @@ use crate::files;
 use crate::markdown::{formulas, parse};
 use crate::pattern::{Pattern, pattern};
 use pulldown_cmark::{Event, Tag, TagEnd};
+use regex::Match;
 use std::ops::Range;
 
 static NUMBER: Pattern = pattern!(
@@ -36,20 +37,17 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
 
 fn numbers(chapter: &Document) -> Vec<Finding> {
     let prose = prose(&chapter.text);
-    NUMBER
-        .find_iter(&prose)
-        .filter(|found| !is_name(&prose[..found.start()], found.as_str()))
-        .map(|found| {
-            chapter.finding(
-                files::line_at(&prose, found.start()),
-                format!(
-                    "the number {} is typed by hand; compute it in crates/chapters and include it \
-                     from src/generated",
-                    found.as_str()
-                ),
-            )
-        })
-        .collect()
+    let numbers = NUMBER.find_iter(&prose);
+    let typed = numbers.filter(|found| !is_name(&prose[..found.start()], found.as_str()));
+    let finding = |found: Match| {
+        let message = format!(
+            "the number {} is typed by hand; compute it in crates/chapters and include it \
+             from src/generated",
+            found.as_str()
+        );
+        chapter.finding(files::line_at(&prose, found.start()), message)
+    };
+    typed.map(finding).collect()
 }
 
 /// Whether `number`, after the text `before` it, is a version such as 0.5.4 or names a place.
@@ -62,24 +60,20 @@ fn is_name(before: &str, number: &str) -> bool {
 fn prose(text: &str) -> String {
     let mut text = without_directives(text);
     for formula in formulas(&text) {
-        blank(&mut text, formula);
+        let kept = blank(&text[formula.clone()], []);
+        text.replace_range(formula, &kept);
     }
-    let mut kept = vec![b' '; text.len()];
-    for range in prose_ranges(&text) {
-        kept[range.clone()].copy_from_slice(&text.as_bytes()[range]);
-    }
-    for (at, byte) in text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n') {
-        kept[at] = byte;
-    }
-    String::from_utf8_lossy(&kept).into_owned()
+    blank(&text, prose_ranges(&text))
 }
 
-fn blank(text: &mut String, range: Range<usize>) {
-    let blanks: String = text[range.clone()]
-        .bytes()
-        .map(|byte| if byte == b'\n' { '\n' } else { ' ' })
-        .collect();
-    text.replace_range(range, &blanks);
+/// `text` with blanks in place of all bytes but those of these ranges, and line breaks.
+fn blank(text: &str, kept: impl IntoIterator<Item = Range<usize>>) -> String {
+    let byte = |byte| if byte == b'\n' { byte } else { b' ' };
+    let mut blank: Vec<u8> = text.bytes().map(byte).collect();
+    for range in kept {
+        blank[range.clone()].copy_from_slice(&text.as_bytes()[range]);
+    }
+    String::from_utf8_lossy(&blank).into_owned()
 }
 
 /// Where `text` has words to be read, outside code, tags and addresses.
