@@ -12,7 +12,7 @@ use crate::markdown::{self, CodeBlock, ERROR_CODE};
 use crate::pattern::{Pattern, pattern};
 use crate::process::{artifacts, cargo, toolchain};
 use crate::project::Project;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use cargo_metadata::camino::Utf8PathBuf;
 use cargo_metadata::{Artifact, DependencyKind, MetadataCommand, NodeDep, PackageId};
 use mdbook_preprocessor::book::{Book, Chapter};
@@ -45,7 +45,10 @@ impl Preprocessor for Snippets {
     /// If the crate does not build or a snippet fails; the message names the chapter and the line.
     fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
         let begun = Instant::now();
-        let snippets = collect(&book, &self.project)?;
+        let mut snippets = Vec::new();
+        for chapter in book.chapters() {
+            snippets.extend(snippets_in(chapter, &self.project)?);
+        }
         if !snippets.is_empty() {
             run(&snippets, &Libraries::build(&self.project)?, &self.project)?;
         }
@@ -73,18 +76,8 @@ struct Snippet {
     resolved: CodeBlock,
 }
 
-/// The snippets of the book, which are all Rust blocks but listings.
-fn collect(book: &Book, project: &Project) -> Result<Vec<Snippet>> {
-    let mut snippets = Vec::new();
-    for chapter in book.chapters() {
-        let found = snippets_in(chapter, project)?;
-        snippets
-            .extend(found.into_iter().filter(|snippet| !snippet.written.is_listing()));
-    }
-    Ok(snippets)
-}
-
-/// Pairs the blocks of the chapter with those of its file, where the line numbers are the author's.
+/// The snippets of the chapter, which are all Rust blocks but listings: pairs its blocks with those of its file, where the
+/// line numbers are the author's.
 fn snippets_in(chapter: &Chapter, project: &Project) -> Result<Vec<Snippet>> {
     let resolved = rust_blocks(&chapter.content);
     let (name, written) = match &chapter.source_path {
@@ -95,14 +88,16 @@ fn snippets_in(chapter: &Chapter, project: &Project) -> Result<Vec<Snippet>> {
         }
         None => (chapter.name.clone(), resolved.clone()),
     };
-    if written.len() != resolved.len() {
-        bail!(
-            "{name}: an include brings in the fences of a Rust block; \
-             write the fences in the chapter and include only what is between them"
-        );
-    }
-    let pair = |(written, resolved)| Snippet { chapter: name.clone(), written, resolved };
-    Ok(written.into_iter().zip(resolved).map(pair).collect())
+    ensure!(
+        written.len() == resolved.len(),
+        "{name}: an include brings in the fences of a Rust block; \
+         write the fences in the chapter and include only what is between them"
+    );
+    let pairs =
+        written.into_iter().zip(resolved).filter(|(written, _)| !written.is_listing());
+    Ok(pairs
+        .map(|(written, resolved)| Snippet { chapter: name.clone(), written, resolved })
+        .collect())
 }
 
 fn rust_blocks(text: &str) -> Vec<CodeBlock> {
@@ -112,11 +107,6 @@ fn rust_blocks(text: &str) -> Vec<CodeBlock> {
 }
 
 impl Snippet {
-    /// `src/softmax.md:57`, the line of the opening fence.
-    fn place(&self) -> String {
-        format!("{}:{}", self.chapter, self.written.line)
-    }
-
     /// The attributes that rustdoc understands.
     fn attributes(&self) -> impl Iterator<Item = &str> {
         self.written.words().filter(|word| {
@@ -262,9 +252,8 @@ fn run(snippets: &[Snippet], libraries: &Libraries, project: &Project) -> Result
             report += &batch.explain(&output, failed, libraries, project)?;
         }
     }
-    if failures > 0 {
-        bail!("{failures} of {} failed\n{report}", count(snippets.len(), "snippet"));
-    }
+    let all = count(snippets.len(), "snippet");
+    ensure!(failures == 0, "{failures} of {all} failed\n{report}");
     Ok(())
 }
 
@@ -275,6 +264,9 @@ struct Batch<'a> {
     lines: Vec<usize>,
     text: String,
 }
+
+/// What is written in place of a place in the file of snippets: by snippet, by the line in it, and by what was found.
+type Place = dyn Fn(&Snippet, usize, &Captures) -> String;
 
 /// Longer than any fence in a snippet.
 const FENCE: &str = "````````````";
@@ -336,12 +328,8 @@ impl<'a> Batch<'a> {
         // A snippet may print such a line too, with any number in it.
         let passed = PASSED.captures_iter(output).map(|found| number(&found[1]));
         let ran = passed.fold(failed.len(), usize::saturating_add);
-        if ran != self.snippets.len() {
-            bail!(
-                "rustdoc ran {ran} of {}:\n{output}",
-                count(self.snippets.len(), "snippet")
-            );
-        }
+        let all = self.snippets.len();
+        ensure!(ran == all, "rustdoc ran {ran} of {}:\n{output}", count(all, "snippet"));
         Ok(failed)
     }
 
@@ -382,25 +370,22 @@ impl<'a> Batch<'a> {
     }
 
     fn line_in_chapters(&self, line: &str) -> String {
-        let snippet_at = |found: &Captures| self.at(number(&found[1]));
-        let line =
-            TEST_NAME.replace_all(line, |found: &Captures| match snippet_at(found) {
-                Some((snippet, _)) => format!("\n── {} ──", snippet.place()),
-                None => found[0].to_owned(),
-            });
-        let line =
-            IN_FILE.replace_all(&line, |found: &Captures| match snippet_at(found) {
-                Some((snippet, within)) => {
-                    let column = found.get(2).map_or("", |column| column.as_str());
-                    format!(
-                        "{}:{}{column}",
-                        snippet.chapter,
-                        snippet.line_in_chapter(within)
-                    )
+        let replace = |pattern: &Pattern, line: &str, place: &Place| {
+            let replaced = pattern.replace_all(line, |found: &Captures| {
+                match self.at(number(&found[1])) {
+                    Some((snippet, within)) => place(snippet, within, found),
+                    None => found[0].to_owned(),
                 }
-                None => found[0].to_owned(),
             });
-        line.into_owned()
+            replaced.into_owned()
+        };
+        let line = replace(&TEST_NAME, line, &|snippet, _, _| {
+            format!("\n── {}:{} ──", snippet.chapter, snippet.written.line)
+        });
+        replace(&IN_FILE, &line, &|snippet, within, found| {
+            let column = found.get(2).map_or("", |column| column.as_str());
+            format!("{}:{}{column}", snippet.chapter, snippet.line_in_chapter(within))
+        })
     }
 
     /// The snippet that line `line` of the file belongs to, and the line within its code.
