@@ -29,11 +29,12 @@ pub fn serve(threads: usize, avx2: bool) -> Result<()> {
 struct OwnPeer(Flash);
 
 enum Loaded {
-    Attention(Problem, Box<Attention>),
+    Attention(Box<Attention>),
     Layer(Box<Layer>),
 }
 
 struct Attention {
+    problem: Problem,
     /// q, k, v and the gradient of the output: (n, h · d), as the fast path takes them.
     joined: [DMatrix<f32>; 4],
     /// The same by heads: h times (n, d), as the written-out path takes them.
@@ -103,21 +104,17 @@ impl Attention {
         };
         let head = |h: usize| [q, k, v, grad_output].map(|tensor| tensor[h].clone());
         Ok(Self {
+            problem,
             joined: [q, k, v, grad_output].map(|tensor| join(tensor)),
             heads: (0..problem.heads).map(head).collect(),
         })
     }
 
     /// The fast path, on heads side by side.
-    fn flash(
-        &self,
-        problem: Problem,
-        task: Task,
-        flash: &Flash,
-    ) -> Result<Vec<DMatrix<f32>>> {
+    fn flash(&self, task: Task, flash: &Flash) -> Result<Vec<DMatrix<f32>>> {
         let [q, k, v, grad_output] = &self.joined;
         let mask = visible(task.mask);
-        let inputs = Inputs::new(q, k, v, &mask)?.with_heads(problem.heads)?;
+        let inputs = Inputs::new(q, k, v, &mask)?.with_heads(self.problem.heads)?;
         let forward = flash.forward(&inputs);
         if task.pass == Pass::Forward {
             return Ok(vec![forward.output]);
@@ -168,7 +165,7 @@ impl Peer for OwnPeer {
     fn load(&self, problem: Problem, file: &Path) -> Result<Loaded> {
         Ok(match problem.kind {
             Kind::Attention => {
-                Loaded::Attention(problem, Box::new(Attention::new(problem, file)?))
+                Loaded::Attention(Box::new(Attention::new(problem, file)?))
             }
             Kind::Layer => Loaded::Layer(Box::new(Layer::new(problem, file)?)),
         })
@@ -176,10 +173,10 @@ impl Peer for OwnPeer {
 
     fn compute(&mut self, loaded: &Loaded, task: Task) -> Result<Results> {
         match (loaded, task.kernel) {
-            (Loaded::Attention(problem, inputs), Kernel::Flash) => {
-                Ok(Results::Joined(*problem, inputs.flash(*problem, task, &self.0)?))
+            (Loaded::Attention(inputs), Kernel::Flash) => {
+                Ok(Results::Joined(inputs.problem, inputs.flash(task, &self.0)?))
             }
-            (Loaded::Attention(_, inputs), Kernel::Naive) => {
+            (Loaded::Attention(inputs), Kernel::Naive) => {
                 let heads = inputs.heads.par_iter().map(|head| written(head, task));
                 Ok(Results::Heads(heads.collect::<Result<_>>()?))
             }

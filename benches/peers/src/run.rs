@@ -183,7 +183,7 @@ impl<'a> Bench<'a> {
             let is_fast = first < 2.0 * WARM_BELOW;
             let times = if is_fast { self.ask(kernel, &twice)? } else { vec![] };
             let seconds = times.into_iter().fold(first, f64::min);
-            plans.push((kernel, Plan::new(seconds, is_compared(kernel, cell), quick)));
+            plans.push((kernel, Plan::new(seconds, is_main(kernel, cell), quick)));
         }
         let most = plans.iter().map(|(_, plan)| plan.rounds).max().unwrap_or_default();
         for (kernel, plan) in &mut plans {
@@ -220,8 +220,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Whether it is this crate, or the one that this crate wants to outrun.
-fn is_compared(kernel: Kernel, cell: &Cell) -> bool {
+/// Whether the comparison is mainly about it: this crate, and its fastest rival.
+fn is_main(kernel: Kernel, cell: &Cell) -> bool {
     [base(cell.problem.kind), rival(cell.problem.kind)].contains(&kernel)
 }
 
@@ -250,14 +250,13 @@ impl Plan {
     /// For a computation that takes about so many seconds: at least five turns, and more as long as all together take
     /// about a second and a half. Three are enough for what takes seconds, and for a slow one that is not what the comparison is
     /// about.
-    fn new(seconds: f64, is_compared: bool, quick: bool) -> Self {
+    fn new(seconds: f64, is_main: bool, quick: bool) -> Self {
         let warm = seconds < WARM_BELOW;
-        let (turn, all, least, most) =
-            match (quick, warm || is_compared && seconds < LONG) {
-                (true, _) => (0.01, 0.1, 3, 3),
-                (false, true) => (0.06, 1.5, 5, 11),
-                (false, false) => (0.06, 1.5, 3, 11),
-            };
+        let (turn, all, least, most) = match (quick, warm || is_main && seconds < LONG) {
+            (true, _) => (0.01, 0.1, 3, 3),
+            (false, true) => (0.06, 1.5, 5, 11),
+            (false, false) => (0.06, 1.5, 3, 11),
+        };
         let samples = ((turn / seconds) as usize).clamp(1, 40);
         let one_turn = seconds * (samples + usize::from(warm)) as f64;
         Self { warm, samples, rounds: ((all / one_turn) as usize).clamp(least, most) }
