@@ -4,6 +4,7 @@ use crate::arguments::CompileOptions;
 use crate::report::circumstances;
 use anyhow::{Context, Result, bail, ensure};
 use attention::cuda::{Architecture, Compiled, Program, compile};
+use itertools::{Itertools, iproduct};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use record::take::write_file;
 use record::{Measurement, Record, Unit};
@@ -44,17 +45,12 @@ pub fn run(options: &CompileOptions) -> Result<()> {
 
 /// All that is compiled: program, architecture, head dimension, mask.
 fn variants() -> Vec<(Program, Architecture, usize, bool)> {
-    let mut variants = vec![];
-    for program in Program::all() {
-        for &architecture in program.architectures() {
-            for &d in program.widths() {
-                variants.extend(
-                    [false, true].map(|causal| (program, architecture, d, causal)),
-                );
-            }
-        }
-    }
-    variants
+    let of = |program: Program| {
+        iproduct!([program], program.architectures(), program.widths(), [false, true])
+    };
+    let all = Program::all().flat_map(of);
+    all.map(|(program, architecture, d, causal)| (program, *architecture, *d, causal))
+        .collect()
 }
 
 /// What each function needs: registers of a thread; bytes of a thread that are spilled, and of its stack; and bytes of
@@ -67,32 +63,27 @@ fn measurements(compiled: &Compiled, d: usize, causal: bool) -> Result<Vec<Measu
         let named = compiled.resources.iter().find(|needs| needs.function == function);
         let needs =
             named.with_context(|| format!("{program}: the log has no {function}"))?;
-        let spilled = needs.spill_stores + needs.spill_loads;
-        for (what, unit, number) in [
-            ("registers", Unit::Count, needs.registers),
-            ("spills", Unit::Bytes, spilled),
-            ("stack", Unit::Bytes, needs.stack),
-            ("shared", Unit::Bytes, needs.shared + launch.shared_bytes),
-        ] {
-            found.push(Measurement {
-                what: format!("{what}/{function}"),
-                dtype: program.precision().to_string(),
-                sizes: [("d", d), ("rows", launch.rows as usize)]
-                    .map(|(name, size)| (name.to_owned(), size as u64))
-                    .into(),
-                settings: [
-                    ("architecture", compiled.architecture.to_string()),
-                    ("kernel", program.name().to_owned()),
-                    ("mask", mask(causal).to_owned()),
-                ]
-                .map(|(name, setting)| (name.to_owned(), setting))
-                .into(),
-                threads: launch.threads as usize,
-                unit,
-                median: f64::from(number),
-                spread: 0.0,
-            });
-        }
+        let common = Measurement::common(
+            program.precision(),
+            &[("d", d), ("rows", launch.rows as usize)],
+            &[
+                ("architecture", &compiled.architecture),
+                ("kernel", &program.name()),
+                ("mask", &mask(causal)),
+            ],
+            launch.threads as usize,
+        );
+        found.extend(
+            [
+                ("registers", Unit::Count, needs.registers),
+                ("spills", Unit::Bytes, needs.spill_stores + needs.spill_loads),
+                ("stack", Unit::Bytes, needs.stack),
+                ("shared", Unit::Bytes, needs.shared + launch.shared_bytes),
+            ]
+            .map(|(what, unit, number)| {
+                common.named(format!("{what}/{function}"), unit, (number.into(), 0.0))
+            }),
+        );
     }
     Ok(found)
 }
@@ -104,19 +95,14 @@ fn mask(causal: bool) -> &'static str {
 /// What a reader wants to see at once.
 fn line(compiled: &Compiled, d: usize, causal: bool) -> String {
     let Compiled { program, architecture, resources, .. } = compiled;
-    let needs: Vec<_> = resources
-        .iter()
-        .map(|needs| {
-            let spilled = needs.spill_stores + needs.spill_loads;
-            let spills = if spilled > 0 {
-                format!(", spills {spilled} bytes")
-            } else {
-                String::new()
-            };
-            format!("{} {} registers{spills}", needs.function, needs.registers)
-        })
-        .collect();
-    let (name, mask, needs) = (program.name(), mask(causal), needs.join("; "));
+    let needs = resources.iter().format_with("; ", |needs, write| {
+        write(&format_args!("{} {} registers", needs.function, needs.registers))?;
+        match needs.spill_stores + needs.spill_loads {
+            0 => Ok(()),
+            spilled => write(&format_args!(", spills {spilled} bytes")),
+        }
+    });
+    let (name, mask) = (program.name(), mask(causal));
     format!("{name:13} {architecture:8} d = {d:3} {mask:6}  {needs}")
 }
 
@@ -143,24 +129,16 @@ fn check(found: &Record, file: &Path) -> Result<()> {
 
 /// The first difference.
 fn difference(recorded: &[Measurement], found: &[Measurement]) -> Option<String> {
-    let same = |a: &Measurement, b: &Measurement| {
-        (&a.what, &a.settings, a.sizes.get("d"))
-            == (&b.what, &b.settings, b.sizes.get("d"))
+    let told = |m: &Measurement| {
+        let rows = m.sizes.get("rows").copied().unwrap_or_default();
+        format!("{} (with {} threads, {rows} rows)", m.median, m.threads)
     };
     for is in found {
-        match recorded.iter().find(|was| same(was, is)) {
-            None => return Some(format!("{} is not in it", name(is))),
+        let name = name(is);
+        match recorded.iter().find(|was| self::name(was) == name) {
+            None => return Some(format!("{name} is not in it")),
             Some(was) if was != is => {
-                let told = |m: &Measurement| {
-                    let rows = m.sizes.get("rows").copied().unwrap_or_default();
-                    format!("{} (with {} threads, {rows} rows)", m.median, m.threads)
-                };
-                return Some(format!(
-                    "{} was {}, but is {}",
-                    name(is),
-                    told(was),
-                    told(is)
-                ));
+                return Some(format!("{name} was {}, but is {}", told(was), told(is)));
             }
             Some(_) => {}
         }

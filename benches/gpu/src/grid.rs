@@ -3,7 +3,10 @@
 use crate::arguments::TimeOptions;
 use anyhow::{Result, ensure};
 use attention::cuda::{Precision, Program, Shape};
+use itertools::iproduct;
 use serde::Serialize;
+use std::fmt;
+use strum::Display;
 
 /// Tokens of a whole batch, however long its sequences are.
 pub const TOKENS: usize = 16_384;
@@ -13,25 +16,18 @@ pub const WIDTH: usize = 2048;
 pub const NUMBERS: usize = TOKENS * WIDTH;
 
 /// Which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Pass {
     Forward,
     Backward,
 }
 
-impl Pass {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-        }
-    }
-}
-
 /// A way in which PyTorch's `scaled_dot_product_attention` computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(prefix = "torch-", serialize_all = "lowercase")]
 pub enum Backend {
     Flash,
     Cudnn,
@@ -50,25 +46,24 @@ impl Backend {
 }
 
 /// Who takes part in a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Contestant {
     Ours(Program),
     Torch(Backend),
 }
 
 impl Contestant {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ours(program) => program.name(),
-            Self::Torch(Backend::Flash) => "torch-flash",
-            Self::Torch(Backend::Cudnn) => "torch-cudnn",
-            Self::Torch(Backend::Efficient) => "torch-efficient",
-            Self::Torch(Backend::Math) => "torch-math",
-        }
-    }
-
     pub fn is_ours(self) -> bool {
         matches!(self, Self::Ours(_))
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Ours(program) => f.pad(program.name()),
+            Self::Torch(backend) => backend.fmt(f),
+        }
     }
 }
 
@@ -101,12 +96,13 @@ impl Cell {
     pub fn mask(&self) -> &'static str {
         if self.shape.causal { "causal" } else { "full" }
     }
+}
 
-    /// In words: "bf16, forward, d = 128, causal, n = 4096".
-    pub fn name(&self) -> String {
-        let Shape { n_q, d, .. } = self.shape;
-        let (precision, pass, mask) = (self.precision, self.pass.name(), self.mask());
-        format!("{precision}, {pass}, d = {d}, {mask}, n = {n_q}")
+/// In words: "bf16, forward, d = 128, causal, n = 4096".
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { shape: Shape { n_q, d, .. }, precision, pass, .. } = self;
+        write!(f, "{precision}, {pass}, d = {d}, {}, n = {n_q}", self.mask())
     }
 }
 
@@ -121,24 +117,22 @@ pub fn cells(options: &TimeOptions) -> Result<Vec<Cell>> {
     } else {
         &[512, 1024, 2048, 4096, 8192, 16_384]
     };
-    let mut cells = vec![];
-    for pass in [Pass::Forward, Pass::Backward] {
-        for precision in [Precision::Bf16, Precision::F32] {
-            for d in [128, 64] {
-                for causal in [false, true] {
-                    for &n in lengths {
-                        let heads = NUMBERS / d / n;
-                        let shape = Shape { heads, n_q: n, n_k: n, d, causal };
-                        let contestants = contestants(options, pass, precision, d);
-                        cells.push(Cell { shape, precision, pass, contestants });
-                    }
-                }
-            }
+    let passes = [Pass::Forward, Pass::Backward];
+    let precisions = [Precision::Bf16, Precision::F32];
+    let cell = |(pass, precision, d, causal, &n)| {
+        let shape = Shape { heads: NUMBERS / d / n, n_q: n, n_k: n, d, causal };
+        Cell {
+            shape,
+            precision,
+            pass,
+            contestants: contestants(options, pass, precision, d),
         }
-    }
-    let is_wanted = |contestant: &Contestant| contestant.is_ours();
-    let all = options.kernels.is_empty();
-    cells.retain(|cell| all || cell.contestants.iter().any(is_wanted));
+    };
+    let all = iproduct!(passes, precisions, [128, 64], [false, true], lengths).map(cell);
+    let is_wanted = |cell: &Cell| {
+        options.kernels.is_empty() || cell.contestants.iter().any(|one| one.is_ours())
+    };
+    let cells: Vec<_> = all.filter(is_wanted).collect();
     ensure!(!cells.is_empty(), "none of these kernels takes part in any cell");
     Ok(cells)
 }
@@ -202,7 +196,8 @@ pub mod tests {
         let tiled = Program::Forward(Kernel::Tiled);
         let cells = cells(&options(vec![tiled])).unwrap();
         assert_eq!(cells.len(), 2 * 2 * 6);
-        let names: Vec<_> = cells[0].contestants.iter().map(|c| c.name()).collect();
+        let names: Vec<_> =
+            cells[0].contestants.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["tiled", "torch-efficient", "torch-math"]);
     }
 
@@ -219,7 +214,7 @@ pub mod tests {
 
     #[test]
     fn a_cell_is_named_in_words() {
-        let name = cell(512, true, Pass::Backward).name();
+        let name = cell(512, true, Pass::Backward).to_string();
         assert_eq!(name, "f32, backward, d = 64, causal, n = 512");
     }
 }

@@ -2,37 +2,30 @@
 
 mod arguments;
 mod compile;
+mod device;
+mod expected;
 mod grid;
-mod measure;
-mod measured;
-mod ours;
-mod reference;
 mod report;
+mod run;
 mod table;
 mod torch;
 
 use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
+use record::take::exit_code;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Device => device(),
-        Command::Time(options) => measure::time(&options),
+    exit_code(match Arguments::parse().command {
+        Command::Device => describe_device(),
+        Command::Time(options) => run::time(&options),
         Command::Compile(options) => compile::run(&options),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 /// What there is to run on, and to compile with.
-fn device() -> Result<()> {
+fn describe_device() -> Result<()> {
     let gpu = attention::cuda::Gpu::open()?;
     let device = gpu.device();
     let (major, minor) = device.capability;

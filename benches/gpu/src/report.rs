@@ -1,12 +1,12 @@
 //! The record.
 
 use crate::grid::Contestant;
-use crate::measured::{Measured, MeasuredCell};
+use crate::run::{Measured, MeasuredCell, Roofs};
 use crate::torch::{SIDE, Torch};
 use anyhow::{Context, Result};
 use attention::cuda::{Device, Error, Shape, compiler_version};
 use record::statistics::{median, spread};
-use record::take::{machine, now, write_file};
+use record::take::write_file;
 use record::{Measurement, Record, Unit};
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,15 +27,8 @@ pub fn circumstances(topic: &str) -> Result<Record> {
     let mut versions: BTreeMap<String, String> =
         serde_json::from_str(env!("BUILT_WITH"))?;
     versions.insert("nvrtc".to_owned(), nvrtc()?);
-    Ok(Record {
-        topic: topic.to_owned(),
-        date: now()?,
-        machine: machine()?,
-        versions,
-        features: ["cuda", "rayon"].map(str::to_owned).to_vec(),
-        note: None,
-        measurements: vec![],
-    })
+    let features = ["cuda", "rayon"].map(str::to_owned).to_vec();
+    record::take::circumstances(topic, versions, features)
 }
 
 /// The version of the run-time compiler.
@@ -77,7 +70,7 @@ impl Report {
         circumstances.versions.insert("driver".to_owned(), driver(device));
         circumstances
             .versions
-            .extend(torch.into_iter().flat_map(|torch| torch.versions.clone()));
+            .extend(torch.map(|torch| torch.versions.clone()).unwrap_or_default());
         Self::new(file, circumstances)
     }
 
@@ -101,7 +94,7 @@ impl Report {
 
     fn record(&self, measured: &Measured) -> Result<Record> {
         let mut record = self.circumstances.clone();
-        record.measurements = roofs(measured);
+        record.measurements = roofs(&measured.roofs);
         record.measurements.extend(measured.cells.iter().flat_map(measurements));
         record.check()?;
         Ok(record)
@@ -144,57 +137,25 @@ impl Report {
 }
 
 /// What the device can do at best.
-fn roofs(measured: &Measured) -> Vec<Measurement> {
-    let measurement =
-        |what: &str, dtype: &str, sizes, unit, median, spread| Measurement {
-            what: format!("roof/{what}"),
-            dtype: dtype.to_owned(),
-            sizes,
-            settings: BTreeMap::new(),
-            threads: 1,
-            unit,
-            median,
-            spread,
-        };
-    let copy = measured.roofs.copy;
-    let none = BTreeMap::new();
-    let mut all = vec![measurement("copy", "f32", none, Unit::BytesPerSecond, copy, 0.0)];
-    for (dtype, samples) in &measured.roofs.products {
-        let sizes = BTreeMap::from([("n".to_owned(), SIDE as u64)]);
-        let (median, spread) = (median(samples), spread(samples));
-        all.push(measurement("product", dtype, sizes, Unit::Seconds, median, spread));
-    }
-    all
+fn roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
+    let copy = Measurement::common("f32", &[], &[], 1).named(
+        "roof/copy".to_owned(),
+        Unit::BytesPerSecond,
+        (*copy, 0.0),
+    );
+    let product = |(dtype, seconds): &(&str, Vec<f64>)| {
+        let common = Measurement::common(dtype, &[("n", SIDE)], &[], 1);
+        let numbers = (median(seconds), spread(seconds));
+        common.named("roof/product".to_owned(), Unit::Seconds, numbers)
+    };
+    [copy].into_iter().chain(products.iter().map(product)).collect()
 }
 
 /// The times of a cell, and how many times as long as each of our kernels each of PyTorch's backends took.
-fn measurements(measured: &MeasuredCell) -> Vec<Measurement> {
-    let cell = &measured.cell;
+fn measurements(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
     let Shape { heads, n_q, d, .. } = cell.shape;
-    let measurement = |what: String, unit, (median, spread)| Measurement {
-        what: format!("{}/{what}", cell.pass.name()),
-        dtype: cell.precision.to_string(),
-        sizes: [("n", n_q), ("d", d), ("heads", heads)]
-            .map(|(name, size)| (name.to_owned(), size as u64))
-            .into(),
-        settings: BTreeMap::from([("mask".to_owned(), cell.mask().to_owned())]),
-        threads: 1,
-        unit,
-        median,
-        spread,
-    };
-    let taken = || measured.rounds.iter().map(|(contestant, _)| *contestant);
-    let ours = || taken().filter(|contestant| contestant.is_ours());
-    let theirs = || taken().filter(|contestant| !contestant.is_ours());
-    let times = measured.rounds.iter().map(|(contestant, rounds)| {
-        let name = contestant.name().to_owned();
-        measurement(name, Unit::Seconds, (median(rounds), spread(rounds)))
-    });
-    let ratio = |other: Contestant, own: Contestant| {
-        let what = format!("{} / {}", other.name(), own.name());
-        Some(measurement(what, Unit::Ratio, measured.ratio(other, own)?))
-    };
-    let pairs = ours().flat_map(|own| theirs().map(move |other| (other, own)));
-    let ratios = pairs.filter_map(|(other, own)| ratio(other, own));
-    times.chain(ratios).collect()
+    let sizes = [("n", n_q), ("d", d), ("heads", heads)];
+    let common =
+        Measurement::common(cell.precision, &sizes, &[("mask", &cell.mask())], 1);
+    rounds.measurements(&common, cell.pass, Contestant::is_ours)
 }

@@ -1,8 +1,10 @@
 //! What was measured, in words.
 
 use crate::grid::{Cell, Contestant, Pass};
-use crate::measured::{Measured, MeasuredCell, Roofs};
+use crate::run::{Measured, MeasuredCell, Roofs};
 use crate::torch::SIDE;
+use attention::cuda::Shape;
+use itertools::Itertools;
 use record::statistics::median;
 use std::fmt::Write;
 
@@ -27,12 +29,12 @@ pub fn roofs(roofs: &Roofs) -> String {
 /// A cell in one line, as it is done.
 pub fn line(measured: &MeasuredCell) -> String {
     let tflops = |contestant: &Contestant| {
-        let seconds = measured.seconds(*contestant)?;
-        Some(format!("{} {:.1}", contestant.name(), measured.cell.tflops(seconds)))
+        let seconds = measured.rounds.seconds(*contestant)?;
+        Some(format!("{contestant} {:.1}", measured.cell.tflops(seconds)))
     };
     let speeds: Vec<_> = measured.cell.contestants.iter().filter_map(tflops).collect();
     let speeds = if speeds.is_empty() { "nothing".to_owned() } else { speeds.join(", ") };
-    format!("{}: {speeds} TFLOP/s", measured.cell.name())
+    format!("{}: {speeds} TFLOP/s", measured.cell)
 }
 
 /// A table for each pass and precision.
@@ -51,7 +53,6 @@ pub fn tables(measured: &Measured) -> String {
 fn table(cells: &[MeasuredCell], roofs: &Roofs) -> String {
     let Some(first) = cells.first() else { return String::new() };
     let Cell { pass, precision, .. } = first.cell;
-    let columns = columns(cells);
     let roof = roofs.flops(&precision.to_string());
     let convention = match pass {
         Pass::Forward => "4 · heads · n² · d operations, half if causal",
@@ -61,24 +62,20 @@ fn table(cells: &[MeasuredCell], roofs: &Roofs) -> String {
         format!("the product's {:.0} TFLOP/s", roof / 1e12)
     });
     let mut text = format!(
-        "\n{}, {precision}: TFLOP/s by {convention}; in % of {roof_named}; then time(theirs) / time(ours)\n\
+        "\n{pass}, {precision}: TFLOP/s by {convention}; in % of {roof_named}; then time(theirs) / time(ours)\n\
          {:>4} {:>6} {:>6}",
-        pass.name(),
-        "d",
-        "mask",
-        "n"
+        "d", "mask", "n"
     );
-    let heads: Vec<_> = columns.iter().map(Column::head).collect();
-    for head in &heads {
+    let columns = columns(cells, roof);
+    for (head, _) in &columns {
         let _ = write!(text, "  {head}");
     }
     text.push('\n');
     for measured in cells {
-        let shape = measured.cell.shape;
-        let _ =
-            write!(text, "{:>4} {:>6} {:>6}", shape.d, measured.cell.mask(), shape.n_q);
-        for (column, head) in columns.iter().zip(&heads) {
-            let entry = column.entry(measured, roof).unwrap_or("–".to_owned());
+        let Shape { d, n_q, .. } = measured.cell.shape;
+        let _ = write!(text, "{d:>4} {:>6} {n_q:>6}", measured.cell.mask());
+        for (head, entry) in &columns {
+            let entry = entry(measured).unwrap_or("–".to_owned());
             let _ = write!(text, "  {entry:>width$}", width = head.chars().count());
         }
         text.push('\n');
@@ -86,50 +83,39 @@ fn table(cells: &[MeasuredCell], roofs: &Roofs) -> String {
     text
 }
 
-enum Column {
-    Speed(Contestant),
-    OfRoof(Contestant),
-    Ratio(Contestant, Contestant),
-}
+/// What stands over a column, and what stands in it in the row of a cell.
+type Column = (String, Box<dyn Fn(&MeasuredCell) -> Option<String>>);
 
-/// The speeds of all, then parts of the roof and ratios of each of our kernels.
-fn columns(cells: &[MeasuredCell]) -> Vec<Column> {
-    let mut contestants: Vec<Contestant> = vec![];
-    for contestant in cells.iter().flat_map(|measured| &measured.cell.contestants) {
-        if !contestants.contains(contestant) {
-            contestants.push(*contestant);
-        }
-    }
-    let (ours, theirs): (Vec<_>, Vec<_>) = contestants.iter().partition(|c| c.is_ours());
-    let mut columns: Vec<_> =
-        ours.iter().chain(&theirs).copied().map(Column::Speed).collect();
-    columns.extend(ours.iter().copied().map(Column::OfRoof));
+/// The speeds of all, then parts of the roof of each of our kernels, and ratios.
+fn columns(cells: &[MeasuredCell], roof: Option<f64>) -> Vec<Column> {
+    let contestants = cells.iter().flat_map(|measured| &measured.cell.contestants);
+    let contestants: Vec<Contestant> = contestants.copied().unique().collect();
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        contestants.iter().copied().partition(|contestant| contestant.is_ours());
+    let speed = |contestant: Contestant| -> Column {
+        let entry = move |measured: &MeasuredCell| {
+            let tflops = measured.cell.tflops(measured.rounds.seconds(contestant)?);
+            Some(format!("{tflops:.1}"))
+        };
+        (format!("{contestant:>6}"), Box::new(entry))
+    };
+    let of_roof = |own: Contestant| -> Column {
+        let entry = move |measured: &MeasuredCell| {
+            let flops = measured.cell.flops() / measured.rounds.seconds(own)?;
+            Some(format!("{:.1}", 100.0 * flops / roof?))
+        };
+        (format!("{own} %"), Box::new(entry))
+    };
+    let mut columns: Vec<_> = ours.iter().chain(&theirs).copied().map(speed).collect();
+    columns.extend(ours.iter().copied().map(of_roof));
     // The first of our kernels are steps of a ladder: how the last one stands is what the ratios are about.
-    if let Some(own) = ours.last() {
-        columns.extend(theirs.iter().map(|other| Column::Ratio(*other, *own)));
+    if let Some(&own) = ours.last() {
+        columns.extend(theirs.into_iter().map(|other| -> Column {
+            let entry = move |measured: &MeasuredCell| {
+                Some(format!("{:.2}", measured.rounds.ratio(other, own)?.0))
+            };
+            (format!("{other}/{own}"), Box::new(entry))
+        }));
     }
     columns
-}
-
-impl Column {
-    fn head(&self) -> String {
-        match self {
-            Self::Speed(contestant) => format!("{:>6}", contestant.name()),
-            Self::OfRoof(own) => format!("{} %", own.name()),
-            Self::Ratio(other, own) => format!("{}/{}", other.name(), own.name()),
-        }
-    }
-
-    fn entry(&self, measured: &MeasuredCell, roof: Option<f64>) -> Option<String> {
-        Some(match self {
-            Self::Speed(contestant) => {
-                format!("{:.1}", measured.cell.tflops(measured.seconds(*contestant)?))
-            }
-            Self::OfRoof(own) => {
-                let flops = measured.cell.flops() / measured.seconds(*own)?;
-                format!("{:.1}", 100.0 * flops / roof?)
-            }
-            Self::Ratio(other, own) => format!("{:.2}", measured.ratio(*other, *own)?.0),
-        })
-    }
 }

@@ -39,8 +39,8 @@ pub struct Torch {
     python: PathBuf,
     script: PathBuf,
     process: Option<Process>,
-    /// How often it went away.
-    deaths: usize,
+    /// How often a process ended before it answered.
+    ends: usize,
     /// PyTorch's, CUDA's and cuDNN's.
     pub versions: BTreeMap<String, String>,
 }
@@ -54,7 +54,7 @@ impl Torch {
         let process = start(python, script)?;
         let versions = process.versions.clone();
         let (python, script) = (python.to_owned(), script.to_owned());
-        Ok(Self { python, script, process: Some(process), deaths: 0, versions })
+        Ok(Self { python, script, process: Some(process), ends: 0, versions })
     }
 
     /// The seconds of each product of two large matrices.
@@ -93,36 +93,32 @@ impl Torch {
         })
     }
 
-    /// One that goes away has refused. Another one takes its place, unless that happens again and again: a fault of a
-    /// kernel takes the whole process with it.
+    /// A process that ends has refused. Another one takes its place, unless that happens again and again: a fault of a
+    /// kernel ends the whole process.
     fn ask(&mut self, question: &Question) -> Result<Vec<f64>, String> {
         let process = self.process.as_mut().ok_or("PyTorch is gone")?;
-        let answered = process.answer(question).unwrap_or_else(|error| {
-            self.deaths += 1;
-            let lives = self.deaths < MOST_DEATHS;
-            self.process =
-                lives.then(|| start(&self.python, &self.script).ok()).flatten();
+        let seconds = process.answer(question).unwrap_or_else(|error| {
+            self.ends += 1;
+            let again = || start(&self.python, &self.script).ok();
+            self.process = if self.ends < MOST_ENDS { again() } else { None };
             if self.process.is_none() {
                 eprintln!(
                     "WARNING: PyTorch is gone; what follows is measured without it"
                 );
             }
             Err(format!("{error:#}"))
-        });
-        let seconds = answered?;
-        if seconds.iter().any(|seconds| !(*seconds > 0.0 && seconds.is_finite())) {
-            return Err(format!("it answers {seconds:?} seconds"));
-        }
-        if seconds.is_empty() {
-            Err("it answers nothing".to_owned())
-        } else {
-            Ok(seconds)
+        })?;
+        let is_time = |seconds: &f64| *seconds > 0.0 && seconds.is_finite();
+        match seconds.len() {
+            0 => Err("it answers nothing".to_owned()),
+            _ if seconds.iter().all(is_time) => Ok(seconds),
+            _ => Err(format!("it answers {seconds:?} seconds")),
         }
     }
 }
 
-/// From then on, nobody takes its place.
-const MOST_DEATHS: usize = 3;
+/// After so many, no other process takes its place.
+const MOST_ENDS: usize = 3;
 
 fn start(python: &Path, script: &Path) -> Result<Process> {
     let mut command = Command::new(python);

@@ -2,9 +2,10 @@
 
 use crate::grid::{Cell, base, kernels};
 use anyhow::{Result, ensure};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use itertools::{Itertools, iproduct};
 use std::path::PathBuf;
-use worker::{Kernel, Kind, Mask, Pass, Problem};
+use worker::{Kernel, Kind, Mask, Pass, Problem, VariantArray};
 
 pub const HEADS: usize = 8;
 
@@ -28,6 +29,21 @@ pub struct Arguments {
     /// Tell which cells would be measured, and measure nothing
     #[arg(long)]
     pub list: bool,
+    #[command(flatten)]
+    selection: Selection,
+    /// The Python that has what requirements.txt asks for
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub python: PathBuf,
+    /// The program candle-peer; if it is not named, the one beside this program
+    #[arg(long, value_name = "PROGRAM")]
+    pub candle: Option<PathBuf>,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// The parts of the grid that are to be measured; all of what is not named.
+#[derive(Debug, Default, PartialEq, Args)]
+struct Selection {
     /// attention (in f32), layer (in f64)
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = named::<Kind>)]
     kind: Vec<Kind>,
@@ -49,14 +65,6 @@ pub struct Arguments {
     /// Peers to compare with: pytorch-fused, pytorch-written, numpy, candle-flash, candle-written, naive
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = named::<Kernel>)]
     peers: Vec<Kernel>,
-    /// The Python that has what requirements.txt asks for
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    pub python: PathBuf,
-    /// The program candle-peer; if it is not named, the one beside this program
-    #[arg(long, value_name = "PROGRAM")]
-    pub candle: Option<PathBuf>,
-    #[command(subcommand)]
-    pub command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,11 +91,9 @@ fn positive(text: &str) -> Result<usize, String> {
 }
 
 /// What was asked for, or else what is there by default.
-fn or<T: Copy + Ord>(chosen: &[T], default: &[T]) -> Vec<T> {
-    let mut values = if chosen.is_empty() { default } else { chosen }.to_vec();
-    values.sort_unstable();
-    values.dedup();
-    values
+fn chosen<T: Copy + Ord>(chosen: &[T], default: &[T]) -> Vec<T> {
+    let values = if chosen.is_empty() { default } else { chosen };
+    values.iter().copied().sorted().dedup().collect()
 }
 
 impl Arguments {
@@ -97,65 +103,59 @@ impl Arguments {
     /// # Errors
     /// A problem is too large, or nothing is left to measure.
     pub fn cells(&self) -> Result<Vec<Cell>> {
-        let threads = or(&self.threads, if self.quick { &[1] } else { &[1, 2] });
-        let masks = or(&self.mask, &[Mask::Full, Mask::Causal]);
-        let passes = or(&self.pass, &[Pass::Forward, Pass::ForwardBackward]);
-        let mut cells = vec![];
-        for &threads in &threads {
-            for problem in self.problems() {
-                problem.check()?;
-                for &mask in &masks {
-                    for &pass in &passes {
-                        let kernels = self.kernels(problem, pass);
-                        cells.push(Cell { problem, mask, pass, threads, kernels });
-                    }
-                }
-            }
-        }
-        cells.retain(|cell| cell.kernels.len() > 1);
+        let Selection { threads, mask, pass, .. } = &self.selection;
+        let threads = chosen(threads, if self.quick { &[1] } else { &[1, 2] });
+        let problems = self.problems();
+        problems.iter().try_for_each(Problem::check)?;
+        let (masks, passes) =
+            (chosen(mask, Mask::VARIANTS), chosen(pass, Pass::VARIANTS));
+        let cell = |(threads, problem, mask, pass)| {
+            let kernels = self.kernels(problem, pass);
+            Cell { problem, mask, pass, threads, kernels }
+        };
+        let all = iproduct!(threads, problems, masks, passes).map(cell);
+        let cells: Vec<_> = all.filter(|cell| cell.kernels.len() > 1).collect();
         ensure!(!cells.is_empty(), "no peer takes part in any of these cells");
         Ok(cells)
     }
 
     fn problems(&self) -> Vec<Problem> {
+        let Selection { kind, n, d, .. } = &self.selection;
         let mut problems = vec![];
-        for kind in or(&self.kind, &[Kind::Attention, Kind::Layer]) {
+        for kind in chosen(kind, &[Kind::Attention, Kind::Layer]) {
             let lengths: &[usize] = match (kind, self.quick) {
                 (Kind::Attention, false) => &[256, 512, 1024, 2048, 4096, 8192],
                 (Kind::Attention, true) => &[256, 1024],
                 (Kind::Layer, false) => &[256, 512, 1024],
                 (Kind::Layer, true) => &[256],
             };
-            for d in or(&self.d, if self.quick { &[64] } else { &[64, 128] }) {
-                for n in or(&self.n, lengths) {
-                    problems.push(Problem { kind, n, heads: HEADS, d });
-                }
-            }
+            let widths = chosen(d, if self.quick { &[64] } else { &[64, 128] });
+            problems.extend(
+                iproduct!(widths, chosen(n, lengths)).map(|(d, n)| Problem {
+                    kind,
+                    n,
+                    heads: HEADS,
+                    d,
+                }),
+            );
         }
         problems
     }
 
     /// Who can take part, and is wanted.
     fn kernels(&self, problem: Problem, pass: Pass) -> Vec<Kernel> {
+        let peers = &self.selection.peers;
         let mut kernels = kernels(problem, pass);
-        let is_wanted =
-            |kernel: &Kernel| self.peers.is_empty() || self.peers.contains(kernel);
-        kernels.retain(|kernel| *kernel == base(problem.kind) || is_wanted(kernel));
+        kernels.retain(|kernel| {
+            *kernel == base(problem.kind) || peers.is_empty() || peers.contains(kernel)
+        });
         kernels
     }
 
     /// Whether all of the grid is measured, and well.
     pub fn is_complete(&self) -> bool {
-        let Self { quick, check_only, avx2, .. } = self;
-        let Self { kind, n, d, threads, mask, pass, peers, .. } = self;
-        !quick
-            && !check_only
-            && !avx2
-            && kind.is_empty()
-            && [n, d, threads].iter().all(|numbers| numbers.is_empty())
-            && mask.is_empty()
-            && pass.is_empty()
-            && peers.is_empty()
+        let Self { quick, check_only, avx2, selection, .. } = self;
+        !quick && !check_only && !avx2 && *selection == Selection::default()
     }
 }
 

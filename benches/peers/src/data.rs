@@ -28,13 +28,10 @@ pub fn draw(problem: Problem) -> Vec<Vec<f64>> {
 pub fn write(problem: Problem, file: &Path) -> Result<()> {
     let tensors = draw(problem);
     match problem.kind {
-        Kind::Layer => {
-            worker::write(file, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>())
-        }
+        Kind::Layer => worker::write(file, &tensors),
         Kind::Attention => {
             let short = |tensor: &Vec<f64>| tensor.iter().map(|x| *x as f32).collect();
-            let tensors: Vec<Vec<f32>> = tensors.iter().map(short).collect();
-            worker::write(file, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>())
+            worker::write(file, &tensors.iter().map(short).collect::<Vec<Vec<f32>>>())
         }
     }
 }

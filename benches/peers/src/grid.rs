@@ -1,6 +1,7 @@
 //! The cells of the grid: what is measured, and who takes part.
 
-use worker::{Kernel, Kind, Mask, Pass, Problem};
+use std::fmt;
+use worker::{Kernel, Kind, Mask, Pass, Problem, VariantArray};
 
 /// The longest sequence whose scores are written out: beyond, all heads' n² scores are more than a gigabyte, and the
 /// time they take tells nothing new.
@@ -36,7 +37,7 @@ pub fn rival(kind: Kind) -> Kernel {
 /// Who can take part, this crate first; none if it would write out the scores of a sequence that is too long.
 pub fn kernels(problem: Problem, pass: Pass) -> Vec<Kernel> {
     let kernels: &[Kernel] = match (problem.kind, problem.n) {
-        (Kind::Attention, ..=WRITTEN_UP_TO) => &Kernel::ALL,
+        (Kind::Attention, ..=WRITTEN_UP_TO) => Kernel::VARIANTS,
         (Kind::Attention, _) => &[Kernel::Flash, Kernel::PytorchFused],
         (Kind::Layer, ..=WRITTEN_UP_TO) => &[Kernel::Naive, Kernel::Numpy],
         (Kind::Layer, _) => &[],
@@ -60,21 +61,15 @@ impl Cell {
         let masked = if self.mask == Mask::Causal { forward / 2.0 } else { forward };
         if self.pass == Pass::ForwardBackward { 3.5 * masked } else { masked }
     }
+}
 
-    /// In words: "n = 512, d = 64, causal, forward, 1 thread".
-    pub fn name(&self) -> String {
-        let Problem { n, d, .. } = self.problem;
-        let threads = if self.threads == 1 {
-            "1 thread"
-        } else {
-            &format!("{} threads", self.threads)
-        };
-        let layer = if self.problem.kind == Kind::Layer { "the layer, " } else { "" };
-        format!(
-            "{layer}n = {n}, d = {d}, {}, {}, {threads}",
-            self.mask.name(),
-            self.pass.name()
-        )
+/// In words: "n = 512, d = 64, causal, forward, 1 thread".
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { problem: Problem { kind, n, d, .. }, mask, pass, .. } = self;
+        let layer = if *kind == Kind::Layer { "the layer, " } else { "" };
+        let threads = threads(self.threads);
+        write!(f, "{layer}n = {n}, d = {d}, {mask}, {pass}, {threads}")
     }
 }
 
@@ -102,15 +97,15 @@ pub mod tests {
     fn who_has_no_backward_pass_and_who_writes_scores_out_stays_away() {
         let long = cell(4096, Mask::Full, Pass::Forward);
         assert_eq!(long.kernels, [Kernel::Flash, Kernel::PytorchFused]);
-        assert_eq!(cell(2048, Mask::Full, Pass::Forward).kernels, Kernel::ALL);
+        assert_eq!(cell(2048, Mask::Full, Pass::Forward).kernels, Kernel::VARIANTS);
         let backward = cell(256, Mask::Full, Pass::ForwardBackward);
         assert!(!backward.kernels.contains(&Kernel::CandleFlash));
-        assert_eq!(backward.kernels.len(), Kernel::ALL.len() - 1);
+        assert_eq!(backward.kernels.len(), Kernel::VARIANTS.len() - 1);
     }
 
     #[test]
     fn a_cell_is_named_in_words() {
-        let name = cell(512, Mask::Causal, Pass::Forward).name();
+        let name = cell(512, Mask::Causal, Pass::Forward).to_string();
         assert_eq!(name, "n = 512, d = 64, causal, forward, 1 thread");
     }
 }

@@ -1,21 +1,23 @@
 //! Times the crate's attention beside its peers: see README.md. `cargo xtask bench --peers` runs it.
 
 mod arguments;
+mod check;
 mod data;
 mod grid;
-mod measure;
-mod measured;
-mod ours;
-mod process;
-mod reference;
+mod idle;
+mod own_peer;
+mod programs;
 mod report;
+mod run;
 mod table;
 
 use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
+use itertools::Itertools;
 use mimalloc::MiMalloc;
-use record::take::how_to_show;
+use record::take::{exit_code, how_to_show, write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -26,32 +28,24 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let result = match arguments.command {
-        Some(Command::Worker { threads, avx2 }) => ours::serve(threads, avx2),
+    exit_code(match arguments.command {
+        Some(Command::Worker { threads, avx2 }) => own_peer::serve(threads, avx2),
         None => run(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
     let cells = arguments.cells()?;
     if arguments.list {
         for cell in &cells {
-            let names: Vec<_> = cell.kernels.iter().map(|kernel| kernel.name()).collect();
-            println!("{}: {}", cell.name(), names.join(", "));
+            println!("{cell}: {}", cell.kernels.iter().join(", "));
         }
         return Ok(());
     }
     // Asked for before anything is measured: an error here must not cost the measurements.
-    let circumstances = report::circumstances()?;
+    let mut record = report::circumstances()?;
     let begun = Instant::now();
-    let measured = measure::run(arguments, &cells)?;
+    let measured = run::run(arguments, &cells)?;
     if arguments.check_only {
         println!("{}", table::checks(&measured.cells));
         return Ok(());
@@ -60,13 +54,15 @@ fn run(arguments: &Arguments) -> Result<()> {
     for warning in &measured.warnings {
         eprintln!("warning: {warning}");
     }
-    let file = report::write(arguments, circumstances, &measured)?;
+    record.measurements = measured.cells.iter().flat_map(report::measurements).collect();
+    record.versions.extend(measured.versions);
+    record.check()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let (machine, file) = write(&root, &record, arguments.is_complete())?;
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
-    println!("written to {} after {minutes:.1} minutes", file.display());
-    if let (true, Some(folder)) = (arguments.is_complete(), file.parent())
-        && let Some(name) = folder.file_name().and_then(|name| name.to_str())
-    {
-        println!("{}", how_to_show(name));
+    println!("written to {} after {minutes:.1} minutes", root.join(file).display());
+    if arguments.is_complete() {
+        println!("{}", how_to_show(&machine));
     }
     Ok(())
 }

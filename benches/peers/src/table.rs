@@ -1,19 +1,22 @@
 //! Tables of what was measured.
 
 use crate::grid::{self, Cell, base, rival};
-use crate::measured::MeasuredCell;
-use record::statistics::{geometric_mean, median, ratio};
+use crate::run::MeasuredCell;
+use itertools::{Itertools, iproduct};
+use record::statistics::geometric_mean;
 use std::fmt::Write;
-use worker::{Kernel, Kind, Mask, Pass};
+use worker::{Kernel, Kind, Mask, Pass, Problem, VariantArray};
 
 /// From this n on, cells count for the means: below, what is measured is mostly the cost of a call.
 pub const COUNTS_FROM: usize = 512;
 
 fn columns(kind: Kind) -> Vec<Kernel> {
     match kind {
-        Kind::Attention => {
-            Kernel::ALL.into_iter().filter(|kernel| *kernel != base(kind)).collect()
-        }
+        Kind::Attention => Kernel::VARIANTS
+            .iter()
+            .copied()
+            .filter(|kernel| *kernel != base(kind))
+            .collect(),
         Kind::Layer => vec![Kernel::Numpy],
     }
 }
@@ -22,58 +25,46 @@ fn columns(kind: Kind) -> Vec<Kernel> {
 pub fn head(kind: Kind) -> String {
     let title = match kind {
         Kind::Attention => {
-            "\nAttention, f32, 8 heads. How long flash takes, then how many times as long each peer takes."
+            "Attention, f32, 8 heads. How long flash takes, then how many times as long each peer takes."
         }
         Kind::Layer => {
-            "\nThe layer, f64, 8 heads. How long naive takes, then how many times as long NumPy takes."
+            "The layer, f64, 8 heads. How long naive takes, then how many times as long NumPy takes."
         }
     };
-    let mut line = format!(
-        "{title}\n{:>7} {:>4} {:>4}  {:6}  {:16}",
-        "threads", "d", "n", "mask", "pass"
-    );
-    let _ = write!(line, " {:>10}", "ms");
-    if kind == Kind::Attention {
-        let _ = write!(line, " {:>8}", "GFLOP/s");
-    }
-    for kernel in columns(kind) {
-        let _ = write!(line, "  {}", kernel.name());
-    }
-    line
+    let names = ["threads", "d", "n", "mask", "pass", "ms", "GFLOP/s"].map(str::to_owned);
+    format!("\n{title}\n{}", line(kind, &names, |kernel| kernel.to_string()))
 }
 
 /// A cell in one line.
-pub fn row(measured: &MeasuredCell) -> String {
-    let MeasuredCell { cell, rounds, .. } = measured;
-    let Cell { problem, mask, pass, threads, .. } = cell;
-    let seconds =
-        rounds.get(&base(problem.kind)).map_or(f64::NAN, |rounds| median(rounds));
-    let mut line = format!(
-        "{threads:>7} {:>4} {:>4}  {:6}  {:16} {:>10.3}",
-        problem.d,
-        problem.n,
-        mask.name(),
-        pass.name(),
-        1e3 * seconds
-    );
-    if problem.kind == Kind::Attention {
-        let _ = write!(line, " {:>8.1}", cell.flops() / seconds / 1e9);
-    }
-    for kernel in columns(problem.kind) {
-        let text = measured
-            .ratio(kernel)
-            .map_or("–".to_owned(), |(ratio, _)| format!("{ratio:.2}"));
-        let _ = write!(line, "  {text:>width$}", width = kernel.name().len());
-    }
-    line
+pub fn row(MeasuredCell { cell, rounds, .. }: &MeasuredCell) -> String {
+    let Cell { problem: Problem { kind, n, d, .. }, mask, pass, threads, .. } = cell;
+    let seconds = rounds.seconds(base(*kind)).unwrap_or(f64::NAN);
+    let words = [
+        threads.to_string(),
+        d.to_string(),
+        n.to_string(),
+        mask.to_string(),
+        pass.to_string(),
+        format!("{:.3}", 1e3 * seconds),
+        format!("{:.1}", cell.flops() / seconds / 1e9),
+    ];
+    line(*kind, &words, |kernel| {
+        let ratio = rounds.ratio(kernel, base(*kind));
+        ratio.map_or("–".to_owned(), |(ratio, _)| format!("{ratio:.2}"))
+    })
 }
 
-impl MeasuredCell {
-    /// How many times as long as this crate a peer took, and the spread of that; `None` if it took no part.
-    pub fn ratio(&self, kernel: Kernel) -> Option<(f64, f64)> {
-        let ours = self.rounds.get(&base(self.cell.problem.kind))?;
-        self.rounds.get(&kernel).map(|rounds| ratio(rounds, ours))
+fn line(kind: Kind, words: &[String; 7], entry: impl Fn(Kernel) -> String) -> String {
+    let [threads, d, n, mask, pass, ms, speed] = words;
+    let mut line = format!("{threads:>7} {d:>4} {n:>4}  {mask:6}  {pass:16} {ms:>10}");
+    if kind == Kind::Attention {
+        let _ = write!(line, " {speed:>8}");
     }
+    for kernel in columns(kind) {
+        let _ =
+            write!(line, "  {:>width$}", entry(kernel), width = kernel.to_string().len());
+    }
+    line
 }
 
 /// Geometric means over all cells that count, and the worst cell, for each peer; for the rival also by groups of cells.
@@ -88,51 +79,40 @@ pub fn summary(cells: &[MeasuredCell]) -> String {
 }
 
 fn summary_of(cells: &[MeasuredCell], kind: Kind, kernel: Kernel) -> String {
-    let counts = |cell: &&MeasuredCell| {
-        cell.cell.problem.kind == kind && cell.cell.problem.n >= COUNTS_FROM
-    };
-    let counted = cells.iter().filter(counts);
-    let ratios: Vec<_> =
-        counted.filter_map(|cell| Some((&cell.cell, cell.ratio(kernel)?.0))).collect();
+    let counted = cells.iter().filter(|MeasuredCell { cell, .. }| {
+        cell.problem.kind == kind && cell.problem.n >= COUNTS_FROM
+    });
+    let ratios: Vec<_> = counted
+        .filter_map(|MeasuredCell { cell, rounds, .. }| {
+            Some((cell, rounds.ratio(kernel, base(kind))?.0))
+        })
+        .collect();
     let Some((worst, lowest)) = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
         return String::new();
     };
     let mean = |chosen: &dyn Fn(&Cell) -> bool| {
-        let chosen: Vec<_> =
-            ratios.iter().filter(|(cell, _)| chosen(cell)).map(|(_, r)| *r).collect();
-        (!chosen.is_empty()).then(|| (geometric_mean(&chosen), chosen.len()))
+        let chosen = ratios.iter().filter(|(cell, _)| chosen(cell));
+        let chosen: Vec<_> = chosen.map(|(_, ratio)| *ratio).collect();
+        (geometric_mean(&chosen), chosen.len())
     };
     let not_slower = ratios.iter().filter(|(_, ratio)| *ratio >= 1.0).count();
-    let (all, count) = mean(&|_| true).unwrap_or((f64::NAN, 0));
+    let (all, count) = mean(&|_| true);
     let mut text = format!(
-        "\ntime({}) / time({}), cells with n ≥ {COUNTS_FROM}: geometric mean {all:.2} of {count}, \
-         at least 1 in {not_slower}, lowest {lowest:.2} at {}\n",
-        kernel.name(),
-        base(kind).name(),
-        worst.name()
+        "\ntime({kernel}) / time({}), cells with n ≥ {COUNTS_FROM}: geometric mean {all:.2} of {count}, \
+         at least 1 in {not_slower}, lowest {lowest:.2} at {worst}\n",
+        base(kind)
     );
     if kernel != rival(kind) {
         return text;
     }
-    let mut threads: Vec<_> = ratios.iter().map(|(cell, _)| cell.threads).collect();
-    threads.sort_unstable();
-    threads.dedup();
-    for threads in threads {
-        for pass in [Pass::Forward, Pass::ForwardBackward] {
-            for mask in [Mask::Full, Mask::Causal] {
-                let group = |cell: &Cell| {
-                    (cell.threads, cell.pass, cell.mask) == (threads, pass, mask)
-                };
-                if let Some((mean, count)) = mean(&group) {
-                    let name = format!(
-                        "{}, {}, {}",
-                        grid::threads(threads),
-                        pass.name(),
-                        mask.name()
-                    );
-                    let _ = writeln!(text, "  {name:36} {mean:6.2} of {count}");
-                }
-            }
+    let threads = ratios.iter().map(|(cell, _)| cell.threads).sorted().dedup();
+    for (threads, &pass, &mask) in iproduct!(threads, Pass::VARIANTS, Mask::VARIANTS) {
+        let group =
+            |cell: &Cell| (cell.threads, cell.pass, cell.mask) == (threads, pass, mask);
+        let (mean, count) = mean(&group);
+        if count > 0 {
+            let name = format!("{}, {pass}, {mask}", grid::threads(threads));
+            let _ = writeln!(text, "  {name:36} {mean:6.2} of {count}");
         }
     }
     text
@@ -141,21 +121,16 @@ fn summary_of(cells: &[MeasuredCell], kind: Kind, kernel: Kernel) -> String {
 /// How far the peers are from the reference: the worst of all cells, for each of them.
 pub fn checks(cells: &[MeasuredCell]) -> String {
     let mut text = String::from("Largest differences, as parts of the largest entry:");
-    for kind in [Kind::Attention, Kind::Layer] {
-        for kernel in Kernel::ALL {
-            let of_kind = cells.iter().filter(|cell| cell.cell.problem.kind == kind);
-            let found: Vec<_> = of_kind
-                .filter_map(|cell| Some((&cell.cell, *cell.differences.get(&kernel)?)))
-                .collect();
-            if let Some((cell, worst)) = found.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-                let name = kernel.name();
-                let _ = write!(
-                    text,
-                    "\n{name:16} {worst:.1e} of {} cells, at {}",
-                    found.len(),
-                    cell.name()
-                );
-            }
+    for (kind, kernel) in iproduct!([Kind::Attention, Kind::Layer], Kernel::VARIANTS) {
+        let of_kind = cells.iter().filter(|measured| measured.cell.problem.kind == kind);
+        let found: Vec<_> = of_kind
+            .filter_map(|measured| {
+                Some((&measured.cell, *measured.differences.get(kernel)?))
+            })
+            .collect();
+        if let Some((cell, worst)) = found.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+            let count = found.len();
+            let _ = write!(text, "\n{kernel:16} {worst:.1e} of {count} cells, at {cell}");
         }
     }
     text
@@ -165,15 +140,16 @@ pub fn checks(cells: &[MeasuredCell]) -> String {
 pub mod tests {
     use super::*;
     use crate::grid::tests::cell;
+    use record::rounds::Rounds;
     use std::collections::BTreeMap;
 
     pub fn measured(n: usize, mask: Mask, ours: &[f64], fused: &[f64]) -> MeasuredCell {
         let rounds =
-            [(Kernel::Flash, ours.to_vec()), (Kernel::PytorchFused, fused.to_vec())];
+            vec![(Kernel::Flash, ours.to_vec()), (Kernel::PytorchFused, fused.to_vec())];
         MeasuredCell {
             cell: cell(n, mask, Pass::Forward),
             differences: BTreeMap::from([(Kernel::Numpy, n as f64 * 1e-10)]),
-            rounds: rounds.into(),
+            rounds: Rounds(rounds),
         }
     }
 

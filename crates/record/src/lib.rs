@@ -13,6 +13,7 @@
 
 mod machines;
 mod name;
+pub mod rounds;
 pub mod statistics;
 #[cfg(feature = "take")]
 pub mod take;
@@ -21,11 +22,12 @@ pub use machines::{Records, SHOWN};
 pub use name::Name;
 
 use anyhow::{Context, Result, bail, ensure};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
+use std::str::FromStr;
 
 /// One topic, measured in one go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -125,6 +127,37 @@ impl Unit {
     /// Whether it measures what there may be none of.
     fn may_be_zero(self) -> bool {
         matches!(self, Self::Bytes | Self::Count)
+    }
+}
+
+impl Measurement {
+    /// What several measurements have in common: all but their names and numbers, which [`Measurement::named`] adds.
+    #[must_use]
+    pub fn common(
+        dtype: impl ToString,
+        sizes: &[(&str, usize)],
+        settings: &[(&str, &dyn ToString)],
+        threads: usize,
+    ) -> Self {
+        let size = |(name, size): &(&str, usize)| ((*name).to_owned(), *size as u64);
+        let setting =
+            |(name, is): &(&str, &dyn ToString)| ((*name).to_owned(), is.to_string());
+        Self {
+            what: String::new(),
+            dtype: dtype.to_string(),
+            sizes: sizes.iter().map(size).collect(),
+            settings: settings.iter().map(setting).collect(),
+            threads,
+            unit: Unit::Count,
+            median: f64::NAN,
+            spread: f64::NAN,
+        }
+    }
+
+    /// The same with a name, and with these numbers.
+    #[must_use]
+    pub fn named(&self, what: String, unit: Unit, (median, spread): (f64, f64)) -> Self {
+        Self { what, unit, median, spread, ..self.clone() }
     }
 }
 
@@ -253,36 +286,9 @@ fn command(topics: &[&str]) -> String {
     }
 }
 
-/// Whether the text is a second of a day of the calendar, such as `2026-01-31T12:00:00Z`.
+/// Whether the text is a second of a day of the calendar, such as `2026-01-31T12:00:00Z`, as it is written there.
 fn is_time(text: &str) -> bool {
-    let form = "dddd-dd-ddTdd:dd:ddZ";
-    let has_form = text.len() == form.len()
-        && text.bytes().zip(form.bytes()).all(|(byte, form)| match form {
-            b'd' => byte.is_ascii_digit(),
-            other => byte == other,
-        });
-    if !has_form {
-        return false;
-    }
-    let number = |at: Range<usize>| {
-        text.bytes()
-            .skip(at.start)
-            .take(at.len())
-            .fold(0, |n, b| 10 * n + u32::from(b - b'0'))
-    };
-    let (year, month, day) = (number(0..4), number(5..7), number(8..10));
-    let is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 if is_leap_year => 29,
-        2 => 28,
-        _ => return false,
-    };
-    (1..=days).contains(&day)
-        && number(11..13) < 24
-        && number(14..16) < 60
-        && number(17..19) < 60
+    Timestamp::from_str(text).is_ok_and(|time| time.to_string() == text)
 }
 
 #[cfg(test)]

@@ -3,26 +3,30 @@
 use crate::{Cache, Machine, Measurement, Name, Record, SHOWN, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
+use clap::Args;
 use jiff::{Timestamp, Unit as TimeUnit};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 /// How benchmarks are to run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// The benchmarks to run, by the names of their files; all if there are none.
-    pub topics: Vec<String>,
-    /// Features of the crate to turn on, besides its default ones.
-    pub features: Vec<String>,
-    /// How many threads they may use; 0 counts as 1.
-    pub threads: usize,
-    /// Whether to measure in a hurry, and badly.
-    pub quick: bool,
+    /// The benchmarks to run; all, if none is named
+    topics: Vec<String>,
+    /// Features of the crate to turn on
+    #[arg(long, value_delimiter = ',')]
+    features: Vec<String>,
+    /// Threads that they may use
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Measure in a hurry, and badly
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Packages whose versions every record tells, with those that `attention` depends on.
@@ -31,7 +35,7 @@ const MEASURED_WITH: [&str; 3] = ["attention", "nalgebra", "matrixmultiply"];
 /// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to this machine's folder in
 /// `records/`, or in `target/records/` if they were quick, since those are not to be shown.
 ///
-/// Records are written when all have been taken, each in one stroke.
+/// Records are written when all have been taken, each whole or not at all.
 ///
 /// # Errors
 /// A benchmark is not there, or fails, or measures nothing; then no record changes.
@@ -46,15 +50,8 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         |topic: &&String| options.topics.is_empty() || options.topics.contains(topic);
     // The circumstances are one for all, since they are shown together. They are asked for before anything is measured:
     // an error here must not cost the measurements.
-    let circumstances = Record {
-        topic: String::new(),
-        date: now()?,
-        machine: machine()?,
-        versions: versions_in(&metadata, root, &MEASURED_WITH)?,
-        features: features(&metadata, options)?,
-        note: None,
-        measurements: vec![],
-    };
+    let versions = versions_in(&metadata, root, &MEASURED_WITH)?;
+    let circumstances = circumstances("", versions, features(&metadata, options)?)?;
     let mut records = vec![];
     for topic in benchmarks.iter().filter(chosen) {
         let measurements = measure(root, topic, options)?;
@@ -63,31 +60,55 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         record.check().with_context(|| format!("the record of {topic}"))?;
         records.push(record);
     }
-    let folder = if options.quick { "target/records" } else { "records" };
-    let name = circumstances.machine.folder(&root.join(folder))?;
+    let mut machine = String::new();
     for record in &records {
-        write(&root.join(folder), record)?;
-        eprintln!(
-            "{folder}/{name}/{}.json: {} measurements",
-            record.topic,
-            record.measurements.len()
-        );
+        let file;
+        (machine, file) = write(root, record, !options.quick)?;
+        eprintln!("{file}: {} measurements", record.measurements.len());
     }
     if !options.quick {
-        eprintln!("{}", how_to_show(&name));
+        eprintln!("{}", how_to_show(&machine));
     }
     Ok(())
 }
 
-/// Writes a record to its file in the folder of its machine in `records`: all of it, or nothing.
+/// A record without any measurements: taken now, on this machine.
+///
+/// # Errors
+/// The system does not tell what its processor is.
+pub fn circumstances(
+    topic: &str,
+    versions: BTreeMap<String, String>,
+    features: Vec<String>,
+) -> Result<Record> {
+    Ok(Record {
+        topic: topic.to_owned(),
+        date: now()?,
+        machine: machine()?,
+        versions,
+        features,
+        note: None,
+        measurements: vec![],
+    })
+}
+
+/// Writes a record to its file in the folder of its machine: all of it, or nothing. That folder is in `records/` of the
+/// project at `root`, or in `target/records/` if the record `is_complete` not, since such a one is not to be shown.
+///
+/// Returns the name of the machine's folder, and the file as seen from the root.
 ///
 /// # Errors
 /// The folder or the file cannot be written, or a record that is there already cannot be read.
-pub fn write(records: &Path, record: &Record) -> Result<PathBuf> {
-    let folder = record.machine.folder(records)?;
-    let file = records.join(folder).join(format!("{}.json", record.topic));
-    write_file(&file, record)?;
-    Ok(file)
+pub fn write(
+    root: &Path,
+    record: &Record,
+    is_complete: bool,
+) -> Result<(String, String)> {
+    let records = if is_complete { "records" } else { "target/records" };
+    let machine = record.machine.folder(&root.join(records))?;
+    let file = format!("{records}/{machine}/{}.json", record.topic);
+    write_file(&root.join(&file), record)?;
+    Ok((machine, file))
 }
 
 /// Puts the record in `file`, which may have been taken elsewhere, into the folder of its machine in the project at `root`.
@@ -98,10 +119,8 @@ pub fn add(root: &Path, file: &Path) -> Result<()> {
     let topic = file.file_stem().and_then(|stem| stem.to_str());
     let folder = file.parent().unwrap_or(Path::new("."));
     let record = Record::read(folder, topic.context("a file without a name")?)?;
-    let records = root.join("records");
-    let name = record.machine.folder(&records)?;
-    write(&records, &record)?;
-    eprintln!("records/{name}/{}.json is there\n{}", record.topic, how_to_show(&name));
+    let (machine, file) = write(root, &record, true)?;
+    eprintln!("{file} is there\n{}", how_to_show(&machine));
     Ok(())
 }
 
@@ -124,24 +143,26 @@ pub fn write_file(file: &Path, record: &Record) -> Result<()> {
         _ => Path::new("."),
     };
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let mut text = serde_json::to_string_pretty(record)?;
-    text.push('\n');
     let mut unfinished = tempfile::Builder::new();
-    let unfinished = readable_by_all(&mut unfinished);
+    #[cfg(unix)] // A temporary file is its owner's alone, but a record is for everybody.
+    unfinished.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
     let mut unfinished =
         unfinished.tempfile_in(folder).with_context(|| folder.display().to_string())?;
-    unfinished.write_all(text.as_bytes())?;
+    writeln!(unfinished, "{}", serde_json::to_string_pretty(record)?)?;
     unfinished.persist(file).with_context(|| file.display().to_string())?;
     Ok(())
 }
 
-/// A temporary file is its owner's alone, but a record is for everybody.
-fn readable_by_all<'a, 'b>(
-    builder: &'a mut tempfile::Builder<'b, 'b>,
-) -> &'a mut tempfile::Builder<'b, 'b> {
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
-    builder
+/// The exit status of a program that came to this; what went wrong is said.
+#[must_use]
+pub fn exit_code(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn benchmarks(metadata: &Metadata) -> Result<Vec<String>> {

@@ -20,7 +20,7 @@ pub fn build(project: &Project, open: bool) -> Result<()> {
     let activity = Activity::begin("building the book");
     let staging = staging(project)?;
     build_into(project, staging.path())?;
-    swap(project, staging)?;
+    move_into_place(project, staging)?;
     let pages = lint::pages::count(&project.book());
     activity.done(&format!("built {} in target/book", count(pages, "page")));
     if open {
@@ -39,12 +39,12 @@ pub fn build_into(project: &Project, destination: &Path) -> Result<()> {
     let mut findings = lint::sources(project.root())?;
     // A broken source may be why mdBook fails, so it is reported with that.
     mdbook::render(project, destination).or_else(|error| {
-        settle(&findings).context(format!("{error:#}"))?;
+        fail_on(&findings).context(format!("{error:#}"))?;
         Err(error)
     })?;
     describe(destination)?;
     findings.extend(lint::pages(destination)?);
-    settle(&findings)
+    fail_on(&findings)
 }
 
 /// An empty folder beside the book, so that moving it into place is one step.
@@ -56,7 +56,7 @@ fn staging(project: &Project) -> Result<TempDir> {
 }
 
 /// Nothing found is success.
-fn settle(findings: &[Finding]) -> Result<()> {
+fn fail_on(findings: &[Finding]) -> Result<()> {
     if findings.is_empty() {
         return Ok(());
     }
@@ -65,7 +65,7 @@ fn settle(findings: &[Finding]) -> Result<()> {
 }
 
 /// Moves the finished book into place. If that fails midway, the last one goes back.
-fn swap(project: &Project, finished: TempDir) -> Result<()> {
+fn move_into_place(project: &Project, finished: TempDir) -> Result<()> {
     let book = project.book();
     let last = tempfile::Builder::new().prefix("book-").tempdir_in(project.target())?;
     let set_aside = last.path().join("book");
@@ -81,21 +81,11 @@ fn swap(project: &Project, finished: TempDir) -> Result<()> {
     }
     // The folder has a new name now; there is nothing left to delete under the old one.
     let _ = finished.keep();
-    make_readable(&book)
+    #[cfg(unix)] // A temporary folder is for its owner alone; a book is for everyone.
+    fs::set_permissions(&book, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(())
 }
 
 fn in_use(book: &Path) -> String {
     format!("{} is in use; close what has it open", book.display())
-}
-
-/// A temporary folder is for its owner alone; a book is for everyone.
-#[cfg(unix)]
-fn make_readable(book: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(fs::set_permissions(book, fs::Permissions::from_mode(0o755))?)
-}
-
-#[cfg(not(unix))]
-fn make_readable(_: &Path) -> Result<()> {
-    Ok(())
 }

@@ -2,21 +2,16 @@
 
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use walkdir::{DirEntry, WalkDir};
 
 /// Every file under `folder`, sorted, so that findings come in the same order on every machine. A
 /// folder that does not exist has none.
 #[must_use]
 pub fn under(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
-        .into_iter()
-        .flat_map(|path| if path.is_dir() { under(&path) } else { vec![path] })
-        .collect()
+    let entries = WalkDir::new(folder).follow_links(true).sort_by_file_name();
+    let files = entries.into_iter().flatten().filter(|entry| entry.file_type().is_file());
+    files.map(DirEntry::into_path).collect()
 }
 
 /// Every file under `folder` whose name ends in `.extension`.
@@ -34,22 +29,6 @@ pub fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
 /// If it cannot be read; the message names it.
 pub fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
-}
-
-/// `path` without `.` and `..`, by its letters alone: links are not followed.
-#[must_use]
-pub fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                normal.pop();
-            }
-            Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal
 }
 
 /// `path` as seen from `root`, with forward slashes on every system.

@@ -2,17 +2,16 @@
 //!
 //! What it takes is made in `target/gpu`: programs for here and for there, and two Python environments.
 
-use crate::process::{cargo, run};
+use crate::process::{artifacts, cargo, program, run, typed};
 use crate::project::Project;
 use crate::python::{Environment, in_packages};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
-use serde_json::Value;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// What `gpu` can be asked for.
 #[derive(Debug, Args)]
@@ -95,7 +94,7 @@ const MOST_BYTES: u64 = 40 << 20;
 pub fn gpu(project: &Project, options: &Options) -> Result<()> {
     match &options.command {
         Task::Pack => pack(project),
-        Task::Run { arguments } => here(project, arguments),
+        Task::Run { arguments } => run_here(project, arguments),
         Task::Add { file } => add(project, file),
         Task::Compile { check } => compile(project, *check),
     }
@@ -136,79 +135,44 @@ fn pack(project: &Project) -> Result<()> {
 
 /// Builds what runs there, and puts it into a fresh folder.
 fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Result<()> {
-    let gpu = built(
-        with_target_folder(project, &mut build()).args([
-            "--locked",
-            "--manifest-path",
-            "benches/gpu/Cargo.toml",
-            "--bin",
-            "gpu",
-        ]),
-        &["gpu"],
-    )?;
-    let tests = built(
-        with_target_folder(project, &mut build())
-            .args(["--locked", "--package", "attention", "--features", "cuda"])
-            .args(TESTS.iter().flat_map(|test| ["--test", test])),
-        &TESTS,
-    )?;
+    let [compile, device] = TESTS;
+    let gpu = ["--manifest-path", "benches/gpu/Cargo.toml", "--bin", "gpu"];
+    let tests = [
+        "--package",
+        "attention",
+        "--features",
+        "cuda",
+        "--test",
+        compile,
+        "--test",
+        device,
+    ];
+    let mut files = vec![];
+    for (arguments, names) in [(&gpu[..], &["gpu"][..]), (&tests, &TESTS)] {
+        let mut command = build();
+        command.args(["--release", "--locked", "--target-dir"]);
+        command.arg(project.target().join("gpu/build")).args(arguments);
+        let made = artifacts(command.env("CARGO_PROFILE_RELEASE_STRIP", "symbols"))?;
+        for name in names {
+            let file = program(&made, name);
+            let file =
+                file.with_context(|| format!("`{}` made no {name}", typed(&command)))?;
+            files.push((*name, file.to_owned()));
+        }
+    }
+    let source = project.root().join("benches/gpu");
+    files.push(("torch_worker.py", source.join("torch_worker.py")));
+    files.extend(
+        ["run.sh", "README.md"].map(|name| (name, source.join("pack").join(name))),
+    );
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let source = project.root().join("benches/gpu");
-    let files = ["torch_worker.py", "pack/run.sh", "pack/README.md"]
-        .map(|file| source.join(file));
-    for file in gpu.iter().chain(&tests).map(|(_, file)| file).chain(&files) {
-        let name = file.file_name().context("a file without a name")?;
-        fs::copy(file, folder.join(name)).with_context(|| file.display().to_string())?;
-    }
-    for (name, file) in gpu.iter().chain(&tests) {
-        // Tests have a hash in their names.
-        let file = folder.join(file.file_name().context("a program without a name")?);
-        fs::rename(file, folder.join(name))?;
+    for (name, file) in files {
+        fs::copy(&file, folder.join(name)).with_context(|| file.display().to_string())?;
     }
     Ok(())
-}
-
-fn with_target_folder<'a>(
-    project: &Project,
-    command: &'a mut Command,
-) -> &'a mut Command {
-    let folder = project.target().join("gpu/build");
-    command
-        .args(["--release", "--target-dir"])
-        .arg(folder)
-        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
-}
-
-/// Builds, and finds programs of these names in what cargo says.
-fn built(command: &mut Command, names: &[&str]) -> Result<Vec<(String, PathBuf)>> {
-    command.arg("--message-format=json-render-diagnostics");
-    let typed = crate::process::typed(command);
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("`{typed}` could not be started"))?;
-    if !output.status.success() {
-        bail!("`{typed}` failed ({})", output.status);
-    }
-    let programs = programs(&String::from_utf8_lossy(&output.stdout));
-    let find = |name: &&str| {
-        let found = programs.iter().find(|(program, _)| program == name);
-        found.cloned().with_context(|| format!("`{typed}` made no {name}"))
-    };
-    names.iter().map(find).collect()
-}
-
-/// Names and files of all programs in cargo's messages.
-fn programs(messages: &str) -> Vec<(String, PathBuf)> {
-    let program = |line: &str| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let name = message["target"]["name"].as_str()?.to_owned();
-        Some((name, message["executable"].as_str()?.into()))
-    };
-    messages.lines().filter_map(program).collect()
 }
 
 fn size(folder: &Path) -> Result<u64> {
@@ -237,7 +201,7 @@ fn relative(project: &Project, path: &Path) -> String {
 // ----------------------------------------------------------------------------------------------------------- run
 
 /// The same folder for this machine, and what is in it runs at once.
-fn here(project: &Project, arguments: &[String]) -> Result<()> {
+fn run_here(project: &Project, arguments: &[String]) -> Result<()> {
     ensure!(
         cfg!(target_os = "linux"),
         "the tests on a GPU run on Linux; `cargo xtask gpu pack` makes them for it"
@@ -275,14 +239,9 @@ fn add(project: &Project, file: &Path) -> Result<()> {
 fn compile(project: &Project, check: bool) -> Result<()> {
     let option = if check { "--check" } else { "--record" };
     let mut command = cargo(project);
-    command.args([
-        "run",
-        "--quiet",
-        "--locked",
-        "--manifest-path",
-        "benches/gpu/Cargo.toml",
-    ]);
-    command.arg("--target-dir").arg(project.target().join("gpu/build"));
+    command.args(["run", "--quiet", "--locked", "--target-dir"]);
+    command.arg(project.target().join("gpu/build"));
+    command.args(["--manifest-path", "benches/gpu/Cargo.toml"]);
     command.args(["--", "compile", option, "records/kernels.json"]);
     let set = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     if !env::split_paths(&set).any(|folder| has_nvrtc(&folder)) {
@@ -301,29 +260,14 @@ fn with_wheel(project: &Project, set: &OsString) -> Result<OsString> {
     let environment = project.target().join(NVRTC.folder);
     let wheel = in_packages(&environment, "nvidia/cu13/lib")
         .with_context(|| format!("{} has no NVRTC", environment.display()))?;
-    let folders = [wheel]
-        .into_iter()
-        .chain(env::split_paths(set).filter(|folder| !folder.as_os_str().is_empty()));
-    env::join_paths(folders).context("LD_LIBRARY_PATH cannot be extended")
+    let set = env::split_paths(set).filter(|folder| !folder.as_os_str().is_empty());
+    env::join_paths([wheel].into_iter().chain(set))
+        .context("LD_LIBRARY_PATH cannot be extended")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn programs_are_found_in_what_cargo_says() {
-        let messages = concat!(
-            r#"{"reason":"compiler-artifact","target":{"name":"attention"},"executable":null}"#,
-            "\n",
-            r#"{"reason":"compiler-artifact","target":{"name":"cuda_device"},"executable":"/t/cuda_device-0f"}"#,
-            "\n",
-            r#"{"reason":"build-finished","success":true}"#,
-            "\nnot JSON\n",
-        );
-        let expected = [("cuda_device".to_owned(), PathBuf::from("/t/cuda_device-0f"))];
-        assert_eq!(programs(messages), expected);
-    }
 
     #[test]
     fn nvrtc_is_looked_for_in_its_folder() {

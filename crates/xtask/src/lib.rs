@@ -20,6 +20,7 @@ pub mod mdbook;
 #[cfg(test)]
 #[path = "../../attention/tests/mutated/mod.rs"]
 mod mutated;
+mod pattern;
 pub mod peers;
 pub mod preprocess;
 pub mod process;

@@ -1,6 +1,9 @@
 //! Reading Markdown the way mdBook does.
 
 use crate::files::line_at;
+use crate::pattern::{Pattern, pattern};
+use mdbook_katex::cfg::KatexConfig;
+use mdbook_katex::scan::{self, Scan};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use std::ops::Range;
 
@@ -15,6 +18,9 @@ pub fn parse(text: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
         | Options::ENABLE_GFM;
     Parser::new_ext(text, options).into_offset_iter()
 }
+
+/// The code of an error of the compiler, behind a fence.
+pub(crate) static ERROR_CODE: Pattern = pattern!(r"^E\d{4}$");
 
 /// A block of code in a chapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,58 +88,21 @@ pub fn code_blocks(text: &str) -> Vec<CodeBlock> {
     blocks
 }
 
-/// The formulas of `text`, with their dollar signs: found as mdbook-katex finds them, which skips
-/// whatever stands between backticks and takes a backslash for an escape.
+/// The formulas of `text`, with their dollar signs, as mdbook-katex finds them.
 #[must_use]
 pub fn formulas(text: &str) -> Vec<Range<usize>> {
-    let bytes = text.as_bytes();
+    let KatexConfig { block_delimiter, inline_delimiter, .. } = KatexConfig::default();
     let mut found = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'`' => at = after_code(text, at),
-            b'$' => {
-                let delimiter = if text[at..].starts_with("$$") { "$$" } else { "$" };
-                let Some(end) = after_formula(text, at + delimiter.len(), delimiter)
-                else {
-                    break;
-                };
-                found.push(at..end);
-                at = end;
-            }
-            _ => at += 1,
+    let mut begin = 0;
+    for event in Scan::new(text, &block_delimiter, &inline_delimiter) {
+        match event {
+            scan::Event::Begin(at) => begin = at,
+            scan::Event::TextEnd(_) => {}
+            scan::Event::InlineEnd(at) => found.push(begin - 1..at + 1),
+            scan::Event::BlockEnd(at) => found.push(begin - 2..at + 2),
         }
     }
     found
-}
-
-/// Where the code that begins with the backticks at `start` is over.
-fn after_code(text: &str, start: usize) -> usize {
-    let run = |from: usize| text[from..].bytes().take_while(|byte| *byte == b'`').count();
-    let length = run(start);
-    let mut at = start + length;
-    while let Some(next) = text[at..].find('`') {
-        let found = run(at + next);
-        at += next + found;
-        if found == length {
-            return at;
-        }
-    }
-    text.len()
-}
-
-fn after_formula(text: &str, start: usize, delimiter: &str) -> Option<usize> {
-    let mut at = start;
-    loop {
-        let end = at + text.get(at..)?.find(delimiter)?;
-        let backslashes =
-            text[..end].bytes().rev().take_while(|byte| *byte == b'\\').count();
-        at = end + delimiter.len();
-        if backslashes % 2 == 0 {
-            return Some(at);
-        }
-    }
 }
 
 #[cfg(test)]

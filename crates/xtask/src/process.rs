@@ -2,9 +2,10 @@
 
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
+use cargo_metadata::{Artifact, Message};
 use std::env;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// The cargo that runs us, or the one on the PATH.
 #[must_use]
@@ -39,6 +40,39 @@ pub fn typed(command: &Command) -> String {
         .join(" ")
 }
 
+/// What a build by cargo made or found up to date.
+///
+/// # Errors
+///
+/// If it cannot be started, or reports failure.
+pub fn artifacts(command: &mut Command) -> Result<Vec<Artifact>> {
+    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    let typed = typed(command);
+    let output =
+        command.output().with_context(|| format!("`{typed}` could not be started"))?;
+    if !output.status.success() {
+        bail!("`{typed}` failed ({})", output.status);
+    }
+    artifacts_in(&output.stdout)
+}
+
+fn artifacts_in(messages: &[u8]) -> Result<Vec<Artifact>> {
+    let mut artifacts = Vec::new();
+    for message in Message::parse_stream(messages) {
+        if let Message::CompilerArtifact(artifact) = message? {
+            artifacts.push(artifact);
+        }
+    }
+    Ok(artifacts)
+}
+
+/// The program of that name, if it is among what cargo made.
+#[must_use]
+pub fn program<'a>(artifacts: &'a [Artifact], name: &str) -> Option<&'a Path> {
+    let mut named = artifacts.iter().filter(|artifact| artifact.target.name == name);
+    named.find_map(|artifact| Some(artifact.executable.as_deref()?.as_std_path()))
+}
+
 /// Runs `command` with our own input and outputs.
 ///
 /// # Errors
@@ -52,4 +86,28 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("`{typed}` failed ({status})");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let artifact = |name: &str, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"path+file:///a#0.1.0","manifest_path":"/a/Cargo.toml","target":{{"kind":["test"],"crate_types":["bin"],"name":"{name}","src_path":"/a/a.rs","edition":"2024","doc":false,"doctest":false,"test":true}},"profile":{{"opt_level":"0","debuginfo":0,"debug_assertions":true,"overflow_checks":true,"test":true}},"features":[],"filenames":[],"executable":{executable},"fresh":false}}"#
+            )
+        };
+        let messages = [
+            artifact("attention", "null"),
+            artifact("cuda_device", "\"/t/cuda_device-0f\""),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+            "not JSON\n".to_owned(),
+        ];
+        let found = artifacts_in(messages.join("\n").as_bytes()).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(program(&found, "cuda_device"), Some(Path::new("/t/cuda_device-0f")));
+        assert_eq!(program(&found, "attention"), None);
+    }
 }

@@ -107,15 +107,16 @@ fn watched(project: &Project) -> Result<Vec<PathBuf>> {
 
 /// The port, before anything is built: it may be in use.
 fn listen(address: SocketAddr) -> Result<TcpListener> {
-    let port = address.port();
     // Some systems let two programs share a port when one listens on all addresses.
-    if !answers(address) {
+    let timeout = Duration::from_millis(200);
+    if TcpStream::connect_timeout(&reachable(address), timeout).is_err() {
         match TcpListener::bind(address) {
             Ok(listener) => return Ok(listener),
             Err(error) if error.kind() == ErrorKind::AddrInUse => (),
             Err(error) => bail!("{address} cannot be listened on: {error}"),
         }
     }
+    let port = address.port();
     let is_free = |port: &u16| TcpListener::bind((address.ip(), *port)).is_ok();
     match (port..u16::MAX).map(|port| port + 1).find(is_free) {
         Some(free) => {
@@ -125,17 +126,12 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     }
 }
 
-fn answers(address: SocketAddr) -> bool {
-    TcpStream::connect_timeout(&reachable(address), Duration::from_millis(200)).is_ok()
-}
-
 /// Where to reach a server that listens on `address`.
-fn reachable(address: SocketAddr) -> SocketAddr {
+fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port())
-    } else {
-        address
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
+    address
 }
 
 /// Answers browsers for as long as the program runs.

@@ -1,14 +1,12 @@
-//! candle's attention as a peer, in a program of its own, so that its threads are nobody else's.
+//! candle's attention as a peer, in a program of its own, so that its threads are its own.
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::attention::{AttnMask, flash_attn};
 use candle_nn::ops::{softmax, softmax_last_dim};
 use mimalloc::MiMalloc;
-use std::collections::BTreeMap;
-use std::io::{stdin, stdout};
 use std::path::Path;
-use worker::{Answer, Kernel, Kind, Mask, Pass, Peer, Problem, Task, serve};
+use worker::{Kernel, Kind, Mask, Pass, Peer, Problem, Task, serve};
 
 /// As this crate's process has it.
 #[global_allocator]
@@ -20,14 +18,10 @@ fn main() -> Result<()> {
     // candle reads the number of its threads from the environment, once.
     let set = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());
     ensure!(set == Some(threads), "RAYON_NUM_THREADS is not {threads}");
-    let hello = Answer::Hello {
-        versions: BTreeMap::new(),
-        threads: candle_core::utils::get_num_threads(),
-    };
-    serve(&mut Candle(None), &hello, stdin().lock(), stdout().lock())
+    serve(&mut Candle, candle_core::utils::get_num_threads())
 }
 
-struct Candle(Option<Loaded>);
+struct Candle;
 
 /// A problem in the layouts that candle likes.
 struct Loaded {
@@ -116,28 +110,25 @@ fn hidden(n: usize) -> Result<Tensor> {
 }
 
 impl Peer for Candle {
+    type Loaded = Loaded;
     type Results = Vec<Tensor>;
 
-    fn load(&mut self, problem: Problem, file: &Path) -> Result<()> {
-        self.0 = None; // before there are two of them in memory
-        self.0 = Some(Loaded::new(problem, file)?);
-        Ok(())
+    fn load(&self, problem: Problem, file: &Path) -> Result<Loaded> {
+        Loaded::new(problem, file)
     }
 
-    fn compute(&mut self, task: Task) -> Result<Vec<Tensor>> {
-        let loaded = self.0.as_ref().context("there is no problem yet")?;
+    fn compute(&mut self, loaded: &Loaded, task: Task) -> Result<Vec<Tensor>> {
         match task.kernel {
             Kernel::CandleFlash => loaded.flash(task),
             Kernel::CandleWritten => loaded.written(task),
-            other => bail!("candle does not know {}", other.name()),
+            other => bail!("candle does not know {other}"),
         }
     }
 
     fn write(&self, results: Vec<Tensor>, file: &Path) -> Result<()> {
-        let tensors: Vec<_> = results
-            .iter()
-            .map(|tensor| tensor.flatten_all()?.to_vec1::<f32>())
-            .collect::<candle_core::Result<_>>()?;
-        worker::write(file, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        let numbers = |tensor: &Tensor| tensor.flatten_all()?.to_vec1();
+        let tensors: Vec<Vec<f32>> =
+            results.iter().map(numbers).collect::<candle_core::Result<_>>()?;
+        worker::write(file, &tensors)
     }
 }

@@ -10,14 +10,16 @@ mod process;
 mod raw;
 
 pub use process::Process;
-pub use raw::{Number, read, write};
+pub use raw::{read, write};
+pub use strum::VariantArray;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+use strum::Display;
 
 /// What is asked of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,7 +74,7 @@ pub enum Answer {
 }
 
 /// A problem: what is in the file, by kind and sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
     /// What is to be computed on it.
     pub kind: Kind,
@@ -85,9 +87,7 @@ pub struct Problem {
 }
 
 /// What is to be computed on a problem.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Attention, in f32. The file holds q, k, v and the gradient of the output, each (heads, n, d).
@@ -98,7 +98,7 @@ pub enum Kind {
 }
 
 /// What to compute, and by which way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The way.
     pub kernel: Kernel,
@@ -109,10 +109,10 @@ pub struct Task {
 }
 
 /// A way to compute attention.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[derive(Display, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Kernel {
     /// This crate's fast attention.
     Flash,
@@ -131,10 +131,10 @@ pub enum Kernel {
 }
 
 /// Whether queries see later keys.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(Display, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Mask {
     /// They do.
     Full,
@@ -143,65 +143,17 @@ pub enum Mask {
 }
 
 /// How far to go.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[derive(Display, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Pass {
     /// To the output.
-    #[serde(rename = "forward")]
     Forward,
     /// To the output, and back to the gradients.
     #[serde(rename = "forward+backward")]
+    #[strum(serialize = "forward+backward")]
     ForwardBackward,
-}
-
-impl Kernel {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 7] = [
-        Self::Flash,
-        Self::PytorchFused,
-        Self::PytorchWritten,
-        Self::Numpy,
-        Self::CandleFlash,
-        Self::CandleWritten,
-        Self::Naive,
-    ];
-
-    /// Its name, in records and on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flash => "flash",
-            Self::PytorchFused => "pytorch-fused",
-            Self::PytorchWritten => "pytorch-written",
-            Self::Numpy => "numpy",
-            Self::CandleFlash => "candle-flash",
-            Self::CandleWritten => "candle-written",
-            Self::Naive => "naive",
-        }
-    }
-}
-
-impl Mask {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Causal => "causal",
-        }
-    }
-}
-
-impl Pass {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::ForwardBackward => "forward+backward",
-        }
-    }
 }
 
 impl Problem {
@@ -256,6 +208,8 @@ impl Problem {
 
 /// A peer that is written in Rust.
 pub trait Peer {
+    /// A problem, laid out as the peer likes it.
+    type Loaded;
     /// What a computation leaves.
     type Results;
 
@@ -263,27 +217,32 @@ pub trait Peer {
     ///
     /// # Errors
     /// The file cannot be read, or the peer does not know this kind.
-    fn load(&mut self, problem: Problem, file: &std::path::Path) -> Result<()>;
+    fn load(&self, problem: Problem, file: &Path) -> Result<Self::Loaded>;
 
     /// Computes once. This is what is timed.
     ///
     /// # Errors
-    /// There is no problem, or the peer does not know the way.
-    fn compute(&mut self, task: Task) -> Result<Self::Results>;
+    /// The peer does not know the way.
+    fn compute(&mut self, problem: &Self::Loaded, task: Task) -> Result<Self::Results>;
 
     /// Writes what was computed.
     ///
     /// # Errors
     /// The file cannot be written.
-    fn write(&self, results: Self::Results, file: &std::path::Path) -> Result<()>;
+    fn write(&self, results: Self::Results, file: &Path) -> Result<()>;
 }
 
-/// Answers questions until there are no more.
+/// Answers the questions on standard input until there are no more, with so many threads.
 ///
 /// # Errors
-/// Whoever asks cannot be understood, or does not listen.
-pub fn serve(
-    peer: &mut impl Peer,
+/// A question cannot be read, or an answer cannot be written.
+pub fn serve(peer: &mut impl Peer, threads: usize) -> Result<()> {
+    let hello = Answer::Hello { versions: BTreeMap::new(), threads };
+    answer_all(peer, &hello, stdin().lock(), stdout().lock())
+}
+
+fn answer_all<P: Peer>(
+    peer: &mut P,
     hello: &Answer,
     questions: impl BufRead,
     mut answers: impl Write,
@@ -294,11 +253,12 @@ pub fn serve(
         Ok(answers.flush()?)
     };
     say(hello)?;
+    let mut loaded = None;
     for (number, line) in (1..).zip(questions.lines()) {
         let line = line.with_context(|| format!("question {number}"))?;
         let question: Question = serde_json::from_str(&line)
             .with_context(|| format!("the question {line}"))?;
-        match answer(peer, question) {
+        match answer(peer, &mut loaded, question) {
             Ok(seconds) => say(&Answer::Done { seconds })?,
             Err(error) => say(&Answer::Error { message: format!("{error:#}") })?,
         }
@@ -306,39 +266,46 @@ pub fn serve(
     Ok(())
 }
 
-fn answer<P: Peer>(peer: &mut P, question: Question) -> Result<Vec<f64>> {
+fn answer<P: Peer>(
+    peer: &mut P,
+    loaded: &mut Option<P::Loaded>,
+    question: Question,
+) -> Result<Vec<f64>> {
+    let no_problem = "there is no problem yet";
     match question {
         Question::Load { problem, file } => {
             problem.check()?;
-            peer.load(problem, &file)?;
+            *loaded = None; // before there are two of them in memory
+            *loaded = Some(peer.load(problem, &file)?);
             Ok(vec![])
         }
         Question::Check { task, file } => {
-            let begun = Instant::now();
-            let results = peer.compute(task)?;
-            let seconds = begun.elapsed().as_secs_f64();
+            let (seconds, results) =
+                time(peer, loaded.as_ref().context(no_problem)?, task)?;
             peer.write(results, &file)?;
             Ok(vec![seconds])
         }
         Question::Time { task, warm, samples } => {
-            if samples == 0 {
-                bail!("no samples were asked for");
-            }
+            ensure!(samples > 0, "no samples were asked for");
+            let loaded = loaded.as_ref().context(no_problem)?;
             if warm {
-                peer.compute(task)?;
+                peer.compute(loaded, task)?;
             }
-            (0..samples).map(|_| time(peer, task)).collect()
+            // What was computed is thrown away after the clock has stopped.
+            (0..samples).map(|_| Ok(time(peer, loaded, task)?.0)).collect()
         }
     }
 }
 
-/// How long it takes to compute once. What was computed is thrown away after the clock has stopped.
-fn time<P: Peer>(peer: &mut P, task: Task) -> Result<f64> {
+/// How long it takes to compute once, and what was computed.
+fn time<P: Peer>(
+    peer: &mut P,
+    loaded: &P::Loaded,
+    task: Task,
+) -> Result<(f64, P::Results)> {
     let begun = Instant::now();
-    let results = std::hint::black_box(peer.compute(task)?);
-    let seconds = begun.elapsed().as_secs_f64();
-    drop(results);
-    Ok(seconds)
+    let results = std::hint::black_box(peer.compute(loaded, task)?);
+    Ok((begun.elapsed().as_secs_f64(), results))
 }
 
 #[cfg(test)]
@@ -350,18 +317,19 @@ mod mutated;
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::path::Path;
 
     /// A peer that counts how often it computed.
     #[derive(Default)]
     struct Counter(usize);
 
     impl Peer for Counter {
+        type Loaded = ();
         type Results = ();
-        fn load(&mut self, problem: Problem, _: &Path) -> Result<()> {
-            if problem.n == 0 { bail!("no tokens") } else { Ok(()) }
+        fn load(&self, problem: Problem, _: &Path) -> Result<()> {
+            ensure!(problem.n > 0, "no tokens");
+            Ok(())
         }
-        fn compute(&mut self, _: Task) -> Result<()> {
+        fn compute(&mut self, (): &(), _: Task) -> Result<()> {
             self.0 += 1;
             Ok(())
         }
@@ -373,7 +341,7 @@ mod tests {
     fn ask(peer: &mut Counter, questions: &str) -> Vec<Answer> {
         let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
         let mut answers = vec![];
-        serve(peer, &hello, questions.as_bytes(), &mut answers).unwrap();
+        answer_all(peer, &hello, questions.as_bytes(), &mut answers).unwrap();
         let lines = String::from_utf8(answers).unwrap();
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -383,31 +351,35 @@ mod tests {
 
     #[test]
     fn each_question_has_its_answer() {
+        let check = format!(r#"{{"do":"check","task":{TASK},"file":"y"}}"#);
         let questions = format!(
-            "{}\n{}\n{}\n",
+            "{}\n{check}\n{}\n{check}\n{}\n",
             r#"{"do":"load","problem":{"kind":"attention","n":0,"heads":8,"d":64},"file":"x"}"#,
-            format_args!(r#"{{"do":"check","task":{TASK},"file":"y"}}"#),
+            r#"{"do":"load","problem":{"kind":"attention","n":1,"heads":8,"d":64},"file":"x"}"#,
             format_args!(r#"{{"do":"time","task":{TASK},"warm":true,"samples":3}}"#),
         );
         let mut peer = Counter::default();
         let answers = ask(&mut peer, &questions);
         assert!(matches!(&answers[0], Answer::Hello { threads: 1, .. }));
         assert_eq!(answers[1], Answer::Error { message: "no tokens".to_owned() });
-        assert!(matches!(&answers[2], Answer::Done { seconds } if seconds.len() == 1));
-        assert!(matches!(&answers[3], Answer::Done { seconds } if seconds.len() == 3));
+        let message = "there is no problem yet".to_owned();
+        assert_eq!(answers[2], Answer::Error { message });
+        assert_eq!(answers[3], Answer::Done { seconds: vec![] });
+        assert!(matches!(&answers[4], Answer::Done { seconds } if seconds.len() == 1));
+        assert!(matches!(&answers[5], Answer::Done { seconds } if seconds.len() == 3));
         assert_eq!(peer.0, 1 + 1 + 3); // the check, the warm-up, the samples
     }
 
     #[test]
     fn names_are_those_of_the_protocol() {
-        for kernel in Kernel::ALL {
-            assert_eq!(serde_json::to_value(kernel).unwrap(), kernel.name());
+        for kernel in Kernel::VARIANTS {
+            assert_eq!(serde_json::to_value(kernel).unwrap(), kernel.to_string());
         }
-        for mask in [Mask::Full, Mask::Causal] {
-            assert_eq!(serde_json::to_value(mask).unwrap(), mask.name());
+        for mask in Mask::VARIANTS {
+            assert_eq!(serde_json::to_value(mask).unwrap(), mask.to_string());
         }
-        for pass in [Pass::Forward, Pass::ForwardBackward] {
-            assert_eq!(serde_json::to_value(pass).unwrap(), pass.name());
+        for pass in Pass::VARIANTS {
+            assert_eq!(serde_json::to_value(pass).unwrap(), pass.to_string());
         }
     }
 
@@ -437,24 +409,22 @@ mod tests {
     ];
 
     /// A peer that counts the numbers of its problem.
-    #[derive(Default)]
-    struct Counts(Option<Problem>);
+    struct Counts;
 
     impl Peer for Counts {
+        type Loaded = Problem;
         type Results = usize;
 
-        fn load(&mut self, problem: Problem, _: &std::path::Path) -> Result<()> {
-            let _: usize = problem.inputs().iter().sum::<usize>() * f64::BYTES;
-            self.0 = Some(problem);
-            Ok(())
+        fn load(&self, problem: Problem, _: &Path) -> Result<Problem> {
+            let _: usize = problem.inputs().iter().sum::<usize>() * size_of::<f64>();
+            Ok(problem)
         }
 
-        fn compute(&mut self, task: Task) -> Result<usize> {
-            let problem = self.0.context("there is no problem")?;
+        fn compute(&mut self, problem: &Problem, task: Task) -> Result<usize> {
             Ok(problem.results(task.pass).iter().map(|(_, size)| size).sum())
         }
 
-        fn write(&self, _: usize, _: &std::path::Path) -> Result<()> {
+        fn write(&self, _: usize, _: &Path) -> Result<()> {
             Ok(())
         }
     }
@@ -469,8 +439,7 @@ mod tests {
             );
             let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
             let mut said = vec![];
-            serve(&mut Counts::default(), &hello, question.as_bytes(), &mut said)
-                .unwrap();
+            answer_all(&mut Counts, &hello, question.as_bytes(), &mut said).unwrap();
             let answer = serde_json::from_slice::<Answer>(
                 said.split(|&b| b == b'\n').nth(1).unwrap(),
             );
@@ -489,7 +458,7 @@ mod tests {
             prop_assume!(!String::from_utf8_lossy(&heard).lines().any(asks_for_many));
             let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
             let mut said = vec![];
-            let served = serve(&mut Counts::default(), &hello, &heard[..], &mut said);
+            let served = answer_all(&mut Counts, &hello, &heard[..], &mut said);
             let said = String::from_utf8(said).unwrap();
             let answers: Vec<Answer> =
                 said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -507,7 +476,7 @@ mod tests {
             let problem = Problem { kind, n: n >> shift, heads: heads >> shift, d: d >> shift };
             match problem.check() {
                 Ok(()) => {
-                    let bytes = problem.inputs().iter().sum::<usize>() * f64::BYTES;
+                    let bytes = problem.inputs().iter().sum::<usize>() * size_of::<f64>();
                     let results = problem.results(Pass::ForwardBackward);
                     let entries: usize = results.iter().map(|result| result.1).sum();
                     prop_assert!(bytes.max(entries) <= isize::MAX as usize);

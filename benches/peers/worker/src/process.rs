@@ -1,4 +1,4 @@
-//! A peer, as whoever asks it sees it.
+//! The process of a peer, from the side that asks.
 
 use crate::Answer;
 use anyhow::{Context, Result, anyhow, bail};
@@ -53,7 +53,7 @@ impl Process {
     /// Asks, and waits for the times.
     ///
     /// # Errors
-    /// It cannot, or went away, or answers with a time that is not above 0.
+    /// It cannot, or has ended, or answers with a time that is not above 0.
     pub fn ask(&mut self, question: &impl Serialize) -> Result<Vec<f64>> {
         match self.answer(question)? {
             Ok(seconds) if seconds.iter().all(|time| *time > 0.0) => Ok(seconds),
@@ -65,14 +65,14 @@ impl Process {
     /// Asks, and waits for the times, or for the reason why there are none.
     ///
     /// # Errors
-    /// It went away, or says something else.
+    /// It has ended, or says something else.
     pub fn answer(
         &mut self,
         question: &impl Serialize,
     ) -> Result<Result<Vec<f64>, String>> {
         let questions = self.questions.as_mut().context("it does not listen any more")?;
         let line = serde_json::to_string(question)? + "\n";
-        // One that went away tells why by its silence, below.
+        // A process that has ended is found out below, by the missing answer.
         let _ = questions.write_all(line.as_bytes()).and_then(|()| questions.flush());
         match self.listen()? {
             Answer::Done { seconds } => Ok(Ok(seconds)),
@@ -109,7 +109,7 @@ fn next_answer(name: &str, answers: &mut impl BufRead) -> Result<Option<Answer>>
 
 impl Drop for Process {
     fn drop(&mut self) {
-        drop(self.questions.take()); // which it takes as a goodbye, unless it is at work
+        drop(self.questions.take()); // then it ends by itself, unless it is at work
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

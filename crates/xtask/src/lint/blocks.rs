@@ -1,13 +1,9 @@
 //! Blocks of code: too wide for the page, kept from being checked, without a language, or pasted.
 
 use super::includes::{included, includes};
-use super::{Document, Finding, Sources, pattern};
-use crate::markdown::{CodeBlock, code_blocks};
+use super::{Document, Finding, Sources};
+use crate::markdown::{CodeBlock, ERROR_CODE, code_blocks};
 use crate::preprocess::listings::margin;
-use regex::Regex;
-use std::sync::LazyLock;
-
-static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
 
 /// What the page has room for beside the table of contents; rustfmt.toml says the same.
 const COLUMNS: usize = 90;
@@ -17,46 +13,36 @@ const COLUMNS_OF_KERNELS: usize = 100;
 /// Blocks that are too wide, that are ignored, that fail for any reason, that name no language, and listings with
 /// something pasted in.
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
-    let blocks = |chapter| {
-        code_blocks(text(chapter)).into_iter().map(move |block| (chapter, block))
+    let findings_in = |chapter: &Document| -> Vec<Finding> {
+        let blocks = code_blocks(&chapter.text).into_iter();
+        let all = blocks.flat_map(|block| {
+            let complaints = complaints(&block, chapter, sources).into_iter();
+            complaints.map(move |message| (block.line, message))
+        });
+        all.map(|(line, message)| chapter.finding(line, message)).collect()
     };
-    sources
-        .chapters
-        .iter()
-        .flat_map(blocks)
-        .flat_map(|(chapter, block)| {
-            complaints(&block, chapter, sources)
-                .into_iter()
-                .map(move |message| chapter.finding(block.line, message))
-        })
-        .collect()
-}
-
-fn text(chapter: &Document) -> &str {
-    &chapter.text
+    sources.chapters.iter().flat_map(findings_in).collect()
 }
 
 fn complaints(block: &CodeBlock, chapter: &Document, sources: &Sources) -> Vec<String> {
-    let mut complaints = Vec::new();
-    if block.words().next().is_none() {
-        complaints.push(
-            "a block of code without a language: fence it, as `rust` to have it run or as `text`"
-                .to_owned(),
-        );
-    }
-    if block.words().any(|word| word.starts_with("ignore")) {
-        complaints.push(
-            "an ignored block rots unseen: let it run, or make it a `listing` of the crate"
-                .to_owned(),
-        );
-    }
-    if block.has("compile_fail") && !block.words().any(|word| ERROR_CODE.is_match(word)) {
-        complaints.push(
+    let has = |is: &dyn Fn(&str) -> bool| block.words().any(is);
+    let unchecked = [
+        (
+            !has(&|_| true),
+            "a block of code without a language: fence it, as `rust` to have it run or as `text`",
+        ),
+        (
+            has(&|word| word.starts_with("ignore")),
+            "an ignored block rots unseen: let it run, or make it a `listing` of the crate",
+        ),
+        (
+            block.has("compile_fail") && !has(&|word| ERROR_CODE.is_match(word)),
             "`compile_fail` without the error code that it is to show, as in \
-             `compile_fail,E0382`, passes on any mistake"
-                .to_owned(),
-        );
-    }
+             `compile_fail,E0382`, passes on any mistake",
+        ),
+    ];
+    let found = unchecked.into_iter().filter(|(is_so, _)| *is_so);
+    let mut complaints: Vec<_> = found.map(|(_, message)| message.to_owned()).collect();
     if block.is_listing() {
         complaints.extend(pasted(block, chapter, sources));
     }

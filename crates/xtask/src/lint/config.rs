@@ -1,39 +1,19 @@
 //! Keys in `book.toml` that mdBook would pass over in silence, with the whole table around them.
 
-use super::{Finding, Sources, pattern};
+use super::{Finding, Sources};
 use crate::files;
+use crate::pattern::{Pattern, pattern};
+use mdbook_katex::cfg::KatexConfig;
 use mdbook_preprocessor::config::{Config, HtmlConfig};
 use regex::Regex;
 use std::str::FromStr;
-use std::sync::LazyLock;
 
-static UNKNOWN: LazyLock<Regex> = LazyLock::new(|| pattern(r"unknown field `([^`]+)`"));
+static UNKNOWN: Pattern = pattern!(r"unknown field `([^`]+)`");
 
 /// How an error ends that is about the value of a key: with the key, behind the tables that it is in.
-static WRONG_KIND: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"\nin `(?:[^`]*\.)?([^`.]+)`\s*$"));
+static WRONG_KIND: Pattern = pattern!(r"\nin `(?:[^`]*\.)?([^`.]+)`\s*$");
 
-static PLACE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"TOML parse error at line (\d+), column"));
-
-/// What mdbook-katex 0.10.0 reads; it passes over anything else.
-const KATEX: &[&str] = &[
-    "output",
-    "leqno",
-    "fleqn",
-    "throw-on-error",
-    "error-color",
-    "min-rule-thickness",
-    "max-size",
-    "max-expand",
-    "trust",
-    "no-css",
-    "include-src",
-    "macros",
-    "block-delimiter",
-    "inline-delimiter",
-    "pre-render",
-];
+static PLACE: Pattern = pattern!(r"TOML parse error at line (\d+), column");
 
 /// What mdBook reads of any preprocessor.
 const PREPROCESSOR: &[&str] = &["command", "renderers", "before", "after", "optional"];
@@ -63,11 +43,11 @@ fn unknown_katex_keys(text: &str, config: &Config) -> Vec<Finding> {
         Ok(katex) => katex.unwrap_or_default(),
         Err(error) => return vec![finding(text, &format!("{error:#}"))],
     };
-    katex
-        .keys()
-        .filter(|key| {
-            !KATEX.contains(&key.as_str()) && !PREPROCESSOR.contains(&key.as_str())
-        })
+    // mdbook-katex passes over any other key.
+    let read = serde_json::json!(KatexConfig::default());
+    let is_known = |key: &str| PREPROCESSOR.contains(&key) || read.get(key).is_some();
+    let unknown = katex.keys().filter(|key| !is_known(key));
+    unknown
         .map(|key| finding(text, &format!("unknown field `{key}` for mdbook-katex")))
         .collect()
 }
@@ -87,7 +67,7 @@ fn finding(text: &str, error: &str) -> Finding {
 /// The line that sets `key`, or that opens a table of that name.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let key = regex::escape(key);
-    let setting = pattern(&format!(r#"^\s*(?:"?{key}"?\s*=|\[.*\b{key}\])"#));
+    let setting = Regex::new(&format!(r#"^\s*(?:"?{key}"?\s*=|\[.*\b{key}\])"#)).ok()?;
     (1..)
         .zip(text.lines())
         .find(|(_, line)| setting.is_match(line))

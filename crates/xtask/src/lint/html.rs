@@ -1,6 +1,8 @@
 //! A page as a list of elements in the order in which they begin.
 
+use super::Finding;
 use html5gum::{DefaultEmitter, HtmlString, Token, Tokenizer};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Elements that never have an end tag.
@@ -22,7 +24,7 @@ pub(crate) struct Page {
 #[derive(Debug)]
 pub(crate) struct Element {
     pub(crate) tag: String,
-    attributes: Vec<(String, String)>,
+    attributes: BTreeMap<String, String>,
     pub(crate) line: usize,
     parent: Option<usize>,
     end: usize,
@@ -40,10 +42,7 @@ pub(crate) struct Text {
 
 impl Element {
     pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes
-            .iter()
-            .find(|(found, _)| found == name)
-            .map(|(_, value)| value.as_str())
+        self.attributes.get(name).map(String::as_str)
     }
 
     pub(crate) fn has_class(&self, class: &str) -> bool {
@@ -54,13 +53,64 @@ impl Element {
 
 impl Page {
     pub(crate) fn parse(name: String, html: &str) -> Self {
-        let mut builder = Builder::new(name, html);
+        let mut page = Self { name, elements: Vec::new(), texts: Vec::new() };
+        let newlines: Vec<_> = html.match_indices('\n').map(|(at, _)| at).collect();
+        let line_at = |offset| 1 + newlines.partition_point(|newline| *newline < offset);
         let mut emitter = DefaultEmitter::<usize>::new_with_span();
         emitter.naively_switch_states(true);
+        let mut open = Vec::new(); // elements that have not ended, from the outside in
         for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
-            builder.take(token);
+            let parent = open.last().copied();
+            match token {
+                Token::StartTag(start) => {
+                    let (number, texts) = (page.elements.len(), page.texts.len());
+                    let tag = text(&start.name);
+                    if !start.self_closing && !VOID.contains(&tag.as_str()) {
+                        open.push(number);
+                    }
+                    let attributes = start.attributes.iter();
+                    page.elements.push(Element {
+                        tag,
+                        attributes: attributes
+                            .map(|(name, value)| (text(name), text(&value.value)))
+                            .collect(),
+                        line: line_at(start.span.start),
+                        parent,
+                        end: number + 1,
+                        texts: texts..texts,
+                    });
+                }
+                Token::EndTag(tag) => {
+                    let name = text(&tag.name);
+                    let is_it = |number: &usize| page.elements[*number].tag == name;
+                    // The innermost element of that name ends, and what was left open inside it.
+                    if let Some(depth) = open.iter().rposition(is_it) {
+                        page.end(open.drain(depth..));
+                    }
+                }
+                Token::String(string) => page.texts.push(Text {
+                    text: text(&string.value),
+                    line: line_at(string.span.start),
+                    parent,
+                }),
+                _ => {}
+            }
         }
-        builder.finish()
+        page.end(open);
+        page
+    }
+
+    /// Lets these elements end here.
+    fn end(&mut self, elements: impl IntoIterator<Item = usize>) {
+        let (end, last_text) = (self.elements.len(), self.texts.len());
+        for number in elements {
+            self.elements[number].end = end;
+            self.elements[number].texts.end = last_text;
+        }
+    }
+
+    pub(crate) fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
+        Finding { file: self.name.clone(), line: Some(line), message: message.into() }
     }
 
     /// The elements called `tag`, with their number.
@@ -101,83 +151,6 @@ impl Page {
     pub(crate) fn around(&self, text: &Text) -> impl Iterator<Item = &Element> {
         let outer = |number: &usize| self.elements[*number].parent;
         std::iter::successors(text.parent, outer).map(|number| &self.elements[number])
-    }
-}
-
-/// Puts a page together from its tokens.
-struct Builder {
-    page: Page,
-    open: Vec<usize>,
-    newlines: Vec<usize>,
-}
-
-impl Builder {
-    fn new(name: String, html: &str) -> Self {
-        let newlines = html.match_indices('\n').map(|(at, _)| at).collect();
-        let page = Page { name, elements: Vec::new(), texts: Vec::new() };
-        Self { page, open: Vec::new(), newlines }
-    }
-
-    fn take(&mut self, token: Token<usize>) {
-        match token {
-            Token::StartTag(tag) => {
-                let line = self.line(tag.span.start);
-                let attributes = tag.attributes.iter();
-                let attributes = attributes
-                    .map(|(name, value)| (text(name), text(&value.value)))
-                    .collect();
-                self.begin(text(&tag.name), attributes, line, tag.self_closing);
-            }
-            Token::EndTag(tag) => self.end(&text(&tag.name)),
-            Token::String(string) => {
-                let line = self.line(string.span.start);
-                let parent = self.open.last().copied();
-                self.page.texts.push(Text { text: text(&string.value), line, parent });
-            }
-            _ => {}
-        }
-    }
-
-    fn line(&self, offset: usize) -> usize {
-        1 + self.newlines.partition_point(|newline| *newline < offset)
-    }
-
-    fn begin(
-        &mut self,
-        tag: String,
-        attributes: Vec<(String, String)>,
-        line: usize,
-        closed: bool,
-    ) {
-        let number = self.page.elements.len();
-        let parent = self.open.last().copied();
-        if !closed && !VOID.contains(&tag.as_str()) {
-            self.open.push(number);
-        }
-        let first = self.page.texts.len();
-        let (end, texts) = (number + 1, first..first);
-        self.page.elements.push(Element { tag, attributes, line, parent, end, texts });
-    }
-
-    /// Closes the innermost element of that name, and what was left open inside it.
-    fn end(&mut self, tag: &str) {
-        let is_it = |number: &usize| self.page.elements[*number].tag == tag;
-        if let Some(depth) = self.open.iter().rposition(is_it) {
-            self.close(depth);
-        }
-    }
-
-    fn close(&mut self, depth: usize) {
-        let (end, last_text) = (self.page.elements.len(), self.page.texts.len());
-        for number in self.open.drain(depth..) {
-            self.page.elements[number].end = end;
-            self.page.elements[number].texts.end = last_text;
-        }
-    }
-
-    fn finish(mut self) -> Page {
-        self.close(0);
-        self.page
     }
 }
 

@@ -1,22 +1,20 @@
 //! Includes, and those that resolve to nothing.
 
-use super::{Finding, Sources, pattern};
+use super::{Document, Finding, Sources};
 use crate::files;
+use crate::pattern::{Pattern, pattern};
+use path_clean::PathClean;
 use regex::Regex;
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
 /// A directive as mdBook reads it, or the escaped form that it prints as it is.
-static DIRECTIVE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"\\\{\{#.*\}\}|\{\{\s*#(include|rustdoc_include|playground)\s+([^}\s]+)[^}]*\}\}",
-    )
-});
+static DIRECTIVE: Pattern = pattern!(
+    r"\\\{\{#.*\}\}|\{\{\s*#(include|rustdoc_include|playground)\s+([^}\s]+)[^}]*\}\}",
+);
 
-static BEGIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"ANCHOR:\s*([\w-]+)"));
-static END: LazyLock<Regex> = LazyLock::new(|| pattern(r"ANCHOR_END:\s*([\w-]+)"));
+static BEGIN: Pattern = pattern!(r"ANCHOR:\s*([\w-]+)");
+static END: Pattern = pattern!(r"ANCHOR_END:\s*([\w-]+)");
 
 /// How deep mdBook follows includes in included files.
 const DEPTH: usize = 10;
@@ -47,7 +45,7 @@ pub(super) fn includes(text: &str, folder: &Path) -> Vec<Include> {
             let (file, part) = target.split_once(':').unwrap_or((target, ""));
             Some(Include {
                 line: files::line_at(text, directive.get(0)?.start()),
-                file: files::normal(&folder.join(file)),
+                file: folder.join(file).clean(),
                 part: Part::parse(part),
             })
         })
@@ -118,53 +116,46 @@ fn anchored(lines: &[&str], name: &str) -> Result<String, String> {
 
 /// Includes of files, anchors or lines that do not exist.
 pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for chapter in &sources.chapters {
-        follow(&chapter.text, chapter.folder(), DEPTH, &mut |include, outer, part| {
-            if let Err(missing) = part {
-                let file = sources.name(&include.file);
-                let line = outer.unwrap_or(include.line);
-                findings.push(
-                    chapter.finding(line, format!("includes {file}, which {missing}")),
-                );
-            }
-        });
-    }
-    findings
+    let broken_in = |chapter: &Document| -> Vec<Finding> {
+        let all = followed(&chapter.text, chapter.folder(), DEPTH);
+        let broken = |(include, missing): (Include, Option<String>)| {
+            let file = sources.name(&include.file);
+            let message = format!("includes {file}, which {}", missing?);
+            Some(chapter.finding(include.line, message))
+        };
+        all.into_iter().filter_map(broken).collect()
+    };
+    sources.chapters.iter().flat_map(broken_in).collect()
 }
 
-/// Takes an include, the line of the outermost one if it is inside another, and the included text or
-/// what is missing.
-type Visitor<'a> = dyn FnMut(&Include, Option<usize>, &Result<String, String>) + 'a;
-
-/// Calls `visit` for each include in `text`, and for those inside what they include.
-fn follow(text: &str, folder: &Path, depth: usize, visit: &mut Visitor) {
+/// The includes in `text` and those inside what they include, which get the line of the outermost one. Each comes with
+/// what is missing, if something is.
+fn followed(text: &str, folder: &Path, depth: usize) -> Vec<(Include, Option<String>)> {
+    let mut found = Vec::new();
     for include in includes(text, folder) {
         let part = fs::read_to_string(&include.file)
             .map_err(|_| "does not exist".to_owned())
             .and_then(|text| include.part.of(&text));
-        visit(&include, None, &part);
-        let inner_folder = include.file.parent().unwrap_or(folder);
-        if let (Ok(part), 1..) = (&part, depth) {
-            follow(part, inner_folder, depth - 1, &mut |inner, outer, part| {
-                visit(inner, outer.or(Some(include.line)), part);
-            });
-        }
+        let (line, inner_folder) =
+            (include.line, include.file.parent().unwrap_or(folder));
+        let inner = match (&part, depth) {
+            (Ok(part), 1..) => followed(part, inner_folder, depth - 1),
+            _ => Vec::new(),
+        };
+        found.push((include, part.err()));
+        found.extend(
+            inner
+                .into_iter()
+                .map(|(inner, missing)| (Include { line, ..inner }, missing)),
+        );
     }
+    found
 }
 
-/// What is asked of each include of all documents.
-pub(super) fn of_all<T: Ord>(
-    sources: &Sources,
-    what: impl Fn(&Include) -> Option<T>,
-) -> BTreeSet<T> {
-    let mut used = BTreeSet::new();
-    for document in sources.documents() {
-        follow(&document.text, document.folder(), DEPTH, &mut |include, _, _| {
-            used.extend(what(include));
-        });
-    }
-    used
+/// The includes of all documents, and those inside what they include.
+pub(super) fn of_all(sources: &Sources) -> impl Iterator<Item = Include> {
+    let of = |document: &Document| followed(&document.text, document.folder(), DEPTH);
+    sources.documents().flat_map(of).map(|(include, _)| include)
 }
 
 #[cfg(test)]

@@ -1,19 +1,18 @@
 //! Links that go nowhere, and chapters that the summary leaves out.
 
 use super::includes::includes;
-use super::{Document, Finding, Sources, pattern};
+use super::{Document, Finding, Sources};
 use crate::files;
 use crate::markdown::parse;
+use crate::pattern::{Pattern, pattern};
+use path_clean::PathClean;
+use percent_encoding::percent_decode_str;
 use pulldown_cmark::{Event, Tag};
-use regex::Regex;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-static ATTRIBUTE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"\b(?:src|href)\s*=\s*["']([^"']*)["']"#));
-static SCHEME: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^([a-zA-Z][a-zA-Z0-9+.-]*:|//)"));
+static ATTRIBUTE: Pattern = pattern!(r#"\b(?:src|href)\s*=\s*["']([^"']*)["']"#);
+static SCHEME: Pattern = pattern!(r"^([a-zA-Z][a-zA-Z0-9+.-]*:|//)");
 
 /// A link or an image.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ pub(super) struct Link {
 impl Link {
     /// The file that the link goes to, if it is one of ours.
     pub(super) fn file(&self, folder: &Path) -> Option<PathBuf> {
-        local_path(&self.target).map(|path| files::normal(&folder.join(path)))
+        local_path(&self.target).map(|path| folder.join(path).clean())
     }
 }
 
@@ -41,19 +40,7 @@ pub(super) fn local_path(target: &str) -> Option<String> {
 
 /// `path` with `%20` and its like resolved.
 pub(super) fn decoded(path: &str) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = match (first, tail) {
-            (b'%', [high, low, ..]) => std::str::from_utf8(&[*high, *low])
-                .ok()
-                .and_then(|digits| u8::from_str_radix(digits, 16).ok()),
-            _ => None,
-        };
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(path).decode_utf8_lossy().into_owned()
 }
 
 /// The links and images in `text`, in Markdown or in HTML.
@@ -79,27 +66,25 @@ pub(super) fn links(text: &str) -> Vec<Link> {
 
 /// Links to files that do not exist.
 pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for document in sources.documents() {
-        for link in links(&document.text) {
-            let Some(file) = link.file(document.folder()) else {
-                continue;
-            };
+    let broken_in = |document: &Document| -> Vec<Finding> {
+        let links = links(&document.text).into_iter().filter(|link| {
             // A page may be linked by the name that it gets.
-            if !file.exists() && !file.with_extension("md").is_file() {
-                let message = format!("links to {}, which does not exist", link.target);
-                findings.push(document.finding(link.line, message));
-            }
-        }
-    }
-    findings
+            link.file(document.folder()).is_some_and(|file| {
+                !file.exists() && !file.with_extension("md").is_file()
+            })
+        });
+        let message =
+            |link: &Link| format!("links to {}, which does not exist", link.target);
+        links.map(|link| document.finding(link.line, message(&link))).collect()
+    };
+    sources.documents().flat_map(broken_in).collect()
 }
 
 /// Chapters that the summary names but are not there, and the other way round.
 pub(super) fn summary(sources: &Sources) -> Vec<Finding> {
     let summary = &sources.summary;
     let mut findings = Vec::new();
-    let mut named = BTreeSet::new();
+    let mut named = included_documents(sources);
     for link in links(&summary.text) {
         let Some(file) = link.file(summary.folder()) else {
             continue;
@@ -110,12 +95,11 @@ pub(super) fn summary(sources: &Sources) -> Vec<Finding> {
         }
         named.insert(file);
     }
-    let parts = included_documents(sources);
-    for chapter in &sources.chapters {
-        if !named.contains(&chapter.path) && !parts.contains(&chapter.path) {
-            findings.push(chapter.finding(1, "this chapter is not in SUMMARY.md"));
-        }
-    }
+    let forgotten =
+        sources.chapters.iter().filter(|chapter| !named.contains(&chapter.path));
+    findings.extend(
+        forgotten.map(|chapter| chapter.finding(1, "this chapter is not in SUMMARY.md")),
+    );
     findings
 }
 

@@ -16,7 +16,8 @@ mod unused;
 use crate::files;
 use crate::project::Project;
 use anyhow::Result;
-use regex::Regex;
+use path_clean::PathClean;
+use rayon::prelude::*;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,7 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
         prose::check,
         config::check,
     ];
-    Ok(sorted(checks.iter().flat_map(|check| check(&sources)).collect()))
+    Ok(sorted(checks.par_iter().flat_map_iter(|check| check(&sources)).collect()))
 }
 
 /// Checks the built pages, style sheets and scripts in `folder`.
@@ -112,22 +113,17 @@ struct Sources {
 
 impl Sources {
     fn read(root: &Path) -> Result<Self> {
-        let root = files::normal(&std::path::absolute(root)?);
-        let chapters = Project::at(&root).chapters();
-        let summary = chapters.join("SUMMARY.md");
-        let generated = chapters.join("generated");
-        let documents = files::with_extension(&chapters, "md")
-            .into_iter()
-            .filter(|path| *path != summary && !path.starts_with(&generated))
-            .map(|path| Document::read(path, &root));
-        let readme = root.join("README.md");
+        let root = std::path::absolute(root)?.clean();
+        let folder = Project::at(&root).chapters();
+        let (summary, generated) = (folder.join("SUMMARY.md"), folder.join("generated"));
+        let mut chapters = files::with_extension(&folder, "md");
+        chapters.retain(|path| *path != summary && !path.starts_with(&generated));
+        let read = |path| Document::read(path, &root);
+        let readme = Some(root.join("README.md")).filter(|readme| readme.is_file());
         Ok(Self {
-            chapters: documents.collect::<Result<_>>()?,
-            summary: Document::read(summary, &root)?,
-            readme: readme
-                .is_file()
-                .then(|| Document::read(readme, &root))
-                .transpose()?,
+            chapters: chapters.into_iter().map(read).collect::<Result<_>>()?,
+            summary: read(summary)?,
+            readme: readme.map(read).transpose()?,
             root,
         })
     }
@@ -141,10 +137,6 @@ impl Sources {
     fn name(&self, path: &Path) -> String {
         files::relative(path, &self.root)
     }
-}
-
-fn pattern(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("the pattern is a constant")
 }
 
 #[cfg(test)]

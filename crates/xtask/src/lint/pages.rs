@@ -1,18 +1,15 @@
 //! What the reader gets: pages, style sheets and scripts.
 
+use super::Finding;
 use super::html::{Element, Page, Text};
 use super::links::{decoded, local_path};
-use super::{Finding, pattern};
 use crate::files;
+use crate::pattern::{Pattern, pattern};
 use anyhow::Result;
-use regex::Regex;
-use std::cmp::Reverse;
+use path_clean::PathClean;
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
-use std::thread;
 
 /// Attributes that hold an address.
 const ADDRESSES: &[&str] = &["href", "src", "xlink:href", "poster", "data", "srcset"];
@@ -26,15 +23,13 @@ const UNLOADED: &[&str] = &["canonical", "license", "author", "me", "next", "pre
 /// Elements whose text is not for the reader, or is shown letter by letter.
 const VERBATIM: &[&str] = &["code", "pre", "script", "style", "annotation", "textarea"];
 
-static ELSEWHERE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^\s*(?:(?:https?|wss?):)?//"));
+static ELSEWHERE: Pattern = pattern!(r"^\s*(?:(?:https?|wss?):)?//");
 
-static STYLE_ADDRESS: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"(?i)(?:url\(\s*["']?|@import\s+["'])([^"')]*)"#));
+static STYLE_ADDRESS: Pattern =
+    pattern!(r#"(?i)(?:url\(\s*["']?|@import\s+["'])([^"')]*)"#);
 
-static SCRIPT_REQUEST: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r#"(?x)
+static SCRIPT_REQUEST: Pattern = pattern!(
+    r#"(?x)
         (?: (?:fetch\w*|import|importScripts|sendBeacon|WebSocket|EventSource|Request|Worker) \s* \(
           | \b(?:import|from) \s
           | \bopen \s* \( \s* ["'`]\w+["'`] \s* ,
@@ -42,8 +37,7 @@ static SCRIPT_REQUEST: LazyLock<Regex> = LazyLock::new(|| {
         )
         \s* ["'`] ((?:(?:https?|wss?):)?// [^"'`\s]*)
         "#,
-    )
-});
+);
 
 /// Where mdBook's own script sends a snippet of class `playground`.
 const PLAYGROUND: &str = "https://play.rust-lang.org/";
@@ -65,57 +59,25 @@ struct Site {
 pub(super) fn check(folder: &Path) -> Result<Vec<Finding>> {
     let site = Site::read(folder)?;
     let mut findings = requests_of_files(&site)?;
-    findings.extend(
-        side_by_side(&site.pages, |page| {
-            [
-                broken_links(page, &site),
-                requests(page, &site),
-                leftovers(page),
-                structure(page),
-            ]
-            .concat()
-        })
-        .concat(),
-    );
+    findings.par_extend(site.pages.par_iter().with_max_len(1).flat_map_iter(|page| {
+        let links = broken_links(page, &site);
+        [links, requests(page, &site), leftovers(page), structure(page)].concat()
+    }));
     Ok(findings)
-}
-
-/// Calls `work` for each item, on as many threads as the machine runs at once: the page for
-/// printing alone is as long as all others together.
-fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    let take_turns = || {
-        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let result = work(item);
-            results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
-            scope.spawn(take_turns);
-        }
-    });
-    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Site {
     fn read(folder: &Path) -> Result<Self> {
-        let folder = files::normal(&std::path::absolute(folder)?);
-        let mut files = files::with_extension(&folder, "html");
-        // The longest first, so that no thread is left with it at the end.
-        files.sort_by_key(|file| {
-            Reverse(file.metadata().map_or(0, |metadata| metadata.len()))
-        });
-        let parsed = side_by_side(&files, |file| {
-            let page = Page::parse(files::relative(file, &folder), &files::read(file)?);
-            Ok((file.clone(), page))
-        });
-        let parsed = parsed.into_iter().collect::<Result<Vec<_>>>()?;
-        let ids = |page: &Page| page.elements.iter().flat_map(targets).collect();
-        let ids = parsed.iter().map(|(file, page)| (file.clone(), ids(page))).collect();
-        let pages = parsed.into_iter().map(|(_, page)| page).collect();
-        Ok(Self { folder, pages, ids })
+        let folder = std::path::absolute(folder)?.clean();
+        let files = files::with_extension(&folder, "html");
+        let parse = |file: &PathBuf| {
+            Ok(Page::parse(files::relative(file, &folder), &files::read(file)?))
+        };
+        let pages =
+            files.par_iter().with_max_len(1).map(parse).collect::<Result<Vec<_>>>()?;
+        let ids =
+            pages.iter().map(|page| page.elements.iter().flat_map(targets).collect());
+        Ok(Self { ids: files.into_iter().zip(ids).collect(), folder, pages })
     }
 
     /// The play buttons that would send a snippet away.
@@ -130,38 +92,31 @@ fn targets(element: &Element) -> impl Iterator<Item = String> {
     element.attribute("id").into_iter().chain(name).map(str::to_owned)
 }
 
-fn finding(file: &str, line: usize, message: impl Into<String>) -> Finding {
-    Finding { file: file.to_owned(), line: Some(line), message: message.into() }
-}
-
 /// The addresses in the attributes of an element.
 fn addresses(element: &Element) -> Vec<&str> {
-    let mut addresses = Vec::new();
-    for name in ADDRESSES {
-        let Some(value) = element.attribute(name) else {
-            continue;
-        };
-        if *name == "srcset" {
-            let candidates = value.split(',');
-            addresses.extend(candidates.filter_map(|one| one.split_whitespace().next()));
-        } else if *name != "data" || element.tag == "object" {
-            addresses.push(value.trim());
+    let of = |name: &&str| -> Vec<&str> {
+        let value = element.attribute(name).unwrap_or_default();
+        match *name {
+            "srcset" => {
+                value.split(',').filter_map(|one| one.split_whitespace().next()).collect()
+            }
+            "data" if element.tag != "object" => vec![],
+            _ if element.attribute(name).is_none() => vec![],
+            _ => vec![value.trim()],
         }
-    }
-    addresses
+    };
+    ADDRESSES.iter().flat_map(of).collect()
 }
 
 /// Addresses on this site where nothing is.
 fn broken_links(page: &Page, site: &Site) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for element in page.elements.iter().filter(|element| element.tag != "base") {
-        for address in addresses(element) {
-            if let Some(problem) = broken(address, page, site) {
-                findings.push(finding(&page.name, element.line, problem));
-            }
-        }
-    }
-    findings
+    let elements = page.elements.iter().filter(|element| element.tag != "base");
+    let all = elements.flat_map(|element| {
+        addresses(element).into_iter().map(move |address| (element.line, address))
+    });
+    let problem =
+        |(line, address)| Some(page.finding(line, broken(address, page, site)?));
+    all.filter_map(problem).collect()
 }
 
 fn broken(address: &str, page: &Page, site: &Site) -> Option<String> {
@@ -186,7 +141,7 @@ fn broken(address: &str, page: &Page, site: &Site) -> Option<String> {
 
 fn target_file(path: &str, page: &Page, site: &Site) -> PathBuf {
     let from = site.folder.join(&page.name);
-    let file = files::normal(&from.parent().unwrap_or(&site.folder).join(path));
+    let file = from.parent().unwrap_or(&site.folder).join(path).clean();
     if file.is_dir() { file.join("index.html") } else { file }
 }
 
@@ -194,13 +149,13 @@ fn target_file(path: &str, page: &Page, site: &Site) -> PathBuf {
 fn requests(page: &Page, site: &Site) -> Vec<Finding> {
     let mut findings = Vec::new();
     for element in &page.elements {
-        for address in loaded(element) {
-            findings.push(finding(&page.name, element.line, request(&address)));
-        }
+        let loaded = loaded(element).into_iter();
+        findings
+            .extend(loaded.map(|address| page.finding(element.line, request(address))));
     }
     for text in &page.texts {
-        let holder = page.around(text).next().map(|element| element.tag.as_str());
-        let extension = match holder {
+        let extension = match page.around(text).next().map(|element| element.tag.as_str())
+        {
             Some("style") => "css",
             Some("script") => "js",
             _ => continue,
@@ -215,17 +170,26 @@ fn request(address: &str) -> String {
 }
 
 /// What the browser fetches for `element` from other hosts.
-fn loaded(element: &Element) -> Vec<String> {
+fn loaded(element: &Element) -> Vec<&str> {
     let relation = element.attribute("rel").unwrap_or_default();
     let only_names = element.tag == "link" && UNLOADED.contains(&relation);
     let mut loaded = Vec::new();
     if !only_names && !FOLLOWED.contains(&element.tag.as_str()) {
-        loaded.extend(addresses(element).into_iter().map(str::to_owned));
+        loaded = addresses(element);
     }
     let style = element.attribute("style").unwrap_or_default();
-    loaded.extend(STYLE_ADDRESS.captures_iter(style).map(|found| found[1].to_owned()));
+    loaded.extend(matches(&STYLE_ADDRESS, style).map(|(_, address)| address));
     loaded.retain(|address| ELSEWHERE.is_match(address));
     loaded
+}
+
+/// The first group of each match, and where it begins.
+fn matches<'a>(
+    pattern: &'static Pattern,
+    text: &'a str,
+) -> impl Iterator<Item = (usize, &'a str)> {
+    let groups = pattern.captures_iter(text).filter_map(|found| found.get(1));
+    groups.map(|group| (group.start(), group.as_str()))
 }
 
 /// Requests in style sheets and scripts, and fonts and images that a style sheet misses.
@@ -252,32 +216,28 @@ fn requests_in(
     site: &Site,
 ) -> Vec<Finding> {
     let requests = if extension == "css" { &STYLE_ADDRESS } else { &SCRIPT_REQUEST };
-    requests
-        .captures_iter(text)
-        .filter_map(|found| found.get(1))
-        .filter(|found| ELSEWHERE.is_match(found.as_str()))
-        .filter(|found| !found.as_str().starts_with(PLAYGROUND) || site.has_playground())
-        .map(|found| {
-            let line = first_line - 1 + files::line_at(text, found.start());
-            finding(name, line, request(found.as_str()))
+    matches(requests, text)
+        .filter(|(_, address)| ELSEWHERE.is_match(address))
+        .filter(|(_, address)| !address.starts_with(PLAYGROUND) || site.has_playground())
+        .map(|(at, address)| Finding {
+            file: name.to_owned(),
+            line: Some(first_line - 1 + files::line_at(text, at)),
+            message: request(address),
         })
         .collect()
 }
 
 fn missing_in_style(name: &str, file: &Path, text: &str) -> Vec<Finding> {
     let folder = file.parent().unwrap_or(Path::new(""));
-    let missing = |address: &str| {
-        local_path(address)
-            .is_some_and(|path| !files::normal(&folder.join(path)).is_file())
+    let is_missing = |address: &str| {
+        local_path(address).is_some_and(|path| !folder.join(path).clean().is_file())
     };
-    STYLE_ADDRESS
-        .captures_iter(text)
-        .filter_map(|found| found.get(1))
-        .filter(|found| missing(found.as_str().trim()))
-        .map(|found| {
-            let message =
-                format!("{} goes to a file that does not exist", found.as_str());
-            finding(name, files::line_at(text, found.start()), message)
+    matches(&STYLE_ADDRESS, text)
+        .filter(|(_, address)| is_missing(address.trim()))
+        .map(|(at, address)| Finding {
+            file: name.to_owned(),
+            line: Some(files::line_at(text, at)),
+            message: format!("{address} goes to a file that does not exist"),
         })
         .collect()
 }
@@ -286,15 +246,14 @@ fn missing_in_style(name: &str, file: &Path, text: &str) -> Vec<Finding> {
 fn leftovers(page: &Page) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, element) in page.elements.iter().enumerate() {
+        let text = || page.text_of(number).trim().to_owned();
         if element.has_class("katex-error") {
-            let message = format!("KaTeX cannot parse `{}`", page.text_of(number).trim());
-            findings.push(finding(&page.name, element.line, message));
+            let message = format!("KaTeX cannot parse `{}`", text());
+            findings.push(page.finding(element.line, message));
         }
-    }
-    for (number, code) in page.all("code") {
-        if page.text_of(number).trim().is_empty() {
+        if element.tag == "code" && text().is_empty() {
             let message = "an empty piece of code: does its include name an anchor?";
-            findings.push(finding(&page.name, code.line, message));
+            findings.push(page.finding(element.line, message));
         }
     }
     findings.extend(page.texts.iter().filter_map(|text| leftover(text, page)));
@@ -302,22 +261,15 @@ fn leftovers(page: &Page) -> Vec<Finding> {
 }
 
 fn leftover(text: &Text, page: &Page) -> Option<Finding> {
-    let mut around = page.around(text).map(|element| element.tag.as_str());
-    let inside = |tags: &[&str]| {
+    let is_inside = |tags: &[&str]| {
         page.around(text).any(|element| tags.contains(&element.tag.as_str()))
     };
-    let at = |offset: usize| text.line - 1 + files::line_at(&text.text, offset);
-    if let Some(offset) = text.text.find("{{#").filter(|_| !inside(&["script", "style"]))
-    {
-        return Some(finding(
-            &page.name,
-            at(offset),
-            "an include that mdBook did not resolve",
-        ));
-    }
-    let offset =
-        text.text.find("$$").filter(|_| !around.any(|tag| VERBATIM.contains(&tag)))?;
-    Some(finding(&page.name, at(offset), "`$$` that opens no formula"))
+    let find =
+        |mark: &str, exempt: &[&str]| text.text.find(mark).filter(|_| !is_inside(exempt));
+    let (at, message) = find("{{#", &["script", "style"])
+        .map(|at| (at, "an include that mdBook did not resolve"))
+        .or_else(|| Some((find("$$", VERBATIM)?, "`$$` that opens no formula")))?;
+    Some(page.finding(text.line - 1 + files::line_at(&text.text, at), message))
 }
 
 /// What search engines and screen readers rely on.
@@ -340,46 +292,37 @@ fn is_fragment(page: &Page) -> bool {
 
 fn repeated_ids(page: &Page) -> Vec<Finding> {
     let mut seen = BTreeSet::new();
-    let mut findings = Vec::new();
-    for element in &page.elements {
-        let Some(id) = element.attribute("id") else {
-            continue;
-        };
-        if !seen.insert(id) {
-            findings.push(finding(
-                &page.name,
-                element.line,
-                format!("the id `{id}` again"),
-            ));
-        }
-    }
-    findings
+    let ids = page
+        .elements
+        .iter()
+        .filter_map(|element| Some((element, element.attribute("id")?)));
+    ids.filter(|(_, id)| !seen.insert(*id))
+        .map(|(element, id)| page.finding(element.line, format!("the id `{id}` again")))
+        .collect()
 }
 
 /// Figures without words.
 fn undescribed(page: &Page) -> Vec<Finding> {
-    let mut findings = Vec::new();
     let in_figures: BTreeSet<_> = page
         .all("figure")
         .flat_map(|(figure, _)| page.numbers_inside(figure, "svg"))
         .collect();
+    let mut findings = Vec::new();
     for (number, svg) in page.all("svg") {
-        if svg.attribute("role") != Some("img") && !in_figures.contains(&number) {
-            continue;
-        }
+        let is_figure =
+            svg.attribute("role") == Some("img") || in_figures.contains(&number);
         for part in ["title", "desc"] {
-            if !has_words(page, number, part) {
+            if is_figure && !has_words(page, number, part) {
                 let message =
                     format!("a figure without a <{part}> for those who cannot see it");
-                findings.push(finding(&page.name, svg.line, message));
+                findings.push(page.finding(svg.line, message));
             }
         }
     }
-    for (_, image) in
-        page.all("img").filter(|(_, image)| image.attribute("alt").is_none())
-    {
-        findings.push(finding(&page.name, image.line, "an image without `alt`"));
-    }
+    let silent = page.all("img").filter(|(_, image)| image.attribute("alt").is_none());
+    findings.extend(
+        silent.map(|(_, image)| page.finding(image.line, "an image without `alt`")),
+    );
     findings
 }
 
@@ -404,7 +347,7 @@ fn missing_in_head(page: &Page) -> Vec<Finding> {
         (has_description, "the page has no description"),
     ];
     let missing = parts.into_iter().filter(|(has, _)| !has);
-    missing.map(|(_, message)| finding(&page.name, 1, message)).collect()
+    missing.map(|(_, message)| page.finding(1, message)).collect()
 }
 
 /// One first-level heading a page. The menu bar, which is on each, is not counted; the page for
@@ -415,7 +358,6 @@ fn headings(page: &Page) -> Option<Finding> {
         None => page.all("h1").count(),
     };
     let right = number == 1 || (number > 1 && page.name == "print.html");
-    (!right).then(|| {
-        finding(&page.name, 1, format!("the page has {number} first-level headings"))
-    })
+    (!right)
+        .then(|| page.finding(1, format!("the page has {number} first-level headings")))
 }

@@ -4,17 +4,16 @@
 //! include. Not meant are code, formulas, links, and places in other texts: "Section 3.2".
 
 use super::includes::without_directives;
-use super::{Document, Finding, Sources, pattern};
+use super::{Document, Finding, Sources};
 use crate::files;
 use crate::markdown::{formulas, parse};
+use crate::pattern::{Pattern, pattern};
 use pulldown_cmark::{Event, Tag, TagEnd};
-use regex::Regex;
+use regex::Match;
 use std::ops::Range;
-use std::sync::LazyLock;
 
-static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?x)
+static NUMBER: Pattern = pattern!(
+    r"(?x)
         \d+(?:\.\d+)+ (?:\s?%)?            # 12.5, 12.5 %, and 0.5.4 to tell it apart
         | \d+ \s? %                        # 12 %
         | \d+ \s+ per\s?cent\b             # 12 percent
@@ -22,17 +21,14 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
         | \b10 (?:\^-?\d|[⁻⁰¹²³⁴-⁹]+)      # 10⁻⁴
         | \b\d+ e [-+]? \d+\b              # 3e-4
         ",
-    )
-});
+);
 
 /// What makes the number behind it a place or a name rather than a result.
-static BEFORE_A_NAME: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)([\w:/]|\b(section|sections|§|chapter|appendix|equation|eq\.|figure|table|theorem|algorithm)\s*)$",
-    )
-});
+static BEFORE_A_NAME: Pattern = pattern!(
+    r"(?i)([\w:/]|\b(section|sections|§|chapter|appendix|equation|eq\.|figure|table|theorem|algorithm)\s*)$",
+);
 
-static TAG: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?s)<!--.*?-->|<[^>]*>"));
+static TAG: Pattern = pattern!(r"(?s)<!--.*?-->|<[^>]*>");
 
 /// Decimals, percentages and powers of ten in the text of the chapters.
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
@@ -41,20 +37,17 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
 
 fn numbers(chapter: &Document) -> Vec<Finding> {
     let prose = prose(&chapter.text);
-    NUMBER
-        .find_iter(&prose)
-        .filter(|found| !is_name(&prose[..found.start()], found.as_str()))
-        .map(|found| {
-            chapter.finding(
-                files::line_at(&prose, found.start()),
-                format!(
-                    "the number {} is typed by hand; compute it in crates/chapters and include it \
-                     from src/generated",
-                    found.as_str()
-                ),
-            )
-        })
-        .collect()
+    let numbers = NUMBER.find_iter(&prose);
+    let typed = numbers.filter(|found| !is_name(&prose[..found.start()], found.as_str()));
+    let finding = |found: Match| {
+        let message = format!(
+            "the number {} is typed by hand; compute it in crates/chapters and include it \
+             from src/generated",
+            found.as_str()
+        );
+        chapter.finding(files::line_at(&prose, found.start()), message)
+    };
+    typed.map(finding).collect()
 }
 
 /// Whether `number`, after the text `before` it, is a version such as 0.5.4 or names a place.
@@ -67,24 +60,20 @@ fn is_name(before: &str, number: &str) -> bool {
 fn prose(text: &str) -> String {
     let mut text = without_directives(text);
     for formula in formulas(&text) {
-        blank(&mut text, formula);
+        let kept = blank(&text[formula.clone()], []);
+        text.replace_range(formula, &kept);
     }
-    let mut kept = vec![b' '; text.len()];
-    for range in prose_ranges(&text) {
-        kept[range.clone()].copy_from_slice(&text.as_bytes()[range]);
-    }
-    for (at, byte) in text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n') {
-        kept[at] = byte;
-    }
-    String::from_utf8_lossy(&kept).into_owned()
+    blank(&text, prose_ranges(&text))
 }
 
-fn blank(text: &mut String, range: Range<usize>) {
-    let blanks: String = text[range.clone()]
-        .bytes()
-        .map(|byte| if byte == b'\n' { '\n' } else { ' ' })
-        .collect();
-    text.replace_range(range, &blanks);
+/// `text` with blanks in place of all bytes but those of these ranges, and line breaks.
+fn blank(text: &str, kept: impl IntoIterator<Item = Range<usize>>) -> String {
+    let byte = |byte| if byte == b'\n' { byte } else { b' ' };
+    let mut blank: Vec<u8> = text.bytes().map(byte).collect();
+    for range in kept {
+        blank[range.clone()].copy_from_slice(&text.as_bytes()[range]);
+    }
+    String::from_utf8_lossy(&blank).into_owned()
 }
 
 /// Where `text` has words to be read, outside code, tags and addresses.

@@ -2,41 +2,42 @@
 
 use super::includes::{Part, of_all};
 use super::links::links;
-use super::{Document, Finding, Sources, pattern};
+use super::{Document, Finding, Sources};
 use crate::files;
-use regex::Regex;
+use crate::pattern::{Pattern, pattern};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
 /// An anchor that is a comment of its own, rather than part of a program about anchors.
-static COMMENT: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^\s*(?://+!?|/\*|#|<!--)\s*ANCHOR:\s*([\w-]+)"));
+static COMMENT: Pattern = pattern!(r"^\s*(?://+!?|/\*|#|<!--)\s*ANCHOR:\s*([\w-]+)");
 
 /// An anchor in a file of values, which has no comments.
-static VALUE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^ANCHOR:\s*([\w-]+)"));
+static VALUE: Pattern = pattern!(r"^ANCHOR:\s*([\w-]+)");
 
 /// Anchors in the code and in what is generated that no chapter includes.
 pub(super) fn anchors(sources: &Sources) -> Vec<Finding> {
-    let used = of_all(sources, |include| match &include.part {
-        Part::Anchor(name) => Some((include.file.clone(), name.clone())),
-        _ => None,
-    });
-    let mut findings = Vec::new();
-    for file in files_with_anchors(&sources.root) {
-        for (line, name) in anchors_in(&file) {
-            if !used.contains(&(file.clone(), name.clone())) {
-                findings.push(Finding {
-                    file: sources.name(&file),
-                    line: Some(line),
-                    message: format!(
-                        "an anchor nobody includes: `{name}`; show it in a chapter or remove it"
-                    ),
-                });
-            }
-        }
-    }
-    findings
+    let used: BTreeSet<_> = of_all(sources)
+        .filter_map(|include| match include.part {
+            Part::Anchor(name) => Some((include.file, name)),
+            _ => None,
+        })
+        .collect();
+    let unused_in = |file: PathBuf| -> Vec<Finding> {
+        let anchors = anchors_in(&file).into_iter();
+        let unused =
+            anchors.filter(|(_, name)| !used.contains(&(file.clone(), name.clone())));
+        unused
+            .map(|(line, name)| Finding {
+                file: sources.name(&file),
+                line: Some(line),
+                message: format!(
+                    "an anchor nobody includes: `{name}`; show it in a chapter or remove it"
+                ),
+            })
+            .collect()
+    };
+    files_with_anchors(&sources.root).into_iter().flat_map(unused_in).collect()
 }
 
 /// What a chapter may show of the crates, and what is generated.
@@ -66,7 +67,7 @@ fn anchors_in(file: &Path) -> Vec<(usize, String)> {
 
 /// Generated files that neither a chapter nor the README shows.
 pub(super) fn generated(sources: &Sources) -> Vec<Finding> {
-    let mut shown = of_all(sources, |include| Some(include.file.clone()));
+    let mut shown: BTreeSet<_> = of_all(sources).map(|include| include.file).collect();
     shown.extend(sources.documents().flat_map(linked));
     files::under(&sources.root.join("src").join("generated"))
         .into_iter()

@@ -8,14 +8,14 @@
 use super::{listings, punctuation};
 use crate::files;
 use crate::markdown;
+use crate::pattern::{Pattern, pattern};
 use crate::project::Project;
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use mdbook_katex::preprocess::KatexProcessor;
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
-use regex::{Captures, Regex};
+use regex::Captures;
 use std::path::Path;
-use std::sync::LazyLock;
 
 /// Marks what KaTeX could not make sense of.
 const ERROR_COLOUR: &str = "#e4404e";
@@ -46,32 +46,26 @@ impl Preprocessor for Katex {
         let mut book = KatexProcessor.run(&context, book)?;
         check(&book, &self.project.chapters())?;
         book.for_each_chapter_mut(|chapter| {
-            chapter.content = listings::dedent(&punctuation::hold(&chapter.content));
+            chapter.content =
+                listings::dedent(&punctuation::keep_together(&chapter.content));
         });
         Ok(book)
     }
 }
 
 fn check(book: &Book, chapters: &Path) -> Result<()> {
-    let errors: Vec<_> =
-        book.chapters().flat_map(|chapter| errors_in(chapter, chapters)).collect();
-    if !errors.is_empty() {
-        bail!("KaTeX cannot parse:\n{}", errors.join("\n"));
-    }
+    let of = |chapter| errors_in(chapter, chapters);
+    let errors: Vec<_> = book.chapters().flat_map(of).collect();
+    ensure!(errors.is_empty(), "KaTeX cannot parse:\n{}", errors.join("\n"));
     Ok(())
 }
 
-static MARK: LazyLock<Regex> = LazyLock::new(|| {
-    let mark = format!(
-        r#"(?s)<span class="katex-error" title="([^"]*)"[^>]*>([^<]*)</span>|{ERROR_COLOUR}[^<]*>"#
-    );
-    Regex::new(&mark).expect("the pattern is a constant")
-});
+static MARK: Pattern = pattern!(&format!(
+    r#"(?s)<span class="katex-error" title="([^"]*)"[^>]*>([^<]*)</span>|{ERROR_COLOUR}[^<]*>"#
+));
 
-static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?s)<annotation encoding="application/x-tex">([^<]*)</annotation>"#)
-        .expect("the pattern is a constant")
-});
+static SOURCE: Pattern =
+    pattern!(r#"(?s)<annotation encoding="application/x-tex">([^<]*)</annotation>"#);
 
 /// Each formula of the rendered chapter that is marked, once.
 fn errors_in(chapter: &Chapter, chapters: &Path) -> Vec<String> {
@@ -110,12 +104,9 @@ fn place(chapter: &Chapter, formula: &str, chapters: &Path) -> String {
     let Some(path) = &chapter.source_path else {
         return chapter.name.clone();
     };
-    let shown = format!("src/{}", path.to_string_lossy().replace('\\', "/"));
     let source = files::read(&chapters.join(path)).unwrap_or_default();
-    match line_of(formula, &source) {
-        Some(line) => format!("{shown}:{line}"),
-        None => shown,
-    }
+    let line = line_of(formula, &source).map(|line| format!(":{line}"));
+    format!("src/{}{}", files::relative(path, chapters), line.unwrap_or_default())
 }
 
 /// The line on which `formula` begins in the chapter. What is rendered has no line breaks.

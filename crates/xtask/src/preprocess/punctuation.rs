@@ -12,7 +12,7 @@ const BOX: &str = "<span class=\"base\">";
 const TOGETHER: &str = "<span class=\"nowrap\">";
 
 /// `rendered` with the text of formulas made literal and the punctuation behind them held fast.
-pub(super) fn hold(rendered: &str) -> String {
+pub(super) fn keep_together(rendered: &str) -> String {
     let mut held = String::with_capacity(rendered.len());
     let mut rest = rendered;
     while let Some(start) = rest.find(FORMULA) {
@@ -23,16 +23,9 @@ pub(super) fn hold(rendered: &str) -> String {
             .take_while(|c| ",.;:!?)’”".contains(*c))
             .map(char::len_utf8)
             .sum();
-        held.push_str(&rest[..start]);
-        if marks > 0 && formula.matches(BOX).count() == 1 {
-            held.push_str(TOGETHER);
-            held.push_str(&formula);
-            held.push_str(&rest[end..end + marks]);
-            held.push_str("</span>");
-        } else {
-            held.push_str(&formula);
-            held.push_str(&rest[end..end + marks]);
-        }
+        let stays = marks > 0 && formula.matches(BOX).count() == 1;
+        let (begin, close) = if stays { (TOGETHER, "</span>") } else { ("", "") };
+        held.extend([&rest[..start], begin, &formula, &rest[end..end + marks], close]);
         rest = &rest[end + marks..];
     }
     held + rest
@@ -64,7 +57,7 @@ fn literal(formula: &str) -> String {
 fn end_of_span(html: &str) -> usize {
     let mut open = 0_usize;
     let mut at = 0;
-    while let Some(tag) = html[at..].find(['<']).map(|offset| at + offset) {
+    while let Some(tag) = html[at..].find('<').map(|offset| at + offset) {
         if html[tag..].starts_with("<span") {
             open += 1;
         } else if html[tag..].starts_with("</span>") {
@@ -92,7 +85,7 @@ mod tests {
     #[test]
     fn a_mark_stays_with_its_formula() {
         let x = formula(1);
-        let held = hold(&format!("(with {x}), or {x} alone, then {x}."));
+        let held = keep_together(&format!("(with {x}), or {x} alone, then {x}."));
         let span = |marks| format!("{TOGETHER}{x}{marks}</span>");
         assert_eq!(
             held,
@@ -104,15 +97,15 @@ mod tests {
     fn a_formula_is_not_markdown() {
         let formula =
             |text: &str| format!("{FORMULA}<mo class=\"a_b\">{text}</mo></span>");
-        assert_eq!(hold(&formula("~ a_b *")), formula("&#126; a&#95;b &#42;"));
-        assert_eq!(hold(&formula(r"1 & 0 \\ 2")), formula("1 & 0 &#92;&#92; 2"));
-        assert_eq!(hold("*not* a_formula"), "*not* a_formula");
+        assert_eq!(keep_together(&formula("~ a_b *")), formula("&#126; a&#95;b &#42;"));
+        assert_eq!(keep_together(&formula(r"1 & 0 \\ 2")), formula("1 & 0 &#92;&#92; 2"));
+        assert_eq!(keep_together("*not* a_formula"), "*not* a_formula");
     }
 
     #[test]
     fn a_formula_that_may_break_is_left_to() {
         let text = format!("{}, and no end: {FORMULA}<span>", formula(2));
-        assert_eq!(hold(&text), text);
+        assert_eq!(keep_together(&text), text);
     }
 
     proptest! {
@@ -125,7 +118,7 @@ mod tests {
             ),
         ) {
             let text = |html: &str| html.replace(TOGETHER, "").replace("</span>", "");
-            let mut plain = text(&hold(&page));
+            let mut plain = text(&keep_together(&page));
             for c in MARKDOWN.chars() {
                 plain = plain.replace(&format!("&#{};", u32::from(c)), &c.to_string());
             }

@@ -8,19 +8,20 @@
 
 use crate::console::{count, seconds};
 use crate::files;
-use crate::markdown::{self, CodeBlock};
-use crate::process::{cargo, toolchain};
+use crate::markdown::{self, CodeBlock, ERROR_CODE};
+use crate::pattern::{Pattern, pattern};
+use crate::process::{artifacts, cargo, toolchain};
 use crate::project::Project;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::camino::Utf8PathBuf;
+use cargo_metadata::{Artifact, DependencyKind, MetadataCommand, NodeDep, PackageId};
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
-use regex::{Captures, Regex};
-use serde_json::Value;
+use regex::Captures;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::process::Command;
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
@@ -44,7 +45,10 @@ impl Preprocessor for Snippets {
     /// If the crate does not build or a snippet fails; the message names the chapter and the line.
     fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
         let begun = Instant::now();
-        let snippets = collect(&book, &self.project)?;
+        let mut snippets = Vec::new();
+        for chapter in book.chapters() {
+            snippets.extend(snippets_in(chapter, &self.project)?);
+        }
         if !snippets.is_empty() {
             run(&snippets, &Libraries::build(&self.project)?, &self.project)?;
         }
@@ -72,18 +76,8 @@ struct Snippet {
     resolved: CodeBlock,
 }
 
-/// The snippets of the book, which are all Rust blocks but listings.
-fn collect(book: &Book, project: &Project) -> Result<Vec<Snippet>> {
-    let mut snippets = Vec::new();
-    for chapter in book.chapters() {
-        let found = snippets_in(chapter, project)?;
-        snippets
-            .extend(found.into_iter().filter(|snippet| !snippet.written.is_listing()));
-    }
-    Ok(snippets)
-}
-
-/// Pairs the blocks of the chapter with those of its file, where the line numbers are the author's.
+/// The snippets of the chapter, which are all Rust blocks but listings: pairs its blocks with those of its file, where the
+/// line numbers are the author's.
 fn snippets_in(chapter: &Chapter, project: &Project) -> Result<Vec<Snippet>> {
     let resolved = rust_blocks(&chapter.content);
     let (name, written) = match &chapter.source_path {
@@ -94,14 +88,16 @@ fn snippets_in(chapter: &Chapter, project: &Project) -> Result<Vec<Snippet>> {
         }
         None => (chapter.name.clone(), resolved.clone()),
     };
-    if written.len() != resolved.len() {
-        bail!(
-            "{name}: an include brings in the fences of a Rust block; \
-             write the fences in the chapter and include only what is between them"
-        );
-    }
-    let pair = |(written, resolved)| Snippet { chapter: name.clone(), written, resolved };
-    Ok(written.into_iter().zip(resolved).map(pair).collect())
+    ensure!(
+        written.len() == resolved.len(),
+        "{name}: an include brings in the fences of a Rust block; \
+         write the fences in the chapter and include only what is between them"
+    );
+    let pairs =
+        written.into_iter().zip(resolved).filter(|(written, _)| !written.is_listing());
+    Ok(pairs
+        .map(|(written, resolved)| Snippet { chapter: name.clone(), written, resolved })
+        .collect())
 }
 
 fn rust_blocks(text: &str) -> Vec<CodeBlock> {
@@ -111,11 +107,6 @@ fn rust_blocks(text: &str) -> Vec<CodeBlock> {
 }
 
 impl Snippet {
-    /// `src/softmax.md:57`, the line of the opening fence.
-    fn place(&self) -> String {
-        format!("{}:{}", self.chapter, self.written.line)
-    }
-
     /// The attributes that rustdoc understands.
     fn attributes(&self) -> impl Iterator<Item = &str> {
         self.written.words().filter(|word| {
@@ -161,23 +152,14 @@ impl Snippet {
     }
 }
 
-static ERROR_CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^E\d{4}$"));
-
 /// How rustdoc and rustc name a place in the file of snippets, and a test in it.
-static IN_FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"snippets\.md:(\d+)(:\d+)?"));
-static TEST_NAME: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"---- snippets\.md - \(line (\d+)\).* stdout ----"));
-static FAILED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?m)^test snippets\.md - \(line (\d+)\).* \.\.\. FAILED"));
-static PANICKED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"panicked at snippets\.md:(\d+):\d+"));
-static OWN_MAIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\s*fn main\("));
-static PASSED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?m)^test result: .* (\d+) passed;"));
-
-fn pattern(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("the pattern is a constant")
-}
+static IN_FILE: Pattern = pattern!(r"snippets\.md:(\d+)(:\d+)?");
+static TEST_NAME: Pattern = pattern!(r"---- snippets\.md - \(line (\d+)\).* stdout ----");
+static FAILED: Pattern =
+    pattern!(r"(?m)^test snippets\.md - \(line (\d+)\).* \.\.\. FAILED");
+static PANICKED: Pattern = pattern!(r"panicked at snippets\.md:(\d+):\d+");
+static OWN_MAIN: Pattern = pattern!(r"(?m)^\s*fn main\(");
+static PASSED: Pattern = pattern!(r"(?m)^test result: .* (\d+) passed;");
 
 fn number(digits: &str) -> usize {
     digits.parse().unwrap_or(0)
@@ -193,14 +175,16 @@ struct Libraries {
 impl Libraries {
     fn build(project: &Project) -> Result<Self> {
         let direct = direct_dependencies(project)?;
-        let mut libraries = Self::default();
-        for artifact in artifacts(project)? {
-            let package = artifact["package_id"].as_str().unwrap_or_default();
-            if let (Some(name), Some(file)) = (direct.get(package), rlib(&artifact)) {
-                libraries.named.insert(name.clone(), file);
-            }
-        }
-        Ok(libraries)
+        let mut build = cargo(project);
+        build.args(["build", "--quiet", "--package", "attention", "--lib"]);
+        let artifacts = artifacts(&mut build)
+            .context("the crate `attention` does not build, so no snippet can run")?;
+        let named = |artifact: Artifact| {
+            let is_rlib = |file: &&Utf8PathBuf| file.extension() == Some("rlib");
+            let file = artifact.filenames.iter().find(is_rlib)?.clone();
+            Some((direct.get(&artifact.package_id)?.clone(), file.into()))
+        };
+        Ok(Self { named: artifacts.into_iter().filter_map(named).collect() })
     }
 
     /// The folders of the libraries, where their own dependencies lie too.
@@ -223,80 +207,33 @@ impl Libraries {
 }
 
 /// From the identity of a package to the name under which the crate knows it, the crate included.
-fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
-    let output = cargo(project)
-        .args([
-            "metadata",
-            "--quiet",
-            "--format-version",
-            "1",
-            "--filter-platform",
-            &platform()?,
-        ])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("`cargo metadata` could not be started")?;
-    if !output.status.success() {
-        bail!("`cargo metadata` failed");
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+fn direct_dependencies(project: &Project) -> Result<BTreeMap<PackageId, String>> {
+    // Without the platform, cargo would download what only other systems need.
+    let metadata = MetadataCommand::new()
+        .current_dir(project.root())
+        .other_options(["--filter-platform".to_owned(), platform()?])
+        .exec()
+        .context("`cargo metadata` failed")?;
     let mut names = BTreeMap::new();
-    for package in
-        list(&metadata["packages"]).filter(|package| package["name"] == "attention")
-    {
-        names.insert(text(&package["id"]), "attention".to_owned());
-        let node =
-            list(&metadata["resolve"]["nodes"]).find(|node| node["id"] == package["id"]);
-        let dependencies = node.into_iter().flat_map(|node| list(&node["deps"]));
-        for dependency in dependencies.filter(|dependency| is_normal(dependency)) {
-            names.insert(text(&dependency["pkg"]), text(&dependency["name"]));
-        }
+    let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
+    for node in nodes.filter(|node| metadata[&node.id].name.as_str() == "attention") {
+        names.insert(node.id.clone(), "attention".to_owned());
+        // A dependency of the library, not only of its tests or its build.
+        let is_normal = |dependency: &&NodeDep| {
+            dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+        };
+        let dependencies = node.deps.iter().filter(is_normal);
+        names.extend(dependencies.map(|one| (one.pkg.clone(), one.name.clone())));
     }
     Ok(names)
 }
 
-/// Without it, cargo would download what only other systems need.
 fn platform() -> Result<String> {
     let output = toolchain("rustc")
         .args(["--print", "host-tuple"])
         .output()
         .context("rustc could not be started")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// Whether a dependency is one of the library, not only of its tests or its build.
-fn is_normal(dependency: &Value) -> bool {
-    list(&dependency["dep_kinds"]).any(|kind| kind["kind"].is_null())
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// Builds the crate; what cargo made or found up to date, it lists.
-fn artifacts(project: &Project) -> Result<Vec<Value>> {
-    let output = cargo(project)
-        .args(["build", "--quiet", "--package", "attention", "--lib"])
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo could not be started")?;
-    if !output.status.success() {
-        bail!("the crate `attention` does not build, so no snippet can run");
-    }
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter(|line| line.contains(r#""reason":"compiler-artifact""#))
-        .map(|line| Ok(serde_json::from_str(line)?))
-        .collect()
-}
-
-fn rlib(artifact: &Value) -> Option<PathBuf> {
-    list(&artifact["filenames"])
-        .filter_map(Value::as_str)
-        .find(|file| file.ends_with(".rlib"))
-        .map(PathBuf::from)
 }
 
 /// Runs all snippets: those that compile together as one program, those that must not each alone.
@@ -315,9 +252,8 @@ fn run(snippets: &[Snippet], libraries: &Libraries, project: &Project) -> Result
             report += &batch.explain(&output, failed, libraries, project)?;
         }
     }
-    if failures > 0 {
-        bail!("{failures} of {} failed\n{report}", count(snippets.len(), "snippet"));
-    }
+    let all = count(snippets.len(), "snippet");
+    ensure!(failures == 0, "{failures} of {all} failed\n{report}");
     Ok(())
 }
 
@@ -328,6 +264,9 @@ struct Batch<'a> {
     lines: Vec<usize>,
     text: String,
 }
+
+/// What is written in place of a place in the file of snippets: by snippet, by the line in it, and by what was found.
+type Place = dyn Fn(&Snippet, usize, &Captures) -> String;
 
 /// Longer than any fence in a snippet.
 const FENCE: &str = "````````````";
@@ -389,12 +328,8 @@ impl<'a> Batch<'a> {
         // A snippet may print such a line too, with any number in it.
         let passed = PASSED.captures_iter(output).map(|found| number(&found[1]));
         let ran = passed.fold(failed.len(), usize::saturating_add);
-        if ran != self.snippets.len() {
-            bail!(
-                "rustdoc ran {ran} of {}:\n{output}",
-                count(self.snippets.len(), "snippet")
-            );
-        }
+        let all = self.snippets.len();
+        ensure!(ran == all, "rustdoc ran {ran} of {}:\n{output}", count(all, "snippet"));
         Ok(failed)
     }
 
@@ -435,25 +370,22 @@ impl<'a> Batch<'a> {
     }
 
     fn line_in_chapters(&self, line: &str) -> String {
-        let snippet_at = |found: &Captures| self.at(number(&found[1]));
-        let line =
-            TEST_NAME.replace_all(line, |found: &Captures| match snippet_at(found) {
-                Some((snippet, _)) => format!("\n── {} ──", snippet.place()),
-                None => found[0].to_owned(),
-            });
-        let line =
-            IN_FILE.replace_all(&line, |found: &Captures| match snippet_at(found) {
-                Some((snippet, within)) => {
-                    let column = found.get(2).map_or("", |column| column.as_str());
-                    format!(
-                        "{}:{}{column}",
-                        snippet.chapter,
-                        snippet.line_in_chapter(within)
-                    )
+        let replace = |pattern: &Pattern, line: &str, place: &Place| {
+            let replaced = pattern.replace_all(line, |found: &Captures| {
+                match self.at(number(&found[1])) {
+                    Some((snippet, within)) => place(snippet, within, found),
+                    None => found[0].to_owned(),
                 }
-                None => found[0].to_owned(),
             });
-        line.into_owned()
+            replaced.into_owned()
+        };
+        let line = replace(&TEST_NAME, line, &|snippet, _, _| {
+            format!("\n── {}:{} ──", snippet.chapter, snippet.written.line)
+        });
+        replace(&IN_FILE, &line, &|snippet, within, found| {
+            let column = found.get(2).map_or("", |column| column.as_str());
+            format!("{}:{}{column}", snippet.chapter, snippet.line_in_chapter(within))
+        })
     }
 
     /// The snippet that line `line` of the file belongs to, and the line within its code.

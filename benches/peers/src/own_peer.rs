@@ -1,17 +1,15 @@
 //! This crate as a peer: its fast attention, its attention as the equations write it, and the layer on that.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use attention::flash::{Flash, Inputs, Instructions};
 use attention::{
     AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
     attention_backward,
 };
-use nalgebra::{DMatrix, RealField, RowDVector};
+use nalgebra::{DMatrix, DMatrixView, RealField, RowDVector};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
-use std::collections::BTreeMap;
-use std::io::{stdin, stdout};
 use std::path::Path;
-use worker::{Answer, Kernel, Kind, Mask, Number, Pass, Peer, Problem, Task};
+use worker::{Kernel, Kind, Mask, Pass, Peer, Problem, Task};
 
 /// Answers questions until there are no more.
 ///
@@ -25,26 +23,18 @@ pub fn serve(threads: usize, avx2: bool) -> Result<()> {
     if avx2 {
         flash = flash.with_instructions(Instructions::Avx2)?;
     }
-    let hello = Answer::Hello { versions: BTreeMap::new(), threads };
-    worker::serve(
-        &mut Ours { flash, loaded: None },
-        &hello,
-        stdin().lock(),
-        stdout().lock(),
-    )
+    worker::serve(&mut OwnPeer(flash), threads)
 }
 
-struct Ours {
-    flash: Flash,
-    loaded: Option<Loaded>,
-}
+struct OwnPeer(Flash);
 
 enum Loaded {
-    Attention(Problem, Box<Attention>),
+    Attention(Box<Attention>),
     Layer(Box<Layer>),
 }
 
 struct Attention {
+    problem: Problem,
     /// q, k, v and the gradient of the output: (n, h · d), as the fast path takes them.
     joined: [DMatrix<f32>; 4],
     /// The same by heads: h times (n, d), as the written-out path takes them.
@@ -80,7 +70,7 @@ pub fn heads<T: RealField + Copy>(problem: Problem, tensor: &[T]) -> Vec<DMatrix
 }
 
 /// A matrix as NumPy has it, row by row.
-fn row_major<T: RealField + Copy>(matrix: &DMatrix<T>) -> Vec<T> {
+pub fn row_major<T: RealField + Copy>(matrix: DMatrixView<T>) -> Vec<T> {
     matrix.transpose().as_slice().to_vec()
 }
 
@@ -114,21 +104,17 @@ impl Attention {
         };
         let head = |h: usize| [q, k, v, grad_output].map(|tensor| tensor[h].clone());
         Ok(Self {
+            problem,
             joined: [q, k, v, grad_output].map(|tensor| join(tensor)),
             heads: (0..problem.heads).map(head).collect(),
         })
     }
 
     /// The fast path, on heads side by side.
-    fn flash(
-        &self,
-        problem: Problem,
-        task: Task,
-        flash: &Flash,
-    ) -> Result<Vec<DMatrix<f32>>> {
+    fn flash(&self, task: Task, flash: &Flash) -> Result<Vec<DMatrix<f32>>> {
         let [q, k, v, grad_output] = &self.joined;
         let mask = visible(task.mask);
-        let inputs = Inputs::new(q, k, v, &mask)?.with_heads(problem.heads)?;
+        let inputs = Inputs::new(q, k, v, &mask)?.with_heads(self.problem.heads)?;
         let forward = flash.forward(&inputs);
         if task.pass == Pass::Forward {
             return Ok(vec![forward.output]);
@@ -166,69 +152,59 @@ impl Layer {
         }
         let gradients = self.layer.backward(&cache, &self.grad_output)?;
         let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = gradients.parameters;
-        let biases = RowDVector::from_iterator(
-            4 * b_o.len(),
-            [b_q, b_k, b_v, b_o].iter().flat_map(|bias| bias.iter().copied()),
-        );
-        let biases = DMatrix::from_row_slice(1, biases.len(), biases.as_slice());
+        let biases = [b_q, b_k, b_v, b_o].map(|bias| bias.as_slice().to_vec()).concat();
+        let biases = DMatrix::from_row_slice(1, biases.len(), &biases);
         Ok(vec![output, gradients.x, w_q, w_k, w_v, w_o, biases])
     }
 }
 
-impl Peer for Ours {
+impl Peer for OwnPeer {
+    type Loaded = Loaded;
     type Results = Results;
 
-    fn load(&mut self, problem: Problem, file: &Path) -> Result<()> {
-        self.loaded = None; // before there are two of them in memory
-        self.loaded = Some(match problem.kind {
+    fn load(&self, problem: Problem, file: &Path) -> Result<Loaded> {
+        Ok(match problem.kind {
             Kind::Attention => {
-                Loaded::Attention(problem, Box::new(Attention::new(problem, file)?))
+                Loaded::Attention(Box::new(Attention::new(problem, file)?))
             }
             Kind::Layer => Loaded::Layer(Box::new(Layer::new(problem, file)?)),
-        });
-        Ok(())
+        })
     }
 
-    fn compute(&mut self, task: Task) -> Result<Results> {
-        match (self.loaded.as_ref().context("there is no problem yet")?, task.kernel) {
-            (Loaded::Attention(problem, inputs), Kernel::Flash) => {
-                Ok(Results::Joined(*problem, inputs.flash(*problem, task, &self.flash)?))
+    fn compute(&mut self, loaded: &Loaded, task: Task) -> Result<Results> {
+        match (loaded, task.kernel) {
+            (Loaded::Attention(inputs), Kernel::Flash) => {
+                Ok(Results::Joined(inputs.problem, inputs.flash(task, &self.0)?))
             }
-            (Loaded::Attention(_, inputs), Kernel::Naive) => {
+            (Loaded::Attention(inputs), Kernel::Naive) => {
                 let heads = inputs.heads.par_iter().map(|head| written(head, task));
                 Ok(Results::Heads(heads.collect::<Result<_>>()?))
             }
             (Loaded::Layer(layer), Kernel::Naive) => {
                 Ok(Results::Layer(layer.compute(task)?))
             }
-            (_, other) => bail!("this crate does not know {} here", other.name()),
+            (_, other) => bail!("this crate does not know {other} here"),
         }
     }
 
     fn write(&self, results: Results, file: &Path) -> Result<()> {
         match results {
-            Results::Joined(problem, matrices) => {
-                let split = |matrix: &DMatrix<f32>| -> Vec<f32> {
-                    let head = |h| {
-                        row_major(&matrix.columns(h * problem.d, problem.d).into_owned())
-                    };
-                    (0..problem.heads).flat_map(head).collect()
+            Results::Joined(Problem { heads, d, .. }, matrices) => {
+                let by_heads = |matrix: &DMatrix<f32>| -> Vec<f32> {
+                    (0..heads).flat_map(|h| row_major(matrix.columns(h * d, d))).collect()
                 };
-                write(&matrices.iter().map(split).collect::<Vec<_>>(), file)
+                worker::write(file, &matrices.iter().map(by_heads).collect::<Vec<_>>())
             }
             Results::Heads(heads) => {
-                let tensor = |i: usize| {
-                    heads.iter().flat_map(|head| row_major(&head[i])).collect()
+                let tensor = |i: usize| -> Vec<f32> {
+                    heads.iter().flat_map(|head| row_major(head[i].as_view())).collect()
                 };
-                write(&(0..heads[0].len()).map(tensor).collect::<Vec<Vec<f32>>>(), file)
+                worker::write(file, &(0..heads[0].len()).map(tensor).collect::<Vec<_>>())
             }
             Results::Layer(matrices) => {
-                write(&matrices.iter().map(row_major).collect::<Vec<_>>(), file)
+                let matrices = matrices.iter().map(|matrix| row_major(matrix.as_view()));
+                worker::write(file, &matrices.collect::<Vec<_>>())
             }
         }
     }
-}
-
-fn write<T: Number>(tensors: &[Vec<T>], file: &Path) -> Result<()> {
-    worker::write(file, &tensors.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }

@@ -2,16 +2,18 @@
 
 use crate::arguments::Arguments;
 use anyhow::{Result, ensure};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use worker::{Kernel, Process};
 
 /// Which program knows which ways to compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum Program {
+    #[strum(serialize = "this crate")]
     Ours,
     PyTorch,
     NumPy,
+    #[strum(serialize = "candle")]
     Candle,
 }
 
@@ -25,36 +27,23 @@ impl Program {
         }
     }
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "this crate",
-            Self::PyTorch => "PyTorch",
-            Self::NumPy => "NumPy",
-            Self::Candle => "candle",
-        }
-    }
-
     fn command(self, arguments: &Arguments) -> Result<Command> {
         let own = std::env::current_exe()?;
-        let python = |peer| {
-            let mut command = Command::new(&arguments.python);
-            command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers.py")).arg(peer);
-            command
+        let candle = format!("candle-peer{}", std::env::consts::EXE_SUFFIX);
+        let beside = own.with_file_name(candle);
+        let mut command = Command::new(match self {
+            Self::Ours => &own,
+            Self::PyTorch | Self::NumPy => &arguments.python,
+            Self::Candle => arguments.candle.as_ref().unwrap_or(&beside),
+        });
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers.py");
+        match self {
+            Self::Ours => command.arg("worker"),
+            Self::PyTorch => command.arg(script).arg("pytorch"),
+            Self::NumPy => command.arg(script).arg("numpy"),
+            Self::Candle => &mut command,
         };
-        Ok(match self {
-            Self::Ours => {
-                let mut command = Command::new(own);
-                command.arg("worker");
-                command
-            }
-            Self::PyTorch => python("pytorch"),
-            Self::NumPy => python("numpy"),
-            Self::Candle => {
-                let file = format!("candle-peer{}", std::env::consts::EXE_SUFFIX);
-                let beside: PathBuf = own.with_file_name(file);
-                Command::new(arguments.candle.as_ref().unwrap_or(&beside))
-            }
-        })
+        Ok(command)
     }
 
     fn advice(self) -> &'static str {
@@ -77,7 +66,6 @@ impl Program {
 /// # Errors
 /// It is not there, or has not what it needs; the message says what to do.
 pub fn start(program: Program, threads: usize, arguments: &Arguments) -> Result<Process> {
-    let name = program.name();
     let mut command = program.command(arguments)?;
     command.arg(threads.to_string());
     if arguments.avx2 {
@@ -94,9 +82,9 @@ pub fn start(program: Program, threads: usize, arguments: &Arguments) -> Result<
     for library in ["RAYON", "CANDLE", "OMP", "MKL", "OPENBLAS"] {
         command.env(format!("{library}_NUM_THREADS"), threads.to_string());
     }
-    let process = Process::start(name, command, program.advice())?;
+    let process = Process::start(&program.to_string(), command, program.advice())?;
     let has = process.threads;
-    ensure!(has == threads, "{name} uses {has} threads, not {threads}");
+    ensure!(has == threads, "{program} uses {has} threads, not {threads}");
     Ok(process)
 }
 

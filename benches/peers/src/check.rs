@@ -2,9 +2,11 @@
 
 use crate::data;
 use crate::grid::Cell;
-use crate::ours::{heads, written};
+use crate::own_peer::{heads, row_major, written};
 use anyhow::{Context, Result, ensure};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use worker::{Kernel, Kind, Mask, Pass, Problem, Task};
 
@@ -25,7 +27,7 @@ pub fn tolerance(kind: Kind) -> f64 {
 
 /// References that were computed already: they do not depend on the number of threads.
 #[derive(Default)]
-pub struct References(Vec<(Problem, Mask, Results)>);
+pub struct References(BTreeMap<(Problem, Mask), Results>);
 
 impl References {
     /// The reference of a cell in f64, with gradients, if the cell is one of attention and small enough.
@@ -37,15 +39,10 @@ impl References {
         if problem.kind != Kind::Attention || problem.n > REFERENCE_UP_TO {
             return Ok(None);
         }
-        let found = self.0.iter().position(|(p, m, _)| (*p, *m) == (problem, mask));
-        let at = match found {
-            Some(at) => at,
-            None => {
-                self.0.push((problem, mask, reference(problem, mask)?));
-                self.0.len() - 1
-            }
-        };
-        Ok(Some(&self.0[at].2))
+        Ok(Some(match self.0.entry((problem, mask)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(reference(problem, mask)?),
+        }))
     }
 }
 
@@ -61,9 +58,8 @@ fn reference(problem: Problem, mask: Mask) -> Result<Results> {
         .map(|h| written(&[0, 1, 2, 3].map(|i: usize| tensors[i][h].clone()), task))
         .collect::<Result<_>>()?;
     let names = problem.results(Pass::ForwardBackward);
-    let joined = |i: usize| {
-        by_head.iter().flat_map(|head| head[i].transpose().as_slice().to_vec()).collect()
-    };
+    let joined =
+        |i: usize| by_head.iter().flat_map(|head| row_major(head[i].as_view())).collect();
     Ok(names.iter().enumerate().map(|(i, (name, _))| (*name, joined(i))).collect())
 }
 
@@ -104,10 +100,8 @@ pub fn compare(
         let tolerance = tolerance(cell.problem.kind);
         ensure!(
             difference <= tolerance,
-            "{} computes something else: {}: {name} is off by {difference:.1e} of its largest entry, \
-             where {tolerance:.0e} is allowed",
-            kernel.name(),
-            cell.name()
+            "{kernel} computes something else: {cell}: {name} is off by {difference:.1e} of its largest entry, \
+             where {tolerance:.0e} is allowed"
         );
         worst = worst.max(difference);
     }
@@ -118,15 +112,8 @@ pub fn compare(
 fn difference(found: &[f64], expected: &[f64]) -> f64 {
     let largest = expected.iter().fold(0.0_f64, |largest, x| largest.max(x.abs()));
     let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
-    differences.fold(0.0, |worst: f64, x| {
-        if x <= worst {
-            worst
-        } else if x.is_nan() {
-            f64::INFINITY
-        } else {
-            x
-        }
-    }) / largest
+    let far = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
+    differences.map(far).fold(0.0, f64::max) / largest
 }
 
 #[cfg(test)]

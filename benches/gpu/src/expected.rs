@@ -20,7 +20,7 @@ pub struct Inputs<'a> {
     pub precision: Precision,
 }
 
-/// What the backward pass reads besides: as the forward kernel left it.
+/// What else the backward pass reads: the results of the forward kernel, and the gradient of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Forward<'a> {
     /// (heads, n_q, d)

@@ -1,15 +1,38 @@
 //! The run: checks what the kernels compute, and lets them take turns with PyTorch's.
 
 use crate::arguments::TimeOptions;
-use crate::grid::{Cell, Contestant, cells};
-use crate::measured::{Measured, MeasuredCell, Roofs};
-use crate::ours::{Device, Entry, Ours, Timed};
+use crate::device::{Device, OwnKernels, Timed};
+use crate::grid::{Backend, Cell, Contestant, cells};
 use crate::report::Report;
 use crate::table;
 use crate::torch::{Torch, script};
 use anyhow::{Context, Result};
-use record::statistics::median;
+use attention::cuda::Program;
+use record::rounds::{Rounds, take_turns};
 use std::time::{Duration, Instant};
+
+/// What the run gave.
+#[derive(Debug, Default)]
+pub struct Measured {
+    pub roofs: Roofs,
+    pub cells: Vec<MeasuredCell>,
+}
+
+/// What the device can do at best.
+#[derive(Debug, Default)]
+pub struct Roofs {
+    /// Bytes in a second, read and written.
+    pub copy: f64,
+    /// By the type of the numbers, the seconds of each product of two large matrices.
+    pub products: Vec<(&'static str, Vec<f64>)>,
+}
+
+/// What one cell gave.
+#[derive(Debug)]
+pub struct MeasuredCell {
+    pub cell: Cell,
+    pub rounds: Rounds<Contestant>,
+}
 
 /// Cells between two looks at what there is, for a run that is cut off.
 const CELLS_BETWEEN: usize = 4;
@@ -26,7 +49,7 @@ fn limit(quick: bool) -> f64 {
 pub fn time(options: &TimeOptions) -> Result<()> {
     let begun = Instant::now();
     let cells = cells(options)?;
-    let mut ours = Ours::open()?;
+    let mut ours = OwnKernels::open()?;
     println!("{}", ours.gpu.device().name);
     let mut torch = start_torch(options);
     let report =
@@ -39,7 +62,7 @@ pub fn time(options: &TimeOptions) -> Result<()> {
     Ok(())
 }
 
-/// PyTorch, or loudly nothing.
+/// PyTorch, or nothing and a warning.
 fn start_torch(options: &TimeOptions) -> Option<Torch> {
     match script().and_then(|script| Torch::start(&options.python, &script)) {
         Ok(torch) => Some(torch),
@@ -92,12 +115,8 @@ fn measure(
         let rounds = turns(cell, ours, torch.as_deref_mut(), share)?;
         let done = MeasuredCell { cell: cell.clone(), rounds };
         let seconds = begun.elapsed().as_secs_f64();
-        println!(
-            "[{:>2}/{}, {seconds:>3.0} s] {}",
-            i + 1,
-            cells.len(),
-            table::line(&done)
-        );
+        let (number, count, line) = (i + 1, cells.len(), table::line(&done));
+        println!("[{number:>2}/{count}, {seconds:>3.0} s] {line}");
         measured.cells.push(done);
         if measured.cells.len().is_multiple_of(CELLS_BETWEEN) {
             report.keep(&measured)?;
@@ -112,45 +131,62 @@ fn share(left: Duration, contestants: usize) -> f64 {
     (0.5 * left.as_secs_f64() / contestants.max(1) as f64).clamp(0.02, 1.0)
 }
 
-/// Who is ready for turns.
-enum Ready {
-    Ours(Box<dyn Timed>),
-    Torch,
+/// What computes in a turn.
+enum Runner {
+    Ours(Program, Box<dyn Timed>),
+    Torch(Backend),
 }
 
-/// Lets the contestants take turns, in rounds, and returns the times of their rounds.
+impl Runner {
+    /// The seconds of each launch; nothing, after saying why, if PyTorch refuses.
+    fn time(
+        &mut self,
+        torch: Option<&mut Torch>,
+        cell: &Cell,
+        warm_up: usize,
+        launches: usize,
+    ) -> Result<Option<Vec<f64>>> {
+        let backend = match self {
+            Self::Torch(backend) => *backend,
+            Self::Ours(program, kernel) => {
+                let seconds = kernel.time(warm_up, launches);
+                return seconds.map(Some).with_context(|| at(*program, cell));
+            }
+        };
+        let seconds = match torch {
+            Some(torch) => torch.attention(backend, cell, warm_up, launches),
+            None => Err("there is no PyTorch".to_owned()),
+        };
+        let absent =
+            |reason: &String| say_absent(Contestant::Torch(backend), cell, reason);
+        Ok(seconds.inspect_err(absent).ok())
+    }
+}
+
+fn at(program: Program, cell: &Cell) -> String {
+    format!("{program}, {cell}")
+}
+
+fn say_absent(contestant: Contestant, cell: &Cell, reason: &str) {
+    eprintln!("absent: {contestant}, {cell}: {reason}");
+}
+
+/// Lets the contestants take turns, in rounds. Who refuses once is not asked again.
 fn turns(
     cell: &Cell,
     ours: &mut dyn Device,
     mut torch: Option<&mut Torch>,
     share: f64,
-) -> Result<Vec<(Contestant, Vec<f64>)>> {
-    let mut take = |contestant, ready: &mut Ready, warm_up, launches| {
-        let seconds = match (contestant, ready) {
-            (Contestant::Torch(backend), _) => match torch.as_mut() {
-                Some(torch) => torch.attention(backend, cell, warm_up, launches),
-                None => Err("there is no PyTorch".to_owned()),
-            },
-            (Contestant::Ours(program), Ready::Ours(kernel)) => Ok(kernel
-                .time(warm_up, launches)
-                .with_context(|| format!("{program}, {}", cell.name()))?),
-            (Contestant::Ours(_), Ready::Torch) => Err("it is not ready".to_owned()),
-        };
-        Ok::<_, anyhow::Error>(seconds)
-    };
-    let is_absent = |contestant: Contestant, reason: &str| {
-        eprintln!("absent: {}, {}: {reason}", contestant.name(), cell.name());
-    };
-    let mut entries = vec![];
+) -> Result<Rounds<Contestant>> {
+    let mut ready = vec![];
     for &contestant in &cell.contestants {
-        let mut ready = match contestant {
-            Contestant::Torch(_) => Ready::Torch,
+        let mut runner = match contestant {
+            Contestant::Torch(backend) => Runner::Torch(backend),
             Contestant::Ours(program) => {
-                let at = || format!("{program}, {}", cell.name());
-                match ours.prepare(program, cell).with_context(at)? {
-                    Entry::Ready(kernel) => Ready::Ours(kernel),
-                    Entry::Absent(reason) => {
-                        is_absent(contestant, &reason);
+                match ours.prepare(program, cell).with_context(|| at(program, cell))? {
+                    Ok(kernel) => Runner::Ours(program, kernel),
+                    Err(reason) => {
+                        say_absent(contestant, cell, &reason);
                         continue;
                     }
                 }
@@ -158,31 +194,18 @@ fn turns(
         };
         // Ours ran when they were checked; PyTorch's first time is mostly the time to get going.
         let warm_up = usize::from(!contestant.is_ours());
-        match take(contestant, &mut ready, warm_up, 1)? {
-            Ok(first) => {
-                let seconds = first.into_iter().fold(f64::INFINITY, f64::min);
-                entries.push((contestant, ready, Plan::new(seconds, share), vec![]));
-            }
-            Err(reason) => is_absent(contestant, &reason),
+        if let Some(first) = runner.time(torch.as_deref_mut(), cell, warm_up, 1)? {
+            let seconds = first.into_iter().fold(f64::INFINITY, f64::min);
+            ready.push((contestant, (runner, Plan::new(seconds, share))));
         }
     }
-    for round in 0..Plan::MOST_ROUNDS {
-        let count = entries.len();
-        for turn in 0..count {
-            // Nobody always follows the same one.
-            let (contestant, ready, plan, rounds) = &mut entries[(round + turn) % count];
-            // Who refused once is not asked again.
-            if round < plan.rounds && rounds.len() == round {
-                match take(*contestant, ready, plan.warm_up, plan.launches)? {
-                    Ok(seconds) => rounds.push(median(&seconds)),
-                    Err(reason) => is_absent(*contestant, &reason),
-                }
-            }
-        }
-    }
-    let whole =
-        entries.into_iter().filter(|(_, _, plan, rounds)| rounds.len() == plan.rounds);
-    Ok(whole.map(|(contestant, _, _, rounds)| (contestant, rounds)).collect())
+    take_turns(
+        ready,
+        |(_, plan)| plan.rounds,
+        |_, (runner, plan)| {
+            runner.time(torch.as_deref_mut(), cell, plan.warm_up, plan.launches)
+        },
+    )
 }
 
 /// How the time of one contestant is spent on a cell.
@@ -196,22 +219,19 @@ struct Plan {
 }
 
 impl Plan {
-    const MOST_ROUNDS: usize = 5;
     /// What takes longer, in seconds, outlasts the noise by itself.
     const LONG: f64 = 0.25;
 
     /// For a launch that takes so many seconds, with so many seconds for all of them. Ten launches a round are the least
     /// for what is short enough that they fit.
     fn new(seconds: f64, share: f64) -> Self {
-        let rounds = if seconds > Self::LONG { 3 } else { Self::MOST_ROUNDS };
+        let rounds = if seconds > Self::LONG { 3 } else { 5 };
         let fitting = (share / rounds as f64 / seconds) as usize;
         let least = if seconds < 0.004 { 10 } else { 1 };
-        let warm_up = if seconds > Self::LONG {
-            0
-        } else if seconds > 0.01 {
-            1
-        } else {
-            3
+        let warm_up = match seconds {
+            ..=0.01 => 3,
+            ..=Self::LONG => 1,
+            _ => 0,
         };
         Self { warm_up, launches: fitting.clamp(least, 100), rounds }
     }

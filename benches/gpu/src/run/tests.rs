@@ -1,11 +1,10 @@
 //! The run, on a device and a PyTorch that make their times up.
 
 use super::*;
+use crate::grid::Pass;
 use crate::grid::tests::{cell, options};
-use crate::grid::{Backend, Pass};
-use crate::ours::Entry;
 use anyhow::bail;
-use attention::cuda::{Kernel, Precision, Program};
+use attention::cuda::{Kernel, Precision};
 use record::{Record, Unit};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -46,16 +45,20 @@ impl Timed for FakeKernel {
 }
 
 impl Device for Fake {
-    fn prepare(&mut self, program: Program, cell: &Cell) -> Result<Entry> {
+    fn prepare(
+        &mut self,
+        program: Program,
+        cell: &Cell,
+    ) -> Result<Result<Box<dyn Timed>, String>> {
         let at = Some((program, cell.shape.n_q));
         let is_naive = program == Program::Forward(Kernel::Naive);
         if self.wrong == at {
             bail!("the output is off by 2.0e-1 of its norm, where 1e-5 is allowed");
         }
         if is_naive && cell.shape.n_q > 1024 {
-            return Ok(Entry::Absent("it takes 90.0 GiB".to_owned()));
+            return Ok(Err("it takes 90.0 GiB".to_owned()));
         }
-        Ok(Entry::Ready(Box::new(FakeKernel {
+        Ok(Ok(Box::new(FakeKernel {
             name: program.name(),
             seconds: if is_naive { 1.0 } else { 2e-3 },
             fails: self.failing == at,
@@ -175,7 +178,7 @@ fn turns_go_round() {
     let mut fake = Fake::default();
     let cell = cell(512, false, Pass::Forward);
     let count = cell.contestants.iter().filter(|contestant| contestant.is_ours()).count();
-    let rounds = turns(&cell, &mut fake, None, 0.5).unwrap();
+    let Rounds(rounds) = turns(&cell, &mut fake, None, 0.5).unwrap();
     let turns = fake.turns.borrow();
     let of = |name: &str| {
         let its = turns.iter().filter(|(turn, _)| *turn == name);
@@ -213,7 +216,7 @@ fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
         run(&cells, &mut Fake::default(), Some(&mut torch), later(), &place.report)
             .unwrap();
     let took_part = |cell: &MeasuredCell| {
-        [EFFICIENT, MATH, NAIVE, TILED].map(|who| cell.seconds(who).is_some())
+        [EFFICIENT, MATH, NAIVE, TILED].map(|who| cell.rounds.seconds(who).is_some())
     };
     let found: Vec<_> = measured.cells.iter().map(took_part).collect();
     let expected = [
@@ -310,7 +313,7 @@ fn the_whole_grid_runs() {
         measured
             .cells
             .iter()
-            .filter(|m| m.seconds(Contestant::Ours(program)).is_some())
+            .filter(|m| m.rounds.seconds(Contestant::Ours(program)).is_some())
             .count()
     };
     assert_eq!(f32_cells(Program::Forward(Kernel::Tiled)), 24);

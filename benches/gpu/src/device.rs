@@ -1,7 +1,7 @@
 //! This crate's kernels on a device: what they compute is checked before they are timed.
 
+use crate::expected::{Forward, Inputs, Row, difference, pick, rows, tolerance};
 use crate::grid::{Cell, NUMBERS, Pass};
-use crate::reference::{Forward, Inputs, Row, difference, pick, rows, tolerance};
 use anyhow::{Context, Result, anyhow, ensure};
 use attention::cuda::{Error, Gpu, Kernel, Precision, Program, Shape, Tensors};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -17,20 +17,17 @@ pub trait Timed {
     fn time(&mut self, warm_up: usize, launches: usize) -> Result<Vec<f64>>;
 }
 
-/// Whether a kernel takes part.
-pub enum Entry {
-    Ready(Box<dyn Timed>),
-    /// Why not.
-    Absent(String),
-}
-
 /// What our kernels run on.
 pub trait Device {
-    /// Checks what a kernel computes in this cell, and makes it ready.
+    /// Checks what a kernel computes in this cell, and makes it ready; or tells why it takes no part.
     ///
     /// # Errors
     /// It computes something else than it should, or fails.
-    fn prepare(&mut self, program: Program, cell: &Cell) -> Result<Entry>;
+    fn prepare(
+        &mut self,
+        program: Program,
+        cell: &Cell,
+    ) -> Result<Result<Box<dyn Timed>, String>>;
 
     /// The bytes in a second of a copy from the device to itself, read and written.
     ///
@@ -40,7 +37,7 @@ pub trait Device {
 }
 
 /// A GPU, and numbers for it.
-pub struct Ours {
+pub struct OwnKernels {
     pub gpu: Gpu,
     /// q, k, v and the gradient of the output.
     numbers: [Vec<f32>; 4],
@@ -54,7 +51,7 @@ struct Expected {
     lse: Vec<f64>,
 }
 
-impl Ours {
+impl OwnKernels {
     /// # Errors
     /// There is no GPU, or not what it takes to use it.
     pub fn open() -> Result<Self> {
@@ -96,17 +93,13 @@ impl Ours {
         let Shape { n_q, d, .. } = shape;
         let precision = kernel.precision();
         let expected = self.expected(shape, precision);
-        let output_found = pick(&output, n_q, d, &expected.rows);
-        let lse_found = pick(&lse, n_q, 1, &expected.rows);
-        let is_whole = |tensor: &[f32]| tensor.iter().all(|x| x.is_finite());
-        check(
-            "the output",
-            is_whole(&output),
-            &output_found,
-            &expected.output,
-            precision,
-        )?;
-        check("the log-sum-exps", is_whole(&lse), &lse_found, &expected.lse, precision)?;
+        for (name, found, width, expected_rows) in [
+            ("the output", &output, d, &expected.output),
+            ("the log-sum-exps", &lse, 1, &expected.lse),
+        ] {
+            let picked = pick(found, n_q, width, &expected.rows);
+            check(name, is_finite(found), &picked, expected_rows, precision)?;
+        }
         Ok(tensors)
     }
 
@@ -139,20 +132,23 @@ impl Ours {
             ["∂q", "∂k", "∂v"].into_iter().zip(&gradients).zip(&expected)
         {
             let found = pick(gradient, shape.n_q, shape.d, &rows);
-            let is_whole = gradient.iter().all(|x| x.is_finite());
-            check(name, is_whole, &found, expected, precision)?;
+            check(name, is_finite(gradient), &found, expected, precision)?;
         }
         Ok(tensors)
     }
 }
 
-impl Device for Ours {
-    fn prepare(&mut self, program: Program, cell: &Cell) -> Result<Entry> {
+impl Device for OwnKernels {
+    fn prepare(
+        &mut self,
+        program: Program,
+        cell: &Cell,
+    ) -> Result<Result<Box<dyn Timed>, String>> {
         let shape = cell.shape;
         let (needed, free) = (shape.bytes(program), self.gpu.free_memory()?);
         let writes_scores = program == Program::Forward(Kernel::Naive);
         if writes_scores && needed > free / 3 {
-            return Ok(Entry::Absent(format!(
+            return Ok(Err(format!(
                 "it takes {:.1} GiB, more than a third of the {:.1} that are free",
                 crate::gibibytes(needed),
                 crate::gibibytes(free)
@@ -164,8 +160,8 @@ impl Device for Ours {
         };
         debug_assert_eq!(cell.pass == Pass::Backward, program == Program::Backward);
         match prepared {
-            Ok(tensors) => Ok(Entry::Ready(Box::new(tensors))),
-            Err(error) if is_refusal(&error) => Ok(Entry::Absent(format!("{error:#}"))),
+            Ok(tensors) => Ok(Ok(Box::new(tensors))),
+            Err(error) if is_refusal(&error) => Ok(Err(format!("{error:#}"))),
             Err(error) => Err(error),
         }
     }
@@ -177,9 +173,8 @@ impl Device for Ours {
 
 /// Whether the device is too old, or too small, rather than something being wrong.
 fn is_refusal(error: &anyhow::Error) -> bool {
-    let known = error.downcast_ref::<Error>();
     matches!(
-        known,
+        error.downcast_ref(),
         Some(
             Error::Capability { .. }
                 | Error::Memory { .. }
@@ -187,6 +182,10 @@ fn is_refusal(error: &anyhow::Error) -> bool {
                 | Error::SharedMemory { .. }
         )
     )
+}
+
+fn is_finite(tensor: &[f32]) -> bool {
+    tensor.iter().all(|x| x.is_finite())
 }
 
 /// That a tensor is what was expected.

@@ -1,0 +1,293 @@
+//! The run: starts the peers, checks what they compute, and lets them take turns.
+
+use crate::arguments::Arguments;
+use crate::check::{self, References};
+use crate::data;
+use crate::grid::{Cell, base, rival};
+use crate::idle::{self, Idle};
+use crate::programs::{Program, start};
+use crate::table;
+use anyhow::{Context, Result};
+use record::rounds::{Rounds, take_turns};
+use record::statistics::median;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use sysinfo::Pid;
+use tempfile::TempDir;
+use worker::{Kernel, Problem, Process, Question, Task};
+
+/// What the run gave.
+pub struct Measured {
+    pub cells: Vec<MeasuredCell>,
+    /// Of the peers' libraries.
+    pub versions: BTreeMap<String, String>,
+    /// What may have spoilt the measurements.
+    pub warnings: Vec<String>,
+}
+
+/// What one cell gave.
+pub struct MeasuredCell {
+    pub cell: Cell,
+    /// How far each peer is from the reference, as a part of the largest entry.
+    pub differences: BTreeMap<Kernel, f64>,
+    pub rounds: Rounds<Kernel>,
+}
+
+/// Measures all cells.
+///
+/// # Errors
+/// A peer is not there, fails, or computes something else than the others.
+pub fn run(arguments: &Arguments, cells: &[Cell]) -> Result<Measured> {
+    let folder = tempfile::Builder::new().prefix("peers-").tempdir()?;
+    leave_nothing_behind(&folder)?;
+    let warnings = Vec::from_iter(idle::disturbance());
+    let mut measured = Measured { cells: vec![], versions: BTreeMap::new(), warnings };
+    let mut references = References::default();
+    let mut idle = Idle::default();
+    for by_threads in cells.chunk_by(|a, b| a.threads == b.threads) {
+        let mut bench = Bench::start(arguments, by_threads, folder.path(), &mut idle)?;
+        for peer in bench.peers.values() {
+            measured.versions.extend(peer.versions.clone());
+        }
+        let mut head = None;
+        for cell in by_threads {
+            let (differences, seconds) = bench.check(cell, &mut references)?;
+            let mut done =
+                MeasuredCell { cell: cell.clone(), differences, rounds: Rounds(vec![]) };
+            if !arguments.check_only {
+                done.rounds = bench.measure(cell, &seconds, arguments.quick)?;
+                if head.replace(cell.problem.kind) != Some(cell.problem.kind) {
+                    println!("{}", table::head(cell.problem.kind));
+                }
+                println!("{}", table::row(&done));
+            }
+            measured.cells.push(done);
+        }
+    }
+    measured.warnings.extend(idle.warning());
+    Ok(measured)
+}
+
+/// On Ctrl-C the temporary folder goes, and the program with it; the peers end when no more questions come.
+fn leave_nothing_behind(folder: &TempDir) -> Result<()> {
+    let folder = folder.path().to_owned();
+    ctrlc::set_handler(move || {
+        let _ = std::fs::remove_dir_all(&folder);
+        eprintln!("interrupted; no record was written");
+        std::process::exit(130);
+    })
+    .context("Ctrl-C cannot be caught")
+}
+
+/// The peers with a number of threads, at one problem after the other.
+struct Bench<'a> {
+    peers: BTreeMap<Program, Process>,
+    /// What each has in memory.
+    loaded: BTreeMap<Program, Problem>,
+    /// What lies in the folder.
+    written: Option<Problem>,
+    folder: &'a Path,
+    threads: usize,
+    /// Whose turn it was last.
+    last: Option<Program>,
+    idle: &'a mut Idle,
+}
+
+/// How long a peer's threads spin when they have nothing to do any more, and a bit. To make them
+/// sleep at once would cost no time here, but it would cost them time in their own turns.
+fn settles(program: Program, threads: usize) -> Duration {
+    Duration::from_millis(match program {
+        _ if threads == 1 => 1,
+        Program::NumPy => 60,   // OpenBLAS
+        Program::PyTorch => 15, // OpenMP
+        Program::Ours | Program::Candle => 2,
+    })
+}
+
+impl<'a> Bench<'a> {
+    fn start(
+        arguments: &Arguments,
+        cells: &[Cell],
+        folder: &'a Path,
+        idle: &'a mut Idle,
+    ) -> Result<Self> {
+        let threads = cells.first().context("there is nothing to measure")?.threads;
+        let kernels = cells.iter().flat_map(|cell| &cell.kernels);
+        let programs: BTreeSet<_> = kernels.map(|kernel| Program::of(*kernel)).collect();
+        let start = |program| Ok((program, start(program, threads, arguments)?));
+        let peers = programs.into_iter().map(start).collect::<Result<_>>()?;
+        let (loaded, written, last) = (BTreeMap::new(), None, None);
+        Ok(Self { peers, loaded, written, folder, threads, last, idle })
+    }
+
+    fn ask(&mut self, kernel: Kernel, question: &Question) -> Result<Vec<f64>> {
+        let peer = self.peers.get_mut(&Program::of(kernel));
+        peer.with_context(|| format!("{kernel} is not there"))?.ask(question)
+    }
+
+    /// Gives the problem to a peer that has another one.
+    fn load(&mut self, problem: Problem, kernel: Kernel) -> Result<()> {
+        let file = self.folder.join("problem");
+        if self.written != Some(problem) {
+            data::write(problem, &file)?;
+            self.written = Some(problem);
+        }
+        if self.loaded.insert(Program::of(kernel), problem) != Some(problem) {
+            self.ask(kernel, &Question::Load { problem, file })?;
+        }
+        Ok(())
+    }
+
+    /// Lets each peer compute once, and compares. Returns how far each is from what was expected, and how long it took.
+    fn check(
+        &mut self,
+        cell: &Cell,
+        references: &mut References,
+    ) -> Result<(BTreeMap<Kernel, f64>, BTreeMap<Kernel, f64>)> {
+        let (mut differences, mut times) = (BTreeMap::new(), BTreeMap::new());
+        let file = self.folder.join("results");
+        let mut expected = references.of(cell)?.cloned();
+        for &kernel in &cell.kernels {
+            self.load(cell.problem, kernel)?;
+            let at = || format!("{kernel}, {cell}");
+            let question =
+                Question::Check { task: task(cell, kernel), file: file.clone() };
+            let seconds = self.ask(kernel, &question).with_context(at)?;
+            times.insert(kernel, median(&seconds));
+            let results = check::read(cell.problem, cell.pass, &file).with_context(at)?;
+            if let Some(expected) = &expected {
+                differences
+                    .insert(kernel, check::compare(cell, kernel, &results, expected)?);
+            } else {
+                // Without a reference, this crate, which comes first, is what the others are compared with.
+                expected = Some(results);
+            }
+        }
+        Ok((differences, times))
+    }
+
+    /// Lets the peers take turns, in rounds; the first time of each is known.
+    fn measure(
+        &mut self,
+        cell: &Cell,
+        first: &BTreeMap<Kernel, f64>,
+        quick: bool,
+    ) -> Result<Rounds<Kernel>> {
+        let mut plans = vec![];
+        for (&kernel, &first) in first {
+            let twice =
+                Question::Time { task: task(cell, kernel), warm: false, samples: 2 };
+            // The first time of a fast one is mostly the time to get going.
+            let is_fast = first < 2.0 * WARM_BELOW;
+            let times = if is_fast { self.ask(kernel, &twice)? } else { vec![] };
+            let seconds = times.into_iter().fold(first, f64::min);
+            plans.push((kernel, Plan::new(seconds, is_main(kernel, cell), quick)));
+        }
+        let most = plans.iter().map(|(_, plan)| plan.rounds).max().unwrap_or_default();
+        for (kernel, plan) in &mut plans {
+            if *kernel == base(cell.problem.kind) {
+                plan.rounds = most; // each of the others is compared with it
+            }
+        }
+        take_turns(
+            plans,
+            |plan| plan.rounds,
+            |kernel, plan| {
+                let Plan { warm, samples, .. } = *plan;
+                let question = Question::Time { task: task(cell, kernel), warm, samples };
+                self.turn(kernel, &question).map(Some)
+            },
+        )
+    }
+
+    /// One peer's turn, after the threads of the one before have gone to sleep.
+    fn turn(&mut self, kernel: Kernel, question: &Question) -> Result<Vec<f64>> {
+        let program = Program::of(kernel);
+        if let Some(last) = self.last.replace(program) {
+            sleep(settles(last, self.threads));
+        }
+        let others = self.peers.iter().filter(|(other, _)| **other != program);
+        let pid = |(other, process): (&Program, &Process)| {
+            (*other, Pid::from_u32(process.id()))
+        };
+        let others: Vec<_> = others.map(pid).collect();
+        let (before, begun) = (self.idle.cpu(&others), Instant::now());
+        let seconds = self.ask(kernel, question)?;
+        self.idle.add(&others, &before, begun.elapsed());
+        Ok(seconds)
+    }
+}
+
+/// Whether the comparison is mainly about it: this crate, and its fastest rival.
+fn is_main(kernel: Kernel, cell: &Cell) -> bool {
+    [base(cell.problem.kind), rival(cell.problem.kind)].contains(&kernel)
+}
+
+fn task(cell: &Cell, kernel: Kernel) -> Task {
+    Task { kernel, mask: cell.mask, pass: cell.pass }
+}
+
+/// How a peer's time is spent on a cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Plan {
+    /// Whether a turn begins with a computation that does not count.
+    warm: bool,
+    /// How many computations of a turn count.
+    samples: usize,
+    /// How many turns there are.
+    rounds: usize,
+}
+
+/// Who computes longer than this, in seconds, does not gain by a warm-up.
+const WARM_BELOW: f64 = 0.25;
+
+/// Who computes longer than this, in seconds, outlasts the noise by itself.
+const LONG: f64 = 2.0;
+
+impl Plan {
+    /// For a computation that takes about so many seconds: at least five turns, and more as long as all together take
+    /// about a second and a half. Three are enough for what takes seconds, and for a slow one that is not what the comparison is
+    /// about.
+    fn new(seconds: f64, is_main: bool, quick: bool) -> Self {
+        let warm = seconds < WARM_BELOW;
+        let (turn, all, least, most) = match (quick, warm || is_main && seconds < LONG) {
+            (true, _) => (0.01, 0.1, 3, 3),
+            (false, true) => (0.06, 1.5, 5, 11),
+            (false, false) => (0.06, 1.5, 3, 11),
+        };
+        let samples = ((turn / seconds) as usize).clamp(1, 40);
+        let one_turn = seconds * (samples + usize::from(warm)) as f64;
+        Self { warm, samples, rounds: ((all / one_turn) as usize).clamp(least, most) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fast_repeat_within_a_turn_and_the_slow_take_five_turns() {
+        assert_eq!(
+            Plan::new(0.001, true, false),
+            Plan { warm: true, samples: 40, rounds: 11 }
+        );
+        assert_eq!(
+            Plan::new(0.05, true, false),
+            Plan { warm: true, samples: 1, rounds: 11 }
+        );
+        assert_eq!(
+            Plan::new(0.2, true, false),
+            Plan { warm: true, samples: 1, rounds: 5 }
+        );
+        assert_eq!(
+            Plan::new(12.0, true, false),
+            Plan { warm: false, samples: 1, rounds: 3 }
+        );
+        assert_eq!(Plan::new(1.0, true, false).rounds, 5);
+        assert_eq!(Plan::new(1.0, false, false).rounds, 3);
+        assert_eq!(Plan::new(0.2, false, false).rounds, 5);
+        assert_eq!(Plan::new(0.2, true, true).rounds, 3);
+    }
+}
