@@ -20,6 +20,8 @@ mod batch; // several sequences through one layer
 mod layer; // projections, and the layer with one head
 mod multi_head;
 
+mod attention_layer; // what both can do
+
 #[cfg(feature = "serde")]
 mod saved; // matrices in files
 
@@ -27,23 +29,17 @@ mod gradient_check;
 
 mod cost;
 mod inspect;
-pub mod traffic; // what crosses between slow and fast memory
 
 pub mod flash; // the same attention, without its matrix of weights
 
 #[cfg(feature = "cuda")]
 pub mod cuda; // and on a GPU
 
-mod diagnose; // what is wrong with a layer
-mod patients; // layers with something wrong
+pub mod building_blocks; // for programs that put attention together in another way
 
+pub use attention_layer::AttentionLayer;
 pub use batch::BatchOutput;
 pub use cost::{AttentionShape, Bytes, Flops};
-pub use diagnose::{
-    AttentionLayer, CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding,
-    HeadDiagnosis, MOVED, NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE,
-    SLOPE_TOLERANCE, diagnose,
-};
 pub use dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward, attention_weights,
     scaled_scores,
@@ -54,11 +50,10 @@ pub use gradient_check::{
 };
 pub use inspect::{ParameterNorms, heat_map, parameter_norms, row_entropy};
 pub use layer::{SingleHeadAttention, SingleHeadCache};
-pub use linear::linear;
+pub use linear::{checked::linear_backward, linear};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{MultiHeadAttention, MultiHeadCache};
 pub use parameters::{LayerGradients, Parameters};
-pub use patients::{Fault, Patient};
 pub use softmax::{
     log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,
     softmax_rows, softmax_rows_backward,

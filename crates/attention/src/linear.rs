@@ -34,6 +34,42 @@ pub fn linear<T: RealField + Copy>(
 }
 // ANCHOR_END: linear
 
+/// For callers outside of this crate. Its layers have checked their caches, and go without.
+pub mod checked {
+    use super::*;
+    use crate::error::check_shape;
+
+    /// The gradients of a loss by `x`, `w` and `b` of [`linear`], from `grad_y`, the gradient by `y`.
+    ///
+    /// Shapes: `x` (n, d_in), `w` (d_in, d_out), `grad_y` (n, d_out) → (n, d_in), (d_in, d_out), (1, d_out).
+    ///
+    /// # Errors
+    /// An argument is empty, or their shapes do not fit.
+    ///
+    /// ```
+    /// use nalgebra::{RowDVector, dmatrix};
+    ///
+    /// let (x, w) = (dmatrix![1.0_f64, 2.0], dmatrix![3.0; 4.0]);
+    /// let (grad_x, grad_w, grad_b) = attention::linear_backward(&x, &w, &dmatrix![10.0])?;
+    /// assert_eq!(grad_x, dmatrix![30.0, 40.0]);
+    /// assert_eq!(grad_w, dmatrix![10.0; 20.0]);
+    /// assert_eq!(grad_b, RowDVector::from_element(1, 10.0));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn linear_backward<T: RealField + Copy>(
+        x: &DMatrix<T>,
+        w: &DMatrix<T>,
+        grad_y: &DMatrix<T>,
+    ) -> Result<(DMatrix<T>, DMatrix<T>, RowDVector<T>)> {
+        check_not_empty("x", x)?;
+        check_not_empty("w", w)?;
+        let because = || format!("`x` has {} columns", x.ncols());
+        check_count("w", "row", w.nrows(), x.ncols(), because)?;
+        check_shape("grad_y", grad_y, (x.nrows(), w.ncols()), "the output")?;
+        Ok(super::linear_backward(x, w, grad_y))
+    }
+}
+
 // ANCHOR: linear_backward
 /// The gradients of [`linear`]: by `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out).
 pub(crate) fn linear_backward<T: RealField + Copy>(

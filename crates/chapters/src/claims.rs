@@ -5,7 +5,6 @@ use crate::random::normal;
 use crate::why_sqrt_d_k::{self, FAINT, ROWS};
 use anyhow::{Result, ensure};
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::traffic::{fused_traffic, naive_traffic};
 use attention::{
     AttentionShape, Mask, attention, log_sum_exp_rows, scaled_scores, softmax,
     softmax_rows,
@@ -13,6 +12,7 @@ use attention::{
 use figures::format::{fixed, integer, percent, scientific, significant, table, tuple};
 use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart, svg};
 use half::{bf16, f16};
+use laboratory::traffic::{fused_traffic, naive_traffic};
 use nalgebra::{DMatrix, RealField, dmatrix, dvector};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -360,7 +360,7 @@ pub const A100_BF16: f64 = 312e12;
 
 /// How often the (n, n) matrix crosses slow memory if each step is a pass of its own: written by the scores, read and
 /// written by scale, mask and softmax, read by the product with the values.
-/// [`crossings`] holds both to what `attention::traffic` counts.
+/// [`crossings`] holds both to what `laboratory::traffic` counts.
 const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
 /// The same if scaling and masking are done on the way into softmax.
 const FUSED_CROSSINGS: usize = 1 + 2 + 1;

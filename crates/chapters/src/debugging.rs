@@ -3,14 +3,12 @@
 use crate::output::Page;
 use crate::random::normal;
 use anyhow::{Context, Result, ensure};
-use attention::{
-    AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, Parameters,
-    Patient, diagnose, row_entropy,
-};
+use attention::{AttentionLayer, Mask, MultiHeadAttention, Parameters, row_entropy};
 use figures::format::{fixed, integer, table};
 use figures::{
     Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart, svg,
 };
+use laboratory::{Diagnosis, Fault, Finding, Patient, diagnose};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -247,7 +245,7 @@ fn influence_figure(
 }
 
 /// The least and the largest entropy as a share of what it could be, over rows with a choice.
-fn entropy_range(head: &attention::HeadDiagnosis) -> (f64, f64) {
+fn entropy_range(head: &laboratory::HeadDiagnosis) -> (f64, f64) {
     let rows = head.entropy.iter().zip(head.max_entropy.iter());
     let shares =
         rows.filter(|(_, most)| **most > 0.0).map(|(entropy, most)| entropy / most);
@@ -414,7 +412,7 @@ fn say_of(page: &mut Page, fault: Fault, diagnosis: &Diagnosis) -> Result<()> {
             let most = diagnosis.heads().iter().map(|head| entropy_range(head).1);
             ensure!(most.fold(0.0, f64::max) > 1.1, "no entropy is above its maximum");
             // Every row but the last leaks, and some of these stay below what they may have.
-            let below = |head: &attention::HeadDiagnosis| {
+            let below = |head: &laboratory::HeadDiagnosis| {
                 (1..5).any(|i| head.entropy[i] < head.max_entropy[i])
             };
             ensure!(diagnosis.heads().iter().any(below), "all leaking rows are above");

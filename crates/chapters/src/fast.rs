@@ -4,7 +4,7 @@ use crate::double::Double;
 use crate::output::Page;
 use crate::records::{Compared, list, provenance, provenance_of};
 use anyhow::{Context, Result, ensure};
-use attention::flash::{Flash, LibraryFlash, Tiles};
+use attention::flash::{Flash, Tiles};
 use figures::format::{
     bytes, duration, fixed, integer, percent, scientific, significant, table,
 };
@@ -12,6 +12,7 @@ use figures::{
     Area, Axis, BLUE, Color, GREEN, Line, MUTED, Marks, RGBColor, TEXT, VERMILION,
     filled, label, line, line_chart, ring, svg, text,
 };
+use laboratory::LibraryFlash;
 use record::statistics::{geometric_mean, median};
 use record::{Machine, Measurement, Record, Unit};
 use std::cmp::Ordering;
@@ -971,7 +972,7 @@ fn again(
     page.value("spread-most", percent(widest, 1));
     page.value("again-where", again_where_in_words(ladder, peers));
     page.value("again", again_in_words(largest, widest, gains));
-    let bench = include_str!("../../attention/benches/support/mod.rs");
+    let bench = include_str!("../../laboratory/benches/support/mod.rs");
     let samples =
         bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));
     page.value("samples", samples.context("how many samples are there?")?.0);

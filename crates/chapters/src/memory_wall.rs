@@ -5,13 +5,13 @@ use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
 use crate::complexity::{self, ridge, softmax_share};
 use crate::output::Page;
 use anyhow::{Result, ensure};
-use attention::traffic::{
-    Counts, Memory, Report, fused_attention, fused_traffic, naive_attention,
-    naive_attention_backward, naive_backward_traffic, naive_traffic,
-};
 use attention::{AttentionShape, Mask, attention};
 use figures::format::{duration, fixed, integer, percent, significant, table};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart, svg};
+use laboratory::traffic::{
+    Counts, Memory, Report, fused_attention, fused_traffic, naive_attention,
+    naive_attention_backward, naive_backward_traffic, naive_traffic,
+};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

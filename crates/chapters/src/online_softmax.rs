@@ -5,13 +5,13 @@ use crate::gradient_checking::exponential;
 use crate::output::Page;
 use anyhow::{Context, Result, ensure};
 use attention::flash::OnlineSoftmax;
-use attention::traffic::{Memory, blocks, fused_traffic, naive_traffic};
 use attention::{AttentionShape, Mask, attention, example, scaled_scores, softmax_rows};
 use figures::format::{fixed, integer, percent, significant, table};
 use figures::{
     Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, Side, Spot, TEXT, VERMILION,
     arrow, line_chart, svg,
 };
+use laboratory::traffic::{Memory, blocks, fused_traffic, naive_traffic};
 use nalgebra::{DMatrix, RealField, convert};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
@@ -104,7 +104,7 @@ fn sweeps(page: &mut Page) -> Result<()> {
 
 /// A row of scores in slow memory, and its values, which are not counted.
 struct Sweeps<'m> {
-    row: attention::traffic::Slow<'m, f64>,
+    row: laboratory::traffic::Slow<'m, f64>,
     values: DMatrix<f64>,
 }
 

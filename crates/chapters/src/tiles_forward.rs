@@ -6,13 +6,13 @@ use crate::output::Page;
 use crate::tiles_traffic;
 use anyhow::{Result, ensure};
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::traffic::{blocks, naive_traffic, tiled_traffic, tiles_for};
 use attention::{AttentionShape, Mask, Visibility, attention, scaled_scores};
 use figures::format::{bytes, fixed, integer, percent, significant, table};
 use figures::{
     Area, Axis, BLUE, Block, Color, GREEN, Line, MUTED, Marks, VERMILION, arrow, filled,
     framed, label, line, line_chart, svg, text,
 };
+use laboratory::traffic::{blocks, naive_traffic, tiled_traffic, tiles_for};
 use nalgebra::{DMatrix, RealField};
 use peak_alloc::PeakAlloc;
 use rand::SeedableRng;

@@ -6,16 +6,16 @@
 
 use crate::output::Page;
 use anyhow::{Result, ensure};
-use attention::traffic::{
-    Memory, Report, chunked_attention, chunked_traffic, fused_traffic,
-    naive_backward_traffic, naive_traffic, strip_for, tiled_attention,
-    tiled_attention_backward, tiled_backward_traffic, tiled_traffic, tiles_for,
-    tiles_for_backward,
-};
 use attention::{AttentionShape, Mask, attention, attention_backward};
 use figures::format::{fixed, integer, percent, significant, table};
 use figures::{
     Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, VERMILION, line_chart, svg,
+};
+use laboratory::traffic::{
+    Memory, Report, chunked_attention, chunked_traffic, fused_traffic,
+    naive_backward_traffic, naive_traffic, strip_for, tiled_attention,
+    tiled_attention_backward, tiled_backward_traffic, tiled_traffic, tiles_for,
+    tiles_for_backward,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;

@@ -1,7 +1,7 @@
-//! `preprocess snippets`: runs the Rust snippets of all chapters against the crate as it is now.
+//! `preprocess snippets`: runs the Rust snippets of all chapters against the crates as they are now.
 //!
 //! `mdbook test` alone cannot: it calls rustdoc without `--extern`, and a folder given with `-L`
-//! may hold the crate in several versions. So cargo builds the crate and says exactly which files
+//! may hold a crate in several versions. So cargo builds the crates and says exactly which files
 //! it made, the snippets of all chapters go into one file, and rustdoc compiles that file as one
 //! program. What fails is reported by its place in the chapter. mdBook is then handed chapters with
 //! nothing left to run.
@@ -41,7 +41,7 @@ impl Preprocessor for Snippets {
 
     /// # Errors
     ///
-    /// If the crate does not build or a snippet fails; the message names the chapter and the line.
+    /// If a crate does not build or a snippet fails; the message names the chapter and the line.
     fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
         let begun = Instant::now();
         let snippets = collect(&book, &self.project)?;
@@ -183,7 +183,10 @@ fn number(digits: &str) -> usize {
     digits.parse().unwrap_or(0)
 }
 
-/// The crate and its direct dependencies, compiled: what a snippet can name.
+/// The crates that snippets are about, if the workspace has them.
+const CRATES: [&str; 2] = ["attention", "laboratory"];
+
+/// These crates and their direct dependencies, compiled: what a snippet can name.
 #[derive(Debug, Default)]
 struct Libraries {
     /// From the name in a program to the file.
@@ -192,9 +195,10 @@ struct Libraries {
 
 impl Libraries {
     fn build(project: &Project) -> Result<Self> {
-        let direct = direct_dependencies(project)?;
+        let metadata = metadata(project)?;
+        let direct = direct_dependencies(&metadata);
         let mut libraries = Self::default();
-        for artifact in artifacts(project)? {
+        for artifact in artifacts(project, &crates_in(&metadata))? {
             let package = artifact["package_id"].as_str().unwrap_or_default();
             if let (Some(name), Some(file)) = (direct.get(package), rlib(&artifact)) {
                 libraries.named.insert(name.clone(), file);
@@ -222,8 +226,8 @@ impl Libraries {
     }
 }
 
-/// From the identity of a package to the name under which the crate knows it, the crate included.
-fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
+/// What cargo knows of the workspace and all that it depends on.
+fn metadata(project: &Project) -> Result<Value> {
     let output = cargo(project)
         .args([
             "metadata",
@@ -239,13 +243,23 @@ fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
     if !output.status.success() {
         bail!("`cargo metadata` failed");
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Those of [`CRATES`] that there are.
+fn crates_in(metadata: &Value) -> Vec<&Value> {
+    let is_one = |package: &&Value| {
+        package["name"].as_str().is_some_and(|name| CRATES.contains(&name))
+    };
+    list(&metadata["packages"]).filter(is_one).collect()
+}
+
+/// From the identity of a package to the name under which one of the crates knows it, the crates included.
+fn direct_dependencies(metadata: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut names = BTreeMap::new();
-    for package in
-        list(&metadata["packages"]).filter(|package| package["name"] == "attention")
-    {
-        names.insert(text(&package["id"]), "attention".to_owned());
+    for package in crates_in(metadata) {
+        names.insert(text(&package["id"]), text(&package["name"]));
         let node =
             list(&metadata["resolve"]["nodes"]).find(|node| node["id"] == package["id"]);
         let dependencies = node.into_iter().flat_map(|node| list(&node["deps"]));
@@ -253,7 +267,7 @@ fn direct_dependencies(project: &Project) -> Result<BTreeMap<String, String>> {
             names.insert(text(&dependency["pkg"]), text(&dependency["name"]));
         }
     }
-    Ok(names)
+    names
 }
 
 /// Without it, cargo would download what only other systems need.
@@ -274,16 +288,18 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Builds the crate; what cargo made or found up to date, it lists.
-fn artifacts(project: &Project) -> Result<Vec<Value>> {
+/// Builds these packages; what cargo made or found up to date, it lists.
+fn artifacts(project: &Project, packages: &[&Value]) -> Result<Vec<Value>> {
+    let names = packages.iter().filter_map(|package| package["name"].as_str());
     let output = cargo(project)
-        .args(["build", "--quiet", "--package", "attention", "--lib"])
+        .args(["build", "--quiet", "--lib"])
+        .args(names.flat_map(|name| ["--package", name]))
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()
         .context("cargo could not be started")?;
     if !output.status.success() {
-        bail!("the crate `attention` does not build, so no snippet can run");
+        bail!("the crates do not build, so no snippet can run");
     }
     String::from_utf8_lossy(&output.stdout)
         .lines()

@@ -3,110 +3,15 @@
 //! Nothing here knows how a layer is written. It runs the layer, looks at what comes out and at what is cached, changes
 //! one token at a time, and compares the gradients with slopes that are measured.
 
-use crate::dot_product::AttentionCache;
-use crate::error::{Result, check_count, check_shape};
-use crate::gradient_check::numerical_gradient;
-use crate::inspect::row_entropy;
-use crate::layer::{SingleHeadAttention, SingleHeadCache};
-use crate::mask::{Mask, SizedMask};
-use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
-use crate::parameters::{LayerGradients, Parameters};
-use nalgebra::{DMatrix, DVector, RealField, dmatrix};
+use attention::building_blocks::{check_count, check_shape};
+use attention::{
+    AttentionCache, AttentionLayer, LayerGradients, Mask, Parameters, Result, SizedMask,
+    numerical_gradient, row_entropy,
+};
+use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use std::fmt;
-
-/// What every attention layer can do: run forward and backward, and show its heads.
-///
-/// Implement it for a layer of your own, and [`diagnose`] will examine it.
-///
-/// ```
-/// use attention::{AttentionLayer, Mask, MultiHeadAttention, example};
-/// use rand::{SeedableRng, rngs::ChaCha8Rng};
-///
-/// /// Works on any layer, whatever its cache.
-/// fn largest_weight<L: AttentionLayer<f64>>(layer: &L) -> attention::Result<f64> {
-///     let (_, cache) = layer.forward(&example::river().x, None, &Mask::none())?;
-///     Ok(L::heads(&cache).iter().map(|head| head.weights.max()).fold(0.0, f64::max))
-/// }
-/// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// assert!(largest_weight(&layer)? < 1.0);
-/// # Ok::<(), attention::Error>(())
-/// ```
-// ANCHOR: trait
-pub trait AttentionLayer<T: RealField + Copy>: Clone {
-    /// What the forward pass keeps for the backward pass.
-    type Cache;
-
-    /// What is learned.
-    fn parameters_mut(&mut self) -> &mut Parameters<T>;
-
-    /// From `x` (n_q, d_model) and `context` (n_k, d_model) to the output (n_q, d_model).
-    /// In self-attention `context` is `None`.
-    ///
-    /// # Errors
-    /// The shapes do not fit one another or the layer.
-    fn forward(
-        &self,
-        x: &DMatrix<T>,
-        context: Option<&DMatrix<T>>,
-        mask: &Mask,
-    ) -> Result<(DMatrix<T>, Self::Cache)>;
-
-    /// From `grad_output` (n_q, d_model) to the gradients by parameters and inputs.
-    ///
-    /// # Errors
-    /// `grad_output` has another shape than the output, or the cache does not fit.
-    fn backward(
-        &self,
-        cache: &Self::Cache,
-        grad_output: &DMatrix<T>,
-    ) -> Result<LayerGradients<T>>;
-
-    /// The queries, keys, values and weights of each head.
-    fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
-}
-// ANCHOR_END: trait
-
-macro_rules! attention_layer {
-    ($layer:ident, $cache:ident, |$bound:ident| $heads:expr) => {
-        impl<T: RealField + Copy> AttentionLayer<T> for $layer<T> {
-            type Cache = $cache<T>;
-
-            fn parameters_mut(&mut self) -> &mut Parameters<T> {
-                &mut self.parameters
-            }
-
-            fn forward(
-                &self,
-                x: &DMatrix<T>,
-                context: Option<&DMatrix<T>>,
-                mask: &Mask,
-            ) -> Result<(DMatrix<T>, $cache<T>)> {
-                match context {
-                    Some(context) => self.forward_cross(x, context, mask),
-                    None => $layer::forward(self, x, mask), // the layer's own, not this one
-                }
-            }
-
-            fn backward(
-                &self,
-                cache: &$cache<T>,
-                grad_output: &DMatrix<T>,
-            ) -> Result<LayerGradients<T>> {
-                $layer::backward(self, cache, grad_output)
-            }
-
-            fn heads($bound: &$cache<T>) -> &[AttentionCache<T>] {
-                $heads
-            }
-        }
-    };
-}
-attention_layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_ref(
-    &cache.attention
-));
-attention_layer!(MultiHeadAttention, MultiHeadCache, |cache| &cache.heads);
 
 // ANCHOR: thresholds
 /// A row's weights sum to 1 but for rounding: about 10⁻¹⁵ for a few hundred keys.
@@ -163,7 +68,8 @@ const STEP: f64 = 1e-5; // ε
 /// tokens are left out, though the findings know of them.
 ///
 /// ```
-/// use attention::{Mask, MultiHeadAttention, diagnose, example};
+/// use attention::{Mask, MultiHeadAttention, example};
+/// use laboratory::diagnose;
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -192,7 +98,8 @@ pub struct Diagnosis {
 /// What [`diagnose`] measured of one head.
 ///
 /// ```
-/// use attention::{Mask, SingleHeadAttention, diagnose, example};
+/// use attention::{Mask, SingleHeadAttention, example};
+/// use laboratory::diagnose;
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = SingleHeadAttention::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -232,7 +139,7 @@ pub struct HeadDiagnosis {
 /// Something that is wrong, where, and the number that says so.
 ///
 /// ```
-/// use attention::Finding;
+/// use laboratory::Finding;
 ///
 /// let finding = Finding::Scale { head: 1, factor: 8.0 };
 /// assert_eq!(finding.to_string(), "head 1: scores are 8.000 times what division by √d_k would give");
@@ -338,7 +245,8 @@ pub enum Finding {
 /// As the layer's own forward pass, or what the layer returns has shapes that do not fit one another.
 ///
 /// ```
-/// use attention::{Fault, Finding, Mask, MultiHeadAttention, Patient, diagnose, example};
+/// use attention::{Mask, MultiHeadAttention, example};
+/// use laboratory::{Fault, Finding, Patient, diagnose};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 1, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -693,7 +601,8 @@ impl Diagnosis {
     /// What was measured, head by head.
     ///
     /// ```
-    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use laboratory::diagnose;
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
@@ -707,7 +616,8 @@ impl Diagnosis {
     /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
     ///
     /// ```
-    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use laboratory::diagnose;
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
@@ -722,7 +632,8 @@ impl Diagnosis {
     /// `context` if there is one, and by each parameter under its name.
     ///
     /// ```
-    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use laboratory::diagnose;
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
@@ -739,7 +650,8 @@ impl Diagnosis {
     /// be right.
     ///
     /// ```
-    /// use attention::{Fault, Finding, Mask, MultiHeadAttention, Patient, diagnose, example};
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use laboratory::{Fault, Finding, Patient, diagnose};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -1062,8 +974,7 @@ impl Diagnosis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
-    use crate::multi_head::MultiHeadAttention;
+    use attention::{MultiHeadAttention, example};
 
     fn healthy() -> Diagnosis {
         let rng = &mut ChaCha8Rng::seed_from_u64(0);

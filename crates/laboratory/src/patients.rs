@@ -2,21 +2,17 @@
 //!
 //! All shapes fit, and nothing panics. What is not at fault is the healthy layer.
 
-use crate::diagnose::AttentionLayer;
-use crate::dot_product::AttentionCache;
-use crate::error::Result;
-use crate::layer::gather_gradients;
-use crate::linear::{linear, linear_backward};
-use crate::mask::{Mask, SizedMask};
-use crate::multi_head::{MultiHeadAttention, MultiHeadCache};
-use crate::parameters::{LayerGradients, Parameters};
-use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
+use attention::{
+    AttentionCache, AttentionLayer, LayerGradients, Mask, MultiHeadAttention,
+    MultiHeadCache, Parameters, Result, SizedMask, linear, linear_backward,
+    log_sum_exp_rows, softmax_rows, softmax_rows_backward,
+};
 use nalgebra::DMatrix;
 
 /// What is wrong with a [`Patient`].
 ///
 /// ```
-/// use attention::Fault;
+/// use laboratory::Fault;
 ///
 /// assert!(Fault::ALL.contains(&Fault::WrongAxis));
 /// assert!(!Fault::ALL.contains(&Fault::None));
@@ -67,7 +63,8 @@ impl Fault {
 /// A multi-head layer with a [`Fault`], for practice in finding it.
 ///
 /// ```
-/// use attention::{AttentionLayer, Fault, Mask, MultiHeadAttention, Patient, example};
+/// use attention::{AttentionLayer, Mask, MultiHeadAttention, example};
+/// use laboratory::{Fault, Patient};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -91,7 +88,8 @@ impl Patient {
     /// The layer's parameters do not fit one another or its number of heads.
     ///
     /// ```
-    /// use attention::{Fault, MultiHeadAttention, Patient};
+    /// use attention::MultiHeadAttention;
+    /// use laboratory::{Fault, Patient};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -117,7 +115,8 @@ impl Patient {
     /// What is wrong with it.
     ///
     /// ```
-    /// # use attention::{Fault, MultiHeadAttention, Patient};
+    /// # use attention::MultiHeadAttention;
+    /// # use laboratory::{Fault, Patient};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// assert_eq!(Patient::new(layer, Fault::WrongAxis)?.fault(), Fault::WrongAxis);
@@ -187,7 +186,7 @@ impl Patient {
             }
             // ANCHOR_END: wrong_axis
             // ANCHOR: mask_after_softmax
-            Fault::MaskAfterSoftmax => mask.fill_hidden(softmax_rows(&scores)?, 0.0),
+            Fault::MaskAfterSoftmax => clear_hidden(mask, softmax_rows(&scores)?),
             // ANCHOR_END: mask_after_softmax
             // ANCHOR: healthy_weights
             _ => softmax_rows(&mask.apply(scores)?)?,
@@ -210,7 +209,7 @@ impl Patient {
             }
             Fault::MaskAfterSoftmax => {
                 let before_mask = softmax_rows(&self.scores(&head.q, &head.k))?;
-                softmax_rows_backward(&before_mask, mask.fill_hidden(grad_weights, 0.0))
+                softmax_rows_backward(&before_mask, clear_hidden(mask, grad_weights))
             }
             _ => softmax_rows_backward(&head.weights, grad_weights),
         }
@@ -256,6 +255,14 @@ impl Patient {
     }
 }
 
+/// 0 in every place that a query may not see.
+fn clear_hidden(mask: &SizedMask, mut matrix: DMatrix<f64>) -> DMatrix<f64> {
+    for (j, mut column) in matrix.column_iter_mut().enumerate() {
+        mask.hide_queries(j, 0..mask.shape().0, column.as_mut_slice(), 0.0);
+    }
+    matrix
+}
+
 impl AttentionLayer<f64> for Patient {
     type Cache = MultiHeadCache<f64>;
 
@@ -269,11 +276,16 @@ impl AttentionLayer<f64> for Patient {
         context: Option<&DMatrix<f64>>,
         mask: &Mask,
     ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        AttentionLayer::forward(&self.layer, x, context, mask)?; // checks what it is given
+        // Checks what it is given.
+        let (_, mut cache) = AttentionLayer::forward(&self.layer, x, context, mask)?;
         let (source, d, p) = (context.unwrap_or(x), self.d(), &self.layer.parameters);
         let seen = self.mask(mask, x.nrows(), source.nrows())?;
         let seen = seen.sized(x.nrows(), source.nrows())?;
-        let qkv = p.project_inputs(x, source)?;
+        let qkv = [
+            linear(x, &p.w_q, &p.b_q)?,
+            linear(source, &p.w_k, &p.b_k)?,
+            linear(source, &p.w_v, &p.b_v)?,
+        ];
         let mut attended = DMatrix::zeros(x.nrows(), p.d_model());
         let mut heads = vec![];
         for h in 0..self.layer.n_heads() {
@@ -296,9 +308,8 @@ impl AttentionLayer<f64> for Patient {
             });
         }
         let output = linear(&attended, &p.w_o, &p.b_o)?;
-        let (x, context) = (x.clone(), context.cloned());
-        let fingerprint = self.layer.parameters.fingerprint();
-        Ok((output, MultiHeadCache { x, context, heads, attended, fingerprint }))
+        (cache.heads, cache.attended) = (heads, attended);
+        Ok((output, cache))
     }
 
     fn backward(
@@ -310,7 +321,7 @@ impl AttentionLayer<f64> for Patient {
         let MultiHeadCache { x, context, heads, attended, .. } = cache;
         let (source, d, p) =
             (context.as_ref().unwrap_or(x), self.d(), &self.layer.parameters);
-        let (grad_attended, w_o, b_o) = linear_backward(attended, &p.w_o, grad_output);
+        let (grad_attended, w_o, b_o) = linear_backward(attended, &p.w_o, grad_output)?;
         let mut grad_qkv =
             [x, source, source].map(|of| DMatrix::zeros(of.nrows(), p.d_model()));
         for (h, head) in heads.iter().enumerate() {
@@ -322,21 +333,15 @@ impl AttentionLayer<f64> for Patient {
             }
         }
         let [grad_q, grad_k, grad_v] = &grad_qkv;
-        let mut gradients = gather_gradients(
-            p,
-            x,
-            context.as_ref(),
-            (w_o, b_o),
-            [grad_q, grad_k, grad_v],
-        );
-        if context.is_none() {
-            gradients.x = self.sum_of_paths([
-                grad_q * p.w_q.transpose(),
-                grad_k * p.w_k.transpose(),
-                grad_v * p.w_v.transpose(),
-            ]);
-        }
-        Ok(gradients)
+        let (by_q, w_q, b_q) = linear_backward(x, &p.w_q, grad_q)?;
+        let (by_k, w_k, b_k) = linear_backward(source, &p.w_k, grad_k)?;
+        let (by_v, w_v, b_v) = linear_backward(source, &p.w_v, grad_v)?;
+        let parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
+        let (x, context) = match context {
+            None => (self.sum_of_paths([by_q, by_k, by_v]), None),
+            Some(_) => (by_q, Some(by_k + by_v)),
+        };
+        Ok(LayerGradients { parameters, x, context })
     }
 
     fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
