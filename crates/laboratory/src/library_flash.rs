@@ -1,5 +1,5 @@
-//! The rungs of the ladder between the readable version and [`Flash`](attention::flash::Flash): no allocation of its own inside the loops,
-//! exponentials in vector instructions, and products from the library that nalgebra's `*` is made of.
+//! The rungs of the ladder between the readable version and [`Flash`](attention::flash::Flash): no allocation of its own inside
+//! the loops, exponentials in vector instructions, and products from the library that nalgebra's `*` is made of.
 //!
 //! nalgebra stores columns, so that a column of a tile of scores, one key against all queries of the block, is one piece of
 //! memory. Everything softmax does to a row it does here to all rows at once, walking from column to column: the
@@ -15,8 +15,8 @@ use attention::{Result, SizedMask, Visibility};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use std::ops::Range;
 
-/// The forward pass of [`Flash`](attention::flash::Flash) with products from a library, on one thread: for those who want to know what
-/// products of one's own are worth, and as a reference for them.
+/// The forward pass of [`Flash`](attention::flash::Flash) with products from a library, on one thread: for those who want to
+/// know what products of one's own are worth, and as a reference for them.
 ///
 /// ```
 /// use attention::{Mask, flash::{Flash, Inputs}};
