@@ -8,11 +8,28 @@ use nalgebra::{DMatrix, DVector, RealField};
 use std::borrow::Cow;
 
 /// The factor 1/√d_k of the scores.
-pub(crate) fn scale<T: RealField + Copy>(d_k: usize) -> T {
+///
+/// ```
+/// assert_eq!(attention::building_blocks::scale::<f64>(16), 0.25);
+/// ```
+pub fn scale<T: RealField + Copy>(d_k: usize) -> T {
     T::one() / nalgebra::convert::<f64, T>(d_k as f64).sqrt()
 }
 
-pub(crate) fn check_queries_and_keys<T: RealField>(
+/// Queries (n_q, d_k) and keys (n_k, d_k) that fit.
+///
+/// # Errors
+/// One of them is empty, or `k` is not as wide as `q`.
+///
+/// ```
+/// use attention::building_blocks::check_queries_and_keys;
+/// use nalgebra::DMatrix;
+///
+/// let (q, k) = (DMatrix::<f64>::zeros(2, 4), DMatrix::zeros(5, 3));
+/// let error = check_queries_and_keys(&q, &k).unwrap_err();
+/// assert_eq!(error.to_string(), "`k` has 3 columns but `q` has d_k = 4");
+/// ```
+pub fn check_queries_and_keys<T: RealField>(
     q: &DMatrix<T>,
     k: &DMatrix<T>,
 ) -> Result<()> {
@@ -22,7 +39,20 @@ pub(crate) fn check_queries_and_keys<T: RealField>(
     check_count("k", "column", k.ncols(), q.ncols(), because)
 }
 
-pub(crate) fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
+/// Keys (n_k, d_k) and values (n_k, d_v) that fit.
+///
+/// # Errors
+/// One of them is empty, or `v` has not as many rows as `k`.
+///
+/// ```
+/// use attention::building_blocks::check_values;
+/// use nalgebra::DMatrix;
+///
+/// let (k, v) = (DMatrix::<f64>::zeros(5, 4), DMatrix::zeros(3, 2));
+/// let error = check_values(&k, &v).unwrap_err();
+/// assert_eq!(error.to_string(), "`v` has 3 rows but `k` has n_k = 5");
+/// ```
+pub fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
     check_not_empty("k", k)?; // or else `v` would be blamed
     check_not_empty("v", v)?;
     let because = || format!("`k` has n_k = {}", k.nrows());
@@ -205,7 +235,22 @@ impl<T: RealField + Copy> AttentionCache<T> {
     }
 
     /// The fields are public, so what comes back may have been changed.
-    pub(crate) fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// A matrix is empty, or the shapes of queries, keys, values and weights do not fit one another.
+    ///
+    /// ```
+    /// use attention::{Mask, attention};
+    /// use nalgebra::dmatrix;
+    ///
+    /// let x = dmatrix![1.0_f64, 2.0; 3.0, 4.0];
+    /// let (_, mut cache) = attention(&x, &x, &x, &Mask::none())?;
+    /// assert!(cache.check().is_ok());
+    /// cache.weights = dmatrix![1.0];
+    /// assert!(cache.check().is_err());
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn check(&self) -> Result<()> {
         check_not_empty("cache.q", &self.q)?;
         check_not_empty("cache.v", &self.v)?;
         let n_k = self.v.nrows();

@@ -117,7 +117,7 @@ pub enum Error {
         /// The argument that is the number of columns, and its value.
         columns: (&'static str, usize),
     },
-    /// Too little room in the fast memory of [`traffic::Memory`](crate::traffic::Memory).
+    /// Too little room in the fast memory of a machine that counts what is moved, such as `laboratory::traffic::Memory`.
     #[error("`{argument}` is {given} but {because}")]
     FastMemory {
         /// The argument's name.
@@ -215,7 +215,17 @@ pub(crate) fn check_not_empty<T: Scalar>(
 }
 
 /// Errs unless `given`, a number of rows, columns or entries, is `expected`; `because` writes the error's second half.
-pub(crate) fn check_count(
+///
+/// # Errors
+/// [`Error::Shape`], with the name of the argument and of the axis.
+///
+/// ```
+/// use attention::building_blocks::check_count;
+///
+/// let error = check_count("b", "row", 4, 3, || "`a` asks for 3".to_owned()).unwrap_err();
+/// assert_eq!(error.to_string(), "`b` has 4 rows but `a` asks for 3");
+/// ```
+pub fn check_count(
     argument: &'static str,
     axis: &'static str,
     given: usize,
@@ -229,8 +239,20 @@ pub(crate) fn check_count(
     Ok(())
 }
 
-/// A matrix of exactly this shape, called `name` in the error.
-pub(crate) fn check_shape<T: Scalar>(
+/// A matrix of exactly this shape (rows, columns), called `name` in the error.
+///
+/// # Errors
+/// [`Error::Shape`], of the rows or else of the columns.
+///
+/// ```
+/// use attention::building_blocks::check_shape;
+/// use nalgebra::DMatrix;
+///
+/// let grad_output = DMatrix::<f64>::zeros(2, 4);
+/// let error = check_shape("grad_output", &grad_output, (3, 4), "the output").unwrap_err();
+/// assert_eq!(error.to_string(), "`grad_output` has 2 rows but the output is 3 x 4");
+/// ```
+pub fn check_shape<T: Scalar>(
     argument: &'static str,
     matrix: &DMatrix<T>,
     (rows, columns): (usize, usize),
@@ -242,7 +264,17 @@ pub(crate) fn check_shape<T: Scalar>(
 }
 
 /// A size that must be at least 1.
-pub(crate) fn check_positive(argument: &'static str, given: usize) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Zero`].
+///
+/// ```
+/// use attention::building_blocks::check_positive;
+///
+/// let error = check_positive("strip", 0).unwrap_err();
+/// assert_eq!(error.to_string(), "`strip` is 0 but it must be at least 1");
+/// ```
+pub fn check_positive(argument: &'static str, given: usize) -> Result<()> {
     if given == 0 {
         return Err(Error::Zero { argument });
     }
@@ -263,8 +295,19 @@ pub(crate) fn check_matrix(
     Ok(())
 }
 
-/// Sizes of a matrix that the allocator does not refuse: a refusal later on would end the program.
-pub(crate) fn check_room<T>(
+/// Sizes of a matrix of `T` that the allocator does not refuse: a refusal later on would end the program. Each is given with the
+/// name of its argument.
+///
+/// # Errors
+/// [`Error::Zero`], or [`Error::NoMemory`].
+///
+/// ```
+/// use attention::building_blocks::check_room;
+///
+/// assert!(check_room::<f64>(("rows", 2), ("columns", 3)).is_ok());
+/// assert!(check_room::<f64>(("rows", usize::MAX), ("columns", 3)).is_err());
+/// ```
+pub fn check_room<T>(
     rows: (&'static str, usize),
     columns: (&'static str, usize),
 ) -> Result<()> {

@@ -1,12 +1,12 @@
 //! Attention tile by tile, without its matrix of weights.
 //!
-//! The same attention as [`attention`](crate::attention()), exact, in memory that grows with n and not with n². Four ways
+//! The same attention as [`attention`](crate::attention()), exact, in memory that grows with n and not with n². Three ways
 //! to it, from the idea to the speed:
 //!
 //! - [`OnlineSoftmax`]: the softmax of rows that are not seen all at once.
 //! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
-//! - [`LibraryFlash`]: the same algorithm without allocations of its own, with vector instructions, and products from a library.
-//! - [`Flash`]: with products of its own, and several threads.
+//! - [`Flash`]: the same algorithm without allocations in its loops, with vector instructions, products of its own, and several
+//!   threads.
 //!
 //! # What is not a number
 //! What the mask hides has no influence, whatever it is. A query that is NaN, or sees a key that is, gets NaN for its output
@@ -23,9 +23,7 @@
 //! M. Milakov, N. Gimelshein, *Online normalizer calculation for softmax* (2018), for the softmax.
 
 mod backward;
-mod exponential;
 mod fast;
-mod library;
 mod online;
 mod queue;
 mod slices;
@@ -33,9 +31,7 @@ mod tile_products;
 mod tiled;
 
 pub use crate::simd::Instructions;
-pub use exponential::Exponentials;
 pub use fast::Flash;
-pub use library::LibraryFlash;
 pub use online::OnlineSoftmax;
 pub use tile_products::{Part, TileProducts};
 pub use tiled::{tiled_attention, tiled_attention_backward};
@@ -43,7 +39,7 @@ pub use tiled::{tiled_attention, tiled_attention_backward};
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
 use crate::error::{Error, Result, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
-use crate::softmax::shift;
+use crate::softmax::log_sum_exp_with_rest;
 use nalgebra::{DMatrix, DMatrixView, RealField};
 
 /// What attention is asked about: queries, keys and values of one or more heads, and who sees what.
@@ -135,6 +131,54 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         self.n_heads
     }
 
+    /// The queries of all heads (n_q, n_heads · d_k).
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::Inputs};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.q().shape(), (2, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn q(&self) -> &'a DMatrix<T> {
+        self.q
+    }
+
+    /// The keys of all heads (n_k, n_heads · d_k).
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::Inputs};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.k().shape(), (2, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn k(&self) -> &'a DMatrix<T> {
+        self.k
+    }
+
+    /// The values of all heads (n_k, n_heads · d_v).
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::Inputs};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.v().shape(), (2, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn v(&self) -> &'a DMatrix<T> {
+        self.v
+    }
+
+    /// Which query may see which key, in every head.
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::Inputs};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// assert!(!Inputs::new(&x, &x, &x, &Mask::causal())?.mask().allows(0, 1));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn mask(&self) -> SizedMask<'a> {
+        self.mask
+    }
+
     /// (n_q, n_k)
     pub(crate) fn lengths(&self) -> (usize, usize) {
         self.mask.shape()
@@ -221,13 +265,8 @@ impl<T: RealField + Copy> FlashOutput<T> {
 
     /// The log-sum-exp of a query and head, from its largest score, not scaled, and its sum of exponentials.
     fn write_log_sum_exp(&mut self, at: (usize, usize), scale: T, max: T, sum: T) {
-        let (max, log_sum) = (shift(max), sum.ln());
-        let lse = max * scale + log_sum;
-        self.log_sum_exp[at] = lse;
-        if lse.is_finite() {
-            // What rounding took: the product less `lse` is exact, but for its last digits.
-            self.log_sum_exp_low[at] = max.mul_add(scale, -lse) + log_sum;
-        }
+        let (lse, low) = log_sum_exp_with_rest(scale, max, sum);
+        (self.log_sum_exp[at], self.log_sum_exp_low[at]) = (lse, low);
     }
 }
 

@@ -16,11 +16,12 @@ mod static_shapes;
 mod linear;
 mod parameters; // what a layer learns
 
-mod attention_layer; // what all layers can do
 mod forward_options; // context, mask, dropout, flash
 mod multi_head;
 mod parallel;
 mod single_head; // projections, and the layer with one head
+
+mod attention_layer; // what all layers can do
 
 #[cfg(feature = "serde")]
 mod saved; // matrices in files
@@ -29,22 +30,16 @@ mod gradient_check;
 
 mod cost;
 mod inspect;
-pub mod traffic; // what crosses between slow and fast memory
 
 pub mod flash; // the same attention, without its matrix of weights
 
 #[cfg(feature = "cuda")]
 pub mod cuda; // and on a GPU
 
-mod diagnose; // what is wrong with a layer
-mod patients; // layers with something wrong
+pub mod building_blocks; // for programs that put attention together in another way
 
 pub use attention_layer::{AttentionLayer, BatchGradients};
 pub use cost::{AttentionShape, Bytes, Flops};
-pub use diagnose::{
-    CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding, HeadDiagnosis, MOVED,
-    NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE, SLOPE_TOLERANCE, diagnose,
-};
 pub use dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward, attention_weights,
     scaled_scores,
@@ -59,7 +54,6 @@ pub use linear::{linear, linear_backward};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{HeadsCache, MultiHeadAttention, MultiHeadCache};
 pub use parameters::{LayerGradients, Parameters};
-pub use patients::{Fault, Patient};
 pub use simd::Float;
 pub use single_head::{SingleHeadAttention, SingleHeadCache};
 pub use softmax::{

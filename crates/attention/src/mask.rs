@@ -553,15 +553,28 @@ impl SizedMask<'_> {
         self.hide_entries(self.rule, keys.map(|j| (i, j)), line, hidden);
     }
 
-    /// Writes `hidden` over what may not see key `j`. `line` is its column of the matrix, from `queries.start` on.
-    pub(crate) fn hide_queries<T: Copy>(
+    /// Writes `hidden` over what may not see key `j`. `line` is its column of the matrix, from `queries.start` on: one entry for
+    /// each of these queries.
+    ///
+    /// ```
+    /// let mask = attention::Mask::causal();
+    /// let mut line = [0.1, 0.2, 0.3]; // how much queries 1, 2 and 3 attend to key 2
+    /// mask.sized(4, 4)?.hide_queries(2, 1..4, &mut line, 0.0);
+    /// assert_eq!(line, [0.0, 0.2, 0.3]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn hide_queries<T: Copy>(
         &self,
         j: usize,
         queries: Range<usize>,
         line: &mut [T],
         hidden: T,
     ) {
+        if j >= self.n_k {
+            return line.fill(hidden);
+        }
         hide_outside(self.queries_of(self.rule, j), queries.start, line, hidden);
+        let queries = queries.start..queries.end.min(self.n_q);
         self.hide_entries(self.rule, queries.map(|i| (i, j)), line, hidden);
     }
 
@@ -615,7 +628,12 @@ fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
     }
 }
 
-pub(crate) fn neg_infinity<T: RealField>() -> T {
+/// −∞: the score of what is hidden.
+///
+/// ```
+/// assert_eq!(attention::building_blocks::neg_infinity::<f32>(), f32::NEG_INFINITY);
+/// ```
+pub fn neg_infinity<T: RealField>() -> T {
     nalgebra::convert(f64::NEG_INFINITY)
 }
 

@@ -12,16 +12,37 @@ use nalgebra::{DMatrix, DVector, RealField};
 ///
 /// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so
 /// nothing is subtracted there: every exponential is then e^(−∞) = 0.
-pub(crate) fn shift<T: RealField + Copy>(max: T) -> T {
+pub fn shift<T: RealField + Copy>(max: T) -> T {
     if max.is_finite() { max } else { T::zero() }
 }
 
 /// The number by which all exponentials are divided: their sum, or 1 for a row that sees
 /// nothing, since 0 / 0 is NaN.
-pub(crate) fn normaliser<T: RealField + Copy>(sum: T) -> T {
+pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
 // ANCHOR_END: shift
+
+/// The log-sum-exp of a query's scores, and what rounding took from it, as
+/// [`FlashOutput`](crate::flash::FlashOutput) has them. They are made from the query's largest product with a key, `max`, which is
+/// not scaled yet, and the sum of the exponentials of `scale` · (product − `max`).
+///
+/// ```
+/// use attention::building_blocks::{log_sum_exp_with_rest, neg_infinity};
+///
+/// let (lse, low) = log_sum_exp_with_rest(0.5, 6.0, 2.0_f64); // scores 3 and 3
+/// assert!((lse - (3.0 + 2.0_f64.ln())).abs() < 1e-15 && low.abs() < 1e-15);
+/// assert_eq!(log_sum_exp_with_rest(0.5, neg_infinity(), 0.0_f64), (neg_infinity(), 0.0)); // sees nothing
+/// ```
+pub fn log_sum_exp_with_rest<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
+    let (max, log_sum) = (shift(max), sum.ln());
+    let lse = max * scale + log_sum;
+    if !lse.is_finite() {
+        return (lse, T::zero());
+    }
+    // What rounding took: the product less `lse` is exact, but for its last digits.
+    (lse, max.mul_add(scale, -lse) + log_sum)
+}
 
 /// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///

@@ -1,6 +1,6 @@
 //! The memory of attention by tiles, counted: it grows with n, where that of the naive program grows with n².
 
-#[path = "../benches/support/peak.rs"]
+#[path = "common/peak.rs"]
 #[allow(dead_code)] // the naive program has a test of its own
 mod peak;
 

@@ -1,6 +1,6 @@
 //! The memory of attention, counted: one matrix of n² forward, two forward and backward, and little else.
 
-#[path = "../benches/support/peak.rs"]
+#[path = "common/peak.rs"]
 mod peak;
 
 use nalgebra::DMatrix;

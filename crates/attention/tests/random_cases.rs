@@ -9,9 +9,11 @@
 //! `RANDOM_SEED` the seed of the first one: a failure names its seed. `--nocapture` shows how many cases each engine has
 //! passed.
 
+#[path = "common/problems.rs"]
+mod problems;
+
 use attention::flash::{
-    Exponentials, Flash, FlashOutput, Inputs, Instructions, LibraryFlash, Tiles,
-    tiled_attention, tiled_attention_backward,
+    Flash, Inputs, Instructions, Tiles, tiled_attention, tiled_attention_backward,
 };
 use attention::{
     AttentionGradients, AttentionLayer, BatchGradients, Float, ForwardOptions,
@@ -19,482 +21,14 @@ use attention::{
     attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector, convert, dmatrix, try_convert};
+use problems::{
+    Answer, Data, LARGEST_F32, LARGEST_F64, Problem, Reference, exact, length, mask,
+    reference, run, same, setting, unit,
+};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeMap;
 
-// ---------------------------------------------------------------------------------------------------- the definition
-
-/// One head, forward and backward, from the definition.
-struct Reference {
-    output: DMatrix<f64>,
-    log_sum_exp: Vec<f64>,
-    q: DMatrix<f64>,
-    k: DMatrix<f64>,
-    v: DMatrix<f64>,
-    weights: DMatrix<f64>,
-    scores: DMatrix<f64>,
-}
-
-/// Attention of one head. A hidden pair does not occur in any sum. A query that sees nothing, or nothing but scores of
-/// −∞, has weights of 0.
-fn reference(
-    [q, k, v, grad_output]: [&DMatrix<f64>; 4],
-    allowed: &DMatrix<bool>,
-) -> Reference {
-    let ((n_q, d_k), (n_k, d_v)) = (q.shape(), v.shape());
-    let root = (d_k as f64).sqrt();
-    let mut of = Reference {
-        output: DMatrix::zeros(n_q, d_v),
-        log_sum_exp: vec![f64::NEG_INFINITY; n_q],
-        q: DMatrix::zeros(n_q, d_k),
-        k: DMatrix::zeros(n_k, d_k),
-        v: DMatrix::zeros(n_k, d_v),
-        weights: DMatrix::zeros(n_q, n_k),
-        scores: DMatrix::from_fn(n_q, n_k, |i, j| {
-            (0..d_k).map(|c| q[(i, c)] * k[(j, c)]).sum::<f64>() / root
-        }),
-    };
-    for i in 0..n_q {
-        let seen: Vec<usize> = (0..n_k).filter(|&j| allowed[(i, j)]).collect();
-        let max =
-            seen.iter().map(|&j| of.scores[(i, j)]).fold(f64::NEG_INFINITY, |a, b| {
-                if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
-            });
-        let shift = if max == f64::NEG_INFINITY { 0.0 } else { max };
-        let sum: f64 = seen.iter().map(|&j| (of.scores[(i, j)] - shift).exp()).sum();
-        of.log_sum_exp[i] = shift + sum.ln();
-        for &j in &seen {
-            let exponential = (of.scores[(i, j)] - shift).exp();
-            of.weights[(i, j)] = if sum == 0.0 { 0.0 } else { exponential / sum };
-            for c in 0..d_v {
-                of.output[(i, c)] += of.weights[(i, j)] * v[(j, c)];
-                of.v[(j, c)] += of.weights[(i, j)] * grad_output[(i, c)];
-            }
-        }
-        let grad_weight =
-            |j: usize| (0..d_v).map(|c| grad_output[(i, c)] * v[(j, c)]).sum::<f64>();
-        let mean: f64 = seen.iter().map(|&j| of.weights[(i, j)] * grad_weight(j)).sum();
-        for &j in &seen {
-            let grad_score = of.weights[(i, j)] * (grad_weight(j) - mean) / root;
-            for c in 0..d_k {
-                of.q[(i, c)] += grad_score * k[(j, c)];
-                of.k[(j, c)] += grad_score * q[(i, c)];
-            }
-        }
-    }
-    of
-}
-
-// ---------------------------------------------------------------------------------------------------- problems
-
-/// What the numbers are like.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Numbers {
-    /// Between −1 and 1.
-    Ordinary,
-    /// Whole numbers times powers of two: every product of queries and keys is exact, and many are equal. The exponent is
-    /// that of the largest scores.
-    Exact { exponent: i32 },
-    /// Queries up to this size.
-    Large { size: f64 },
-    /// Some of them subnormal, some zero.
-    Subnormal,
-}
-
-/// What is put among them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Poison {
-    None,
-    Nan,
-    Infinity,
-}
-
-#[derive(Debug, Clone)]
-struct Problem {
-    lengths: (usize, usize),
-    widths: (usize, usize),
-    n_heads: usize,
-    numbers: Numbers,
-    poison: Poison,
-    mask: Mask,
-    allowed: DMatrix<bool>,
-    tiles: Tiles,
-    threads: usize,
-}
-
-struct Data<T: Float> {
-    q: DMatrix<T>,
-    k: DMatrix<T>,
-    v: DMatrix<T>,
-    grad_output: DMatrix<T>,
-}
-
-/// Lengths and sizes of tiles: small ones, and the edges of what vectors, tiles and panels hold.
-fn length(rng: &mut ChaCha8Rng) -> usize {
-    const EDGES: [usize; 12] = [15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 97];
-    match rng.random_range(0..10) {
-        0..6 => rng.random_range(1..10),
-        _ => EDGES[rng.random_range(0..EDGES.len())],
-    }
-}
-
-fn width(rng: &mut ChaCha8Rng) -> usize {
-    const EDGES: [usize; 6] = [15, 16, 17, 31, 32, 33];
-    match rng.random_range(0..8) {
-        0..7 => rng.random_range(1..10),
-        _ => EDGES[rng.random_range(0..EDGES.len())],
-    }
-}
-
-/// A mask, and the same by its definition.
-fn mask(rng: &mut ChaCha8Rng, (n_q, n_k): (usize, usize)) -> (Mask, DMatrix<bool>) {
-    let define = |seen: &dyn Fn(usize, usize) -> bool| DMatrix::from_fn(n_q, n_k, seen);
-    let position = |i: usize| (i + n_k) as i64 - n_q as i64;
-    match rng.random_range(0..8) {
-        0 => (Mask::none(), define(&|_, _| true)),
-        1 => (Mask::causal(), define(&|i, j| j as i64 <= position(i))),
-        2 => {
-            let share = [0.0, 0.5, 0.8][rng.random_range(0..3)];
-            let valid: Vec<bool> = (0..n_k).map(|_| rng.random_bool(share)).collect();
-            (Mask::padding(&valid).unwrap(), define(&|_, j| valid[j]))
-        }
-        3 => {
-            let window = length(rng);
-            let seen = |i: usize, j: usize| {
-                (0..window as i64).contains(&(position(i) - j as i64))
-            };
-            (Mask::window(window).unwrap(), define(&seen))
-        }
-        4 => {
-            let share = [0.1, 0.5, 0.95][rng.random_range(0..3)];
-            let allowed = DMatrix::from_fn(n_q, n_k, |_, _| rng.random_bool(share));
-            (Mask::dense(allowed.clone()).unwrap(), allowed)
-        }
-        _ => {
-            let (a, allowed_a) = mask(rng, (n_q, n_k));
-            let (b, allowed_b) = mask(rng, (n_q, n_k));
-            (a.and(b), allowed_a.zip_map(&allowed_b, |a, b| a && b))
-        }
-    }
-}
-
-impl Problem {
-    fn random(rng: &mut ChaCha8Rng, largest_exponent: i32) -> Self {
-        let lengths = match rng.random_range(0..3) {
-            0 => [length(rng); 2].into(),
-            _ => (length(rng), length(rng)),
-        };
-        let numbers = match rng.random_range(0..8) {
-            0..3 => Numbers::Ordinary,
-            3..5 => Numbers::Exact { exponent: rng.random_range(-4..largest_exponent) },
-            5..7 => {
-                let exponent = rng.random_range(0..largest_exponent);
-                Numbers::Large { size: 2.0_f64.powi(exponent) }
-            }
-            _ => Numbers::Subnormal,
-        };
-        let poison = match rng.random_range(0..6) {
-            0..3 => Poison::None,
-            3..5 => Poison::Nan,
-            _ => Poison::Infinity,
-        };
-        let (mask, allowed) = mask(rng, lengths);
-        Problem {
-            lengths,
-            widths: (width(rng), width(rng)),
-            n_heads: [1, 1, 2, 3][rng.random_range(0..4)],
-            numbers,
-            poison,
-            mask,
-            allowed,
-            tiles: Tiles { queries: length(rng), keys: length(rng) },
-            threads: rng.random_range(1..4),
-        }
-    }
-
-    fn data<T: Float>(&self, rng: &mut ChaCha8Rng) -> Data<T> {
-        let ((n_q, n_k), (d_k, d_v), h) = (self.lengths, self.widths, self.n_heads);
-        let mut matrix = |rows, columns, of_scores: Option<f64>| {
-            let mut matrix = DMatrix::from_fn(rows, columns * h, |_, _| {
-                let ordinary: f64 = rng.random_range(-1.0..1.0);
-                let number = match (self.numbers, of_scores) {
-                    (Numbers::Exact { .. }, Some(size)) => {
-                        f64::from(rng.random_range(-3_i32..4)) * size
-                    }
-                    (Numbers::Large { .. }, Some(size)) => ordinary * size,
-                    (Numbers::Subnormal, _) => match rng.random_range(0..4) {
-                        0 => 0.0,
-                        1 => ordinary * smallest_normal::<T>(),
-                        _ => ordinary,
-                    },
-                    _ => ordinary,
-                };
-                convert::<f64, T>(number)
-            });
-            for _ in
-                0..if self.poison == Poison::None { 0 } else { rng.random_range(0..3) }
-            {
-                let at = (rng.random_range(0..rows), rng.random_range(0..columns * h));
-                let poison = match self.poison {
-                    Poison::Infinity if rng.random_bool(0.5) => f64::INFINITY,
-                    Poison::Infinity => f64::NEG_INFINITY,
-                    _ => f64::NAN,
-                };
-                if rng.random_bool(0.5) {
-                    matrix.row_mut(at.0).fill(convert(poison));
-                } else {
-                    matrix[at] = convert(poison);
-                }
-            }
-            matrix
-        };
-        // Queries and keys share the exponent, so that no gradient overflows where scores do not.
-        let half = |exponent: i32| 2.0_f64.powi(exponent.div_euclid(2));
-        let (of_q, of_k) = match self.numbers {
-            Numbers::Exact { exponent } => (half(exponent), half(exponent + 1)),
-            Numbers::Large { size } => (size.sqrt(), size.sqrt()),
-            _ => (1.0, 1.0),
-        };
-        Data {
-            q: matrix(n_q, d_k, Some(of_q)),
-            k: matrix(n_k, d_k, Some(of_k)),
-            v: matrix(n_k, d_v, None),
-            grad_output: matrix(n_q, d_v, None),
-        }
-    }
-}
-
-/// Half the distance from 1 to the next number: what one rounding is off by, at most.
-fn unit<T: Float>() -> f64 {
-    let epsilon: f64 = try_convert(T::default_epsilon()).unwrap();
-    epsilon / 2.0
-}
-
-fn smallest_normal<T: Float>() -> f64 {
-    if size_of::<T>() == 4 { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE }
-}
-
-fn exact<T: Float>(x: &DMatrix<T>) -> DMatrix<f64> {
-    x.map(|x| try_convert(x).unwrap())
-}
-
-// ---------------------------------------------------------------------------------------------------- what is right
-
-/// The right results of one head, how far each entry may be off, and what an infinity reaches.
-struct Expected {
-    right: Reference,
-    /// How far outputs and gradients of queries, keys and values may be off.
-    tolerance: [DMatrix<f64>; 4],
-    tolerance_of_log_sum_exp: Vec<f64>,
-    /// Queries with an infinity of their own, or among what they see.
-    infinite_queries: Vec<bool>,
-    /// Keys that such a query sees.
-    infinite_keys: Vec<bool>,
-}
-
-impl Expected {
-    /// Takes the gradient away from queries whose result rounding decides: of two keys that compete at a large score,
-    /// either may win.
-    fn new<T: Float>(problem: &Problem, data: &mut Data<T>, h: usize) -> Self {
-        let ((n_q, n_k), (d_k, d_v)) = (problem.lengths, problem.widths);
-        let allowed = &problem.allowed;
-        let seen_by = |i: usize| (0..n_k).filter(move |&j| allowed[(i, j)]);
-        let slice = |x: &DMatrix<T>, d: usize| exact(&x.columns(h * d, d).into_owned());
-        let (q, k, v) = (slice(&data.q, d_k), slice(&data.k, d_k), slice(&data.v, d_v));
-        let of_rows = |x: &DMatrix<f64>, i: usize, test: fn(f64) -> bool| {
-            x.row(i).iter().any(|&x| test(x))
-        };
-        let scores = reference([&q, &k, &v, &DMatrix::zeros(n_q, d_v)], allowed).scores;
-
-        let unit = unit::<T>();
-        let root = (d_k as f64).sqrt();
-        // A product of two vectors is off by d_k roundings of the sum of its terms' sizes; the factor 1/√d_k, the maximum
-        // and the difference to it add a few more. Of exact products, those few are all.
-        let roundings = match problem.numbers {
-            Numbers::Exact { .. } => 6.0,
-            _ => 2.0 * d_k as f64 + 6.0,
-        };
-        let off_by: Vec<f64> = (0..n_q)
-            .map(|i| {
-                let sizes = seen_by(i).map(|j| {
-                    (0..d_k).map(|c| (q[(i, c)] * k[(j, c)]).abs()).sum::<f64>() / root
-                });
-                roundings * unit * sizes.fold(0.0, f64::max)
-            })
-            .collect();
-        // Twice: once forward, and once when the backward pass computes the score again.
-        let sums = (n_k + 32) as f64 * unit;
-        let mut of_weights: Vec<f64> =
-            off_by.iter().map(|off| 4.0 * off + sums).collect();
-        let mut undecided = vec![false; n_q];
-        for i in 0..n_q {
-            if !off_by[i].is_finite() || off_by[i] <= 0.02 {
-                continue;
-            }
-            // Scores this large leave a weight of 1 to the largest, or equal ones to equal ones, or it is not decided.
-            let best =
-                seen_by(i).map(|j| scores[(i, j)]).fold(f64::NEG_INFINITY, f64::max);
-            let lost = -smallest_normal::<T>().ln() + 20.0 + 8.0 * off_by[i];
-            let decided = seen_by(i).all(|j| {
-                let behind = best - scores[(i, j)];
-                behind > lost
-                    || behind == 0.0
-                        && (matches!(problem.numbers, Numbers::Exact { .. })
-                            || seen_by(i).filter(|&j| scores[(i, j)] == best).count()
-                                == 1)
-            });
-            of_weights[i] = sums;
-            undecided[i] = !decided && best.is_finite();
-            if undecided[i] {
-                data.grad_output.columns_mut(h * d_v, d_v).row_mut(i).fill(T::zero());
-            }
-        }
-
-        let grad_output = slice(&data.grad_output, d_v);
-        let right = reference([&q, &k, &v, &grad_output], allowed);
-        let infinite = |x: f64| x.is_infinite();
-        let infinite_queries: Vec<bool> = (0..n_q)
-            .map(|i| {
-                of_rows(&q, i, infinite)
-                    || of_rows(&grad_output, i, infinite)
-                    || seen_by(i)
-                        .any(|j| of_rows(&k, j, infinite) || of_rows(&v, j, infinite))
-            })
-            .collect();
-        let infinite_keys = (0..n_k)
-            .map(|j| (0..n_q).any(|i| infinite_queries[i] && allowed[(i, j)]))
-            .collect();
-
-        let tiny = 4.0 * smallest_normal::<T>(); // a weight below it may be 0
-        let mut tolerance = [
-            DMatrix::repeat(n_q, d_v, tiny),
-            DMatrix::repeat(n_q, d_k, tiny),
-            DMatrix::repeat(n_k, d_k, tiny),
-            DMatrix::repeat(n_k, d_v, tiny),
-        ];
-        for i in 0..n_q {
-            // The sum of sizes that a gradient of a weight is made of, and their mean.
-            let size = |j: usize| {
-                (0..d_v).map(|c| (grad_output[(i, c)] * v[(j, c)]).abs()).sum::<f64>()
-            };
-            let mean: f64 = seen_by(i).map(|j| right.weights[(i, j)] * size(j)).sum();
-            for j in seen_by(i) {
-                let weight = right.weights[(i, j)] + tiny;
-                for c in 0..d_v {
-                    let largest = if undecided[i] { 2.0 } else { weight * of_weights[i] };
-                    tolerance[0][(i, c)] += largest * v[(j, c)].abs();
-                    let sums = n_q as f64 * unit;
-                    let off = weight * (of_weights[i] + sums) + tiny;
-                    tolerance[3][(j, c)] += off * grad_output[(i, c)].abs();
-                }
-                let sums = (2 * d_v + n_k + n_q + 16) as f64 * unit;
-                let off = weight * (2.0 * of_weights[i] + sums) * (size(j) + mean) / root
-                    + tiny * (size(j) + mean);
-                for c in 0..d_k {
-                    tolerance[1][(i, c)] += off * k[(j, c)].abs();
-                    tolerance[2][(j, c)] += off * q[(i, c)].abs();
-                }
-            }
-        }
-        let tolerance_of_log_sum_exp = (0..n_q)
-            .map(|i| off_by[i] + sums + 4.0 * unit * right.log_sum_exp[i].abs())
-            .collect();
-        Expected {
-            right,
-            tolerance,
-            tolerance_of_log_sum_exp,
-            infinite_queries,
-            infinite_keys,
-        }
-    }
-
-    /// Compares what an engine says of head `h`.
-    fn compare<T: Float>(&self, h: usize, answer: &Answer<T>) -> Result<(), String> {
-        let Answer { output, log_sum_exp, gradients } = answer;
-        let (queries, keys) = (&self.infinite_queries, &self.infinite_keys);
-        let right = &self.right;
-        let mut all =
-            vec![("output", output, &right.output, &self.tolerance[0], queries)];
-        if let Some(AttentionGradients { q, k, v }) = gradients {
-            all.extend([
-                ("gradient of q", q, &right.q, &self.tolerance[1], queries),
-                ("gradient of k", k, &right.k, &self.tolerance[2], keys),
-                ("gradient of v", v, &right.v, &self.tolerance[3], keys),
-            ]);
-        }
-        for (what, given, right, tolerance, reached) in all {
-            let d = right.ncols();
-            let given = exact(&given.columns(h * d, d).into_owned());
-            for (at, (&given, &right)) in given.iter().zip(right).enumerate() {
-                let (i, c) = (at % right_rows(tolerance), at / right_rows(tolerance));
-                let place =
-                    format!("{what} of head {h} at ({i}, {c}): {given:e}, not {right:e}");
-                same(given, right, tolerance[(i, c)], reached[i])
-                    .map_err(|how| format!("{place} ± {:e}: {how}", tolerance[(i, c)]))?;
-            }
-        }
-        for (i, &right) in self.right.log_sum_exp.iter().enumerate() {
-            let given: f64 = try_convert(log_sum_exp[(i, h)]).unwrap();
-            same(
-                given,
-                right,
-                self.tolerance_of_log_sum_exp[i],
-                self.infinite_queries[i],
-            )
-            .map_err(|how| {
-                format!(
-                    "log-sum-exp of head {h}, row {i}: {given:e}, not {right:e}: {how}"
-                )
-            })?;
-        }
-        Ok(())
-    }
-}
-
-fn right_rows(matrix: &DMatrix<f64>) -> usize {
-    matrix.nrows()
-}
-
-/// NaN for NaN, the same infinity for an infinity, else no further than the tolerance. Where an infinity reaches, engines
-/// may differ in whether `∞ − ∞` or `0 · ∞` is met on the way: any number that is not finite stands for any other there,
-/// and a row of nothing but infinite scores may be taken for one that sees nothing.
-fn same(
-    given: f64,
-    right: f64,
-    tolerance: f64,
-    reached: bool,
-) -> Result<(), &'static str> {
-    match (right.is_finite(), given.is_finite()) {
-        (_, _) if reached => Ok(()),
-        (true, true) if (given - right).abs() <= tolerance => Ok(()),
-        (true, true) => Err("too far"),
-        (true, false) => Err("not finite, where it should be"),
-        (false, true) => Err("finite, where it should not be"),
-        _ if given.is_nan() == right.is_nan() => Ok(()),
-        _ => Err("another kind of not finite"),
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------- engines
-
-/// What an engine says: of all heads, side by side.
-struct Answer<T: Float> {
-    output: DMatrix<T>,
-    log_sum_exp: DMatrix<T>,
-    /// `None` of an engine that has no backward pass.
-    gradients: Option<AttentionGradients<T>>,
-}
-
-impl<T: Float> Answer<T> {
-    fn new(forward: FlashOutput<T>, gradients: Option<AttentionGradients<T>>) -> Self {
-        Answer { output: forward.output, log_sum_exp: forward.log_sum_exp, gradients }
-    }
-
-    /// The gradients, of an engine that has them.
-    fn backward(self) -> AttentionGradients<T> {
-        self.gradients.expect("a backward pass")
-    }
-}
 
 fn naive<T: Float>(problem: &Problem, data: &Data<T>) -> Answer<T> {
     let ((n_q, n_k), (d_k, d_v), heads) =
@@ -542,109 +76,51 @@ fn fast<T: Float>(
     Answer::new(forward, Some(gradients))
 }
 
-const EXPONENTIALS: [Exponentials; 3] =
-    [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector];
-
 /// Pools of 1, 2 and 3 threads, which all cases share.
 fn pools() -> Vec<Flash> {
     let threads = if cfg!(feature = "rayon") { vec![1, 2, 3] } else { vec![1] };
     threads.into_iter().map(|n| Flash::new().with_threads(n).unwrap()).collect()
 }
 
-/// Every engine on one problem: the names of those that passed.
+/// Every engine on one problem.
 fn every_engine<T: Float>(
-    problem: &Problem,
     pools: &[Flash],
-    data: &mut Data<T>,
-) -> Result<Vec<String>, String> {
-    let expected: Vec<_> =
-        (0..problem.n_heads).map(|h| Expected::new(problem, data, h)).collect();
-    let inputs = Inputs::new(&data.q, &data.k, &data.v, &problem.mask).unwrap();
-    let inputs = inputs.with_heads(problem.n_heads).unwrap();
+    problem: &Problem,
+    data: &Data<T>,
+    inputs: &Inputs<T>,
+) -> Vec<(String, Answer<T>)> {
     let mut answers = vec![
         ("naive".to_owned(), naive(problem, data)),
-        ("tiled".to_owned(), tiled(&inputs, &data.grad_output, problem.tiles)),
+        ("tiled".to_owned(), tiled(inputs, &data.grad_output, problem.tiles)),
     ];
     let flash = &pools[(problem.threads - 1) % pools.len()];
-    for exponentials in EXPONENTIALS {
-        let library = LibraryFlash::new().with_exponentials(exponentials);
-        let library = library.with_tiles(problem.tiles).unwrap();
-        let answer = Answer::new(library.forward(&inputs), None);
-        answers.push((format!("library, {exponentials:?}"), answer));
-    }
     for instructions in Instructions::available() {
         let flash = flash.clone().with_instructions(instructions).unwrap();
         let flash = flash.with_tiles(problem.tiles).unwrap();
-        let answer = fast(&inputs, &data.grad_output, &flash);
+        let answer = fast(inputs, &data.grad_output, &flash);
         answers.push((format!("flash, {instructions:?}"), answer));
     }
-    answers.push((
-        "flash, its own tiles".to_owned(),
-        fast(&inputs, &data.grad_output, flash),
-    ));
-    for (engine, answer) in &answers {
-        for (h, expected) in expected.iter().enumerate() {
-            expected.compare(h, answer).map_err(|how| format!("{engine}: {how}"))?;
-        }
-    }
-    Ok(answers.into_iter().map(|(engine, _)| engine).collect())
+    let answer = fast(inputs, &data.grad_output, flash);
+    answers.push(("flash, its own tiles".to_owned(), answer));
+    answers
 }
 
 // ---------------------------------------------------------------------------------------------------- tests
 
-fn setting(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |value| value.parse().expect("a whole number"))
-}
-
-fn run<T: Float>(name: &str, largest_exponent: i32) {
-    let (cases, first) = (setting("RANDOM_CASES", 400), setting("RANDOM_SEED", 0));
-    let pools = pools();
-    let mut passed = BTreeMap::new();
-    let mut failures = vec![];
-    for seed in first..first + cases {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        let problem = Problem::random(rng, largest_exponent);
-        let mut data = problem.data::<T>(rng);
-        match every_engine(&problem, &pools, &mut data) {
-            Ok(engines) => {
-                for engine in engines {
-                    *passed.entry(engine).or_insert(0_u64) += 1;
-                }
-            }
-            Err(how) => failures.push((seed, how, problem)),
-        }
-    }
-    for (engine, count) in &passed {
-        println!("{name}, {engine}: {count} cases");
-    }
-    let report: Vec<_> = failures
-        .iter()
-        .take(8)
-        .map(|(seed, how, problem)| {
-            let Problem { lengths, widths, n_heads, numbers, poison, tiles, .. } = problem;
-            format!(
-                "RANDOM_SEED={seed}: {how}\n  lengths {lengths:?}, widths {widths:?}, {n_heads} heads, {numbers:?}, \
-                 {poison:?}, {tiles:?}, {:.60}",
-                format!("{:?}", problem.mask)
-            )
-        })
-        .collect();
-    assert!(
-        failures.is_empty(),
-        "{} of {cases} failed\n{}",
-        failures.len(),
-        report.join("\n")
-    );
-}
-
 #[test]
 fn every_engine_in_f32() {
-    run::<f32>("f32", 100); // scores up to 2^100, about 1e30
+    let pools = pools();
+    run("f32", LARGEST_F32, |of, data, inputs| {
+        every_engine::<f32>(&pools, of, data, inputs)
+    });
 }
 
 #[test]
 fn every_engine_in_f64() {
-    run::<f64>("f64", 664); // scores up to 2^664, about 1e200
+    let pools = pools();
+    run("f64", LARGEST_F64, |of, data, inputs| {
+        every_engine::<f64>(&pools, of, data, inputs)
+    });
 }
 
 /// A query that sees a NaN, beside keys that it does not see: those keep their gradients, whatever the tiles.

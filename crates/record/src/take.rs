@@ -166,13 +166,13 @@ pub fn exit_code(result: Result<()>) -> ExitCode {
 }
 
 fn benchmarks(metadata: &Metadata) -> Result<Vec<String>> {
-    let targets = package(metadata, "attention")?.targets.iter();
+    let targets = package(metadata, "laboratory")?.targets.iter();
     let mut names: Vec<_> = targets
         .filter(|target| target.kind.contains(&TargetKind::Bench))
         .map(|target| target.name.clone())
         .collect();
     names.sort();
-    ensure!(!names.is_empty(), "`attention` has no benchmark");
+    ensure!(!names.is_empty(), "`laboratory` has no benchmark");
     Ok(names)
 }
 
@@ -191,7 +191,7 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
     let threads = options.threads.max(1);
     let mut cargo =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["bench", "--package", "attention", "--bench", topic]);
+    cargo.args(["bench", "--package", "laboratory", "--bench", topic]);
     if !options.features.is_empty() {
         cargo.args(["--features", &options.features.join(",")]);
     }

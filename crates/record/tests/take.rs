@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A workspace in which `attention` has two benchmarks.
+/// A workspace in which `laboratory` has two benchmarks of `attention`.
 fn project() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |file: &str, text: &str| {
@@ -22,6 +22,11 @@ fn project() -> TempDir {
                         [dev-dependencies]\nticker = { path = \"../ticker\" }\n";
     for (name, version, dependencies) in [
         ("attention", "0.1.0", of_attention),
+        (
+            "laboratory",
+            "0.1.0",
+            "[dependencies]\nattention = { path = \"../attention\" }\n",
+        ),
         ("nalgebra", "0.35.0", ""),
         ("matrixmultiply", "0.3.0", ""),
         ("multiplier", "7.0.1", ""),
@@ -34,7 +39,7 @@ fn project() -> TempDir {
         write(&format!("crates/{name}/src/lib.rs"), "");
     }
     for benchmark in ["first", "second"] {
-        write(&format!("crates/attention/benches/{benchmark}.rs"), "");
+        write(&format!("crates/laboratory/benches/{benchmark}.rs"), "");
     }
     folder
 }

@@ -53,7 +53,7 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
         return peers(project, arguments);
     }
     let mut command = cargo(project);
-    command.args(["bench", "--package", "attention"]);
+    command.args(["bench", "--package", "laboratory"]);
     for (name, value) in [("--features", &options.features), ("--bench", &options.bench)]
     {
         if let Some(value) = value {

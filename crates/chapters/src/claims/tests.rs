@@ -27,10 +27,10 @@ use super::traffic::{
 };
 use super::verdict::{about, to_two_decimals};
 use crate::why_sqrt_d_k::{FAINT, rows, share};
-use attention::traffic::{fused_traffic, naive_traffic};
 use attention::{AttentionShape, Mask, attention};
 use figures::format::fixed;
 use half::{bf16, f16};
+use laboratory::traffic::{fused_traffic, naive_traffic};
 use nalgebra::DMatrix;
 use std::f64::consts::TAU;
 use std::sync::LazyLock;

@@ -2,7 +2,7 @@
 
 use super::facts::{self, HEADS, KEYS, PATIENTS, examine};
 use super::training::{Losses, loss_of_zero, losses};
-use attention::{Diagnosis, Fault, Finding, HeadDiagnosis};
+use laboratory::{Diagnosis, Fault, Finding, HeadDiagnosis};
 use std::sync::LazyLock;
 
 static TRAINED: LazyLock<Vec<Losses>> = LazyLock::new(|| losses().unwrap());

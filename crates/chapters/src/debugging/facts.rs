@@ -2,10 +2,8 @@
 
 use crate::random::normal;
 use anyhow::{Context, Result};
-use attention::{
-    AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, Patient,
-    diagnose, row_entropy,
-};
+use attention::{AttentionLayer, Mask, MultiHeadAttention, row_entropy};
+use laboratory::{Diagnosis, Fault, Finding, Patient, diagnose};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

@@ -4,9 +4,10 @@ use super::facts::{self, CHECKS, D_HEAD, TOKENS, examine};
 use super::training::{self, Losses, loss_of_zero};
 use crate::output::Page;
 use anyhow::{Context, Result};
-use attention::{Diagnosis, Fault, heat_map};
+use attention::heat_map;
 use figures::format::{fixed, integer};
 use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
+use laboratory::{Diagnosis, Fault};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     training(page)?;

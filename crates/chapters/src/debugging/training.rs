@@ -3,7 +3,8 @@
 use super::facts::layer;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{AttentionLayer, Fault, Mask, Patient};
+use attention::{AttentionLayer, Mask};
+use laboratory::{Fault, Patient};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

@@ -5,11 +5,11 @@ use super::facts::{
     intensity, operations, shape,
 };
 use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
-use attention::traffic::{
+use attention::{Mask, attention};
+use laboratory::traffic::{
     fused_attention, fused_traffic, naive_attention, naive_backward_traffic,
     naive_traffic,
 };
-use attention::{Mask, attention};
 use std::sync::LazyLock;
 
 static RUNS: LazyLock<Vec<Runs>> = LazyLock::new(|| facts::runs().unwrap());

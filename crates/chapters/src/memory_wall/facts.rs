@@ -2,11 +2,11 @@
 
 use crate::random::normal;
 use anyhow::{Result, bail, ensure};
-use attention::traffic::{
+use attention::{AttentionShape, Mask, attention_weights};
+use laboratory::traffic::{
     Counts, Memory, Report, Slow, fused_attention, fused_traffic, naive_attention,
     naive_attention_backward, naive_traffic,
 };
-use attention::{AttentionShape, Mask, attention_weights};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rayon::prelude::*;

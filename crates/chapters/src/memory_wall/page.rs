@@ -9,9 +9,9 @@ use crate::complexity::{self, ridge, softmax_share};
 use crate::output::Page;
 use anyhow::{Context, Result};
 use attention::AttentionShape;
-use attention::traffic::{Counts, Report, fused_traffic, naive_traffic};
 use figures::format::{duration, fixed, integer, percent, significant};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+use laboratory::traffic::{Counts, Report, fused_traffic, naive_traffic};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("d", integer(D));

@@ -3,8 +3,8 @@
 use super::row::Row;
 use crate::random;
 use anyhow::Result;
-use attention::traffic::{Memory, Slow, blocks, fused_traffic, naive_traffic};
 use attention::{AttentionShape, Mask, attention, example, scaled_scores};
+use laboratory::traffic::{Memory, Slow, blocks, fused_traffic, naive_traffic};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

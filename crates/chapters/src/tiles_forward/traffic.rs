@@ -6,7 +6,7 @@ use crate::tiles_traffic::facts::{
 };
 use anyhow::Result;
 use attention::Mask;
-use attention::traffic::{naive_traffic, strip_for, tiles_for};
+use laboratory::traffic::{naive_traffic, strip_for, tiles_for};
 
 /// The tiles that move least in the fast memory of the chapter.
 pub fn chosen() -> Result<Tiles> {

@@ -3,13 +3,13 @@
 //! Lengths up to [`N`] are run by the machine that counts. Longer ones are only foretold, tile by tile.
 
 use anyhow::{Result, ensure};
-use attention::traffic::{
+use attention::{AttentionShape, Mask, attention};
+use laboratory::traffic::{
     Memory, Report, Slow, chunked_attention, chunked_traffic, fused_traffic,
     naive_backward_traffic, naive_traffic, strip_for, tiled_attention,
     tiled_attention_backward, tiled_backward_traffic, tiled_traffic, tiles_for,
     tiles_for_backward,
 };
-use attention::{AttentionShape, Mask, attention};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

@@ -1,7 +1,7 @@
-//! `preprocess snippets`: runs the Rust snippets of all chapters against the crate as it is now.
+//! `preprocess snippets`: runs the Rust snippets of all chapters against the crates as they are now.
 //!
 //! `mdbook test` alone cannot: it calls rustdoc without `--extern`, and a folder given with `-L`
-//! may hold the crate in several versions. So cargo builds the crate and says exactly which files
+//! may hold a crate in several versions. So cargo builds the crates and says exactly which files
 //! it made, the snippets of all chapters go into one file, and rustdoc compiles that file as one
 //! program. What fails is reported by its place in the chapter. mdBook is then handed chapters with
 //! nothing left to run.
@@ -14,7 +14,9 @@ use crate::process::{artifacts, cargo, toolchain};
 use crate::project::Project;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::camino::Utf8PathBuf;
-use cargo_metadata::{Artifact, DependencyKind, MetadataCommand, NodeDep, PackageId};
+use cargo_metadata::{
+    Artifact, DependencyKind, MetadataCommand, Node, NodeDep, PackageId,
+};
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::Captures;
@@ -42,7 +44,7 @@ impl Preprocessor for Snippets {
 
     /// # Errors
     ///
-    /// If the crate does not build or a snippet fails; the message names the chapter and the line.
+    /// If a crate does not build or a snippet fails; the message names the chapter and the line.
     fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
         let begun = Instant::now();
         let mut snippets = Vec::new();
@@ -165,7 +167,10 @@ fn number(digits: &str) -> usize {
     digits.parse().unwrap_or(0)
 }
 
-/// The crate and its direct dependencies, compiled: what a snippet can name.
+/// The crates that snippets are about, if the workspace has them.
+const CRATES: [&str; 2] = ["attention", "laboratory"];
+
+/// These crates and their direct dependencies, compiled: what a snippet can name.
 #[derive(Debug, Default)]
 struct Libraries {
     /// From the name in a program to the file.
@@ -176,9 +181,12 @@ impl Libraries {
     fn build(project: &Project) -> Result<Self> {
         let direct = direct_dependencies(project)?;
         let mut build = cargo(project);
-        build.args(["build", "--quiet", "--package", "attention", "--lib"]);
+        build.args(["build", "--quiet", "--lib"]);
+        let built =
+            CRATES.iter().filter(|name| direct.values().any(|known| known == *name));
+        build.args(built.flat_map(|name| ["--package", name]));
         let artifacts = artifacts(&mut build)
-            .context("the crate `attention` does not build, so no snippet can run")?;
+            .context("the crates do not build, so no snippet can run")?;
         let named = |artifact: Artifact| {
             let is_rlib = |file: &&Utf8PathBuf| file.extension() == Some("rlib");
             let file = artifact.filenames.iter().find(is_rlib)?.clone();
@@ -206,7 +214,7 @@ impl Libraries {
     }
 }
 
-/// From the identity of a package to the name under which the crate knows it, the crate included.
+/// From the identity of a package to the name under which one of the crates knows it, the crates included.
 fn direct_dependencies(project: &Project) -> Result<BTreeMap<PackageId, String>> {
     // Without the platform, cargo would download what only other systems need.
     let metadata = MetadataCommand::new()
@@ -216,8 +224,9 @@ fn direct_dependencies(project: &Project) -> Result<BTreeMap<PackageId, String>>
         .context("`cargo metadata` failed")?;
     let mut names = BTreeMap::new();
     let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
-    for node in nodes.filter(|node| metadata[&node.id].name.as_str() == "attention") {
-        names.insert(node.id.clone(), "attention".to_owned());
+    let is_one = |node: &&Node| CRATES.contains(&metadata[&node.id].name.as_str());
+    for node in nodes.filter(is_one) {
+        names.insert(node.id.clone(), metadata[&node.id].name.to_string());
         // A dependency of the library, not only of its tests or its build.
         let is_normal = |dependency: &&NodeDep| {
             dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)

@@ -10,8 +10,9 @@ use crate::fast::facts::{D, HEADS, N};
 use crate::output::Page;
 use crate::records::Compared;
 use anyhow::{Context, Result};
-use attention::flash::{Flash, LibraryFlash, Tiles};
+use attention::flash::{Flash, Tiles};
 use figures::format::{bytes, duration, fixed, integer, percent, significant};
+use laboratory::LibraryFlash;
 use record::Record;
 use record::statistics::median;
 
@@ -314,7 +315,7 @@ fn again(
     page.value("spread-most", percent(widest, 1));
     page.value("again-where", again_where_in_words(&ladder.steps, peers));
     page.value("again", again_in_words(largest, widest, gains));
-    let bench = include_str!("../../../../attention/benches/support/mod.rs");
+    let bench = include_str!("../../../../laboratory/benches/support/mod.rs");
     let samples =
         bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));
     page.value("samples", samples.context("how many samples are there?")?.0);

@@ -4,7 +4,8 @@ use super::facts::{Ladder, PASSES, Pass, SMALL, flops, threads};
 use crate::fast::facts::{D, N};
 use crate::fast::peers::{Cell, time};
 use anyhow::Result;
-use attention::flash::{Flash, LibraryFlash, Tiles};
+use attention::flash::{Flash, Tiles};
+use laboratory::LibraryFlash;
 use record::Record;
 
 /// The numbers of keys that were tried, and of queries with the library.

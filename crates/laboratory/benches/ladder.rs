@@ -5,12 +5,10 @@
 
 mod support;
 
-use attention::flash::{
-    Exponentials, Flash, Inputs, LibraryFlash, Tiles, tiled_attention,
-    tiled_attention_backward,
-};
+use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::{Mask, attention, attention_backward};
 use criterion::{Criterion, criterion_group, criterion_main};
+use laboratory::{Exponentials, LibraryFlash};
 use mimalloc::MiMalloc;
 use nalgebra::DMatrix;
 use support::{briefly, normal, time};

@@ -1,15 +1,15 @@
-//! The ways to exponentiate that [`LibraryFlash`](super::LibraryFlash) can be told to take.
+//! The ways to exponentiate that [`LibraryFlash`](crate::LibraryFlash) can be told to take.
 //!
 //! The system's `exp` takes one number at a time. The loops here are plain enough for the compiler to turn into vector
 //! instructions: no calls, no branches, no table. [`pulp`] compiles each of them for several instruction sets and picks one
 //! at run time.
 
-use crate::simd::Float;
+use attention::Float;
 
 /// How the exponentials of a tile are computed.
 ///
 /// ```
-/// use attention::flash::{Exponentials, LibraryFlash};
+/// use laboratory::{Exponentials, LibraryFlash};
 ///
 /// let slower = LibraryFlash::new().with_exponentials(Exponentials::OneByOne);
 /// assert_eq!(LibraryFlash::new().exponentials(), Exponentials::Vector);
@@ -26,14 +26,14 @@ pub enum Exponentials {
 }
 
 /// Something to do to whole columns, whichever way the exponentials are computed.
-pub(super) trait Columns<T> {
+pub(crate) trait Columns<T> {
     fn run(self, exp2: impl Fn(T) -> T);
 }
 
 impl Exponentials {
     // ANCHOR: dispatch
     /// Runs the loops of `columns` with this way to compute `2^x`.
-    pub(super) fn apply<T: Float>(self, columns: impl Columns<T>) {
+    pub(crate) fn apply<T: Float>(self, columns: impl Columns<T>) {
         self.apply_with(pulp::Arch::new(), columns); // what this processor has
     }
 

@@ -1,11 +1,11 @@
 //! Attention step by step on the machine that counts, with the formulas that foretell the counts.
 
 use super::{Counts, Memory, Report, Slow, Tile, blocks};
-use crate::cost::AttentionShape;
-use crate::dot_product::{check_queries_and_keys, check_values, scale};
-use crate::error::{Error, Result, check_shape};
-use crate::mask::{Mask, SizedMask, neg_infinity};
-use crate::softmax::{normaliser, shift};
+use attention::building_blocks::{
+    check_queries_and_keys, check_shape, check_values, neg_infinity, normaliser, scale,
+    shift,
+};
+use attention::{AttentionShape, Error, Mask, Result, SizedMask};
 use nalgebra::RealField;
 
 // ---------------------------------------------------------------------------------------------------- forward
@@ -16,14 +16,15 @@ use nalgebra::RealField;
 /// over what it read, so that in the end the matrix holds the weights.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), weights (n_q, n_k). The entries must be finite:
-/// unlike [`attention`](crate::attention()), this lets a NaN through that the mask hides.
+/// unlike [`attention`](attention::attention()), this lets a NaN through that the mask hides.
 ///
 /// # Errors
-/// As [`attention`](crate::attention()), a matrix lies in another machine, or fast memory is too small: it needs room for
+/// As [`attention`](attention::attention()), a matrix lies in another machine, or fast memory is too small: it needs room for
 /// 2d + 1 numbers, with d the larger one of d_k and d_v.
 ///
 /// ```
-/// use attention::{Mask, attention, traffic::{Memory, naive_attention}};
+/// use attention::{Mask, attention};
+/// use laboratory::traffic::{Memory, naive_attention};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
@@ -69,7 +70,8 @@ pub fn naive_attention<'m, T: RealField + Copy>(
 /// As [`naive_attention`].
 ///
 /// ```
-/// use attention::{Mask, traffic::{Memory, fused_attention}};
+/// use attention::Mask;
+/// use laboratory::traffic::{Memory, fused_attention};
 /// use nalgebra::DMatrix;
 ///
 /// let memory = Memory::new(100);
@@ -351,7 +353,7 @@ fn normalise<T: RealField + Copy>(row: &mut Tile<T>, max: T, sum: T) {
 ///
 /// ```
 /// use attention::{Mask, attention, attention_backward};
-/// use attention::traffic::{Memory, naive_attention, naive_attention_backward};
+/// use laboratory::traffic::{Memory, naive_attention, naive_attention_backward};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
@@ -450,7 +452,7 @@ fn softmax_backward<'m, T: RealField + Copy>(
 ///
 /// ```
 /// use attention::AttentionShape;
-/// use attention::traffic::naive_traffic;
+/// use laboratory::traffic::naive_traffic;
 ///
 /// let shape = AttentionShape::self_attention(1, 4096, 2048, 64, 32);
 /// let report = naive_traffic(&shape, 32_768)?;
@@ -475,7 +477,7 @@ pub fn naive_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> 
 ///
 /// ```
 /// use attention::AttentionShape;
-/// use attention::traffic::fused_traffic;
+/// use laboratory::traffic::fused_traffic;
 ///
 /// let shape = AttentionShape::self_attention(1, 4096, 2048, 64, 32);
 /// let report = fused_traffic(&shape, 32_768)?;
@@ -497,7 +499,7 @@ pub fn fused_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> 
 ///
 /// ```
 /// use attention::AttentionShape;
-/// use attention::traffic::naive_backward_traffic;
+/// use laboratory::traffic::naive_backward_traffic;
 ///
 /// let report = naive_backward_traffic(&AttentionShape::self_attention(1, 6, 2, 2, 1), 100)?;
 /// assert_eq!(report.matrix("scores").all(), 2 * 6 * 6); // the weights are read twice
@@ -622,7 +624,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::traffic::samples::{ROOMY, SIZES, masks, random, shape};
-    use crate::{attention, attention_backward};
+    use attention::{attention, attention_backward};
 
     /// From the least that the products ask for to more than enough.
     fn capacities([_, n_k, d_k, d_v]: [usize; 4]) -> [usize; 6] {

@@ -2,11 +2,10 @@
 
 use super::programs::{Plan, check, map_tile, unless_hidden};
 use super::{Memory, Report, Slow, Tile, blocks};
-use crate::cost::AttentionShape;
-use crate::dot_product::scale;
-use crate::error::{Error, Result, check_positive};
-use crate::mask::{Mask, SizedMask, Visibility, neg_infinity};
-use crate::softmax::{normaliser, shift};
+use attention::building_blocks::{
+    check_positive, neg_infinity, normaliser, scale, shift,
+};
+use attention::{AttentionShape, Error, Mask, Result, SizedMask, Visibility};
 use nalgebra::RealField;
 use std::ops::Range;
 
@@ -24,12 +23,12 @@ use std::ops::Range;
 /// be finite, but for keys and values that are hidden from a whole strip.
 ///
 /// # Errors
-/// As [`attention`](crate::attention()), a matrix lies in another machine, or `strip` is 0 or more rows than fast
+/// As [`attention`](attention::attention()), a matrix lies in another machine, or `strip` is 0 or more rows than fast
 /// memory has room for: see [`strip_for`], which gives the most.
 ///
 /// ```
 /// use attention::{Mask, attention};
-/// use attention::traffic::{Memory, chunked_attention, strip_for};
+/// use laboratory::traffic::{Memory, chunked_attention, strip_for};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
@@ -118,7 +117,7 @@ fn softmax_across<T: RealField + Copy>(columns: &mut [Tile<T>], i: usize) -> T {
 /// A size is 0, or fast memory has no room for a strip of one row.
 ///
 /// ```
-/// assert_eq!(attention::traffic::strip_for(32_768, 1024, 64, 64)?, 30);
+/// assert_eq!(laboratory::traffic::strip_for(32_768, 1024, 64, 64)?, 30);
 /// # Ok::<(), attention::Error>(())
 /// ```
 pub fn strip_for(capacity: usize, n_k: usize, d_k: usize, d_v: usize) -> Result<usize> {
@@ -194,7 +193,7 @@ fn capacity_too_small(capacity: usize, smallest: &str, needed: u128) -> Error {
 /// be finite, but for keys and values that stand in skipped tiles only.
 ///
 /// # Errors
-/// As [`attention`](crate::attention()), a matrix lies in another machine, or `tiles` has a 0 or asks for more room
+/// As [`attention`](attention::attention()), a matrix lies in another machine, or `tiles` has a 0 or asks for more room
 /// than fast memory has.
 ///
 /// # Source
@@ -202,7 +201,7 @@ fn capacity_too_small(capacity: usize, smallest: &str, needed: u128) -> Error {
 ///
 /// ```
 /// use attention::{Mask, attention};
-/// use attention::traffic::{Memory, tiled_attention};
+/// use laboratory::traffic::{Memory, tiled_attention};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
@@ -329,7 +328,7 @@ impl<'m, T: RealField + Copy> Running<'m, T> {
 /// A width is 0, or fast memory has no room for a tile of one query and one key.
 ///
 /// ```
-/// use attention::traffic::tiles_for;
+/// use laboratory::traffic::tiles_for;
 ///
 /// assert_eq!(tiles_for(32_768, 64, 64)?, (249, 1));
 /// assert!(249 * (64 + 64 + 2) + (64 + 64) + 249 <= 32_768);
@@ -401,7 +400,7 @@ pub(super) fn check_tiles(
 ///
 /// ```
 /// use attention::{AttentionShape, Mask};
-/// use attention::traffic::{chunked_traffic, strip_for};
+/// use laboratory::traffic::{chunked_traffic, strip_for};
 ///
 /// let shape = AttentionShape::self_attention(1, 4096, 1, 64, 1);
 /// let strip = strip_for(32_768, 4096, 64, 64)?;
@@ -446,7 +445,7 @@ pub fn chunked_traffic(
 ///
 /// ```
 /// use attention::{AttentionShape, Mask};
-/// use attention::traffic::tiled_traffic;
+/// use laboratory::traffic::tiled_traffic;
 ///
 /// let shape = AttentionShape::self_attention(1, 4096, 1, 64, 1);
 /// let report = tiled_traffic(&shape, &Mask::none(), 32_768, (64, 64))?;
@@ -520,7 +519,7 @@ pub(super) fn seen(
 mod tests {
     use super::*;
     use crate::traffic::samples::{ROOMY, SIZES, TILES, masks, random, shape};
-    use crate::{attention, attention_weights};
+    use attention::{attention, attention_weights};
     use nalgebra::DMatrix;
 
     type Results = (DMatrix<f64>, DMatrix<f64>, Report, usize);

@@ -2,21 +2,18 @@
 //!
 //! All shapes fit, and nothing panics. What is not at fault is the healthy layer.
 
-use crate::attention_layer::AttentionLayer;
-use crate::dot_product::AttentionCache;
-use crate::error::{Result, check_count};
-use crate::forward_options::ForwardOptions;
-use crate::linear::{linear, linear_backward};
-use crate::mask::{Mask, SizedMask};
-use crate::multi_head::{HeadsCache, MultiHeadAttention, MultiHeadCache};
-use crate::parameters::{LayerGradients, Parameters};
-use crate::softmax::{log_sum_exp_rows, softmax_rows, softmax_rows_backward};
+use attention::building_blocks::check_count;
+use attention::{
+    AttentionCache, AttentionLayer, ForwardOptions, HeadsCache, LayerGradients, Mask,
+    MultiHeadAttention, MultiHeadCache, Parameters, Result, SizedMask, linear,
+    linear_backward, log_sum_exp_rows, softmax_rows, softmax_rows_backward,
+};
 use nalgebra::DMatrix;
 
 /// What is wrong with a [`Patient`].
 ///
 /// ```
-/// use attention::Fault;
+/// use laboratory::Fault;
 ///
 /// assert!(Fault::ALL.contains(&Fault::WrongAxis));
 /// assert!(!Fault::ALL.contains(&Fault::None));
@@ -67,7 +64,8 @@ impl Fault {
 /// A multi-head layer with a [`Fault`], for practice in finding it.
 ///
 /// ```
-/// use attention::{AttentionLayer, Fault, Mask, MultiHeadAttention, Patient, example};
+/// use attention::{AttentionLayer, Mask, MultiHeadAttention, example};
+/// use laboratory::{Fault, Patient};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -91,7 +89,8 @@ impl Patient {
     /// The layer's parameters do not fit one another or its number of heads, or its heads have another width.
     ///
     /// ```
-    /// use attention::{Fault, MultiHeadAttention, Patient};
+    /// use attention::MultiHeadAttention;
+    /// use laboratory::{Fault, Patient};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -122,7 +121,8 @@ impl Patient {
     /// What is wrong with it.
     ///
     /// ```
-    /// # use attention::{Fault, MultiHeadAttention, Patient};
+    /// # use attention::MultiHeadAttention;
+    /// # use laboratory::{Fault, Patient};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// assert_eq!(Patient::new(layer, Fault::WrongAxis)?.fault(), Fault::WrongAxis);
@@ -192,7 +192,7 @@ impl Patient {
             }
             // ANCHOR_END: wrong_axis
             // ANCHOR: mask_after_softmax
-            Fault::MaskAfterSoftmax => mask.fill_hidden(softmax_rows(&scores)?, 0.0),
+            Fault::MaskAfterSoftmax => clear_hidden(mask, softmax_rows(&scores)?),
             // ANCHOR_END: mask_after_softmax
             // ANCHOR: healthy_weights
             _ => softmax_rows(&mask.apply(scores)?)?,
@@ -215,7 +215,7 @@ impl Patient {
             }
             Fault::MaskAfterSoftmax => {
                 let before_mask = softmax_rows(&self.scores(&head.q, &head.k))?;
-                softmax_rows_backward(&before_mask, mask.fill_hidden(grad_weights, 0.0))
+                softmax_rows_backward(&before_mask, clear_hidden(mask, grad_weights))
             }
             _ => softmax_rows_backward(&head.weights, grad_weights),
         }
@@ -259,6 +259,14 @@ impl Patient {
             // ANCHOR_END: healthy_paths
         }
     }
+}
+
+/// 0 in every place that a query may not see.
+fn clear_hidden(mask: &SizedMask, mut matrix: DMatrix<f64>) -> DMatrix<f64> {
+    for (j, mut column) in matrix.column_iter_mut().enumerate() {
+        mask.hide_queries(j, 0..mask.shape().0, column.as_mut_slice(), 0.0);
+    }
+    matrix
 }
 
 impl AttentionLayer<f64> for Patient {

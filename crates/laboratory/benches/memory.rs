@@ -8,7 +8,7 @@ use nalgebra::{DMatrix, RealField};
 use peak_alloc::PeakAlloc;
 use support::inputs;
 
-#[path = "support/peak.rs"]
+#[path = "../../attention/tests/common/peak.rs"]
 mod peak;
 
 #[global_allocator]

@@ -3,10 +3,8 @@
 use super::programs::{Plan, check, check_home};
 use super::tiled::{check_smallest, check_tiles, hide, seen, sum_of_products};
 use super::{Memory, Report, Slow, Tile, blocks};
-use crate::cost::AttentionShape;
-use crate::dot_product::scale;
-use crate::error::{Result, check_shape};
-use crate::mask::{Mask, SizedMask, Visibility};
+use attention::building_blocks::{check_shape, scale};
+use attention::{AttentionShape, Mask, Result, SizedMask, Visibility};
 use nalgebra::RealField;
 use std::ops::Range;
 
@@ -34,7 +32,7 @@ use std::ops::Range;
 ///
 /// ```
 /// use attention::{Mask, attention, attention_backward};
-/// use attention::traffic::{Memory, tiled_attention, tiled_attention_backward};
+/// use laboratory::traffic::{Memory, tiled_attention, tiled_attention_backward};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
@@ -172,7 +170,7 @@ fn through_softmax<T: RealField + Copy>(
 /// A width is 0, or fast memory has no room for a tile of one query and one key.
 ///
 /// ```
-/// use attention::traffic::tiles_for_backward;
+/// use laboratory::traffic::tiles_for_backward;
 ///
 /// assert_eq!(tiles_for_backward(32_768, 64, 64)?, (1, 126));
 /// # Ok::<(), attention::Error>(())
@@ -224,7 +222,7 @@ fn room((b_q, b_k): (usize, usize), d_k: usize, d_v: usize) -> u128 {
 ///
 /// ```
 /// use attention::{AttentionShape, Mask};
-/// use attention::traffic::tiled_backward_traffic;
+/// use laboratory::traffic::tiled_backward_traffic;
 ///
 /// let shape = AttentionShape::self_attention(1, 4096, 1, 64, 1);
 /// let report = tiled_backward_traffic(&shape, &Mask::none(), 32_768, (32, 64))?;
@@ -278,7 +276,7 @@ mod tests {
     use super::*;
     use crate::traffic::samples::{ROOMY, SIZES, TILES, masks, random, shape};
     use crate::traffic::{chunked_attention, tiled_attention};
-    use crate::{Mask, attention, attention_backward};
+    use attention::{Mask, attention, attention_backward};
     use nalgebra::DMatrix;
 
     /// The gradients, with what was counted on the way back, and the most that fast memory held.

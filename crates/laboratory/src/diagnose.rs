@@ -3,14 +3,11 @@
 //! Nothing here knows how a layer is written. It runs the layer, looks at what comes out and at what is cached, changes
 //! one token at a time, and compares the gradients with slopes that are measured.
 
-use crate::attention_layer::AttentionLayer;
-use crate::dot_product::AttentionCache;
-use crate::error::{Result, check_count, check_shape};
-use crate::forward_options::ForwardOptions;
-use crate::gradient_check::numerical_gradient;
-use crate::inspect::row_entropy;
-use crate::mask::{Mask, SizedMask};
-use crate::parameters::{LayerGradients, Parameters};
+use attention::building_blocks::{check_count, check_shape};
+use attention::{
+    AttentionCache, AttentionLayer, ForwardOptions, LayerGradients, Mask, Parameters,
+    Result, SizedMask, numerical_gradient, row_entropy,
+};
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -71,7 +68,8 @@ const STEP: f64 = 1e-5; // ε
 /// tokens are left out, though the findings know of them.
 ///
 /// ```
-/// use attention::{Mask, MultiHeadAttention, diagnose, example};
+/// use attention::{Mask, MultiHeadAttention, example};
+/// use laboratory::diagnose;
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -100,7 +98,8 @@ pub struct Diagnosis {
 /// What [`diagnose`] measured of one head.
 ///
 /// ```
-/// use attention::{Mask, SingleHeadAttention, diagnose, example};
+/// use attention::{Mask, SingleHeadAttention, example};
+/// use laboratory::diagnose;
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = SingleHeadAttention::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -140,7 +139,7 @@ pub struct HeadDiagnosis {
 /// Something that is wrong, where, and the number that says so.
 ///
 /// ```
-/// use attention::Finding;
+/// use laboratory::Finding;
 ///
 /// let finding = Finding::Scale { head: 1, factor: 8.0 };
 /// assert_eq!(finding.to_string(), "head 1: scores are 8.000 times what division by √d_k would give");
@@ -246,7 +245,8 @@ pub enum Finding {
 /// As the layer's own forward pass, or what the layer returns has shapes that do not fit one another.
 ///
 /// ```
-/// use attention::{Fault, Finding, Mask, MultiHeadAttention, Patient, diagnose, example};
+/// use attention::{Mask, MultiHeadAttention, example};
+/// use laboratory::{Fault, Finding, Patient, diagnose};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 1, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -613,7 +613,8 @@ impl Diagnosis {
     /// What was measured, head by head.
     ///
     /// ```
-    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use laboratory::diagnose;
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
@@ -627,7 +628,8 @@ impl Diagnosis {
     /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
     ///
     /// ```
-    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use laboratory::diagnose;
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
@@ -642,7 +644,8 @@ impl Diagnosis {
     /// `context` if there is one, and by each parameter under its name.
     ///
     /// ```
-    /// # use attention::{Mask, MultiHeadAttention, diagnose, example};
+    /// # use attention::{Mask, MultiHeadAttention, example};
+    /// # use laboratory::diagnose;
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
@@ -659,7 +662,8 @@ impl Diagnosis {
     /// be right.
     ///
     /// ```
-    /// use attention::{Fault, Finding, Mask, MultiHeadAttention, Patient, diagnose, example};
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use laboratory::{Fault, Finding, Patient, diagnose};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
@@ -982,8 +986,7 @@ impl Diagnosis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
-    use crate::multi_head::MultiHeadAttention;
+    use attention::{MultiHeadAttention, example};
 
     fn healthy() -> Diagnosis {
         let rng = &mut ChaCha8Rng::seed_from_u64(0);

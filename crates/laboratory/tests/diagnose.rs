@@ -1,12 +1,13 @@
 //! The diagnosis finds each planted fault, with what follows from it and nothing else. A healthy layer raises nothing.
 
+#[path = "../../attention/tests/common/mod.rs"]
 mod common;
 
 use attention::{
-    AttentionLayer, Diagnosis, Fault, Finding, Mask, MultiHeadAttention, MultiHeadCache,
-    Patient, SLOPE_TOLERANCE, SingleHeadAttention, diagnose,
+    AttentionLayer, Mask, MultiHeadAttention, MultiHeadCache, SingleHeadAttention,
 };
 use common::{Foreign, heads_of, masks, options, parameters, random};
+use laboratory::{Diagnosis, Fault, Finding, Patient, SLOPE_TOLERANCE, diagnose};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 

@@ -1,26 +1,27 @@
-//! The rungs of the ladder between the readable version and [`Flash`](super::Flash): no allocation of its own inside the loops,
-//! exponentials in vector instructions, and products from the library that nalgebra's `*` is made of.
+//! The rungs of the ladder between the readable version and [`Flash`](attention::flash::Flash): no allocation of its own inside
+//! the loops, exponentials in vector instructions, and products from the library that nalgebra's `*` is made of.
 //!
 //! nalgebra stores columns, so that a column of a tile of scores, one key against all queries of the block, is one piece of
 //! memory. Everything softmax does to a row it does here to all rows at once, walking from column to column: the
 //! processor's vectors lie along the queries.
 
-use super::exponential::Columns;
-use super::slices::Slices;
-use super::{Exponentials, FlashOutput, Inputs, Tiles};
-use crate::blocks::{blocks, tiles_between};
-use crate::error::Result;
-use crate::mask::{Visibility, neg_infinity};
-use crate::simd::{Float, View};
-use crate::softmax::normaliser;
-use nalgebra::{DMatrixView, DMatrixViewMut, Dyn, U1};
+use crate::exponentials::{Columns, Exponentials};
+use attention::Float;
+use attention::building_blocks::{
+    self, blocks, check_positive, log_sum_exp_with_rest, neg_infinity, normaliser, scale,
+    tiles_between,
+};
+use attention::flash::{FlashOutput, Inputs, Tiles};
+use attention::{Result, SizedMask, Visibility};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use std::ops::Range;
 
-/// The forward pass of [`Flash`](super::Flash) with products from a library, on one thread: for those who want to know what
-/// products of one's own are worth, and as a reference for them.
+/// The forward pass of [`Flash`](attention::flash::Flash) with products from a library, on one thread: for those who want to
+/// know what products of one's own are worth, and as a reference for them.
 ///
 /// ```
-/// use attention::{Mask, flash::{Flash, Inputs, LibraryFlash}};
+/// use attention::{Mask, flash::{Flash, Inputs}};
+/// use laboratory::LibraryFlash;
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
@@ -46,7 +47,7 @@ impl LibraryFlash {
     /// Tiles that were fast where they were measured, and the fastest exponentials.
     ///
     /// ```
-    /// use attention::flash::{Exponentials, LibraryFlash};
+    /// use laboratory::{Exponentials, LibraryFlash};
     /// assert_eq!(LibraryFlash::new().exponentials(), Exponentials::Vector);
     /// ```
     pub fn new() -> Self {
@@ -60,20 +61,22 @@ impl LibraryFlash {
     /// A size is 0.
     ///
     /// ```
-    /// use attention::flash::{LibraryFlash, Tiles};
+    /// use attention::flash::Tiles;
+    /// use laboratory::LibraryFlash;
     ///
     /// let error = LibraryFlash::new().with_tiles(Tiles { queries: 0, keys: 64 }).unwrap_err();
     /// assert_eq!(error.to_string(), "`tiles.queries` is 0 but it must be at least 1");
     /// ```
     pub fn with_tiles(self, tiles: Tiles) -> Result<Self> {
-        tiles.check()?;
+        check_positive("tiles.queries", tiles.queries)?;
+        check_positive("tiles.keys", tiles.keys)?;
         Ok(LibraryFlash { tiles, ..self })
     }
 
     /// With exponentials computed this way.
     ///
     /// ```
-    /// use attention::flash::{Exponentials, LibraryFlash};
+    /// use laboratory::{Exponentials, LibraryFlash};
     /// let slower = LibraryFlash::new().with_exponentials(Exponentials::Portable);
     /// assert_eq!(slower.exponentials(), Exponentials::Portable);
     /// ```
@@ -84,7 +87,7 @@ impl LibraryFlash {
     /// The tiles.
     ///
     /// ```
-    /// assert_eq!(attention::flash::LibraryFlash::new().tiles().keys, 512);
+    /// assert_eq!(laboratory::LibraryFlash::new().tiles().keys, 512);
     /// ```
     pub fn tiles(&self) -> Tiles {
         self.tiles
@@ -93,43 +96,90 @@ impl LibraryFlash {
     /// How the exponentials are computed.
     ///
     /// ```
-    /// use attention::flash::{Exponentials, LibraryFlash};
+    /// use laboratory::{Exponentials, LibraryFlash};
     /// assert_eq!(LibraryFlash::default().exponentials(), Exponentials::Vector);
     /// ```
     pub fn exponentials(&self) -> Exponentials {
         self.exponentials
     }
 
-    /// Attention of every head. See [`tiled_attention`](super::tiled_attention).
+    /// Attention of every head. See [`tiled_attention`](attention::flash::tiled_attention).
     ///
     /// Shapes: see [`Inputs`]; → output (n_q, n_heads · d_v), log-sum-exp (n_q, n_heads).
     ///
     /// ```
-    /// # use attention::{Mask, flash::{LibraryFlash, Inputs}};
+    /// # use attention::{Mask, flash::Inputs};
+    /// # use laboratory::LibraryFlash;
     /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
     /// let forward = LibraryFlash::new().forward(&Inputs::new(&x, &x, &x, &Mask::causal())?);
     /// assert_eq!(forward.output.row(0), x.row(0)); // the first token sees itself alone
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
-        let (n_q, n_k) = inputs.lengths();
+        let (n_q, n_k) = inputs.mask().shape();
         let Tiles { queries, keys } = self.tiles;
         let tiles = Tiles { queries: queries.min(n_q), keys: keys.min(n_k) };
-        let mut forward = FlashOutput::zeros(inputs);
-        let mut walk = Walk::new(self.exponentials, tiles, inputs.widths().1);
-        for h in 0..inputs.n_heads {
-            let head = inputs.slices(h);
+        let mut forward = FlashOutput {
+            output: DMatrix::zeros(n_q, inputs.v().ncols()),
+            log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads()),
+            log_sum_exp_low: DMatrix::zeros(n_q, inputs.n_heads()),
+        };
+        let d_v = inputs.v().ncols() / inputs.n_heads();
+        let mut block = QueryBlock::new(self.exponentials, tiles, d_v);
+        for h in 0..inputs.n_heads() {
+            let head = Head::new(inputs, h);
             for rows in blocks(n_q, tiles.queries) {
-                walk.attend(&head, rows.clone());
-                walk.write(&mut forward, h, rows, head.scale);
+                block.attend(&head, rows.clone());
+                block.write(&mut forward, h, rows, head.scale);
             }
         }
         forward
     }
 }
 
-/// A walk over the keys, and the memory that it uses again for every tile.
-struct Walk<T> {
+/// One head.
+///
+/// The keys' view has other strides than a matrix: it is a right factor, and may have them. The left factor of nalgebra's product
+/// has to be of a type like that of `q`, in which the entries of a column are neighbours.
+///
+/// For nalgebra 0.35.0 (dimforge/nalgebra#1616, which is open) reads and writes out of bounds, without any `unsafe` of the caller's,
+/// where the entries of a column of the left factor lie apart and the product takes its path for small matrices: one of
+/// its three sizes is at most 5, all sizes are static, or the entries are neither `f32` nor `f64`. That path,
+/// `axcpy_uninit`, takes the length of the slice around a column, `(rows − 1) · stride + 1`, for the number of its
+/// entries. It is right where the stride from row to row is 1, whatever the stride from column to column; the right
+/// factor and the result may have any strides.
+struct Head<'a, T: Float> {
+    q: DMatrixView<'a, T>,                      // (n_q, d_k)
+    k_transposed: DMatrixView<'a, T, Dyn, Dyn>, // (d_k, n_k)
+    v: DMatrixView<'a, T>,                      // (n_k, d_v)
+    mask: SizedMask<'a>,
+    scale: T,
+}
+
+impl<'a, T: Float> Head<'a, T> {
+    fn new(inputs: &Inputs<'a, T>, h: usize) -> Self {
+        let d_k = inputs.q().ncols() / inputs.n_heads();
+        let d_v = inputs.v().ncols() / inputs.n_heads();
+        let n_k = inputs.k().nrows();
+        let keys = &inputs.k().as_slice()[h * d_k * n_k..][..d_k * n_k];
+        Head {
+            q: inputs.q().columns(h * d_k, d_k),
+            k_transposed: DMatrixView::from_slice_with_strides_generic(
+                keys,
+                Dyn(d_k),
+                Dyn(n_k),
+                Dyn(n_k), // from an entry of a key to the next
+                Dyn(1),   // from key to key
+            ),
+            v: inputs.v().columns(h * d_v, d_v),
+            mask: inputs.mask(),
+            scale: scale(d_k),
+        }
+    }
+}
+
+/// The softmax so far of a block of queries, and the memory that is used again for every tile and every block.
+struct QueryBlock<T> {
     tiles: Tiles,
     d_v: usize,
     exponentials: Exponentials,
@@ -141,11 +191,11 @@ struct Walk<T> {
     values: Vec<T>,     // (rows, d_v)
 }
 
-impl<T: Float> Walk<T> {
+impl<T: Float> QueryBlock<T> {
     fn new(exponentials: Exponentials, tiles: Tiles, d_v: usize) -> Self {
         let zeros = |n| vec![T::zero(); n];
         let rows = tiles.queries;
-        Walk {
+        QueryBlock {
             tiles,
             d_v,
             exponentials,
@@ -160,8 +210,9 @@ impl<T: Float> Walk<T> {
 
     // ANCHOR: attend
     /// One block of queries, and all keys that it sees, a tile at a time.
-    fn attend(&mut self, head: &Slices<T>, rows: Range<usize>) {
+    fn attend(&mut self, head: &Head<T>, rows: Range<usize>) {
         let (r, d_v) = (rows.len(), self.d_v);
+        let q = head.q.rows_range(rows.clone()); // (r, d_k)
         self.max[..r].fill(neg_infinity());
         self.sum[..r].fill(T::zero());
         self.values[..r * d_v].fill(T::zero());
@@ -175,10 +226,9 @@ impl<T: Float> Walk<T> {
             }
             let c = columns.len();
             let scores = &mut self.scores[..r * c];
-            let (q, k) = (head.q.rows(&rows), head.k.rows(&columns));
-            let k_transposed = strided(k, (k.shape.1, c), (k.stride, 1));
+            let k_transposed = head.k_transposed.columns_range(columns.clone()); // (d_k, c)
             let mut product = DMatrixViewMut::from_slice(scores, r, c);
-            product.gemm(T::one(), &whole_columns(q), &k_transposed, T::zero()); // not scaled
+            product.gemm(T::one(), &q, &k_transposed, T::zero()); // not scaled
             if seen == Visibility::Partial {
                 for (column, j) in scores.chunks_exact_mut(r).zip(columns.clone()) {
                     head.mask.hide_queries(j, rows.clone(), column, neg_infinity());
@@ -194,20 +244,20 @@ impl<T: Float> Walk<T> {
                 sum: &mut self.sum[..r],
                 values: &mut self.values[..r * d_v],
             });
-            let weights = View { data: &*scores, shape: (r, c), stride: r };
-            let v = head.v.rows(&columns);
-            let values = &mut self.values[..r * d_v];
-            if seen == Visibility::Full || v.is_finite() {
-                let v = strided(v, v.shape, (1, v.stride));
-                let mut values = DMatrixViewMut::from_slice(values, r, d_v);
-                values.gemm(T::one(), &whole_columns(weights), &v, T::one());
+            let weights = DMatrixView::from_slice(scores, r, c);
+            let v = head.v.rows_range(columns.clone()); // (c, d_v)
+            let mut values =
+                DMatrixViewMut::from_slice(&mut self.values[..r * d_v], r, d_v);
+            if seen == Visibility::Full || v.iter().all(|x| x.is_finite()) {
+                values.gemm(T::one(), &weights, &v, T::one());
             } else {
                 // A hidden NaN times a weight of 0 would be NaN.
-                for (j, weights) in columns.clone().zip(weights.each_column()) {
-                    for (at, i) in rows.clone().enumerate() {
+                for (column, j) in columns.enumerate() {
+                    for (row, i) in rows.clone().enumerate() {
                         if head.mask.allows(i, j) {
+                            let weight = weights[(row, column)];
                             for d in 0..d_v {
-                                values[d * r + at] += weights[at] * head.v.at(j, d);
+                                values[(row, d)] += weight * v[(column, d)];
                             }
                         }
                     }
@@ -235,12 +285,14 @@ impl<T: Float> Walk<T> {
             }
         }
         for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(sum)) {
-            forward.write_log_sum_exp((i, h), scale, max, sum);
+            let (lse, rest) = log_sum_exp_with_rest(scale, max, sum);
+            forward.log_sum_exp[(i, h)] = lse;
+            forward.log_sum_exp_low[(i, h)] = rest;
         }
     }
 }
 
-/// A tile of scores becomes part of the running softmax of its rows: [`OnlineSoftmax::absorb`](super::OnlineSoftmax::absorb)
+/// A tile of scores becomes part of the running softmax of its rows: [`OnlineSoftmax::absorb`](attention::flash::OnlineSoftmax::absorb)
 /// without its last step, the product with the values.
 struct Absorb<'a, T> {
     base: T,
@@ -265,7 +317,7 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
             }
         }
         for (s, &m) in shift.iter_mut().zip(&*max) {
-            *s = crate::softmax::shift(m);
+            *s = building_blocks::shift(m);
         }
         for (c, &s) in correction.iter_mut().zip(&*shift) {
             *c = exp2((*c - s) * base);
@@ -292,30 +344,3 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
     }
 }
 // ANCHOR_END: absorb
-
-/// The only kind of view that may be the left factor of nalgebra's product: in its type, the entries of a column are
-/// neighbours.
-///
-/// nalgebra 0.35.0 (dimforge/nalgebra#1616, which is open) reads and writes out of bounds, without any `unsafe` of the caller's,
-/// where the entries of a column of the left factor lie apart and the product takes its path for small matrices: one of
-/// its three sizes is at most 5, all sizes are static, or the entries are neither `f32` nor `f64`. That path,
-/// `axcpy_uninit`, takes the length of the slice around a column, `(rows − 1) · stride + 1`, for the number of its
-/// entries. It is right where the stride from row to row is 1, whatever the stride from column to column; the right
-/// factor and the result may have any strides.
-fn whole_columns<T: Float>(x: View<'_, T>) -> DMatrixView<'_, T, U1, Dyn> {
-    let (rows, columns) = (Dyn(x.shape.0), Dyn(x.shape.1));
-    DMatrixView::from_slice_with_strides_generic(x.data, rows, columns, U1, Dyn(x.stride))
-}
-
-/// A view with any strides, from row to row and from column to column: a right factor. See [`whole_columns`].
-fn strided<T: Float>(
-    x: View<'_, T>,
-    shape: (usize, usize),
-    strides: (usize, usize),
-) -> DMatrixView<'_, T, Dyn, Dyn> {
-    let (rows, columns) = (Dyn(shape.0), Dyn(shape.1));
-    let strides = (Dyn(strides.0), Dyn(strides.1));
-    DMatrixView::from_slice_with_strides_generic(
-        x.data, rows, columns, strides.0, strides.1,
-    )
-}

@@ -1,6 +1,6 @@
 //! What the programs are tested with.
 
-use crate::{AttentionShape, Mask};
+use attention::{AttentionShape, Mask};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};

@@ -6,7 +6,7 @@
 //! comes with a true count of its own traffic, and it computes the real result as well.
 //!
 //! Conventions. The capacity and all counts are in *numbers*; [`Counts::bytes`] multiplies. Single numbers held
-//! in variables are free, as registers are, and so is everything a [`Mask`](crate::Mask) is asked, since it is a rule. Placing
+//! in variables are free, as registers are, and so is everything a [`Mask`](attention::Mask) is asked, since it is a rule. Placing
 //! inputs in slow memory and taking results out of it is free. What a real machine adds is not counted: cache lines,
 //! latency, and hardware that decides for itself what to keep.
 
@@ -28,8 +28,9 @@ pub use tiled_backward::{
     tiled_attention_backward, tiled_backward_traffic, tiles_for_backward,
 };
 
-pub use crate::blocks::blocks;
-use crate::error::{Error, Result, check_count, check_room};
+pub use attention::building_blocks::blocks;
+use attention::building_blocks::{check_count, check_room};
+use attention::{Error, Result};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RealField};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ use std::ops::{Add, Range};
 /// A machine with a slow memory without limit and a fast memory of a given capacity, in numbers.
 ///
 /// ```
-/// use attention::traffic::Memory;
+/// use laboratory::traffic::Memory;
 /// use nalgebra::dmatrix;
 ///
 /// let memory = Memory::new(4); // room for four numbers
@@ -72,7 +73,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// A machine whose fast memory holds `capacity` numbers, of whatever size a `T` has.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Memory::<f32>::new(1024).capacity(), 1024);
+    /// assert_eq!(laboratory::traffic::Memory::<f32>::new(1024).capacity(), 1024);
     /// ```
     pub fn new(capacity: usize) -> Self {
         Memory {
@@ -87,7 +88,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// How many numbers fast memory holds.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Memory::<f64>::new(7).capacity(), 7);
+    /// assert_eq!(laboratory::traffic::Memory::<f64>::new(7).capacity(), 7);
     /// ```
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -96,7 +97,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// How many more numbers fast memory has room for.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(10);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// let tile = memory.tile(2, 3)?;
     /// assert_eq!(memory.free(), 4);
     /// drop(tile);
@@ -110,7 +111,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// The most numbers that fast memory held at any time.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(10);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// drop(memory.tile(2, 3)?);
     /// drop(memory.tile(2, 2)?);
     /// assert_eq!(memory.peak(), 6);
@@ -123,7 +124,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// From here on, traffic belongs to a new pass of this name. The counts of passes with one name add up.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(10);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// memory.pass("first");
     /// assert_eq!(memory.report().passes(), ["first"]);
     /// ```
@@ -134,7 +135,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// What was read and written so far.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(10);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// assert_eq!(memory.report().total().all(), 0);
     /// ```
     pub fn report(&self) -> Report {
@@ -146,7 +147,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// ```
     /// use nalgebra::dmatrix;
     ///
-    /// let memory = attention::traffic::Memory::new(10);
+    /// let memory = laboratory::traffic::Memory::new(10);
     /// let a = memory.put("a", dmatrix![1.0_f64, 2.0]);
     /// assert_eq!(a.shape(), (1, 2));
     /// ```
@@ -160,7 +161,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// `rows` or `columns` is 0, or no memory could hold the matrix.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(10);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// assert_eq!(memory.allocate("scores", 100, 100)?.shape(), (100, 100));
     /// assert_eq!(memory.free(), 10); // it is not in fast memory
     /// # Ok::<(), attention::Error>(())
@@ -182,7 +183,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// Fast memory has no room for `rows` × `columns` numbers, or the computer has not.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(10);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// let first = memory.tile(2, 3)?;
     /// let error = memory.tile(3, 2).unwrap_err();
     /// assert_eq!(
@@ -245,7 +246,7 @@ impl Drop for Room<'_> {
 /// ```
 /// use nalgebra::dmatrix;
 ///
-/// let memory = attention::traffic::Memory::new(10);
+/// let memory = laboratory::traffic::Memory::new(10);
 /// let a = memory.put("a", dmatrix![1.0_f64, 2.0; 3.0, 4.0]);
 /// let row = a.load(1..2, 0..2)?;
 /// assert_eq!(row.view(), dmatrix![3.0, 4.0]);
@@ -263,7 +264,7 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
     /// Rows and columns.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(10);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// assert_eq!(memory.allocate("a", 2, 3)?.shape(), (2, 3));
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -279,7 +280,7 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
     /// ```
     /// use nalgebra::dmatrix;
     ///
-    /// let memory = attention::traffic::Memory::new(3);
+    /// let memory = laboratory::traffic::Memory::new(3);
     /// let a = memory.put("a", dmatrix![1.0_f64, 2.0; 3.0, 4.0]);
     /// assert!(a.load(0..2, 0..2).is_err()); // four numbers
     /// assert_eq!(a.load(0..2, 1..2)?.view(), dmatrix![2.0; 4.0]);
@@ -304,7 +305,7 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
     /// ```
     /// use nalgebra::dmatrix;
     ///
-    /// let memory = attention::traffic::Memory::new(3);
+    /// let memory = laboratory::traffic::Memory::new(3);
     /// let mut a = memory.put("a", dmatrix![1.0_f64, 2.0; 3.0, 4.0]);
     /// let zero = memory.tile(1, 1)?;
     /// a.store((1, 0), &zero)?;
@@ -326,7 +327,7 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
     /// ```
     /// use nalgebra::dmatrix;
     ///
-    /// let memory = attention::traffic::Memory::new(3);
+    /// let memory = laboratory::traffic::Memory::new(3);
     /// assert_eq!(memory.put("a", dmatrix![1.0_f64]).into_matrix(), dmatrix![1.0]);
     /// ```
     pub fn into_matrix(self) -> DMatrix<T> {
@@ -350,7 +351,7 @@ impl<'m, T: RealField + Copy> Slow<'m, T> {
 /// A matrix in fast memory, whose room is given back when it is dropped. Here, and only here, arithmetic can happen.
 ///
 /// ```
-/// let memory = attention::traffic::Memory::<f64>::new(10);
+/// let memory = laboratory::traffic::Memory::<f64>::new(10);
 /// let mut tile = memory.tile(2, 2)?;
 /// tile.view_mut()[(0, 1)] = 3.0;
 /// assert_eq!(tile.view().sum(), 3.0);
@@ -367,7 +368,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// Rows and columns.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Memory::<f64>::new(6).tile(2, 3)?.shape(), (2, 3));
+    /// assert_eq!(laboratory::traffic::Memory::<f64>::new(6).tile(2, 3)?.shape(), (2, 3));
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn shape(&self) -> (usize, usize) {
@@ -381,7 +382,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// The numbers, to be read.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Memory::<f64>::new(6).tile(2, 3)?.view().sum(), 0.0);
+    /// assert_eq!(laboratory::traffic::Memory::<f64>::new(6).tile(2, 3)?.view().sum(), 0.0);
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn view(&self) -> DMatrixView<'_, T> {
@@ -391,7 +392,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// The numbers, to be changed; their count cannot be.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(6);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(6);
     /// let mut tile = memory.tile(2, 3)?;
     /// tile.view_mut().fill(1.0);
     /// assert_eq!(tile.view().sum(), 6.0);
@@ -411,7 +412,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// ```
     /// use nalgebra::dmatrix;
     ///
-    /// let memory = attention::traffic::Memory::new(9);
+    /// let memory = laboratory::traffic::Memory::new(9);
     /// let a = memory.put("a", dmatrix![1.0_f64, 2.0]).load(0..1, 0..2)?;
     /// let b = memory.put("b", dmatrix![3.0; 4.0]).load(0..2, 0..1)?;
     /// let mut c = memory.tile(1, 1)?;
@@ -436,7 +437,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// ```
     /// use nalgebra::dmatrix;
     ///
-    /// let memory = attention::traffic::Memory::new(9);
+    /// let memory = laboratory::traffic::Memory::new(9);
     /// let a = memory.put("a", dmatrix![1.0_f64, 2.0]).load(0..1, 0..2)?;
     /// let b = memory.put("b", dmatrix![3.0, 4.0]).load(0..1, 0..2)?;
     /// let mut c = memory.tile(1, 1)?;
@@ -461,7 +462,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// ```
     /// use nalgebra::dmatrix;
     ///
-    /// let memory = attention::traffic::Memory::new(9);
+    /// let memory = laboratory::traffic::Memory::new(9);
     /// let a = memory.put("a", dmatrix![1.0_f64; 2.0]).load(0..2, 0..1)?;
     /// let b = memory.put("b", dmatrix![3.0; 4.0]).load(0..2, 0..1)?;
     /// let mut c = memory.tile(1, 1)?;
@@ -513,7 +514,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
 /// Numbers read from slow memory and written to it.
 ///
 /// ```
-/// let counts = attention::traffic::Counts { read: 10, written: 2 };
+/// let counts = laboratory::traffic::Counts { read: 10, written: 2 };
 /// assert_eq!(counts.all(), 12);
 /// assert_eq!(counts.bytes(4), 48); // in f32
 /// ```
@@ -529,7 +530,7 @@ impl Counts {
     /// Read and written together.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Counts { read: 1, written: 2 }.all(), 3);
+    /// assert_eq!(laboratory::traffic::Counts { read: 1, written: 2 }.all(), 3);
     /// ```
     pub fn all(&self) -> u128 {
         self.read.saturating_add(self.written)
@@ -538,7 +539,7 @@ impl Counts {
     /// Bytes read and written, for numbers of `element` bytes.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Counts { read: 1, written: 2 }.bytes(8), 24);
+    /// assert_eq!(laboratory::traffic::Counts { read: 1, written: 2 }.bytes(8), 24);
     /// ```
     pub fn bytes(&self, element: usize) -> u128 {
         self.all().saturating_mul(element as u128)
@@ -557,7 +558,7 @@ impl Add for Counts {
 /// What went over between slow and fast memory, by pass and by matrix.
 ///
 /// ```
-/// use attention::traffic::Memory;
+/// use laboratory::traffic::Memory;
 ///
 /// let memory = Memory::<f64>::new(10);
 /// let mut a = memory.allocate("a", 2, 3)?;
@@ -609,7 +610,7 @@ impl Report {
     /// The names of the passes, each once, in the order in which they first began.
     ///
     /// ```
-    /// let memory = attention::traffic::Memory::<f64>::new(1);
+    /// let memory = laboratory::traffic::Memory::<f64>::new(1);
     /// memory.pass("first");
     /// memory.pass("second");
     /// assert_eq!(memory.report().passes(), ["first", "second"]);
@@ -621,7 +622,7 @@ impl Report {
     /// Everything.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Report::default().total().all(), 0);
+    /// assert_eq!(laboratory::traffic::Report::default().total().all(), 0);
     /// ```
     pub fn total(&self) -> Counts {
         self.sum(|_, _| true)
@@ -630,7 +631,7 @@ impl Report {
     /// What the passes of this name moved.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Report::default().pass("mask").all(), 0);
+    /// assert_eq!(laboratory::traffic::Report::default().pass("mask").all(), 0);
     /// ```
     pub fn pass(&self, pass: &str) -> Counts {
         self.sum(|of, _| of == pass)
@@ -639,7 +640,7 @@ impl Report {
     /// How much of the matrices of this name was moved.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Report::default().matrix("scores").all(), 0);
+    /// assert_eq!(laboratory::traffic::Report::default().matrix("scores").all(), 0);
     /// ```
     pub fn matrix(&self, matrix: &str) -> Counts {
         self.sum(|_, of| of == matrix)
@@ -648,7 +649,7 @@ impl Report {
     /// How much of a matrix one pass moved.
     ///
     /// ```
-    /// assert_eq!(attention::traffic::Report::default().of("mask", "scores").all(), 0);
+    /// assert_eq!(laboratory::traffic::Report::default().of("mask", "scores").all(), 0);
     /// ```
     pub fn of(&self, pass: &str, matrix: &str) -> Counts {
         self.sum(|of, which| of == pass && which == matrix)

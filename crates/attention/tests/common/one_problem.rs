@@ -1,0 +1,116 @@
+//! One problem of attention with several heads, solved by the naive functions. The tests of other crates include this file.
+
+#![allow(dead_code, reason = "each test uses a part of this")]
+
+use attention::flash::{
+    Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
+};
+use attention::{AttentionGradients, Float, Mask, attention, attention_backward};
+use nalgebra::{DMatrix, convert};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+
+/// What lies within this of the naive result counts as equal.
+pub const F64: f64 = 1e-12;
+
+/// Numbers between −1 and 1.
+pub fn numbers<T: Float>(rows: usize, columns: usize, seed: u64) -> DMatrix<T> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    DMatrix::from_fn(rows, columns, |_, _| convert(rng.random_range(-1.0..1.0)))
+}
+
+/// One problem: (n_q, n_k), (d_k, d_v) of a head, heads, and a mask.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    pub lengths: (usize, usize),
+    pub widths: (usize, usize),
+    pub n_heads: usize,
+    pub mask: Mask,
+}
+
+pub struct Data<T: Float> {
+    pub q: DMatrix<T>,
+    pub k: DMatrix<T>,
+    pub v: DMatrix<T>,
+    pub grad_output: DMatrix<T>,
+}
+
+pub type Answer<T> = (FlashOutput<T>, AttentionGradients<T>);
+
+impl Problem {
+    pub fn data<T: Float>(&self, spread: f64) -> Data<T> {
+        let ((n_q, n_k), (d_k, d_v), h) = (self.lengths, self.widths, self.n_heads);
+        Data {
+            q: numbers(n_q, h * d_k, 0) * convert::<f64, T>(spread),
+            k: numbers(n_k, h * d_k, 1),
+            v: numbers(n_k, h * d_v, 2),
+            grad_output: numbers(n_q, h * d_v, 3),
+        }
+    }
+
+    /// What the naive functions say, head by head.
+    pub fn naive<T: Float>(&self, data: &Data<T>) -> Answer<T> {
+        let ((n_q, n_k), (d_k, d_v), heads) = (self.lengths, self.widths, self.n_heads);
+        let mut forward = FlashOutput {
+            output: DMatrix::zeros(n_q, heads * d_v),
+            log_sum_exp: DMatrix::zeros(n_q, heads),
+            log_sum_exp_low: DMatrix::zeros(n_q, heads),
+        };
+        let mut gradients = AttentionGradients {
+            q: DMatrix::zeros(n_q, heads * d_k),
+            k: DMatrix::zeros(n_k, heads * d_k),
+            v: DMatrix::zeros(n_k, heads * d_v),
+        };
+        for h in 0..heads {
+            let slice = |x: &DMatrix<T>, d| x.columns(h * d, d).into_owned();
+            let (q, k, v) =
+                (slice(&data.q, d_k), slice(&data.k, d_k), slice(&data.v, d_v));
+            let (output, cache) = attention(&q, &k, &v, &self.mask).unwrap();
+            let grads =
+                attention_backward(&cache, &slice(&data.grad_output, d_v)).unwrap();
+            forward.output.columns_mut(h * d_v, d_v).copy_from(&output);
+            forward.log_sum_exp.set_column(h, &cache.log_sum_exp);
+            gradients.q.columns_mut(h * d_k, d_k).copy_from(&grads.q);
+            gradients.k.columns_mut(h * d_k, d_k).copy_from(&grads.k);
+            gradients.v.columns_mut(h * d_v, d_v).copy_from(&grads.v);
+        }
+        (forward, gradients)
+    }
+
+    pub fn inputs<'a, T: Float>(&'a self, data: &'a Data<T>) -> Inputs<'a, T> {
+        let inputs = Inputs::new(&data.q, &data.k, &data.v, &self.mask).unwrap();
+        inputs.with_heads(self.n_heads).unwrap()
+    }
+
+    pub fn tiled<T: Float>(&self, data: &Data<T>, tiles: Tiles) -> Answer<T> {
+        let inputs = self.inputs(data);
+        let forward = tiled_attention(&inputs, tiles).unwrap();
+        let gradients =
+            tiled_attention_backward(&inputs, &forward, &data.grad_output, tiles)
+                .unwrap();
+        (forward, gradients)
+    }
+
+    pub fn fast<T: Float>(&self, data: &Data<T>, flash: &Flash) -> Answer<T> {
+        let inputs = self.inputs(data);
+        let forward = flash.forward(&inputs);
+        let gradients = flash.backward(&inputs, &forward, &data.grad_output).unwrap();
+        (forward, gradients)
+    }
+}
+
+/// The largest difference, relative to the largest entry of what is right (or to 1, if that is smaller). An infinity must
+/// be met by the same one.
+pub fn off<T: Float>(given: &DMatrix<T>, right: &DMatrix<T>) -> f64 {
+    assert_eq!(given.shape(), right.shape());
+    let number = |x: T| -> f64 { nalgebra::try_convert(x).unwrap() };
+    let pairs = given.iter().zip(right.iter()).map(|(&a, &b)| (number(a), number(b)));
+    let finite = right.iter().map(|&x| number(x).abs()).filter(|x| x.is_finite());
+    let largest = finite.fold(1.0, f64::max);
+    pairs.map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() / largest }).fold(
+        0.0,
+        |worst, x| {
+            assert!(!x.is_nan(), "a NaN");
+            worst.max(x)
+        },
+    )
+}

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![deny(missing_docs, unsafe_code)]
+
+pub mod traffic; // what crosses between slow and fast memory
+
+mod exponentials; // the ways to exponentiate, from slow to fast
+mod library_flash; // attention by tiles, with products from a library
+
+mod diagnose; // what is wrong with a layer
+mod patients; // layers with something wrong
+
+pub use diagnose::{
+    CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding, HeadDiagnosis, MOVED,
+    NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE, SLOPE_TOLERANCE, diagnose,
+};
+pub use exponentials::Exponentials;
+pub use library_flash::LibraryFlash;
+pub use patients::{Fault, Patient};

@@ -1,0 +1,35 @@
+//! The programs with products from a library, on the random problems of the crate `attention`, against the definition of attention
+//! in plain loops. How many problems, and which: see `random_cases.rs` there.
+
+#[path = "../../attention/tests/common/problems.rs"]
+mod problems;
+
+use attention::Float;
+use attention::flash::Inputs;
+use laboratory::{Exponentials, LibraryFlash};
+use problems::{Answer, Data, LARGEST_F32, LARGEST_F64, Problem, run};
+
+fn every_engine<T: Float>(
+    problem: &Problem,
+    _: &Data<T>,
+    inputs: &Inputs<T>,
+) -> Vec<(String, Answer<T>)> {
+    let all = [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector];
+    let run = |exponentials| {
+        let library = LibraryFlash::new().with_exponentials(exponentials);
+        let library = library.with_tiles(problem.tiles).unwrap();
+        let answer = Answer::new(library.forward(inputs), None);
+        (format!("library, {exponentials:?}"), answer)
+    };
+    all.map(run).into()
+}
+
+#[test]
+fn every_engine_in_f32() {
+    run("f32", LARGEST_F32, every_engine::<f32>);
+}
+
+#[test]
+fn every_engine_in_f64() {
+    run("f64", LARGEST_F64, every_engine::<f64>);
+}
