@@ -131,6 +131,18 @@ pub enum Side {
     Below,
 }
 
+impl Side {
+    /// How far from its spot a name begins, in pixels, and how it lies there.
+    fn of_name(self) -> ((i32, i32), TextStyle<'static>) {
+        let (offset, horizontal, vertical) = match self {
+            Side::Left => ((-10, 0), HPos::Right, VPos::Center),
+            Side::Right => ((10, 0), HPos::Left, VPos::Center),
+            Side::Below => ((0, 10), HPos::Center, VPos::Top),
+        };
+        (offset, text_style(TEXT, horizontal, vertical))
+    }
+}
+
 /// What a chart shows besides its lines.
 #[derive(Default)]
 pub struct Marks<'a> {
@@ -188,14 +200,8 @@ pub fn line_chart(
         }
     }
     for Spot { name, place, colour, side } in spots {
-        let place = (x.place(place.0), y.place(place.1));
-        let (offset, horizontal, vertical) = match side {
-            Side::Left => ((-10, 0), HPos::Right, VPos::Center),
-            Side::Right => ((10, 0), HPos::Left, VPos::Center),
-            Side::Below => ((0, 10), HPos::Center, VPos::Top),
-        };
-        let style = text_style(TEXT, horizontal, vertical);
-        let dot = EmptyElement::at(place)
+        let (offset, style) = side.of_name();
+        let dot = EmptyElement::at((x.place(place.0), y.place(place.1)))
             + Circle::new((0, 0), 5, colour.filled())
             + Text::new(name.clone(), offset, style);
         chart.draw_series([dot])?;
