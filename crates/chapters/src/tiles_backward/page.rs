@@ -265,13 +265,12 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     let pays = Pass::Backward.pays_from(all[0], naive_backward)?;
     page.value("pays-against-naive", integer(pays));
     page.value("pays-against-naive-kib", fixed(kibibytes(pays), 1));
-    let (by_capacity, each_once) = (Pass::by_capacity, Pass::Backward.each_once(LONG));
+    let formula = |m| Ok(Pass::Backward.by_capacity(LONG, m));
+    let once = |_| Ok(Pass::Backward.each_once(LONG));
     let lines = [
         over_capacities("naive", VERMILION, &all, |m| naive_backward(LONG, m))?,
-        over_capacities("7nd + 16n²d²/M", BLUE, &all, |m| {
-            Ok(by_capacity(Pass::Backward, LONG, m))
-        })?,
-        over_capacities("each matrix once", GREEN, &all, |_| Ok(each_once))?.dashed(),
+        over_capacities("7nd + 16n²d²/M", BLUE, &all, formula)?,
+        over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
     ];
     let rings = over_capacities("tiled", BLUE, &all, |m| tiled_backward(LONG, m))?.points;
     let words = (

@@ -234,19 +234,14 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     let all = capacities();
     // As far as keys and values are read more than once.
     let again: Vec<_> = all.iter().copied().filter(|&m| m <= traffic::AGAIN_TO).collect();
-    let forward = Pass::Forward;
-    let lines =
-        [
-            over_capacities("naive", VERMILION, &all, |m| naive(LONG, m))?,
-            over_capacities("fused", VERMILION, &all, |m| fused(LONG, m))?.dashed(),
-            over_capacities("2nd + 4n²d²/M", BLUE, &again, |m| {
-                Ok(forward.by_capacity(LONG, m))
-            })?,
-            over_capacities("each matrix once", GREEN, &all, |_| {
-                Ok(forward.each_once(LONG))
-            })?
-            .dashed(),
-        ];
+    let formula = |m| Ok(Pass::Forward.by_capacity(LONG, m));
+    let once = |_| Ok(Pass::Forward.each_once(LONG));
+    let lines = [
+        over_capacities("naive", VERMILION, &all, |m| naive(LONG, m))?,
+        over_capacities("fused", VERMILION, &all, |m| fused(LONG, m))?.dashed(),
+        over_capacities("2nd + 4n²d²/M", BLUE, &again, formula)?,
+        over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
+    ];
     let rings = over_capacities("tiled", BLUE, &all, |m| tiled(LONG, m))?.points;
     let words = (
         "Bytes between slow and fast memory against the capacity of fast memory",
