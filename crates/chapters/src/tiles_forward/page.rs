@@ -159,7 +159,7 @@ fn rounding(page: &mut Page) -> Result<()> {
 
 /// What tiles move in the fast memory of the chapter, and how many times less than the programs that store the matrix.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
-    machine(page, traffic::chosen()?);
+    machine(page, Pass::Forward)?;
     for n in NAMED {
         let [naive, tiled] = [naive(n, CAPACITY)?, tiled(n, CAPACITY)?];
         page.value(format!("naive-over-tiled-{n}"), factor(naive, tiled));
