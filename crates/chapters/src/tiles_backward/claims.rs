@@ -3,7 +3,6 @@
 use super::facts::{self, EVEN, Kept, Steps};
 use super::gradients::{self, HEADS, Matrices, Problem, Program, TILES, Tiled};
 use super::rounding::{self, ORDERS, Sums, UNIT, Varied, Weights};
-use super::traffic;
 use crate::random::normal;
 use crate::tiles_traffic::claims::{
     blocks_foretell_the_count, runs_as_foretold, the_formula_holds_of_every_size,
@@ -272,7 +271,7 @@ fn at_the_usual_step_gradients_pass_the_check_by_far() {
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-static SIZES: LazyLock<Vec<OfTiles>> = LazyLock::new(|| traffic::sizes().unwrap());
+static SIZES: LazyLock<Vec<OfTiles>> = LazyLock::new(|| facts::sizes().unwrap());
 
 #[test]
 fn tiles_move_less_than_half_of_what_the_naive_program_moves() {
@@ -294,7 +293,7 @@ fn tiles_move_more_than_each_matrix_once_and_less_than_the_naive_program() {
 
 #[test]
 fn the_backward_pass_runs_as_foretold() {
-    let chosen = Pass::Backward.program(traffic::chosen().unwrap());
+    let chosen = Pass::Backward.program(Pass::Backward.chosen().unwrap());
     for n in RUN {
         runs_as_foretold(chosen, n, &Mask::none(), CAPACITY);
     }
@@ -310,17 +309,17 @@ fn the_formula_holds_of_tiles_of_every_size() {
 
 #[test]
 fn blocks_of_keys_foretell_the_count() {
-    blocks_foretell_the_count(Pass::Backward, &traffic::capacities_backward());
+    blocks_foretell_the_count(Pass::Backward, &facts::capacities_backward());
 }
 
 #[test]
 fn the_tiled_backward_pass_pays_from_some_capacity_on() {
-    tiles_pay(Pass::Backward, traffic::capacities_backward()[0], naive_backward);
+    tiles_pay(Pass::Backward, facts::capacities_backward()[0], naive_backward);
 }
 
 #[test]
 fn keys_outside_move_less_than_queries_outside_and_two_sweeps_less_still() {
-    let orders = traffic::loop_orders().unwrap();
+    let orders = facts::loop_orders().unwrap();
     let by_blocks = Pass::Backward.by_blocks(LONG, CAPACITY).unwrap();
     assert_eq!(orders.keys_outside, by_blocks, "the order of the program");
     assert!(orders.keys_outside < orders.queries_outside);

@@ -7,8 +7,6 @@ mod facts;
 mod gradients;
 mod page;
 mod rounding;
-mod traffic;
-mod words;
 
 pub use page::generate;
 #[cfg(test)]

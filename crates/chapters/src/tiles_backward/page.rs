@@ -1,10 +1,9 @@
 //! How the chapter says and draws it.
 
+use super::drawings;
 use super::facts::{self, Kept, Recompute, Steps};
 use super::gradients::{self, Problem, Tiled};
 use super::rounding::{self, UNIT, Varied};
-use super::words::recompute_in_words;
-use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, NAMED, Pass, fused, kibibytes, naive, naive_backward,
@@ -158,6 +157,22 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
+/// Of what it is true that recomputing is faster than reading, and what a program had better do with its weights on the thread: it
+/// takes so many times as long to fetch one as to compute it.
+fn recompute_in_words(fetched: f64) -> (&'static str, &'static str) {
+    if fetched < 1.0 {
+        (
+            "of a GPU with tensor cores, and of nothing else in this table",
+            "kept its weights",
+        )
+    } else {
+        (
+            "of a GPU with tensor cores, and of the thread in this table",
+            "computed its weights again",
+        )
+    }
+}
+
 /// How far weights are off that were computed by softmax, and those computed again from the log-sum-exp, in `f32`.
 fn weights(page: &mut Page) -> Result<()> {
     let mut rows = vec![];
@@ -224,7 +239,7 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 
 /// What both programs move in the fast memory of the chapter, and with tiles of several sizes.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
-    machine(page, traffic::chosen()?);
+    machine(page, Pass::Backward)?;
     for n in NAMED {
         let [naive, fused, tiled, naive_back, tiled_back] =
             [naive, fused, tiled, naive_backward, tiled_backward]
@@ -239,7 +254,7 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
         page.value(format!("both-naive-{n}"), factor(naive? + naive_back, both));
         page.value(format!("both-fused-{n}"), factor(fused? + naive_back, both));
     }
-    over_tiles(page, &traffic::sizes()?);
+    over_tiles(page, &facts::sizes()?);
     Ok(())
 }
 
@@ -249,7 +264,7 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
         over_lengths("tiled", BLUE, |n| tiled_backward(n, CAPACITY))?,
         over_lengths("each once", GREEN, |n| Ok(Pass::Backward.each_once(n)))?.dashed(),
     ];
-    let rings = traffic::counted()?;
+    let rings = facts::counted()?;
     let words = (
         "Bytes between slow and fast memory on the way back against the number of tokens",
         "The naive program rises with the square of n. The tiled one begins below it, not far above the line of \
@@ -261,17 +276,16 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
 
 fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Backward)?;
-    let all = traffic::capacities_backward();
+    let all = facts::capacities_backward();
     let pays = Pass::Backward.pays_from(all[0], naive_backward)?;
     page.value("pays-against-naive", integer(pays));
     page.value("pays-against-naive-kib", fixed(kibibytes(pays), 1));
-    let (by_capacity, each_once) = (Pass::by_capacity, Pass::Backward.each_once(LONG));
+    let formula = |m| Ok(Pass::Backward.by_capacity(LONG, m));
+    let once = |_| Ok(Pass::Backward.each_once(LONG));
     let lines = [
         over_capacities("naive", VERMILION, &all, |m| naive_backward(LONG, m))?,
-        over_capacities("7nd + 16n²d²/M", BLUE, &all, |m| {
-            Ok(by_capacity(Pass::Backward, LONG, m))
-        })?,
-        over_capacities("each matrix once", GREEN, &all, |_| Ok(each_once))?.dashed(),
+        over_capacities("7nd + 16n²d²/M", BLUE, &all, formula)?,
+        over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
     ];
     let rings = over_capacities("tiled", BLUE, &all, |m| tiled_backward(LONG, m))?.points;
     let words = (
@@ -286,7 +300,7 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
 }
 
 fn loop_orders(page: &mut Page) -> Result<()> {
-    let orders = traffic::loop_orders()?;
+    let orders = facts::loop_orders()?;
     let row = |name: &str, numbers, products: &str| {
         vec![name.to_owned(), mebibytes(numbers), products.to_owned()]
     };
@@ -302,4 +316,17 @@ fn loop_orders(page: &mut Page) -> Result<()> {
     let less = 1.0 - orders.two_sweeps / orders.keys_outside;
     page.value("two-sweeps-less", percent(less, 0));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recomputing_is_praised_where_fetching_takes_longer() {
+        assert!(recompute_in_words(0.1).0.contains("nothing else"));
+        assert_eq!(recompute_in_words(0.1).1, "kept its weights");
+        assert!(recompute_in_words(2.0).0.contains("of the thread"));
+        assert_eq!(recompute_in_words(2.0).1, "computed its weights again");
+    }
 }

@@ -240,7 +240,7 @@ fn factors_tend_to_their_limits_with_a_step_where_a_row_no_longer_fits() {
 
 #[test]
 fn keys_and_values_cross_most_and_scores_never() {
-    let program = Program::Tiled(traffic::chosen().unwrap());
+    let program = Program::Tiled(Pass::Forward.chosen().unwrap());
     for n in NAMED {
         let report = program.foretold(n, &Mask::none(), CAPACITY).unwrap();
         let [q, k, v, scores] =
@@ -252,7 +252,7 @@ fn keys_and_values_cross_most_and_scores_never() {
 
 #[test]
 fn tiles_and_strips_run_as_foretold() {
-    let chosen = Program::Tiled(traffic::chosen().unwrap());
+    let chosen = Program::Tiled(Pass::Forward.chosen().unwrap());
     for n in RUN {
         runs_as_foretold(chosen, n, &Mask::none(), CAPACITY);
         let strips = Program::Chunked(traffic::strip(n).unwrap());

@@ -159,7 +159,7 @@ fn rounding(page: &mut Page) -> Result<()> {
 
 /// What tiles move in the fast memory of the chapter, and how many times less than the programs that store the matrix.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
-    machine(page, traffic::chosen()?);
+    machine(page, Pass::Forward)?;
     for n in NAMED {
         let [naive, tiled] = [naive(n, CAPACITY)?, tiled(n, CAPACITY)?];
         page.value(format!("naive-over-tiled-{n}"), factor(naive, tiled));
@@ -234,19 +234,14 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     let all = capacities();
     // As far as keys and values are read more than once.
     let again: Vec<_> = all.iter().copied().filter(|&m| m <= traffic::AGAIN_TO).collect();
-    let forward = Pass::Forward;
-    let lines =
-        [
-            over_capacities("naive", VERMILION, &all, |m| naive(LONG, m))?,
-            over_capacities("fused", VERMILION, &all, |m| fused(LONG, m))?.dashed(),
-            over_capacities("2nd + 4n²d²/M", BLUE, &again, |m| {
-                Ok(forward.by_capacity(LONG, m))
-            })?,
-            over_capacities("each matrix once", GREEN, &all, |_| {
-                Ok(forward.each_once(LONG))
-            })?
-            .dashed(),
-        ];
+    let formula = |m| Ok(Pass::Forward.by_capacity(LONG, m));
+    let once = |_| Ok(Pass::Forward.each_once(LONG));
+    let lines = [
+        over_capacities("naive", VERMILION, &all, |m| naive(LONG, m))?,
+        over_capacities("fused", VERMILION, &all, |m| fused(LONG, m))?.dashed(),
+        over_capacities("2nd + 4n²d²/M", BLUE, &again, formula)?,
+        over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
+    ];
     let rings = over_capacities("tiled", BLUE, &all, |m| tiled(LONG, m))?.points;
     let words = (
         "Bytes between slow and fast memory against the capacity of fast memory",

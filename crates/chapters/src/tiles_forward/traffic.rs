@@ -1,29 +1,25 @@
 //! What the chapter computes of traffic, beside what it has in common with the way back.
 
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, Tiles, Total, chunked,
+    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, Total, chunked,
     counted_over_lengths, first, fused, naive, over_tiles, shape, tiled, total,
 };
 use anyhow::Result;
 use attention::Mask;
 use laboratory::traffic::{naive_traffic, strip_for, tiles_for};
 
-/// The tiles that move least in the fast memory of the chapter.
-pub fn chosen() -> Result<Tiles> {
-    Pass::Forward.tiles(CAPACITY)
-}
-
 /// What the factor between a program and tiles tends to, (c + 2d/r) / (2d/B_q) for c crossings of the matrix and products in
 /// strips of r rows.
 pub fn limit(crossings: usize) -> Result<f64> {
     let strip = (CAPACITY - D) / (D + 1);
     let of_length = |rows: usize| (2 * D) as f64 / rows as f64;
-    Ok((crossings as f64 + of_length(strip)) / of_length(chosen()?.0))
+    Ok((crossings as f64 + of_length(strip)) / of_length(Pass::Forward.chosen()?.0))
 }
 
 /// The share of keys and values in the traffic of tiles.
 pub fn share_of_keys_and_values(n: usize) -> Result<f64> {
-    let report = Program::Tiled(chosen()?).foretold(n, &Mask::none(), CAPACITY)?;
+    let report =
+        Program::Tiled(Pass::Forward.chosen()?).foretold(n, &Mask::none(), CAPACITY)?;
     let [k, v] = ["k", "v"].map(|matrix| report.matrix(matrix).all());
     Ok((k + v) as f64 / total(&report))
 }
@@ -34,7 +30,7 @@ pub const OTHERS: [(&str, Total, usize); 2] = [("naive", naive, 10), ("fused", f
 /// Counts of tiles and of strips: points of a figure.
 pub fn counted() -> Result<Vec<(f64, f64)>> {
     counted_over_lengths(|n| {
-        Ok(vec![Program::Tiled(chosen()?), Program::Chunked(strip(n)?)])
+        Ok(vec![Program::Tiled(Pass::Forward.chosen()?), Program::Chunked(strip(n)?)])
     })
 }
 
@@ -89,7 +85,7 @@ pub fn largest_square() -> Result<usize> {
 /// Sizes of tiles, the largest square and the tiles that move least among them.
 pub fn sizes() -> Result<Vec<OfTiles>> {
     let square = largest_square()?;
-    let chosen = chosen()?;
+    let chosen = Pass::Forward.chosen()?;
     let sizes = [(16, 16), (32, 32), (64, 64), (square, square), (128, 32), chosen];
     over_tiles(Pass::Forward, &sizes)
 }
@@ -141,7 +137,11 @@ pub fn linear_to(capacity: usize) -> Result<usize> {
 
 /// Operations per byte of the naive program and of tiles, with the scaling of each score, as in *The memory wall*.
 pub fn intensities() -> Result<[f64; 2]> {
-    let tiled = Program::Tiled(chosen()?).foretold(LONG, &Mask::none(), CAPACITY)?;
+    let tiled = Program::Tiled(Pass::Forward.chosen()?).foretold(
+        LONG,
+        &Mask::none(),
+        CAPACITY,
+    )?;
     let operations = shape(LONG).flops()?.core() as f64 + (LONG * LONG) as f64;
     let reports = [naive_traffic(&shape(LONG), CAPACITY)?, tiled];
     Ok(reports.map(|report| operations / report.total().bytes(ELEMENT) as f64))

@@ -214,6 +214,11 @@ impl Pass {
         })
     }
 
+    /// Those of the fast memory that both chapters have.
+    pub fn chosen(self) -> Result<Tiles> {
+        self.tiles(CAPACITY)
+    }
+
     pub fn program(self, tiles: Tiles) -> Program {
         self.choose(Program::Tiled(tiles), Program::TiledBackward(tiles))
     }

@@ -1,8 +1,8 @@
 //! How both chapters say and draw traffic.
 
 use super::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, OfTiles, Pass, Tiles, bytes, kibibytes,
-    largest_difference, lengths,
+    CAPACITY, D, ELEMENT, LONG, N, OfTiles, Pass, bytes, kibibytes, largest_difference,
+    lengths,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -25,7 +25,8 @@ pub fn factor(more: f64, less: f64) -> String {
 }
 
 /// What both chapters say of the machine.
-pub fn machine(page: &mut Page, (queries, keys): Tiles) {
+pub fn machine(page: &mut Page, pass: Pass) -> Result<()> {
+    let (queries, keys) = pass.chosen()?;
     page.value("d", integer(D));
     page.value("n", integer(N));
     page.value("long", integer(LONG));
@@ -33,6 +34,7 @@ pub fn machine(page: &mut Page, (queries, keys): Tiles) {
     page.value("capacity-kib", integer(CAPACITY * ELEMENT / 1024));
     page.value("tile-queries", integer(queries));
     page.value("tile-keys", integer(keys));
+    Ok(())
 }
 
 /// Between which capacities the formula of a pass is close, and how close.
