@@ -3,7 +3,7 @@
 use crate::online_softmax::{changes_of_maximum, harmonic};
 use crate::random::normal;
 use crate::tiles_traffic::facts::{D, ELEMENT, LONG};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{Mask, Visibility, attention, scaled_scores};
 use laboratory::traffic::blocks;
@@ -11,6 +11,7 @@ use nalgebra::DMatrix;
 use peak_alloc::PeakAlloc;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
+use std::thread;
 
 /// Counts what the program allocates.
 #[global_allocator]
@@ -123,15 +124,27 @@ impl Allocated {
 
 /// The most bytes alive at once on one thread, beyond those that were there before. More threads have more buffers.
 fn peak<O: Send>(work: impl FnOnce() -> Result<O> + Send) -> Result<usize> {
-    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
-    one.install(|| {
+    let mut threads = vec![];
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).spawn_handler(|worker| {
+        threads.push(thread::spawn(|| worker.run()));
+        Ok(())
+    });
+    let one = one.build()?;
+    let counted = one.install(|| {
         MEMORY.reset_peak_usage();
         let before = MEMORY.current_usage();
         let output = work()?;
         let most = MEMORY.peak_usage();
         drop(output);
         Ok(most - before)
-    })
+    });
+    drop(one);
+    for thread in threads {
+        // A scope would not wait until it has freed its buffers, and the next one would count them.
+        let ended = thread.join();
+        ended.map_err(|_| anyhow!("the thread that counts panicked"))?;
+    }
+    counted
 }
 
 /// The half-way step: the ordinary attention, a strip of queries at a time.
