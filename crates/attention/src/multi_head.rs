@@ -246,7 +246,8 @@ impl<T: Float> MultiHeadAttention<T> {
         let options = options.into();
         self.check()?;
         options.check()?;
-        let qkv = self.parameters.project_inputs(x, options.source(x))?; // as wide as all heads
+        // Three matrices, each as wide as all heads together.
+        let qkv = self.parameters.project_inputs(x, options.source(x))?;
         let core = match options.flash {
             None => self.attend(&qkv, &options)?,
             Some(flash) => self.attend_by_tiles(qkv, options.mask, flash)?,
@@ -416,8 +417,8 @@ fn check_heads(
 }
 
 // ANCHOR: dropout
-/// What dropout multiplies the weights of head `h` by: 0 with probability p, else 1 / (1 − p).
-/// Each head has random numbers of its own, a stream of those that the seed stands for.
+/// What dropout multiplies the weights of head `h` by: 0 with probability p, else
+/// 1 / (1 − p). Each head has a stream of random numbers of its own.
 fn dropout_factors<T: RealField + Copy>(
     (n_q, n_k): (usize, usize),
     dropout: Option<(f64, u64)>,
