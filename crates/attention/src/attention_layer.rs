@@ -88,6 +88,7 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
     /// assert_eq!((outputs[0].nrows(), outputs[1].nrows()), (6, 3));
     /// # Ok::<(), attention::Error>(())
     /// ```
+    #[expect(clippy::type_complexity, reason = "a list of outputs and a list of caches")]
     fn forward_batch<'a>(
         &self,
         xs: &[DMatrix<T>],

@@ -107,6 +107,10 @@ impl<T: RealField + Copy> MultiHeadCache<T> {
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one a pass, beside matrices of many times its size"
+)]
 pub enum HeadsCache<T: RealField + Copy> {
     /// Of attention by its matrix of weights: n² numbers a head.
     Weights {

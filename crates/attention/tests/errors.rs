@@ -1115,7 +1115,8 @@ fn of_flash_layers() -> Vec<Case> {
     }));
     type FlashCache<'a> =
         ([&'a mut DMatrix<f64>; 3], &'a mut Mask, &'a mut FlashOutput<f64>);
-    let of_core: [(&str, fn(FlashCache)); 8] = [
+    type Changed = (&'static str, fn(FlashCache));
+    let of_core: [Changed; 8] = [
         (
             "`cache.forward.output` has 2 rows but (n_q, d_v) is 3 x 4",
             |(_, _, forward)| forward.output = matrix(2, 4),
