@@ -12,7 +12,7 @@ use attention::{
     numerical_gradient, softmax, softmax_backward, softmax_rows, softmax_rows_backward,
 };
 use common::{Layer, masks, named, options, parameters, random, set};
-use nalgebra::{DMatrix, DVector};
+use nalgebra::{DMatrix, DVector, RowDVector};
 
 const EPSILON: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-5;
@@ -243,6 +243,39 @@ fn of_the_multi_head_layer_with_one_two_and_four_heads() {
     }
 }
 
+/// With d_model = 8 and two heads a share is 4; these have d_k = 3 and d_v = 5.
+#[test]
+fn of_heads_that_are_wider_or_narrower_than_their_share() {
+    let layer = MultiHeadAttention::from_parameters(parameters(8, 6, 10, 27), 2).unwrap();
+    check_under_every_mask(&layer, 8, LINEAR);
+}
+
+#[test]
+fn of_layers_without_biases() {
+    let without = |d_k, d_v| parameters(6, d_k, d_v, 28).without_biases();
+    check_under_every_mask(&SingleHeadAttention::from(without(4, 3)), 6, LINEAR);
+    let layer = MultiHeadAttention::from_parameters(without(4, 6), 2).unwrap();
+    check_under_every_mask(&layer, 6, LINEAR);
+
+    // The same as with biases of zero; and a layer may have some of them.
+    let mut zeros = layer.clone();
+    zeros.parameters.b_q = RowDVector::zeros(4);
+    let x = random(5, 6, 29);
+    let run =
+        |layer: &MultiHeadAttention<f64>| layer.forward(&x, &Mask::causal()).unwrap();
+    assert_eq!(run(&layer).0, run(&zeros).0);
+    check_under_every_mask(&zeros, 6, LINEAR);
+}
+
+/// The layer's gradients by flash attention, with heads of other widths and without a bias.
+#[test]
+fn of_a_layer_tile_by_tile() {
+    let mut p = parameters(8, 6, 10, 31);
+    p.b_v = RowDVector::zeros(0);
+    let layer = MultiHeadAttention::from_parameters(p, 2).unwrap();
+    check_under_every_mask(&ByTiles { layer, flash: Flash::new() }, 8, LINEAR);
+}
+
 #[test]
 fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
     let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 22), 2).unwrap();
@@ -299,6 +332,44 @@ fn of_a_batch_whose_sequences_differ_in_length() {
     }
     check(&SingleHeadAttention::from(parameters(6, 4, 3, 25)), 6);
     check(&MultiHeadAttention::from_parameters(parameters(8, 8, 8, 26), 2).unwrap(), 8);
+}
+
+/// The multi-head layer with flash attention.
+#[derive(Clone)]
+struct ByTiles {
+    layer: MultiHeadAttention<f64>,
+    flash: Flash,
+}
+
+impl Layer<f64> for ByTiles {
+    type Cache = MultiHeadCache<f64>;
+    fn parameters(&self) -> &Parameters<f64> {
+        &self.layer.parameters
+    }
+    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
+        &mut self.layer.parameters
+    }
+    fn forward<'a>(
+        &self,
+        x: &DMatrix<f64>,
+        options: impl Into<ForwardOptions<'a, f64>>,
+    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+        let ForwardOptions { context, mask, .. } = options.into();
+        self.layer.forward(
+            x,
+            ForwardOptions { context, mask, dropout: None, flash: Some(&self.flash) },
+        )
+    }
+    fn backward(
+        &self,
+        cache: &MultiHeadCache<f64>,
+        grad_output: &DMatrix<f64>,
+    ) -> Result<LayerGradients<f64>> {
+        self.layer.backward(cache, grad_output)
+    }
+    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
+        cache.heads()
+    }
 }
 
 /// The multi-head layer in training: what is dropped is the same in every run, since each begins at the same seed.

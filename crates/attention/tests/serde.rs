@@ -52,6 +52,15 @@ fn a_multi_head_layer_comes_back_with_its_heads() {
 }
 
 #[test]
+fn a_layer_without_biases_comes_back_without_them() {
+    let without = parameters(4, 4, 4).without_biases();
+    let layer = MultiHeadAttention::from_parameters(without, 2).unwrap();
+    let again: MultiHeadAttention<f64> = from_str(&to_string(&layer).unwrap()).unwrap();
+    assert_eq!(again, layer);
+    assert_eq!(again.parameters.named().len(), 4);
+}
+
+#[test]
 fn masks_of_every_kind_come_back() {
     let padding = Mask::padding(&[true, false, true]).unwrap();
     let allowed = DMatrix::from_fn(2, 3, |i, j| (i + j) % 2 == 0);

@@ -21,15 +21,15 @@ const DEPTH: usize = 10;
 
 /// A directive that takes in a file, or a part of one.
 #[derive(Debug)]
-pub(super) struct Include {
-    pub(super) line: usize,
-    pub(super) file: PathBuf,
-    pub(super) part: Part,
+pub(crate) struct Include {
+    pub(crate) line: usize,
+    pub(crate) file: PathBuf,
+    pub(crate) part: Part,
 }
 
 /// What of the file.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Whole,
     Anchor(String),
     /// From the first to the last line, counted from one.
@@ -37,7 +37,7 @@ pub(super) enum Part {
 }
 
 /// The includes in `text`, whose relative paths start from `folder`.
-pub(super) fn includes(text: &str, folder: &Path) -> Vec<Include> {
+pub(crate) fn includes(text: &str, folder: &Path) -> Vec<Include> {
     DIRECTIVE
         .captures_iter(text)
         .filter_map(|directive| {
@@ -84,8 +84,19 @@ impl Part {
         }
     }
 
+    /// How many lines of the file stand above it.
+    pub(crate) fn first_line(&self, lines: &[&str]) -> Option<usize> {
+        match self {
+            Self::Whole => Some(0),
+            Self::Lines(first, _) => first.checked_sub(1),
+            Self::Anchor(name) => lines.iter().position(|line| {
+                BEGIN.captures(line).is_some_and(|found| &found[1] == name)
+            }),
+        }
+    }
+
     /// The part of `text`, or what is missing.
-    fn of(&self, text: &str) -> Result<String, String> {
+    pub(crate) fn of(&self, text: &str) -> Result<String, String> {
         let lines: Vec<_> = text.lines().collect();
         match self {
             Self::Whole => Ok(text.to_owned()),

@@ -7,7 +7,7 @@
 mod blocks;
 mod config;
 pub(crate) mod html;
-mod includes;
+pub(crate) mod includes;
 mod links;
 pub mod pages;
 mod prose;

@@ -15,6 +15,7 @@ use mdbook_katex::preprocess::KatexProcessor;
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::Captures;
+use std::fs;
 use std::path::Path;
 
 /// Marks what KaTeX could not make sense of.
@@ -45,9 +46,18 @@ impl Preprocessor for Katex {
         context.config.set("preprocessor.katex.error-color", ERROR_COLOUR)?;
         let mut book = KatexProcessor.run(&context, book)?;
         check(&book, &self.project.chapters())?;
+        let (root, chapters) = (self.project.root(), self.project.chapters());
         book.for_each_chapter_mut(|chapter| {
+            let text = listings::dedent(&punctuation::keep_together(&chapter.content));
+            let file = chapter.source_path.as_ref().map(|path| chapters.join(path));
+            let written = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
             chapter.content =
-                listings::dedent(&punctuation::keep_together(&chapter.content));
+                match (&written, file.as_ref().and_then(|file| file.parent())) {
+                    (Some(written), Some(folder)) => {
+                        listings::captioned(&text, written, folder, root)
+                    }
+                    _ => text,
+                };
         });
         Ok(book)
     }

@@ -1,7 +1,11 @@
-//! Listings without the indentation that they have in their file.
+//! Listings: without the indentation that they have in their file, and with a line that says which file that is.
 
-use crate::markdown::code_blocks;
+use crate::lint::includes::{Include, includes};
+use crate::markdown::{CodeBlock, code_blocks};
+use crate::pattern::{Pattern, pattern};
 use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
 
 /// `text` with every `listing` moved to the left, as far as its least indented line.
 pub(super) fn dedent(text: &str) -> String {
@@ -18,6 +22,66 @@ pub(super) fn dedent(text: &str) -> String {
     dedented
 }
 
+static FUNCTION: Pattern = pattern!(r"^ *(?:pub(?:\([a-z]+\))? )?(?:unsafe )?fn (\w+)");
+
+/// `text` with a line above each listing that says where it is from. `written` is the same chapter as it was written, where
+/// the includes are still directives; `folder` is where their paths start from, and `root` where those of captions do. A listing that
+/// follows another one of the same file at once goes without, and so does one below a line that its author wrote.
+pub(super) fn captioned(text: &str, written: &str, folder: &Path, root: &Path) -> String {
+    let [blocks, from] = [text, written].map(|text| {
+        code_blocks(text).into_iter().filter(CodeBlock::is_listing).collect::<Vec<_>>()
+    });
+    let mut lines: Vec<Cow<str>> = text.lines().map(Cow::from).collect();
+    let mut last = (String::new(), 0); // a caption, and the line where its listing ends
+    for (block, written) in blocks.iter().zip(&from) {
+        let Some(caption) = caption(written, folder, root) else { continue };
+        let above =
+            lines[..block.line - 1].iter().rposition(|line| !line.trim().is_empty());
+        let above = above.map_or((0, ""), |at| (at + 1, lines[at].as_ref()));
+        let follows = last == (caption.clone(), above.0);
+        let has_its_own = above.1.contains("class=\"source\"");
+        last = (caption.clone(), block.line + block.body.lines().count() + 1);
+        if !follows && !has_its_own {
+            let fence = &lines[block.line - 1];
+            let indent = &fence[..fence.len() - fence.trim_start().len()];
+            let source =
+                format!("{indent}<div class=\"source\">{caption}</div>\n\n{fence}");
+            lines[block.line - 1] = Cow::from(source);
+        }
+    }
+    let mut captioned = lines.join("\n");
+    captioned.push('\n');
+    captioned
+}
+
+/// Where a listing is from: its file, and the function that it is a part of.
+fn caption(written: &CodeBlock, folder: &Path, root: &Path) -> Option<String> {
+    let include = includes(&written.body, folder).into_iter().next()?;
+    let file = include.file.strip_prefix(root).ok()?.display().to_string();
+    let within = function_around(&include);
+    Some(within.map_or(format!("From {file}"), |name| format!("From {file}, in {name}")))
+}
+
+/// The function that a part of a file lies in, as its indentation tells.
+fn function_around(include: &Include) -> Option<String> {
+    let text = fs::read_to_string(&include.file).ok()?;
+    let lines: Vec<_> = text.lines().collect();
+    let above = &lines[..include.part.first_line(&lines)?];
+    let mut depth = margin(&include.part.of(&text).ok()?);
+    for line in above.iter().rev().filter(|line| !line.trim().is_empty()) {
+        let indent = line.len() - line.trim_start().len();
+        let ends_signature = indent < depth && line.trim_start().starts_with(')');
+        if indent >= depth || ends_signature {
+            continue;
+        }
+        if let Some(function) = FUNCTION.captures(line) {
+            return Some(function[1].to_owned());
+        }
+        depth = indent;
+    }
+    None
+}
+
 /// The spaces that all lines of `code` begin with, but for empty ones.
 pub(crate) fn margin(code: &str) -> usize {
     let indents = code.lines().filter(|line| !line.trim().is_empty());
@@ -29,6 +93,61 @@ mod tests {
     use super::*;
     use crate::mutated;
     use proptest::prelude::*;
+
+    const FILE: &str = "\
+impl X {
+    // BEGIN method
+    pub fn first(&self) {
+        // BEGIN inside
+        work();
+        // END inside
+    }
+    // END method
+
+    fn second(
+        &self,
+    ) -> u8 {
+        if true {
+            // BEGIN deep
+            7
+            // END deep
+        }
+    }
+}
+";
+
+    #[test]
+    fn a_listing_says_where_it_is_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        // The lints would take these marks for those of this file.
+        let file = FILE.replace("BEGIN ", "ANCHOR: ").replace("END ", "ANCHOR_END: ");
+        fs::write(root.join("x.rs"), file).unwrap();
+        let chapter = |anchors: &[&str]| -> String {
+            let block = |anchor: &&str| {
+                format!("```rust,listing\n{{{{#include ../x.rs:{anchor}}}}}\n```\n\n")
+            };
+            anchors.iter().map(block).collect()
+        };
+        let captions = |written: &str| -> Vec<String> {
+            let captioned = captioned(written, written, &root.join("src"), root);
+            let is_caption = |line: &&str| line.starts_with("<div");
+            captioned.lines().filter(is_caption).map(str::to_owned).collect()
+        };
+        let from = |what: &str| format!("<div class=\"source\">From x.rs{what}</div>");
+        assert_eq!(captions(&chapter(&["method"])), [from("")]);
+        assert_eq!(captions(&chapter(&["inside"])), [from(", in first")]);
+        assert_eq!(captions(&chapter(&["deep"])), [from(", in second")]);
+        assert_eq!(
+            captions(&chapter(&["method", "method", "deep"])),
+            [from(""), from(", in second")]
+        );
+        let apart = chapter(&["method"]) + "And then:\n\n" + &chapter(&["method"]);
+        assert_eq!(captions(&apart), [from(""), from("")]);
+        let own = from(", by hand") + "\n\n" + &chapter(&["method"]);
+        assert_eq!(captions(&own), [from(", by hand")]);
+        assert!(captions("```rust,listing\nlet x = 1;\n```\n").is_empty());
+    }
 
     #[test]
     fn a_listing_begins_at_the_margin() {
