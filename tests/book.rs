@@ -152,13 +152,13 @@ fn an_anchor_that_nobody_includes_is_found() {
     let more = format!("{CRATE}\n    // ANCHOR: three\n    // ANCHOR_END: three\n");
     sources()
         .with("crates/small/src/lib.rs", &more)
-        .finds("crates/small/src/lib.rs:8: an anchor nobody includes: `three`");
+        .finds("crates/small/src/lib.rs:8: an anchor that no page includes: `three`");
     // A generated number counts as well, though its file is included for another one.
     let values =
         "ANCHOR: used\n1\nANCHOR_END: used\nANCHOR: unused\n2\nANCHOR_END: unused\n";
     chapter_with("{{#include generated/values.txt:used}}")
         .with("src/generated/values.txt", values)
-        .finds("src/generated/values.txt:4: an anchor nobody includes: `unused`");
+        .finds("src/generated/values.txt:4: an anchor that no page includes: `unused`");
 }
 
 #[test]
@@ -205,7 +205,9 @@ fn a_kernel_is_held_to_what_a_listing_of_rust_is() {
         .finds("src/softmax.md:17: includes crates/small/cuda/two.cu, which has no anchor `three`");
     for file in ["more.cu", "more.cuh", "host/more.h", "host/more.cpp"] {
         with(shown, kernel).with(&format!("crates/small/cuda/{file}"), kernel).finds(
-            &format!("crates/small/cuda/{file}:1: an anchor nobody includes: `two`"),
+            &format!(
+                "crates/small/cuda/{file}:1: an anchor that no page includes: `two`"
+            ),
         );
     }
     let wide =

@@ -1,4 +1,4 @@
-//! A model of two attention layers learns to copy: it reads some letters and a mark, and says the letters again.
+//! A model of two attention layers learns to copy: it reads some letters and a mark, and repeats the letters.
 //!
 //! `cargo run --release --example train_copy`
 //!
@@ -8,17 +8,24 @@
 use attention::nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RowDVector};
 use attention::rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use attention::{
-    AttentionLayer, ForwardOptions, Mask, MultiHeadAttention, Result, linear,
-    linear_backward, softmax_rows,
+    AttentionLayer, Mask, MultiHeadAttention, Result, linear, linear_backward,
+    softmax_rows,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use rand_distr::{Distribution, StandardNormal};
 
 const LETTERS: usize = 10; // and the mark, which is letter number 10
 const LENGTH: usize = 8; // letters to be copied
-const WIDTH: usize = 32; // d_model
+const D_MODEL: usize = 32;
 const STEPS: usize = 400;
 const BATCH: usize = 16;
+
+// Where the gradients of the matrices stand in a list, in the order of `Model::matrices`.
+const LETTERS_AT: usize = 0;
+const POSITIONS_AT: usize = 1;
+const W_AT: usize = 2;
+const B_AT: usize = 3;
+const LAYERS_AT: usize = 4;
 
 struct Model {
     letters: DMatrix<f32>,   // (LETTERS + 1, d_model): what a letter is
@@ -36,25 +43,30 @@ impl Model {
                 deviation * z
             })
         };
-        let letters = normal(LETTERS + 1, WIDTH, 0.5);
-        let positions = normal(2 * LENGTH, WIDTH, 0.5);
-        let w = normal(WIDTH, LETTERS, (WIDTH as f32).sqrt().recip());
-        let layer = |_| MultiHeadAttention::xavier(WIDTH, 4, rng);
+        let letters = normal(LETTERS + 1, D_MODEL, 0.5);
+        let positions = normal(2 * LENGTH, D_MODEL, 0.5);
+        let w = normal(D_MODEL, LETTERS, (D_MODEL as f32).sqrt().recip());
+        let layer = |_| MultiHeadAttention::xavier(D_MODEL, 4, rng);
         let layers = (0..2).map(layer).collect::<Result<_>>()?;
         Ok(Model { letters, positions, layers, w, b: DMatrix::zeros(1, LETTERS) })
     }
 
     fn matrices(&self) -> Vec<DMatrixView<'_, f32>> {
-        let own = [&self.letters, &self.positions, &self.w, &self.b];
+        let outer = [&self.letters, &self.positions, &self.w, &self.b];
         let layers = self.layers.iter().flat_map(|layer| layer.parameters.named());
-        own.map(DMatrix::as_view).into_iter().chain(layers.map(|named| named.1)).collect()
+        outer
+            .map(DMatrix::as_view)
+            .into_iter()
+            .chain(layers.map(|named| named.1))
+            .collect()
     }
 
     fn matrices_mut(&mut self) -> Vec<DMatrixViewMut<'_, f32>> {
-        let own = [&mut self.letters, &mut self.positions, &mut self.w, &mut self.b];
+        let outer = [&mut self.letters, &mut self.positions, &mut self.w, &mut self.b];
         let layers =
             self.layers.iter_mut().flat_map(|layer| layer.parameters.named_mut());
-        own.map(DMatrix::as_view_mut)
+        outer
+            .map(DMatrix::as_view_mut)
             .into_iter()
             .chain(layers.map(|named| named.1))
             .collect()
@@ -62,11 +74,14 @@ impl Model {
 
     /// The mean cross-entropy of the copied letters, the share that is right, and the gradients, one for each of the model's
     /// matrices and in the same order.
-    fn learn(&self, batch: &[Vec<usize>]) -> Result<(f32, f32, Vec<DMatrix<f32>>)> {
+    fn loss_and_gradients(
+        &self,
+        batch: &[Vec<usize>],
+    ) -> Result<(f32, f32, Vec<DMatrix<f32>>)> {
         let causal = Mask::causal();
-        let options = |_| ForwardOptions::from(&causal);
+        let options = |_| &causal; // for each sequence of the batch
         let embed = |text: &Vec<usize>| {
-            DMatrix::from_fn(text.len() - 1, WIDTH, |i, j| {
+            DMatrix::from_fn(text.len() - 1, D_MODEL, |i, j| {
                 self.letters[(text[i], j)] + self.positions[(i, j)]
             })
         };
@@ -74,8 +89,8 @@ impl Model {
         let mut xs: Vec<DMatrix<f32>> = batch.iter().map(embed).collect();
         let mut caches = vec![];
         for layer in &self.layers {
-            let (found, cache) = layer.forward_batch(&xs, options)?;
-            xs.iter_mut().zip(found).for_each(|(x, found)| *x += found);
+            let (outputs, cache) = layer.forward_batch(&xs, options)?;
+            xs.iter_mut().zip(outputs).for_each(|(x, output)| *x += output);
             caches.push(cache);
         }
 
@@ -83,45 +98,45 @@ impl Model {
         let mut gradients: Vec<DMatrix<f32>> =
             self.matrices().iter().map(|matrix| matrix.map(|_| 0.0)).collect();
         let bias = RowDVector::from_row_slice(self.b.as_slice());
-        let share = 1.0 / (batch.len() * LENGTH) as f32;
+        let weight = 1.0 / (batch.len() * LENGTH) as f32;
         let (mut loss, mut right) = (0.0, 0.0);
         let mut grad_xs = vec![];
         for (text, x) in batch.iter().zip(&xs) {
-            let chances = softmax_rows(&linear(x, &self.w, &bias)?)?; // (n, LETTERS)
-            let mut grad_scores = DMatrix::zeros(chances.nrows(), LETTERS);
+            let probabilities = softmax_rows(&linear(x, &self.w, &bias)?)?; // (n, LETTERS)
+            let mut grad_scores = DMatrix::zeros(probabilities.nrows(), LETTERS);
             for i in LENGTH..2 * LENGTH {
                 let next = text[i + 1];
-                loss -= share * chances[(i, next)].ln();
-                right +=
-                    if chances.row(i).transpose().imax() == next { share } else { 0.0 };
-                grad_scores.row_mut(i).copy_from(&(chances.row(i) * share));
-                grad_scores[(i, next)] -= share;
+                loss -= weight * probabilities[(i, next)].ln();
+                let said = probabilities.row(i).transpose().imax();
+                right += if said == next { weight } else { 0.0 };
+                grad_scores.row_mut(i).copy_from(&(probabilities.row(i) * weight));
+                grad_scores[(i, next)] -= weight;
             }
             let (grad_x, grad_w, grad_b) = linear_backward(x, &self.w, &grad_scores)?;
-            gradients[2] += grad_w;
-            gradients[3] += grad_b;
+            gradients[W_AT] += grad_w;
+            gradients[B_AT] += grad_b;
             grad_xs.push(grad_x);
         }
 
         // Backward: the gradient goes through each layer and past it.
-        let mut of_layers = vec![];
+        let mut of_layers = vec![]; // from the last layer to the first
         for (layer, cache) in self.layers.iter().zip(&caches).rev() {
-            let found = layer.backward_batch(cache, &grad_xs)?;
+            let gradients_of_layer = layer.backward_batch(cache, &grad_xs)?;
             grad_xs
                 .iter_mut()
-                .zip(found.xs)
+                .zip(gradients_of_layer.xs)
                 .for_each(|(grad_x, by_layer)| *grad_x += by_layer);
-            of_layers.push(found.parameters);
+            of_layers.push(gradients_of_layer.parameters);
         }
         let of_layers = of_layers.iter().rev().flat_map(|parameters| parameters.named());
-        for (sum, (_, gradient)) in gradients[4..].iter_mut().zip(of_layers) {
+        for (sum, (_, gradient)) in gradients[LAYERS_AT..].iter_mut().zip(of_layers) {
             *sum += gradient;
         }
         for (text, grad_x) in batch.iter().zip(&grad_xs) {
             for (i, row) in grad_x.row_iter().enumerate() {
-                let mut letter = gradients[0].row_mut(text[i]);
+                let mut letter = gradients[LETTERS_AT].row_mut(text[i]);
                 letter += row;
-                let mut position = gradients[1].row_mut(i);
+                let mut position = gradients[POSITIONS_AT].row_mut(i);
                 position += row;
             }
         }
@@ -129,7 +144,8 @@ impl Model {
     }
 }
 
-/// D. P. Kingma, J. Ba, *Adam* (2015): for each matrix the running means of its gradient and of the gradient's square.
+/// D. P. Kingma, J. Ba, *Adam* (2015): for each matrix the running means of its gradient and of the gradient's square. The second
+/// one forgets faster (0.99) than in the paper (0.999), for a short training.
 struct Adam {
     means: Vec<(DMatrix<f32>, DMatrix<f32>)>,
     steps: i32,
@@ -143,6 +159,7 @@ impl Adam {
     }
 
     fn step(&mut self, model: &mut Model, gradients: &[DMatrix<f32>], rate: f32) {
+        assert_eq!(gradients.len(), self.means.len(), "a gradient for each matrix");
         self.steps += 1;
         let (first, second) =
             (1.0 - 0.9_f32.powi(self.steps), 1.0 - 0.99_f32.powi(self.steps));
@@ -173,7 +190,7 @@ fn main() -> Result<()> {
     );
     for step in 1..=STEPS {
         let batch: Vec<_> = (0..BATCH).map(|_| draw(rng)).collect();
-        let (loss, right, gradients) = model.learn(&batch)?;
+        let (loss, right, gradients) = model.loss_and_gradients(&batch)?;
         adam.step(&mut model, &gradients, 0.005);
         bar.set_message(format!("loss {loss:.3}, {:.0} % right", 100.0 * right));
         bar.inc(1);
@@ -186,7 +203,7 @@ fn main() -> Result<()> {
     bar.finish();
 
     let unseen: Vec<_> = (0..100).map(|_| draw(rng)).collect();
-    let (loss, right, _) = model.learn(&unseen)?;
+    let (loss, right, _) = model.loss_and_gradients(&unseen)?;
     println!(
         "100 sequences it has not seen: loss {loss:.4}, {:.1} % right",
         100.0 * right

@@ -15,7 +15,8 @@ use nalgebra::DMatrix;
 
 /// What every attention layer can do: run forward and backward, on one sequence and on many, and show its parameters and heads.
 ///
-/// Implement it for a layer of your own, and it has batches, and can be examined and trained as those of this crate.
+/// Implement it for a layer of your own with these eight parameters, and it has batches, and can be examined and trained as those of
+/// this crate.
 ///
 /// ```
 /// use attention::{AttentionLayer, Mask, MultiHeadAttention, example};
@@ -62,14 +63,14 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
         grad_output: &DMatrix<T>,
     ) -> Result<LayerGradients<T>>;
 
-    /// The queries, keys, values and weights of each head; none, if they were not kept.
+    /// The queries, keys, values and weights of each head; empty, if they were not kept.
     fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
 
     // Made of these, for every layer: forward_batch and backward_batch.
     // ANCHOR_END: trait
 
     /// The forward pass of each sequence of a batch: the outputs and the caches. Sequences do not see one another and may
-    /// differ in length. `options` gives those of each sequence, by its number.
+    /// differ in length. `options(b)` are those of sequence b, from 0: a mask (`|b| &masks[b]`), or more.
     ///
     /// Shapes: `xs` B times (n_b, d_model) → B times (n_b, d_model).
     ///
@@ -89,10 +90,10 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
     /// # Ok::<(), attention::Error>(())
     /// ```
     #[expect(clippy::type_complexity, reason = "a list of outputs and a list of caches")]
-    fn forward_batch<'a>(
+    fn forward_batch<'a, O: Into<ForwardOptions<'a, T>>>(
         &self,
         xs: &[DMatrix<T>],
-        options: impl Fn(usize) -> ForwardOptions<'a, T> + Send + Sync,
+        options: impl Fn(usize) -> O + Send + Sync,
     ) -> Result<(Vec<DMatrix<T>>, Vec<Self::Cache>)> {
         if xs.is_empty() {
             return Err(Error::Empty { argument: "xs", given: "0 sequences".to_owned() });
@@ -102,7 +103,7 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
     }
 
     /// The backward pass of [`AttentionLayer::forward_batch`]: the gradients by the parameters, summed over the batch, and those
-    /// by the inputs of each sequence.
+    /// by the inputs of each sequence. Until they are summed, there is a set of parameter gradients for each sequence.
     ///
     /// # Errors
     /// `caches` is empty, `grad_outputs` has another length, or a sequence is wrong, which the error names.
@@ -113,7 +114,7 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let batch = [example::river().x, example::city().x];
     /// let (outputs, caches) = layer.forward_batch(&batch, |_| ForwardOptions::new())?;
-    /// let gradients = layer.backward_batch(&caches, &outputs)?; // of ½ Σ output²
+    /// let gradients = layer.backward_batch(&caches, &outputs)?; // the loss ½ Σ output² has the gradient `output`
     /// assert_eq!(gradients.parameters.w_o.shape(), (4, 4));
     /// assert_eq!(gradients.xs.len(), 2);
     /// # Ok::<(), attention::Error>(())

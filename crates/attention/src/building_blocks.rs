@@ -1,7 +1,7 @@
 //! What attention is made of, for programs that put it together in another way.
 //!
 //! The products and exponentials in vector instructions are not here: products are nalgebra's, or those of
-//! [`TileProducts`](crate::flash::TileProducts), and exponentials those of [`Float`](crate::flash::Float).
+//! [`TileProducts`](crate::flash::TileProducts), and exponentials those of [`Float`](crate::Float).
 
 pub use crate::blocks::{blocks, tiles_between};
 pub use crate::dot_product::{check_queries_and_keys, check_values, scale};

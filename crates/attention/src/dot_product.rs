@@ -1,4 +1,4 @@
-//! Scaled dot-product attention: scores, weights, output, and the way back.
+//! Scaled dot-product attention: scores, weights, output, and the backward pass.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::mask::{Mask, SizedMask};

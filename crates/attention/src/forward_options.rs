@@ -5,17 +5,17 @@ use crate::flash::Flash;
 use crate::mask::{Mask, NONE};
 use nalgebra::{DMatrix, RealField};
 
-/// What a layer's forward pass attends to, and how: context, mask, dropout and the program that computes it.
+/// What a layer's forward pass attends to, and how: context, mask, dropout, and whether it runs tile by tile.
 ///
 /// A mask alone says most: `layer.forward(&x, &Mask::causal())`. For more than that, begin with [`ForwardOptions::new`].
 ///
 /// ```
-/// use attention::{AttentionLayer, ForwardOptions, Mask, MultiHeadAttention, example, flash::Flash};
+/// use attention::{ForwardOptions, Mask, MultiHeadAttention, example, flash::Flash};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let (x, context) = (example::river().x, example::city().x);
-/// let mask = Mask::causal();
+/// let mask = Mask::padding(&[true, true, true, true, true, false])?; // keys of the context
 /// let options = ForwardOptions::new().with_mask(&mask).with_context(&context);
 /// let (output, _) = layer.forward(&x, options)?;
 /// let (by_tiles, _) = layer.forward(&x, options.with_flash(&Flash::new()))?;
@@ -38,7 +38,7 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     /// Self-attention in which every query sees every key, without dropout, by the matrix of weights.
     ///
     /// ```
-    /// # use attention::{AttentionLayer, ForwardOptions, Mask, MultiHeadAttention, example};
+    /// # use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
@@ -52,7 +52,7 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     /// Which query may see which key.
     ///
     /// ```
-    /// # use attention::{AttentionLayer, ForwardOptions, Mask, MultiHeadAttention, example};
+    /// # use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
@@ -68,7 +68,7 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     /// Cross-attention: keys and values come from `context` (n_k, d_model), and not from the input.
     ///
     /// ```
-    /// # use attention::{AttentionLayer, ForwardOptions, MultiHeadAttention, example};
+    /// # use attention::{ForwardOptions, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let x = example::river().x.rows(0, 2).into_owned();
@@ -85,14 +85,14 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     /// row's expected sum stays 1.
     ///
     /// What is dropped depends on the seed alone, and not on the number of threads: each head has random numbers of its own. Take
-    /// another seed for each pass, and for each sequence of a batch. A probability that is not at least 0 and less than 1 is an
-    /// error of the forward pass.
+    /// another seed for each pass, each layer and each sequence of a batch. A probability that is not at least 0 and less than 1
+    /// is an error of the forward pass; with a probability of 0 nothing is dropped.
     ///
     /// # Source
     /// N. Srivastava et al., *Dropout* (2014), in its inverted form.
     ///
     /// ```
-    /// # use attention::{AttentionLayer, ForwardOptions, MultiHeadAttention, example};
+    /// # use attention::{ForwardOptions, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
@@ -106,10 +106,10 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     }
 
     /// Computed tile by tile, here and in the backward pass: the same output up to rounding, in memory that grows with n and not
-    /// with n². There is no dropout in it.
+    /// with n². It cannot be combined with dropout.
     ///
     /// ```
-    /// # use attention::{AttentionLayer, ForwardOptions, MultiHeadAttention, example, flash::Flash};
+    /// # use attention::{ForwardOptions, MultiHeadAttention, example, flash::Flash};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
@@ -131,34 +131,39 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     /// For a layer that has neither dropout nor flash attention: neither was asked for.
     ///
     /// # Errors
-    /// One of them was.
+    /// Dropout or flash attention was asked for.
     ///
     /// ```
     /// use attention::ForwardOptions;
     ///
     /// let options = ForwardOptions::<f64>::new().with_dropout(0.1, 0);
-    /// let error = options.check_plain("MyLayer").unwrap_err();
+    /// let error = options.check_no_dropout_or_flash("MyLayer").unwrap_err();
     /// assert_eq!(error.to_string(), "`options.dropout` is given but MyLayer has none");
     /// ```
-    pub fn check_plain(&self, layer: &str) -> Result<()> {
+    pub fn check_no_dropout_or_flash(&self, layer: &str) -> Result<()> {
         let expected = || format!("{layer} has none");
-        match (self.dropout, self.flash) {
+        match (self.active_dropout(), self.flash) {
             (Some(_), _) => Err(unsupported("options.dropout", expected())),
             (_, Some(_)) => Err(unsupported("options.flash", expected())),
             (None, None) => Ok(()),
         }
     }
 
-    /// Dropout with a probability, and with weights to drop.
+    /// Dropout that drops something.
+    fn active_dropout(&self) -> Option<(f64, u64)> {
+        self.dropout.filter(|(probability, _)| *probability != 0.0)
+    }
+
+    /// The probability is one, and dropout is not combined with flash attention.
     pub(crate) fn check(&self) -> Result<()> {
-        let Some((probability, _)) = self.dropout else { return Ok(()) };
+        let Some((probability, _)) = self.active_dropout() else { return Ok(()) };
         if !(0.0..1.0).contains(&probability) {
             let because = "it must be at least 0 and less than 1".to_owned();
             let (argument, given) = ("options.dropout", probability);
             return Err(Error::OutOfRange { argument, given, because });
         }
         if self.flash.is_some() {
-            let expected = "flash attention has no weights to drop".to_owned();
+            let expected = "flash attention keeps no weights to drop".to_owned();
             return Err(unsupported("options.dropout", expected));
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Gradient checking: is a gradient that was derived by hand the slope that can be measured?
 
 use crate::error::{Error, Result, check_not_empty, check_shape};
+use crate::parameters::Parameters;
 use nalgebra::{DMatrix, RealField};
 
 /// The relative error of two numbers that should be equal: `|a − n| / (|a| + |n| + 10⁻⁸)`.
@@ -182,6 +183,46 @@ pub fn gradient_check<T: RealField + Copy>(
     Ok(check)
 }
 // ANCHOR_END: gradient_check
+
+/// [`gradient_check`] of every parameter of a layer in turn, under its name.
+///
+/// # Errors
+/// As [`gradient_check`], or `gradients` are of other shapes than `parameters`.
+///
+/// ```
+/// use attention::{Mask, MultiHeadAttention, example, gradient_check_parameters};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let x = example::river().x;
+/// let (output, cache) = layer.forward(&x, &Mask::causal())?;
+/// let gradients = layer.backward(&cache, &output)?.parameters; // of ½ Σ output²
+/// let checks = gradient_check_parameters(&layer.parameters, &gradients, 1e-5, |parameters| {
+///     let layer = MultiHeadAttention::from_parameters(parameters.clone(), 2)?;
+///     Ok(layer.forward(&x, &Mask::causal())?.0.norm_squared() / 2.0)
+/// })?;
+/// assert!(checks.iter().all(|(_, check)| check.max_relative_error < 1e-5));
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn gradient_check_parameters<T: RealField + Copy>(
+    parameters: &Parameters<T>,
+    gradients: &Parameters<T>,
+    epsilon: T,
+    mut loss: impl FnMut(&Parameters<T>) -> Result<T>,
+) -> Result<Vec<(&'static str, GradientCheck<T>)>> {
+    parameters.check_same_shapes(gradients)?;
+    let mut checks = vec![];
+    for (at, (name, gradient)) in gradients.named().into_iter().enumerate() {
+        let mut changed = parameters.clone();
+        let value = changed.named()[at].1.into_owned();
+        let check = gradient_check(&value, &gradient.into_owned(), epsilon, |value| {
+            changed.named_mut()[at].1.copy_from(value);
+            loss(&changed)
+        })?;
+        checks.push((name, check));
+    }
+    Ok(checks)
+}
 
 #[cfg(test)]
 mod tests {

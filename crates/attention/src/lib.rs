@@ -47,7 +47,8 @@ pub use dot_product::{
 pub use error::{Error, Result};
 pub use forward_options::ForwardOptions;
 pub use gradient_check::{
-    GradientCheck, gradient_check, numerical_gradient, relative_error,
+    GradientCheck, gradient_check, gradient_check_parameters, numerical_gradient,
+    relative_error,
 };
 pub use inspect::{heat_map, row_entropy};
 pub use linear::{linear, linear_backward};
@@ -62,5 +63,5 @@ pub use softmax::{
 };
 pub use static_shapes::attention_static;
 
-// The versions that this crate was built with, so that a project cannot have others by mistake.
+// The versions that this crate was built with, so that those of a project can be the same.
 pub use {nalgebra, rand};

@@ -4,12 +4,12 @@ use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::simd::{product, product_plus, product_tr, tr_product};
 use nalgebra::{DMatrix, RealField, RowDVector};
 
-/// A linear map with a bias: `y = x W + b`. A bias of no columns is none.
+/// A linear map with a bias: `y = x W + b`. For none, pass a bias of no columns.
 ///
 /// Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) or (1, 0) → (n, d_out).
 ///
 /// # Errors
-/// An argument is empty, or their widths do not fit.
+/// `x` or `w` is empty, or the widths do not fit.
 ///
 /// ```
 /// use nalgebra::{dmatrix, RowDVector};
@@ -34,7 +34,7 @@ pub fn linear<T: RealField + Copy>(
 }
 // ANCHOR_END: linear
 
-/// The gradients of [`linear`]: by `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out).
+/// The gradients of [`linear`]: by `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out), to be ignored if there is no bias.
 ///
 /// Shapes: `x` (n, d_in), `w` (d_in, d_out), `grad_y` (n, d_out).
 ///

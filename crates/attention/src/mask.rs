@@ -524,7 +524,7 @@ impl SizedMask<'_> {
         }
     }
 
-    /// The range of queries outside of which this rule lets nobody see key `j`.
+    /// The range of queries outside of which this rule lets no query see key `j`.
     fn queries_of(&self, rule: &Rule, j: usize) -> Range<usize> {
         let start = (j + self.n_q).saturating_sub(self.n_k);
         match rule {

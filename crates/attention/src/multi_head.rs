@@ -15,7 +15,7 @@ use crate::single_head::{check_cache, gather_gradients};
 use nalgebra::{DMatrix, RealField};
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
-/// Attention with several heads, for self- and cross-attention, by the matrix of weights, with dropout in training, or tile by tile.
+/// Attention with several heads, to the input itself or to a context; by the matrix of weights, with or without dropout, or tile by tile.
 ///
 /// The projections are cut into `n_heads` slices of columns, d_model / n_heads in a fresh layer. Each head attends on its slice;
 /// the outputs are joined and projected once more.
@@ -112,14 +112,14 @@ impl<T: RealField + Copy> MultiHeadCache<T> {
     reason = "one a pass, beside matrices of many times its size"
 )]
 pub enum HeadsCache<T: RealField + Copy> {
-    /// Of attention by its matrix of weights: n² numbers a head.
+    /// Of attention by its matrix of weights: n_q · n_k numbers a head, twice as many with dropout.
     Weights {
         /// Queries, keys, values and weights of each head.
         heads: Vec<AttentionCache<T>>,
         /// The heads' outputs side by side, before the output projection (n_q, d_v · n_heads).
         attended: DMatrix<T>,
     },
-    /// Of attention tile by tile: four matrices of the size of the input, and two numbers a query and head.
+    /// Of attention tile by tile: queries, keys, values and output, and two numbers a query and head.
     Flash {
         /// The queries of all heads (n_q, d_k · n_heads).
         q: DMatrix<T>,
@@ -225,7 +225,7 @@ impl<T: Float> MultiHeadAttention<T> {
     ///
     /// # Errors
     /// `x` or the context is empty or not d_model wide, the parameters do not fit one another or the number of heads, the mask was
-    /// made for another shape, or the options ask for dropout that cannot be.
+    /// made for another shape, or dropout is outside of its range or asked for beside flash attention.
     ///
     /// ```
     /// use attention::{ForwardOptions, Mask, MultiHeadAttention, example, flash::Flash};

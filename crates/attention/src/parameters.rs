@@ -23,12 +23,13 @@ use std::hash::{DefaultHasher, Hasher};
 /// # Ok::<(), attention::Error>(())
 /// ```
 ///
-/// With the feature `serde` they can be written to a file and read again, to the bit. Shapes that do not fit one another,
-/// and numbers that are not finite, are an error of either: a layer whose training has diverged is not saved.
+/// With the feature `serde` they can be written to a file and read again, to the bit if the format keeps it (serde_json's feature
+/// `float_roundtrip`). Shapes that do not fit one another,
+/// and numbers that are not finite, are an error when writing and when reading: a layer whose training has diverged is not saved.
 #[derive(Debug, Clone, PartialEq)]
 // ANCHOR: parameters
 pub struct Parameters<T: RealField + Copy> {
-    /// Projects to queries (d_model, d_k).
+    /// Projects to queries (d_model, d_k); with several heads, d_k is their width together.
     pub w_q: DMatrix<T>,
     /// Projects to keys (d_model, d_k).
     pub w_k: DMatrix<T>,
@@ -107,7 +108,7 @@ impl<T: RealField + Copy> Parameters<T> {
         self.w_q.nrows()
     }
 
-    /// The same without these biases, for layers that learn none: a bias of no columns.
+    /// These parameters without any bias, for layers that learn none: a bias that is not there has no columns.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -190,7 +191,7 @@ impl<T: RealField + Copy> Parameters<T> {
     /// Adds other gradients of the same layer.
     ///
     /// # Errors
-    /// A parameter has another shape, or is there on one side alone.
+    /// A parameter has another shape, or is there on one side only.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -200,22 +201,32 @@ impl<T: RealField + Copy> Parameters<T> {
     /// sum.accumulate(&parameters)?;
     /// assert_eq!(sum, parameters);
     /// let error = sum.accumulate(&parameters.without_biases()).unwrap_err();
-    /// assert_eq!(error.to_string(), "`other` has 4 entries but the parameters are 8");
+    /// assert_eq!(error.to_string(), "`other.b_q` has 0 columns but the parameter is 1 x 4");
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn accumulate(&mut self, other: &Self) -> Result<()> {
-        let (mut sums, terms) = (self.named_mut(), other.named());
-        check_count("other", "entry", terms.len(), sums.len(), || {
-            format!("the parameters are {}", sums.len())
-        })?;
-        for ((name, sum), (_, term)) in sums.iter().zip(&terms) {
-            let (rows, columns) = sum.shape();
-            let because = || format!("the parameter is {rows} x {columns}");
-            check_count(name, "row", term.nrows(), rows, because)?;
-            check_count(name, "column", term.ncols(), columns, because)?;
+        self.check_same_shapes(other)?;
+        for ((_, mut sum), (_, term)) in self.named_mut().into_iter().zip(other.named()) {
+            sum += term;
         }
-        for ((_, sum), (_, term)) in sums.iter_mut().zip(&terms) {
-            *sum += term;
+        Ok(())
+    }
+
+    /// `other` has the shapes of these parameters, and the same biases.
+    pub(crate) fn check_same_shapes(&self, other: &Self) -> Result<()> {
+        for (name, (rows, columns), (given_rows, given_columns)) in [
+            ("other.w_q", self.w_q.shape(), other.w_q.shape()),
+            ("other.w_k", self.w_k.shape(), other.w_k.shape()),
+            ("other.w_v", self.w_v.shape(), other.w_v.shape()),
+            ("other.w_o", self.w_o.shape(), other.w_o.shape()),
+            ("other.b_q", self.b_q.shape(), other.b_q.shape()),
+            ("other.b_k", self.b_k.shape(), other.b_k.shape()),
+            ("other.b_v", self.b_v.shape(), other.b_v.shape()),
+            ("other.b_o", self.b_o.shape(), other.b_o.shape()),
+        ] {
+            let because = || format!("the parameter is {rows} x {columns}");
+            check_count(name, "row", given_rows, rows, because)?;
+            check_count(name, "column", given_columns, columns, because)?;
         }
         Ok(())
     }
@@ -280,8 +291,10 @@ impl<T: RealField + Copy> Parameters<T> {
         let mut hasher = DefaultHasher::new();
         for (_, numbers) in self.named() {
             let step = numbers.len().div_ceil(ENTRIES).max(1);
-            for number in numbers.iter().step_by(step) {
-                let number: Option<f64> = nalgebra::try_convert(*number);
+            for (i, start) in (0..numbers.len()).step_by(step).enumerate() {
+                // Of every row some time, also where all steps are whole columns.
+                let at = (start + i % step).min(numbers.len() - 1);
+                let number: Option<f64> = nalgebra::try_convert(numbers[at]);
                 hasher.write_u64(number.map_or(0, f64::to_bits));
             }
         }
@@ -365,6 +378,7 @@ mod saved {
 
     /// [`Parameters`] as they are read.
     #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
     struct ParametersRead<T> {
         w_q: Matrix<T>,
         w_k: Matrix<T>,

@@ -49,10 +49,13 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
     feature = "serde",
-    serde(bound(
-        serialize = "T: serde::Serialize",
-        deserialize = "T: serde::Deserialize<'de>"
-    ))
+    serde(
+        deny_unknown_fields,
+        bound(
+            serialize = "T: serde::Serialize",
+            deserialize = "T: serde::Deserialize<'de>"
+        )
+    )
 )]
 pub struct SingleHeadAttention<T: RealField + Copy> {
     /// What is learned.
@@ -78,7 +81,7 @@ pub struct SingleHeadCache<T: RealField + Copy> {
     pub context: Option<DMatrix<T>>,
     /// Queries, keys, values and weights.
     pub attention: AttentionCache<T>,
-    /// What was attended to, before the output projection (n_q, d_v).
+    /// The output of attention, weights · values, before the output projection (n_q, d_v).
     pub attended: DMatrix<T>,
     /// Of the parameters that made it.
     fingerprint: Fingerprint,
@@ -138,7 +141,7 @@ impl<T: Float> SingleHeadAttention<T> {
         options: impl Into<ForwardOptions<'a, T>>,
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         let options = options.into();
-        options.check_plain("SingleHeadAttention")?;
+        options.check_no_dropout_or_flash("SingleHeadAttention")?;
         self.run(x, &options)
     }
 

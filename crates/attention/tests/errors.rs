@@ -16,9 +16,10 @@ use attention::{
     AttentionCache, AttentionShape, Error, ForwardOptions, HeadsCache, Mask,
     MultiHeadAttention, MultiHeadCache, Parameters, Result, SingleHeadAttention,
     SingleHeadCache, attention, attention_backward, attention_static, attention_weights,
-    gradient_check, heat_map, linear, linear_backward, log_sum_exp, log_sum_exp_rows,
-    numerical_gradient, relative_error, row_entropy, scaled_scores, softmax,
-    softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
+    gradient_check, gradient_check_parameters, heat_map, linear, linear_backward,
+    log_sum_exp, log_sum_exp_rows, numerical_gradient, relative_error, row_entropy,
+    scaled_scores, softmax, softmax_backward, softmax_jacobian, softmax_rows,
+    softmax_rows_backward,
 };
 use cases::{Case, case};
 use common::{Layer, heads_of, options, parameters, random};
@@ -473,31 +474,61 @@ fn of_self_attention() -> Vec<Case> {
         }));
     }
     cases.push(case(
-        "ForwardOptions::check_plain",
+        "ForwardOptions::check_no_dropout_or_flash",
         "`options.dropout` is given but MyLayer has none",
-        || ForwardOptions::<f64>::new().with_dropout(0.5, 0).check_plain("MyLayer"),
+        || {
+            ForwardOptions::<f64>::new()
+                .with_dropout(0.5, 0)
+                .check_no_dropout_or_flash("MyLayer")
+        },
     ));
     cases.push(case(
         "linear_backward",
         "`grad_y` has 1 row but the output is 3 x 2",
         || linear_backward(&matrix(3, 4), &matrix(4, 2), &matrix(1, 2)),
     ));
+    cases.push(case(
+        "Parameters::accumulate",
+        "`other.b_q` has 4 columns but the parameter is 1 x 0",
+        || {
+            let [mut one, mut other] =
+                [0, 1].map(|seed| parameters(4, 4, 4, seed).without_biases());
+            (one.b_k, other.b_q) = (RowDVector::zeros(4), RowDVector::zeros(4));
+            one.accumulate(&other)
+        },
+    ));
+    cases.push(case(
+        "gradient_check_parameters",
+        "`other.w_q` has 3 columns but the parameter is 4 x 2",
+        || {
+            let (p, gradients) = (parameters(4, 2, 2, 0), parameters(4, 3, 2, 0));
+            gradient_check_parameters(&p, &gradients, 1e-5, |_| Ok(0.0))
+        },
+    ));
+    cases.push(case(
+        "gradient_check_parameters",
+        "`epsilon` is 0 but it must be positive and finite",
+        || {
+            let p = parameters(4, 2, 2, 0);
+            gradient_check_parameters(&p, &p, 0.0, |p| Ok(p.w_q.sum()))
+        },
+    ));
     cases.push(case("linear_backward", "`w` has 5 rows but `x` has 4 columns", || {
         linear_backward(&matrix(3, 4), &matrix(5, 2), &matrix(3, 2))
     }));
     cases.push(case(
         "Parameters::accumulate",
-        "`other` has 4 entries but the parameters are 8",
+        "`other.b_q` has 0 columns but the parameter is 1 x 3",
         || parameters(4, 3, 2, 0).accumulate(&parameters(4, 3, 2, 0).without_biases()),
     ));
     cases.push(case(
         "Parameters::accumulate",
-        "`w_q` has 3 columns but the parameter is 4 x 2",
+        "`other.w_q` has 3 columns but the parameter is 4 x 2",
         || parameters(4, 2, 2, 0).accumulate(&parameters(4, 3, 2, 0)),
     ));
     cases.push(case(
         "Parameters::accumulate",
-        "`w_q` has 5 rows but the parameter is 4 x 2",
+        "`other.w_q` has 5 rows but the parameter is 4 x 2",
         || parameters(4, 2, 2, 0).accumulate(&parameters(5, 2, 2, 0)),
     ));
 
@@ -608,7 +639,7 @@ fn of_multi_head_attention() -> Vec<Case> {
     }));
     cases.push(case(
         "MultiHeadAttention::forward",
-        "`options.dropout` is given but flash attention has no weights to drop",
+        "`options.dropout` is given but flash attention keeps no weights to drop",
         || {
             let flash = Flash::new();
             let options = ForwardOptions::new().with_flash(&flash).with_dropout(0.5, 0);
@@ -754,9 +785,8 @@ fn of_d_output(
 fn of_batches<L: Layer<f64> + 'static>(layer: fn() -> L) -> Vec<Case> {
     let [forward_batch, backward_batch] =
         ["AttentionLayer::forward_batch", "AttentionLayer::backward_batch"];
-    let run = move |xs: &[_], mask: Mask| {
-        layer().forward_batch(xs, |_| (&mask).into()).map(|_| ())
-    };
+    let run =
+        move |xs: &[_], mask: Mask| layer().forward_batch(xs, |_| &mask).map(|_| ());
     let caches = move || run_two(&layer());
     vec![
         case(

@@ -443,7 +443,7 @@ impl MultiHeadCase {
         };
 
         let Some(contexts) = &self.context else {
-            let (outputs, caches) = layer.forward_batch(&xs, |_| (&mask).into()).unwrap();
+            let (outputs, caches) = layer.forward_batch(&xs, |_| &mask).unwrap();
             let BatchGradients { parameters: grad_parameters, xs: grad_xs, .. } =
                 layer.backward_batch(&caches, &grad_outputs).unwrap();
             let (weights, grad_parameters) = (weights(&caches), named(&grad_parameters));

@@ -356,8 +356,7 @@ fn the_output_is_as_wide_as_the_input_for_any_batch_and_length() {
         for (batch, n) in [1, 4, 16].into_iter().flat_map(|b| [1, 2, 7].map(|n| (b, n))) {
             let xs: Vec<_> = (0..batch).map(|b| random(n, 6, b)).collect();
             let causal = Mask::causal();
-            let (outputs, caches) =
-                layer.forward_batch(&xs, |_| (&causal).into()).unwrap();
+            let (outputs, caches) = layer.forward_batch(&xs, |_| &causal).unwrap();
             let BatchGradients { parameters: gradients, xs: grad_xs, .. } =
                 layer.backward_batch(&caches, &outputs).unwrap();
             assert_eq!((outputs.len(), grad_xs.len()), (xs.len(), xs.len()));
@@ -380,7 +379,7 @@ fn the_members_of_a_batch_do_not_see_one_another() {
     fn check(layer: &impl Layer<f64>) {
         let xs: Vec<_> = [5, 1, 3, 8].map(|n| random(n, 6, n as u64)).into();
         let masks: Vec<_> = [5, 1, 3, 8].map(|n| masks(n, n)[n % 4].1.clone()).into();
-        let (outputs, caches) = layer.forward_batch(&xs, |b| (&masks[b]).into()).unwrap();
+        let (outputs, caches) = layer.forward_batch(&xs, |b| &masks[b]).unwrap();
         let BatchGradients { parameters: summed, xs: grad_xs, .. } =
             layer.backward_batch(&caches, &outputs).unwrap();
         let mut sum = summed.zeros_like();
@@ -532,7 +531,7 @@ fn the_same_seed_gives_the_same_bits_with_any_number_of_threads() {
         let layer = MultiHeadAttention::<f64>::xavier(8, 4, rng).unwrap();
         let xs: Vec<_> = (0..6).map(|b| random(9 + b, 8, b as u64)).collect();
         let causal = Mask::causal();
-        let (outputs, caches) = layer.forward_batch(&xs, |_| (&causal).into()).unwrap();
+        let (outputs, caches) = layer.forward_batch(&xs, |_| &causal).unwrap();
         let BatchGradients { parameters, xs: grad_xs, .. } =
             layer.backward_batch(&caches, &outputs).unwrap();
         let dropping = |b| ForwardOptions::new().with_dropout(0.25, b as u64);

@@ -286,7 +286,7 @@ impl AttentionLayer<f64> for Patient {
         options: impl Into<ForwardOptions<'a, f64>>,
     ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
         let options = options.into();
-        options.check_plain("Patient")?;
+        options.check_no_dropout_or_flash("Patient")?;
         // The healthy layer checks what it is given, and its cache is the frame for this one's.
         let (_, mut cache) = self.layer.forward(x, options)?;
         let source = options.context.unwrap_or(x);

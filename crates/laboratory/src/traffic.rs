@@ -1,6 +1,6 @@
 //! A machine that counts: a large slow memory, a small fast one, and every number that moves between them.
 //!
-//! Matrices live in slow memory as [`Slow`], which cannot be computed with. A program loads a part of one into a [`Tile`] of
+//! Matrices live in slow memory as [`SlowMatrix`], which cannot be computed with. A program loads a part of one into a [`Tile`] of
 //! fast memory, computes there, and stores the result. Loading and storing are counted, by pass and by matrix; a tile
 //! that does not fit is an error; a tile that is dropped gives its room back. So a program that runs on this machine
 //! comes with a true count of its own traffic, and it computes the real result as well.
@@ -151,8 +151,8 @@ impl<T: RealField + Copy> Memory<T> {
     /// let a = memory.put("a", dmatrix![1.0_f64, 2.0]);
     /// assert_eq!(a.shape(), (1, 2));
     /// ```
-    pub fn put(&self, name: &'static str, matrix: DMatrix<T>) -> Slow<'_, T> {
-        Slow { memory: self, name, matrix }
+    pub fn put(&self, name: &'static str, matrix: DMatrix<T>) -> SlowMatrix<'_, T> {
+        SlowMatrix { memory: self, name, matrix }
     }
 
     /// A matrix in slow memory that nobody has written yet. Its entries are NaN, so that reading too early shows.
@@ -171,7 +171,7 @@ impl<T: RealField + Copy> Memory<T> {
         name: &'static str,
         rows: usize,
         columns: usize,
-    ) -> Result<Slow<'_, T>> {
+    ) -> Result<SlowMatrix<'_, T>> {
         check_room::<T>(("rows", rows), ("columns", columns))?;
         let nobody_wrote_this = nalgebra::convert::<f64, T>(f64::NAN);
         Ok(self.put(name, DMatrix::from_element(rows, columns, nobody_wrote_this)))
@@ -254,13 +254,13 @@ impl Drop for Room<'_> {
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Slow<'m, T> {
+pub struct SlowMatrix<'m, T> {
     memory: &'m Memory<T>,
     name: &'static str,
     matrix: DMatrix<T>,
 }
 
-impl<'m, T: RealField + Copy> Slow<'m, T> {
+impl<'m, T: RealField + Copy> SlowMatrix<'m, T> {
     /// Rows and columns.
     ///
     /// ```

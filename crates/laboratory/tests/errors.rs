@@ -14,7 +14,7 @@ use attention::{
 use cases::{Case, case};
 use common::{Foreign, heads_of, options, parameters, random};
 use laboratory::traffic::{
-    Memory, Report, Slow, chunked_attention, chunked_traffic, fused_attention,
+    Memory, Report, SlowMatrix, chunked_attention, chunked_traffic, fused_attention,
     fused_traffic, naive_attention, naive_attention_backward, naive_backward_traffic,
     naive_traffic, strip_for, tiled_attention, tiled_attention_backward,
     tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
@@ -29,7 +29,7 @@ fn every_misuse_is_an_error_with_this_text_and_no_panic() {
 
 #[test]
 fn every_public_function_that_can_fail_has_a_case() {
-    cases::check_complete(&all_cases(), &["diagnose", "Slow::load"]);
+    cases::check_complete(&all_cases(), &["diagnose", "SlowMatrix::load"]);
 }
 
 fn all_cases() -> Vec<Case> {
@@ -107,14 +107,14 @@ fn of_traffic() -> Vec<Case> {
             ),
             || Memory::<f64>::new(10).allocate("a", ABSURD, ABSURD).map(|_| ()),
         ),
-        case("Slow::load", full, || {
+        case("SlowMatrix::load", full, || {
             Memory::new(10).put("a", matrix(5, 5)).load(0..3, 1..5).map(|_| ())
         }),
-        case("Slow::store", "`rows` is 1..3 but `a` ends at row 2", || {
+        case("SlowMatrix::store", "`rows` is 1..3 but `a` ends at row 2", || {
             let memory = Memory::new(10);
             memory.put("a", matrix(2, 2)).store((1, 0), &memory.tile(2, 1)?)
         }),
-        case("Slow::store", "`columns` is 1..3 but `a` ends at column 2", || {
+        case("SlowMatrix::store", "`columns` is 1..3 but `a` ends at column 2", || {
             let memory = Memory::new(10);
             memory.put("a", matrix(2, 2)).store((0, 1), &memory.tile(1, 2)?)
         }),
@@ -126,7 +126,7 @@ fn of_traffic() -> Vec<Case> {
         ("`columns` is 3..3 but `a` ends at column 2", 0..1, 3..3),
     ];
     for (message, rows, columns) in outside {
-        cases.push(case("Slow::load", message, move || {
+        cases.push(case("SlowMatrix::load", message, move || {
             let memory = Memory::new(10);
             memory.put("a", matrix(3, 2)).load(rows.clone(), columns.clone()).map(|_| ())
         }));
@@ -169,11 +169,11 @@ const ELSEWHERE: &str =
 fn of_programs() -> Vec<Case> {
     type Program = for<'m> fn(
         &'m Memory<f64>,
-        &Slow<'m, f64>,
-        &Slow<'m, f64>,
-        &Slow<'m, f64>,
+        &SlowMatrix<'m, f64>,
+        &SlowMatrix<'m, f64>,
+        &SlowMatrix<'m, f64>,
         &Mask,
-    ) -> Result<(Slow<'m, f64>, Slow<'m, f64>)>;
+    ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
     let programs: [(&str, Program); 2] =
         [("naive_attention", naive_attention), ("fused_attention", fused_attention)];
     let small = "`capacity` is 10 with 10 free but products of width 5 need 11 numbers in fast memory";
@@ -263,9 +263,9 @@ const NO_KEY: &str = "`tiles.1` is 0 but it must be at least 1";
 fn of_tiled_programs() -> Vec<Case> {
     type Program = for<'m> fn(
         &'m Memory<f64>,
-        [&Slow<'m, f64>; 3],
+        [&SlowMatrix<'m, f64>; 3],
         &Mask,
-    ) -> Result<(Slow<'m, f64>, Slow<'m, f64>)>;
+    ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
     let programs: [(&str, Program); 2] = [
         ("chunked_attention", |memory, [q, k, v], mask| {
             chunked_attention(memory, q, k, v, mask, 2)

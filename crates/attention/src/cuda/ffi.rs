@@ -170,7 +170,7 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // SAFETY: The program is alive, and nobody else has its handle.
+        // SAFETY: The program is alive, and nothing else has its handle.
         let _ = unsafe { nvrtc::nvrtcDestroyProgram(&mut self.0) }; // a failure leaks it, no more
     }
 }

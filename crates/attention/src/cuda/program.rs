@@ -165,7 +165,7 @@ ladder! {
     Naive = source!("naive", ["common.cuh"], ["scores", "softmax", "weigh"], F32, ALL_WIDTHS, SINCE_TURING);
     /// One function, tiles in shared memory, online softmax.
     Tiled = source!("tiled", ["common.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_TURING);
-    /// Blocks of scores and of the output in registers, and copies that nobody waits for.
+    /// Blocks of scores and of the output in registers, and copies that nothing waits for.
     Registers = source!("registers", ["common.cuh", "cp_async.cuh"], FORWARD, F32, ALL_WIDTHS, SINCE_AMPERE);
     /// Tensor cores, in bf16: products of matrices by whole warps, weights that never leave their registers.
     TensorCores = source!("tensor_cores", ["common.cuh", "bf16.cuh", "cp_async.cuh", "tensor_cores.cuh"], FORWARD, Bf16, TENSOR_WIDTHS, SINCE_AMPERE);

@@ -81,13 +81,11 @@ impl Shape {
         let [heads, n_q, n_k, d] = self.sizes();
         let elements = 2 * heads * (n_q + n_k) * d; // q, output, k, v
         let bytes = elements * program.precision().bytes() as u128 + 4 * heads * n_q;
-        u64::try_from(bytes)
-            .unwrap_or(u64::MAX)
-            .saturating_add(self.bytes_besides(program))
+        u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(self.extra_bytes(program))
     }
 
     /// What it takes besides queries, keys, values, output and log-sum-exps.
-    pub(super) fn bytes_besides(&self, program: Program) -> u64 {
+    pub(super) fn extra_bytes(&self, program: Program) -> u64 {
         let [heads, n_q, n_k, d] = self.sizes();
         let elements = match program {
             Program::Forward(Kernel::Naive) => heads * n_q * n_k, // scores

@@ -159,7 +159,7 @@ impl Gpu {
         let needed = if all.is_empty() {
             shape.bytes(program)
         } else {
-            shape.bytes_besides(program)
+            shape.extra_bytes(program)
         };
         let free = self.free_memory()?;
         if needed > free {

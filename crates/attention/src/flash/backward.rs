@@ -4,7 +4,7 @@
 //! weights and gradients of scores are where the products with `grad_output` and with the queries want them, and what belongs
 //! to a query, its log-sum-exp and D, is one number a row.
 
-use super::fast::{Attend, Flash, Grid, Walk};
+use super::fast::{Attend, Flash, ForwardWorkspace, Grid};
 use super::queue::{into_inner, lock};
 use super::slices::Slices;
 use super::{FlashOutput, Inputs, Tiles};
@@ -84,11 +84,12 @@ impl Flash {
             .collect();
         self.threads_for(inputs).run(
             tasks.collect(),
-            || WalkBack::new(sizes, self.tiles(), inputs, stripe),
-            |walk, (h, (number, keys))| {
+            || BackwardWorkspace::new(sizes, self.tiles(), inputs, stripe),
+            |workspace, (h, (number, keys))| {
                 let back = Back::new(inputs, h, forward, grad_output);
                 let scale = back.head.scale;
-                let work = Stripe { walk, inputs, back, h, keys, gradients: &gradients };
+                let work =
+                    Stripe { workspace, inputs, back, h, keys, gradients: &gradients };
                 let share = self.instructions().run(work).expect("checked instructions");
                 let mut shares = lock(&shares[h]);
                 shares[number] = Some(share);
@@ -134,7 +135,7 @@ impl<'a, T: Float> Back<'a, T> {
 }
 
 /// One thread's walk over the queries, once for every block of keys, and the memory that it uses again.
-struct WalkBack<T> {
+struct BackwardWorkspace<T> {
     sizes: Sizes,
     tiles: Tiles,              // keys in a block, queries in a tile
     d_k: usize,                // next multiple of NR
@@ -155,7 +156,7 @@ struct WalkBack<T> {
     d: Vec<T>,               // (n_q): rowsum(grad_output ⊙ output)
 }
 
-impl<T: Float> WalkBack<T> {
+impl<T: Float> BackwardWorkspace<T> {
     fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>, stripe: usize) -> Self {
         let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
         let Sizes { lanes, panel, numbers } = sizes;
@@ -167,7 +168,7 @@ impl<T: Float> WalkBack<T> {
         let (padded_k, padded_v) =
             (d_k.next_multiple_of(numbers), d_v.next_multiple_of(numbers));
         let of_all = || vec![T::zero(); n_q.next_multiple_of(numbers)];
-        WalkBack {
+        BackwardWorkspace {
             sizes,
             tiles: Tiles { queries, keys: block },
             d_k: padded_k,
@@ -222,10 +223,11 @@ impl<T: Float> WalkBack<T> {
     ) {
         let queries = self.tiles.keys.min(head.q.shape.0);
         let tiles = Tiles { queries, keys: self.tiles.queries };
-        let mut walk = Walk::new(self.sizes, tiles, inputs);
+        let mut workspace = ForwardWorkspace::new(self.sizes, tiles, inputs);
         for rows in blocks(head.q.shape.0, tiles.queries) {
-            Attend { walk: &mut walk, head, rows: rows.clone() }.run::<S, MR, NR>(simd);
-            for (i, (&max, &sum)) in rows.zip(walk.max.iter().zip(&*walk.sum)) {
+            Attend { workspace: &mut workspace, head, rows: rows.clone() }
+                .run::<S, MR, NR>(simd);
+            for (i, (&max, &sum)) in rows.zip(workspace.max.iter().zip(&*workspace.sum)) {
                 self.shift[i] = shift(max);
                 self.rest[i] = -normaliser(sum).ln() * nalgebra::convert(LOG2_E);
             }
@@ -235,7 +237,7 @@ impl<T: Float> WalkBack<T> {
 
 /// Some keys of a head, and all queries that see them.
 struct Stripe<'a, T: Float> {
-    walk: &'a mut WalkBack<T>,
+    workspace: &'a mut BackwardWorkspace<T>,
     inputs: &'a Inputs<'a, T>,
     back: Back<'a, T>,
     h: usize,
@@ -251,13 +253,13 @@ impl<T: Float> Work for Stripe<'_, T> {
     /// share in the gradients of all queries (n_q, d_k), row by row, which is returned.
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Vec<T> {
-        let Stripe { walk, inputs, back, h, keys, gradients } = self;
-        let Sizes { lanes, panel, .. } = walk.sizes;
+        let Stripe { workspace, inputs, back, h, keys, gradients } = self;
+        let Sizes { lanes, panel, .. } = workspace.sizes;
         let Back { head, grad_output, .. } = &back;
         let ((n_q, d_k), d_v) = (head.q.shape, head.v.shape.1);
-        walk.rows_of(&back);
+        workspace.rows_of(&back);
         if head.rounding_moves_weights() {
-            walk.measure_rows::<S, MR, NR>(simd, inputs, head);
+            workspace.measure_rows::<S, MR, NR>(simd, inputs, head);
         }
         let mut share =
             vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
@@ -265,15 +267,15 @@ impl<T: Float> Work for Stripe<'_, T> {
         let all = [head.q, head.k, *grad_output];
         let finite = LazyCell::new(|| all.into_iter().all(View::is_finite));
 
-        let grid = Grid { size: walk.tiles.queries, step: NR, end: n_q };
+        let grid = Grid { size: workspace.tiles.queries, step: NR, end: n_q };
 
-        for block in tiles_between(keys, walk.tiles.keys) {
+        for block in tiles_between(keys, workspace.tiles.keys) {
             let (k, v) = (head.k.rows(&block), head.v.rows(&block));
-            pack_panels(k, panel, lanes, &mut walk.keys);
-            pack_panels(v, panel, lanes, &mut walk.values);
-            pack_across(k, panel, lanes, MR, &mut walk.keys_across);
-            walk.grad_k.fill(T::zero());
-            walk.grad_v.fill(T::zero());
+            pack_panels(k, panel, lanes, &mut workspace.keys);
+            pack_panels(v, panel, lanes, &mut workspace.values);
+            pack_across(k, panel, lanes, MR, &mut workspace.keys_across);
+            workspace.grad_k.fill(T::zero());
+            workspace.grad_v.fill(T::zero());
             let queries = head.mask.queries_that_see(block.clone());
             for tile in grid.tiles(queries) {
                 if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden
@@ -281,10 +283,10 @@ impl<T: Float> Work for Stripe<'_, T> {
                     continue;
                 }
                 let (q, grad) = (head.q.rows(&tile), grad_output.rows(&tile));
-                pack_rows::<T, NR>(q, &mut walk.query_rows);
-                pack_columns::<T, NR>(q, &mut walk.query_columns);
-                pack_rows::<T, NR>(grad, &mut walk.grad_rows);
-                pack_columns::<T, NR>(grad, &mut walk.grad_columns);
+                pack_rows::<T, NR>(q, &mut workspace.query_rows);
+                pack_columns::<T, NR>(q, &mut workspace.query_columns);
+                pack_rows::<T, NR>(grad, &mut workspace.grad_rows);
+                pack_columns::<T, NR>(grad, &mut workspace.grad_columns);
                 for keys in tiles_between(block.clone(), panel) {
                     let queries = head.mask.queries_that_see(keys.clone());
                     let Some(queries) = grid.common(queries, &tile) else { continue };
@@ -297,15 +299,29 @@ impl<T: Float> Work for Stripe<'_, T> {
                     let of =
                         Panel { back: &back, block, tile, keys, queries, seen, hides };
                     match of.keys.len().div_ceil(lanes) {
-                        1 => walk.panel::<S, 1, MR, NR>(simd, &of, &mut share),
-                        2 => walk.panel::<S, 2, MR, NR>(simd, &of, &mut share),
-                        _ => walk.panel::<S, MR, MR, NR>(simd, &of, &mut share),
+                        1 => workspace.panel::<S, 1, MR, NR>(simd, &of, &mut share),
+                        2 => workspace.panel::<S, 2, MR, NR>(simd, &of, &mut share),
+                        _ => workspace.panel::<S, MR, MR, NR>(simd, &of, &mut share),
                     }
                 }
             }
             let mut gradients = lock(gradients);
-            walk.write(&walk.grad_k, head.scale, &block, h, d_k, &mut gradients.k);
-            walk.write(&walk.grad_v, T::one(), &block, h, d_v, &mut gradients.v);
+            workspace.write(
+                &workspace.grad_k,
+                head.scale,
+                &block,
+                h,
+                d_k,
+                &mut gradients.k,
+            );
+            workspace.write(
+                &workspace.grad_v,
+                T::one(),
+                &block,
+                h,
+                d_v,
+                &mut gradients.v,
+            );
         }
         share
     }
@@ -323,7 +339,7 @@ struct Panel<'a, T> {
     hides: bool, // whether a weight of 0 hides everything that is hidden
 }
 
-impl<T: Float> WalkBack<T> {
+impl<T: Float> BackwardWorkspace<T> {
     // ANCHOR: panel
     /// Adds what a panel of keys and a tile of queries contribute to the gradients of both.
     #[inline(always)]

@@ -202,12 +202,12 @@ impl Flash {
         let forward = Mutex::new(FlashOutput::zeros(inputs));
         threads.run(
             tasks,
-            || Walk::new(sizes, tiles, inputs),
-            |walk, (h, rows)| {
+            || ForwardWorkspace::new(sizes, tiles, inputs),
+            |workspace, (h, rows)| {
                 let head = inputs.slices(h);
-                let work = Attend { walk, head: &head, rows: rows.clone() };
+                let work = Attend { workspace, head: &head, rows: rows.clone() };
                 self.instructions.run(work).expect("instructions of this processor");
-                walk.write(&mut lock(&forward), h, rows, head.scale);
+                workspace.write(&mut lock(&forward), h, rows, head.scale);
             },
         );
         into_inner(forward)
@@ -216,7 +216,7 @@ impl Flash {
 }
 
 /// One thread's walk over the keys, and the memory that it uses again for every tile.
-pub(super) struct Walk<T> {
+pub(super) struct ForwardWorkspace<T> {
     sizes: Sizes,
     keys_in_tile: usize,
     queries: Aligned<T>, // panels of (d_k, width)
@@ -228,13 +228,13 @@ pub(super) struct Walk<T> {
     output: Aligned<T>,  // panels of (d_v, width)
 }
 
-impl<T: Float> Walk<T> {
+impl<T: Float> ForwardWorkspace<T> {
     pub fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>) -> Self {
         let ((_, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
         let rows = tiles.queries.next_multiple_of(sizes.lanes);
         let keys = tiles.keys.min(n_k).next_multiple_of(sizes.numbers);
         let d_v = d_v.next_multiple_of(sizes.numbers);
-        Walk {
+        ForwardWorkspace {
             sizes,
             keys_in_tile: keys,
             queries: Aligned::zeros(rows * d_k),
@@ -277,7 +277,7 @@ impl<T: Float> Walk<T> {
 
 /// One block of queries, and all keys that it sees.
 pub(super) struct Attend<'a, T: Float> {
-    pub walk: &'a mut Walk<T>,
+    pub workspace: &'a mut ForwardWorkspace<T>,
     pub head: &'a Slices<'a, T>,
     pub rows: Range<usize>,
 }
@@ -288,13 +288,13 @@ impl<T: Float> Work for Attend<'_, T> {
     // ANCHOR: attend
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
-        let Attend { walk, head, rows } = self;
-        let Sizes { panel, lanes, .. } = walk.sizes;
-        pack_panels(head.q.rows(&rows), panel, lanes, &mut walk.queries);
-        walk.max.fill(neg_infinity());
-        walk.sum.fill(T::zero());
-        walk.output.fill(T::zero());
-        let grid = Grid { size: walk.keys_in_tile, step: NR, end: head.k.shape.0 };
+        let Attend { workspace, head, rows } = self;
+        let Sizes { panel, lanes, .. } = workspace.sizes;
+        pack_panels(head.q.rows(&rows), panel, lanes, &mut workspace.queries);
+        workspace.max.fill(neg_infinity());
+        workspace.sum.fill(T::zero());
+        workspace.output.fill(T::zero());
+        let grid = Grid { size: workspace.keys_in_tile, step: NR, end: head.k.shape.0 };
         // A weight of 0 hides a value that is a number, and no other.
         let finite = LazyCell::new(|| head.v.is_finite());
 
@@ -302,8 +302,8 @@ impl<T: Float> Work for Attend<'_, T> {
             if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
                 continue;
             }
-            pack_rows::<T, NR>(head.k.rows(&tile), &mut walk.keys);
-            pack_columns::<T, NR>(head.v.rows(&tile), &mut walk.values);
+            pack_rows::<T, NR>(head.k.rows(&tile), &mut workspace.keys);
+            pack_columns::<T, NR>(head.v.rows(&tile), &mut workspace.values);
             for queries in tiles_between(rows.clone(), panel) {
                 let keys = head.mask.keys_seen_by(queries.clone());
                 let Some(keys) = grid.common(keys, &tile) else { continue };
@@ -315,9 +315,9 @@ impl<T: Float> Work for Attend<'_, T> {
                 let of =
                     Panel { head, rows: &rows, tile: &tile, queries, keys, seen, hides };
                 match of.queries.len().div_ceil(lanes) {
-                    1 => walk.panel::<S, 1, NR>(simd, of),
-                    2 => walk.panel::<S, 2, NR>(simd, of),
-                    _ => walk.panel::<S, MR, NR>(simd, of),
+                    1 => workspace.panel::<S, 1, NR>(simd, of),
+                    2 => workspace.panel::<S, 2, NR>(simd, of),
+                    _ => workspace.panel::<S, MR, NR>(simd, of),
                 }
             }
         }
@@ -336,7 +336,7 @@ struct Panel<'a, T> {
     hides: bool, // whether a weight of 0 hides every value that is hidden
 }
 
-impl<T: Float> Walk<T> {
+impl<T: Float> ForwardWorkspace<T> {
     // ANCHOR: panel
     /// A panel of queries meets the keys and values of a tile.
     #[inline(always)]

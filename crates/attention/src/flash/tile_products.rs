@@ -1,7 +1,7 @@
 //! The products of [`Flash`](super::Flash) by themselves, for those who want to time them.
 
 use super::backward::add_grad_q;
-use crate::error::{Result, check_positive};
+use crate::error::{Result, check_room};
 use crate::simd::{
     Aligned, Float, InstructionSet, Instructions, Sizes, View, Work, mul_add,
     pack_columns, pack_rows, products, vectors, vectors_mut,
@@ -64,8 +64,7 @@ impl<T: Float> TileProducts<T> {
     /// assert!(TileProducts::<f32>::new(Instructions::Portable, 0, 64).is_err());
     /// ```
     pub fn new(instructions: Instructions, keys: usize, d: usize) -> Result<Self> {
-        check_positive("keys", keys)?;
-        check_positive("d", d)?;
+        check_room::<T>(("keys", keys), ("d", d))?;
         let sizes = instructions.check()?.sizes::<T>();
         let number = |i: usize| convert::<f64, T>((i * 37 % 101) as f64 / 101.0);
         let zeros = |n| Aligned::zeros(n);

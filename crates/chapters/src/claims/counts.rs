@@ -1,4 +1,4 @@
-//! FLOPs and bytes: the core beside the projections, a whole layer, and the way back.
+//! FLOPs and bytes: the core beside the projections, a whole layer, and the backward pass.
 
 use super::verdict::{Claim, about, by_parts};
 use crate::output::Page;
@@ -115,7 +115,7 @@ pub struct Product {
     parameters: bool,
 }
 
-pub fn way_back() -> [Product; 4] {
+pub fn backward_products() -> [Product; 4] {
     let (n, d) = (BACK_N, BACK_D);
     // A product's rows, inner numbers and columns, how often there is one, and whether its right factor is parameters.
     [
@@ -149,8 +149,8 @@ pub fn forward_backward_frozen(products: &[Product]) -> [usize; 3] {
     ]
 }
 
-pub fn tell_way_back(page: &mut Page) -> Claim {
-    let products = way_back();
+pub fn tell_backward(page: &mut Page) -> Claim {
+    let products = backward_products();
     let [forward, backward, frozen] = forward_backward_frozen(&products);
     let billions = |flops: usize| fixed(flops as f64 / 1e9, 1);
     let rows = products.map(|Product { name, forward, for_left, for_right, .. }| {

@@ -21,7 +21,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         formats::tell_large_negative(page)?,
         traffic::tell_crossings(page)?,
         flash::tell_work_and_memory(page)?,
-        counts::tell_way_back(page),
+        counts::tell_backward(page),
         draws::tell_small_gradients(page, &small?),
         traffic::tell_growth(page)?,
         flash::tell_approximate(page)?,

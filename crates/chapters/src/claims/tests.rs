@@ -1,8 +1,8 @@
 //! What the chapter says of its numbers.
 
 use super::counts::{
-    MULTIPLY_ADDS, NARROW_BYTES, SAID_PROJECTIONS, core_and_projections,
-    forward_backward_frozen, layer_in_numbers, products, way_back,
+    MULTIPLY_ADDS, NARROW_BYTES, SAID_PROJECTIONS, backward_products,
+    core_and_projections, forward_backward_frozen, layer_in_numbers, products,
 };
 use super::draws::{
     LargestWeight, Reach, SAID_SCORE, SmallGradients, deviation, largest_weights,
@@ -279,7 +279,7 @@ fn the_memory_saved_grows_with_n_and_is_as_said_at_two_lengths() {
 
 #[test]
 fn each_gradient_costs_as_much_as_its_product() {
-    let products = way_back();
+    let products = backward_products();
     for product in &products {
         assert_eq!(product.for_left, product.forward, "{}", product.name);
         assert_eq!(product.for_right, product.forward, "{}", product.name);

@@ -1,4 +1,4 @@
-//! The gradient's way back: through a recurrent network, token by token, and through attention in one step.
+//! The gradient's path: through a recurrent network, token by token, and through attention in one step.
 
 use crate::random::normal;
 use crate::records::log_log_slope;

@@ -4,7 +4,7 @@ use crate::random::normal;
 use anyhow::{Result, bail, ensure};
 use attention::{AttentionShape, Mask, attention_weights};
 use laboratory::traffic::{
-    Counts, Memory, Report, Slow, fused_attention, fused_traffic, naive_attention,
+    Counts, Memory, Report, SlowMatrix, fused_attention, fused_traffic, naive_attention,
     naive_attention_backward, naive_traffic,
 };
 use nalgebra::DMatrix;
@@ -41,13 +41,14 @@ pub fn random(n: usize) -> [DMatrix<f32>; 4] {
 }
 
 /// A forward pass on the machine that counts; it returns the output and the log-sum-exps.
-pub type Program = for<'m> fn(
-    &'m Memory<f32>,
-    &Slow<'m, f32>,
-    &Slow<'m, f32>,
-    &Slow<'m, f32>,
-    &Mask,
-) -> attention::Result<(Slow<'m, f32>, Slow<'m, f32>)>;
+pub type Program =
+    for<'m> fn(
+        &'m Memory<f32>,
+        &SlowMatrix<'m, f32>,
+        &SlowMatrix<'m, f32>,
+        &SlowMatrix<'m, f32>,
+        &Mask,
+    ) -> attention::Result<(SlowMatrix<'m, f32>, SlowMatrix<'m, f32>)>;
 
 /// The machine after a program ran on it with `n` random tokens under a causal mask, and its output.
 pub fn run(program: Program, n: usize) -> Result<(Memory<f32>, DMatrix<f32>)> {

@@ -4,7 +4,7 @@ use super::row::Row;
 use crate::random;
 use anyhow::Result;
 use attention::{AttentionShape, Mask, attention, example, scaled_scores};
-use laboratory::traffic::{Memory, Slow, blocks, fused_traffic, naive_traffic};
+use laboratory::traffic::{Memory, SlowMatrix, blocks, fused_traffic, naive_traffic};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -52,7 +52,7 @@ pub fn sweeps() -> Result<[(f64, Sweeps); 3]> {
     Ok([run(textbook)?, run(divide_last)?, run(online)?])
 }
 
-type Program = fn(&mut Slow<f64>, &[f64]) -> Result<f64>;
+type Program = fn(&mut SlowMatrix<f64>, &[f64]) -> Result<f64>;
 
 fn run(program: Program) -> Result<(f64, Sweeps)> {
     let (scores, values) = long_row();
@@ -66,7 +66,7 @@ fn run(program: Program) -> Result<(f64, Sweeps)> {
 
 /// Lets `f` see every score, and replace it if `store`.
 fn sweep(
-    row: &mut Slow<f64>,
+    row: &mut SlowMatrix<f64>,
     store: bool,
     mut f: impl FnMut(usize, &mut f64),
 ) -> Result<()> {
@@ -82,7 +82,7 @@ fn sweep(
     Ok(())
 }
 
-fn textbook(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
+fn textbook(row: &mut SlowMatrix<f64>, values: &[f64]) -> Result<f64> {
     let (mut max, mut sum, mut average) = (f64::NEG_INFINITY, 0.0, 0.0);
     sweep(row, false, |_, s| max = max.max(*s))?;
     sweep(row, false, |_, s| sum += (*s - max).exp())?;
@@ -91,7 +91,7 @@ fn textbook(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
     Ok(average)
 }
 
-fn divide_last(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
+fn divide_last(row: &mut SlowMatrix<f64>, values: &[f64]) -> Result<f64> {
     let (mut max, mut sum, mut weighted) = (f64::NEG_INFINITY, 0.0, 0.0);
     sweep(row, false, |_, s| max = max.max(*s))?;
     sweep(row, false, |j, s| {
@@ -101,7 +101,7 @@ fn divide_last(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
     Ok(weighted / sum)
 }
 
-fn online(row: &mut Slow<f64>, values: &[f64]) -> Result<f64> {
+fn online(row: &mut SlowMatrix<f64>, values: &[f64]) -> Result<f64> {
     let mut state = Row::empty();
     sweep(row, false, |j, s| state = state.absorb(&[(*s, values[j])]))?;
     Ok(state.output())

@@ -1,4 +1,4 @@
-//! What the chapter computes of traffic, beside what it has in common with the way back.
+//! What the chapter computes of traffic, beside what it has in common with the backward pass.
 
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, Total, chunked,

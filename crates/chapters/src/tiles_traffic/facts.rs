@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use attention::{AttentionShape, Mask, attention};
 use laboratory::traffic::{
-    Memory, Report, Slow, chunked_attention, chunked_traffic, fused_traffic,
+    Memory, Report, SlowMatrix, chunked_attention, chunked_traffic, fused_traffic,
     naive_backward_traffic, naive_traffic, strip_for, tiled_attention,
     tiled_attention_backward, tiled_backward_traffic, tiled_traffic, tiles_for,
     tiles_for_backward,
@@ -115,7 +115,7 @@ impl Program {
                 tiled_attention_backward(&memory, inputs, kept, &g, mask, tiles)?.into()
             }
         };
-        let results = results.into_iter().map(Slow::into_matrix).collect();
+        let results = results.into_iter().map(SlowMatrix::into_matrix).collect();
         Ok((results, Counted { report: memory.report(), peak: memory.peak() }))
     }
 

@@ -1,6 +1,6 @@
 //! Attention step by step on the machine that counts, with the formulas that foretell the counts.
 
-use super::{Counts, Memory, Report, Slow, Tile, blocks};
+use super::{Counts, Memory, Report, SlowMatrix, Tile, blocks};
 use attention::building_blocks::{
     check_queries_and_keys, check_shape, check_values, neg_infinity, normaliser, scale,
     shift,
@@ -40,11 +40,11 @@ use nalgebra::RealField;
 // ANCHOR: naive
 pub fn naive_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &Slow<'m, T>,
-    k: &Slow<'m, T>,
-    v: &Slow<'m, T>,
+    q: &SlowMatrix<'m, T>,
+    k: &SlowMatrix<'m, T>,
+    v: &SlowMatrix<'m, T>,
     mask: &Mask,
-) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
+) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let scale = scale::<T>(q.shape().1);
 
@@ -82,11 +82,11 @@ pub fn naive_attention<'m, T: RealField + Copy>(
 /// ```
 pub fn fused_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &Slow<'m, T>,
-    k: &Slow<'m, T>,
-    v: &Slow<'m, T>,
+    q: &SlowMatrix<'m, T>,
+    k: &SlowMatrix<'m, T>,
+    v: &SlowMatrix<'m, T>,
     mask: &Mask,
-) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
+) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let scale = scale::<T>(q.shape().1);
 
@@ -103,7 +103,7 @@ pub fn fused_attention<'m, T: RealField + Copy>(
 
 pub(super) fn check<'a, T: RealField + Copy>(
     memory: &Memory<T>,
-    [q, k, v]: [&Slow<T>; 3],
+    [q, k, v]: [&SlowMatrix<T>; 3],
     mask: &'a Mask,
 ) -> Result<SizedMask<'a>> {
     check_home(memory, &[("q", q), ("k", k), ("v", v)])?;
@@ -115,7 +115,7 @@ pub(super) fn check<'a, T: RealField + Copy>(
 /// What lies in another machine would be counted there.
 pub(super) fn check_home<T>(
     memory: &Memory<T>,
-    matrices: &[(&'static str, &Slow<T>)],
+    matrices: &[(&'static str, &SlowMatrix<T>)],
 ) -> Result<()> {
     match matrices.iter().find(|(_, matrix)| !std::ptr::eq(matrix.memory, memory)) {
         None => Ok(()),
@@ -166,10 +166,10 @@ fn too_small(capacity: usize, free: usize, d: usize) -> Error {
 // ANCHOR: product_tr
 fn product_tr<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    a: &Slow<'m, T>,
-    b: &Slow<'m, T>,
+    a: &SlowMatrix<'m, T>,
+    b: &SlowMatrix<'m, T>,
     name: &'static str,
-) -> Result<Slow<'m, T>> {
+) -> Result<SlowMatrix<'m, T>> {
     let ((n, d), (m, _)) = (a.shape(), b.shape());
     let mut product = memory.allocate(name, n, m)?; // in slow memory
     for rows in blocks(n, strip_height(memory, d)?) {
@@ -190,10 +190,10 @@ fn product_tr<'m, T: RealField + Copy>(
 /// Shapes: `a` (n, m), `b` (m, d) → (n, d).
 fn product<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    a: &Slow<'m, T>,
-    b: &Slow<'m, T>,
+    a: &SlowMatrix<'m, T>,
+    b: &SlowMatrix<'m, T>,
     name: &'static str,
-) -> Result<Slow<'m, T>> {
+) -> Result<SlowMatrix<'m, T>> {
     let ((n, m), (_, d)) = (a.shape(), b.shape());
     let mut product = memory.allocate(name, n, d)?;
     for rows in blocks(n, strip_height(memory, d)?) {
@@ -213,10 +213,10 @@ fn product<'m, T: RealField + Copy>(
 /// Shapes: `a` (m, n), `b` (m, d) → (n, d).
 fn tr_product<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    a: &Slow<'m, T>,
-    b: &Slow<'m, T>,
+    a: &SlowMatrix<'m, T>,
+    b: &SlowMatrix<'m, T>,
     name: &'static str,
-) -> Result<Slow<'m, T>> {
+) -> Result<SlowMatrix<'m, T>> {
     let ((m, n), (_, d)) = (a.shape(), b.shape());
     let mut product = memory.allocate(name, n, d)?;
     for columns in blocks(n, strip_height(memory, d)?) {
@@ -236,9 +236,9 @@ fn tr_product<'m, T: RealField + Copy>(
 /// Every entry through a function of itself and its place.
 fn map<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    mut matrix: Slow<'m, T>,
+    mut matrix: SlowMatrix<'m, T>,
     f: impl Fn(T, (usize, usize)) -> T,
-) -> Result<Slow<'m, T>> {
+) -> Result<SlowMatrix<'m, T>> {
     let (n, m) = matrix.shape();
     for j in 0..m {
         for rows in blocks(n, memory.free()) {
@@ -272,9 +272,9 @@ pub(super) fn map_tile<T: RealField + Copy>(
 // ANCHOR: softmax
 fn softmax<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    mut scores: Slow<'m, T>,
+    mut scores: SlowMatrix<'m, T>,
     f: impl Fn(T, (usize, usize)) -> T,
-) -> Result<Slow<'m, T>> {
+) -> Result<SlowMatrix<'m, T>> {
     let (n_q, n_k) = scores.shape();
     for i in 0..n_q {
         if n_k <= memory.free() {
@@ -293,7 +293,7 @@ fn softmax<'m, T: RealField + Copy>(
 
 fn softmax_in_pieces<T: RealField + Copy>(
     memory: &Memory<T>,
-    scores: &mut Slow<T>,
+    scores: &mut SlowMatrix<T>,
     i: usize,
     f: impl Fn(T, (usize, usize)) -> T,
 ) -> Result<()> {
@@ -319,7 +319,7 @@ fn softmax_in_pieces<T: RealField + Copy>(
 // ANCHOR_END: softmax
 
 fn load_row<'m, T: RealField + Copy>(
-    scores: &Slow<'m, T>,
+    scores: &SlowMatrix<'m, T>,
     i: usize,
     columns: std::ops::Range<usize>,
     f: impl Fn(T, (usize, usize)) -> T,
@@ -369,10 +369,10 @@ fn normalise<T: RealField + Copy>(row: &mut Tile<T>, max: T, sum: T) {
 /// ```
 pub fn naive_attention_backward<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    [q, k, v]: [&Slow<'m, T>; 3],
-    weights: &Slow<'m, T>,
-    grad_output: &Slow<'m, T>,
-) -> Result<[Slow<'m, T>; 3]> {
+    [q, k, v]: [&SlowMatrix<'m, T>; 3],
+    weights: &SlowMatrix<'m, T>,
+    grad_output: &SlowMatrix<'m, T>,
+) -> Result<[SlowMatrix<'m, T>; 3]> {
     let inputs = [("q", q), ("k", k), ("v", v)];
     check_home(memory, &inputs)?;
     check_home(memory, &[("weights", weights), ("grad_output", grad_output)])?;
@@ -412,9 +412,9 @@ pub fn naive_attention_backward<'m, T: RealField + Copy>(
 /// Two rows that fit fast memory together are read once, longer ones twice: for their product, and for the result.
 fn softmax_backward<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    weights: &Slow<'m, T>,
-    mut grad: Slow<'m, T>,
-) -> Result<Slow<'m, T>> {
+    weights: &SlowMatrix<'m, T>,
+    mut grad: SlowMatrix<'m, T>,
+) -> Result<SlowMatrix<'m, T>> {
     let (n_q, n_k) = grad.shape();
     for i in 0..n_q {
         let size = memory.free() / 2;
@@ -634,11 +634,11 @@ mod tests {
 
     type Program = for<'m> fn(
         &'m Memory<f64>,
-        &Slow<'m, f64>,
-        &Slow<'m, f64>,
-        &Slow<'m, f64>,
+        &SlowMatrix<'m, f64>,
+        &SlowMatrix<'m, f64>,
+        &SlowMatrix<'m, f64>,
         &Mask,
-    ) -> Result<(Slow<'m, f64>, Slow<'m, f64>)>;
+    ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
     type Foretold = fn(&AttentionShape, usize) -> Result<Report>;
     const PROGRAMS: [(Program, Foretold); 2] =
         [(naive_attention, naive_traffic), (fused_attention, fused_traffic)];
@@ -693,7 +693,7 @@ mod tests {
                     let gradients =
                         naive_attention_backward(&memory, inputs, &weights, &grad_output)
                             .unwrap()
-                            .map(Slow::into_matrix);
+                            .map(SlowMatrix::into_matrix);
                     let all = [&expected.q, &expected.k, &expected.v];
                     for (gradient, expected) in gradients.iter().zip(all) {
                         assert!((gradient - expected).amax() <= 1e-12, "{sizes:?}");

@@ -1,7 +1,7 @@
 //! Attention in tiles on the machine that counts: the (n_q, n_k) matrix never reaches slow memory.
 
 use super::programs::{Plan, check, map_tile, unless_hidden};
-use super::{Memory, Report, Slow, Tile, blocks};
+use super::{Memory, Report, SlowMatrix, Tile, blocks};
 use attention::building_blocks::{
     check_positive, neg_infinity, normaliser, scale, shift,
 };
@@ -46,12 +46,12 @@ use std::ops::Range;
 /// ```
 pub fn chunked_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &Slow<'m, T>,
-    k: &Slow<'m, T>,
-    v: &Slow<'m, T>,
+    q: &SlowMatrix<'m, T>,
+    k: &SlowMatrix<'m, T>,
+    v: &SlowMatrix<'m, T>,
     mask: &Mask,
     strip: usize,
-) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
+) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let ((n_q, n_k), d_k, d_v) = (mask.shape(), q.shape().1, v.shape().1);
     check_strip(memory.free(), memory.capacity(), strip, [n_q, n_k, d_k, d_v])?;
@@ -218,12 +218,12 @@ fn capacity_too_small(capacity: usize, smallest: &str, needed: u128) -> Error {
 /// ```
 pub fn tiled_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &Slow<'m, T>,
-    k: &Slow<'m, T>,
-    v: &Slow<'m, T>,
+    q: &SlowMatrix<'m, T>,
+    k: &SlowMatrix<'m, T>,
+    v: &SlowMatrix<'m, T>,
     mask: &Mask,
     tiles: (usize, usize),
-) -> Result<(Slow<'m, T>, Slow<'m, T>)> {
+) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let ((n_q, n_k), d_k, d_v) = (mask.shape(), q.shape().1, v.shape().1);
     check_tiles(room, tiles, [n_q, n_k, d_k, d_v], (memory.free(), memory.capacity()))?;
@@ -530,8 +530,9 @@ mod tests {
         capacity: usize,
         program: impl for<'m> Fn(
             &'m Memory<f64>,
-            [&Slow<'m, f64>; 3],
-        ) -> Result<(Slow<'m, f64>, Slow<'m, f64>)>,
+            [&SlowMatrix<'m, f64>; 3],
+        )
+            -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>,
     ) -> Result<Results> {
         let memory = Memory::new(capacity);
         let inputs = [("q", q), ("k", k), ("v", v)];

@@ -2,7 +2,7 @@
 
 use super::programs::{Plan, check, check_home};
 use super::tiled::{check_smallest, check_tiles, hide, seen, sum_of_products};
-use super::{Memory, Report, Slow, Tile, blocks};
+use super::{Memory, Report, SlowMatrix, Tile, blocks};
 use attention::building_blocks::{check_shape, scale};
 use attention::{AttentionShape, Mask, Result, SizedMask, Visibility};
 use nalgebra::RealField;
@@ -50,12 +50,12 @@ use std::ops::Range;
 /// ```
 pub fn tiled_attention_backward<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    [q, k, v]: [&Slow<'m, T>; 3],
-    [output, log_sum_exp]: [&Slow<'m, T>; 2],
-    grad_output: &Slow<'m, T>,
+    [q, k, v]: [&SlowMatrix<'m, T>; 3],
+    [output, log_sum_exp]: [&SlowMatrix<'m, T>; 2],
+    grad_output: &SlowMatrix<'m, T>,
     mask: &Mask,
     tiles: (usize, usize),
-) -> Result<[Slow<'m, T>; 3]> {
+) -> Result<[SlowMatrix<'m, T>; 3]> {
     let mask = check(memory, [q, k, v], mask)?;
     let kept = [("output", output), ("log_sum_exp", log_sum_exp)];
     check_home(memory, &kept)?;
@@ -120,8 +120,8 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
 /// D of one query: the product of its output and the gradient of its output.
 fn row_sum<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    output: &Slow<'m, T>,
-    grad_output: &Slow<'m, T>,
+    output: &SlowMatrix<'m, T>,
+    grad_output: &SlowMatrix<'m, T>,
     i: usize,
 ) -> Result<Tile<'m, T>> {
     let d_v = output.shape().1;
@@ -300,7 +300,7 @@ mod tests {
         let gradients =
             tiled_attention_backward(&memory, inputs, kept, &grad_output, mask, tiles)?;
         assert_eq!(memory.free(), capacity); // every tile is gone
-        Ok((gradients.map(Slow::into_matrix), memory.report(), memory.peak()))
+        Ok((gradients.map(SlowMatrix::into_matrix), memory.report(), memory.peak()))
     }
 
     #[test]
@@ -367,7 +367,7 @@ mod tests {
             let [grad_q, grad_k, grad_v] =
                 tiled_attention_backward(&memory, inputs, kept, &g, &mask, (4, 2))
                     .unwrap()
-                    .map(Slow::into_matrix);
+                    .map(SlowMatrix::into_matrix);
             assert!((grad_q - &expected.q).amax() <= 1e-12);
             assert!((grad_k - &expected.k).amax() <= 1e-12);
             assert!((grad_v - &expected.v).amax() <= 1e-12);

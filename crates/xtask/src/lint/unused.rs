@@ -32,7 +32,7 @@ pub(super) fn anchors(sources: &Sources) -> Vec<Finding> {
                 file: sources.name(&file),
                 line: Some(line),
                 message: format!(
-                    "an anchor nobody includes: `{name}`; show it in a chapter or remove it"
+                    "an anchor that no page includes: `{name}`; show it in a chapter or remove it"
                 ),
             })
             .collect()
