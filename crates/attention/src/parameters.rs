@@ -29,7 +29,7 @@ use std::hash::{DefaultHasher, Hasher};
 #[derive(Debug, Clone, PartialEq)]
 // ANCHOR: parameters
 pub struct Parameters<T: RealField + Copy> {
-    /// Projects to queries (d_model, d_k); with several heads, d_k is their width together.
+    /// Projects to queries (d_model, d_k); d_k is that of all heads together.
     pub w_q: DMatrix<T>,
     /// Projects to keys (d_model, d_k).
     pub w_k: DMatrix<T>,
