@@ -97,7 +97,7 @@ proptest! {
 
     #[test]
     fn flash_is_naive_attention(problem in problem(), tiles in tiles(), threads in 1..4_usize) {
-        let flash = Flash::new().with_threads(threads).unwrap();
+        let flash = on_threads(threads);
         check(&problem, tiles, &flash);
         check(&problem, tiles, &flash.with_tiles(tiles).unwrap());
     }
@@ -146,7 +146,7 @@ fn the_same_bits_with_any_number_of_threads() {
                 data.v[(0, 0)] = f32::NAN;
             }
             let run = |threads| {
-                let flash = Flash::new().with_threads(threads).unwrap();
+                let flash = on_threads(threads);
                 bits(&problem.fast(&data, &flash))
             };
             let one = run(1);
@@ -287,13 +287,19 @@ fn who_sees_nothing_is_zero() {
     }
 }
 
+/// With so many threads; without the feature `rayon` there is one.
+fn on_threads(threads: usize) -> Flash {
+    let threads = if cfg!(feature = "rayon") { threads } else { 1 };
+    Flash::new().with_threads(threads).unwrap()
+}
+
 #[test]
 fn a_layer_with_this_core_is_the_same_layer() {
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     let layer = MultiHeadAttention::<f64>::xavier(24, 3, rng).unwrap();
     let (x, context) = (numbers::<f64>(150, 24, 1), numbers::<f64>(90, 24, 2));
     let grad_output = numbers(150, 24, 3);
-    let flash = Flash::new().with_threads(2).unwrap();
+    let flash = on_threads(2);
     for (context, mask) in [(None, Mask::causal()), (Some(&context), Mask::none())] {
         let options = ForwardOptions { context, ..(&mask).into() };
         let (output, cache) = layer.forward(&x, options.with_flash(&flash)).unwrap();

@@ -95,7 +95,8 @@ impl InTiles {
     fn all() -> Vec<Self> {
         let sizes = [(2, 3), (1, 1), (3, 2), (64, 64)];
         let tiles = sizes.map(|(queries, keys)| Tiles { queries, keys });
-        let fast = |tiles| Flash::new().with_tiles(tiles).unwrap().with_threads(2);
+        let threads = if cfg!(feature = "rayon") { 2 } else { 1 };
+        let fast = |tiles| Flash::new().with_tiles(tiles).unwrap().with_threads(threads);
         tiles
             .into_iter()
             .flat_map(|t| [InTiles::Explained(t), InTiles::Fast(fast(t).unwrap())])
