@@ -274,13 +274,14 @@ fn of_a_layer_tile_by_tile() {
     let mut p = parameters(8, 6, 10, 31);
     p.b_v = RowDVector::zeros(0);
     let layer = MultiHeadAttention::from_parameters(p, 2).unwrap();
-    check_under_every_mask(&ByTiles { layer, flash: Flash::new() }, 8, LINEAR);
+    let by_tiles = Configured { layer, dropout: None, flash: Some(Flash::new()) };
+    check_under_every_mask(&by_tiles, 8, LINEAR);
 }
 
 #[test]
 fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
     let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 22), 2).unwrap();
-    let training = Training { layer, seed: 5 };
+    let training = Configured { layer, dropout: Some((0.3, 5)), flash: None };
     check_under_every_mask(&training, 8, LINEAR);
 
     let (_, cache) = training.forward(&random(5, 8, 30), &Mask::none()).unwrap();
@@ -335,14 +336,16 @@ fn of_a_batch_whose_sequences_differ_in_length() {
     check(&MultiHeadAttention::from_parameters(parameters(8, 8, 8, 26), 2).unwrap(), 8);
 }
 
-/// The multi-head layer with flash attention.
+/// The multi-head layer with dropout or flash attention in every run. What is dropped is the same each time, since each run begins at
+/// the same seed.
 #[derive(Clone)]
-struct ByTiles {
+struct Configured {
     layer: MultiHeadAttention<f64>,
-    flash: Flash,
+    dropout: Option<(f64, u64)>,
+    flash: Option<Flash>,
 }
 
-impl Layer<f64> for ByTiles {
+impl Layer<f64> for Configured {
     type Cache = MultiHeadCache<f64>;
     fn parameters(&self) -> &Parameters<f64> {
         &self.layer.parameters
@@ -356,44 +359,8 @@ impl Layer<f64> for ByTiles {
         options: impl Into<ForwardOptions<'a, f64>>,
     ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
         let ForwardOptions { context, mask, .. } = options.into();
-        self.layer.forward(
-            x,
-            ForwardOptions { context, mask, dropout: None, flash: Some(&self.flash) },
-        )
-    }
-    fn backward(
-        &self,
-        cache: &MultiHeadCache<f64>,
-        grad_output: &DMatrix<f64>,
-    ) -> Result<LayerGradients<f64>> {
-        self.layer.backward(cache, grad_output)
-    }
-    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        cache.heads()
-    }
-}
-
-/// The multi-head layer in training: what is dropped is the same in every run, since each begins at the same seed.
-#[derive(Clone)]
-struct Training {
-    layer: MultiHeadAttention<f64>,
-    seed: u64,
-}
-
-impl Layer<f64> for Training {
-    type Cache = MultiHeadCache<f64>;
-    fn parameters(&self) -> &Parameters<f64> {
-        &self.layer.parameters
-    }
-    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
-        &mut self.layer.parameters
-    }
-    fn forward<'a>(
-        &self,
-        x: &DMatrix<f64>,
-        options: impl Into<ForwardOptions<'a, f64>>,
-    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        self.layer.forward(x, options.into().with_dropout(0.3, self.seed))
+        let (dropout, flash) = (self.dropout, self.flash.as_ref());
+        self.layer.forward(x, ForwardOptions { context, mask, dropout, flash })
     }
     fn backward(
         &self,

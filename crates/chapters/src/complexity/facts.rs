@@ -96,7 +96,7 @@ pub struct Growth {
     /// The slope of its line on logarithmic axes.
     pub slope: f64,
     /// The n from which a doubling of it costs most, and how many times as much it costs.
-    pub dearest: (usize, f64),
+    pub costliest: (usize, f64),
 }
 
 impl Growth {
@@ -109,8 +109,8 @@ impl Growth {
 pub fn growth(record: &Record) -> Result<[Growth; 4]> {
     let of = |direction, dtype| -> Result<Growth> {
         let points = series(record, &format!("attention/{direction}"), dtype)?;
-        let (slope, dearest) = (log_log_slope(&points), dearest_doubling(&points)?);
-        Ok(Growth { direction, dtype, points, slope, dearest })
+        let (slope, costliest) = (log_log_slope(&points), costliest_doubling(&points)?);
+        Ok(Growth { direction, dtype, points, slope, costliest })
     };
     let lines = [
         of("forward", "f32")?,
@@ -123,7 +123,7 @@ pub fn growth(record: &Record) -> Result<[Growth; 4]> {
     Ok(lines)
 }
 
-fn dearest_doubling(points: &[(f64, f64)]) -> Result<(usize, f64)> {
+fn costliest_doubling(points: &[(f64, f64)]) -> Result<(usize, f64)> {
     let pairs = || points.windows(2).map(|pair| (pair[0], pair[1]));
     ensure!(pairs().all(|(from, to)| to.0 == 2.0 * from.0), "lengths that double");
     let doublings = pairs().map(|(from, to)| (from.0 as usize, to.1 / from.1));
@@ -152,7 +152,7 @@ pub fn backward_ratios([f32, f64, back_f32, back_f64]: &[Growth; 4]) -> [Points;
 
 /// Seconds to fill a matrix of (n, n).
 #[derive(Debug, Clone, Copy)]
-pub struct Filling {
+pub struct WriteTime {
     pub n: u64,
     /// One that has just been allocated.
     pub new: f64,
@@ -160,10 +160,10 @@ pub struct Filling {
     pub old: f64,
 }
 
-impl Filling {
+impl WriteTime {
     pub fn of(record: &Record, n: u64) -> Result<Self> {
         let seconds = |which| record.seconds(&format!("matrix/{which}"), "f32", n);
-        Ok(Filling { n, new: seconds("new")?, old: seconds("old")? })
+        Ok(WriteTime { n, new: seconds("new")?, old: seconds("old")? })
     }
 
     /// What the matrix costs by being new, in seconds.
@@ -172,12 +172,12 @@ impl Filling {
     }
 }
 
-pub fn fillings(record: &Record) -> Result<Vec<Filling>> {
-    let fillings =
-        record.all("matrix/new", "f32").map(|m| Filling::of(record, tokens(m)?));
-    let fillings = fillings.collect::<Result<Vec<_>>>()?;
-    ensure!(fillings.len() > 2, "the record `roofline` has too few new matrices");
-    Ok(fillings)
+pub fn write_times(record: &Record) -> Result<Vec<WriteTime>> {
+    let write_times =
+        record.all("matrix/new", "f32").map(|m| WriteTime::of(record, tokens(m)?));
+    let write_times = write_times.collect::<Result<Vec<_>>>()?;
+    ensure!(write_times.len() > 2, "the record `roofline` has too few new matrices");
+    Ok(write_times)
 }
 
 // ----------------------------------------------------------------------------------------------------- the crossover

@@ -1,7 +1,7 @@
 //! How the chapter says and draws it.
 
 use super::facts::{
-    self, D, F32, Filling, Growth, HEADS, Meeting, Points, TimedLayer, core_share,
+    self, D, F32, Growth, HEADS, Meeting, Points, TimedLayer, WriteTime, core_share,
 };
 use super::roofline::{Ceilings, Step, steps};
 use super::words::*;
@@ -108,12 +108,14 @@ fn growth_tables(page: &mut Page, record: &Record, lines: &[Growth]) -> Result<(
         &[
             ("", &|line| format!("{}, `{}`", line.direction, line.dtype)),
             ("slope", &|line| fixed(line.slope, 2)),
-            ("most expensive doubling", &|line| format!("×{}", fixed(line.dearest.1, 1))),
-            ("of $n$, from", &|line| from_to(line.dearest.0)),
+            ("most expensive doubling", &|line| {
+                format!("×{}", fixed(line.costliest.1, 1))
+            }),
+            ("of $n$, from", &|line| from_to(line.costliest.0)),
         ],
     );
     let slopes: Vec<_> = lines.iter().map(|line| line.slope).collect();
-    let doublings: Vec<_> = lines.iter().map(|line| line.dearest.1).collect();
+    let doublings: Vec<_> = lines.iter().map(|line| line.costliest.1).collect();
     page.value("slopes", slopes_in_words(&slopes, &doublings));
 
     let time = |i: usize| {
@@ -204,15 +206,15 @@ fn growth_words(
 fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     page.table_of(
         "new",
-        &facts::fillings(record)?,
+        &facts::write_times(record)?,
         &[
-            ("$n$", &|filling| integer(filling.n as usize)),
-            ("bytes", &|filling| bytes(u128::from(filling.n.pow(2)) * F32 as u128)),
-            ("new", &|filling| duration(filling.new)),
-            ("there before", &|filling| duration(filling.old)),
+            ("$n$", &|write_time| integer(write_time.n as usize)),
+            ("bytes", &|write_time| bytes(u128::from(write_time.n.pow(2)) * F32 as u128)),
+            ("new", &|write_time| duration(write_time.new)),
+            ("there before", &|write_time| duration(write_time.old)),
         ],
     );
-    let (small, large) = (Filling::of(record, 512)?, Filling::of(record, 4096)?);
+    let (small, large) = (WriteTime::of(record, 512)?, WriteTime::of(record, 4096)?);
     let forward = times.seconds("attention/forward", "f32", 4096)?;
     page.value("new", new_in_words(small, large, forward));
     page.value("scale-time", duration(record.seconds("steps/scale", "f32", 4096)?));
@@ -384,7 +386,7 @@ fn steps_words(
         [scores, scale, values].iter().all(|step| step.seconds <= softmax.seconds);
     page.value("softmax-time", softmax_time_in_words(flops, seconds, is_longest));
     page.value("softmax-roof", softmax_roof_in_words(ceilings.share(softmax)));
-    let extra = Filling::of(record, 4096)?.extra();
+    let extra = WriteTime::of(record, 4096)?.extra();
     page.value("softmax-slows", slows_in_words(short_softmax, softmax, extra));
 
     let largest = record.machine.caches.iter().map(|cache| cache.bytes).max();

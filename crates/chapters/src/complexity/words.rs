@@ -1,6 +1,6 @@
 //! Sentences that the records choose: another machine may have come out the other way.
 
-use super::facts::{Filling, Meeting};
+use super::facts::{Meeting, WriteTime};
 use super::roofline::{Ceilings, Step};
 use crate::records::{Compared, least_and_most};
 use figures::format::{duration, fixed, integer, percent, significant};
@@ -66,8 +66,8 @@ pub fn backward_in_words(short: f64, most: f64) -> String {
 }
 
 /// What a matrix costs by being new, if it is small and if it is large.
-pub fn new_in_words(small: Filling, large: Filling, forward: f64) -> String {
-    let times = |filling: Filling| significant(filling.new / filling.old, 2);
+pub fn new_in_words(small: WriteTime, large: WriteTime, forward: f64) -> String {
+    let times = |write_time: WriteTime| significant(write_time.new / write_time.old, 2);
     let beside = format!(
         "At $n = 4096$ a new matrix takes {} times as long to fill as one that was there before, at 512 it takes {} times as \
          long.",
@@ -287,11 +287,11 @@ mod tests {
 
     #[test]
     fn new_matrices_and_strides_are_blamed_only_where_they_cost() {
-        let filling = |new, old| Filling { n: 1, new, old };
-        let dear = new_in_words(filling(1.1, 1.0), filling(0.034, 0.004), 0.189);
+        let write_time = |new, old| WriteTime { n: 1, new, old };
+        let dear = new_in_words(write_time(1.1, 1.0), write_time(0.034, 0.004), 0.189);
         assert!(dear.contains("takes 8.5 times as long"), "{dear}");
         assert!(dear.contains("pays 30.0\u{202f}ms more"), "{dear}");
-        let cheap = new_in_words(filling(1.0, 1.0), filling(0.004, 0.004), 0.189);
+        let cheap = new_in_words(write_time(1.0, 1.0), write_time(0.004, 0.004), 0.189);
         assert!(cheap.contains("not what makes a forward pass slow"), "{cheap}");
         assert!(transposed_in_words(1.0, 4.0).contains("the power of two"));
         assert!(transposed_in_words(1.0, 1.1).contains("little difference"));
