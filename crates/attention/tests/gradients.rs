@@ -425,8 +425,10 @@ fn check_parameters<L: Layer<f64>>(
     what: &str,
     loss: impl Fn(&L) -> Result<f64>,
 ) {
-    let values = named(layer.parameters());
-    for ((name, value), (_, gradient)) in values.iter().zip(named(gradients)) {
+    let (values, gradients) = (named(layer.parameters()), named(gradients));
+    assert_eq!(values.len(), gradients.len(), "a gradient for each parameter, {what}");
+    for ((name, value), (of, gradient)) in values.iter().zip(gradients) {
+        assert_eq!(*name, of, "{what}");
         let loss = |value: &DMatrix<f64>| {
             let mut changed = layer.clone();
             set(changed.parameters_mut(), name, value);
