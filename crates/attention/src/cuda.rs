@@ -33,7 +33,6 @@
 mod bf16;
 mod compile;
 mod device;
-mod elf;
 mod error;
 mod ffi; // what is unsafe
 mod matrices; // from matrices to tensors and back

@@ -34,15 +34,12 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(
     feature = "serde",
     serde(
-        try_from = "saved::MultiHead<T>",
-        bound(
-            serialize = "T: serde::Serialize",
-            deserialize = "T: serde::Deserialize<'de>"
-        )
+        try_from = "saved::MultiHeadRead<T>",
+        bound(deserialize = "T: serde::Deserialize<'de>")
     )
 )]
 pub struct MultiHeadAttention<T: RealField + Copy> {
@@ -454,7 +451,7 @@ mod saved {
     use crate::error::{Error, Result};
     use crate::parameters::Parameters;
     use nalgebra::RealField;
-    use serde::Deserialize;
+    use serde::{Deserialize, Serialize, Serializer};
 
     /// [`MultiHeadAttention`] as it is read.
     #[derive(Deserialize)]
@@ -462,16 +459,33 @@ mod saved {
         deny_unknown_fields,
         bound(deserialize = "T: RealField + Copy + Deserialize<'de>")
     )]
-    pub struct MultiHead<T: RealField + Copy> {
+    pub struct MultiHeadRead<T: RealField + Copy> {
         parameters: Parameters<T>,
         n_heads: usize,
     }
 
-    impl<T: RealField + Copy> TryFrom<MultiHead<T>> for MultiHeadAttention<T> {
+    impl<T: RealField + Copy> TryFrom<MultiHeadRead<T>> for MultiHeadAttention<T> {
         type Error = Error;
 
-        fn try_from(read: MultiHead<T>) -> Result<Self> {
+        fn try_from(read: MultiHeadRead<T>) -> Result<Self> {
             MultiHeadAttention::from_parameters(read.parameters, read.n_heads)
+        }
+    }
+
+    /// [`MultiHeadAttention`] as it is written.
+    #[derive(Serialize)]
+    #[serde(bound(serialize = "T: RealField + Copy + Serialize"))]
+    struct MultiHeadWritten<'a, T: RealField + Copy> {
+        parameters: &'a Parameters<T>,
+        n_heads: usize,
+    }
+
+    impl<T: RealField + Copy + Serialize> Serialize for MultiHeadAttention<T> {
+        /// Heads that do not divide the parameters are an error now, and not when the file is read.
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            self.check().map_err(serde::ser::Error::custom)?;
+            let MultiHeadAttention { parameters, n_heads } = self;
+            MultiHeadWritten { parameters, n_heads: *n_heads }.serialize(serializer)
         }
     }
 }

@@ -169,6 +169,15 @@ fn a_parameter_that_is_not_finite_is_neither_written_nor_read() {
     assert_eq!(error, "`w_k` is inf but a parameter in a file must be finite");
 }
 
+/// Parameters are open to all: these were changed to a width that two heads cannot share.
+#[test]
+fn a_layer_whose_heads_do_not_divide_is_not_written() {
+    let mut layer = multi_head();
+    layer.parameters = parameters(4, 3, 2);
+    let error = to_string(&layer).unwrap_err().to_string();
+    assert_eq!(error, "`n_heads` is 2 but it must divide the 3 columns of `w_q`");
+}
+
 /// What was read works: it passes its own check, and is written and read again as the same.
 fn use_layer(text: &str) -> bool {
     let single = from_str::<SingleHeadAttention<f64>>(text);

@@ -1,9 +1,11 @@
 //! From CUDA C++ to machine code, while the program runs.
 
-use super::elf;
 use super::error::{Error, Result};
 use super::ffi;
 use super::program::{Architecture, Program};
+use object::LittleEndian;
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSection, ObjectSymbol};
 
 /// NVRTC's version: major, minor.
 ///
@@ -163,7 +165,7 @@ pub fn compile(
     let Some(cubin) = cubin else {
         return Err(Error::Compile { program, architecture, log });
     };
-    let constant = |name: &str| elf::symbol(&cubin, name);
+    let constant = |name: &str| constant(&cubin, name);
     let mut launches = vec![];
     for &function in program.functions() {
         let found = constant(&format!("{function}_launch"));
@@ -179,6 +181,14 @@ pub fn compile(
     Ok(Compiled { program, architecture, resources, launches, boxes, log, cubin })
 }
 // ANCHOR_END: compile
+
+/// The bytes of a constant in the compiler's output, which is an ELF file: so they are known without a device.
+fn constant<'a>(cubin: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let file = ElfFile64::<LittleEndian>::parse(cubin).ok()?;
+    let symbol = file.symbol_by_name(name)?;
+    let section = file.section_by_index(symbol.section_index()?).ok()?;
+    section.data_range(symbol.address(), symbol.size()).ok()?
+}
 
 /// An array of `int`, none of them negative.
 fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {

@@ -8,7 +8,7 @@ use attention::{
 };
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
-use record::statistics::median;
+use record::statistics::{median, quantile};
 
 /// Example (b) of *Scaled dot-product attention*, run backwards.
 pub struct Example {
@@ -121,13 +121,6 @@ pub fn three_paths(layers: &[InputGradient]) -> [PathIntoX; 3] {
             downhill_without: cosines.iter().filter(|&&cosine| cosine > 0.0).count(),
         }
     })
-}
-
-/// The number below which this share of the numbers lies.
-fn quantile(numbers: &[f64], share: f64) -> f64 {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[(share * (sorted.len() - 1) as f64).round() as usize]
 }
 
 pub const D_MODEL: usize = 512;

@@ -9,6 +9,7 @@ use attention::{log_sum_exp_rows, scaled_scores, softmax_rows};
 use figures::format::{fixed, integer, percent, scientific, significant};
 use figures::{Axis, BLUE, Line, Marks, VERMILION, line_chart};
 use nalgebra::DMatrix;
+use record::statistics::quantile;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -17,21 +18,11 @@ use std::f64::consts::{LN_10, TAU};
 /// The width of queries and keys in (7) and (8).
 pub const D: usize = 512;
 
-fn sorted(mut x: Vec<f64>) -> Vec<f64> {
-    x.sort_by(f64::total_cmp);
-    x
-}
-
-/// The value below which this share of the numbers lies.
-pub fn quantile(sorted: &[f64], share: f64) -> f64 {
-    sorted[(share * (sorted.len() - 1) as f64).round() as usize]
-}
-
 const DRAWS: usize = 4000;
 pub const SAID_SCORE: f64 = 180.0;
 const SAID_SCALED_SCORE: f64 = 8.0;
 
-/// (7) How far scores reach and weights fall among eight tokens, sorted over the draws.
+/// (7) How far scores reach and weights fall among eight tokens, a number a draw.
 pub struct Reach {
     /// The largest score.
     pub scores: Vec<f64>,
@@ -57,12 +48,11 @@ pub fn reach() -> Result<Reach> {
         weights.push(smallest(&(&s * root))?);
         scaled_weights.push(smallest(&s)?);
     }
-    let scores = sorted(scores);
     Ok(Reach {
         scaled_scores: scores.iter().map(|s| s / root).collect(),
         scores,
-        weights: sorted(weights),
-        scaled_weights: sorted(scaled_weights),
+        weights,
+        scaled_weights,
     })
 }
 

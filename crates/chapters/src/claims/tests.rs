@@ -6,7 +6,7 @@ use super::counts::{
 };
 use super::draws::{
     LargestWeight, Reach, SAID_SCORE, SmallGradients, deviation, largest_weights,
-    normal_tail, quantile, range_as_said, reach, small_gradients,
+    normal_tail, range_as_said, reach, small_gradients,
 };
 use super::examples::{
     FourScores, ROUNDING, SAID_DIVIDED, SAID_OUTPUT, four_scores, three_queries, values,
@@ -32,6 +32,7 @@ use figures::format::fixed;
 use half::{bf16, f16};
 use laboratory::traffic::{fused_traffic, naive_traffic};
 use nalgebra::DMatrix;
+use record::statistics::quantile;
 use std::f64::consts::TAU;
 use std::sync::LazyLock;
 

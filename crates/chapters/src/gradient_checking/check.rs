@@ -9,11 +9,6 @@ use rand::rngs::ChaCha8Rng;
 /// The step of a check, here as in the tests.
 pub const EPSILON: f64 = 1e-5;
 
-/// A matrix of numbers between −1 and 1.
-pub fn random(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
-    DMatrix::from_fn(rows, columns, |_, _| rng.random_range(-1.0..1.0))
-}
-
 /// Fresh parameters, with biases that are not zero.
 pub fn parameters(
     d_model: usize,

@@ -1,6 +1,7 @@
 //! Faults that are planted in a backward pass, each with an input that hides it and one that does not.
 
-use super::check::{Case, parameters, random};
+use super::check::{Case, parameters};
+use crate::random::uniform;
 use anyhow::Result;
 use attention::{
     AttentionCache, ForwardOptions, HeadsCache, Mask, MultiHeadAttention,
@@ -79,8 +80,8 @@ fn by_queries(
 ) -> Result<Case<'static>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(9);
     let (q, k, v) =
-        (scale * random(n_q, 4, rng), random(n_k, 4, rng), random(n_k, 3, rng));
-    let r = random(n_q, 3, rng);
+        (scale * uniform(n_q, 4, rng), uniform(n_k, 4, rng), uniform(n_k, 3, rng));
+    let r = uniform(n_q, 3, rng);
     let (_, cache) = attention(&q, &k, &v, &mask)?;
     let right = attention_backward(&cache, &r)?.q;
     let gradient = if trial.planted { wrong(&cache, &r)? } else { right };
@@ -131,7 +132,7 @@ fn transposed(trial: Trial) -> Result<Case<'static>> {
     if trial.hides {
         layer.parameters.w_q.fill_with_identity();
     }
-    let (x, context, r) = (random(3, 4, rng), random(5, 4, rng), random(3, 4, rng));
+    let (x, context, r) = (uniform(3, 4, rng), uniform(5, 4, rng), uniform(3, 4, rng));
     let (_, cache) = layer.forward(&x, ForwardOptions::new().with_context(&context))?;
     let p = &layer.parameters;
     let d = attention_backward(&cache.attention, &(&r * p.w_o.transpose()))?;
@@ -146,7 +147,7 @@ fn tripled(trial: Trial) -> Result<Case<'static>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(11);
     let layer = SingleHeadAttention::from(parameters(4, 3, 2, rng)?);
     let scale = if trial.hides { 0.0 } else { 1.0 };
-    let (x, r) = (scale * random(5, 4, rng), random(5, 4, rng));
+    let (x, r) = (scale * uniform(5, 4, rng), uniform(5, 4, rng));
     let (_, cache) = layer.forward(&x, &Mask::none())?;
     let factor = if trial.planted { 3.0 } else { 1.0 };
     let gradient = factor * layer.backward(&cache, &r)?.parameters.w_q;
@@ -162,7 +163,7 @@ fn tripled(trial: Trial) -> Result<Case<'static>> {
 fn without_dropout(trial: Trial) -> Result<Case<'static>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(12);
     let layer = MultiHeadAttention::from_parameters(parameters(4, 4, 4, rng)?, 2)?;
-    let (x, r) = (random(5, 4, rng), random(5, 4, rng));
+    let (x, r) = (uniform(5, 4, rng), uniform(5, 4, rng));
     // The same draw each time, or else the slope would be that of another function.
     let p = if trial.hides { 0.0 } else { 0.5 };
     let dropping = move || ForwardOptions::new().with_dropout(p, 1);

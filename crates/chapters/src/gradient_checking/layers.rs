@@ -1,6 +1,7 @@
 //! The gradients of both layers, by every parameter and the input, under three masks.
 
-use super::check::{Case, parameters, random};
+use super::check::{Case, parameters};
+use crate::random::uniform;
 use anyhow::Result;
 use attention::{
     LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention,
@@ -49,12 +50,12 @@ pub fn layers() -> Result<[Layer; 2]> {
         Layer {
             run: single_head,
             parameters: parameters(6, 4, 3, rng)?,
-            x: 2.0 * random(5, 6, rng),
+            x: 2.0 * uniform(5, 6, rng),
         },
         Layer {
             run: two_heads,
             parameters: parameters(8, 8, 8, rng)?,
-            x: 2.0 * random(5, 8, rng),
+            x: 2.0 * uniform(5, 8, rng),
         },
     ])
 }
@@ -79,7 +80,7 @@ impl Layer {
     /// The gradient by x and by each parameter, of the loss Σ sin(output) ⊙ P.
     pub fn cases<'a>(&'a self, mask: &'a Mask) -> Result<Vec<(&'static str, Case<'a>)>> {
         let Layer { run, parameters, x } = self;
-        let r = random(x.nrows(), x.ncols(), &mut ChaCha8Rng::seed_from_u64(8));
+        let r = uniform(x.nrows(), x.ncols(), &mut ChaCha8Rng::seed_from_u64(8));
         let (output, back) = run(parameters, x, mask)?;
         let gradients = back(&output.map(f64::cos).component_mul(&r))?;
         let here = output.map(f64::sin);

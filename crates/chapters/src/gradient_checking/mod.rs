@@ -8,6 +8,6 @@ mod layers;
 mod page;
 mod step;
 
-pub use check::{parameters, random};
+pub use check::parameters;
 pub use page::generate;
 pub use step::exponential;

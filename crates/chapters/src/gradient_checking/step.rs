@@ -1,6 +1,6 @@
 //! How far a measured slope is off, against its step: a U, and what is predicted of it.
 
-use super::check::random;
+use crate::random::uniform;
 use anyhow::Result;
 use attention::{Mask, Parameters, SingleHeadAttention, numerical_gradient};
 use nalgebra::{DMatrix, RealField, convert, convert_unchecked};
@@ -23,7 +23,7 @@ pub fn problems() -> Result<Vec<Problem<f64>>> {
         let p = Parameters::xavier(4, 3, 2, rng)?;
         let weights = [p.w_q, p.w_k, p.w_v, p.w_o];
         let problem =
-            Problem { weights, x: 2.0 * random(5, 4, rng), r: random(5, 4, rng) };
+            Problem { weights, x: 2.0 * uniform(5, 4, rng), r: uniform(5, 4, rng) };
         Ok(problem.in_f32().map(f64::from))
     };
     (0..40).map(draw).collect()

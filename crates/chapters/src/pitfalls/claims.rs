@@ -2,7 +2,7 @@
 
 use super::facts::{self, Passed};
 use super::wrong;
-use crate::gradient_checking::random;
+use crate::random::uniform;
 use anyhow::Result;
 use attention::{
     Mask, attention, attention_weights, example, relative_error, softmax_rows,
@@ -116,7 +116,7 @@ fn the_mean_of_heads_hides_the_flat_one() {
 #[test]
 fn a_flat_head_learns() {
     let (layer, cache) = facts::with_a_flat_head().unwrap();
-    let r = random(6, 4, &mut ChaCha8Rng::seed_from_u64(1));
+    let r = uniform(6, 4, &mut ChaCha8Rng::seed_from_u64(1));
     let grad_w_q = layer.backward(&cache, &r).unwrap().parameters.w_q;
     assert!(grad_w_q.columns(2, 2).amax() > 1e-3);
 }

@@ -1,6 +1,6 @@
 //! The gradients of a program in tiles, and how they are checked.
 
-use crate::gradient_checking::random;
+use crate::random::uniform;
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::{AttentionGradients, Mask, gradient_check};
@@ -64,8 +64,8 @@ pub struct Problem {
 impl Problem {
     pub fn new() -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(11);
-        let (q, k) = (2.0 * random(5, 8, rng), random(7, 8, rng));
-        Problem { inputs: [q, k, random(7, 6, rng)], r: random(5, 6, rng) }
+        let (q, k) = (2.0 * uniform(5, 8, rng), uniform(7, 8, rng));
+        Problem { inputs: [q, k, uniform(7, 6, rng)], r: uniform(5, 6, rng) }
     }
 
     /// The worst relative error by queries, keys and values, with the loss Σ sin(output) ⊙ P and central differences.

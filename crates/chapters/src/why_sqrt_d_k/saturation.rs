@@ -14,7 +14,7 @@ pub const LENGTHS: [usize; 3] = [8, 64, 512];
 pub const WIDTHS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 /// The widths in the tables.
 pub const WIDTHS_SHOWN: [usize; 2] = [64, 512];
-pub const ROWS: usize = 2000;
+pub const ROWS: usize = 1000;
 
 /// A gradient below this is next to none, as [Claims, checked](crate::claims) has it.
 pub const FAINT: f64 = 1e-6;
@@ -105,9 +105,7 @@ pub fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
 }
 
 pub fn median(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
-    let mut values: Vec<f64> = rows.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+    record::statistics::median(&rows.iter().map(of).collect::<Vec<_>>())
 }
 
 /// The share of rows of which this is true.
