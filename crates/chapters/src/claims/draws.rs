@@ -9,10 +9,10 @@ use attention::{log_sum_exp_rows, scaled_scores, softmax_rows};
 use figures::format::{fixed, integer, percent, scientific, significant};
 use figures::{Axis, BLUE, Line, Marks, VERMILION, line_chart};
 use nalgebra::DMatrix;
-use record::statistics::quantile;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use record::statistics::quantile;
 use std::f64::consts::{LN_10, TAU};
 
 /// The width of queries and keys in (7) and (8).

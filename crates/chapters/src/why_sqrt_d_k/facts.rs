@@ -21,7 +21,7 @@ fn mean_and_variance(x: &[f64]) -> (f64, f64) {
     (mean, x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64)
 }
 
-pub const MOMENTS_COUNT: usize = 20_000;
+pub const MOMENTS_COUNT: usize = 50_000;
 
 /// Mean and variance of q·k, measured, each with its standard error.
 pub struct Moments {
