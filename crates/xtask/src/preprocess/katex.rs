@@ -5,7 +5,7 @@
 //! red text without a word. So the colour of errors is set to one that nothing else has, and the
 //! rendered chapters are searched for it.
 
-use super::{listings, punctuation};
+use super::{listings, minutes, punctuation};
 use crate::files;
 use crate::markdown;
 use crate::pattern::{Pattern, pattern};
@@ -40,7 +40,8 @@ impl Preprocessor for Katex {
     /// # Errors
     ///
     /// If a formula does not parse: the message names the chapter, its line and the formula.
-    fn run(&self, context: &PreprocessorContext, book: Book) -> Result<Book> {
+    fn run(&self, context: &PreprocessorContext, mut book: Book) -> Result<Book> {
+        minutes::insert(&mut book)?;
         let mut context = context.clone();
         context.config.set("preprocessor.katex.throw-on-error", false)?;
         context.config.set("preprocessor.katex.error-color", ERROR_COLOUR)?;

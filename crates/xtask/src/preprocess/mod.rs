@@ -5,6 +5,7 @@
 
 pub mod katex;
 pub(crate) mod listings;
+mod minutes;
 mod punctuation;
 pub mod snippets;
 

@@ -1,0 +1,108 @@
+//! How long chapters take to read: `{{minutes softmax masking}}` becomes a number.
+
+use crate::markdown::parse;
+use crate::pattern::{Pattern, pattern};
+use anyhow::{Context, Result};
+use mdbook_preprocessor::book::{Book, Chapter};
+use pulldown_cmark::{Event, Tag, TagEnd};
+use regex::Captures;
+use std::collections::HashMap;
+
+/// Slower than a novel is read, since there are formulas on the way.
+const WORDS_PER_MINUTE: usize = 150;
+
+static DIRECTIVE: Pattern = pattern!(r"\{\{minutes((?: [a-z-]+)+)\}\}");
+
+/// Writes the minutes into the chapters, to the nearest five.
+///
+/// # Errors
+/// There is no chapter of that name.
+pub(super) fn insert(book: &mut Book) -> Result<()> {
+    let words: HashMap<String, usize> = book
+        .chapters()
+        .filter_map(|chapter| Some((name(chapter)?, words(chapter))))
+        .collect();
+    let mut result = Ok(());
+    book.for_each_chapter_mut(|chapter| match with_minutes(&chapter.content, &words) {
+        Ok(content) => chapter.content = content,
+        Err(error) => result = Err(error),
+    });
+    result
+}
+
+/// The chapter's file without its ending, as addresses have it.
+fn name(chapter: &Chapter) -> Option<String> {
+    Some(chapter.source_path.as_ref()?.file_stem()?.to_string_lossy().into_owned())
+}
+
+/// Words of the text, in formulas, too, but not in code or figures.
+fn words(chapter: &Chapter) -> usize {
+    let mut in_code = false;
+    let mut words = 0;
+    for (event, _) in parse(&chapter.content) {
+        match event {
+            Event::Start(Tag::CodeBlock(_)) => in_code = true,
+            Event::End(TagEnd::CodeBlock) => in_code = false,
+            Event::Text(text) if !in_code => words += text.split_whitespace().count(),
+            _ => {}
+        }
+    }
+    words
+}
+
+fn with_minutes(content: &str, words: &HashMap<String, usize>) -> Result<String> {
+    let mut error = None;
+    let text = DIRECTIVE.replace_all(content, |found: &Captures| {
+        let of = |name| {
+            words
+                .get(name)
+                .with_context(|| format!("{}: there is no chapter `{name}`", &found[0]))
+        };
+        match found[1].split_whitespace().map(of).sum::<Result<usize>>() {
+            Ok(words) => rounded(words).to_string(),
+            Err(unknown) => {
+                error = Some(unknown);
+                String::new()
+            }
+        }
+    });
+    error.map_or_else(|| Ok(text.into_owned()), Err)
+}
+
+fn rounded(words: usize) -> usize {
+    let fives = words as f64 / (5 * WORDS_PER_MINUTE) as f64;
+    5 * (fives.round() as usize).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mdbook_preprocessor::book::BookItem;
+
+    fn book(contents: [(&str, &str); 2]) -> Book {
+        let chapter = |(name, content): (&str, &str)| {
+            let path = format!("{name}.md");
+            BookItem::Chapter(Chapter::new(name, content.to_owned(), path, vec![]))
+        };
+        Book::new_with_items(contents.map(chapter).to_vec())
+    }
+
+    #[test]
+    fn code_takes_no_time_and_words_take_theirs() {
+        let words = "word ".repeat(2950);
+        let long = format!("{words}\n\n```rust\n{words}\n```\n");
+        let mut book = book([
+            ("welcome", "{{minutes long}}, {{minutes long welcome}}"),
+            ("long", &long),
+        ]);
+        insert(&mut book).unwrap();
+        assert_eq!(book.chapters().next().unwrap().content, "20, 20");
+    }
+
+    #[test]
+    fn an_unknown_chapter_is_named() {
+        let mut book = book([("welcome", "{{minutes long}}"), ("short", "")]);
+        let error = insert(&mut book).unwrap_err().to_string();
+        assert_eq!(error, "{{minutes long}}: there is no chapter `long`");
+    }
+}
