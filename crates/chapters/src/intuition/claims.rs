@@ -1,12 +1,28 @@
 //! What the chapter says of its numbers.
 
-use super::facts;
+use super::facts::{self, POINTS, Points, grid, on_circle};
 use super::recurrent::{factor_per_token, through_recurrence};
+use nalgebra::DMatrix;
+
+/// On the grid: the estimator of Nadaraya and Watson, by its definition.
+fn nadaraya_watson(points: &Points, sigma: f64) -> DMatrix<f64> {
+    let queries = on_circle(&grid());
+    DMatrix::from_fn(queries.nrows(), 1, |i, _| {
+        let kernel = |j: usize| {
+            let distance = queries.row(i) - points.keys.row(j);
+            (-distance.norm_squared() / (2.0 * sigma.powi(2))).exp()
+        };
+        let total: f64 = (0..POINTS).map(kernel).sum();
+        (0..POINTS).map(|j| kernel(j) * points.values[j]).sum::<f64>() / total
+    })
+}
 
 #[test]
 fn attention_on_keys_of_one_norm_is_the_estimator_of_nadaraya_and_watson() {
+    let points = facts::points();
     for sigma in [0.03, 0.2, 1.0] {
-        let difference = facts::points().difference(sigma).unwrap();
+        let smoothed = points.smoothed(sigma).unwrap();
+        let difference = (smoothed - nadaraya_watson(&points, sigma)).amax();
         assert!(difference < 1e-12, "σ = {sigma}: {difference}");
     }
 }

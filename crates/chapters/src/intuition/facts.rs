@@ -49,22 +49,13 @@ pub fn points() -> Points {
     Points { keys: on_circle(&angles), angles, values }
 }
 
-fn on_circle(angles: &[f64]) -> DMatrix<f64> {
+pub fn on_circle(angles: &[f64]) -> DMatrix<f64> {
     DMatrix::from_fn(angles.len(), 2, |i, c| {
         if c == 0 { angles[i].cos() } else { angles[i].sin() }
     })
 }
 
 impl Points {
-    /// The same values with every other key a tenth longer.
-    pub fn with_unequal_keys(&self) -> Self {
-        let mut keys = self.keys.clone();
-        for mut key in keys.row_iter_mut().skip(1).step_by(2) {
-            key *= 1.1;
-        }
-        Points { keys, angles: self.angles.clone(), values: self.values.clone() }
-    }
-
     /// On the grid: attention as a kernel smoother, with queries scaled so that the kernel has standard deviation `sigma`.
     ///
     /// exp(−‖q − k‖² / 2σ²) is exp(q·k / σ²) times what does not depend on the key, where all keys have one norm. Attention
@@ -72,24 +63,6 @@ impl Points {
     pub fn smoothed(&self, sigma: f64) -> Result<DMatrix<f64>> {
         let queries = on_circle(&grid()) * (2_f64.sqrt() / sigma.powi(2));
         Ok(attention(&queries, &self.keys, &self.values, &Mask::none())?.0)
-    }
-
-    /// On the grid: the estimator of Nadaraya and Watson, by its definition.
-    fn nadaraya_watson(&self, sigma: f64) -> DMatrix<f64> {
-        let queries = on_circle(&grid());
-        DMatrix::from_fn(queries.nrows(), 1, |i, _| {
-            let kernel = |j: usize| {
-                let distance = queries.row(i) - self.keys.row(j);
-                (-distance.norm_squared() / (2.0 * sigma.powi(2))).exp()
-            };
-            let total: f64 = (0..POINTS).map(kernel).sum();
-            (0..POINTS).map(|j| kernel(j) * self.values[j]).sum::<f64>() / total
-        })
-    }
-
-    /// How far attention is from the estimator of Nadaraya and Watson, at most.
-    pub fn difference(&self, sigma: f64) -> Result<f64> {
-        Ok((self.smoothed(sigma)? - self.nadaraya_watson(sigma)).amax())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::facts::{self, curve, grid};
 use super::recurrent::{self, LENGTHS, Norms, factor_per_token, through_recurrence};
 use crate::output::Page;
-use crate::sentences::{BANK, Steps, unprojected};
+use crate::sentences::{BANK, RIVER, Steps, unprojected};
 use anyhow::Result;
 use attention::example::{self, Sentence};
 use figures::format::{fixed, integer, percent, scientific, tuple};
@@ -21,11 +21,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
 /// The same vector for "bank" goes in, and two different ones come out.
 fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     let (river, city) = (example::river(), example::city());
-    let Steps { products, scores, .. } = unprojected(&river.x)?;
-    let exponentials = scores.row(BANK).map(f64::exp);
-    page.value("products", tuple(products.row(BANK), 2));
-    page.value("exponentials", tuple(&exponentials, 4));
-    page.value("exponential-sum", fixed(exponentials.sum(), 4));
+    weights_of_bank(page, &river)?;
     let row = |name: String, x: &DMatrix<f64>| {
         let numbers = x.row(BANK).iter().map(|&x| fixed(x, 2)).collect();
         [vec![name], numbers].concat()
@@ -36,8 +32,6 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
         let Steps { weights, output, .. } = unprojected(&x)?;
         let sentence = tokens.join(" ");
         rows.push(row(format!("after attention in “{sentence}”"), &output));
-        page.value(format!("{name}-water"), fixed(output[(BANK, 0)], 2));
-        page.value(format!("{name}-money"), fixed(output[(BANK, 1)], 2));
         page.value(format!("{name}-weight-word"), percent(weights[(BANK, 4)], 0));
         let weights = weights.rows(BANK, 1).into_owned();
         let words = (
@@ -49,6 +43,29 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     }
     let header = [&["vector"], &example::DIMENSIONS[..]].concat();
     page.table("bank", &header, &rows);
+    Ok(())
+}
+
+/// From the dot products of "bank" to its weights.
+fn weights_of_bank(page: &mut Page, river: &Sentence) -> Result<()> {
+    let Steps { products, scores, weights, .. } = unprojected(&river.x)?;
+    let (word, bank) = (river.x.row(RIVER), river.x.row(BANK));
+    let terms = word.iter().zip(bank.iter());
+    let terms: Vec<_> =
+        terms.map(|(a, b)| format!("{} \\cdot {}", fixed(*a, 1), fixed(*b, 1))).collect();
+    let product = fixed(products[(BANK, RIVER)], 2);
+    page.value("product-river-bank", format!("{} = {product}", terms.join(" + ")));
+    let exponentials = scores.row(BANK).map(f64::exp);
+    let row = |(j, token): (usize, &&str)| {
+        let numbers = [products[(BANK, j)], scores[(BANK, j)], exponentials[j]];
+        let weight = percent(weights[(BANK, j)], 1);
+        [&[(*token).to_owned()][..], &numbers.map(|x| fixed(x, 2)), &[weight]].concat()
+    };
+    let sum = ["sum".to_owned(), String::new(), String::new()];
+    let sum = [&sum[..], &[fixed(exponentials.sum(), 2), percent(1.0, 0)]].concat();
+    let words = river.tokens.iter().enumerate().map(row);
+    let header = ["word", "product with “bank”", "divided by 2", "exponential", "weight"];
+    page.table("steps", &header, &words.chain([sum]).collect::<Vec<_>>());
     Ok(())
 }
 
@@ -68,8 +85,6 @@ fn smoothing(page: &mut Page) -> Result<()> {
         let places = grid().into_iter().zip(estimate.iter().copied());
         lines.push(Line::new(format!("σ = {sigma}"), colour, places));
     }
-    let difference = points.with_unequal_keys().difference(0.2)?;
-    page.value("smoothing-difference-unequal", fixed(difference, 2));
     let values = points.values.iter().copied();
     let dots: Vec<_> = points.angles.iter().copied().zip(values).collect();
     page.figure(

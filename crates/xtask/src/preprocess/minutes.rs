@@ -9,7 +9,7 @@ use regex::Captures;
 use std::collections::HashMap;
 
 /// Slower than a novel is read, since there are formulas on the way.
-const WORDS_PER_MINUTE: usize = 150;
+const WORDS_PER_MINUTE: usize = 100;
 
 static DIRECTIVE: Pattern = pattern!(r"\{\{minutes((?: [a-z-]+)+)\}\}");
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn code_takes_no_time_and_words_take_theirs() {
-        let words = "word ".repeat(2950);
+        let words = "word ".repeat(1950);
         let long = format!("{words}\n\n```rust\n{words}\n```\n");
         let mut book = book([
             ("welcome", "{{minutes long}}, {{minutes long welcome}}"),
