@@ -2,6 +2,8 @@
 
 use super::facts::{self, POINTS, Points, grid, on_circle};
 use super::recurrent::{factor_per_token, through_recurrence};
+use crate::sentences::{BANK, unprojected};
+use attention::example;
 use nalgebra::DMatrix;
 
 /// On the grid: the estimator of Nadaraya and Watson, by its definition.
@@ -24,6 +26,20 @@ fn attention_on_keys_of_one_norm_is_the_estimator_of_nadaraya_and_watson() {
         let smoothed = points.smoothed(sigma).unwrap();
         let difference = (smoothed - nadaraya_watson(&points, sigma)).amax();
         assert!(difference < 1e-12, "σ = {sigma}: {difference}");
+    }
+}
+
+#[test]
+fn a_plain_average_separates_the_banks_more_weakly_and_takes_more_from_the_verb() {
+    let (water, money, action) = (0, 1, 3);
+    for (x, own, other) in
+        [(example::river().x, water, money), (example::city().x, money, water)]
+    {
+        let attended = unprojected(&x).unwrap().output;
+        let plain = facts::plain_average(&x);
+        let lead = |of: &DMatrix<f64>| of[(BANK, own)] - of[(BANK, other)];
+        assert!(0.0 < lead(&plain) && lead(&plain) < lead(&attended));
+        assert!(attended[(BANK, action)] < plain[(BANK, action)]);
     }
 }
 

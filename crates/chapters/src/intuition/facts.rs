@@ -72,3 +72,8 @@ pub fn error(estimate: &DMatrix<f64>) -> f64 {
     let squares = pairs.map(|(angle, value)| (curve(angle) - value).powi(2));
     (squares.sum::<f64>() / estimate.len() as f64).sqrt()
 }
+
+/// Every row is the mean of all rows.
+pub fn plain_average(x: &DMatrix<f64>) -> DMatrix<f64> {
+    DMatrix::from_rows(&vec![x.row_mean(); x.nrows()])
+}

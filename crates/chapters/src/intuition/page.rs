@@ -28,6 +28,10 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     };
     let mut rows =
         vec![row("the vector of “bank”, in any sentence".to_owned(), &river.x)];
+    let plain = row(
+        "a plain average of the first sentence".to_owned(),
+        &facts::plain_average(&river.x),
+    );
     for (name, Sentence { tokens, x }) in [("river", river), ("city", city)] {
         let Steps { weights, output, .. } = unprojected(&x)?;
         let sentence = tokens.join(" ");
@@ -41,20 +45,27 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
         let map = HeatMap::of_tokens(&weights, &tokens, 0.5);
         page.heat_map(name, words, &HeatMap { rows: &["bank"], ..map })?;
     }
+    rows.push(plain);
     let header = [&["vector"], &example::DIMENSIONS[..]].concat();
     page.table("bank", &header, &rows);
     Ok(())
 }
 
+/// `a · b + c · d = sum`, as a formula.
+fn sum_of_products(terms: impl Iterator<Item = (String, String)>, sum: f64) -> String {
+    let terms: Vec<_> = terms.map(|(a, b)| format!("{a} \\cdot {b}")).collect();
+    format!("{} = {}", terms.join(" + "), fixed(sum, 2))
+}
+
 /// From the dot products of "bank" to its weights.
 fn weights_of_bank(page: &mut Page, river: &Sentence) -> Result<()> {
-    let Steps { products, scores, weights, .. } = unprojected(&river.x)?;
+    let Steps { products, scores, weights, output, .. } = unprojected(&river.x)?;
     let (word, bank) = (river.x.row(RIVER), river.x.row(BANK));
-    let terms = word.iter().zip(bank.iter());
-    let terms: Vec<_> =
-        terms.map(|(a, b)| format!("{} \\cdot {}", fixed(*a, 1), fixed(*b, 1))).collect();
-    let product = fixed(products[(BANK, RIVER)], 2);
-    page.value("product-river-bank", format!("{} = {product}", terms.join(" + ")));
+    let terms = word.iter().zip(bank.iter()).map(|(&a, &b)| (fixed(a, 1), fixed(b, 1)));
+    page.value("product-river-bank", sum_of_products(terms, products[(BANK, RIVER)]));
+    let water = (0..6).map(|j| (weights[(BANK, j)], river.x[(j, 0)]));
+    let terms = water.map(|(weight, water)| (fixed(weight, 3), fixed(water, 1)));
+    page.value("water-of-bank", sum_of_products(terms, output[(BANK, 0)]));
     let exponentials = scores.row(BANK).map(f64::exp);
     let row = |(j, token): (usize, &&str)| {
         let numbers = [products[(BANK, j)], scores[(BANK, j)], exponentials[j]];
@@ -115,7 +126,6 @@ fn gradient_paths(page: &mut Page) -> Result<()> {
     page.value("rnn-factor-two", fixed(factor_per_token(&two), 2));
     // With gain 4 the network is chaotic, and the second decimal is the last bit's.
     page.value("rnn-factor-four", fixed(factor_per_token(&four), 1));
-    page.value("rnn-256-one", scientific(one[7], 0));
 
     let rows = LENGTHS.iter().enumerate().map(|(i, &n)| {
         let norms = [half, one, two, four, attention];

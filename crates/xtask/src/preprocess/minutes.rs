@@ -13,17 +13,18 @@ const WORDS_PER_MINUTE: usize = 100;
 
 static DIRECTIVE: Pattern = pattern!(r"\{\{minutes((?: [a-z-]+)+)\}\}");
 
-/// Writes the minutes into the chapters, to the nearest five.
+/// Writes the minutes into the chapters. Those of a chapter are rounded to five, so that sums agree with what is shown of
+/// their parts.
 ///
 /// # Errors
 /// There is no chapter of that name.
 pub(super) fn insert(book: &mut Book) -> Result<()> {
-    let words: HashMap<String, usize> = book
+    let minutes: HashMap<String, usize> = book
         .chapters()
-        .filter_map(|chapter| Some((name(chapter)?, words(chapter))))
+        .filter_map(|chapter| Some((name(chapter)?, minutes(chapter))))
         .collect();
     let mut result = Ok(());
-    book.for_each_chapter_mut(|chapter| match with_minutes(&chapter.content, &words) {
+    book.for_each_chapter_mut(|chapter| match with_minutes(&chapter.content, &minutes) {
         Ok(content) => chapter.content = content,
         Err(error) => result = Err(error),
     });
@@ -35,8 +36,8 @@ fn name(chapter: &Chapter) -> Option<String> {
     Some(chapter.source_path.as_ref()?.file_stem()?.to_string_lossy().into_owned())
 }
 
-/// Words of the text, in formulas, too, but not in code or figures.
-fn words(chapter: &Chapter) -> usize {
+/// Words of formulas count, those of code and figures do not.
+fn minutes(chapter: &Chapter) -> usize {
     let mut in_code = false;
     let mut words = 0;
     for (event, _) in parse(&chapter.content) {
@@ -47,31 +48,21 @@ fn words(chapter: &Chapter) -> usize {
             _ => {}
         }
     }
-    words
-}
-
-fn with_minutes(content: &str, words: &HashMap<String, usize>) -> Result<String> {
-    let mut error = None;
-    let text = DIRECTIVE.replace_all(content, |found: &Captures| {
-        let of = |name| {
-            words
-                .get(name)
-                .with_context(|| format!("{}: there is no chapter `{name}`", &found[0]))
-        };
-        match found[1].split_whitespace().map(of).sum::<Result<usize>>() {
-            Ok(words) => rounded(words).to_string(),
-            Err(unknown) => {
-                error = Some(unknown);
-                String::new()
-            }
-        }
-    });
-    error.map_or_else(|| Ok(text.into_owned()), Err)
-}
-
-fn rounded(words: usize) -> usize {
     let fives = words as f64 / (5 * WORDS_PER_MINUTE) as f64;
     5 * (fives.round() as usize).max(1)
+}
+
+fn with_minutes(content: &str, minutes: &HashMap<String, usize>) -> Result<String> {
+    let mut unknown = None;
+    let text = DIRECTIVE.replace_all(content, |found: &Captures| {
+        let of = |name| {
+            let known = minutes.get(name);
+            known.with_context(|| format!("{}: there is no chapter `{name}`", &found[0]))
+        };
+        let sum = found[1].split_whitespace().map(of).sum::<Result<usize>>();
+        sum.map_err(|error| unknown = Some(error)).unwrap_or_default().to_string()
+    });
+    unknown.map_or_else(|| Ok(text.into_owned()), Err)
 }
 
 #[cfg(test)]
@@ -96,7 +87,7 @@ mod tests {
             ("long", &long),
         ]);
         insert(&mut book).unwrap();
-        assert_eq!(book.chapters().next().unwrap().content, "20, 20");
+        assert_eq!(book.chapters().next().unwrap().content, "20, 25");
     }
 
     #[test]
