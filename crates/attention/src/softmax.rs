@@ -233,12 +233,10 @@ pub(crate) fn softmax_and_log_sum_exp<T: RealField + Copy>(
 /// assert_eq!(jacobian, dmatrix![0.25, -0.25; -0.25, 0.25]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: jacobian
 pub fn softmax_jacobian<T: RealField + Copy>(p: &DVector<T>) -> Result<DMatrix<T>> {
     check_has_entries("p", p)?;
     Ok(DMatrix::from_diagonal(p) - p * p.transpose())
 }
-// ANCHOR_END: jacobian
 
 /// The gradient through softmax: from `grad_p = ∂L/∂p` to `∂L/∂x = p ⊙ (grad_p − ⟨grad_p, p⟩)`.
 ///

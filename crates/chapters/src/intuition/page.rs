@@ -28,10 +28,7 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     };
     let mut rows =
         vec![row("the vector of “bank”, in any sentence".to_owned(), &river.x)];
-    let plain = row(
-        "a plain average of the first sentence".to_owned(),
-        &facts::plain_average(&river.x),
-    );
+    let plain = [&river.x, &city.x].map(facts::plain_average);
     for (name, Sentence { tokens, x }) in [("river", river), ("city", city)] {
         let Steps { weights, output, .. } = unprojected(&x)?;
         let sentence = tokens.join(" ");
@@ -45,7 +42,9 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
         let map = HeatMap::of_tokens(&weights, &tokens, 0.5);
         page.heat_map(name, words, &HeatMap { rows: &["bank"], ..map })?;
     }
-    rows.push(plain);
+    for (name, plain) in ["first", "second"].into_iter().zip(&plain) {
+        rows.push(row(format!("a plain average of the {name} sentence"), plain));
+    }
     let header = [&["vector"], &example::DIMENSIONS[..]].concat();
     page.table("bank", &header, &rows);
     Ok(())

@@ -19,7 +19,6 @@ pub struct Example {
     pub ratio: f64,
     /// The scores less their maximum.
     pub shifted: DVector<f64>,
-    pub shifted_exponentials: DVector<f64>,
     pub log_sum_exp: f64,
     pub jacobian: DMatrix<f64>,
     pub grad_weights: DVector<f64>,
@@ -35,7 +34,6 @@ pub fn example() -> Result<Example> {
     Ok(Example {
         exponentials: x.map(f64::exp),
         ratio: (x[0] - x[1]).exp(),
-        shifted_exponentials: shifted.map(f64::exp),
         shifted,
         log_sum_exp: log_sum_exp(&x)?,
         jacobian: softmax_jacobian(&p)?,

@@ -6,6 +6,7 @@ use crate::records::{Compared, provenance};
 use anyhow::Result;
 use figures::format::{duration, fixed, integer, matrix, scientific, significant, tuple};
 use figures::{Axis, BLUE, GREEN, Line, Marks, TEXT, VERMILION, line_chart};
+use nalgebra::DVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     example(page)?;
@@ -18,26 +19,46 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 fn example(page: &mut Page) -> Result<()> {
     let e = facts::example()?;
-    page.value("x", tuple(&e.scores, 1));
-    page.value("exponentials", tuple(&e.exponentials, 5));
-    page.value("sum", fixed(e.exponentials.sum(), 5));
-    page.value("p", tuple(&e.weights, 4));
+    let row = |(name, digits): (&str, usize), numbers: &DVector<f64>, sum: String| {
+        let cells: Vec<_> = numbers.iter().map(|&x| fixed(x, digits)).collect();
+        [&[name.to_owned()][..], &cells, &[sum]].concat()
+    };
+    let header = ["", "first", "second", "third", "sum"];
+    let rows = [
+        row(("score", 1), &e.scores, String::new()),
+        row(("exponential", 3), &e.exponentials, fixed(e.exponentials.sum(), 3)),
+        row(("weight", 3), &e.weights, fixed(e.weights.sum(), 0)),
+    ];
+    page.table("steps", &header, &rows);
     page.value("ratio", format!("{:.7}", e.ratio)[..5].to_owned()); // cut, not rounded
     page.value("shifted", tuple(&e.shifted, 1));
-    page.value("shifted-exponentials", tuple(&e.shifted_exponentials, 3));
     page.value("lse", fixed(e.log_sum_exp, 4));
     page.value("jacobian", matrix(&e.jacobian, 4));
-    page.value("g", tuple(&e.grad_weights, 1));
-    page.value("mean", fixed(e.mean, 4));
-    page.value("centred", tuple(&e.grad_weights.add_scalar(-e.mean), 4));
-    page.value("gradient", tuple(&e.grad_scores, 4));
+    let terms = e.grad_weights.iter().zip(&e.weights);
+    let terms: Vec<_> =
+        terms.map(|(&g, &p)| format!("{} \\cdot {}", fixed(g, 1), fixed(p, 3))).collect();
+    let terms = terms.join(" + ").replace("+ −", "- ");
+    page.value(
+        "mean-by-terms",
+        format!("\\langle g, p \\rangle = {terms} = {}", fixed(e.mean, 3)),
+    );
+    let difference = e.grad_weights.add_scalar(-e.mean);
+    let rows = [
+        row(("$g$", 1), &e.grad_weights, String::new()),
+        row(("$g - \\langle g, p \\rangle$", 3), &difference, String::new()),
+        row(("weight $p$", 3), &e.weights, String::new()),
+        row(
+            ("gradient of the score", 3),
+            &e.grad_scores,
+            fixed(e.grad_scores.sum().abs(), 0),
+        ),
+    ];
+    page.table("backward", &header, &rows);
     Ok(())
 }
 
 /// All scores times one factor: from equal shares to all for one.
 fn sharpness(page: &mut Page) -> Result<()> {
-    page.value("sharp-1", fixed(sharpened(1.0)?[0], 2));
-    page.value("sharp-5", fixed(sharpened(5.0)?[0], 3));
     let names = [(BLUE, "x = 2.0"), (VERMILION, "x = 1.0"), (GREEN, "x = 0.1")];
     let mut lines = names.map(|(colour, name)| Line::new(name, colour, []));
     for factor in (0..=120).map(|i| 0.05 * f64::from(i)) {
@@ -103,18 +124,12 @@ fn jacobian_cost(page: &mut Page) {
             integer(cost.n),
             integer(cost.with_jacobian),
             integer(cost.directly),
-            integer(cost.with_jacobian / cost.directly),
             memory(cost.jacobian_bytes),
         ]
     };
     let rows = [64, 512, 4096].map(facts::jacobian_cost).map(row);
-    let header = [
-        "n",
-        "multiplications with the Jacobian",
-        "directly",
-        "ratio",
-        "the Jacobian, `f64`",
-    ];
+    let header =
+        ["n", "multiplications with the Jacobian", "directly", "the Jacobian, `f64`"];
     page.table("jacobian-cost", &header, &rows);
 }
 
