@@ -10,6 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+/// `a · b + c · d = sum`, as a formula.
+pub fn sum_of_products(
+    terms: impl Iterator<Item = (String, String)>,
+    sum: String,
+) -> String {
+    let terms: Vec<_> = terms.map(|(a, b)| format!("{a} \\cdot {b}")).collect();
+    format!("{} = {sum}", terms.join(" + ").replace("+ −", "- "))
+}
+
 /// The generated files of one chapter.
 pub struct Page {
     name: &'static str,

@@ -2,7 +2,7 @@
 
 use super::facts::{self, curve, grid};
 use super::recurrent::{self, LENGTHS, Norms, factor_per_token, through_recurrence};
-use crate::output::Page;
+use crate::output::{Page, sum_of_products};
 use crate::sentences::{BANK, RIVER, Steps, unprojected};
 use anyhow::Result;
 use attention::example::{self, Sentence};
@@ -50,21 +50,18 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// `a · b + c · d = sum`, as a formula.
-fn sum_of_products(terms: impl Iterator<Item = (String, String)>, sum: f64) -> String {
-    let terms: Vec<_> = terms.map(|(a, b)| format!("{a} \\cdot {b}")).collect();
-    format!("{} = {}", terms.join(" + "), fixed(sum, 2))
-}
-
 /// From the dot products of "bank" to its weights.
 fn weights_of_bank(page: &mut Page, river: &Sentence) -> Result<()> {
     let Steps { products, scores, weights, output, .. } = unprojected(&river.x)?;
     let (word, bank) = (river.x.row(RIVER), river.x.row(BANK));
     let terms = word.iter().zip(bank.iter()).map(|(&a, &b)| (fixed(a, 1), fixed(b, 1)));
-    page.value("product-river-bank", sum_of_products(terms, products[(BANK, RIVER)]));
+    page.value(
+        "product-river-bank",
+        sum_of_products(terms, fixed(products[(BANK, RIVER)], 2)),
+    );
     let water = (0..6).map(|j| (weights[(BANK, j)], river.x[(j, 0)]));
     let terms = water.map(|(weight, water)| (fixed(weight, 3), fixed(water, 1)));
-    page.value("water-of-bank", sum_of_products(terms, output[(BANK, 0)]));
+    page.value("water-of-bank", sum_of_products(terms, fixed(output[(BANK, 0)], 2)));
     let exponentials = scores.row(BANK).map(f64::exp);
     let row = |(j, token): (usize, &&str)| {
         let numbers = [products[(BANK, j)], scores[(BANK, j)], exponentials[j]];

@@ -1,12 +1,13 @@
 //! How the chapter says and draws it.
 
 use super::facts::{self, N, QUERY_LENGTH};
-use crate::output::Page;
-use crate::sentences::{self, BANK, BOAT, CITY, CLERK, LEFT, RIVER, Steps};
+use crate::output::{Page, sum_of_products};
+use crate::sentences::{self, BANK, BOAT, CITY, CLERK, LEFT, Steps};
 use anyhow::Result;
+
 use attention::Mask;
 use attention::example::{self, Sentence};
-use figures::format::{fixed, matrix, percent, tuple};
+use figures::format::{fixed, matrix, percent};
 use figures::{HeatMap, svg};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -32,17 +33,8 @@ fn heat_map(
 /// Every token against every token, without anything learned: X Xᵀ.
 fn unprojected(page: &mut Page) -> Result<()> {
     let Sentence { x, tokens } = example::river();
-    let Steps { products, scores, weights, .. } = sentences::unprojected(&x)?;
-    let product = |i, j| fixed(products[(i, j)], 2);
+    let products = sentences::unprojected(&x)?.products;
     page.value("x", matrix(&x, 1));
-    page.value("product-boat-boat", product(BOAT, BOAT));
-    page.value("product-boat-river", product(BOAT, RIVER));
-    page.value("product-river-bank", product(RIVER, BANK));
-    page.value("product-bank-river", product(BANK, RIVER));
-    page.value("product-left-left", product(LEFT, LEFT));
-    page.value("raw-left-boat", fixed(scores[(LEFT, BOAT)], 2));
-    page.value("raw-scores-left", tuple(scores.row(LEFT), 2));
-    page.value("raw-weights-left", tuple(weights.row(LEFT), 2));
     let map = HeatMap::of_tokens(&products, &tokens, products.max());
     let words = (
         "X Xᵀ of “the boat left the river bank”",
@@ -63,15 +55,9 @@ fn projected(page: &mut Page) -> Result<()> {
     page.value("v", matrix(&river.v, 2));
     page.value("output", matrix(&river.output, 2));
     page.value("output-city", matrix(&city.output, 2));
-    page.value("output-bank", tuple(river.output.row(BANK), 2));
-    page.value("output-bank-city", tuple(city.output.row(BANK), 2));
     page.value("score-left-boat", fixed(river.scores[(LEFT, BOAT)], 2));
     page.value("score-boat-left", fixed(river.scores[(BOAT, LEFT)], 2));
-    page.value("boat-boat", percent(river.weights[(BOAT, BOAT)], 0));
     page.value("left-boat", percent(river.weights[(LEFT, BOAT)], 0));
-    page.value("bank-boat", percent(river.weights[(BANK, BOAT)], 0));
-    page.value("bank-river", percent(river.weights[(BANK, RIVER)], 0));
-    page.value("bank-bank", percent(river.weights[(BANK, BANK)], 0));
     page.value("city-bank-clerk", percent(city.weights[(BANK, CLERK)], 0));
     page.value("city-bank-city", percent(city.weights[(BANK, CITY)], 0));
     for (name, of, matrix, full) in [
@@ -97,12 +83,40 @@ fn worked_examples(page: &mut Page) -> Result<()> {
         value("q", &steps.q, 0);
         value("k", &steps.k, 0);
         value("v", &steps.v, 0);
-        value("products", &steps.products, 0);
+        if name == "b" {
+            value("products", &steps.products, 0);
+        }
         value("scores", &steps.scores, 4);
         value("weights", &steps.weights, 4);
         value("output", &steps.output, 4);
+        if name == "a" {
+            second_query_by_hand(page, &steps);
+        }
     }
     Ok(())
+}
+
+fn second_query_by_hand(page: &mut Page, steps: &Steps) {
+    let exponentials = steps.scores.row(1).map(f64::exp);
+    let row = |j: usize| {
+        let numbers = [steps.scores[(1, j)], exponentials[j], steps.weights[(1, j)]];
+        let product = fixed(steps.products[(1, j)], 0);
+        [&[["first", "second"][j].to_owned(), product][..], &numbers.map(|x| fixed(x, 4))]
+            .concat()
+    };
+    let sum = vec![
+        "sum".to_owned(),
+        String::new(),
+        String::new(),
+        fixed(exponentials.sum(), 4),
+        fixed(steps.weights.row(1).sum(), 0),
+    ];
+    let header = ["key", "product", "score", "exponential", "weight"];
+    page.table("by-hand", &header, &[row(0), row(1), sum]);
+    let [weights, values] =
+        [steps.weights.row(1).transpose(), steps.v.column(0).into_owned()];
+    let terms = weights.iter().zip(&values).map(|(&w, &v)| (fixed(w, 4), fixed(v, 0)));
+    page.value("a-by-hand", sum_of_products(terms, fixed(steps.output[(1, 0)], 4)));
 }
 
 /// Four patterns, with queries of length 1 in the table and with long ones in table and figures.

@@ -1,7 +1,7 @@
 //! How the chapter says and draws it.
 
 use super::facts::{self, JacobianCost, RowTimes, power_of_two, row_times, sharpened};
-use crate::output::Page;
+use crate::output::{Page, sum_of_products};
 use crate::records::{Compared, provenance};
 use anyhow::Result;
 use figures::format::{duration, fixed, integer, matrix, scientific, significant, tuple};
@@ -35,20 +35,17 @@ fn example(page: &mut Page) -> Result<()> {
     page.value("lse", fixed(e.log_sum_exp, 4));
     page.value("jacobian", matrix(&e.jacobian, 4));
     let terms = e.grad_weights.iter().zip(&e.weights);
-    let terms: Vec<_> =
-        terms.map(|(&g, &p)| format!("{} \\cdot {}", fixed(g, 1), fixed(p, 3))).collect();
-    let terms = terms.join(" + ").replace("+ −", "- ");
-    page.value(
-        "mean-by-terms",
-        format!("\\langle g, p \\rangle = {terms} = {}", fixed(e.mean, 3)),
-    );
+    let terms = terms.map(|(&g, &p)| (fixed(g, 1), fixed(p, 4)));
+    let sum = sum_of_products(terms, fixed(e.mean, 4));
+    page.value("g", tuple(&e.grad_weights, 1));
+    page.value("mean-by-terms", format!("\\langle g, p \\rangle = {sum}"));
     let difference = e.grad_weights.add_scalar(-e.mean);
     let rows = [
         row(("$g$", 1), &e.grad_weights, String::new()),
-        row(("$g - \\langle g, p \\rangle$", 3), &difference, String::new()),
-        row(("weight $p$", 3), &e.weights, String::new()),
+        row(("$g - \\langle g, p \\rangle$", 4), &difference, String::new()),
+        row(("weight $p$", 4), &e.weights, String::new()),
         row(
-            ("gradient of the score", 3),
+            ("gradient of the score", 4),
             &e.grad_scores,
             fixed(e.grad_scores.sum().abs(), 0),
         ),
@@ -87,7 +84,7 @@ fn overflow(page: &mut Page) -> Result<()> {
     let row = |(name, max): (&str, f64)| {
         vec![format!("`{name}`"), format!("${}$", scientific(max, 2)), fixed(max.ln(), 2)]
     };
-    let header = ["type", "largest number", "its logarithm: larger scores overflow"];
+    let header = ["type", "largest number", "its logarithm, the largest safe score"];
     page.table("overflow", &header, &facts::LARGEST.map(row));
     let (weights, log_sum_exp) = facts::of_large_scores()?;
     page.value("thousand", tuple(&weights, 4));
