@@ -39,7 +39,7 @@ fn unprojected(page: &mut Page) -> Result<()> {
     let words = (
         "X Xᵀ of “the boat left the river bank”",
         "A symmetric six by six grid of dot products. The rows and columns of “the” are pale; river, boat and bank \
-         match one another and themselves most.",
+         match one another well, and “left” matches itself.",
     );
     heat_map(page, "products", words, &map)
 }
@@ -116,7 +116,7 @@ fn second_query_by_hand(page: &mut Page, steps: &Steps) {
     let [weights, values] =
         [steps.weights.row(1).transpose(), steps.v.column(0).into_owned()];
     let terms = weights.iter().zip(&values).map(|(&w, &v)| (fixed(w, 4), fixed(v, 0)));
-    page.value("a-by-hand", sum_of_products(terms, fixed(steps.output[(1, 0)], 4)));
+    page.value("a-by-hand", sum_of_products(terms, fixed(steps.output[(1, 0)], 2)));
 }
 
 /// Four patterns, with queries of length 1 in the table and with long ones in table and figures.

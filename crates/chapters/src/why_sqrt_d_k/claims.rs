@@ -1,6 +1,8 @@
 //! What the chapter says of its numbers.
 
-use super::saturation::{LENGTHS, Row, Rows, WIDTHS, compute_rows, mean, rows};
+use super::saturation::{
+    LENGTHS, Row, Rows, WIDTHS, compute_rows, left_out, mean, median, rows, share,
+};
 use std::sync::LazyLock;
 
 static COMPUTED: LazyLock<()> = LazyLock::new(|| {
@@ -31,6 +33,28 @@ fn without_scaling_the_mean_largest_weight_is_larger() {
 fn without_scaling_the_mean_gradient_of_wide_queries_is_larger() {
     let wide: Vec<_> = WIDTHS.into_iter().filter(|d| *d >= 64).collect();
     for_each(&LENGTHS, &wide, |rows| larger(rows, |row| row.grad_query));
+}
+
+#[test]
+fn without_scaling_three_quarters_of_the_widest_rows_of_eight_are_saturated() {
+    LazyLock::force(&COMPUTED);
+    let saturated = share(&rows(8, 512).unwrap().unscaled, |row| row.largest > 0.99);
+    assert!((saturated - 0.75).abs() < 0.03, "{saturated}");
+}
+
+#[test]
+fn without_scaling_the_median_gradient_is_hundreds_of_times_smaller_than_the_mean() {
+    LazyLock::force(&COMPUTED);
+    let Rows { unscaled, scaled, .. } = rows(8, 512).unwrap();
+    let ratio =
+        |rows| mean(rows, |row| row.grad_query) / median(rows, |row| row.grad_query);
+    assert!((200.0..1000.0).contains(&ratio(unscaled)), "{}", ratio(unscaled));
+    assert!((0.9..1.2).contains(&ratio(scaled)), "{}", ratio(scaled));
+}
+
+#[test]
+fn no_scaled_row_is_left_out() {
+    for_each(&LENGTHS, &WIDTHS, |rows| left_out(&rows.scaled) < 0.005);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What the chapter computes: how dot products of random vectors spread.
 
-use nalgebra::DVector;
+use anyhow::Result;
+use attention::softmax;
+use nalgebra::{DVector, dvector};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -9,6 +11,21 @@ use std::f64::consts::TAU;
 /// A vector of independent standard normal numbers.
 pub fn draw(d: usize, rng: &mut ChaCha8Rng) -> DVector<f64> {
     DVector::from_fn(d, |_, _| StandardNormal.sample(rng))
+}
+
+/// Scores of a row, and its weights.
+pub struct Responses {
+    pub scores: DVector<f64>,
+    pub weights: DVector<f64>,
+}
+
+/// Four scores such as vectors of width 64 may have, and the same divided by √64.
+pub fn four_scores() -> Result<[Responses; 2]> {
+    let scores = dvector![12.0, 8.0, 0.0, -8.0];
+    let of = |scores: DVector<f64>| -> Result<Responses> {
+        Ok(Responses { weights: softmax(&scores)?, scores })
+    };
+    Ok([of(scores.clone())?, of(scores / 64.0_f64.sqrt())?])
 }
 
 /// Dot products of independent vectors of width d.

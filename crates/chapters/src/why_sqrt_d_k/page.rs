@@ -1,6 +1,8 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, Correlated, Histogram, Moments, histogram, normal_density};
+use super::facts::{
+    self, Correlated, Histogram, Moments, Responses, histogram, normal_density,
+};
 use super::saturation::{
     LENGTHS, ROWS, Row, Rows, WIDTHS, WIDTHS_SHOWN, compute_rows, left_out, mean, median,
     rows, share,
@@ -17,7 +19,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let (computed, (moments, scores)) = rayon::join(|| compute_rows(all), other);
     computed?;
 
-    page.value("sigma-64", fixed(64.0_f64.sqrt(), 0));
+    four_scores(page)?;
     page.value("rows", integer(ROWS));
     show_moments(page, &moments);
     correlated(page, &scores);
@@ -57,6 +59,23 @@ fn show_moments(page: &mut Page, moments: &[Moments]) {
         ["$d_k$", "mean of $s$", "variance of $s$", "variance of $s / \\sqrt{d_k}$"];
     page.table("moments", &header, &moments.iter().map(row).collect::<Vec<_>>());
     page.value("moments-count", integer(facts::MOMENTS_COUNT));
+}
+
+/// Four scores before and after the division, with what their weights respond.
+fn four_scores(page: &mut Page) -> Result<()> {
+    let [undivided, divided] = facts::four_scores()?;
+    let row = |i: usize| {
+        let cells = |of: &Responses, digits| {
+            let response = of.weights[i] * (1.0 - of.weights[i]);
+            [fixed(of.scores[i], digits), fixed(of.weights[i], 3), fixed(response, 3)]
+        };
+        let key = ["first", "second", "third", "fourth"][i].to_owned();
+        [&[key][..], &cells(&undivided, 0), &cells(&divided, 1)].concat()
+    };
+    let half = ["score", "weight $p$", "$p\\,(1 - p)$"];
+    let header = [&["key"][..], &half, &["divided by 8"], &half[1..]].concat();
+    page.table("four", &header, &[0, 1, 2, 3].map(row));
+    Ok(())
 }
 
 /// Where dot products lie, unscaled and scaled, with the normal density over them.
@@ -130,7 +149,7 @@ fn small(x: f64) -> String {
 
 /// Sharpness and gradients against d and n, with scores undivided, divided by √d and by d.
 fn saturation(page: &mut Page) -> Result<()> {
-    for (n, d) in [(8, 512), (64, 64), (512, 512)] {
+    for (n, d) in [(8, 512), (64, 64)] {
         let Rows { unscaled, scaled, .. } = rows(n, d)?;
         for (how, rows) in [("unscaled", unscaled), ("scaled", scaled)] {
             let mut value =
@@ -139,11 +158,8 @@ fn saturation(page: &mut Page) -> Result<()> {
                 value("jacobian", fixed(mean(rows, |row| row.jacobian), 3));
                 continue;
             }
-            value("largest", fixed(mean(rows, |row| row.largest), 2));
-            value("flat", percent(left_out(rows), 0));
-            if n == 8 {
-                value("median", small(median(rows, |row| row.grad_query)));
-                value("mean", small(mean(rows, |row| row.grad_query)));
+            if (n, how) == (8, "unscaled") {
+                value("flat", percent(left_out(rows), 0));
             }
         }
     }
@@ -152,6 +168,7 @@ fn saturation(page: &mut Page) -> Result<()> {
 
 fn saturation_tables(page: &mut Page) -> Result<()> {
     let (mut sharpness, mut gradients) = (vec![], vec![]);
+    let (mut short, mut short_gradients) = (vec![], vec![]);
     for (n, d) in LENGTHS.into_iter().flat_map(|n| WIDTHS_SHOWN.map(|d| (n, d))) {
         let all = rows(n, d)?;
         let by_divisor =
@@ -169,15 +186,25 @@ fn saturation_tables(page: &mut Page) -> Result<()> {
                 small(median(rows, |row| row.grad_query)),
                 percent(left_out(rows), 0),
             ];
+            if (n, d) == (8, 512) {
+                short.push([&start[2..], &sharp].concat());
+                short_gradients.push([&start[2..], &gradient[1..]].concat());
+            }
             sharpness.push([&start[..], &sharp].concat());
             gradients.push([&start[..], &gradient].concat());
         }
     }
     let start = ["$n$", "$d$", "divided by"];
     let header = ["largest weight", "entropy", "rows with a weight above 0.99"];
+    page.table("short", &[&start[2..], &header].concat(), &short);
     page.table("sharpness", &[&start[..], &header].concat(), &sharpness);
     let header =
         ["mean $\\lVert J \\rVert$", "mean gradient", "median gradient", "rows left out"];
+    page.table(
+        "short-gradients",
+        &[&start[2..], &header[1..]].concat(),
+        &short_gradients,
+    );
     page.table("gradients", &[&start[..], &header].concat(), &gradients);
     Ok(())
 }
