@@ -33,7 +33,8 @@ fn heat_map(
 /// Every token against every token, without anything learned: X Xᵀ.
 fn unprojected(page: &mut Page) -> Result<()> {
     let Sentence { x, tokens } = example::river();
-    let products = sentences::unprojected(&x)?.products;
+    let Steps { products, weights, .. } = sentences::unprojected(&x)?;
+    page.value("left-left-before", percent(weights[(LEFT, LEFT)], 0));
     page.value("x", matrix(&x, 1));
     let map = HeatMap::of_tokens(&products, &tokens, products.max());
     let words = (
@@ -57,6 +58,12 @@ fn projected(page: &mut Page) -> Result<()> {
     page.value("output-city", matrix(&city.output, 2));
     page.value("score-left-boat", fixed(river.scores[(LEFT, BOAT)], 2));
     page.value("score-boat-left", fixed(river.scores[(BOAT, LEFT)], 2));
+    page.value("left-left", percent(river.weights[(LEFT, LEFT)], 0));
+    let pairs = (0..2).map(|c| (river.q[(LEFT, c)], river.k[(BOAT, c)]));
+    let terms = pairs.map(|(q, k)| format!("{} \\cdot {}", fixed(q, 2), fixed(k, 2)));
+    let sum = terms.collect::<Vec<_>>().join(" + ");
+    let score = fixed(river.scores[(LEFT, BOAT)], 2);
+    page.value("score-by-hand", format!("\\frac{{{sum}}}{{\\sqrt 2}} = {score}"));
     page.value("left-boat", percent(river.weights[(LEFT, BOAT)], 0));
     page.value("city-bank-clerk", percent(city.weights[(BANK, CLERK)], 0));
     page.value("city-bank-city", percent(city.weights[(BANK, CITY)], 0));
