@@ -156,8 +156,8 @@ pub fn attention<T: RealField + Copy>(
     attention_with_dropout(q.clone(), k.clone(), v.clone(), mask, None)
 }
 
-/// Like [`attention`], but takes the matrices for the cache. `dropout` (n_q, n_k) multiplies
-/// the weights before they meet the values.
+/// Like [`attention`], but takes the matrices for the cache. `dropout` (n_q, n_k)
+/// multiplies the weights before they meet the values.
 pub(crate) fn attention_with_dropout<T: RealField + Copy>(
     q: DMatrix<T>,
     k: DMatrix<T>,

@@ -105,8 +105,6 @@ fn causal_sentence(page: &mut Page) -> Result<()> {
     }
     page.value("left-boat-free", percent(causal.free_weights[(LEFT, BOAT)], 0));
     page.value("left-boat-causal", percent(causal.weights[(LEFT, BOAT)], 0));
-    let left_to_visible = causal.free_weights.row(LEFT).columns(0, 3).sum();
-    page.value("left-visible", percent(left_to_visible, 0));
     Ok(())
 }
 
@@ -114,7 +112,6 @@ fn causal_sentence(page: &mut Page) -> Result<()> {
 fn after_softmax(page: &mut Page) -> Result<()> {
     let weights = masked_after_softmax(&example::river().x)?;
     let changed = masked_after_softmax(&facts::with_a_longer_last_word())?;
-    page.value("row-sums", tuple(&weights.column_sum(), 2));
     page.value("boat-before", fixed(weights[(BOAT, BOAT)], 2));
     page.value("boat-after", fixed(changed[(BOAT, BOAT)], 2));
     Ok(())

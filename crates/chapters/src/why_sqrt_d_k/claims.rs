@@ -1,5 +1,6 @@
 //! What the chapter says of its numbers.
 
+use super::facts;
 use super::saturation::{
     LENGTHS, Row, Rows, WIDTHS, compute_rows, left_out, mean, median, rows, share,
 };
@@ -50,6 +51,23 @@ fn without_scaling_the_median_gradient_is_hundreds_of_times_smaller_than_the_mea
         |rows| mean(rows, |row| row.grad_query) / median(rows, |row| row.grad_query);
     assert!((200.0..1000.0).contains(&ratio(unscaled)), "{}", ratio(unscaled));
     assert!((0.9..1.2).contains(&ratio(scaled)), "{}", ratio(scaled));
+}
+
+#[test]
+fn with_more_keys_even_the_median_gradient_can_be_larger_without_scaling() {
+    LazyLock::force(&COMPUTED);
+    for n in [64, 512] {
+        let Rows { unscaled, scaled, .. } = rows(n, 64).unwrap();
+        let median = |rows| median(rows, |row| row.grad_query);
+        assert!(median(unscaled) > median(scaled), "{n}");
+    }
+}
+
+#[test]
+fn per_unit_of_the_unscaled_score_the_division_does_not_even_double_the_response() {
+    let [unscaled, scaled] = facts::four_scores().unwrap().map(|of| of.weights[0]);
+    let gain = scaled * (1.0 - scaled) / 8.0 / (unscaled * (1.0 - unscaled));
+    assert!((1.0..2.0).contains(&gain), "{gain}");
 }
 
 #[test]

@@ -72,6 +72,11 @@ fn four_scores(page: &mut Page) -> Result<()> {
         let key = ["first", "second", "third", "fourth"][i].to_owned();
         [&[key][..], &cells(&undivided, 0), &cells(&divided, 1)].concat()
     };
+    page.value("response", fixed(undivided.weights[0] * (1.0 - undivided.weights[0]), 3));
+    page.value(
+        "response-divided",
+        fixed(divided.weights[0] * (1.0 - divided.weights[0]), 3),
+    );
     let half = ["score", "weight $p$", "$p\\,(1 - p)$"];
     let header = [&["key"][..], &half, &["divided by 8"], &half[1..]].concat();
     page.table("four", &header, &[0, 1, 2, 3].map(row));
@@ -132,8 +137,9 @@ fn by_width(
         lines.extend([unscaled, scaled]);
     }
     let what = y.label;
-    let title =
-        format!("The {what} of a row against d, for three lengths, unscaled and scaled");
+    let title = format!(
+        "The {what} of a row against d, for three numbers of keys, unscaled and scaled"
+    );
     let drawn = svg(&format!("scaling-{name}"), &title, says, (520, 400), |area| {
         let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
         line_chart(area, &x, &y, &lines, Marks::default())
@@ -199,7 +205,7 @@ fn saturation_tables(page: &mut Page) -> Result<()> {
     page.table("short", &[&start[2..], &header].concat(), &short);
     page.table("sharpness", &[&start[..], &header].concat(), &sharpness);
     let header =
-        ["mean $\\lVert J \\rVert$", "mean gradient", "median gradient", "rows left out"];
+        ["mean $\\lVert J \\rVert$", "mean gradient", "median gradient", "starved rows"];
     page.table(
         "short-gradients",
         &[&start[2..], &header[1..]].concat(),
