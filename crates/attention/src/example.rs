@@ -68,7 +68,7 @@ pub fn city() -> Sentence {
 }
 // ANCHOR_END: city
 
-/// Three projections that can be read, for the running example: places ask what they are made of, actions ask who acts.
+/// Three projections that can be read, for the running example: places ask who speaks of water or money, actions ask who acts.
 ///
 /// Shapes: W_Q and W_K (4, 2), W_V (4, 2).
 ///
@@ -83,13 +83,13 @@ pub fn projections() -> [DMatrix<f64>; 3] {
     let w_q = dmatrix![
         0.0, 0.0; // water asks nothing
         0.0, 0.0; // money asks nothing
-        2.0, 0.0; // a place asks: what am I made of?
+        2.0, 0.0; // a place asks: who speaks of water or money?
         0.0, 2.0; // an action asks: who acts?
     ];
     let w_k = dmatrix![
         1.5, 1.0; // water answers both questions,
         1.5, 1.0; // money answers both,
-       -0.5,-1.5; // and a place answers neither: it is no substance, and it does not act
+       -0.5,-1.5; // and being a place counts against both
         0.0, 0.0;
     ];
     let w_v = dmatrix![

@@ -2,12 +2,6 @@
 
 use super::facts;
 
-/// It moves all scores of a row together.
-#[test]
-fn the_bias_of_the_keys_has_no_gradient() {
-    assert!(facts::gradients().unwrap().b_k.norm() < 1e-14);
-}
-
 #[test]
 fn xaviers_start_lies_between_two_extremes() {
     let [small, xavier, large] = [0.1, 1.0, 3.0].map(|f| facts::start(f).unwrap());

@@ -29,16 +29,6 @@ pub fn readable_layer(Sentence { x, .. }: &Sentence) -> Result<[RowDVector<f64>;
     Ok([output.row(BANK).into_owned(), (x + output).row(BANK).into_owned()])
 }
 
-/// The gradients of a random layer, under a random gradient of its output.
-pub fn gradients() -> Result<Parameters<f64>> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(11);
-    let layer = SingleHeadAttention::xavier(16, 8, 8, rng)?;
-    let x = normal(10, 16, rng);
-    let grad_output = normal(10, 16, rng);
-    let (_, cache) = layer.forward(&x, &Mask::causal())?;
-    Ok(layer.backward(&cache, &grad_output)?.parameters)
-}
-
 /// How many numbers a layer learns with d_model = 8, d_k = 2 and d_v = 3 in parameters whose names begin so, counted by making it.
 pub fn count_parameters(kind: &str) -> Result<usize> {
     let rng = &mut ChaCha8Rng::seed_from_u64(0);

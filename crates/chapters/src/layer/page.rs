@@ -6,13 +6,73 @@ use crate::sentences::BANK;
 use anyhow::Result;
 use attention::example;
 use figures::format::{fixed, integer, percent, scientific, tuple};
+use figures::{Area, BLUE, Block, GREEN, MUTED, TEXT, VERMILION, arrow, label, ring};
 
 pub fn generate(page: &mut Page) -> Result<()> {
+    let words = (
+        "The steps of a layer, from its input to its output",
+        "From the input X three arrows with parameters lead to queries, keys and values. Queries and keys meet in the scores, \
+         which a mask and softmax turn into weights. Weights and values give O, and a fourth arrow with parameters leads \
+         to the output Y.",
+    );
+    page.figure("flow", words, (520, 400), flow)?;
+    let words = (
+        "One block of a transformer",
+        "A line runs from the input at the top to the output at the bottom. Twice a copy leaves it, passes a norm and a layer, \
+         attention first and then feed-forward, and is added to it.",
+    );
+    page.figure("block", words, (520, 300), block)?;
     readable_layer(page)?;
-    biases(page)?;
     quiz(page)?;
     initialisation(page)?;
     counts(page);
+    Ok(())
+}
+
+/// From X to Y, with the shapes and the places of parameters.
+fn flow(area: &Area) -> Result<()> {
+    let step = |(x, y), width, text: &str, colour| {
+        Block::new((x, y), (width, 34), text, colour).draw(area)
+    };
+    let down = |points: &[(i32, i32)], colour| arrow(area, points, colour);
+    step((180, 6), 160, "X  (n, d_model)", MUTED)?;
+    let projections = [("Q  (n, dₖ)", "W_Q", BLUE), ("K  (n, dₖ)", "W_K", VERMILION)];
+    let projections = projections.into_iter().chain([("V  (n, dᵥ)", "W_V", GREEN)]);
+    for (i, (name, parameters, colour)) in (0..).zip(projections) {
+        let x = 20 + 180 * i;
+        down(&[(230 + 30 * i, 40), (x + 60, 88)], colour)?;
+        label(area, (x + 60 + [-28, 26, 28][i as usize], 66), parameters, TEXT)?;
+        step((x, 90), 120, name, colour)?;
+    }
+    down(&[(80, 124), (120, 156)], MUTED)?;
+    down(&[(260, 124), (220, 156)], MUTED)?;
+    step((40, 158), 260, "scores  S = Q Kᵀ / √dₖ  (n, n)", MUTED)?;
+    down(&[(170, 192), (170, 214)], MUTED)?;
+    step((40, 216), 260, "weights  A = softmax(S + M)  (n, n)", MUTED)?;
+    down(&[(170, 250), (230, 282)], MUTED)?;
+    down(&[(440, 124), (440, 250), (350, 282)], MUTED)?;
+    step((180, 284), 220, "O = A V  (n, dᵥ)", MUTED)?;
+    down(&[(290, 318), (290, 358)], BLUE)?;
+    label(area, (322, 338), "W_O", TEXT)?;
+    step((200, 360), 180, "Y  (n, d_model)", BLUE)
+}
+
+/// Where a layer stands in a transformer.
+fn block(area: &Area) -> Result<()> {
+    let line = 90;
+    label(area, (line, 12), "X", TEXT)?;
+    arrow(area, &[(line, 24), (line, 276)], MUTED)?;
+    label(area, (line, 290), "X″", TEXT)?;
+    for (top, name, sum) in [(40, "attention", "X′"), (160, "feed-forward", "")] {
+        arrow(area, &[(line, top), (168, top), (168, top + 8)], MUTED)?;
+        Block::new((128, top + 10), (80, 34), "norm", MUTED).draw(area)?;
+        arrow(area, &[(208, top + 27), (258, top + 27)], MUTED)?;
+        Block::new((260, top + 10), (150, 34), name, BLUE).draw(area)?;
+        arrow(area, &[(335, top + 44), (335, top + 80), (line + 12, top + 80)], MUTED)?;
+        ring(area, (line, top + 80), BLUE)?;
+        label(area, (line - 22, top + 80), "+", TEXT)?;
+        label(area, (line - 22, top + 100), sum, TEXT)?;
+    }
     Ok(())
 }
 
@@ -25,13 +85,6 @@ fn readable_layer(page: &mut Page) -> Result<()> {
         page.value(format!("{name}-output"), tuple(&output, 2));
         page.value(format!("{name}-sum"), tuple(&sum, 2));
     }
-    Ok(())
-}
-
-fn biases(page: &mut Page) -> Result<()> {
-    let gradients = facts::gradients()?;
-    page.value("grad-b-q", fixed(gradients.b_q.norm(), 2));
-    page.value("grad-b-v", fixed(gradients.b_v.norm(), 2));
     Ok(())
 }
 

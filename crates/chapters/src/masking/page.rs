@@ -134,7 +134,7 @@ fn large_and_negative(page: &mut Page) -> Result<()> {
         ["$-10^9$ in `f16`", "$−\\infty$", "NaN, three times"],
         ["$-\\infty$, this crate", "$−\\infty$", &weights(&infinite_weights)],
     ];
-    let header = ["added, in type", "the score 2 becomes", "weights"];
+    let header = ["hidden by adding", "the score 2 becomes", "weights"];
     page.table("finite", &header, &rows.map(|row| row.map(str::to_owned).to_vec()));
     page.value("f16-max", integer(f16::MAX.to_f64() as usize));
     let (double, single) = facts::spacing();

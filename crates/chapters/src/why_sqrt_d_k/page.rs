@@ -155,20 +155,8 @@ fn small(x: f64) -> String {
 
 /// Sharpness and gradients against d and n, with scores undivided, divided by √d and by d.
 fn saturation(page: &mut Page) -> Result<()> {
-    for (n, d) in [(8, 512), (64, 64)] {
-        let Rows { unscaled, scaled, .. } = rows(n, d)?;
-        for (how, rows) in [("unscaled", unscaled), ("scaled", scaled)] {
-            let mut value =
-                |what: &str, text| page.value(format!("{what}-{n}-{how}"), text);
-            if d == 64 {
-                value("jacobian", fixed(mean(rows, |row| row.jacobian), 3));
-                continue;
-            }
-            if (n, how) == (8, "unscaled") {
-                value("flat", percent(left_out(rows), 0));
-            }
-        }
-    }
+    let starved = left_out(&rows(8, 512)?.unscaled);
+    page.value("flat-8-unscaled", percent(starved, 0));
     saturation_tables(page)
 }
 
@@ -204,8 +192,7 @@ fn saturation_tables(page: &mut Page) -> Result<()> {
     let header = ["largest weight", "entropy", "rows with a weight above 0.99"];
     page.table("short", &[&start[2..], &header].concat(), &short);
     page.table("sharpness", &[&start[..], &header].concat(), &sharpness);
-    let header =
-        ["mean $\\lVert J \\rVert$", "mean gradient", "median gradient", "starved rows"];
+    let header = ["mean $\\lVert J \\rVert$", "mean norm", "median norm", "starved rows"];
     page.table(
         "short-gradients",
         &[&start[2..], &header[1..]].concat(),
@@ -229,7 +216,7 @@ fn correlated(page: &mut Page, scores: &[Correlated]) {
     let header = [
         "$d_k$",
         "$\\rho$",
-        "mean score",
+        "mean scaled score",
         "$\\rho \\sqrt{d_k}$",
         "variance",
         "$1 + \\rho^2$",
