@@ -5,8 +5,9 @@ use crate::output::Page;
 use crate::sentences::BANK;
 use anyhow::Result;
 use attention::example;
-use figures::format::{fixed, integer, percent, scientific, tuple};
+use figures::format::{fixed, integer, percent, scientific};
 use figures::{Area, BLUE, Block, GREEN, MUTED, TEXT, VERMILION, arrow, label, ring};
+use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let words = (
@@ -65,8 +66,8 @@ fn block(area: &Area) -> Result<()> {
     label(area, (line, 290), "X″", TEXT)?;
     for (top, name, sum) in [(40, "attention", "X′"), (160, "feed-forward", "")] {
         arrow(area, &[(line, top), (168, top), (168, top + 8)], MUTED)?;
-        Block::new((128, top + 10), (80, 34), "norm", MUTED).draw(area)?;
-        arrow(area, &[(208, top + 27), (258, top + 27)], MUTED)?;
+        Block::new((118, top + 10), (100, 34), "normalise", MUTED).draw(area)?;
+        arrow(area, &[(218, top + 27), (258, top + 27)], MUTED)?;
         Block::new((260, top + 10), (150, 34), name, BLUE).draw(area)?;
         arrow(area, &[(335, top + 44), (335, top + 80), (line + 12, top + 80)], MUTED)?;
         ring(area, (line, top + 80), BLUE)?;
@@ -79,12 +80,22 @@ fn block(area: &Area) -> Result<()> {
 /// What a layer with readable parameters adds to "bank".
 fn readable_layer(page: &mut Page) -> Result<()> {
     let (river, city) = (example::river(), example::city());
-    page.value("bank", tuple(river.x.row(BANK).iter().copied(), 1));
-    for (name, sentence) in [("river", river), ("city", city)] {
-        let [output, sum] = facts::readable_layer(&sentence)?;
-        page.value(format!("{name}-output"), tuple(&output, 2));
-        page.value(format!("{name}-sum"), tuple(&sum, 2));
-    }
+    let row = |name: &str, of: &RowDVector<f64>| {
+        let numbers = of.iter().map(|&x| fixed(x, 2)).collect();
+        [vec![name.to_owned()], numbers].concat()
+    };
+    let input = river.x.row(BANK).into_owned();
+    let [by_the_river, river_sum] = facts::readable_layer(&river)?;
+    let [in_the_city, city_sum] = facts::readable_layer(&city)?;
+    let rows = [
+        row("input, in both sentences", &input),
+        row("output by the river", &by_the_river),
+        row("input + output", &river_sum),
+        row("output in the city", &in_the_city),
+        row("input + output", &city_sum),
+    ];
+    let header = [&["“bank”"], &example::DIMENSIONS[..]].concat();
+    page.table("bank", &header, &rows);
     Ok(())
 }
 

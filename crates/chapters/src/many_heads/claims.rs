@@ -1,7 +1,21 @@
 //! What the chapter says of its numbers.
 
 use super::facts::{self, Cut, N};
-use crate::sentences::{BANK, CLERK};
+use crate::sentences::{BANK, BOAT, CLERK, LEFT};
+use attention::Mask;
+use nalgebra::DMatrix;
+
+#[test]
+fn bank_chooses_in_the_first_head_and_left_in_the_second() {
+    let [first, second] = facts::two_heads(&Mask::none()).unwrap();
+    let mean = (&first + &second) / 2.0;
+    let largest = |weights: &DMatrix<f64>, row| weights.row(row).max();
+    let others = [0, LEFT, 3]; // "the", "left", "the"
+    assert!(others.iter().all(|&j| first[(BANK, j)] < 0.005), "asks for a substance");
+    assert!((largest(&second, BANK) - 1.0 / 6.0).abs() < 1e-12, "asks nothing");
+    assert!(second[(LEFT, BOAT)] > 0.8 && largest(&first, LEFT) < 0.3);
+    assert!(largest(&mean, LEFT) < 0.55);
+}
 
 #[test]
 fn heads_change_no_cost_of_products_and_projections() {

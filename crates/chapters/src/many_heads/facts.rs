@@ -4,10 +4,10 @@ use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::Result;
 use attention::{
-    AttentionShape, Flops, ForwardOptions, Mask, MultiHeadAttention, example,
+    AttentionShape, Flops, ForwardOptions, Mask, MultiHeadAttention, Parameters, example,
     scaled_scores,
 };
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, RowDVector};
 use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 
 /// Tokens.
@@ -47,6 +47,24 @@ pub fn cuts() -> Result<Vec<Cut>> {
         })
     };
     [1, 2, 4, 8, 16, 64].into_iter().map(cut).collect()
+}
+
+/// The two questions of the readable projections in heads of their own, on the sentence about the river: the weights of each.
+pub fn two_heads(mask: &Mask) -> Result<[DMatrix<f64>; 2]> {
+    let [w_q, w_k, w_v] = example::projections();
+    let parameters = Parameters {
+        b_q: RowDVector::zeros(2),
+        b_k: RowDVector::zeros(2),
+        b_v: RowDVector::zeros(2),
+        b_o: RowDVector::zeros(4),
+        w_o: w_v.transpose(),
+        w_q,
+        w_k,
+        w_v,
+    };
+    let layer = MultiHeadAttention::from_parameters(parameters, 2)?;
+    let (_, cache) = layer.forward(&example::river().x, mask)?;
+    Ok([0, 1].map(|h| cache.heads()[h].weights.clone()))
 }
 
 /// The weights of the last three words of one sentence, "the river bank", over the six of the other.

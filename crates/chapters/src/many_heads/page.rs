@@ -4,7 +4,7 @@ use super::facts::{self, Cut, Dropout};
 use crate::output::Page;
 use crate::sentences::CLERK;
 use anyhow::Result;
-use attention::example;
+use attention::{Mask, example};
 use figures::format::{fixed, integer, percent};
 use figures::{Area, BLUE, Block, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label};
 
@@ -19,6 +19,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         (520, 330),
         diagram,
     )?;
+    two_heads(page)?;
     number_of_heads(page)?;
     across_sentences(page)?;
     dropout(page)
@@ -52,6 +53,44 @@ fn diagram(area: &Area) -> Result<()> {
     label(area, (364, 248), "W_O", TEXT)?;
     Block::new((402, 246), (80, 34), "Y", MUTED).draw(area)?;
     label(area, (260, 306), "joined", MUTED)
+}
+
+/// Each question in a head of its own, and what their mean hides.
+fn two_heads(page: &mut Page) -> Result<()> {
+    let tokens = example::river().tokens;
+    let [first, second] = facts::two_heads(&Mask::none())?;
+    let [_, causal] = facts::two_heads(&Mask::causal())?;
+    let mean = (&first + &second) / 2.0;
+    for (name, weights, title, says) in [
+        (
+            "head-1",
+            &first,
+            "The first head",
+            "The row of “bank” shares everything among boat, river and bank; the row of “left” is spread.",
+        ),
+        (
+            "head-2",
+            &second,
+            "The second head",
+            "The row of “left” is sharp: most of it is on boat. The row of “bank” is even.",
+        ),
+        (
+            "mean",
+            &mean,
+            "The mean of both heads",
+            "Every row is a blend, and no row is as sharp as in its own head.",
+        ),
+        (
+            "head-2-causal",
+            &causal,
+            "The second head, causal",
+            "Nothing above the diagonal; “left” gives nearly all to boat.",
+        ),
+    ] {
+        let title = format!("{title}: weights of “the boat left the river bank”");
+        page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
+    }
+    Ok(())
 }
 
 /// The same width in more and more heads: what stays and what changes.

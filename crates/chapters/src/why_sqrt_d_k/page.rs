@@ -4,8 +4,8 @@ use super::facts::{
     self, Correlated, Histogram, Moments, Responses, histogram, normal_density,
 };
 use super::saturation::{
-    LENGTHS, ROWS, Row, Rows, WIDTHS, WIDTHS_SHOWN, compute_rows, left_out, mean, median,
-    rows, share,
+    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, compute_rows, left_out, mean, median, rows,
+    share,
 };
 use crate::output::Page;
 use anyhow::Result;
