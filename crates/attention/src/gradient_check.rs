@@ -241,6 +241,14 @@ mod tests {
         assert!(error.to_string().contains("lost beside the entry 1000000"), "{error}");
     }
 
+    /// The entry is moved to see how a loss is rounded; an entry of 0 has to move, too.
+    #[test]
+    fn rounding_is_seen_at_zero() {
+        let far_away = |x: &DMatrix<f64>| Ok((x[0] + 1e8) - 1e8); // a multiple of 1.5e-8
+        let seen = rounding(&dmatrix![0.0], far_away).unwrap();
+        assert!((1e-9..1e-8).contains(&seen), "{seen}");
+    }
+
     #[test]
     fn nan_is_never_passed_over() {
         let x = dmatrix![1.0_f64, 2.0];

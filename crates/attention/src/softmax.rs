@@ -320,6 +320,15 @@ mod tests {
 
     const NEG_INFINITY: f64 = f64::NEG_INFINITY;
 
+    /// In f32 the sum m + ln ℓ keeps nothing of ln ℓ here: all of it is the rest.
+    #[test]
+    fn what_rounding_takes_from_a_large_log_sum_exp_is_kept() {
+        let (max, sum) = (2.0_f32.powi(24), 2.0_f32);
+        assert_eq!(max + sum.ln(), max);
+        assert_eq!(log_sum_exp_low(max, sum), sum.ln());
+        assert_eq!(log_sum_exp_low(f32::NEG_INFINITY, 0.0), 0.0);
+    }
+
     #[test]
     fn by_hand() {
         let p = softmax(&dvector![0.0, 2.0_f64.ln(), 3.0_f64.ln()]).unwrap();

@@ -4,10 +4,10 @@ use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::Result;
 use attention::{
-    AttentionShape, Flops, ForwardOptions, Mask, MultiHeadAttention, Parameters, example,
-    scaled_scores,
+    AttentionShape, Flops, ForwardOptions, Mask, MultiHeadAttention, attention_weights,
+    example, scaled_scores,
 };
-use nalgebra::{DMatrix, RowDVector};
+use nalgebra::{DMatrix, dmatrix};
 use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 
 /// Tokens.
@@ -49,22 +49,38 @@ pub fn cuts() -> Result<Vec<Cut>> {
     [1, 2, 4, 8, 16, 64].into_iter().map(cut).collect()
 }
 
-/// The two questions of the readable projections in heads of their own, on the sentence about the river: the weights of each.
+/// Queries and keys by which an action asks two questions of the sentence about the river: who acts, and where?
+pub fn two_questions() -> [DMatrix<f64>; 2] {
+    let w_q = dmatrix![
+        0.0, 0.0;
+        0.0, 0.0;
+        0.0, 0.0;
+        2.0, 2.0; // an action asks both questions
+    ];
+    let w_k = dmatrix![
+        1.0, 0.0; // water and money are signs of an actor,
+        1.0, 0.0;
+       -1.5, 1.2; // a place is none, but answers "where?"
+        0.0, 0.0;
+    ];
+    let x = example::river().x;
+    [&x * w_q, x * w_k]
+}
+
+/// The weights if one head asks both questions.
+pub fn one_head(mask: &Mask) -> Result<DMatrix<f64>> {
+    let [q, k] = two_questions();
+    Ok(attention_weights(&q, &k, mask)?.0)
+}
+
+/// The weights if each question has a head of its own.
 pub fn two_heads(mask: &Mask) -> Result<[DMatrix<f64>; 2]> {
-    let [w_q, w_k, w_v] = example::projections();
-    let parameters = Parameters {
-        b_q: RowDVector::zeros(2),
-        b_k: RowDVector::zeros(2),
-        b_v: RowDVector::zeros(2),
-        b_o: RowDVector::zeros(4),
-        w_o: w_v.transpose(),
-        w_q,
-        w_k,
-        w_v,
+    let [q, k] = two_questions();
+    let head = |h: usize| -> Result<DMatrix<f64>> {
+        let [q, k] = [&q, &k].map(|joined| joined.columns(h, 1).into_owned());
+        Ok(attention_weights(&q, &k, mask)?.0)
     };
-    let layer = MultiHeadAttention::from_parameters(parameters, 2)?;
-    let (_, cache) = layer.forward(&example::river().x, mask)?;
-    Ok([0, 1].map(|h| cache.heads()[h].weights.clone()))
+    Ok([head(0)?, head(1)?])
 }
 
 /// The weights of the last three words of one sentence, "the river bank", over the six of the other.

@@ -2,10 +2,10 @@
 
 use super::facts::{self, Cut, Dropout};
 use crate::output::Page;
-use crate::sentences::CLERK;
+use crate::sentences::{CLERK, LEFT};
 use anyhow::Result;
 use attention::{Mask, example};
-use figures::format::{fixed, integer, percent};
+use figures::format::{fixed, integer, percent, tuple};
 use figures::{Area, BLUE, Block, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -55,39 +55,36 @@ fn diagram(area: &Area) -> Result<()> {
     label(area, (260, 306), "joined", MUTED)
 }
 
-/// Each question in a head of its own, and what their mean hides.
+/// Two questions in one head, each in a head of its own, and the mean of both heads.
 fn two_heads(page: &mut Page) -> Result<()> {
     let tokens = example::river().tokens;
+    let one = facts::one_head(&Mask::none())?;
     let [first, second] = facts::two_heads(&Mask::none())?;
-    let [_, causal] = facts::two_heads(&Mask::causal())?;
     let mean = (&first + &second) / 2.0;
+    page.value("q-left", tuple(facts::two_questions()[0].row(LEFT), 0));
     for (name, weights, title, says) in [
         (
-            "head-1",
-            &first,
-            "The first head",
-            "The row of “bank” shares everything among boat, river and bank; the row of “left” is spread.",
+            "one-head",
+            &one,
+            "One head",
+            "The row of “left” is split among river, bank and boat, with most on river.",
         ),
-        (
-            "head-2",
-            &second,
-            "The second head",
-            "The row of “left” is sharp: most of it is on boat. The row of “bank” is even.",
-        ),
+        ("head-1", &first, "The first head", "The row of “left” has most on boat."),
+        ("head-2", &second, "The second head", "The row of “left” has most on bank."),
         (
             "mean",
             &mean,
             "The mean of both heads",
-            "Every row is a blend, and no row is as sharp as in its own head.",
-        ),
-        (
-            "head-2-causal",
-            &causal,
-            "The second head, causal",
-            "Nothing above the diagonal; “left” gives nearly all to boat.",
+            "The row of “left” is split among boat, bank and river.",
         ),
     ] {
         let title = format!("{title}: weights of “the boat left the river bank”");
+        page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
+    }
+    let [first, second] = facts::two_heads(&Mask::causal())?;
+    for (name, weights) in [("causal-1", &first), ("causal-2", &second)] {
+        let title = format!("Weights under a causal mask, {name}");
+        let says = "Nothing above the diagonal; “left” gives most to boat.";
         page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
     }
     Ok(())
