@@ -334,14 +334,14 @@ impl SizedMask<'_> {
 
     // ANCHOR: rules
     fn rule_allows(&self, rule: &Rule, i: usize, j: usize) -> bool {
-        // Query i stands at key position i + n_k − n_q. usize knows no negative numbers, so
-        // both sides carry + n_q.
-        let (position, key) = (i + self.n_k, j + self.n_q);
+        // Query i stands at key position i + n_k − n_q. We add n_q to both sides, because a
+        // usize can't be negative.
+        let (query, key) = (i + self.n_k, j + self.n_q);
         match rule {
             Rule::None => true,
-            Rule::Causal => key <= position,
+            Rule::Causal => key <= query,
             Rule::Padding(valid) => valid[j],
-            Rule::Window(width) => key <= position && position - key < *width,
+            Rule::Window(width) => key <= query && query - key < *width,
             Rule::Dense(allowed) => allowed[(i, j)],
             Rule::All(rules) => rules.iter().all(|rule| self.rule_allows(rule, i, j)),
         }
