@@ -6,11 +6,21 @@ use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, matrix, percent, tuple};
 use figures::{
-    Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, VERMILION, arrow, label,
+    Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
     line_chart,
 };
 
 pub fn generate(page: &mut Page) -> Result<()> {
+    page.figure(
+        "cache",
+        (
+            "The forward pass, the cache and the backward pass",
+            "Six steps run down at the left, from the input to the loss. Six steps run up at the right, from dY to the gradients. \
+             Between them stands what is kept: X, then Q and K, then A, then A and V, then O. Only the scale needs nothing.",
+        ),
+        (520, 404),
+        draw_cache,
+    )?;
     worked_example(page)?;
     three_paths(page)?;
     cache(page)?;
@@ -76,6 +86,39 @@ fn three_paths(page: &mut Page) -> Result<()> {
         (520, 400),
         |area| draw_paths(area, &paths),
     )
+}
+
+/// The six steps forward and backward, with what the cache holds between them.
+fn draw_cache(area: &Area) -> Result<()> {
+    let steps = [
+        ("Q, K, V = X W + b", "dX, dW, db", "X"),
+        ("R = Q Kᵀ", "dQ, dK", "Q, K"),
+        ("S = R / √dₖ", "dR", ""),
+        ("A = softmax(S + M)", "dS", "A"),
+        ("O = A V", "dA, dV", "A, V"),
+        ("Y = O W_O + b_O", "dO, dW_O, db_O", "O"),
+    ];
+    label(area, (100, 14), "forward", MUTED)?;
+    label(area, (260, 14), "cache", MUTED)?;
+    label(area, (420, 14), "backward", MUTED)?;
+    for (i, (forward, backward, kept)) in (0..).zip(steps) {
+        let top = 34 + 56 * i;
+        Block::new((20, top), (160, 34), forward, BLUE).draw(area)?;
+        Block::new((345, top), (150, 34), backward, VERMILION).draw(area)?;
+        if !kept.is_empty() {
+            Block::new((225, top), (70, 34), kept, MUTED).draw(area)?;
+            arrow(area, &[(180, top + 17), (223, top + 17)], MUTED)?;
+            arrow(area, &[(295, top + 17), (343, top + 17)], MUTED)?;
+        }
+        if i < 5 {
+            arrow(area, &[(100, top + 34), (100, top + 54)], BLUE)?;
+            arrow(area, &[(420, top + 56), (420, top + 36)], VERMILION)?;
+        }
+    }
+    arrow(area, &[(100, 348), (100, 376)], BLUE)?;
+    label(area, (100, 388), "Y, then the loss", TEXT)?;
+    label(area, (420, 388), "dY", TEXT)?;
+    arrow(area, &[(420, 376), (420, 350)], VERMILION)
 }
 
 fn draw_paths(area: &Area, paths: &[PathIntoX; 3]) -> Result<()> {

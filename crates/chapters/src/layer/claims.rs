@@ -8,5 +8,7 @@ fn xaviers_start_lies_between_two_extremes() {
     assert!(small.entropy > 0.999 && large.entropy < 0.1, "not extreme");
     assert!((0.5..0.9).contains(&xavier.entropy), "not between the extremes");
     assert!((0.5..2.0).contains(&xavier.queries));
-    assert!(small.grad_w_q < 1e-2 * xavier.grad_w_q && large.grad_w_q > xavier.grad_w_q);
+    assert!(large.grad_w_q > xavier.grad_w_q);
+    let beyond_the_matrices = xavier.grad_w_q / small.grad_w_q / 1000.0;
+    assert!((1.5..2.5).contains(&beyond_the_matrices), "{beyond_the_matrices}");
 }

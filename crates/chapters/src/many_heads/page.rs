@@ -7,6 +7,7 @@ use anyhow::Result;
 use attention::{Mask, example};
 use figures::format::{fixed, integer, percent, tuple};
 use figures::{Area, BLUE, Block, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label};
+use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.figure(
@@ -81,9 +82,18 @@ fn two_heads(page: &mut Page) -> Result<()> {
         let title = format!("{title}: weights of “the boat left the river bank”");
         page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
     }
+    let row = |(token, key): (&&str, RowDVector<f64>)| {
+        vec![(*token).to_owned(), fixed(key[0], 2), fixed(key[1], 2)]
+    };
+    let [_, k] = facts::two_questions();
+    let keys = k.row_iter().map(|key| key.into_owned());
+    let rows: Vec<_> = tokens.iter().zip(keys).map(row).collect();
+    page.table("keys", &["key", "who acts?", "where?"], &rows);
     let [first, second] = facts::two_heads(&Mask::causal())?;
-    for (name, weights) in [("causal-1", &first), ("causal-2", &second)] {
-        let title = format!("Weights under a causal mask, {name}");
+    for (name, which, weights) in
+        [("causal-1", "first", &first), ("causal-2", "second", &second)]
+    {
+        let title = format!("The {which} head under a causal mask");
         let says = "Nothing above the diagonal; “left” gives most to boat.";
         page.heat_map(name, (&title, says), &HeatMap::of_tokens(weights, &tokens, 0.75))?;
     }
