@@ -61,7 +61,7 @@ fn three_paths(page: &mut Page) -> Result<()> {
         "its norm ÷ norm of $dX$, median",
         "nine of ten layers",
         "cosine of the angle to $dX$ without it, median",
-        &format!("of {layers} layers, $dX$ without it points downhill in"),
+        &format!("of {layers} layers, the loss still falls without it in"),
     ];
     let row = |path: &PathIntoX| {
         let [low, high] = path.nine_of_ten.map(|share| fixed(share, 2));
