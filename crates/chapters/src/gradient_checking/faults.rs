@@ -51,7 +51,7 @@ pub const FAULTS: [Fault; 7] = [
         case: transposed,
     },
     Fault {
-        name: "the gradient by $W_Q$ is three times too large",
+        name: "the gradient with respect to $W_Q$ is three times too large",
         hidden_by: "$X = 0$",
         seen_by: "random $X$",
         case: tripled,

@@ -89,7 +89,11 @@ fn every_gradient(page: &mut Page) -> Result<()> {
                 rows[i].push(format!("${}$", scientific(case.relative_error(1e-3)?, 0)));
             }
         }
-        page.table(name, &["gradient by", "no mask", "causal", "padding"], &rows);
+        page.table(
+            name,
+            &["gradient with respect to", "no mask", "causal", "padding"],
+            &rows,
+        );
     }
     Ok(())
 }

@@ -163,11 +163,6 @@ impl Bytes {
             (naive_traffic(&shape(n), capacity)?, fused_traffic(&shape(n), capacity)?);
         Ok(Bytes::of(n, &naive, &fused))
     }
-
-    /// Which share keys and values have of what they and the matrix cost.
-    pub fn share_of_keys_and_values(&self) -> f64 {
-        self.keys_and_values / (self.keys_and_values + self.matrix)
-    }
 }
 
 /// For sequences of more and more tokens.

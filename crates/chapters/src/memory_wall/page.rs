@@ -97,9 +97,7 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
     page.value("middle-work", percent(work, 1));
     page.value("matrix-share", percent(matrix.all() as f64 / total.all() as f64, 1));
     page.value("matrix-mib", integer((N * N * ELEMENT) >> 20));
-    let inputs = 4 * N * D;
-    page.value("inputs-mib", integer((inputs * ELEMENT) >> 20));
-    page.value("over-inputs", fixed(total.all() as f64 / inputs as f64, 0));
+    page.value("inputs-mib", integer((4 * N * D * ELEMENT) >> 20));
     Ok(())
 }
 
@@ -110,13 +108,10 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     page.value("crossings-with-mask", (crossings(&run.naive)? + 1).to_string());
     page.value("crossings-fused", crossings(&run.fused)?.to_string());
     page.value("fused-saves", percent(facts::saved_by_fusing(run), 0));
-    page.value("fused-mib", mebibytes(run.fused.total()));
     page.value("naive-mib", mebibytes(run.naive.total()));
     let heads = AttentionShape::self_attention(1, 4096, 1, D, 32);
     let bytes = |report: Report| gibibytes(report.matrix("scores").bytes(ELEMENT));
-    page.value("heads-naive-gib", bytes(naive_traffic(&heads, CAPACITY)?));
     page.value("heads-fused-gib", bytes(fused_traffic(&heads, CAPACITY)?));
-    page.value("heads-weights-gib", gibibytes(heads.bytes(ELEMENT)?.weights));
     Ok(())
 }
 
@@ -208,14 +203,11 @@ fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
 
 fn over_capacity(page: &mut Page) -> Result<()> {
     let foretold = facts::over_capacity()?;
-    let [first, .., last] = &foretold[..] else { anyhow::bail!("too few capacities") };
     let even = foretold.iter().find(|(_, bytes)| bytes.keys_and_values <= bytes.matrix);
     let (even, _) = even.context("the matrix never costs more than keys and values")?;
     page.value("capacity-n", integer(CAPACITY_N));
     page.value("row-fits-kib", fixed(kibibytes(CAPACITY_N), 0));
     page.value("keys-less-kib", fixed(kibibytes(*even), 0));
-    page.value("keys-share-first", percent(first.1.share_of_keys_and_values(), 0));
-    page.value("keys-share-last", percent(last.1.share_of_keys_and_values(), 1));
     let points = foretold.iter().map(|(m, bytes)| (kibibytes(*m), bytes));
     let lines = lines(&points.collect::<Vec<_>>());
     page.figure(
