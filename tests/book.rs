@@ -179,6 +179,15 @@ fn blocks_that_are_not_checked_are_found() {
 }
 
 #[test]
+fn words_that_make_a_reader_stop_are_found() {
+    chapter_with("Whoever reads it knows.")
+        .finds("src/softmax.md:16: “whoever”: write who it is");
+    chapter_with("It finds the way\nback.")
+        .finds("src/softmax.md:16: “way back”: write backward pass");
+    chapter_with("`nobody` is a name, and so is\n\n```text\nnobody\n```").passes();
+}
+
+#[test]
 fn code_too_wide_for_the_page_is_found() {
     let wide = format!("// {}", "x".repeat(88));
     chapter_with(&format!("```rust\n{wide}\n```"))

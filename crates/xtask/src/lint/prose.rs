@@ -1,4 +1,4 @@
-//! Numbers typed by hand.
+//! Numbers typed by hand, and words that the book does without.
 //!
 //! A decimal in the prose looks measured, so it must have been: it comes from `src/generated` by an
 //! include. Not meant are code, formulas, links, and places in other texts: "Section 3.2".
@@ -30,9 +30,44 @@ static BEFORE_A_NAME: Pattern = pattern!(
 
 static TAG: Pattern = pattern!(r"(?s)<!--.*?-->|<[^>]*>");
 
-/// Decimals, percentages and powers of ten in the text of the chapters.
+/// Words that make a reader stop, and what to write instead.
+const WORDS: [(&str, &str); 12] = [
+    ("but for rounding", "up to rounding"),
+    ("dearest", "most expensive"),
+    ("everybody", "all, and who they are"),
+    ("filling", "padding"),
+    ("foretell", "predict"),
+    ("foretold", "predicted"),
+    ("is to be had", "is available"),
+    ("nobody", "no one, or better who"),
+    ("shall", "will or should"),
+    ("there and back", "forward and backward"),
+    ("way back", "backward pass"),
+    ("whoever", "who it is"),
+];
+
+static WORD: Pattern = pattern!(&format!(
+    r"(?i)\b({})\b",
+    WORDS.map(|(word, _)| word.replace(' ', r"\s+")).join("|")
+));
+
+/// Decimals, percentages and powers of ten in the text of the chapters, and the [`WORDS`].
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
-    sources.chapters.iter().flat_map(numbers).collect()
+    let check = |chapter| [numbers(chapter), words(chapter)].concat();
+    sources.chapters.iter().flat_map(check).collect()
+}
+
+fn words(chapter: &Document) -> Vec<Finding> {
+    let prose = prose(&chapter.text);
+    let finding = |found: Match| {
+        let word = found.as_str().to_lowercase();
+        let word = word.split_whitespace().collect::<Vec<_>>().join(" ");
+        let better =
+            WORDS.iter().find(|(bad, _)| *bad == word).map(|(_, better)| *better);
+        let message = format!("“{word}”: write {}", better.unwrap_or_default());
+        chapter.finding(files::line_at(&prose, found.start()), message)
+    };
+    WORD.find_iter(&prose).map(finding).collect()
 }
 
 fn numbers(chapter: &Document) -> Vec<Finding> {
