@@ -266,7 +266,7 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
     ];
     let rings = facts::counted()?;
     let words = (
-        "Bytes between slow and fast memory on the way back against the number of tokens",
+        "Bytes between slow and fast memory in the backward pass against the number of tokens",
         "The naive program rises with the square of n. The tiled one begins below it, not far above the line of \
          each matrix once, and stays below, though it too rises with the square of n in the end.",
     );
@@ -289,7 +289,7 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     ];
     let rings = over_capacities("tiled", BLUE, &all, |m| tiled_backward(LONG, m))?.points;
     let words = (
-        "Bytes between slow and fast memory on the way back against the capacity of fast memory",
+        "Bytes between slow and fast memory in the backward pass against the capacity of fast memory",
         "The rings of the tiled program lie a little above the falling line of the formula, further above it in the \
          smallest memories and where only a few blocks are left, and come down to a level that is not far above \
          each matrix once. In the smallest memories they lie above the line of the naive program, \

@@ -54,7 +54,7 @@ fn foretold_table(page: &mut Page, steps: &[Step; 6]) {
         "loads",
         "exponentials",
         "slow memory",
-        "foretold, of the roof",
+        "predicted, of the roof",
         "in TFLOP/s",
     ];
     page.table("foretold", &header, &steps.each_ref().map(row));

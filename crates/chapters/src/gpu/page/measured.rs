@@ -15,7 +15,7 @@ use record::Record;
 
 const NOTHING_YET: &str = "\
 > [!IMPORTANT]
-> **No kernel of this page has been timed on a GPU yet.** The numbers above are counted, or foretold from counts and from the \
+> **No kernel of this page has been timed on a GPU yet.** The numbers above are counted, or predicted from counts and from the \
 rates that NVIDIA states. The kernels themselves are tested, on a CPU, as [above](#the-same-kernel-on-your-cpu). Whoever has a \
 GPU can change this:
 >
@@ -33,7 +33,7 @@ GPU can change this:
 knows CUDA 13.0 (version 580 or newer). A GPU of the Turing generation or newer runs the kernels 0, 1 and backward, from Ampere on \
 also 2 and 3, and Hopper alone kernel 4; what cannot run is left out, with its reason. `cargo xtask gpu add gpu.json` puts the \
 record into the folder of its machine in `records/`, and says which line of `records/shown.txt` shows it. After `cargo xtask \
-generate` the tables stand here, in place of this box, beside what was foretold. That is foretold for an H100; if the record is \
+generate` the tables stand here, in place of this box, beside what was predicted. The prediction is for an H100; if the record is \
 another GPU's, the text beside the tables says so.
 ";
 
@@ -61,7 +61,7 @@ pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
     }
     let n = longest(record)?;
     text.push_str(&format!(
-        "\n\nAgainst what was foretold, for $d = {D}$ and $n = {}$ without a mask; the last columns say how many times as long a \
+        "\n\nAgainst what was predicted, for $d = {D}$ and $n = {}$ without a mask; the last columns say how many times as long a \
          backend of PyTorch takes (a dash: it does not take part):\n\n{}",
         integer(n as usize),
         foretold_table(&beside_the_foretold(record, steps, n)?)
@@ -107,7 +107,7 @@ fn other_machine(record: &Record) -> String {
     match record.machine.accelerator.as_deref() {
         Some(name) if !is_of_the_chapter(record) => {
             format!(
-                " **This is not the machine of this chapter**: roofs and all that is foretold are those of an {}, and a share of \
+                " **This is not the machine of this chapter**: roofs and all that is predicted are those of an {}, and a share of \
                  its roof says little of {name}.",
                 H100.name
             )
@@ -133,7 +133,7 @@ fn foretold_table(timed: &[Timed]) -> String {
     };
     let header = [
         "kernel",
-        "foretold, of the roof",
+        "predicted, of the roof",
         "measured",
         "TFLOP/s",
         "flash",
