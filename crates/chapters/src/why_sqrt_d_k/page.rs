@@ -89,7 +89,11 @@ fn histograms(page: &mut Page) -> Result<()> {
         let root = (d as f64).sqrt();
         let products = facts::many_products(d);
         for (name, label, says) in [
-            ("unscaled", "s", "the bars spread as far as the square root of d"),
+            (
+                "unscaled",
+                "s",
+                "the bars fill a bell whose standard deviation is the square root of d",
+            ),
             ("scaled", "s / √d", "the bars fill a bell of standard deviation one"),
         ] {
             let (factor, deviation, reach, bins, most) = match name {
