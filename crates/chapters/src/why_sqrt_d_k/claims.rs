@@ -71,6 +71,15 @@ fn per_unit_of_the_unscaled_score_the_division_does_not_even_double_the_response
 }
 
 #[test]
+fn with_scaling_the_largest_of_eight_weights_is_about_a_third_and_no_row_saturates() {
+    LazyLock::force(&COMPUTED);
+    let scaled = &rows(8, 512).unwrap().scaled;
+    let largest = mean(scaled, |row| row.largest);
+    assert!((largest - 1.0 / 3.0).abs() < 0.05, "{largest}");
+    assert!(share(scaled, |row| row.largest > 0.99) < 0.005);
+}
+
+#[test]
 fn no_scaled_row_is_left_out() {
     for_each(&LENGTHS, &WIDTHS, |rows| left_out(&rows.scaled) < 0.005);
 }
