@@ -92,18 +92,25 @@ impl Compared {
     }
 }
 
-fn machine(machine: &Machine) -> String {
+/// The processor, its cores and caches, as a cell of a table.
+pub fn machine_in_brief(machine: &Machine) -> String {
+    let Machine { cpu, cores, .. } = machine;
+    format!("{cpu}, {cores} cores{}", caches(machine))
+}
+
+/// `, caches of 32 KiB, 1 MiB and 32 MiB`, if they are known.
+fn caches(machine: &Machine) -> String {
     let caches: Vec<_> = machine
         .caches
         .iter()
         .filter(|cache| cache.kind != "Instruction")
         .map(|cache| bytes(cache.bytes.into()))
         .collect();
-    let caches = if caches.is_empty() {
-        String::new()
-    } else {
-        format!("caches of {}, ", list(&caches))
-    };
+    if caches.is_empty() { String::new() } else { format!(", caches of {}", list(&caches)) }
+}
+
+fn machine(machine: &Machine) -> String {
+    let caches = caches(machine);
     let gibibytes = machine.memory as f64 / f64::from(1 << 30);
     let Machine { cpu, cores, accelerator, os, arch, .. } = machine;
     let cores = if *cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
@@ -111,7 +118,7 @@ fn machine(machine: &Machine) -> String {
         Some(accelerator) => format!("{accelerator} beside {cpu}"),
         None => cpu.clone(),
     };
-    format!("{cpu} ({cores}, {caches}{gibibytes:.0}\u{202f}GiB of memory; {os}, {arch})")
+    format!("{cpu} ({cores}{caches}, {gibibytes:.0}\u{202f}GiB of memory; {os}, {arch})")
 }
 
 /// `a, b and c`.

@@ -115,6 +115,16 @@ impl Records {
         Ok(records.try_into().ok())
     }
 
+    /// The records of a topic, of every machine shown that has one.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn of_each_machine(&self, topic: &str) -> Result<Vec<Record>> {
+        let has = |name: &&String| self.missing(name, &[topic]).is_empty();
+        let read = |name: &String| Record::read(&self.folder.join(name), topic);
+        self.shown.iter().filter(has).map(read).collect()
+    }
+
     /// The record of a topic that is a property of no machine, if it is there.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
     let flops = core_and_projections(D)?;
     let (core, projections) = (flops.core() as f64, flops.projections as f64);
     Ok(Claim {
-        section: "the-core-and-the-projections",
+        section: "numbers-in-examples",
         said: "At $n = 4096$, $d = 64$ the core takes about $4 \\cdot 10^9$ FLOPs and the projections about $4 \\cdot \
                10^6$."
             .to_owned(),
@@ -86,7 +86,7 @@ pub fn tell_layer_in_numbers(page: &mut Page) -> Result<Claim> {
     page.value("layer-bf16-mb", fixed(layer.bytes(2)?.weights as f64 / 1e6, 0));
     page.value("layer-mb", fixed(megabytes, 1));
     Ok(Claim {
-        section: "a-layer-in-numbers",
+        section: "numbers-in-examples",
         said: "At $n = 8192$, $d = 512$ a layer takes about $34 \\cdot 10^9$ FLOPs, and its weights 268 MB."
             .to_owned(),
         verdict: by_parts(&[
@@ -162,9 +162,82 @@ pub fn tell_backward(page: &mut Page) -> Claim {
     page.value("back-n", integer(BACK_N));
     page.value("back-d", integer(BACK_D));
     Claim {
-        section: "the-price-of-going-back",
+        section: "12-the-price-of-going-back",
         said: "The backward pass costs what the forward pass costs.".to_owned(),
         verdict: by_parts(&[("the products", backward == forward)]),
         measured: "twice the FLOPs in products".to_owned(),
+    }
+}
+
+const HEADS_N: usize = 2048;
+const HEADS_D_MODEL: usize = 1024;
+
+/// (16) A layer of this width whose heads share it.
+pub fn layer_with_heads(heads: usize) -> AttentionShape {
+    let d = HEADS_D_MODEL / heads;
+    AttentionShape::self_attention(1, HEADS_N, HEADS_D_MODEL, d, heads)
+}
+
+pub fn tell_heads(page: &mut Page) -> Result<Claim> {
+    let count = |heads| {
+        let layer = layer_with_heads(heads);
+        anyhow::Ok((heads, layer.flops()?, layer.bytes(4)?.weights))
+    };
+    let counted = [1, 4, 16].map(count).into_iter().collect::<Result<Vec<_>>>()?;
+    let billions = |flops: u128| fixed(flops as f64 / 1e9, 2);
+    page.table_of(
+        "heads",
+        &counted,
+        &[
+            ("heads", &|(heads, ..)| integer(*heads)),
+            ("GFLOP, projections", &|(_, flops, _)| billions(flops.projections)),
+            ("products of the core", &|(_, flops, _)| billions(flops.scores + flops.values)),
+            ("softmax", &|(_, flops, _)| billions(flops.softmax)),
+            ("weights", &|(.., weights)| figures::format::bytes(*weights)),
+        ],
+    );
+    page.value("heads-n", integer(HEADS_N));
+    page.value("heads-d-model", integer(HEADS_D_MODEL));
+    let [(_, one, weights), .., (heads, many, more_weights)] = &counted[..] else {
+        anyhow::bail!("too few layers")
+    };
+    let times = |more: u128, of: u128| more as f64 / of as f64;
+    Ok(Claim {
+        section: "16-heads-and-cost",
+        said: "The cost of attention is linear in the number of heads.".to_owned(),
+        verdict: by_parts(&[
+            ("the weights that are kept", times(*more_weights, *weights) == *heads as f64),
+            ("the operations", about(times(many.total(), one.total()), *heads as f64)),
+        ]),
+        measured: format!(
+            "{heads} heads instead of 1: {} times the operations, {} times the weights",
+            fixed(times(many.total(), one.total()), 2),
+            fixed(times(*more_weights, *weights), 0)
+        ),
+    })
+}
+
+/// (17) Numbers that are alive at once for n tokens: forward, and with the backward pass. Inputs, output and gradients beside the
+/// matrices of (n, n), as the test `memory` of the crate counts them.
+pub fn peaks(n: usize) -> [usize; 2] {
+    [n * n + 4 * n * D + n, 2 * n * n + 7 * n * D + n]
+}
+
+pub fn tell_backward_memory(page: &mut Page) -> Claim {
+    let ratio = |n| {
+        let [forward, both] = peaks(n);
+        both as f64 / forward as f64
+    };
+    let row = |n| {
+        let [forward, both] = peaks(n).map(|numbers| figures::format::bytes(4 * numbers as u128));
+        vec![integer(n), forward, both, fixed(ratio(n), 2)]
+    };
+    let header = ["$n$", "forward", "with backward", "ratio"];
+    page.table("backward-memory", &header, &[256, 1024, 4096, 16_384].map(row));
+    Claim {
+        section: "17-memory-for-the-backward-pass",
+        said: "The backward pass triples memory.".to_owned(),
+        verdict: by_parts(&[("the peak", about(ratio(16_384), 3.0))]),
+        measured: format!("twice, for one head of the naive core: {} at 16\u{202f}384 tokens", fixed(ratio(16_384), 2)),
     }
 }

@@ -96,7 +96,7 @@ pub fn tell_reach(page: &mut Page) -> Result<Claim> {
     page.value("reach-factor", fixed(SAID_SCORE / medians[0], 1));
     page.value("reach-factor-weights", fixed(SAID_SCORE / LN_10 / medians[1], 1));
     Ok(Claim {
-        section: "how-far-scores-reach",
+        section: "7-how-far-scores-reach",
         said: "For $d_k = 512$ and eight tokens, unscaled scores reach 180 and weights fall to $10^{-78}$; scaled, 8 and \
                $10^{-4}$."
             .to_owned(),
@@ -186,7 +186,7 @@ pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Cla
     let condition = format!("there are {} to {} keys", from.n, to.n);
     let everywhere = all.iter().all(LargestWeight::is_as_said);
     Ok(Claim {
-        section: "the-largest-weight",
+        section: "8-the-largest-weight",
         said: "For $d_k = 512$ the largest weight of a row averages over $0.9$ unscaled, and under $0.5$ scaled.".to_owned(),
         verdict: only_when(&condition, everywhere, true)?,
         measured: format!(
@@ -294,7 +294,7 @@ pub fn tell_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
     page.value("small-draws", integer(ROWS));
     page.value("small-most", percent(most, 0));
     Claim {
-        section: "gradients-that-vanish",
+        section: "13-gradients-that-vanish",
         said: "Without scaling, gradients are below $10^{-6}$.".to_owned(),
         verdict: by_parts(&[("most rows", most > 0.5)]),
         measured: format!(

@@ -39,7 +39,7 @@ pub fn tell_four_scores(page: &mut Page) -> Result<Claim> {
         page.value(format!("four-divisor-{key}"), interval);
     }
     Ok(Claim {
-        section: "four-scores-and-a-division",
+        section: "numbers-in-examples",
         said: format!(
             "Softmax of $(12.3, -8.7, 15.1, -3.2)$ is ${}$; of the same divided by 8 it is ${}$.",
             tuple(SAID_PLAIN, 2),
@@ -124,7 +124,7 @@ pub fn tell_three_queries(page: &mut Page) -> Result<Claim> {
     page.value("three-sum", fixed(facts.said_weights.row(0).sum(), 2));
     let output_right = to_two_decimals(facts.output.row(0).iter(), &SAID_OUTPUT);
     Ok(Claim {
-        section: "three-queries-by-hand",
+        section: "numbers-in-examples",
         said: format!(
             "In example (b) the three queries have the weights ${}$, ${}$ and ${}$, and the first the output ${}$.",
             said[0],

@@ -79,7 +79,7 @@ pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
     let as_said = lengths_as_said();
     let [first, .., last] = LENGTHS;
     Ok(Claim {
-        section: "more-work-less-memory",
+        section: "11-more-work-less-memory",
         said: "Flash attention does 15 % more work and uses 3–5 times less memory."
             .to_owned(),
         verdict: only_when(
@@ -146,7 +146,7 @@ pub fn tell_approximate(page: &mut Page) -> Result<Claim> {
     page.value("exact-f32", "10^{−6}");
     page.value("exact-n", integer(N));
     Ok(Claim {
-        section: "is-it-approximate",
+        section: "15-is-it-approximate",
         said: "Flash attention is approximate.".to_owned(),
         verdict: by_parts(&[("the output", difference()? > 1e-12)]),
         measured: "differs by less than $10^{−14}$ in `f64`: rounding".to_owned(),

@@ -90,7 +90,7 @@ pub fn tell_large_negative(page: &mut Page) -> Result<Claim> {
     }
     let most = leaks(-1e9).into_iter().fold(0.0, f64::max);
     Ok(Claim {
-        section: "a-large-negative-number",
+        section: "9-a-large-negative-number",
         said: "A mask of $-10^9$ leaks small probabilities to hidden keys; $-\\infty$ does not.".to_owned(),
         verdict: by_parts(&[("any format", most > 0.0)]),
         measured: format!(

@@ -7,6 +7,7 @@ mod draws;
 mod examples;
 mod flash;
 mod formats;
+mod numbers;
 mod page;
 mod roofline;
 #[cfg(test)]

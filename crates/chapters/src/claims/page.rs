@@ -1,7 +1,7 @@
 //! All claims in the order of the chapter, and their summary.
 
 use super::verdict::{Claim, HOLDS, NOT, WHEN};
-use super::{counts, draws, examples, flash, formats, roofline, traffic};
+use super::{counts, draws, examples, flash, formats, numbers, roofline, traffic};
 use crate::output::Page;
 use anyhow::{Result, ensure};
 use figures::format::table;
@@ -25,6 +25,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
         draws::tell_small_gradients(page, &small?),
         traffic::tell_growth(page)?,
         flash::tell_approximate(page)?,
+        counts::tell_heads(page)?,
+        counts::tell_backward_memory(page),
+        numbers::tell_three_measurements(page),
+        numbers::tell_spread(page)?,
     ];
     summary(page, &claims);
     tally(page, &claims)
@@ -33,13 +37,15 @@ pub fn generate(page: &mut Page) -> Result<()> {
 fn summary(page: &mut Page, claims: &[Claim]) {
     let mut rows = vec![];
     for (number, claim) in (1..).zip(claims) {
-        let said = format!("[{number}](#{number}-{}) {}", claim.section, claim.said);
+        let said = format!("[{number}](#{}) {}", claim.section, claim.said);
         // Stacked, so that a phone shows both.
         rows.push(vec![said, format!("{}<br>{}", claim.verdict, claim.measured)]);
-        page.value(format!("claim-{number}"), &claim.said);
+        if number > 4 {
+            page.value(format!("claim-{number}"), &claim.said);
+        }
         page.value(format!("verdict-{number}"), &claim.verdict);
     }
-    let table = table(&["people say", "verdict, and what was computed"], &rows);
+    let table = table(&["claim", "verdict, and what was computed"], &rows);
     // Sentences are aligned to the left.
     page.file("summary.md", table.replacen("| :-- | --: |", "| :-- | :-- |", 1));
 }
@@ -51,9 +57,9 @@ fn tally(page: &mut Page, claims: &[Claim]) -> Result<()> {
     let not = count(|v| v.starts_with(NOT));
     let part = count(|v| v.starts_with(HOLDS) && !v.starts_with(WHEN) && v.contains(NOT));
     ensure!(when + not + part == claims.len(), "a claim holds as it stands: say so");
-    const WORDS: [&str; 11] = [
+    const WORDS: [&str; 13] = [
         "none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
-        "ten",
+        "ten", "eleven", "twelve",
     ];
     for (name, count) in [("when", when), ("not", not), ("part", part)] {
         page.value(format!("count-{name}"), WORDS[count]);

@@ -106,7 +106,7 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
     intensities_and_ridges(page, once, once_bf16)?;
     let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
     Ok(Claim {
-        section: "below-the-ridge",
+        section: "5-below-the-ridge",
         said: "At $n = 4096$, $d = 64$ the intensity is 61 FLOP/byte (or 63), below the 156 of an A100, so attention is \
                memory-bound."
             .to_owned(),
@@ -211,7 +211,7 @@ pub fn tell_short_and_long(page: &mut Page) -> Result<Claim> {
         Ok(of(first)? > RIDGE_BF16 && of(65_536)? < RIDGE_BF16)
     };
     Ok(Claim {
-        section: "short-and-long-sequences",
+        section: "6-short-and-long-sequences",
         said: "Short sequences are compute-bound and long ones memory-bound.".to_owned(),
         verdict: only_when(
             "a whole layer is meant, wide and unfused, and not very short",

@@ -11,7 +11,6 @@ use super::draws::{
 use super::examples::{
     FourScores, ROUNDING, SAID_DIVIDED, SAID_OUTPUT, four_scores, three_queries, values,
 };
-use super::flash;
 use super::flash::{
     Outputs, difference, inputs, lengths_as_said, memory_ratio, outputs, work,
 };
@@ -26,6 +25,7 @@ use super::traffic::{
     FUSED_CROSSINGS, NAIVE_CROSSINGS, STEPS, TILES, slope, tiled, untiled,
 };
 use super::verdict::{about, to_two_decimals};
+use super::{counts, flash, numbers};
 use crate::why_sqrt_d_k::{FAINT, rows, share};
 use attention::{AttentionShape, Mask, attention};
 use figures::format::fixed;
@@ -362,4 +362,31 @@ fn in_f32_tiled_attention_is_about_as_exact_as_plain_attention() {
     let (tiled, plain) = (error(tiled), error(plain));
     assert!(is_just_below(tiled, 1e-6) && is_just_below(plain, 1e-6));
     assert!(tiled < 2.0 * plain, "{tiled:e} against {plain:e}");
+}
+
+#[test]
+fn products_do_not_notice_the_number_of_heads_and_weights_do() {
+    let [one, many] = [1, 16].map(|heads| counts::layer_with_heads(heads).flops().unwrap());
+    assert_eq!(one.projections, many.projections);
+    assert_eq!(one.scores + one.values, many.scores + many.values);
+    assert_eq!(16 * one.softmax, many.softmax);
+}
+
+#[test]
+fn the_backward_pass_doubles_the_peak_of_long_sequences() {
+    let [forward, both] = counts::peaks(16_384);
+    assert!((1.99..2.0).contains(&(both as f64 / forward as f64)));
+}
+
+#[test]
+fn three_measurements_fit_no_square_over_lengths_that_double() {
+    let [first, second] = numbers::exponents_of_doublings();
+    assert!((2.0..3.0).contains(&first) && second > 3.5, "{first}, {second}");
+}
+
+#[test]
+fn a_spread_of_ten_is_not_one_hot_and_a_gap_of_ten_is_for_a_thousand_keys() {
+    assert!(numbers::largest_of_even_scores().unwrap() < 0.8);
+    assert!(numbers::largest_with_gap(1000, 10.0) > 0.95);
+    assert!(numbers::largest_with_gap(100_000, 10.0) < 0.2);
 }

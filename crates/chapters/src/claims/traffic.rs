@@ -59,7 +59,7 @@ pub fn tell_crossings(page: &mut Page) -> Result<Claim> {
     page.value("crossing-fused-gib", integer(fused_gibibytes as usize));
     page.value("crossing-fused-gb", gigabytes(FUSED_CROSSINGS));
     Ok(Claim {
-        section: "how-often-the-matrix-crosses",
+        section: "10-how-often-the-matrix-crosses",
         said: "The $(n, n)$ matrix crosses slow memory four times, 8 GB at $n = 4096$ with 32 heads.".to_owned(),
         verdict: only_when(
             "scale and mask are fused with softmax, in `f32`, and GB means GiB",
@@ -129,7 +129,7 @@ pub fn tell_growth(page: &mut Page) -> Result<Claim> {
     page.value("traffic-gain-fused", fixed(untiled(65_536, fused) / most, 0));
     let growth = fixed(most / tiled(32_768, 128), 1);
     Ok(Claim {
-        section: "traffic-that-grows-with-n",
+        section: "14-traffic-that-grows-with-n",
         said: "With flash attention HBM traffic becomes $O(n)$.".to_owned(),
         verdict: by_parts(&[("the traffic", slope(|n| tiled(n, 128)) < 1.5)]),
         measured: format!("twice the tokens, {growth} times the traffic"),

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 /// One row of the summary.
 pub struct Claim {
-    /// The id of the section that checks it, behind its number.
+    /// The id of the section that checks it.
     pub section: &'static str,
     pub said: String,
     pub verdict: String,

@@ -7,7 +7,7 @@ use super::roofline::{Ceilings, Step, steps};
 use super::words::*;
 use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::output::Page;
-use crate::records::{Compared, least_and_most, list, provenance_of, threads};
+use crate::records::{least_and_most, list, provenance_of, threads};
 use anyhow::{Context, Result};
 use figures::format::{bytes, duration, fixed, integer, percent, significant};
 use figures::{
@@ -59,7 +59,7 @@ fn counts(page: &mut Page) -> Result<()> {
             ("of 32 heads", &|c| bytes(c.bytes.weights)),
         ],
     );
-    let (even, longest) = (facts::counts(4096)?, facts::counts(8192)?);
+    let even = facts::counts(4096)?;
     let softmax = even.flops.softmax as f64 / even.flops.core() as f64;
     page.value("softmax-share", percent(softmax, 1));
     for (n, backward) in [(128, "backward-shortest"), (8192, "backward-longest")] {
@@ -75,9 +75,6 @@ fn counts(page: &mut Page) -> Result<()> {
     page.value("training-weights", bytes(kept));
     page.value("weights-4096", bytes(even.bytes.weights));
     page.value("weights-4096-head", bytes(even.bytes.weights / HEADS as u128));
-    page.value("weights-8192", bytes(longest.bytes.weights));
-    let share = longest.bytes.weights as f64 / longest.bytes.total() as f64;
-    page.value("weights-8192-share", percent(share, 0));
     Ok(())
 }
 
@@ -175,30 +172,27 @@ fn growth_words(
     times: &Record,
     roof: &Record,
 ) -> Result<()> {
-    // Causal: half of the work is needless, and all of the products are computed.
     let forward = &growth[0];
     let (n, longest) = forward.longest();
+    page.value("forward-4096", duration(longest));
     let causal = times.seconds("attention/forward causal", "f32", n as u64)?;
-    page.value("causal", causal_in_words(causal, longest));
+    page.value("causal-time", duration(causal));
 
     // A doubling of n should cost four times.
     let scale = roof.seconds("steps/scale", "f32", n as u64)?;
     page.value("jump", jump_in_words(facts::jump(forward), scale));
 
-    // Backward has twice the products of forward.
-    let ratios = facts::backward_ratios(growth);
-    let up_to = |n: f64| {
-        let found = ratios.iter().flatten().filter(|point| point.0 <= n);
-        least_and_most(found.map(|point| point.1))
-    };
-    let ((least, short), (_, most)) = (up_to(256.0), up_to(f64::INFINITY));
-    page.value("backward-short-least", fixed(least, 1));
-    page.value("backward-short-most", fixed(short, 1));
-    page.value("backward-most", fixed(most, 1));
-    for (dtype, ratios) in ["f32", "f64"].into_iter().zip(&ratios) {
-        page.value(format!("backward-{dtype}"), fixed(ratios[ratios.len() - 1].1, 1));
-    }
-    page.value("backward-why", backward_in_words(short, most));
+    let [single, double] = facts::backward_ratios(growth);
+    let rows: Vec<_> = single.iter().zip(&double).collect();
+    page.table_of(
+        "backward",
+        &rows,
+        &[
+            ("$n$", &|(single, _)| integer(single.0 as usize)),
+            ("backward / forward, `f32`", &|(single, _)| fixed(single.1, 1)),
+            ("`f64`", &|(_, double)| fixed(double.1, 1)),
+        ],
+    );
     Ok(())
 }
 
@@ -219,11 +213,16 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     page.value("new", new_in_words(small, large, forward));
     page.value("scale-time", duration(record.seconds("steps/scale", "f32", 4096)?));
 
-    let transposed = |n: u64| record.seconds("matrix/transposed", "f32", n);
-    for n in [500, 512, 4096] {
-        page.value(format!("transposed-{n}"), duration(transposed(n)?));
-    }
-    page.value("transposed", transposed_in_words(transposed(500)?, transposed(512)?));
+    let transposed = |n| Ok((n, record.seconds("matrix/transposed", "f32", n as u64)?));
+    let transposed = [500, 512, 4096].into_iter().map(transposed);
+    page.table_of(
+        "transposed",
+        &transposed.collect::<Result<Vec<_>>>()?,
+        &[
+            ("$n$", &|(n, _): &(usize, f64)| integer(*n)),
+            ("to transpose a matrix of $(n, n)$", &|(_, seconds)| duration(*seconds)),
+        ],
+    );
     let backward = times.seconds("attention/backward", "f32", 4096)?;
     page.value("backward-full", duration(backward));
     Ok(())
@@ -252,14 +251,11 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
     let even = layer.at_crossover().with_context(|| {
         format!("the record `{}` has no layer of n = {}", record.topic, layer.crossover)
     })?;
-    page.value("even", even_in_words(even.cores, even.projections));
+    page.value("even", significant(even.cores / even.projections, 2));
     let meeting = Meeting::of(&layer.measured());
     let (shortest, longest) = least_and_most(layer.times.iter().map(|time| time.n));
     let they_cross = meeting_in_words(&meeting, shortest, longest);
     page.value("measured-crossover", they_cross.clone());
-    let beside = beside_counted_in_words(&meeting, layer.crossover as f64);
-    page.value("crossover-remember", beside);
-
     crossover_figures(page, &layer, &they_cross.replace('$', ""))
 }
 
@@ -335,66 +331,41 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
             ("of its roof", &|(_, step)| percent(ceilings.share(step), 0)),
         ],
     );
-    steps_words(page, &ceilings, &short, &long, record)?;
+    steps_values(page, &ceilings, &long, record)?;
     draw_roofline(page, &ceilings, &short, &long)
 }
 
 fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
-    let ridge = ceilings.ridge();
-    for (key, speed) in [
-        ("registers", ceilings.registers),
-        ("product", ceilings.product),
-        ("read", ceilings.read),
-        ("update", ceilings.update),
-        ("triad", ceilings.triad),
-        ("ridge", ridge),
-    ] {
-        page.value(format!("roof-{key}"), significant(speed, 3));
-    }
-    page.value("both-directions", directions_in_words(ceilings));
-    let of_gpu = A100_F32 / A100_BANDWIDTH;
-    page.value("gpu-peak", significant(A100_F32 / 1e12, 3));
-    page.value("gpu-bandwidth", integer((A100_BANDWIDTH / 1e9) as usize));
-    page.value("gpu-ridge", significant(of_gpu, 3));
-    let side = Compared::of(of_gpu, ridge).choose(
-        "lies further left",
-        "lies at about the same place",
-        "lies further right",
+    let speed = |what: &str, speed: f64, unit: &str| {
+        vec![what.to_owned(), format!("{} {unit}", significant(speed, 3))]
+    };
+    page.table(
+        "ceilings",
+        &["", "best of several"],
+        &[
+            speed("multiply-adds that never leave the registers", ceilings.registers, "GFLOP/s"),
+            speed("nalgebra's product of square matrices", ceilings.product, "GFLOP/s"),
+            speed("reading", ceilings.read, "GB/s"),
+            speed("changing in place", ceilings.update, "GB/s"),
+            speed("triad", ceilings.triad, "GB/s"),
+            speed("**ridge**", ceilings.ridge(), "FLOP/byte"),
+        ],
     );
-    page.value("gpu-side", side);
+    page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
 }
 
-/// What the chapter says in words of the steps.
-fn steps_words(
+/// What the chapter says of the steps at n = 4096.
+fn steps_values(
     page: &mut Page,
     ceilings: &Ceilings,
-    [_, short_scale, short_softmax, ..]: &[Step; 5],
-    [scores, scale, softmax, values, whole]: &[Step; 5],
+    [.., softmax, _, whole]: &[Step; 5],
     record: &Record,
 ) -> Result<()> {
-    let ridge = ceilings.ridge();
     page.value("whole-intensity", fixed(whole.intensity(), 1));
-    page.value("whole", whole_in_words(whole, ridge, ceilings.share(whole)));
-    let same_way = ceilings.update == ceilings.bandwidth();
-    page.value("scale-roof", scale_in_words(ceilings.share(scale), same_way));
-    let is_left = |step: &Step| step.intensity() < ridge;
-    page.value("left", left_in_words(is_left(scale), is_left(softmax)));
-
-    let flops = softmax.flops / whole.flops;
-    let seconds = softmax.seconds / whole.seconds;
-    let is_longest =
-        [scores, scale, values].iter().all(|step| step.seconds <= softmax.seconds);
-    page.value("softmax-time", softmax_time_in_words(flops, seconds, is_longest));
-    page.value("softmax-roof", softmax_roof_in_words(ceilings.share(softmax)));
-    let extra = WriteTime::of(record, 4096)?.extra();
-    page.value("softmax-slows", slows_in_words(short_softmax, softmax, extra));
-
-    let largest = record.machine.caches.iter().map(|cache| cache.bytes).max();
-    let in_cache = short_scale.speed() / scale.speed();
-    let small = (F32 * 512 * 512) as u64;
-    page.value("scale-in-cache", cache_in_words(in_cache, small, largest));
-    let transposed = record.seconds("steps/tr_mul", "f32", 4096)?;
-    page.value("tr-mul", significant(transposed / values.seconds, 2));
+    page.value("whole-speed", significant(whole.speed(), 2));
+    page.value("whole-share", percent(ceilings.share(whole), 0));
+    page.value("softmax-flops", percent(softmax.flops / whole.flops, 0));
+    page.value("softmax-time", percent(softmax.seconds / whole.seconds, 0));
     page.value("mask-time", duration(record.seconds("steps/causal mask", "f32", 4096)?));
     Ok(())
 }

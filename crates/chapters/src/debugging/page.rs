@@ -1,7 +1,7 @@
 //! How the chapter says and draws it.
 
 use super::facts::{self, CHECKS, D_HEAD, TOKENS, examine};
-use super::training::{self, Losses, loss_of_zero};
+use super::training::{self, Losses, Watched, loss_of_zero};
 use crate::output::Page;
 use anyhow::{Context, Result};
 use attention::heat_map;
@@ -11,6 +11,7 @@ use laboratory::{Diagnosis, Fault};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     training(page)?;
+    watched(page)?;
     entropies(page)?;
     healthy(page)?;
     hunt(page)?;
@@ -59,6 +60,61 @@ fn training(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
+/// Entropy and gradients over the steps of training, with and without a fault.
+fn watched(page: &mut Page) -> Result<()> {
+    let runs = training::watched()?;
+    let lines = |of: fn(&Watched) -> f64| -> Vec<Line> {
+        let runs = training::RUNS.into_iter().zip(&runs).zip([BLUE, GREEN, VERMILION]);
+        let line = |(((name, ..), steps), colour): (((&str, Fault, f64), &Vec<Watched>), _)| {
+            // A mean over ten steps: single batches are small.
+            let means = steps.chunks(10).map(|steps| {
+                steps.iter().map(of).sum::<f64>() / steps.len() as f64
+            });
+            let at = (0..).map(|i| f64::from(10 * i) + 5.5);
+            Line::new(name, colour, at.zip(means).collect::<Vec<_>>())
+        };
+        runs.map(line).collect()
+    };
+    let x = || Axis::linear("steps of training", 0.0..training::STEPS as f64);
+    page.value("watched-factor", fixed(training::RUNS[2].2, 0));
+    let row = |((name, ..), steps): ((&str, Fault, f64), &Vec<Watched>)| {
+        let last = &steps[steps.len() - 10..];
+        let mean = |of: fn(&Watched) -> f64| last.iter().map(of).sum::<f64>() / 10.0;
+        vec![name.to_owned(), fixed(mean(|w| w.loss), 3), fixed(mean(|w| w.entropy), 2)]
+    };
+    let rows: Vec<_> = training::RUNS.into_iter().zip(&runs).map(row).collect();
+    page.table("watched", &["run", "loss, last ten steps", "entropy"], &rows);
+    page.figure(
+        "watched-entropy",
+        (
+            "Entropy of a head over the steps of training, for three runs",
+            "The healthy head starts high and falls slowly. The dead head stays at 1. With a rate that is too high, \
+             the entropy falls to nearly 0 at once.",
+        ),
+        (380, 340),
+        |area| {
+            let y = Axis::linear("entropy, as a share of the most", 0.0..1.1);
+            line_chart(area, &x(), &y, &lines(|w| w.entropy), Marks::default())
+        },
+    )?;
+    page.figure(
+        "watched-gradient",
+        (
+            "Norm of the gradients of a head's queries and keys over the steps of training, for three runs",
+            "The healthy head's gradients fall by degrees as it learns. The dead head has none at any step, and so no \
+             line. With a rate that is too high they fall far below the healthy ones at once.",
+        ),
+        (380, 340),
+        |area| {
+            let y = Axis::log("gradients of queries and keys", 10.0, 1e-12..10.0);
+            let mut lines = lines(|w| w.gradient);
+            lines.iter_mut().for_each(|line| line.points.retain(|point| point.1 > 1e-12));
+            lines.retain(|line| !line.points.is_empty());
+            line_chart(area, &x(), &y, &lines, Marks::default())
+        },
+    )
+}
+
 /// The healthy layer's report, and its influence beside that of a leaking one.
 fn healthy(page: &mut Page) -> Result<()> {
     let healthy = examine(Fault::None)?;
@@ -97,10 +153,6 @@ fn influence_figure(
 fn entropies(page: &mut Page) -> Result<()> {
     let (healthy, unscaled) =
         (facts::entropies(Fault::None)?, facts::entropies(Fault::MissingScale)?);
-    page.value("entropy-healthy", fixed(facts::share_of_most(&healthy), 2));
-    page.value("entropy-unscaled", fixed(facts::share_of_most(&unscaled), 2));
-    page.value("entropy-little", fixed(facts::LITTLE, 2));
-    page.value("entropy-firm", integer(facts::firm_rows(&unscaled)));
     page.value("entropy-keys", integer(facts::KEYS));
     page.value("entropy-d", integer(facts::WIDE_HEAD));
     let line = |name, colour, entropies: Vec<f64>| {

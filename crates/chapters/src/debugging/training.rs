@@ -3,7 +3,7 @@
 use super::facts::layer;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{AttentionLayer, Mask};
+use attention::{AttentionLayer, Mask, MultiHeadCache, row_entropy};
 use laboratory::{Fault, Patient};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -12,6 +12,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 const POSITIONS: usize = 6;
 const CONTENT: usize = 2;
+const WIDTH: usize = CONTENT + POSITIONS;
 pub const STEPS: usize = 300;
 pub const BATCH: usize = 4;
 pub const RATE: f64 = 0.03;
@@ -20,7 +21,7 @@ const TESTS: usize = 64;
 /// Tokens of two random numbers and a position, one-hot: (6, 8).
 fn sequence(rng: &mut ChaCha8Rng) -> DMatrix<f64> {
     let content = normal(POSITIONS, CONTENT, rng);
-    DMatrix::from_fn(POSITIONS, CONTENT + POSITIONS, |i, c| match c {
+    DMatrix::from_fn(POSITIONS, WIDTH, |i, c| match c {
         c if c < CONTENT => content[(i, c)],
         c => f64::from(c - CONTENT == i),
     })
@@ -58,20 +59,43 @@ fn test(
     Ok(losses.sum::<Result<f64>>()? / TESTS as f64)
 }
 
-/// Trains with Adam, and returns the loss before and after, on sequences that were not trained on.
-fn train(mut patient: Patient, ahead: isize) -> Result<(f64, f64)> {
+/// What there is to watch in a step of training, of the layer's last head.
+#[derive(Debug, Clone, Copy)]
+pub struct Watched {
+    /// The mean over rows and sequences of a row's entropy, as a share of the most that it could have.
+    pub entropy: f64,
+    /// The norm of the gradients of the head's queries and keys.
+    pub gradient: f64,
+    /// Of the batch.
+    pub loss: f64,
+}
+
+struct Trained {
+    /// The losses on sequences that were not trained on.
+    before: f64,
+    after: f64,
+    steps: Vec<Watched>,
+}
+
+/// Trains with Adam at this learning rate.
+fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
     let mask = Mask::causal();
     let test = |patient: &Patient| test(ahead, |x| Ok(patient.forward(x, &mask)?.0));
     let before = test(&patient)?;
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
     let mut mean = patient.parameters().zeros_like();
     let mut square = mean.clone();
+    let mut steps = vec![];
     for step in 1..=STEPS {
         let mut sums = mean.zeros_like();
+        let mut watched = Watched { entropy: 0.0, gradient: 0.0, loss: 0.0 };
         for _ in 0..BATCH {
             let x = sequence(rng);
             let (output, cache) = patient.forward(&x, &mask)?;
-            let gradients = patient.backward(&cache, &loss(&output, &x, ahead).1)?;
+            let (loss, grad_output) = loss(&output, &x, ahead);
+            watched.loss += loss / BATCH as f64;
+            watched.entropy += entropy(&cache)? / BATCH as f64;
+            let gradients = patient.backward(&cache, &grad_output)?;
             let gradients = gradients.parameters.named().into_iter();
             for ((_, mut sum), (_, gradient)) in
                 sums.named_mut().into_iter().zip(gradients)
@@ -79,6 +103,9 @@ fn train(mut patient: Patient, ahead: isize) -> Result<(f64, f64)> {
                 sum += gradient / BATCH as f64;
             }
         }
+        let last_head = |m: &DMatrix<f64>| m.columns(WIDTH / 2, WIDTH / 2).norm();
+        watched.gradient = last_head(&sums.w_q).hypot(last_head(&sums.w_k));
+        steps.push(watched);
         let unbias = |decay: f64| 1.0 - decay.powi(step as i32);
         let parameters = patient.parameters_mut().named_mut().into_iter();
         let means = mean.named_mut().into_iter().zip(square.named_mut());
@@ -89,11 +116,35 @@ fn train(mut patient: Patient, ahead: isize) -> Result<(f64, f64)> {
             square.zip_apply(&sum, |s, g| *s = 0.99 * *s + 0.01 * g * g);
             parameter.zip_zip_apply(&mean, &square, |x, m, s| {
                 let size = (s / unbias(0.99)).sqrt() + 1e-8;
-                *x -= RATE * m / unbias(0.9) / size;
+                *x -= rate * m / unbias(0.9) / size;
             });
         }
     }
-    Ok((before, test(&patient)?))
+    Ok(Trained { before, after: test(&patient)?, steps })
+}
+
+/// The mean entropy of the last head's rows, each as a share of the most that it could have; the first row has one key.
+fn entropy(cache: &MultiHeadCache<f64>) -> Result<f64> {
+    let heads = Patient::heads(cache);
+    let entropies = row_entropy(&heads[heads.len() - 1].weights)?;
+    let shares = entropies.iter().enumerate().skip(1);
+    let shares = shares.map(|(i, entropy)| entropy / ((i + 1) as f64).ln());
+    Ok(shares.sum::<f64>() / (POSITIONS - 1) as f64)
+}
+
+/// Runs of the task of the previous token: what each is called, its fault, and its learning rate as a multiple of [`RATE`].
+pub const RUNS: [(&str, Fault, f64); 3] = [
+    ("healthy", Fault::None, 1.0),
+    ("dead head", Fault::DeadHead, 1.0),
+    ("rate too high", Fault::None, 30.0),
+];
+
+pub fn watched() -> Result<Vec<Vec<Watched>>> {
+    let run = |(_, fault, factor)| {
+        let patient = Patient::new(layer(WIDTH, 2, 0)?, fault)?;
+        Ok(train(patient, -1, factor * RATE)?.steps)
+    };
+    RUNS.into_par_iter().map(run).collect()
 }
 
 /// What a layer's loss is before training, and after training to say the previous token or the next one.
@@ -109,10 +160,10 @@ pub struct Losses {
 pub fn losses() -> Result<Vec<Losses>> {
     let faults = [&[Fault::None], Fault::ALL].concat();
     let trained = |fault| {
-        let patient = Patient::new(layer(CONTENT + POSITIONS, 2, 0)?, fault)?;
-        let (before, previous) = train(patient.clone(), -1)?;
-        let (_, next) = train(patient, 1)?;
-        Ok(Losses { fault, before, previous, next })
+        let patient = Patient::new(layer(WIDTH, 2, 0)?, fault)?;
+        let previous = train(patient.clone(), -1, RATE)?;
+        let next = train(patient, 1, RATE)?.after;
+        Ok(Losses { fault, before: previous.before, previous: previous.after, next })
     };
     let faults = faults.into_par_iter().filter(|f| *f != Fault::ForgottenPadding);
     faults.map(trained).collect()

@@ -1,12 +1,12 @@
 //! How the chapter says and draws it.
 
-use super::facts::{D, ROUNDING, error_of_taylor};
+use super::facts::{ROUNDING, error_of_taylor};
 use super::ladder::{self, Ladder};
 use super::peers;
 use crate::output::Page;
 use crate::records::{provenance, provenance_of};
-use anyhow::Result;
-use figures::format::{fixed, scientific};
+use anyhow::{Context, Result};
+use figures::format::fixed;
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -16,15 +16,13 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("where", provenance_of(&ladder, &others));
     let ladder = Ladder::of(ladder, parts, &roofline)?;
     page.value("roof", fixed(ladder.roof / 1e9, 0));
-    let [record] = page.records.of_one_machine(["peers"])?;
-    page.value("peers-where", provenance(&record));
-    let beside = record.machine.is_same(ladder.machine()).then_some(&record);
-    let elsewhere = ladder::other_machine_in_words(beside, &record.machine);
-    page.value("peers-machine", elsewhere);
+    let machines = page.records.of_each_machine("peers")?;
+    let record = machines.first().context("no machine has the record peers")?;
+    page.value("peers-where", provenance(record));
+    let beside = record.machine.is_same(&ladder.steps.machine).then_some(record);
     ladder::generate(page, &ladder, beside)?;
     polynomial(page)?;
-    let panel = ladder.kernel("scores", D)?;
-    peers::generate(page, &record, (panel.rows as u64, panel.numbers as u64))
+    peers::generate(page, &machines)
 }
 
 /// How far Taylor's polynomial is off, over its number of terms.
@@ -36,7 +34,6 @@ fn polynomial(page: &mut Page) -> Result<()> {
         Line::new("rounding, f32", VERMILION, single).dashed(),
         Line::new("rounding, f64", GREEN, double).dashed(),
     ];
-    page.value("taylor-8", scientific(error_of_taylor(8), 0));
     page.figure(
         "taylor",
         (

@@ -78,6 +78,76 @@ impl Lengths {
     }
 }
 
+/// What a bar of a time-line stands for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Work {
+    Scores,
+    /// Softmax and correction.
+    Softmax,
+    Output,
+}
+
+/// A piece of work of one consumer.
+#[derive(Debug, Clone, Copy)]
+pub struct Bar {
+    pub work: Work,
+    pub consumer: usize,
+    pub span: Span,
+}
+
+impl Lengths {
+    /// So many consumers that do one thing after the other, and share the tensor cores.
+    pub fn in_order(self, consumers: usize, tiles: usize) -> Vec<Bar> {
+        let mut bars = vec![];
+        let mut tensor = 0;
+        let mut ready = vec![0; consumers];
+        // Each round has the outputs of the tile before and the scores of this one.
+        for tile in 0..=tiles {
+            for (consumer, ready) in ready.iter_mut().enumerate() {
+                let mut product = |work, tile| {
+                    let from = tensor.max(*ready);
+                    tensor = from + self.product;
+                    *ready = tensor;
+                    bars.push(Bar { work, consumer, span: Span { tile, from, to: tensor } });
+                };
+                if tile > 0 {
+                    product(Work::Output, tile - 1);
+                }
+                if tile < tiles {
+                    product(Work::Scores, tile);
+                    let (from, to) = (*ready, *ready + self.softmax() + self.correction);
+                    bars.push(Bar { work: Work::Softmax, consumer, span: Span { tile, from, to } });
+                    *ready = to;
+                }
+            }
+        }
+        bars
+    }
+
+    /// One consumer whose softmax runs beside the output of the tile before.
+    pub fn overlapped(self, tiles: usize) -> Vec<Bar> {
+        let mut bars = vec![];
+        let mut clock = 0;
+        for tile in 0..=tiles {
+            let mut bar = |work, tile, from, length| {
+                let span = Span { tile, from, to: from + length };
+                bars.push(Bar { work, consumer: 0, span });
+                span.to
+            };
+            let mut both = clock;
+            if tile < tiles {
+                clock = bar(Work::Scores, tile, clock, self.product);
+                both = bar(Work::Softmax, tile, clock, self.softmax() + self.correction);
+            }
+            if tile > 0 {
+                both = both.max(bar(Work::Output, tile - 1, clock, self.product));
+            }
+            clock = both;
+        }
+        bars
+    }
+}
+
 fn plan(lengths: Lengths) -> Plan {
     let Lengths { product, correction, .. } = lengths;
     let softmax = lengths.softmax();
@@ -199,6 +269,26 @@ mod tests {
         }
         for stage in [&plan.keys, &plan.values] {
             assert!(stage.windows(3).all(|tiles| tiles[0].to <= tiles[2].from));
+        }
+    }
+
+    /// Far from the beginning and the end, the drawn time-lines are as busy as the formula says.
+    #[test]
+    fn time_lines_are_as_busy_as_the_formula_says() {
+        let (lengths, tiles) = (Lengths::new(128), 40);
+        for (bars, expected) in [
+            (lengths.in_order(1, tiles), lengths.busy(1, false)),
+            (lengths.overlapped(tiles), lengths.busy(1, true)),
+            (lengths.in_order(2, tiles), lengths.busy(2, false)),
+        ] {
+            let mut products: Vec<_> =
+                bars.iter().filter(|bar| bar.work != Work::Softmax).collect();
+            products.sort_by_key(|bar| bar.span.from);
+            assert!(products.windows(2).all(|pair| pair[0].span.to <= pair[1].span.from));
+            let middle = &products[8..products.len() - 8];
+            let time = middle[middle.len() - 1].span.to - middle[0].span.from;
+            let busy = (middle.len() * lengths.product) as f64 / time as f64;
+            assert!((busy - expected).abs() < 0.02, "{busy} {expected}");
         }
     }
 

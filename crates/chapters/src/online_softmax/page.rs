@@ -1,7 +1,7 @@
 //! How the chapter says and draws it.
 
 use super::drawings;
-use super::facts::{self, COST_N, Changes, Cost, Step, TILE, VALUE_WIDTH, harmonic};
+use super::facts::{self, Changes, Cost, Step, TILE, VALUE_WIDTH, harmonic};
 use super::rounding::{self, Errors, LONGEST, Spread, Way};
 use crate::output::Page;
 use anyhow::Result;
@@ -14,7 +14,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));
     page.value("d-v", integer(VALUE_WIDTH));
     page.value("exponent-f64", fixed(facts::largest_exponent_f64(), 0));
-    page.value("exponent-f32", fixed(facts::largest_exponent_f32().into(), 0));
+    page.value("quiz-sum", fixed(1.5 + (-1.0_f64).exp(), 3));
     sweeps(page)?;
     by_hand(page)?;
     staircase(page)?;
@@ -39,9 +39,6 @@ fn sweeps(page: &mut Page) -> Result<()> {
     });
     let header = ["sweeps", "the row is read", "and written"];
     page.table("sweeps", &header, &rows.collect::<Vec<_>>());
-    let [naive, fused] = facts::crossings_of_long_rows()?;
-    page.value("crossings-naive-long", fixed(naive, 0));
-    page.value("crossings-fused-long", fixed(fused, 0));
     Ok(())
 }
 
@@ -82,7 +79,6 @@ fn by_hand(page: &mut Page) -> Result<()> {
         }
     }
     page.value("output", fixed(by_hand.output, 3));
-    page.value("log-sum-exp", fixed(by_hand.log_sum_exp, 3));
     Ok(())
 }
 
@@ -91,7 +87,6 @@ fn staircase(page: &mut Page) -> Result<()> {
     let staircase = facts::staircase();
     let steps = staircase.steps();
     page.value("stairs", integer(steps.len()));
-    page.value("stairs-last", integer(steps[steps.len() - 1]));
     page.value("stairs-n", integer(staircase.scores.len()));
     let keys = || (1..=staircase.scores.len()).map(|key| key as f64);
     let dots: Vec<_> = keys().zip(staircase.scores.iter().copied()).collect();
@@ -128,29 +123,21 @@ fn rounding(page: &mut Page) -> Result<()> {
     let errors = rounding::errors_in_f64();
     errors_over_length(page, &errors)?;
     let longest = &errors[errors.len() - 1].1;
-    page.value("rounding-rows", integer(rounding::ROWS));
     page.value("rounding-n", integer(LONGEST));
-    for (key, way) in [
-        ("one", Way::ONE),
-        ("plain", Way::Plain),
-        ("plain-tree", Way::PlainTree),
-        ("tiles", Way::TILES),
-        ("tree", Way::Tree),
-        ("rising", Way::Rising),
-        ("rising-plain", Way::RisingPlain),
-    ] {
+    for (key, way) in [("rising", Way::Rising), ("rising-plain", Way::RisingPlain)] {
         page.value(format!("rounding-{key}"), significant(longest[&way], 2));
     }
-    let best = rounding::best_width(LONGEST);
-    page.value("width-expected", integer(best));
-    page.value("width-root", integer(LONGEST.isqrt()));
-    for (name, width) in [("half", best / 2), ("double", 2 * best)] {
-        let more = rounding::more_than_best(LONGEST, width);
-        page.value(format!("width-{name}-more"), percent(more, 0));
-    }
-    for width in [16, 128, 512, 2048] {
-        page.value(format!("width-{width}"), significant(longest[&Way::Tiles(width)], 2));
-    }
+    let row = |(name, way): (&str, Way)| {
+        vec![name.to_owned(), format!("$ {}\\, u $", significant(longest[&way], 2))]
+    };
+    let rows = [
+        ("one key at a time", Way::ONE),
+        ("plain softmax", Way::Plain),
+        ("tiles of 64", Way::TILES),
+        ("a tree of tiles", Way::Tree),
+        ("plain softmax, both sums as trees", Way::PlainTree),
+    ];
+    page.table("rounding", &["the row is taken", "error"], &rows.map(row));
     Ok(())
 }
 
@@ -217,8 +204,6 @@ fn changes(page: &mut Page) -> Result<()> {
     let n = last.n as f64;
     page.value("changes-rows", integer(facts::ROWS_OF_CHANGES));
     page.value("changes-n", integer(last.n));
-    page.value("changes-ln", fixed(n.ln(), 1));
-    page.value("changes-harmonic", fixed(harmonic(last.n), 1));
     page.value("changes-gap", fixed(harmonic(last.n) - n.ln(), 2));
     changes_over_length(page, &changes)?;
 
@@ -278,7 +263,6 @@ fn changes_over_length(page: &mut Page, changes: &[Changes]) -> Result<()> {
 
 /// What a row costs more than the plain softmax.
 fn costs(page: &mut Page) {
-    page.value("cost-n", integer(COST_N));
     let row = |(_, cost): (_, Cost)| {
         let extra = cost.extra_exponentials();
         vec![

@@ -9,7 +9,7 @@ use attention::{
     SingleHeadAttention, SingleHeadCache, attention, attention_backward,
     attention_weights, example, row_entropy, scaled_scores,
 };
-use nalgebra::{DMatrix, RealField};
+use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
@@ -51,58 +51,13 @@ pub fn largest_weight_by_model() -> Result<Results<f64>> {
     largest_weight(64, 512_f64.sqrt())
 }
 
-/// A causal mask that leaks, in the running example.
-pub struct Leaking {
-    pub weights: DMatrix<f64>,
-    /// How far the second output moves as another word takes the place of the last one, which it should not see.
-    pub moved: f64,
-}
-
-fn leaking(
-    weights: impl Fn(DMatrix<f64>) -> attention::Result<DMatrix<f64>>,
-) -> Result<Leaking> {
-    let run = |x: &DMatrix<f64>| {
-        let [q, k, v] = project(x);
-        let weights = weights(scaled_scores(&q, &k)?)?;
-        anyhow::Ok((&weights * v, weights))
-    };
-    let x = example::river().x;
-    let mut with_another_end = x.clone();
-    with_another_end.row_mut(5).copy_from(&x.row(4));
-    let (output, weights) = run(&x)?;
-    let (moved, _) = run(&with_another_end)?;
-    Ok(Leaking { weights, moved: (output - moved).row(1).amax() })
-}
-
-pub fn softmax_of_columns() -> Result<Leaking> {
-    leaking(|scores| {
-        wrong::softmax_of_columns(&Mask::causal().sized(6, 6)?.apply(scores)?)
-    })
-}
-
-pub fn masked_after_softmax() -> Result<Leaking> {
-    leaking(|scores| wrong::masked_after_softmax(&scores, &Mask::causal()))
-}
-
 /// Which of the tokens of [`padded`] are real.
 pub const REAL: [bool; 8] = [true, true, true, true, true, true, false, false];
 
-/// Attention over the running example and two rows of filling, each like the word "the", under this padding mask.
+/// Attention over the running example and two rows of padding, each like the word "the", under this padding mask.
 pub fn padded(valid: [bool; 8]) -> Result<(DMatrix<f64>, AttentionCache<f64>)> {
     let [q, k, v] = project(&example::river().x.insert_rows(6, 2, 0.1));
     Ok(attention(&q, &k, &v, &Mask::padding(&valid)?)?)
-}
-
-/// A mask under which the first token of the running example sees nothing.
-pub fn mask_with_an_empty_row() -> Result<Mask> {
-    let real = [false, true, true, true, true, true];
-    Ok(Mask::causal().and(Mask::padding(&real)?))
-}
-
-/// The running example's weights under [`mask_with_an_empty_row`], with a finite number for −∞.
-pub fn finite_mask<T: RealField + Copy>() -> Result<DMatrix<T>> {
-    let scores = scores()?.map(nalgebra::convert);
-    Ok(wrong::weights_with_finite_mask(&scores, &mask_with_an_empty_row()?)?)
 }
 
 /// From 10⁹ to the next `f32`.
@@ -117,16 +72,6 @@ pub fn future_seen() -> Result<(usize, usize)> {
     let future = (0..6).flat_map(|i| (i + 1..6).map(move |j| (i, j)));
     let seen = future.clone().filter(|&(i, j)| mask.allows(i, j)).count();
     Ok((seen, future.count()))
-}
-
-/// The output of the last query by itself, with the mask aligned at the beginning of the keys, and at their end.
-pub fn last_query() -> Result<Results<DMatrix<f64>>> {
-    let [q, k, v] = project(&example::river().x);
-    let last = q.rows(5, 1).into_owned();
-    let beginning = Mask::dense(DMatrix::from_fn(1, 6, |i, j| j <= i))?;
-    let (wrong, _) = attention(&last, &k, &v, &beginning)?;
-    let (right, _) = attention(&last, &k, &v, &Mask::causal())?;
-    Ok(Results { wrong, right })
 }
 
 /// Both sentences of the running example, one below the other, as if they were one.

@@ -1,14 +1,12 @@
 //! Wrong ways, on purpose: the chapter shows them, `facts.rs` and `claims.rs` run them.
 
 use attention::{Mask, Result, softmax_rows};
-use nalgebra::{DMatrix, RealField};
+use nalgebra::DMatrix;
 
-// ANCHOR: unscaled
 /// WRONG: nothing is divided by √d_k.
 pub fn unscaled_weights(q: &DMatrix<f64>, k: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     softmax_rows(&(q * k.transpose()))
 }
-// ANCHOR_END: unscaled
 
 // ANCHOR: one_maximum
 /// WRONG: one maximum for all rows.
@@ -21,47 +19,6 @@ pub fn softmax_with_one_maximum(scores: &DMatrix<f32>) -> DMatrix<f32> {
     weights
 }
 // ANCHOR_END: one_maximum
-
-// ANCHOR: columns
-/// WRONG: each column sums to one, and not each row.
-pub fn softmax_of_columns(scores: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-    Ok(softmax_rows(&scores.transpose())?.transpose())
-}
-// ANCHOR_END: columns
-
-// ANCHOR: masked_after
-/// WRONG: all keys have got their weight before the mask takes some of it away.
-pub fn masked_after_softmax(scores: &DMatrix<f64>, mask: &Mask) -> Result<DMatrix<f64>> {
-    let allowed = mask.sized(scores.nrows(), scores.ncols())?.allowed_matrix();
-    let weights = softmax_rows(scores)?;
-    Ok(weights.zip_map(&allowed, |p, seen| if seen { p } else { 0.0 }))
-}
-// ANCHOR_END: masked_after
-
-// ANCHOR: renormalised
-/// WRONG, but not always: the same, with each row divided by what is left of it.
-pub fn renormalised(scores: &DMatrix<f64>, mask: &Mask) -> Result<DMatrix<f64>> {
-    let mut weights = masked_after_softmax(scores, mask)?;
-    for mut row in weights.row_iter_mut() {
-        let sum = row.sum();
-        row /= sum;
-    }
-    Ok(weights)
-}
-// ANCHOR_END: renormalised
-
-// ANCHOR: finite
-/// WRONG: a number that is large enough, it seems, in the place of −∞.
-pub fn weights_with_finite_mask<T: RealField + Copy>(
-    scores: &DMatrix<T>,
-    mask: &Mask,
-) -> Result<DMatrix<T>> {
-    let sized = mask.sized(scores.nrows(), scores.ncols())?;
-    let large: T = nalgebra::convert(-1e9);
-    let added = sized.allowed_matrix().map(|seen| if seen { T::zero() } else { large });
-    softmax_rows(&(scores + added))
-}
-// ANCHOR_END: finite
 
 // ANCHOR: tile_twice
 /// WRONG: causal, in tiles of two queries, with a tile's first query added twice.

@@ -6,8 +6,8 @@ use super::gradients::{self, Problem, Tiled};
 use super::rounding::{self, UNIT, Varied};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, fused, kibibytes, naive, naive_backward,
-    tiled, tiled_backward,
+    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, kibibytes, naive, naive_backward, tiled,
+    tiled_backward,
 };
 use crate::tiles_traffic::page::{
     chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
@@ -51,7 +51,6 @@ fn kept(page: &mut Page) -> Result<()> {
         line("Q, K, V, O", MUTED, |kept| kept.linear).dashed(),
         line("L", BLUE, |kept| kept.log_sum_exp),
     ];
-    page.value("kept-even", integer(facts::EVEN));
     page.value("kept-width", integer(D));
     page.figure(
         "kept",
@@ -91,7 +90,6 @@ fn layer(page: &mut Page) {
     page.value("layer-all-naive", of_layer(layers * kept.naive()));
     page.value("layer-all-tiled", of_layer(layers * kept.tiled()));
     page.value("layer-ratio", fixed(kept.ratio(), 0));
-    page.value("layer-share", percent(kept.share_of_log_sum_exp(), 1));
 }
 
 fn operations(page: &mut Page) -> Result<()> {
@@ -112,14 +110,6 @@ fn operations(page: &mut Page) -> Result<()> {
     page.table("operations", &header, &rows);
     let steps = Steps::new(LONG)?;
     page.value("more-counted", percent(steps.more(), 1));
-    page.value("more-counted-backward", percent(steps.more_backward(), 1));
-    page.value("more-step", percent(1.0 / 6.0, 0));
-    page.value("more-backward", percent(1.0 / 4.0, 0));
-    page.value("more-checkpoint", percent(1.0 / 3.0, 0));
-    page.value("convention", fixed(5.0 / 2.0, 1));
-    page.value("convention-step", fixed(7.0 / 2.0, 1));
-    // A kernel that goes twice through the matrix has seven products backward, and is credited with five.
-    page.value("two-sweeps", percent(5.0 / 7.0, 0));
     Ok(())
 }
 
@@ -148,29 +138,10 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     ];
     let header = ["machine", "ridge", "even at", "fetched / computed"];
     page.table("recompute", &header, &rows);
-    let (true_of, faster) = recompute_in_words(thread.ratio());
-    page.value("recompute-true-of", true_of);
-    page.value("recompute-faster", faster);
     page.value("recompute-operations", integer(facts::OPERATIONS));
     page.value("recompute-bytes", integer(2 * ELEMENT));
     page.value("recompute-even", fixed(thread.even, 2));
     Ok(())
-}
-
-/// Of what it is true that recomputing is faster than reading, and what a program had better do with its weights on the thread: it
-/// takes so many times as long to fetch one as to compute it.
-fn recompute_in_words(fetched: f64) -> (&'static str, &'static str) {
-    if fetched < 1.0 {
-        (
-            "of a GPU with tensor cores, and of nothing else in this table",
-            "kept its weights",
-        )
-    } else {
-        (
-            "of a GPU with tensor cores, and of the thread in this table",
-            "computed its weights again",
-        )
-    }
 }
 
 /// How far weights are off that were computed by softmax, and those computed again from the log-sum-exp, in `f32`.
@@ -187,9 +158,6 @@ fn weights(page: &mut Page) -> Result<()> {
     }
     let header = ["largest $L$", "softmax", "$e^{S - L}$", "$u L$"];
     page.table("rounding", &header, &rows);
-    page.value("rounding-f64", scientific(rounding::BOUND_F64, 0));
-    page.value("rounding-queries", integer(rounding::QUERIES));
-    page.value("rounding-keys", integer(rounding::KEYS));
     Ok(())
 }
 
@@ -231,7 +199,6 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
         ["blocks", "entries that vary", "values of an entry", "largest spread", "error"];
     page.table("order", &header, &rows);
     page.value("order-count", integer(rounding::ORDERS));
-    page.value("order-keys", integer(rounding::KEYS_OF_SUMS));
     Ok(())
 }
 
@@ -241,18 +208,15 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 fn traffic_by_length(page: &mut Page) -> Result<()> {
     machine(page, Pass::Backward)?;
     for n in NAMED {
-        let [naive, fused, tiled, naive_back, tiled_back] =
-            [naive, fused, tiled, naive_backward, tiled_backward]
+        let [naive, tiled, naive_back, tiled_back] =
+            [naive, tiled, naive_backward, tiled_backward]
                 .map(|program| program(n, CAPACITY));
         let (naive_back, tiled_back) = (naive_back?, tiled_back?);
         page.value(format!("naive-over-tiled-{n}"), factor(naive_back, tiled_back));
         page.value(format!("naive-mib-{n}"), mebibytes(naive_back));
         page.value(format!("tiled-mib-{n}"), mebibytes(tiled_back));
-        let tiled = tiled?;
-        page.value(format!("backward-over-forward-{n}"), factor(tiled_back, tiled));
-        let both = tiled + tiled_back;
+        let both = tiled? + tiled_back;
         page.value(format!("both-naive-{n}"), factor(naive? + naive_back, both));
-        page.value(format!("both-fused-{n}"), factor(fused? + naive_back, both));
     }
     over_tiles(page, &facts::sizes()?);
     Ok(())
@@ -278,13 +242,12 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Backward)?;
     let all = facts::capacities_backward();
     let pays = Pass::Backward.pays_from(all[0], naive_backward)?;
-    page.value("pays-against-naive", integer(pays));
     page.value("pays-against-naive-kib", fixed(kibibytes(pays), 1));
     let formula = |m| Ok(Pass::Backward.by_capacity(LONG, m));
     let once = |_| Ok(Pass::Backward.each_once(LONG));
     let lines = [
         over_capacities("naive", VERMILION, &all, |m| naive_backward(LONG, m))?,
-        over_capacities("7nd + 16n²d²/M", BLUE, &all, formula)?,
+        over_capacities("7nd + 16n²d²/R", BLUE, &all, formula)?,
         over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
     ];
     let rings = over_capacities("tiled", BLUE, &all, |m| tiled_backward(LONG, m))?.points;
@@ -311,22 +274,5 @@ fn loop_orders(page: &mut Page) -> Result<()> {
     ];
     let header = ["order of the loops", "MiB", "products of a tile"];
     page.table("orders", &header, &rows);
-    let more = orders.queries_outside / orders.keys_outside - 1.0;
-    page.value("queries-outside-more", percent(more, 0));
-    let less = 1.0 - orders.two_sweeps / orders.keys_outside;
-    page.value("two-sweeps-less", percent(less, 0));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recomputing_is_praised_where_fetching_takes_longer() {
-        assert!(recompute_in_words(0.1).0.contains("nothing else"));
-        assert_eq!(recompute_in_words(0.1).1, "kept its weights");
-        assert!(recompute_in_words(2.0).0.contains("of the thread"));
-        assert_eq!(recompute_in_words(2.0).1, "computed its weights again");
-    }
 }

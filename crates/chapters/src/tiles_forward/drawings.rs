@@ -33,7 +33,7 @@ pub fn walk(page: &mut Page) -> Result<()> {
         (520, 336),
         |area| {
             rows_of_tiles(area)?;
-            Block::new(tile(HERE.0, HERE.1), SIZE, "S, P", TEXT).draw(area)?;
+            Block::new(tile(HERE.0, HERE.1), SIZE, "S, A", TEXT).draw(area)?;
             for j in 0..TILES.1 {
                 let (x, y) = tile(0, j);
                 let name = format!("K{0} V{0}", subscript(j + 1));
@@ -48,6 +48,43 @@ pub fn walk(page: &mut Page) -> Result<()> {
             label(area, (CORNER.0 - 42, 312), "stays", BLUE)?;
             label(area, (CORNER.0 + STEP.0 * 3, 312), "K and V pass by", VERMILION)?;
             label(area, (CORNER.0 + STEP.0 * TILES.1 + 38, 312), "stays", GREEN)
+        },
+    )
+}
+
+/// The matrix of scores, cut into strips of complete rows.
+pub fn strip(page: &mut Page) -> Result<()> {
+    page.figure(
+        "strip",
+        (
+            "A strip of queries meets all keys",
+            "Five strips lie one below the other, as wide as all keys and values, which stand above them. Two strips are done; the \
+             third is filled, with its queries to the left and its output to the right; the others are to come.",
+        ),
+        (520, 300),
+        |area| {
+            let width = STEP.0 * TILES.1 - 4;
+            let (x, y) = tile(0, 0);
+            Block::new((x, y - 58), (width, SIZE.1), "all keys and values", VERMILION)
+                .draw(area)?;
+            for i in 0..TILES.0 {
+                let (x, y) = tile(i, 0);
+                let name = |name: &str| format!("{name}{}", subscript(i + 1));
+                let now = i == HERE.0;
+                block(area, (x - 66, y), &name("Q"), BLUE, now)?;
+                block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, now)?;
+                let corners = [(x, y), (x + width, y + SIZE.1)];
+                if now {
+                    Block::new((x, y), (width, SIZE.1), "r complete rows of scores", TEXT)
+                        .draw(area)?;
+                } else {
+                    if i < HERE.0 {
+                        filled(area, corners, MUTED.mix(0.2))?;
+                    }
+                    framed(area, corners, MUTED.mix(0.5))?;
+                }
+            }
+            Ok(())
         },
     )
 }

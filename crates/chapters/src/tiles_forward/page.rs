@@ -1,12 +1,11 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, Allocated, BLOCKS, Masked, Operations, TILE};
+use super::facts::{self, Allocated, Masked, Operations, TILE};
 use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, ELEMENT, LONG, NAMED, Pass, capacities, chunked, fused, kibibytes, naive,
-    tiled,
+    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, capacities, chunked, fused, naive, tiled,
 };
 use crate::tiles_traffic::page::{
     chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
@@ -20,6 +19,7 @@ use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));
     drawings::walk(page)?;
+    drawings::strip(page)?;
     masks(page)?;
     causal(page)?;
     memory(page)?;
@@ -64,7 +64,6 @@ fn causal(page: &mut Page) -> Result<()> {
     let rows = facts::CAUSAL_LENGTHS.map(row).into_iter().collect::<Result<Vec<_>>>()?;
     let header = ["$n$", "$B = 32$", "$B = 64$", "$B = 128$", "$B = 256$"];
     page.table("causal", &header, &rows);
-    page.value("unequal-share", percent(facts::causal(LONG, 128, 256)?.computed(), 1));
     Ok(())
 }
 
@@ -74,7 +73,6 @@ fn memory(page: &mut Page) -> Result<()> {
     let last = &counted[counted.len() - 1];
     page.value("memory-beside", bytes(last.beside() as u128));
     page.value("memory-n", integer(last.n));
-    page.value("memory-strip", bytes((ELEMENT * TILE * last.n) as u128));
     page.value("memory-naive", bytes(last.naive as u128));
     page.value("memory-strips", bytes(last.strips as u128));
     page.value("memory-tiled", bytes(last.tiled as u128));
@@ -117,10 +115,6 @@ fn operations(page: &mut Page) -> Result<()> {
     let header =
         ["keys in a tile", "corrections", "all operations", "exponentials a score"];
     page.table("operations", &header, &facts::operations().map(row));
-    page.value("rises-n", integer(LONG));
-    page.value("rises-tiles", integer(BLOCKS));
-    page.value("rises-expected", fixed(facts::expected_rises(), 1));
-    page.value("rises-mean", fixed(facts::mean_rises()?, 1));
     Ok(())
 }
 
@@ -149,9 +143,6 @@ fn rounding(page: &mut Page) -> Result<()> {
         "in parts",
     ];
     page.table("rounding", &header, &rows);
-    let [single, double] = rounding::growth(&errors, |errors| errors.tiles[2]);
-    page.value("rounding-64-grows-f32", percent(single - 1.0, 0));
-    page.value("rounding-64-grows-f64", percent(double - 1.0, 0));
     Ok(())
 }
 
@@ -166,18 +157,6 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
         page.value(format!("naive-mib-{n}"), mebibytes(naive));
         page.value(format!("fused-mib-{n}"), mebibytes(fused(n, CAPACITY)?));
         page.value(format!("tiled-mib-{n}"), mebibytes(tiled));
-        let share = traffic::share_of_keys_and_values(n)?;
-        page.value(format!("share-k-and-v-{n}"), percent(share, 1));
-        let once = kibibytes(traffic::once_from(n)?);
-        page.value(format!("once-kib-{n}"), integer(once.ceil() as usize));
-    }
-    for (key, crossings) in [
-        ("naive-over-tiled-fits", 8),
-        ("naive-over-tiled-sweeps", 10),
-        ("fused-over-tiled-fits", 4),
-        ("fused-over-tiled-sweeps", 6),
-    ] {
-        page.value(key, significant(traffic::limit(crossings)?, 3));
     }
     let [naive, tiled] = traffic::intensities()?;
     page.value("intensity-naive", fixed(naive, 1));
@@ -188,25 +167,12 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
 /// In other fast memories, and with other tiles.
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Forward)?;
-    for few in traffic::few_blocks()? {
-        let kib = kibibytes(few.capacity);
-        page.value(format!("blocks-{kib}"), integer(few.blocks));
-        page.value(format!("above-{kib}"), percent(few.above, 0));
-    }
-    for (name, program, crossings) in traffic::OTHERS {
-        let pays = Pass::Forward.pays_from(traffic::least_capacity(), program)?;
-        page.value(format!("pays-against-{name}-kib"), fixed(kibibytes(pays), 1));
-        let about = kibibytes(traffic::pays_about(crossings));
-        page.value(format!("pays-about-{name}-kib"), fixed(about, 1));
-    }
+    page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));
     for kib in [32, 1024, 32 * 1024] {
         let longest = traffic::linear_to(traffic::of_kibibytes(kib))?;
         page.value(format!("linear-{kib}"), integer(longest));
     }
-    let sizes = traffic::sizes()?;
-    over_tiles(page, &sizes);
-    page.value("largest-square", integer(sizes[3].tiles.0));
-    page.value("square-over-chosen", factor(sizes[3].full, sizes[5].full));
+    over_tiles(page, &traffic::sizes()?);
     Ok(())
 }
 
@@ -239,7 +205,7 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     let lines = [
         over_capacities("naive", VERMILION, &all, |m| naive(LONG, m))?,
         over_capacities("fused", VERMILION, &all, |m| fused(LONG, m))?.dashed(),
-        over_capacities("2nd + 4n²d²/M", BLUE, &again, formula)?,
+        over_capacities("2nd + 4n²d²/R", BLUE, &again, formula)?,
         over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
     ];
     let rings = over_capacities("tiled", BLUE, &all, |m| tiled(LONG, m))?.points;
@@ -254,17 +220,10 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     chart(page, ("capacity", words), (fast_memory(2.0), 1e6..1e10), &lines, marks)
 }
 
-/// The half-way step, and where it is none.
+/// Half a step.
 fn traffic_of_strips(page: &mut Page) -> Result<()> {
     for n in NAMED {
-        page.value(format!("strip-{n}"), integer(traffic::strip(n)?));
         page.value(format!("chunked-mib-{n}"), mebibytes(chunked(n, CAPACITY)?));
     }
-    let than_fused = traffic::strips_move_less(fused)?;
-    page.value("chunked-always-less-than-fused-to", integer(than_fused.always));
-    page.value("chunked-less-than-fused-to", integer(than_fused.ever));
-    let than_naive = traffic::strips_move_less(naive)?;
-    page.value("chunked-less-than-naive-to", integer(than_naive.ever));
-    page.value("chunked-longest", integer(traffic::LONGEST_STRIP));
     Ok(())
 }

@@ -141,16 +141,29 @@ impl Page {
             .filter(move |inner| self.elements[*inner].tag == tag)
     }
 
+    /// The texts inside element `number`.
+    pub(crate) fn texts_of(&self, number: usize) -> &[Text] {
+        &self.texts[self.elements[number].texts.clone()]
+    }
+
     /// All text inside element `number`.
     pub(crate) fn text_of(&self, number: usize) -> String {
-        let inside = self.elements[number].texts.clone();
-        self.texts[inside].iter().map(|text| text.text.as_str()).collect()
+        self.texts_of(number).iter().map(|text| text.text.as_str()).collect()
     }
 
     /// The elements around `text`, from the inside out.
     pub(crate) fn around(&self, text: &Text) -> impl Iterator<Item = &Element> {
+        self.from(text.parent)
+    }
+
+    /// The elements around element `number`, from the inside out.
+    pub(crate) fn outside(&self, number: usize) -> impl Iterator<Item = &Element> {
+        self.from(self.elements[number].parent)
+    }
+
+    fn from(&self, number: Option<usize>) -> impl Iterator<Item = &Element> {
         let outer = |number: &usize| self.elements[*number].parent;
-        std::iter::successors(text.parent, outer).map(|number| &self.elements[number])
+        std::iter::successors(number, outer).map(|number| &self.elements[number])
     }
 }
 

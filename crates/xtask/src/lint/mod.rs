@@ -11,6 +11,7 @@ pub(crate) mod includes;
 mod links;
 pub mod pages;
 mod prose;
+mod style;
 mod unused;
 
 use crate::files;

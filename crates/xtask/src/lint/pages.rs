@@ -1,6 +1,6 @@
 //! What the reader gets: pages, style sheets and scripts.
 
-use super::Finding;
+use super::{Finding, style};
 use super::html::{Element, Page, Text};
 use super::links::{decoded, local_path};
 use crate::files;
@@ -61,7 +61,8 @@ pub(super) fn check(folder: &Path) -> Result<Vec<Finding>> {
     let mut findings = requests_of_files(&site)?;
     findings.par_extend(site.pages.par_iter().with_max_len(1).flat_map_iter(|page| {
         let links = broken_links(page, &site);
-        [links, requests(page, &site), leftovers(page), structure(page)].concat()
+        let style = style::check(page);
+        [links, requests(page, &site), leftovers(page), structure(page), style].concat()
     }));
     Ok(findings)
 }

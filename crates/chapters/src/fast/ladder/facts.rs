@@ -3,7 +3,7 @@
 use crate::fast::facts::{D, HEADS, N};
 use anyhow::{Context, Result, bail};
 use attention::flash::Flash;
-use record::{Cache, Machine, Measurement, Record, Unit};
+use record::{Measurement, Record, Unit};
 
 /// Rows and columns of a tile up to step 5, and of step 6.
 pub const SMALL: (usize, usize) = (64, 64);
@@ -80,13 +80,6 @@ pub struct MicroKernel {
     pub rate: f64,
 }
 
-impl MicroKernel {
-    /// How often it is due for all scores of the ladder's problem, and the seconds of each time.
-    fn for_all_scores(self) -> (f64, f64) {
-        (scores() / (self.rows * self.columns) as f64, self.seconds)
-    }
-}
-
 /// The records of one machine.
 pub struct Ladder {
     pub steps: Record,
@@ -113,10 +106,6 @@ impl Ladder {
         }
         ladder.roof = rates.into_iter().fold(0.0, f64::max);
         Ok(ladder)
-    }
-
-    pub fn machine(&self) -> &Machine {
-        &self.steps.machine
     }
 
     pub fn find(&self, what: &str, sizes: &[(&str, usize)]) -> Result<&Measurement> {
@@ -188,15 +177,6 @@ impl Ladder {
     }
 }
 
-/// The sizes of the first-level and second-level cache of one core, if the record tells.
-pub fn first_caches(machine: &Machine) -> [Option<u64>; 2] {
-    let of_level = |level| {
-        let found = |c: &&Cache| c.level == level && c.kind != "Instruction";
-        machine.caches.iter().find(found).map(|c| c.bytes)
-    };
-    [1, 2].map(of_level)
-}
-
 // --------------------------------------------------------------------------------------------------------- the steps
 
 /// A step of the ladder, forward and full.
@@ -213,56 +193,38 @@ pub struct Step {
 /// The measured time of the step before, and what is exchanged for what it had.
 pub struct Prediction {
     pub before: f64,
-    /// So many of a part that takes so long come (or go, if the number is negative).
-    pub exchange: Vec<(f64, f64)>,
+    pub exchange: Vec<Exchange>,
+}
+
+/// So many of a part that takes so long come (or go, if the number is negative).
+pub struct Exchange {
+    pub part: &'static str,
+    pub count: f64,
+    pub each: f64,
+}
+
+impl Exchange {
+    fn new(part: &'static str, count: f64, each: f64) -> Self {
+        Exchange { part, count, each }
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.count * self.each
+    }
 }
 
 impl Prediction {
     /// Negative if the parts that go take longer by themselves than the whole step before.
     pub fn seconds(&self) -> f64 {
-        self.before + self.exchange.iter().map(|(count, each)| count * each).sum::<f64>()
-    }
-}
-
-/// How many times as fast as the step before one is.
-#[derive(Debug, Clone, Copy)]
-pub struct Gain {
-    /// The step, counted from 1.
-    pub number: usize,
-    /// Negative if the prediction is.
-    pub predicted: f64,
-    pub measured: f64,
-}
-
-impl Gain {
-    /// How far the measurement is from what was predicted.
-    pub fn surprise(&self) -> f64 {
-        if self.predicted > 0.0 {
-            (self.measured / self.predicted).ln().abs()
-        } else {
-            f64::INFINITY
-        }
+        self.before + self.exchange.iter().map(Exchange::seconds).sum::<f64>()
     }
 }
 
 impl Step {
-    pub fn gain(&self) -> Option<Gain> {
-        let prediction = self.prediction.as_ref()?;
-        Some(Gain {
-            number: self.number,
-            predicted: prediction.before / prediction.seconds(),
-            measured: prediction.before / self.seconds,
-        })
+    /// How many times as fast as the step before it is.
+    pub fn gain(&self) -> Option<f64> {
+        self.prediction.as_ref().map(|prediction| prediction.before / self.seconds)
     }
-}
-
-/// What the time of step 7 is made of, by its parts.
-pub struct Rest {
-    /// The rate of its products by themselves, as a share of the roof.
-    pub rate: f64,
-    /// The shares that products at this rate and exponentials have in the time.
-    pub products: f64,
-    pub exponentials: f64,
 }
 
 /// How many tiles of this size the ladder's problem has.
@@ -288,64 +250,88 @@ impl Ladder {
     }
 
     /// What a step exchanges for what the one before it had, which took so long.
-    fn exchanged(&self, step: &str, before: f64) -> Result<Vec<(f64, f64)>> {
-        let exponentials = |from, to| -> Result<[(f64, f64); 2]> {
-            let (from, to) = (self.exponential(from)?, self.exponential(to)?);
-            Ok([(-scores(), from), (scores(), to)])
+    fn exchanged(&self, step: &str, before: f64) -> Result<Vec<Exchange>> {
+        const SMALL_PRODUCTS: &str = "products of small tiles";
+        const LARGE_PRODUCTS: &str = "products of large tiles";
+        let exponentials = |from, to| -> Result<[Exchange; 2]> {
+            let name = |way| match way {
+                "one by one" => "exponentials by the system",
+                "portable" => "exponentials by polynomial",
+                _ => "exponentials in wide vectors",
+            };
+            Ok([
+                Exchange::new(name(from), -scores(), self.exponential(from)?),
+                Exchange::new(name(to), scores(), self.exponential(to)?),
+            ])
         };
         Ok(match step {
             // Two large products a head become two small ones a tile, and tiles are copied.
             "tiled" => {
                 let [go, come] = exponentials("vector", "one by one")?;
+                let whole = self.part("product whole")?;
                 vec![
-                    (-2.0 * HEADS as f64, self.part("product whole")?),
-                    (2.0 * tiles(SMALL), self.product(SMALL)?),
-                    (5.0 * tiles(SMALL), self.part("copied tile")?),
+                    Exchange::new("products of whole heads", -2.0 * HEADS as f64, whole),
+                    Exchange::new(SMALL_PRODUCTS, 2.0 * tiles(SMALL), self.product(SMALL)?),
+                    self.copies(1.0)?,
                     go,
                     come,
                 ]
             }
-            // The transpose of the keys, the product, a copy of the scores, a copy of the values, their product.
-            "scratch" => vec![(-5.0 * tiles(SMALL), self.part("copied tile")?)],
-            "portable" => exponentials("one by one", "portable")?.to_vec(),
-            "vector" => exponentials("portable", "vector")?.to_vec(),
+            "scratch" => vec![self.copies(-1.0)?],
+            "portable" => exponentials("one by one", "portable")?.into(),
+            "vector" => exponentials("portable", "vector")?.into(),
             "tiles" => vec![
-                (-2.0 * tiles(SMALL), self.product(SMALL)?),
-                (2.0 * tiles(LARGE), self.product(LARGE)?),
+                Exchange::new(SMALL_PRODUCTS, -2.0 * tiles(SMALL), self.product(SMALL)?),
+                Exchange::new(LARGE_PRODUCTS, 2.0 * tiles(LARGE), self.product(LARGE)?),
             ],
-            "registers" => {
-                // A packed tile of keys and values serves a block of queries.
-                let packing = self.kernel("packing", D)?;
-                let blocks = (HEADS * N.div_ceil(Flash::TILES.queries)) as f64;
-                vec![
-                    (-2.0 * tiles(LARGE), self.product(LARGE)?),
-                    self.kernel("scores", D)?.for_all_scores(),
-                    self.kernel("values", D)?.for_all_scores(),
-                    (blocks * (N / packing.columns) as f64, packing.seconds),
-                ]
-            }
-            "threads" => vec![(-0.5, before)],
+            "registers" => vec![
+                Exchange::new(LARGE_PRODUCTS, -2.0 * tiles(LARGE), self.product(LARGE)?),
+                self.micro_kernels("panels times keys", "scores")?,
+                self.micro_kernels("panels times values", "values")?,
+                self.packing()?,
+            ],
+            "threads" => vec![Exchange::new("half of the work", -0.5, before)],
             other => bail!("nothing is predicted for {other}"),
         })
     }
 
-    /// Which share of a step's time goes into neither products of small tiles nor exponentials one by one.
-    pub fn unexplained(&self, step: &Step) -> Result<f64> {
-        let products = 2.0 * tiles(SMALL) * self.product(SMALL)?;
-        let exponentials = scores() * self.exponential("one by one")?;
-        Ok(1.0 - (products + exponentials) / step.seconds)
+    /// The transpose of the keys, the product, a copy of the scores, a copy of the values, their product: of each tile.
+    fn copies(&self, sign: f64) -> Result<Exchange> {
+        let count = sign * 5.0 * tiles(SMALL);
+        Ok(Exchange::new("copies of small tiles", count, self.part("copied tile")?))
     }
 
-    pub fn rest(&self, registers: &Step) -> Result<Rest> {
-        let time = |name| {
-            let (count, seconds) = self.kernel(name, D)?.for_all_scores();
-            anyhow::Ok(count * seconds)
-        };
-        let products = time("scores")? + time("values")?;
-        Ok(Rest {
-            rate: flops() / products / self.roof,
-            products: products / registers.seconds,
-            exponentials: scores() * self.exponential("vector")? / registers.seconds,
-        })
+    /// A micro-kernel, as often as it is due for all scores of the ladder's problem.
+    fn micro_kernels(&self, part: &'static str, name: &str) -> Result<Exchange> {
+        let kernel = self.kernel(name, D)?;
+        let count = scores() / (kernel.rows * kernel.columns) as f64;
+        Ok(Exchange::new(part, count, kernel.seconds))
+    }
+
+    fn packing(&self) -> Result<Exchange> {
+        let packing = self.kernel("packing", D)?;
+        let blocks = (HEADS * N.div_ceil(Flash::TILES.queries)) as f64;
+        let count = blocks * (N / packing.columns) as f64;
+        Ok(Exchange::new("packing a tile", count, packing.seconds))
+    }
+
+    /// Which share of a step's time is that of products of small tiles and of exponentials one by one, by themselves.
+    pub fn explained(&self, step: &Step) -> Result<f64> {
+        let products = 2.0 * tiles(SMALL) * self.product(SMALL)?;
+        let exponentials = scores() * self.exponential("one by one")?;
+        Ok((products + exponentials) / step.seconds)
+    }
+
+    /// What the time of step 7 is made of, as far as its parts were timed: each as a share of it.
+    pub fn rest(&self, registers: &Step) -> Result<[(&'static str, f64); 3]> {
+        let products = self.micro_kernels("", "scores")?.seconds()
+            + self.micro_kernels("", "values")?.seconds();
+        let exponentials = scores() * self.exponential("vector")?;
+        let parts = [
+            ("both products", products),
+            ("exponentials", exponentials),
+            ("packing", self.packing()?.seconds()),
+        ];
+        Ok(parts.map(|(part, seconds)| (part, seconds / registers.seconds)))
     }
 }

@@ -4,8 +4,6 @@ mod bars;
 mod facts;
 mod page;
 mod runs;
-mod words;
 
 pub use facts::Ladder;
 pub use page::generate;
-pub use words::other_machine_in_words;

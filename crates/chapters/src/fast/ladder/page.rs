@@ -1,48 +1,37 @@
 //! How the chapter says and draws its ladder.
 
 use super::bars;
-use super::facts::{
-    Gain, LARGE, Ladder, PASSES, SMALL, Step, first_caches, rate, threads,
-};
-use super::runs::{Again, BLOCKS, SIZES, hidden_share};
-use super::words::*;
+use super::facts::{Exchange, LARGE, Ladder, PASSES, SMALL, Step, rate, threads};
+use super::runs::{Again, BLOCKS, SIZES};
 use crate::fast::facts::{D, HEADS, N};
 use crate::output::Page;
-use crate::records::Compared;
 use anyhow::{Context, Result};
 use attention::flash::{Flash, Tiles};
-use figures::format::{bytes, duration, fixed, integer, percent, significant};
+use figures::format::{duration, fixed, integer, percent, significant};
 use laboratory::LibraryFlash;
 use record::Record;
-use record::statistics::median;
 
 /// `peers` were timed on the same machine, if they are there.
 pub fn generate(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()> {
     exponentials(page, ladder)?;
-    pieces(page, ladder)?;
     products(page, ladder)?;
     let steps = ladder.steps()?;
-    let gains: Vec<_> = steps.iter().filter_map(Step::gain).collect();
     steps_table(page, ladder, &steps);
-    steps_words(page, ladder, &steps, &gains)?;
+    predictions(page, &steps);
+    time_of_steps(page, ladder, &steps)?;
     steps_figure(page, &steps)?;
     both(page, ladder, &steps)?;
-    let apart = again(page, ladder, peers, &gains)?;
-    tile_sizes(page, ladder, apart)
+    tile_sizes(page, ladder)?;
+    again(page, ladder, peers)
 }
 
 // --------------------------------------------------------------------------------------------------------- the parts
 
 fn exponentials(page: &mut Page, ladder: &Ladder) -> Result<()> {
-    let nanoseconds = |seconds| format!("{} ns", significant(seconds * 1e9, 2));
-    let share = |seconds| percent(ladder.exponentials_share(seconds), 0);
-    let arch = &ladder.machine().arch;
-    let arch = if arch == "x86_64" { "x86-64" } else { arch };
-    let portable = format!("polynomial, instructions of every {arch}");
     let each = ladder.exponential("one by one")?;
     let ways = [
         ("one call of the system's `exp2f` each", each),
-        (&portable, ladder.exponential("portable")?),
+        ("polynomial, portable", ladder.exponential("portable")?),
         ("polynomial, the widest instructions there are", ladder.exponential("vector")?),
     ];
     page.table_of(
@@ -50,42 +39,18 @@ fn exponentials(page: &mut Page, ladder: &Ladder) -> Result<()> {
         &ways,
         &[
             ("an exponential", &|(name, _)| name.to_string()),
-            ("time", &|(_, seconds)| nanoseconds(*seconds)),
+            ("time", &|(_, seconds)| format!("{} ns", significant(seconds * 1e9, 2))),
             ("all of them, in the time of both products at the roof", &|(_, seconds)| {
-                share(*seconds)
+                percent(ladder.exponentials_share(*seconds), 0)
             }),
         ],
     );
-    page.value("exp-one-by-one", nanoseconds(each));
-    page.value("exp-share-one-by-one", share(each));
     page.value("exp-operations", significant(each * ladder.roof, 1));
     Ok(())
 }
 
 fn giga(rate: f64) -> String {
     fixed(rate / 1e9, 0)
-}
-
-/// What tiles cost: products and copies of whole heads and of small tiles.
-fn pieces(page: &mut Page, ladder: &Ladder) -> Result<()> {
-    let (whole, small) = (ladder.part("product whole")?, ladder.product(SMALL)?);
-    let copied = ladder.part("copied tile")?;
-    let (whole_rate, small_rate) = (rate(whole, (N, N)), rate(small, SMALL));
-    let size = SMALL.0;
-    let rows = [
-        (format!("product of {0} × {0} entries", integer(N)), whole, giga(whole_rate)),
-        (format!("product of {size} × {size} entries"), small, giga(small_rate)),
-        (format!("copy of {size} × {size} entries"), copied, String::new()),
-    ];
-    let rows = rows.map(|(name, seconds, speed)| vec![name, duration(seconds), speed]);
-    page.table("pieces", &["part", "time", "GFLOP/s"], &rows);
-    let compared = Compared::of(small_rate, whole_rate);
-    page.value("small-products", compared.choose("slower", "about as fast", "faster"));
-    let tile = (size * size * size_of::<f32>()) as u64;
-    page.value("small-tile", bytes(tile.into()));
-    let caches = first_caches(ladder.machine());
-    page.value("five-tiles", five_tiles_in_words(5 * tile, caches));
-    Ok(())
 }
 
 /// Products of tiles, by the library and by the micro-kernels, beside what the registers could do.
@@ -116,15 +81,10 @@ fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
     ];
     page.table("kernels", &header, &rows);
 
-    let scores = ladder.kernel("scores", D)?;
     let registers = ladder.kernel("registers", D)?.rate;
     let library = rate(ladder.product(LARGE)?, LARGE);
-    let packing = ladder.kernel("packing", D)?.seconds;
-    page.value("panel", integer(scores.rows));
-    page.value("numbers", integer(scores.numbers));
     page.value("registers", giga(registers));
     page.value("library-of-registers", percent(library / registers, 0));
-    page.value("packing-shared", percent(packing / (scores.seconds * 2.0), 0));
     Ok(())
 }
 
@@ -132,7 +92,7 @@ fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
 
 fn steps_table(page: &mut Page, ladder: &Ladder, steps: &[Step]) {
     let predicted = |step: &Step| Some(duration(step.prediction.as_ref()?.seconds()));
-    let gain = |step: &Step| Some(fixed(step.gain()?.measured, 2) + "\u{202f}×");
+    let gain = |step: &Step| Some(fixed(step.gain()?, 2) + "\u{202f}×");
     let speed = |step: &Step| ladder.speed(step.name, 1.0, step.seconds);
     let which = |step: &Step| if threads(step.name) == 2 { " of two" } else { "" };
     page.table_of(
@@ -154,44 +114,46 @@ fn steps_table(page: &mut Page, ladder: &Ladder, steps: &[Step]) {
     page.value("heads", integer(HEADS));
 }
 
-fn steps_words(
-    page: &mut Page,
-    ladder: &Ladder,
-    steps: &[Step],
-    gains: &[Gain],
-) -> Result<()> {
-    for (step, gain) in steps[1..].iter().zip(gains) {
-        let (name, number) = (step.name, step.number);
-        // Steps 2 and 3 have sentences of their own.
-        if number > 3 {
-            page.value(format!("gain-{name}"), fixed(gain.measured, 2));
+/// For each step what it exchanges for what the one before had, and what that makes.
+fn predictions(page: &mut Page, steps: &[Step]) {
+    for pair in steps.windows(2) {
+        let [before, step] = pair else { continue };
+        // That two threads take half of the time needs no table.
+        let Some(prediction) = step.prediction.as_ref().filter(|_| threads(step.name) == 1) else {
+            continue;
+        };
+        let line = |name: &str, seconds: f64| {
+            vec![name.to_owned(), String::new(), String::new(), duration(seconds)]
+        };
+        let mut rows = vec![line(&format!("step {}, measured", before.number), before.seconds)];
+        for exchange in &prediction.exchange {
+            let Exchange { part, count, each } = *exchange;
+            let sign = if count < 0.0 { "−\u{202f}" } else { "+\u{202f}" };
+            let seconds = format!("{sign}{}", duration(exchange.seconds().abs()));
+            let count = integer(count.abs() as usize);
+            rows.push(vec![part.to_owned(), count, duration(each), seconds]);
         }
-        if (3..8).contains(&number) {
-            page.value(format!("predicted-{name}"), predicted_in_words(gain));
-        }
-        // That two threads take half of the time needs no sum.
-        if let Some(prediction) = step.prediction.as_ref().filter(|_| number < 8) {
-            page.value(format!("sum-{name}"), sum_in_words(prediction));
-        }
+        rows.push(line("**predicted**", prediction.seconds()));
+        rows.push(line("**measured**", step.seconds));
+        page.table(&format!("step-{}", step.name), &["", "times", "each", "together"], &rows);
     }
-    let (naive, tiled, scratch, registers) = (&steps[0], &steps[1], &steps[2], &steps[6]);
-    let on_one_thread = naive.seconds / registers.seconds;
-    page.value("gain-one-thread", significant(on_one_thread, 2));
-    let mut both = vec![];
-    for pass in ["both", "both causal"] {
-        both.push(ladder.time(pass, "tiled")? / ladder.time(pass, "naive")?);
+}
+
+/// Where the time of some steps goes.
+fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
+    let (naive, registers) = (&steps[0], &steps[6]);
+    page.value("gain-one-thread", significant(naive.seconds / registers.seconds, 2));
+    page.value("gain-threads", fixed(steps[7].gain().context("a gain")?, 2));
+    for step in &steps[1..3] {
+        let share = ladder.explained(step)?;
+        page.value(format!("explained-{}", step.name), percent(share, 0));
     }
-    page.value("tiled", tiled_in_words(&gains[0]));
-    page.value("tiled-predicted", tiled_predicted_in_words(&gains[0], &both));
-    // What is neither a product nor an exponential, before and after the loops were laid out anew.
-    let rests = [ladder.unexplained(tiled)?, ladder.unexplained(scratch)?];
-    page.value("scratch", scratch_in_words(&gains[1], &gains[0], rests));
-    let furthest = gains.iter().max_by(|a, b| a.surprise().total_cmp(&b.surprise()));
-    let furthest = furthest.context("the ladder has no steps")?;
-    page.value("surprise", surprise_in_words(furthest));
-    let rest = ladder.rest(registers)?;
-    page.value("rest", rest_in_words(&rest));
-    page.value("most", most_in_words(rest.products));
+    let parts = ladder.rest(registers)?;
+    let row = |part: &str, share| vec![part.to_owned(), percent(share, 0)];
+    let mut rows = parts.map(|(part, share)| row(part, share)).to_vec();
+    let known: f64 = parts.iter().map(|(_, share)| share).sum();
+    rows.push(row("all else: maxima, sums, corrections", 1.0 - known));
+    page.table("rest", &["step 7", "of its time"], &rows);
     Ok(())
 }
 
@@ -227,73 +189,39 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
         ["step"].into_iter().chain(PASSES.map(|pass| pass.words)).collect();
     page.table("both", &header, &rows);
 
-    let forward = |step| ladder.time("forward", step);
-    let causal = |step| ladder.time("forward causal", step);
-    let both = ladder.time("both", "registers")?;
-    let ratio = both / forward("registers")?;
-    page.value("both-over-forward", fixed(ratio, 1));
-    page.value("both-near", near_in_words(ratio));
+    let (forward, both) =
+        (ladder.time("forward", "registers")?, ladder.time("both", "registers")?);
+    page.value("both-over-forward", fixed(both / forward, 1));
     page.value("gain-both", significant(ladder.time("both", "naive")? / both, 2));
-    let tiles = causal_tiles_in_words(causal("vector")?, causal("tiles")?);
-    page.value("causal-tiles", tiles);
-    let without = forward("tiles")? / forward("registers")?;
-    let with = causal("tiles")? / causal("registers")?;
-    page.value("causal-registers", causal_registers_in_words(without, with));
-    // D again for each of two stripes, beside five products backward: 2 · 2 n d of 10 n² d.
-    page.value("again-d", percent(2.0 * 2.0 / (10.0 * N as f64), 2));
-    let (_, share) = ladder.speed("registers", 1.0, forward("registers")?);
+    let (_, share) = ladder.speed("registers", 1.0, forward);
     page.value("roof-registers", percent(share, 0));
     Ok(())
 }
 
 // ------------------------------------------------------------------------------------------------ the sizes of tiles
 
-/// The speed over the sizes of tiles. Two runs of one program differ by the factor `apart`.
-fn tile_sizes(page: &mut Page, ladder: &Ladder, apart: f64) -> Result<()> {
-    let library = LibraryFlash::new().tiles();
-    for (program, file, work, queries, default) in [
-        ("library", "tile-sizes", 1.0, SIZES, library),
-        ("library causal", "tile-sizes-causal", 0.5, SIZES, library),
-        ("registers", "panel-sizes", 1.0, BLOCKS, Flash::TILES),
+fn tile_sizes(page: &mut Page, ladder: &Ladder) -> Result<()> {
+    for (program, file, queries, default) in [
+        ("library", "tile-sizes", SIZES, LibraryFlash::new().tiles()),
+        ("registers", "panel-sizes", BLOCKS, Flash::TILES),
     ] {
-        let speeds = ladder.tile_speeds(program, work, queries, default)?;
-        let mut header = vec!["queries \\ keys", "64", "128", "256", "512"];
+        let header = ["queries \\ keys", "64", "128", "256", "512"];
         let mut rows = vec![];
-        for (queries, row) in speeds.rows {
+        for (queries, row) in ladder.tile_speeds(program, queries)? {
             let row = row.iter().map(|speed| fixed(*speed, 0));
             rows.push([integer(queries)].into_iter().chain(row).collect::<Vec<_>>());
         }
-        let key = program.replace(' ', "-");
-        let tile = |tiles: Tiles| format!("{} × {}", integer(tiles.queries), tiles.keys);
-        if work < 1.0 {
-            header.push("computed, then hidden");
-            for (row, queries) in rows.iter_mut().zip(queries) {
-                row.push(percent(hidden_share(queries), 0));
-            }
-        } else {
-            page.value(format!("default-{key}"), tile(default));
-        }
         page.table(file, &header, &rows);
-        page.value(format!("best-tile-{key}"), tile(speeds.best));
-        page.value(format!("behind-{key}"), behind_in_words(speeds.behind, apart));
+        let Tiles { queries, keys } = default;
+        page.value(format!("default-{program}"), format!("{} × {keys}", integer(queries)));
     }
-    let bytes = |rows: usize, tiles: Tiles| (rows * tiles.keys * size_of::<f32>()) as u64;
-    let panel = bytes(ladder.kernel("scores", D)?.rows, Flash::TILES);
-    let tile = bytes(library.queries, library);
-    let caches = first_caches(ladder.machine());
-    page.value("tiles-cache", tiles_cache_in_words(tile, panel, caches));
     Ok(())
 }
 
 // ---------------------------------------------------------------------------------------------------- measured again
 
-/// The same computation in several runs: returns the factor that their medians are apart at most.
-fn again(
-    page: &mut Page,
-    ladder: &Ladder,
-    peers: Option<&Record>,
-    gains: &[Gain],
-) -> Result<f64> {
+/// The same computation in several runs.
+fn again(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()> {
     let runs = ladder.again(peers)?;
     let time = |time: Option<f64>| time.map_or_else(String::new, duration);
     page.table_of(
@@ -307,17 +235,11 @@ fn again(
             ("longest / shortest", &|run| fixed(run.apart(), 2)),
         ],
     );
-    let largest = runs.iter().map(Again::apart).fold(1.0, f64::max);
-    let spreads = ladder.spreads();
-    let widest = spreads.iter().copied().fold(0.0, f64::max);
-    page.value("spread-count", integer(spreads.len()));
-    page.value("spread-median", percent(median(&spreads), 1));
-    page.value("spread-most", percent(widest, 1));
-    page.value("again-where", again_where_in_words(&ladder.steps, peers));
-    page.value("again", again_in_words(largest, widest, gains));
+    let apart = runs.iter().map(Again::apart).fold(1.0, f64::max);
+    page.value("again-apart", fixed(apart, 2));
     let bench = include_str!("../../../../laboratory/benches/support/mod.rs");
     let samples =
         bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));
     page.value("samples", samples.context("how many samples are there?")?.0);
-    Ok(largest)
+    Ok(())
 }

@@ -13,15 +13,6 @@ pub const SIZES: [usize; 4] = [64, 128, 256, 512];
 /// The numbers of queries that were tried with the micro-kernels.
 pub const BLOCKS: [usize; 4] = [48, 192, 576, 1152];
 
-/// The speed of a program over the sizes of its tiles.
-pub struct TileSpeeds {
-    /// GFLOP/s for each number of keys, with so many queries.
-    pub rows: Vec<(usize, [f64; 4])>,
-    pub best: Tiles,
-    /// By which share the tile that the program takes is slower than the best.
-    pub behind: f64,
-}
-
 impl Ladder {
     /// The time of a program with tiles of this size.
     fn time_with(&self, program: &str, Tiles { queries, keys }: Tiles) -> Result<f64> {
@@ -29,34 +20,23 @@ impl Ladder {
         Ok(self.find(&format!("tiles/{program}"), &sizes)?.median)
     }
 
-    /// Of a program that does this work and takes these tiles.
+    /// GFLOP/s of a program without a mask: for each number of queries, over the numbers of keys.
     pub fn tile_speeds(
         &self,
         program: &str,
-        work: f64,
         queries: [usize; 4],
-        default: Tiles,
-    ) -> Result<TileSpeeds> {
-        let speed =
-            |tiles| anyhow::Ok(work * flops() / self.time_with(program, tiles)? / 1e9);
-        let (mut rows, mut best, mut fastest) = (vec![], default, 0.0);
+    ) -> Result<Vec<(usize, [f64; 4])>> {
+        let mut rows = vec![];
         for queries in queries {
             let mut row = [0.0; 4];
             for (keys, cell) in SIZES.into_iter().zip(&mut row) {
-                *cell = speed(Tiles { queries, keys })?;
-                if *cell > fastest {
-                    (fastest, best) = (*cell, Tiles { queries, keys });
-                }
+                let seconds = self.time_with(program, Tiles { queries, keys })?;
+                *cell = flops() / seconds / 1e9;
             }
             rows.push((queries, row));
         }
-        Ok(TileSpeeds { rows, best, behind: 1.0 - speed(default)? / fastest })
+        Ok(rows)
     }
-}
-
-/// Which share of the scores that are computed is hidden: of a block of B queries, B (B − 1) / 2, and of all, (B − 1) of n + B.
-pub fn hidden_share(queries: usize) -> f64 {
-    (queries - 1) as f64 / (N + queries) as f64
 }
 
 // ---------------------------------------------------------------------------------------------------- measured again
@@ -112,13 +92,6 @@ impl Ladder {
         };
         let mask = if pass.is_causal() { " causal" } else { "" };
         self.time_with(&format!("{program}{mask}"), tiles).map(Some)
-    }
-
-    /// The spread of each time of the ladder, as a share of it.
-    pub fn spreads(&self) -> Vec<f64> {
-        let all = self.steps.measurements.iter();
-        let of_ladder = all.filter(|m| m.what.starts_with("ladder/"));
-        of_ladder.map(|m| m.spread / m.median).collect()
     }
 }
 

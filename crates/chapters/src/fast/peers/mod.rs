@@ -2,7 +2,6 @@
 
 mod facts;
 mod page;
-mod words;
 
 pub use facts::{Cell, time};
 pub use page::generate;

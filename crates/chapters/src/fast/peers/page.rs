@@ -1,11 +1,10 @@
 //! How the chapter says and draws its peers.
 
-use super::facts::{self, Cell, Ratio, largest, mean, ratio_in, smallest};
-use super::words::*;
+use super::facts::{self, Cell, OfMachine, Ratio, mean, ratio_in};
 use crate::output::Page;
-use crate::records::{Compared, least_and_most};
-use anyhow::{Context, Result, ensure};
-use figures::format::{duration, fixed, integer, percent, significant};
+use crate::records::{least_and_most, machine_in_brief};
+use anyhow::Result;
+use figures::format::{duration, fixed, integer};
 use figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
 use record::Record;
 use record::statistics::geometric_mean;
@@ -27,46 +26,45 @@ const PEERS: [(&str, &str); 6] = [
     ("naive", "this crate, naive"),
 ];
 
-/// `panel`: how many rows a panel of this crate has, and how many numbers it meets at a time.
-pub fn generate(page: &mut Page, record: &Record, panel: (u64, u64)) -> Result<()> {
-    let fused = facts::against_pytorch(record)?;
-    let (counted, short): (Vec<_>, Vec<_>) =
-        fused.iter().copied().partition(|r| r.cell.n >= 512);
-    page.value("peers-short-mean", fixed(mean(&short), 2));
-    summary(page, &counted)?;
-    // Cells that could have come out the other way: by their spread, or by another statistic.
-    let within = counted.iter().filter(|r| (r.ratio - 1.0).abs() < r.spread).count();
+/// `records`: of each machine, the one that is shown in full first.
+pub fn generate(page: &mut Page, records: &[Record]) -> Result<()> {
+    let machines = records.iter().map(OfMachine::of).collect::<Result<Vec<_>>>()?;
+    by_machine(page, &machines);
+    let OfMachine { record, fused, .. } = &machines[0];
+    // Cells that could have come out the other way.
+    let within = fused.iter().filter(|r| (r.ratio - 1.0).abs() < r.spread).count();
     page.value("peers-within", integer(within));
-    let turned = facts::turned(record, &counted)?;
-    let of_short = facts::turned(record, &short)?.len();
-    page.value("peers-turned", turned_in_words(&turned, of_short));
-    means(page, &counted);
+    page.value("peers-cells", integer(fused.len()));
+    page.value("split-keys", integer(facts::PYTORCH_TILE_KEYS));
+    means(page, fused);
     times(page, record)?;
-    charts(page, &fused)?;
-    hidden(page, &fused, panel)?;
-    layers(page, record)
+    charts(page, &facts::against_pytorch(record)?)
 }
 
-fn summary(page: &mut Page, counted: &[Ratio]) -> Result<()> {
-    page.value("peers-cells", integer(counted.len()));
-    let below = match counted.iter().filter(|r| r.ratio < 1.0).count() {
-        0 => "none".to_owned(),
-        below => integer(below),
+/// A line for each machine: how many times as long as this crate PyTorch's fused kernel took, and NumPy's layer.
+fn by_machine(page: &mut Page, machines: &[OfMachine]) {
+    let fused = |of: &OfMachine| of.fused.iter().map(|r| r.ratio).collect::<Vec<_>>();
+    let mean = |ratios: &[f64]| fixed(geometric_mean(ratios), 2);
+    let range = |ratios: &[f64]| {
+        let (least, most) = least_and_most(ratios.iter().copied());
+        format!("{} to {}", fixed(least, 2), fixed(most, 2))
     };
-    page.value("peers-below", below);
-    let mean = mean(counted);
-    page.value("peers-mean", fixed(mean, 2));
-    let than =
-        Compared::of(mean, 1.0).choose("slower than", "about as fast as", "faster than");
-    page.value("than-pytorch", than);
-    page.value("worth", worth_in_words(mean));
-    let best = largest(counted)?;
-    for (key, found) in [("worst", smallest(counted)?), ("best", best)] {
-        page.value(format!("peers-{key}"), fixed(found.ratio, 2));
-        page.value(format!("peers-{key}-cell"), describe(found.cell));
-    }
-    page.value("peers-causal", causal_in_words(best.cell));
-    Ok(())
+    let wins = |ratios: &[f64]| {
+        let wins = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
+        format!("{wins} of {}", ratios.len())
+    };
+    page.table_of(
+        "machines",
+        machines,
+        &[
+            ("machine", &|of| machine_in_brief(&of.record.machine)),
+            ("PyTorch, fused / ours", &|of| mean(&fused(of))),
+            ("range", &|of| range(&fused(of))),
+            ("at least 1", &|of| wins(&fused(of))),
+            ("NumPy / our naive layer", &|of| mean(&of.layers)),
+            ("at least 1", &|of| wins(&of.layers)),
+        ],
+    );
 }
 
 /// Of some threads, this pass and this kind.
@@ -116,59 +114,11 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
         let header = [&["mask", "$n$", "this crate", "GFLOP/s"][..], &names[..]].concat();
         page.table(file, &header, &rows);
     }
-    let written = peers[1..].iter().flatten().map(|r| r.cell.n);
-    page.value("peers-up-to", integer(written.max().unwrap_or(0) as usize));
-    let candle = facts::shown(record, "candle-flash")?;
-    let candle: Vec<_> = candle.iter().map(|r| r.ratio).collect();
-    page.value("candle", candle_in_words(&candle));
-    // The same comparison as the ladder's, from this record.
-    let naive = facts::shown(record, "naive")?;
-    for (key, pass) in ["naive-forward", "naive-both"].into_iter().zip(PASSES) {
-        let ratio = ratio_in(&naive, Cell::of_ladder(pass));
-        let ratio = ratio.context("no naive program")?;
-        page.value(format!("peers-{key}"), significant(ratio, 2));
-    }
-    Ok(())
-}
-
-/// What causal masks cost both sides in scores that are computed and then hidden, and what that predicts.
-fn hidden(page: &mut Page, fused: &[Ratio], panel: (u64, u64)) -> Result<()> {
-    page.value("split-keys", integer(facts::split_sizes(512).1 as usize));
-    let hidden = facts::hidden(fused, panel)?;
-    page.table_of(
-        "hidden",
-        &hidden,
-        &[
-            ("$n$", &|h| integer(h.n as usize)),
-            ("PyTorch", &|h| percent(h.computed[0], 0)),
-            ("this crate", &|h| percent(h.computed[1], 0)),
-            ("this crate, backward", &|h| percent(h.computed[2], 0)),
-            ("forward, predicted", &|h| fixed(h.forecasts[0].predicted, 2)),
-            ("measured", &|h| fixed(h.forecasts[0].measured, 2)),
-            ("forward + backward, predicted", &|h| fixed(h.forecasts[1].predicted, 2)),
-            ("measured", &|h| fixed(h.forecasts[1].measured, 2)),
-        ],
-    );
-    let peaks = [0, 1].map(|pass| {
-        let forecasts = hidden.iter().map(|hidden| hidden.forecasts[pass]);
-        facts::peaks(&forecasts.collect::<Vec<_>>())
-    });
-    page.value("hidden-peaks", peaks_in_words(peaks));
-    let forecasts = hidden.iter().flat_map(|hidden| hidden.forecasts);
-    let off: Vec<_> = forecasts.map(|f| f.predicted / f.measured - 1.0).collect();
-    page.value("hidden-off", off_in_words(&off));
     Ok(())
 }
 
 /// PyTorch's time over ours, against n.
 fn charts(page: &mut Page, fused: &[Ratio]) -> Result<()> {
-    // The highest point of the second figure at 256 tokens.
-    let at_256 = fused.iter().copied().filter(|r| {
-        (r.cell.threads, r.cell.pass, r.cell.n) == (1, "forward+backward", 256)
-    });
-    let highest = largest(&at_256.collect::<Vec<_>>());
-    let highest = highest.context("the record `peers` has no cell of 256 tokens")?;
-    page.value("peers-wild", wild_in_words(highest));
     let all = fused.iter().map(|r| r.ratio);
     let (least, most) = least_and_most(all.chain([1.0]));
     let range = (least * 10.0).floor() / 10.0..(most * 2.0).ceil() / 2.0;
@@ -204,22 +154,40 @@ fn chart(
     })
 }
 
-/// The naive layer in f64 beside the same layer in NumPy.
-fn layers(page: &mut Page, record: &Record) -> Result<()> {
-    let found: Vec<_> = record.all("layer/numpy / naive", "f64").collect();
-    ensure!(!found.is_empty(), "no layer beside NumPy's");
-    let lengths: BTreeSet<_> = found.iter().filter_map(|m| m.sizes.get("n")).collect();
-    for (key, n) in [("shortest", lengths.first()), ("longest", lengths.last())] {
-        page.value(format!("layer-{key}"), integer(**n.context("no n")? as usize));
+/// What is to be seen in a figure of these points.
+fn chart_in_words(points: &[Ratio]) -> String {
+    let above = match points.iter().filter(|point| point.ratio > 1.0).count() {
+        all if all == points.len() => "All points lie".to_owned(),
+        some => format!("{some} of {} points lie", points.len()),
+    };
+    let peak = |d: u64| {
+        let line = points.iter().filter(|r| (r.cell.d, r.cell.mask) == (d, "causal"));
+        line.max_by(|a, b| a.ratio.total_cmp(&b.ratio)).map_or(0, |r| r.cell.n)
+    };
+    let peaks = match (peak(64), peak(128)) {
+        (one, other) if one == other => format!("{one} tokens"),
+        (one, other) => format!("{one} tokens for d = 64 and {other} for d = 128"),
+    };
+    format!(
+        "{above} above the dashed line at 1, where this crate is the faster one. The lines of causal masks are highest at {peaks}."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_told_as_they_are_drawn() {
+        let point = |d, n, ratio| {
+            let cell = Cell { threads: 1, d, mask: "causal", pass: "forward", n };
+            Ratio { cell, ratio, spread: 0.1 }
+        };
+        let told = chart_in_words(&[point(64, 512, 1.2), point(128, 512, 1.1)]);
+        assert!(told.starts_with("All points"));
+        assert!(told.ends_with("highest at 512 tokens."));
+        let told = chart_in_words(&[point(64, 512, 0.9), point(128, 256, 1.1)]);
+        assert!(told.starts_with("1 of 2 points"));
+        assert!(told.ends_with("512 tokens for d = 64 and 256 for d = 128."));
     }
-    let ratios: Vec<_> = found.iter().map(|m| m.median).collect();
-    let mean = geometric_mean(&ratios);
-    let (least, _) = least_and_most(ratios.iter().copied());
-    page.value("layer", layer_in_words(mean));
-    page.value("layer-cells", integer(ratios.len()));
-    let wins = ratios.iter().filter(|ratio| **ratio > 1.0).count();
-    page.value("layer-wins", integer(wins));
-    page.value("layer-least", fixed(least, 2));
-    page.value("layer-mean", fixed(mean, 2));
-    Ok(())
 }

@@ -10,7 +10,10 @@ use figures::format::{fixed, integer, percent, significant};
 
 pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     page.value("d", integer(D));
-    foretold_table(page, steps);
+    predicted_table(page, "foretold", steps.iter());
+    for step in steps {
+        predicted_table(page, &format!("kernel-{}", step.number), [step].into_iter());
+    }
     asked_table(page, steps);
     for step in steps {
         let name = step.name.replace('_', "-");
@@ -31,7 +34,8 @@ pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     Ok(())
 }
 
-fn foretold_table(page: &mut Page, steps: &[Step; 6]) {
+/// What these kernels ask for, and the speed that follows.
+fn predicted_table<'a>(page: &mut Page, name: &str, steps: impl Iterator<Item = &'a Step>) {
     let cell = |x: f64| if x < 0.005 { "–".to_owned() } else { significant(x, 2) };
     let row = |step: &Step| {
         let (relative, (least, most)) = (step.relative(), step.foretold());
@@ -57,7 +61,7 @@ fn foretold_table(page: &mut Page, steps: &[Step; 6]) {
         "predicted, of the roof",
         "in TFLOP/s",
     ];
-    page.table("foretold", &header, &steps.each_ref().map(row));
+    page.table(name, &header, &steps.map(row).collect::<Vec<_>>());
 }
 
 fn asked_table(page: &mut Page, steps: &[Step; 6]) {

@@ -1,6 +1,8 @@
 //! The time-line of kernel 4, drawn.
 
-use crate::gpu::pipeline::{ARRIVAL, CONSUMERS, Plan, SHOWN, STAGES, Span, of_hopper};
+use crate::gpu::pipeline::{
+    ARRIVAL, Bar, CONSUMERS, Lengths, Plan, SHOWN, STAGES, Span, Work, of_hopper,
+};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{integer, percent};
@@ -19,12 +21,21 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("plan-softmax", integer(lengths.softmax()));
     page.value("plan-correction", integer(lengths.correction));
     page.value("plan-waited-for", integer(lengths.softmax() + lengths.correction));
-    page.value("plan-slack-turns", integer(lengths.longest_softmax(false)));
     page.value("plan-slack-both", integer(lengths.longest_softmax(true)));
     page.value("plan-busy-alone", percent(lengths.busy(1, false), 0));
     page.value("plan-busy-overlap", percent(lengths.busy(1, true), 0));
-    page.value("plan-gap", integer(plan.gap()));
     page.value("plan-busy", percent(plan.busy(), 0));
+    page.figure(
+        "overlaps",
+        (
+            "Three time-lines of the tensor cores and of softmax",
+            "Above, one consumer: scores, softmax and output follow one another, and the tensor cores are idle for about \
+             half of the time. In the middle its softmax lies beside the output of the tile before, and the gaps are \
+             shorter. Below, two consumers alternate, and the tensor cores have no gap after the first softmax.",
+        ),
+        ((LEFT + WIDTH + 12) as u32, (TOP + 6 * ROW + 3 * GAP + 34) as u32),
+        |area| draw_overlaps(area, &lengths),
+    )?;
     page.figure(
         "pipeline",
         (
@@ -36,6 +47,45 @@ pub fn generate(page: &mut Page) -> Result<()> {
         ((LEFT + WIDTH + 12) as u32, (BASE + 50) as u32),
         |area| draw(area, &plan),
     )
+}
+
+/// Between two time-lines.
+const GAP: i32 = 14;
+
+fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
+    let end = 3 * (2 * lengths.product + lengths.softmax() + lengths.correction);
+    let x = |clock: usize| LEFT + (WIDTH as usize * clock.min(end) / end) as i32;
+    let lines = [lengths.in_order(1, 9), lengths.overlapped(9), lengths.in_order(2, 9)];
+    for (i, bars) in (0..).zip(&lines) {
+        let top = TOP + i * (2 * ROW + GAP);
+        text(area, (2, top + (ROW - 10) / 2), "tensor cores")?;
+        text(area, (2, top + ROW + (ROW - 10) / 2), "softmax")?;
+        for Bar { work, consumer, span } in bars.iter().filter(|bar| bar.span.from < end) {
+            let (name, row) = match work {
+                Work::Scores => ("S", 0),
+                Work::Output => ("O", 0),
+                Work::Softmax => ("A", 1),
+            };
+            // Two consumers share the line of softmax, each with half of its height.
+            let halves = i == 2 && row == 1;
+            let height = if halves { (ROW - 10) / 2 } else { ROW - 10 };
+            let down = if halves { height * *consumer as i32 } else { 0 };
+            let (left, right) = (x(span.from) + 1, x(span.to) - 1);
+            let whole = format!("{name}{}", subscript(span.tile));
+            let is_shown = span.to <= end && !halves;
+            let colour = [BLUE, VERMILION][*consumer];
+            let corner = (left, top + ROW * row + down);
+            let name = if is_shown { &whole } else { "" };
+            Block::new(corner, (right - left, height), name, colour).draw(area)?;
+        }
+    }
+    let base = TOP + 6 * ROW + 2 * GAP + 4;
+    line(area, &[(LEFT, base), (LEFT + WIDTH, base)], MUTED)?;
+    for clock in (0..=end).step_by(1000) {
+        line(area, &[(x(clock), base), (x(clock), base + 5)], MUTED)?;
+        label(area, (x(clock), base + 16), &integer(clock), TEXT)?;
+    }
+    label(area, (LEFT + WIDTH / 2, base + 34), "clocks", TEXT)
 }
 
 const LEFT: i32 = 118;
