@@ -238,7 +238,6 @@ impl<T: Float> MultiHeadAttention<T> {
     /// assert!((output - by_tiles).amax() < 1e-15);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: forward
     pub fn forward<'a>(
         &self,
         x: &DMatrix<T>,
@@ -259,7 +258,6 @@ impl<T: Float> MultiHeadAttention<T> {
         let fingerprint = self.parameters.fingerprint();
         Ok((output, MultiHeadCache { x, context, core, fingerprint }))
     }
-    // ANCHOR_END: forward
 
     // ANCHOR: attend
     /// Each head attends on its slice of queries, keys and values.

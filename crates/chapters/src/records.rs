@@ -3,20 +3,20 @@
 use figures::format::bytes;
 use record::{Machine, Record};
 
-/// On what, with what and when it was measured: the end of a sentence that begins with "Measured".
+/// On what, when and with what it was measured: the end of a sentence that begins with "Measured", and another one.
 ///
-/// "on one thread of AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) with
-/// rustc 1.95.0, …, on 2026-11-20"
+/// "on one thread of AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) on 2026-11-20.
+/// Versions: rustc 1.95.0, …"
 pub fn provenance(record: &Record) -> String {
     // The threads of an accelerator are another matter.
     let counts = record.machine.accelerator.is_none() && record.threads().is_some();
     let threads = if counts { format!("{} of ", threads(record)) } else { String::new() };
     let note = record.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"));
     format!(
-        "on {threads}{} with {}, on {}{note}",
+        "on {threads}{} on {}{note}. Versions: {}",
         machine(&record.machine),
-        versions(record.versions.iter()),
-        record.day()
+        record.day(),
+        versions(record.versions.iter())
     )
 }
 
@@ -174,12 +174,12 @@ pub mod tests {
     fn the_circumstances_are_told_in_one_sentence() {
         assert_eq!(
             provenance(&pace()),
-            "on one thread of Shoes (2 cores, caches of 64\u{202f}bytes, 0\u{202f}GiB of memory; linux, x86_64) with \
-             attention 0.1.0, nalgebra 0.1.0 and rustc 1.0.0, on 2026-01-31"
+            "on one thread of Shoes (2 cores, caches of 64\u{202f}bytes, 0\u{202f}GiB of memory; linux, x86_64) on \
+             2026-01-31. Versions: attention 0.1.0, nalgebra 0.1.0 and rustc 1.0.0"
         );
         let mut noted = pace();
         noted.note = Some("uphill".to_owned());
-        assert!(provenance(&noted).ends_with("on 2026-01-31 (uphill)"));
+        assert!(provenance(&noted).contains("on 2026-01-31 (uphill). Versions"));
         noted.machine.accelerator = Some("Wheels".to_owned());
         assert!(provenance(&noted).starts_with("on Wheels beside Shoes (2 cores"));
     }

@@ -208,7 +208,6 @@ impl<T: Float> QueryBlock<T> {
         }
     }
 
-    // ANCHOR: attend
     /// One block of queries, and all keys that it sees, a tile at a time.
     fn attend(&mut self, head: &Head<T>, rows: Range<usize>) {
         let (r, d_v) = (rows.len(), self.d_v);
@@ -265,7 +264,6 @@ impl<T: Float> QueryBlock<T> {
             }
         }
     }
-    // ANCHOR_END: attend
 
     /// The finished block, to where it belongs.
     fn write(

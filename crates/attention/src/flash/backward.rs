@@ -54,7 +54,6 @@ impl Flash {
     /// assert_eq!(gradients.v.shape(), (4, 4));
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: backward
     pub fn backward<T: Float>(
         &self,
         inputs: &Inputs<T>,
@@ -104,7 +103,6 @@ impl Flash {
         );
         Ok(into_inner(gradients))
     }
-    // ANCHOR_END: backward
 }
 
 /// One head, and what its backward pass starts from.
@@ -248,7 +246,6 @@ struct Stripe<'a, T: Float> {
 impl<T: Float> Work for Stripe<'_, T> {
     type Output = Vec<T>;
 
-    // ANCHOR: stripe
     /// The gradients of these keys and their values, written where they belong; and their
     /// share in the gradients of all queries (n_q, d_k), row by row, which is returned.
     #[inline(always)]
@@ -325,7 +322,6 @@ impl<T: Float> Work for Stripe<'_, T> {
         }
         share
     }
-    // ANCHOR_END: stripe
 }
 
 /// A panel of keys, and the queries of a tile that some of them are seen by.
@@ -362,7 +358,6 @@ impl<T: Float> BackwardWorkspace<T> {
     }
     // ANCHOR_END: panel
 
-    // ANCHOR: weights
     /// The forward pass once more: scores, and from them and the log-sum-exp the weights.
     #[inline(always)]
     fn weights<S: InstructionSet, const M: usize, const NR: usize>(
@@ -401,9 +396,7 @@ impl<T: Float> BackwardWorkspace<T> {
             hide(head.mask, queries, keys, weights, width);
         }
     }
-    // ANCHOR_END: weights
 
-    // ANCHOR: grad_scores
     /// Back through the softmax: the weight times how far its gradient is from D.
     #[inline(always)]
     fn grad_scores<S: InstructionSet, const M: usize, const NR: usize>(
@@ -434,7 +427,6 @@ impl<T: Float> BackwardWorkspace<T> {
             hide(head.mask, queries, keys, grads, width);
         }
     }
-    // ANCHOR_END: grad_scores
 
     // ANCHOR: add_gradients
     /// The three products that are left: `weightsᵀ · grad_output`, `grad_scoresᵀ · queries`

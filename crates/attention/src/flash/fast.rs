@@ -179,7 +179,6 @@ impl Flash {
     /// assert_eq!(forward.output.row(0), x.row(0)); // the first token sees itself alone
     /// # Ok::<(), attention::Error>(())
     /// ```
-    // ANCHOR: forward
     pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
@@ -212,7 +211,6 @@ impl Flash {
         );
         into_inner(forward)
     }
-    // ANCHOR_END: forward
 }
 
 /// One thread's walk over the keys, and the memory that it uses again for every tile.
@@ -285,7 +283,6 @@ pub(super) struct Attend<'a, T: Float> {
 impl<T: Float> Work for Attend<'_, T> {
     type Output = ();
 
-    // ANCHOR: attend
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
         let Attend { workspace, head, rows } = self;
@@ -322,7 +319,6 @@ impl<T: Float> Work for Attend<'_, T> {
             }
         }
     }
-    // ANCHOR_END: attend
 }
 
 /// A panel of queries, and the keys of a tile that it sees some of.
@@ -396,7 +392,6 @@ impl<T: Float> ForwardWorkspace<T> {
     }
     // ANCHOR_END: scores
 
-    // ANCHOR: add_values
     /// Corrects the output so far, and adds the values by their weights.
     #[inline(always)]
     fn add_values<S: InstructionSet, const M: usize, const NR: usize>(
@@ -440,7 +435,6 @@ impl<T: Float> ForwardWorkspace<T> {
             }
         }
     }
-    // ANCHOR_END: add_values
 }
 
 #[inline(always)]

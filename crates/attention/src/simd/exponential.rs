@@ -29,7 +29,6 @@ pub trait Float: RealField + Copy + Element {
 }
 
 /// Taylor's coefficients of `base^x = e^(x ln base)`: `(ln base)^k / k!`.
-// ANCHOR: taylor
 const fn taylor<const N: usize>(ln_base: f64) -> [f64; N] {
     let mut coefficients = [1.0; N];
     let mut k = 1;
@@ -39,7 +38,6 @@ const fn taylor<const N: usize>(ln_base: f64) -> [f64; N] {
     }
     coefficients
 }
-// ANCHOR_END: taylor
 
 macro_rules! float {
     ($float:ty, $bits:ty, terms: $terms:literal) => {

@@ -3,7 +3,7 @@
 use super::facts::{self, Kept, PathIntoX, Products};
 use super::learning;
 use crate::output::Page;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use figures::format::{fixed, integer, matrix, percent, tuple};
 use figures::{
     Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
@@ -51,10 +51,9 @@ fn worked_example(page: &mut Page) -> Result<()> {
 /// Each path's share of the gradient of X, and what is left of its direction without that path.
 fn three_paths(page: &mut Page) -> Result<()> {
     let paths = facts::three_paths(&facts::fresh_layers()?);
-    for path in &paths {
-        let name = format!("cosine-without-{}", path.name);
-        page.value(name, fixed(path.cosine_without, 2));
-    }
+    let without_queries = paths.iter().find(|path| path.name == "queries");
+    let without_queries = without_queries.context("a path through the queries")?;
+    page.value("cosine-without-queries", fixed(without_queries.cosine_without, 2));
     let layers = integer(facts::FRESH_LAYERS);
     let header = [
         "path",

@@ -35,14 +35,9 @@ pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
             format!("${}$", scientific(projections, 1)),
             fixed(products(&flops) / projections, 0),
         ]);
-        if [64, 512].contains(&d_model) {
-            let times = fixed(projections / SAID_PROJECTIONS, 0);
-            page.value(format!("projections-too-small-{d_model}"), times);
-        }
     }
     let header = ["$d_{\\text{model}}$", "core", "projections", "products ÷ projections"];
     page.table("core-and-projections", &header, &rows);
-    page.value("projections-narrow-bytes", scientific(NARROW_BYTES as f64, 1));
     let flops = core_and_projections(D)?;
     let (core, projections) = (flops.core() as f64, flops.projections as f64);
     Ok(Claim {
@@ -76,15 +71,9 @@ pub fn tell_layer_in_numbers(page: &mut Page) -> Result<Claim> {
     let eight_heads = layer_in_numbers(8).bytes(4)?;
     let (total, megabytes) = (flops.total() as f64, bytes.weights as f64 / 1e6);
     let billions = |x: f64| fixed(x / 1e9, 1);
-    page.value("layer-projections", billions(flops.projections as f64));
-    page.value("layer-products", billions(products(&flops)));
-    page.value("layer-softmax", billions(flops.softmax as f64));
     page.value("layer-total", billions(total));
     page.value("layer-one-product", billions(MULTIPLY_ADDS));
-    page.value("layer-mib", integer((bytes.weights >> 20) as usize));
     page.value("layer-eight-gb", billions(eight_heads.weights as f64));
-    page.value("layer-bf16-mb", fixed(layer.bytes(2)?.weights as f64 / 1e6, 0));
-    page.value("layer-mb", fixed(megabytes, 1));
     Ok(Claim {
         section: "numbers-in-examples",
         said: "At $n = 8192$, $d = 512$ a layer takes about $34 \\cdot 10^9$ FLOPs, and its weights 268 MB."

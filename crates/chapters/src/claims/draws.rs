@@ -86,15 +86,10 @@ pub fn tell_reach(page: &mut Page) -> Result<Claim> {
     page.value("reach-draws", integer(DRAWS));
     page.value("reach-sigma", fixed(deviation(), 1));
     page.value("reach-sigmas", fixed(sigmas, 2));
-    page.value("reach-power", fixed(-SAID_SCORE / LN_10, 1));
-    page.value("reach-scaled-power", fixed(-SAID_SCALED_SCORE / LN_10, 1));
-    page.value("reach-beyond", scientific(2.0 * normal_tail(sigmas), 0));
     page.value("reach-beyond-score", "10^{−14}");
     // All entries with a variance of f multiply all scores by f.
     let medians =
         [&scores, &weights, &scaled_scores, &scaled_weights].map(|x| quantile(x, 0.5));
-    page.value("reach-factor", fixed(SAID_SCORE / medians[0], 1));
-    page.value("reach-factor-weights", fixed(SAID_SCORE / LN_10 / medians[1], 1));
     Ok(Claim {
         section: "7-how-far-scores-reach",
         said: "For $d_k = 512$ and eight tokens, unscaled scores reach 180 and weights fall to $10^{-78}$; scaled, 8 and \
@@ -171,16 +166,12 @@ pub fn range_as_said(all: &[LargestWeight]) -> Result<(&LargestWeight, &LargestW
 pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
     for LargestWeight { n, unscaled, scaled, .. } in all {
         match n {
-            2 | 4 | 5 => page.value(format!("largest-{n}-scaled"), fixed(*scaled, 2)),
-            512 | 1024 => page.value(format!("largest-{n}"), fixed(*unscaled, 3)),
+            4 | 5 => page.value(format!("largest-{n}-scaled"), fixed(*scaled, 2)),
+            1024 => page.value("largest-1024", fixed(*unscaled, 3)),
             _ => {}
         }
     }
-    let largest_error = all.iter().map(|at| at.standard_error).fold(0.0, f64::max);
-    page.value("largest-error", fixed(largest_error, 4));
     page.value("largest-rows", integer(SETS * QUERIES));
-    page.value("largest-sets", integer(SETS));
-    page.value("largest-queries", integer(QUERIES));
     let (from, to) = range_as_said(all)?;
     largest_weight_figure(page, all)?;
     let condition = format!("there are {} to {} keys", from.n, to.n);

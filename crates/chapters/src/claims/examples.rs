@@ -31,13 +31,9 @@ pub fn four_scores() -> Result<FourScores> {
 }
 
 pub fn tell_four_scores(page: &mut Page) -> Result<Claim> {
-    let FourScores { plain, divided, divisors } = four_scores()?;
+    let FourScores { plain, divided, .. } = four_scores()?;
     page.value("four-divided", tuple(&divided, 2));
     page.value("four-said-sum", fixed(SAID_DIVIDED.iter().sum(), 2));
-    for (key, (from, to)) in [1, 2, 4].into_iter().zip(divisors) {
-        let interval = format!("{} to {}", fixed(from, 1), fixed(to, 1));
-        page.value(format!("four-divisor-{key}"), interval);
-    }
     Ok(Claim {
         section: "numbers-in-examples",
         said: format!(
@@ -118,9 +114,6 @@ pub fn tell_three_queries(page: &mut Page) -> Result<Claim> {
     );
     page.value("three-rounding", fixed(ROUNDING, 3));
     page.value("three-off", fixed(facts.off, 2));
-    page.value("three-gap", fixed(facts.gap, 2));
-    page.value("three-gap-right", fixed(facts.right_gap, 2));
-    page.value("three-output-said", tuple(SAID_OUTPUT, 2));
     page.value("three-sum", fixed(facts.said_weights.row(0).sum(), 2));
     let output_right = to_two_decimals(facts.output.row(0).iter(), &SAID_OUTPUT);
     Ok(Claim {

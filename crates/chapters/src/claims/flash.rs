@@ -70,9 +70,6 @@ pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
     });
     page.table("flash-forward", &["keys in a tile", "operations, forward"], &rows);
     page.value("flash-step", percent(MORE_IN_A_STEP, 0));
-    page.value("flash-backward", percent(MORE_BACKWARD, 0));
-    page.value("flash-paper", percent(MORE_IN_THE_PAPER, 0));
-    page.value("flash-layer", percent(more_in_a_layer()?, 0));
     memory_table(page);
 
     let near_15: Range<f64> = 0.145..0.175;
@@ -109,9 +106,6 @@ fn memory_table(page: &mut Page) {
     };
     let header = ["$n$", "naive, MiB", "tiled, MiB", "ratio"];
     page.table("flash-memory", &header, &LENGTHS.map(row));
-    for n in [2048, 4096] {
-        page.value(format!("flash-memory-{n}"), fixed(memory_ratio(n), 0));
-    }
 }
 
 pub const N: usize = 512;
@@ -143,7 +137,6 @@ pub fn difference() -> Result<f64> {
 
 pub fn tell_approximate(page: &mut Page) -> Result<Claim> {
     page.value("exact-f64", "10^{−14}");
-    page.value("exact-f32", "10^{−6}");
     page.value("exact-n", integer(N));
     Ok(Claim {
         section: "15-is-it-approximate",

@@ -127,20 +127,7 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
 
 fn intensities_and_ridges(page: &mut Page, once: f64, once_bf16: f64) -> Result<()> {
     page.value("intensity", fixed(once, 1));
-    page.value("intensity-products", fixed(intensity_of_products(4)?, 1));
-    page.value("intensity-two", fixed(intensity(4, 2, 1)?, 1));
-    page.value("intensity-one", fixed(intensity_of_products(1)?, 1));
-    page.value("intensity-wide", fixed(intensity_of_wide_heads()?, 0));
-    page.value("intensity-fused", fixed(intensity(4, 4, FUSED_CROSSINGS)?, 0));
-    page.value("intensity-product", fixed(intensity_of_one_product(), 0));
     page.value("ridge-said", fixed(SAID_RIDGE, 0));
-    page.value("ridge-bf16", fixed(RIDGE_BF16, 0));
-    page.value("ridge-f32", fixed(RIDGE_F32, 0));
-    page.value("ridge-factor", fixed(RIDGE_BF16 / once_bf16, 2));
-    page.value("ridge-factor-said", fixed(SAID_RIDGE / once, 1));
-    page.value("a100-bandwidth", integer((A100_BANDWIDTH / 1e9) as usize));
-    page.value("a100-f32", fixed(A100_F32 / 1e12, 1));
-    page.value("a100-tf32", fixed(A100_TF32 / 1e12, 0));
     page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
     Ok(())
 }
@@ -199,13 +186,8 @@ pub const CROSSING: f64 = 16.0 * 64.0 * RIDGE_F32 / (4.0 * 64.0 + 5.0 - 4.0 * RI
 pub fn tell_short_and_long(page: &mut Page) -> Result<Claim> {
     let (first, last) = compute_bound_lengths()?;
     let (short, long) = (fixed(narrow_core(16)?, 1), fixed(narrow_core(65_536)?, 1));
-    page.value("short-ridge", fixed(RIDGE_BF16, 0));
-    page.value("short-first", integer(first));
-    page.value("short-last", integer(last));
     page.value("short-16", &short);
     page.value("short-65536", &long);
-    page.value("short-limit", fixed(LIMIT, 2));
-    page.value("short-crossing", fixed(CROSSING.ceil(), 0));
     intensity_figure(page)?;
     let falls = |of: fn(usize) -> Result<f64>| -> Result<bool> {
         Ok(of(first)? > RIDGE_BF16 && of(65_536)? < RIDGE_BF16)

@@ -123,10 +123,7 @@ pub fn tell_growth(page: &mut Page) -> Result<Claim> {
     growth_figure(page)?;
     // K and V, which a tile of all queries would have to keep.
     let keys_and_values = mebibytes((2 * 16_384 * D) as f64);
-    page.value("linear-fast-memory", fixed(keys_and_values, 0));
     let most = tiled(65_536, 128);
-    page.value("traffic-gain", fixed(untiled(65_536, naive) / most, 0));
-    page.value("traffic-gain-fused", fixed(untiled(65_536, fused) / most, 0));
     let growth = fixed(most / tiled(32_768, 128), 1);
     Ok(Claim {
         section: "14-traffic-that-grows-with-n",

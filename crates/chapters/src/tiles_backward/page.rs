@@ -206,7 +206,7 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 
 /// What both programs move in the fast memory of the chapter, and with tiles of several sizes.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
-    machine(page, Pass::Backward)?;
+    machine(page);
     for n in NAMED {
         let [naive, tiled, naive_back, tiled_back] =
             [naive, tiled, naive_backward, tiled_backward]

@@ -5,7 +5,7 @@ use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, capacities, chunked, fused, naive, tiled,
+    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, capacities, chunked, fused, naive, tiled,
 };
 use crate::tiles_traffic::page::{
     chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
@@ -150,7 +150,9 @@ fn rounding(page: &mut Page) -> Result<()> {
 
 /// What tiles move in the fast memory of the chapter, and how many times less than the programs that store the matrix.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
-    machine(page, Pass::Forward)?;
+    machine(page);
+    page.value("n", integer(N));
+    page.value("tile-queries", integer(Pass::Forward.chosen()?.0));
     for n in NAMED {
         let [naive, tiled] = [naive(n, CAPACITY)?, tiled(n, CAPACITY)?];
         page.value(format!("naive-over-tiled-{n}"), factor(naive, tiled));

@@ -1,8 +1,7 @@
 //! How both chapters say and draw traffic.
 
 use super::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, OfTiles, Pass, bytes, kibibytes, largest_difference,
-    lengths,
+    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, bytes, kibibytes, lengths,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -25,16 +24,10 @@ pub fn factor(more: f64, less: f64) -> String {
 }
 
 /// What both chapters say of the machine.
-pub fn machine(page: &mut Page, pass: Pass) -> Result<()> {
-    let (queries, keys) = pass.chosen()?;
+pub fn machine(page: &mut Page) {
     page.value("d", integer(D));
-    page.value("n", integer(N));
     page.value("long", integer(LONG));
-    page.value("capacity", integer(CAPACITY));
     page.value("capacity-kib", integer(CAPACITY * ELEMENT / 1024));
-    page.value("tile-queries", integer(queries));
-    page.value("tile-keys", integer(keys));
-    Ok(())
 }
 
 /// Between which capacities the formula of a pass is close, and how close.
@@ -70,7 +63,6 @@ pub fn over_tiles(page: &mut Page, over_tiles: &[OfTiles]) {
         "off by",
     ];
     page.table("tiles", &header, &over_tiles.iter().map(row).collect::<Vec<_>>());
-    page.value("tiles-formula-within", percent(largest_difference(over_tiles), 1));
 }
 
 /// A line over the number of tokens.

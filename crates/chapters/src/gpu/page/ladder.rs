@@ -15,18 +15,13 @@ pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
         predicted_table(page, &format!("kernel-{}", step.number), [step].into_iter());
     }
     asked_table(page, steps);
-    for step in steps {
-        let name = step.name.replace('_', "-");
-        page.value(format!("foretold-{name}"), foretold(step));
-    }
+    page.value("foretold-registers", foretold(&steps[2]));
+    page.value("foretold-tensor-cores", foretold(&steps[3]));
     demands(page, steps);
     let row = [1, 2].map(row_of_loads);
     page.value("example-first", integer(row[1]));
     page.value("example-second", integer(row[0]));
     page.value("example-mean", integer((row[0] + row[1]) / 2));
-    page.value("naive-bytes", integer(steps[0].beyond as usize));
-    page.value("naive-row-bytes", integer(D * 4));
-    page.value("head-f32-mib", integer(bytes_of_head(4) >> 20));
     page.value("head-bf16-mib", integer(bytes_of_head(2) >> 20));
     let clocks = clocks_of_naive_keys() as usize;
     page.value("key-sectors", integer(clocks * 4));
@@ -87,7 +82,6 @@ fn demands(page: &mut Page, steps: &[Step; 6]) {
     let [naive, tiled, registers, tensor_cores, hopper, _] =
         steps.each_ref().map(Step::relative);
     page.value("loads-naive", fixed(naive.loads, 0));
-    page.value("slow-naive", significant(naive.slow, 2));
     page.value("loads-tiled", significant(tiled.loads, 2));
     page.value("loads-registers", significant(registers.loads, 1));
     page.value("loads-tensor-cores", significant(tensor_cores.loads, 2));
@@ -95,6 +89,5 @@ fn demands(page: &mut Page, steps: &[Step; 6]) {
     let twice = steps[4].relative_to_products_twice_as_fast();
     page.value("once-loads", fixed(hopper.loads, 3));
     page.value("twice-loads", significant(twice.loads, 3));
-    page.value("twice-exponentials", fixed(twice.exponentials, 1));
     page.value("twice-roof", percent(1.0 / twice.loads, 0));
 }

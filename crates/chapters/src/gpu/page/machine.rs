@@ -16,12 +16,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("most-warps", integer(MOST_THREADS / WARP));
     page.value("f32-tflops", fixed(F32 / 1e12, 0));
     page.value("bf16-tflops", fixed(BF16 / 1e12, 0));
-    page.value("bandwidth", fixed(H100.bandwidth / 1e12, 2));
     page.value("clock-f32", fixed(clock_f32() / 1e9, 2));
     page.value("tensor-over-f32", significant(BF16 / F32, 2));
     page.value("clock-tensor", fixed(clock_tensor() / 1e9, 2));
     page.value("tensor-a-clock", integer(TENSOR));
-    page.value("exponentials-tflops", fixed(exponentials() / 1e12, 1));
     page.value("exponential-per-multiply-adds", integer(TENSOR / EXPONENTIALS));
     ridges(page)?;
     memories_in_numbers(page);
@@ -65,13 +63,10 @@ fn memories_in_numbers(page: &mut Page) {
     let (of_registers, of_shared) = (registers_bandwidth(), shared_bandwidth());
     let rounded = |ratio: f64| integer(ratio.round() as usize);
     page.value("registers-kib", integer((REGISTERS * 4) >> 10));
-    page.value("shared-kib", integer(SHARED >> 10));
     page.value("shared-block-kib", integer(MOST_SHARED >> 10));
     page.value("l2-mb", integer(L2 >> 20));
     page.value("registers-over-shared", rounded(of_registers / of_shared));
     page.value("shared-over-hbm", rounded(of_shared / H100.bandwidth));
-    page.value("registers-mib", integer(registers >> 20));
-    page.value("shared-mib", integer(shared >> 20));
     page.value("registers-tb", significant(of_registers / 1e12, 3));
     page.value("shared-tb", significant(of_shared / 1e12, 3));
 }

@@ -15,26 +15,19 @@ use record::Record;
 
 const NOTHING_YET: &str = "\
 > [!IMPORTANT]
-> **No kernel of this page has been timed on a GPU yet.** The numbers above are counted, or predicted from counts and from the \
-rates that NVIDIA states. The kernels themselves are tested, on a CPU, as [above](#the-same-kernel-on-your-cpu). Whoever has a \
-GPU can change this:
+> **No kernel of this book has been timed on a GPU yet.** The numbers above are counted, or predicted from counts and from the \
+rates that NVIDIA states. The kernels themselves are tested, on a CPU, as in the [appendix](gpu-on-cpu.md). If you have a GPU, \
+you can change this:
 >
 > ```sh
-> cargo xtask gpu pack
+> cargo xtask gpu pack          # makes target/gpu/attention-gpu.tar.gz
+> ./run.sh                      # unpacked, on the machine with the GPU: about six minutes
+> cargo xtask gpu add gpu.json  # back here: puts the record into records/
+> cargo xtask generate
 > ```
 >
-> makes `target/gpu/attention-gpu.tar.gz`. On the machine with the GPU, unpack it and run
->
-> ```sh
-> ./run.sh
-> ```
->
-> which tests the kernels, times them, and writes `gpu.json`, in about six minutes. It takes Linux on x86-64 and a driver that \
-knows CUDA 13.0 (version 580 or newer). A GPU of the Turing generation or newer runs the kernels 0, 1 and backward, from Ampere on \
-also 2 and 3, and Hopper alone kernel 4; what cannot run is left out, with its reason. `cargo xtask gpu add gpu.json` puts the \
-record into the folder of its machine in `records/`, and says which line of `records/shown.txt` shows it. After `cargo xtask \
-generate` the tables stand here, in place of this box, beside what was predicted. The prediction is for an H100; if the record is \
-another GPU's, the text beside the tables says so.
+> After that, the tables stand here in place of this box. It takes Linux on x86-64 and a driver that knows CUDA 13.0. Kernels that \
+the GPU can't run are left out, with the reason.
 ";
 
 /// What the section says: either that there is nothing, or all of it.
@@ -45,7 +38,7 @@ pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
         "the record `gpu` does not say which GPU"
     );
     let mut text = format!(
-        "Measured {}; medians. A speed is $4 h n^2 d$ FLOPs over the time, half of that with a causal mask, and $2.5$ times as many \
+        "Measured {}. All are medians. A speed is $4 h n^2 d$ FLOPs over the time, half of that with a causal mask, and $2.5$ times as many \
          backward. A batch has {} tokens at any length, and a model width of {}. ",
         provenance(record),
         integer(tokens(record)? as usize),

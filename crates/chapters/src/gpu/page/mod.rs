@@ -68,8 +68,6 @@ fn published(page: &mut Page) {
     };
     let header = ["who", "tokens", "TFLOP/s", "of the roof", "causal", "of the roof"];
     page.table("published", &header, &[UNFUSED, FLASH_2, CUDNN, FLASH_3].map(row));
-    page.value("published-tensor-cores", percent(FLASH_2.shares()[0], 0));
-    page.value("published-hopper", percent(FLASH_3.shares()[0], 0));
     page.value("published-5090", percent(published::OF_A_5090, 0));
     page.value("published-a100", percent(published::OF_FLASH_2, 0));
     page.value("published-machine", H100.name);

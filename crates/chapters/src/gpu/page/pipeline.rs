@@ -18,7 +18,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("plan-two-products", integer(2 * lengths.product));
     page.value("plan-exponentials", integer(lengths.exponentials));
     page.value("plan-others", integer(lengths.others));
-    page.value("plan-softmax", integer(lengths.softmax()));
     page.value("plan-correction", integer(lengths.correction));
     page.value("plan-waited-for", integer(lengths.softmax() + lengths.correction));
     page.value("plan-slack-both", integer(lengths.longest_softmax(true)));
