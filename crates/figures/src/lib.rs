@@ -38,6 +38,9 @@ const VARIABLES: [(RGBColor, &str); 7] = [
     (HEAT_NEGATIVE, "--fig-heat-neg"),
 ];
 
+/// The colour of text, as it stands in a figure.
+const TEXT_COLOUR: &str = "var(--fig-fg, #1b1b1f)";
+
 /// plotters divides a font's size by 1.24 on its way to SVG.
 const FONT_SIZE: f64 = 16.0 * 1.24;
 
@@ -82,12 +85,19 @@ pub fn svg(
         body =
             body.replace(&drawn, &format!("\"var({variable}, #{r:02x}{g:02x}{b:02x})\""));
     }
+    // The usual size and colour of text are said once, at the root.
+    let usual = [" font-size=\"16\"", &format!(" fill=\"{TEXT_COLOUR}\"")];
+    let line = |line: &str| match line.starts_with("<text") {
+        true => usual.iter().fold(line.to_owned(), |line, said| line.replace(said, "")),
+        false => line.to_owned(),
+    };
+    let body = body.lines().map(line).collect::<Vec<_>>().join("\n");
     // Markdown ends a block of HTML at an empty line.
     let body: Vec<&str> = body.lines().filter(|line| !line.trim().is_empty()).collect();
     Ok(format!(
         "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{id}-title {id}-description\" \
-         style=\"max-width: {width}px\">\n<title id=\"{id}-title\">{}</title>\n\
+         style=\"max-width: {width}px\" font-size=\"16\" fill=\"{TEXT_COLOUR}\">\n<title id=\"{id}-title\">{}</title>\n\
          <desc id=\"{id}-description\">{}</desc>\n{}\n",
         escape(title),
         escape(description),

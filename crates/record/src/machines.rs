@@ -267,6 +267,30 @@ mod tests {
     }
 
     #[test]
+    fn of_each_machine_that_has_a_topic_it_is_read_in_the_order_of_the_list() {
+        let folder = records(
+            "shoes\nsandals\nboots\n",
+            &[
+                ("boots", "pace", "Boots"),
+                ("sandals", "race", "Sandals"),
+                ("shoes", "pace", "Shoes"),
+                ("socks", "pace", "Socks"),
+            ],
+        );
+        let records = Records::open(folder.path()).unwrap();
+        let of = |topic| -> Vec<String> {
+            let records = records.of_each_machine(topic).unwrap();
+            records.into_iter().map(|record| record.machine.cpu).collect()
+        };
+        assert_eq!(of("pace"), ["Shoes", "Boots"]);
+        assert_eq!(of("race"), ["Sandals"]);
+        assert!(of("walk").is_empty());
+        fs::write(folder.path().join("boots/pace.json"), "{}").unwrap();
+        let message = error(records.of_each_machine("pace"));
+        assert!(message.contains("boots/pace.json"), "{message}");
+    }
+
+    #[test]
     fn what_is_wrong_with_the_list_is_said() {
         let folder = records("boots\nsandals\n", &[("boots", "pace", "Boots")]);
         let message = error(Records::open(folder.path()));

@@ -21,9 +21,6 @@ pub fn products(flops: &Flops) -> f64 {
 
 pub const SAID_PROJECTIONS: f64 = 4e6;
 
-/// Bytes of q, k, v and the output in `f32`.
-pub const NARROW_BYTES: usize = 4 * 4 * N * D;
-
 pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
     let mut rows = vec![];
     for d_model in [2, 64, 512, 2048] {
@@ -180,7 +177,9 @@ pub fn tell_heads(page: &mut Page) -> Result<Claim> {
         &[
             ("heads", &|(heads, ..)| integer(*heads)),
             ("GFLOP, projections", &|(_, flops, _)| billions(flops.projections)),
-            ("products of the core", &|(_, flops, _)| billions(flops.scores + flops.values)),
+            ("products of the core", &|(_, flops, _)| {
+                billions(flops.scores + flops.values)
+            }),
             ("softmax", &|(_, flops, _)| billions(flops.softmax)),
             ("weights", &|(.., weights)| figures::format::bytes(*weights)),
         ],
@@ -195,7 +194,10 @@ pub fn tell_heads(page: &mut Page) -> Result<Claim> {
         section: "16-heads-and-cost",
         said: "The cost of attention is linear in the number of heads.".to_owned(),
         verdict: by_parts(&[
-            ("the weights that are kept", times(*more_weights, *weights) == *heads as f64),
+            (
+                "the weights that are kept",
+                times(*more_weights, *weights) == *heads as f64,
+            ),
             ("the operations", about(times(many.total(), one.total()), *heads as f64)),
         ]),
         measured: format!(
@@ -218,7 +220,8 @@ pub fn tell_backward_memory(page: &mut Page) -> Claim {
         both as f64 / forward as f64
     };
     let row = |n| {
-        let [forward, both] = peaks(n).map(|numbers| figures::format::bytes(4 * numbers as u128));
+        let [forward, both] =
+            peaks(n).map(|numbers| figures::format::bytes(4 * numbers as u128));
         vec![integer(n), forward, both, fixed(ratio(n), 2)]
     };
     let header = ["$n$", "forward", "with backward", "ratio"];
@@ -227,6 +230,9 @@ pub fn tell_backward_memory(page: &mut Page) -> Claim {
         section: "17-memory-for-the-backward-pass",
         said: "The backward pass triples memory.".to_owned(),
         verdict: by_parts(&[("the peak", about(ratio(16_384), 3.0))]),
-        measured: format!("twice, for one head of the naive core: {} at 16\u{202f}384 tokens", fixed(ratio(16_384), 2)),
+        measured: format!(
+            "twice, for one head of the naive core: {} at 16\u{202f}384 tokens",
+            fixed(ratio(16_384), 2)
+        ),
     }
 }

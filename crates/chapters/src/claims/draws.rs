@@ -13,14 +13,13 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use record::statistics::quantile;
-use std::f64::consts::{LN_10, TAU};
+use std::f64::consts::LN_10;
 
 /// The width of queries and keys in (7) and (8).
 pub const D: usize = 512;
 
 const DRAWS: usize = 4000;
 pub const SAID_SCORE: f64 = 180.0;
-const SAID_SCALED_SCORE: f64 = 8.0;
 
 /// (7) How far scores reach and weights fall among eight tokens, a number a draw.
 pub struct Reach {
@@ -59,12 +58,6 @@ pub fn reach() -> Result<Reach> {
 /// The standard deviation of a score, √d.
 pub fn deviation() -> f64 {
     (D as f64).sqrt()
-}
-
-/// The probability that a normal number exceeds x, for large x: the first terms of the asymptotic series.
-pub fn normal_tail(x: f64) -> f64 {
-    let y = 1.0 / (x * x);
-    (-x * x / 2.0).exp() / (TAU.sqrt() * x) * (1.0 - y + 3.0 * y * y - 15.0 * y * y * y)
 }
 
 pub fn tell_reach(page: &mut Page) -> Result<Claim> {
@@ -122,8 +115,6 @@ fn score_sets(n: usize) -> impl Iterator<Item = DMatrix<f64>> {
 pub struct LargestWeight {
     pub n: usize,
     pub unscaled: f64,
-    /// Of the unscaled mean.
-    pub standard_error: f64,
     pub scaled: f64,
 }
 
@@ -143,14 +134,7 @@ pub fn largest_weights() -> Result<Vec<LargestWeight>> {
             unscaled.push(largest(softmax_rows(&scores)?));
             scaled.push(largest(softmax_rows(&(scores / deviation()))?));
         }
-        let squares: f64 = unscaled.iter().map(|x| (x - mean(&unscaled)).powi(2)).sum();
-        let variance = squares / (SETS - 1) as f64;
-        Ok(LargestWeight {
-            n,
-            unscaled: mean(&unscaled),
-            standard_error: (variance / SETS as f64).sqrt(),
-            scaled: mean(&scaled),
-        })
+        Ok(LargestWeight { n, unscaled: mean(&unscaled), scaled: mean(&scaled) })
     };
     let lengths = [2, 3, 4, 5, 6, 8, 16, 32, 64, 128, 256, 512, 1024];
     lengths.into_par_iter().map(of_length).collect()
@@ -164,7 +148,7 @@ pub fn range_as_said(all: &[LargestWeight]) -> Result<(&LargestWeight, &LargestW
 }
 
 pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
-    for LargestWeight { n, unscaled, scaled, .. } in all {
+    for LargestWeight { n, unscaled, scaled } in all {
         match n {
             4 | 5 => page.value(format!("largest-{n}-scaled"), fixed(*scaled, 2)),
             1024 => page.value("largest-1024", fixed(*unscaled, 3)),

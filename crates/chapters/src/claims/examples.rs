@@ -15,23 +15,20 @@ pub const SAID_DIVIDED: [f64; 4] = [0.28, 0.06, 0.40, 0.10];
 pub struct FourScores {
     pub plain: DVector<f64>,
     pub divided: DVector<f64>,
-    /// Which divisors c give the claimed ratio p_i / p_3 = e^((x_i − x_3) / c), for the other three weights. The two
-    /// decimals leave an interval.
-    pub divisors: [(f64, f64); 3],
+}
+
+/// The four scores.
+pub fn scores() -> DVector<f64> {
+    dvector![12.3, -8.7, 15.1, -3.2]
 }
 
 pub fn four_scores() -> Result<FourScores> {
-    let x = dvector![12.3, -8.7, 15.1, -3.2];
-    let divisors = [0, 1, 3].map(|i| {
-        let divisor = |p: f64, p_3: f64| (x[2] - x[i]) / (p_3 / p).ln();
-        let (p, p_3) = (SAID_DIVIDED[i], SAID_DIVIDED[2]);
-        (divisor(p - 0.005, p_3 + 0.005), divisor(p + 0.005, p_3 - 0.005))
-    });
-    Ok(FourScores { plain: softmax(&x)?, divided: softmax(&(x / 8.0))?, divisors })
+    let x = scores();
+    Ok(FourScores { plain: softmax(&x)?, divided: softmax(&(x / 8.0))? })
 }
 
 pub fn tell_four_scores(page: &mut Page) -> Result<Claim> {
-    let FourScores { plain, divided, .. } = four_scores()?;
+    let FourScores { plain, divided } = four_scores()?;
     page.value("four-divided", tuple(&divided, 2));
     page.value("four-said-sum", fixed(SAID_DIVIDED.iter().sum(), 2));
     Ok(Claim {
@@ -56,10 +53,6 @@ pub struct ThreeQueries {
     pub output: DMatrix<f64>,
     /// How far the sum of the first row is off, as it is said.
     pub off: f64,
-    /// How far the first two keys are said to lie ahead of the third one in the second row.
-    pub gap: f64,
-    /// How far they do.
-    pub right_gap: f64,
 }
 
 pub const SAID_OUTPUT: [f64; 2] = [1.02, 1.83];
@@ -81,8 +74,6 @@ pub fn three_queries() -> Result<ThreeQueries> {
         weights: cache.weights,
         output,
         off: (said_weights.row(0).sum() - 1.0).abs(),
-        gap: (said_weights[(1, 0)] / said_weights[(1, 2)]).ln(),
-        right_gap: 0.5_f64.sqrt(), // 1/√2
         said_weights,
     })
 }

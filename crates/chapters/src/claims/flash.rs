@@ -1,12 +1,11 @@
 //! Flash attention: its work and its memory, and whether it is approximate.
 
-use super::counts::products;
 use super::verdict::{Claim, by_parts, only_when};
 use crate::output::Page;
 use crate::random::normal;
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::{AttentionShape, Mask, attention};
+use attention::{Mask, attention};
 use figures::format::{fixed, integer, percent};
 use nalgebra::{DMatrix, RealField};
 use rand::SeedableRng;
@@ -31,19 +30,9 @@ pub fn work() -> [(usize, f64); 4] {
     [16, 32, 64, 128].map(|keys| (keys, more_operations(keys)))
 }
 
-/// What computing the scores again adds to the products with n² d multiplications of the backward pass, and of a whole
-/// step.
-const MORE_BACKWARD: f64 = 1.0 / 4.0;
+/// What computing the scores again adds to the products with n² d multiplications of a whole step: two forward, four
+/// backward.
 const MORE_IN_A_STEP: f64 = 1.0 / (2.0 + 4.0);
-/// What the authors of flash attention count, in figure 2 of their paper of 2022.
-const MORE_IN_THE_PAPER: f64 = 75.2 / 66.6 - 1.0;
-
-/// The same of a layer of 32 heads of 64, with projections three times (forward, and both gradients).
-fn more_in_a_layer() -> Result<f64> {
-    let layer = AttentionShape::self_attention(1, 4096, 2048, 64, 32).flops()?;
-    let projections = layer.projections as f64;
-    Ok(layer.scores as f64 / (3.0 * (products(&layer) + projections)))
-}
 
 pub const LENGTHS: [usize; 7] = [256, 512, 1024, 2048, 4096, 8192, 16_384];
 

@@ -2,12 +2,9 @@
 
 use super::verdict::{Claim, by_parts};
 use crate::output::Page;
-use crate::pitfalls::gap_at_a_billion;
 use anyhow::{Context, Result};
-use attention::softmax;
-use figures::format::{fixed, integer, scientific, tuple};
+use figures::format::{fixed, integer, scientific};
 use half::{bf16, f16};
-use nalgebra::{DVector, dvector};
 
 /// A number format: rounds after every operation, as arithmetic in that format does.
 pub type Rounding = fn(f64) -> f64;
@@ -41,20 +38,11 @@ const MASKS: [(&str, f64); 5] = [
     ("$−100$", -100.0),
     ("$−10$", -10.0),
 ];
-const SCORES: [f64; 3] = [2.0, 0.0, 1.0];
+pub const SCORES: [f64; 3] = [2.0, 0.0, 1.0];
 
 /// The weight of a hidden key beside two visible ones, in each format.
 pub fn leaks(mask: f64) -> [f64; 4] {
     FORMATS.map(|(_, round)| softmax_in(round, &SCORES, &[0.0, 0.0, mask])[2])
-}
-
-/// The weights of a row that sees nothing, in each format.
-pub fn hidden_rows(mask: f64) -> [Vec<f64>; 4] {
-    FORMATS.map(|(_, round)| softmax_in(round, &SCORES, &[mask; 3]))
-}
-
-pub fn unmasked() -> Result<DVector<f64>> {
-    Ok(softmax(&dvector![SCORES[0], SCORES[1], SCORES[2]])?)
 }
 
 /// By how much a score must lie below another one to have no weight, in a format.

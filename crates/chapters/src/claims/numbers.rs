@@ -72,6 +72,9 @@ pub fn tell_spread(page: &mut Page) -> Result<Claim> {
             even > ONE_HOT,
             largest_with_gap(1000, SPREAD) > ONE_HOT,
         )?,
-        measured: format!("evenly spaced, 8 keys: a largest weight of {}", fixed(even, 2)),
+        measured: format!(
+            "evenly spaced, 8 keys: a largest weight of {}",
+            fixed(even, 2)
+        ),
     })
 }

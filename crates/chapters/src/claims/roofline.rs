@@ -1,12 +1,11 @@
 //! Arithmetic intensity, and the ridges of an A100.
 
-use super::counts::products;
-use super::traffic::{FUSED_CROSSINGS, NAIVE_CROSSINGS, core_traffic, tiled_traffic};
+use super::traffic::{NAIVE_CROSSINGS, core_traffic, tiled_traffic};
 use super::verdict::{Claim, only_when};
 use crate::output::Page;
 use anyhow::{Context, Result};
 use attention::AttentionShape;
-use figures::format::{fixed, integer};
+use figures::format::{fixed, integer, significant};
 use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
 
 /// NVIDIA A100, 80 GB, SXM: what its datasheet gives, in FLOP/s and byte/s. No sparsity.
@@ -33,21 +32,6 @@ fn core(n: usize, d: usize) -> AttentionShape {
 pub fn intensity(element: usize, narrow: usize, crossings: usize) -> Result<f64> {
     let flops = core(N, D).flops()?.core() as f64;
     Ok(flops / (element as f64 * core_traffic(narrow, N, D, crossings)))
-}
-
-/// The same in `f32` without softmax, with one crossing.
-pub fn intensity_of_products(narrow: usize) -> Result<f64> {
-    Ok(products(&core(N, D).flops()?) / (4.0 * core_traffic(narrow, N, D, 1)))
-}
-
-/// Of one product by itself in `f32`, which writes or reads the weights once.
-pub fn intensity_of_one_product() -> f64 {
-    (2 * N * N * D) as f64 / (4.0 * core_traffic(2, N, D, 1))
-}
-
-/// In bf16, of heads twice as wide.
-pub fn intensity_of_wide_heads() -> Result<f64> {
-    Ok(core(N, 2 * D).intensity(2)?)
 }
 
 /// A kind of numbers, with the ridge of what computes with them.
@@ -91,19 +75,24 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
             let bound = if x < kind.ridge { "memory" } else { "compute" };
             format!("{} ({bound})", fixed(x, 0))
         };
-        let start = [kind.name.to_owned(), fixed(kind.ridge, 0)];
+        let (peak, bandwidth) = (kind.ridge * A100_BANDWIDTH / 1e12, A100_BANDWIDTH / 1e12);
+        let ridge =
+            format!("{} / {} = {}", significant(peak, 3), fixed(bandwidth, 2), fixed(kind.ridge, 0));
+        let start = [kind.name.to_owned(), ridge];
         [&start[..], &kind.intensities.map(cell)].concat()
     };
     let header = [
         "numbers",
-        "ridge",
+        "ridge: TFLOP/s over TB/s",
         "each matrix once",
         "all passes, average",
         "weights never leave",
     ];
     page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());
     let [once, once_bf16] = [kinds[0].intensities[0], kinds[2].intensities[0]];
-    intensities_and_ridges(page, once, once_bf16)?;
+    page.value("intensity", fixed(once, 1));
+    page.value("ridge-said", fixed(SAID_RIDGE, 0));
+    page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
     let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
     Ok(Claim {
         section: "5-below-the-ridge",
@@ -123,13 +112,6 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
             fixed(RIDGE_BF16, 0)
         ),
     })
-}
-
-fn intensities_and_ridges(page: &mut Page, once: f64, once_bf16: f64) -> Result<()> {
-    page.value("intensity", fixed(once, 1));
-    page.value("ridge-said", fixed(SAID_RIDGE, 0));
-    page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
-    Ok(())
 }
 
 /// The width of the figure's model, that of its heads, and how many there are. It computes in bf16.
@@ -162,14 +144,13 @@ pub fn tiled_layer(n: usize, queries: usize) -> Result<f64> {
     layer_intensity(n, tiled_traffic(n, WIDE.1, queries))
 }
 
-/// The first and the last of the lengths at which the unfused layer is compute-bound.
-pub fn compute_bound_lengths() -> Result<(usize, usize)> {
+/// The first of the lengths at which the unfused layer is compute-bound.
+pub fn compute_bound_length() -> Result<usize> {
     let intensities =
         LENGTHS.map(unfused_layer).into_iter().collect::<Result<Vec<_>>>()?;
-    let lengths = LENGTHS.into_iter().zip(intensities);
-    let mut bound = lengths.filter(|(_, x)| *x > RIDGE_BF16).map(|(n, _)| n);
-    let first = bound.next().context("the unfused layer is never compute-bound")?;
-    Ok((first, bound.next_back().unwrap_or(first)))
+    let mut lengths = LENGTHS.into_iter().zip(intensities);
+    let first = lengths.find(|(_, x)| *x > RIDGE_BF16);
+    Ok(first.context("the unfused layer is never compute-bound")?.0)
 }
 
 /// Of the core in `f32` with a width of 64: n(4d + 5) / (4(4d + n)).
@@ -177,14 +158,8 @@ pub fn narrow_core(n: usize) -> Result<f64> {
     Ok(core(n, 64).intensity(4)?)
 }
 
-/// What [`narrow_core`] tends to: d + 5/4.
-pub const LIMIT: f64 = 64.0 + 5.0 / 4.0;
-
-/// Where [`narrow_core`] equals the ridge r: n = 16 d r / (4d + 5 − 4r).
-pub const CROSSING: f64 = 16.0 * 64.0 * RIDGE_F32 / (4.0 * 64.0 + 5.0 - 4.0 * RIDGE_F32);
-
 pub fn tell_short_and_long(page: &mut Page) -> Result<Claim> {
-    let (first, last) = compute_bound_lengths()?;
+    let first = compute_bound_length()?;
     let (short, long) = (fixed(narrow_core(16)?, 1), fixed(narrow_core(65_536)?, 1));
     page.value("short-16", &short);
     page.value("short-65536", &long);

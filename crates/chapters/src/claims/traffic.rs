@@ -121,8 +121,6 @@ pub fn tell_growth(page: &mut Page) -> Result<Claim> {
     ];
     page.table("tiled-traffic", &header, &TILES.map(row));
     growth_figure(page)?;
-    // K and V, which a tile of all queries would have to keep.
-    let keys_and_values = mebibytes((2 * 16_384 * D) as f64);
     let most = tiled(65_536, 128);
     let growth = fixed(most / tiled(32_768, 128), 1);
     Ok(Claim {

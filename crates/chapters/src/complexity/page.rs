@@ -179,8 +179,24 @@ fn growth_words(
     page.value("causal-time", duration(causal));
 
     // A doubling of n should cost four times.
-    let scale = roof.seconds("steps/scale", "f32", n as u64)?;
-    page.value("jump", jump_in_words(facts::jump(forward), scale));
+    let jump = facts::jump(forward);
+    let pass = roof.seconds("steps/scale", "f32", n as u64)?;
+    let new = WriteTime::of(roof, n as u64)?.extra();
+    let row = |what: &str, seconds: f64| {
+        let share = percent(seconds / jump, 0);
+        vec![what.to_owned(), format!("{} ms", fixed(1e3 * seconds, 1)), share]
+    };
+    page.table(
+        "excess",
+        &["the last doubling beyond four times", "time", "share"],
+        &[
+            row("one pass over the matrix", pass),
+            row("its pages are new", new),
+            row("not explained", jump - pass - new),
+            row("together", jump),
+        ],
+    );
+    page.value("jump", jump_in_words(jump));
 
     let [single, double] = facts::backward_ratios(growth);
     let rows: Vec<_> = single.iter().zip(&double).collect();
@@ -343,7 +359,11 @@ fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
         "ceilings",
         &["", "best of several"],
         &[
-            speed("multiply-adds that never leave the registers", ceilings.registers, "GFLOP/s"),
+            speed(
+                "multiply-adds that never leave the registers",
+                ceilings.registers,
+                "GFLOP/s",
+            ),
             speed("nalgebra's product of square matrices", ceilings.product, "GFLOP/s"),
             speed("reading", ceilings.read, "GB/s"),
             speed("changing in place", ceilings.update, "GB/s"),

@@ -114,16 +114,3 @@ pub fn entropies(fault: Fault) -> Result<Vec<f64>> {
 pub fn most_entropies() -> Vec<f64> {
     (1..=KEYS).map(|n| (n as f64).ln()).collect()
 }
-
-/// The entropy of the last row as a share of the most that it can be.
-pub fn share_of_most(entropies: &[f64]) -> f64 {
-    entropies[KEYS - 1] / most_entropies()[KEYS - 1]
-}
-
-/// Less entropy than this is next to none.
-pub const LITTLE: f64 = 0.05;
-
-/// How many rows have [`LITTLE`] entropy, without the first one, which has one key and never any.
-pub fn firm_rows(entropies: &[f64]) -> usize {
-    entropies.iter().skip(1).filter(|entropy| **entropy < LITTLE).count()
-}

@@ -64,16 +64,17 @@ fn training(page: &mut Page) -> Result<()> {
 fn watched(page: &mut Page) -> Result<()> {
     let runs = training::watched()?;
     let lines = |of: fn(&Watched) -> f64| -> Vec<Line> {
-        let runs = training::RUNS.into_iter().zip(&runs).zip([BLUE, GREEN, VERMILION]);
-        let line = |(((name, ..), steps), colour): (((&str, Fault, f64), &Vec<Watched>), _)| {
+        let runs = training::RUNS.iter().zip(&runs).zip([BLUE, GREEN, VERMILION]);
+        let mut lines = vec![];
+        for (((name, ..), steps), colour) in runs {
             // A mean over ten steps: single batches are small.
-            let means = steps.chunks(10).map(|steps| {
+            let mean = |steps: &[Watched]| {
                 steps.iter().map(of).sum::<f64>() / steps.len() as f64
-            });
+            };
             let at = (0..).map(|i| f64::from(10 * i) + 5.5);
-            Line::new(name, colour, at.zip(means).collect::<Vec<_>>())
-        };
-        runs.map(line).collect()
+            lines.push(Line::new(*name, colour, at.zip(steps.chunks(10).map(mean))));
+        }
+        lines
     };
     let x = || Axis::linear("steps of training", 0.0..training::STEPS as f64);
     page.value("watched-factor", fixed(training::RUNS[2].2, 0));

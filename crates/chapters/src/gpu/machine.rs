@@ -50,11 +50,6 @@ pub fn ridge(rate: f64, machine: &Machine) -> f64 {
     rate / machine.bandwidth
 }
 
-/// Of the whole machine, in a second.
-pub fn exponentials() -> f64 {
-    (MULTIPROCESSORS * EXPONENTIALS) as f64 * clock_tensor()
-}
-
 /// One sequence and head, of which the intensities are told.
 pub const N: usize = 16_384;
 

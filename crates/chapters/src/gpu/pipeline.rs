@@ -108,7 +108,11 @@ impl Lengths {
                     let from = tensor.max(*ready);
                     tensor = from + self.product;
                     *ready = tensor;
-                    bars.push(Bar { work, consumer, span: Span { tile, from, to: tensor } });
+                    bars.push(Bar {
+                        work,
+                        consumer,
+                        span: Span { tile, from, to: tensor },
+                    });
                 };
                 if tile > 0 {
                     product(Work::Output, tile - 1);
@@ -116,7 +120,11 @@ impl Lengths {
                 if tile < tiles {
                     product(Work::Scores, tile);
                     let (from, to) = (*ready, *ready + self.softmax() + self.correction);
-                    bars.push(Bar { work: Work::Softmax, consumer, span: Span { tile, from, to } });
+                    bars.push(Bar {
+                        work: Work::Softmax,
+                        consumer,
+                        span: Span { tile, from, to },
+                    });
                     *ready = to;
                 }
             }
@@ -218,24 +226,15 @@ pub fn of_hopper() -> Result<(Lengths, Plan)> {
 }
 
 impl Plan {
-    /// From the second tile's scores to the last tile's: neither the beginning nor the end.
-    fn middle(&self) -> (usize, usize) {
-        (self.scores[0][1].from, self.scores[0][TILES - 1].from)
-    }
-
-    /// The share of that time in which the tensor cores work.
+    /// The share of the time in which the tensor cores work, from the second tile's scores to the last tile's: neither
+    /// the beginning nor the end.
     pub fn busy(&self) -> f64 {
-        let (first, last) = self.middle();
+        let (first, last) = (self.scores[0][1].from, self.scores[0][TILES - 1].from);
         let products = self.scores.iter().chain(&self.outputs).flatten();
         let busy: usize = products
             .map(|span| span.to.min(last).saturating_sub(span.from.max(first)))
             .sum();
         busy as f64 / (last - first) as f64
-    }
-
-    /// How long the tensor cores wait for the first softmax, which has no product of its own beside it.
-    pub fn gap(&self) -> usize {
-        self.middle().0 - self.scores[1][0].to
     }
 }
 

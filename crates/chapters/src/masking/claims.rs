@@ -33,6 +33,17 @@ fn masked_after_softmax_only_the_last_row_sums_to_one() {
 }
 
 #[test]
+fn masked_after_softmax_rows_are_right_once_divided_by_their_sums() {
+    let mut weights = masked_after_softmax(&example::river().x).unwrap();
+    for mut row in weights.row_iter_mut() {
+        let sum = row.sum();
+        row /= sum;
+    }
+    let causal = facts::causal_sentence().unwrap();
+    assert!((weights - causal.weights).amax() < 1e-14);
+}
+
+#[test]
 fn masked_after_softmax_a_hidden_token_leaks() {
     let boat = |x| masked_after_softmax(x).unwrap()[(BOAT, BOAT)];
     let leak = boat(&example::river().x) - boat(&facts::with_a_longer_last_word());

@@ -21,12 +21,10 @@ fn near(a: f64, b: f64, factor: f64) -> bool {
 
 /// As the answer to the first question has it.
 #[test]
-fn a_single_exponential_is_finite_and_the_sum_of_three_is_not() {
-    let [exponential, one] = [facts::largest_exponent_f64().exp(), 1.0];
-    assert!(exponential.is_finite(), "one exponential overflows");
-    assert!((3.0 * exponential + one).is_infinite(), "three do not");
-    let single = facts::largest_exponent_f32().exp();
-    assert!(single.is_finite() && (3.0 * single).is_infinite(), "not so in f32");
+fn an_exponential_overflows_just_above_the_largest_exponent() {
+    let largest = facts::largest_exponent_f64();
+    assert!(largest.exp().is_finite(), "not yet");
+    assert!((largest + 1.0).exp().is_infinite(), "and now");
 }
 
 #[test]
@@ -42,14 +40,6 @@ fn a_row_is_swept_four_times_twice_or_once() {
     assert_eq!(counts, [(4.0, 1.0), (2.0, 0.0), (1.0, 0.0)]);
 }
 
-/// Softmax of the table reads four times and writes once; the product before it wrote the scores.
-#[test]
-fn the_fused_program_crosses_as_often_as_the_table_says_and_once_more() {
-    let [naive, fused] = facts::crossings_of_long_rows().unwrap();
-    assert_eq!(naive.fract(), 0.0, "no multiple of n²");
-    assert_eq!(fused, 4.0 + 1.0 + 1.0);
-}
-
 #[test]
 fn by_hand_the_first_and_the_third_key_change_the_maximum() {
     let steps = facts::by_hand().unwrap().steps;
@@ -63,7 +53,8 @@ fn by_hand_comes_what_attention_says() {
     let by_hand = facts::by_hand().unwrap();
     let row = by_hand.steps.last().unwrap().after;
     assert!((row.output() - by_hand.output).abs() < 1e-14, "not the output");
-    assert!((row.log_sum_exp() - by_hand.log_sum_exp).abs() < 1e-14, "not log-sum-exp");
+    let sum: f64 = by_hand.steps.iter().map(|step| step.score.exp()).sum();
+    assert!((row.log_sum_exp() - sum.ln()).abs() < 1e-14, "not log-sum-exp");
 }
 
 #[test]
@@ -180,21 +171,6 @@ fn the_crate_is_as_exact_as_what_is_measured_here() {
             (0.6..1.6).contains(&ratio),
             "{way:?}: {mean} in the crate, {here:?} here"
         );
-    }
-}
-
-#[test]
-fn the_best_width_is_the_one_that_the_formula_has() {
-    let best = rounding::best_width(LONGEST);
-    let errors = errors(LONGEST);
-    let found = || rounding::widths().map(|width| (width, errors[&Way::Tiles(width)]));
-    assert!(found().any(|(width, _)| width == best), "{best} is not among the widths");
-    let least = found().map(|(_, error)| error).fold(f64::INFINITY, f64::min);
-    for (width, error) in found() {
-        let is_near = (best / 2..=best * 2).contains(&width);
-        assert_eq!(is_near, error < 1.2 * least, "c = {width}: {error}, least {least}");
-        let is_far_off = width == 16 || width == 2048;
-        assert!(!is_far_off || error > 2.0 * least, "c = {width}: far off is worse");
     }
 }
 

@@ -3,8 +3,8 @@
 use super::row::Row;
 use crate::random;
 use anyhow::Result;
-use attention::{AttentionShape, Mask, attention, example, scaled_scores};
-use laboratory::traffic::{Memory, SlowMatrix, blocks, fused_traffic, naive_traffic};
+use attention::{Mask, attention, example, scaled_scores};
+use laboratory::traffic::{Memory, SlowMatrix, blocks};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -17,11 +17,6 @@ pub const VALUE_WIDTH: usize = 64;
 /// The largest whole number whose exponential an `f64` can hold.
 pub fn largest_exponent_f64() -> f64 {
     f64::MAX.ln().floor()
-}
-
-/// The largest whole number whose exponential an `f32` can hold.
-pub fn largest_exponent_f32() -> f32 {
-    f32::MAX.ln().floor()
 }
 
 /// Independent numbers from a normal distribution.
@@ -107,15 +102,6 @@ fn online(row: &mut SlowMatrix<f64>, values: &[f64]) -> Result<f64> {
     Ok(state.output())
 }
 
-/// How often the matrix of scores crosses between slow and fast memory if its rows do not fit: in the naive program of the
-/// chapter on the memory wall and in the fused one.
-pub fn crossings_of_long_rows() -> Result<[f64; 2]> {
-    let n = 1024;
-    let shape = AttentionShape::self_attention(1, n, 1, 64, 1);
-    let reports = [naive_traffic(&shape, n / 2)?, fused_traffic(&shape, n / 2)?];
-    Ok(reports.map(|report| report.matrix("scores").all() as f64 / (n * n) as f64))
-}
-
 // ------------------------------------------------------------------------------------------------ one row
 
 /// One key, and the state before and after it.
@@ -144,7 +130,6 @@ pub struct ByHand {
     pub steps: Vec<Step>,
     /// Of the whole row at once.
     pub output: f64,
-    pub log_sum_exp: f64,
 }
 
 pub fn by_hand() -> Result<ByHand> {
@@ -160,9 +145,8 @@ pub fn by_hand() -> Result<ByHand> {
         row = row.absorb(&[(score, value)]);
         steps.push(Step { token: sentence.tokens[j], score, value, before, after: row });
     }
-    let (output, cache) = attention(&q, &k, &v, &Mask::padding(&is_seen)?)?;
-    let log_sum_exp = cache.log_sum_exp[bank];
-    Ok(ByHand { steps, output: output[(bank, 0)], log_sum_exp })
+    let (output, _) = attention(&q, &k, &v, &Mask::padding(&is_seen)?)?;
+    Ok(ByHand { steps, output: output[(bank, 0)] })
 }
 
 /// Scores as they come, and the state after each.

@@ -8,5 +8,4 @@ mod page;
 mod rounding;
 mod row;
 
-pub use facts::{changes_of_maximum, harmonic};
 pub use page::generate;

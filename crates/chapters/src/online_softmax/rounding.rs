@@ -157,39 +157,16 @@ fn mean_errors<T: Number>(n: usize, ways: &[Way]) -> Errors {
 /// The length of the longest rows.
 pub const LONGEST: usize = 1 << 14;
 
-/// The widths of tiles among which the best is looked for, in rows of [`LONGEST`] keys.
-pub fn widths() -> impl Iterator<Item = usize> {
-    (4..=12).map(|power| 1 << power)
-}
-
-/// The mean errors by length, in `f64`; at the longest, those of tiles of all widths, too.
+/// The mean errors by length, in `f64`.
 pub fn errors_in_f64() -> Vec<(usize, Errors)> {
-    let errors = |n| {
-        let ways = [&Way::ONLINE[..], &Way::OTHERS].concat();
-        let more = widths().filter(|_| n == LONGEST).map(Way::Tiles);
-        (n, mean_errors::<f64>(n, &ways.into_iter().chain(more).collect::<Vec<_>>()))
-    };
-    (6..=14).map(|power| errors(1 << power)).collect()
+    let ways = [&Way::ONLINE[..], &Way::OTHERS].concat();
+    (6..=14).map(|power| 1 << power).map(|n| (n, mean_errors::<f64>(n, &ways))).collect()
 }
 
 /// The same in `f32`, at fewer lengths, of the ways that do not see the whole row.
 pub fn errors_in_f32() -> Vec<(usize, Errors)> {
     let lengths = [6, 8, 10, 12, 14].map(|power| 1 << power);
     lengths.map(|n| (n, mean_errors::<f32>(n, &Way::ONLINE))).into()
-}
-
-/// The width with the least error for tiles of `n` keys that are absorbed one after the other: where n / c + c² / n is least.
-pub fn best_width(n: usize) -> usize {
-    (n as f64 * n as f64 / 2.0).cbrt().round() as usize
-}
-
-/// How much larger the error is to be expected of another width, as a share.
-pub fn more_than_best(n: usize, width: usize) -> f64 {
-    let predicted = |width: usize| {
-        let (n, c) = (n as f64, width as f64);
-        (n / c + c * c / n).sqrt()
-    };
-    predicted(width) / predicted(best_width(n)) - 1.0
 }
 
 // ------------------------------------------------------------------------------------------------ one row in many orders

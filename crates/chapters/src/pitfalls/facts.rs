@@ -7,7 +7,7 @@ use anyhow::Result;
 use attention::{
     AttentionCache, ForwardOptions, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
     SingleHeadAttention, SingleHeadCache, attention, attention_backward,
-    attention_weights, example, row_entropy, scaled_scores,
+    attention_weights, example, row_entropy,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -16,12 +16,6 @@ use rand::rngs::ChaCha8Rng;
 /// Queries, keys and values of the running example's projections.
 pub fn project(x: &DMatrix<f64>) -> [DMatrix<f64>; 3] {
     example::projections().map(|w| x * w)
-}
-
-/// The scores of the running example.
-pub fn scores() -> Result<DMatrix<f64>> {
-    let [q, k, _] = project(&example::river().x);
-    Ok(scaled_scores(&q, &k)?)
 }
 
 pub const KEYS: usize = 8;
@@ -58,11 +52,6 @@ pub const REAL: [bool; 8] = [true, true, true, true, true, true, false, false];
 pub fn padded(valid: [bool; 8]) -> Result<(DMatrix<f64>, AttentionCache<f64>)> {
     let [q, k, v] = project(&example::river().x.insert_rows(6, 2, 0.1));
     Ok(attention(&q, &k, &v, &Mask::padding(&valid)?)?)
-}
-
-/// From 10⁹ to the next `f32`.
-pub fn gap_at_a_billion() -> usize {
-    (1e9_f32.next_up() - 1e9_f32) as usize
 }
 
 /// Pairs of a query and a later key: those that a mask allows, and all.

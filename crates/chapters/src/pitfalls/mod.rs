@@ -7,5 +7,4 @@ mod page;
 #[cfg_attr(not(test), expect(dead_code, reason = "some only the claims run"))]
 mod wrong;
 
-pub use facts::gap_at_a_billion;
 pub use page::generate;

@@ -31,23 +31,12 @@ impl Kept {
     pub fn ratio(&self) -> f64 {
         self.naive() as f64 / self.tiled() as f64
     }
-
-    /// The share of the log-sum-exp in what the tiled program keeps.
-    pub fn share_of_log_sum_exp(&self) -> f64 {
-        self.log_sum_exp as f64 / self.tiled() as f64
-    }
 }
 
-/// The length at which the weights are as many numbers as queries, keys, values and output.
-pub const EVEN: usize = 4 * D;
-
-/// What the core costs, if weights are kept and if they are computed again.
+/// What both passes of the core cost, if weights are kept and if they are computed again.
 pub struct Steps {
-    /// Of both passes.
     pub naive: f64,
     pub tiled: f64,
-    naive_backward: f64,
-    tiled_backward: f64,
 }
 
 impl Steps {
@@ -61,19 +50,12 @@ impl Steps {
         Ok(Steps {
             naive: (forward.core() + back.core()) as f64,
             tiled: (forward.core() + tiled_backward) as f64,
-            naive_backward: back.core() as f64,
-            tiled_backward: tiled_backward as f64,
         })
     }
 
     /// What computing again adds, as a share of both passes.
     pub fn more(&self) -> f64 {
         self.tiled / self.naive - 1.0
-    }
-
-    /// The same as a share of the backward pass.
-    pub fn more_backward(&self) -> f64 {
-        self.tiled_backward / self.naive_backward - 1.0
     }
 }
 

@@ -10,21 +10,11 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use std::collections::BTreeSet;
 
-pub const QUERIES: usize = 256;
-pub const KEYS: usize = 512;
+const QUERIES: usize = 256;
+const KEYS: usize = 512;
 
 /// Half the gap between 1 and the next `f32`.
 pub const UNIT: f64 = f32::EPSILON as f64 / 2.0;
-
-/// By less than this weights are off in `f64`.
-pub const BOUND_F64: f64 = 1e-15;
-
-/// Scores of random queries and keys, for the measurement in `f32` and for that in `f64`.
-pub fn scores() -> Result<[DMatrix<f64>; 2]> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(3);
-    let mut scores = || scaled_scores(&normal(QUERIES, D, rng), &normal(KEYS, D, rng));
-    Ok([scores()?, scores()?])
-}
 
 /// Weights in `f32`, by softmax, and computed again from the log-sum-exp.
 pub struct Weights {
@@ -35,9 +25,10 @@ pub struct Weights {
     pub exact: DMatrix<f64>,
 }
 
-/// With scores that are larger and larger.
+/// Of random queries and keys, with scores that are larger and larger.
 pub fn weights() -> Result<Vec<Weights>> {
-    let [scores, _] = scores()?;
+    let rng = &mut ChaCha8Rng::seed_from_u64(3);
+    let scores = scaled_scores(&normal(QUERIES, D, rng), &normal(KEYS, D, rng))?;
     let shifted = |shift| Weights::new(scores.map(|s| (s + shift) as f32));
     [0.0, 16.0, 128.0, 1024.0].into_iter().map(shifted).collect()
 }

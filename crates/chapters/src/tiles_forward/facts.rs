@@ -1,11 +1,10 @@
 //! What the chapter computes of masks, memory and operations.
 
-use crate::online_softmax::{changes_of_maximum, harmonic};
 use crate::random::normal;
 use crate::tiles_traffic::facts::{D, ELEMENT, LONG};
 use anyhow::{Result, anyhow};
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::{Mask, Visibility, attention, scaled_scores};
+use attention::{Mask, Visibility, attention};
 use laboratory::traffic::blocks;
 use nalgebra::DMatrix;
 use peak_alloc::PeakAlloc;
@@ -183,21 +182,4 @@ pub fn operations() -> [Operations; 5] {
             exponentials: 1.0 + 1.0 / keys as f64,
         }
     })
-}
-
-/// Blocks of keys in a row of [`LONG`].
-pub const BLOCKS: usize = LONG / TILE;
-
-/// How often the largest score of a random row rises from tile to tile: the corrections that are not 1.
-pub fn expected_rises() -> f64 {
-    harmonic(BLOCKS)
-}
-
-/// The same, counted: the mean over some rows.
-pub fn mean_rises() -> Result<f64> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(12);
-    let (q, k) = (normal(256, D, rng), normal(LONG, D, rng));
-    let scores = scaled_scores(&q, &k)?.transpose(); // a column for each query
-    let rises = scores.column_iter().map(|row| changes_of_maximum(row.as_slice(), TILE));
-    Ok(rises.sum::<usize>() as f64 / q.nrows() as f64)
 }

@@ -113,10 +113,3 @@ fn summed_in_parts<T: RealField + Copy>(
     }
     Ok(output)
 }
-
-/// How many times as large an error is at the greatest length as at the least, in `f32` and in `f64`.
-pub fn growth(errors: &[(usize, [Errors; 2])], of: impl Fn(&Errors) -> f64) -> [f64; 2] {
-    let (_, least) = &errors[0];
-    let (_, greatest) = &errors[errors.len() - 1];
-    [0, 1].map(|number| of(&greatest[number]) / of(&least[number]))
-}

@@ -151,7 +151,7 @@ pub fn counted_over_lengths(
 }
 
 /// The numbers that crossed, in either direction.
-pub fn total(report: &Report) -> f64 {
+fn total(report: &Report) -> f64 {
     report.total().all() as f64
 }
 
@@ -346,12 +346,6 @@ impl OfTiles {
 /// Tiles of several sizes.
 pub fn over_tiles(pass: Pass, sizes: &[Tiles]) -> Result<Vec<OfTiles>> {
     sizes.par_iter().map(|&tiles| OfTiles::new(pass, tiles)).collect()
-}
-
-/// The most by which a count differs from its formula.
-pub fn largest_difference(over_tiles: &[OfTiles]) -> f64 {
-    let off = over_tiles.iter().flat_map(|of| [of.off(), of.causal_off()]);
-    off.map(f64::abs).fold(0.0, f64::max)
 }
 
 /// The share of tiles that a causal mask leaves, if their sides divide n: (1 + (B_q + B_k − gcd) / n) / 2.

@@ -1,8 +1,8 @@
 //! What the reader gets: pages, style sheets and scripts.
 
-use super::{Finding, style};
 use super::html::{Element, Page, Text};
 use super::links::{decoded, local_path};
+use super::{Finding, style};
 use crate::files;
 use crate::pattern::{Pattern, pattern};
 use anyhow::Result;

@@ -33,7 +33,8 @@ fn paragraph(page: &Page, number: usize) -> Vec<Finding> {
         let word = word.trim_start_matches(['“', '(', '−', '+', '×']);
         word.starts_with(|first: char| first.is_ascii_digit())
     };
-    let start = |text: &str| text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
+    let start =
+        |text: &str| text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
     let mut findings = vec![];
     if count(&text) > PARAGRAPH {
         let message = format!(
@@ -95,7 +96,8 @@ fn listing(page: &Page, number: usize) -> Option<Finding> {
     let lines = shown.lines().filter(|line| !line.trim().is_empty()).count();
     let is_long = lines > LISTING && !is_folded(page, number);
     is_long.then(|| {
-        let message = format!("a listing of {lines} lines: more than {LISTING} belong in a fold");
+        let message =
+            format!("a listing of {lines} lines: more than {LISTING} belong in a fold");
         page.finding(page.elements[number].line, message)
     })
 }
@@ -105,7 +107,10 @@ mod tests {
     use super::*;
 
     fn messages(body: &str) -> Vec<String> {
-        let page = format!("<html><body><nav><p>{}</p></nav><main>{body}</main></body></html>", "word ".repeat(130));
+        let page = format!(
+            "<html><body><nav><p>{}</p></nav><main>{body}</main></body></html>",
+            "word ".repeat(130)
+        );
         let findings = check(&Page::parse("page.html".to_owned(), &page));
         findings.into_iter().map(|finding| finding.message).collect()
     }
@@ -114,9 +119,15 @@ mod tests {
     fn long_paragraphs_and_sentences_are_found_where_they_stand() {
         assert_eq!(messages(&format!("<p>{}</p>", "A few words. ".repeat(40))), [""; 0]);
         let found = messages(&format!("<p>{}</p>", "A few words. ".repeat(41)));
-        assert!(found.len() == 1 && found[0].starts_with("a paragraph of 123"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with("a paragraph of 123"),
+            "{found:?}"
+        );
         let found = messages(&format!("<p>Short. {} It ends.</p>", "Word ".repeat(46)));
-        assert!(found.len() == 1 && found[0].starts_with("a sentence of 46"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with("a sentence of 46"),
+            "{found:?}"
+        );
     }
 
     #[test]

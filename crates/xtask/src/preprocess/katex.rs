@@ -50,6 +50,7 @@ impl Preprocessor for Katex {
         let (root, chapters) = (self.project.root(), self.project.chapters());
         book.for_each_chapter_mut(|chapter| {
             let text = listings::dedent(&punctuation::keep_together(&chapter.content));
+            let text = without_the_implied(&text);
             let file = chapter.source_path.as_ref().map(|path| chapters.join(path));
             let written = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
             chapter.content =
@@ -62,6 +63,13 @@ impl Preprocessor for Katex {
         });
         Ok(book)
     }
+}
+
+/// The page without attributes that HTML does not need: a twentieth of a page with many formulas.
+fn without_the_implied(content: &str) -> String {
+    content
+        .replace(" xmlns=\"http://www.w3.org/1998/Math/MathML\"", "")
+        .replace(" encoding=\"application/x-tex\"", "")
 }
 
 fn check(book: &Book, chapters: &Path) -> Result<()> {

@@ -69,12 +69,11 @@ impl Pass {
     }
 }
 
-/// What a micro-kernel does once: a panel of so many rows, with so many columns, meets so many numbers at a time.
+/// What a micro-kernel does once: a panel of so many rows meets so many columns.
 #[derive(Debug, Clone, Copy)]
 pub struct MicroKernel {
     pub rows: usize,
     pub columns: usize,
-    pub numbers: usize,
     pub seconds: f64,
     /// FLOPs a second, if it has any.
     pub rate: f64,
@@ -153,9 +152,9 @@ impl Ladder {
             Some(size) => Ok(usize::try_from(*size)?),
             None => bail!("{} has no size {name}", m.what),
         };
-        let (rows, columns, numbers) = (size("n")?, size("columns")?, size("numbers")?);
+        let (rows, columns) = (size("n")?, size("columns")?);
         let rate = 2.0 * (rows as f64) * (columns as f64) * (d as f64) / m.median;
-        Ok(MicroKernel { rows, columns, numbers, seconds: m.median, rate })
+        Ok(MicroKernel { rows, columns, seconds: m.median, rate })
     }
 
     /// The seconds of one exponential, each way.
@@ -271,7 +270,11 @@ impl Ladder {
                 let whole = self.part("product whole")?;
                 vec![
                     Exchange::new("products of whole heads", -2.0 * HEADS as f64, whole),
-                    Exchange::new(SMALL_PRODUCTS, 2.0 * tiles(SMALL), self.product(SMALL)?),
+                    Exchange::new(
+                        SMALL_PRODUCTS,
+                        2.0 * tiles(SMALL),
+                        self.product(SMALL)?,
+                    ),
                     self.copies(1.0)?,
                     go,
                     come,

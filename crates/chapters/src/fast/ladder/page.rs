@@ -119,13 +119,16 @@ fn predictions(page: &mut Page, steps: &[Step]) {
     for pair in steps.windows(2) {
         let [before, step] = pair else { continue };
         // That two threads take half of the time needs no table.
-        let Some(prediction) = step.prediction.as_ref().filter(|_| threads(step.name) == 1) else {
+        let Some(prediction) =
+            step.prediction.as_ref().filter(|_| threads(step.name) == 1)
+        else {
             continue;
         };
         let line = |name: &str, seconds: f64| {
             vec![name.to_owned(), String::new(), String::new(), duration(seconds)]
         };
-        let mut rows = vec![line(&format!("step {}, measured", before.number), before.seconds)];
+        let mut rows =
+            vec![line(&format!("step {}, measured", before.number), before.seconds)];
         for exchange in &prediction.exchange {
             let Exchange { part, count, each } = *exchange;
             let sign = if count < 0.0 { "−\u{202f}" } else { "+\u{202f}" };
@@ -135,7 +138,11 @@ fn predictions(page: &mut Page, steps: &[Step]) {
         }
         rows.push(line("**predicted**", prediction.seconds()));
         rows.push(line("**measured**", step.seconds));
-        page.table(&format!("step-{}", step.name), &["", "times", "each", "together"], &rows);
+        page.table(
+            &format!("step-{}", step.name),
+            &["", "times", "each", "together"],
+            &rows,
+        );
     }
 }
 
@@ -213,7 +220,10 @@ fn tile_sizes(page: &mut Page, ladder: &Ladder) -> Result<()> {
         }
         page.table(file, &header, &rows);
         let Tiles { queries, keys } = default;
-        page.value(format!("default-{program}"), format!("{} × {keys}", integer(queries)));
+        page.value(
+            format!("default-{program}"),
+            format!("{} × {keys}", integer(queries)),
+        );
     }
     Ok(())
 }

@@ -30,7 +30,11 @@ pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
 }
 
 /// What these kernels ask for, and the speed that follows.
-fn predicted_table<'a>(page: &mut Page, name: &str, steps: impl Iterator<Item = &'a Step>) {
+fn predicted_table<'a>(
+    page: &mut Page,
+    name: &str,
+    steps: impl Iterator<Item = &'a Step>,
+) {
     let cell = |x: f64| if x < 0.005 { "–".to_owned() } else { significant(x, 2) };
     let row = |step: &Step| {
         let (relative, (least, most)) = (step.relative(), step.foretold());

@@ -59,7 +59,6 @@ fn ridges(page: &mut Page) -> Result<()> {
 }
 
 fn memories_in_numbers(page: &mut Page) {
-    let [registers, shared, ..] = memories().map(|memory| memory.bytes as usize);
     let (of_registers, of_shared) = (registers_bandwidth(), shared_bandwidth());
     let rounded = |ratio: f64| integer(ratio.round() as usize);
     page.value("registers-kib", integer((REGISTERS * 4) >> 10));

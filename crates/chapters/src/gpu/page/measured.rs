@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn without_a_record_nothing_was_measured() {
         let text = in_words(None, &[]).unwrap();
-        assert!(text.contains("No kernel of this page has been timed on a GPU yet"));
+        assert!(text.contains("No kernel of this book has been timed on a GPU yet"));
         assert!(text.contains("cargo xtask gpu pack"));
     }
 

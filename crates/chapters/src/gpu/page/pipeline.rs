@@ -59,7 +59,8 @@ fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
         let top = TOP + i * (2 * ROW + GAP);
         text(area, (2, top + (ROW - 10) / 2), "tensor cores")?;
         text(area, (2, top + ROW + (ROW - 10) / 2), "softmax")?;
-        for Bar { work, consumer, span } in bars.iter().filter(|bar| bar.span.from < end) {
+        for Bar { work, consumer, span } in bars.iter().filter(|bar| bar.span.from < end)
+        {
             let (name, row) = match work {
                 Work::Scores => ("S", 0),
                 Work::Output => ("O", 0),
