@@ -79,8 +79,8 @@ fn prose(page: &Page, number: usize) -> String {
     let piece = |text: &Text| {
         if page.around(text).any(|element| element.tag == "annotation") {
             let formula = text.text.trim();
-            let is_number = formula.starts_with(|first: char| first.is_ascii_digit())
-                && !formula.contains(['\\', '=']);
+            let is_number = formula.contains(|c: char| c.is_ascii_digit())
+                && formula.chars().all(|c| c.is_ascii_digit() || ".,{} ".contains(c));
             return if is_number { formula.to_owned() } else { "formula".to_owned() };
         }
         let is_formula = page.around(text).any(|element| element.has_class("katex"));
