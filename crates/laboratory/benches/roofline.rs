@@ -110,8 +110,6 @@ fn steps(criterion: &mut Criterion) {
         time(&mut group, &name("softmax"), n, || softmax_rows(black_box(&scores)));
         let (weights, _) = attention_weights(&q, &k, &Mask::none()).expect("one width");
         time(&mut group, &name("values"), n, || black_box(&weights) * &v);
-        // The same sizes and operations, as the backward pass has them.
-        time(&mut group, &name("tr_mul"), n, || black_box(&weights).tr_mul(&v));
     }
 }
 
