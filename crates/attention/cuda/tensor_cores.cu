@@ -143,6 +143,8 @@ __device__ inline void follow(OfRows& m, OfRows& sum, Output& o, const Scores& s
             if (largest > m[r][half] + SLACK) m[r][half] = largest, moved = true;
         }
     if (!__any_sync(~0u, moved)) return;
+    // ANCHOR_END: follow
+    // ANCHOR: correct
 #pragma unroll
     for (int r = 0; r < ROW_TILES; ++r)
 #pragma unroll
@@ -154,7 +156,7 @@ __device__ inline void follow(OfRows& m, OfRows& sum, Output& o, const Scores& s
                 o[r][c][2 * half] *= correction, o[r][c][2 * half + 1] *= correction;
         }
 }
-// ANCHOR_END: follow
+// ANCHOR_END: correct
 
 // ANCHOR: weights
 // The online softmax, second half: the weights of 16 keys from `j` on, as the left factor of a

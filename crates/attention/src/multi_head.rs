@@ -278,7 +278,6 @@ impl<T: Float> MultiHeadAttention<T> {
     }
     // ANCHOR_END: attend
 
-    // ANCHOR: attend_by_tiles
     /// The same without matrices of weights. Nothing is split: a head's columns are one piece
     /// of memory, and are found where they are.
     fn attend_by_tiles(
@@ -292,7 +291,6 @@ impl<T: Float> MultiHeadAttention<T> {
         let (mask, flash) = (mask.clone(), flash.clone());
         Ok(HeadsCache::Flash { q, k, v, mask, forward, flash })
     }
-    // ANCHOR_END: attend_by_tiles
 
     // ANCHOR: split
     /// The columns of head `h`: (n, d · n_heads) → (n, d).

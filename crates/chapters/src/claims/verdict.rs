@@ -8,7 +8,6 @@ pub struct Claim {
     pub section: &'static str,
     pub said: String,
     pub verdict: String,
-    pub measured: String,
 }
 
 pub const HOLDS: &str = "**holds**";

@@ -28,7 +28,7 @@ pub fn slopes_in_words(slopes: &[f64], doublings: &[f64]) -> String {
 
 /// The time of the last doubling beyond four times.
 pub fn jump_in_words(jump: f64) -> String {
-    let doubling = "Forward, the last doubling in `f32` costs";
+    let doubling = "In `f32`, the last forward doubling takes";
     if jump > 0.0 {
         format!("{doubling} {} more than four times.", duration(jump))
     } else {

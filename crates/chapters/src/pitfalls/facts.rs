@@ -170,17 +170,28 @@ pub fn passed(seed: u64) -> Result<Passed> {
 }
 
 /// A layer that has made a step since it wrote its cache.
-pub fn stale() -> Result<Passed> {
-    let mut stale = passed(51)?;
+pub fn stale(seed: u64) -> Result<Passed> {
+    let mut stale = passed(seed)?;
     let step = stale.layer.backward(&stale.cache, &stale.grad_output)?.parameters;
     stale.layer.parameters.w_o -= 0.1 * step.w_o;
     stale.layer.parameters.w_v -= 0.1 * step.w_v;
     Ok(stale)
 }
 
-/// How far off the input's gradient is with a stale cache, if a backward pass takes any.
-pub fn off_by_stale_cache() -> Result<f64> {
-    let Passed { layer, cache, grad_output } = stale()?;
+pub const STALE_SEEDS: u64 = 20;
+
+/// How far off the input's gradient is with a stale cache, if a backward pass takes any: the least and the most of
+/// several layers.
+pub fn off_by_stale_caches() -> Result<(f64, f64)> {
+    let all = (0..STALE_SEEDS).map(off_by_stale_cache).collect::<Result<Vec<_>>>()?;
+    Ok((
+        all.iter().copied().fold(f64::MAX, f64::min),
+        all.into_iter().fold(0.0, f64::max),
+    ))
+}
+
+fn off_by_stale_cache(seed: u64) -> Result<f64> {
+    let Passed { layer, cache, grad_output } = stale(seed)?;
     let [q, k, v] = grad_x_by_path(&layer.parameters, &cache, &grad_output)?;
     let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
     let fresh = layer.backward(&cache, &grad_output)?.x;

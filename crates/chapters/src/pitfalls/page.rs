@@ -12,7 +12,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     leaking_mask(page)?;
     sentences(page)?;
     heads(page)?;
-    page.value("stale-off", percent(facts::off_by_stale_cache()?, 0));
+    let (least, most) = facts::off_by_stale_caches()?;
+    page.value("stale-off", format!("{} to {}", percent(least, 0), percent(most, 0)));
+    page.value("stale-layers", facts::STALE_SEEDS.to_string());
     Ok(())
 }
 

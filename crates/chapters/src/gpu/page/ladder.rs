@@ -10,9 +10,9 @@ use figures::format::{fixed, integer, percent, significant};
 
 pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     page.value("d", integer(D));
-    predicted_table(page, "foretold", steps.iter());
+    predicted_table(page, steps);
     for step in steps {
-        predicted_table(page, &format!("kernel-{}", step.number), [step].into_iter());
+        demands_of(page, step);
     }
     asked_table(page, steps);
     page.value("foretold-registers", foretold(&steps[2]));
@@ -29,38 +29,51 @@ pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     Ok(())
 }
 
-/// What these kernels ask for, and the speed that follows.
-fn predicted_table<'a>(
-    page: &mut Page,
-    name: &str,
-    steps: impl Iterator<Item = &'a Step>,
-) {
-    let cell = |x: f64| if x < 0.005 { "–".to_owned() } else { significant(x, 2) };
-    let row = |step: &Step| {
-        let (relative, (least, most)) = (step.relative(), step.foretold());
-        let tflops = |share: f64| significant(share * step.roof() / 1e12, 2);
-        vec![
-            kernel(step),
-            cell(relative.tensor),
-            cell(relative.instructions),
-            cell(relative.loads),
-            cell(relative.exponentials),
-            cell(relative.slow),
-            foretold(step),
-            format!("{} to {}", tflops(least), tflops(most)),
-        ]
+/// The parts of a multiprocessor that a kernel may wait for, and its times in units of the products'.
+fn parts(step: &Step) -> [(&'static str, f64); 5] {
+    let relative = step.relative();
+    [
+        ("tensor cores", relative.tensor),
+        ("instructions", relative.instructions),
+        ("loads", relative.loads),
+        ("exponentials", relative.exponentials),
+        ("slow memory", relative.slow),
+    ]
+}
+
+/// Less than this is as good as nothing.
+const NOTHING: f64 = 0.005;
+
+fn in_tflops(step: &Step) -> String {
+    let (least, most) = step.foretold();
+    let tflops = |share: f64| significant(share * step.roof() / 1e12, 2);
+    format!("{} to {}", tflops(least), tflops(most))
+}
+
+/// What all kernels ask for, and the speed that follows.
+fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
+    let cell = |(_, x): (&str, f64)| {
+        if x < NOTHING { "–".to_owned() } else { significant(x, 2) }
     };
-    let header = [
-        "kernel",
-        "tensor cores",
-        "instructions",
-        "loads",
-        "exponentials",
-        "slow memory",
-        "predicted, of the roof",
-        "in TFLOP/s",
-    ];
-    page.table(name, &header, &steps.map(row).collect::<Vec<_>>());
+    let row = |step: &Step| {
+        let parts = parts(step).map(cell);
+        [&[kernel(step)][..], &parts, &[foretold(step), in_tflops(step)]].concat()
+    };
+    let names = parts(&steps[0]).map(|(name, _)| name);
+    let header =
+        [&["kernel"][..], &names, &["predicted, of the roof", "in TFLOP/s"]].concat();
+    page.table("foretold", &header, &steps.each_ref().map(row));
+}
+
+/// The same of one kernel, a part a line.
+fn demands_of(page: &mut Page, step: &Step) {
+    let asked = parts(step).into_iter().filter(|(_, x)| *x >= NOTHING);
+    let mut rows: Vec<_> =
+        asked.map(|(name, x)| vec![name.to_owned(), significant(x, 2)]).collect();
+    rows.push(vec!["**predicted**, of the roof".to_owned(), foretold(step)]);
+    let header = format!("kernel {}: time for", step.number);
+    let unit = "in units of the products' time";
+    page.table(&format!("kernel-{}", step.number), &[&header, unit], &rows);
 }
 
 fn asked_table(page: &mut Page, steps: &[Step; 6]) {
