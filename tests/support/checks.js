@@ -176,7 +176,8 @@ globalThis.checks = (() => {
 
     // The colour of what a drawing fills with --fig-fg.
     function ink(svg) {
-        const filled = svg.querySelector('[fill*="--fig-fg"], [style*="--fig-fg"]');
+        const marked = '[fill*="--fig-fg"], [style*="--fig-fg"]';
+        const filled = svg.matches(marked) ? svg : svg.querySelector(marked);
         return filled ? style(filled).fill : undefined;
     }
 

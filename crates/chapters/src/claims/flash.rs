@@ -68,7 +68,10 @@ pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
         said: "Flash attention does 15 % more work and uses 3–5 times less memory."
             .to_owned(),
         verdict: only_when(
-            "the core of a whole training step is meant, and 512 to 1024 tokens at $d = 64$",
+            &format!(
+                "the core of a whole training step is meant, where it is {}, and 512 to 1024 tokens at $d = 64$",
+                percent(MORE_IN_A_STEP, 0)
+            ),
             work.iter().any(|(_, extra)| near_15.contains(extra))
                 && as_said.len() == LENGTHS.len(),
             near_15.contains(&MORE_IN_A_STEP) && !as_said.is_empty(),

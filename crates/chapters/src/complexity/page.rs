@@ -180,7 +180,6 @@ fn growth_words(
 
     // A doubling of n should cost four times.
     let jump = facts::jump(forward);
-    let pass = roof.seconds("steps/scale", "f32", n as u64)?;
     let new = WriteTime::of(roof, n as u64)?.extra();
     let row = |what: &str, seconds: f64| {
         let share = percent(seconds / jump, 0);
@@ -190,9 +189,8 @@ fn growth_words(
         "excess",
         &["the last doubling beyond four times", "time", "share"],
         &[
-            row("one pass over the matrix", pass),
             row("its pages are new", new),
-            row("not explained", jump - pass - new),
+            row("other causes", jump - new),
             row("together", jump),
         ],
     );

@@ -71,6 +71,13 @@ impl Lengths {
         products as f64 / products.max(one) as f64
     }
 
+    /// The share of the time that the units of softmax and correction work while two consumers keep the tensor cores
+    /// busy: they do both consumers' share beside four products.
+    pub fn softmax_busy(self) -> f64 {
+        let units = CONSUMERS * (self.softmax() + self.correction);
+        units as f64 / (2 * CONSUMERS * self.product) as f64
+    }
+
     /// How long a softmax may take while two consumers keep the tensor cores busy.
     pub fn longest_softmax(self, overlap: bool) -> usize {
         let waited_for = if overlap { 1 } else { 2 };

@@ -21,6 +21,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("plan-correction", integer(lengths.correction));
     page.value("plan-waited-for", integer(lengths.softmax() + lengths.correction));
     page.value("plan-slack-both", integer(lengths.longest_softmax(true)));
+    page.value("plan-softmax-busy", percent(lengths.softmax_busy(), 0));
     page.value("plan-busy-alone", percent(lengths.busy(1, false), 0));
     page.value("plan-busy-overlap", percent(lengths.busy(1, true), 0));
     page.value("plan-busy", percent(plan.busy(), 0));
