@@ -14,7 +14,7 @@
 //! let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?;
 //!
 //! let gpu = Gpu::open()?;
-//! let forward = gpu.forward(Kernel::Tiled, &inputs)?; // as from Flash, but for rounding
+//! let forward = gpu.forward(Kernel::Tiled, &inputs)?; // as from Flash, up to rounding
 //! let gradients = gpu.backward(&inputs, &forward, &forward.output)?; // of the loss ½ Σ output²
 //!
 //! assert!((forward.output - Flash::new().forward(&inputs).output).amax() < 1e-5);

@@ -14,7 +14,7 @@ use rand_distr::{Distribution, StandardNormal};
 use std::fmt;
 
 // ANCHOR: thresholds
-/// A row's weights sum to 1 but for rounding: about 10⁻¹⁵ for a few hundred keys.
+/// A row's weights sum to 1 up to rounding: about 10⁻¹⁵ for a few hundred keys.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-9;
 
 /// A head is collapsed if its rows have less than this share of the entropy they could
@@ -418,7 +418,7 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
 }
 // ANCHOR_END: scale
 
-/// Whether some row has two products that its query may see and that are not the same but for rounding.
+/// Whether some row has two products that its query may see and that are not the same up to rounding.
 fn products_differ(head: &AttentionCache<f64>, mask: &SizedMask) -> bool {
     let products = &head.q * head.k.transpose(); // (n_q, n_k)
     let rounding = 1e-9 * head.q.amax().max(1.0) * head.k.amax().max(1.0);
@@ -867,7 +867,10 @@ impl fmt::Display for Finding {
                 } else {
                     format!("{error:.2}")
                 };
-                write!(f, "the gradient by {by} is off by {error} of its size")
+                write!(
+                    f,
+                    "the gradient with respect to {by} has a relative error of {error}"
+                )
             }
             Finding::Leak { pairs, moved } => {
                 let list = list(pairs);

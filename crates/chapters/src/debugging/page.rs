@@ -29,7 +29,7 @@ fn name(fault: Fault) -> &'static str {
         Fault::MaskAfterSoftmax => "mask after softmax",
         Fault::MissingScale => "scale missing",
         Fault::WrongAxis => "softmax down the columns",
-        Fault::DeadHead => "queries, keys start at zero",
+        Fault::DeadHead => "queries, keys of one head start at zero",
         Fault::SharedSlice => "two heads on one slice",
         Fault::ForgottenPath => "a path into $X$ forgotten",
         Fault::KeysNotTransposed => "a transpose forgotten",

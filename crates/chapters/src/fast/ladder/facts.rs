@@ -318,11 +318,10 @@ impl Ladder {
         Ok(Exchange::new("packing a tile", count, packing.seconds))
     }
 
-    /// Which share of a step's time is that of products of small tiles and of exponentials one by one, by themselves.
-    pub fn explained(&self, step: &Step) -> Result<f64> {
+    /// The time of products of small tiles and of such exponentials, by themselves.
+    pub fn explained(&self, exponential: &str) -> Result<f64> {
         let products = 2.0 * tiles(SMALL) * self.product(SMALL)?;
-        let exponentials = scores() * self.exponential("one by one")?;
-        Ok((products + exponentials) / step.seconds)
+        Ok(products + scores() * self.exponential(exponential)?)
     }
 
     /// What the time of step 7 is made of, as far as its parts were timed: each as a share of it.

@@ -152,8 +152,12 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
     page.value("gain-one-thread", significant(naive.seconds / registers.seconds, 2));
     page.value("gain-threads", fixed(steps[7].gain().context("a gain")?, 2));
     for step in &steps[1..3] {
-        let share = ladder.explained(step)?;
+        let share = ladder.explained("one by one")? / step.seconds;
         page.value(format!("explained-{}", step.name), percent(share, 0));
+    }
+    for (step, exponential) in [(&steps[2], "one by one"), (&steps[3], "portable")] {
+        let left = step.seconds - ladder.explained(exponential)?;
+        page.value(format!("left-{}", step.name), format!("{} ms", fixed(1e3 * left, 0)));
     }
     let parts = ladder.rest(registers)?;
     let row = |part: &str, share| vec![part.to_owned(), percent(share, 0)];
