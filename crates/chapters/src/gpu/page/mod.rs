@@ -66,7 +66,7 @@ fn published(page: &mut Page) {
         let name = [published.who.to_owned(), integer(published.tokens)];
         [name, cells(0), cells(1)].concat()
     };
-    let header = ["who", "tokens", "TFLOP/s", "of the roof", "causal", "of the roof"];
+    let header = ["program", "tokens", "TFLOP/s", "of the roof", "causal", "of the roof"];
     page.table("published", &header, &[UNFUSED, FLASH_2, CUDNN, FLASH_3].map(row));
     page.value("published-5090", percent(published::OF_A_5090, 0));
     page.value("published-a100", percent(published::OF_FLASH_2, 0));
