@@ -291,10 +291,17 @@ impl<T: Float> Work for Stripe<'_, T> {
                     if seen == Visibility::Hidden {
                         continue;
                     }
-                    let hides = seen == Visibility::Full || *finite;
+                    let zeros_hide = seen == Visibility::Full || *finite;
                     let (block, tile) = (&block, &tile);
-                    let of =
-                        Panel { back: &back, block, tile, keys, queries, seen, hides };
+                    let of = Panel {
+                        back: &back,
+                        block,
+                        tile,
+                        keys,
+                        queries,
+                        seen,
+                        zeros_hide,
+                    };
                     match of.keys.len().div_ceil(lanes) {
                         1 => workspace.panel::<S, 1, MR, NR>(simd, &of, &mut share),
                         2 => workspace.panel::<S, 2, MR, NR>(simd, &of, &mut share),
@@ -332,7 +339,7 @@ struct Panel<'a, T> {
     keys: Range<usize>,      // some of the block
     queries: Range<usize>,   // some of the tile, from a multiple of NR on
     seen: Visibility,
-    hides: bool, // whether a weight of 0 hides everything that is hidden
+    zeros_hide: bool, // whether a weight of 0 hides everything that is hidden
 }
 
 impl<T: Float> BackwardWorkspace<T> {
@@ -350,7 +357,7 @@ impl<T: Float> BackwardWorkspace<T> {
 
         self.weights::<S, M, NR>(simd, of);
         self.grad_scores::<S, M, NR>(simd, of);
-        if of.hides {
+        if of.zeros_hide {
             self.add_gradients::<S, M, MR, NR>(simd, of, share);
         } else {
             self.add_gradients_of_seen(of, M * self.sizes.lanes, share);

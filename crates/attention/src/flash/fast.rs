@@ -308,9 +308,16 @@ impl<T: Float> Work for Attend<'_, T> {
                 if seen == Visibility::Hidden {
                     continue;
                 }
-                let hides = seen == Visibility::Full || *finite;
-                let of =
-                    Panel { head, rows: &rows, tile: &tile, queries, keys, seen, hides };
+                let zeros_hide = seen == Visibility::Full || *finite;
+                let of = Panel {
+                    head,
+                    rows: &rows,
+                    tile: &tile,
+                    queries,
+                    keys,
+                    seen,
+                    zeros_hide,
+                };
                 match of.queries.len().div_ceil(lanes) {
                     1 => workspace.panel::<S, 1, NR>(simd, of),
                     2 => workspace.panel::<S, 2, NR>(simd, of),
@@ -329,7 +336,7 @@ struct Panel<'a, T> {
     queries: Range<usize>, // some of the rows
     keys: Range<usize>,    // some of the tile, from a multiple of NR on
     seen: Visibility,
-    hides: bool, // whether a weight of 0 hides every value that is hidden
+    zeros_hide: bool, // whether a weight of 0 hides every value that is hidden
 }
 
 impl<T: Float> ForwardWorkspace<T> {
@@ -406,7 +413,7 @@ impl<T: Float> ForwardWorkspace<T> {
         let weights = &self.scores[..keys.len() * width];
         let output = &mut self.output[first * d_v..][..width * d_v];
         let into = vectors_mut::<S, T, M>(output);
-        if of.hides {
+        if of.zeros_hide {
             let from = keys.start - of.tile.start;
             let columns = self.values.chunks_exact(of.tile.len() * NR);
             let blocks =

@@ -123,7 +123,8 @@ mod tests {
             found.len() == 1 && found[0].starts_with("a paragraph of 123"),
             "{found:?}"
         );
-        let found = messages(&format!("<p>Short. {} It ends.</p>", "Word ".repeat(46)));
+        let found =
+            messages(&format!("<p>Short. {}it ends. So it is.</p>", "Word ".repeat(44)));
         assert!(
             found.len() == 1 && found[0].starts_with("a sentence of 46"),
             "{found:?}"
