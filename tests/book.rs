@@ -443,7 +443,6 @@ fn a_page_without_its_parts_is_found() {
     page_with("<p id=\"softmax\">x</p>").finds("softmax.html:17: the id `softmax` again");
 }
 
-/// Chapters add their words from all sides, so that one could come in twice or in the wrong place.
 #[test]
 fn what_is_too_long_to_read_is_found() {
     let words = |count: usize| "A few words. ".repeat(count / 3);
@@ -464,6 +463,7 @@ fn what_is_too_long_to_read_is_found() {
     page_with(&format!("<details><summary>S</summary>{}</details>", code(31))).passes();
 }
 
+/// Chapters add their words from all sides, so that one could come in twice or in the wrong place.
 #[test]
 fn the_glossary_is_in_order_and_has_every_word_once() {
     let glossary =
