@@ -107,7 +107,7 @@ fn the_lane_that_holds_a_score_is_the_one_that_wants_its_weight() {
 #[test]
 fn every_kernel_reaches_a_share_of_its_roof() {
     for step in steps().unwrap() {
-        let (least, most) = step.foretold();
+        let (least, most) = step.predicted();
         assert!(0.0 < least && least < most && most <= 1.0, "{}", step.name);
     }
 }
@@ -148,7 +148,7 @@ fn the_loads_of_kernel_1_are_those_that_the_chapter_works_out() {
 #[test]
 fn the_functions_of_kernel_0_cannot_overlap() {
     let [naive, ..] = steps().unwrap();
-    assert!(naive.foretold().1 < 1.0 / naive.relative().loads);
+    assert!(naive.predicted().1 < 1.0 / naive.relative().loads);
     assert_eq!(naive.beyond, (2 * D * 4 + 7 * 4) as f64);
 }
 
@@ -219,10 +219,10 @@ fn no_two_softmaxes_run_at_once_but_for_the_very_first() {
 
 /// The design of kernel 3 is that of FlashAttention-2, and kernel 4's that of FlashAttention-3.
 #[test]
-fn the_published_speeds_lie_where_they_are_foretold() {
+fn the_published_speeds_lie_where_they_are_predicted() {
     let [_, _, _, tensor_cores, hopper, _] = steps().unwrap();
     for (step, published) in [(tensor_cores, FLASH_2), (hopper, FLASH_3)] {
-        let ((least, most), [share, _]) = (step.foretold(), published.shares());
+        let ((least, most), [share, _]) = (step.predicted(), published.shares());
         assert!((least..most).contains(&share), "{}", published.who);
     }
 }

@@ -65,7 +65,7 @@ impl Step {
     }
 
     /// The share of the roof if nothing overlaps, and if everything does.
-    pub fn foretold(&self) -> (f64, f64) {
+    pub fn predicted(&self) -> (f64, f64) {
         let least: f64 = self.functions.iter().map(|f| f.in_turns()).sum();
         let most: f64 = self.functions.iter().map(|f| f.together()).sum();
         (self.products() / least, self.products() / most)
@@ -96,7 +96,7 @@ impl Step {
 
     /// Bytes a second from beyond the multiprocessors, if everything overlaps.
     pub fn asked_of_l2(&self) -> f64 {
-        let scores = self.foretold().1 * self.roof() / (2.0 * self.credited);
+        let scores = self.predicted().1 * self.roof() / (2.0 * self.credited);
         scores * self.beyond
     }
 }
@@ -342,7 +342,7 @@ mod tests {
         let demands = step.functions[0];
         assert_eq!((demands.together(), demands.in_turns()), (3.0, 5.0));
         assert_eq!(step.products(), 2.0);
-        assert_eq!(step.foretold(), (0.2, 1.0 / 3.0));
+        assert_eq!(step.predicted(), (0.2, 1.0 / 3.0));
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub struct Timed<'a> {
     pub backends: [Option<f64>; 4],
 }
 
-pub fn beside_the_foretold<'a>(
+pub fn beside_the_predicted<'a>(
     record: &Record,
     steps: &'a [Step],
     n: u64,

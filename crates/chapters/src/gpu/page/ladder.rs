@@ -1,6 +1,6 @@
-//! What each kernel asks for, and what is foretold of it.
+//! What each kernel asks for, and what is predicted of it.
 
-use super::{foretold, kernel, name};
+use super::{kernel, name, predicted};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
 use crate::gpu::machine::H100;
@@ -15,8 +15,8 @@ pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
         demands_of(page, step);
     }
     asked_table(page, steps);
-    page.value("foretold-registers", foretold(&steps[2]));
-    page.value("foretold-tensor-cores", foretold(&steps[3]));
+    page.value("predicted-registers", predicted(&steps[2]));
+    page.value("predicted-tensor-cores", predicted(&steps[3]));
     demands(page, steps);
     let row = [1, 2].map(row_of_loads);
     page.value("example-first", integer(row[1]));
@@ -45,7 +45,7 @@ fn parts(step: &Step) -> [(&'static str, f64); 5] {
 const NOTHING: f64 = 0.005;
 
 fn in_tflops(step: &Step) -> String {
-    let (least, most) = step.foretold();
+    let (least, most) = step.predicted();
     let tflops = |share: f64| significant(share * step.roof() / 1e12, 2);
     format!("{} to {}", tflops(least), tflops(most))
 }
@@ -57,12 +57,12 @@ fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
     };
     let row = |step: &Step| {
         let parts = parts(step).map(cell);
-        [&[kernel(step)][..], &parts, &[foretold(step), in_tflops(step)]].concat()
+        [&[kernel(step)][..], &parts, &[predicted(step), in_tflops(step)]].concat()
     };
     let names = parts(&steps[0]).map(|(name, _)| name);
     let header =
         [&["kernel"][..], &names, &["predicted, of the roof", "in TFLOP/s"]].concat();
-    page.table("foretold", &header, &steps.each_ref().map(row));
+    page.table("predicted", &header, &steps.each_ref().map(row));
 }
 
 /// The same of one kernel, a part a line.
@@ -70,7 +70,7 @@ fn demands_of(page: &mut Page, step: &Step) {
     let asked = parts(step).into_iter().filter(|(_, x)| *x >= NOTHING);
     let mut rows: Vec<_> =
         asked.map(|(name, x)| vec![name.to_owned(), significant(x, 2)]).collect();
-    rows.push(vec!["**predicted**, of the roof".to_owned(), foretold(step)]);
+    rows.push(vec!["**predicted**, of the roof".to_owned(), predicted(step)]);
     let header = format!("kernel {}: time for", step.number);
     let unit = "in units of the products' time";
     page.table(&format!("kernel-{}", step.number), &[&header, unit], &rows);

@@ -1,11 +1,11 @@
-//! What was measured on a GPU, beside what was foretold; or how to measure it.
+//! What was measured on a GPU, beside what was predicted; or how to measure it.
 
-use super::{foretold, kernel};
+use super::{kernel, predicted};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::Step;
 use crate::gpu::machine::H100;
 use crate::gpu::measured::{
-    OverLengths, Product, Timed, WIDTH, beside_the_foretold, is_of_the_chapter, lengths,
+    OverLengths, Product, Timed, WIDTH, beside_the_predicted, is_of_the_chapter, lengths,
     longest, over_lengths, products, tokens,
 };
 use crate::records::provenance;
@@ -57,7 +57,7 @@ pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
         "\n\nAgainst what was predicted, for $d = {D}$ and $n = {}$ without a mask; the last columns say how many times as long a \
          backend of PyTorch takes (a dash: it does not take part):\n\n{}",
         integer(n as usize),
-        foretold_table(&beside_the_foretold(record, steps, n)?)
+        predicted_table(&beside_the_predicted(record, steps, n)?)
     ));
     for (pass, heading) in [("forward", "Forward"), ("backward", "Backward")] {
         let rows = over_lengths(record, steps, pass)?;
@@ -95,7 +95,7 @@ fn roofs(record: &Record) -> Result<String> {
     })
 }
 
-/// What is foretold, and every roof, are those of one chip.
+/// What is predicted, and every roof, are those of one chip.
 fn other_machine(record: &Record) -> String {
     match record.machine.accelerator.as_deref() {
         Some(name) if !is_of_the_chapter(record) => {
@@ -113,11 +113,11 @@ fn number_or_dash(number: Option<f64>, in_words: impl Fn(f64) -> String) -> Stri
     number.map_or_else(|| "–".to_owned(), in_words)
 }
 
-fn foretold_table(timed: &[Timed]) -> String {
+fn predicted_table(timed: &[Timed]) -> String {
     let row = |Timed { step, speed, backends }: &Timed| {
         let ours = [
             kernel(step),
-            foretold(step),
+            predicted(step),
             percent(speed / step.roof(), 0),
             tflops(*speed),
         ];
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_record_what_was_measured_stands_beside_what_was_foretold() {
+    fn with_a_record_what_was_measured_stands_beside_what_was_predicted() {
         let record = Record::parse("gpu", MADE_UP).unwrap();
         let text = in_words(Some(&record), &steps().unwrap()).unwrap();
         assert!(!text.contains("has been timed"), "{text}");

@@ -30,9 +30,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// The numbers between which the share of the roof is foretold: "12 to 17 %".
-fn foretold(step: &Step) -> String {
-    let (least, most) = step.foretold();
+/// The numbers between which the share of the roof is predicted: "12 to 17 %".
+fn predicted(step: &Step) -> String {
+    let (least, most) = step.predicted();
     let decimals = if most < 0.1 { 1 } else { 0 };
     format!("{} to {}", fixed(100.0 * least, decimals), percent(most, decimals))
 }
@@ -79,6 +79,6 @@ mod tests {
 
     #[test]
     fn shares_are_told_as_a_range() {
-        assert_eq!(foretold(&Step::made_up()), "20 to 33\u{202f}%");
+        assert_eq!(predicted(&Step::made_up()), "20 to 33\u{202f}%");
     }
 }
