@@ -124,11 +124,16 @@ fn crossed(bytes: f64) -> f64 {
 const EXPONENTIAL: f64 = 1.0 / EXPONENTIALS as f64;
 const FORWARD: f64 = (2 * D) as f64;
 
+/// Pieces of 32 bytes that a load of one word a lane moves. The addresses are counted in words.
+pub fn sectors_of_a_load(addresses: impl Fn(usize) -> usize) -> usize {
+    let sectors: BTreeSet<_> = (0..WARP).map(|lane| addresses(lane) / 8).collect();
+    sectors.len()
+}
+
 /// Clocks of the first-level cache for one load of a warp from slow memory. That it hands over four sectors of 32 bytes in
 /// each clock, its whole 128 bytes, wherever they lie, is assumed: NVIDIA's guide states no rate for scattered loads.
 fn sectors(addresses: impl Fn(usize) -> usize) -> f64 {
-    let sectors: BTreeSet<_> = (0..WARP).map(|lane| addresses(lane) / 8).collect();
-    (sectors.len() as f64 / 4.0).max(1.0)
+    (sectors_of_a_load(addresses) as f64 / 4.0).max(1.0)
 }
 
 /// Bytes of a key and of a value that arrive, of so many bytes a number, for each of the queries that share them.

@@ -3,11 +3,14 @@
 use super::facts::{self, curve, grid};
 use super::recurrent::{self, LENGTHS, Norms, factor_per_token, through_recurrence};
 use crate::output::{Page, sum_of_products};
-use crate::sentences::{BANK, RIVER, Steps, unprojected};
+use crate::sentences::{BANK, BOAT, RIVER, Steps, unprojected};
 use anyhow::Result;
 use attention::example::{self, Sentence};
 use figures::format::{fixed, integer, percent, scientific, tuple};
-use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
+use figures::{
+    Area, Axis, BLUE, Block, Color, GREEN, HeatMap, Line, MUTED, Marks, RGBColor, TEXT,
+    VERMILION, arrow, line, line_chart, text,
+};
 use nalgebra::DMatrix;
 use std::f64::consts::TAU;
 
@@ -15,7 +18,60 @@ pub fn generate(page: &mut Page) -> Result<()> {
     one_word_in_two_sentences(page)?;
     page.value("lookup-weights", tuple(&facts::lookup()?, 3));
     smoothing(page)?;
+    three_designs(page)?;
     gradient_paths(page)
+}
+
+/// How a word hears of an earlier one: by recurrence, by convolution, by attention.
+fn three_designs(page: &mut Page) -> Result<()> {
+    let words = (
+        "Three ways from “boat” to “bank”",
+        "The six words of the sentence three times. In the first row an arrow leads from each word to the next one, and those from \
+         “boat” to “bank” are marked. In the second, each word of a layer hears from the words around it in the layer below, and a \
+         path of two layers is marked. In the third, arrows lead from every word straight to “bank”; the one from “boat” is marked.",
+    );
+    page.figure("designs", words, (640, 416), draw_designs)
+}
+
+fn draw_designs(area: &Area) -> Result<()> {
+    const LEFT: i32 = 150;
+    const STEP: i32 = 88;
+    let tokens = example::river().tokens;
+    let x = |i: usize| LEFT + STEP * i as i32;
+    let row = |y: i32, colour: RGBColor| {
+        tokens.iter().enumerate().try_for_each(|(i, token)| {
+            Block::new((x(i) - 34, y - 14), (68, 28), token, colour).draw(area)
+        })
+    };
+    let colour = |marked: bool| if marked { VERMILION } else { MUTED };
+
+    text(area, (0, 24), "recurrence")?;
+    row(24, BLUE)?;
+    for i in 0..BANK {
+        let marked = (BOAT..BANK).contains(&i);
+        arrow(area, &[(x(i) + 34, 24), (x(i + 1) - 35, 24)], colour(marked))?;
+    }
+
+    text(area, (0, 158), "convolution")?;
+    const MIDDLE: usize = (BOAT + BANK) / 2;
+    for (y, from, to) in [(224, BOAT, MIDDLE), (158, MIDDLE, BANK)] {
+        row(y, GREEN)?;
+        for (i, j) in (0..6_usize).flat_map(|i| (0..6).map(move |j| (i, j))) {
+            // A window of five words, two to each side.
+            if i.abs_diff(j) <= 2 && (i, j) != (from, to) {
+                line(area, &[(x(i), y - 14), (x(j), y - 52)], MUTED.mix(0.3))?;
+            }
+        }
+        arrow(area, &[(x(from), y - 14), (x(to), y - 52)], VERMILION)?;
+    }
+    row(92, GREEN)?;
+
+    text(area, (0, 350), "attention")?;
+    row(390, BLUE)?;
+    for i in (0..6).filter(|&i| i != BOAT).chain([BOAT]) {
+        arrow(area, &[(x(i), 376), (x(BANK), 324)], colour(i == BOAT))?;
+    }
+    row(310, BLUE)
 }
 
 /// The same vector for "bank" goes in, and two different ones come out.

@@ -18,6 +18,33 @@ fn left_gets_both_answers_from_two_heads_and_neither_from_one() {
 }
 
 #[test]
+fn river_is_second_for_each_question_and_first_in_the_sum() {
+    let [_, keys] = facts::two_questions();
+    for (column, first) in [(0, BOAT), (1, BANK)] {
+        let keys = keys.column(column);
+        assert_eq!(keys.imax(), first);
+        assert!((0..6).all(|j| j == first || keys[j] <= keys[RIVER]), "{keys}");
+    }
+    assert_eq!((keys.column(0) + keys.column(1)).imax(), RIVER);
+}
+
+#[test]
+fn in_the_first_head_no_row_prefers_another_word_to_boat() {
+    let [first, _] = facts::two_heads(&Mask::none()).unwrap();
+    for row in first.row_iter() {
+        assert!(row.iter().all(|weight| *weight <= row[BOAT]), "{row}");
+    }
+}
+
+#[test]
+fn in_the_mean_boat_and_bank_stand_out() {
+    let [first, second] = facts::two_heads(&Mask::none()).unwrap();
+    let mean = (first + second).row(LEFT) / 2.0;
+    let least = mean[BOAT].min(mean[BANK]);
+    assert!((0..6).all(|j| [BOAT, BANK].contains(&j) || 2.0 * mean[j] < least), "{mean}");
+}
+
+#[test]
 fn heads_change_no_cost_of_products_and_projections() {
     let cuts = facts::cuts().unwrap();
     let flops = |Cut { flops, .. }: &Cut| flops.scores + flops.values + flops.projections;

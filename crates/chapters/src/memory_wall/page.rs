@@ -10,7 +10,10 @@ use crate::output::Page;
 use anyhow::{Context, Result};
 use attention::AttentionShape;
 use figures::format::{duration, fixed, integer, percent, significant};
-use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+use figures::{
+    Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
+    line_chart,
+};
 use laboratory::traffic::{Counts, Report, fused_traffic, naive_traffic};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -76,7 +79,47 @@ fn passes(page: &mut Page, naive: &Report) -> Result<()> {
         "operations per byte",
     ];
     page.table("passes", &header, &rows);
-    Ok(())
+    draw_crossings(page, "crossings", "naive", naive)
+}
+
+/// An arrow for each time that the matrix crosses between the memories, pass by pass.
+fn draw_crossings(
+    page: &mut Page,
+    name: &str,
+    program: &str,
+    report: &Report,
+) -> Result<()> {
+    const PASS: i32 = 160;
+    let title = format!("Crossings of the (n, n) matrix in the {program} program");
+    let says = "Slow memory above, fast memory below, the passes between them from left to right. An arrow upwards is a \
+                time that the matrix is written, an arrow downwards one that it is read.";
+    let passes = report.passes();
+    let width = PASS * passes.len() as i32;
+    page.figure(name, (&title, says), (width as u32 + 20, 204), |area: &Area| {
+        Block::new((10, 6), (width, 34), "slow memory", VERMILION).draw(area)?;
+        Block::new((10, 136), (width, 34), "fast memory", GREEN).draw(area)?;
+        for (i, pass) in (0..).zip(passes) {
+            let matrix = report.of(pass, "scores");
+            let (read, written) = (crossings(matrix.read)?, crossings(matrix.written)?);
+            let centre = 10 + PASS / 2 + PASS * i;
+            label(area, (centre, 190), pass, TEXT)?;
+            for k in 0..read as i32 {
+                arrow(
+                    area,
+                    &[(centre - 12 - 12 * k, 44), (centre - 12 - 12 * k, 132)],
+                    BLUE,
+                )?;
+            }
+            for k in 0..written as i32 {
+                arrow(
+                    area,
+                    &[(centre + 12 + 12 * k, 132), (centre + 12 + 12 * k, 44)],
+                    MUTED,
+                )?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// What the chapter says of the naive program.
@@ -104,6 +147,7 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
 /// What fusing saves, and what four crossings are for many heads.
 fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     let crossings = |report: &Report| crossings(report.matrix("scores").all());
+    draw_crossings(page, "crossings-fused", "fused", &run.fused)?;
     page.value("crossings-naive", crossings(&run.naive)?.to_string());
     page.value("crossings-with-mask", (crossings(&run.naive)? + 1).to_string());
     page.value("crossings-fused", crossings(&run.fused)?.to_string());
@@ -146,8 +190,8 @@ fn cpu_in_words(scale: f64, softmax: f64, ridge: f64, share: f64) -> String {
         (false, _) => "only the mask stands left of the ridge.",
     };
     let waits = if share < 0.5 {
-        "But softmax does not run at its roof there: its exponential, which counts as one operation and takes the time of many, \
-         keeps it busy for longer than its numbers take to arrive, and hides the wall."
+        "But softmax is slower there than its roof. Its exponential counts as one operation and takes the time of many, so \
+         softmax computes for longer than its numbers take to arrive. That hides the wall."
             .to_owned()
     } else {
         format!(

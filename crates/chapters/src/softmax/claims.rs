@@ -10,7 +10,13 @@ fn the_gradient_is_that_of_the_jacobian() {
 }
 
 #[test]
-fn the_first_of_three_scores_gets_about_two_thirds() {
+fn the_first_of_three_scores_gets_about_seven_tenths() {
     let weights = facts::example().unwrap().weights;
-    assert!((weights[0] - 2.0 / 3.0).abs() < 0.02, "{weights}");
+    assert!((weights[0] - 0.7).abs() < 0.02, "{weights}");
+}
+
+#[test]
+fn the_first_score_is_pushed_down_and_the_others_up() {
+    let gradient = facts::example().unwrap().grad_scores;
+    assert!(gradient[0] > 0.0 && gradient[1] < 0.0 && gradient[2] < 0.0, "{gradient}");
 }

@@ -7,7 +7,7 @@ use record::{Record, Unit};
 
 /// The scores that the chapter computes with.
 pub fn scores() -> DVector<f64> {
-    dvector![2.0, 1.0, 0.1]
+    dvector![2.0, 1.0, -1.0]
 }
 
 /// Softmax forward and backward, with every intermediate result.

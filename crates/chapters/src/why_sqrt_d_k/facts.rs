@@ -7,6 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use std::f64::consts::TAU;
+use std::ops::Range;
 
 /// A vector of independent standard normal numbers.
 pub fn draw(d: usize, rng: &mut ChaCha8Rng) -> DVector<f64> {
@@ -79,18 +80,18 @@ pub fn many_products(d: usize) -> Vec<f64> {
     products(d, 20_000, &mut ChaCha8Rng::seed_from_u64(d as u64))
 }
 
-/// Of numbers, each times `factor`, from −`reach` to `reach`.
-pub fn histogram(numbers: &[f64], factor: f64, reach: f64, bins: u32) -> Histogram {
-    let width = 2.0 * reach / f64::from(bins);
+/// Of those numbers that lie in the range, in bins of equal width.
+pub fn histogram(numbers: &[f64], range: Range<f64>, bins: u32) -> Histogram {
+    let width = (range.end - range.start) / f64::from(bins);
     let mut counts = vec![0_usize; bins as usize];
     for number in numbers {
-        let bin = ((number * factor + reach) / width).floor();
+        let bin = ((number - range.start) / width).floor();
         if (0.0..f64::from(bins)).contains(&bin) {
             counts[bin as usize] += 1;
         }
     }
     let bar = |(i, &count): (usize, &usize)| {
-        (-reach + width * i as f64, count as f64 / (numbers.len() as f64 * width))
+        (range.start + width * i as f64, count as f64 / (numbers.len() as f64 * width))
     };
     let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);
     Histogram { width, bars: filled.map(bar).collect() }

@@ -4,8 +4,8 @@ use super::facts::{
     self, Correlated, Histogram, Moments, Responses, histogram, normal_density,
 };
 use super::saturation::{
-    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, compute_rows, left_out, mean, median, rows,
-    share,
+    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, compute_rows, left_out, logarithmic_sizes,
+    mean, median, rows, share,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -100,7 +100,8 @@ fn histograms(page: &mut Page) -> Result<()> {
                 "scaled" => (1.0 / root, 1.0, 4.0, 32, 0.45),
                 _ => (1.0, root, 80.0, 160, 0.16),
             };
-            let Histogram { width, bars } = histogram(&products, factor, reach, bins);
+            let numbers: Vec<f64> = products.iter().map(|x| x * factor).collect();
+            let Histogram { width, bars } = histogram(&numbers, -reach..reach, bins);
             let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
             let normal = points.map(|x| (x, normal_density(x, deviation)));
             let drawn = svg(
@@ -161,7 +162,35 @@ fn small(x: f64) -> String {
 fn saturation(page: &mut Page) -> Result<()> {
     let starved = left_out(&rows(8, 512)?.unscaled);
     page.value("flat-8-unscaled", percent(starved, 0));
+    spread_of_gradients(page)?;
     saturation_tables(page)
+}
+
+/// How large the gradients of rows are beside their root mean square, unscaled and scaled.
+fn spread_of_gradients(page: &mut Page) -> Result<()> {
+    let all = rows(8, 512)?;
+    let (least, most) = (-4.0, 1.0);
+    for (name, rows, says) in [
+        (
+            "unscaled",
+            &all.unscaled,
+            "Bars over the whole width. Many rows lie more than two powers of ten below the root mean square, and the \
+             leftmost bar, of all that is smaller still, is the highest.",
+        ),
+        ("scaled", &all.scaled, "One narrow hill around the root mean square."),
+    ] {
+        let sizes: Vec<f64> =
+            logarithmic_sizes(rows).iter().map(|x| x.max(least)).collect();
+        let Histogram { width, bars } = histogram(&sizes, least..most, 25);
+        let title =
+            format!("The gradients of rows beside their root mean square, {name}");
+        page.figure(&format!("gradients-{name}"), (&title, says), (360, 260), |area| {
+            let x = Axis::linear("log₁₀(gradient / r.m.s.)", least..most);
+            let y = Axis::linear("density", 0.0..2.5);
+            figures::histogram(area, &x, &y, (width, &bars), Line::new("", VERMILION, []))
+        })?;
+    }
+    Ok(())
 }
 
 fn saturation_tables(page: &mut Page) -> Result<()> {

@@ -113,10 +113,20 @@ pub fn share(rows: &[Row], is: impl Fn(&Row) -> bool) -> f64 {
     mean(rows, |row| f64::from(is(row)))
 }
 
+fn root_mean_square(rows: &[Row]) -> f64 {
+    mean(rows, |row| row.grad_query.powi(2)).sqrt()
+}
+
 /// The share of rows whose gradient is below one hundredth of the root mean square of all.
 pub fn left_out(rows: &[Row]) -> f64 {
-    let root_mean_square = mean(rows, |row| row.grad_query.powi(2)).sqrt();
+    let root_mean_square = root_mean_square(rows);
     share(rows, |row| row.grad_query < 0.01 * root_mean_square)
+}
+
+/// The gradient of each row beside the root mean square of all, as a power of ten.
+pub fn logarithmic_sizes(rows: &[Row]) -> Vec<f64> {
+    let root_mean_square = root_mean_square(rows);
+    rows.iter().map(|row| (row.grad_query / root_mean_square).log10()).collect()
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ pub(super) fn unless_hidden<T: RealField>(
 
 // ANCHOR: strip
 /// How many rows of width d make a strip. They share fast memory with one more row, and
-/// with a column of one number for each of them: r·d + d + r ≤ M.
+/// with a column of one number for each of them: r·d + d + r ≤ R.
 fn strip_height<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<usize> {
     match height_within(memory.free(), d) {
         0 => Err(too_small(memory.capacity(), memory.free(), d)),

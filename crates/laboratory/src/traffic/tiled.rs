@@ -111,7 +111,7 @@ fn softmax_across<T: RealField + Copy>(columns: &mut [Tile<T>], i: usize) -> T {
 /// The most queries that [`chunked_attention`] can keep in a strip: ⌊(M − d) / (n_k + d)⌋, with d the larger one of d_k
 /// and d_v.
 ///
-/// A strip of r rows shares fast memory with one key, later with one value: r·n_k + r·d + d ≤ M.
+/// A strip of r rows shares fast memory with one key, later with one value: r·n_k + r·d + d ≤ R.
 ///
 /// # Errors
 /// A size is 0, or fast memory has no room for a strip of one row.

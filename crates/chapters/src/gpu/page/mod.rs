@@ -6,6 +6,7 @@ mod fragments;
 mod ladder;
 mod machine;
 mod measured;
+mod pictures;
 mod pipeline;
 
 use super::ladder::{Step, steps};
@@ -17,6 +18,7 @@ use figures::format::{fixed, integer, percent};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     machine::generate(page)?;
+    pictures::generate(page)?;
     race(page)?;
     banks::generate(page)?;
     ladder::generate(page, &steps()?)?;
