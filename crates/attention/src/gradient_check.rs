@@ -249,6 +249,22 @@ mod tests {
         assert!((1e-9..1e-8).contains(&seen), "{seen}");
     }
 
+    /// The losses are asked for at steps of the documented size, each a multiple of the first.
+    #[test]
+    fn rounding_takes_steps_whose_square_is_lost() {
+        let mut moved = vec![];
+        let entries = 4;
+        rounding(&DMatrix::zeros(2, 2), |x: &DMatrix<f64>| {
+            moved.push(x[0]);
+            Ok(x.sum())
+        })
+        .unwrap();
+        let step = (f64::EPSILON / f64::from(entries)).sqrt() / 16.0;
+        for (steps, moved) in moved.into_iter().enumerate() {
+            assert_eq!(moved, step * steps as f64);
+        }
+    }
+
     #[test]
     fn nan_is_never_passed_over() {
         let x = dmatrix![1.0_f64, 2.0];

@@ -103,13 +103,14 @@ fn watched(page: &mut Page) -> Result<()> {
         (
             "Norm of the gradients of a head's queries and keys over the steps of training, for three runs",
             "The healthy head's gradients fall by degrees as it learns. The dead head has none at any step, and so no \
-             line. With a rate that is too high they fall far below the healthy ones at once.",
+             line. With a rate that is too high they start above the healthy ones, dip below them for a while, and then jump up and \
+             down.",
         ),
         (380, 340),
         |area| {
-            let y = Axis::log("gradients of queries and keys", 10.0, 1e-12..10.0);
+            let y = Axis::log("gradients of queries and keys", 10.0, 1e-4..10.0);
             let mut lines = lines(|w| w.gradient);
-            lines.iter_mut().for_each(|line| line.points.retain(|point| point.1 > 1e-12));
+            lines.iter_mut().for_each(|line| line.points.retain(|point| point.1 > 0.0));
             lines.retain(|line| !line.points.is_empty());
             line_chart(area, &x(), &y, &lines, Marks::default())
         },
