@@ -253,16 +253,27 @@ mod tests {
     #[test]
     fn rounding_takes_steps_whose_square_is_lost() {
         let mut moved = vec![];
-        let entries = 4;
-        rounding(&DMatrix::zeros(2, 2), |x: &DMatrix<f64>| {
-            moved.push(x[0]);
+        rounding(&dmatrix![0.0, 3.0; 0.0, -3.0], |x: &DMatrix<f64>| {
+            moved.push([x[0], x[2], x[3]]);
             Ok(x.sum())
         })
         .unwrap();
-        let step = (f64::EPSILON / f64::from(entries)).sqrt() / 16.0;
+        let step = (f64::EPSILON / 4.0).sqrt() / 16.0; // four entries
         for (steps, moved) in moved.into_iter().enumerate() {
-            assert_eq!(moved, step * steps as f64);
+            let step = step * steps as f64;
+            assert_eq!(moved, [step, 3.0 + 4.0 * step, -3.0 + 4.0 * step]);
         }
+    }
+
+    /// Losses of 1 and −1 in turn have second differences of ±4, whose variance is six times that of one loss.
+    #[test]
+    fn rounding_is_the_deviation_that_second_differences_show() {
+        let mut loss = -1.0;
+        let seen = rounding(&dmatrix![0.0_f64], |_| {
+            loss = -loss;
+            Ok(loss)
+        });
+        assert!((seen.unwrap() - (16.0_f64 / 6.0).sqrt()).abs() < 1e-12);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use crate::output::Page;
 use crate::records::{provenance, provenance_of};
 use anyhow::{Context, Result};
 use figures::format::fixed;
-use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+use figures::{
+    Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
+    line_chart, text,
+};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let [ladder, parts, roofline] =
@@ -22,7 +25,93 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let beside = record.machine.is_same(&ladder.steps.machine).then_some(record);
     ladder::generate(page, &ladder, beside)?;
     polynomial(page)?;
+    register_sums(page)?;
+    ranges(page)?;
     peers::generate(page, &machines)
+}
+
+/// The sums of the micro-kernel for AVX-512, and the order in which it reads a panel.
+fn register_sums(page: &mut Page) -> Result<()> {
+    let words = (
+        "The 24 sums of the micro-kernel, and a panel in memory",
+        "Three vectors of queries stand to the left of a grid of three rows and eight columns, eight spread numbers of keys above it. One \
+         vector and one number are marked, and the sum where they meet. Below, a panel in memory: the three vectors for k = 0, then the \
+         three for k = 1, and so on.",
+    );
+    page.figure("register-sums", words, (640, 300), |area| {
+        let (corner, cell) = ((190, 60), (52, 40));
+        let (row, column) = (1, 4);
+        let block = |(x, y), size, text: &str, colour| {
+            Block::new((x, y), size, text, colour).draw(area)
+        };
+        text(area, (0, corner.1 + 60), "entry k of")?;
+        text(area, (0, corner.1 + 80), "48 queries")?;
+        label(
+            area,
+            (corner.0 + 4 * cell.0, 8),
+            "entry k of eight keys, each spread over a vector",
+            TEXT,
+        )?;
+        for i in 0..3 {
+            let y = corner.1 + cell.1 * i;
+            block(
+                (corner.0 - 96, y),
+                (84, cell.1 - 6),
+                "vector",
+                if i == row { VERMILION } else { MUTED },
+            )?;
+            for j in 0..8 {
+                let colour = if (i, j) == (row, column) { BLUE } else { MUTED };
+                block(
+                    (corner.0 + cell.0 * j, y),
+                    (cell.0 - 6, cell.1 - 6),
+                    "sum",
+                    colour,
+                )?;
+            }
+        }
+        for j in 0..8 {
+            let colour = if j == column { GREEN } else { MUTED };
+            block((corner.0 + cell.0 * j, 22), (cell.0 - 6, 28), &j.to_string(), colour)?;
+        }
+        text(area, (0, 246), "panel in memory")?;
+        for k in 0..3 {
+            for i in 0..3 {
+                let colour = if i == row { VERMILION } else { MUTED };
+                let left = 144 + 152 * k + 48 * i;
+                block((left, 230), (44, 32), "", colour)?;
+            }
+            label(area, (144 + 152 * k + 70, 280), &format!("k = {k}"), TEXT)?;
+        }
+        text(area, (596, 246), "…")
+    })
+}
+
+/// Ranges of keys, their shares of dQ, and the sum in a fixed order.
+fn ranges(page: &mut Page) -> Result<()> {
+    let words = (
+        "Four ranges of keys and their shares of dQ",
+        "The keys of a head are cut into four ranges. An arrow leads from each to its own share of dQ, and from the four shares, one \
+         after the other, to dQ.",
+    );
+    page.figure("ranges", words, (640, 250), |area| {
+        text(area, (0, 26), "keys")?;
+        text(area, (0, 126), "shares of dQ")?;
+        for (i, colour) in (0..).zip([BLUE, GREEN, VERMILION, MUTED]) {
+            let left = 116 + 130 * i;
+            let centre = left + 58;
+            Block::new((left, 8), (116, 36), &format!("range {i}"), colour).draw(area)?;
+            arrow(area, &[(centre, 48), (centre, 102)], colour)?;
+            Block::new((left, 108), (116, 36), &format!("share {i}"), colour)
+                .draw(area)?;
+            if i > 0 {
+                label(area, (left - 7, 126), "+", TEXT)?;
+            }
+        }
+        arrow(area, &[(372, 148), (372, 202)], TEXT)?;
+        text(area, (386, 174), "always in this order")?;
+        Block::new((314, 208), (116, 36), "dQ", BLUE).draw(area)
+    })
 }
 
 /// How far Taylor's polynomial is off, over its number of terms.

@@ -14,30 +14,38 @@ pub fn generate(page: &mut Page) -> Result<()> {
         vec![what, remedy, integer(clocks(&without)), integer(clocks(&with))]
     };
     let rows = [
-        row("1: a word of 8 queries", "a word of padding a row", |c| c.tiled[0]),
-        row("1: a word of 4 keys", "the same", |c| c.tiled[1]),
-        row("2: four words of 2 queries", "four words of padding", |c| c.registers[0]),
-        row("2: four words of 16 keys", "swizzle", |c| c.registers[1]),
-        row("2: four words of a value by 16 lanes", "none needed", |c| c.registers[3]),
-        row("3: four matrices of 8 × 8 keys, in bf16", "swizzle", |c| c.matrices),
+        row("four words of 2 queries", "four words of padding", |c| c.registers[0]),
+        row("four words of 16 keys", "swizzle", |c| c.registers[1]),
+        row("four words of a value by 16 lanes", "none needed", |c| c.registers[3]),
     ];
-    let header = ["kernel, and what a warp loads", "remedy", "clocks without", "with it"];
+    let header = ["what a warp loads", "remedy", "clocks without", "with it"];
     page.table("banks", &header, &rows);
+    page.value("column-of-queries", integer(without.tiled[0]));
+    page.value("column-of-keys", integer(without.tiled[1]));
     page.value("conflict-matrix", integer(without.matrices));
     page.value("conflict-matrix-swizzled", integer(with.matrices));
     for words in [4, 8, 16] {
         page.value(format!("padding-{words}"), integer(clocks_with_padding(words)));
     }
-    page.figure(
+    let [direct, padded, plain, swizzled] = eight_rows();
+    let panels = [
+        ("a word each, rows 128 words apart", direct),
+        ("a word each, rows 129 words apart", padded),
+    ];
+    draw(
+        page,
         "banks",
-        (
-            "Banks of shared memory that eight rows of a tile fall into",
-            "Four panels, each with eight rows and a column for each of the 32 banks. In the first, the same bank is marked in all \
-             rows. In the second, each row is one bank further to the right. In the third, the same four banks are marked in all rows. \
-             In the fourth, each row has four other banks, and all 32 are marked once.",
-        ),
-        ((LEFT + WIDTH + 12) as u32, (4 * HEIGHT + 26) as u32),
-        draw,
+        "In the first, the same bank is marked in all rows. In the second, each row is one bank further to the right.",
+        &panels,
+    )?;
+    let panels =
+        [("16 bytes each, rows of 128 bf16", plain), ("the same, swizzled", swizzled)];
+    draw(
+        page,
+        "swizzle",
+        "In the first, the same four banks are marked in all rows. In the second, each row has four other banks, and all 32 \
+         are marked once.",
+        &panels,
     )
 }
 
@@ -48,26 +56,32 @@ const WIDTH: i32 = CELL * BANKS as i32;
 const HEIGHT: i32 = CELL * 8 + 46;
 
 /// Eight rows of a tile, one below the other, and the banks in which a piece of each lies.
-fn draw(area: &Area) -> Result<()> {
-    let headings = [
-        "a word each, rows 128 words apart",
-        "a word each, rows 129 words apart",
-        "16 bytes each, rows of 128 bf16",
-        "the same, swizzled",
-    ];
-    for (i, (heading, asks)) in (0..).zip(headings.into_iter().zip(eight_rows())) {
-        let top = HEIGHT * i + 30;
-        text(area, (LEFT, top - 14), heading)?;
-        for (row, ask) in (0..).zip(&asks) {
-            draw_row(area, top + CELL * row, *ask)?;
+fn draw(
+    page: &mut Page,
+    name: &str,
+    says: &str,
+    panels: &[(&str, Vec<Ask>); 2],
+) -> Result<()> {
+    let title = "Banks of shared memory that eight rows of a tile fall into";
+    let says = format!(
+        "Two panels, each with eight rows and a column for each of the 32 banks. {says}"
+    );
+    let size = ((LEFT + WIDTH + 12) as u32, (2 * HEIGHT + 26) as u32);
+    page.figure(name, (title, &says), size, |area| {
+        for (i, (heading, asks)) in (0..).zip(panels) {
+            let top = HEIGHT * i + 30;
+            text(area, (LEFT, top - 14), heading)?;
+            for (row, ask) in (0..).zip(asks) {
+                draw_row(area, top + CELL * row, *ask)?;
+            }
+            let clocks = match busiest_bank(asks) {
+                1 => "1 clock".to_owned(),
+                clocks => format!("{clocks} clocks"),
+            };
+            label(area, (LEFT / 2 - 2, top + CELL * 4), &clocks, TEXT)?;
         }
-        let clocks = match busiest_bank(&asks) {
-            1 => "1 clock".to_owned(),
-            clocks => format!("{clocks} clocks"),
-        };
-        label(area, (LEFT / 2 - 2, top + CELL * 4), &clocks, TEXT)?;
-    }
-    label(area, (LEFT + WIDTH / 2, 4 * HEIGHT + 14), "bank 0 … 31", MUTED)
+        label(area, (LEFT + WIDTH / 2, 2 * HEIGHT + 14), "bank 0 … 31", MUTED)
+    })
 }
 
 fn draw_row(area: &Area, top: i32, ask: Ask) -> Result<()> {

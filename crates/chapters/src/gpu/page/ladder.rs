@@ -3,14 +3,19 @@
 use super::{kernel, name, predicted};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
-use crate::gpu::machine::H100;
+use crate::gpu::machine::{BF16, F32, H100};
+use crate::gpu::published::{FLASH_2, FLASH_3};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, significant};
+use figures::{
+    BLUE, Color, GREEN, MUTED, TEXT, VERMILION, filled, label, line, ring, text,
+};
 
 pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     page.value("d", integer(D));
     predicted_table(page, steps);
+    predicted_figure(page, steps)?;
     for step in steps {
         demands_of(page, step);
     }
@@ -63,6 +68,48 @@ fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
     let header =
         [&["kernel"][..], &names, &["predicted, of the roof", "in TFLOP/s"]].concat();
     page.table("predicted", &header, &steps.each_ref().map(row));
+}
+
+/// The predicted ranges as bars over a logarithmic axis, with the roofs, and with what others published of two designs.
+fn predicted_figure(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
+    const LEFT: i32 = 130;
+    const WIDTH: i32 = 560;
+    const ROW: i32 = 34;
+    const BASE: i32 = 30 + 6 * ROW;
+    let x = |tflops: f64| LEFT + (f64::from(WIDTH) * tflops.log10() / 3.3).round() as i32;
+    let words = (
+        "The speeds that are predicted of the six kernels",
+        "Six bars on a logarithmic axis of TFLOP/s, with a line for the roof of the f32 units and one for that of the tensor cores. \
+         The bars of kernels 0, 1 and 2 follow one another from left to right below the first line, and so does that of kernel 5. \
+         Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A ring lies in each of these two.",
+    );
+    page.figure("ladder", words, ((LEFT + WIDTH + 20) as u32, 290), |area| {
+        for (roof, name) in [(F32, "roof, f32"), (BF16, "roof, tensor cores")] {
+            line(area, &[(x(roof / 1e12), 26), (x(roof / 1e12), BASE)], VERMILION)?;
+            label(area, (x(roof / 1e12), 12), name, TEXT)?;
+        }
+        for (i, step) in (0..).zip(steps) {
+            let (least, most) = step.predicted();
+            let ends = [least, most].map(|share| x(share * step.roof() / 1e12));
+            let top = 34 + ROW * i;
+            text(area, (0, top + 10), &format!("{} {}", step.number, name(step)))?;
+            filled(
+                area,
+                [(ends[0], top), (ends[1].max(ends[0] + 3), top + 20)],
+                BLUE.mix(0.55),
+            )?;
+        }
+        for (row, of) in [(3, FLASH_2), (4, FLASH_3)] {
+            ring(area, (x(of.speeds[0]), 44 + ROW * row), GREEN)?;
+            label(area, (x(of.speeds[0]), 62 + ROW * row), of.who, MUTED)?;
+        }
+        line(area, &[(LEFT, BASE), (LEFT + WIDTH, BASE)], MUTED)?;
+        for tflops in [1.0, 10.0, 100.0, 1000.0] {
+            line(area, &[(x(tflops), BASE), (x(tflops), BASE + 5)], MUTED)?;
+            label(area, (x(tflops), BASE + 18), &fixed(tflops, 0), TEXT)?;
+        }
+        label(area, (LEFT + WIDTH / 2, BASE + 38), "TFLOP/s (logarithmic)", TEXT)
+    })
 }
 
 /// The same of one kernel, a part a line.

@@ -51,6 +51,17 @@ pub fn generate(page: &mut Page) -> Result<()> {
         ),
         (620, 262),
         draw_owners,
+    )?;
+    page.figure(
+        "ring",
+        (
+            "A ring of two stages",
+            "Two rows over time, one for each stage. In the upper row tiles 0, 2 and 4 follow one another, in the lower row tiles 1 \
+             and 3. Each tile first arrives and is then read. Between the two stands the barrier “full”, at the end the barrier “empty”. \
+             Below each tile stands its phase.",
+        ),
+        (760, 250),
+        draw_ring,
     )
 }
 
@@ -60,7 +71,7 @@ fn cell(area: &Area, (x, y): (i32, i32), side: i32, colour: impl Color) -> Resul
 
 fn draw_threads(area: &Area) -> Result<()> {
     const CELL: i32 = 30;
-    label(area, (105, 14), "grid: a block a query", TEXT)?;
+    label(area, (105, 8), "grid: a block a query", TEXT)?;
     for (head, top) in [(0, 40), (1, 40 + CELL)] {
         text(area, (0, top + CELL / 2 - 1), &format!("head {head}"))?;
         for i in 0..4 {
@@ -70,8 +81,12 @@ fn draw_threads(area: &Area) -> Result<()> {
         }
         label(area, (60 + CELL * 4 + 12, top + CELL / 2 - 4), "…", TEXT)?;
     }
-    label(area, (60 + CELL * 2, 120), "query 0 1 2 3 …", MUTED)?;
-    arrow(area, &[(60 + CELL * 4 - 2, 53), (238, 53)], MUTED)?;
+    text(area, (0, 120), "query")?;
+    for i in 0..4 {
+        label(area, (60 + CELL * i + CELL / 2 - 1, 120), &i.to_string(), TEXT)?;
+    }
+    let middle = 60 + CELL * 3 + CELL / 2;
+    arrow(area, &[(middle, 38), (middle, 27), (215, 27), (215, 53), (240, 53)], MUTED)?;
 
     label(area, (310, 14), "thread block: 4 warps", TEXT)?;
     framed(area, [(242, 34), (378, 186)], BLUE)?;
@@ -198,4 +213,31 @@ fn draw_owners(area: &Area) -> Result<()> {
     label(area, (165, 236), "adds up dK, dV of its keys", TEXT)?;
     label(area, (475, 236), "adds up dQ of its queries", TEXT)?;
     line(area, &[(310, 8), (310, 250)], MUTED.mix(0.4))
+}
+
+/// Tiles that arrive in two stages and are read there. The lengths are for the eye: a tile is under way for as long as the tile before it
+/// is read.
+fn draw_ring(area: &Area) -> Result<()> {
+    const LEFT: i32 = 70;
+    const TURN: i32 = 112;
+    for stage in 0..2 {
+        let top = 40 + 104 * stage;
+        text(area, (0, top + 17), &format!("stage {stage}"))?;
+        for phase in 0..3 - stage {
+            let tile = 2 * phase + stage;
+            let left = LEFT + TURN * tile - if tile == 0 { 0 } else { 4 * tile };
+            let (arriving, reading) = ((left, top), (left + TURN - 4, top));
+            Block::new(arriving, (TURN - 8, 34), &format!("{tile} arrives"), GREEN)
+                .draw(area)?;
+            Block::new(reading, (TURN - 8, 34), &format!("{tile} is read"), BLUE)
+                .draw(area)?;
+            for (x, name) in [(reading.0 - 2, "full"), (reading.0 + TURN - 6, "empty")] {
+                line(area, &[(x, top - 8), (x, top + 42)], VERMILION.stroke_width(2))?;
+                label(area, (x, top - 18), name, MUTED)?;
+            }
+            let words = format!("phase {phase}, parity {}", phase % 2);
+            label(area, (reading.0 - 2, top + 54), &words, TEXT)?;
+        }
+    }
+    label(area, (LEFT + 330, 236), "time →", MUTED)
 }
