@@ -139,4 +139,12 @@
         opened.forEach(fold => fold.open = true);
     });
     window.addEventListener('afterprint', () => opened.forEach(fold => fold.open = false));
+
+    // Figures that move come after the page can be read, and only where the build has put them. A page that is opened from
+    // a disk may load no modules, and keeps its still figures.
+    const playground = document.querySelector('meta[name="playground"]')?.content;
+    if (playground && location.protocol !== 'file:') {
+        const load = () => import(new URL(playground, document.baseURI));
+        window.addEventListener('load', () => window.requestIdleCallback ? requestIdleCallback(load) : setTimeout(load, 200));
+    }
 })();

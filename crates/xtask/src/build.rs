@@ -4,6 +4,7 @@ use crate::console::{Activity, count};
 use crate::describe::describe;
 use crate::lint::{self, Finding};
 use crate::mdbook;
+use crate::playground;
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -43,6 +44,7 @@ pub fn build_into(project: &Project, destination: &Path) -> Result<()> {
         Err(error)
     })?;
     describe(destination)?;
+    playground::add_to(project, destination)?;
     findings.extend(lint::pages(destination)?);
     fail_on(&findings)
 }

@@ -22,6 +22,7 @@ pub mod mdbook;
 mod mutated;
 mod pattern;
 pub mod peers;
+pub mod playground;
 pub mod preprocess;
 pub mod process;
 pub mod project;

@@ -56,8 +56,11 @@ fn example(page: &mut Page) -> Result<()> {
 
 /// All scores times one factor: from equal shares to all for one.
 fn sharpness(page: &mut Page) -> Result<()> {
-    let names = [(BLUE, "x = 2.0"), (VERMILION, "x = 1.0"), (GREEN, "x = 0.1")];
-    let mut lines = names.map(|(colour, name)| Line::new(name, colour, []));
+    let scores = facts::scores();
+    let named =
+        |(score, colour)| Line::new(format!("x = {}", fixed(score, 1)), colour, []);
+    let colours = [BLUE, VERMILION, GREEN];
+    let mut lines: Vec<_> = scores.iter().copied().zip(colours).map(named).collect();
     for factor in (0..=120).map(|i| 0.05 * f64::from(i)) {
         for (line, weight) in lines.iter_mut().zip(&sharpened(factor)?) {
             line.points.push((factor, *weight));

@@ -1,0 +1,206 @@
+//! What the figures that move ask of the crate `attention`, in the reader's browser.
+//!
+//! Matrices cross the border as [`Matrix`], row by row. Nothing is computed here: each function calls the one of the same name.
+
+use attention::nalgebra::{DMatrix, DVector, RowDVector};
+use attention::{SizedMask, example};
+use wasm_bindgen::prelude::*;
+
+/// A matrix of numbers, row by row.
+#[wasm_bindgen]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix(DMatrix<f64>);
+
+#[wasm_bindgen]
+impl Matrix {
+    /// # Errors
+    /// The entries don't fill the rows.
+    #[wasm_bindgen(constructor)]
+    pub fn new(rows: usize, columns: usize, entries: &[f64]) -> Result<Matrix, JsError> {
+        if rows.checked_mul(columns) != Some(entries.len()) {
+            let given = entries.len();
+            let message =
+                format!("{given} entries can't fill a matrix ({rows}, {columns})");
+            return Err(JsError::new(&message));
+        }
+        Ok(Matrix(DMatrix::from_row_slice(rows, columns, entries)))
+    }
+
+    #[wasm_bindgen(getter)]
+    pub fn rows(&self) -> usize {
+        self.0.nrows()
+    }
+
+    #[wasm_bindgen(getter)]
+    pub fn columns(&self) -> usize {
+        self.0.ncols()
+    }
+
+    /// All entries, row by row.
+    #[wasm_bindgen(getter)]
+    pub fn entries(&self) -> Vec<f64> {
+        self.0.transpose().as_slice().to_vec()
+    }
+}
+
+/// The weights of some scores.
+///
+/// # Errors
+/// As [`attention::softmax`].
+#[wasm_bindgen]
+pub fn softmax(scores: &[f64]) -> Result<Vec<f64>, JsError> {
+    let weights = attention::softmax(&DVector::from_column_slice(scores))?;
+    Ok(weights.as_slice().to_vec())
+}
+
+/// The derivative of each weight with respect to each score.
+///
+/// # Errors
+/// As [`attention::softmax`].
+#[wasm_bindgen]
+pub fn softmax_jacobian(scores: &[f64]) -> Result<Matrix, JsError> {
+    let weights = attention::softmax(&DVector::from_column_slice(scores))?;
+    Ok(Matrix(attention::softmax_jacobian(&weights)?))
+}
+
+/// A sentence of the running example: its words, and a row for each of them.
+#[wasm_bindgen]
+pub struct Sentence(example::Sentence);
+
+#[wasm_bindgen]
+impl Sentence {
+    /// "the boat left the river bank".
+    pub fn river() -> Sentence {
+        Sentence(example::river())
+    }
+
+    /// "the clerk left the city bank".
+    pub fn city() -> Sentence {
+        Sentence(example::city())
+    }
+
+    #[wasm_bindgen(getter)]
+    pub fn tokens(&self) -> Vec<String> {
+        self.0.tokens.map(str::to_owned).to_vec()
+    }
+
+    #[wasm_bindgen(getter)]
+    pub fn x(&self) -> Matrix {
+        Matrix(self.0.x.clone())
+    }
+}
+
+/// What each column of a sentence's matrix stands for.
+#[wasm_bindgen]
+pub fn dimensions() -> Vec<String> {
+    example::DIMENSIONS.map(str::to_owned).to_vec()
+}
+
+/// W_Q, W_K and W_V of the running example.
+#[wasm_bindgen]
+pub fn projections() -> Vec<Matrix> {
+    example::projections().map(Matrix).to_vec()
+}
+
+/// The rows of `x`, each multiplied by `w`.
+///
+/// # Errors
+/// As [`attention::linear`].
+#[wasm_bindgen]
+pub fn project(x: &Matrix, w: &Matrix) -> Result<Matrix, JsError> {
+    Ok(Matrix(attention::linear(&x.0, &w.0, &RowDVector::zeros(0))?))
+}
+
+/// Which keys a query may see.
+#[wasm_bindgen]
+#[derive(Debug, Clone)]
+pub struct Mask(attention::Mask);
+
+#[wasm_bindgen]
+impl Mask {
+    /// All of them.
+    pub fn none() -> Mask {
+        Mask(attention::Mask::none())
+    }
+
+    /// None that comes later.
+    pub fn causal() -> Mask {
+        Mask(attention::Mask::causal())
+    }
+
+    /// The last `width` up to itself.
+    ///
+    /// # Errors
+    /// As [`attention::Mask::window`].
+    pub fn window(width: usize) -> Result<Mask, JsError> {
+        Ok(Mask(attention::Mask::window(width)?))
+    }
+
+    /// The first `valid` of `tokens`.
+    ///
+    /// # Errors
+    /// As [`attention::Mask::padding`].
+    pub fn padding(valid: usize, tokens: usize) -> Result<Mask, JsError> {
+        let valid: Vec<_> = (0..tokens).map(|j| j < valid).collect();
+        Ok(Mask(attention::Mask::padding(&valid)?))
+    }
+
+    /// Those that both allow.
+    pub fn and(&self, other: &Mask) -> Mask {
+        Mask(self.0.clone().and(other.0.clone()))
+    }
+}
+
+/// Attention, with what lies between its inputs and its output.
+#[wasm_bindgen]
+pub struct Attention {
+    scores: DMatrix<f64>,
+    masked: DMatrix<f64>,
+    weights: DMatrix<f64>,
+    output: DMatrix<f64>,
+}
+
+#[wasm_bindgen]
+impl Attention {
+    /// Queries (n_q, d_k), keys (n_k, d_k), values (n_k, d_v).
+    ///
+    /// # Errors
+    /// As [`attention::attention`].
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        q: &Matrix,
+        k: &Matrix,
+        v: &Matrix,
+        mask: &Mask,
+    ) -> Result<Attention, JsError> {
+        let (output, cache) = attention::attention(&q.0, &k.0, &v.0, &mask.0)?;
+        let scores = attention::scaled_scores(&q.0, &k.0)?;
+        let sized: SizedMask = mask.0.sized(q.rows(), k.rows())?;
+        let masked = sized.apply(scores.clone())?;
+        Ok(Attention { scores, masked, weights: cache.weights, output })
+    }
+
+    /// Q Kᵀ / √d_k (n_q, n_k).
+    #[wasm_bindgen(getter)]
+    pub fn scores(&self) -> Matrix {
+        Matrix(self.scores.clone())
+    }
+
+    /// The same with −∞ where the mask hides a key.
+    #[wasm_bindgen(getter)]
+    pub fn masked(&self) -> Matrix {
+        Matrix(self.masked.clone())
+    }
+
+    /// (n_q, n_k)
+    #[wasm_bindgen(getter)]
+    pub fn weights(&self) -> Matrix {
+        Matrix(self.weights.clone())
+    }
+
+    /// (n_q, d_v)
+    #[wasm_bindgen(getter)]
+    pub fn output(&self) -> Matrix {
+        Matrix(self.output.clone())
+    }
+}

@@ -1,0 +1,85 @@
+// Drawings in the manner of the book's still figures: the same colours, sizes and letters.
+import { number } from './figure.js';
+
+export const shape = (tag, attributes = {}, ...children) => {
+    const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const [name, value] of Object.entries(attributes)) {
+        made.setAttribute(name, value);
+    }
+    made.append(...children);
+    return made;
+};
+
+/** An empty drawing. `name` is what a screen reader calls it; what is to be seen is said below it. */
+export const drawing = (width, height, name) => shape('svg', {
+    viewBox: `0 0 ${width} ${height}`,
+    width,
+    height,
+    role: 'img',
+    'aria-label': name,
+    style: `max-width: ${width}px`,
+    'font-size': 16,
+    fill: 'var(--fig-fg)',
+});
+
+export const text = (x, y, words, anchor = 'middle', colour = 'var(--fig-fg)') =>
+    shape('text', { x, y, dy: '0.35em', 'text-anchor': anchor, fill: colour }, words);
+
+/** A matrix of the crate as a function of row and column. */
+export const entries = matrix => {
+    const { columns, entries } = matrix;
+    return (i, j) => entries[i * columns + j];
+};
+
+/** Bars from left to right, one a row, with their numbers behind them. */
+export const bars = (svg, { left, top, width, row, most, labels, values, digits = 2, colour = i => `var(--fig-${1 + i % 3})` }) => {
+    values.forEach((value, i) => {
+        const y = top + row * i;
+        const length = width * Math.min(Math.abs(value) / most, 1);
+        svg.append(
+            text(left - 8, y + row / 2, labels[i], 'end'),
+            shape('rect', { x: left, y: y + 4, width: Math.max(length, 1), height: row - 8, fill: colour(i) }),
+            text(left + length + 8, y + row / 2, number(value, digits), 'start'),
+        );
+    });
+};
+
+const CELL = 58;
+
+/**
+ * A matrix as coloured cells. Hidden entries, −∞ or NaN, are empty frames. With `choose`, a cell can be pressed, and the one at `chosen`
+ * is framed.
+ */
+export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, chosen, choose }) => {
+    const at = entries(matrix);
+    for (let i = 0; i < matrix.rows; i += 1) {
+        svg.append(text(left - 8, top + CELL * i + CELL / 2 - 1, rows[i], 'end'));
+        for (let j = 0; j < matrix.columns; j += 1) {
+            const value = at(i, j);
+            const [x, y] = [left + CELL * j, top + CELL * i];
+            const colour = value < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)';
+            const cell = Number.isFinite(value)
+                ? shape('rect', { fill: colour, 'fill-opacity': 0.06 + 0.94 * Math.min(Math.abs(value) / full, 1) })
+                : shape('rect', { fill: 'none', stroke: 'var(--fig-muted)', 'stroke-opacity': 0.25 });
+            for (const [name, size] of Object.entries({ x, y, width: CELL - 2, height: CELL - 2 })) {
+                cell.setAttribute(name, size);
+            }
+            const words = Number.isFinite(value) ? number(value, digits) : '−∞';
+            const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, words));
+            if (choose) {
+                group.style.cursor = 'pointer';
+                group.addEventListener('pointerdown', () => choose(i, j));
+            }
+            svg.append(group);
+        }
+    }
+    columns.forEach((label, j) => svg.append(text(left + CELL * j + CELL / 2 - 1, top - 14, label)));
+    if (chosen) {
+        const [i, j] = chosen;
+        svg.append(shape('rect', {
+            x: left + CELL * j, y: top + CELL * i, width: CELL - 2, height: CELL - 2,
+            fill: 'none', stroke: 'var(--fig-fg)', 'stroke-width': 2.5, 'pointer-events': 'none',
+        }));
+    }
+};
+heatMap.cell = CELL;

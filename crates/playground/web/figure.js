@@ -1,0 +1,143 @@
+// What all figures that move share: a drawing, controls below it, a sentence that says what is to be seen, undo and reset, and a state
+// that stands in the address of the page.
+
+/** One control of a figure. A slider goes from `least` to `most`; a choice has `options`. */
+export const slider = (name, label, least, most, step, value, digits = 1) =>
+    ({ kind: 'slider', name, label, least, most, step, value, digits });
+export const choice = (name, label, options, value = 0) => ({ kind: 'choice', name, label, options, value });
+
+const element = (tag, attributes = {}, ...children) => {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+        made.setAttribute(name, value);
+    }
+    made.append(...children);
+    return made;
+};
+
+/** A number as the book prints it. */
+export const number = (x, digits) => x.toFixed(digits).replace('-', '−');
+
+export class Figure {
+    /**
+     * @param {HTMLElement} figure the <figure>, with its drawing for those who run no scripts
+     * @param {string} name unique on the page, and the name of its state in the address
+     * @param {{controls: object[], draw: (state: object, set: (changes: object) => void) => {svg: SVGElement, says: string}}} kind
+     */
+    constructor(figure, name, kind) {
+        this.name = name;
+        this.kind = kind;
+        this.initial = Object.fromEntries(kind.controls.map(control => [control.name, control.value]));
+        this.state = { ...this.initial, ...this.fromAddress() };
+        this.past = [];
+        this.fields = new Map();
+
+        const still = figure.querySelector('svg');
+        still.classList.add('still');
+        this.drawing = element('div', { class: 'drawing' });
+        this.says = element('p', { class: 'says', role: 'status' });
+        const panel = element('form', { class: 'controls', 'aria-label': still.querySelector('title').textContent });
+        panel.addEventListener('submit', event => event.preventDefault());
+        panel.append(...kind.controls.map(control => this.field(control)));
+        this.undoButton = this.button('Undo', () => this.undo());
+        this.resetButton = this.button('Reset', () => this.set(this.initial));
+        panel.append(element('div', { class: 'buttons' }, this.undoButton, this.resetButton));
+        panel.addEventListener('keydown', event => {
+            if (event.key === 'z' && (event.ctrlKey || event.metaKey)) {
+                event.preventDefault();
+                this.undo();
+            }
+        });
+        still.after(this.drawing, this.says, panel);
+        figure.classList.add('moving');
+        this.show();
+    }
+
+    button(text, press) {
+        const button = element('button', { type: 'button' }, text);
+        button.addEventListener('click', press);
+        return button;
+    }
+
+    field(control) {
+        const id = `${this.name}-${control.name}`;
+        const label = element('label', { for: id }, control.label);
+        let input;
+        const output = element('output', { for: id });
+        if (control.kind === 'slider') {
+            const { least, most, step } = control;
+            input = element('input', { id, type: 'range', min: least, max: most, step });
+            input.addEventListener('input', () => this.set({ [control.name]: Number(input.value) }, true));
+            // Where a move ends, the next one is another step for undo.
+            input.addEventListener('change', () => { this.moving = undefined; });
+        } else {
+            input = element('select', { id }, ...control.options.map((text, i) => element('option', { value: i }, text)));
+            input.addEventListener('change', () => this.set({ [control.name]: Number(input.value) }));
+        }
+        this.fields.set(control.name, { control, input, output });
+        return element('div', { class: 'field' }, label, input, output);
+    }
+
+    /** Changes the state. While a slider moves, all its changes are one step for undo. */
+    set(changes, moves = false) {
+        const next = { ...this.state, ...changes };
+        if (JSON.stringify(next) === JSON.stringify(this.state)) {
+            return;
+        }
+        const moving = moves ? Object.keys(changes)[0] : undefined;
+        if (!moving || moving !== this.moving) {
+            this.past.push(this.state);
+        }
+        this.moving = moving;
+        this.state = next;
+        this.show();
+        this.toAddress();
+    }
+
+    undo() {
+        const last = this.past.pop();
+        if (last) {
+            this.moving = undefined;
+            this.state = last;
+            this.show();
+            this.toAddress();
+        }
+    }
+
+    show() {
+        for (const [name, { control, input, output }] of this.fields) {
+            input.value = this.state[name];
+            if (control.kind === 'slider') {
+                output.value = number(this.state[name], control.digits);
+                input.setAttribute('aria-valuetext', output.value);
+            }
+        }
+        const { svg, says } = this.kind.draw(this.state, changes => this.set(changes));
+        this.drawing.replaceChildren(svg);
+        this.says.textContent = says;
+        this.undoButton.disabled = this.past.length === 0;
+        this.resetButton.disabled = JSON.stringify(this.state) === JSON.stringify(this.initial);
+    }
+
+    /** The state is a list of numbers, in the order of the controls. */
+    toAddress() {
+        const address = new URL(location);
+        const values = this.kind.controls.map(control => this.state[control.name]).join('_');
+        if (JSON.stringify(this.state) === JSON.stringify(this.initial)) {
+            address.searchParams.delete(this.name);
+        } else {
+            address.searchParams.set(this.name, values);
+        }
+        history.replaceState(history.state, '', address);
+    }
+
+    fromAddress() {
+        const values = new URL(location).searchParams.get(this.name)?.split('_').map(Number) ?? [];
+        const fits = ({ kind, least, most, options }, value) => kind === 'slider'
+            ? value >= least && value <= most
+            : Number.isInteger(value) && value >= 0 && value < options.length;
+        const all = this.kind.controls.length === values.length
+            && this.kind.controls.every((control, i) => fits(control, values[i]));
+        return all ? Object.fromEntries(this.kind.controls.map((control, i) => [control.name, values[i]])) : {};
+    }
+}

@@ -1,0 +1,56 @@
+// Masks over the running example, and a token that is poked: which outputs move?
+import { choice, number, slider } from './figure.js';
+import { bars, drawing, entries, heatMap, text } from './draw.js';
+
+export const masks = attention => {
+    const sentence = attention.Sentence.river();
+    const { tokens, x } = sentence;
+    const [wQ, wK, wV] = attention.projections();
+    const made = [
+        attention.Mask.none(),
+        attention.Mask.causal(),
+        attention.Mask.window(3),
+        attention.Mask.padding(3, 6),
+        attention.Mask.causal().and(attention.Mask.padding(3, 6)),
+    ];
+    const run = (matrix, mask) => {
+        const [q, k, v] = [wQ, wK, wV].map(w => attention.project(matrix, w));
+        return new attention.Attention(q, k, v, made[mask]);
+    };
+    return {
+        controls: [
+            choice('mask', 'mask', ['none', 'causal', 'window of 3', 'padding: 3 real tokens', 'causal and padding'], 1),
+            choice('token', 'poked token', tokens.map((token, i) => `${i + 1}. ${token}`), 5),
+            slider('poke', 'how hard', 0, 3, 0.1, 0),
+        ],
+        draw({ mask, token, poke }) {
+            const numbers = x.entries;
+            for (let j = 0; j < x.columns; j += 1) {
+                numbers[token * x.columns + j] += poke;
+            }
+            const poked = new attention.Matrix(x.rows, x.columns, numbers);
+            const [before, after] = [run(x, mask), run(poked, mask)];
+            const [old, now] = [before.output, after.output].map(entries);
+            const moves = tokens.map((_, i) => Math.hypot(now(i, 0) - old(i, 0), now(i, 1) - old(i, 1)));
+            const svg = drawing(660, 410, 'Weights under a mask, and how far each output moves');
+            svg.append(text(66, 12, 'weights', 'start'), text(440, 12, 'each output moves by', 'start'));
+            // What the mask hides is an empty frame.
+            const masked = after.masked;
+            const shown = after.weights.entries.map((weight, l) => Number.isFinite(masked.entries[l]) ? weight : -Infinity);
+            const matrix = new attention.Matrix(6, 6, shown);
+            heatMap(svg, { left: 66, top: 52, rows: tokens, columns: tokens, matrix, full: 0.75 });
+            bars(svg, {
+                left: 440, top: 52, width: 130, row: heatMap.cell, most: Math.max(...moves, 0.01),
+                labels: tokens.map(() => ''), values: moves, colour: () => 'var(--fig-2)',
+            });
+            const moved = tokens.map((word, i) => `${i + 1}. ${word}`).filter((_, i) => moves[i] > 0);
+            return {
+                svg,
+                says: poke === 0
+                    ? `Nothing is poked. Choose how hard to poke “${tokens[token]}”.`
+                    : `“${tokens[token]}” is poked by ${number(poke, 1)}. ${moved.length
+                        ? `These outputs move: ${moved.join(', ')}.` : 'No output moves.'}`,
+            };
+        },
+    };
+};

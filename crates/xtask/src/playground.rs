@@ -1,0 +1,154 @@
+//! The figures that move: `crates/playground` as WebAssembly, beside the pages that use it.
+//!
+//! It takes a compiler for `wasm32-unknown-unknown`: rustup's target, or Debian's packages, with which the standard library is compiled
+//! from its source. Where there is neither, the figures stay as they are printed.
+
+use crate::console::Activity;
+use crate::files;
+use crate::process;
+use crate::project::Project;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// What to do where the figures don't move.
+pub const HOW_TO: &str = "`rustup target add wasm32-unknown-unknown`, or on Debian `apt install rustc-web cargo-web rust-web-src lld`";
+
+/// Who can compile for WebAssembly here.
+enum Compiler {
+    Rustup,
+    /// The compiler of Debian's package `rustc-web`, with the source of the standard library.
+    Debian,
+}
+
+/// Debian's cargo and rustc, the library's source, and the linker.
+const DEBIAN: [&str; 4] = [
+    "/usr/bin/cargo",
+    "/usr/bin/rustc",
+    "/usr/lib/rustlib/src/rust/library/std/Cargo.toml",
+    "/usr/bin/wasm-ld",
+];
+
+fn compiler() -> Option<Compiler> {
+    let output =
+        process::toolchain("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let sysroot = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    if sysroot.join("lib/rustlib").join(TARGET).join("lib").is_dir() {
+        return Some(Compiler::Rustup);
+    }
+    let all = DEBIAN.iter().all(|file| Path::new(file).is_file());
+    all.then_some(Compiler::Debian)
+}
+
+/// Whether the figures can move here.
+#[must_use]
+pub fn can_be_built() -> bool {
+    compiler().is_some()
+}
+
+/// Puts the playground into the built book, if any page asks for it and there is a compiler. Says so where there is none.
+///
+/// # Errors
+///
+/// If it does not compile, or cannot be written.
+pub fn add_to(project: &Project, book: &Path) -> Result<()> {
+    let pages = files::with_extension(book, "html")
+        .into_iter()
+        .filter(|page| !page.ends_with("print.html"));
+    let pages: Vec<_> = pages
+        .map(|page| Ok((files::read(&page)?, page)))
+        .filter(|page| !matches!(page, Ok((html, _)) if !html.contains(MARK)))
+        .collect::<Result<_>>()?;
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let Some(compiler) = compiler() else {
+        eprintln!("note: the figures don't move in this build; for that, {HOW_TO}");
+        return Ok(());
+    };
+    let module = compile(project, &compiler)?;
+    let folder = book.join("playground");
+    fs::create_dir_all(&folder)?;
+    bind(project, &module, &folder)?;
+    for script in
+        files::with_extension(&project.root().join("crates/playground/web"), "js")
+    {
+        let name = script.file_name().context("a script has a name")?;
+        fs::copy(&script, folder.join(name))?;
+    }
+    for (html, page) in pages {
+        let tag = "<meta name=\"playground\" content=\"playground/figures.js\">\n</head>";
+        let html = html
+            .replacen("</head>", tag, 1)
+            .replace(MARK, &format!("<figure class=\"moves\" {ATTRIBUTE}"));
+        fs::write(&page, html)
+            .with_context(|| format!("{} cannot be written", page.display()))?;
+    }
+    Ok(())
+}
+
+const ATTRIBUTE: &str = "data-figure=";
+const MARK: &str = "<figure data-figure=";
+
+/// The compiled module. Cargo sees to it that this takes time only when something has changed.
+fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
+    let target = project.target().join("playground");
+    let module = target.join(TARGET).join("playground/playground.wasm");
+    let activity = (!module.exists())
+        .then(|| Activity::begin("compiling the figures that move, once"));
+    let mut command = match compiler {
+        Compiler::Rustup => process::cargo(project),
+        Compiler::Debian => debian(project),
+    };
+    command.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--package",
+        "playground",
+        "--profile",
+        "playground",
+    ]);
+    command.args(["--target", TARGET, "--target-dir"]).arg(&target);
+    if let Compiler::Debian = compiler {
+        command.args(["-Z", "build-std=std,panic_abort"]);
+    }
+    run(command)?;
+    if let Some(activity) = activity {
+        activity.done("compiled the figures that move");
+    }
+    Ok(module)
+}
+
+/// Debian's cargo, without what rustup's cargo has told us of itself.
+fn debian(project: &Project) -> Command {
+    let [cargo, rustc, ..] = DEBIAN;
+    let mut command = Command::new(cargo);
+    command.current_dir(project.root());
+    command.env("CARGO", cargo).env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1");
+    command.env("RUSTFLAGS", "-C linker=wasm-ld").env_remove("RUSTUP_TOOLCHAIN");
+    command
+}
+
+/// The JavaScript through which the scripts of the figures call the module, as `attention.js`.
+fn bind(project: &Project, module: &Path, folder: &Path) -> Result<()> {
+    let mut command = process::cargo(project);
+    command
+        .args(["run", "--quiet", "--locked", "--package", "bind", "--"])
+        .arg(module)
+        .arg(folder);
+    run(command)
+}
+
+fn run(mut command: Command) -> Result<()> {
+    let typed = process::typed(&command);
+    let status =
+        command.status().with_context(|| format!("`{typed}` could not be started"))?;
+    if !status.success() {
+        bail!("`{typed}` failed ({status})");
+    }
+    Ok(())
+}
