@@ -108,6 +108,18 @@ pub struct Screen {
     pub touch: bool,
 }
 
+/// A key, as the protocol knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    name: &'static str,
+    code: u32,
+}
+
+impl Key {
+    pub const RIGHT: Self = Self { name: "ArrowRight", code: 39 };
+    pub const HOME: Self = Self { name: "Home", code: 36 };
+}
+
 impl Browser {
     /// Starts `program`.
     pub fn start(program: PathBuf) -> Self {
@@ -357,6 +369,33 @@ impl Tab<'_> {
         let exception = &answer["exceptionDetails"];
         assert!(exception.is_null(), "{expression}: {exception}");
         answer["result"]["value"].take()
+    }
+
+    /// Presses and releases a key on what has the focus.
+    pub fn press(&mut self, key: Key) {
+        let Key { name, code } = key;
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": name, "code": name, "windowsVirtualKeyCode": code });
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// Presses the left button at a point of the window.
+    pub fn click(&mut self, (x, y): (f64, f64)) {
+        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+            let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Touches a point of the window with a finger.
+    pub fn tap(&mut self, (x, y): (f64, f64)) {
+        let touch = json!({ "type": "touchStart", "touchPoints": [{ "x": x, "y": y }] });
+        self.call("Input.dispatchTouchEvent", touch);
+        self.call(
+            "Input.dispatchTouchEvent",
+            json!({ "type": "touchEnd", "touchPoints": [] }),
+        );
     }
 
     /// The whole page as a PNG.

@@ -11,7 +11,7 @@ globalThis.checks = (() => {
 
     const main = () => document.querySelector('main');
     const all = selector => [...document.querySelectorAll(selector)];
-    const figures = () => all('main figure svg, main p > svg[role=img]');
+    const figures = () => all('main figure:not(.moving) svg, main figure.moving .drawing svg, main p > svg[role=img]');
     const frame = () => new Promise(requestAnimationFrame);
     const visible = element => element.checkVisibility({ opacityProperty: true, visibilityProperty: true });
     const style = element => getComputedStyle(element);

@@ -31,15 +31,16 @@ export const entries = matrix => {
     return (i, j) => entries[i * columns + j];
 };
 
-/** Bars from left to right, one a row, with their numbers behind them. */
-export const bars = (svg, { left, top, width, row, most, labels, values, digits = 2, colour = i => `var(--fig-${1 + i % 3})` }) => {
+/** Bars, one a row, with their numbers behind them. Where numbers may be negative (`signed`), 0 lies in the middle. */
+export const bars = (svg, { left, top, width, row, most, labels, values, digits = 2, signed = false, colour = i => `var(--fig-${1 + i % 3})` }) => {
+    const [zero, reach] = signed ? [left + width / 2, width / 2] : [left, width];
     values.forEach((value, i) => {
         const y = top + row * i;
-        const length = width * Math.min(Math.abs(value) / most, 1);
+        const length = Math.max(reach * Math.min(Math.abs(value) / most, 1), 1);
         svg.append(
             text(left - 8, y + row / 2, labels[i], 'end'),
-            shape('rect', { x: left, y: y + 4, width: Math.max(length, 1), height: row - 8, fill: colour(i) }),
-            text(left + length + 8, y + row / 2, number(value, digits), 'start'),
+            shape('rect', { x: value < 0 ? zero - length : zero, y: y + 4, width: length, height: row - 8, fill: colour(i) }),
+            text(Math.max(zero, value < 0 ? zero : zero + length) + 8, y + row / 2, number(value, digits), 'start'),
         );
     });
 };
@@ -47,7 +48,7 @@ export const bars = (svg, { left, top, width, row, most, labels, values, digits 
 const CELL = 58;
 
 /**
- * A matrix as coloured cells. Hidden entries, −∞ or NaN, are empty frames. With `choose`, a cell can be pressed, and the one at `chosen`
+ * A matrix as coloured cells. Hidden entries are empty frames: −∞ among scores, and NaN, which stands for 0, among weights. With `choose`, a cell can be pressed, and the one at `chosen`
  * is framed.
  */
 export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, chosen, choose }) => {
@@ -64,7 +65,7 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
             for (const [name, size] of Object.entries({ x, y, width: CELL - 2, height: CELL - 2 })) {
                 cell.setAttribute(name, size);
             }
-            const words = Number.isFinite(value) ? number(value, digits) : '−∞';
+            const words = Number.isFinite(value) ? number(value, digits) : Number.isNaN(value) ? '0' : '−∞';
             const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, words));
             if (choose) {
                 group.style.cursor = 'pointer';

@@ -35,7 +35,7 @@ export class Figure {
         const still = figure.querySelector('svg');
         still.classList.add('still');
         this.drawing = element('div', { class: 'drawing' });
-        this.says = element('p', { class: 'says', role: 'status' });
+        this.says = element('div', { class: 'says', role: 'status' });
         const panel = element('form', { class: 'controls', 'aria-label': still.querySelector('title').textContent });
         panel.addEventListener('submit', event => event.preventDefault());
         panel.append(...kind.controls.map(control => this.field(control)));

@@ -36,7 +36,7 @@ export const masks = attention => {
             svg.append(text(66, 12, 'weights', 'start'), text(440, 12, 'each output moves by', 'start'));
             // What the mask hides is an empty frame.
             const masked = after.masked;
-            const shown = after.weights.entries.map((weight, l) => Number.isFinite(masked.entries[l]) ? weight : -Infinity);
+            const shown = after.weights.entries.map((weight, l) => Number.isFinite(masked.entries[l]) ? weight : NaN);
             const matrix = new attention.Matrix(6, 6, shown);
             heatMap(svg, { left: 66, top: 52, rows: tokens, columns: tokens, matrix, full: 0.75 });
             bars(svg, {

@@ -19,7 +19,7 @@ export const softmax = attention => ({
         svg.append(text(90, 14, 'scores', 'start'), text(90, 146, 'weights', 'start'));
         const most = Math.max(...scores.map(Math.abs), 1);
         const labels = NAMES;
-        bars(svg, { left: 90, top: 28, width: 330, row: 32, most, labels, values: scores });
+        bars(svg, { left: 90, top: 28, width: 330, row: 32, most, labels, values: scores, signed: true });
         bars(svg, { left: 90, top: 160, width: 330, row: 32, most: 1, labels, values: [...weights], digits: 3 });
         const parts = NAMES.map((name, i) => `${name} ${number(weights[i], 3)}`);
         const ratio = weights[0] / weights[1];

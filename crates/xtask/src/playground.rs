@@ -70,9 +70,12 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
         return Ok(());
     };
     let module = compile(project, &compiler)?;
+    let bound = bind(project, &module)?;
     let folder = book.join("playground");
     fs::create_dir_all(&folder)?;
-    bind(project, &module, &folder)?;
+    for file in BOUND {
+        fs::copy(bound.join(file), folder.join(file))?;
+    }
     for script in
         files::with_extension(&project.root().join("crates/playground/web"), "js")
     {
@@ -116,7 +119,7 @@ fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
     if let Compiler::Debian = compiler {
         command.args(["-Z", "build-std=std,panic_abort"]);
     }
-    run(command)?;
+    run(&mut command)?;
     if let Some(activity) = activity {
         activity.done("compiled the figures that move");
     }
@@ -133,18 +136,24 @@ fn debian(project: &Project) -> Command {
     command
 }
 
-/// The JavaScript through which the scripts of the figures call the module, as `attention.js`.
-fn bind(project: &Project, module: &Path, folder: &Path) -> Result<()> {
-    let mut command = process::cargo(project);
-    command
-        .args(["run", "--quiet", "--locked", "--package", "bind", "--"])
-        .arg(module)
-        .arg(folder);
-    run(command)
+/// The module as a page loads it, and the JavaScript through which the scripts of the figures call it.
+const BOUND: [&str; 2] = ["attention.js", "attention_bg.wasm"];
+
+/// The folder with both, made anew if the module is newer.
+fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
+    let folder = project.target().join("playground/bound");
+    let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());
+    let last = changed(&folder.join(BOUND[1]));
+    if last.is_err() || changed(module)? > last? {
+        let mut command = process::cargo(project);
+        command.args(["run", "--quiet", "--locked", "--package", "bind", "--"]);
+        run(command.args([module, &folder]))?;
+    }
+    Ok(folder)
 }
 
-fn run(mut command: Command) -> Result<()> {
-    let typed = process::typed(&command);
+fn run(command: &mut Command) -> Result<()> {
+    let typed = process::typed(command);
     let status =
         command.status().with_context(|| format!("`{typed}` could not be started"))?;
     if !status.success() {
