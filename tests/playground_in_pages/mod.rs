@@ -3,6 +3,7 @@
 use crate::support::browser::{Browser, Key, Screen, Tab};
 use crate::support::server::Site;
 use crate::{LAPTOP, PHONE, book, chromium, wait_for_turn};
+use ::playground as playground_native;
 use attention::nalgebra::{DMatrix, DVector};
 use attention::{Mask, example};
 use std::env;
@@ -10,11 +11,13 @@ use std::path::Path;
 use xtask::{files, playground};
 
 /// The pages with figures that move.
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 6] = [
     "intuition.html",
     "masking.html",
+    "online-softmax.html",
     "scaled-dot-product-attention.html",
     "softmax.html",
+    "why-sqrt-d-k.html",
 ];
 
 /// The built book, if its figures can move here.
@@ -281,4 +284,68 @@ fn one_word_gets_the_weights_that_the_page_prints() {
     assert_eq!(says(&mut tab, "bank"), words(example::river()));
     tab.run("(() => { const select = document.getElementById('bank-sentence'); select.value = 1; select.dispatchEvent(new Event('change')); })()");
     assert_eq!(says(&mut tab, "bank"), words(example::city()));
+}
+
+#[test]
+fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
+    let Some(program) = chromium() else { return };
+    let Some((folder, _)) = moving_book() else { return };
+    let site = Site::serve(folder.path());
+    let _turn = wait_for_turn();
+    let mut browser = Browser::start(program);
+    let x = example::river().x;
+    let [q, k, v] = example::projections().map(|w| &x * w);
+    let (output, _) = attention::attention(&q, &k, &v, &Mask::none()).unwrap();
+    let end = format!("That is the whole row's output, {:.3}.", output[(5, 0)]);
+    let largest = attention::scaled_scores(&q, &k).unwrap().row(5).max();
+    // The order, all six keys, and where a second worker begins.
+    for state in ["0_6_7", "1_6_7", "2_6_3", "3_6_1"] {
+        let mut tab = open(
+            &mut browser,
+            &site,
+            &format!("online-softmax.html?online={state}"),
+            LAPTOP,
+        );
+        let said = says(&mut tab, "online");
+        assert!(
+            said.starts_with(&format!("After 6 of 6 keys: m = {largest:.3},")),
+            "{state}: {said}"
+        );
+        assert!(said.ends_with(&end), "{state}: {said}");
+    }
+    let mut tab = open(&mut browser, &site, "online-softmax.html?online=0_0_7", LAPTOP);
+    let said = says(&mut tab, "online");
+    assert!(
+        said.starts_with(
+            "After 0 of 6 keys: m = −∞, ℓ = 0.000, o = 0.000, o / ℓ = 0.000."
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn random_scores_are_divided_as_chosen() {
+    let Some(program) = chromium() else { return };
+    let Some((folder, _)) = moving_book() else { return };
+    let site = Site::serve(folder.path());
+    let _turn = wait_for_turn();
+    let mut browser = Browser::start(program);
+    for (divisor, name) in ["1", "√d", "d"].into_iter().enumerate() {
+        let address = format!("why-sqrt-d-k.html?root=3_{divisor}_7");
+        let mut tab = open(&mut browser, &site, &address, LAPTOP);
+        let products = playground_native::random_products(8, 256, 7).unwrap();
+        let by = 256_f64.powf(0.5 * divisor as f64);
+        let scores = DVector::from_vec(products) / by;
+        let weights = attention::softmax(&scores).unwrap();
+        let jacobian = attention::softmax_jacobian(&weights).unwrap();
+        let largest = weights.imax();
+        assert_eq!(
+            says(&mut tab, "root"),
+            format!(
+                "d = 256, divided by {name}: the largest weight is {:.3}, and it responds to its own score by {:.3}.",
+                weights[largest],
+                jacobian[(largest, largest)]
+            )
+        );
+    }
 }

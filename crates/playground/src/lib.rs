@@ -2,8 +2,11 @@
 //!
 //! Matrices cross the border as [`Matrix`], row by row. Nothing is computed here: each function calls the one of the same name.
 
+use attention::flash;
 use attention::nalgebra::{DMatrix, DVector, RowDVector};
+use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
 use attention::{SizedMask, example};
+use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
 
 /// A matrix of numbers, row by row.
@@ -203,4 +206,80 @@ impl Attention {
     pub fn output(&self) -> Matrix {
         Matrix(self.output.clone())
     }
+}
+
+/// Softmax of one row that comes piece by piece, over values of width 1.
+#[wasm_bindgen]
+pub struct OnlineSoftmax(flash::OnlineSoftmax<f64>);
+
+#[wasm_bindgen]
+impl OnlineSoftmax {
+    /// Before any score.
+    ///
+    /// # Errors
+    /// As [`flash::OnlineSoftmax::new`].
+    #[wasm_bindgen(constructor)]
+    pub fn new() -> Result<OnlineSoftmax, JsError> {
+        Ok(OnlineSoftmax(flash::OnlineSoftmax::new(1, 1)?))
+    }
+
+    /// Some more keys: their scores, and as many values.
+    ///
+    /// # Errors
+    /// As [`flash::OnlineSoftmax::absorb`].
+    pub fn absorb(&mut self, scores: &[f64], values: &[f64]) -> Result<(), JsError> {
+        let scores = DMatrix::from_row_slice(1, scores.len(), scores);
+        let values = DMatrix::from_row_slice(values.len(), 1, values);
+        Ok(self.0.absorb(&scores, &values)?)
+    }
+
+    /// What is known after the keys of both.
+    ///
+    /// # Errors
+    /// As [`flash::OnlineSoftmax::merge`].
+    pub fn merge(&self, other: &OnlineSoftmax) -> Result<OnlineSoftmax, JsError> {
+        Ok(OnlineSoftmax(self.0.clone().merge(other.0.clone())?))
+    }
+
+    /// m, the largest score so far.
+    #[wasm_bindgen(getter)]
+    pub fn max(&self) -> f64 {
+        self.0.max()[0]
+    }
+
+    /// ℓ, the sum of the exponentials.
+    #[wasm_bindgen(getter)]
+    pub fn sum(&self) -> f64 {
+        self.0.sum()[0]
+    }
+
+    /// o, the sum of the weighted values.
+    #[wasm_bindgen(getter)]
+    pub fn values(&self) -> f64 {
+        self.0.values()[0]
+    }
+
+    /// The weighted mean of the values, as far as they have come.
+    #[wasm_bindgen(getter)]
+    pub fn output(&self) -> f64 {
+        self.0.clone().finish().0[0]
+    }
+}
+
+/// The dot products of a random query with random keys of this width, all entries of mean 0 and variance 1.
+///
+/// # Errors
+/// A size is 0.
+#[wasm_bindgen]
+pub fn random_products(
+    keys: usize,
+    width: usize,
+    seed: u64,
+) -> Result<Vec<f64>, JsError> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let mut draw = |rows, columns| {
+        DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
+    };
+    let (q, k) = (draw(1, width), draw(keys, width));
+    Ok((attention::scaled_scores(&q, &k)? * (width as f64).sqrt()).as_slice().to_vec())
 }

@@ -3,10 +3,12 @@ import start, * as attention from './attention.js';
 import { Figure } from './figure.js';
 import { bank } from './bank.js';
 import { masks } from './masks.js';
+import { online } from './online.js';
+import { root } from './root.js';
 import { softmax } from './softmax.js';
 import { steps } from './steps.js';
 
-const figures = { bank, masks, softmax, steps };
+const figures = { bank, masks, online, root, softmax, steps };
 
 await start();
 for (const element of document.querySelectorAll('figure[data-figure]')) {

@@ -103,6 +103,48 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     }
     // ANCHOR_END: absorb
 
+    /// The largest score of each row so far (rows); −∞ where nothing was seen.
+    ///
+    /// ```
+    /// # use attention::flash::OnlineSoftmax;
+    /// # use nalgebra::dmatrix;
+    /// let mut state = OnlineSoftmax::<f64>::new(1, 1)?;
+    /// state.absorb(&dmatrix![1.0, 3.0, 2.0], &dmatrix![0.0; 0.0; 0.0])?;
+    /// assert_eq!(state.max()[0], 3.0);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn max(&self) -> &DVector<T> {
+        &self.max
+    }
+
+    /// The sum of the exponentials of each row so far, relative to [`OnlineSoftmax::max`] (rows).
+    ///
+    /// ```
+    /// # use attention::flash::OnlineSoftmax;
+    /// # use nalgebra::dmatrix;
+    /// let mut state = OnlineSoftmax::<f64>::new(1, 1)?;
+    /// state.absorb(&dmatrix![3.0, 3.0], &dmatrix![0.0; 0.0])?;
+    /// assert_eq!(state.sum()[0], 2.0);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn sum(&self) -> &DVector<T> {
+        &self.sum
+    }
+
+    /// The sum of the values so far, weighted by those exponentials (rows, d_v).
+    ///
+    /// ```
+    /// # use attention::flash::OnlineSoftmax;
+    /// # use nalgebra::dmatrix;
+    /// let mut state = OnlineSoftmax::<f64>::new(1, 1)?;
+    /// state.absorb(&dmatrix![3.0, 3.0], &dmatrix![10.0; 20.0])?;
+    /// assert_eq!(state.values()[0], 30.0);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn values(&self) -> &DMatrix<T> {
+        &self.values
+    }
+
     /// What is known after the keys of both.
     ///
     /// # Errors
