@@ -190,8 +190,8 @@ fn cpu_in_words(scale: f64, softmax: f64, ridge: f64, share: f64) -> String {
         (false, _) => "only the mask stands left of the ridge.",
     };
     let waits = if share < 0.5 {
-        "But softmax is slower there than its roof. Its exponential counts as one operation and takes the time of many, so \
-         softmax computes for longer than its numbers take to arrive. That hides the wall."
+        "But softmax doesn't wait there. Its exponential counts as one operation and takes the time of many, so computing \
+         takes longer than fetching the numbers. The slow exponential hides the wall."
             .to_owned()
     } else {
         format!(
