@@ -109,6 +109,16 @@ mod tests {
     }
 
     #[test]
+    fn shades_divide_the_range_and_equal_entries_have_none() {
+        let shades = |values: &[f64], least, most| -> String {
+            values.iter().map(|&x| shade(x, least, most)).collect()
+        };
+        assert_eq!(shades(&[-1.0, 0.0, 1.0, 1.9, 3.0], -1.0, 3.0), " ░▒▓█");
+        assert_eq!(shades(&[f64::NAN, f64::INFINITY], -1.0, 3.0), "  ");
+        assert_eq!(shades(&[2.0], 2.0, 2.0), " ");
+    }
+
+    #[test]
     fn entropy_lies_between_nothing_and_ln_n() {
         let weights = DMatrix::from_element(3, 8, 0.125);
         let entropy = row_entropy(&weights).unwrap();
