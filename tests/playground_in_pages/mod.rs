@@ -11,7 +11,8 @@ use std::path::Path;
 use xtask::{files, playground};
 
 /// The pages with figures that move.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
+    "gradient-checking.html",
     "intuition.html",
     "masking.html",
     "online-softmax.html",
@@ -348,4 +349,33 @@ fn random_scores_are_divided_as_chosen() {
             )
         );
     }
+}
+
+#[test]
+fn measured_slopes_are_those_of_the_crate() {
+    let Some(program) = chromium() else { return };
+    let Some((folder, _)) = moving_book() else { return };
+    let site = Site::serve(folder.path());
+    let _turn = wait_for_turn();
+    let mut browser = Browser::start(program);
+    let check = playground_native::SlopeCheck::new().unwrap();
+    // A step of 10⁻⁵ is near the best in f64, and far from it in f32.
+    let measured = [check.measured(1e-5).unwrap(), check.measured_in_f32(1e-5).unwrap()];
+    assert!((measured[0] - check.analytic()).abs() < 1e-9);
+    assert!((measured[1] - check.analytic()).abs() > 1e-5);
+    let mut tab = open(&mut browser, &site, "gradient-checking.html?slope=-5_0", LAPTOP);
+    let said = says(&mut tab, "slope");
+    let start =
+        format!("Backward pass: {:.12}. Measured: {:.9}", check.analytic(), measured[0]);
+    assert!(
+        said.replace('−', "-").starts_with(&start[..start.len() - 1]),
+        "{said}\n{start}"
+    );
+    drop(tab);
+    let mut tab = open(&mut browser, &site, "gradient-checking.html?slope=-12_1", LAPTOP);
+    assert!(
+        says(&mut tab, "slope").starts_with("The step is lost"),
+        "{}",
+        says(&mut tab, "slope")
+    );
 }

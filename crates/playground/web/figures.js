@@ -5,10 +5,11 @@ import { bank } from './bank.js';
 import { masks } from './masks.js';
 import { online } from './online.js';
 import { root } from './root.js';
+import { slope } from './slope.js';
 import { softmax } from './softmax.js';
 import { steps } from './steps.js';
 
-const figures = { bank, masks, online, root, softmax, steps };
+const figures = { bank, masks, online, root, slope, softmax, steps };
 
 await start();
 for (const element of document.querySelectorAll('figure[data-figure]')) {
