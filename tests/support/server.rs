@@ -148,11 +148,12 @@ impl File {
     }
 }
 
-/// The media type of a file, and whether it is text, which travels compressed.
+/// The media type of a file, and whether it travels compressed.
 fn kind(path: &Path) -> (&'static str, bool) {
     match path.extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
         "html" => ("text/html; charset=utf-8", true),
         "css" => ("text/css; charset=utf-8", true),
+        "wasm" => ("application/wasm", true), // no text, but GitHub compresses it, too
         "js" => ("application/javascript; charset=utf-8", true),
         "svg" => ("image/svg+xml", true),
         "json" => ("application/json; charset=utf-8", true),
