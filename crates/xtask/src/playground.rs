@@ -7,7 +7,7 @@ use crate::console::Activity;
 use crate::files;
 use crate::process;
 use crate::project::Project;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,7 +119,7 @@ fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
     if let Compiler::Debian = compiler {
         command.args(["-Z", "build-std=std,panic_abort"]);
     }
-    run(&mut command)?;
+    process::run(&mut command)?;
     if let Some(activity) = activity {
         activity.done("compiled the figures that move");
     }
@@ -147,17 +147,7 @@ fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
     if last.is_err() || changed(module)? > last? {
         let mut command = process::cargo(project);
         command.args(["run", "--quiet", "--locked", "--package", "bind", "--"]);
-        run(command.args([module, &folder]))?;
+        process::run(command.args([module, &folder]))?;
     }
     Ok(folder)
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let typed = process::typed(command);
-    let status =
-        command.status().with_context(|| format!("`{typed}` could not be started"))?;
-    if !status.success() {
-        bail!("`{typed}` failed ({status})");
-    }
-    Ok(())
 }
