@@ -6,6 +6,7 @@ use crate::{LAPTOP, PHONE, book, chromium, wait_for_turn};
 use ::playground as playground_native;
 use attention::nalgebra::{DMatrix, DVector};
 use attention::{Mask, example};
+use std::any::Any;
 use std::env;
 use std::path::Path;
 use xtask::{files, playground};
@@ -32,20 +33,35 @@ fn moving_book() -> Option<(tempfile::TempDir, Vec<String>)> {
     Some(book())
 }
 
-/// Opens an address and waits until all of its figures move.
-fn open<'a>(
-    browser: &'a mut Browser,
-    site: &Site,
-    address: &str,
-    screen: Screen,
-) -> Tab<'a> {
-    let mut tab = browser.open(screen);
-    tab.go(&site.url(address));
-    tab.run(
-        "new Promise(done => { const look = () => document.querySelector('figure.moves:not(.moving)') \
-         ? requestAnimationFrame(look) : done(); look(); })",
-    );
-    tab
+/// Someone with a browser, and the book on a server.
+struct Reader {
+    browser: Browser,
+    site: Site,
+    _folder: tempfile::TempDir,
+    _turn: Box<dyn Any>,
+}
+
+impl Reader {
+    /// None where there is no browser, or nothing that compiles for WebAssembly.
+    fn start() -> Option<Self> {
+        let program = chromium()?;
+        let (folder, _) = moving_book()?;
+        let site = Site::serve(folder.path());
+        let turn = Box::new(wait_for_turn());
+        let browser = Browser::start(program);
+        Some(Self { browser, site, _folder: folder, _turn: turn })
+    }
+
+    /// Opens an address and waits until all of its figures move.
+    fn open(&mut self, address: &str, screen: Screen) -> Tab<'_> {
+        let mut tab = self.browser.open(screen);
+        tab.go(&self.site.url(address));
+        tab.run(
+            "new Promise(done => { const look = () => document.querySelector('figure.moves:not(.moving)') \
+             ? requestAnimationFrame(look) : done(); look(); })",
+        );
+        tab
+    }
 }
 
 fn says(tab: &mut Tab, figure: &str) -> String {
@@ -104,12 +120,8 @@ fn only_the_pages_that_use_the_playground_ask_for_it() {
 
 #[test]
 fn the_module_computes_what_the_crate_computes() {
-    let Some(program) = chromium() else { return };
-    let Some((folder, _)) = moving_book() else { return };
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
-    let mut tab = open(&mut browser, &site, "softmax.html", LAPTOP);
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("softmax.html", LAPTOP);
     tab.run("import(new URL('playground/attention.js', location)).then(module => { globalThis.crate = module; })");
 
     let weights: Vec<f64> =
@@ -156,12 +168,8 @@ fn assert_close(a: &[f64], b: &[f64]) {
 
 #[test]
 fn keys_move_a_slider_and_undo_and_reset_go_back() {
-    let Some(program) = chromium() else { return };
-    let Some((folder, _)) = moving_book() else { return };
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
-    let mut tab = open(&mut browser, &site, "softmax.html", LAPTOP);
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("softmax.html", LAPTOP);
     assert_eq!(says(&mut tab, "softmax"), softmax_says([2.0, 1.0, -1.0]));
 
     // All scores move together, and the weights stay. The factor changes them.
@@ -180,12 +188,12 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
     let address: String = tab.ask("location.pathname.slice(1) + location.search");
     assert_eq!(address, "softmax.html?softmax=2_1_-1_0.5_0");
     drop(tab);
-    let mut tab = open(&mut browser, &site, &address, PHONE);
+    let mut tab = reader.open(&address, PHONE);
     assert_eq!(says(&mut tab, "softmax"), softmax_says([0.0; 3]));
 
     // What makes no sense in an address is passed over.
     drop(tab);
-    let mut tab = open(&mut browser, &site, "softmax.html?softmax=2_1_x", LAPTOP);
+    let mut tab = reader.open("softmax.html?softmax=2_1_x", LAPTOP);
     assert_eq!(says(&mut tab, "softmax"), softmax_says([2.0, 1.0, -1.0]));
     focus(&mut tab, "#softmax-factor");
     for _ in 0..3 {
@@ -212,13 +220,9 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
 
 #[test]
 fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
-    let Some(program) = chromium() else { return };
-    let Some((folder, _)) = moving_book() else { return };
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
+    let Some(mut reader) = Reader::start() else { return };
 
-    let mut tab = open(&mut browser, &site, "masking.html", PHONE);
+    let mut tab = reader.open("masking.html", PHONE);
     assert!(says(&mut tab, "masks").starts_with("Nothing is poked."));
     let point = point_of(&mut tab, "#masks-poke", 0.5);
     tab.tap(point);
@@ -236,7 +240,7 @@ fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
     drop(tab);
 
     let page = "scaled-dot-product-attention.html";
-    let mut tab = open(&mut browser, &site, page, LAPTOP);
+    let mut tab = reader.open(page, LAPTOP);
     let x = example::river().x;
     let [w_q, w_k, _] = example::projections();
     let scores = attention::scaled_scores(&(&x * w_q), &(&x * w_k)).unwrap();
@@ -260,12 +264,8 @@ fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
 
 #[test]
 fn one_word_gets_the_weights_that_the_page_prints() {
-    let Some(program) = chromium() else { return };
-    let Some((folder, _)) = moving_book() else { return };
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
-    let mut tab = open(&mut browser, &site, "intuition.html", LAPTOP);
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("intuition.html", LAPTOP);
     let words = |sentence: example::Sentence| {
         let x = sentence.x;
         let (output, cache) = attention::attention(&x, &x, &x, &Mask::none()).unwrap();
@@ -289,11 +289,7 @@ fn one_word_gets_the_weights_that_the_page_prints() {
 
 #[test]
 fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
-    let Some(program) = chromium() else { return };
-    let Some((folder, _)) = moving_book() else { return };
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
+    let Some(mut reader) = Reader::start() else { return };
     let x = example::river().x;
     let [q, k, v] = example::projections().map(|w| &x * w);
     let (output, _) = attention::attention(&q, &k, &v, &Mask::none()).unwrap();
@@ -301,12 +297,7 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
     let largest = attention::scaled_scores(&q, &k).unwrap().row(5).max();
     // The order, all six keys, and where a second worker begins.
     for state in ["0_6_7", "1_6_7", "2_6_3", "3_6_1"] {
-        let mut tab = open(
-            &mut browser,
-            &site,
-            &format!("online-softmax.html?online={state}"),
-            LAPTOP,
-        );
+        let mut tab = reader.open(&format!("online-softmax.html?online={state}"), LAPTOP);
         let said = says(&mut tab, "online");
         assert!(
             said.starts_with(&format!("After 6 of 6 keys: m = {largest:.3},")),
@@ -314,7 +305,7 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
         );
         assert!(said.ends_with(&end), "{state}: {said}");
     }
-    let mut tab = open(&mut browser, &site, "online-softmax.html?online=0_0_7", LAPTOP);
+    let mut tab = reader.open("online-softmax.html?online=0_0_7", LAPTOP);
     let said = says(&mut tab, "online");
     assert!(
         said.starts_with(
@@ -326,14 +317,10 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
 
 #[test]
 fn random_scores_are_divided_as_chosen() {
-    let Some(program) = chromium() else { return };
-    let Some((folder, _)) = moving_book() else { return };
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
+    let Some(mut reader) = Reader::start() else { return };
     for (divisor, name) in ["1", "√d", "d"].into_iter().enumerate() {
         let address = format!("why-sqrt-d-k.html?root=3_{divisor}_7");
-        let mut tab = open(&mut browser, &site, &address, LAPTOP);
+        let mut tab = reader.open(&address, LAPTOP);
         let products = playground_native::random_products(8, 256, 7).unwrap();
         let by = 256_f64.powf(0.5 * divisor as f64);
         let scores = DVector::from_vec(products) / by;
@@ -353,17 +340,13 @@ fn random_scores_are_divided_as_chosen() {
 
 #[test]
 fn measured_slopes_are_those_of_the_crate() {
-    let Some(program) = chromium() else { return };
-    let Some((folder, _)) = moving_book() else { return };
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
+    let Some(mut reader) = Reader::start() else { return };
     let check = playground_native::SlopeCheck::new().unwrap();
     // A step of 10⁻⁵ is near the best in f64, and far from it in f32.
     let measured = [check.measured(1e-5).unwrap(), check.measured_in_f32(1e-5).unwrap()];
     assert!((measured[0] - check.analytic()).abs() < 1e-9);
     assert!((measured[1] - check.analytic()).abs() > 1e-5);
-    let mut tab = open(&mut browser, &site, "gradient-checking.html?slope=-5_0", LAPTOP);
+    let mut tab = reader.open("gradient-checking.html?slope=-5_0", LAPTOP);
     let said = says(&mut tab, "slope");
     let start =
         format!("Backward pass: {:.12}. Measured: {:.9}", check.analytic(), measured[0]);
@@ -372,7 +355,7 @@ fn measured_slopes_are_those_of_the_crate() {
         "{said}\n{start}"
     );
     drop(tab);
-    let mut tab = open(&mut browser, &site, "gradient-checking.html?slope=-12_1", LAPTOP);
+    let mut tab = reader.open("gradient-checking.html?slope=-12_1", LAPTOP);
     assert!(
         says(&mut tab, "slope").starts_with("The step is lost"),
         "{}",
