@@ -1,6 +1,6 @@
 //! What the figures that move ask of the crate `attention`, in the reader's browser.
 //!
-//! Matrices cross the border as [`Matrix`], row by row. Nothing is computed here: each function calls the one of the same name.
+//! Matrices cross the border as [`Matrix`], row by row. Attention, its gradients and its slopes are the crate's; here they are only called.
 
 use attention::flash;
 use attention::nalgebra::{DMatrix, DVector, RowDVector, convert};

@@ -18,9 +18,8 @@ export const softmax = attention => ({
         const svg = drawing(520, 260, 'Three scores and their weights');
         svg.append(text(90, 14, 'scores', 'start'), text(90, 146, 'weights', 'start'));
         const most = Math.max(...scores.map(Math.abs), 1);
-        const labels = NAMES;
-        bars(svg, { left: 90, top: 28, width: 330, row: 32, most, labels, values: scores, signed: true });
-        bars(svg, { left: 90, top: 160, width: 330, row: 32, most: 1, labels, values: [...weights], digits: 3 });
+        bars(svg, { left: 90, top: 28, width: 330, row: 32, most, labels: NAMES, values: scores, signed: true });
+        bars(svg, { left: 90, top: 160, width: 330, row: 32, most: 1, labels: NAMES, values: [...weights], digits: 3 });
         const parts = NAMES.map((name, i) => `${name} ${number(weights[i], 3)}`);
         const ratio = weights[0] / weights[1];
         return {
