@@ -57,7 +57,7 @@ impl Reader {
         let mut tab = self.browser.open(screen);
         tab.go(&self.site.url(address));
         tab.run(
-            "new Promise(done => { const look = () => document.querySelector('figure.moves:not(.moving)') \
+            "new Promise(done => { const look = () => document.querySelector('figure[data-moves]:not(.moving)') \
              ? requestAnimationFrame(look) : done(); look(); })",
         );
         tab

@@ -31,6 +31,7 @@ mod tiles_forward;
 mod tiles_traffic;
 mod welcome;
 mod why_sqrt_d_k;
+mod workbench;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -82,6 +83,7 @@ const PAGES: &[Generator] = &[
     ("debugging", debugging::generate),
     ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
+    ("workbench", workbench::generate),
 ];
 
 fn main() -> Result<()> {

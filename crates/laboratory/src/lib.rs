@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs, unsafe_code)]
 
+pub mod gpu; // a multiprocessor on paper
+pub mod roofline; // operations and bytes of each step
 pub mod traffic; // what crosses between slow and fast memory
 
 mod exponentials; // the ways to exponentiate, from slow to fast

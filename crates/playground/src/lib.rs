@@ -2,6 +2,12 @@
 //!
 //! Matrices cross the border as [`Matrix`], row by row. Attention, its gradients and its slopes are the crate's; here they are only called.
 
+mod layer; // a layer forward and backward, for the map of gradients and the workbench
+mod machine; // rooflines, tiles, banks and time-lines
+
+pub use layer::{Layer, embed};
+pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
+
 use attention::flash;
 use attention::nalgebra::{DMatrix, DVector, RowDVector, convert};
 use attention::rand::{SeedableRng, rngs::ChaCha8Rng};

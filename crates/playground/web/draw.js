@@ -45,13 +45,11 @@ export const bars = (svg, { left, top, width, row, most, labels, values, digits 
     });
 };
 
-const CELL = 58;
-
 /**
- * A matrix as coloured cells. Hidden entries are empty frames: −∞ among scores, and NaN, which stands for 0, among weights. With `choose`, a cell can be pressed, and the one at `chosen`
- * is framed.
+ * A matrix as coloured cells of `cell` pixels. Hidden entries are empty frames: −∞ among scores, and NaN, which stands for 0, among
+ * weights. With `choose`, a cell can be pressed, and the one at `chosen` is framed.
  */
-export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, chosen, choose }) => {
+export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, cell: CELL = 58, chosen, choose }) => {
     const at = entries(matrix);
     for (let i = 0; i < matrix.rows; i += 1) {
         svg.append(text(left - 8, top + CELL * i + CELL / 2 - 1, rows[i], 'end'));
@@ -83,4 +81,3 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
         }));
     }
 };
-heatMap.cell = CELL;

@@ -1,9 +1,11 @@
 // What all figures that move share: a drawing, controls below it, a sentence that says what is to be seen, undo and reset, and a state
 // that stands in the address of the page.
 
-/** One control of a figure. A slider goes from `least` to `most`; a choice has `options`. */
+/** The controls of a figure. A slider goes from `least` to `most`; a choice has `options`. */
 export const slider = (name, label, least, most, step, value, digits = 1) =>
     ({ kind: 'slider', name, label, least, most, step, value, digits });
+/** A line of words, at most so many letters; an underscore is a blank, since it parts the values in an address. */
+export const words = (name, label, most, value) => ({ kind: 'words', name, label, most, value });
 export const choice = (name, label, options, value = 0) => ({ kind: 'choice', name, label, options, value });
 
 const element = (tag, attributes = {}, ...children) => {
@@ -22,7 +24,11 @@ export class Figure {
     /**
      * @param {HTMLElement} figure the <figure>, with its drawing for those who run no scripts
      * @param {string} name unique on the page, and the name of its state in the address
-     * @param {{controls: object[], draw: (state: object, set: (changes: object) => void) => {svg: SVGElement, says: string}}} kind
+     * @param {{
+     *     controls: object[],
+     *     draw: (state: object, set: (changes: object) => void) => {svg: SVGElement, says: string},
+     *     copies?: {label: string, text: (state: object) => string}[],
+     * }} kind what it is made of. An error that `draw` throws is told in place of what there is to see, and the last drawing stays.
      */
     constructor(figure, name, kind) {
         this.name = name;
@@ -41,7 +47,8 @@ export class Figure {
         panel.append(...kind.controls.map(control => this.field(control)));
         this.undoButton = this.button('Undo', () => this.undo());
         this.resetButton = this.button('Reset', () => this.set(this.initial));
-        panel.append(element('div', { class: 'buttons' }, this.undoButton, this.resetButton));
+        const copies = (kind.copies ?? []).map(({ label, text }) => this.button(label, () => this.copy(text(this.state))));
+        panel.append(element('div', { class: 'buttons' }, this.undoButton, this.resetButton, ...copies));
         panel.addEventListener('keydown', event => {
             if (event.key === 'z' && (event.ctrlKey || event.metaKey)) {
                 event.preventDefault();
@@ -70,6 +77,9 @@ export class Figure {
             input.addEventListener('input', () => this.set({ [control.name]: Number(input.value) }, true));
             // Where a move ends, the next one is another step for undo.
             input.addEventListener('change', () => { this.moving = undefined; });
+        } else if (control.kind === 'words') {
+            input = element('input', { id, type: 'text', maxlength: control.most, spellcheck: 'false', autocomplete: 'off' });
+            input.addEventListener('change', () => this.set({ [control.name]: input.value.replaceAll('_', ' ') }));
         } else {
             input = element('select', { id }, ...control.options.map((text, i) => element('option', { value: i }, text)));
             input.addEventListener('change', () => this.set({ [control.name]: Number(input.value) }));
@@ -112,14 +122,27 @@ export class Figure {
                 input.setAttribute('aria-valuetext', output.value);
             }
         }
-        const { svg, says } = this.kind.draw(this.state, changes => this.set(changes));
-        this.drawing.replaceChildren(svg);
-        this.says.textContent = says;
+        try {
+            const { svg, says } = this.kind.draw(this.state, changes => this.set(changes));
+            this.drawing.replaceChildren(svg);
+            this.says.textContent = says;
+        } catch (error) {
+            this.says.textContent = error.message;
+        }
         this.undoButton.disabled = this.past.length === 0;
         this.resetButton.disabled = JSON.stringify(this.state) === JSON.stringify(this.initial);
     }
 
-    /** The state is a list of numbers, in the order of the controls. */
+    async copy(text) {
+        try {
+            await navigator.clipboard.writeText(text);
+            this.says.textContent = 'Copied.';
+        } catch {
+            this.says.textContent = 'The browser does not let this page copy.';
+        }
+    }
+
+    /** The state is a list of numbers and words, in the order of the controls. */
     toAddress() {
         const address = new URL(location);
         const values = this.kind.controls.map(control => this.state[control.name]).join('_');
@@ -132,12 +155,18 @@ export class Figure {
     }
 
     fromAddress() {
-        const values = new URL(location).searchParams.get(this.name)?.split('_').map(Number) ?? [];
-        const fits = ({ kind, least, most, options }, value) => kind === 'slider'
-            ? value >= least && value <= most
-            : Number.isInteger(value) && value >= 0 && value < options.length;
-        const all = this.kind.controls.length === values.length
-            && this.kind.controls.every((control, i) => fits(control, values[i]));
-        return all ? Object.fromEntries(this.kind.controls.map((control, i) => [control.name, values[i]])) : {};
+        const { controls } = this.kind;
+        const given = new URL(location).searchParams.get(this.name)?.split('_') ?? [];
+        if (given.length !== controls.length) {
+            return {};
+        }
+        const values = controls.map(({ kind }, i) => kind === 'words' ? given[i] : Number(given[i]));
+        const fits = ({ kind, least, most, options }, value) => ({
+            slider: () => value >= least && value <= most,
+            words: () => value.length <= most,
+            choice: () => Number.isInteger(value) && value >= 0 && value < options.length,
+        })[kind]();
+        const all = controls.every((control, i) => fits(control, values[i]));
+        return all ? Object.fromEntries(controls.map((control, i) => [control.name, values[i]])) : {};
     }
 }

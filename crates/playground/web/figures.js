@@ -1,18 +1,26 @@
 // The figures that move: each <figure data-figure="name"> of the page becomes the figure of that name, once it comes near the window.
 import start, * as attention from './attention.js';
 import { Figure } from './figure.js';
+import { backward } from './backward.js';
 import { bank } from './bank.js';
+import { banks } from './banks.js';
 import { masks } from './masks.js';
 import { online } from './online.js';
+import { pipeline } from './pipeline.js';
+import { roofline } from './roofline.js';
 import { root } from './root.js';
 import { slope } from './slope.js';
 import { softmax } from './softmax.js';
 import { steps } from './steps.js';
+import { walk } from './walk.js';
+import { workbench } from './workbench.js';
 
-const figures = { bank, masks, online, root, slope, softmax, steps };
+const figures = {
+    backward, bank, banks, masks, online, pipeline, roofline, root, slope, softmax, steps, walk, workbench,
+};
 
 await start();
 for (const element of document.querySelectorAll('figure[data-figure]')) {
     const name = element.dataset.figure;
-    new Figure(element, name, figures[name](attention));
+    new Figure(element, name, figures[name](attention, element.dataset));
 }

@@ -2,6 +2,8 @@
 import { choice, number, slider } from './figure.js';
 import { bars, drawing, entries, heatMap, text } from './draw.js';
 
+const CELL = 45;
+
 export const masks = attention => {
     const sentence = attention.Sentence.river();
     const { tokens, x } = sentence;
@@ -32,15 +34,15 @@ export const masks = attention => {
             const [before, after] = [run(x, mask), run(poked, mask)];
             const [old, now] = [before.output, after.output].map(entries);
             const moves = tokens.map((_, i) => Math.hypot(now(i, 0) - old(i, 0), now(i, 1) - old(i, 1)));
-            const svg = drawing(660, 410, 'Weights under a mask, and how far each output moves');
-            svg.append(text(66, 12, 'weights', 'start'), text(440, 12, 'each output moves by', 'start'));
+            const svg = drawing(480, 340, 'Weights under a mask, and how far each output moves');
+            svg.append(text(66, 12, 'weights', 'start'), text(336, 12, 'outputs move by', 'start'));
             // What the mask hides is an empty frame.
             const masked = after.masked;
             const shown = after.weights.entries.map((weight, l) => Number.isFinite(masked.entries[l]) ? weight : NaN);
             const matrix = new attention.Matrix(6, 6, shown);
-            heatMap(svg, { left: 66, top: 52, rows: tokens, columns: tokens, matrix, full: 0.75 });
+            heatMap(svg, { left: 60, top: 52, rows: tokens, columns: tokens, matrix, full: 0.75, cell: CELL });
             bars(svg, {
-                left: 440, top: 52, width: 130, row: heatMap.cell, most: Math.max(...moves, 0.01),
+                left: 336, top: 52, width: 90, row: CELL, most: Math.max(...moves, 0.01),
                 labels: tokens.map(() => ''), values: moves, colour: () => 'var(--fig-2)',
             });
             const moved = tokens.map((word, i) => `${i + 1}. ${word}`).filter((_, i) => moves[i] > 0);

@@ -84,17 +84,16 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     }
     for (html, page) in pages {
         let tag = "<meta name=\"playground\" content=\"playground/figures.js\">\n</head>";
-        let html = html
-            .replacen("</head>", tag, 1)
-            .replace(MARK, &format!("<figure class=\"moves\" {ATTRIBUTE}"));
+        let html =
+            html.replacen("</head>", tag, 1).replace(MARK, &format!(" data-moves{MARK}"));
         fs::write(&page, html)
             .with_context(|| format!("{} cannot be written", page.display()))?;
     }
     Ok(())
 }
 
-const ATTRIBUTE: &str = "data-figure=";
-const MARK: &str = "<figure data-figure=";
+/// What a figure that moves has in its tag.
+const MARK: &str = " data-figure=";
 
 /// The compiled module. Cargo sees to it that this takes time only when something has changed.
 fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {

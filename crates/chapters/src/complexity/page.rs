@@ -5,7 +5,8 @@ use super::facts::{
 };
 use super::roofline::{Ceilings, Step, steps};
 use super::words::*;
-use crate::claims::{A100_BANDWIDTH, A100_F32};
+use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
+use crate::gpu::machine::{BF16 as H100_BF16, F32 as H100_F32, H100};
 use crate::output::Page;
 use crate::records::{least_and_most, list, provenance_of, threads};
 use anyhow::{Context, Result};
@@ -369,7 +370,22 @@ fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
             speed("**ridge**", ceilings.ridge(), "FLOP/byte"),
         ],
     );
+    page.value("machines", machines(ceilings));
     page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
+}
+
+/// The roofs that the figure that moves knows: name, peak in GFLOP/s and bandwidth in GB/s, parted by bars, one roof after a semicolon.
+fn machines(ceilings: &Ceilings) -> String {
+    let sheet = |name, peak: f64, bandwidth: f64| (name, peak / 1e9, bandwidth / 1e9);
+    let machines = [
+        ("the machine of this chapter, f32", ceilings.peak(), ceilings.bandwidth()),
+        sheet("NVIDIA A100, f32", A100_F32, A100_BANDWIDTH),
+        sheet("NVIDIA A100, bf16 tensor cores", A100_BF16, A100_BANDWIDTH),
+        sheet("NVIDIA H100, f32", H100_F32, H100.bandwidth),
+        sheet("NVIDIA H100, bf16 tensor cores", H100_BF16, H100.bandwidth),
+    ];
+    let line = |(name, peak, bandwidth)| format!("{name}|{peak:.1}|{bandwidth:.1}");
+    machines.map(line).join(";")
 }
 
 /// What the chapter says of the steps at n = 4096.

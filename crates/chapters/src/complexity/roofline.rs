@@ -3,23 +3,24 @@
 use super::facts::{F32, one_head};
 use anyhow::{Context, Result, ensure};
 use record::{Record, Unit};
+use std::ops::Deref;
 
-/// A step of attention as the roofline sees it.
+/// A step of attention, timed.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    pub name: &'static str,
-    /// Operations, by the convention of `cost`.
-    pub flops: f64,
-    /// Bytes, each matrix counted once.
-    pub bytes: f64,
+    counted: laboratory::roofline::Step,
     pub seconds: f64,
 }
 
-impl Step {
-    pub fn intensity(&self) -> f64 {
-        self.flops / self.bytes
-    }
+impl Deref for Step {
+    type Target = laboratory::roofline::Step;
 
+    fn deref(&self) -> &Self::Target {
+        &self.counted
+    }
+}
+
+impl Step {
     /// GFLOP/s
     pub fn speed(&self) -> f64 {
         self.flops / self.seconds / 1e9
@@ -28,22 +29,16 @@ impl Step {
 
 /// Scores, scale, softmax and values for n tokens, and the whole of attention, which is timed among the lengths.
 pub fn steps(record: &Record, times: &Record, n: usize) -> Result<[Step; 5]> {
-    let (flops, sizes) = (one_head(n).flops()?, one_head(n).bytes(F32)?);
-    let step = |name, flops: u128, bytes: u128| -> Result<Step> {
-        let seconds = match name {
+    let [scores, scale, softmax, values, whole] =
+        laboratory::roofline::steps(&one_head(n), F32)?;
+    let timed = |counted: laboratory::roofline::Step| -> Result<Step> {
+        let seconds = match counted.name {
             "whole" => times.seconds("attention/forward", "f32", n as u64)?,
-            _ => record.seconds(&format!("steps/{name}"), "f32", n as u64)?,
+            name => record.seconds(&format!("steps/{name}"), "f32", n as u64)?,
         };
-        Ok(Step { name, flops: flops as f64, bytes: bytes as f64, seconds })
+        Ok(Step { counted, seconds })
     };
-    let squares = (n * n) as u128;
-    Ok([
-        step("scores", flops.scores, sizes.q + sizes.k + sizes.weights)?,
-        step("scale", squares, 2 * sizes.weights)?, // read and written
-        step("softmax", flops.softmax, 2 * sizes.weights)?,
-        step("values", flops.values, sizes.weights + sizes.v + sizes.output)?,
-        step("whole", flops.core(), sizes.total())?,
-    ])
+    Ok([timed(scores)?, timed(scale)?, timed(softmax)?, timed(values)?, timed(whole)?])
 }
 
 /// The most that `of` makes of any measurement.

@@ -2,53 +2,12 @@
 //!
 //! The addresses are those of the kernels, whose lines stand here as strings, so that a change there is noticed.
 
-use super::machine::{BANKS, WARP};
 use super::source;
 use anyhow::Result;
-use std::collections::BTreeSet;
+use laboratory::gpu::{Ask, clocks, warp};
 
 /// The head dimension of all examples.
 pub const D: usize = 128;
-
-/// What a lane asks for: `words` of four bytes, from `address` on, which is counted in words.
-#[derive(Clone, Copy, PartialEq)]
-pub struct Ask {
-    pub address: usize,
-    pub words: usize,
-}
-
-impl Ask {
-    pub fn words(self) -> impl Iterator<Item = usize> {
-        self.address..self.address + self.words
-    }
-}
-
-/// Clocks of one load. A bank gives one word a clock, to as many lanes as ask for it. Of one word a lane, the warp is served
-/// at once; of four, a quarter of it at a time, or a half where all neighbours, or all lanes that lie two apart, ask for the same.
-pub fn clocks(asks: &[Ask]) -> usize {
-    assert_eq!(asks.len(), WARP, "a warp");
-    let paired = |by: usize| (0..WARP).all(|lane| asks[lane] == asks[lane ^ by]);
-    let at_once = match asks[0].words {
-        1 => WARP,
-        4 if paired(1) || paired(2) => WARP / 2,
-        4 => WARP / 4,
-        words => panic!("no load has {words} words a lane"),
-    };
-    asks.chunks(at_once).map(busiest_bank).sum()
-}
-
-/// How many different words the busiest bank is asked for.
-pub fn busiest_bank(asks: &[Ask]) -> usize {
-    let mut banks = vec![BTreeSet::new(); BANKS];
-    for word in asks.iter().flat_map(|ask| ask.words()) {
-        banks[word % BANKS].insert(word);
-    }
-    banks.iter().map(BTreeSet::len).max().unwrap_or(0)
-}
-
-pub fn warp(ask: impl Fn(usize) -> Ask) -> Vec<Ask> {
-    (0..WARP).map(ask).collect()
-}
 
 fn word(address: usize) -> Ask {
     Ask { address, words: 1 }
@@ -155,20 +114,4 @@ pub fn eight_rows() -> [Vec<Ask>; 4] {
     };
     let of_matrices = |swizzled| matrix_loads(swizzled)[..8].to_vec();
     [of_tiled(D), of_tiled(D + 1), of_matrices(false), of_matrices(true)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bank_gives_a_word_a_clock_to_all_who_ask_for_it() {
-        assert_eq!(clocks(&warp(word)), 1); // 32 neighbours
-        assert_eq!(clocks(&warp(|_| word(7))), 1); // all the same
-        assert_eq!(clocks(&warp(|lane| word(2 * lane))), 2);
-        assert_eq!(clocks(&warp(|lane| word(32 * lane))), 32);
-        assert_eq!(clocks(&warp(|lane| quad(4 * lane))), 4);
-        assert_eq!(clocks(&warp(|lane| quad(lane / 2 * 4))), 2);
-        assert_eq!(clocks(&warp(|lane| quad(128 * lane))), 32);
-    }
 }

@@ -1,12 +1,13 @@
 //! What the chapter says of its numbers.
 
-use super::banks::{self, Clocks, D, clocks, clocks_with_padding};
+use super::banks::{self, Clocks, D, clocks_with_padding};
 use super::fragments::{left_factor, scores};
 use super::ladder::{self, Step, steps};
 use super::machine::{self, *};
-use super::pipeline::{ARRIVAL, CONSUMERS, TILES, of_hopper};
+use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
 use super::{race, source};
+use laboratory::gpu::{ARRIVAL, CONSUMERS, TILES, clocks};
 
 /// The guide's multiply-adds per clock and the data sheet's rates meet there.
 #[test]

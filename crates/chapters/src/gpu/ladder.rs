@@ -2,13 +2,14 @@
 //!
 //! All is counted for one score, one query against one key, in clocks of one multiprocessor, for long sequences without a mask.
 
-use super::banks::{self, D, clocks};
+use super::banks::{self, D};
 use super::machine::{
     BANKS, BF16, EXPONENTIALS, F32, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP,
     clock_f32,
 };
 use super::source::{constant, has};
 use anyhow::{Result, ensure};
+use laboratory::gpu::clocks;
 use std::collections::BTreeSet;
 
 /// What somebody may have to wait for.

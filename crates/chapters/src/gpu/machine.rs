@@ -3,6 +3,7 @@
 use super::banks::D;
 use anyhow::Result;
 use attention::AttentionShape;
+pub use laboratory::gpu::{BANKS, COMPARISONS, EXPONENTIALS, LANES, TENSOR, WARP};
 
 /// A GPU by its data sheet and by the tables of NVIDIA's programming guide.
 pub struct Machine {
@@ -26,15 +27,9 @@ pub const L2: usize = 50 << 20;
 pub const REGISTERS: usize = 64 << 10;
 pub const SHARED: usize = 228 << 10;
 /// NVIDIA, *CUDA C++ Programming Guide*, compute capability 9.0: of a multiprocessor.
-pub const LANES: usize = 128; // additions, multiplications or both at once in f32, in a clock
-pub const TENSOR: usize = 2048; // the same of the tensor cores, in bf16
-pub const COMPARISONS: usize = 64; // and minima, maxima and conversions from f32, in a clock
-pub const EXPONENTIALS: usize = 16; // in a clock
-pub const BANKS: usize = 32; // of shared memory, each a word of four bytes in a clock
 pub const MOST_THREADS: usize = 2048;
 pub const MOST_BLOCKS: usize = 32;
 pub const MOST_SHARED: usize = 227 << 10; // of one block
-pub const WARP: usize = 32;
 
 /// Clocks a second that the rate in f32 takes for granted.
 pub fn clock_f32() -> f64 {

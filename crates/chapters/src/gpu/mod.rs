@@ -8,7 +8,7 @@ mod claims;
 mod compiled;
 mod fragments;
 mod ladder;
-mod machine;
+pub mod machine;
 mod measured;
 mod page;
 mod pipeline;

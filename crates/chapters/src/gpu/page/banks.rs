@@ -1,11 +1,12 @@
 //! Clocks of shared memory, and the banks that a tile falls into.
 
-use crate::gpu::banks::{Ask, Clocks, busiest_bank, clocks_with_padding, eight_rows};
+use crate::gpu::banks::{Clocks, clocks_with_padding, eight_rows};
 use crate::gpu::machine::BANKS;
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::integer;
 use figures::{Area, BLUE, Color, MUTED, TEXT, filled, label, text};
+use laboratory::gpu::{Ask, busiest_bank};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let (without, with) = (Clocks::without_remedies(), Clocks::with_remedies()?);

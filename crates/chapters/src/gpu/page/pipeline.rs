@@ -1,14 +1,13 @@
 //! The time-line of kernel 4, drawn.
 
-use crate::gpu::pipeline::{
-    ARRIVAL, Bar, CONSUMERS, Lengths, Plan, SHOWN, STAGES, Span, Work, of_hopper,
-};
+use crate::gpu::pipeline::{SHOWN, of_hopper};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{integer, percent};
 use figures::{
     Area, BLUE, Block, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text,
 };
+use laboratory::gpu::{ARRIVAL, Bar, CONSUMERS, Lengths, Plan, STAGES, Span, Work};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let (lengths, plan) = of_hopper()?;

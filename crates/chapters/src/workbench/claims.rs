@@ -1,0 +1,71 @@
+//! The answers to the experiments that the page proposes.
+
+use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
+use nalgebra::DMatrix;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+fn layer(heads: usize) -> MultiHeadAttention<f64> {
+    MultiHeadAttention::xavier(4, heads, &mut ChaCha8Rng::seed_from_u64(1)).unwrap()
+}
+
+fn gradient_of_output() -> DMatrix<f64> {
+    DMatrix::from_fn(6, 4, |i, j| ((1 + i + 2 * j) as f64).cos())
+}
+
+#[test]
+fn equal_tokens_get_equal_weights() {
+    let x = DMatrix::from_fn(3, 4, |_, j| example::river().x[(5, j)]);
+    let (_, cache) = layer(2).forward(&x, &Mask::none()).unwrap();
+    assert!(
+        cache.heads()[0].weights.iter().all(|weight| (weight - 1.0 / 3.0).abs() < 1e-15)
+    );
+    let (_, cache) = layer(2).forward(&x, &Mask::causal()).unwrap();
+    let second = cache.heads()[0].weights.row(1).into_owned();
+    assert_eq!([second[0], second[1], second[2]], [0.5, 0.5, 0.0]);
+}
+
+#[test]
+fn a_single_token_has_no_gradient_through_its_score() {
+    let x = example::river().x.rows(5, 1).into_owned();
+    let layer = layer(2);
+    let (output, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    assert_eq!(cache.heads()[0].weights[0], 1.0);
+    let gradients = layer.backward(&cache, &output).unwrap().parameters;
+    assert_eq!(gradients.w_q.amax().max(gradients.w_k.amax()), 0.0);
+}
+
+#[test]
+fn the_bias_of_the_keys_has_no_gradient() {
+    for heads in [1, 2, 4] {
+        let layer = layer(heads);
+        let (_, cache) = layer.forward(&example::river().x, &Mask::causal()).unwrap();
+        let gradients = layer.backward(&cache, &gradient_of_output()).unwrap().parameters;
+        assert!(gradients.b_k.amax() < 1e-15 && gradients.b_q.amax() > 1e-6);
+    }
+}
+
+#[test]
+fn with_dropout_rows_sum_to_one_only_on_average() {
+    let (layer, x) = (layer(1), example::river().x);
+    let sums = |seed| {
+        let options = ForwardOptions::new().with_dropout(0.5, seed);
+        let (_, cache) = layer.forward(&x, options).unwrap();
+        cache.heads()[0].weights_used().unwrap().column_sum()
+    };
+    assert!((sums(1).add_scalar(-1.0)).amax() > 0.1);
+    let draws = 10_000;
+    let mean = (0..draws).map(sums).sum::<nalgebra::DVector<f64>>() / draws as f64;
+    assert!(mean.add_scalar(-1.0).amax() < 0.05, "{mean}");
+}
+
+#[test]
+fn in_heads_of_width_one_queries_of_one_sign_agree_on_the_order_of_the_keys() {
+    let (_, cache) = layer(4).forward(&example::river().x, &Mask::none()).unwrap();
+    for head in cache.heads() {
+        for i in 0..6 {
+            let along = (head.q[i] * (head.k[1] - head.k[5])).signum();
+            let order = (head.weights[(i, 1)] - head.weights[(i, 5)]).signum();
+            assert_eq!(along, order);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! A layer on some tokens, forward and backward, with every matrix on the way.
+
+use crate::{Mask, Matrix};
+use attention::nalgebra::{DMatrix, RowDVector};
+use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
+use attention::{
+    AttentionCache, ForwardOptions, HeadsCache, MultiHeadAttention, Parameters,
+    attention_backward, example, linear, linear_backward, numerical_gradient,
+    scaled_scores, softmax_rows_backward,
+};
+use rand_distr::{Distribution, StandardNormal};
+use wasm_bindgen::prelude::*;
+
+/// A layer, its input, and what it makes of it. The loss is Σ output ⊙ P with a fixed P, so that its gradient by the output is P.
+#[wasm_bindgen]
+pub struct Layer {
+    layer: MultiHeadAttention<f64>,
+    x: DMatrix<f64>,
+    mask: attention::Mask,
+    dropout: (f64, u64),
+    head: usize,
+}
+
+/// The matrices of a forward and a backward pass, those inside of a head for one head.
+struct Passes {
+    cache: AttentionCache<f64>,
+    attended: DMatrix<f64>,
+    output: DMatrix<f64>,
+    gradients: attention::LayerGradients<f64>,
+}
+
+#[wasm_bindgen]
+impl Layer {
+    /// The running example: one head with its projections, and W_O = W_Vᵀ.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn example() -> Result<Layer, JsError> {
+        let layer = example_parameters();
+        let layer = MultiHeadAttention::from_parameters(layer, 1)?;
+        let (x, mask) = (example::river().x, attention::Mask::none());
+        Ok(Layer { layer, x, mask, dropout: (0.0, 0), head: 0 })
+    }
+
+    /// A layer with random parameters for these tokens, whose scores are multiplied by `factor`.
+    ///
+    /// # Errors
+    /// As [`MultiHeadAttention::xavier`].
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        x: &Matrix,
+        n_heads: usize,
+        seed: u64,
+        factor: f64,
+    ) -> Result<Layer, JsError> {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let mut layer = MultiHeadAttention::xavier(x.columns(), n_heads, rng)?;
+        layer.parameters.w_q *= factor;
+        let (x, mask) = (x.0.clone(), attention::Mask::none());
+        Ok(Layer { layer, x, mask, dropout: (0.0, 0), head: 0 })
+    }
+
+    /// Which keys a query may see.
+    #[wasm_bindgen(js_name = setMask)]
+    pub fn set_mask(&mut self, mask: &Mask) {
+        self.mask = mask.0.clone();
+    }
+
+    /// The probability that a weight is dropped, and the seed of the draws.
+    #[wasm_bindgen(js_name = setDropout)]
+    pub fn set_dropout(&mut self, probability: f64, seed: u64) {
+        self.dropout = (probability, seed);
+    }
+
+    /// The head that [`Layer::matrix`] looks into, from 0.
+    #[wasm_bindgen(js_name = setHead)]
+    pub fn set_head(&mut self, head: usize) {
+        self.head = head;
+    }
+
+    /// A matrix of the forward pass (X, Q, K, V, S, A, O, Y) or of the backward pass (the same after a d). S has −∞ where the mask
+    /// hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one head.
+    ///
+    /// # Errors
+    /// There is no matrix of this name, or a pass fails.
+    pub fn matrix(&self, name: &str) -> Result<Matrix, JsError> {
+        let passes = self.passes()?;
+        let grad_y = self.loss_gradient();
+        let grad_attended = self.grad_attended()?;
+        let Passes { cache, attended, output, gradients } = passes;
+        let of_head = |joined: &DMatrix<f64>| {
+            let width = joined.ncols() / self.layer.n_heads();
+            joined.columns(width * self.head, width).into_owned()
+        };
+        let grad_o = of_head(&grad_attended);
+        let grad_core = || attention_backward(&cache, &grad_o);
+        Ok(Matrix(match name {
+            "X" => self.x.clone(),
+            "Q" => cache.q,
+            "K" => cache.k,
+            "V" => cache.v,
+            "S" => {
+                let sized = self.mask.sized(self.x.nrows(), self.x.nrows())?;
+                sized.apply(scaled_scores(&cache.q, &cache.k)?)?
+            }
+            "A" => cache.weights_used()?.into_owned(),
+            "O" => of_head(&attended),
+            "Y" => output,
+            "dY" => grad_y,
+            "dO" => grad_o,
+            "dA" => grad_weights(&cache, &grad_o)?,
+            "dS" => {
+                let grad = grad_weights(&cache, &grad_o)?;
+                softmax_rows_backward(&cache.weights, grad)?
+            }
+            "dQ" => grad_core()?.q,
+            "dK" => grad_core()?.k,
+            "dV" => grad_core()?.v,
+            "dX" => gradients.x,
+            name => return Err(JsError::new(&format!("there is no matrix `{name}`"))),
+        }))
+    }
+
+    /// What one path brings to dX: through the queries (0), the keys (1) or the values (2), of all heads.
+    ///
+    /// # Errors
+    /// There is no such path, or a pass fails.
+    pub fn path(&self, which: usize) -> Result<Matrix, JsError> {
+        let Parameters { w_q, w_k, w_v, .. } = &self.layer.parameters;
+        let Some(w) = [w_q, w_k, w_v].get(which).copied() else {
+            return Err(JsError::new(&format!("there is no path {which}")));
+        };
+        let (_, cache) = self.layer.forward(&self.x, self.options())?;
+        let grad_attended = self.grad_attended()?;
+        let d_v = w_v.ncols() / self.layer.n_heads();
+        let mut term = DMatrix::zeros(self.x.nrows(), self.x.ncols());
+        for (h, head) in cache.heads().iter().enumerate() {
+            let grad_o = grad_attended.columns(d_v * h, d_v).into_owned();
+            let gradients = attention_backward(head, &grad_o)?;
+            let grad = [&gradients.q, &gradients.k, &gradients.v][which];
+            let width = grad.ncols();
+            let w = w.columns(width * h, width).into_owned();
+            term += linear_backward(&self.x, &w, grad)?.0;
+        }
+        Ok(Matrix(term))
+    }
+
+    /// The names of the parameters, as the crate has them.
+    #[wasm_bindgen(getter, js_name = parameterNames)]
+    pub fn parameter_names(&self) -> Vec<String> {
+        let named = self.layer.parameters.named();
+        named.into_iter().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// One parameter, by its place among the names.
+    ///
+    /// # Errors
+    /// There is no such parameter.
+    pub fn parameter(&self, which: usize) -> Result<Matrix, JsError> {
+        matrix_of(&self.layer.parameters, which)
+    }
+
+    /// The gradient of the loss by a parameter, by the backward pass.
+    ///
+    /// # Errors
+    /// There is no such parameter, or a pass fails.
+    pub fn gradient(&self, which: usize) -> Result<Matrix, JsError> {
+        matrix_of(&self.passes()?.gradients.parameters, which)
+    }
+
+    /// The slope of the loss by one entry of a parameter, measured by central differences.
+    ///
+    /// # Errors
+    /// There is no such entry, or as [`attention::numerical_gradient`].
+    pub fn measured(
+        &self,
+        which: usize,
+        row: usize,
+        column: usize,
+        epsilon: f64,
+    ) -> Result<f64, JsError> {
+        let parameter = matrix_of(&self.layer.parameters, which)?;
+        if row >= parameter.rows() || column >= parameter.columns() {
+            let shape = parameter.0.shape();
+            let message = format!("({row}, {column}) is outside of a matrix {shape:?}");
+            return Err(JsError::new(&message));
+        }
+        let number = DMatrix::from_element(1, 1, parameter.0[(row, column)]);
+        let mut layer = self.layer.clone();
+        let p = self.loss_gradient();
+        let slope = numerical_gradient(&number, epsilon, |number| {
+            let mut named = layer.parameters.named_mut();
+            named[which].1[(row, column)] = number[0];
+            Ok(layer.forward(&self.x, self.options())?.0.dot(&p))
+        })?;
+        Ok(slope[0])
+    }
+}
+
+impl Layer {
+    fn options(&self) -> ForwardOptions<'_, f64> {
+        let (probability, seed) = self.dropout;
+        ForwardOptions::new().with_mask(&self.mask).with_dropout(probability, seed)
+    }
+
+    fn passes(&self) -> Result<Passes, JsError> {
+        let (output, cache) = self.layer.forward(&self.x, self.options())?;
+        let gradients = self.layer.backward(&cache, &self.loss_gradient())?;
+        let HeadsCache::Weights { mut heads, attended } = cache.core else {
+            return Err(JsError::new("the layer kept no weights"));
+        };
+        if self.head >= heads.len() {
+            let message = format!("head {} is asked for, of {}", self.head, heads.len());
+            return Err(JsError::new(&message));
+        }
+        let cache = heads.swap_remove(self.head);
+        Ok(Passes { cache, attended, output, gradients })
+    }
+
+    /// P.
+    fn loss_gradient(&self) -> DMatrix<f64> {
+        let (rows, columns) = self.x.shape();
+        DMatrix::from_fn(rows, columns, |i, j| ((1 + i + 2 * j) as f64).cos())
+    }
+
+    /// The gradient by the outputs of all heads, side by side.
+    fn grad_attended(&self) -> Result<DMatrix<f64>, JsError> {
+        let w_o = &self.layer.parameters.w_o;
+        let attended = DMatrix::zeros(self.x.nrows(), w_o.nrows());
+        Ok(linear_backward(&attended, w_o, &self.loss_gradient())?.0)
+    }
+}
+
+/// dO Vᵀ where the mask lets a key be seen and dropout has kept it.
+fn grad_weights(
+    cache: &AttentionCache<f64>,
+    grad_o: &DMatrix<f64>,
+) -> Result<DMatrix<f64>, JsError> {
+    let mut grad = linear(grad_o, &cache.v.transpose(), &RowDVector::zeros(0))?;
+    if let Some(factors) = &cache.dropout {
+        grad.component_mul_assign(factors);
+    }
+    let mask = cache.mask.sized(grad.nrows(), grad.ncols())?;
+    Ok(DMatrix::from_fn(grad.nrows(), grad.ncols(), |i, j| {
+        if mask.allows(i, j) { grad[(i, j)] } else { 0.0 }
+    }))
+}
+
+fn matrix_of(parameters: &Parameters<f64>, which: usize) -> Result<Matrix, JsError> {
+    let named = parameters.named();
+    let Some((_, matrix)) = named.get(which) else {
+        return Err(JsError::new(&format!("there is no parameter {which}")));
+    };
+    Ok(Matrix(matrix.clone_owned()))
+}
+
+fn example_parameters() -> Parameters<f64> {
+    let [w_q, w_k, w_v] = example::projections();
+    let none = RowDVector::zeros(0);
+    Parameters {
+        w_o: w_v.transpose(),
+        w_q,
+        w_k,
+        w_v,
+        b_q: none.clone(),
+        b_k: none.clone(),
+        b_v: none.clone(),
+        b_o: none,
+    }
+}
+
+/// A row for a word: that of the running example where it has the word, or else one that is random and depends on its letters alone.
+#[wasm_bindgen]
+pub fn embed(word: &str) -> Vec<f64> {
+    for sentence in [example::river(), example::city()] {
+        if let Some(i) = sentence.tokens.iter().position(|token| *token == word) {
+            return sentence.x.row(i).iter().copied().collect();
+        }
+    }
+    // FNV-1a: the same on every machine and in every version of the standard library.
+    let seed = word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let mut draw = || {
+        let x: f64 = StandardNormal.sample(rng);
+        (10.0 * x).round() / 10.0
+    };
+    (0..example::DIMENSIONS.len()).map(|_| draw()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers() -> [Layer; 2] {
+        let x = Matrix(example::city().x);
+        let mut random = Layer::new(&x, 2, 7, 1.5).ok().unwrap();
+        random.set_mask(&Mask::causal());
+        random.set_dropout(0.3, 1);
+        random.set_head(1);
+        [Layer::example().ok().unwrap(), random]
+    }
+
+    #[test]
+    fn the_three_paths_add_up_to_the_gradient_by_the_input() {
+        for layer in layers() {
+            let paths = [0, 1, 2].map(|path| layer.path(path).ok().unwrap().0);
+            let sum: DMatrix<f64> = paths.into_iter().sum();
+            let error = (sum - layer.matrix("dX").ok().unwrap().0).amax();
+            assert!(error < 1e-14, "{error}");
+        }
+    }
+
+    /// dQ = dS K / √d_k, which the crate computes without handing out dS.
+    #[test]
+    fn the_gradient_by_the_scores_is_the_one_that_the_backward_pass_goes_through() {
+        for layer in layers() {
+            let [d_q, d_s, k] =
+                ["dQ", "dS", "K"].map(|name| layer.matrix(name).ok().unwrap().0);
+            let expected = &d_s * &k / (k.ncols() as f64).sqrt();
+            assert!((expected - d_q).amax() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn slopes_are_as_measured() {
+        for layer in layers() {
+            for which in 0..layer.parameter_names().len() {
+                let gradient = layer.gradient(which).ok().unwrap().0;
+                let measured = layer.measured(which, 0, 1, 1e-5).ok().unwrap();
+                assert!((gradient[(0, 1)] - measured).abs() < 1e-8);
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_the_running_example_have_its_rows() {
+        assert_eq!(embed("bank"), [1.0, 1.0, 1.2, 0.0]);
+        assert_eq!(embed("submarine"), embed("submarine"));
+        assert_ne!(embed("submarine"), embed("submarines"));
+    }
+}

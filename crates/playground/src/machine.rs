@@ -1,0 +1,278 @@
+//! Operations, bytes and clocks: what the figures about machines ask of the laboratory.
+
+use crate::Mask;
+use attention::{AttentionShape, Visibility};
+use laboratory::gpu::{Ask, BANKS, Lengths, Plan, WARP, Work, clocks, warp};
+use laboratory::roofline;
+use laboratory::traffic::{
+    blocks, chunked_traffic, fused_traffic, naive_traffic, strip_for, tiled_traffic,
+};
+use wasm_bindgen::prelude::*;
+
+/// A step of attention under a roof.
+#[wasm_bindgen]
+#[derive(Debug, Clone, Copy)]
+pub struct RooflineStep(roofline::Step);
+
+#[wasm_bindgen]
+impl RooflineStep {
+    /// Scores, scale, softmax, values and the whole, for one head and numbers of so many bytes.
+    ///
+    /// # Errors
+    /// As [`roofline::steps`].
+    pub fn all(
+        tokens: usize,
+        width: usize,
+        bytes: usize,
+    ) -> Result<Vec<RooflineStep>, JsError> {
+        let shape = AttentionShape::self_attention(1, tokens, width, width, 1);
+        Ok(roofline::steps(&shape, bytes)?.map(RooflineStep).to_vec())
+    }
+
+    #[wasm_bindgen(getter)]
+    pub fn name(&self) -> String {
+        self.0.name.to_owned()
+    }
+
+    /// Operations a byte.
+    #[wasm_bindgen(getter)]
+    pub fn intensity(&self) -> f64 {
+        self.0.intensity()
+    }
+}
+
+/// Attention in tiles of one head, tile by tile, on a machine that counts what crosses between its memories.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct TileWalk {
+    shape: AttentionShape,
+    capacity: usize,
+    mask: attention::Mask,
+    tiles: (usize, usize),
+    visits: Vec<Visit>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Visit {
+    queries: usize,
+    keys: usize,
+    read: usize,
+    written: usize,
+}
+
+#[wasm_bindgen]
+impl TileWalk {
+    /// `capacity` is the size of fast memory in numbers.
+    ///
+    /// # Errors
+    /// As [`tiled_traffic`]: the tiles don't fit, for instance.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        tokens: usize,
+        width: usize,
+        capacity: usize,
+        queries: usize,
+        keys: usize,
+        mask: &Mask,
+    ) -> Result<TileWalk, JsError> {
+        let shape = AttentionShape::self_attention(1, tokens, width, width, 1);
+        let (mask, tiles) = (mask.0.clone(), (queries, keys));
+        tiled_traffic(&shape, &mask, capacity, tiles)?;
+        let sized = mask.sized(tokens, tokens)?;
+        let mut visits = vec![];
+        for (i, rows) in blocks(tokens, queries).enumerate() {
+            let before = visits.len();
+            for (j, columns) in blocks(tokens, keys).enumerate() {
+                let seen = sized.visibility(rows.clone(), columns.clone());
+                if seen != Visibility::Hidden {
+                    let read = 2 * columns.len() * width; // keys and values
+                    visits.push(Visit { queries: i, keys: j, read, written: 0 });
+                }
+            }
+            // The queries come before their first tile; the output and the log-sum-exp go after the last.
+            if before < visits.len() {
+                let last = visits.len() - 1;
+                visits[before].read += rows.len() * width;
+                visits[last].written += rows.len() * (width + 1);
+            }
+        }
+        Ok(TileWalk { shape, capacity, mask, tiles, visits })
+    }
+
+    /// How many tiles are computed.
+    #[wasm_bindgen(getter)]
+    pub fn length(&self) -> usize {
+        self.visits.len()
+    }
+
+    /// The block of queries of each tile, in the order of the walk.
+    #[wasm_bindgen(getter)]
+    pub fn queries(&self) -> Vec<usize> {
+        self.visits.iter().map(|visit| visit.queries).collect()
+    }
+
+    /// The block of keys of each tile, in the order of the walk.
+    #[wasm_bindgen(getter)]
+    pub fn keys(&self) -> Vec<usize> {
+        self.visits.iter().map(|visit| visit.keys).collect()
+    }
+
+    /// Numbers read and written up to a tile.
+    pub fn moved(&self, tiles: usize) -> usize {
+        self.visits[..tiles].iter().map(|visit| visit.read + visit.written).sum()
+    }
+
+    /// All numbers that a program moves: the naive one, the fused one, strips of queries, tiles. NaN for one that does not fit. Only
+    /// the last two know of the mask.
+    #[wasm_bindgen(getter)]
+    pub fn totals(&self) -> Vec<f64> {
+        let Self { shape, capacity, mask, tiles, .. } = self;
+        let strips = strip_for(*capacity, shape.n_k, shape.d_k, shape.d_v)
+            .and_then(|strip| chunked_traffic(shape, mask, *capacity, strip));
+        let programs = [
+            naive_traffic(shape, *capacity),
+            fused_traffic(shape, *capacity),
+            strips,
+            tiled_traffic(shape, mask, *capacity, *tiles),
+        ];
+        let total = |report: attention::Result<laboratory::traffic::Report>| {
+            report.map_or(f64::NAN, |report| report.total().all() as f64)
+        };
+        programs.map(total).to_vec()
+    }
+}
+
+/// A load of a warp from a tile in shared memory, of which several lanes read the same column.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct BankLoad {
+    asks: Vec<Ask>,
+}
+
+#[wasm_bindgen]
+impl BankLoad {
+    /// The lanes share out `rows` rows of a tile that is `width` words wide, with `padding` words behind each row. Each lane reads
+    /// so many `words` of its row; lanes of one row read the same. With `swizzled`, the pieces of a row change places by the
+    /// number of the row.
+    ///
+    /// # Errors
+    /// A load of four words does not begin at a multiple of four.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        rows: usize,
+        width: usize,
+        padding: usize,
+        swizzled: bool,
+        words: usize,
+    ) -> Result<BankLoad, JsError> {
+        if !padding.is_multiple_of(words) {
+            let message = format!(
+                "rows of {} words are not aligned for loads of {words} words",
+                width + padding
+            );
+            return Err(JsError::new(&message));
+        }
+        let pieces = (width / words).min(BANKS / words);
+        let asks = warp(|lane| {
+            let row = lane / WARP.div_ceil(rows);
+            let piece = if swizzled { row % pieces } else { 0 };
+            Ask { address: row * (width + padding) + words * piece, words }
+        });
+        Ok(BankLoad { asks })
+    }
+
+    /// How long it takes.
+    #[wasm_bindgen(getter)]
+    pub fn clocks(&self) -> usize {
+        clocks(&self.asks)
+    }
+
+    /// The bank of the first word that each lane reads.
+    #[wasm_bindgen(getter)]
+    pub fn banks(&self) -> Vec<usize> {
+        self.asks.iter().map(|ask| ask.address % BANKS).collect()
+    }
+}
+
+/// A piece of work on the time-line of a multiprocessor.
+#[wasm_bindgen]
+#[derive(Debug, Clone, Copy)]
+pub struct PlannedWork {
+    /// 0: scores, 1: softmax, 2: output.
+    pub work: usize,
+    pub consumer: usize,
+    pub tile: usize,
+    /// The first clock, and the clock after the last.
+    pub from: usize,
+    pub to: usize,
+}
+
+/// Tiles of 64 queries and 128 keys of width 128, as those of kernel 4.
+fn lengths(softmax: usize) -> Lengths {
+    let lengths = Lengths::new(128, 128);
+    let exponentials = softmax.saturating_sub(lengths.others);
+    Lengths { exponentials, ..lengths }
+}
+
+#[wasm_bindgen]
+impl PlannedWork {
+    /// One or two consumers whose softmax takes so many clocks, and runs beside the output of the tile before or does not.
+    pub fn plan(consumers: usize, overlap: bool, softmax: usize) -> Vec<PlannedWork> {
+        const TILES: usize = 9;
+        let lengths = lengths(softmax);
+        let bars = match (consumers, overlap) {
+            (1, true) => lengths.overlapped(TILES),
+            (_, false) => lengths.in_order(consumers, TILES),
+            (_, true) => Plan::new(lengths).bars(),
+        };
+        let work = |work| match work {
+            Work::Scores => 0,
+            Work::Softmax => 1,
+            Work::Output => 2,
+        };
+        let planned = bars.into_iter().map(|bar| PlannedWork {
+            work: work(bar.work),
+            consumer: bar.consumer,
+            tile: bar.span.tile,
+            from: bar.span.from,
+            to: bar.span.to,
+        });
+        planned.collect()
+    }
+
+    /// The share of the time that the tensor cores work, far from the beginning and the end.
+    pub fn busy(consumers: usize, overlap: bool, softmax: usize) -> f64 {
+        lengths(softmax).busy(consumers, overlap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_moves_what_the_laboratory_counts() {
+        let masks = [
+            Mask::none(),
+            Mask::causal(),
+            Mask::window(4).ok().unwrap(),
+            Mask::padding(9, 16).ok().unwrap(),
+        ];
+        for (mask, tiles) in masks.iter().zip([(4, 4), (3, 5), (16, 1), (5, 2)]) {
+            let walk = TileWalk::new(16, 4, 400, tiles.0, tiles.1, mask).ok().unwrap();
+            assert_eq!(walk.moved(walk.length()) as f64, walk.totals()[3], "{tiles:?}");
+        }
+    }
+
+    #[test]
+    fn padding_or_a_swizzle_spreads_a_column_over_the_banks() {
+        let load = |rows, padding, swizzled, words| {
+            BankLoad::new(rows, 128, padding, swizzled, words).ok().unwrap().clocks()
+        };
+        assert_eq!([load(32, 0, false, 1), load(32, 1, false, 1)], [32, 1]);
+        assert_eq!([load(32, 2, false, 1), load(32, 0, true, 1)], [2, 1]);
+        assert_eq!([load(8, 0, false, 1), load(8, 1, false, 1)], [8, 1]);
+        assert_eq!([load(32, 0, false, 4), load(32, 4, false, 4)], [32, 4]);
+        assert_eq!(load(32, 0, true, 4), 4);
+    }
+}

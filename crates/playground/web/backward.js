@@ -1,0 +1,76 @@
+// The gradients of a layer on the map of its forward pass: each with its formula, and what dX becomes where a path is dropped.
+import { choice, number } from './figure.js';
+import { drawing, entries, heatMap, shape, text } from './draw.js';
+
+const NODES = {
+    X: [26, 80], Q: [114, 26], K: [114, 80], V: [114, 134], S: [202, 53], A: [282, 53], O: [370, 90], Y: [450, 90],
+};
+const EDGES = ['XQ', 'XK', 'XV', 'QS', 'KS', 'SA', 'AO', 'VO', 'OY'];
+// From the output back to the input: where the gradient is, which edges it comes through, and by which formula.
+const STEPS = [
+    ['Y', [], 'dY is where the backward pass begins: the gradient of the loss with respect to the output'],
+    ['O', ['OY'], 'dO = dY W_Oᵀ'],
+    ['V', ['VO'], 'dV = Aᵀ dO'],
+    ['A', ['AO'], 'dA = dO Vᵀ'],
+    ['S', ['SA'], 'dS = A ⊙ (dA − D), where D has the row sums of A ⊙ dA'],
+    ['Q', ['QS'], 'dQ = dS K / √2'],
+    ['K', ['KS'], 'dK = dSᵀ Q / √2'],
+    ['X', ['XQ', 'XK', 'XV'], 'dX = dQ W_Qᵀ + dK W_Kᵀ + dV W_Vᵀ'],
+];
+const PATHS = ['none', 'queries', 'keys', 'values'];
+const CELL = 45;
+
+export const backward = attention => {
+    const layer = attention.Layer.example();
+    const { tokens } = attention.Sentence.river();
+    const dimensions = attention.dimensions();
+    const whole = layer.matrix('dX').entries;
+    const terms = [0, 1, 2].map(path => layer.path(path).entries);
+    const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+    const without = dropped => whole.map((x, i) => dropped === 0 ? x : x - terms[dropped - 1][i]);
+    return {
+        controls: [
+            choice('step', 'gradient', STEPS.map(([node]) => `d${node}`), STEPS.length - 1),
+            choice('dropped', 'path into X that is dropped', PATHS),
+        ],
+        draw({ step, dropped }, set) {
+            const [node, through, formula] = STEPS[step];
+            const lost = dropped === 0 ? '' : `X${'QKV'[dropped - 1]}`;
+            const svg = drawing(480, 490, `The gradient d${node} on the map of a layer`);
+            for (const edge of EDGES) {
+                const [[x1, y1], [x2, y2]] = [...edge].map(end => NODES[end]);
+                const used = through.includes(edge) && edge !== lost;
+                svg.append(shape('line', {
+                    x1, y1, x2, y2, stroke: used ? 'var(--fig-2)' : 'var(--fig-muted)', 'stroke-width': used ? 4 : 1.5,
+                    'stroke-dasharray': edge === lost ? '3 5' : 'none',
+                }));
+            }
+            for (const [name, [x, y]] of Object.entries(NODES)) {
+                const here = name === node;
+                const group = shape('g', {}, shape('circle', {
+                    cx: x, cy: y, r: 21, fill: 'var(--fig-bg)', stroke: here ? 'var(--fig-2)' : 'var(--fig-fg)', 'stroke-width': here ? 4 : 1.5,
+                }), text(x, y, `d${name}`));
+                group.style.cursor = 'pointer';
+                group.addEventListener('pointerdown', () => set({ step: STEPS.findIndex(([of]) => of === name) }));
+                svg.append(group);
+            }
+            let matrix = layer.matrix(`d${node}`);
+            if (node === 'X') {
+                matrix = new attention.Matrix(matrix.rows, matrix.columns, without(dropped));
+            }
+            const { rows, columns } = matrix;
+            const names = node === 'X' || node === 'Y' ? dimensions : columns === rows ? tokens : ['1', '2'];
+            const full = Math.max(...matrix.entries.map(Math.abs));
+            heatMap(svg, { left: 60, top: 212, rows: tokens, columns: names, matrix, full, cell: CELL });
+            const cut = without(dropped);
+            const [length, kept] = [whole, cut].map(of => Math.sqrt(dot(of, of)));
+            const cosine = dot(whole, cut) / (length * kept);
+            const says = [`${formula}. It has the shape of ${node}, (${rows}, ${columns}).`];
+            if (dropped !== 0) {
+                says.push(`Without the path through the ${PATHS[dropped]}, dX has ${number(kept / length, 2)} of its length, and the cosine `
+                    + `of its angle to the right one is ${number(cosine, 2)}.`);
+            }
+            return { svg, says: says.join(' ') };
+        },
+    };
+};

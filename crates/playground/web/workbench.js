@@ -1,0 +1,220 @@
+// A bench of the reader's own: any words or numbers through a layer, forward and backward, and the products behind every entry.
+import { choice, number, slider, words } from './figure.js';
+import { drawing, entries, heatMap, shape, text } from './draw.js';
+
+const FORWARD = ['X', 'Q', 'K', 'V', 'S', 'A', 'O', 'Y'];
+const BACKWARD = ['dY', 'dO', 'dV', 'dA', 'dS', 'dQ', 'dK', 'dX'];
+const MATRICES = [...FORWARD, ...BACKWARD];
+const HEADS = [1, 2, 4];
+const MASKS = [['none', 'Mask::none()'], ['causal', 'Mask::causal()'], ['window of 3', 'Mask::window(3)?']];
+const MOST_TOKENS = 8;
+const [MINIATURE, LARGE] = [42, 45];
+
+/** The rows that are meant: of numbers, where semicolons part the rows or all is numbers, or else one for each word. */
+const read = (attention, line) => {
+    const parts = line.trim().split(/\s+/u).filter(part => part);
+    const isNumbers = line.includes(';') || (parts.length > 0 && parts.every(part => Number.isFinite(Number(part))));
+    if (!isNumbers) {
+        return { tokens: parts, rows: parts.map(word => [...attention.embed(word)]) };
+    }
+    const rows = line.split(';').map(row => row.trim().split(/\s+/u).filter(part => part).map(Number));
+    const wrong = rows.findIndex(row => row.length !== rows[0].length || row.some(x => !Number.isFinite(x)));
+    if (wrong >= 0) {
+        throw new Error(`Row ${wrong + 1} has to be ${rows[0].length} numbers.`);
+    }
+    return { tokens: rows.map((_, i) => `row ${i + 1}`), rows };
+};
+
+export const workbench = attention => {
+    const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(3)];
+    const names = new attention.Layer(new attention.Matrix(1, 4, new Float64Array(4)), 1, 1n, 1).parameterNames;
+
+    const input = state => {
+        const { tokens, rows } = read(attention, state.line);
+        if (tokens.length === 0 || tokens.length > MOST_TOKENS) {
+            throw new Error(`There is room for 1 to ${MOST_TOKENS} words or rows, and here are ${tokens.length}.`);
+        }
+        const [heads, width] = [HEADS[state.heads], rows[0].length];
+        if (width === 0 || width > MOST_TOKENS || width % heads !== 0) {
+            throw new Error(`Rows of ${width} numbers can't be shared by ${heads} heads; there is room for up to ${MOST_TOKENS} numbers.`);
+        }
+        return { tokens, rows, heads, width };
+    };
+
+    return {
+        controls: [
+            words('line', 'words, or rows of numbers: 1 0; 0 1', 120, 'the boat left the river bank'),
+            choice('matrix', 'matrix', MATRICES, 5),
+            slider('row', 'row', 1, MOST_TOKENS, 1, 6, 0),
+            slider('column', 'column', 1, MOST_TOKENS, 1, 2, 0),
+            choice('heads', 'heads', HEADS.map(String), 1),
+            slider('head', 'the head that is shown', 1, 4, 1, 1, 0),
+            choice('mask', 'mask', MASKS.map(([name]) => name)),
+            slider('factor', 'factor on the scores', 0, 5, 0.1, 1),
+            slider('dropout', 'dropout', 0, 0.9, 0.05, 0, 2),
+            slider('seed', 'seed of the parameters', 1, 50, 1, 1, 0),
+            choice('parameter', 'nudged parameter', names),
+            slider('power', 'by ten to the', -12, 0, 0.5, -5),
+        ],
+        copies: [
+            { label: 'Copy as Rust', text: state => rust(input(state), state) },
+            { label: 'Copy the link', text: () => location.href },
+        ],
+        draw(state, set) {
+            const { tokens, rows, heads, width } = input(state);
+            const layer = new attention.Layer(new attention.Matrix(rows.length, width, new Float64Array(rows.flat())), heads, BigInt(state.seed), state.factor);
+            layer.setMask(masks[state.mask]);
+            layer.setDropout(state.dropout, BigInt(state.seed));
+            const head = Math.min(state.head, heads) - 1;
+            layer.setHead(head);
+            const all = Object.fromEntries(MATRICES.map(name => [name, layer.matrix(name)]));
+            const name = MATRICES[state.matrix];
+            const shown = all[name];
+            const [i, j] = [Math.min(state.row, shown.rows) - 1, Math.min(state.column, shown.columns) - 1];
+            const { products, from } = behind({ attention, layer, all, heads, head, state }, name, i, j);
+
+            const svg = drawing(480, 620, `${name} of a layer`);
+            MATRICES.forEach((of, m) => {
+                const [left, top] = [6 + 60 * (m % 8), 30 + 72 * Math.floor(m / 8)];
+                const source = from.filter(([matrix]) => matrix === of);
+                miniature(svg, { left, top, name: of, matrix: all[of], marks: source, chosen: of === name, choose: () => set({ matrix: m }) });
+            });
+            const short = tokens.map(token => token.length > 7 ? `${token.slice(0, 6)}…` : token);
+            const columns = 'SA'.includes(name.at(-1)) ? short : Array.from({ length: shown.columns }, (_, c) => String(c + 1));
+            svg.append(text(60, 186, `${name}${'XY'.includes(name.at(-1)) ? '' : `, head ${head + 1} of ${heads}`}`, 'start'));
+            heatMap(svg, {
+                left: 70, top: 230, rows: short, columns, matrix: shown, cell: LARGE, chosen: [i, j],
+                full: Math.max(...shown.entries.filter(Number.isFinite).map(Math.abs), 1e-12),
+                choose: (row, column) => set({ row: row + 1, column: column + 1 }),
+            });
+            return { svg, says: `${name}, row ${i + 1}, column ${j + 1}: ${products}. ${nudge(layer, state)}` };
+        },
+    };
+
+    /** A slope by the backward pass, and measured: of the entry at the chosen row and column, or as near as the parameter has one. */
+    function nudge(layer, { parameter, row, column, power }) {
+        const { rows, columns } = layer.parameter(parameter);
+        const [i, j] = [Math.min(row, rows) - 1, Math.min(column, columns) - 1];
+        const exact = entries(layer.gradient(parameter))(i, j);
+        const entry = `${names[parameter]}, row ${i + 1}, column ${j + 1}`;
+        try {
+            const measured = layer.measured(parameter, i, j, 10 ** power);
+            return `The loss by ${entry}: ${number(exact, 9)} backward, ${number(measured, 9)} measured.`;
+        } catch (error) {
+            return `The loss by ${entry}: ${number(exact, 9)} backward; it can't be measured: ${error.message}.`;
+        }
+    }
+};
+
+/** A small picture of a matrix, with its name above it, and frames around the rows and columns that a number comes from. */
+const miniature = (svg, { left, top, name, matrix, marks, chosen, choose }) => {
+    const { rows, columns } = matrix;
+    const at = entries(matrix);
+    const size = MINIATURE / Math.max(rows, columns, 4);
+    const full = Math.max(...matrix.entries.filter(Number.isFinite).map(Math.abs), 1e-12);
+    const group = shape('g', {}, text(left + MINIATURE / 2, top - 12, name, 'middle', chosen ? 'var(--fig-2)' : 'var(--fig-fg)'));
+    for (let i = 0; i < rows; i += 1) {
+        for (let j = 0; j < columns; j += 1) {
+            const value = at(i, j);
+            group.append(shape('rect', {
+                x: left + size * j, y: top + size * i, width: size - 0.5, height: size - 0.5,
+                fill: value < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)',
+                'fill-opacity': Number.isFinite(value) ? 0.06 + 0.94 * Math.min(Math.abs(value) / full, 1) : 0,
+            }));
+        }
+    }
+    const frame = (x, y, width, height, colour) => group.append(shape('rect', {
+        x: left + x, y: top + y, width, height, fill: 'none', stroke: colour, 'stroke-width': 2,
+    }));
+    if (chosen) {
+        frame(-3, -3, size * columns + 6, size * rows + 6, 'var(--fig-2)');
+    }
+    for (const [, kind, index] of marks) {
+        if (kind === 'row') {
+            frame(0, size * index, size * columns, size, 'var(--fig-fg)');
+        } else {
+            frame(size * index, 0, size, size * rows, 'var(--fig-fg)');
+        }
+    }
+    group.style.cursor = 'pointer';
+    group.addEventListener('pointerdown', choose);
+    svg.append(group);
+};
+
+/** The products that an entry comes from, and the rows and columns that they are of. */
+const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
+    const value = number(entries(all[name])(i, j), 2).replace('-Infinity', '−∞').replace('−Infinity', '−∞');
+    const row = (matrix, r, first = 0) => ({ at: l => entries(matrix)(r, first + l), length: matrix.columns });
+    const column = (matrix, c) => ({ at: l => entries(matrix)(l, c), length: matrix.rows });
+    const sum = (a, b, by = '') => {
+        const terms = Array.from({ length: Math.min(a.length, b.length) }, (_, l) => `${number(a.at(l), 2)} · ${number(b.at(l), 2)}`);
+        return by ? `(${terms.join(' + ')}) ${by} = ${value}` : `${terms.join(' + ')} = ${value}`;
+    };
+    const parameter = of => layer.parameter(layer.parameterNames.indexOf(of));
+    const width = all.Q.columns;
+    const projection = of => ({
+        products: sum(row(all.X, i), column(parameter(of), head * width + j)), from: [['X', 'row', i]],
+    });
+    const joined = () => {
+        const outputs = Array.from({ length: heads }, (_, h) => {
+            layer.setHead(h);
+            return layer.matrix('O');
+        });
+        layer.setHead(head);
+        return { at: l => entries(outputs[Math.floor(l / width)])(i, l % width), length: heads * width };
+    };
+    const root = `/ √${width}`;
+    const dropped = state.dropout > 0 ? ', after dropout' : '';
+    return {
+        X: () => ({ products: `${value}, as given`, from: [] }),
+        Q: () => projection('w_q'),
+        K: () => projection('w_k'),
+        V: () => projection('w_v'),
+        S: () => Number.isFinite(entries(all.S)(i, j))
+            ? { products: sum(row(all.Q, i), row(all.K, j), root), from: [['Q', 'row', i], ['K', 'row', j]] }
+            : { products: 'the mask hides this key from this query', from: [] },
+        A: () => ({ products: `${value}, by softmax of row ${i + 1} of S${dropped}`, from: [['S', 'row', i]] }),
+        O: () => ({ products: sum(row(all.A, i), column(all.V, j)), from: [['A', 'row', i], ['V', 'column', j]] }),
+        Y: () => ({ products: sum(joined(), column(parameter('w_o'), j)), from: [['O', 'row', i]] }),
+        dY: () => ({ products: `${value}, fixed by the loss`, from: [] }),
+        dO: () => ({ products: sum(row(all.dY, i), row(parameter('w_o'), head * width + j)), from: [['dY', 'row', i]] }),
+        dV: () => ({ products: sum(column(all.A, i), column(all.dO, j)), from: [['A', 'column', i], ['dO', 'column', j]] }),
+        dA: () => Number.isFinite(entries(all.S)(i, j))
+            ? { products: sum(row(all.dO, i), row(all.V, j)) + dropped, from: [['dO', 'row', i], ['V', 'row', j]] }
+            : { products: `${value}, since the mask hides this key from this query`, from: [] },
+        dS: () => ({ products: `${value}, by softmax's gradient`, from: [['A', 'row', i], ['dA', 'row', i]] }),
+        dQ: () => ({ products: sum(row(all.dS, i), column(all.K, j), root), from: [['dS', 'row', i], ['K', 'column', j]] }),
+        dK: () => ({ products: sum(column(all.dS, i), column(all.Q, j), root), from: [['dS', 'column', i], ['Q', 'column', j]] }),
+        dX: () => {
+            const terms = ['queries', 'keys', 'values'].map((path, p) => `${number(entries(layer.path(p))(i, j), 2)} through the ${path}`);
+            return { products: `${terms.join(' + ')} = ${value}`, from: [['dQ', 'row', i], ['dK', 'row', i], ['dV', 'row', i]] };
+        },
+    }[name]();
+};
+
+/** A program that computes the same with the crate. */
+const rust = ({ tokens, rows, heads, width }, { line, mask, factor, dropout, seed, head }) => {
+    const numbers = rows.map(row => `        ${row.map(x => x.toFixed(Math.max(1, (String(x).split('.')[1] ?? '').length))).join(', ')},`).join('\n');
+    const shown = Math.min(head, heads) - 1;
+    const changes = factor === 1 ? '' : `    layer.parameters.w_q *= ${factor.toFixed(1)};\n`;
+    const options = dropout === 0 ? '' : `.with_dropout(${dropout}, ${seed})`;
+    return `use attention::nalgebra::DMatrix;
+use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
+use attention::{ForwardOptions, Mask, MultiHeadAttention};
+
+fn main() -> attention::Result<()> {
+    // ${line.trim().replaceAll(/\s+/gu, ' ')}
+    let x = DMatrix::from_row_slice(${tokens.length}, ${width}, &[
+${numbers}
+    ]);
+    let rng = &mut ChaCha8Rng::seed_from_u64(${seed});
+    let ${factor === 1 ? '' : 'mut '}layer = MultiHeadAttention::<f64>::xavier(${width}, ${heads}, rng)?;
+${changes}    let mask = ${MASKS[mask][1]};
+    let options = ForwardOptions::new().with_mask(&mask)${options};
+    let (output, cache) = layer.forward(&x, options)?;
+    println!("weights of head ${shown + 1}:{:.2}", cache.heads()[${shown}].weights_used()?);
+    println!("output:{output:.2}");
+    Ok(())
+}
+`;
+};
