@@ -5,6 +5,7 @@ use crate::support::server::Site;
 use crate::{LAPTOP, PHONE, book, chromium, wait_for_turn};
 use ::playground as playground_native;
 use attention::nalgebra::{DMatrix, DVector};
+use attention::rand::SeedableRng;
 use attention::{Mask, example};
 use std::any::Any;
 use std::env;
@@ -12,14 +13,20 @@ use std::path::Path;
 use xtask::{files, playground};
 
 /// The pages with figures that move.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 13] = [
+    "backward.html",
+    "complexity.html",
+    "gpu-hopper.html",
+    "gpu-tiles.html",
     "gradient-checking.html",
     "intuition.html",
     "masking.html",
     "online-softmax.html",
     "scaled-dot-product-attention.html",
     "softmax.html",
+    "tiles-forward.html",
     "why-sqrt-d-k.html",
+    "workbench.html",
 ];
 
 /// The built book, if its figures can move here.
@@ -361,4 +368,231 @@ fn measured_slopes_are_those_of_the_crate() {
         "{}",
         says(&mut tab, "slope")
     );
+}
+
+#[test]
+fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
+    let Some(mut reader) = Reader::start() else { return };
+    let layer = playground_native::Layer::example().ok().unwrap();
+    let whole = DVector::from_vec(layer.matrix("dX").ok().unwrap().entries());
+    for (path, name) in [(1, "queries"), (2, "keys"), (3, "values")] {
+        let term = DVector::from_vec(layer.path(path - 1).ok().unwrap().entries());
+        let kept = &whole - term;
+        let mut tab = reader.open(&format!("backward.html?backward=7_{path}"), LAPTOP);
+        let expected = format!(
+            "Without the path through the {name}, dX has {:.2} of its length, and the cosine of its angle to the right one is {:.2}.",
+            kept.norm() / whole.norm(),
+            whole.dot(&kept) / (whole.norm() * kept.norm()),
+        );
+        let said = says(&mut tab, "backward");
+        assert!(said.ends_with(&expected), "{said}\n{expected}");
+    }
+    // A press on a node of the map chooses its gradient.
+    let mut tab = reader.open("backward.html", LAPTOP);
+    let point =
+        point_of(&mut tab, "[data-figure=backward] .drawing g:nth-of-type(4)", 0.5);
+    tab.click(point);
+    let said = says(&mut tab, "backward");
+    assert_eq!(said, "dV = Aᵀ dO. It has the shape of V, (6, 2).");
+}
+
+#[test]
+fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("complexity.html", LAPTOP);
+    let machines: String =
+        tab.ask("document.querySelector('[data-figure=roofline]').dataset.machines");
+    drop(tab);
+    // Every machine, a short and a long sequence, and numbers of two bytes.
+    for (machine, roof) in machines.split(';').enumerate() {
+        let [_, peak, bandwidth] =
+            roof.split('|').collect::<Vec<_>>().try_into().unwrap();
+        let ridge = peak.parse::<f64>().unwrap() / bandwidth.parse::<f64>().unwrap();
+        let length = [4, 14][machine % 2];
+        let shape = attention::AttentionShape::self_attention(1, 1 << length, 64, 64, 1);
+        let steps = laboratory::roofline::steps(&shape, 2).unwrap();
+        let of = |right: bool| {
+            let side = steps[..4].iter().filter(|s| (s.intensity() >= ridge) == right);
+            let names: Vec<_> = side.map(|step| step.name).collect();
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        };
+        let address = format!("complexity.html?roofline={machine}_{length}_2_0");
+        let mut tab = reader.open(&address, LAPTOP);
+        let expected = format!(
+            "{} tokens: right of the ridge at {ridge:.1} FLOP/byte: {}; left of it: {}. The whole has {:.1} FLOP/byte.",
+            1 << length,
+            of(true),
+            of(false),
+            steps[4].intensity(),
+        );
+        assert_eq!(says(&mut tab, "roofline"), expected);
+    }
+}
+
+#[test]
+fn a_walk_over_tiles_moves_what_the_counting_machine_counts() {
+    use laboratory::traffic::{Memory, tiled_attention};
+
+    let Some(mut reader) = Reader::start() else { return };
+    let x = DMatrix::from_fn(16, 4, |i, j| (i as f64 - 3.0 * j as f64).cos());
+    for (number, mask) in
+        [Mask::none(), Mask::causal(), Mask::window(4).unwrap()].into_iter().enumerate()
+    {
+        let memory = Memory::new(150);
+        let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
+        tiled_attention(&memory, &q, &k, &v, &mask, (5, 3)).unwrap();
+        let address = format!("tiles-forward.html?walk=100_5_3_{number}_150");
+        let mut tab = reader.open(&address, LAPTOP);
+        let said = says(&mut tab, "walk");
+        let moved = memory.report().total().all();
+        let expected = format!("{moved} of {moved} numbers moved.");
+        assert!(said.contains(&expected), "{said}\n{expected}");
+    }
+    let mut tab = reader.open("tiles-forward.html?walk=6_16_16_0_100", LAPTOP);
+    let said = says(&mut tab, "walk");
+    assert!(said.starts_with("`tiles` is (16, 16) but that needs room for"), "{said}");
+}
+
+#[test]
+fn a_load_takes_the_clocks_of_its_busiest_bank() {
+    let Some(mut reader) = Reader::start() else { return };
+    // Rows (8 or 32), width, padding, swizzle, words.
+    for (state, says_first) in [
+        ("0_2_0_0_0", "The load takes 8 clocks."),
+        ("0_2_1_0_0", "The load takes 1 clock."),
+        ("1_2_2_0_0", "The load takes 2 clocks."),
+        ("1_0_0_1_0", "The load takes 1 clock."),
+        ("1_1_4_0_1", "The load takes 4 clocks."),
+        ("1_1_1_0_1", "rows of 65 words are not aligned for loads of 4 words"),
+    ] {
+        let mut tab = reader.open(&format!("gpu-tiles.html?banks={state}"), LAPTOP);
+        let said = says(&mut tab, "banks");
+        assert!(said.starts_with(says_first), "{state}: {said}");
+    }
+}
+
+#[test]
+fn the_tensor_cores_are_as_busy_as_the_plan_says() {
+    let Some(mut reader) = Reader::start() else { return };
+    for (plan, (consumers, overlap)) in
+        [(1, false), (1, true), (2, false), (2, true)].into_iter().enumerate()
+    {
+        let lengths = laboratory::gpu::Lengths::new(128, 128);
+        let exponentials = 1600 - lengths.others;
+        let lengths = laboratory::gpu::Lengths { exponentials, ..lengths };
+        let mut tab =
+            reader.open(&format!("gpu-hopper.html?pipeline={plan}_1600"), LAPTOP);
+        let busy = 100.0 * lengths.busy(consumers, overlap);
+        let said = says(&mut tab, "pipeline");
+        let expected = format!("the tensor cores are busy {busy:.0} % of the time.");
+        assert!(said.ends_with(&expected), "{said}\n{expected}");
+    }
+}
+
+/// The text that the last press of a button has copied.
+fn copied(tab: &mut Tab, button: usize) -> String {
+    tab.run(
+        "navigator.clipboard.writeText = text => { globalThis.copied = text; return Promise.resolve(); }",
+    );
+    let selector = format!("[data-figure=workbench] .buttons > :nth-child({button})");
+    let point = point_of(tab, &selector, 0.5);
+    tab.click(point);
+    tab.ask("globalThis.copied")
+}
+
+#[test]
+fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("workbench.html", LAPTOP);
+    let x = example::river().x;
+    let rng = &mut attention::rand::rngs::ChaCha8Rng::seed_from_u64(1);
+    let layer = attention::MultiHeadAttention::xavier(4, 2, rng).unwrap();
+    let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    let said = says(&mut tab, "workbench");
+    let weight = cache.heads()[0].weights[(5, 1)];
+    let expected = format!("A, row 6, column 2: {weight:.2}, by softmax of row 6 of S.");
+    assert!(said.starts_with(&expected), "{said}\n{expected}");
+
+    // What is copied is the program on the page, which is run with all other snippets.
+    let program = copied(&mut tab, 3);
+    let on_page: String =
+        tab.ask("document.querySelector('main pre > code.language-rust').textContent");
+    assert_eq!(program.trim(), on_page.trim());
+    drop(tab);
+
+    // Numbers, a mask, a factor, dropout, another seed: what is printed is what is shown.
+    let state = "1%200%202;0%201%200;1%201%201.5;0%200%203_5_3_1_0_1_1_2_0.25_3_0_-5";
+    let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
+    let link = copied(&mut tab, 4);
+    let program = copied(&mut tab, 3);
+    let printed = run_with_the_crate(&program);
+    for i in 0..4 {
+        for j in 1..=4 {
+            let entry: String = tab.ask(&format!(
+                "document.querySelector('[data-figure=workbench] .drawing > svg > g:nth-of-type({}) > text').textContent",
+                16 + 4 * i + j
+            ));
+            let line = printed.lines().filter(|line| line.contains('│')).nth(i).unwrap();
+            let shown: Vec<_> =
+                line.split_whitespace().filter(|word| *word != "│").collect();
+            assert_eq!(entry, shown[j - 1], "{printed}");
+        }
+    }
+    drop(tab);
+    let page = link.rsplit('/').next().unwrap().to_owned();
+    let mut tab = reader.open(&page, PHONE);
+    let line: String = tab.ask("document.getElementById('workbench-line').value");
+    assert_eq!(line, "1 0 2;0 1 0;1 1 1.5;0 0 3");
+
+    // What can't be read is told, and the last drawing stays.
+    focus(&mut tab, "#workbench-line");
+    tab.run(
+        "(() => { const line = document.getElementById('workbench-line'); line.value = '1 2; 3'; line.dispatchEvent(new Event('change')); })()",
+    );
+    assert_eq!(says(&mut tab, "workbench"), "Row 2 has to be 2 numbers.");
+}
+
+#[test]
+fn a_nudged_parameter_moves_the_loss_as_the_backward_pass_says() {
+    let Some(mut reader) = Reader::start() else { return };
+    let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
+    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 1, 1.0).ok().unwrap();
+    for (which, name) in layer.parameter_names().iter().enumerate() {
+        let gradient = layer.gradient(which).ok().unwrap();
+        let entry = gradient.entries()[gradient.columns().min(2) - 1];
+        let state = format!(
+            "the%20boat%20left%20the%20river%20bank_5_1_2_1_1_0_1_0_1_{which}_-5"
+        );
+        let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
+        let said = says(&mut tab, "workbench").replace('−', "-");
+        let (_, slopes) =
+            said.split_once(&format!("The loss by {name}, row 1, ")).unwrap();
+        let numbers: Vec<f64> =
+            slopes.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [backward, measured] = numbers[..] else { panic!("{said}") };
+        assert!((backward - entry).abs() < 1e-9, "{name}: {said}");
+        assert!((measured - entry).abs() < 1e-8, "{name}: {said}");
+    }
+}
+
+/// What a program prints that has the crate at its disposal.
+fn run_with_the_crate(program: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = format!(
+        "[package]\nname = \"copied\"\nedition = \"2024\"\n[dependencies]\nattention = {{ path = {:?} }}\n[workspace]\n",
+        root.join("crates/attention")
+    );
+    std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    std::fs::write(folder.path().join("src/main.rs"), program).unwrap();
+    std::fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--target-dir"])
+        .arg(root.join("target/copied"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }

@@ -18,7 +18,7 @@ const STEPS = [
     ['X', ['XQ', 'XK', 'XV'], 'dX = dQ W_Qᵀ + dK W_Kᵀ + dV W_Vᵀ'],
 ];
 const PATHS = ['none', 'queries', 'keys', 'values'];
-const CELL = 45;
+const CELL = 52;
 
 export const backward = attention => {
     const layer = attention.Layer.example();
@@ -36,7 +36,7 @@ export const backward = attention => {
         draw({ step, dropped }, set) {
             const [node, through, formula] = STEPS[step];
             const lost = dropped === 0 ? '' : `X${'QKV'[dropped - 1]}`;
-            const svg = drawing(480, 490, `The gradient d${node} on the map of a layer`);
+            const svg = drawing(480, 530, `The gradient d${node} on the map of a layer`);
             for (const edge of EDGES) {
                 const [[x1, y1], [x2, y2]] = [...edge].map(end => NODES[end]);
                 const used = through.includes(edge) && edge !== lost;

@@ -6,7 +6,7 @@ const PLANS = [[1, false], [1, true], [2, false], [2, true]];
 const NAMES = [
     'one consumer, in order', 'one consumer, its softmax beside its own output', 'two consumers that alternate', 'two consumers, with both overlaps',
 ];
-const [LEFT, WIDTH, CLOCKS] = [110, 360, 6000];
+const [LEFT, WIDTH, CLOCKS] = [110, 345, 6000];
 const ROWS = ['tensor cores', 'softmax', 'softmax'];
 
 export const pipeline = attention => ({

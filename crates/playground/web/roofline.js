@@ -4,11 +4,9 @@ import { drawing, shape, text } from './draw.js';
 
 const WIDTHS = [16, 32, 64, 128, 256];
 const BYTES = [2, 4, 8];
-// The least and the largest of both axes, as powers of two and of ten.
 const [LEFT, TOP, WIDTH, HEIGHT] = [64, 14, 400, 290];
-const [X, Y] = [[-5, 10], [0, 6]];
+const X = [-5, 10]; // the least and the largest intensity, as powers of two
 const x = intensity => LEFT + WIDTH * (Math.log2(intensity) - X[0]) / (X[1] - X[0]);
-const y = speed => TOP + HEIGHT * (Y[1] - Math.log10(speed)) / (Y[1] - Y[0]);
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶';
 
 export const roofline = (attention, { machines }) => {
@@ -26,6 +24,8 @@ export const roofline = (attention, { machines }) => {
             const { peak, bandwidth } = all[state.machine];
             const ridge = peak / bandwidth;
             const roof = intensity => Math.min(peak, bandwidth * intensity);
+            const Y = [Math.floor(Math.log10(roof(2 ** X[0]))), Math.ceil(Math.log10(peak))]; // as powers of ten
+            const y = speed => TOP + HEIGHT * (Y[1] - Math.log10(speed)) / (Y[1] - Y[0]);
             const tokens = 2 ** state.length;
             const steps = attention.RooflineStep.all(tokens, WIDTHS[state.width], BYTES[state.bytes]);
             const svg = drawing(480, 360, 'The roof of a machine and the steps of attention');
