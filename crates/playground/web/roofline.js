@@ -42,15 +42,15 @@ export const roofline = (attention, { machines }) => {
             svg.append(text(LEFT + WIDTH / 2, TOP + HEIGHT + 42, 'FLOP/byte'), text(LEFT + 8, TOP + 8, 'GFLOP/s', 'start'));
             const corners = [2 ** X[0], ridge, 2 ** X[1]].map(at => `${x(at).toFixed(1)},${y(roof(at)).toFixed(1)}`);
             svg.append(shape('polyline', { points: corners.join(' '), fill: 'none', stroke: 'var(--fig-1)', 'stroke-width': 2.5 }));
-            // Names stand below the roof, one under the other where dots are near.
-            const sorted = [...steps].sort((a, b) => a.intensity - b.intensity);
-            let last;
-            sorted.forEach(({ name, intensity }) => {
+            // Names stand below their dots, one under the other where dots are near.
+            let [lastX, lastY] = [-Infinity, 0];
+            for (const { name, intensity } of [...steps].sort((a, b) => a.intensity - b.intensity)) {
                 const [cx, cy] = [x(intensity), y(roof(intensity))];
-                const down = last && cx - last.cx < 62 && Math.abs(cy - last.cy) < 62 ? last.down + 20 : 22;
-                last = { cx, cy, down };
-                svg.append(shape('circle', { cx, cy, r: 5, fill: name === 'whole' ? 'var(--fig-2)' : 'var(--fig-3)' }), text(cx, cy + down, name));
-            });
+                const down = cx - lastX < 62 ? Math.max(cy + 22, lastY + 20) : cy + 22;
+                [lastX, lastY] = [cx, down];
+                const fill = name === 'whole' ? 'var(--fig-2)' : 'var(--fig-3)';
+                svg.append(shape('circle', { cx, cy, r: 5, fill }), text(cx, down, name));
+            }
             const told = steps.filter(({ name }) => name !== 'whole');
             const names = right => told.filter(({ intensity }) => intensity >= ridge === right).map(({ name }) => name).join(', ') || 'none';
             const whole = steps.find(({ name }) => name === 'whole').intensity;
