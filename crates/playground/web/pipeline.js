@@ -13,7 +13,7 @@ export const pipeline = attention => ({
     controls: [choice('plan', 'plan', NAMES), slider('softmax', 'softmax in clocks', 320, 2432, 32, 832, 0)],
     draw({ plan, softmax }) {
         const [consumers, overlap] = PLANS[plan];
-        const svg = drawing(480, 190, `The time-line of ${NAMES[plan]}`);
+        const svg = drawing(480, 200, `The time-line of ${NAMES[plan]}`);
         const x = clock => LEFT + WIDTH * clock / CLOCKS;
         ROWS.slice(0, 1 + consumers).forEach((name, row) => svg.append(text(LEFT - 8, 24 + 44 * row, name, 'end')));
         for (const { work, consumer, tile, from, to } of attention.PlannedWork.plan(consumers, overlap, softmax)) {
