@@ -25,7 +25,8 @@ fn the_sources_of_the_book_pass() {
 #[test]
 fn the_pages_of_the_book_pass() {
     let folder = tempfile::tempdir().unwrap();
-    mdbook::render(&book(), folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
+    mdbook::render(&book(), folder.path(), None)
+        .unwrap_or_else(|error| panic!("{error:#}"));
     let findings = lint::pages(folder.path()).unwrap();
     assert!(findings.is_empty(), "{}", listed(&findings));
 }

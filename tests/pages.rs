@@ -105,7 +105,7 @@ fn chapters_and_headings_can_be_found_in_any_window() {
 fn book() -> (TempDir, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let project = Project::at(env!("CARGO_MANIFEST_DIR"));
-    build::build_into(&project, folder.path())
+    build::build_into(&project, folder.path(), &build::Options::default())
         .unwrap_or_else(|error| panic!("{error:#}"));
     let pages = chapters(folder.path());
     assert!(!pages.is_empty(), "the book has no pages");

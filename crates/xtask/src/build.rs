@@ -1,5 +1,6 @@
 //! `cargo xtask build`: the book, whole and checked, or the one before it untouched.
 
+use crate::address::SiteAddress;
 use crate::console::{Activity, count};
 use crate::describe::describe;
 use crate::lint::{self, Finding};
@@ -7,9 +8,22 @@ use crate::mdbook;
 use crate::playground;
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
+
+/// What `build` can be asked for.
+#[derive(Debug, Default, Args)]
+pub struct Options {
+    /// Open the book in the browser once it is built
+    #[arg(long)]
+    open: bool,
+
+    /// The address at which the book will be published; without it, no page names its own
+    #[arg(long, value_name = "URL")]
+    pub site_url: Option<SiteAddress>,
+}
 
 /// Checks the sources, builds the book into `target/book` and checks its pages. Only a book that
 /// passes everything takes the place of the last one.
@@ -17,14 +31,14 @@ use tempfile::TempDir;
 /// # Errors
 ///
 /// If a check finds something, or mdBook fails.
-pub fn build(project: &Project, open: bool) -> Result<()> {
+pub fn build(project: &Project, options: &Options) -> Result<()> {
     let activity = Activity::begin("building the book");
     let staging = staging(project)?;
-    build_into(project, staging.path())?;
+    build_into(project, staging.path(), options)?;
     move_into_place(project, staging)?;
     let pages = lint::pages::count(&project.book());
     activity.done(&format!("built {} in target/book", count(pages, "page")));
-    if open {
+    if options.open {
         let page = project.book().join("index.html");
         open::that(&page).with_context(|| format!("open {} by hand", page.display()))?;
     }
@@ -36,14 +50,22 @@ pub fn build(project: &Project, open: bool) -> Result<()> {
 /// # Errors
 ///
 /// If a check finds something, or mdBook fails.
-pub fn build_into(project: &Project, destination: &Path) -> Result<()> {
+pub fn build_into(
+    project: &Project,
+    destination: &Path,
+    options: &Options,
+) -> Result<()> {
     let mut findings = lint::sources(project.root())?;
     // A broken source may be why mdBook fails, so it is reported with that.
-    mdbook::render(project, destination).or_else(|error| {
+    let site = options.site_url.as_ref();
+    mdbook::render(project, destination, site).or_else(|error| {
         fail_on(&findings).context(format!("{error:#}"))?;
         Err(error)
     })?;
     describe(destination)?;
+    if let Some(site) = site {
+        site.add_to(destination)?;
+    }
     playground::add_to(project, destination)?;
     findings.extend(lint::pages(destination)?);
     fail_on(&findings)

@@ -3,7 +3,7 @@
 use crate::project::Project;
 use crate::{bench, build, generate, gpu, preprocess, prove, serve};
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// The commands of "Attention, Built".
@@ -26,8 +26,10 @@ enum Command {
     Serve(serve::Options),
 
     /// Check the sources, build the book into target/book, check its pages
-    #[command(after_help = "Example:\n  cargo xtask build --open")]
-    Build(BuildOptions),
+    #[command(
+        after_help = "Example:\n  cargo xtask build --open\n  cargo xtask build --site-url https://OWNER.github.io/REPOSITORY"
+    )]
+    Build(build::Options),
 
     /// Prove the book: all tests, all generated files, all snippets, all pages
     #[command(after_help = "Example:\n  cargo xtask test --keep-going")]
@@ -63,13 +65,6 @@ enum Command {
     Preprocess(preprocess::Options),
 }
 
-#[derive(Debug, Args)]
-struct BuildOptions {
-    /// Open the book in the browser once it is built
-    #[arg(long)]
-    open: bool,
-}
-
 /// Runs the command that the arguments name. Success is 0, failure is 1 with the reason on standard
 /// error, and arguments that make no sense are 2.
 #[must_use]
@@ -87,7 +82,7 @@ fn dispatch(command: Command) -> Result<()> {
     let project = Project::find()?;
     match command {
         Command::Serve(options) => serve::serve(&project, &options),
-        Command::Build(options) => build::build(&project, options.open),
+        Command::Build(options) => build::build(&project, &options),
         Command::Test(options) => prove::prove(&project, &options),
         Command::Generate(options) => generate::generate(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),

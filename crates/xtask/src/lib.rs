@@ -6,6 +6,7 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+pub mod address;
 pub mod bench;
 pub mod build;
 pub mod cli;

@@ -3,26 +3,36 @@
 //! With mdBook's own program the preprocessors of `book.toml` are programs too. Here they are
 //! functions of this one, so that nothing has to be installed before the first page.
 
+use crate::address::SiteAddress;
+use crate::files;
 use crate::preprocess::{katex::Katex, snippets::Snippets};
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
 use mdbook_driver::MDBook;
 use mdbook_preprocessor::Preprocessor;
+use std::fs;
 use std::io::{Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use tracing::Level;
 
-/// Renders the book into the folder `destination`. mdBook calls a build a success after many errors, so what it says is
+/// Renders the book into the folder `destination`, to be published at `site` if that is known. mdBook calls a build a success after many errors, so what it says is
 /// read too.
 ///
 /// # Errors
 ///
 /// If mdBook fails or reports an error, or a preprocessor finds something.
-pub fn render(project: &Project, destination: &Path) -> Result<()> {
+pub fn render(
+    project: &Project,
+    destination: &Path,
+    site: Option<&SiteAddress>,
+) -> Result<()> {
     let (result, said) = listen(|| {
         let mut book = load(project)?;
         book.config.build.build_dir = destination.to_owned();
+        if let Some(site) = site {
+            book.config.set("output.html.site-url", site.path())?;
+        }
         book.build()
     })?;
     result.with_context(|| {
@@ -34,6 +44,19 @@ pub fn render(project: &Project, destination: &Path) -> Result<()> {
         bail!("mdbook could not build the book:\n{}", said.trim_end());
     }
     eprint!("{said}");
+    copy_on_demand(project, destination)
+}
+
+/// Scripts of the theme that pages ask for only when they are needed, so that mdBook knows nothing of them.
+fn copy_on_demand(project: &Project, destination: &Path) -> Result<()> {
+    let folder = Path::new("theme/on-demand");
+    for file in files::under(&project.root().join(folder)) {
+        let name = file.file_name().context("a script has a name")?;
+        let place = destination.join(folder);
+        fs::create_dir_all(&place)
+            .and_then(|()| fs::copy(&file, place.join(name)))
+            .with_context(|| format!("{} cannot be copied", file.display()))?;
+    }
     Ok(())
 }
 

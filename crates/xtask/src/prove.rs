@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the one command that proves the book.
 
-use crate::build::build;
+use crate::build::{self, build};
 use crate::console::seconds;
 use crate::generate::{self, generate};
 use crate::mdbook;
@@ -33,7 +33,7 @@ const STEPS: &[Step] = &[
         generate(project, &generate::Options { check: true, ..Default::default() })
     }),
     ("mdbook test", mdbook::test),
-    ("cargo xtask build", |project| build(project, false)),
+    ("cargo xtask build", |project| build(project, &build::Options::default())),
 ];
 
 /// Runs every step, each announced, and sums up.

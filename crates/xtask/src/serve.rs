@@ -87,7 +87,7 @@ fn rebuild(project: &Project, pages: &Path) -> Result<()> {
     for finding in lint::sources(project.root())? {
         eprintln!("warning: {finding}");
     }
-    mdbook::render(project, pages)?;
+    mdbook::render(project, pages, None)?;
     describe(pages)?;
     activity.done("built the book");
     Ok(())
