@@ -1,5 +1,5 @@
 // What CSS alone cannot do: a link past the navigation, a sidebar switch and scrolling boxes that the keyboard reaches,
-// the headings of the page beside the text, and folded answers open on paper.
+// the headings of the page beside the text, folded answers open on paper, and the way back to where one has stopped reading.
 'use strict';
 (() => {
     const main = document.querySelector('main');
@@ -139,6 +139,51 @@
         opened.forEach(fold => fold.open = true);
     });
     window.addEventListener('afterprint', () => opened.forEach(fold => fold.open = false));
+
+    // What is copied is what runs: with the lines that are hidden, but for a last one that `main` has, too.
+    globalThis.playground_text = snippet =>
+        snippet.querySelector('code').textContent.replace(/^Ok::<.*>\(\(\)\)\n?$/m, '');
+
+    // The first page says where one has stopped reading. The storage may be shut, and others may have written to it.
+    const PLACE = 'attention-built-place';
+    const title = main.querySelector('h1');
+    const read = action => {
+        try {
+            return action();
+        } catch {
+            return undefined;
+        }
+    };
+    if (document.querySelector('a[rel=prev]')) {
+        document.addEventListener('visibilitychange', () => read(() => {
+            const section = document.querySelector('.page-headings .current-header');
+            const page = location.pathname.split('/').pop();
+            localStorage.setItem(PLACE, JSON.stringify([page + (section?.hash ?? ''), title.textContent, section?.textContent]));
+        }));
+    } else if (document.querySelector('a[rel~=next]')) {
+        const [address, chapter, section] = read(() => JSON.parse(localStorage.getItem(PLACE))) ?? [];
+        if (/^[\w-]+\.html/.test(address)) {
+            const link = document.createElement('a');
+            link.href = address;
+            link.textContent = section ? `${chapter}, ${section}` : chapter;
+            const line = document.createElement('p');
+            line.className = 'last-place';
+            line.append('You were at: ', link);
+            title.after(line);
+        }
+    }
+
+    // Links show what they lead to, by a script that comes when the pointer or the focus has found a first one. A page that is
+    // opened from a disk may read no other.
+    if (location.protocol !== 'file:') {
+        const first = new AbortController();
+        ['pointerover', 'focusin'].forEach(name => document.addEventListener(name, event => {
+            if (event.target.closest?.('main a[href]')) {
+                first.abort();
+                import('./on-demand/preview.js').then(preview => preview.meet(event));
+            }
+        }, first));
+    }
 
     // Figures that move come after the page can be read, and only where the build has put them. A page that is opened from
     // a disk may load no modules, and keeps its still figures.

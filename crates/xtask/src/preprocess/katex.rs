@@ -5,7 +5,7 @@
 //! red text without a word. So the colour of errors is set to one that nothing else has, and the
 //! rendered chapters are searched for it.
 
-use super::{listings, minutes, punctuation};
+use super::{figures, listings, minutes, punctuation, terms};
 use crate::files;
 use crate::markdown;
 use crate::pattern::{Pattern, pattern};
@@ -42,6 +42,11 @@ impl Preprocessor for Katex {
     /// If a formula does not parse: the message names the chapter, its line and the formula.
     fn run(&self, context: &PreprocessorContext, mut book: Book) -> Result<Book> {
         minutes::insert(&mut book)?;
+        terms::link(&mut book)?;
+        book.for_each_chapter_mut(|chapter| {
+            chapter.content =
+                figures::numbered(&chapter.content, chapter.number.as_ref());
+        });
         let mut context = context.clone();
         context.config.set("preprocessor.katex.throw-on-error", false)?;
         context.config.set("preprocessor.katex.error-color", ERROR_COLOUR)?;

@@ -1,12 +1,13 @@
-//! How long chapters take to read: `{{minutes softmax masking}}` becomes a number.
+//! How long chapters take to read: `{{minutes softmax masking}}` becomes a number, and a chapter that some page names in this way says it
+//! below its own title, too.
 
 use crate::markdown::parse;
 use crate::pattern::{Pattern, pattern};
 use anyhow::{Context, Result};
 use mdbook_preprocessor::book::{Book, Chapter};
-use pulldown_cmark::{Event, Tag, TagEnd};
+use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 use regex::Captures;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Slower than a novel is read, since there are formulas on the way.
 const WORDS_PER_MINUTE: usize = 100;
@@ -23,12 +24,38 @@ pub(super) fn insert(book: &mut Book) -> Result<()> {
         .chapters()
         .filter_map(|chapter| Some((name(chapter)?, minutes(chapter))))
         .collect();
+    let named: HashSet<String> =
+        book.chapters().flat_map(|chapter| names(&chapter.content)).collect();
     let mut result = Ok(());
     book.for_each_chapter_mut(|chapter| match with_minutes(&chapter.content, &minutes) {
-        Ok(content) => chapter.content = content,
+        Ok(content) => {
+            let own = name(chapter).filter(|name| named.contains(name));
+            let own = own.and_then(|name| minutes.get(&name));
+            chapter.content =
+                own.map_or(content.clone(), |minutes| below_title(&content, *minutes));
+        }
         Err(error) => result = Err(error),
     });
     result
+}
+
+/// The chapters whose minutes are asked for.
+fn names(content: &str) -> Vec<String> {
+    let directives = DIRECTIVE.captures_iter(content);
+    let words =
+        directives.map(|found| found[1].split_whitespace().map(str::to_owned).collect());
+    words.collect::<Vec<Vec<_>>>().concat()
+}
+
+/// The chapter with a line on its minutes below its title.
+fn below_title(content: &str, minutes: usize) -> String {
+    let is_title =
+        |event: &Event| *event == Event::End(TagEnd::Heading(HeadingLevel::H1));
+    let title = parse(content).find(|(event, _)| is_title(event));
+    let (above, below) = content.split_at(title.map_or(0, |(_, range)| range.end));
+    let time =
+        format!("<div class=\"reading-time\">About {minutes} minutes to read</div>");
+    format!("{above}\n{time}\n\n{}", below.trim_start_matches('\n'))
 }
 
 /// The chapter's file without its ending, as addresses have it.
@@ -87,7 +114,26 @@ mod tests {
             ("long", &long),
         ]);
         insert(&mut book).unwrap();
-        assert_eq!(book.chapters().next().unwrap().content, "20, 25");
+        let welcome = &book.chapters().next().unwrap().content;
+        assert!(welcome.ends_with("20, 25"), "{welcome}");
+    }
+
+    #[test]
+    fn a_chapter_says_its_own_time_below_its_title() {
+        let chapter = "# Long\n\nOnce.\n\n# Not the title\n";
+        let mut book =
+            book([("welcome", "# Hello\n\n{{minutes long}}\n"), ("long", chapter)]);
+        insert(&mut book).unwrap();
+        let contents: Vec<_> =
+            book.chapters().map(|chapter| chapter.content.as_str()).collect();
+        let time = "<div class=\"reading-time\">About 5 minutes to read</div>";
+        assert_eq!(
+            contents,
+            [
+                "# Hello\n\n5\n".to_owned(),
+                format!("# Long\n\n{time}\n\nOnce.\n\n# Not the title\n")
+            ]
+        );
     }
 
     #[test]
