@@ -161,7 +161,7 @@
             localStorage.setItem(PLACE, JSON.stringify([page + (section?.hash ?? ''), title.textContent, section?.textContent]));
         }));
     } else if (document.querySelector('a[rel~=next]')) {
-        const [address, chapter, section] = read(() => JSON.parse(localStorage.getItem(PLACE))) ?? [];
+        const [address, chapter, section] = read(() => [...JSON.parse(localStorage.getItem(PLACE))]) ?? [];
         if (/^[\w-]+\.html/.test(address)) {
             const link = document.createElement('a');
             link.href = address;
@@ -173,12 +173,18 @@
         }
     }
 
-    // Links show what they lead to, by a script that comes when the pointer or the focus has found a first one. A page that is
+    // Below a formula stand its shapes, which describe it.
+    document.querySelectorAll('p:has(> .katex-display) + .shapes').forEach((shapes, index) => {
+        shapes.id = `shapes-${index}`;
+        shapes.previousElementSibling.querySelector('math').setAttribute('aria-describedby', shapes.id);
+    });
+
+    // Links and letters show what they lead to and mean, by a script that comes when the pointer or the focus has found a first one. A page that is
     // opened from a disk may read no other.
     if (location.protocol !== 'file:') {
         const first = new AbortController();
         ['pointerover', 'focusin'].forEach(name => document.addEventListener(name, event => {
-            if (event.target.closest?.('main a[href]')) {
+            if (event.target.closest?.('main :is(a[href], .katex)')) {
                 first.abort();
                 import('./on-demand/preview.js').then(preview => preview.meet(event));
             }

@@ -1,5 +1,6 @@
 // A card beside a link shows what the link leads to: the meaning of a word, the beginning of a section, a figure or a footnote. It comes when
-// the pointer rests on the link or the keyboard has focused it, stays while the pointer is on it, and goes with the Escape key.
+// the pointer rests on the link or the keyboard has focused it, stays while the pointer is on it, and goes with the Escape key. A letter of the
+// text that stands for a matrix or a number gets one, too, from the table of letters.
 
 // How long the pointer rests on a link before its card comes, and how long the card waits for a pointer that has left; in ms.
 const BEFORE = 350;
@@ -35,15 +36,47 @@ function page(address) {
     return pages.get(address);
 }
 
-// The link to a page of the book that an element is in.
-export function linkAround(element) {
+// The page with the table of letters, and the heading above that.
+const LETTERS = 'formulas.html#letters';
+
+// Where a letter is not that of the table: any letter on the first page, where matrices have names of no meaning, and beside the table.
+const OTHER_LETTERS = [[/\/((welcome|index|formulas)\.html)?$/, /./], [/\/(layer|backward)\.html$/, /^R$/]];
+
+// The link to a page of the book, or the formula of one letter, that an element is in.
+function subjectAround(element) {
     const link = element.closest?.('main a[href]:not(.header, .number)');
-    const folder = address => new URL('.', address).href;
-    return link && folder(link.href) === folder(location.href) && /(\/|\.html)$/.test(link.pathname) ? link : null;
+    if (link) {
+        const folder = address => new URL('.', address).href;
+        return folder(link.href) === folder(location.href) && /(\/|\.html)$/.test(link.pathname) ? link : null;
+    }
+    const formula = element.closest?.('main .katex');
+    return formula && !formula.closest('.katex-display') && /^\\?[a-z]+(\{L\})?(_.*)?$/i.test(source(formula)) ? formula : null;
+}
+
+const source = formula => formula.querySelector('annotation')?.textContent.trim() ?? '';
+
+// The row of the table for a letter: the one that begins with it, or for one with an index the one that explains it.
+async function row(letter) {
+    if (OTHER_LETTERS.some(([page, letters]) => page.test(location.pathname) && letters.test(letter))) {
+        return [];
+    }
+    const address = new URL(LETTERS, location.href);
+    const letters = await page(address.origin + address.pathname);
+    let table = letters?.getElementById(address.hash.slice(1));
+    while (table && !table.querySelector('tr')) {
+        table = table.nextElementSibling;
+    }
+    const rows = [...table?.querySelectorAll('tbody tr') ?? []].map(({ cells }) => [...cells]);
+    const names = cell => [...cell.querySelectorAll('.katex')].flatMap(formula => source(formula).split(/,\s*/));
+    return rows.find(([first]) => names(first).includes(letter))
+        ?? rows.find(([, meaning]) => letter.includes('_') && names(meaning).includes(letter)) ?? [];
 }
 
 // What a link leads to, as elements of the other page.
 async function behind(link) {
+    if (!link.href) {
+        return row(source(link));
+    }
     const { origin, pathname, hash } = new URL(link.href);
     const target = await page(origin + pathname);
     const found = hash ? target?.getElementById(decodeURIComponent(hash.slice(1))) : target?.querySelector('main h1');
@@ -53,8 +86,8 @@ async function behind(link) {
     if (/^H[1-6]$/.test(found.tagName)) {
         return section(found);
     }
-    const row = found.closest('tr');
-    return row ? [found, ...[...row.cells].slice(1)] : [found.closest('figure, li, p, div') ?? found];
+    const entry = found.closest('tr');
+    return entry ? [found, ...[...entry.cells].slice(1)] : [found.closest('figure, li, p, div') ?? found];
 }
 
 // A heading and the first paragraph below it. Below the title of a chapter there is its question first.
@@ -136,8 +169,8 @@ export function meet({ target, clientX }) {
         want(shown);
         return;
     }
-    const link = linkAround(target);
-    if (link !== dismissed) {
+    const link = subjectAround(target);
+    if (!link || link !== dismissed) {
         dismissed = null;
         want(link, clientX);
     }
