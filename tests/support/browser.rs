@@ -6,7 +6,6 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::env;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -21,71 +20,12 @@ use tungstenite::{Message, WebSocket};
 /// How long an answer may take, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What Chromium is started with: no window, nothing asked or fetched on its own account, and no
-/// name resolved but this machine's, so that a test never reaches the network.
-const FLAGS: &[&str] = &[
-    "--headless=new",
-    "--remote-debugging-port=0",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-extensions",
-    "--disable-sync",
-    "--no-first-run",
-    "--no-default-browser-check",
-    "--password-store=basic",
-    "--use-mock-keychain",
-    "about:blank",
-];
+/// What it is started with besides: an address to speak with it, and an empty tab.
+const FLAGS: &[&str] = &["--remote-debugging-port=0", "about:blank"];
 
-/// The names of Chromium and its kin on the PATH.
-const NAMES: &[&str] = &[
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "msedge",
-    "microsoft-edge",
-];
-
-/// Where they are on systems that do not put programs on the PATH. On Windows this is below the
-/// folders for programs.
-const PLACES: &[&str] = &[
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
-    r"Google\Chrome\Application\chrome.exe",
-    r"Chromium\Application\chrome.exe",
-    r"Microsoft\Edge\Application\msedge.exe",
-];
-
-/// The program to start: what the variable `CHROME` names, or else the first that is installed.
+/// The browser to test with, if one is installed.
 pub fn find() -> Option<PathBuf> {
-    if let Some(named) = env::var_os("CHROME").filter(|named| !named.is_empty()) {
-        let named = PathBuf::from(named);
-        assert!(named.is_file(), "CHROME names {}, which is no file", named.display());
-        return Some(named);
-    }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let on_the_path = env::split_paths(&path).flat_map(|folder| {
-        NAMES
-            .iter()
-            .map(move |name| folder.join(format!("{name}{}", env::consts::EXE_SUFFIX)))
-    });
-    let folders = ["HOME", "PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA"];
-    let folders: Vec<_> =
-        folders.iter().filter_map(env::var_os).map(PathBuf::from).collect();
-    let in_places = PLACES.iter().flat_map(|place| {
-        let below =
-            folders.iter().map(move |folder| folder.join(place.trim_start_matches('/')));
-        std::iter::once(PathBuf::from(place)).chain(below)
-    });
-    on_the_path.chain(in_places).find(|program| program.is_file())
+    xtask::browser::find().unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// A running Chromium with a profile of its own; dropping it ends it.
@@ -245,6 +185,7 @@ impl Process {
     fn start(program: PathBuf) -> (Self, String) {
         let profile = tempfile::tempdir().expect("a folder for Chromium's profile");
         let child = Command::new(&program)
+            .args(xtask::browser::FLAGS)
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .stdin(Stdio::null())

@@ -3,6 +3,7 @@
 use crate::address::SiteAddress;
 use crate::console::{Activity, count};
 use crate::describe::describe;
+use crate::formats;
 use crate::lint::{self, Finding};
 use crate::mdbook;
 use crate::playground;
@@ -23,6 +24,10 @@ pub struct Options {
     /// The address at which the book will be published; without it, no page names its own
     #[arg(long, value_name = "URL")]
     pub site_url: Option<SiteAddress>,
+
+    /// Make an EPUB and a PDF of the whole book, too; this takes Chromium or Chrome
+    #[arg(long)]
+    formats: bool,
 }
 
 /// Checks the sources, builds the book into `target/book` and checks its pages. Only a book that
@@ -30,11 +35,16 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// If a check finds something, or mdBook fails.
+/// If a check finds something, mdBook fails, or a format that was asked for cannot be made.
 pub fn build(project: &Project, options: &Options) -> Result<()> {
+    let browser = options.formats.then(formats::browser).transpose()?;
     let activity = Activity::begin("building the book");
     let staging = staging(project)?;
     build_into(project, staging.path(), options)?;
+    if let Some(browser) = browser {
+        formats::add_to(project, staging.path(), &browser)?;
+        fail_on(&lint::pages(staging.path())?)?; // the links to the formats, too
+    }
     move_into_place(project, staging)?;
     let pages = lint::pages::count(&project.book());
     activity.done(&format!("built {} in target/book", count(pages, "page")));

@@ -26,9 +26,9 @@ enum Command {
     Serve(serve::Options),
 
     /// Check the sources, build the book into target/book, check its pages
-    #[command(
-        after_help = "Example:\n  cargo xtask build --open\n  cargo xtask build --site-url https://OWNER.github.io/REPOSITORY"
-    )]
+    #[command(after_help = "Example:\n  cargo xtask build --open\n  \
+                      cargo xtask build --formats   and the whole book as EPUB and PDF\n  \
+                      cargo xtask build --site-url https://OWNER.github.io/REPOSITORY")]
     Build(build::Options),
 
     /// Prove the book: all tests, all generated files, all snippets, all pages

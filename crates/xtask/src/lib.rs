@@ -8,11 +8,13 @@
 
 pub mod address;
 pub mod bench;
+pub mod browser;
 pub mod build;
 pub mod cli;
 pub mod console;
 mod describe;
 pub mod files;
+pub mod formats;
 pub mod generate;
 pub mod gpu;
 pub mod lint;

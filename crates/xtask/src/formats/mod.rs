@@ -1,0 +1,246 @@
+//! `cargo xtask build --formats`: the whole book in one file, to take away.
+//!
+//! The built pages are the source of both: the EPUB is made of each chapter's page, and the PDF is the page with all
+//! chapters as Chromium prints it. So listings, numbers and figures are those that the checks have seen.
+
+mod epub;
+mod pdf;
+mod xhtml;
+
+use crate::browser;
+use crate::console::Activity;
+use crate::files;
+use crate::process;
+use crate::project::Project;
+use anyhow::{Context, Result, bail, ensure};
+use mdbook_driver::MDBook;
+use mdbook_driver::book::BookItem;
+use regex::{Captures, Regex};
+use scraper::{ElementRef, Html, Selector};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The EPUB in the folder of the built book.
+pub const EPUB: &str = "attention-built.epub";
+
+/// The PDF in the folder of the built book.
+pub const PDF: &str = "attention-built.pdf";
+
+/// The book as `book.toml` and `SUMMARY.md` describe it.
+pub struct Contents {
+    /// The book's title.
+    pub title: String,
+    /// What it is about, in a sentence.
+    pub description: String,
+    /// Who wrote it.
+    pub authors: Vec<String>,
+    /// The code of its language.
+    pub language: String,
+    /// Its version and the day of its release, by `CITATION.cff`.
+    pub version: String,
+    /// That day, as `2026-11-20`.
+    pub released: String,
+    /// Its parts in order.
+    pub parts: Vec<Part>,
+}
+
+/// Chapters under one title. The chapters before the first title are a part without.
+#[derive(Default)]
+pub struct Part {
+    /// What stands above the chapters in the list of chapters.
+    pub title: Option<String>,
+    /// The chapters in order.
+    pub chapters: Vec<Chapter>,
+}
+
+/// A chapter of the book.
+pub struct Chapter {
+    /// Its name in the list of chapters.
+    pub title: String,
+    /// Its page without the extension: `softmax` for `softmax.html`.
+    pub name: String,
+}
+
+impl Contents {
+    /// Reads them.
+    ///
+    /// # Errors
+    ///
+    /// If one of the three files cannot be read, or lacks what belongs into it.
+    pub fn read(project: &Project) -> Result<Self> {
+        let book = MDBook::load(project.root())?;
+        let mut parts = vec![Part::default()];
+        for item in book.iter() {
+            match item {
+                BookItem::PartTitle(title) => {
+                    parts.push(Part { title: Some(title.clone()), chapters: Vec::new() });
+                }
+                BookItem::Chapter(chapter) => {
+                    let Some(path) = &chapter.path else { continue };
+                    let name = path.with_extension("");
+                    let name = files::relative(&name, Path::new(""));
+                    let chapter = Chapter { title: chapter.name.clone(), name };
+                    parts.last_mut().context("no part")?.chapters.push(chapter);
+                }
+                BookItem::Separator => {}
+            }
+        }
+        parts.retain(|part| !part.chapters.is_empty());
+        let citation = files::read(&project.root().join("CITATION.cff"))?;
+        let cited = |key: &str| {
+            let mut lines = citation.lines();
+            let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+            value
+                .map(str::to_owned)
+                .with_context(|| format!("CITATION.cff names no `{key}`"))
+        };
+        let about = book.config.book;
+        Ok(Self {
+            title: about.title.context("book.toml has no `title`")?,
+            description: about.description.context("book.toml has no `description`")?,
+            authors: about.authors,
+            language: about.language.context("book.toml has no `language`")?,
+            version: cited("version")?,
+            released: cited("date-released")?,
+            parts,
+        })
+    }
+
+    /// All chapters in order.
+    pub fn chapters(&self) -> impl Iterator<Item = &Chapter> {
+        self.parts.iter().flat_map(|part| &part.chapters)
+    }
+}
+
+/// The browser that makes the PDF and the cover.
+///
+/// # Errors
+///
+/// If none is installed.
+pub fn browser() -> Result<PathBuf> {
+    browser::find()?.context(
+        "`--formats` takes Chromium or a browser built on it, and there is none; install Chromium or Chrome, or say \
+         where it is in the variable CHROME",
+    )
+}
+
+/// Puts the EPUB and the PDF beside the pages in the folder `book`, and links them where the pages speak of them.
+///
+/// # Errors
+///
+/// If a page lacks what a format needs, or the browser fails.
+pub fn add_to(project: &Project, book: &Path, browser: &Path) -> Result<()> {
+    let contents = Contents::read(project)?;
+    let activity = Activity::begin("making the EPUB");
+    epub::write(project, &contents, book, browser)?;
+    activity.done(&format!("made the EPUB, {}", size(&book.join(EPUB))?));
+    let activity = Activity::begin("making the PDF");
+    pdf::write(project, &contents, book, browser)?;
+    activity.done(&format!("made the PDF, {}", size(&book.join(PDF))?));
+    link(book)
+}
+
+fn size(file: &Path) -> Result<String> {
+    let bytes = fs::metadata(file)
+        .with_context(|| format!("{} was not written", file.display()))?
+        .len();
+    Ok(format!("{:.1} MB", bytes as f64 / 1e6))
+}
+
+/// `<span data-format="epub">…</span>` in a page becomes a link to the EPUB, and the same for the PDF. Where no formats are
+/// made, the words stay plain words.
+fn link(book: &Path) -> Result<()> {
+    let mark = Regex::new(r#"<span data-format="(epub|pdf)">([^<]*)</span>"#)?;
+    let mut links = 0;
+    for page in files::with_extension(book, "html") {
+        let html = files::read(&page)?;
+        links += mark.find_iter(&html).count();
+        let linked = mark.replace_all(&html, |found: &Captures| {
+            let file = if &found[1] == "epub" { EPUB } else { PDF };
+            format!("<a href=\"{file}\">{}</a>", &found[2])
+        });
+        if linked != html {
+            fs::write(&page, linked.as_bytes())
+                .with_context(|| format!("{} cannot be written", page.display()))?;
+        }
+    }
+    ensure!(
+        links > 0,
+        "no page has a `<span data-format=…>` where the formats can be linked"
+    );
+    Ok(())
+}
+
+/// The title page, in HTML that is XML as well: the cover of the EPUB and the first page of the PDF.
+fn title_page(contents: &Contents, figure: &str) -> String {
+    let mut html = String::from("<section class=\"title-page\">\n");
+    let _ = writeln!(html, "<p class=\"title\">{}</p>", escaped(&contents.title));
+    let _ =
+        writeln!(html, "<p class=\"description\">{}</p>", escaped(&contents.description));
+    let _ = writeln!(html, "<div class=\"picture\">{figure}</div>");
+    let _ = writeln!(
+        html,
+        "<p class=\"authors\">{}</p>",
+        escaped(&contents.authors.join(", "))
+    );
+    let _ = writeln!(
+        html,
+        "<p class=\"edition\">Version {}, {}</p>\n</section>",
+        escaped(&contents.version),
+        escaped(&contents.released)
+    );
+    html
+}
+
+fn escaped(text: &str) -> String {
+    quick_xml::escape::escape(text).into_owned()
+}
+
+fn parsed(book: &Path, page: &str) -> Result<Html> {
+    Ok(Html::parse_document(&files::read(&book.join(page))?))
+}
+
+fn selector(text: &str) -> Selector {
+    Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The first element of `page` that `what` selects.
+fn first<'a>(html: &'a Html, what: &str, page: &str) -> Result<ElementRef<'a>> {
+    html.select(&selector(what)).next().with_context(|| format!("{page} has no `{what}`"))
+}
+
+/// Lets the browser show `page` without a window and write `file`, as `option` asks it to.
+fn show(browser: &Path, page: &Path, file: &Path, options: &[String]) -> Result<()> {
+    let profile = tempfile::tempdir().context("no folder for the browser's profile")?;
+    let page = path_in_url(page)?;
+    let mut command = Command::new(browser);
+    command.args(browser::FLAGS).args(options).arg(page);
+    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    let output = command.stdin(Stdio::null()).output();
+    let output =
+        output.with_context(|| format!("{} could not be started", browser.display()))?;
+    if !output.status.success() || !file.is_file() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let typed = process::typed(&command);
+        bail!("`{typed}` wrote no {} ({}):\n{said}", file.display(), output.status);
+    }
+    Ok(())
+}
+
+/// The address of a file on this machine.
+fn path_in_url(file: &Path) -> Result<String> {
+    let file = std::path::absolute(file)?;
+    let path = file.to_string_lossy().replace('\\', "/");
+    let encoded: Vec<_> = path
+        .trim_start_matches('/')
+        .split('/')
+        .map(|part| percent_encoding::utf8_percent_encode(part, UNSAFE).to_string())
+        .collect();
+    Ok(format!("file:///{}", encoded.join("/")))
+}
+
+/// What cannot stand in the path of an address.
+const UNSAFE: &percent_encoding::AsciiSet =
+    &percent_encoding::CONTROLS.add(b' ').add(b'#').add(b'%').add(b'?').add(b'"');
