@@ -207,6 +207,16 @@ fn a_book_that_fails_leaves_the_last_one_whole() {
 }
 
 #[test]
+fn formats_ask_for_a_browser_before_anything_is_built() {
+    let book = small_book("# Softmax\n");
+    let mut command = xtask(book.path(), &["build", "--formats"]);
+    let built = run(command.env("CHROME", "nowhere/chromium"));
+    assert_eq!(built.code, 1);
+    says(&built.stderr, &["CHROME names nowhere/chromium, which is no file"]);
+    assert!(!book.path().join("target").exists());
+}
+
+#[test]
 fn a_finding_on_a_page_fails_the_build() {
     let book = small_book("# Softmax\n\n[here](#gone)\n");
     let built = build(&book);

@@ -1,7 +1,7 @@
 //! The EPUB: each chapter's page as XHTML, behind a cover and a title page.
 
 use super::xhtml::{self, Xhtml};
-use super::{Contents, EPUB, escaped, first, parsed, show, title_page};
+use super::{Contents, EPUB, RIGHTS, escaped, first, parsed, show, title_page};
 use crate::files;
 use crate::project::Project;
 use anyhow::{Context, Result};
@@ -61,7 +61,7 @@ pub(super) fn write(
         .title(contents.title.as_str())
         .language(contents.language.as_str())
         .description(contents.description.as_str())
-        .rights("Text and figures: CC BY 4.0. Code: MIT or Apache-2.0.")
+        .rights(RIGHTS)
         .published_date(contents.released.as_str())
         .resource((STYLE, style))
         .cover_image(("cover.png", cover(project, contents, book, browser)?))

@@ -28,6 +28,9 @@ pub const EPUB: &str = "attention-built.epub";
 /// The PDF in the folder of the built book.
 pub const PDF: &str = "attention-built.pdf";
 
+/// Who may do what with the book.
+const RIGHTS: &str = "Text and figures: CC BY 4.0. Code: MIT or Apache-2.0.";
+
 /// The book as `book.toml` and `SUMMARY.md` describe it.
 pub struct Contents {
     /// The book's title.
@@ -38,9 +41,9 @@ pub struct Contents {
     pub authors: Vec<String>,
     /// The code of its language.
     pub language: String,
-    /// Its version and the day of its release, by `CITATION.cff`.
+    /// Its version, by `CITATION.cff`.
     pub version: String,
-    /// That day, as `2026-11-20`.
+    /// The day on which that version was released, as `2026-11-20`.
     pub released: String,
     /// Its parts in order.
     pub parts: Vec<Part>,
@@ -187,7 +190,7 @@ fn title_page(contents: &Contents, figure: &str) -> String {
     );
     let _ = writeln!(
         html,
-        "<p class=\"edition\">Version {}, {}</p>\n</section>",
+        "<p class=\"edition\">Version {}, {}</p>\n<p class=\"edition\">{RIGHTS}</p>\n</section>",
         escaped(&contents.version),
         escaped(&contents.released)
     );
@@ -211,7 +214,7 @@ fn first<'a>(html: &'a Html, what: &str, page: &str) -> Result<ElementRef<'a>> {
     html.select(&selector(what)).next().with_context(|| format!("{page} has no `{what}`"))
 }
 
-/// Lets the browser show `page` without a window and write `file`, as `option` asks it to.
+/// Lets the browser show `page` without a window and write `file`, as `options` ask it to.
 fn show(browser: &Path, page: &Path, file: &Path, options: &[String]) -> Result<()> {
     let profile = tempfile::tempdir().context("no folder for the browser's profile")?;
     let page = path_in_url(page)?;
