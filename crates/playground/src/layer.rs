@@ -270,10 +270,12 @@ fn example_parameters() -> Parameters<f64> {
 }
 
 /// A row for a word: that of the running example where it has the word, or else one that is random and depends on its letters alone.
+/// Capitals don't count.
 #[wasm_bindgen]
 pub fn embed(word: &str) -> Vec<f64> {
+    let word = &word.to_lowercase();
     for sentence in [example::river(), example::city()] {
-        if let Some(i) = sentence.tokens.iter().position(|token| *token == word) {
+        if let Some(i) = sentence.tokens.iter().position(|token| token == word) {
             return sentence.x.row(i).iter().copied().collect();
         }
     }
@@ -337,7 +339,7 @@ mod tests {
     #[test]
     fn words_of_the_running_example_have_its_rows() {
         assert_eq!(embed("bank"), [1.0, 1.0, 1.2, 0.0]);
-        assert_eq!(embed("submarine"), embed("submarine"));
+        assert_eq!(embed("Submarine"), embed("submarine"));
         assert_ne!(embed("submarine"), embed("submarines"));
     }
 }

@@ -230,12 +230,17 @@ impl PlannedWork {
             Work::Softmax => 1,
             Work::Output => 2,
         };
+        // Without the wait for the first tile.
+        let first = bars.iter().map(|bar| bar.span.from).min().unwrap_or_default();
+        // A plan shows its corrections apart from softmax, which they follow.
+        let correction = if consumers == 2 && overlap { lengths.correction } else { 0 };
         let planned = bars.into_iter().map(|bar| PlannedWork {
             work: work(bar.work),
             consumer: bar.consumer,
             tile: bar.span.tile,
-            from: bar.span.from,
-            to: bar.span.to,
+            from: bar.span.from - first,
+            to: bar.span.to - first
+                + if bar.work == Work::Softmax { correction } else { 0 },
         });
         planned.collect()
     }

@@ -51,7 +51,7 @@ export const backward = attention => {
                     cx: x, cy: y, r: 21, fill: 'var(--fig-bg)', stroke: here ? 'var(--fig-2)' : 'var(--fig-fg)', 'stroke-width': here ? 4 : 1.5,
                 }), text(x, y, `d${name}`));
                 group.style.cursor = 'pointer';
-                group.addEventListener('pointerdown', () => set({ step: STEPS.findIndex(([of]) => of === name) }));
+                group.addEventListener('click', () => set({ step: STEPS.findIndex(([of]) => of === name) }));
                 svg.append(group);
             }
             let matrix = layer.matrix(`d${node}`);

@@ -26,7 +26,7 @@ export const bank = attention => {
             const result = new attention.Attention(changed, changed, changed, attention.Mask.none());
             const [scores, weights, output] = [result.scores, result.weights, result.output].map(entries);
             const row = tokens.map((_, j) => j);
-            const svg = drawing(620, 400, `How “${tokens[state.word]}” shares its attention`);
+            const svg = drawing(600, 400, `How “${tokens[state.word]}” shares its attention`);
             svg.append(
                 text(80, 14, 'scores', 'start'), text(360, 14, 'weights', 'start'),
                 text(80, 246, `what “${tokens[state.word]}” becomes`, 'start'),
@@ -34,11 +34,15 @@ export const bank = attention => {
             const values = row.map(j => scores(state.word, j));
             const most = Math.max(...values.map(Math.abs), 1);
             const blue = () => 'var(--fig-1)';
-            bars(svg, { left: 80, top: 28, width: 130, row: 32, most, labels: tokens, values, colour: blue });
+            bars(svg, { left: 80, top: 28, width: 130, row: 32, most, labels: tokens, values, signed: true, colour: blue });
             const shares = row.map(j => weights(state.word, j));
             bars(svg, { left: 360, top: 28, width: 180, row: 32, most: 1, labels: tokens, values: shares, colour: blue });
             const out = dimensions.map((_, j) => output(state.word, j));
-            bars(svg, { left: 80, top: 260, width: 360, row: 32, most: 2.5, labels: dimensions, values: out, colour: () => 'var(--fig-2)' });
+            const longest = Math.max(2.5, ...out.map(Math.abs));
+            bars(svg, {
+                left: 80, top: 260, width: 360, row: 32, most: longest, labels: dimensions, values: out, signed: true,
+                colour: () => 'var(--fig-2)',
+            });
             const largest = shares.indexOf(Math.max(...shares));
             const parts = dimensions.map((name, j) => `${name} ${number(out[j], 2)}`);
             return {

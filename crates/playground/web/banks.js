@@ -18,6 +18,9 @@ export const banks = attention => ({
     ],
     draw(state) {
         const [rows, words] = [ROWS[state.rows], WORDS[state.words]];
+        if (state.padding % words !== 0) {
+            throw new Error('A load of four words has to begin at a multiple of four: choose a padding of 0, 4 or 8.');
+        }
         const load = new attention.BankLoad(rows, WIDTHS[state.width], state.padding, state.swizzle === 1, words);
         const lanes = BANKS / rows;
         const firsts = [...load.banks].filter((_, lane) => lane % lanes === 0);
@@ -48,7 +51,7 @@ export const banks = attention => ({
         const { clocks } = load;
         return {
             svg,
-            says: `The load takes ${clocks} clock${clocks === 1 ? '' : 's'}. Bank ${asked.indexOf(most)} is asked for ${most} different `
+            says: `The load takes ${clocks} clock${clocks === 1 ? '' : 's'}. ${words === 1 ? '' : 'It is served in halves or quarters of the warp. '}Bank ${asked.indexOf(most)} is asked for ${most} different `
                 + `word${most === 1 ? '' : 's'}${most > 1 && words === 1 ? ', and gives one a clock' : ''}.`,
         };
     },

@@ -36,7 +36,7 @@ export const bars = (svg, { left, top, width, row, most, labels, values, digits 
     const [zero, reach] = signed ? [left + width / 2, width / 2] : [left, width];
     values.forEach((value, i) => {
         const y = top + row * i;
-        const length = Math.max(reach * Math.min(Math.abs(value) / most, 1), 1);
+        const length = value === 0 ? 0 : Math.max(reach * Math.min(Math.abs(value) / most, 1), 1);
         svg.append(
             text(left - 8, y + row / 2, labels[i], 'end'),
             shape('rect', { x: value < 0 ? zero - length : zero, y: y + 4, width: length, height: row - 8, fill: colour(i) }),
@@ -59,15 +59,16 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
             const colour = value < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)';
             const cell = Number.isFinite(value)
                 ? shape('rect', { fill: colour, 'fill-opacity': 0.06 + 0.94 * Math.min(Math.abs(value) / full, 1) })
-                : shape('rect', { fill: 'none', stroke: 'var(--fig-muted)', 'stroke-opacity': 0.25 });
+                : shape('rect', { fill: 'var(--fig-bg)', stroke: 'var(--fig-muted)', 'stroke-opacity': 0.25 });
             for (const [name, size] of Object.entries({ x, y, width: CELL - 2, height: CELL - 2 })) {
                 cell.setAttribute(name, size);
             }
-            const words = Number.isFinite(value) ? number(value, digits) : Number.isNaN(value) ? '0' : '−∞';
+            const wide = Math.abs(value) >= 99.995;
+            const words = Number.isFinite(value) ? (Math.abs(value) < 1e5 ? number(value, wide ? 0 : digits) : value.toExponential(0).replace('-', '−')) : Number.isNaN(value) ? '0' : '−∞';
             const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, words));
             if (choose) {
                 group.style.cursor = 'pointer';
-                group.addEventListener('pointerdown', () => choose(i, j));
+                group.addEventListener('click', () => choose(i, j));
             }
             svg.append(group);
         }

@@ -17,8 +17,8 @@ const element = (tag, attributes = {}, ...children) => {
     return made;
 };
 
-/** A number as the book prints it. */
-export const number = (x, digits) => x.toFixed(digits).replace('-', '−');
+/** A number as the book prints it; one that is rounded to zero has no sign. */
+export const number = (x, digits) => x.toFixed(digits).replace(/^-(?=0(\.0*)?$)/u, '').replace('-', '−');
 
 export class Figure {
     /**
@@ -26,9 +26,9 @@ export class Figure {
      * @param {string} name unique on the page, and the name of its state in the address
      * @param {{
      *     controls: object[],
-     *     draw: (state: object, set: (changes: object) => void) => {svg: SVGElement, says: string},
+     *     draw: (state: object, set: (changes: object) => void) => {svg: SVGElement, says: string, limits?: object},
      *     copies?: {label: string, text: (state: object) => string}[],
-     * }} kind what it is made of. An error that `draw` throws is told in place of what there is to see, and the last drawing stays.
+     * }} kind what it is made of. `limits` are the ends of sliders in this state. An error that `draw` throws is told in place of what there is to see, and the last drawing stays.
      */
     constructor(figure, name, kind) {
         this.name = name;
@@ -47,10 +47,10 @@ export class Figure {
         panel.append(...kind.controls.map(control => this.field(control)));
         this.undoButton = this.button('Undo', () => this.undo());
         this.resetButton = this.button('Reset', () => this.set(this.initial));
-        const copies = (kind.copies ?? []).map(({ label, text }) => this.button(label, () => this.copy(text(this.state))));
+        const copies = (kind.copies ?? []).map(({ label, text }) => this.button(label, () => this.copy(() => text(this.state))));
         panel.append(element('div', { class: 'buttons' }, this.undoButton, this.resetButton, ...copies));
         panel.addEventListener('keydown', event => {
-            if (event.key === 'z' && (event.ctrlKey || event.metaKey)) {
+            if (event.key === 'z' && (event.ctrlKey || event.metaKey) && event.target.type !== 'text') {
                 event.preventDefault();
                 this.undo();
             }
@@ -116,6 +116,9 @@ export class Figure {
 
     show() {
         for (const [name, { control, input, output }] of this.fields) {
+            if (control.kind === 'slider') {
+                input.max = control.most;
+            }
             input.value = this.state[name];
             if (control.kind === 'slider') {
                 output.value = number(this.state[name], control.digits);
@@ -123,7 +126,8 @@ export class Figure {
             }
         }
         try {
-            const { svg, says } = this.kind.draw(this.state, changes => this.set(changes));
+            const { svg, says, limits = {} } = this.kind.draw(this.state, changes => this.set(changes));
+            this.limit(limits);
             this.drawing.replaceChildren(svg);
             this.says.textContent = says;
         } catch (error) {
@@ -133,12 +137,20 @@ export class Figure {
         this.resetButton.disabled = JSON.stringify(this.state) === JSON.stringify(this.initial);
     }
 
+    limit(limits) {
+        for (const [name, limit] of Object.entries(limits)) {
+            const { control, input, output } = this.fields.get(name);
+            input.max = limit;
+            output.value = number(Math.min(this.state[name], limit), control.digits);
+        }
+    }
+
     async copy(text) {
         try {
-            await navigator.clipboard.writeText(text);
+            await navigator.clipboard.writeText(text());
             this.says.textContent = 'Copied.';
-        } catch {
-            this.says.textContent = 'The browser does not let this page copy.';
+        } catch (error) {
+            this.says.textContent = `Nothing was copied: ${error.message}`;
         }
     }
 
@@ -160,9 +172,9 @@ export class Figure {
         if (given.length !== controls.length) {
             return {};
         }
-        const values = controls.map(({ kind }, i) => kind === 'words' ? given[i] : Number(given[i]));
-        const fits = ({ kind, least, most, options }, value) => ({
-            slider: () => value >= least && value <= most,
+        const values = controls.map(({ kind }, i) => kind === 'words' ? given[i] : Number(given[i] || NaN));
+        const fits = ({ kind, least, most, step, options }, value) => ({
+            slider: () => value >= least && value <= most && Math.abs((value - least) / step - Math.round((value - least) / step)) < 1e-6,
             words: () => value.length <= most,
             choice: () => Number.isInteger(value) && value >= 0 && value < options.length,
         })[kind]();

@@ -43,7 +43,7 @@ export const masks = attention => {
             heatMap(svg, { left: 60, top: 52, rows: tokens, columns: tokens, matrix, full: 0.75, cell: CELL });
             bars(svg, {
                 left: 336, top: 52, width: 90, row: CELL, most: Math.max(...moves, 0.01),
-                labels: tokens.map(() => ''), values: moves, colour: () => 'var(--fig-2)',
+                labels: tokens.map(() => ''), values: moves, digits: 3, colour: () => 'var(--fig-2)',
             });
             const moved = tokens.map((word, i) => `${i + 1}. ${word}`).filter((_, i) => moves[i] > 0);
             return {

@@ -10,7 +10,7 @@ const [LEFT, WIDTH, CLOCKS] = [110, 345, 6000];
 const ROWS = ['tensor cores', 'softmax', 'softmax'];
 
 export const pipeline = attention => ({
-    controls: [choice('plan', 'plan', NAMES), slider('softmax', 'softmax in clocks', 320, 2432, 32, 832, 0)],
+    controls: [choice('plan', 'plan', NAMES), slider('softmax', 'softmax in clocks, and 64 for the correction', 320, 2432, 32, 832, 0)],
     draw({ plan, softmax }) {
         const [consumers, overlap] = PLANS[plan];
         const svg = drawing(480, 200, `The time-line of ${NAMES[plan]}`);
@@ -23,7 +23,7 @@ export const pipeline = attention => ({
             const top = 6 + 44 * (work === 1 ? 1 + consumer : 0);
             const end = Math.min(to, CLOCKS);
             svg.append(shape('rect', {
-                x: x(from) + 0.5, y: top, width: x(end) - x(from) - 1, height: 36, rx: 2, fill: 'none',
+                x: x(from) + 0.5, y: top, width: Math.max(x(end) - x(from) - 1, 0), height: 36, rx: 2, fill: 'none',
                 stroke: `var(--fig-${1 + consumer})`, 'stroke-width': 2,
             }));
             if (x(end) - x(from) > 24) {
@@ -39,7 +39,8 @@ export const pipeline = attention => ({
         return {
             svg,
             says: `A softmax of ${softmax} clocks, ${NAMES[plan]}: once it runs, the tensor cores are busy `
-                + `${number(100 * busy, 0)} % of the time.`,
+                + `${number(100 * busy, 0)} % of the time.${consumers === 2 && 2 * (softmax + 64) > 2048
+                    ? ' But both softmaxes share their units, so much of theirs has to be waiting.' : ''}`,
         };
     },
 });

@@ -3,7 +3,6 @@ import { choice, number, slider } from './figure.js';
 import { drawing, shape, text } from './draw.js';
 
 const WIDTHS = [16, 32, 64, 128, 256];
-const BYTES = [2, 4, 8];
 const [LEFT, TOP, WIDTH, HEIGHT] = [64, 14, 400, 290];
 const X = [-5, 10]; // the least and the largest intensity, as powers of two
 const x = intensity => LEFT + WIDTH * (Math.log2(intensity) - X[0]) / (X[1] - X[0]);
@@ -18,16 +17,16 @@ export const roofline = (attention, { machines }) => {
             choice('machine', 'machine', all.map(machine => machine.name)),
             slider('length', 'tokens: two to the', 4, 16, 1, 12, 0),
             choice('width', 'width of the head', WIDTHS.map(String), 2),
-            choice('bytes', 'bytes of a number', BYTES.map(String), 1),
         ],
         draw(state) {
-            const { peak, bandwidth } = all[state.machine];
+            const { name: machine, peak, bandwidth } = all[state.machine];
             const ridge = peak / bandwidth;
             const roof = intensity => Math.min(peak, bandwidth * intensity);
             const Y = [Math.floor(Math.log10(roof(2 ** X[0]))), Math.ceil(Math.log10(peak))]; // as powers of ten
             const y = speed => TOP + HEIGHT * (Y[1] - Math.log10(speed)) / (Y[1] - Y[0]);
             const tokens = 2 ** state.length;
-            const steps = attention.RooflineStep.all(tokens, WIDTHS[state.width], BYTES[state.bytes]);
+            const bytes = machine.includes('bf16') ? 2 : 4;
+            const steps = attention.RooflineStep.all(tokens, WIDTHS[state.width], bytes);
             const svg = drawing(480, 360, 'The roof of a machine and the steps of attention');
             for (let power = Y[0]; power <= Y[1]; power += 1) {
                 svg.append(
@@ -46,7 +45,7 @@ export const roofline = (attention, { machines }) => {
             let [lastX, lastY] = [-Infinity, 0];
             for (const { name, intensity } of [...steps].sort((a, b) => a.intensity - b.intensity)) {
                 const [cx, cy] = [x(intensity), y(roof(intensity))];
-                const down = cx - lastX < 62 ? Math.max(cy + 22, lastY + 20) : cy + 22;
+                const down = cx - lastX < 62 ? lastY + 20 : cy + 22;
                 [lastX, lastY] = [cx, down];
                 const fill = name === 'whole' ? 'var(--fig-2)' : 'var(--fig-3)';
                 svg.append(shape('circle', { cx, cy, r: 5, fill }), text(cx, down, name));
@@ -56,7 +55,7 @@ export const roofline = (attention, { machines }) => {
             const whole = steps.find(({ name }) => name === 'whole').intensity;
             return {
                 svg,
-                says: `${tokens} tokens: right of the ridge at ${number(ridge, 1)} FLOP/byte: ${names(true)}; left of it: ${names(false)}. `
+                says: `${tokens} tokens. Right of the ridge, ${number(ridge, 1)} FLOP/byte: ${names(true)}. Left of it: ${names(false)}. `
                     + `The whole has ${number(whole, 1)} FLOP/byte.`,
             };
         },

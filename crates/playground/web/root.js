@@ -10,7 +10,7 @@ export const root = attention => ({
     controls: [
         choice('width', 'width d', WIDTHS.map(String), 2),
         choice('divisor', 'divided by', DIVISORS, 0),
-        slider('draw', 'another draw', 1, 50, 1, 1, 0),
+        slider('draw', 'number of the draw', 1, 50, 1, 1, 0),
     ],
     draw({ width, divisor, draw }) {
         const d = WIDTHS[width];

@@ -2,6 +2,12 @@
 import { number, slider } from './figure.js';
 import { bars, drawing, text } from './draw.js';
 
+/** With three digits; a large or small one with its power of ten. */
+const told = ratio => {
+    const [digits, power] = ratio.toExponential(2).split('e');
+    return Math.abs(power) < 3 ? ratio.toPrecision(3) : `${digits} · 10${[...power.replace('+', '')].map(c => c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]).join('')}`;
+};
+
 const NAMES = ['first', 'second', 'third'];
 
 export const softmax = attention => ({
@@ -24,7 +30,7 @@ export const softmax = attention => ({
         const ratio = weights[0] / weights[1];
         return {
             svg,
-            says: `Weights: ${parts.join(', ')}. The first is ${ratio.toPrecision(3)} times the second.`,
+            says: `Weights: ${parts.join(', ')}. The first is ${told(ratio)} times the second.`,
         };
     },
 });

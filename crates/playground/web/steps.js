@@ -43,7 +43,8 @@ export const steps = attention => {
                 () => `“${tokens[i]}” gives ${value} of its attention to “${tokens[j]}”; the row sums to 1.`,
                 () => `${products(of(result.weights, i), down(v, j), 6)} = ${value}.`,
             ];
-            return { svg, says: `Row ${i + 1}, column ${j + 1}. ${behind[state.stage]()}` };
+            const says = `Row ${i + 1}, column ${j + 1}. ${behind[state.stage]()}`;
+            return { svg, says, limits: { column: matrix.columns } };
         },
     };
 };

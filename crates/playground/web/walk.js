@@ -8,17 +8,24 @@ const PROGRAMS = ['naive', 'fused', 'strips', 'tiles'];
 
 export const walk = attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(4)];
+    const fitting = (capacity, queries, keys, mask) => {
+        try {
+            return new attention.TileWalk(TOKENS, WIDTH, capacity, queries, keys, masks[mask]);
+        } catch {
+            throw new Error(`Tiles of ${queries} × ${keys} don't fit into ${capacity} numbers: choose smaller blocks, or more memory.`);
+        }
+    };
     return {
         controls: [
-            slider('done', 'tiles done', 0, 100, 1, 6, 0),
+            slider('done', 'how far, in per cent', 0, 100, 1, 38, 0),
             slider('queries', 'queries in a block', 1, 16, 1, 4, 0),
             slider('keys', 'keys in a block', 1, 16, 1, 4, 0),
             choice('mask', 'mask', ['none', 'causal', 'window of 4']),
-            slider('capacity', 'fast memory in numbers', 20, 400, 10, 100, 0),
+            slider('capacity', 'fast memory in numbers', 20, 600, 10, 300, 0),
         ],
         draw({ done, queries, keys, mask, capacity }) {
-            const tiles = new attention.TileWalk(TOKENS, WIDTH, capacity, queries, keys, masks[mask]);
-            const seen = Math.min(done, tiles.length);
+            const tiles = fitting(capacity, queries, keys, mask);
+            const seen = Math.round(done / 100 * tiles.length);
             const [ofQueries, ofKeys] = [tiles.queries, tiles.keys];
             const svg = drawing(480, 490, 'A walk over tiles of scores');
             const block = (i, size) => [CELL * i * size, CELL * (Math.min((i + 1) * size, TOKENS) - i * size)];
@@ -58,7 +65,8 @@ export const walk = attention => {
             return {
                 svg,
                 says: `${seen} of ${tiles.length} tiles done; ${number(tiles.moved(seen), 0)} of ${number(totals[3], 0)} numbers moved.`
-                    + (which.length ? ` With so little fast memory, ${which.join(' and ')} can't run.` : ''),
+                    + (which.length ? ` With so little fast memory, ${which.join(' and ')} can't run.` : '')
+                    + (mask === 0 ? '' : ' The naive and the fused program compute what the mask hides, too.'),
             };
         },
     };

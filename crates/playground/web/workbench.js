@@ -8,6 +8,7 @@ const MATRICES = [...FORWARD, ...BACKWARD];
 const HEADS = [1, 2, 4];
 const MASKS = [['none', 'Mask::none()'], ['causal', 'Mask::causal()'], ['window of 3', 'Mask::window(3)?']];
 const MOST_TOKENS = 8;
+const LARGEST = 1000;
 const [MINIATURE, LARGE] = [42, 45];
 
 /** The rows that are meant: of numbers, where semicolons part the rows or all is numbers, or else one for each word. */
@@ -17,11 +18,15 @@ const read = (attention, line) => {
     if (!isNumbers) {
         return { tokens: parts, rows: parts.map(word => [...attention.embed(word)]) };
     }
-    const rows = line.split(';').map(row => row.trim().split(/\s+/u).filter(part => part).map(Number));
-    const wrong = rows.findIndex(row => row.length !== rows[0].length || row.some(x => !Number.isFinite(x)));
-    if (wrong >= 0) {
-        throw new Error(`Row ${wrong + 1} has to be ${rows[0].length} numbers.`);
-    }
+    const rows = line.replace(/[\s;]+$/u, '').split(';').map(row => row.trim().split(/\s+/u).filter(part => part).map(Number));
+    rows.forEach((row, i) => {
+        if (row.length === 0 || row.some(x => !(Math.abs(x) <= LARGEST))) {
+            throw new Error(`Row ${i + 1} has to be numbers from −${LARGEST} to ${LARGEST}.`);
+        }
+        if (row.length !== rows[0].length) {
+            throw new Error(`Row ${i + 1} has ${row.length} numbers, and row 1 has ${rows[0].length}.`);
+        }
+    });
     return { tokens: rows.map((_, i) => `row ${i + 1}`), rows };
 };
 
@@ -35,15 +40,18 @@ export const workbench = attention => {
             throw new Error(`There is room for 1 to ${MOST_TOKENS} words or rows, and here are ${tokens.length}.`);
         }
         const [heads, width] = [HEADS[state.heads], rows[0].length];
-        if (width === 0 || width > MOST_TOKENS || width % heads !== 0) {
-            throw new Error(`Rows of ${width} numbers can't be shared by ${heads} heads; there is room for up to ${MOST_TOKENS} numbers.`);
+        if (width > MOST_TOKENS) {
+            throw new Error(`There is room for rows of up to ${MOST_TOKENS} numbers, and here are ${width}.`);
+        }
+        if (width % heads !== 0) {
+            throw new Error(`Rows of ${width} numbers can't be shared by ${heads} heads: choose fewer heads.`);
         }
         return { tokens, rows, heads, width };
     };
 
     return {
         controls: [
-            words('line', 'words, or rows of numbers: 1 0; 0 1', 120, 'the boat left the river bank'),
+            words('line', 'words, or rows of numbers: 1 0; 0 1', 400, 'the boat left the river bank'),
             choice('matrix', 'matrix', MATRICES, 5),
             slider('row', 'row', 1, MOST_TOKENS, 1, 6, 0),
             slider('column', 'column', 1, MOST_TOKENS, 1, 2, 0),
@@ -54,7 +62,7 @@ export const workbench = attention => {
             slider('dropout', 'dropout', 0, 0.9, 0.05, 0, 2),
             slider('seed', 'seed of the parameters', 1, 50, 1, 1, 0),
             choice('parameter', 'nudged parameter', names),
-            slider('power', 'by ten to the', -12, 0, 0.5, -5),
+            slider('power', 'step of the nudge: ten to the', -12, 0, 0.5, -5),
         ],
         copies: [
             { label: 'Copy as Rust', text: state => rust(input(state), state) },
@@ -87,7 +95,8 @@ export const workbench = attention => {
                 full: Math.max(...shown.entries.filter(Number.isFinite).map(Math.abs), 1e-12),
                 choose: (row, column) => set({ row: row + 1, column: column + 1 }),
             });
-            return { svg, says: `${name}, row ${i + 1}, column ${j + 1}: ${products}. ${nudge(layer, state)}` };
+            const says = `${name}, row ${i + 1}, column ${j + 1}: ${products}. ${nudge(layer, state)}`;
+            return { svg, says, limits: { head: heads } };
         },
     };
 
@@ -99,9 +108,9 @@ export const workbench = attention => {
         const entry = `${names[parameter]}, row ${i + 1}, column ${j + 1}`;
         try {
             const measured = layer.measured(parameter, i, j, 10 ** power);
-            return `The loss by ${entry}: ${number(exact, 9)} backward, ${number(measured, 9)} measured.`;
+            return `Slope with respect to ${entry}: ${number(exact, 9)} by the backward pass, ${number(measured, 9)} measured.`;
         } catch (error) {
-            return `The loss by ${entry}: ${number(exact, 9)} backward; it can't be measured: ${error.message}.`;
+            return `Slope with respect to ${entry}: ${number(exact, 9)} by the backward pass; it can't be measured: ${error.message}.`;
         }
     }
 };
@@ -137,7 +146,7 @@ const miniature = (svg, { left, top, name, matrix, marks, chosen, choose }) => {
         }
     }
     group.style.cursor = 'pointer';
-    group.addEventListener('pointerdown', choose);
+    group.addEventListener('click', choose);
     svg.append(group);
 };
 
@@ -148,7 +157,7 @@ const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
     const column = (matrix, c) => ({ at: l => entries(matrix)(l, c), length: matrix.rows });
     const sum = (a, b, by = '') => {
         const terms = Array.from({ length: Math.min(a.length, b.length) }, (_, l) => `${number(a.at(l), 2)} · ${number(b.at(l), 2)}`);
-        return by ? `(${terms.join(' + ')}) ${by} = ${value}` : `${terms.join(' + ')} = ${value}`;
+        return by ? `(${terms.join(' + ')}) ${by} ≈ ${value}` : `${terms.join(' + ')} ≈ ${value}`;
     };
     const parameter = of => layer.parameter(layer.parameterNames.indexOf(of));
     const width = all.Q.columns;
@@ -187,14 +196,14 @@ const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
         dK: () => ({ products: sum(column(all.dS, i), column(all.Q, j), root), from: [['dS', 'column', i], ['Q', 'column', j]] }),
         dX: () => {
             const terms = ['queries', 'keys', 'values'].map((path, p) => `${number(entries(layer.path(p))(i, j), 2)} through the ${path}`);
-            return { products: `${terms.join(' + ')} = ${value}`, from: [['dQ', 'row', i], ['dK', 'row', i], ['dV', 'row', i]] };
+            return { products: `${terms.join(' + ')} ≈ ${value}`, from: [['dQ', 'row', i], ['dK', 'row', i], ['dV', 'row', i]] };
         },
     }[name]();
 };
 
 /** A program that computes the same with the crate. */
 const rust = ({ tokens, rows, heads, width }, { line, mask, factor, dropout, seed, head }) => {
-    const numbers = rows.map(row => `        ${row.map(x => x.toFixed(Math.max(1, (String(x).split('.')[1] ?? '').length))).join(', ')},`).join('\n');
+    const numbers = rows.map(row => `        ${row.map(x => Number.isInteger(x) ? x.toFixed(1) : String(x)).join(', ')},`).join('\n');
     const shown = Math.min(head, heads) - 1;
     const changes = factor === 1 ? '' : `    layer.parameters.w_q *= ${factor.toFixed(1)};\n`;
     const options = dropout === 0 ? '' : `.with_dropout(${dropout}, ${seed})`;
