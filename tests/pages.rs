@@ -7,6 +7,7 @@
 //! unless `REQUIRE_BROWSER=1` is set. With `SCREENSHOTS=folder` every page is pictured there.
 
 mod playground_in_pages;
+mod reading_aids;
 mod support;
 
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

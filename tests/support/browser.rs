@@ -58,6 +58,8 @@ pub struct Key {
 impl Key {
     pub const RIGHT: Self = Self { name: "ArrowRight", code: 39 };
     pub const HOME: Self = Self { name: "Home", code: 36 };
+    pub const TAB: Self = Self { name: "Tab", code: 9 };
+    pub const ESCAPE: Self = Self { name: "Escape", code: 27 };
 }
 
 impl Browser {
@@ -319,6 +321,12 @@ impl Tab<'_> {
             let event = json!({ "type": kind, "key": name, "code": name, "windowsVirtualKeyCode": code });
             self.call("Input.dispatchKeyEvent", event);
         }
+    }
+
+    /// Moves the pointer to a point of the window.
+    pub fn point_at(&mut self, (x, y): (f64, f64)) {
+        let event = json!({ "type": "mouseMoved", "x": x, "y": y });
+        self.call("Input.dispatchMouseEvent", event);
     }
 
     /// Presses the left button at a point of the window.

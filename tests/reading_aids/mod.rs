@@ -1,0 +1,201 @@
+//! What a page does for its reader besides showing its text: a card beside a link, a copy of what runs, the place where one stopped.
+
+use crate::support::browser::{Browser, Key, Tab};
+use crate::support::server::Site;
+use crate::{LAPTOP, Shift, book, chromium, wait_for_turn};
+use std::any::Any;
+use std::path::Path;
+use xtask::files;
+
+/// Someone with a browser, and the book on a server.
+struct Reader {
+    browser: Browser,
+    site: Site,
+    _folder: tempfile::TempDir,
+    _turn: Box<dyn Any>,
+}
+
+impl Reader {
+    fn start() -> Option<Self> {
+        let program = chromium()?;
+        let (folder, _) = book();
+        let site = Site::serve(folder.path());
+        let turn = Box::new(wait_for_turn());
+        Some(Self {
+            browser: Browser::start(program),
+            site,
+            _folder: folder,
+            _turn: turn,
+        })
+    }
+
+    fn open(&mut self, page: &str) -> Tab<'_> {
+        let mut tab = self.browser.open(LAPTOP);
+        tab.run_first(crate::CHECKS);
+        tab.go(&self.site.url(page));
+        tab.run("checks.shown()");
+        tab
+    }
+}
+
+/// A chapter file of the book.
+fn chapter(name: &str) -> String {
+    files::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name)).unwrap()
+}
+
+/// What the glossary says of a word.
+fn meaning(word: &str) -> String {
+    let glossary = chapter("glossary.md");
+    let entry = glossary.lines().find(|line| line.contains(&format!("**[{word}]")));
+    entry.unwrap().split('|').nth(2).unwrap().trim().to_owned()
+}
+
+/// Scrolls an element into the window and tells a point of its first line.
+fn point_of(tab: &mut Tab, selector: &str) -> (f64, f64) {
+    tab.ask(&format!(
+        "(() => {{ const element = document.querySelector('{selector}'); element.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
+         const {{ x, y, width, height }} = element.getClientRects()[0]; return [x + width / 2, y + height / 2]; }})()"
+    ))
+}
+
+/// Waits until the card shows or is gone, and tells its text; an empty one if there is none after 5 s.
+fn card(tab: &mut Tab, shows: bool) -> String {
+    tab.ask(&format!(
+        "new Promise(done => {{ const begun = performance.now(); const look = () => {{ \
+         const card = document.querySelector('.preview-card:not([hidden])'); \
+         if (Boolean(card) === {shows} || performance.now() - begun > 5000) {{ done(card?.textContent ?? ''); }} \
+         else {{ setTimeout(look, 50); }} }}; look(); }})"
+    ))
+}
+
+/// Longer than a card waits for a pointer that has left it.
+const A_WHILE: &str = "new Promise(done => setTimeout(done, 600))";
+
+/// A point where there is no link.
+const NOWHERE: (f64, f64) = (700.0, 3.0);
+
+const TERM: &str = "main a.term[href=\"glossary.html#term-attention\"]";
+const DESCRIBED: &str =
+    "document.querySelector('[aria-describedby=preview-card]')?.textContent ?? ''";
+
+#[test]
+fn a_word_of_the_glossary_shows_its_meaning() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("layer.html");
+    let expected = format!("Attention{}", meaning("Attention"));
+
+    let link = point_of(&mut tab, TERM);
+    tab.point_at(link);
+    assert_eq!(card(&mut tab, true), expected);
+    assert_eq!(tab.ask::<String>(DESCRIBED), "attention");
+
+    let on_card = point_of(&mut tab, ".preview-card");
+    tab.point_at(on_card);
+    tab.run(A_WHILE);
+    assert_eq!(card(&mut tab, true), expected, "the card stays under the pointer");
+
+    tab.press(Key::ESCAPE);
+    assert_eq!(card(&mut tab, false), "");
+    assert_eq!(tab.ask::<String>(DESCRIBED), "");
+
+    let link = point_of(&mut tab, TERM);
+    tab.point_at(NOWHERE);
+    tab.point_at(link);
+    assert_eq!(card(&mut tab, true), expected, "the card comes again");
+    tab.point_at(NOWHERE);
+    assert_eq!(card(&mut tab, false), "", "the card goes when the pointer has left");
+    let Shift { value, moved } = tab.ask("checks.shift()");
+    assert_eq!(value, 0.0, "{moved:?}");
+}
+
+#[test]
+fn a_link_with_the_focus_shows_its_section() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("complexity.html");
+    const LINK: &str = "main a[href=\"softmax.html#a-row-at-a-time\"]";
+    tab.press(Key::TAB);
+    tab.run(&format!("document.querySelector('{LINK}').focus()"));
+    let text = card(&mut tab, true);
+    let softmax = chapter("softmax.md");
+    let (_, section) = softmax.split_once("## A row at a time\n\n").unwrap();
+    let beginning: String =
+        section.chars().take_while(|c| !"`*$[’'".contains(*c)).collect();
+    assert!(beginning.len() > 20, "{beginning}");
+    assert!(text.starts_with(&format!("A row at a time{beginning}")), "{text}");
+    assert_eq!(tab.ask::<String>(DESCRIBED), "its loops");
+    let focusable =
+        "document.querySelectorAll('.preview-card :is(a, button, [tabindex])').length";
+    assert_eq!(tab.ask::<usize>(focusable), 0);
+    tab.run("document.activeElement.blur()");
+    assert_eq!(card(&mut tab, false), "");
+}
+
+#[test]
+fn a_letter_shows_what_it_stands_for() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("memory-wall.html");
+    // The first formula of the text that is this letter alone.
+    const LETTER: &str = "[...document.querySelectorAll('main p > .katex, main p > .nowrap > .katex')]\
+        .find(formula => formula.querySelector('annotation').textContent === 'R').id = 'letter'";
+    tab.run(LETTER);
+    let letter = point_of(&mut tab, "#letter");
+    tab.point_at(letter);
+    let text = card(&mut tab, true);
+    let formulas = chapter("formulas.md");
+    let row = formulas.lines().find(|line| line.starts_with("| $R$ |")).unwrap();
+    let meaning = row.split('|').nth(2).unwrap().trim();
+    let meaning = meaning.split('$').next().unwrap();
+    assert!(text.starts_with('R') && text.contains(meaning), "{text}");
+}
+
+#[test]
+fn a_copy_is_what_runs() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("backward.html");
+    tab.run(
+        "navigator.clipboard.writeText = async text => { globalThis.copied = text; }",
+    );
+    // A program whose first lines are hidden, and its last one.
+    let copied: String = tab.ask(
+        "(() => { const hidden = [...document.querySelectorAll('pre .boring')].find(line => line.textContent.startsWith('let ')); \
+         hidden.closest('pre').querySelector('.clip-button').click(); return copied; })()",
+    );
+    let all: Vec<_> = copied.lines().collect();
+    let written = chapter("backward.md");
+    let mut program =
+        written.split("```").find(|block| block.contains("\n# let ")).unwrap().lines();
+    program.next(); // the language
+    let written: Vec<_> = program
+        .map(
+            |line| if line == "#" { "" } else { line.strip_prefix("# ").unwrap_or(line) },
+        )
+        .filter(|line| !line.starts_with("Ok::<"))
+        .collect();
+    assert_eq!(all, written);
+}
+
+#[test]
+fn the_first_page_leads_back_to_the_last_place() {
+    let Some(mut reader) = Reader::start() else { return };
+    let url = reader.site.url("welcome.html");
+    let mut tab = reader.open("softmax.html");
+    const LINE: &str = "document.querySelector('main .last-place')?.textContent ?? ''";
+    tab.run(
+        "document.getElementById('the-jacobian').scrollIntoView({ behavior: 'instant' })",
+    );
+    tab.run(A_WHILE);
+    tab.go(&url);
+    tab.run("checks.shown()");
+    assert_eq!(tab.ask::<String>(LINE), "You were at: Softmax, The Jacobian");
+    let leads_to = "document.querySelector('.last-place a').getAttribute('href')";
+    assert_eq!(tab.ask::<String>(leads_to), "softmax.html#the-jacobian");
+    let Shift { value, moved } = tab.ask("checks.shift()");
+    assert_eq!(value, 0.0, "{moved:?}");
+
+    // What others have written there is no place.
+    for stored in ["[\"javascript:alert()\"]", "{", "7", "null"] {
+        tab.run(&format!("localStorage.setItem('attention-built-place', '{stored}')"));
+        tab.go(&url);
+        assert_eq!(tab.ask::<String>(LINE), "", "{stored}");
+    }
+}
