@@ -1,6 +1,7 @@
 //! `cargo xtask build`: the book, whole and checked, or the one before it untouched.
 
 use crate::address::SiteAddress;
+use crate::api;
 use crate::console::{Activity, count};
 use crate::describe::describe;
 use crate::formats;
@@ -28,6 +29,10 @@ pub struct Options {
     /// Make an EPUB and a PDF of the whole book, too; this takes Chromium or Chrome
     #[arg(long)]
     formats: bool,
+
+    /// Put the documentation of the crate beside the book, and link to it from the listings
+    #[arg(long)]
+    pub api: bool,
 }
 
 /// Checks the sources, builds the book into `target/book` and checks its pages. Only a book that
@@ -77,6 +82,9 @@ pub fn build_into(
         site.add_to(destination)?;
     }
     playground::add_to(project, destination)?;
+    if options.api {
+        api::add_to(project, destination)?;
+    }
     findings.extend(lint::pages(destination)?);
     fail_on(&findings)
 }

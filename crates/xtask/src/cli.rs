@@ -28,7 +28,7 @@ enum Command {
     /// Check the sources, build the book into target/book, check its pages
     #[command(after_help = "Example:\n  cargo xtask build --open\n  \
                       cargo xtask build --formats   and the whole book as EPUB and PDF\n  \
-                      cargo xtask build --site-url https://OWNER.github.io/REPOSITORY")]
+                      cargo xtask build --site-url https://OWNER.github.io/REPOSITORY --api")]
     Build(build::Options),
 
     /// Prove the book: all tests, all generated files, all snippets, all pages

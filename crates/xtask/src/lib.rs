@@ -7,6 +7,7 @@
 #![deny(missing_docs, unsafe_code)]
 
 pub mod address;
+mod api;
 pub mod bench;
 pub mod browser;
 pub mod build;

@@ -3,6 +3,7 @@
 use super::html::{Element, Page, Text};
 use super::links::{decoded, local_path};
 use super::{Finding, style};
+use crate::api;
 use crate::files;
 use crate::pattern::{Pattern, pattern};
 use anyhow::Result;
@@ -45,7 +46,14 @@ const PLAYGROUND: &str = "https://play.rust-lang.org/";
 /// The number of pages in `folder`.
 #[must_use]
 pub fn count(folder: &Path) -> usize {
-    files::with_extension(folder, "html").len()
+    pages_in(folder).len()
+}
+
+/// The pages of the book, without those that rustdoc has put beside them.
+fn pages_in(folder: &Path) -> Vec<PathBuf> {
+    let mut pages = files::with_extension(folder, "html");
+    pages.retain(|page| !page.starts_with(folder.join(api::FOLDER)));
+    pages
 }
 
 /// Everything that was built.
@@ -71,7 +79,7 @@ pub(super) fn check(folder: &Path) -> Result<Vec<Finding>> {
 impl Site {
     fn read(folder: &Path) -> Result<Self> {
         let folder = std::path::absolute(folder)?.clean();
-        let files = files::with_extension(&folder, "html");
+        let files = pages_in(&folder);
         let parse = |file: &PathBuf| {
             Ok(Page::parse(files::relative(file, &folder), &files::read(file)?))
         };
