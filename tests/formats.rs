@@ -54,9 +54,14 @@ fn selector(text: &str) -> Selector {
     Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
+/// What `what` selects.
+fn all<'a>(html: &'a Html, what: &str) -> Vec<ElementRef<'a>> {
+    html.select(&selector(what)).collect()
+}
+
 /// The texts of what `what` selects.
 fn texts(html: &Html, what: &str) -> Vec<String> {
-    let texts = html.select(&selector(what));
+    let texts = all(html, what).into_iter();
     texts.map(|element| element.text().collect::<String>().trim().to_owned()).collect()
 }
 
@@ -109,7 +114,7 @@ fn missing_in_epub(epub: &Epub, contents: &Contents, book: &Path) -> Vec<String>
                 found.len()
             ));
         }
-        let count = |html: &Html, what: &str| html.select(&selector(what)).count();
+        let count = |html: &Html, what: &str| all(html, what).len();
         for (on_page, in_epub) in [
             ("main .katex", "math[alttext]:not([alttext='']):has(> *)"),
             ("main figure", "figure"),
@@ -158,7 +163,7 @@ fn broken_links(epub: &Epub) -> Vec<String> {
     let ids: BTreeMap<&str, BTreeSet<String>> = documents
         .iter()
         .map(|(name, html)| {
-            let ids = html.select(&selector("[id]"));
+            let ids = all(html, "[id]").into_iter();
             let ids = ids.filter_map(|element| element.attr("id").map(str::to_owned));
             (name.as_str(), ids.collect())
         })
@@ -166,7 +171,7 @@ fn broken_links(epub: &Epub) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut links = 0;
     for (name, html) in &documents {
-        for link in html.select(&selector("a[href]")) {
+        for link in all(html, "a[href]") {
             let target = link.attr("href").unwrap_or_default();
             if target.contains("://") {
                 continue;
@@ -194,10 +199,8 @@ fn broken_links(epub: &Epub) -> Vec<String> {
 fn scripts(epub: &Epub) -> Vec<String> {
     let documents = documents(epub);
     let found = documents.iter().flat_map(|(name, html)| {
-        let elements = html.select(&selector("script, iframe, [onclick], [src^=http]"));
-        elements
-            .map(move |element| format!("{name}: {}", element.html()))
-            .collect::<Vec<_>>()
+        let elements = all(html, "script, iframe, [onclick], [src^=http]").into_iter();
+        elements.map(move |element| format!("{name}: {}", element.html()))
     });
     found.collect()
 }
@@ -237,14 +240,14 @@ fn said_of_pdf(pdf: &Path, contents: &Contents, book: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
 
     let outline = texts(&read, "body > outline > item");
-    let all = Html::parse_document(&files::read(&book.join("print.html")).unwrap());
-    let expected = texts(&all, "main > h1");
+    let printed = Html::parse_document(&files::read(&book.join("print.html")).unwrap());
+    let expected = texts(&printed, "main > h1");
     assert_eq!(expected.len(), contents.chapters().count());
     if outline != expected {
         complaints.push(format!("the PDF's outline lists {outline:?}"));
     }
 
-    let pages: Vec<_> = read.select(&selector("page")).collect();
+    let pages = all(&read, "page");
     let number = |element: ElementRef, name: &str| -> f64 {
         element.attr(name).unwrap().parse().unwrap()
     };

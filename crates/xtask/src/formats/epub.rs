@@ -1,7 +1,7 @@
 //! The EPUB: each chapter's page as XHTML, behind a cover and a title page.
 
 use super::xhtml::{self, Xhtml};
-use super::{Contents, EPUB, RIGHTS, escaped, first, parsed, show, title_page};
+use super::{Chapter, Contents, EPUB, RIGHTS, escaped, first, parsed, show, title_page};
 use crate::files;
 use crate::project::Project;
 use anyhow::{Context, Result};
@@ -86,31 +86,19 @@ pub(super) fn write(
     );
     let pages: BTreeSet<_> =
         contents.chapters().map(|chapter| chapter.name.as_str()).collect();
-    let mut landmark = Some(TocEntryKind::BodyMatter); // where the text begins
     for part in &contents.parts {
-        let mut chapters = Vec::new();
-        for chapter in &part.chapters {
-            let name = format!("{}.html", chapter.name);
-            let page = parsed(book, &name)?;
-            let main = first(&page, "main", &name)?;
-            let body = xhtml::content(main, &pages).with_context(|| name.clone())?;
-            let mut file = file(contents, &chapter.title, &chapter.name, body);
-            if chapter.name == "glossary" {
-                file = file.kind(TocEntryKind::Glossary);
-            } else if let Some(kind) = landmark.take() {
-                file = file.kind(kind);
-            }
-            chapters.push(file);
-        }
-        match &part.title {
+        let chapters = part.chapters.iter();
+        let chapters = chapters.map(|chapter| of_page(contents, chapter, &pages, book));
+        let chapters = chapters.collect::<Result<Vec<_>>>()?;
+        epub = match &part.title {
             Some(title) => {
                 // Its title has no page of its own, so it leads to its first chapter.
                 let first = part.chapters.first().context("a part has chapters")?;
                 let part = EpubChapter::new(title).href(format!("{}.xhtml", first.name));
-                epub = epub.chapter(part.children(chapters));
+                epub.chapter(part.children(chapters))
             }
-            None => epub = epub.chapter(chapters),
-        }
+            None => epub.chapter(chapters),
+        };
     }
     let text = format!(
         "<h1>Licence</h1>\n<p>Text and figures of this book are under the licence below. Its code is under MIT or \
@@ -125,6 +113,27 @@ pub(super) fn write(
     );
     epub.write().toc_stylesheet(STYLE).compression(9).save(book.join(EPUB))?;
     Ok(())
+}
+
+/// A chapter, made of its page.
+fn of_page(
+    contents: &Contents,
+    chapter: &Chapter,
+    pages: &BTreeSet<&str>,
+    book: &Path,
+) -> Result<EpubChapter> {
+    let name = format!("{}.html", chapter.name);
+    let page = parsed(book, &name)?;
+    let content = xhtml::content(first(&page, "main", &name)?, pages);
+    let content = content.with_context(|| name.clone())?;
+    let file = file(contents, &chapter.title, &chapter.name, content);
+    let is_first =
+        contents.chapters().next().is_some_and(|first| first.name == chapter.name);
+    Ok(match chapter.name.as_str() {
+        "glossary" => file.kind(TocEntryKind::Glossary),
+        _ if is_first => file.kind(TocEntryKind::BodyMatter), // where the text begins
+        _ => file,
+    })
 }
 
 /// A file of the EPUB with its place in the table of contents.
