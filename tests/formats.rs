@@ -118,7 +118,7 @@ fn missing_in_epub(epub: &Epub, contents: &Contents, book: &Path) -> Vec<String>
         for (on_page, in_epub) in [
             ("main .katex", "math[alttext]:not([alttext='']):has(> *)"),
             ("main figure", "figure"),
-            ("main svg", "svg"),
+            ("main figure > svg", "figure > svg"),
             ("main pre > code", "pre > code"),
             ("main table", "table"),
             ("main details", "details[open]"),
