@@ -9,6 +9,7 @@ use crate::lint::{self, Finding};
 use crate::mdbook;
 use crate::playground;
 use crate::project::Project;
+use crate::style_sheets;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs;
@@ -81,6 +82,7 @@ pub fn build_into(
     if let Some(site) = site {
         site.add_to(destination)?;
     }
+    style_sheets::join(destination)?;
     playground::add_to(project, destination)?;
     if options.api {
         api::add_to(project, destination)?;

@@ -33,3 +33,4 @@ pub mod project;
 pub mod prove;
 pub mod python;
 pub mod serve;
+mod style_sheets;

@@ -2,7 +2,7 @@
 
 use crate::console::Activity;
 use crate::project::Project;
-use crate::{describe::describe, lint, mdbook};
+use crate::{describe::describe, lint, mdbook, style_sheets};
 use anyhow::{Context, Result, bail};
 use axum::Router;
 use clap::Args;
@@ -89,6 +89,7 @@ fn rebuild(project: &Project, pages: &Path) -> Result<()> {
     }
     mdbook::render(project, pages, None)?;
     describe(pages)?;
+    style_sheets::join(pages)?;
     activity.done("built the book");
     Ok(())
 }
