@@ -112,11 +112,17 @@
         new MutationObserver(follow).observe(box, { attributeFilter: ['class'], subtree: true });
     });
 
-    // Browsers leave formulas out of the name that they give a column after its header. A formula of one line reads the
-    // same without its layout, so its letters become its label.
-    document.querySelectorAll('th math:not(:has(msup, msubsup, mfrac, msqrt, mroot, mover))').forEach(formula => {
-        const letters = [...formula.querySelectorAll('mi, mn, mo, mtext')];
-        formula.setAttribute('aria-label', letters.map(letter => letter.textContent).join(' '));
+    // Browsers leave formulas out of the name that they give a column after its header. A formula without fractions can be
+    // read aloud from left to right, and so becomes its own label.
+    const aloud = part => {
+        const parts = [...part.children].filter(({ localName }) => localName !== 'annotation').map(aloud);
+        const { localName } = part;
+        return localName === 'msup' ? parts.join(' to the power of ')
+            : localName === 'msqrt' ? `square root of ${parts.join(' ')}`
+            : parts.join(' ') || part.textContent;
+    };
+    document.querySelectorAll('th math:not(:has(msubsup, mfrac, mroot, mover))').forEach(formula => {
+        formula.setAttribute('aria-label', aloud(formula));
     });
 
     const boxes = document.querySelectorAll('.katex-display, .table-wrapper, figure.wide, main pre > code');
@@ -127,11 +133,9 @@
             box.removeAttribute('tabindex');
         }
     });
-    mark();
+    // Not before the fonts are there: the whole page would be laid out once more.
+    document.fonts.ready.then(mark);
     window.addEventListener('resize', mark);
-    if (document.fonts) {
-        document.fonts.ready.then(mark);
-    }
 
     let opened = [];
     window.addEventListener('beforeprint', () => {
