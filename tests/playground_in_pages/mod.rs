@@ -77,6 +77,13 @@ fn says(tab: &mut Tab, figure: &str) -> String {
     ))
 }
 
+/// The page and the state in its address, which follows when the figure rests.
+fn address_of(tab: &mut Tab) -> String {
+    tab.ask(
+        "new Promise(done => setTimeout(() => done(location.pathname.slice(1) + location.search), 400))",
+    )
+}
+
 /// Scrolls an element into the window and tells a point of it: so far from its left edge, as a share of its width.
 fn point_of(tab: &mut Tab, selector: &str, along: f64) -> (f64, f64) {
     tab.ask(&format!(
@@ -192,7 +199,7 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
     assert_eq!(says(&mut tab, "softmax"), softmax_says([0.0; 3]));
 
     // The state stands in the address, and another reader who opens it sees the same.
-    let address: String = tab.ask("location.pathname.slice(1) + location.search");
+    let address = address_of(&mut tab);
     assert_eq!(address, "softmax.html?softmax=2_1_-1_0.5_0");
     drop(tab);
     let mut tab = reader.open(&address, PHONE);
@@ -222,7 +229,7 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
             softmax_says([2.0, 1.0, -1.0].map(|score| scores * score))
         );
     }
-    assert_eq!(tab.ask::<String>("location.search"), "");
+    assert_eq!(address_of(&mut tab), "softmax.html");
 }
 
 #[test]
@@ -266,7 +273,7 @@ fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
     let point = point_of(&mut tab, "[data-figure=steps] .drawing g:nth-of-type(36)", 0.5);
     tab.click(point);
     is_shown(&mut tab, 5, 5);
-    assert_eq!(tab.ask::<String>("location.search"), "?steps=0_4_6_6");
+    assert_eq!(address_of(&mut tab), format!("{page}?steps=0_4_6_6"));
 }
 
 #[test]

@@ -146,6 +146,7 @@ export class Figure {
     }
 
     async copy(text) {
+        this.writeAddress();
         try {
             await navigator.clipboard.writeText(text());
             this.says.textContent = 'Copied.';
@@ -154,8 +155,14 @@ export class Figure {
         }
     }
 
-    /** The state is a list of numbers and words, in the order of the controls. */
+    /** A browser takes longer to change the address than to draw, and some refuse it at each step of a slider: so it waits for a rest. */
     toAddress() {
+        clearTimeout(this.resting);
+        this.resting = setTimeout(() => this.writeAddress(), 150);
+    }
+
+    /** The state is a list of numbers and words, in the order of the controls. */
+    writeAddress() {
         const address = new URL(location);
         const values = this.kind.controls.map(control => this.state[control.name]).join('_');
         if (JSON.stringify(this.state) === JSON.stringify(this.initial)) {
