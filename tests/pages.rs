@@ -6,6 +6,7 @@
 //! This needs Chromium, or a browser built on it. Without one, nothing is tested and the tests pass,
 //! unless `REQUIRE_BROWSER=1` is set. With `SCREENSHOTS=folder` every page is pictured there.
 
+mod axe_in_pages;
 mod playground_in_pages;
 mod reading_aids;
 mod support;

@@ -1,0 +1,82 @@
+//! axe-core, the checks of accessibility that browsers' own tools use, on each page of the book and in the states of the figures that move.
+//!
+//! It takes `axe.min.js` of npm's package `axe-core`: the file that the variable `AXE` names, or `target/axe/axe.min.js`. Without it, nothing
+//! is tested and the test passes, unless `REQUIRE_AXE=1` is set.
+
+use crate::support::browser::{Browser, Screen, Tab};
+use crate::support::server::Site;
+use crate::{CHECKS, LAPTOP, PHONE, book, chromium, wait_for_turn};
+use std::env;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+/// What runs inside the page, beside axe-core.
+const SCRIPT: &str = include_str!("../support/axe.js");
+
+#[test]
+fn axe_finds_no_violation() {
+    let Some(axe) = axe() else { return };
+    let Some(program) = chromium() else { return };
+    let (folder, pages) = book();
+    let site = Site::serve(folder.path());
+    let _turn = wait_for_turn();
+    let mut browser = Browser::start(program);
+    let mut complaints = Vec::new();
+    let mut looked_at = 0;
+    for page in &pages {
+        for screen in [LAPTOP, PHONE] {
+            let mut tab = browser.open(screen);
+            for script in [CHECKS, &axe, SCRIPT] {
+                tab.run_first(script);
+            }
+            tab.go(&site.url(page));
+            tab.run("checks.shown()");
+            tab.run("axeChecks.figuresMove()");
+            tab.run("checks.unfold()");
+            let themes = if screen.dark { ["navy", "light"] } else { ["light", "navy"] };
+            // The second theme changes colours and nothing else.
+            let mut found = look(&mut tab, themes[0], "page()");
+            found.extend(look(&mut tab, themes[1], "colours()"));
+            let states: Vec<(String, String)> = tab.ask("axeChecks.states()");
+            tab.run("axeChecks.keepFigures()");
+            for (control, value) in &states {
+                let state = format!("inState(['{control}', '{value}'])");
+                found.extend(
+                    themes.iter().flat_map(|theme| look(&mut tab, theme, &state)),
+                );
+            }
+            looked_at += states.len();
+            let Screen { width, .. } = screen;
+            complaints
+                .extend(found.iter().map(|it| format!("{page}, {width} px wide, {it}")));
+        }
+    }
+    println!("{} pages, and figures in {looked_at} states", pages.len());
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+/// What one of the functions of `axe.js` finds in a theme.
+fn look(tab: &mut Tab, theme: &str, function: &str) -> Vec<String> {
+    tab.run(&format!("checks.wear('{theme}')"));
+    let found: Vec<String> = tab.ask(&format!("axeChecks.{function}"));
+    found.iter().map(|it| format!("{theme}: {it}")).collect()
+}
+
+/// axe-core's script, if there is one.
+fn axe() -> Option<String> {
+    let named = env::var_os("AXE").filter(|named| !named.is_empty());
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/axe/axe.min.js");
+    let file = named.clone().map_or(default, Into::into);
+    if named.is_none() && !file.is_file() {
+        let required = env::var_os("REQUIRE_AXE").is_some_and(|value| value == "1");
+        assert!(!required, "no {}, and REQUIRE_AXE is set; set AXE=…", file.display());
+        // Past the test harness, which would keep it to itself.
+        let _ = writeln!(std::io::stderr(), "skipped: no axe.min.js found; set AXE=…");
+        return None;
+    }
+    Some(
+        fs::read_to_string(&file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display())),
+    )
+}
