@@ -49,7 +49,13 @@ pub fn build(project: &Project, options: &Options) -> Result<()> {
     build_into(project, staging.path(), options)?;
     if let Some(browser) = browser {
         formats::add_to(project, staging.path(), &browser)?;
-        fail_on(&lint::pages(staging.path())?)?; // the links to the formats, too
+    }
+    if options.api {
+        // The formats have no links to it, so it comes after them.
+        api::add_to(project, staging.path())?;
+    }
+    if options.formats || options.api {
+        fail_on(&lint::pages(staging.path())?)?; // the new links, too
     }
     move_into_place(project, staging)?;
     let pages = lint::pages::count(&project.book());
@@ -84,9 +90,6 @@ pub fn build_into(
     }
     style_sheets::join(destination)?;
     playground::add_to(project, destination)?;
-    if options.api {
-        api::add_to(project, destination)?;
-    }
     findings.extend(lint::pages(destination)?);
     fail_on(&findings)
 }

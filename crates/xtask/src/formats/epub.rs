@@ -9,7 +9,6 @@ use rbook::Epub;
 use rbook::ebook::toc::TocEntryKind;
 use rbook::epub::EpubChapter;
 use rbook::epub::manifest::DetachedEpubManifestEntry;
-use scraper::ElementRef;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -181,12 +180,12 @@ fn cover(
     let name = format!("{}.html", chapter.name);
     let page = parsed(book, &name)?;
     let figure = first(&page, "main figure svg", &name)?;
-    let fonts = first(&page, "head link[rel=stylesheet][href^='fonts/']", &name)?;
+    let fonts = files::with_extension(&book.join("fonts"), "css");
+    let fonts = files::relative(fonts.first().context("the book has no fonts")?, book);
     let style = files::read(&project.root().join("theme/pdf.css"))?;
     let html = format!(
-        "<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n{}\n<style>{style} body {{ margin: 0 auto; inline-size: \
+        "<!DOCTYPE html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n<link rel=\"stylesheet\" href=\"{fonts}\">\n<style>{style} body {{ margin: 0 auto; inline-size: \
          162mm; }}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
-        ElementRef::html(&fonts),
         title_page(contents, &figure.html()),
     );
     let page = tempfile::Builder::new().suffix(".html").tempfile_in(book)?;
