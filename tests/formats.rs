@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::formats::{self, Contents};
-use xtask::{browser, files, mdbook, project::Project};
+use xtask::{browser, build, files, project::Project};
 
 /// How near text of the PDF may come to the right edge of its page, as a share of the page's width.
 const MARGIN: f64 = 0.05;
@@ -25,7 +25,8 @@ fn the_formats_hold_the_whole_book() {
     let project = Project::at(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
     let book = folder.path();
-    mdbook::render(&project, book).unwrap_or_else(|error| panic!("{error:#}"));
+    build::build_into(&project, book, &build::Options::default())
+        .unwrap_or_else(|error| panic!("{error:#}"));
     formats::add_to(&project, book, &browser).unwrap_or_else(|error| panic!("{error:#}"));
     let contents = Contents::read(&project).unwrap();
 
