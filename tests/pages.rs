@@ -20,10 +20,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use support::browser::{self, Browser, Screen, Tab};
 use support::server::{Sent, Site};
-use tempfile::TempDir;
 use xtask::{build, files, project::Project};
 
 /// How many bytes a page may load, fonts included, when nothing of it has been loaded before. The playground, which comes when the page
@@ -57,12 +56,12 @@ const NO_CHAPTERS: &[&str] = &["404.html", "print.html", "toc.html"];
 fn every_page_shows_what_it_should() {
     let Some(program) = chromium() else { return };
     let (folder, pages) = book();
-    let site = Site::serve(folder.path());
+    let site = Site::serve(folder);
     let _turn = wait_for_turn();
     let mut browser = Browser::start(program);
     let mut visits = Vec::new();
     let mut complaints = Vec::new();
-    for page in &pages {
+    for page in pages {
         for screen in [LAPTOP, PHONE] {
             let visit = visit(&mut browser, &site, page, screen);
             complaints.extend(
@@ -82,8 +81,8 @@ fn every_page_shows_what_it_should() {
 fn chapters_and_headings_can_be_found_in_any_window() {
     let Some(program) = chromium() else { return };
     let (folder, pages) = book();
-    let page = most_headings(folder.path(), &pages);
-    let site = Site::serve(folder.path());
+    let page = most_headings(folder, pages);
+    let site = Site::serve(folder);
     let _turn = wait_for_turn();
     let mut browser = Browser::start(program);
     let mut navigate = |window: Screen, script: &str| {
@@ -103,15 +102,20 @@ fn chapters_and_headings_can_be_found_in_any_window() {
     }
 }
 
-/// The book as it is published, and the pages of it that are chapters.
-fn book() -> (TempDir, Vec<String>) {
-    let folder = tempfile::tempdir().unwrap();
-    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
-    build::build_into(&project, folder.path(), &build::Options::default())
-        .unwrap_or_else(|error| panic!("{error:#}"));
-    let pages = chapters(folder.path());
-    assert!(!pages.is_empty(), "the book has no pages");
-    (folder, pages)
+/// The book as it is published, and the pages of it that are chapters. It is built once for all tests, and none changes it.
+fn book() -> (&'static Path, &'static [String]) {
+    static BOOK: LazyLock<(PathBuf, Vec<String>)> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("book");
+        let _ = fs::remove_dir_all(&folder); // of an earlier run
+        fs::create_dir_all(&folder).unwrap();
+        let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+        build::build_into(&project, &folder, &build::Options::default())
+            .unwrap_or_else(|error| panic!("{error:#}"));
+        let pages = chapters(&folder);
+        assert!(!pages.is_empty(), "the book has no pages");
+        (folder, pages)
+    });
+    (&BOOK.0, &BOOK.1)
 }
 
 /// The pages that are chapters. The first chapter is there twice, and listed once.

@@ -190,7 +190,8 @@
         ['pointerover', 'focusin'].forEach(name => document.addEventListener(name, event => {
             if (event.target.closest?.('main :is(a[href], .katex)')) {
                 first.abort();
-                import('./on-demand/preview.js').then(preview => preview.meet(event));
+                // Not there if mdBook's own program has built the book.
+                import('./on-demand/preview.js').then(preview => preview.meet(event), () => {});
             }
         }, first));
     }

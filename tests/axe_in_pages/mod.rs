@@ -19,12 +19,12 @@ fn axe_finds_no_violation() {
     let Some(axe) = axe() else { return };
     let Some(program) = chromium() else { return };
     let (folder, pages) = book();
-    let site = Site::serve(folder.path());
+    let site = Site::serve(folder);
     let _turn = wait_for_turn();
     let mut browser = Browser::start(program);
     let mut complaints = Vec::new();
     let mut looked_at = 0;
-    for page in &pages {
+    for page in pages {
         for screen in [LAPTOP, PHONE] {
             let mut tab = browser.open(screen);
             for script in [CHECKS, &axe, SCRIPT] {

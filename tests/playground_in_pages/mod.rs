@@ -30,21 +30,20 @@ const PAGES: [&str; 13] = [
 ];
 
 /// The built book, if its figures can move here.
-fn moving_book() -> Option<(tempfile::TempDir, Vec<String>)> {
+fn moving_book() -> Option<&'static Path> {
     if !playground::can_be_built() {
         let required = env::var_os("REQUIRE_BROWSER").is_some_and(|value| value == "1");
         assert!(!required, "nothing compiles for WebAssembly: {}", playground::HOW_TO);
         eprintln!("skipped: nothing compiles for WebAssembly; {}", playground::HOW_TO);
         return None;
     }
-    Some(book())
+    Some(book().0)
 }
 
 /// Someone with a browser, and the book on a server.
 struct Reader {
     browser: Browser,
     site: Site,
-    _folder: tempfile::TempDir,
     _turn: Box<dyn Any>,
 }
 
@@ -52,11 +51,11 @@ impl Reader {
     /// None where there is no browser, or nothing that compiles for WebAssembly.
     fn start() -> Option<Self> {
         let program = chromium()?;
-        let (folder, _) = moving_book()?;
-        let site = Site::serve(folder.path());
+        let folder = moving_book()?;
+        let site = Site::serve(folder);
         let turn = Box::new(wait_for_turn());
         let browser = Browser::start(program);
-        Some(Self { browser, site, _folder: folder, _turn: turn })
+        Some(Self { browser, site, _turn: turn })
     }
 
     /// Opens an address and waits until all of its figures move.
@@ -109,17 +108,17 @@ fn softmax_says(scores: [f64; 3]) -> String {
 
 #[test]
 fn only_the_pages_that_use_the_playground_ask_for_it() {
-    let Some((folder, _)) = moving_book() else { return };
+    let Some(folder) = moving_book() else { return };
     let asks =
         |page: &Path| files::read(page).unwrap().contains("<meta name=\"playground\"");
-    let mut pages: Vec<_> = files::with_extension(folder.path(), "html")
+    let mut pages: Vec<_> = files::with_extension(folder, "html")
         .into_iter()
         .filter(|page| asks(page))
-        .map(|page| files::relative(&page, folder.path()))
+        .map(|page| files::relative(&page, folder))
         .collect();
     pages.sort();
     assert_eq!(pages, PAGES);
-    let compressed: usize = files::under(&folder.path().join("playground"))
+    let compressed: usize = files::under(&folder.join("playground"))
         .iter()
         .map(|file| {
             let mut encoder =

@@ -11,7 +11,6 @@ use xtask::files;
 struct Reader {
     browser: Browser,
     site: Site,
-    _folder: tempfile::TempDir,
     _turn: Box<dyn Any>,
 }
 
@@ -19,14 +18,9 @@ impl Reader {
     fn start() -> Option<Self> {
         let program = chromium()?;
         let (folder, _) = book();
-        let site = Site::serve(folder.path());
+        let site = Site::serve(folder);
         let turn = Box::new(wait_for_turn());
-        Some(Self {
-            browser: Browser::start(program),
-            site,
-            _folder: folder,
-            _turn: turn,
-        })
+        Some(Self { browser: Browser::start(program), site, _turn: turn })
     }
 
     fn open(&mut self, page: &str) -> Tab<'_> {

@@ -69,3 +69,17 @@ fn in_heads_of_width_one_queries_of_one_sign_agree_on_the_order_of_the_keys() {
         }
     }
 }
+
+#[test]
+fn with_four_heads_only_bank_in_the_second_turns_the_order_round() {
+    let (_, cache) = layer(4).forward(&example::river().x, &Mask::none()).unwrap();
+    let signs: Vec<Vec<bool>> = cache
+        .heads()
+        .iter()
+        .map(|head| head.q.iter().map(|query| *query > 0.0).collect())
+        .collect();
+    assert_eq!(signs[1], [false, false, false, false, false, true]);
+    for others in [&signs[0], &signs[2], &signs[3]] {
+        assert!(others.iter().all(|sign| *sign == others[0]));
+    }
+}
