@@ -364,7 +364,9 @@ globalThis.checks = (() => {
     async function closeSidebar() {
         document.querySelector('.left-buttons > :not([hidden])').click();
         await frame();
-        await Promise.allSettled(document.getAnimations().map(animation => animation.finished));
+        // What follows the scrolling ends only at the bottom of the page.
+        const moving = document.getAnimations().filter(({ timeline }) => timeline === document.timeline);
+        await Promise.allSettled(moving.map(animation => animation.finished));
         await frame();
         return document.documentElement.classList.contains('sidebar-visible') ? ['the sidebar does not close'] : [];
     }
