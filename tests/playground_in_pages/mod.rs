@@ -322,7 +322,7 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
     let said = says(&mut tab, "online");
     assert!(
         said.starts_with(
-            "After 0 of 6 keys: m = −∞, ℓ = 0.000, o = 0.000, o / ℓ = 0.000."
+            "After 0 of 6 keys: m = −∞, ℓ = 0.000, o = 0.000, o / ℓ = –."
         ),
         "{said}"
     );
