@@ -321,9 +321,7 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
     let mut tab = reader.open("online-softmax.html?online=0_0_7", LAPTOP);
     let said = says(&mut tab, "online");
     assert!(
-        said.starts_with(
-            "After 0 of 6 keys: m = −∞, ℓ = 0.000, o = 0.000, o / ℓ = –."
-        ),
+        said.starts_with("After 0 of 6 keys: m = −∞, ℓ = 0.000, o = 0.000, o / ℓ = –."),
         "{said}"
     );
 }
