@@ -583,6 +583,74 @@ fn a_nudged_parameter_moves_the_loss_as_the_backward_pass_says() {
     }
 }
 
+/// The sum of products that the workbench tells, of rounded numbers: `(a · b + c · d) / √w`.
+fn told_sum(told: &str) -> f64 {
+    let (sum, root) =
+        match told.strip_prefix('(').and_then(|told| told.split_once(") / √")) {
+            Some((sum, width)) => (sum, width.parse::<f64>().unwrap().sqrt()),
+            None => (told, 1.0),
+        };
+    let product = |term: &str| {
+        let (a, b) = term.split_once(" · ").unwrap();
+        a.parse::<f64>().unwrap() * b.parse::<f64>().unwrap()
+    };
+    sum.split(" + ").map(product).sum::<f64>() / root
+}
+
+#[test]
+fn entries_of_the_workbench_are_the_products_that_it_tells() {
+    let Some(mut reader) = Reader::start() else { return };
+    let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
+    let mut layer =
+        playground_native::Layer::new(&x.ok().unwrap(), 2, 3, 1.5).ok().unwrap();
+    layer.set_mask(&playground_native::Mask::causal());
+    layer.set_head(1);
+    for (which, name) in [
+        (1, "Q"),
+        (2, "K"),
+        (3, "V"),
+        (4, "S"),
+        (6, "O"),
+        (7, "Y"),
+        (9, "dO"),
+        (10, "dV"),
+        (11, "dA"),
+        (13, "dQ"),
+        (14, "dK"),
+    ] {
+        let matrix = layer.matrix(name).ok().unwrap();
+        let entry = matrix.entries()[4 * matrix.columns() + 1];
+        let state = format!(
+            "the%20boat%20left%20the%20river%20bank_{which}_5_2_1_2_1_1.5_0_3_0_-5"
+        );
+        let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
+        let said = says(&mut tab, "workbench").replace('−', "-");
+        let start = format!("{name}, row 5, column 2: ");
+        let products = said.strip_prefix(&start).unwrap();
+        let (products, value) = products.split_once(" ≈ ").unwrap();
+        assert!(value.starts_with(&format!("{entry:.2}")), "{said}");
+        // Each factor is rounded to two digits.
+        assert!((told_sum(products) - entry).abs() < 0.05, "{said}");
+    }
+
+    // An entry of dS is its weight times what dA has above the row's mean.
+    let mut tab = reader.open(
+        "workbench.html?workbench=the%20boat%20left%20the%20river%20bank_12_5_2_1_2_1_1.5_0_3_0_-5",
+        LAPTOP,
+    );
+    let [a, d_a, d_s] = ["A", "dA", "dS"].map(|name| layer.matrix(name).ok().unwrap());
+    let [a, d_a] = [a, d_a].map(|matrix| matrix.entries()[24..30].to_vec());
+    let mean: f64 = a.iter().zip(&d_a).map(|(a, d_a)| a * d_a).sum();
+    let expected = format!(
+        "dS, row 5, column 2: {:.2} · ({:.2} - {mean:.2}) ≈ {:.2}, where",
+        a[1],
+        d_a[1],
+        d_s.entries()[25],
+    );
+    let said = says(&mut tab, "workbench").replace('−', "-");
+    assert!(said.starts_with(&expected), "{said}\n{expected}");
+}
+
 /// What a program prints that has the crate at its disposal.
 fn run_with_the_crate(program: &str) -> String {
     let folder = tempfile::tempdir().unwrap();

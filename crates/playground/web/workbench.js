@@ -81,7 +81,7 @@ export const workbench = attention => {
             const [i, j] = [Math.min(state.row, shown.rows) - 1, Math.min(state.column, shown.columns) - 1];
             const { products, from } = behind({ attention, layer, all, heads, head, state }, name, i, j);
 
-            const svg = drawing(480, 620, `${name} of a layer`);
+            const svg = drawing(480, 240 + LARGE * shown.rows, `${name} of a layer`);
             MATRICES.forEach((of, m) => {
                 const [left, top] = [6 + 60 * (m % 8), 30 + 72 * Math.floor(m / 8)];
                 const source = from.filter(([matrix]) => matrix === of);
@@ -191,7 +191,16 @@ const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
         dA: () => Number.isFinite(entries(all.S)(i, j))
             ? { products: sum(row(all.dO, i), row(all.V, j)) + dropped, from: [['dO', 'row', i], ['V', 'row', j]] }
             : { products: `${value}, since the mask hides this key from this query`, from: [] },
-        dS: () => ({ products: `${value}, by softmax's gradient`, from: [['A', 'row', i], ['dA', 'row', i]] }),
+        dS: () => {
+            const from = [['A', 'row', i], ['dA', 'row', i]];
+            if (state.dropout > 0) {
+                return { products: `${value}, by softmax's gradient and the weights before dropout`, from };
+            }
+            const [a, dA] = [row(all.A, i), row(all.dA, i)];
+            const mean = Array.from({ length: a.length }, (_, l) => a.at(l) * dA.at(l)).reduce((sum, product) => sum + product, 0);
+            const [weight, gradient, d] = [a.at(j), dA.at(j), mean].map(x => number(x, 2));
+            return { products: `${weight} · (${gradient} − ${d}) ≈ ${value}, where ${d} is the row's mean D`, from };
+        },
         dQ: () => ({ products: sum(row(all.dS, i), column(all.K, j), root), from: [['dS', 'row', i], ['K', 'column', j]] }),
         dK: () => ({ products: sum(column(all.dS, i), column(all.Q, j), root), from: [['dS', 'column', i], ['Q', 'column', j]] }),
         dX: () => {
