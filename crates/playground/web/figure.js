@@ -133,8 +133,9 @@ export class Figure {
         } catch (error) {
             this.says.textContent = error.message;
         }
-        this.undoButton.disabled = this.past.length === 0;
-        this.resetButton.disabled = JSON.stringify(this.state) === JSON.stringify(this.initial);
+        // Not disabled, or the focus would be lost with the last step back.
+        this.undoButton.setAttribute('aria-disabled', this.past.length === 0);
+        this.resetButton.setAttribute('aria-disabled', JSON.stringify(this.state) === JSON.stringify(this.initial));
     }
 
     limit(limits) {
