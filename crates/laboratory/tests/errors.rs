@@ -33,10 +33,17 @@ fn every_public_function_that_can_fail_has_a_case() {
 }
 
 fn all_cases() -> Vec<Case> {
-    [of_traffic(), of_programs(), of_tiled_programs(), of_library(), of_diagnoses()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        of_traffic(),
+        of_programs(),
+        of_tiled_programs(),
+        of_library(),
+        of_diagnoses(),
+        of_roofline(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 // ---------------------------------------------------------------------------------------------------- material
@@ -77,6 +84,17 @@ fn changed_layer_cache<L: AttentionLayer<f64>>(
 }
 
 // ---------------------------------------------------------------------------------------------------- traffic
+
+fn of_roofline() -> Vec<Case> {
+    let steps = |tokens: usize, element: usize| {
+        let shape = AttentionShape::self_attention(1, tokens, 64, 64, 1);
+        laboratory::roofline::steps(&shape, element).map(|_| ())
+    };
+    vec![
+        case("steps", "`n_q` is 0 but it must be at least 1", move || steps(0, 4)),
+        case("steps", "`element` is 0 but it must be at least 1", move || steps(8, 0)),
+    ]
+}
 
 fn of_traffic() -> Vec<Case> {
     let full = "`tile` is 3 x 4 but fast memory has 10 numbers free of 10";
