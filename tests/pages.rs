@@ -14,6 +14,7 @@ mod support;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde::Deserialize;
 use serde_json::Value;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Write as _;
@@ -116,6 +117,36 @@ fn book() -> (&'static Path, &'static [String]) {
         (folder, pages)
     });
     (&BOOK.0, &BOOK.1)
+}
+
+/// Someone with a browser, and the book on a server.
+struct Reader {
+    browser: Browser,
+    site: Site,
+    _turn: Box<dyn Any>,
+}
+
+impl Reader {
+    /// None where there is no browser.
+    fn start() -> Option<Self> {
+        let program = chromium()?;
+        let site = Site::serve(book().0);
+        let turn = Box::new(wait_for_turn());
+        Some(Self { browser: Browser::start(program), site, _turn: turn })
+    }
+
+    /// Opens an address and waits until the page is shown and all of its figures move that can.
+    fn open(&mut self, address: &str, screen: Screen) -> Tab<'_> {
+        let mut tab = self.browser.open(screen);
+        tab.run_first(CHECKS);
+        tab.go(&self.site.url(address));
+        tab.run("checks.shown()");
+        tab.run(
+            "new Promise(done => { const look = () => document.querySelector('figure[data-moves]:not(.moving)') \
+             ? requestAnimationFrame(look) : done(); look(); })",
+        );
+        tab
+    }
 }
 
 /// The pages that are chapters. The first chapter is there twice, and listed once.

@@ -10,6 +10,7 @@ use std::env;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use xtask::playground;
 
 /// What runs inside the page, beside axe-core.
 const SCRIPT: &str = include_str!("../support/axe.js");
@@ -39,6 +40,9 @@ fn axe_finds_no_violation() {
             let mut found = look(&mut tab, themes[0], "page()");
             found.extend(look(&mut tab, themes[1], "colours()"));
             let states: Vec<(String, String)> = tab.ask("axeChecks.states()");
+            let moving: usize =
+                tab.ask("document.querySelectorAll('[data-moves]').length");
+            assert!(states.len() >= moving, "{page}: figures without a control");
             tab.run("axeChecks.keepFigures()");
             for (control, value) in &states {
                 let state = format!("inState(['{control}', '{value}'])");
@@ -53,6 +57,7 @@ fn axe_finds_no_violation() {
         }
     }
     println!("{} pages, and figures in {looked_at} states", pages.len());
+    assert!(looked_at > 0 || !playground::can_be_built(), "no figure moved");
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 

@@ -1,13 +1,11 @@
 //! The figures that move, driven as a reader does: what they show is what the crate computes, by key, by pointer and by finger.
 
-use crate::support::browser::{Browser, Key, Screen, Tab};
-use crate::support::server::Site;
-use crate::{LAPTOP, PHONE, book, chromium, wait_for_turn};
+use crate::support::browser::{Key, Tab};
+use crate::{LAPTOP, PHONE, Reader, book};
 use ::playground as playground_native;
 use attention::nalgebra::{DMatrix, DVector};
 use attention::rand::SeedableRng;
 use attention::{Mask, example};
-use std::any::Any;
 use std::env;
 use std::path::Path;
 use xtask::{files, playground};
@@ -40,34 +38,10 @@ fn moving_book() -> Option<&'static Path> {
     Some(book().0)
 }
 
-/// Someone with a browser, and the book on a server.
-struct Reader {
-    browser: Browser,
-    site: Site,
-    _turn: Box<dyn Any>,
-}
-
-impl Reader {
-    /// None where there is no browser, or nothing that compiles for WebAssembly.
-    fn start() -> Option<Self> {
-        let program = chromium()?;
-        let folder = moving_book()?;
-        let site = Site::serve(folder);
-        let turn = Box::new(wait_for_turn());
-        let browser = Browser::start(program);
-        Some(Self { browser, site, _turn: turn })
-    }
-
-    /// Opens an address and waits until all of its figures move.
-    fn open(&mut self, address: &str, screen: Screen) -> Tab<'_> {
-        let mut tab = self.browser.open(screen);
-        tab.go(&self.site.url(address));
-        tab.run(
-            "new Promise(done => { const look = () => document.querySelector('figure[data-moves]:not(.moving)') \
-             ? requestAnimationFrame(look) : done(); look(); })",
-        );
-        tab
-    }
+/// Someone before the book whose figures move; none where there is no browser, or nothing that compiles for WebAssembly.
+fn reader() -> Option<Reader> {
+    moving_book()?;
+    Reader::start()
 }
 
 fn says(tab: &mut Tab, figure: &str) -> String {
@@ -133,7 +107,7 @@ fn only_the_pages_that_use_the_playground_ask_for_it() {
 
 #[test]
 fn the_module_computes_what_the_crate_computes() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let mut tab = reader.open("softmax.html", LAPTOP);
     tab.run("import(new URL('playground/attention.js', location)).then(module => { globalThis.crate = module; })");
 
@@ -181,7 +155,7 @@ fn assert_close(a: &[f64], b: &[f64]) {
 
 #[test]
 fn keys_move_a_slider_and_undo_and_reset_go_back() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let mut tab = reader.open("softmax.html", LAPTOP);
     assert_eq!(says(&mut tab, "softmax"), softmax_says([2.0, 1.0, -1.0]));
 
@@ -233,7 +207,7 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
 
 #[test]
 fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
 
     let mut tab = reader.open("masking.html", PHONE);
     assert!(says(&mut tab, "masks").starts_with("Nothing is poked."));
@@ -277,7 +251,7 @@ fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
 
 #[test]
 fn one_word_gets_the_weights_that_the_page_prints() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let mut tab = reader.open("intuition.html", LAPTOP);
     let words = |sentence: example::Sentence| {
         let x = sentence.x;
@@ -302,7 +276,7 @@ fn one_word_gets_the_weights_that_the_page_prints() {
 
 #[test]
 fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let x = example::river().x;
     let [q, k, v] = example::projections().map(|w| &x * w);
     let (output, _) = attention::attention(&q, &k, &v, &Mask::none()).unwrap();
@@ -328,7 +302,7 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
 
 #[test]
 fn random_scores_are_divided_as_chosen() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     for (divisor, name) in ["1", "√d", "d"].into_iter().enumerate() {
         let address = format!("why-sqrt-d-k.html?root=3_{divisor}_7");
         let mut tab = reader.open(&address, LAPTOP);
@@ -351,7 +325,7 @@ fn random_scores_are_divided_as_chosen() {
 
 #[test]
 fn measured_slopes_are_those_of_the_crate() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let check = playground_native::SlopeCheck::new().unwrap();
     // A step of 10⁻⁵ is near the best in f64, and far from it in f32.
     let measured = [check.measured(1e-5).unwrap(), check.measured_in_f32(1e-5).unwrap()];
@@ -376,7 +350,7 @@ fn measured_slopes_are_those_of_the_crate() {
 
 #[test]
 fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let layer = playground_native::Layer::example().ok().unwrap();
     let whole = DVector::from_vec(layer.matrix("dX").ok().unwrap().entries());
     for (path, name) in [(1, "queries"), (2, "keys"), (3, "values")] {
@@ -402,7 +376,7 @@ fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
 
 #[test]
 fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let mut tab = reader.open("complexity.html", LAPTOP);
     let machines: String =
         tab.ask("document.querySelector('[data-figure=roofline]').dataset.machines");
@@ -441,7 +415,7 @@ fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
 fn a_walk_over_tiles_moves_what_the_counting_machine_counts() {
     use laboratory::traffic::{Memory, tiled_attention};
 
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let x = DMatrix::from_fn(16, 4, |i, j| (i as f64 - 3.0 * j as f64).cos());
     for (number, mask) in
         [Mask::none(), Mask::causal(), Mask::window(4).unwrap()].into_iter().enumerate()
@@ -463,7 +437,7 @@ fn a_walk_over_tiles_moves_what_the_counting_machine_counts() {
 
 #[test]
 fn a_load_takes_the_clocks_of_its_busiest_bank() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     // Rows (8 or 32), width, padding, swizzle, words.
     for (state, says_first) in [
         ("0_2_0_0_0", "The load takes 8 clocks."),
@@ -481,7 +455,7 @@ fn a_load_takes_the_clocks_of_its_busiest_bank() {
 
 #[test]
 fn the_tensor_cores_are_as_busy_as_the_plan_says() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     for (plan, (consumers, overlap)) in
         [(1, false), (1, true), (2, false), (2, true)].into_iter().enumerate()
     {
@@ -510,7 +484,7 @@ fn copied(tab: &mut Tab, button: usize) -> String {
 
 #[test]
 fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let mut tab = reader.open("workbench.html", LAPTOP);
     let x = example::river().x;
     let rng = &mut attention::rand::rngs::ChaCha8Rng::seed_from_u64(1);
@@ -562,7 +536,7 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
 
 #[test]
 fn a_nudged_parameter_moves_the_loss_as_the_backward_pass_says() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
     let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 1, 1.0).ok().unwrap();
     for (which, name) in layer.parameter_names().iter().enumerate() {
@@ -599,7 +573,7 @@ fn told_sum(told: &str) -> f64 {
 
 #[test]
 fn entries_of_the_workbench_are_the_products_that_it_tells() {
-    let Some(mut reader) = Reader::start() else { return };
+    let Some(mut reader) = reader() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
     let mut layer =
         playground_native::Layer::new(&x.ok().unwrap(), 2, 3, 1.5).ok().unwrap();

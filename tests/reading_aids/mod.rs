@@ -1,36 +1,9 @@
 //! What a page does for its reader besides showing its text: a card beside a link, a copy of what runs, the place where one stopped.
 
-use crate::support::browser::{Browser, Key, Tab};
-use crate::support::server::Site;
-use crate::{LAPTOP, Shift, book, chromium, wait_for_turn};
-use std::any::Any;
+use crate::support::browser::{Key, Tab};
+use crate::{LAPTOP, Reader, Shift};
 use std::path::Path;
 use xtask::files;
-
-/// Someone with a browser, and the book on a server.
-struct Reader {
-    browser: Browser,
-    site: Site,
-    _turn: Box<dyn Any>,
-}
-
-impl Reader {
-    fn start() -> Option<Self> {
-        let program = chromium()?;
-        let (folder, _) = book();
-        let site = Site::serve(folder);
-        let turn = Box::new(wait_for_turn());
-        Some(Self { browser: Browser::start(program), site, _turn: turn })
-    }
-
-    fn open(&mut self, page: &str) -> Tab<'_> {
-        let mut tab = self.browser.open(LAPTOP);
-        tab.run_first(crate::CHECKS);
-        tab.go(&self.site.url(page));
-        tab.run("checks.shown()");
-        tab
-    }
-}
 
 /// A chapter file of the book.
 fn chapter(name: &str) -> String {
@@ -75,7 +48,7 @@ const DESCRIBED: &str =
 #[test]
 fn a_word_of_the_glossary_shows_its_meaning() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("layer.html");
+    let mut tab = reader.open("layer.html", LAPTOP);
     let expected = format!("Attention{}", meaning("Attention"));
 
     let link = point_of(&mut tab, TERM);
@@ -105,7 +78,7 @@ fn a_word_of_the_glossary_shows_its_meaning() {
 #[test]
 fn a_link_with_the_focus_shows_its_section() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("complexity.html");
+    let mut tab = reader.open("complexity.html", LAPTOP);
     const LINK: &str = "main a[href=\"softmax.html#a-row-at-a-time\"]";
     tab.press(Key::TAB);
     tab.run(&format!("document.querySelector('{LINK}').focus()"));
@@ -127,7 +100,7 @@ fn a_link_with_the_focus_shows_its_section() {
 #[test]
 fn a_letter_shows_what_it_stands_for() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("memory-wall.html");
+    let mut tab = reader.open("memory-wall.html", LAPTOP);
     // The first formula of the text that is this letter alone.
     const LETTER: &str = "[...document.querySelectorAll('main p > .katex, main p > .nowrap > .katex')]\
         .find(formula => formula.querySelector('annotation').textContent === 'R').id = 'letter'";
@@ -145,7 +118,7 @@ fn a_letter_shows_what_it_stands_for() {
 #[test]
 fn a_copy_is_what_runs() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("backward.html");
+    let mut tab = reader.open("backward.html", LAPTOP);
     tab.run(
         "navigator.clipboard.writeText = async text => { globalThis.copied = text; }",
     );
@@ -172,7 +145,7 @@ fn a_copy_is_what_runs() {
 fn the_first_page_leads_back_to_the_last_place() {
     let Some(mut reader) = Reader::start() else { return };
     let url = reader.site.url("welcome.html");
-    let mut tab = reader.open("softmax.html");
+    let mut tab = reader.open("softmax.html", LAPTOP);
     const LINE: &str = "document.querySelector('main .last-place')?.textContent ?? ''";
     tab.run(
         "document.getElementById('the-jacobian').scrollIntoView({ behavior: 'instant' })",

@@ -15,7 +15,7 @@ globalThis.axeChecks = (() => {
 
     // Waits until all figures of the page move that can.
     async function figuresMove() {
-        while (document.querySelector('meta[name=playground]') && document.querySelector('figure.moves:not(.moving)')) {
+        while (document.querySelector('figure[data-moves]:not(.moving)')) {
             await new Promise(requestAnimationFrame);
         }
     }

@@ -11,7 +11,7 @@ use attention::{
 use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
 
-/// A layer, its input, and what it makes of it. The loss is Σ output ⊙ P with a fixed P, so that its gradient by the output is P.
+/// A layer, its input, and what it makes of it. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
 #[wasm_bindgen]
 pub struct Layer {
     layer: MultiHeadAttention<f64>,
@@ -160,7 +160,7 @@ impl Layer {
         matrix_of(&self.layer.parameters, which)
     }
 
-    /// The gradient of the loss by a parameter, by the backward pass.
+    /// The gradient of the loss with respect to a parameter, by the backward pass.
     ///
     /// # Errors
     /// There is no such parameter, or a pass fails.
@@ -168,7 +168,7 @@ impl Layer {
         matrix_of(&self.passes()?.gradients.parameters, which)
     }
 
-    /// The slope of the loss by one entry of a parameter, measured by central differences.
+    /// The slope of the loss with respect to one entry of a parameter, measured by central differences.
     ///
     /// # Errors
     /// There is no such entry, or as [`attention::numerical_gradient`].
@@ -223,7 +223,7 @@ impl Layer {
         DMatrix::from_fn(rows, columns, |i, j| ((1 + i + 2 * j) as f64).cos())
     }
 
-    /// The gradient by the outputs of all heads, side by side.
+    /// The gradient with respect to the outputs of all heads, side by side.
     fn grad_attended(&self) -> Result<DMatrix<f64>, JsError> {
         let w_o = &self.layer.parameters.w_o;
         let attended = DMatrix::zeros(self.x.nrows(), w_o.nrows());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_paths_add_up_to_the_gradient_by_the_input() {
+    fn the_three_paths_add_up_to_the_gradient_of_the_input() {
         for layer in layers() {
             let paths = [0, 1, 2].map(|path| layer.path(path).ok().unwrap().0);
             let sum: DMatrix<f64> = paths.into_iter().sum();
@@ -316,7 +316,7 @@ mod tests {
 
     /// dQ = dS K / √d_k, which the crate computes without handing out dS.
     #[test]
-    fn the_gradient_by_the_scores_is_the_one_that_the_backward_pass_goes_through() {
+    fn the_gradient_of_the_scores_is_the_one_that_the_backward_pass_goes_through() {
         for layer in layers() {
             let [d_q, d_s, k] =
                 ["dQ", "dS", "K"].map(|name| layer.matrix(name).ok().unwrap().0);

@@ -245,6 +245,18 @@ impl PlannedWork {
         planned.collect()
     }
 
+    /// Clocks of a correction, which follows a softmax.
+    pub fn correction() -> usize {
+        lengths(0).correction
+    }
+
+    /// The share of the time that the units of softmax work for two consumers, if all of its clocks are work. Above 1, much of it
+    /// has to be waiting.
+    #[wasm_bindgen(js_name = softmaxBusy)]
+    pub fn softmax_busy(softmax: usize) -> f64 {
+        lengths(softmax).softmax_busy()
+    }
+
     /// The share of the time that the tensor cores work, far from the beginning and the end.
     pub fn busy(consumers: usize, overlap: bool, softmax: usize) -> f64 {
         lengths(softmax).busy(consumers, overlap)

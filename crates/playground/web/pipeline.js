@@ -10,7 +10,7 @@ const [LEFT, WIDTH, CLOCKS] = [110, 345, 6000];
 const ROWS = ['tensor cores', 'softmax', 'softmax'];
 
 export const pipeline = attention => ({
-    controls: [choice('plan', 'plan', NAMES), slider('softmax', 'softmax in clocks, and 64 for the correction', 320, 2432, 32, 832, 0)],
+    controls: [choice('plan', 'plan', NAMES), slider('softmax', `softmax in clocks, and ${attention.PlannedWork.correction()} for the correction`, 320, 2432, 32, 832, 0)],
     draw({ plan, softmax }) {
         const [consumers, overlap] = PLANS[plan];
         const svg = drawing(480, 200, `The time-line of ${NAMES[plan]}`);
@@ -39,7 +39,7 @@ export const pipeline = attention => ({
         return {
             svg,
             says: `A softmax of ${softmax} clocks, ${NAMES[plan]}: once it runs, the tensor cores are busy `
-                + `${number(100 * busy, 0)} % of the time.${consumers === 2 && 2 * (softmax + 64) > 2048
+                + `${number(100 * busy, 0)} % of the time.${consumers === 2 && attention.PlannedWork.softmaxBusy(softmax) > 1
                     ? ' But both softmaxes share their units, so much of theirs has to be waiting.' : ''}`,
         };
     },

@@ -2,7 +2,7 @@
 
 use crate::console::Activity;
 use crate::project::Project;
-use crate::{describe::describe, lint, mdbook, style_sheets};
+use crate::{describe::describe, lint, mdbook, playground, style_sheets};
 use anyhow::{Context, Result, bail};
 use axum::Router;
 use clap::Args;
@@ -69,10 +69,20 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
     });
     announce(address, !options.no_open);
 
+    // The first time it may take a while, and the book can be read without.
+    let figures_move = playground::can_be_built();
+    match playground::add_to(project, &pages) {
+        Ok(()) => reloader.reload(),
+        Err(error) => eprintln!("error: {error:#}"),
+    }
+
     for change in changes {
         let changed = change.map_err(|error| eprintln!("warning: {error}"));
         if changed.is_ok_and(|events| !events.is_empty()) {
-            match rebuild(project, &pages) {
+            let rebuilt = rebuild(project, &pages).and_then(|()| {
+                if figures_move { playground::add_to(project, &pages) } else { Ok(()) }
+            });
+            match rebuilt {
                 Ok(()) => reloader.reload(),
                 Err(error) => eprintln!("error: {error:#}"),
             }

@@ -333,15 +333,15 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     ceilings_values(page, &ceilings);
     let (short, long) = (steps(record, times, 512)?, steps(record, times, 4096)?);
     let (small, large) = (short.map(|step| (512, step)), long.map(|step| (4096, step)));
-    let decimals = |step: &Step| if step.intensity() < 1.0 { 3 } else { 1 };
+    let decimals = |step: &Step| if step.counted.intensity() < 1.0 { 3 } else { 1 };
     page.table_of(
         "steps",
         &[small, large].concat(),
         &[
-            ("step", &|(_, step)| step.name.to_owned()),
+            ("step", &|(_, step)| step.counted.name.to_owned()),
             ("$n$", &|(n, _)| integer(*n)),
             ("time", &|(_, step)| duration(step.seconds)),
-            ("FLOP/byte", &|(_, step)| fixed(step.intensity(), decimals(step))),
+            ("FLOP/byte", &|(_, step)| fixed(step.counted.intensity(), decimals(step))),
             ("GFLOP/s", &|(_, step)| significant(step.speed(), 3)),
             ("of its roof", &|(_, step)| percent(ceilings.share(step), 0)),
         ],
@@ -395,10 +395,10 @@ fn steps_values(
     [.., softmax, _, whole]: &[Step; 5],
     record: &Record,
 ) -> Result<()> {
-    page.value("whole-intensity", fixed(whole.intensity(), 1));
+    page.value("whole-intensity", fixed(whole.counted.intensity(), 1));
     page.value("whole-speed", significant(whole.speed(), 2));
     page.value("whole-share", percent(ceilings.share(whole), 0));
-    page.value("softmax-flops", percent(softmax.flops / whole.flops, 0));
+    page.value("softmax-flops", percent(softmax.counted.flops / whole.counted.flops, 0));
     page.value("softmax-time", percent(softmax.seconds / whole.seconds, 0));
     page.value("mask-time", duration(record.seconds("steps/causal mask", "f32", 4096)?));
     Ok(())
@@ -411,8 +411,9 @@ fn draw_roofline(
     long: &[Step; 5],
 ) -> Result<()> {
     let shares = |steps: &[Step]| {
-        let share =
-            |step: &Step| format!("{} {}", step.name, percent(ceilings.share(step), 0));
+        let share = |step: &Step| {
+            format!("{} {}", step.counted.name, percent(ceilings.share(step), 0))
+        };
         list(&steps.iter().map(share).collect::<Vec<_>>())
     };
     let says = format!(
@@ -445,18 +446,18 @@ fn draw_roofline(
 /// A step for n = 512.
 fn grey(step: &Step) -> Spot {
     // One of them says what the grey ones are.
-    let name = if step.name == "softmax" { "n = 512" } else { "" };
-    let place = (step.intensity(), step.speed());
+    let name = if step.counted.name == "softmax" { "n = 512" } else { "" };
+    let place = (step.counted.intensity(), step.speed());
     Spot { name: name.to_owned(), place, colour: MUTED, side: Side::Right }
 }
 
 /// A step for n = 4096.
 fn named(step: &Step) -> Spot {
     Spot {
-        name: step.name.to_owned(),
-        place: (step.intensity(), step.speed()),
-        colour: if step.name == "whole" { VERMILION } else { GREEN },
-        side: match step.name {
+        name: step.counted.name.to_owned(),
+        place: (step.counted.intensity(), step.speed()),
+        colour: if step.counted.name == "whole" { VERMILION } else { GREEN },
+        side: match step.counted.name {
             "whole" | "values" | "scale" => Side::Right,
             "scores" => Side::Left,
             _ => Side::Below,

@@ -3,27 +3,18 @@
 use super::facts::{F32, one_head};
 use anyhow::{Context, Result, ensure};
 use record::{Record, Unit};
-use std::ops::Deref;
 
 /// A step of attention, timed.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    counted: laboratory::roofline::Step,
+    pub counted: laboratory::roofline::Step,
     pub seconds: f64,
-}
-
-impl Deref for Step {
-    type Target = laboratory::roofline::Step;
-
-    fn deref(&self) -> &Self::Target {
-        &self.counted
-    }
 }
 
 impl Step {
     /// GFLOP/s
     pub fn speed(&self) -> f64 {
-        self.flops / self.seconds / 1e9
+        self.counted.flops / self.seconds / 1e9
     }
 }
 
@@ -94,7 +85,7 @@ impl Ceilings {
 
     /// Which share of the roof above it a step reaches.
     pub fn share(&self, step: &Step) -> f64 {
-        step.speed() / self.roof(step.intensity())
+        step.speed() / self.roof(step.counted.intensity())
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Span {
     pub to: usize,
 }
 
-/// What everybody does, tile by tile.
+/// The work of the producer and of all consumers, tile by tile.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Products with the keys, of each consumer.
