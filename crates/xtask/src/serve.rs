@@ -7,13 +7,16 @@ use anyhow::{Context, Result, bail};
 use axum::Router;
 use clap::Args;
 use mdbook_driver::config::Config;
-use notify_debouncer_mini::{DebounceEventResult, new_debouncer, notify::RecursiveMode};
+use notify_debouncer_mini::{
+    DebounceEventResult, DebouncedEvent, new_debouncer, notify::RecursiveMode,
+};
+use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tower_http::services::{ServeDir, ServeFile};
 use tower_livereload::LiveReloadLayer;
 
@@ -55,6 +58,7 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
     }
 
     let pages = project.target().join("serve");
+    let mut last = SystemTime::now();
     rebuild(project, &pages)?;
     let live_reload = LiveReloadLayer::new();
     let reloader = live_reload.reloader();
@@ -77,8 +81,11 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
     }
 
     for change in changes {
-        let changed = change.map_err(|error| eprintln!("warning: {error}"));
-        if changed.is_ok_and(|events| !events.is_empty()) {
+        let events = change.map_err(|error| eprintln!("warning: {error}"));
+        // To read a file is an event, too, and a build reads them all.
+        let changed = |event: &DebouncedEvent| is_newer(&event.path, last);
+        if events.is_ok_and(|events| events.iter().any(changed)) {
+            last = SystemTime::now();
             let rebuilt = rebuild(project, &pages).and_then(|()| {
                 if figures_move { playground::add_to(project, &pages) } else { Ok(()) }
             });
@@ -89,6 +96,11 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
         }
     }
     bail!("nothing watches the files any more")
+}
+
+/// Whether a file was written after a time, or is gone.
+fn is_newer(file: &Path, than: SystemTime) -> bool {
+    fs::metadata(file).and_then(|file| file.modified()).map_or(true, |time| time >= than)
 }
 
 /// Renders the book into `pages`. What the checks find in its sources is only said: it is being written.

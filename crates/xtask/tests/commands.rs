@@ -154,6 +154,16 @@ fn a_served_book_follows_its_changes_and_outlives_a_mistake() {
     served.comes_to_show("softmax.html", "The first, with");
     fs::write(&chapter, "# Softmax\n\nThe second.\n").unwrap();
     served.comes_to_show("softmax.html", "The second.");
+
+    // To read the sources is no change: the book is not built again.
+    thread::sleep(Duration::from_secs(1));
+    let built = || {
+        let page = fs::metadata(book.path().join("target/serve/softmax.html"));
+        page.and_then(|page| page.modified()).unwrap()
+    };
+    let before = built();
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(built(), before);
 }
 
 /// A book of one chapter whose formulas go through this program.
