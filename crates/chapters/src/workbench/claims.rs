@@ -1,6 +1,9 @@
 //! The answers to the experiments that the page proposes.
 
-use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
+use attention::{
+    ForwardOptions, Mask, MultiHeadAttention, example, linear_backward,
+    softmax_rows_backward,
+};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
@@ -82,4 +85,20 @@ fn with_four_heads_only_bank_in_the_second_turns_the_order_round() {
     for others in [&signs[0], &signs[2], &signs[3]] {
         assert!(others.iter().all(|sign| *sign == others[0]));
     }
+}
+
+#[test]
+fn a_large_factor_starves_the_row_of_left_and_not_those_of_the() {
+    let mut layer = layer(2);
+    layer.parameters.w_q *= 5.0;
+    let x = example::river().x;
+    let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    let head = &cache.heads()[0];
+    let w_o = &layer.parameters.w_o;
+    let (grad_attended, ..) = linear_backward(&x, w_o, &gradient_of_output()).unwrap();
+    let grad_weights = grad_attended.columns(0, 2) * head.v.transpose();
+    let grad_scores = softmax_rows_backward(&head.weights, grad_weights).unwrap();
+    let largest = |token: usize| grad_scores.row(token).amax();
+    assert!(head.weights.row(2).max() > 0.99 && largest(2) < 0.005, "{grad_scores:.3}");
+    assert!([0, 3].iter().all(|the| largest(*the) > 0.05), "{grad_scores:.3}");
 }
