@@ -85,8 +85,7 @@ impl Compared {
 
 /// The processor, its cores and caches, as a cell of a table.
 pub fn machine_in_brief(machine: &Machine) -> String {
-    let Machine { cpu, cores, .. } = machine;
-    format!("{cpu}, {cores} cores{}", caches(machine))
+    format!("{}, {} cores{}", machine.processor(), machine.cores, caches(machine))
 }
 
 /// `, caches of 32 KiB, 1 MiB and 32 MiB`, if they are known.
@@ -107,11 +106,12 @@ fn caches(machine: &Machine) -> String {
 fn machine(machine: &Machine) -> String {
     let caches = caches(machine);
     let gibibytes = machine.memory as f64 / f64::from(1 << 30);
-    let Machine { cpu, cores, accelerator, os, arch, .. } = machine;
+    let Machine { cores, accelerator, os, arch, .. } = machine;
     let cores = if *cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+    let processor = machine.processor();
     let cpu = match accelerator {
-        Some(accelerator) => format!("{accelerator} beside {cpu}"),
-        None => cpu.clone(),
+        Some(accelerator) => format!("{accelerator} beside {processor}"),
+        None => processor,
     };
     format!("{cpu} ({cores}{caches}, {gibibytes:.0}\u{202f}GiB of memory; {os}, {arch})")
 }

@@ -57,6 +57,10 @@ pub struct Record {
 pub struct Machine {
     /// The processor's model.
     pub cpu: String,
+    /// The processor's microarchitecture by LLVM's name, such as `znver5`, if a compiler was there to tell: some vendors call
+    /// several generations by one `cpu`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microarchitecture: Option<String>,
     /// How many of it the system sees.
     pub cores: usize,
     /// Main memory, in bytes.

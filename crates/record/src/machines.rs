@@ -154,18 +154,29 @@ impl Machine {
     /// Whether both describe the same machine.
     ///
     /// The memory that a system reports shifts by some kibibytes with each of its updates, so 1 % more or less is the same.
-    /// A record that no accelerator took part in does not say whether there is one.
+    /// A record that no accelerator took part in does not say whether there is one, and one that was taken without a compiler
+    /// does not name the microarchitecture.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let memory = self.memory.abs_diff(other.memory) <= self.memory / 100;
-        let accelerator = match (&self.accelerator, &other.accelerator) {
+        let agree = |one: &Option<String>, other: &Option<String>| match (one, other) {
             (Some(one), Some(other)) => one == other,
             _ => true,
         };
         memory
-            && accelerator
+            && agree(&self.accelerator, &other.accelerator)
+            && agree(&self.microarchitecture, &other.microarchitecture)
             && (&self.cpu, self.cores, &self.caches)
                 == (&other.cpu, other.cores, &other.caches)
+    }
+
+    /// The processor's model, with its microarchitecture if that is known: `AMD EPYC (znver5)`.
+    #[must_use]
+    pub fn processor(&self) -> String {
+        match &self.microarchitecture {
+            Some(name) => format!("{} ({name})", self.cpu),
+            None => self.cpu.clone(),
+        }
     }
 
     /// The name of this machine's folder in `records`, which may not be there yet: the processor's, with a number behind it if
@@ -174,7 +185,7 @@ impl Machine {
     /// # Errors
     /// A record that is there cannot be read.
     pub fn folder(&self, records: &Path) -> Result<String> {
-        let name = slug(&self.cpu);
+        let name = slug(&self.processor());
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         for name in std::iter::once(name.clone()).chain(numbered) {
             if self.owns(&records.join(&name))? {
@@ -374,6 +385,13 @@ mod tests {
             change(&mut other);
             assert_eq!(name(&other), "shoes-2");
         }
+        machine.microarchitecture = Some("leather".to_owned());
+        assert_eq!(name(&machine), "shoes-leather");
+        let mut rubber = machine.clone();
+        rubber.microarchitecture = Some("rubber".to_owned());
+        assert!(!machine.is_same(&rubber));
+        machine.microarchitecture = None;
+        assert!(machine.is_same(&rubber));
         machine.cpu = "Boots".to_owned();
         assert_eq!(name(&machine), "boots");
     }

@@ -299,6 +299,7 @@ pub fn machine() -> Result<Machine> {
     let cpu = system.cpus().first().context("the system shows no processor")?;
     Ok(Machine {
         cpu: cpu.brand().trim().to_owned(),
+        microarchitecture: microarchitecture(),
         cores: system.cpus().len(),
         memory: system.total_memory(),
         caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
@@ -306,6 +307,23 @@ pub fn machine() -> Result<Machine> {
         os: std::env::consts::OS.to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
     })
+}
+
+/// The name that LLVM gives to this processor's microarchitecture, if `rustc` is there to tell.
+fn microarchitecture() -> Option<String> {
+    let mut rustc =
+        Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let output = rustc.args(["--print", "target-cpus"]).output().ok()?;
+    microarchitecture_in(&String::from_utf8(output.stdout).ok()?)
+}
+
+/// The name in `native - Select the CPU of the current host (currently NAME).`
+fn microarchitecture_in(target_cpus: &str) -> Option<String> {
+    let mut lines = target_cpus.lines().map(str::trim_start);
+    let native = lines.find(|line| line.starts_with("native "))?;
+    let (_, name) = native.split_once("(currently ")?;
+    let name = name.strip_suffix(").")?;
+    (!name.is_empty() && name != "generic").then(|| name.to_owned())
 }
 
 /// What Linux tells of the caches of one core; elsewhere, nothing.
@@ -403,6 +421,16 @@ mod tests {
     fn this_machine_can_be_described() {
         let machine = machine().unwrap();
         assert!(machine.cores > 0 && machine.memory > 0, "{machine:?}");
+    }
+
+    #[test]
+    fn the_compiler_tells_the_microarchitecture() {
+        let text = "Available CPUs for this target:\n    \
+             native                  - Select the CPU of the current host (currently znver5).\n    \
+             alderlake\n";
+        assert_eq!(microarchitecture_in(text).as_deref(), Some("znver5"));
+        assert_eq!(microarchitecture_in(&text.replace("znver5", "generic")), None);
+        assert_eq!(microarchitecture_in("error: no such option"), None);
     }
 
     #[test]

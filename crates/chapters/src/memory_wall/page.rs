@@ -169,7 +169,7 @@ pub fn on_a_thread(page: &mut Page) -> Result<()> {
     let (scale, softmax) = (per_byte("scale")?, per_byte("softmax")?);
     let share = softmax_share(&records)?;
     page.value("cpu", cpu_in_words(scale, softmax, ridge(&records[2])?, share));
-    page.value("cpu-name", records[0].machine.cpu.clone());
+    page.value("cpu-name", records[0].machine.processor());
     let [times, _, steps] = records;
     let step = |name: &str| steps.seconds(name, "f32", 4096);
     let removed = step("steps/scale")? + step("steps/causal mask")?;

@@ -120,7 +120,7 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let name = format!(
         "{} of the {} in [Complexity](complexity.md#the-roofline), `f32`",
         records::threads(&roof),
-        roof.machine.cpu
+        roof.machine.processor()
     );
     let row = |name: &str, of: &Recompute| {
         vec![
