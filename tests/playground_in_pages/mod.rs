@@ -535,6 +535,55 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
 }
 
 #[test]
+fn the_experiments_set_the_workbench() {
+    let Some(mut reader) = reader() else { return };
+    let mut tab = reader.open("workbench.html", LAPTOP);
+    let links: Vec<String> = tab.ask(
+        "[...document.querySelectorAll('main li a[href*=\"?workbench=\"]')].map(link => link.getAttribute('href'))",
+    );
+    drop(tab);
+    let expected = [
+        "A, row 1, column 1: 0.33,",
+        "dS, row 1, column 1: 1.00 · ",
+        "dS, row 3, column 2: ",
+        "after dropout",
+        "A, row 6, column 2: ",
+        "Slope with respect to b_k, row 1, column 2: 0.000000000 by",
+    ];
+    assert_eq!(links.len(), expected.len());
+    for (link, expected) in links.iter().zip(expected) {
+        let mut tab = reader.open(link, LAPTOP);
+        let said = says(&mut tab, "workbench");
+        assert!(said.contains(expected), "{link}: {said}");
+        let changed: String = tab.ask(
+            "document.querySelector('[data-figure=workbench] .buttons > :nth-child(2)').getAttribute('aria-disabled')",
+        );
+        assert_eq!(changed, "false", "{link} sets nothing");
+    }
+}
+
+#[test]
+fn a_step_goes_to_the_next_matrix_and_back() {
+    let Some(mut reader) = reader() else { return };
+    let mut tab = reader.open("workbench.html", LAPTOP);
+    let mut press = |button: usize| {
+        let selector = format!("[data-figure=workbench] .steps > :nth-child({button})");
+        let point = point_of(&mut tab, &selector, 0.5);
+        tab.click(point);
+        let said = says(&mut tab, "workbench");
+        said.split(',').next().unwrap().to_owned()
+    };
+    let matrices = ["O", "Y", "dY", "dO"];
+    assert_eq!(matrices.map(|_| press(2)), matrices);
+    assert_eq!(press(1), "dY");
+    // Beyond the last matrix there is none.
+    for _ in 0..8 {
+        press(2);
+    }
+    assert_eq!(press(1), "dK");
+}
+
+#[test]
 fn a_nudged_parameter_moves_the_loss_as_the_backward_pass_says() {
     let Some(mut reader) = reader() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));

@@ -116,6 +116,26 @@ fn a_letter_shows_what_it_stands_for() {
 }
 
 #[test]
+fn a_link_to_an_equation_says_its_number_and_shows_it() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("masking.html", LAPTOP);
+    const LINK: &str = "main a[href=\"softmax.html#equation-ratio\"]";
+    let number: String = tab.ask(&format!("document.querySelector('{LINK}').textContent"));
+    let link = point_of(&mut tab, LINK);
+    tab.point_at(link);
+    let text = card(&mut tab, true);
+    assert!(text.starts_with(&number), "{text}");
+    let formula = "document.querySelector('.preview-card annotation').textContent.trim()";
+    let softmax = chapter("softmax.md");
+    let (_, equation) = softmax.split_once("\\label{ratio}\n").unwrap();
+    assert_eq!(tab.ask::<String>(formula), equation.lines().next().unwrap());
+    drop(tab);
+    let mut tab = reader.open("softmax.html#equation-ratio", LAPTOP);
+    let target = "document.querySelector(':target > .number').textContent";
+    assert_eq!(tab.ask::<String>(target), number);
+}
+
+#[test]
 fn a_copy_is_what_runs() {
     let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("backward.html", LAPTOP);

@@ -42,12 +42,13 @@ const LETTERS = 'formulas.html#letters';
 // Where a letter is not that of the table: any letter on the first page, where matrices have names of no meaning, and beside the table.
 const OTHER_LETTERS = [[/\/((welcome|index|formulas)\.html)?$/, /./], [/\/(layer|backward)\.html$/, /^R$/]];
 
-// The link to a page of the book, or the formula of one letter, that an element is in.
+// The link to a page of the book, or the formula of one letter, that an element is in. A link that sets a figure (by its query) has no card:
+// that would show the figure as it was drawn.
 function subjectAround(element) {
     const link = element.closest?.('main a[href]:not(.header, .number)');
     if (link) {
         const folder = address => new URL('.', address).href;
-        return folder(link.href) === folder(location.href) && /(\/|\.html)$/.test(link.pathname) ? link : null;
+        return !link.search && folder(link.href) === folder(location.href) && /(\/|\.html)$/.test(link.pathname) ? link : null;
     }
     const formula = element.closest?.('main .katex');
     return formula && !formula.closest('.katex-display') && /^\\?[a-z]+(\{L\})?(_.*)?$/i.test(source(formula)) ? formula : null;

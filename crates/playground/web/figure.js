@@ -7,6 +7,8 @@ export const slider = (name, label, least, most, step, value, digits = 1) =>
 /** A line of words, at most so many letters; an underscore is a blank, since it parts the values in an address. */
 export const words = (name, label, most, value) => ({ kind: 'words', name, label, most, value });
 export const choice = (name, label, options, value = 0) => ({ kind: 'choice', name, label, options, value });
+/** A choice whose options come one after the other, with buttons for the previous and the next one. */
+export const step = (...parts) => ({ ...choice(...parts), isStep: true });
 
 const element = (tag, attributes = {}, ...children) => {
     const made = document.createElement(tag);
@@ -66,11 +68,18 @@ export class Figure {
         return button;
     }
 
+    stepButton({ name, label, options }, which, sign, by) {
+        const button = this.button(sign, () =>
+            this.set({ [name]: Math.min(Math.max(this.state[name] + by, 0), options.length - 1) }));
+        button.setAttribute('aria-label', `${which}: ${label}`);
+        return button;
+    }
+
     field(control) {
         const id = `${this.name}-${control.name}`;
         const label = element('label', { for: id }, control.label);
         let input;
-        const output = element('output', { for: id });
+        const output = control.isStep ? element('span') : element('output', { for: id });
         if (control.kind === 'slider') {
             const { least, most, step } = control;
             input = element('input', { id, type: 'range', min: least, max: most, step });
@@ -83,6 +92,10 @@ export class Figure {
         } else {
             input = element('select', { id }, ...control.options.map((text, i) => element('option', { value: i }, text)));
             input.addEventListener('change', () => this.set({ [control.name]: Number(input.value) }));
+        }
+        if (control.isStep) {
+            output.append(this.stepButton(control, 'Previous', '‹', -1), this.stepButton(control, 'Next', '›', 1));
+            output.classList.add('steps');
         }
         this.fields.set(control.name, { control, input, output });
         return element('div', { class: 'field' }, label, input, output);

@@ -1,5 +1,5 @@
 // Attention step by step: any matrix between X and the output, and the products behind any number of it.
-import { choice, number, slider } from './figure.js';
+import { choice, number, slider, step } from './figure.js';
 import { drawing, entries, heatMap, text } from './draw.js';
 
 export const steps = attention => {
@@ -10,7 +10,7 @@ export const steps = attention => {
     return {
         controls: [
             choice('sentence', 'sentence', sentences.map(sentence => sentence.tokens.join(' '))),
-            choice('stage', 'step', stages, 4),
+            step('stage', 'step', stages, 4),
             slider('row', 'row', 1, 6, 1, 3, 0),
             slider('column', 'column', 1, 6, 1, 2, 0),
         ],

@@ -1,5 +1,5 @@
 // A bench of the reader's own: any words or numbers through a layer, forward and backward, and the products behind every entry.
-import { choice, number, slider, words } from './figure.js';
+import { choice, number, slider, step, words } from './figure.js';
 import { drawing, entries, heatMap, shape, text } from './draw.js';
 
 const FORWARD = ['X', 'Q', 'K', 'V', 'S', 'A', 'O', 'Y'];
@@ -52,7 +52,7 @@ export const workbench = attention => {
     return {
         controls: [
             words('line', 'words, or rows of numbers: 1 0; 0 1', 400, 'the boat left the river bank'),
-            choice('matrix', 'matrix', MATRICES, 5),
+            step('matrix', 'matrix', MATRICES, 5),
             slider('row', 'row', 1, MOST_TOKENS, 1, 6, 0),
             slider('column', 'column', 1, MOST_TOKENS, 1, 2, 0),
             choice('heads', 'heads', HEADS.map(String), 1),

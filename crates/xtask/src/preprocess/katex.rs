@@ -5,7 +5,7 @@
 //! red text without a word. So the colour of errors is set to one that nothing else has, and the
 //! rendered chapters are searched for it.
 
-use super::{figures, listings, minutes, punctuation, terms};
+use super::{listings, minutes, numbers, punctuation, terms};
 use crate::files;
 use crate::markdown;
 use crate::pattern::{Pattern, pattern};
@@ -43,10 +43,7 @@ impl Preprocessor for Katex {
     fn run(&self, context: &PreprocessorContext, mut book: Book) -> Result<Book> {
         minutes::insert(&mut book)?;
         terms::link(&mut book)?;
-        book.for_each_chapter_mut(|chapter| {
-            chapter.content =
-                figures::numbered(&chapter.content, chapter.number.as_ref());
-        });
+        numbers::insert(&mut book)?;
         let mut context = context.clone();
         context.config.set("preprocessor.katex.throw-on-error", false)?;
         context.config.set("preprocessor.katex.error-color", ERROR_COLOUR)?;
