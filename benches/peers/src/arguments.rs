@@ -23,7 +23,8 @@ pub struct Arguments {
     /// Compare the peers' outputs and gradients, and time nothing
     #[arg(long)]
     pub check_only: bool,
-    /// Hold this crate, PyTorch and NumPy to AVX2 on a processor that has AVX-512
+    /// Hold this crate, PyTorch and NumPy to AVX2 on a processor that has AVX-512: two lengths, beside PyTorch's fused kernel,
+    /// if nothing else is asked for
     #[arg(long)]
     pub avx2: bool,
     /// Tell which cells would be measured, and measure nothing
@@ -124,6 +125,7 @@ impl Arguments {
         let mut problems = vec![];
         for kind in chosen(kind, &[Kind::Attention, Kind::Layer]) {
             let lengths: &[usize] = match (kind, self.quick) {
+                (Kind::Attention, false) if self.avx2 => &[512, 2048],
                 (Kind::Attention, false) => &[256, 512, 1024, 2048, 4096, 8192],
                 (Kind::Attention, true) => &[256, 1024],
                 (Kind::Layer, false) => &[256, 512, 1024],
@@ -144,18 +146,25 @@ impl Arguments {
 
     /// Who can take part, and is wanted.
     fn kernels(&self, problem: Problem, pass: Pass) -> Vec<Kernel> {
-        let peers = &self.selection.peers;
+        let by_default: &[Kernel] =
+            if self.avx2 { &[Kernel::PytorchFused] } else { Kernel::VARIANTS };
+        let peers = chosen(&self.selection.peers, by_default);
         let mut kernels = kernels(problem, pass);
         kernels.retain(|kernel| {
-            *kernel == base(problem.kind) || peers.is_empty() || peers.contains(kernel)
+            *kernel == base(problem.kind) || peers.contains(kernel)
         });
         kernels
     }
 
+    /// The record that the measurements belong to.
+    pub fn topic(&self) -> &'static str {
+        if self.avx2 { "peers-avx2" } else { "peers" }
+    }
+
     /// Whether all of the grid is measured, and well.
     pub fn is_complete(&self) -> bool {
-        let Self { quick, check_only, avx2, selection, .. } = self;
-        !quick && !check_only && !avx2 && *selection == Selection::default()
+        let Self { quick, check_only, selection, .. } = self;
+        !quick && !check_only && *selection == Selection::default()
     }
 }
 
@@ -188,6 +197,17 @@ mod tests {
         assert_eq!(cells.len(), 2 * 2 * (6 + 3) * 2 * 2); // threads, d, n, masks, passes
         assert!(arguments.is_complete());
         assert!(cells.is_sorted_by_key(|cell| cell.threads));
+    }
+
+    #[test]
+    fn held_to_avx2_there_is_a_smaller_grid_and_another_record() {
+        let arguments = parse("--avx2");
+        let cells = arguments.cells().unwrap();
+        assert_eq!(cells.len(), 2 * 2 * 2 * 2 * 2); // threads, d, n, masks, passes
+        let kernels = [Kernel::Flash, Kernel::PytorchFused];
+        assert!(cells.iter().all(|cell| cell.kernels == kernels));
+        assert!(arguments.is_complete());
+        assert_eq!([arguments.topic(), parse("").topic()], ["peers-avx2", "peers"]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     // Asked for before anything is measured: an error here must not cost the measurements.
-    let mut record = report::circumstances()?;
+    let mut record = report::circumstances(arguments.topic())?;
     let begun = Instant::now();
     let measured = run::run(arguments, &cells)?;
     if arguments.check_only {

@@ -16,9 +16,9 @@ const CRATES: [&str; 6] =
 ///
 /// # Errors
 /// One of these cannot be found out.
-pub fn circumstances() -> Result<Record> {
+pub fn circumstances(topic: &str) -> Result<Record> {
     let versions = versions(Path::new(env!("CARGO_MANIFEST_DIR")), &CRATES)?;
-    record::take::circumstances("peers", versions, vec!["rayon".to_owned()])
+    record::take::circumstances(topic, versions, vec!["rayon".to_owned()])
 }
 
 /// The times of a cell, and how many times as long as this crate each peer took.
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_record_of_a_run_is_sound() {
-        let mut record = circumstances().unwrap();
+        let mut record = circumstances("peers").unwrap();
         let cells =
             [Mask::Full, Mask::Causal].map(|mask| measured(512, mask, &[1.0], &[2.0]));
         record.measurements = cells.iter().flat_map(measurements).collect();
