@@ -120,7 +120,8 @@ fn a_link_to_an_equation_says_its_number_and_shows_it() {
     let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("masking.html", LAPTOP);
     const LINK: &str = "main a[href=\"softmax.html#equation-ratio\"]";
-    let number: String = tab.ask(&format!("document.querySelector('{LINK}').textContent"));
+    let number: String =
+        tab.ask(&format!("document.querySelector('{LINK}').textContent"));
     let link = point_of(&mut tab, LINK);
     tab.point_at(link);
     let text = card(&mut tab, true);

@@ -27,7 +27,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     polynomial(page)?;
     register_sums(page)?;
     ranges(page)?;
-    peers::generate(page, &machines)
+    let without_avx512 = page.records.of_each_machine("peers-avx2")?;
+    peers::generate(page, &machines, &without_avx512)
 }
 
 /// The sums of the micro-kernel for AVX-512, and the order in which it reads a panel.

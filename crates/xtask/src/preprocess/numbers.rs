@@ -180,8 +180,7 @@ mod tests {
 
     #[test]
     fn a_link_without_text_says_the_number() {
-        let drawing =
-            "<figure><svg><title id=\"x-title\"></svg><figcaption>X</figcaption></figure>";
+        let drawing = "<figure><svg><title id=\"x-title\"></svg><figcaption>X</figcaption></figure>";
         let text = format!("$$ a \\label{{e}} $$ [](#equation-e) {drawing}");
         let other = "See [](a.md#equation-e) and [](./a.md#figure-x).";
         let mut book = book([("a.md", &text), ("b.md", other)]);
@@ -202,9 +201,11 @@ mod tests {
             ("b.md", "$$ a \\label{e} $$ $$ b \\label{e} $$"),
         ]);
         let message = insert(&mut wrong).unwrap_err().to_string();
-        for expected in
-            ["  a.md: #equation-e", "  a.md: b.md#figure-x", "  b.md: two are called equation-e"]
-        {
+        for expected in [
+            "  a.md: #equation-e",
+            "  a.md: b.md#figure-x",
+            "  b.md: two are called equation-e",
+        ] {
             assert!(message.contains(expected), "{message}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::fast::facts::{D, HEADS};
 use anyhow::{Context, Result, ensure};
 use record::statistics::geometric_mean;
-use record::{Measurement, Record, Unit};
+use record::{Machine, Measurement, Record, Unit};
 
 /// The lengths of the grid.
 const LENGTHS: [u64; 6] = [256, 512, 1024, 2048, 4096, 8192];
@@ -122,5 +122,47 @@ impl<'a> OfMachine<'a> {
         let layers: Vec<_> = layers.map(|m| m.median).collect();
         ensure!(!layers.is_empty(), "the record `peers` has no layer beside NumPy's");
         Ok(OfMachine { record, fused, layers })
+    }
+}
+
+/// What one machine says of the cells that were measured again without AVX-512: geometric means.
+pub struct WithoutAvx512<'a> {
+    pub machine: &'a Machine,
+    /// How many times as long PyTorch's fused kernel takes as with AVX-512.
+    pub pytorch: f64,
+    /// How many times as long this crate takes as with AVX-512.
+    pub ours: f64,
+    /// PyTorch's fused kernel over this crate, both with AVX-512.
+    pub ratio_with: f64,
+    /// The same, both without.
+    pub ratio_without: f64,
+}
+
+impl<'a> WithoutAvx512<'a> {
+    /// From a machine's records `peers` and `peers-avx2`.
+    pub fn of(with: &'a Record, without: &Record) -> Result<Self> {
+        let (before, after) =
+            (ratios(with, "pytorch-fused")?, ratios(without, "pytorch-fused")?);
+        let cells: Vec<_> = after.iter().map(|r| r.cell).collect();
+        let slowdown = |name| -> Result<f64> {
+            let of = |cell: &Cell| {
+                let times = [time(without, name, *cell)?, time(with, name, *cell)?];
+                Ok(times[0].median / times[1].median)
+            };
+            Ok(geometric_mean(&cells.iter().map(of).collect::<Result<Vec<_>>>()?))
+        };
+        let same: Vec<_> =
+            before.into_iter().filter(|r| cells.contains(&r.cell)).collect();
+        ensure!(
+            !cells.is_empty() && same.len() == cells.len(),
+            "the record `peers-avx2` has cells that `peers` has not, or none"
+        );
+        Ok(WithoutAvx512 {
+            machine: &with.machine,
+            pytorch: slowdown("pytorch-fused")?,
+            ours: slowdown("flash")?,
+            ratio_with: mean(&same),
+            ratio_without: mean(&after),
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! How the chapter says and draws its peers.
 
-use super::facts::{self, Cell, OfMachine, Ratio, mean, ratio_in};
+use super::facts::{self, Cell, OfMachine, Ratio, WithoutAvx512, mean, ratio_in};
 use crate::output::Page;
 use crate::records::{least_and_most, machine_in_brief};
 use anyhow::Result;
@@ -26,8 +26,13 @@ const PEERS: [(&str, &str); 6] = [
     ("naive", "this crate, naive"),
 ];
 
-/// `records`: of each machine, the one that is shown in full first.
-pub fn generate(page: &mut Page, records: &[Record]) -> Result<()> {
+/// `records`: of each machine, the one that is shown in full first. `without_avx512`: of those where this was measured, too.
+pub fn generate(
+    page: &mut Page,
+    records: &[Record],
+    without_avx512: &[Record],
+) -> Result<()> {
+    by_width_of_vectors(page, records, without_avx512)?;
     let machines = records.iter().map(OfMachine::of).collect::<Result<Vec<_>>>()?;
     by_machine(page, &machines);
     let OfMachine { record, fused, .. } = &machines[0];
@@ -65,6 +70,32 @@ fn by_machine(page: &mut Page, machines: &[OfMachine]) {
             ("at least 1", &|of| wins(&of.layers)),
         ],
     );
+}
+
+/// A line for each machine that was measured with and without AVX-512.
+fn by_width_of_vectors(
+    page: &mut Page,
+    records: &[Record],
+    without_avx512: &[Record],
+) -> Result<()> {
+    let of_both = |without: &Record| {
+        let with = records.iter().find(|with| with.machine.is_same(&without.machine));
+        with.map(|with| WithoutAvx512::of(with, without))
+    };
+    let machines: Vec<_> =
+        without_avx512.iter().filter_map(of_both).collect::<Result<_>>()?;
+    page.table_of(
+        "without-avx512",
+        &machines,
+        &[
+            ("machine", &|of| of.machine.processor()),
+            ("PyTorch, fused: without / with", &|of| fixed(of.pytorch, 2)),
+            ("ours: without / with", &|of| fixed(of.ours, 2)),
+            ("PyTorch / ours, both with", &|of| fixed(of.ratio_with, 2)),
+            ("both without", &|of| fixed(of.ratio_without, 2)),
+        ],
+    );
+    Ok(())
 }
 
 /// Of some threads, this pass and this kind.
