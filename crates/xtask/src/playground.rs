@@ -15,7 +15,12 @@ use std::process::Command;
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// What to do where the figures don't move.
-pub const HOW_TO: &str = "`rustup target add wasm32-unknown-unknown`, or on Debian `apt install rustc-web cargo-web rust-web-src lld`";
+pub const HOW_TO: &str = concat!(
+    "`rustup target add wasm32-unknown-unknown`, or on Debian `apt update && apt install rustc-web cargo-web rust-web-src lld`, \
+     where that is Rust ",
+    env!("CARGO_PKG_RUST_VERSION"),
+    " or newer"
+);
 
 /// Who can compile for WebAssembly here.
 enum Compiler {
@@ -39,8 +44,20 @@ fn compiler() -> Option<Compiler> {
     if sysroot.join("lib/rustlib").join(TARGET).join("lib").is_dir() {
         return Some(Compiler::Rustup);
     }
-    let all = DEBIAN.iter().all(|file| Path::new(file).is_file());
-    all.then_some(Compiler::Debian)
+    if !DEBIAN.iter().all(|file| Path::new(file).is_file()) {
+        return None;
+    }
+    let output = Command::new(DEBIAN[1]).arg("--version").output().ok()?;
+    let version = String::from_utf8(output.stdout).ok()?;
+    (minor(&version)? >= minor(LEAST)?).then_some(Compiler::Debian)
+}
+
+/// The oldest compiler that the crates ask for; an older one of Debian's is as good as none.
+const LEAST: &str = env!("CARGO_PKG_RUST_VERSION");
+
+/// 89 of `1.89`, or of `rustc 1.89.0 (…)`.
+fn minor(version: &str) -> Option<u32> {
+    version.split_once("1.")?.1.split('.').next()?.parse().ok()
 }
 
 /// Whether the figures can move here.
@@ -149,4 +166,17 @@ fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
         process::run(command.args([module, &folder]))?;
     }
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_compiler_is_told_from_a_new_one() {
+        let new =
+            minor("rustc 1.96.0 (ac68faa20 2026-05-25) (built from a source tarball)");
+        assert!(new > minor(LEAST) && minor(LEAST) > minor("rustc 1.85.0"));
+        assert_eq!(minor("rustc of another kind"), None);
+    }
 }
