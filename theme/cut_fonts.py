@@ -1,4 +1,4 @@
-"""Cuts the fonts that every page preloads down to the letters that the book uses: theme/LICENSES.md.
+"""Cuts the fonts that many pages load down to the letters that the book uses: theme/LICENSES.md.
 
     pip install fonttools==4.68.0 brotli==1.2.1
     cargo xtask build
@@ -25,6 +25,8 @@ CUTS = {
     "source-serif-4-latin-600-normal": "serif-semibold-letters",
     "source-sans-3-latin-wght-normal": "sans-letters",
     "source-code-pro-latin-wght-normal": "monospaced-letters",
+    "source-sans-3-greek-wght-normal": "sans-greek-letters",
+    "source-code-pro-greek-wght-normal": "monospaced-greek-letters",
     "KaTeX_Main-Regular": "maths-letters",
     "KaTeX_Math-Italic": "maths-italic-letters",
 }
