@@ -42,6 +42,9 @@ globalThis.checks = (() => {
         }
         await frame();
         await document.fonts.ready;
+        // Drawn twice: what was never drawn doesn't count as shifted when it moves.
+        await frame();
+        await frame();
         return [];
     }
 
@@ -55,8 +58,10 @@ globalThis.checks = (() => {
         await frame();
     }
 
-    // The cumulative layout shift so far, and what has moved.
-    function shift() {
+    // The cumulative layout shift so far, and what has moved, when the last change has been drawn.
+    async function shift() {
+        await frame();
+        await frame();
         shifts.push(...observer.takeRecords());
         const moved = shifts.flatMap(entry => entry.sources)
             .filter(source => source.node)
