@@ -544,7 +544,9 @@ fn the_experiments_set_the_workbench() {
     drop(tab);
     let expected = [
         "A, row 1, column 1: 0.33,",
+        "A, row 2, column 1: 0.50,",
         "dS, row 1, column 1: 1.00 · ",
+        "dS, row 3, column 2: ",
         "dS, row 3, column 2: ",
         "after dropout",
         "A, row 6, column 2: ",

@@ -150,9 +150,7 @@ impl Arguments {
             if self.avx2 { &[Kernel::PytorchFused] } else { Kernel::VARIANTS };
         let peers = chosen(&self.selection.peers, by_default);
         let mut kernels = kernels(problem, pass);
-        kernels.retain(|kernel| {
-            *kernel == base(problem.kind) || peers.contains(kernel)
-        });
+        kernels.retain(|kernel| *kernel == base(problem.kind) || peers.contains(kernel));
         kernels
     }
 
