@@ -163,6 +163,19 @@ fn a_copy_is_what_runs() {
 }
 
 #[test]
+fn a_name_inside_code_is_found() {
+    let Some(mut reader) = Reader::start() else { return };
+    // The workbench has it in `ForwardOptions::new().with_mask(&mask)` alone.
+    let mut tab = reader.open("welcome.html?search=with_mask", LAPTOP);
+    let found: Vec<String> = tab.ask(
+        "new Promise(done => { const begun = performance.now(); const look = () => { \
+         const links = [...document.querySelectorAll('#mdbook-searchresults a')].map(link => link.getAttribute('href')); \
+         if (links.length > 0 || performance.now() - begun > 10000) { done(links); } else { setTimeout(look, 50); } }; look(); })",
+    );
+    assert!(found.iter().any(|link| link.contains("workbench.html")), "{found:?}");
+}
+
+#[test]
 fn the_first_page_leads_back_to_the_last_place() {
     let Some(mut reader) = Reader::start() else { return };
     let url = reader.site.url("welcome.html");

@@ -9,6 +9,7 @@ use crate::lint::{self, Finding};
 use crate::mdbook;
 use crate::playground;
 use crate::project::Project;
+use crate::search;
 use crate::style_sheets;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -84,14 +85,24 @@ pub fn build_into(
         fail_on(&findings).context(format!("{error:#}"))?;
         Err(error)
     })?;
-    describe(destination)?;
+    complete(destination)?;
     if let Some(site) = site {
         site.add_to(destination)?;
     }
-    style_sheets::join(destination)?;
     playground::add_to(project, destination)?;
     findings.extend(lint::pages(destination)?);
     fail_on(&findings)
+}
+
+/// Does to rendered pages what mdBook does not.
+///
+/// # Errors
+///
+/// If a page has another form than mdBook gives it, or cannot be written.
+pub fn complete(pages: &Path) -> Result<()> {
+    describe(pages)?;
+    style_sheets::join(pages)?;
+    search::index_names(pages)
 }
 
 /// An empty folder beside the book, so that moving it into place is one step.

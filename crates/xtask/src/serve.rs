@@ -2,7 +2,7 @@
 
 use crate::console::Activity;
 use crate::project::Project;
-use crate::{describe::describe, lint, mdbook, playground, style_sheets};
+use crate::{build, lint, mdbook, playground};
 use anyhow::{Context, Result, bail};
 use axum::Router;
 use clap::Args;
@@ -110,8 +110,7 @@ fn rebuild(project: &Project, pages: &Path) -> Result<()> {
         eprintln!("warning: {finding}");
     }
     mdbook::render(project, pages, None)?;
-    describe(pages)?;
-    style_sheets::join(pages)?;
+    build::complete(pages)?;
     activity.done("built the book");
     Ok(())
 }
