@@ -163,6 +163,19 @@ fn a_copy_is_what_runs() {
 }
 
 #[test]
+fn formulas_are_soon_there_for_screen_readers() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("softmax.html", LAPTOP);
+    let visibility: String = tab.ask(
+        "new Promise(done => { const begun = performance.now(); const look = () => { \
+         const formulas = [...document.querySelectorAll('main .katex-mathml')]; \
+         const waiting = formulas.find(formula => getComputedStyle(formula).contentVisibility !== 'visible'); \
+         if (!waiting || performance.now() - begun > 10000) { done(waiting ? 'auto' : 'visible'); } else { setTimeout(look, 200); } }; look(); })",
+    );
+    assert_eq!(visibility, "visible");
+}
+
+#[test]
 fn a_name_inside_code_is_found() {
     let Some(mut reader) = Reader::start() else { return };
     // The workbench has it in `ForwardOptions::new().with_mask(&mask)` alone.

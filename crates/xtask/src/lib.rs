@@ -32,6 +32,6 @@ pub mod process;
 pub mod project;
 pub mod prove;
 pub mod python;
-pub mod search;
+mod search;
 pub mod serve;
 mod style_sheets;

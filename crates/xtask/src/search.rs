@@ -1,5 +1,5 @@
-//! The search index, made once more so that it knows the names in code. mdBook's takes what stands between blanks for a word, so that
-//! nobody who looks for `with_mask` finds `ForwardOptions::new().with_mask(&mask)`.
+//! The search index, made once more so that it knows the names in code. mdBook's takes what stands between blanks for a word, so a
+//! search for `with_mask` misses `ForwardOptions::new().with_mask(&mask)`.
 
 use crate::files;
 use anyhow::{Context, Result};
