@@ -2,6 +2,10 @@
 //!
 //! The protocol is JSON over a WebSocket: a call has a number and gets an answer with that number,
 //! and between the answers come events. <https://chromedevtools.github.io/devtools-protocol>
+//!
+//! The events are kept as they come, so that no check misses a request or a warning. The libraries that were tried know the
+//! protocol of one version and drop what a newer browser says in other words: `headless_chrome` 1.0.22 handed out one of
+//! Chromium 156's five `requestWillBeSentExtraInfo` for a page of five requests, and said nothing of the others.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::de::DeserializeOwned;

@@ -64,25 +64,6 @@ pub fn threads(record: &Record) -> String {
     }
 }
 
-/// How a number compares with another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compared {
-    Less,
-    Same,
-    More,
-}
-
-impl Compared {
-    /// Numbers that are less than 5 % apart count as the same: two runs of a benchmark differ by so much.
-    pub fn of(number: f64, other: f64) -> Self {
-        match number / other {
-            ratio if ratio > 1.05 => Self::More,
-            ratio if ratio < 1.0 / 1.05 => Self::Less,
-            _ => Self::Same,
-        }
-    }
-}
-
 /// The processor, its cores and caches, as a cell of a table.
 pub fn machine_in_brief(machine: &Machine) -> String {
     format!("{}, {} cores{}", machine.processor(), machine.cores, caches(machine))
@@ -190,15 +171,6 @@ pub mod tests {
             provenance_of(&first, &[("the race", &other)]),
             provenance(&first)
                 + "; the race on 3 threads, with nalgebra 0.2.0, on 2026-02-01"
-        );
-    }
-
-    #[test]
-    fn numbers_are_the_same_within_five_percent() {
-        use Compared::{Less, More, Same};
-        assert_eq!(
-            [0.9, 0.96, 1.0, 1.04, 1.1].map(|number| Compared::of(number, 1.0)),
-            [Less, Same, Same, Same, More]
         );
     }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use attention::example;
 use attention::{AttentionCache, Mask, attention, scaled_scores};
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, dmatrix};
 
 /// Where words stand: in "the boat left the river bank", and the last in both sentences.
 pub const BOAT: usize = 1;
@@ -37,6 +37,15 @@ pub fn steps(
     let (output, AttentionCache { q, k, v, weights, .. }) = attention(q, k, v, mask)?;
     let products = &q * k.transpose();
     Ok(Steps { products, q, k, v, scores, weights, output })
+}
+
+/// Queries, keys and values of example (b) in *Scaled dot-product attention*.
+pub fn example_b() -> [DMatrix<f64>; 3] {
+    [
+        dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, 1.0],
+        dmatrix![1.0, 1.0; 0.0, 1.0; 1.0, 0.0],
+        dmatrix![2.0, 1.0; 1.0, 3.0; 0.0, 2.0],
+    ]
 }
 
 /// Attention without anything learned: the words are queries, keys and values.

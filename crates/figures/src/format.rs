@@ -26,6 +26,12 @@ pub fn percent(share: f64, decimals: usize) -> String {
     format!("{}\u{202f}%", fixed(100.0 * share, decimals))
 }
 
+/// One digit as an index: `₃`.
+pub fn subscript(digit: usize) -> char {
+    assert!(digit < 10, "{digit} has more than one digit");
+    char::from_u32(0x2080 + digit as u32).expect("there are ten such digits")
+}
+
 /// With a narrow space between thousands: `16 384`.
 pub fn integer(x: usize) -> String {
     let digits = x.to_string();

@@ -125,13 +125,12 @@ impl Records {
         self.shown.iter().filter(has).map(read).collect()
     }
 
-    /// The record of a topic that is a property of no machine, if it is there.
+    /// The record of a topic that is a property of no machine.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of_no_machine(&self, topic: &str) -> Result<Option<Record>> {
-        let is_there = self.folder.join(format!("{topic}.json")).is_file();
-        is_there.then(|| Record::read(&self.folder, topic)).transpose()
+    pub fn of_no_machine(&self, topic: &str) -> Result<Record> {
+        Record::read(&self.folder, topic)
     }
 
     /// What a machine has no record of.

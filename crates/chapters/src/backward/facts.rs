@@ -1,10 +1,12 @@
 //! What the chapter computes, but for the layer that learns.
 
 use crate::random::normal;
+use crate::sentences::example_b;
 use anyhow::Result;
 use attention::{
-    AttentionCache, AttentionGradients, AttentionShape, Mask, SingleHeadAttention,
-    attention, attention_backward, example, softmax_rows_backward,
+    AttentionCache, AttentionGradients, AttentionShape, Mask, Parameters,
+    SingleHeadAttention, SingleHeadCache, attention, attention_backward, example,
+    softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -27,9 +29,7 @@ impl Example {
 }
 
 pub fn worked_example() -> Result<Example> {
-    let q = dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, 1.0];
-    let k = dmatrix![1.0, 1.0; 0.0, 1.0; 1.0, 0.0];
-    let v = dmatrix![2.0, 1.0; 1.0, 3.0; 0.0, 2.0];
+    let [q, k, v] = example_b();
     let grad_output = dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, -1.0];
     let (_, cache) = attention(&q, &k, &v, &Mask::none())?;
     let grad_weights = &grad_output * v.transpose();
@@ -40,6 +40,16 @@ pub fn worked_example() -> Result<Example> {
         grad_output,
         grad_weights,
     })
+}
+
+/// The gradient of X by each of its three ways into the output: the queries, the keys, the values.
+pub fn gradients_by_path(
+    p: &Parameters<f64>,
+    cache: &SingleHeadCache<f64>,
+    grad_output: &DMatrix<f64>,
+) -> Result<[DMatrix<f64>; 3]> {
+    let d = attention_backward(&cache.attention, &(grad_output * p.w_o.transpose()))?;
+    Ok([d.q * p.w_q.transpose(), d.k * p.w_k.transpose(), d.v * p.w_v.transpose()])
 }
 
 /// The gradient of X of one layer, and the parts of it that come by way of queries, keys and values.
@@ -55,17 +65,8 @@ impl InputGradient {
         grad_output: &DMatrix<f64>,
     ) -> Result<Self> {
         let (_, cache) = layer.forward(x, &Mask::none())?;
-        let p = &layer.parameters;
-        let inner =
-            attention_backward(&cache.attention, &(grad_output * p.w_o.transpose()))?;
-        Ok(InputGradient {
-            whole: layer.backward(&cache, grad_output)?.x,
-            paths: [
-                inner.q * p.w_q.transpose(),
-                inner.k * p.w_k.transpose(),
-                inner.v * p.w_v.transpose(),
-            ],
-        })
+        let paths = gradients_by_path(&layer.parameters, &cache, grad_output)?;
+        Ok(InputGradient { whole: layer.backward(&cache, grad_output)?.x, paths })
     }
 
     /// The norm of a path divided by that of the whole.

@@ -6,4 +6,5 @@ mod facts;
 mod learning;
 mod page;
 
+pub use facts::gradients_by_path;
 pub use page::generate;

@@ -1,6 +1,6 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, Kept, PathIntoX, Products};
+use super::facts::{self, PathIntoX, Products};
 use super::learning;
 use crate::output::Page;
 use anyhow::{Context, Result};
@@ -148,20 +148,16 @@ fn draw_paths(area: &Area, paths: &[PathIntoX; 3]) -> Result<()> {
 /// What the forward pass keeps, in MiB.
 fn cache(page: &mut Page) -> Result<()> {
     let mib = |bytes: u128| fixed(bytes as f64 / f64::from(1 << 20), 2);
-    let row = |kept: &Kept| {
-        vec![
-            integer(kept.n),
-            mib(kept.x),
-            mib(kept.projected),
-            mib(kept.weights),
-            percent(kept.share_of_weights(), 0),
-        ]
-    };
-    let rows: Vec<_> = facts::kept()?.iter().map(row).collect();
-    page.table(
+    page.table_of(
         "cache",
-        &["$n$", "$X$", "$Q, K, V, O$", "weights $A$", "share of $A$"],
-        &rows,
+        &facts::kept()?,
+        &[
+            ("$n$", &|kept| integer(kept.n)),
+            ("$X$", &|kept| mib(kept.x)),
+            ("$Q, K, V, O$", &|kept| mib(kept.projected)),
+            ("weights $A$", &|kept| mib(kept.weights)),
+            ("share of $A$", &|kept| percent(kept.share_of_weights(), 0)),
+        ],
     );
     page.value("d-model", integer(facts::D_MODEL));
     page.value("heads", integer(facts::HEADS));

@@ -221,29 +221,23 @@ pub fn small_gradients() -> Result<Vec<SmallGradients>> {
 }
 
 pub fn tell_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
-    let row = |of: &SmallGradients| {
-        let median = match of.median {
-            median if median < 0.01 => format!("${}$", scientific(median, 0)),
-            median => significant(median, 1),
-        };
-        vec![
-            integer(of.n),
-            integer(of.d),
-            median,
-            percent(of.rows, 0),
-            percent(of.scores, 0),
-            percent(of.scaled_scores, 1),
-        ]
-    };
-    let header = [
-        "$n$",
-        "$d_k$",
-        "median $\\lVert \\partial \\mathcal{L} / \\partial q \\rVert$",
-        "rows below",
-        "scores below",
-        "scores below, scaled",
-    ];
-    page.table("small-gradients", &header, &all.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "small-gradients",
+        all,
+        &[
+            ("$n$", &|of| integer(of.n)),
+            ("$d_k$", &|of| integer(of.d)),
+            ("median $\\lVert \\partial \\mathcal{L} / \\partial q \\rVert$", &|of| {
+                match of.median {
+                    median if median < 0.01 => format!("${}$", scientific(median, 0)),
+                    median => significant(median, 1),
+                }
+            }),
+            ("rows below", &|of| percent(of.rows, 0)),
+            ("scores below", &|of| percent(of.scores, 0)),
+            ("scores below, scaled", &|of| percent(of.scaled_scores, 1)),
+        ],
+    );
     let most = all.iter().map(|of| of.rows).fold(0.0, f64::max);
     page.value("small-draws", integer(ROWS));
     page.value("small-most", percent(most, 0));

@@ -3,6 +3,8 @@
 use super::verdict::{Claim, by_parts, only_when};
 use crate::output::Page;
 use crate::random::normal;
+use crate::tiles_backward::Kept;
+use crate::tiles_forward::operations;
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{Mask, attention};
@@ -14,20 +16,9 @@ use std::ops::Range;
 
 const D: usize = 64;
 
-/// (10) How many more operations a forward pass takes in tiles of `keys` keys, as a share.
-pub fn more_operations(keys: usize) -> f64 {
-    let (n, c, d) = (4096.0, keys as f64, D as f64);
-    // A score and its share of the products: 4d + 5 operations. Tiles of c keys add, to each row of each tile, five
-    // operations for maximum, correction and sum, and d for the rescaled output; the division, one of the five per
-    // score, moves to the end, once per entry of the output.
-    let naive = n * (4.0 * d + 5.0);
-    let tiled = n * (4.0 * d + 4.0) + (n / c) * (d + 5.0) + d;
-    tiled / naive - 1.0
-}
-
-/// The widths of tiles, with [`more_operations`] of each.
+/// (10) The widths of tiles, and how many more operations a forward pass takes in these, as a share.
 pub fn work() -> [(usize, f64); 4] {
-    [16, 32, 64, 128].map(|keys| (keys, more_operations(keys)))
+    [16, 32, 64, 128].map(|keys| (keys, operations(keys).more))
 }
 
 /// What computing the scores again adds to the products with n² d multiplications of a whole step: two forward, four
@@ -36,19 +27,10 @@ const MORE_IN_A_STEP: f64 = 1.0 / (2.0 + 4.0);
 
 pub const LENGTHS: [usize; 7] = [256, 512, 1024, 2048, 4096, 8192, 16_384];
 
-/// Bytes that the core keeps in `f32`: with the weights, and with one number a row in their place.
-fn memory(n: usize) -> (f64, f64) {
-    ((4 * (4 * n * D + n * n)) as f64, (4 * (4 * n * D + n)) as f64)
-}
-
-/// How many times less memory tiles need.
-pub fn memory_ratio(n: usize) -> f64 {
-    memory(n).0 / memory(n).1
-}
-
-/// Where that is 3 to 5 times, rounded.
+/// Where tiles need 3 to 5 times less memory, rounded.
 pub fn lengths_as_said() -> Vec<usize> {
-    LENGTHS.into_iter().filter(|n| (2.9..5.05).contains(&memory_ratio(*n))).collect()
+    let is_as_said = |n: &usize| (2.9..5.05).contains(&Kept::new(*n).ratio());
+    LENGTHS.into_iter().filter(is_as_said).collect()
 }
 
 pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
@@ -80,13 +62,17 @@ pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
 }
 
 fn memory_table(page: &mut Page) {
-    let mebibytes = |bytes: f64| fixed(bytes / f64::from(1 << 20), 2);
-    let row = |n| {
-        let (naive, tiled) = memory(n);
-        vec![integer(n), mebibytes(naive), mebibytes(tiled), fixed(memory_ratio(n), 1)]
-    };
-    let header = ["$n$", "naive, MiB", "tiled, MiB", "ratio"];
-    page.table("flash-memory", &header, &LENGTHS.map(row));
+    let mebibytes = |numbers: usize| fixed((4 * numbers) as f64 / f64::from(1 << 20), 2);
+    page.table_of(
+        "flash-memory",
+        &LENGTHS.map(|n| (n, Kept::new(n))),
+        &[
+            ("$n$", &|(n, _)| integer(*n)),
+            ("naive, MiB", &|(_, kept)| mebibytes(kept.naive())),
+            ("tiled, MiB", &|(_, kept)| mebibytes(kept.tiled())),
+            ("ratio", &|(_, kept)| fixed(kept.ratio(), 1)),
+        ],
+    );
 }
 
 pub const N: usize = 512;

@@ -95,26 +95,21 @@ pub const TILES: [usize; 4] = [64, 128, 256, 512];
 
 pub fn tell_growth(page: &mut Page) -> Result<Claim> {
     let [naive, fused] = [NAIVE_CROSSINGS, FUSED_CROSSINGS];
-    let row = |queries| {
-        let (now, twice) = (tiled(16_384, queries), tiled(32_768, queries));
-        vec![
-            integer(queries),
-            fixed(now, 0),
-            fixed(twice, 0),
-            fixed(twice / now, 2),
-            fixed(untiled(16_384, naive) / now, 0),
-            fixed(untiled(16_384, fused) / now, 0),
-        ]
-    };
-    let header = [
-        "queries in a tile",
-        "MiB, $n = 16384$",
-        "MiB, $n = 32768$",
-        "growth",
-        "gain on eight crossings",
-        "on four",
-    ];
-    page.table("tiled-traffic", &header, &TILES.map(row));
+    let of = |queries| (queries, tiled(16_384, queries), tiled(32_768, queries));
+    page.table_of(
+        "tiled-traffic",
+        &TILES.map(of),
+        &[
+            ("queries in a tile", &|(queries, ..)| integer(*queries)),
+            ("MiB, $n = 16384$", &|(_, now, _)| fixed(*now, 0)),
+            ("MiB, $n = 32768$", &|(.., twice)| fixed(*twice, 0)),
+            ("growth", &|(_, now, twice)| fixed(twice / now, 2)),
+            ("gain on eight crossings", &|(_, now, _)| {
+                fixed(untiled(16_384, naive) / now, 0)
+            }),
+            ("on four", &|(_, now, _)| fixed(untiled(16_384, fused) / now, 0)),
+        ],
+    );
     growth_figure(page)?;
     Ok(Claim {
         section: "9-traffic-that-grows-with-n",

@@ -5,7 +5,6 @@ mod claims;
 mod facts;
 mod page;
 mod roofline;
-mod words;
 
 pub use page::{generate, records};
 pub use roofline::{ridge, softmax_share};

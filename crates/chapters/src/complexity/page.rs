@@ -4,7 +4,6 @@ use super::facts::{
     self, D, F32, Growth, HEADS, Meeting, Points, TimedLayer, WriteTime, core_share,
 };
 use super::roofline::{Ceilings, Step, steps};
-use super::words::*;
 use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
 use crate::gpu::machine::{BF16 as H100_BF16, F32 as H100_F32, H100};
 use crate::output::Page;
@@ -112,9 +111,6 @@ fn growth_tables(page: &mut Page, record: &Record, lines: &[Growth]) -> Result<(
             ("of $n$, from", &|line| from_to(line.costliest.0)),
         ],
     );
-    let slopes: Vec<_> = lines.iter().map(|line| line.slope).collect();
-    let doublings: Vec<_> = lines.iter().map(|line| line.costliest.1).collect();
-    page.value("slopes", slopes_in_words(&slopes, &doublings));
 
     let time = |i: usize| {
         let times = lines.iter().map(|line| duration(line.points[i].1));
@@ -195,7 +191,6 @@ fn growth_words(
             row("together", jump),
         ],
     );
-    page.value("jump", jump_in_words(jump));
 
     let [single, double] = facts::backward_ratios(growth);
     let rows: Vec<_> = single.iter().zip(&double).collect();
@@ -223,9 +218,6 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
             ("there before", &|write_time| duration(write_time.old)),
         ],
     );
-    let (small, large) = (WriteTime::of(record, 512)?, WriteTime::of(record, 4096)?);
-    let forward = times.seconds("attention/forward", "f32", 4096)?;
-    page.value("new", new_in_words(small, large, forward));
     page.value("scale-time", duration(record.seconds("steps/scale", "f32", 4096)?));
 
     let transposed = |n| Ok((n, record.seconds("matrix/transposed", "f32", n as u64)?));
@@ -462,5 +454,31 @@ fn named(step: &Step) -> Spot {
             "scores" => Side::Left,
             _ => Side::Below,
         },
+    }
+}
+
+/// The end of a sentence that begins with "They cross", where these lengths were timed.
+fn meeting_in_words(meeting: &Meeting, shortest: f64, longest: f64) -> String {
+    let end = |end: f64| fixed(end, 0);
+    match meeting {
+        Meeting::At(n) => format!("near $n = {}$", integer(n.round() as usize)),
+        Meeting::Before => {
+            format!("before $n = {}$, the shortest that was timed", end(shortest))
+        }
+        Meeting::Beyond => {
+            format!("beyond $n = {}$, the longest that was timed", end(longest))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crossover_outside_of_the_timed_lengths_is_told_as_such() {
+        let told = |meeting| meeting_in_words(&meeting, 64.0, 2048.0);
+        assert!(told(Meeting::Before).contains("before $n = 64$"));
+        assert!(told(Meeting::Beyond).contains("beyond $n = 2048$"));
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use attention::heat_map;
 use figures::format::{fixed, integer};
 use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
-use laboratory::{Diagnosis, Fault};
+use laboratory::Fault;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     training(page)?;
@@ -121,34 +121,25 @@ fn watched(page: &mut Page) -> Result<()> {
 fn healthy(page: &mut Page) -> Result<()> {
     let healthy = examine(Fault::None)?;
     page.file("healthy.txt", healthy.to_string());
-    influence_figure(
-        page,
-        "influence-healthy",
+    let leaking = examine(Fault::OffByOneMask)?;
+    for (name, diagnosis, title, says) in [
         (
+            "influence-healthy",
+            healthy,
             "How far each output moves as each token is changed, in a healthy causal layer",
             "Everything above the diagonal is exactly zero; every cell on and below it is not.",
         ),
-        &healthy,
-    )?;
-    influence_figure(
-        page,
-        "influence-leaking",
         (
+            "influence-leaking",
+            leaking,
             "The same for a layer that leaks",
             "The first cell above the diagonal is no longer zero in any row but the last.",
         ),
-        &examine(Fault::OffByOneMask)?,
-    )
-}
-
-fn influence_figure(
-    page: &mut Page,
-    name: &str,
-    words: (&str, &str),
-    diagnosis: &Diagnosis,
-) -> Result<()> {
-    let map = HeatMap::of_tokens(diagnosis.influence(), &TOKENS, 1.0);
-    page.figure(name, words, map.size(), |area| map.draw(area))
+    ] {
+        let map = HeatMap::of_tokens(diagnosis.influence(), &TOKENS, 1.0);
+        page.heat_map(name, (title, says), &map)?;
+    }
+    Ok(())
 }
 
 /// Entropy of each row against the number of keys that it sees, for heads with and without a fault.

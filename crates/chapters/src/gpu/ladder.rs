@@ -72,10 +72,11 @@ impl Step {
         (self.products() / least, self.products() / most)
     }
 
-    /// All functions together, in units of so many clocks.
-    fn in_units_of(&self, clocks: f64) -> Demands {
-        let sum =
-            |of: fn(&Demands) -> f64| self.functions.iter().map(of).sum::<f64>() / clocks;
+    /// All functions together, in units of the products' time.
+    pub fn relative(&self) -> Demands {
+        let sum = |of: fn(&Demands) -> f64| {
+            self.functions.iter().map(of).sum::<f64>() / self.products()
+        };
         Demands {
             tensor: sum(|f| f.tensor),
             instructions: sum(|f| f.instructions),
@@ -83,16 +84,6 @@ impl Step {
             exponentials: sum(|f| f.exponentials),
             slow: sum(|f| f.slow),
         }
-    }
-
-    /// All functions together, in units of the products' time.
-    pub fn relative(&self) -> Demands {
-        self.in_units_of(self.products())
-    }
-
-    /// The same in units of half that time, as it is with tensor cores twice as fast; `tensor` itself would stay what it was.
-    pub fn relative_to_products_twice_as_fast(&self) -> Demands {
-        self.in_units_of(self.products() / 2.0)
     }
 
     /// Bytes a second from beyond the multiprocessors, if everything overlaps.

@@ -3,9 +3,11 @@
 use super::check::EPSILON;
 use super::faults::{FAULTS, Fault, Trial};
 use super::layers;
+use super::layers::Layer;
 use super::step::{self, Curve, U};
 use crate::output::Page;
 use anyhow::Result;
+use attention::AttentionLayer;
 use figures::format::{fixed, integer, scientific};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
@@ -76,25 +78,29 @@ fn best_steps(page: &mut Page, u: &U) {
 /// The tables are measured at a step where truncation is all there is, so that their digits are the same on every machine.
 /// The key bias is missing: both its gradients are zero.
 fn every_gradient(page: &mut Page) -> Result<()> {
-    let masks = layers::masks()?;
-    for (name, layer) in ["one-head", "two-heads"].into_iter().zip(layers::layers()?) {
-        let mut rows = vec![];
-        for mask in &masks {
-            let cases = layer.cases(mask)?;
-            let shown = cases.iter().filter(|(name, _)| *name != "b_k");
-            for (i, (name, case)) in shown.enumerate() {
-                if rows.len() == i {
-                    rows.push(vec![format!("`{name}`")]);
-                }
-                rows[i].push(format!("${}$", scientific(case.relative_error(1e-3)?, 0)));
+    let (one_head, two_heads) = layers::layers()?;
+    gradients_of_layer(page, "one-head", &one_head)?;
+    gradients_of_layer(page, "two-heads", &two_heads)
+}
+
+fn gradients_of_layer<L: AttentionLayer<f64> + Clone>(
+    page: &mut Page,
+    name: &str,
+    layer: &Layer<L>,
+) -> Result<()> {
+    let mut rows = vec![];
+    for mask in &layers::masks()? {
+        let cases = layer.cases(mask)?;
+        let shown = cases.iter().filter(|(name, _)| *name != "b_k");
+        for (i, (name, case)) in shown.enumerate() {
+            if rows.len() == i {
+                rows.push(vec![format!("`{name}`")]);
             }
+            rows[i].push(format!("${}$", scientific(case.relative_error(1e-3)?, 0)));
         }
-        page.table(
-            name,
-            &["gradient with respect to", "no mask", "causal", "padding"],
-            &rows,
-        );
     }
+    let header = ["gradient with respect to", "no mask", "causal", "padding"];
+    page.table(name, &header, &rows);
     Ok(())
 }
 

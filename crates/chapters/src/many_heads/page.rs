@@ -1,6 +1,6 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, Cut, Dropout};
+use super::facts;
 use crate::output::Page;
 use crate::sentences::{CLERK, LEFT};
 use anyhow::Result;
@@ -104,20 +104,19 @@ fn two_heads(page: &mut Page) -> Result<()> {
 fn number_of_heads(page: &mut Page) -> Result<()> {
     page.value("n", integer(facts::N));
     page.value("d-model", integer(facts::D_MODEL));
-    let row = |cut: &Cut| {
-        let products = cut.flops.scores + cut.flops.values;
-        let numbers =
-            [cut.heads, cut.width, products as usize, cut.weights, cut.ranks[0]];
-        numbers.map(integer).to_vec()
-    };
-    let header = [
-        "heads $h$",
-        "width $d$",
-        "FLOPs of both products",
-        "weights to store",
-        "rank of a head's scores",
-    ];
-    page.table("heads", &header, &facts::cuts()?.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "heads",
+        &facts::cuts()?,
+        &[
+            ("heads $h$", &|cut| integer(cut.heads)),
+            ("width $d$", &|cut| integer(cut.width)),
+            ("FLOPs of both products", &|cut| {
+                integer((cut.flops.scores + cut.flops.values) as usize)
+            }),
+            ("weights to store", &|cut| integer(cut.weights)),
+            ("rank of a head's scores", &|cut| integer(cut.ranks[0])),
+        ],
+    );
     Ok(())
 }
 
@@ -140,21 +139,17 @@ fn across_sentences(page: &mut Page) -> Result<()> {
 /// The sums of rows of weights under dropout.
 fn dropout(page: &mut Page) -> Result<()> {
     page.value("rows", integer(facts::ROWS));
-    let row = |sums: &Dropout| {
-        let [mean, measured, predicted] =
-            [sums.mean, sums.standard_deviation, sums.predicted].map(|x| fixed(x, 2));
-        let (p, n, lost) = (fixed(sums.p, 1), integer(sums.n), percent(sums.lost, 1));
-        vec![p, n, mean, measured, predicted, lost]
-    };
-    let rows: Vec<_> = facts::dropouts()?.iter().map(row).collect();
-    let header = [
-        "$p$",
-        "$n$",
-        "mean sum of a row",
-        "spread",
-        "predicted spread",
-        "rows that lost all",
-    ];
-    page.table("dropout", &header, &rows);
+    page.table_of(
+        "dropout",
+        &facts::dropouts()?,
+        &[
+            ("$p$", &|sums| fixed(sums.p, 1)),
+            ("$n$", &|sums| integer(sums.n)),
+            ("mean sum of a row", &|sums| fixed(sums.mean, 2)),
+            ("spread", &|sums| fixed(sums.standard_deviation, 2)),
+            ("predicted spread", &|sums| fixed(sums.predicted, 2)),
+            ("rows that lost all", &|sums| percent(sums.lost, 1)),
+        ],
+    );
     Ok(())
 }

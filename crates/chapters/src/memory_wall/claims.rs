@@ -1,15 +1,13 @@
 //! What the chapter says of its numbers.
 
 use super::facts::{
-    self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, MIDDLE, N, Program, Runs, crossings,
-    intensity, operations, shape,
+    self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, MIDDLE, N, Runs, crossings, intensity,
+    operations, shape,
 };
 use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
-use attention::{Mask, attention};
-use laboratory::traffic::{
-    fused_attention, fused_traffic, naive_attention, naive_backward_traffic,
-    naive_traffic,
-};
+use crate::tiles_traffic::claims::runs_as_foretold;
+use crate::tiles_traffic::facts::Program;
+use attention::Mask;
 use std::sync::LazyLock;
 
 static RUNS: LazyLock<Vec<Runs>> = LazyLock::new(|| facts::runs().unwrap());
@@ -19,25 +17,11 @@ fn run() -> &'static Runs {
 }
 
 #[test]
-fn the_programs_compute_attention() {
+fn the_programs_compute_attention_and_the_formulas_foretell_every_count() {
     for n in RUNS.iter().map(|run| run.n) {
-        let [q, k, v, _] = facts::random(n);
-        let (expected, _) = attention(&q, &k, &v, &Mask::causal()).unwrap();
-        for program in [naive_attention as Program, fused_attention] {
-            let (_, output) = facts::run(program, n).unwrap();
-            assert!((output - &expected).amax() < 1e-4, "n = {n}");
+        for program in [Program::Naive, Program::Fused, Program::NaiveBackward] {
+            runs_as_foretold(program, n, &Mask::causal(), CAPACITY);
         }
-    }
-}
-
-#[test]
-fn the_formulas_foretell_every_count() {
-    for Runs { n, naive, fused, .. } in RUNS.iter() {
-        let shape = shape(*n);
-        assert_eq!(*naive, naive_traffic(&shape, CAPACITY).unwrap());
-        assert_eq!(*fused, fused_traffic(&shape, CAPACITY).unwrap());
-        let backward = facts::run_backward(*n).unwrap();
-        assert_eq!(backward, naive_backward_traffic(&shape, CAPACITY).unwrap());
     }
 }
 
@@ -138,7 +122,7 @@ fn keys_and_values_cost_more_than_the_matrix_at_first_and_only_then() {
 
 #[test]
 fn the_backward_pass_keeps_the_weights() {
-    let backward = facts::run_backward(N).unwrap();
+    let backward = facts::backward().unwrap();
     for pass in backward.passes() {
         assert_eq!(backward.of(pass, "scores").written, 0, "{pass}");
     }

@@ -1,63 +1,18 @@
-//! What the chapter counts and foretells.
+//! What the chapter counts and predicts.
 
-use crate::random::normal;
+pub use crate::tiles_traffic::facts::{CAPACITY, D, ELEMENT, N, kibibytes, shape};
+use crate::tiles_traffic::facts::{LONG, Program, RUN, lengths};
 use anyhow::{Result, bail, ensure};
-use attention::{AttentionShape, Mask, attention_weights};
-use laboratory::traffic::{
-    Counts, Memory, Report, SlowMatrix, fused_attention, fused_traffic, naive_attention,
-    naive_attention_backward, naive_traffic,
-};
-use nalgebra::DMatrix;
-use rand::{SeedableRng, rngs::ChaCha8Rng};
+use attention::Mask;
+use laboratory::traffic::{Counts, Report, fused_traffic, naive_traffic};
 use rayon::prelude::*;
 
-/// Width of queries, keys and values.
-pub const D: usize = 64;
-/// Numbers that fast memory holds.
-pub const CAPACITY: usize = 32_768;
-/// Bytes of an f32.
-pub const ELEMENT: usize = 4;
-/// Tokens in the tables.
-pub const N: usize = 1024;
 /// Tokens of the figure over capacities.
-pub const CAPACITY_N: usize = 4096;
-
-/// The shape of one head.
-pub fn shape(n: usize) -> AttentionShape {
-    AttentionShape::self_attention(1, n, 1, D, 1)
-}
+pub const CAPACITY_N: usize = LONG;
 
 /// Rows of a strip.
 pub fn strip(capacity: usize) -> usize {
     (capacity - D) / (D + 1)
-}
-
-/// Random queries, keys, values and gradients of the output.
-pub fn random(n: usize) -> [DMatrix<f32>; 4] {
-    [0, 1, 2, 3].map(|seed| {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        normal(n, D, rng).map(|x| x as f32)
-    })
-}
-
-/// A forward pass on the machine that counts; it returns the output and the log-sum-exps.
-pub type Program =
-    for<'m> fn(
-        &'m Memory<f32>,
-        &SlowMatrix<'m, f32>,
-        &SlowMatrix<'m, f32>,
-        &SlowMatrix<'m, f32>,
-        &Mask,
-    ) -> attention::Result<(SlowMatrix<'m, f32>, SlowMatrix<'m, f32>)>;
-
-/// The machine after a program ran on it with `n` random tokens under a causal mask, and its output.
-pub fn run(program: Program, n: usize) -> Result<(Memory<f32>, DMatrix<f32>)> {
-    let [q, k, v, _] = random(n);
-    let memory = Memory::new(CAPACITY);
-    let [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, m)| memory.put(name, m));
-    let (output, _) = program(&memory, &q, &k, &v, &Mask::causal())?;
-    let output = output.into_matrix();
-    Ok((memory, output))
 }
 
 /// Both programs, run on the same tokens.
@@ -69,26 +24,19 @@ pub struct Runs {
     pub peak: usize,
 }
 
-/// For all lengths that are run, up to [`N`].
+/// For all lengths that are run, up to [`N`], under a causal mask.
 pub fn runs() -> Result<Vec<Runs>> {
-    let both = |n| {
-        let (naive, _) = run(naive_attention, n)?;
-        let (fused, _) = run(fused_attention, n)?;
-        Ok(Runs { n, naive: naive.report(), fused: fused.report(), peak: fused.peak() })
+    let both = |&n: &usize| {
+        let run = |program: Program| program.run(n, &Mask::causal(), CAPACITY);
+        let ((_, naive), (_, fused)) = (run(Program::Naive)?, run(Program::Fused)?);
+        Ok(Runs { n, naive: naive.report, fused: fused.report, peak: fused.peak })
     };
-    [64, 128, 256, 512, N].into_par_iter().map(both).collect()
+    RUN.par_iter().map(both).collect()
 }
 
-/// The backward pass, run on `n` random tokens under a causal mask.
-pub fn run_backward(n: usize) -> Result<Report> {
-    let [q, k, v, grad_output] = random(n);
-    let (weights, _) = attention_weights(&q, &k, &Mask::causal())?;
-    let memory = Memory::new(CAPACITY);
-    let [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, m)| memory.put(name, m));
-    let weights = memory.put("scores", weights);
-    let grad_output = memory.put("grad_output", grad_output);
-    naive_attention_backward(&memory, [&q, &k, &v], &weights, &grad_output)?;
-    Ok(memory.report())
+/// The backward pass of [`N`] tokens, under a causal mask.
+pub fn backward() -> Result<Report> {
+    Ok(Program::NaiveBackward.run(N, &Mask::causal(), CAPACITY)?.1.report)
 }
 
 /// Operations of a pass, as the chapter counts them for each of the n² scores.
@@ -167,16 +115,11 @@ impl Bytes {
 
 /// For sequences of more and more tokens.
 pub fn over_tokens() -> Result<Vec<(usize, Bytes)>> {
-    let lengths = (6..=14).map(|power| 1 << power);
-    lengths.map(|n| Ok((n, Bytes::foretold(n, CAPACITY)?))).collect()
+    lengths().map(|n| Ok((n, Bytes::foretold(n, CAPACITY)?))).collect()
 }
 
 /// For fast memories from 1 KiB to 4 MiB, in numbers, eight steps for each doubling.
 pub fn over_capacity() -> Result<Vec<(usize, Bytes)>> {
     let capacities = (64..=160).map(|i| (f64::from(i) / 8.0).exp2().round() as usize);
     capacities.map(|m| Ok((m, Bytes::foretold(CAPACITY_N, m)?))).collect()
-}
-
-pub fn kibibytes(numbers: usize) -> f64 {
-    (numbers * ELEMENT) as f64 / 1024.0
 }

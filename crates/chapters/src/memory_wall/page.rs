@@ -14,7 +14,7 @@ use figures::{
     Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
     line_chart,
 };
-use laboratory::traffic::{Counts, Report, fused_traffic, naive_traffic};
+use laboratory::traffic::{Counts, Report, fused_traffic};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("d", integer(D));
@@ -35,10 +35,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 fn mebibytes(counts: Counts) -> String {
     fixed(counts.bytes(ELEMENT) as f64 / f64::from(1 << 20), 1)
-}
-
-fn gibibytes(bytes: u128) -> String {
-    fixed(bytes as f64 / f64::from(1 << 30), 0)
 }
 
 /// The naive program, pass by pass.
@@ -154,21 +150,18 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     page.value("fused-saves", percent(facts::saved_by_fusing(run), 0));
     page.value("naive-mib", mebibytes(run.naive.total()));
     let heads = AttentionShape::self_attention(1, 4096, 1, D, 32);
-    let bytes = |report: Report| gibibytes(report.matrix("scores").bytes(ELEMENT));
-    page.value("heads-fused-gib", bytes(fused_traffic(&heads, CAPACITY)?));
+    let report = fused_traffic(&heads, CAPACITY)?;
+    let bytes = report.matrix("scores").bytes(ELEMENT);
+    page.value("heads-fused-gib", integer((bytes >> 30) as usize));
     Ok(())
 }
 
-/// What was measured on the thread of the chapter Complexity: how the passes in the middle do there, and what fusing could save at
-/// most.
+/// What was measured on the thread of the chapter Complexity: its ridge, what softmax reaches of its roof, and what fusing could
+/// save at most.
 pub fn on_a_thread(page: &mut Page) -> Result<()> {
     let records = complexity::records(page)?;
-    let naive = naive_traffic(&shape(N), CAPACITY)?;
-    let per_byte =
-        |pass| -> Result<f64> { Ok(intensity(operations(pass)?, naive.pass(pass))) };
-    let (scale, softmax) = (per_byte("scale")?, per_byte("softmax")?);
-    let share = softmax_share(&records)?;
-    page.value("cpu", cpu_in_words(scale, softmax, ridge(&records[2])?, share));
+    page.value("cpu-ridge", fixed(ridge(&records[2])?, 1));
+    page.value("cpu-softmax-share", percent(softmax_share(&records)?, 0));
     page.value("cpu-name", records[0].machine.processor());
     let [times, _, steps] = records;
     let step = |name: &str| steps.seconds(name, "f32", 4096);
@@ -177,29 +170,6 @@ pub fn on_a_thread(page: &mut Page) -> Result<()> {
     page.value("fusable-time", duration(removed));
     page.value("whole-time", duration(whole));
     Ok(())
-}
-
-/// How scale, mask and softmax do on the thread of the chapter Complexity: operations per byte of the first and the last one, the
-/// ridge, and the share of its roof that softmax reaches. A mask has no operations.
-fn cpu_in_words(scale: f64, softmax: f64, ridge: f64, share: f64) -> String {
-    let left = match (scale < ridge, softmax < ridge) {
-        (true, true) => "the same three passes stand left of the ridge.",
-        (true, false) => {
-            "scale and mask stand left of the ridge, and softmax right of it."
-        }
-        (false, _) => "only the mask stands left of the ridge.",
-    };
-    let waits = if share < 0.5 {
-        "But softmax doesn't wait there. Its exponential counts as one operation and takes the time of many, so computing \
-         takes longer than fetching the numbers. The slow exponential hides the wall."
-            .to_owned()
-    } else {
-        format!(
-            "Softmax reaches {} of its roof there, so it waits for its numbers for a good part of its time.",
-            percent(share, 0)
-        )
-    };
-    format!("{left} {waits}")
 }
 
 /// The lines of both figures, against tokens or against capacities.
@@ -271,7 +241,7 @@ fn over_capacity(page: &mut Page) -> Result<()> {
 }
 
 fn backward(page: &mut Page, naive: &Report) -> Result<()> {
-    let backward = facts::run_backward(N)?;
+    let backward = facts::backward()?;
     let row = |name: &str, weights: Counts, gradients: Counts, all| -> Result<_> {
         let mut row = vec![name.to_owned()];
         for numbers in [weights.read, gradients.read, gradients.written] {
@@ -295,18 +265,4 @@ fn backward(page: &mut Page, naive: &Report) -> Result<()> {
     page.value("crossings-backward", of_backward.to_string());
     page.value("crossings-both", both.to_string());
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cpu_is_told_as_it_is() {
-        let usual = cpu_in_words(0.125, 0.625, 2.4, 0.03);
-        assert!(usual.starts_with("the same three") && usual.contains("hides the wall"));
-        let slow = cpu_in_words(0.125, 0.625, 0.5, 0.8);
-        assert!(slow.contains("softmax right of it. Softmax reaches 80"), "{slow}");
-        assert!(cpu_in_words(0.125, 0.625, 0.1, 0.8).starts_with("only the mask"));
-    }
 }

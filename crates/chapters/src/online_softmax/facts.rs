@@ -2,8 +2,9 @@
 
 use super::row::Row;
 use crate::random;
+use crate::sentences::{BANK, Steps, projected};
 use anyhow::Result;
-use attention::{Mask, attention, example, scaled_scores};
+use attention::{Mask, example};
 use laboratory::traffic::{Memory, SlowMatrix, blocks};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng;
@@ -134,19 +135,17 @@ pub struct ByHand {
 
 pub fn by_hand() -> Result<ByHand> {
     let sentence = example::river();
-    let [q, k, v] = example::projections().map(|w| &sentence.x * w);
-    let scores = scaled_scores(&q, &k)?;
-    let bank = 5;
     let is_seen = sentence.tokens.map(|token| token != "the");
+    let mask = Mask::padding(&is_seen)?;
+    let Steps { scores, v, output, .. } = projected(&sentence.x, &sentence.x, &mask)?;
     let mut row = Row::empty();
     let mut steps = vec![];
     for j in (0..6).filter(|&j| is_seen[j]) {
-        let (score, value, before) = (scores[(bank, j)], v[(j, 0)], row);
+        let (score, value, before) = (scores[(BANK, j)], v[(j, 0)], row);
         row = row.absorb(&[(score, value)]);
         steps.push(Step { token: sentence.tokens[j], score, value, before, after: row });
     }
-    let (output, _) = attention(&q, &k, &v, &Mask::padding(&is_seen)?)?;
-    Ok(ByHand { steps, output: output[(bank, 0)] })
+    Ok(ByHand { steps, output: output[(BANK, 0)] })
 }
 
 /// Scores as they come, and the state after each.

@@ -1,7 +1,7 @@
 //! How the chapter says and draws it.
 
 use super::drawings;
-use super::facts::{self, Changes, Cost, Step, TILE, VALUE_WIDTH, harmonic};
+use super::facts::{self, Changes, TILE, VALUE_WIDTH, harmonic};
 use super::rounding::{self, Errors, LONGEST, Spread, Way};
 use crate::output::Page;
 use anyhow::Result;
@@ -44,31 +44,21 @@ fn sweeps(page: &mut Page) -> Result<()> {
 
 fn by_hand(page: &mut Page) -> Result<()> {
     let by_hand = facts::by_hand()?;
-    let row = |step: &Step| {
-        vec![
-            step.token.to_owned(),
-            fixed(step.score, 3),
-            fixed(step.value, 1),
-            fixed(step.after.max, 3),
-            fixed(step.correction(), 3),
-            fixed(step.term(), 3),
-            fixed(step.after.sum, 3),
-            fixed(step.after.weighted, 3),
-            fixed(step.after.output(), 3),
-        ]
-    };
-    let header = [
-        "key",
-        "$s$",
-        "$v$",
-        "$m$",
-        "$\\alpha$",
-        "$e^{s-m}$",
-        "$\\ell$",
-        "$o$",
-        "$o / \\ell$",
-    ];
-    page.table("by-hand", &header, &by_hand.steps.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "by-hand",
+        &by_hand.steps,
+        &[
+            ("key", &|step| step.token.to_owned()),
+            ("$s$", &|step| fixed(step.score, 3)),
+            ("$v$", &|step| fixed(step.value, 1)),
+            ("$m$", &|step| fixed(step.after.max, 3)),
+            ("$\\alpha$", &|step| fixed(step.correction(), 3)),
+            ("$e^{s-m}$", &|step| fixed(step.term(), 3)),
+            ("$\\ell$", &|step| fixed(step.after.sum, 3)),
+            ("$o$", &|step| fixed(step.after.weighted, 3)),
+            ("$o / \\ell$", &|step| fixed(step.after.output(), 3)),
+        ],
+    );
     let river = by_hand.steps.iter().find(|step| step.token == "river");
     if let Some(step) = river {
         page.value("river-correction", fixed(step.correction(), 3));
@@ -263,20 +253,21 @@ fn changes_over_length(page: &mut Page, changes: &[Changes]) -> Result<()> {
 
 /// What a row costs more than the plain softmax.
 fn costs(page: &mut Page) {
-    let row = |(_, cost): (_, Cost)| {
-        let extra = cost.extra_exponentials();
-        vec![
-            integer(cost.tile),
-            percent(extra, if extra < 0.1 { 1 } else { 0 }),
-            significant(cost.corrections_per_score(), 3),
-            percent(cost.share_of_products(), 1),
-        ]
-    };
-    let header = [
-        "keys in a tile, $c$",
-        "extra exponentials",
-        "extra multiplications per score",
-        "of those in both products",
-    ];
-    page.table("cost", &header, &facts::costs().map(row));
+    page.table_of(
+        "cost",
+        &facts::costs(),
+        &[
+            ("keys in a tile, $c$", &|(_, cost)| integer(cost.tile)),
+            ("extra exponentials", &|(_, cost)| {
+                let extra = cost.extra_exponentials();
+                percent(extra, if extra < 0.1 { 1 } else { 0 })
+            }),
+            ("extra multiplications per score", &|(_, cost)| {
+                significant(cost.corrections_per_score(), 3)
+            }),
+            ("of those in both products", &|(_, cost)| {
+                percent(cost.share_of_products(), 1)
+            }),
+        ],
+    );
 }

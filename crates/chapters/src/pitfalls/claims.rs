@@ -2,7 +2,9 @@
 
 use super::facts::{self, Passed};
 use super::wrong;
+use crate::backward::gradients_by_path;
 use crate::random::uniform;
+use crate::sentences::{Steps, projected};
 use anyhow::Result;
 use attention::{Mask, attention, example, relative_error, softmax_rows};
 use nalgebra::DMatrix;
@@ -33,8 +35,9 @@ fn one_maximum_for_all_rows_fails_where_rows_differ_in_size() {
 
 #[test]
 fn an_inverted_padding_mask_makes_all_outputs_alike() {
-    let (output, cache) = facts::padded(facts::REAL.map(|real| !real)).unwrap();
-    assert!((cache.weights.row(5).sum() - 1.0).abs() < 1e-14);
+    let Steps { weights, output, .. } =
+        facts::padded(facts::REAL.map(|real| !real)).unwrap();
+    assert!((weights.row(5).sum() - 1.0).abs() < 1e-14);
     for i in 0..6 {
         assert!((output.row(i) - output.row(0)).amax() < 1e-14);
     }
@@ -50,8 +53,8 @@ fn the_first_tile_is_right_when_a_tile_is_added_twice() {
 
 #[test]
 fn the_last_query_by_itself_gets_the_last_output_of_all() {
-    let [q, k, v] = facts::project(&example::river().x);
-    let (all, _) = attention(&q, &k, &v, &Mask::causal()).unwrap();
+    let x = example::river().x;
+    let Steps { q, k, v, output: all, .. } = projected(&x, &x, &Mask::causal()).unwrap();
     let last = q.rows(5, 1).into_owned();
     let (alone, _) = attention(&last, &k, &v, &Mask::causal()).unwrap();
     assert!((all.rows(5, 1) - alone).amax() < 1e-14);
@@ -100,7 +103,7 @@ fn dropout_without_its_division_loses_half_of_the_weights() {
 fn a_gradient_check_of_the_input_finds_each_path_that_is_left_out() -> Result<()> {
     let Passed { layer, cache, grad_output } = facts::passed(50)?;
     let right = layer.backward(&cache, &grad_output)?.x;
-    for path in facts::grad_x_by_path(&layer.parameters, &cache, &grad_output)? {
+    for path in gradients_by_path(&layer.parameters, &cache, &grad_output)? {
         let wrong = &right - path;
         assert!(wrong.zip_map(&right, relative_error).max() > 0.1);
     }

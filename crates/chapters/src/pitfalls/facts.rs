@@ -1,22 +1,19 @@
 //! What the chapter computes.
 
 use super::wrong;
+use crate::backward::gradients_by_path;
 use crate::gradient_checking::parameters;
 use crate::random::{normal, uniform};
+use crate::records::least_and_most;
+use crate::sentences::{Steps, projected};
 use anyhow::Result;
 use attention::{
-    AttentionCache, ForwardOptions, Mask, MultiHeadAttention, MultiHeadCache, Parameters,
-    SingleHeadAttention, SingleHeadCache, attention, attention_backward,
-    attention_weights, example, row_entropy,
+    ForwardOptions, Mask, MultiHeadAttention, MultiHeadCache, SingleHeadAttention,
+    SingleHeadCache, attention_weights, example, row_entropy,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
-
-/// Queries, keys and values of the running example's projections.
-pub fn project(x: &DMatrix<f64>) -> [DMatrix<f64>; 3] {
-    example::projections().map(|w| x * w)
-}
 
 pub const KEYS: usize = 8;
 pub const ROWS: usize = 5000;
@@ -49,9 +46,9 @@ pub fn largest_weight_by_model() -> Result<Results<f64>> {
 pub const REAL: [bool; 8] = [true, true, true, true, true, true, false, false];
 
 /// Attention over the running example and two rows of padding, each like the word "the", under this padding mask.
-pub fn padded(valid: [bool; 8]) -> Result<(DMatrix<f64>, AttentionCache<f64>)> {
-    let [q, k, v] = project(&example::river().x.insert_rows(6, 2, 0.1));
-    Ok(attention(&q, &k, &v, &Mask::padding(&valid)?)?)
+pub fn padded(valid: [bool; 8]) -> Result<Steps> {
+    let x = example::river().x.insert_rows(6, 2, 0.1);
+    projected(&x, &x, &Mask::padding(&valid)?)
 }
 
 /// Pairs of a query and a later key: those that a mask allows, and all.
@@ -76,18 +73,15 @@ pub fn stacked() -> Result<Stacked> {
         i if i < 6 => river[(i, c)],
         i => city[(i - 6, c)],
     });
-    let attend = |x| {
-        let [q, k, v] = project(x);
-        attention(&q, &k, &v, &Mask::none())
-    };
-    let (wrong, cache) = attend(&both)?;
+    let wrong = projected(&both, &both, &Mask::none())?;
     let elsewhere = |i: usize| {
         let other = if i < 6 { 6 } else { 0 };
-        cache.weights.columns(other, 6).row(i).sum()
+        wrong.weights.columns(other, 6).row(i).sum()
     };
+    let right = projected(&river, &river, &Mask::none())?.output;
     Ok(Stacked {
         share_elsewhere: (0..12).map(elsewhere).sum::<f64>() / 12.0,
-        outputs: Results { wrong, right: attend(&river)?.0 },
+        outputs: Results { wrong: wrong.output, right },
     })
 }
 
@@ -144,16 +138,6 @@ pub fn dropout_sums() -> Result<Results<f64>> {
     Ok(Results { wrong, right })
 }
 
-/// The gradient of the input by each of its three ways into the output: the queries, the keys, the values.
-pub fn grad_x_by_path(
-    p: &Parameters<f64>,
-    cache: &SingleHeadCache<f64>,
-    grad_output: &DMatrix<f64>,
-) -> Result<[DMatrix<f64>; 3]> {
-    let d = attention_backward(&cache.attention, &(grad_output * p.w_o.transpose()))?;
-    Ok([d.q * p.w_q.transpose(), d.k * p.w_k.transpose(), d.v * p.w_v.transpose()])
-}
-
 /// A layer after the running example has passed it, and the gradient that its output gets.
 pub struct Passed {
     pub layer: SingleHeadAttention<f64>,
@@ -184,15 +168,12 @@ pub const STALE_SEEDS: u64 = 20;
 /// several layers.
 pub fn off_by_stale_caches() -> Result<(f64, f64)> {
     let all = (0..STALE_SEEDS).map(off_by_stale_cache).collect::<Result<Vec<_>>>()?;
-    Ok((
-        all.iter().copied().fold(f64::MAX, f64::min),
-        all.into_iter().fold(0.0, f64::max),
-    ))
+    Ok(least_and_most(all))
 }
 
 fn off_by_stale_cache(seed: u64) -> Result<f64> {
     let Passed { layer, cache, grad_output } = stale(seed)?;
-    let [q, k, v] = grad_x_by_path(&layer.parameters, &cache, &grad_output)?;
+    let [q, k, v] = gradients_by_path(&layer.parameters, &cache, &grad_output)?;
     let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
     let fresh = layer.backward(&cache, &grad_output)?.x;
     Ok((q + k + v - &fresh).norm() / fresh.norm())

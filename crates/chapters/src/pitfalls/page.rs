@@ -40,7 +40,7 @@ fn leaking_mask(page: &mut Page) -> Result<()> {
 
 /// Sentences with padding, and two of them in one batch.
 fn sentences(page: &mut Page) -> Result<()> {
-    let (output, _) = padded(REAL)?;
+    let output = padded(REAL)?.output;
     page.value("padding-right", tuple(&output.rows(0, 6).row_mean(), 3));
     page.value("padding-wrong", tuple(&output.row_mean(), 3));
     let stacked = facts::stacked()?;

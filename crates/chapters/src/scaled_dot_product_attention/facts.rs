@@ -7,18 +7,14 @@ use nalgebra::{DMatrix, dmatrix};
 
 /// Two small examples, by their names.
 pub fn worked_examples() -> Result<[(&'static str, Steps); 2]> {
-    let steps = |q, k, v| sentences::steps(&q, &k, &v, &Mask::none());
-    let a = steps(
+    let steps =
+        |[q, k, v]: [DMatrix<f64>; 3]| sentences::steps(&q, &k, &v, &Mask::none());
+    let a = [
         dmatrix![1.0, 0.0, 1.0; 0.0, 1.0, 0.0],
         dmatrix![1.0, 0.0, 0.0; 0.0, 1.0, 1.0],
         dmatrix![10.0, 20.0, 30.0; 40.0, 50.0, 60.0],
-    )?;
-    let b = steps(
-        dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, 1.0],
-        dmatrix![1.0, 1.0; 0.0, 1.0; 1.0, 0.0],
-        dmatrix![2.0, 1.0; 1.0, 3.0; 0.0, 2.0],
-    )?;
-    Ok([("a", a), ("b", b)])
+    ];
+    Ok([("a", steps(a)?), ("b", steps(sentences::example_b())?)])
 }
 
 /// Tokens of a pattern.

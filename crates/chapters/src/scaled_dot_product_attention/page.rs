@@ -4,30 +4,16 @@ use super::facts::{self, N, QUERY_LENGTH};
 use crate::output::{Page, sum_of_products};
 use crate::sentences::{self, BANK, BOAT, CITY, CLERK, LEFT, Steps};
 use anyhow::Result;
-
 use attention::Mask;
 use attention::example::{self, Sentence};
+use figures::HeatMap;
 use figures::format::{fixed, matrix, percent};
-use figures::{HeatMap, svg};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     unprojected(page)?;
     projected(page)?;
     worked_examples(page)?;
     patterns(page)
-}
-
-/// A heat map whose marks begin with `attention`, which is shorter than the name of the page.
-fn heat_map(
-    page: &mut Page,
-    name: &str,
-    (title, description): (&str, &str),
-    map: &HeatMap,
-) -> Result<()> {
-    let id = format!("attention-{name}");
-    let drawn = svg(&id, title, description, map.size(), |area| map.draw(area))?;
-    page.file(format!("{name}.svg"), drawn);
-    Ok(())
 }
 
 /// Every token against every token, without anything learned: X Xᵀ.
@@ -42,7 +28,7 @@ fn unprojected(page: &mut Page) -> Result<()> {
         "A symmetric six by six grid of dot products. The rows and columns of “the” are pale; river, boat and bank \
          match one another well, and “left” matches itself.",
     );
-    heat_map(page, "products", words, &map)
+    page.heat_map("products", words, &map)
 }
 
 /// The running example through three projections.
@@ -76,7 +62,7 @@ fn projected(page: &mut Page) -> Result<()> {
             "A six by six grid, each row a query. The row of “left” is strongest at boat, the row of “bank” at boat, \
              river and bank; the rows of “the” are nearly even.",
         );
-        heat_map(page, name, words, &HeatMap::of_tokens(matrix, &tokens, full))?;
+        page.heat_map(name, words, &HeatMap::of_tokens(matrix, &tokens, full))?;
     }
     Ok(())
 }
@@ -142,7 +128,7 @@ fn patterns(page: &mut Page) -> Result<()> {
         rows.push(vec![name.to_owned(), short, long]);
         let words = (&*format!("Weights of eight tokens: {name}"), says);
         let map = HeatMap::pattern(&pattern.weights, &[""; N]);
-        heat_map(page, &format!("pattern-{name}"), words, &map)?;
+        page.heat_map(&format!("pattern-{name}"), words, &map)?;
     }
     let length = fixed(QUERY_LENGTH, 0);
     let times = format!("queries {length} times as long");

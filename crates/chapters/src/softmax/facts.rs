@@ -65,24 +65,10 @@ pub fn smooth_maximum(t: f64) -> Result<f64> {
     Ok(log_sum_exp(&dvector![t, 0.0])?)
 }
 
-/// What the gradient by one row of n scores costs, with the Jacobian and without.
-pub struct JacobianCost {
-    pub n: usize,
-    /// Multiplications: p pᵀ, and its product with the gradient.
-    pub with_jacobian: usize,
-    /// Multiplications: ⟨g, p⟩, and p ⊙ (g − ⟨g, p⟩).
-    pub directly: usize,
-    pub jacobian_bytes: usize,
-}
-
-pub fn jacobian_cost(n: usize) -> JacobianCost {
-    let size = size_of::<f64>();
-    JacobianCost {
-        n,
-        with_jacobian: 2 * n * n,
-        directly: 2 * n,
-        jacobian_bytes: size * n * n,
-    }
+/// Multiplications for the gradient by one row of n scores: with the Jacobian, p pᵀ and its product with the gradient;
+/// directly, ⟨g, p⟩ and p ⊙ (g − ⟨g, p⟩).
+pub fn multiplications(n: usize) -> [usize; 2] {
+    [2 * n * n, 2 * n]
 }
 
 /// Softmax of every row of an n × n matrix, in seconds.
@@ -90,12 +76,6 @@ pub struct RowTimes {
     pub n: u64,
     pub down_columns: f64,
     pub along_rows: f64,
-}
-
-impl RowTimes {
-    pub fn ratio(&self) -> f64 {
-        self.along_rows / self.down_columns
-    }
 }
 
 pub fn row_times(record: &Record) -> Result<Vec<RowTimes>> {
@@ -107,13 +87,4 @@ pub fn row_times(record: &Record) -> Result<Vec<RowTimes>> {
         Ok(RowTimes { n, down_columns, along_rows })
     };
     record.all("softmax of rows/down the columns", "f32").map(of).collect()
-}
-
-/// How many times as bad the columns of a power of two are as those of a length beside it.
-pub fn power_of_two(times: &[RowTimes]) -> Result<f64> {
-    let ratio = |n| {
-        let found = times.iter().find(|time| time.n == n);
-        found.map(RowTimes::ratio).with_context(|| format!("softmax of rows has no {n}"))
-    };
-    Ok(ratio(2048)? / ratio(2000)?)
 }

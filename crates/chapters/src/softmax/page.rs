@@ -1,10 +1,12 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, JacobianCost, RowTimes, power_of_two, row_times, sharpened};
+use super::facts::{self, row_times, sharpened};
 use crate::output::{Page, sum_of_products};
-use crate::records::{Compared, provenance};
+use crate::records::provenance;
 use anyhow::Result;
-use figures::format::{duration, fixed, integer, matrix, scientific, significant, tuple};
+use figures::format::{
+    bytes, duration, fixed, integer, matrix, scientific, significant, tuple,
+};
 use figures::{Axis, BLUE, GREEN, Line, Marks, TEXT, VERMILION, line_chart};
 use nalgebra::DVector;
 
@@ -118,85 +120,37 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
     )
 }
 
+/// What the gradient by one row of n scores costs, with the Jacobian and without.
 fn jacobian_cost(page: &mut Page) {
-    let row = |cost: JacobianCost| {
-        vec![
-            integer(cost.n),
-            integer(cost.with_jacobian),
-            integer(cost.directly),
-            memory(cost.jacobian_bytes),
-        ]
-    };
-    let rows = [64, 512, 4096].map(facts::jacobian_cost).map(row);
-    let header =
-        ["n", "multiplications with the Jacobian", "directly", "the Jacobian, `f64`"];
-    page.table("jacobian-cost", &header, &rows);
-}
-
-fn memory(bytes: usize) -> String {
-    match bytes / 1024 {
-        kib if kib >= 1024 => format!("{} MiB", kib / 1024),
-        kib => format!("{kib} KiB"),
-    }
+    page.table_of(
+        "jacobian-cost",
+        &[64, 512, 4096],
+        &[
+            ("n", &|&n| integer(n)),
+            ("multiplications with the Jacobian", &|&n| {
+                integer(facts::multiplications(n)[0])
+            }),
+            ("directly", &|&n| integer(facts::multiplications(n)[1])),
+            ("the Jacobian, `f64`", &|&n| bytes((size_of::<f64>() * n * n) as u128)),
+        ],
+    );
 }
 
 /// The time of softmax down the columns and along the rows, as it was recorded.
 fn columns(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["softmax"])?;
-    let times = row_times(&record)?;
-    let row = |time: &RowTimes| {
-        vec![
-            integer(time.n as usize),
-            duration(time.down_columns),
-            duration(time.along_rows),
-            format!("{}×", significant(time.ratio(), 2)),
-        ]
-    };
-    let header = ["$n$", "down the columns", "along the rows", "ratio"];
-    page.table("columns", &header, &times.iter().map(row).collect::<Vec<_>>());
-    let ratios: Vec<_> = times.iter().map(RowTimes::ratio).collect();
-    page.value("columns-faster", columns_in_words(&ratios));
-    page.value("columns-power", power_in_words(power_of_two(&times)?));
+    page.table_of(
+        "columns",
+        &row_times(&record)?,
+        &[
+            ("$n$", &|time| integer(time.n as usize)),
+            ("down the columns", &|time| duration(time.down_columns)),
+            ("along the rows", &|time| duration(time.along_rows)),
+            ("ratio", &|time| {
+                format!("{}×", significant(time.along_rows / time.down_columns, 2))
+            }),
+        ],
+    );
     page.value("columns-where", provenance(&record));
     Ok(())
-}
-
-/// How many times as long as down the columns it takes along the rows, at each length.
-fn columns_in_words(ratios: &[f64]) -> String {
-    let is_faster = |ratio: &&f64| Compared::of(**ratio, 1.0) == Compared::More;
-    match (ratios.iter().filter(is_faster).count(), ratios.len()) {
-        (0, _) => "On the machine of this record it gains nothing.".to_owned(),
-        (faster, all) if faster == all => {
-            "Down the columns is the faster way at every length.".to_owned()
-        }
-        (faster, all) => {
-            format!(
-                "Down the columns is the faster way at {faster} of the {all} lengths."
-            )
-        }
-    }
-}
-
-/// The ratio for a stride of a power of two, divided by that for another one.
-fn power_in_words(times: f64) -> &'static str {
-    match times {
-        times if times > 2.0 => "That is why 2048 is far worse than 2000.",
-        times if times > 1.1 => "That is why 2048 is worse than 2000.",
-        _ => "On the machine of this record they do not: 2048 is no worse than 2000.",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_praised_as_far_as_they_are_faster() {
-        assert!(columns_in_words(&[1.5, 2.0]).contains("every length"));
-        assert!(columns_in_words(&[0.9, 2.0]).contains("1 of the 2 lengths"));
-        assert!(columns_in_words(&[0.9, 1.0]).contains("gains nothing"));
-        assert!(power_in_words(3.0).contains("far worse"));
-        assert!(power_in_words(1.5).contains("is worse"));
-        assert!(power_in_words(1.0).contains("no worse"));
-    }
 }

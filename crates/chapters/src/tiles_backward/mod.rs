@@ -8,6 +8,7 @@ mod gradients;
 mod page;
 mod rounding;
 
+pub use facts::Kept;
 pub use page::generate;
 #[cfg(test)]
 pub use page::keep_or_recompute;

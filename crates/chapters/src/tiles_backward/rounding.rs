@@ -1,6 +1,7 @@
 //! What rounding does to weights that are computed again, and to a sum that is taken in any order.
 
 use crate::random::normal;
+use crate::records::least_and_most;
 use crate::tiles_traffic::facts::D;
 use anyhow::Result;
 use attention::{log_sum_exp_rows, scaled_scores, softmax_rows, softmax_rows_backward};
@@ -151,9 +152,9 @@ impl Varied {
         let n = values.len() as f64;
         let size = (sums.exact.norm_squared() / n).sqrt();
         let spread = |values: &BTreeSet<u32>| {
-            let numbers = || values.iter().map(|&bits| f64::from(f32::from_bits(bits)));
-            numbers().fold(f64::NEG_INFINITY, f64::max)
-                - numbers().fold(f64::INFINITY, f64::min)
+            let numbers = values.iter().map(|&bits| f64::from(f32::from_bits(bits)));
+            let (least, most) = least_and_most(numbers);
+            most - least
         };
         Varied {
             share: values.iter().filter(|values| values.len() > 1).count() as f64 / n,

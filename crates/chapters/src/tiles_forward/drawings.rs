@@ -4,6 +4,7 @@ use super::facts::Masked;
 use crate::output::Page;
 use anyhow::Result;
 use attention::Visibility;
+use figures::format::subscript;
 use figures::{
     Area, BLUE, Block, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled,
     framed, label, line, text,
@@ -36,7 +37,7 @@ pub fn walk(page: &mut Page) -> Result<()> {
             Block::new(tile(HERE.0, HERE.1), SIZE, "S, A", TEXT).draw(area)?;
             for j in 0..TILES.1 {
                 let (x, y) = tile(0, j);
-                let name = format!("K{0} V{0}", subscript(j + 1));
+                let name = format!("K{0} V{0}", subscript(j as usize + 1));
                 block(area, (x, y - 58), &name, VERMILION, j == HERE.1)?;
             }
             let (x, y) = tile(HERE.0, HERE.1);
@@ -69,7 +70,7 @@ pub fn strip(page: &mut Page) -> Result<()> {
                 .draw(area)?;
             for i in 0..TILES.0 {
                 let (x, y) = tile(i, 0);
-                let name = |name: &str| format!("{name}{}", subscript(i + 1));
+                let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
                 let now = i == HERE.0;
                 block(area, (x - 66, y), &name("Q"), BLUE, now)?;
                 block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, now)?;
@@ -98,7 +99,7 @@ fn tile(i: i32, j: i32) -> (i32, i32) {
 fn rows_of_tiles(area: &Area) -> Result<()> {
     for i in 0..TILES.0 {
         let (x, y) = tile(i, 0);
-        let name = |name: &str| format!("{name}{}", subscript(i + 1));
+        let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
         block(area, (x - 66, y), &name("Q"), BLUE, i == HERE.0)?;
         block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, i == HERE.0)?;
         for j in 0..TILES.1 {
@@ -129,10 +130,6 @@ fn block(
 
 fn corners(corner: (i32, i32)) -> [(i32, i32); 2] {
     [corner, (corner.0 + SIZE.0, corner.1 + SIZE.1)]
-}
-
-fn subscript(i: i32) -> char {
-    char::from_u32(0x2080 + i as u32).unwrap_or('?')
 }
 
 /// From one tile to the next of the grids of [`kinds`], and from one grid to the next.

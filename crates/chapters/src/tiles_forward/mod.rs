@@ -8,4 +8,5 @@ mod page;
 mod rounding;
 mod traffic;
 
+pub use facts::operations;
 pub use page::generate;

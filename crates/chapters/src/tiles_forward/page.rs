@@ -1,6 +1,6 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, Allocated, Masked, Operations, TILE};
+use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
@@ -23,7 +23,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     masks(page)?;
     causal(page)?;
     memory(page)?;
-    operations(page)?;
+    operations(page);
     rounding(page)?;
     traffic_by_length(page)?;
     traffic_by_capacity(page)?;
@@ -102,20 +102,20 @@ fn memory(page: &mut Page) -> Result<()> {
 }
 
 /// What the corrections add to the operations, and how many are not 1.
-fn operations(page: &mut Page) -> Result<()> {
-    let row = |of: Operations| {
-        let sign = if of.more > 0.0 { "+" } else { "" };
-        vec![
-            of.keys.to_string(),
-            percent(of.corrections, 1),
-            format!("{sign}{}", percent(of.more, 1)),
-            fixed(of.exponentials, 2),
-        ]
-    };
-    let header =
-        ["keys in a tile", "corrections", "all operations", "exponentials a score"];
-    page.table("operations", &header, &facts::operations().map(row));
-    Ok(())
+fn operations(page: &mut Page) {
+    let sign = |more: f64| if more > 0.0 { "+" } else { "" };
+    page.table_of(
+        "operations",
+        &[1, 4, 16, 64, 256].map(|keys| (keys, facts::operations(keys))),
+        &[
+            ("keys in a tile", &|(keys, _)| keys.to_string()),
+            ("corrections", &|(_, of)| percent(of.corrections, 1)),
+            ("all operations", &|(_, of)| {
+                format!("{}{}", sign(of.more), percent(of.more, 1))
+            }),
+            ("exponentials a score", &|(_, of)| fixed(of.exponentials, 2)),
+        ],
+    );
 }
 
 /// Against attention in twice the digits.

@@ -1,10 +1,10 @@
 //! What the chapter computes of traffic, beside what it has in common with the backward pass.
 
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, counted_over_lengths, first,
-    over_tiles, shape,
+    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, counted_over_lengths, over_tiles,
+    shape,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
 use attention::Mask;
 use laboratory::traffic::{naive_traffic, strip_for, tiles_for};
 
@@ -20,11 +20,11 @@ pub const AGAIN_TO: usize = 2 * LONG * D;
 
 /// The largest square tile that fits.
 pub fn largest_square() -> Result<usize> {
-    let fits_not = |side| {
-        let program = Program::Tiled((side, side));
-        Ok(program.foretold(LONG, &Mask::none(), CAPACITY).is_err())
+    let fits = |side: &usize| {
+        let program = Program::Tiled((*side, *side));
+        program.foretold(LONG, &Mask::none(), CAPACITY).is_ok()
     };
-    Ok(first(1..CAPACITY, fits_not)? - 1)
+    (1..=CAPACITY.isqrt()).rev().find(fits).context("no square tile fits")
 }
 
 /// Sizes of tiles, the largest square and the tiles that move least among them.

@@ -1,21 +1,22 @@
-//! What is counted and foretold of both passes.
+//! What is counted and predicted of programs that move numbers between slow and fast memory.
 //!
 //! Lengths up to [`N`] are run by the machine that counts. Longer ones are only foretold, tile by tile.
 
-use anyhow::{Result, ensure};
+use crate::records::least_and_most;
+use anyhow::Result;
 use attention::{AttentionShape, Mask, attention};
 use laboratory::traffic::{
-    Memory, Report, SlowMatrix, chunked_attention, chunked_traffic, fused_traffic,
-    naive_backward_traffic, naive_traffic, strip_for, tiled_attention,
-    tiled_attention_backward, tiled_backward_traffic, tiled_traffic, tiles_for,
-    tiles_for_backward,
+    Memory, Report, SlowMatrix, chunked_attention, chunked_traffic, fused_attention,
+    fused_traffic, naive_attention, naive_attention_backward, naive_backward_traffic,
+    naive_traffic, strip_for, tiled_attention, tiled_attention_backward,
+    tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 /// Width of queries, keys and values.
 pub const D: usize = 64;
@@ -66,6 +67,9 @@ pub fn capacities() -> Vec<usize> {
 /// A program for which nothing but its shape, mask and memory is left to be chosen.
 #[derive(Debug, Clone, Copy)]
 pub enum Program {
+    Naive,
+    Fused,
+    NaiveBackward,
     Chunked(usize),
     Tiled(Tiles),
     TiledBackward(Tiles),
@@ -101,6 +105,13 @@ impl Program {
         let [q, k, v] =
             [("q", q), ("k", k), ("v", v)].map(|(name, m)| memory.put(name, m));
         let results = match self {
+            Self::Naive => vec![naive_attention(&memory, &q, &k, &v, mask)?.0],
+            Self::Fused => vec![fused_attention(&memory, &q, &k, &v, mask)?.0],
+            Self::NaiveBackward => {
+                let weights = memory.put("scores", cache.weights);
+                let g = memory.put("grad_output", grad_output);
+                naive_attention_backward(&memory, [&q, &k, &v], &weights, &g)?.into()
+            }
             Self::Chunked(strip) => {
                 vec![chunked_attention(&memory, &q, &k, &v, mask, strip)?.0]
             }
@@ -122,6 +133,9 @@ impl Program {
     pub fn foretold(self, n: usize, mask: &Mask, capacity: usize) -> Result<Report> {
         let shape = &shape(n);
         Ok(match self {
+            Self::Naive => naive_traffic(shape, capacity)?,
+            Self::Fused => fused_traffic(shape, capacity)?,
+            Self::NaiveBackward => naive_backward_traffic(shape, capacity)?,
             Self::Chunked(strip) => chunked_traffic(shape, mask, capacity, strip)?,
             Self::Tiled(tiles) => tiled_traffic(shape, mask, capacity, tiles)?,
             Self::TiledBackward(tiles) => {
@@ -156,15 +170,15 @@ fn total(report: &Report) -> f64 {
 }
 
 pub fn naive(n: usize, capacity: usize) -> Result<f64> {
-    Ok(total(&naive_traffic(&shape(n), capacity)?))
+    Program::Naive.total(n, capacity)
 }
 
 pub fn fused(n: usize, capacity: usize) -> Result<f64> {
-    Ok(total(&fused_traffic(&shape(n), capacity)?))
+    Program::Fused.total(n, capacity)
 }
 
 pub fn naive_backward(n: usize, capacity: usize) -> Result<f64> {
-    Ok(total(&naive_backward_traffic(&shape(n), capacity)?))
+    Program::NaiveBackward.total(n, capacity)
 }
 
 /// The half-way step, with the longest strip that fits.
@@ -265,13 +279,12 @@ impl Pass {
     /// The least and the most by which the count lies above [`Pass::by_capacity`], as a share of the formula, over every
     /// capacity of a range and not only over powers of two.
     pub fn above_formula(self, capacities: RangeInclusive<usize>) -> Result<[f64; 2]> {
-        let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
-        for capacity in capacities {
+        let above = |capacity| {
             let formula = self.by_capacity(LONG, capacity);
-            let above = self.by_blocks(LONG, capacity)? / formula - 1.0;
-            (least, most) = (least.min(above), most.max(above));
-        }
-        Ok([least, most])
+            Ok(self.by_blocks(LONG, capacity)? / formula - 1.0)
+        };
+        let above: Vec<f64> = capacities.map(above).collect::<Result<_>>()?;
+        Ok(least_and_most(above).into())
     }
 
     /// The capacity from which on tiles always move less than the other program does, at [`LONG`] tokens. (Both come down in
@@ -285,20 +298,6 @@ impl Pass {
         }
         Ok(from)
     }
-}
-
-/// The smallest number for which it holds, of a range in which it begins to hold once.
-pub fn first(
-    range: Range<usize>,
-    holds: impl Fn(usize) -> Result<bool>,
-) -> Result<usize> {
-    let (mut below, mut above) = (range.start, range.end);
-    ensure!(!holds(below)? && holds(above)?, "it does not begin in the range");
-    while above - below > 1 {
-        let middle = below + (above - below) / 2;
-        if holds(middle)? { above = middle } else { below = middle }
-    }
-    Ok(above)
 }
 
 // ---------------------------------------------------------------------------------------------------- sizes of tiles

@@ -40,29 +40,20 @@ pub fn formula(page: &mut Page, pass: Pass) -> Result<()> {
 }
 
 pub fn over_tiles(page: &mut Page, over_tiles: &[OfTiles]) {
-    let row = |of: &OfTiles| {
-        vec![
-            format!("{} × {}", of.tiles.0, of.tiles.1),
-            integer(of.peak),
-            mebibytes(of.full),
-            mebibytes(of.full_formula),
-            percent(of.off(), 1),
-            mebibytes(of.causal),
-            mebibytes(of.causal_formula),
-            percent(of.causal_off(), 1),
-        ]
-    };
-    let header = [
-        "queries × keys",
-        "fast memory",
-        "MiB",
-        "formula",
-        "off by",
-        "causal, MiB",
-        "formula",
-        "off by",
-    ];
-    page.table("tiles", &header, &over_tiles.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "tiles",
+        over_tiles,
+        &[
+            ("queries × keys", &|of| format!("{} × {}", of.tiles.0, of.tiles.1)),
+            ("fast memory", &|of| integer(of.peak)),
+            ("MiB", &|of| mebibytes(of.full)),
+            ("formula", &|of| mebibytes(of.full_formula)),
+            ("off by", &|of| percent(of.off(), 1)),
+            ("causal, MiB", &|of| mebibytes(of.causal)),
+            ("formula", &|of| mebibytes(of.causal_formula)),
+            ("off by", &|of| percent(of.causal_off(), 1)),
+        ],
+    );
 }
 
 /// A line over the number of tokens.

@@ -10,7 +10,7 @@ use super::saturation::{
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, scientific};
-use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart, svg};
+use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     // The slow ones, side by side.
@@ -104,19 +104,16 @@ fn histograms(page: &mut Page) -> Result<()> {
             let Histogram { width, bars } = histogram(&numbers, -reach..reach, bins);
             let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
             let normal = points.map(|x| (x, normal_density(x, deviation)));
-            let drawn = svg(
-                &format!("scaling-histogram-{d}-{name}"),
-                &format!("Dot products for d = {d}, {name}"),
-                &format!("A histogram in which {says}, with the normal density over it."),
-                (360, 260),
-                |area| {
-                    let x = Axis::linear(label, -reach..reach);
-                    let y = Axis::linear("density", 0.0..most);
-                    let curve = Line::new("", VERMILION, normal);
-                    figures::histogram(area, &x, &y, (width, &bars), curve)
-                },
-            )?;
-            page.file(format!("histogram-{d}-{name}.svg"), drawn);
+            let title = format!("Dot products for d = {d}, {name}");
+            let says =
+                format!("A histogram in which {says}, with the normal density over it.");
+            let name = format!("histogram-{d}-{name}");
+            page.figure(&name, (&title, &says), (360, 260), |area| {
+                let x = Axis::linear(label, -reach..reach);
+                let y = Axis::linear("density", 0.0..most);
+                let curve = Line::new("", VERMILION, normal);
+                figures::histogram(area, &x, &y, (width, &bars), curve)
+            })?;
         }
     }
     Ok(())
@@ -145,12 +142,10 @@ fn by_width(
     let title = format!(
         "The {what} of a row against d, for three numbers of keys, unscaled and scaled"
     );
-    let drawn = svg(&format!("scaling-{name}"), &title, says, (520, 400), |area| {
+    page.figure(name, (&title, says), (520, 400), |area| {
         let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
         line_chart(area, &x, &y, &lines, Marks::default())
-    })?;
-    page.file(format!("{name}.svg"), drawn);
-    Ok(())
+    })
 }
 
 /// For maths, with two digits that count.
@@ -236,25 +231,18 @@ fn saturation_tables(page: &mut Page) -> Result<()> {
 }
 
 fn correlated(page: &mut Page, scores: &[Correlated]) {
-    let row = |of: &Correlated| {
-        vec![
-            integer(of.d),
-            fixed(of.rho, 1),
-            fixed(of.measured.0, 2),
-            fixed(of.expected.0, 2),
-            fixed(of.measured.1, 2),
-            fixed(of.expected.1, 2),
-        ]
-    };
-    let header = [
-        "$d_k$",
-        "$\\rho$",
-        "mean scaled score",
-        "$\\rho \\sqrt{d_k}$",
-        "variance",
-        "$1 + \\rho^2$",
-    ];
-    page.table("correlated", &header, &scores.iter().map(row).collect::<Vec<_>>());
+    page.table_of(
+        "correlated",
+        scores,
+        &[
+            ("$d_k$", &|of| integer(of.d)),
+            ("$\\rho$", &|of| fixed(of.rho, 1)),
+            ("mean scaled score", &|of| fixed(of.measured.0, 2)),
+            ("$\\rho \\sqrt{d_k}$", &|of| fixed(of.expected.0, 2)),
+            ("variance", &|of| fixed(of.measured.1, 2)),
+            ("$1 + \\rho^2$", &|of| fixed(of.expected.1, 2)),
+        ],
+    );
     page.value("correlated-count", integer(facts::CORRELATED_COUNT));
     // The last one: the widest vectors, and those that agree most.
     if let Some(Correlated { measured: (mean, _), .. }) = scores.last() {

@@ -3,6 +3,7 @@
 use super::facts::{Ladder, PASSES, Pass, SMALL, flops, threads};
 use crate::fast::facts::{D, N};
 use crate::fast::peers::{Cell, time};
+use crate::records::least_and_most;
 use anyhow::Result;
 use attention::flash::{Flash, Tiles};
 use laboratory::LibraryFlash;
@@ -50,8 +51,8 @@ pub struct Again {
 impl Again {
     /// The factor that they are apart at most.
     pub fn apart(&self) -> f64 {
-        let known = || self.times.iter().flatten().copied();
-        known().fold(0.0, f64::max) / known().fold(f64::MAX, f64::min)
+        let (least, most) = least_and_most(self.times.iter().flatten().copied());
+        most / least
     }
 }
 

@@ -1,4 +1,4 @@
-//! The compiler's report of the kernels, if it is recorded.
+//! The compiler's report of the kernels.
 
 use crate::gpu::banks::D;
 use crate::gpu::compiled::{CONSUMER, Needs, PRODUCER, needs};
@@ -7,11 +7,7 @@ use figures::format::{fixed, integer, table};
 use record::Record;
 
 /// Registers, spills, shared memory and what fits a multiprocessor, of every function on Hopper.
-pub fn in_words(record: Option<&Record>) -> Result<String> {
-    let Some(record) = record else {
-        return Ok("*The compiler's report is not recorded yet: `cargo xtask gpu compile` does that, and needs no GPU.*\n"
-            .to_owned());
-    };
+pub fn in_words(record: &Record) -> Result<String> {
     let functions = needs(record)?;
     let row = |(kernel, function, needs): &(&str, &str, Needs)| {
         let shared = match needs.shared {
@@ -64,11 +60,6 @@ mod tests {
     use super::*;
     use record::{Measurement, Unit};
 
-    #[test]
-    fn without_a_record_it_says_so() {
-        assert!(in_words(None).unwrap().contains("not recorded yet"));
-    }
-
     /// Made up, to try the code.
     fn compiled_record(change: impl FnOnce(&mut Record)) -> Record {
         let mut record = Record::parse("gpu", include_str!("../made_up.json")).unwrap();
@@ -103,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_compilers_report_of_hopper_is_shown() {
-        let text = in_words(Some(&compiled_record(|_| ()))).unwrap();
+        let text = in_words(&compiled_record(|_| ())).unwrap();
         let row = text.lines().nth(2).unwrap();
         assert_eq!(row, "| tiled: `attention_forward` | 128 | 121 | 0 | 50 | 4 | 16 |");
         assert_eq!(
@@ -114,15 +105,13 @@ mod tests {
         assert!(text.contains("NVRTC 99.9 on 2026-01-31"), "{text}");
         let partial = compiled_record(|record| record.measurements.truncate(3));
         assert!(
-            in_words(Some(&partial))
+            in_words(&partial)
                 .unwrap_err()
                 .to_string()
                 .contains("no shared/attention_forward of tiled")
         );
         let too_large =
             compiled_record(|record| record.measurements[3].median = 400_000.0);
-        assert!(
-            in_words(Some(&too_large)).unwrap_err().to_string().contains("does not fit")
-        );
+        assert!(in_words(&too_large).unwrap_err().to_string().contains("does not fit"));
     }
 }

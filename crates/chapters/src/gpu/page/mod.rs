@@ -25,7 +25,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     fragments::generate(page)?;
     pipeline::generate(page)?;
     let kernels = page.records.of_no_machine("kernels")?;
-    page.file("compiled.md", compiled::in_words(kernels.as_ref())?);
+    page.file("compiled.md", compiled::in_words(&kernels)?);
     let times = page.records.if_recorded(["gpu"])?.map(|[record]| record);
     page.file("measured.md", measured::in_words(times.as_ref(), &steps()?)?);
     published(page);

@@ -3,7 +3,7 @@
 use crate::gpu::pipeline::{SHOWN, of_hopper};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{integer, percent};
+use figures::format::{integer, percent, subscript};
 use figures::{
     Area, BLUE, Block, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text,
 };
@@ -53,7 +53,6 @@ const GAP: i32 = 14;
 
 fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
     let end = 3 * (2 * lengths.product + lengths.softmax() + lengths.correction);
-    let x = |clock: usize| LEFT + (WIDTH as usize * clock.min(end) / end) as i32;
     let lines = [lengths.in_order(1, 9), lengths.overlapped(9), lengths.in_order(2, 9)];
     for (i, bars) in (0..).zip(&lines) {
         let top = TOP + i * (2 * ROW + GAP);
@@ -70,7 +69,7 @@ fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
             let halves = i == 2 && row == 1;
             let height = if halves { (ROW - 10) / 2 } else { ROW - 10 };
             let down = if halves { height * *consumer as i32 } else { 0 };
-            let (left, right) = (x(span.from) + 1, x(span.to) - 1);
+            let (left, right) = (place(span.from, end) + 1, place(span.to, end) - 1);
             let whole = format!("{name}{}", subscript(span.tile));
             let is_shown = span.to <= end && !halves;
             let colour = [BLUE, VERMILION][*consumer];
@@ -79,11 +78,21 @@ fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
             Block::new(corner, (right - left, height), name, colour).draw(area)?;
         }
     }
-    let base = TOP + 6 * ROW + 2 * GAP + 4;
+    clocks(area, TOP + 6 * ROW + 2 * GAP + 4, end)
+}
+
+/// Where a clock lies on an axis that ends with the clock `end`.
+fn place(clock: usize, end: usize) -> i32 {
+    LEFT + (WIDTH as usize * clock.min(end) / end) as i32
+}
+
+/// The axis, at this height.
+fn clocks(area: &Area, base: i32, end: usize) -> Result<()> {
     line(area, &[(LEFT, base), (LEFT + WIDTH, base)], MUTED)?;
     for clock in (0..=end).step_by(1000) {
-        line(area, &[(x(clock), base), (x(clock), base + 5)], MUTED)?;
-        label(area, (x(clock), base + 16), &integer(clock), TEXT)?;
+        let x = place(clock, end);
+        line(area, &[(x, base), (x, base + 5)], MUTED)?;
+        label(area, (x, base + 16), &integer(clock), TEXT)?;
     }
     label(area, (LEFT + WIDTH / 2, base + 34), "clocks", TEXT)
 }
@@ -106,10 +115,9 @@ const BASE: i32 = TOP + ROW * ROWS.len() as i32 + 2;
 
 fn draw(area: &Area, plan: &Plan) -> Result<()> {
     let end = plan.scores[CONSUMERS - 1][SHOWN].to;
-    let x = |clock: usize| LEFT + (WIDTH as usize * clock.min(end) / end) as i32;
     let bars = |row: usize, spans: &[Span], name: &str, colour: RGBColor| {
         for span in spans.iter().filter(|span| span.from < end) {
-            let (left, right) = (x(span.from) + 1, x(span.to) - 1);
+            let (left, right) = (place(span.from, end) + 1, place(span.to, end) - 1);
             let stage = if row < 3 { 0 } else { span.tile % STAGES };
             let corner = (left, TOP + ROW * (row + stage) as i32);
             let text = format!("{name}{}", subscript(span.tile));
@@ -128,14 +136,5 @@ fn draw(area: &Area, plan: &Plan) -> Result<()> {
     }
     bars(3, &plan.keys, "K", GREEN)?;
     bars(5, &plan.values, "V", MUTED)?;
-    line(area, &[(LEFT, BASE), (LEFT + WIDTH, BASE)], MUTED)?;
-    for clock in (0..=end).step_by(1000) {
-        line(area, &[(x(clock), BASE), (x(clock), BASE + 5)], MUTED)?;
-        label(area, (x(clock), BASE + 16), &integer(clock), TEXT)?;
-    }
-    label(area, (LEFT + WIDTH / 2, BASE + 34), "clocks", TEXT)
-}
-
-fn subscript(i: usize) -> char {
-    char::from_u32(0x2080 + i as u32).unwrap_or('?')
+    clocks(area, BASE, end)
 }
