@@ -6,30 +6,17 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 /// A box of a diagram, with a line of text in it.
-pub struct Block {
-    pub corner: (i32, i32),
-    pub size: (i32, i32),
-    pub text: String,
-    pub colour: RGBColor,
-}
-
-impl Block {
-    pub fn new(
-        corner: (i32, i32),
-        size: (i32, i32),
-        text: &str,
-        colour: RGBColor,
-    ) -> Self {
-        Block { corner, size, text: text.to_owned(), colour }
-    }
-
-    pub fn draw(&self, area: &Area) -> Result<()> {
-        let ((x, y), (width, height)) = (self.corner, self.size);
-        let corners = [(x, y), (x + width, y + height)];
-        filled(area, corners, self.colour.mix(0.15))?;
-        framed(area, corners, self.colour)?;
-        label(area, (x + width / 2, y + height / 2), &self.text, TEXT)
-    }
+pub fn text_box(
+    area: &Area,
+    (x, y): (i32, i32),
+    (width, height): (i32, i32),
+    text: &str,
+    colour: RGBColor,
+) -> Result<()> {
+    let corners = [(x, y), (x + width, y + height)];
+    filled(area, corners, colour.mix(0.15))?;
+    framed(area, corners, colour)?;
+    label(area, (x + width / 2, y + height / 2), text, TEXT)
 }
 
 /// A rectangle in this colour, from one corner to the opposite one.

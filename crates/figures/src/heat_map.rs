@@ -80,8 +80,7 @@ impl HeatMap<'_> {
                 } else {
                     ("−∞".to_owned(), MUTED)
                 };
-                let style = text_style(colour, HPos::Center, VPos::Center);
-                area.draw(&Text::new(text, middle, style))?;
+                crate::label(area, middle, &text, colour)?;
             }
         }
         for (i, label) in self.rows.iter().enumerate() {
@@ -91,8 +90,7 @@ impl HeatMap<'_> {
         }
         for (j, label) in self.columns.iter().enumerate() {
             let place = (left + cell * j as i32 + cell / 2 - 1, top - 14);
-            let style = text_style(TEXT, HPos::Center, VPos::Center);
-            area.draw(&Text::new((*label).to_owned(), place, style))?;
+            crate::label(area, place, label, TEXT)?;
         }
         Ok(())
     }

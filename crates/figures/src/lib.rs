@@ -9,7 +9,7 @@ pub mod format;
 mod heat_map;
 
 pub use chart::{Axis, Line, Marks, Side, Spot, histogram, line_chart};
-pub use diagram::{Block, arrow, filled, framed, label, line, ring, text};
+pub use diagram::{arrow, filled, framed, label, line, ring, text, text_box};
 pub use heat_map::HeatMap;
 pub use plotters::style::{Color, RGBColor};
 

@@ -6,8 +6,8 @@ use crate::output::Page;
 use anyhow::{Context, Result};
 use figures::format::{fixed, integer, matrix, percent, tuple};
 use figures::{
-    Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
-    line_chart,
+    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
+    line_chart, text_box,
 };
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -102,10 +102,10 @@ fn draw_cache(area: &Area) -> Result<()> {
     label(area, (420, 14), "backward", MUTED)?;
     for (i, (forward, backward, kept)) in (0..).zip(steps) {
         let top = 34 + 56 * i;
-        Block::new((20, top), (160, 34), forward, BLUE).draw(area)?;
-        Block::new((345, top), (150, 34), backward, VERMILION).draw(area)?;
+        text_box(area, (20, top), (160, 34), forward, BLUE)?;
+        text_box(area, (345, top), (150, 34), backward, VERMILION)?;
         if !kept.is_empty() {
-            Block::new((225, top), (70, 34), kept, MUTED).draw(area)?;
+            text_box(area, (225, top), (70, 34), kept, MUTED)?;
             arrow(area, &[(180, top + 17), (223, top + 17)], MUTED)?;
             arrow(area, &[(295, top + 17), (343, top + 17)], MUTED)?;
         }
@@ -121,8 +121,7 @@ fn draw_cache(area: &Area) -> Result<()> {
 }
 
 fn draw_paths(area: &Area, paths: &[PathIntoX; 3]) -> Result<()> {
-    let block =
-        |corner, text, colour| Block::new(corner, (76, 36), text, colour).draw(area);
+    let block = |corner, text, colour| text_box(area, corner, (76, 36), text, colour);
     block((222, 8), "dY", MUTED)?;
     arrow(area, &[(260, 44), (260, 72)], MUTED)?;
     block((222, 74), "dO", MUTED)?;
@@ -137,7 +136,7 @@ fn draw_paths(area: &Area, paths: &[PathIntoX; 3]) -> Result<()> {
     arrow(area, &[(112, 250), (235, 336)], BLUE)?;
     arrow(area, &[(260, 250), (260, 336)], VERMILION)?;
     arrow(area, &[(408, 250), (285, 336)], GREEN)?;
-    Block::new((210, 338), (100, 36), "dX: 1.00", MUTED).draw(area)?;
+    text_box(area, (210, 338), (100, 36), "dX: 1.00", MUTED)?;
     let places = [((84, 296), BLUE), ((206, 270), VERMILION), ((454, 296), GREEN)];
     for (path, (place, colour)) in paths.iter().zip(places) {
         label(area, place, &format!("{}: {}", path.name, fixed(path.share, 2)), colour)?;

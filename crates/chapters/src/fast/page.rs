@@ -8,8 +8,8 @@ use crate::records::{provenance, provenance_of};
 use anyhow::{Context, Result};
 use figures::format::fixed;
 use figures::{
-    Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
-    line_chart, text,
+    Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, line_chart,
+    text, text_box,
 };
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -42,9 +42,8 @@ fn register_sums(page: &mut Page) -> Result<()> {
     page.figure("register-sums", words, (640, 300), |area| {
         let (corner, cell) = ((190, 60), (52, 40));
         let (row, column) = (1, 4);
-        let block = |(x, y), size, text: &str, colour| {
-            Block::new((x, y), size, text, colour).draw(area)
-        };
+        let block =
+            |(x, y), size, text: &str, colour| text_box(area, (x, y), size, text, colour);
         text(area, (0, corner.1 + 60), "entry k of")?;
         text(area, (0, corner.1 + 80), "48 queries")?;
         label(
@@ -101,17 +100,16 @@ fn ranges(page: &mut Page) -> Result<()> {
         for (i, colour) in (0..).zip([BLUE, GREEN, VERMILION, MUTED]) {
             let left = 116 + 130 * i;
             let centre = left + 58;
-            Block::new((left, 8), (116, 36), &format!("range {i}"), colour).draw(area)?;
+            text_box(area, (left, 8), (116, 36), &format!("range {i}"), colour)?;
             arrow(area, &[(centre, 48), (centre, 102)], colour)?;
-            Block::new((left, 108), (116, 36), &format!("share {i}"), colour)
-                .draw(area)?;
+            text_box(area, (left, 108), (116, 36), &format!("share {i}"), colour)?;
             if i > 0 {
                 label(area, (left - 7, 126), "+", TEXT)?;
             }
         }
         arrow(area, &[(372, 148), (372, 202)], TEXT)?;
         text(area, (386, 174), "always in this order")?;
-        Block::new((314, 208), (116, 36), "dQ", BLUE).draw(area)
+        text_box(area, (314, 208), (116, 36), "dQ", BLUE)
     })
 }
 

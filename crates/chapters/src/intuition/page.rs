@@ -8,8 +8,8 @@ use anyhow::Result;
 use attention::example::{self, Sentence};
 use figures::format::{fixed, integer, percent, scientific, tuple};
 use figures::{
-    Area, Axis, BLUE, Block, Color, GREEN, HeatMap, Line, MUTED, Marks, RGBColor, TEXT,
-    VERMILION, arrow, line, line_chart, text,
+    Area, Axis, BLUE, Color, GREEN, HeatMap, Line, MUTED, Marks, RGBColor, TEXT,
+    VERMILION, arrow, line, line_chart, text, text_box,
 };
 use nalgebra::DMatrix;
 use std::f64::consts::TAU;
@@ -40,7 +40,7 @@ fn draw_designs(area: &Area) -> Result<()> {
     let x = |i: usize| LEFT + STEP * i as i32;
     let row = |y: i32, colour: RGBColor| {
         tokens.iter().enumerate().try_for_each(|(i, token)| {
-            Block::new((x(i) - 34, y - 14), (68, 28), token, colour).draw(area)
+            text_box(area, (x(i) - 34, y - 14), (68, 28), token, colour)
         })
     };
     let colour = |marked: bool| if marked { VERMILION } else { MUTED };

@@ -6,7 +6,7 @@ use crate::sentences::BANK;
 use anyhow::Result;
 use attention::example;
 use figures::format::{fixed, integer, percent, scientific};
-use figures::{Area, BLUE, Block, GREEN, MUTED, TEXT, VERMILION, arrow, label, ring};
+use figures::{Area, BLUE, GREEN, MUTED, TEXT, VERMILION, arrow, label, ring, text_box};
 use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -33,7 +33,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
 /// From X to Y, with the shapes and the places of parameters.
 fn flow(area: &Area) -> Result<()> {
     let step = |(x, y), width, text: &str, colour| {
-        Block::new((x, y), (width, 34), text, colour).draw(area)
+        text_box(area, (x, y), (width, 34), text, colour)
     };
     let down = |points: &[(i32, i32)], colour| arrow(area, points, colour);
     step((180, 6), 160, "X  (n, d_model)", MUTED)?;
@@ -66,9 +66,9 @@ fn block(area: &Area) -> Result<()> {
     label(area, (line, 290), "X″", TEXT)?;
     for (top, name, sum) in [(40, "attention", "X′"), (160, "feed-forward", "")] {
         arrow(area, &[(line, top), (168, top), (168, top + 8)], MUTED)?;
-        Block::new((118, top + 10), (100, 34), "normalise", MUTED).draw(area)?;
+        text_box(area, (118, top + 10), (100, 34), "normalise", MUTED)?;
         arrow(area, &[(218, top + 27), (258, top + 27)], MUTED)?;
-        Block::new((260, top + 10), (150, 34), name, BLUE).draw(area)?;
+        text_box(area, (260, top + 10), (150, 34), name, BLUE)?;
         arrow(area, &[(335, top + 44), (335, top + 80), (line + 12, top + 80)], MUTED)?;
         ring(area, (line, top + 80), BLUE)?;
         label(area, (line - 22, top + 80), "+", TEXT)?;

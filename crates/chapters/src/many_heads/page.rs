@@ -6,7 +6,9 @@ use crate::sentences::{CLERK, LEFT};
 use anyhow::Result;
 use attention::{Mask, example};
 use figures::format::{fixed, integer, percent, tuple};
-use figures::{Area, BLUE, Block, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label};
+use figures::{
+    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, text_box,
+};
 use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -31,12 +33,12 @@ fn diagram(area: &Area) -> Result<()> {
     let heads = [("₁", BLUE), ("₂", VERMILION), ("₃", GREEN)];
     let column = |i: usize| 24 + 172 * i as i32;
     let slice = |i: usize| 43 * i as i32;
-    Block::new((210, 6), (100, 34), "X", MUTED).draw(area)?;
+    text_box(area, (210, 6), (100, 34), "X", MUTED)?;
     for (m, name) in ["Q", "K", "V"].into_iter().enumerate() {
         arrow(area, &[(230 + 30 * m as i32, 40), (column(m) + 64, 78)], MUTED)?;
         for (h, (index, colour)) in heads.into_iter().enumerate() {
             let corner = (column(m) + slice(h), 80);
-            Block::new(corner, (40, 40), &format!("{name}{index}"), colour).draw(area)?;
+            text_box(area, corner, (40, 40), &format!("{name}{index}"), colour)?;
         }
     }
     for (h, (index, colour)) in heads.into_iter().enumerate() {
@@ -45,14 +47,14 @@ fn diagram(area: &Area) -> Result<()> {
             let from = (column(m) + slice(h) + 20, 121);
             arrow(area, &[from, (left + 44 + 20 * m as i32, 168)], colour)?;
         }
-        Block::new((left, 170), (128, 36), "attention", colour).draw(area)?;
+        text_box(area, (left, 170), (128, 36), "attention", colour)?;
         let output = 195 + slice(h);
         arrow(area, &[(left + 64, 207), (output + 20, 244)], colour)?;
-        Block::new((output, 246), (40, 34), &format!("O{index}"), colour).draw(area)?;
+        text_box(area, (output, 246), (40, 34), &format!("O{index}"), colour)?;
     }
     arrow(area, &[(326, 263), (400, 263)], MUTED)?;
     label(area, (364, 248), "W_O", TEXT)?;
-    Block::new((402, 246), (80, 34), "Y", MUTED).draw(area)?;
+    text_box(area, (402, 246), (80, 34), "Y", MUTED)?;
     label(area, (260, 306), "joined", MUTED)
 }
 

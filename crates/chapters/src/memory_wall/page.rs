@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use attention::AttentionShape;
 use figures::format::{duration, fixed, integer, percent, significant};
 use figures::{
-    Area, Axis, BLUE, Block, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
-    line_chart,
+    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
+    line_chart, text_box,
 };
 use laboratory::traffic::{Counts, Report, fused_traffic};
 
@@ -92,8 +92,8 @@ fn draw_crossings(
     let passes = report.passes();
     let width = PASS * passes.len() as i32;
     page.figure(name, (&title, says), (width as u32 + 20, 204), |area: &Area| {
-        Block::new((10, 6), (width, 34), "slow memory", VERMILION).draw(area)?;
-        Block::new((10, 136), (width, 34), "fast memory", GREEN).draw(area)?;
+        text_box(area, (10, 6), (width, 34), "slow memory", VERMILION)?;
+        text_box(area, (10, 136), (width, 34), "fast memory", GREEN)?;
         for (i, pass) in (0..).zip(passes) {
             let matrix = report.of(pass, "scores");
             let (read, written) = (crossings(matrix.read)?, crossings(matrix.written)?);

@@ -2,7 +2,7 @@
 
 use crate::output::Page;
 use anyhow::Result;
-use figures::{BLUE, Block, TEXT, VERMILION, arrow};
+use figures::{BLUE, TEXT, VERMILION, arrow, text_box};
 
 /// The corner of a box.
 type Corner = (i32, i32);
@@ -50,10 +50,10 @@ fn draw(
 ) -> Result<()> {
     page.figure(name, words, (336, 250), |area| {
         for (corner, name) in TILES.into_iter().zip(["1", "2", "3", "4"]) {
-            Block::new(corner, SIZE, name, BLUE).draw(area)?;
+            text_box(area, corner, SIZE, name, BLUE)?;
         }
         for (name, _, corner) in joined {
-            Block::new(corner, SIZE, name, VERMILION).draw(area)?;
+            text_box(area, corner, SIZE, name, VERMILION)?;
         }
         for (_, from, to) in joined {
             for corner in from {

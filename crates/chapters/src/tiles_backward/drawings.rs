@@ -3,7 +3,7 @@
 use crate::output::Page;
 use anyhow::Result;
 use figures::{
-    BLUE, Block, Color, GREEN, MUTED, TEXT, VERMILION, arrow, filled, framed, label,
+    BLUE, Color, GREEN, MUTED, TEXT, VERMILION, arrow, filled, framed, label, text_box,
 };
 
 /// The matrix of scores in tiles, and the way through it: down one column after the other.
@@ -42,22 +42,20 @@ pub fn walk(page: &mut Page) -> Result<()> {
             arrow(area, &down, TEXT)?;
 
             let stays = (column - 52, 28);
-            Block::new(stays, (104, 34), "K, V: stay", GREEN).draw(area)?;
+            text_box(area, stays, (104, 34), "K, V: stay", GREEN)?;
             arrow(area, &[(column, 62), (column, top + 8)], GREEN)?;
-            Block::new((column - 78, bottom + 30), (156, 34), "dK, dV: grow", GREEN)
-                .draw(area)?;
+            text_box(area, (column - 78, bottom + 30), (156, 34), "dK, dV: grow", GREEN)?;
             arrow(area, &[(column, bottom - 2), (column, bottom + 28)], GREEN)?;
 
             let flows = [(0, "Q, dO"), (1, "L, D")];
             for (line, text) in flows {
                 let corner = (18, row - 38 + 40 * line);
-                Block::new(corner, (74, 34), text, VERMILION).draw(area)?;
+                text_box(area, corner, (74, 34), text, VERMILION)?;
             }
             arrow(area, &[(94, row), (left - 4, row)], VERMILION)?;
             let right = left + CELL * BLOCKS;
             arrow(area, &[(right, row), (right + 46, row)], VERMILION)?;
-            Block::new((right + 48, row - 17), (74, 34), "dQ +=", VERMILION)
-                .draw(area)?;
+            text_box(area, (right + 48, row - 17), (74, 34), "dQ +=", VERMILION)?;
 
             label(area, (left + CELL * BLOCKS / 2, 12), "blocks of keys", MUTED)?;
             label(area, (55, top + 8), "blocks of", MUTED)?;
@@ -80,7 +78,7 @@ pub fn one_tile(page: &mut Page) -> Result<()> {
         (520, 330),
         |area| {
             let block = |corner, width, text, colour| {
-                Block::new(corner, (width, 36), text, colour).draw(area)
+                text_box(area, corner, (width, 36), text, colour)
             };
             block((8, 8), 230, "1.  S = Q Kᵀ / √d", VERMILION)?;
             block((282, 8), 230, "2.  dA = dO Vᵀ", BLUE)?;

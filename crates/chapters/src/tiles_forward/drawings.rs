@@ -6,8 +6,8 @@ use anyhow::Result;
 use attention::Visibility;
 use figures::format::subscript;
 use figures::{
-    Area, BLUE, Block, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled,
-    framed, label, line, text,
+    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled, framed,
+    label, line, text, text_box,
 };
 
 /// From the corner of one tile of the walk to that of the next, and the size of a tile.
@@ -34,7 +34,7 @@ pub fn walk(page: &mut Page) -> Result<()> {
         (520, 336),
         |area| {
             rows_of_tiles(area)?;
-            Block::new(tile(HERE.0, HERE.1), SIZE, "S, A", TEXT).draw(area)?;
+            text_box(area, tile(HERE.0, HERE.1), SIZE, "S, A", TEXT)?;
             for j in 0..TILES.1 {
                 let (x, y) = tile(0, j);
                 let name = format!("K{0} V{0}", subscript(j as usize + 1));
@@ -66,8 +66,7 @@ pub fn strip(page: &mut Page) -> Result<()> {
         |area| {
             let width = STEP.0 * TILES.1 - 4;
             let (x, y) = tile(0, 0);
-            Block::new((x, y - 58), (width, SIZE.1), "all keys and values", VERMILION)
-                .draw(area)?;
+            text_box(area, (x, y - 58), (width, SIZE.1), "all keys and values", VERMILION)?;
             for i in 0..TILES.0 {
                 let (x, y) = tile(i, 0);
                 let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
@@ -76,8 +75,7 @@ pub fn strip(page: &mut Page) -> Result<()> {
                 block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, now)?;
                 let corners = [(x, y), (x + width, y + SIZE.1)];
                 if now {
-                    Block::new((x, y), (width, SIZE.1), "r complete rows of scores", TEXT)
-                        .draw(area)?;
+                    text_box(area, (x, y), (width, SIZE.1), "r complete rows of scores", TEXT)?;
                 } else {
                     if i < HERE.0 {
                         filled(area, corners, MUTED.mix(0.2))?;
@@ -122,7 +120,7 @@ fn block(
     now: bool,
 ) -> Result<()> {
     if now {
-        return Block::new(corner, SIZE, text, colour).draw(area);
+        return text_box(area, corner, SIZE, text, colour);
     }
     framed(area, corners(corner), MUTED.mix(0.5))?;
     label(area, (corner.0 + SIZE.0 / 2, corner.1 + SIZE.1 / 2), text, MUTED)

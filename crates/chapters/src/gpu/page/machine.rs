@@ -4,7 +4,7 @@ use crate::gpu::machine::*;
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, significant};
-use figures::{Area, BLUE, Block, GREEN, MUTED, TEXT, VERMILION, arrow, label, text};
+use figures::{Area, BLUE, GREEN, MUTED, TEXT, VERMILION, arrow, label, text, text_box};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("units", integer(MULTIPROCESSORS * LANES));
@@ -79,7 +79,7 @@ fn draw_memories(area: &Area) -> Result<()> {
     for (i, (memory, colour)) in (0..).zip(memories().into_iter().zip(colours)) {
         let top = 6 + 72 * i;
         let width = 190 + 60 * i;
-        Block::new((20, top), (width, 44), "", colour).draw(area)?;
+        text_box(area, (20, top), (width, 44), "", colour)?;
         label(area, (20 + width / 2, top + 14), memory.name, TEXT)?;
         let size = format!("{}, {}", memory.whose, words(memory.bytes));
         label(area, (20 + width / 2, top + 32), &size, MUTED)?;

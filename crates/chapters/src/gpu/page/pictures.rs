@@ -5,8 +5,8 @@ use crate::gpu::machine::WARP;
 use crate::output::Page;
 use anyhow::Result;
 use figures::{
-    Area, BLUE, Block, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled,
-    framed, label, line, text,
+    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled, framed,
+    label, line, text, text_box,
 };
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ fn draw_threads(area: &Area) -> Result<()> {
     for warp in 0..4 {
         let colour = if warp == 1 { VERMILION } else { MUTED };
         let name = format!("warp {warp}");
-        Block::new((252, 42 + 28 * warp), (116, 24), &name, colour).draw(area)?;
+        text_box(area, (252, 42 + 28 * warp), (116, 24), &name, colour)?;
     }
     label(area, (310, 168), "shared memory", MUTED)?;
     arrow(area, &[(368, 82), (418, 82)], MUTED)?;
@@ -227,10 +227,8 @@ fn draw_ring(area: &Area) -> Result<()> {
             let tile = 2 * phase + stage;
             let left = LEFT + TURN * tile - if tile == 0 { 0 } else { 4 * tile };
             let (arriving, reading) = ((left, top), (left + TURN - 4, top));
-            Block::new(arriving, (TURN - 8, 34), &format!("{tile} arrives"), GREEN)
-                .draw(area)?;
-            Block::new(reading, (TURN - 8, 34), &format!("{tile} is read"), BLUE)
-                .draw(area)?;
+            text_box(area, arriving, (TURN - 8, 34), &format!("{tile} arrives"), GREEN)?;
+            text_box(area, reading, (TURN - 8, 34), &format!("{tile} is read"), BLUE)?;
             for (x, name) in [(reading.0 - 2, "full"), (reading.0 + TURN - 6, "empty")] {
                 line(area, &[(x, top - 8), (x, top + 42)], VERMILION.stroke_width(2))?;
                 label(area, (x, top - 18), name, MUTED)?;

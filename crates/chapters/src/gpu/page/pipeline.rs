@@ -5,7 +5,7 @@ use crate::output::Page;
 use anyhow::Result;
 use figures::format::{integer, percent, subscript};
 use figures::{
-    Area, BLUE, Block, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text,
+    Area, BLUE, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text, text_box,
 };
 use laboratory::gpu::{ARRIVAL, Bar, CONSUMERS, Lengths, Plan, STAGES, Span, Work};
 
@@ -75,7 +75,7 @@ fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
             let colour = [BLUE, VERMILION][*consumer];
             let corner = (left, top + ROW * row + down);
             let name = if is_shown { &whole } else { "" };
-            Block::new(corner, (right - left, height), name, colour).draw(area)?;
+            text_box(area, corner, (right - left, height), name, colour)?;
         }
     }
     clocks(area, TOP + 6 * ROW + 2 * GAP + 4, end)
@@ -122,7 +122,7 @@ fn draw(area: &Area, plan: &Plan) -> Result<()> {
             let corner = (left, TOP + ROW * (row + stage) as i32);
             let text = format!("{name}{}", subscript(span.tile));
             let text = if span.to > end { "" } else { &text };
-            Block::new(corner, (right - left, ROW - 10), text, colour).draw(area)?;
+            text_box(area, corner, (right - left, ROW - 10), text, colour)?;
         }
         anyhow::Ok(())
     };
