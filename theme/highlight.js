@@ -49,20 +49,6 @@ window.hljs = (() => {
             types: /^[A-Z]\w*$/,
             defines: words('def class'),
         },
-        toml: {
-            tokens: {
-                comment: hashComment,
-                string: /"""[^]*?"""|"(?:\\.|[^"\\\n])*"|'[^'\n]*'/,
-                section: /^\s*\[.*\]/m,
-                attr: /^[ \t]*[\w.-]+(?=\s*=)/m,
-                number,
-            },
-            literals: words('true false'),
-        },
-        json: {
-            tokens: { attr: /"(?:\\.|[^"\\])*"(?=\s*:)/, string: doubleQuoted, number },
-            literals: words('true false null'),
-        },
         bash: {
             tokens: {
                 comment: /(?:^|[ \t])#[^\n]*/m,
@@ -71,10 +57,8 @@ window.hljs = (() => {
             },
             keywords: words('if then else elif fi for in do done while case esac function export set'),
         },
-        console: { tokens: { meta: /^\$(?= )/m } },
-        diff: { tokens: { comment: /^(?:@@|---|\+\+\+).*/m, addition: /^\+.*/m, deletion: /^-.*/m } },
     };
-    const aliases = { rs: 'rust', c: 'cpp', cu: 'cpp', cuda: 'cpp', py: 'python', ini: 'toml', sh: 'bash', shell: 'bash' };
+    const aliases = { rs: 'rust', c: 'cpp', cu: 'cpp', cuda: 'cpp', py: 'python', sh: 'bash', shell: 'bash' };
 
     // [start, end, class] of every token in the text, in order.
     function tokenize(text, language) {
