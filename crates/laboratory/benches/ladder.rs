@@ -25,15 +25,12 @@ const SMALL: Tiles = Tiles { queries: 64, keys: 64 };
 
 /// The steps with products from a library, each with all that the one before it has.
 fn with_library() -> [(&'static str, LibraryFlash); 4] {
-    let small = |exponentials| {
-        let flash = LibraryFlash::new().with_exponentials(exponentials);
-        flash.with_tiles(SMALL).expect("sizes above 0")
-    };
+    let small = |exponentials| LibraryFlash { tiles: SMALL, exponentials };
     [
         ("scratch", small(Exponentials::OneByOne)),
         ("portable", small(Exponentials::Portable)),
         ("vector", small(Exponentials::Vector)),
-        ("tiles", LibraryFlash::new()),
+        ("tiles", LibraryFlash::default()),
     ]
 }
 
@@ -102,7 +99,7 @@ fn tiles(criterion: &mut Criterion) {
         for queries in [64, 128, 256, 512] {
             for keys in [64, 128, 256, 512] {
                 let tiles = Tiles { queries, keys };
-                let flash = LibraryFlash::new().with_tiles(tiles).expect("sizes above 0");
+                let flash = LibraryFlash { tiles, ..LibraryFlash::default() };
                 time(&mut group, &name("library", tiles), N, || flash.forward(&inputs));
             }
         }

@@ -11,9 +11,9 @@ use attention::Float;
 /// ```
 /// use laboratory::{Exponentials, LibraryFlash};
 ///
-/// let slower = LibraryFlash::new().with_exponentials(Exponentials::OneByOne);
-/// assert_eq!(LibraryFlash::new().exponentials(), Exponentials::Vector);
-/// # assert_eq!(slower.exponentials(), Exponentials::OneByOne);
+/// let slower = LibraryFlash { exponentials: Exponentials::OneByOne, ..LibraryFlash::default() };
+/// assert_eq!(LibraryFlash::default().exponentials, Exponentials::Vector);
+/// # assert_eq!(slower.exponentials, Exponentials::OneByOne);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exponentials {

@@ -8,11 +8,10 @@
 use crate::exponentials::{Columns, Exponentials};
 use attention::Float;
 use attention::building_blocks::{
-    self, blocks, check_positive, log_sum_exp_with_rest, neg_infinity, normaliser, scale,
-    tiles_between,
+    self, blocks, log_sum_exp_with_rest, neg_infinity, normaliser, scale, tiles_between,
 };
 use attention::flash::{FlashOutput, Inputs, Tiles};
-use attention::{Result, SizedMask, Visibility};
+use attention::{SizedMask, Visibility};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use std::ops::Range;
 
@@ -27,83 +26,30 @@ use std::ops::Range;
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let mask = Mask::causal();
 /// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(4)?;
-/// let forward = LibraryFlash::new().forward(&inputs);
+/// let forward = LibraryFlash::default().forward(&inputs);
 /// assert!((forward.output - Flash::new().forward(&inputs).output).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct LibraryFlash {
-    tiles: Tiles,
-    exponentials: Exponentials,
+    /// How many queries and keys meet in a tile. A size of 0 counts as 1, and one beyond what there is as all of it.
+    pub tiles: Tiles,
+    /// How the exponentials are computed.
+    pub exponentials: Exponentials,
 }
 
 impl Default for LibraryFlash {
+    /// Tiles that were fast where they were measured, and the fastest exponentials.
     fn default() -> Self {
-        LibraryFlash::new()
+        let tiles = Tiles { queries: 256, keys: 512 };
+        LibraryFlash { tiles, exponentials: Exponentials::Vector }
     }
 }
 
 impl LibraryFlash {
-    /// Tiles that were fast where they were measured, and the fastest exponentials.
-    ///
-    /// ```
-    /// use laboratory::{Exponentials, LibraryFlash};
-    /// assert_eq!(LibraryFlash::new().exponentials(), Exponentials::Vector);
-    /// ```
-    pub fn new() -> Self {
-        let tiles = Tiles { queries: 256, keys: 512 };
-        LibraryFlash { tiles, exponentials: Exponentials::Vector }
-    }
-
-    /// With tiles of this size.
-    ///
-    /// # Errors
-    /// A size is 0.
-    ///
-    /// ```
-    /// use attention::flash::Tiles;
-    /// use laboratory::LibraryFlash;
-    ///
-    /// let error = LibraryFlash::new().with_tiles(Tiles { queries: 0, keys: 64 }).unwrap_err();
-    /// assert_eq!(error.to_string(), "`tiles.queries` is 0 but it must be at least 1");
-    /// ```
-    pub fn with_tiles(self, tiles: Tiles) -> Result<Self> {
-        check_positive("tiles.queries", tiles.queries)?;
-        check_positive("tiles.keys", tiles.keys)?;
-        Ok(LibraryFlash { tiles, ..self })
-    }
-
-    /// With exponentials computed this way.
-    ///
-    /// ```
-    /// use laboratory::{Exponentials, LibraryFlash};
-    /// let slower = LibraryFlash::new().with_exponentials(Exponentials::Portable);
-    /// assert_eq!(slower.exponentials(), Exponentials::Portable);
-    /// ```
-    pub fn with_exponentials(self, exponentials: Exponentials) -> Self {
-        LibraryFlash { exponentials, ..self }
-    }
-
-    /// The tiles.
-    ///
-    /// ```
-    /// assert_eq!(laboratory::LibraryFlash::new().tiles().keys, 512);
-    /// ```
-    pub fn tiles(&self) -> Tiles {
-        self.tiles
-    }
-
-    /// How the exponentials are computed.
-    ///
-    /// ```
-    /// use laboratory::{Exponentials, LibraryFlash};
-    /// assert_eq!(LibraryFlash::default().exponentials(), Exponentials::Vector);
-    /// ```
-    pub fn exponentials(&self) -> Exponentials {
-        self.exponentials
-    }
-
     /// Attention of every head. See [`tiled_attention`](attention::flash::tiled_attention).
+    ///
+    /// Nothing here can fail: [`Inputs`] has checked what it holds, and any size of tiles will do.
     ///
     /// Shapes: see [`Inputs`]; → output (n_q, n_heads · d_v), log-sum-exp (n_q, n_heads).
     ///
@@ -111,14 +57,14 @@ impl LibraryFlash {
     /// # use attention::{Mask, flash::Inputs};
     /// # use laboratory::LibraryFlash;
     /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-    /// let forward = LibraryFlash::new().forward(&Inputs::new(&x, &x, &x, &Mask::causal())?);
+    /// let forward = LibraryFlash::default().forward(&Inputs::new(&x, &x, &x, &Mask::causal())?);
     /// assert_eq!(forward.output.row(0), x.row(0)); // the first token sees itself alone
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
         let (n_q, n_k) = inputs.mask().shape();
         let Tiles { queries, keys } = self.tiles;
-        let tiles = Tiles { queries: queries.min(n_q), keys: keys.min(n_k) };
+        let tiles = Tiles { queries: queries.clamp(1, n_q), keys: keys.clamp(1, n_k) };
         let mut forward = FlashOutput {
             output: DMatrix::zeros(n_q, inputs.v().ncols()),
             log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads()),

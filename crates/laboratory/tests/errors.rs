@@ -6,7 +6,6 @@ mod cases;
 #[path = "../../attention/tests/common/mod.rs"]
 mod common;
 
-use attention::flash::Tiles;
 use attention::{
     AttentionLayer, AttentionShape, Error, ForwardOptions, Mask, MultiHeadAttention,
     Result, SingleHeadAttention,
@@ -19,7 +18,7 @@ use laboratory::traffic::{
     naive_traffic, strip_for, tiled_attention, tiled_attention_backward,
     tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
 };
-use laboratory::{Fault, LibraryFlash, Patient, diagnose};
+use laboratory::{Fault, Patient, diagnose};
 use nalgebra::{DMatrix, RowDVector};
 
 #[test]
@@ -33,17 +32,10 @@ fn every_public_function_that_can_fail_has_a_case() {
 }
 
 fn all_cases() -> Vec<Case> {
-    [
-        of_traffic(),
-        of_programs(),
-        of_tiled_programs(),
-        of_library(),
-        of_diagnoses(),
-        of_roofline(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [of_traffic(), of_programs(), of_tiled_programs(), of_diagnoses(), of_roofline()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 // ---------------------------------------------------------------------------------------------------- material
@@ -526,21 +518,6 @@ fn of_tiles_backward() -> Vec<Case> {
         }),
     ]);
     cases
-}
-
-// ---------------------------------------------------------------------------------------------------- products from a library
-
-fn of_library() -> Vec<Case> {
-    let of_tiles = |message: &'static str, queries, keys| {
-        let tiles = Tiles { queries, keys };
-        case("LibraryFlash::with_tiles", message, move || {
-            LibraryFlash::new().with_tiles(tiles)
-        })
-    };
-    vec![
-        of_tiles("`tiles.queries` is 0 but it must be at least 1", 0, 1),
-        of_tiles("`tiles.keys` is 0 but it must be at least 1", 1, 0),
-    ]
 }
 
 // ---------------------------------------------------------------------------------------------------- diagnoses

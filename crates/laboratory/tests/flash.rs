@@ -4,6 +4,7 @@
 mod one_problem;
 
 use attention::Mask;
+use attention::flash::Tiles;
 use laboratory::{Exponentials, LibraryFlash};
 use one_problem::{F64, Problem, off};
 
@@ -16,9 +17,24 @@ fn every_way_to_exponentiate() {
     for exponentials in
         [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector]
     {
-        let library = LibraryFlash::new().with_exponentials(exponentials);
+        let library = LibraryFlash { exponentials, ..LibraryFlash::default() };
         let answer = library.forward(&problem.inputs(&data));
         assert!(off(&answer.output, &right.output) < F64, "{exponentials:?}");
         assert!(off(&answer.log_sum_exp, &right.log_sum_exp) < F64, "{exponentials:?}");
+    }
+}
+
+#[test]
+fn tiles_of_no_query_or_no_key_are_tiles_of_one() {
+    let mask = Mask::causal();
+    let problem = Problem { lengths: (7, 9), widths: (3, 2), n_heads: 1, mask };
+    let data = problem.data::<f64>(1.0);
+    let (right, _) = problem.naive(&data);
+    for (queries, keys) in [(0, 4), (4, 0), (0, 0)] {
+        let tiles = Tiles { queries, keys };
+        let library = LibraryFlash { tiles, ..LibraryFlash::default() };
+        let answer = library.forward(&problem.inputs(&data));
+        assert!(off(&answer.output, &right.output) < F64, "{tiles:?}");
+        assert!(off(&answer.log_sum_exp, &right.log_sum_exp) < F64, "{tiles:?}");
     }
 }

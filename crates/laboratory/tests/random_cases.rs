@@ -16,8 +16,7 @@ fn every_engine<T: Float>(
 ) -> Vec<(String, Answer<T>)> {
     let all = [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector];
     let run = |exponentials| {
-        let library = LibraryFlash::new().with_exponentials(exponentials);
-        let library = library.with_tiles(problem.tiles).unwrap();
+        let library = LibraryFlash { tiles: problem.tiles, exponentials };
         let answer = Answer::new(library.forward(inputs), None);
         (format!("library, {exponentials:?}"), answer)
     };

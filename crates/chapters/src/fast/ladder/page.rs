@@ -213,7 +213,7 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
 
 fn tile_sizes(page: &mut Page, ladder: &Ladder) -> Result<()> {
     for (program, file, queries, default) in [
-        ("library", "tile-sizes", SIZES, LibraryFlash::new().tiles()),
+        ("library", "tile-sizes", SIZES, LibraryFlash::default().tiles),
         ("registers", "panel-sizes", BLOCKS, Flash::TILES),
     ] {
         let header = ["queries \\ keys", "64", "128", "256", "512"];

@@ -87,7 +87,7 @@ impl Ladder {
         let (queries, keys) = SMALL;
         let (program, tiles) = match step {
             "vector" => ("library", Tiles { queries, keys }),
-            "tiles" => ("library", LibraryFlash::new().tiles()),
+            "tiles" => ("library", LibraryFlash::default().tiles),
             "registers" if !pass.is_both() => ("registers", Flash::TILES),
             _ => return Ok(None),
         };
