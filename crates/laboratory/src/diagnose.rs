@@ -74,21 +74,23 @@ const STEP: f64 = 1e-5; // ε
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
-/// assert_eq!(diagnosis.heads().len(), 2);
+/// assert_eq!(diagnosis.heads[1].weights.shape(), (6, 6));
+/// assert_eq!(diagnosis.influence[(0, 5)], 0.0); // the last token does not reach the first
+/// assert!(diagnosis.slope_errors.iter().all(|(_, error)| *error < 1e-5));
 /// assert!(diagnosis.to_string().ends_with("findings\n  none\n"));
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
-    /// Head by head.
-    heads: Vec<HeadDiagnosis>,
+    /// What was measured, head by head.
+    pub heads: Vec<HeadDiagnosis>,
     /// Which query may see which key, by the mask that was asked for (n_q, n_k).
     allowed: DMatrix<bool>,
     /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
-    influence: DMatrix<f64>,
+    pub influence: DMatrix<f64>,
     /// How far each gradient is from the slope of the loss, along the worst of a few directions: by `x`, by the
     /// `context` if there is one, and by each parameter under its name.
-    slope_errors: Vec<(&'static str, f64)>,
+    pub slope_errors: Vec<(&'static str, f64)>,
     /// Whether queries, and keys and values come from different sequences.
     is_cross: bool,
     /// What held a NaN or an infinity.
@@ -104,7 +106,7 @@ pub struct Diagnosis {
 ///
 /// let layer = SingleHeadAttention::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::none())?;
-/// let head = &diagnosis.heads()[0];
+/// let head = &diagnosis.heads[0];
 /// assert!((head.row_sums.add_scalar(-1.0)).amax() < 1e-15);
 /// assert!((head.scale.unwrap() - 1.0).abs() < 1e-6);
 /// # Ok::<(), attention::Error>(())
@@ -610,52 +612,6 @@ enum Hearing {
 }
 
 impl Diagnosis {
-    /// What was measured, head by head.
-    ///
-    /// ```
-    /// # use attention::{Mask, MultiHeadAttention, example};
-    /// # use laboratory::diagnose;
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
-    /// assert_eq!(diagnosis.heads()[1].weights.shape(), (6, 6));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn heads(&self) -> &[HeadDiagnosis] {
-        &self.heads
-    }
-
-    /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
-    ///
-    /// ```
-    /// # use attention::{Mask, MultiHeadAttention, example};
-    /// # use laboratory::diagnose;
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
-    /// assert_eq!(diagnosis.influence()[(0, 5)], 0.0); // the last token does not reach the first
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn influence(&self) -> &DMatrix<f64> {
-        &self.influence
-    }
-
-    /// How far each gradient is from the slope of the loss, along the worst of a few directions: by `x`, by the
-    /// `context` if there is one, and by each parameter under its name.
-    ///
-    /// ```
-    /// # use attention::{Mask, MultiHeadAttention, example};
-    /// # use laboratory::diagnose;
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
-    /// assert!(diagnosis.slope_errors().iter().all(|(_, error)| *error < 1e-5));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn slope_errors(&self) -> &[(&'static str, f64)] {
-        &self.slope_errors
-    }
-
     /// What is wrong, as far as these numbers say. A healthy layer raises nothing.
     ///
     /// A finding is a reason to look. A trained head that looks at one key only is collapsed by this measure, and may

@@ -62,19 +62,19 @@ fn the_dead_head_has_the_most_entropy_and_the_unscaled_one_the_least() {
 fn nothing_is_found_in_the_healthy_layer() {
     let healthy = examine(Fault::None).unwrap();
     assert!(healthy.findings().is_empty(), "{healthy}");
-    assert!(healthy.slope_errors().iter().all(|(_, error)| *error < 1e-5));
+    assert!(healthy.slope_errors.iter().all(|(_, error)| *error < 1e-5));
 }
 
 #[test]
 fn tokens_reach_no_earlier_output_unless_the_mask_leaks() {
     let healthy = examine(Fault::None).unwrap();
-    let influence = healthy.influence();
+    let influence = healthy.influence;
     for i in 0..6 {
         assert!((i + 1..6).all(|j| influence[(i, j)] == 0.0));
         assert!((0..=i).all(|j| influence[(i, j)] > 0.005));
     }
     let leaking = examine(Fault::OffByOneMask).unwrap();
-    assert!((0..5).all(|i| leaking.influence()[(i, i + 1)] > 0.005));
+    assert!((0..5).all(|i| leaking.influence[(i, i + 1)] > 0.005));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_slopes_give_away_two_patients() {
 #[test]
 fn with_softmax_of_columns_the_last_token_keeps_its_column_to_itself() {
     let diagnosis = examine(Fault::WrongAxis).unwrap();
-    let weights = &diagnosis.heads()[0].weights;
+    let weights = &diagnosis.heads[0].weights;
     assert!((weights[(5, 5)] - 1.0).abs() < 1e-12 && weights.column(0).max() < 0.6);
 }
 
@@ -106,7 +106,7 @@ fn entropy_range(head: &HeadDiagnosis) -> (f64, f64) {
 #[test]
 fn a_missing_scale_lowers_entropy_and_is_all_that_is_found() {
     let least = |diagnosis: &Diagnosis| {
-        diagnosis.heads().iter().map(|h| entropy_range(h).0).fold(1.0, f64::min)
+        diagnosis.heads.iter().map(|h| entropy_range(h).0).fold(1.0, f64::min)
     };
     let unscaled = examine(Fault::MissingScale).unwrap();
     assert!(least(&unscaled) < least(&examine(Fault::None).unwrap()));
@@ -117,16 +117,16 @@ fn a_missing_scale_lowers_entropy_and_is_all_that_is_found() {
 #[test]
 fn a_leak_lifts_some_entropies_above_their_maximum_but_not_all() {
     let leaking = examine(Fault::OffByOneMask).unwrap();
-    let most = leaking.heads().iter().map(|head| entropy_range(head).1);
+    let most = leaking.heads.iter().map(|head| entropy_range(head).1);
     assert!(most.fold(0.0, f64::max) > 1.1);
     let below =
         |head: &HeadDiagnosis| (1..5).any(|i| head.entropy[i] < head.max_entropy[i]);
-    assert!(leaking.heads().iter().any(below));
+    assert!(leaking.heads.iter().any(below));
 }
 
 #[test]
 fn a_dead_head_has_no_gradient_by_its_queries_and_keys() {
-    let dead = examine(Fault::DeadHead).unwrap().heads()[1].gradients;
+    let dead = examine(Fault::DeadHead).unwrap().heads[1].gradients;
     assert!(dead[0].1 == 0.0 && dead[1].1 == 0.0 && dead[2].1 > 1.0, "{dead:?}");
 }
 
@@ -142,12 +142,12 @@ fn a_forgotten_path_shows_in_the_gradient_by_the_input_alone() {
 #[test]
 fn a_mask_after_softmax_leaks_though_no_hidden_key_has_a_weight() {
     let diagnosis = examine(Fault::MaskAfterSoftmax).unwrap();
-    for head in diagnosis.heads() {
+    for head in &diagnosis.heads {
         assert!((0..6).all(|i| (i + 1..6).all(|j| head.weights[(i, j)] == 0.0)));
     }
     assert!(diagnosis.findings().iter().any(|f| matches!(f, Finding::Leak { .. })));
     // The last row sees all.
-    assert!((diagnosis.heads()[0].row_sums[5] - 1.0).abs() < 1e-12);
+    assert!((diagnosis.heads[0].row_sums[5] - 1.0).abs() < 1e-12);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn healthy(page: &mut Page) -> Result<()> {
             "The first cell above the diagonal is no longer zero in any row but the last.",
         ),
     ] {
-        let map = HeatMap::of_tokens(diagnosis.influence(), &TOKENS, 1.0);
+        let map = HeatMap::of_tokens(&diagnosis.influence, &TOKENS, 1.0);
         page.heat_map(name, (title, says), &map)?;
     }
     Ok(())
@@ -185,7 +185,7 @@ fn hunt(page: &mut Page) -> Result<()> {
         page.file(format!("patient-{letter}-findings.txt"), findings.collect::<String>());
     }
     let of_columns = examine(Fault::WrongAxis)?;
-    let map = heat_map(&of_columns.heads()[0].weights, &TOKENS, &TOKENS)?;
+    let map = heat_map(&of_columns.heads[0].weights, &TOKENS, &TOKENS)?;
     page.file("patient-a-map.txt", map);
     page.value("d-head", integer(D_HEAD));
     page.value("root-d", fixed((D_HEAD as f64).sqrt(), 3));
