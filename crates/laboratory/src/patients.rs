@@ -89,12 +89,14 @@ impl Patient {
     /// The layer's parameters do not fit one another or its number of heads, or its heads have another width.
     ///
     /// ```
-    /// use attention::MultiHeadAttention;
+    /// use attention::{AttentionLayer, MultiHeadAttention};
     /// use laboratory::{Fault, Patient};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// assert_eq!(Patient::new(layer, Fault::DeadHead)?.fault(), Fault::DeadHead);
+    /// let ill = Patient::new(layer, Fault::DeadHead)?;
+    /// assert_eq!(ill.parameters().w_q.columns(2, 2).amax(), 0.0); // the queries of the second head
+    /// assert_ne!(ill.parameters().w_q.columns(0, 2).amax(), 0.0); // and of the first
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn new(layer: MultiHeadAttention<f64>, fault: Fault) -> Result<Self> {
@@ -116,20 +118,6 @@ impl Patient {
             layer.parameters.b_k.columns_mut(last, d).fill(0.0);
         }
         Ok(Patient { layer, fault })
-    }
-
-    /// What is wrong with it.
-    ///
-    /// ```
-    /// # use attention::MultiHeadAttention;
-    /// # use laboratory::{Fault, Patient};
-    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
-    /// # let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// assert_eq!(Patient::new(layer, Fault::WrongAxis)?.fault(), Fault::WrongAxis);
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn fault(&self) -> Fault {
-        self.fault
     }
 
     fn d(&self) -> usize {
