@@ -21,14 +21,6 @@ pub struct Layer {
     head: usize,
 }
 
-/// The matrices of a forward and a backward pass, those inside of a head for one head.
-struct Passes {
-    cache: AttentionCache<f64>,
-    attended: DMatrix<f64>,
-    output: DMatrix<f64>,
-    gradients: attention::LayerGradients<f64>,
-}
-
 #[wasm_bindgen]
 impl Layer {
     /// The running example: one head with its projections, and W_O = W_Vᵀ.
@@ -84,10 +76,18 @@ impl Layer {
     /// # Errors
     /// There is no matrix of this name, or a pass fails.
     pub fn matrix(&self, name: &str) -> Result<Matrix, JsError> {
-        let passes = self.passes()?;
+        let (output, cache) = self.layer.forward(&self.x, self.options())?;
         let grad_y = self.loss_gradient();
+        let gradients = self.layer.backward(&cache, &grad_y)?;
         let grad_attended = self.grad_attended()?;
-        let Passes { cache, attended, output, gradients } = passes;
+        let HeadsCache::Weights { mut heads, attended } = cache.core else {
+            return Err(JsError::new("the layer kept no weights"));
+        };
+        if self.head >= heads.len() {
+            let message = format!("head {} is asked for, of {}", self.head, heads.len());
+            return Err(JsError::new(&message));
+        }
+        let cache = heads.swap_remove(self.head);
         let of_head = |joined: &DMatrix<f64>| {
             let width = joined.ncols() / self.layer.n_heads();
             joined.columns(width * self.head, width).into_owned()
@@ -165,7 +165,9 @@ impl Layer {
     /// # Errors
     /// There is no such parameter, or a pass fails.
     pub fn gradient(&self, which: usize) -> Result<Matrix, JsError> {
-        matrix_of(&self.passes()?.gradients.parameters, which)
+        let (_, cache) = self.layer.forward(&self.x, self.options())?;
+        let gradients = self.layer.backward(&cache, &self.loss_gradient())?;
+        matrix_of(&gradients.parameters, which)
     }
 
     /// The slope of the loss with respect to one entry of a parameter, measured by central differences.
@@ -201,20 +203,6 @@ impl Layer {
     fn options(&self) -> ForwardOptions<'_, f64> {
         let (probability, seed) = self.dropout;
         ForwardOptions::new().with_mask(&self.mask).with_dropout(probability, seed)
-    }
-
-    fn passes(&self) -> Result<Passes, JsError> {
-        let (output, cache) = self.layer.forward(&self.x, self.options())?;
-        let gradients = self.layer.backward(&cache, &self.loss_gradient())?;
-        let HeadsCache::Weights { mut heads, attended } = cache.core else {
-            return Err(JsError::new("the layer kept no weights"));
-        };
-        if self.head >= heads.len() {
-            let message = format!("head {} is asked for, of {}", self.head, heads.len());
-            return Err(JsError::new(&message));
-        }
-        let cache = heads.swap_remove(self.head);
-        Ok(Passes { cache, attended, output, gradients })
     }
 
     /// P.
