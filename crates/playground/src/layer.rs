@@ -1,10 +1,10 @@
 //! A layer on some tokens, forward and backward, with every matrix on the way.
 
 use crate::{Mask, Matrix};
-use attention::nalgebra::{DMatrix, RowDVector};
+use attention::nalgebra::{DMatrix, RowDVector, convert};
 use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
 use attention::{
-    AttentionCache, ForwardOptions, HeadsCache, MultiHeadAttention, Parameters,
+    AttentionCache, Float, ForwardOptions, HeadsCache, MultiHeadAttention, Parameters,
     attention_backward, example, linear, linear_backward, numerical_gradient,
     scaled_scores, softmax_rows_backward,
 };
@@ -205,10 +205,8 @@ impl Layer {
         ForwardOptions::new().with_mask(&self.mask).with_dropout(probability, seed)
     }
 
-    /// P.
     fn loss_gradient(&self) -> DMatrix<f64> {
-        let (rows, columns) = self.x.shape();
-        DMatrix::from_fn(rows, columns, |i, j| ((1 + i + 2 * j) as f64).cos())
+        loss_gradient(self.x.nrows(), self.x.ncols())
     }
 
     /// The gradient with respect to the outputs of all heads, side by side.
@@ -217,6 +215,11 @@ impl Layer {
         let attended = DMatrix::zeros(self.x.nrows(), w_o.nrows());
         Ok(linear_backward(&attended, w_o, &self.loss_gradient())?.0)
     }
+}
+
+/// P.
+pub(crate) fn loss_gradient(rows: usize, columns: usize) -> DMatrix<f64> {
+    DMatrix::from_fn(rows, columns, |i, j| ((1 + i + 2 * j) as f64).cos())
 }
 
 /// dO Vᵀ where the mask lets a key be seen and dropout has kept it.
@@ -242,8 +245,10 @@ fn matrix_of(parameters: &Parameters<f64>, which: usize) -> Result<Matrix, JsErr
     Ok(Matrix(matrix.clone_owned()))
 }
 
-fn example_parameters() -> Parameters<f64> {
-    let [w_q, w_k, w_v] = example::projections();
+/// Those of the running example: one head with its projections, and W_O = W_Vᵀ.
+pub(crate) fn example_parameters<T: Float>() -> Parameters<T> {
+    let [w_q, w_k, w_v] =
+        example::projections().map(|matrix| matrix.map(convert::<f64, T>));
     let none = RowDVector::zeros(0);
     Parameters {
         w_o: w_v.transpose(),

@@ -11,9 +11,8 @@ pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
 use attention::flash;
 use attention::nalgebra::{DMatrix, DVector, RowDVector, convert};
 use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
-use attention::{
-    Float, Parameters, SingleHeadAttention, SizedMask, example, numerical_gradient,
-};
+use attention::{Float, SingleHeadAttention, SizedMask, example, numerical_gradient};
+use layer::{example_parameters, loss_gradient};
 use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
 
@@ -292,72 +291,23 @@ pub fn random_products(
     Ok((attention::scaled_scores(&q, &k)? * (width as f64).sqrt()).as_slice().to_vec())
 }
 
-/// The slope of a loss with respect to one number, by the backward pass and by central differences: how much “bank” has to do with
-/// water, in a layer of the running example's projections. The loss is Σ output ⊙ P with a fixed P.
-#[wasm_bindgen]
-pub struct SlopeCheck {
-    analytic: f64,
-}
-
-#[wasm_bindgen]
-impl SlopeCheck {
-    /// # Errors
-    /// As [`SingleHeadAttention::forward`] and [`SingleHeadAttention::backward`].
-    #[wasm_bindgen(constructor)]
-    pub fn new() -> Result<SlopeCheck, JsError> {
-        let (layer, x, p) = layer_and_input::<f64>();
-        let (_, cache) = layer.forward(&x, &attention::Mask::none())?;
-        let gradients = layer.backward(&cache, &p)?;
-        Ok(SlopeCheck { analytic: gradients.x[NUDGED] })
-    }
-
-    /// By the backward pass.
-    #[wasm_bindgen(getter)]
-    pub fn analytic(&self) -> f64 {
-        self.analytic
-    }
-
-    /// By central differences with this step, in `f64`.
-    ///
-    /// # Errors
-    /// As [`attention::numerical_gradient`]: the step is lost beside the number, for instance.
-    pub fn measured(&self, epsilon: f64) -> Result<f64, JsError> {
-        Ok(measured::<f64>(epsilon)?)
-    }
-
-    /// The same in `f32`.
-    ///
-    /// # Errors
-    /// As [`attention::numerical_gradient`].
-    pub fn measured_in_f32(&self, epsilon: f64) -> Result<f64, JsError> {
-        Ok(measured::<f32>(epsilon)?.into())
-    }
-}
-
 /// “bank”, water.
 const NUDGED: (usize, usize) = (5, 0);
 
-/// A layer, its input and P.
-fn layer_and_input<T: Float>() -> (SingleHeadAttention<T>, DMatrix<T>, DMatrix<T>) {
-    let to = |matrix: DMatrix<f64>| matrix.map(convert::<f64, T>);
-    let [w_q, w_k, w_v] = example::projections();
-    let none = RowDVector::zeros(0);
-    let parameters = Parameters {
-        w_o: to(w_v.transpose()),
-        w_q: to(w_q),
-        w_k: to(w_k),
-        w_v: to(w_v),
-        b_q: none.clone(),
-        b_k: none.clone(),
-        b_v: none.clone(),
-        b_o: none,
-    };
-    let p = DMatrix::from_fn(6, 4, |i, j| ((1 + i + 2 * j) as f64).cos());
-    (parameters.into(), to(example::river().x), to(p))
+/// The slope of a loss with respect to one number, by central differences with this step, in `f32` if `single` and in `f64` if not: how
+/// much “bank” has to do with water, in the layer of [`Layer::example`]. The loss is that of [`Layer`].
+///
+/// # Errors
+/// As [`attention::numerical_gradient`]: the step is lost beside the number, for instance.
+#[wasm_bindgen]
+pub fn measured_slope(epsilon: f64, single: bool) -> Result<f64, JsError> {
+    Ok(if single { measured::<f32>(epsilon)?.into() } else { measured::<f64>(epsilon)? })
 }
 
 fn measured<T: Float>(epsilon: f64) -> attention::Result<T> {
-    let (layer, mut x, p) = layer_and_input::<T>();
+    let to = |matrix: DMatrix<f64>| matrix.map(convert::<f64, T>);
+    let layer = SingleHeadAttention::from(example_parameters::<T>());
+    let (mut x, p) = (to(example::river().x), to(loss_gradient(6, 4)));
     let number = DMatrix::from_element(1, 1, x[NUDGED]);
     let slope = numerical_gradient(&number, convert(epsilon), |number| {
         x[NUDGED] = number[0];
