@@ -485,34 +485,28 @@ impl Plan {
 fn keys_seen(mask: SizedMask, (b_q, b_k): (usize, usize)) -> usize {
     let (n_q, n_k) = mask.shape();
     let of_block = |rows: Range<usize>| {
-        seen(n_k, b_k, |columns| mask.visibility(rows.clone(), columns))
+        seen(0..n_k, b_k, &|columns| mask.visibility(rows.clone(), columns))
     };
     blocks(n_q, b_q).map(of_block).sum()
 }
 
-/// How much of `0..n` lies in blocks that are not hidden. Only where the mask's border runs is each block asked about.
+/// How much of a range that begins where a block begins lies in blocks that are not hidden. Only where the mask's border
+/// runs is each block asked about.
 pub(super) fn seen(
-    n: usize,
+    range: Range<usize>,
     size: usize,
-    visibility: impl Fn(Range<usize>) -> Visibility,
+    visibility: &impl Fn(Range<usize>) -> Visibility,
 ) -> usize {
-    fn within(
-        range: Range<usize>, // begins where a block begins
-        size: usize,
-        visibility: &impl Fn(Range<usize>) -> Visibility,
-    ) -> usize {
-        match visibility(range.clone()) {
-            Visibility::Hidden => 0,
-            Visibility::Partial if range.len() > size => {
-                let half = range.len().div_ceil(size) / 2;
-                let middle = range.start + half * size;
-                within(range.start..middle, size, visibility)
-                    + within(middle..range.end, size, visibility)
-            }
-            _ => range.len(),
+    match visibility(range.clone()) {
+        Visibility::Hidden => 0,
+        Visibility::Partial if range.len() > size => {
+            let half = range.len().div_ceil(size) / 2;
+            let middle = range.start + half * size;
+            seen(range.start..middle, size, visibility)
+                + seen(middle..range.end, size, visibility)
         }
+        _ => range.len(),
     }
-    within(0..n, size, &visibility)
 }
 
 #[cfg(test)]

@@ -266,7 +266,7 @@ pub fn tiled_backward_traffic(
 fn queries_seen(mask: SizedMask, (b_q, b_k): (usize, usize)) -> usize {
     let (n_q, n_k) = mask.shape();
     let of_block = |columns: Range<usize>| {
-        seen(n_q, b_q, |rows| mask.visibility(rows, columns.clone()))
+        seen(0..n_q, b_q, &|rows| mask.visibility(rows, columns.clone()))
     };
     blocks(n_k, b_k).map(of_block).sum()
 }
