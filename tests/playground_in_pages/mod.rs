@@ -424,7 +424,7 @@ fn a_walk_over_tiles_moves_what_the_counting_machine_counts() {
     {
         let memory = Memory::new(150);
         let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
-        tiled_attention(&memory, &q, &k, &v, &mask, (5, 3)).unwrap();
+        tiled_attention(&memory, [&q, &k, &v], &mask, (5, 3)).unwrap();
         let address = format!("tiles-forward.html?walk=100_5_3_{number}_150");
         let mut tab = reader.open(&address, LAPTOP);
         let said = says(&mut tab, "walk");

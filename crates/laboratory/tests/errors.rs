@@ -32,10 +32,18 @@ fn every_public_function_that_can_fail_has_a_case() {
 }
 
 fn all_cases() -> Vec<Case> {
-    [of_traffic(), of_programs(), of_tiled_programs(), of_diagnoses(), of_roofline()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        of_traffic(),
+        of_programs(),
+        of_strips(),
+        of_tiles(),
+        of_tiles_backward(),
+        of_diagnoses(),
+        of_roofline(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 // ---------------------------------------------------------------------------------------------------- material
@@ -179,43 +187,61 @@ const ELSEWHERE: &str =
 fn of_programs() -> Vec<Case> {
     type Program = for<'m> fn(
         &'m Memory<f64>,
-        &SlowMatrix<'m, f64>,
-        &SlowMatrix<'m, f64>,
-        &SlowMatrix<'m, f64>,
+        [&SlowMatrix<'m, f64>; 3],
         &Mask,
     ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
-    let programs: [(&str, Program); 2] =
-        [("naive_attention", naive_attention), ("fused_attention", fused_attention)];
-    let small = "`capacity` is 10 with 10 free but products of width 5 need 11 numbers in fast memory";
+    let programs: [(&str, Program); 4] = [
+        ("naive_attention", naive_attention),
+        ("fused_attention", fused_attention),
+        ("chunked_attention", |memory, inputs, mask| {
+            chunked_attention(memory, inputs, mask, 2)
+        }),
+        ("tiled_attention", |memory, inputs, mask| {
+            tiled_attention(memory, inputs, mask, (2, 3))
+        }),
+    ];
+    let run = |program: Program, capacity, shapes: [(usize, usize); 3]| {
+        move || {
+            let memory = Memory::new(capacity);
+            let [q, k, v] = shapes.map(|(n, d)| memory.put("", matrix(n, d)));
+            program(&memory, [&q, &k, &v], &none()).map(|_| ())
+        }
+    };
     let mut cases = vec![];
     for (function, program) in programs {
-        for (message, [q, k, v]) in [
+        for (message, shapes) in [
             (
                 "`q` is empty (0 x 3) but at least one entry is needed",
                 [(0, 3), (4, 3), (4, 2)],
             ),
             ("`k` has 2 columns but `q` has d_k = 3", [(2, 3), (4, 2), (4, 2)]),
             ("`v` has 5 rows but `k` has n_k = 4", [(2, 3), (4, 3), (5, 2)]),
-            (small, [(2, 5), (4, 5), (4, 2)]),
-            (small, [(2, 3), (4, 3), (4, 5)]),
         ] {
-            cases.push(case(function, message, move || {
-                let memory = Memory::new(10);
-                let [q, k, v] = [("q", q), ("k", k), ("v", v)]
-                    .map(|(name, (n, d))| memory.put(name, matrix(n, d)));
-                program(&memory, &q, &k, &v, &none()).map(|_| ())
-            }));
+            cases.push(case(function, message, run(program, 100, shapes)));
         }
         cases.push(case(function, "`valid` has 2 entries but n_k = 4", move || {
-            let memory = Memory::new(10);
+            let memory = Memory::new(100);
             let x = memory.put("x", matrix(4, 3));
-            program(&memory, &x, &x, &x, &valid(2)).map(|_| ())
+            program(&memory, [&x, &x, &x], &valid(2)).map(|_| ())
         }));
-        cases.push(case(function, format!("`k` is {ELSEWHERE}"), move || {
-            let (memory, other) = (Memory::new(10), Memory::new(10));
-            let [x, k] = [&memory, &other].map(|memory| memory.put("x", matrix(4, 3)));
-            program(&memory, &x, &k, &x, &none()).map(|_| ())
-        }));
+        for (argument, elsewhere) in [("k", 1), ("v", 2)] {
+            cases.push(case(
+                function,
+                format!("`{argument}` is {ELSEWHERE}"),
+                move || {
+                    let (here, there) = (Memory::new(100), Memory::new(100));
+                    let home = |index| if index == elsewhere { &there } else { &here };
+                    let [q, k, v] = [0, 1, 2].map(|i| home(i).put("x", matrix(4, 3)));
+                    program(&here, [&q, &k, &v], &none()).map(|_| ())
+                },
+            ));
+        }
+    }
+    let small = "`capacity` is 10 with 10 free but products of width 5 need 11 numbers in fast memory";
+    for (function, program) in [programs[0], programs[1]] {
+        for shapes in [[(2, 5), (4, 5), (4, 2)], [(2, 3), (4, 3), (4, 5)]] {
+            cases.push(case(function, small, run(program, 10, shapes)));
+        }
     }
     cases.push(case(
         "naive_attention_backward",
@@ -270,54 +296,6 @@ fn of_programs() -> Vec<Case> {
 const NO_TILE: &str = "`tiles.0` is 0 but it must be at least 1";
 const NO_KEY: &str = "`tiles.1` is 0 but it must be at least 1";
 
-fn of_tiled_programs() -> Vec<Case> {
-    type Program = for<'m> fn(
-        &'m Memory<f64>,
-        [&SlowMatrix<'m, f64>; 3],
-        &Mask,
-    ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
-    let programs: [(&str, Program); 2] = [
-        ("chunked_attention", |memory, [q, k, v], mask| {
-            chunked_attention(memory, q, k, v, mask, 2)
-        }),
-        ("tiled_attention", |memory, [q, k, v], mask| {
-            tiled_attention(memory, q, k, v, mask, (2, 3))
-        }),
-    ];
-    let mut cases = vec![];
-    for (function, program) in programs {
-        for (message, [q, k, v]) in [
-            (
-                "`q` is empty (0 x 3) but at least one entry is needed",
-                [(0, 3), (4, 3), (4, 2)],
-            ),
-            ("`k` has 2 columns but `q` has d_k = 3", [(2, 3), (4, 2), (4, 2)]),
-            ("`v` has 5 rows but `k` has n_k = 4", [(2, 3), (4, 3), (5, 2)]),
-        ] {
-            cases.push(case(function, message, move || {
-                let memory = Memory::new(100);
-                let [q, k, v] = [("q", q), ("k", k), ("v", v)]
-                    .map(|(name, (n, d))| memory.put(name, matrix(n, d)));
-                program(&memory, [&q, &k, &v], &none()).map(|_| ())
-            }));
-        }
-        cases.push(case(function, "`valid` has 2 entries but n_k = 4", move || {
-            let memory = Memory::new(100);
-            let x = memory.put("x", matrix(4, 3));
-            program(&memory, [&x, &x, &x], &valid(2)).map(|_| ())
-        }));
-        cases.push(case(function, format!("`v` is {ELSEWHERE}"), move || {
-            let (memory, other) = (Memory::new(100), Memory::new(100));
-            let [x, v] = [&memory, &other].map(|memory| memory.put("x", matrix(4, 3)));
-            program(&memory, [&x, &x, &v], &none()).map(|_| ())
-        }));
-    }
-    cases.extend(of_strips());
-    cases.extend(of_tiles());
-    cases.extend(of_tiles_backward());
-    cases
-}
-
 fn of_strips() -> Vec<Case> {
     let needs = |strip: usize, needed: u128, free: usize| {
         format!(
@@ -329,7 +307,7 @@ fn of_strips() -> Vec<Case> {
             let memory = Memory::new(50);
             let x = memory.put("x", matrix(7, 3));
             let _tile = memory.tile(1, 10)?;
-            chunked_attention(&memory, &x, &x, &x, &none(), strip).map(|_| ())
+            chunked_attention(&memory, [&x, &x, &x], &none(), strip).map(|_| ())
         }
     };
     let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
@@ -378,7 +356,7 @@ fn of_tiles() -> Vec<Case> {
             let memory = Memory::new(50);
             let x = memory.put("x", matrix(7, 3));
             let _tile = memory.tile(1, 10)?;
-            tiled_attention(&memory, &x, &x, &x, &none(), tiles).map(|_| ())
+            tiled_attention(&memory, [&x, &x, &x], &none(), tiles).map(|_| ())
         }
     };
     let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
@@ -702,7 +680,7 @@ fn every_variant_has_its_numbers() {
             },
         ),
         (
-            naive_attention(&memory, &slow, &foreign, &slow, &none()).unwrap_err(),
+            naive_attention(&memory, [&slow, &foreign, &slow], &none()).unwrap_err(),
             Error::Elsewhere {
                 argument: "k",
                 given: "in the slow memory of another machine".to_owned(),

@@ -104,25 +104,24 @@ impl Program {
         let memory = Memory::new(capacity);
         let [q, k, v] =
             [("q", q), ("k", k), ("v", v)].map(|(name, m)| memory.put(name, m));
+        let inputs = [&q, &k, &v];
         let results = match self {
-            Self::Naive => vec![naive_attention(&memory, &q, &k, &v, mask)?.0],
-            Self::Fused => vec![fused_attention(&memory, &q, &k, &v, mask)?.0],
+            Self::Naive => vec![naive_attention(&memory, inputs, mask)?.0],
+            Self::Fused => vec![fused_attention(&memory, inputs, mask)?.0],
             Self::NaiveBackward => {
                 let weights = memory.put("scores", cache.weights);
                 let g = memory.put("grad_output", grad_output);
-                naive_attention_backward(&memory, [&q, &k, &v], &weights, &g)?.into()
+                naive_attention_backward(&memory, inputs, &weights, &g)?.into()
             }
             Self::Chunked(strip) => {
-                vec![chunked_attention(&memory, &q, &k, &v, mask, strip)?.0]
+                vec![chunked_attention(&memory, inputs, mask, strip)?.0]
             }
-            Self::Tiled(tiles) => {
-                vec![tiled_attention(&memory, &q, &k, &v, mask, tiles)?.0]
-            }
+            Self::Tiled(tiles) => vec![tiled_attention(&memory, inputs, mask, tiles)?.0],
             Self::TiledBackward(tiles) => {
                 let output = memory.put("output", output);
                 let lse = memory.put("log_sum_exp", lse);
                 let g = memory.put("grad_output", grad_output);
-                let (inputs, kept) = ([&q, &k, &v], [&output, &lse]);
+                let kept = [&output, &lse];
                 tiled_attention_backward(&memory, inputs, kept, &g, mask, tiles)?.into()
             }
         };

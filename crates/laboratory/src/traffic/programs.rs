@@ -30,7 +30,7 @@ use nalgebra::RealField;
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let memory = Memory::new(100);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
-/// let (output, _) = naive_attention(&memory, &q, &k, &v, &Mask::causal())?;
+/// let (output, _) = naive_attention(&memory, [&q, &k, &v], &Mask::causal())?;
 ///
 /// let (expected, _) = attention(&x, &x, &x, &Mask::causal())?;
 /// assert!((output.into_matrix() - expected).amax() < 1e-15);
@@ -40,9 +40,7 @@ use nalgebra::RealField;
 // ANCHOR: naive
 pub fn naive_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &SlowMatrix<'m, T>,
-    k: &SlowMatrix<'m, T>,
-    v: &SlowMatrix<'m, T>,
+    [q, k, v]: [&SlowMatrix<'m, T>; 3],
     mask: &Mask,
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
@@ -76,15 +74,13 @@ pub fn naive_attention<'m, T: RealField + Copy>(
 ///
 /// let memory = Memory::new(100);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, DMatrix::<f64>::zeros(6, 2)));
-/// fused_attention(&memory, &q, &k, &v, &Mask::none())?;
+/// fused_attention(&memory, [&q, &k, &v], &Mask::none())?;
 /// assert_eq!(memory.report().matrix("scores").all(), 4 * 6 * 6); // crosses four times
 /// # Ok::<(), attention::Error>(())
 /// ```
 pub fn fused_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &SlowMatrix<'m, T>,
-    k: &SlowMatrix<'m, T>,
-    v: &SlowMatrix<'m, T>,
+    [q, k, v]: [&SlowMatrix<'m, T>; 3],
     mask: &Mask,
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
@@ -359,7 +355,7 @@ fn normalise<T: RealField + Copy>(row: &mut Tile<T>, max: T, sum: T) {
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let memory = Memory::new(100);
 /// let [q, k, v, g] = ["q", "k", "v", "g"].map(|name| memory.put(name, x.clone()));
-/// let (_, weights) = naive_attention(&memory, &q, &k, &v, &Mask::none())?;
+/// let (_, weights) = naive_attention(&memory, [&q, &k, &v], &Mask::none())?;
 /// let [grad_q, _, _] = naive_attention_backward(&memory, [&q, &k, &v], &weights, &g)?;
 ///
 /// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
@@ -634,9 +630,7 @@ mod tests {
 
     type Program = for<'m> fn(
         &'m Memory<f64>,
-        &SlowMatrix<'m, f64>,
-        &SlowMatrix<'m, f64>,
-        &SlowMatrix<'m, f64>,
+        [&SlowMatrix<'m, f64>; 3],
         &Mask,
     ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
     type Foretold = fn(&AttentionShape, usize) -> Result<Report>;
@@ -659,7 +653,7 @@ mod tests {
                     let slow_k = memory.put("k", k.clone());
                     let slow_v = memory.put("v", v.clone());
                     let (output, weights) =
-                        program(&memory, &slow_q, &slow_k, &slow_v, mask).unwrap();
+                        program(&memory, [&slow_q, &slow_k, &slow_v], mask).unwrap();
                     let context = format!("{sizes:?} {capacity} {mask:?}");
                     let error = (output.into_matrix() - &expected).amax();
                     assert!(error <= 1e-12, "{context}: output off by {error}");
@@ -717,7 +711,7 @@ mod tests {
         let q = memory.put("q", random(5, 3, 0));
         let k = memory.put("k", random(7, 3, 1));
         let v = memory.put("v", random(7, 2, 2));
-        naive_attention(&memory, &q, &k, &v, &Mask::none()).unwrap();
+        naive_attention(&memory, [&q, &k, &v], &Mask::none()).unwrap();
         let report = memory.report();
         let counts = |pass| {
             let Counts { read, written } = report.pass(pass);
@@ -739,7 +733,7 @@ mod tests {
         let memory = Memory::new(5);
         let [q, k, v] = [("q", 3), ("k", 7), ("v", 7)]
             .map(|(name, n)| memory.put(name, random(n, 2, 0)));
-        naive_attention(&memory, &q, &k, &v, &Mask::none()).unwrap();
+        naive_attention(&memory, [&q, &k, &v], &Mask::none()).unwrap();
         assert_eq!(memory.report().pass("softmax"), Counts { read: 3 * 21, written: 21 });
     }
 
@@ -761,7 +755,7 @@ mod tests {
             let k = memory.put("k", random(n_k, d_k, 1));
             let v = memory.put("v", random(n_k, d_v, 2));
             for (program, foretold) in PROGRAMS {
-                assert!(program(&memory, &q, &k, &v, &Mask::none()).is_err());
+                assert!(program(&memory, [&q, &k, &v], &Mask::none()).is_err());
                 assert!(foretold(&shape(sizes), capacity).is_err());
             }
         }

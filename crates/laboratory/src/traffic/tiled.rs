@@ -35,7 +35,7 @@ use std::ops::Range;
 /// let memory = Memory::new(20);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
 /// let strip = strip_for(memory.free(), 6, 2, 2)?;
-/// let (output, _) = chunked_attention(&memory, &q, &k, &v, &Mask::none(), strip)?;
+/// let (output, _) = chunked_attention(&memory, [&q, &k, &v], &Mask::none(), strip)?;
 ///
 /// let (expected, _) = attention(&x, &x, &x, &Mask::none())?;
 /// assert!((output.into_matrix() - expected).amax() < 1e-15);
@@ -46,9 +46,7 @@ use std::ops::Range;
 /// ```
 pub fn chunked_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &SlowMatrix<'m, T>,
-    k: &SlowMatrix<'m, T>,
-    v: &SlowMatrix<'m, T>,
+    [q, k, v]: [&SlowMatrix<'m, T>; 3],
     mask: &Mask,
     strip: usize,
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
@@ -207,7 +205,7 @@ fn capacity_too_small(capacity: usize, smallest: &str, needed: u128) -> Error {
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let memory = Memory::new(40);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
-/// let (output, _) = tiled_attention(&memory, &q, &k, &v, &Mask::causal(), (3, 2))?;
+/// let (output, _) = tiled_attention(&memory, [&q, &k, &v], &Mask::causal(), (3, 2))?;
 ///
 /// let (expected, _) = attention(&x, &x, &x, &Mask::causal())?;
 /// assert!((output.into_matrix() - expected).amax() < 1e-15);
@@ -218,9 +216,7 @@ fn capacity_too_small(capacity: usize, smallest: &str, needed: u128) -> Error {
 /// ```
 pub fn tiled_attention<'m, T: RealField + Copy>(
     memory: &'m Memory<T>,
-    q: &SlowMatrix<'m, T>,
-    k: &SlowMatrix<'m, T>,
-    v: &SlowMatrix<'m, T>,
+    [q, k, v]: [&SlowMatrix<'m, T>; 3],
     mask: &Mask,
     tiles: (usize, usize),
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
@@ -542,8 +538,8 @@ mod tests {
         capacity: usize,
         tiles: (usize, usize),
     ) -> Result<Results> {
-        run(inputs, capacity, |memory, [q, k, v]| {
-            tiled_attention(memory, q, k, v, mask, tiles)
+        run(inputs, capacity, |memory, inputs| {
+            tiled_attention(memory, inputs, mask, tiles)
         })
     }
 
@@ -553,8 +549,8 @@ mod tests {
         capacity: usize,
         strip: usize,
     ) -> Result<Results> {
-        run(inputs, capacity, |memory, [q, k, v]| {
-            chunked_attention(memory, q, k, v, mask, strip)
+        run(inputs, capacity, |memory, inputs| {
+            chunked_attention(memory, inputs, mask, strip)
         })
     }
 

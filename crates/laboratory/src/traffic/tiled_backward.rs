@@ -38,7 +38,7 @@ use std::ops::Range;
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let (memory, tiles) = (Memory::new(60), (2, 3));
 /// let [q, k, v, g] = ["q", "k", "v", "g"].map(|name| memory.put(name, x.clone()));
-/// let (o, lse) = tiled_attention(&memory, &q, &k, &v, &Mask::none(), tiles)?;
+/// let (o, lse) = tiled_attention(&memory, [&q, &k, &v], &Mask::none(), tiles)?;
 /// let [grad_q, _, _] =
 ///     tiled_attention_backward(&memory, [&q, &k, &v], [&o, &lse], &g, &Mask::none(), tiles)?;
 ///
@@ -359,9 +359,9 @@ mod tests {
             let memory = Memory::new(ROOMY);
             let [q, k, v, g] = [&q, &k, &v, &g].map(|m| memory.put("", m.clone()));
             let (output, lse) = if chunked {
-                chunked_attention(&memory, &q, &k, &v, &mask, 3).unwrap()
+                chunked_attention(&memory, [&q, &k, &v], &mask, 3).unwrap()
             } else {
-                tiled_attention(&memory, &q, &k, &v, &mask, (2, 4)).unwrap()
+                tiled_attention(&memory, [&q, &k, &v], &mask, (2, 4)).unwrap()
             };
             let (inputs, kept) = ([&q, &k, &v], [&output, &lse]);
             let [grad_q, grad_k, grad_v] =
