@@ -34,6 +34,7 @@ use attention::{Error, Result};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RealField};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::marker::PhantomData;
 use std::ops::{Add, Range};
 
@@ -188,7 +189,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// let error = memory.tile(3, 2).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "`tile` is 3 x 2 but fast memory has 4 numbers free of 10"
+    ///     "`tile` is 3 x 2 but that needs room for 6 numbers, and fast memory has 4 free of 10"
     /// );
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -203,18 +204,10 @@ impl<T: RealField + Copy> Memory<T> {
 
     // ANCHOR: reserve
     fn reserve(&self, rows: usize, columns: usize) -> Result<Room<'_>> {
-        let Some(numbers) = rows.checked_mul(columns).filter(|&n| n <= self.free())
-        else {
-            let (free, capacity) = (self.free(), self.capacity);
-            return Err(Error::FastMemory {
-                argument: "tile",
-                given: format!("{rows} x {columns}"),
-                needed: rows as u128 * columns as u128,
-                free,
-                capacity,
-                because: format!("fast memory has {free} numbers free of {capacity}"),
-            });
-        };
+        let needed = rows as u128 * columns as u128;
+        let memory = (self.free(), self.capacity);
+        check_fits("tile", format_args!("{rows} x {columns}"), "that", needed, memory)?;
+        let numbers = rows * columns; // no overflow, since they fit
         self.used.set(self.used.get() + numbers);
         self.peak.set(self.peak.get().max(self.used.get()));
         Ok(Room { used: &self.used, numbers })
@@ -224,6 +217,24 @@ impl<T: RealField + Copy> Memory<T> {
     fn count(&self, matrix: &'static str, counts: Counts) {
         self.report.borrow_mut().count(matrix, counts);
     }
+}
+
+/// Errs unless the `needed` numbers, which `what` needs room for, fit into what is free of the capacity.
+fn check_fits(
+    argument: &'static str,
+    given: impl Display,
+    what: impl Display,
+    needed: u128,
+    (free, capacity): (usize, usize),
+) -> Result<()> {
+    if needed <= free as u128 {
+        return Ok(());
+    }
+    let because = format!(
+        "{what} needs room for {needed} numbers, and fast memory has {free} free of {capacity}"
+    );
+    let given = given.to_string();
+    Err(Error::FastMemory { argument, given, needed, free, capacity, because })
 }
 
 // ANCHOR: room
@@ -684,7 +695,7 @@ mod tests {
         let memory = Memory::new(6);
         let a = memory.put("a", DMatrix::from_element(4, 4, 1.0_f64));
         let first = a.load(0..2, 0..2).unwrap();
-        let message = "`tile` is 3 x 1 but fast memory has 2 numbers free of 6";
+        let message = "`tile` is 3 x 1 but that needs room for 3 numbers, and fast memory has 2 free of 6";
         assert_eq!(a.load(0..3, 0..1).unwrap_err().to_string(), message);
         assert_eq!(memory.tile(3, 1).unwrap_err().to_string(), message);
         let second = memory.tile(1, 2).unwrap();

@@ -97,9 +97,12 @@ fn of_roofline() -> Vec<Case> {
 }
 
 fn of_traffic() -> Vec<Case> {
-    let full = "`tile` is 3 x 4 but fast memory has 10 numbers free of 10";
-    let overflowing =
-        format!("`tile` is {} x 2 but fast memory has 10 numbers free of 10", usize::MAX);
+    let full = "`tile` is 3 x 4 but that needs room for 12 numbers, and fast memory has 10 free of 10";
+    let overflowing = format!(
+        "`tile` is {} x 2 but that needs room for {} numbers, and fast memory has 10 free of 10",
+        usize::MAX,
+        2 * usize::MAX as u128
+    );
     let mut cases = vec![
         case("Memory::tile", full, || Memory::<f64>::new(10).tile(3, 4).map(|_| ())),
         case("Memory::tile", overflowing, || {
@@ -237,7 +240,7 @@ fn of_programs() -> Vec<Case> {
             ));
         }
     }
-    let small = "`capacity` is 10 with 10 free but products of width 5 need 11 numbers in fast memory";
+    let small = "`capacity` is 10 but a product of width 5 needs room for 11 numbers, and fast memory has 10 free of 10";
     for (function, program) in [programs[0], programs[1]] {
         for shapes in [[(2, 5), (4, 5), (4, 2)], [(2, 3), (4, 3), (4, 5)]] {
             cases.push(case(function, small, run(program, 10, shapes)));
@@ -313,7 +316,7 @@ fn of_strips() -> Vec<Case> {
     let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
     let foretold =
         move |n, strip| move || chunked_traffic(&shape(n), &Mask::causal(), 50, strip);
-    let too_small = "`capacity` is 12 but a strip of one query needs room for 13 numbers";
+    let too_small = "`capacity` is 12 but a strip of one query needs room for 13 numbers, and fast memory has 12 free of 12";
     vec![
         case("chunked_attention", "`strip` is 0 but it must be at least 1", run(0)),
         case("chunked_attention", needs(4, 43, 40), run(4)),
@@ -337,7 +340,7 @@ fn of_strips() -> Vec<Case> {
         case(
             "strip_for",
             format!(
-                "`capacity` is 12 but a strip of one query needs room for {} numbers",
+                "`capacity` is 12 but a strip of one query needs room for {} numbers, and fast memory has 12 free of 12",
                 3 * usize::MAX as u128
             ),
             || strip_for(12, usize::MAX, usize::MAX, 1),
@@ -397,13 +400,13 @@ fn of_tiles() -> Vec<Case> {
             choose(100, 3, 0)
         }));
         let small = format!(
-            "`capacity` is {} but a tile of one query and one key needs room for {least} numbers",
+            "`capacity` is {0} but a tile of one query and one key needs room for {least} numbers, and fast memory has {0} free of {0}",
             least - 1
         );
         cases.push(case(function, small, move || choose(least - 1, 3, 2)));
     }
     let largest = format!(
-        "`capacity` is {0} but a tile of one query and one key needs room for {1} numbers",
+        "`capacity` is {0} but a tile of one query and one key needs room for {1} numbers, and fast memory has {0} free of {0}",
         usize::MAX,
         4 * usize::MAX as u128 + 3
     );
@@ -676,7 +679,8 @@ fn every_variant_has_its_numbers() {
                 needed: 6,
                 free: 5,
                 capacity: 5,
-                because: "fast memory has 5 numbers free of 5".to_owned(),
+                because: "that needs room for 6 numbers, and fast memory has 5 free of 5"
+                    .to_owned(),
             },
         ),
         (

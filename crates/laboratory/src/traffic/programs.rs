@@ -1,6 +1,6 @@
 //! Attention step by step on the machine that counts, with the formulas that foretell the counts.
 
-use super::{Counts, Memory, Report, SlowMatrix, Tile, blocks};
+use super::{Counts, Memory, Report, SlowMatrix, Tile, blocks, check_fits};
 use attention::building_blocks::{
     check_queries_and_keys, check_shape, check_values, neg_infinity, normaliser, scale,
     shift,
@@ -137,10 +137,8 @@ pub(super) fn unless_hidden<T: RealField>(
 /// How many rows of width d make a strip. They share fast memory with one more row, and
 /// with a column of one number for each of them: r·d + d + r ≤ R.
 fn strip_height<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<usize> {
-    match height_within(memory.free(), d) {
-        0 => Err(too_small(memory.capacity(), memory.free(), d)),
-        height => Ok(height),
-    }
+    check_row(d, (memory.free(), memory.capacity()))?;
+    Ok(height_within(memory.free(), d))
 }
 
 fn height_within(room: usize, d: usize) -> usize {
@@ -148,12 +146,10 @@ fn height_within(room: usize, d: usize) -> usize {
 }
 // ANCHOR_END: strip
 
-fn too_small(capacity: usize, free: usize, d: usize) -> Error {
-    let needed = d.saturating_mul(2).saturating_add(1);
-    let given = format!("{capacity} with {free} free");
-    let because = format!("products of width {d} need {needed} numbers in fast memory");
-    let (argument, needed) = ("capacity", needed as u128);
-    Error::FastMemory { argument, given, needed, free, capacity, because }
+/// Room for a strip of one row. `memory` is how much is free in fast memory, and of how much.
+fn check_row(d: usize, memory: (usize, usize)) -> Result<()> {
+    let (what, needed) = (format!("a product of width {d}"), 2 * d as u128 + 1);
+    check_fits("capacity", memory.1, what, needed, memory)
 }
 
 /// `a · bᵀ`, a strip of `a` at a time, which stays while every row of `b` comes by.
@@ -552,11 +548,8 @@ impl Plan {
     /// For programs that multiply in strips.
     fn in_strips(shape: &AttentionShape, capacity: usize) -> Result<Self> {
         let plan = Plan::new(shape, capacity)?;
-        let d = shape.d_k.max(shape.d_v);
-        match height_within(capacity, d) {
-            0 => Err(too_small(capacity, capacity, d)),
-            _ => Ok(plan),
-        }
+        check_row(shape.d_k.max(shape.d_v), (capacity, capacity))?;
+        Ok(plan)
     }
 
     pub(super) fn pass(&mut self, name: &'static str) {

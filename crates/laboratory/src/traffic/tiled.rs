@@ -1,11 +1,11 @@
 //! Attention in tiles on the machine that counts: the (n_q, n_k) matrix never reaches slow memory.
 
 use super::programs::{Plan, check, map_tile, unless_hidden};
-use super::{Memory, Report, SlowMatrix, Tile, blocks};
+use super::{Memory, Report, SlowMatrix, Tile, blocks, check_fits};
 use attention::building_blocks::{
     check_positive, neg_infinity, normaliser, scale, shift,
 };
-use attention::{AttentionShape, Error, Mask, Result, SizedMask, Visibility};
+use attention::{AttentionShape, Mask, Result, SizedMask, Visibility};
 use nalgebra::RealField;
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ pub fn chunked_attention<'m, T: RealField + Copy>(
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let ((n_q, n_k), d_k, d_v) = (mask.shape(), q.shape().1, v.shape().1);
-    check_strip(memory.free(), memory.capacity(), strip, [n_q, n_k, d_k, d_v])?;
+    check_strip(strip, [n_q, n_k, d_k, d_v], (memory.free(), memory.capacity()))?;
     let scale = scale::<T>(d_k);
     let mut output = memory.allocate("output", n_q, d_v)?;
     let mut log_sum_exp = memory.allocate("log_sum_exp", n_q, 1)?;
@@ -123,13 +123,10 @@ pub fn strip_for(capacity: usize, n_k: usize, d_k: usize, d_v: usize) -> Result<
     check_positive("d_k", d_k)?;
     check_positive("d_v", d_v)?;
     let d = d_k.max(d_v);
-    match capacity.saturating_sub(d) / n_k.saturating_add(d) {
-        0 => {
-            let needed = strip_room(1, n_k, d_k, d_v);
-            Err(capacity_too_small(capacity, "a strip of one query", needed))
-        }
-        strip => Ok(strip),
-    }
+    let needed = strip_room(1, n_k, d_k, d_v);
+    let memory = (capacity, capacity);
+    check_fits("capacity", capacity, "a strip of one query", needed, memory)?;
+    Ok((capacity - d) / (n_k + d)) // no overflow, since one row fits
 }
 
 fn strip_room(strip: usize, n_k: usize, d_k: usize, d_v: usize) -> u128 {
@@ -143,38 +140,15 @@ pub(super) fn sum_of_products(products: &[[usize; 2]]) -> u128 {
     products.iter().map(product).fold(0, u128::saturating_add)
 }
 
+/// A strip that fits. `memory` is how much is free in fast memory, and of how much.
 fn check_strip(
-    free: usize,
-    capacity: usize,
     strip: usize,
     [n_q, n_k, d_k, d_v]: [usize; 4],
+    memory: (usize, usize),
 ) -> Result<()> {
     check_positive("strip", strip)?;
     let needed = strip_room(strip.min(n_q), n_k, d_k, d_v);
-    check_fits("strip", strip.to_string(), needed, (free, capacity))
-}
-
-/// Errs unless there is room in fast memory for what `argument` asks for.
-pub(super) fn check_fits(
-    argument: &'static str,
-    given: String,
-    needed: u128,
-    (free, capacity): (usize, usize),
-) -> Result<()> {
-    if needed <= free as u128 {
-        return Ok(());
-    }
-    let because = format!(
-        "that needs room for {needed} numbers, and fast memory has {free} free of {capacity}"
-    );
-    Err(Error::FastMemory { argument, given, needed, free, capacity, because })
-}
-
-/// Not even the smallest part of a program, such as `a strip of one query`, has room in an empty fast memory.
-fn capacity_too_small(capacity: usize, smallest: &str, needed: u128) -> Error {
-    let (argument, given, free) = ("capacity", capacity.to_string(), capacity);
-    let because = format!("{smallest} needs room for {needed} numbers");
-    Error::FastMemory { argument, given, needed, free, capacity, because }
+    check_fits("strip", strip, "that", needed, memory)
 }
 
 // ---------------------------------------------------------------------------------------------------- tiles
@@ -362,10 +336,9 @@ pub(super) fn check_smallest(
     check_positive("d_k", d_k)?;
     check_positive("d_v", d_v)?;
     let needed = room((1, 1), d_k, d_v);
-    match usize::try_from(needed) {
-        Ok(needed) if needed <= capacity => Ok(needed),
-        _ => Err(capacity_too_small(capacity, "a tile of one query and one key", needed)),
-    }
+    let what = "a tile of one query and one key";
+    check_fits("capacity", capacity, what, needed, (capacity, capacity))?;
+    Ok(needed as usize) // all of it, since it fits
 }
 
 /// Tiles that fit. `memory` is how much is free in fast memory, and of how much.
@@ -379,7 +352,7 @@ pub(super) fn check_tiles(
     check_positive("tiles.1", tiles.1)?;
     // A tile never has more than there is.
     let needed = room((tiles.0.min(n_q), tiles.1.min(n_k)), d_k, d_v);
-    check_fits("tiles", format!("{tiles:?}"), needed, memory)
+    check_fits("tiles", format_args!("{tiles:?}"), "that", needed, memory)
 }
 
 // ---------------------------------------------------------------------------------------------------- foretold
@@ -413,7 +386,7 @@ pub fn chunked_traffic(
     let &AttentionShape { n_q, n_k, d_k, d_v, .. } = shape;
     let mut plan = Plan::new(shape, capacity)?;
     let mask = mask.sized(n_q, n_k)?;
-    check_strip(capacity, capacity, strip, [n_q, n_k, d_k, d_v])?;
+    check_strip(strip, [n_q, n_k, d_k, d_v], (capacity, capacity))?;
     plan.pass("strips");
     plan.forward(keys_seen(mask, (strip, 1)));
     Ok(plan.report)
