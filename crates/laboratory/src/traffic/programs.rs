@@ -612,8 +612,10 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::samples::{ROOMY, SIZES, masks, random, shape};
-    use attention::{attention, attention_backward};
+    use crate::traffic::samples::{
+        ROOMY, SIZES, assert_close, gradients, masks, random_inputs, run, shape,
+    };
+    use attention::{attention, attention_weights};
 
     /// From the least that the products ask for to more than enough.
     fn capacities([_, n_k, d_k, d_v]: [usize; 4]) -> [usize; 6] {
@@ -632,30 +634,25 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_attention_and_is_what_was_foretold() {
-        for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
-            let (q, k, v) =
-                (random(n_q, d_k, 0), random(n_k, d_k, 1), random(n_k, d_v, 2));
-            for (mask, capacity) in masks(n_q, n_k)
-                .iter()
-                .flat_map(|mask| capacities(sizes).map(|capacity| (mask, capacity)))
-            {
-                let (expected, cache) = attention(&q, &k, &v, mask).unwrap();
-                for (program, foretold) in PROGRAMS {
-                    let memory = Memory::new(capacity);
-                    let slow_q = memory.put("q", q.clone());
-                    let slow_k = memory.put("k", k.clone());
-                    let slow_v = memory.put("v", v.clone());
-                    let (output, weights) =
-                        program(&memory, [&slow_q, &slow_k, &slow_v], mask).unwrap();
+        for sizes @ [n_q, n_k, ..] in SIZES {
+            let [q, k, v, _] = &random_inputs(sizes);
+            for mask in &masks(n_q, n_k) {
+                let (output, cache) = attention(q, k, v, mask).unwrap();
+                let expected = [output, cache.weights];
+                for (capacity, (program, foretold)) in capacities(sizes)
+                    .into_iter()
+                    .flat_map(|capacity| PROGRAMS.map(|program| (capacity, program)))
+                {
                     let context = format!("{sizes:?} {capacity} {mask:?}");
-                    let error = (output.into_matrix() - &expected).amax();
-                    assert!(error <= 1e-12, "{context}: output off by {error}");
-                    let error = (weights.into_matrix() - &cache.weights).amax();
-                    assert!(error <= 1e-12, "{context}: weights off by {error}");
+                    let (results, report, peak) =
+                        run([q, k, v], capacity, |memory, inputs| {
+                            program(memory, inputs, mask).map(Into::into)
+                        })
+                        .unwrap();
+                    assert_close(&results, &expected, &context);
                     let foretold = foretold(&shape(sizes), capacity).unwrap();
-                    assert_eq!(memory.report(), foretold, "{context}");
-                    assert!(memory.peak() <= capacity);
-                    assert_eq!(memory.free(), capacity); // every tile is gone
+                    assert_eq!(report, foretold, "{context}");
+                    assert!(peak <= capacity);
                 }
             }
         }
@@ -663,34 +660,23 @@ mod tests {
 
     #[test]
     fn backward_agrees_and_is_what_was_foretold() {
-        for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
-            let (q, k, v) =
-                (random(n_q, d_k, 0), random(n_k, d_k, 1), random(n_k, d_v, 2));
-            let grad_output = random(n_q, d_v, 3);
+        for sizes @ [n_q, n_k, ..] in SIZES {
+            let inputs @ [q, k, v, grad_output] = &random_inputs(sizes);
             for mask in masks(n_q, n_k) {
-                let (_, cache) = attention(&q, &k, &v, &mask).unwrap();
-                let expected = attention_backward(&cache, &grad_output).unwrap();
+                let (weights, _) = attention_weights(q, k, &mask).unwrap();
+                let expected = gradients(inputs.each_ref(), &mask);
                 for capacity in capacities(sizes) {
-                    let memory = Memory::new(capacity);
-                    let inputs = [("q", &q), ("k", &k), ("v", &v)];
-                    let [q, k, v] = inputs.map(|(name, m)| memory.put(name, m.clone()));
-                    let weights = memory.put("scores", cache.weights.clone());
-                    let grad_output = memory.put("grad_output", grad_output.clone());
-                    let inputs = [&q, &k, &v];
-                    let gradients =
-                        naive_attention_backward(&memory, inputs, &weights, &grad_output)
-                            .unwrap()
-                            .map(SlowMatrix::into_matrix);
-                    let all = [&expected.q, &expected.k, &expected.v];
-                    for (gradient, expected) in gradients.iter().zip(all) {
-                        assert!((gradient - expected).amax() <= 1e-12, "{sizes:?}");
-                    }
+                    let context = format!("{sizes:?} {capacity} {mask:?}");
+                    let (results, report, _) =
+                        run([q, k, v], capacity, |memory, inputs| {
+                            let weights = memory.put("scores", weights.clone());
+                            let g = memory.put("grad_output", grad_output.clone());
+                            naive_attention_backward(memory, inputs, &weights, &g)
+                        })
+                        .unwrap();
+                    assert_close(&results, &expected, &context);
                     let foretold = naive_backward_traffic(&shape(sizes), capacity);
-                    assert_eq!(
-                        memory.report(),
-                        foretold.unwrap(),
-                        "{sizes:?} {capacity}"
-                    );
+                    assert_eq!(report, foretold.unwrap(), "{context}");
                 }
             }
         }
@@ -700,12 +686,11 @@ mod tests {
     /// ⌊(11 − 3) / 4⌋ = 2 rows high for the scores and ⌊(11 − 2) / 3⌋ = 3 for the values, so that there are 3 and 2 of them.
     #[test]
     fn by_hand() {
-        let memory = Memory::new(11);
-        let q = memory.put("q", random(5, 3, 0));
-        let k = memory.put("k", random(7, 3, 1));
-        let v = memory.put("v", random(7, 2, 2));
-        naive_attention(&memory, [&q, &k, &v], &Mask::none()).unwrap();
-        let report = memory.report();
+        let [q, k, v, _] = &random_inputs([5, 7, 3, 2]);
+        let (_, report, peak) = run([q, k, v], 11, |memory, inputs| {
+            naive_attention(memory, inputs, &Mask::none()).map(Into::into)
+        })
+        .unwrap();
         let counts = |pass| {
             let Counts { read, written } = report.pass(pass);
             (read, written)
@@ -717,17 +702,18 @@ mod tests {
         assert_eq!(counts("softmax"), (35, 35));
         assert_eq!(counts("values"), (35 + 2 * (7 * 2), 5 * 2));
         assert_eq!(report.matrix("scores").all(), 8 * 35);
-        assert_eq!(memory.peak(), 11); // softmax aside: 2·3 + 3 + 2 in the scores
+        assert_eq!(peak, 11); // softmax aside: 2·3 + 3 + 2 in the scores
     }
 
     /// Room for 5 numbers and rows of 7: each row is read three times, in two pieces.
     #[test]
     fn rows_that_do_not_fit_are_swept_three_times() {
-        let memory = Memory::new(5);
-        let [q, k, v] = [("q", 3), ("k", 7), ("v", 7)]
-            .map(|(name, n)| memory.put(name, random(n, 2, 0)));
-        naive_attention(&memory, [&q, &k, &v], &Mask::none()).unwrap();
-        assert_eq!(memory.report().pass("softmax"), Counts { read: 3 * 21, written: 21 });
+        let [q, k, v, _] = &random_inputs([3, 7, 2, 2]);
+        let (_, report, _) = run([q, k, v], 5, |memory, inputs| {
+            naive_attention(memory, inputs, &Mask::none()).map(Into::into)
+        })
+        .unwrap();
+        assert_eq!(report.pass("softmax"), Counts { read: 3 * 21, written: 21 });
     }
 
     #[test]
@@ -741,14 +727,14 @@ mod tests {
 
     #[test]
     fn one_number_less_than_the_least_is_an_error() {
-        for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
+        for sizes @ [_, _, d_k, d_v] in SIZES {
             let capacity = 2 * d_k.max(d_v);
-            let memory = Memory::new(capacity);
-            let q = memory.put("q", random(n_q, d_k, 0));
-            let k = memory.put("k", random(n_k, d_k, 1));
-            let v = memory.put("v", random(n_k, d_v, 2));
+            let [q, k, v, _] = &random_inputs(sizes);
             for (program, foretold) in PROGRAMS {
-                assert!(program(&memory, [&q, &k, &v], &Mask::none()).is_err());
+                let results = run([q, k, v], capacity, |memory, inputs| {
+                    program(memory, inputs, &Mask::none()).map(Into::into)
+                });
+                assert!(results.is_err());
                 assert!(foretold(&shape(sizes), capacity).is_err());
             }
         }

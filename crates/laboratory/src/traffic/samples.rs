@@ -1,6 +1,10 @@
 //! What the programs are tested with.
 
-use attention::{AttentionShape, Mask};
+use super::tiled::RoomOf;
+use super::{Memory, Report, SlowMatrix};
+use attention::{
+    AttentionShape, Mask, Result, Visibility, attention, attention_backward,
+};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -14,11 +18,20 @@ pub const SIZES: [[usize; 4]; 6] = [
     [1, 9, 3, 5],
     [13, 1, 3, 2],
 ];
+/// The same, with more of everything.
+pub const LARGER: [[usize; 4]; 3] = [[40, 40, 4, 4], [64, 96, 5, 3], [100, 37, 2, 6]];
 pub const ROOMY: usize = 10_000;
 
 pub fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
     DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
+}
+
+/// Queries, keys, values and the gradient of the output.
+pub fn random_inputs([n_q, n_k, d_k, d_v]: [usize; 4]) -> [DMatrix<f64>; 4] {
+    let shapes = [(n_q, d_k), (n_k, d_k), (n_k, d_v), (n_q, d_v)];
+    let mut seeds = 0..;
+    shapes.map(|(rows, columns)| random(rows, columns, seeds.next().unwrap()))
 }
 
 pub fn shape([n_q, n_k, d_k, d_v]: [usize; 4]) -> AttentionShape {
@@ -43,3 +56,153 @@ pub fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
 /// Queries and keys: of one, that divide nothing, of the whole, and of more than there is.
 pub const TILES: [(usize, usize); 6] =
     [(1, 1), (2, 3), (3, 2), (5, 1), (1, 4), (20, usize::MAX)];
+/// For the sizes of [`LARGER`].
+pub const LARGER_TILES: [(usize, usize); 6] =
+    [(1, 1), (7, 3), (8, 8), (16, 4), (64, 1), (200, 200)];
+
+// ---------------------------------------------------------------------------------------------------- what is expected
+
+/// Output and log-sum-exp.
+pub fn attended([q, k, v]: [&DMatrix<f64>; 3], mask: &Mask) -> [DMatrix<f64>; 2] {
+    let (output, cache) = attention(q, k, v, mask).unwrap();
+    let lse = DMatrix::from_column_slice(q.nrows(), 1, cache.log_sum_exp.as_slice());
+    [output, lse]
+}
+
+/// Of queries, keys and values.
+pub fn gradients([q, k, v, g]: [&DMatrix<f64>; 4], mask: &Mask) -> [DMatrix<f64>; 3] {
+    let (_, cache) = attention(q, k, v, mask).unwrap();
+    let gradients = attention_backward(&cache, g).unwrap();
+    [gradients.q, gradients.k, gradients.v]
+}
+
+/// Equal up to rounding, with the same infinities.
+pub fn assert_close<const N: usize>(
+    results: &[DMatrix<f64>; N],
+    expected: &[DMatrix<f64>; N],
+    context: &str,
+) {
+    for (result, expected) in results.iter().zip(expected) {
+        assert_eq!(result.shape(), expected.shape(), "{context}");
+        for (x, y) in result.iter().zip(expected) {
+            assert!(x == y || (x - y).abs() <= 1e-12, "{context}: {x}, not {y}");
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- runs
+
+/// What a program returned, what was counted, and the most that fast memory held.
+pub type Ran<const N: usize> = ([DMatrix<f64>; N], Report, usize);
+
+/// Runs a program on queries, keys and values.
+pub fn run<const N: usize>(
+    [q, k, v]: [&DMatrix<f64>; 3],
+    capacity: usize,
+    program: impl for<'m> Fn(
+        &'m Memory<f64>,
+        [&SlowMatrix<'m, f64>; 3],
+    ) -> Result<[SlowMatrix<'m, f64>; N]>,
+) -> Result<Ran<N>> {
+    let memory = Memory::new(capacity);
+    let [q, k, v] =
+        [("q", q), ("k", k), ("v", v)].map(|(name, m)| memory.put(name, m.clone()));
+    let results = program(&memory, [&q, &k, &v])?.map(SlowMatrix::into_matrix);
+    assert_eq!(memory.free(), capacity); // every tile is gone
+    Ok((results, memory.report(), memory.peak()))
+}
+
+/// With this capacity a program returns what is expected, moves what was foretold, and has room; with one number less it does not
+/// run, and nothing is foretold. Returns the most that fast memory held.
+pub fn assert_needs<const N: usize>(
+    capacity: usize,
+    run: impl Fn(usize) -> Result<Ran<N>>,
+    foretold: impl Fn(usize) -> Result<Report>,
+    expected: &[DMatrix<f64>; N],
+    context: &str,
+) -> usize {
+    let (results, report, peak) = run(capacity).unwrap();
+    assert_close(&results, expected, context);
+    assert_eq!(report, foretold(capacity).unwrap(), "{context}");
+    assert!(peak <= capacity, "{context}");
+    assert!(run(capacity - 1).is_err(), "{context}");
+    assert!(foretold(capacity - 1).is_err(), "{context}");
+    peak
+}
+
+type Foretold = fn(&AttentionShape, &Mask, usize, (usize, usize)) -> Result<Report>;
+
+/// Of all sizes, masks and tiles: a program in tiles needs the room that `room` says, all of it if the first tile is not hidden.
+pub fn assert_needs_room_of_tiles<const N: usize>(
+    room: RoomOf,
+    run: impl Fn([&DMatrix<f64>; 4], &Mask, usize, (usize, usize)) -> Result<Ran<N>>,
+    foretold: Foretold,
+    expected: impl Fn([&DMatrix<f64>; 4], &Mask) -> [DMatrix<f64>; N],
+) {
+    for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
+        let inputs = random_inputs(sizes);
+        let inputs = inputs.each_ref();
+        for mask in masks(n_q, n_k) {
+            let expected = expected(inputs, &mask);
+            for tiles in TILES {
+                let context = format!("{sizes:?} {tiles:?} {mask:?}");
+                let cut = (tiles.0.min(n_q), tiles.1.min(n_k));
+                let capacity = room(cut, d_k, d_v) as usize;
+                let peak = assert_needs(
+                    capacity,
+                    |capacity| run(inputs, &mask, capacity, tiles),
+                    |capacity| foretold(&shape(sizes), &mask, capacity, tiles),
+                    &expected,
+                    &context,
+                );
+                let first = mask.sized(n_q, n_k).unwrap().visibility(0..cut.0, 0..cut.1);
+                assert!(peak == capacity || first == Visibility::Hidden, "{context}");
+            }
+        }
+    }
+}
+
+/// Queries and keys in a block of [`left_over`], of which there are eight.
+pub const BLOCK: usize = 16;
+
+/// How many of the 8 × 8 tiles a mask leaves: causal 1 + 2 + … + 8, and a window as long as a block two for each block but the
+/// first.
+pub fn left_over() -> [(Mask, usize); 5] {
+    let late: Vec<bool> = (0..8 * BLOCK).map(|j| j >= 7 * BLOCK).collect();
+    let late = Mask::padding(&late).unwrap();
+    [
+        (Mask::none(), 64),
+        (Mask::causal(), 36),
+        (Mask::window(BLOCK).unwrap(), 15),
+        (late.clone(), 8),
+        (Mask::causal().and(late), 1),
+    ]
+}
+
+/// What a formula says of n·d and the capacity is always a little less than what tiles that fill fast memory move, for they
+/// don't fill all of it and the last block is not full. It is less by 10 % at most where 2d is large beside 3, M beside 2d,
+/// and n beside a block.
+pub fn assert_moves_as_little_as(
+    formula: impl Fn(f64, f64) -> f64,
+    tiles_for: fn(usize, usize, usize) -> Result<(usize, usize)>,
+    foretold: Foretold,
+) {
+    let mut compared = 0;
+    for d in [32, 64, 128, 256] {
+        for capacity in (10..20).map(|power| 1 << power) {
+            for n in [512, 1000, 1024, 3000, 8192, 65_536] {
+                let Ok(tiles) = tiles_for(capacity, d, d) else { continue };
+                let report =
+                    foretold(&shape([n, n, d, d]), &Mask::none(), capacity, tiles);
+                let counted = report.unwrap().total().all() as f64;
+                let formula = formula((n * d) as f64, capacity as f64);
+                assert!(counted > formula);
+                if capacity >= 128 * d && n * d >= 16 * capacity {
+                    assert!(counted < 1.1 * formula, "{d} {capacity} {n}");
+                    compared += 1;
+                }
+            }
+        }
+    }
+    assert!(compared > 30, "{compared}");
+}

@@ -481,38 +481,22 @@ pub(super) fn seen(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::samples::{ROOMY, SIZES, TILES, masks, random, shape};
-    use attention::{attention, attention_weights};
+    use crate::traffic::samples::{
+        BLOCK, LARGER, LARGER_TILES, ROOMY, Ran, SIZES, assert_close,
+        assert_moves_as_little_as, assert_needs, assert_needs_room_of_tiles, attended,
+        left_over, masks, random, random_inputs, run, shape,
+    };
+    use attention::attention_weights;
     use nalgebra::DMatrix;
-
-    type Results = (DMatrix<f64>, DMatrix<f64>, Report, usize);
-
-    /// Output, log-sum-exp, what was counted, and the most that fast memory held.
-    fn run(
-        [q, k, v]: [&DMatrix<f64>; 3],
-        capacity: usize,
-        program: impl for<'m> Fn(
-            &'m Memory<f64>,
-            [&SlowMatrix<'m, f64>; 3],
-        )
-            -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>,
-    ) -> Result<Results> {
-        let memory = Memory::new(capacity);
-        let inputs = [("q", q), ("k", k), ("v", v)];
-        let [q, k, v] = inputs.map(|(name, m)| memory.put(name, m.clone()));
-        let (output, lse) = program(&memory, [&q, &k, &v])?;
-        assert_eq!(memory.free(), capacity); // every tile is gone
-        Ok((output.into_matrix(), lse.into_matrix(), memory.report(), memory.peak()))
-    }
 
     fn run_tiled(
         inputs: [&DMatrix<f64>; 3],
         mask: &Mask,
         capacity: usize,
         tiles: (usize, usize),
-    ) -> Result<Results> {
+    ) -> Result<Ran<2>> {
         run(inputs, capacity, |memory, inputs| {
-            tiled_attention(memory, inputs, mask, tiles)
+            tiled_attention(memory, inputs, mask, tiles).map(Into::into)
         })
     }
 
@@ -521,80 +505,39 @@ mod tests {
         mask: &Mask,
         capacity: usize,
         strip: usize,
-    ) -> Result<Results> {
+    ) -> Result<Ran<2>> {
         run(inputs, capacity, |memory, inputs| {
-            chunked_attention(memory, inputs, mask, strip)
+            chunked_attention(memory, inputs, mask, strip).map(Into::into)
         })
-    }
-
-    /// Of the output and of the log-sum-exp, −∞ included.
-    fn assert_is_attention(
-        [q, k, v]: [&DMatrix<f64>; 3],
-        mask: &Mask,
-        (output, lse, ..): &Results,
-        context: &str,
-    ) {
-        let (expected, cache) = attention(q, k, v, mask).unwrap();
-        let error = (output - expected).amax();
-        assert!(error <= 1e-12, "{context}: output off by {error}");
-        assert_eq!(lse.shape(), (q.nrows(), 1));
-        for (lse, expected) in lse.iter().zip(cache.log_sum_exp.iter()) {
-            let same = lse == expected || (lse - expected).abs() <= 1e-12;
-            assert!(same, "{context}: log-sum-exp {lse}, not {expected}");
-        }
     }
 
     #[test]
     fn tiles_are_attention_as_foretold_with_room_for_just_that() {
-        for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
-            let (q, k, v) =
-                (random(n_q, d_k, 0), random(n_k, d_k, 1), random(n_k, d_v, 2));
-            let inputs = [&q, &k, &v];
-            for mask in masks(n_q, n_k) {
-                for tiles in TILES {
-                    let context = format!("{sizes:?} {tiles:?} {mask:?}");
-                    let cut = (tiles.0.min(n_q), tiles.1.min(n_k));
-                    let capacity = room(cut, d_k, d_v) as usize;
-                    let results = run_tiled(inputs, &mask, capacity, tiles).unwrap();
-                    assert_is_attention(inputs, &mask, &results, &context);
-                    let (_, _, report, peak) = results;
-                    let foretold = tiled_traffic(&shape(sizes), &mask, capacity, tiles);
-                    assert_eq!(report, foretold.unwrap(), "{context}");
-                    let visible =
-                        mask.sized(n_q, n_k).unwrap().visibility(0..cut.0, 0..cut.1);
-                    assert!(peak == capacity || visible == HIDDEN, "{context}");
-
-                    let small = capacity - 1;
-                    assert!(run_tiled(inputs, &mask, small, tiles).is_err(), "{context}");
-                    assert!(tiled_traffic(&shape(sizes), &mask, small, tiles).is_err());
-                }
-            }
-        }
+        assert_needs_room_of_tiles(
+            room,
+            |[q, k, v, _], mask, capacity, tiles| {
+                run_tiled([q, k, v], mask, capacity, tiles)
+            },
+            tiled_traffic,
+            |[q, k, v, _], mask| attended([q, k, v], mask),
+        );
     }
 
     #[test]
     fn strips_are_attention_as_foretold_with_room_for_just_that() {
         for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
-            let (q, k, v) =
-                (random(n_q, d_k, 0), random(n_k, d_k, 1), random(n_k, d_v, 2));
-            let inputs = [&q, &k, &v];
-            for mask in masks(n_q, n_k) {
+            let [q, k, v, _] = &random_inputs(sizes);
+            let inputs = [q, k, v];
+            for mask in &masks(n_q, n_k) {
+                let expected = attended(inputs, mask);
                 for strip in [1, 2, 3, 20, usize::MAX] {
-                    let context = format!("{sizes:?} {strip} {mask:?}");
-                    let capacity = strip_room(strip.min(n_q), n_k, d_k, d_v) as usize;
-                    let results = run_chunked(inputs, &mask, capacity, strip).unwrap();
-                    assert_is_attention(inputs, &mask, &results, &context);
-                    let (_, _, report, peak) = results;
-                    let foretold = chunked_traffic(&shape(sizes), &mask, capacity, strip);
-                    assert_eq!(report, foretold.unwrap(), "{context}");
-                    assert!(peak <= capacity);
-
-                    let small = capacity - 1;
-                    assert!(
-                        run_chunked(inputs, &mask, small, strip).is_err(),
-                        "{context}"
+                    assert_needs(
+                        strip_room(strip.min(n_q), n_k, d_k, d_v) as usize,
+                        |capacity| run_chunked(inputs, mask, capacity, strip),
+                        |capacity| chunked_traffic(&shape(sizes), mask, capacity, strip),
+                        &expected,
+                        &format!("{sizes:?} {strip} {mask:?}"),
                     );
-                    assert!(chunked_traffic(&shape(sizes), &mask, small, strip).is_err());
                 }
             }
         }
@@ -641,28 +584,16 @@ mod tests {
         }
     }
 
-    /// Eight blocks of 16: causal leaves 1 + 2 + … + 8 = 36 of 64 tiles, a window of 16 two for each block but the
-    /// first.
     #[test]
     fn hidden_tiles_cost_nothing() {
-        let (n, d, b) = (128, 4, 16);
-        let [q, k, v] = [0, 1, 2].map(|seed| random(n, d, seed));
-        let late = (0..n).map(|j| j >= n - b).collect::<Vec<_>>();
-        for (mask, tiles) in [
-            (Mask::none(), 64),
-            (Mask::causal(), 36),
-            (Mask::window(b).unwrap(), 15),
-            (Mask::padding(&late).unwrap(), 8),
-            (Mask::causal().and(Mask::padding(&late).unwrap()), 1),
-        ] {
-            let (_, _, report, _) =
-                run_tiled([&q, &k, &v], &mask, ROOMY, (b, b)).unwrap();
+        let (n, d) = (8 * BLOCK, 4);
+        let [q, k, v, _] = &random_inputs([n, n, d, d]);
+        for (mask, tiles) in left_over() {
+            let (_, report, _) =
+                run_tiled([q, k, v], &mask, ROOMY, (BLOCK, BLOCK)).unwrap();
             for matrix in ["k", "v"] {
-                assert_eq!(
-                    report.matrix(matrix).read,
-                    (tiles * b * d) as u128,
-                    "{mask:?}"
-                );
+                let read = report.matrix(matrix).read;
+                assert_eq!(read, (tiles * BLOCK * d) as u128, "{mask:?}");
             }
             let others = report.total().all()
                 - report.matrix("k").all()
@@ -674,16 +605,17 @@ mod tests {
     /// What is not loaded cannot be multiplied by either: a NaN in a skipped tile would show.
     #[test]
     fn hidden_tiles_are_not_computed() {
-        let [q, mut k, mut v] = [0, 1, 2].map(|seed| random(12, 3, seed));
+        let [q, mut k, mut v, _] = random_inputs([12, 12, 3, 3]);
         let valid: Vec<bool> = (0..12).map(|j| !(4..8).contains(&j)).collect();
         let mask = Mask::padding(&valid).unwrap();
         k.rows_mut(4, 4).fill(f64::NAN);
         v.rows_mut(4, 4).fill(f64::INFINITY);
         let inputs = [&q, &k, &v];
-        let tiled = run_tiled(inputs, &mask, ROOMY, (5, 4)).unwrap();
-        assert_is_attention(inputs, &mask, &tiled, "tiles");
-        let chunked = run_chunked(inputs, &mask, ROOMY, 5).unwrap();
-        assert_is_attention(inputs, &mask, &chunked, "strips");
+        let expected = attended(inputs, &mask);
+        let (tiled, ..) = run_tiled(inputs, &mask, ROOMY, (5, 4)).unwrap();
+        assert_close(&tiled, &expected, "tiles");
+        let (chunked, ..) = run_chunked(inputs, &mask, ROOMY, 5).unwrap();
+        assert_close(&chunked, &expected, "strips");
     }
 
     /// Scores in the thousands overflow an exponential that is not shifted; the maximum comes last, or first.
@@ -693,8 +625,9 @@ mod tests {
             let q = DMatrix::from_element(1, 1, factor);
             let k = DMatrix::from_fn(9, 1, |j, _| j as f64 / 9.0);
             let v = random(9, 2, 0);
-            let results = run_tiled([&q, &k, &v], &Mask::none(), ROOMY, (1, 2)).unwrap();
-            assert_is_attention([&q, &k, &v], &Mask::none(), &results, "large");
+            let (inputs, mask) = ([&q, &k, &v], Mask::none());
+            let (results, ..) = run_tiled(inputs, &mask, ROOMY, (1, 2)).unwrap();
+            assert_close(&results, &attended(inputs, &mask), "large");
             let (_, expected) = attention_weights(&q, &k, &Mask::none()).unwrap();
             assert!(expected[0].abs() > 800.0 || factor < 0.0);
         }
@@ -703,19 +636,16 @@ mod tests {
     /// Counted by running, over tile sizes, lengths and widths.
     #[test]
     fn the_closed_formula_is_exact() {
-        for sizes @ [n_q, n_k, d_k, d_v] in
-            [[40, 40, 4, 4], [64, 96, 5, 3], [100, 37, 2, 6]]
-        {
-            let (q, k, v) =
-                (random(n_q, d_k, 0), random(n_k, d_k, 1), random(n_k, d_v, 2));
-            let inputs = [&q, &k, &v];
-            for (b_q, b_k) in [(1, 1), (7, 3), (8, 8), (16, 4), (64, 1), (200, 200)] {
-                let (_, _, report, _) =
+        for sizes @ [n_q, n_k, d_k, d_v] in LARGER {
+            let [q, k, v, _] = &random_inputs(sizes);
+            let inputs = [q, k, v];
+            for (b_q, b_k) in LARGER_TILES {
+                let (_, report, _) =
                     run_tiled(inputs, &Mask::none(), 100_000, (b_q, b_k)).unwrap();
                 let keys = n_q.div_ceil(b_q) * n_k;
                 let expected = n_q * d_k + keys * (d_k + d_v) + n_q * d_v + n_q;
                 assert_eq!(report.total().all(), expected as u128, "{sizes:?} {b_q}");
-                let (_, _, report, _) =
+                let (_, report, _) =
                     run_chunked(inputs, &Mask::none(), 100_000, b_q).unwrap();
                 assert_eq!(report.total().all(), expected as u128, "{sizes:?} {b_q}");
             }
@@ -761,28 +691,13 @@ mod tests {
         assert!(exact > 50);
     }
 
-    /// 2nd + 4n²d²/M is always a little less than what is counted, for b_q is a little less than M / 2d and the last
-    /// block is not full. It is less by 10 % at most where 2d is large beside 3, M beside 2d, and n beside b_q.
+    /// 2nd + 4n²d²/M, since b_q is a little less than M / 2d.
     #[test]
     fn tiles_that_fill_fast_memory_move_as_little_as_the_formula_says() {
-        let mut compared = 0;
-        for d in [32, 64, 128, 256] {
-            for capacity in (10..20).map(|power| 1 << power) {
-                for n in [512, 1000, 1024, 3000, 8192, 65_536] {
-                    let Ok(tiles) = tiles_for(capacity, d, d) else { continue };
-                    let shape = shape([n, n, d, d]);
-                    let report = tiled_traffic(&shape, &Mask::none(), capacity, tiles);
-                    let counted = report.unwrap().total().all() as f64;
-                    let fixed = (2 * n * d) as f64;
-                    let formula = fixed + fixed * fixed / capacity as f64;
-                    assert!(counted > formula);
-                    if capacity >= 128 * d && n * d >= 16 * capacity {
-                        assert!(counted < 1.1 * formula, "{d} {capacity} {n}");
-                        compared += 1;
-                    }
-                }
-            }
-        }
-        assert!(compared > 30, "{compared}");
+        assert_moves_as_little_as(
+            |numbers, capacity| 2.0 * numbers + 4.0 * numbers * numbers / capacity,
+            tiles_for,
+            tiled_traffic,
+        );
     }
 }
