@@ -130,8 +130,6 @@ pub struct HeadDiagnosis {
     pub products_differ: bool,
     /// Where a weight is too small to be noticed (n_q, n_k), because the scores say so and not because of a mask.
     pub faint: DMatrix<bool>,
-    /// The root mean square of the head's output, before the output projection.
-    pub output: f64,
     /// The norms of the gradients by this head's columns of `w_q`, `w_k` and `w_v` and its rows of `w_o`.
     pub gradients: [(&'static str, f64); 4],
     /// An earlier head with the same queries, keys and values.
@@ -361,7 +359,6 @@ fn examine_heads(
             faint: faint(head, scale(head).unwrap_or(1.0)),
             scale: scale(head),
             products_differ: products_differ(head, mask),
-            output: root_mean_square(&(&head.weights * &head.v)),
             gradients: [
                 ("w_q", gradients.w_q.columns(at_k, d_k).norm()),
                 ("w_k", gradients.w_k.columns(at_k, d_k).norm()),
@@ -649,7 +646,9 @@ impl Diagnosis {
             findings.extend(self.no_gradient(h, head));
         }
         findings.extend(self.leaks());
-        findings.extend(self.wrong_gradients());
+        let [_, wrong] = self.right_and_wrong();
+        let wrong_gradient = |(by, error)| Finding::WrongGradient { by, error };
+        findings.extend(wrong.into_iter().map(wrong_gradient));
         findings
     }
 
@@ -730,10 +729,10 @@ impl Diagnosis {
         findings
     }
 
-    fn wrong_gradients(&self) -> impl Iterator<Item = Finding> {
-        let is_right = |error: f64| error <= SLOPE_TOLERANCE; // NaN is not
-        let wrong = self.slope_errors.iter().filter(move |(_, error)| !is_right(*error));
-        wrong.map(|&(by, error)| Finding::WrongGradient { by, error })
+    /// The gradients that agree with the slopes, and those that don't, as NaN does not.
+    fn right_and_wrong(&self) -> [Vec<(&'static str, f64)>; 2] {
+        let is_right = |(_, error): &(&'static str, f64)| *error <= SLOPE_TOLERANCE;
+        self.slope_errors.iter().copied().partition(is_right).into()
     }
 }
 
@@ -902,15 +901,10 @@ impl fmt::Display for Diagnosis {
 
 impl Diagnosis {
     fn write_slopes(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let is_right = |&&(_, error): &&(&'static str, f64)| error <= SLOPE_TOLERANCE;
-        let right: Vec<&str> =
-            self.slope_errors.iter().filter(is_right).map(|&(name, _)| name).collect();
-        let wrong: Vec<String> = self
-            .slope_errors
-            .iter()
-            .filter(|slope| !is_right(slope))
-            .map(|(name, error)| format!("{name} {error:.2}"))
-            .collect();
+        let [right, wrong] = self.right_and_wrong();
+        let right: Vec<_> = right.into_iter().map(|(name, _)| name).collect();
+        let off = |(name, error): &(&str, f64)| format!("{name} {error:.2}");
+        let wrong: Vec<_> = wrong.iter().map(off).collect();
         writeln!(f, "\nslopes    agree: {}", right.join(" "))?;
         if !wrong.is_empty() {
             writeln!(f, "          off by: {}", wrong.join(", "))?;

@@ -329,7 +329,8 @@ impl<'m, T: RealField + Copy> SlowMatrix<'m, T> {
             (row.saturating_add(rows), column.saturating_add(columns));
         self.check_inside(&(row..to_row), &(column..to_column))?;
         self.matrix.view_mut((row, column), (rows, columns)).copy_from(&tile.matrix);
-        self.memory.count(self.name, Counts { read: 0, written: tile.len() as u128 });
+        let written = tile.matrix.len() as u128;
+        self.memory.count(self.name, Counts { read: 0, written });
         Ok(())
     }
 
@@ -384,10 +385,6 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// ```
     pub fn shape(&self) -> (usize, usize) {
         self.matrix.shape()
-    }
-
-    fn len(&self) -> usize {
-        self.matrix.len()
     }
 
     /// The numbers, to be read.

@@ -224,7 +224,6 @@ fn a_row_that_sees_nothing_must_have_no_weight() {
     assert_eq!(found, ["row sum, head 0", "row sum, head 1", "leak"]);
 }
 
-/// And what no longer hears for that reason is not called deaf.
 /// A layer that others wrote may do what no patient of ours does.
 fn foreign() -> Foreign {
     Foreign { layer: layer(8, 2, 1), output: |_| {}, cache: |_| {}, gradients: |_| {} }

@@ -99,13 +99,7 @@ impl TileWalk {
         Ok(TileWalk { shape, capacity, mask, tiles, visits })
     }
 
-    /// How many tiles are computed.
-    #[wasm_bindgen(getter)]
-    pub fn length(&self) -> usize {
-        self.visits.len()
-    }
-
-    /// The block of queries of each tile, in the order of the walk.
+    /// The block of queries of each tile that is computed, in the order of the walk.
     #[wasm_bindgen(getter)]
     pub fn queries(&self) -> Vec<usize> {
         self.visits.iter().map(|visit| visit.queries).collect()
@@ -277,7 +271,11 @@ mod tests {
         ];
         for (mask, tiles) in masks.iter().zip([(4, 4), (3, 5), (16, 1), (5, 2)]) {
             let walk = TileWalk::new(16, 4, 400, tiles.0, tiles.1, mask).ok().unwrap();
-            assert_eq!(walk.moved(walk.length()) as f64, walk.totals()[3], "{tiles:?}");
+            assert_eq!(
+                walk.moved(walk.queries().len()) as f64,
+                walk.totals()[3],
+                "{tiles:?}"
+            );
         }
     }
 

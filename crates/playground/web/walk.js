@@ -25,8 +25,8 @@ export const walk = attention => {
         ],
         draw({ done, queries, keys, mask, capacity }) {
             const tiles = fitting(capacity, queries, keys, mask);
-            const seen = Math.round(done / 100 * tiles.length);
             const [ofQueries, ofKeys] = [tiles.queries, tiles.keys];
+            const seen = Math.round(done / 100 * ofQueries.length);
             const svg = drawing(480, 490, 'A walk over tiles of scores');
             const block = (i, size) => [CELL * i * size, CELL * (Math.min((i + 1) * size, TOKENS) - i * size)];
             const rect = (x, y, width, height, attributes) => svg.append(shape('rect', { x: x + 1, y: y + 1, width: width - 2, height: height - 2, ...attributes }));
@@ -42,7 +42,7 @@ export const walk = attention => {
                 const [start, length] = block(j, keys);
                 rect(LEFT + start, TOP - 40, length, 30, { fill: j === here[1] ? 'var(--fig-2)' : 'none', stroke: 'var(--fig-2)' });
             }
-            for (let t = 0; t < tiles.length; t += 1) {
+            for (let t = 0; t < ofQueries.length; t += 1) {
                 const [[y, height], [x, width]] = [block(ofQueries[t], queries), block(ofKeys[t], keys)];
                 const current = t === seen - 1;
                 rect(LEFT + x, TOP + y, width, height, {
@@ -64,7 +64,7 @@ export const walk = attention => {
             const which = PROGRAMS.filter((_, i) => !fits[i]);
             return {
                 svg,
-                says: `${seen} of ${tiles.length} tiles done; ${number(tiles.moved(seen), 0)} of ${number(totals[3], 0)} numbers moved.`
+                says: `${seen} of ${ofQueries.length} tiles done; ${number(tiles.moved(seen), 0)} of ${number(totals[3], 0)} numbers moved.`
                     + (which.length ? ` With so little fast memory, ${which.join(' and ')} can't run.` : '')
                     + (mask === 0 ? '' : ' The naive and the fused program compute what the mask hides, too.'),
             };

@@ -9,20 +9,12 @@ use laboratory::gpu::{Ask, clocks, warp};
 /// The head dimension of all examples.
 pub const D: usize = 128;
 
-fn word(address: usize) -> Ask {
-    Ask { address, words: 1 }
-}
-
-fn quad(address: usize) -> Ask {
-    Ask { address, words: 4 }
-}
-
 /// Kernel 1: a column of the queries, and of the keys.
 pub fn tiled_loads(stride: usize) -> [Vec<Ask>; 2] {
     const THREADS_A_ROW: usize = 4;
     [
-        warp(|lane| word(lane / THREADS_A_ROW * stride)),
-        warp(|lane| word(lane % THREADS_A_ROW * stride)),
+        warp(|lane| Ask::word(lane / THREADS_A_ROW * stride)),
+        warp(|lane| Ask::word(lane % THREADS_A_ROW * stride)),
     ]
 }
 
@@ -41,10 +33,12 @@ pub fn register_loads(padding: usize, swizzled: bool) -> [Vec<Ask>; 4] {
     let split = |lane: usize| lane_column(lane) / output_lanes;
     assert_eq!(splits, 1, "at this width all sixteen lanes have columns of their own");
     [
-        warp(|lane| quad(row_of_block(lane) * (D + padding))),
-        warp(|lane| quad(4 * place_in_chunk(columns / 4, key_of_tile(lane), 0))),
-        warp(|lane| quad(row_of_block(lane) * (KEYS + padding) + 16 * split(lane))),
-        warp(|lane| quad(4 * place_in_chunk(D / 4, 16 * split(lane), lane_column(lane)))),
+        warp(|lane| Ask::quad(row_of_block(lane) * (D + padding))),
+        warp(|lane| Ask::quad(4 * place_in_chunk(columns / 4, key_of_tile(lane), 0))),
+        warp(|lane| Ask::quad(row_of_block(lane) * (KEYS + padding) + 16 * split(lane))),
+        warp(|lane| {
+            Ask::quad(4 * place_in_chunk(D / 4, 16 * split(lane), lane_column(lane)))
+        }),
     ]
 }
 
@@ -52,7 +46,7 @@ pub fn register_loads(padding: usize, swizzled: bool) -> [Vec<Ask>; 4] {
 pub fn matrix_loads(swizzled: bool) -> Vec<Ask> {
     let chunks = D / 8;
     let at = |row: usize, chunk: usize| {
-        quad(4 * (row * chunks + if swizzled { chunk ^ (row % 8) } else { chunk }))
+        Ask::quad(4 * (row * chunks + if swizzled { chunk ^ (row % 8) } else { chunk }))
     };
     warp(|lane| at(lane / 16 * 8 + lane % 8, lane / 8 % 2))
 }

@@ -13,6 +13,16 @@ pub struct Ask {
 }
 
 impl Ask {
+    /// One word.
+    pub fn word(address: usize) -> Self {
+        Ask { address, words: 1 }
+    }
+
+    /// Four words.
+    pub fn quad(address: usize) -> Self {
+        Ask { address, words: 4 }
+    }
+
     /// Which words.
     pub fn words(self) -> impl Iterator<Item = usize> {
         self.address..self.address + self.words
@@ -29,7 +39,7 @@ impl Ask {
 /// use laboratory::gpu::{Ask, clocks, warp};
 ///
 /// // A column of a matrix whose rows are 32 words long, and one of rows that are 33 long.
-/// let column = |stride| warp(|lane| Ask { address: lane * stride, words: 1 });
+/// let column = |stride| warp(|lane| Ask::word(lane * stride));
 /// assert_eq!((clocks(&column(32)), clocks(&column(33))), (32, 1));
 /// ```
 pub fn clocks(asks: &[Ask]) -> usize {
@@ -62,22 +72,14 @@ pub fn warp(ask: impl Fn(usize) -> Ask) -> Vec<Ask> {
 mod tests {
     use super::*;
 
-    fn word(address: usize) -> Ask {
-        Ask { address, words: 1 }
-    }
-
-    fn quad(address: usize) -> Ask {
-        Ask { address, words: 4 }
-    }
-
     #[test]
     fn a_bank_gives_a_word_a_clock_to_all_who_ask_for_it() {
-        assert_eq!(clocks(&warp(word)), 1); // 32 neighbours
-        assert_eq!(clocks(&warp(|_| word(7))), 1); // all the same
-        assert_eq!(clocks(&warp(|lane| word(2 * lane))), 2);
-        assert_eq!(clocks(&warp(|lane| word(32 * lane))), 32);
-        assert_eq!(clocks(&warp(|lane| quad(4 * lane))), 4);
-        assert_eq!(clocks(&warp(|lane| quad(lane / 2 * 4))), 2);
-        assert_eq!(clocks(&warp(|lane| quad(128 * lane))), 32);
+        assert_eq!(clocks(&warp(Ask::word)), 1); // 32 neighbours
+        assert_eq!(clocks(&warp(|_| Ask::word(7))), 1); // all the same
+        assert_eq!(clocks(&warp(|lane| Ask::word(2 * lane))), 2);
+        assert_eq!(clocks(&warp(|lane| Ask::word(32 * lane))), 32);
+        assert_eq!(clocks(&warp(|lane| Ask::quad(4 * lane))), 4);
+        assert_eq!(clocks(&warp(|lane| Ask::quad(lane / 2 * 4))), 2);
+        assert_eq!(clocks(&warp(|lane| Ask::quad(128 * lane))), 32);
     }
 }

@@ -57,9 +57,8 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
     tiles: (usize, usize),
 ) -> Result<[SlowMatrix<'m, T>; 3]> {
     let mask = check(memory, [q, k, v], mask)?;
-    let kept = [("output", output), ("log_sum_exp", log_sum_exp)];
-    check_home(memory, &kept)?;
-    check_home(memory, &[("grad_output", grad_output)])?;
+    let [o, lse] = [("output", output), ("log_sum_exp", log_sum_exp)];
+    check_home(memory, &[o, lse, ("grad_output", grad_output)])?;
     let ((n_q, n_k), d_k, d_v) = (mask.shape(), q.shape().1, v.shape().1);
     check_shape("output", &output.matrix, (n_q, d_v), "(n_q, d_v)")?;
     check_shape("log_sum_exp", &log_sum_exp.matrix, (n_q, 1), "(n_q, 1)")?;
