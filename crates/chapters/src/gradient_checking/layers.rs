@@ -16,8 +16,9 @@ pub struct Layer<L> {
 }
 
 /// With one head, and with two.
-pub fn layers()
--> Result<(Layer<SingleHeadAttention<f64>>, Layer<MultiHeadAttention<f64>>)> {
+pub type Layers = (Layer<SingleHeadAttention<f64>>, Layer<MultiHeadAttention<f64>>);
+
+pub fn layers() -> Result<Layers> {
     let rng = &mut ChaCha8Rng::seed_from_u64(7);
     let layer = SingleHeadAttention::from(parameters(6, 4, 3, rng)?);
     let one_head = Layer { layer, x: 2.0 * uniform(5, 6, rng) };
