@@ -59,7 +59,7 @@ pub struct CompileOptions {
 
 /// A program by its name.
 fn named(name: &str) -> Result<Program, String> {
-    let found = Program::all().find(|program| program.name() == name);
+    let found = Program::all().find(|program| program.source().name == name);
     found.ok_or_else(|| {
         let names: Vec<_> = Program::all().map(Program::name).collect();
         format!("there are {}", names.join(", "))
@@ -87,7 +87,8 @@ mod tests {
         else {
             panic!("another command")
         };
-        let names: Vec<_> = options.kernels.iter().map(|kernel| kernel.name()).collect();
+        let names: Vec<_> =
+            options.kernels.iter().map(|kernel| kernel.source().name).collect();
         assert_eq!(names, ["tiled", "backward"]);
         let error = parse("time --kernels fastest").unwrap_err().to_string();
         assert!(error.contains("there are naive, tiled, "), "{error}");

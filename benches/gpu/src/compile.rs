@@ -46,7 +46,8 @@ pub fn run(options: &CompileOptions) -> Result<()> {
 /// All that is compiled: program, architecture, head dimension, mask.
 fn variants() -> Vec<(Program, Architecture, usize, bool)> {
     let of = |program: Program| {
-        iproduct!([program], program.architectures(), program.widths(), [false, true])
+        let source = program.source();
+        iproduct!([program], source.architectures, source.widths, [false, true])
     };
     let all = Program::all().flat_map(of);
     all.map(|(program, architecture, d, causal)| (program, *architecture, *d, causal))
@@ -64,11 +65,11 @@ fn measurements(compiled: &Compiled, d: usize, causal: bool) -> Result<Vec<Measu
         let needs =
             named.with_context(|| format!("{program}: the log has no {function}"))?;
         let common = Measurement::common(
-            program.precision(),
+            program.source().precision,
             &[("d", d), ("rows", launch.rows as usize)],
             &[
                 ("architecture", &compiled.architecture),
-                ("kernel", &program.name()),
+                ("kernel", &program.source().name),
                 ("mask", &mask(causal)),
             ],
             launch.threads as usize,
@@ -102,7 +103,7 @@ fn line(compiled: &Compiled, d: usize, causal: bool) -> String {
             spilled => write(&format_args!(", spills {spilled} bytes")),
         }
     });
-    let (name, mask) = (program.name(), mask(causal));
+    let (name, mask) = (program.source().name, mask(causal));
     format!("{name:13} {architecture:8} d = {d:3} {mask:6}  {needs}")
 }
 

@@ -91,7 +91,7 @@ impl OwnKernels {
         tensors.launch()?;
         let (output, lse) = (tensors.output()?, tensors.lse()?);
         let Shape { n_q, d, .. } = shape;
-        let precision = kernel.precision();
+        let precision = kernel.source().precision;
         let expected = self.expected(shape, precision);
         for (name, found, width, expected_rows) in [
             ("the output", &output, d, &expected.output),
@@ -105,9 +105,10 @@ impl OwnKernels {
 
     /// The same for the backward pass, after the fastest forward kernel that goes with it.
     fn backward(&mut self, shape: Shape) -> Result<Tensors> {
-        let precision = Program::Backward.precision();
+        let precision = Program::Backward.source().precision;
         let goes_with = |kernel: &Kernel| {
-            kernel.precision() == precision && kernel.widths().contains(&shape.d)
+            kernel.source().precision == precision
+                && kernel.source().widths.contains(&shape.d)
         };
         let mut forward = None;
         for kernel in Kernel::ALL.into_iter().rev().filter(goes_with) {

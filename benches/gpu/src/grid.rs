@@ -61,7 +61,7 @@ impl Contestant {
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Ours(program) => f.pad(program.name()),
+            Self::Ours(program) => f.pad(program.source().name),
             Self::Torch(backend) => backend.fmt(f),
         }
     }
@@ -147,8 +147,8 @@ fn contestants(
         let its =
             if *program == Program::Backward { Pass::Backward } else { Pass::Forward };
         its == pass
-            && program.precision() == precision
-            && program.widths().contains(&d)
+            && program.source().precision == precision
+            && program.source().widths.contains(&d)
             && (options.kernels.is_empty() || options.kernels.contains(program))
     };
     let ours = Program::all().filter(takes_part).map(Contestant::Ours);

@@ -68,12 +68,12 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         "backward" => Program::Backward,
         name => Program::Forward(name.parse::<Kernel>()?),
     };
-    if !program.widths().contains(&options.d) {
+    if !program.source().widths.contains(&options.d) {
         return Err(format!(
             "`d` is {} but {} has {:?}",
             options.d,
-            program.name(),
-            program.widths()
+            program.source().name,
+            program.source().widths
         )
         .into());
     }
@@ -91,7 +91,11 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             let lines = barriers(program);
             let line = number.checked_sub(1).and_then(|index| lines.get(index));
             *line.ok_or_else(|| {
-                format!("{} has {} barriers, counted from 1", program.name(), lines.len())
+                format!(
+                    "{} has {} barriers, counted from 1",
+                    program.source().name,
+                    lines.len()
+                )
             })?
         }
     };
@@ -103,7 +107,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         _ => Watch::Nothing,
     };
     let on_cpu = OnCpu::compile(program, options.d, options.causal, watch)?;
-    let data = Data::new(sizes, options.d, program.precision());
+    let data = Data::new(sizes, options.d, program.source().precision);
     let choices = Choices { seed: options.seed, missing_barrier };
     let errors = data
         .errors(&on_cpu, program, options.causal, choices)

@@ -49,6 +49,6 @@ pub use bf16::Bf16;
 pub use compile::{Compiled, Launch, Resources, compile, compiler_version};
 pub use device::{Device, Gpu};
 pub use error::{Error, Result};
-pub use program::{Architecture, Budget, Kernel, Precision, Program};
+pub use program::{Architecture, Budget, Kernel, Precision, Program, Source};
 pub use shape::Shape;
 pub use tensors::Tensors;

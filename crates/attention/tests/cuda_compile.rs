@@ -41,8 +41,8 @@ fn every_program_compiles_within_its_budget() {
         "program        arch      d  causal  function           registers  spills  stack  threads  rows  shared",
     );
     for program in Program::all() {
-        for &architecture in program.architectures() {
-            for &d in program.widths() {
+        for &architecture in program.source().architectures {
+            for &d in program.source().widths {
                 for causal in [false, true] {
                     let compiled = compile(program, architecture, d, causal)
                         .unwrap_or_else(|error| {
@@ -50,7 +50,7 @@ fn every_program_compiles_within_its_budget() {
                         });
                     let at = format!(
                         "{:13}  {architecture:6}  {d:3}  {causal:6}",
-                        program.name()
+                        program.source().name
                     );
                     rows_of(&compiled, &at).iter().for_each(|row| say(row));
                     faults.extend(faults_of(&compiled, &program.budgets(), &at));

@@ -226,19 +226,20 @@ fn every_kernel_is_attention() {
     let mut rng = fresh_rng();
     let mut faults = vec![];
     for kernel in kernels(gpu) {
-        let (tolerance, of_lse) = match kernel.precision() {
+        let (tolerance, of_lse) = match kernel.source().precision {
             Precision::F32 => (1e-5, 1e-5),
             Precision::Bf16 => (1e-2, 1e-4), // the scores are added up in f32
         };
         let mut worst = 0.0_f64;
-        for &d in kernel.widths() {
+        for &d in kernel.source().widths {
             for causal in [false, true] {
                 for (heads, n_q, n_k) in LENGTHS {
                     // With larger queries a few keys take all the weight, and the largest score moves a lot.
                     for deviation in [1.0, 4.0] {
                         let shape = Shape { heads, n_q, n_k, d, causal };
                         let problem = Problem::new(shape, deviation, &mut rng);
-                        let expected = problem.rounded(kernel.precision()).reference();
+                        let expected =
+                            problem.rounded(kernel.source().precision).reference();
                         let (output, lse) = problem.forward(gpu, kernel);
                         let error = relative_error(&output, &expected.output);
                         worst = worst.max(error);
@@ -358,7 +359,7 @@ fn long_sequences_are_attention_too() {
             continue;
         }
         let (output, _) = problem.forward(gpu, kernel);
-        let rounded = problem.rounded(kernel.precision());
+        let rounded = problem.rounded(kernel.source().precision);
         for i in [0, 1, LONG / 2, LONG - 1] {
             // Query i of the last head, alone with the keys that it sees.
             let rows = |values: &[f32], first: usize, n: usize| {
@@ -373,7 +374,7 @@ fn long_sequences_are_attention_too() {
             };
             let error = relative_error(&rows(&output, i, 1), &alone.reference().output);
             let tolerance =
-                if kernel.precision() == Precision::F32 { 1e-5 } else { 1e-2 };
+                if kernel.source().precision == Precision::F32 { 1e-5 } else { 1e-2 };
             assert!(error < tolerance, "{kernel}, query {i}: relative error {error:.2e}");
         }
     }
@@ -386,7 +387,7 @@ fn the_backward_pass_is_the_gradient() {
     let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     let (mut faults, mut worst) = (vec![], 0.0_f64);
-    for &d in Program::Backward.widths() {
+    for &d in Program::Backward.source().widths {
         for causal in [false, true] {
             for (heads, n_q, n_k) in LENGTHS {
                 let shape = Shape { heads, n_q, n_k, d, causal };
@@ -445,7 +446,9 @@ fn matrices_go_in_and_come_out() {
             assert!(error < 2e-5, "{mask:?}: relative error {error:.2e}"); // 1e-5 from each side
         };
         for kernel in kernels(gpu) {
-            if kernel.precision() == Precision::F32 && kernel.widths().contains(&32) {
+            if kernel.source().precision == Precision::F32
+                && kernel.source().widths.contains(&32)
+            {
                 let found = gpu.forward(kernel, &inputs).unwrap();
                 close(&found.output, &expected.output);
                 close(&found.log_sum_exp, &expected.log_sum_exp);
@@ -539,8 +542,9 @@ fn every_misuse_is_an_error_with_this_text() {
         gpu.backward_tensors(tensors(), &k).unwrap_err().to_string(),
         "`d_output` has 320 entries but heads · n_q · d = 192"
     );
-    for kernel in
-        kernels(gpu).into_iter().filter(|kernel| kernel.precision() == Precision::Bf16)
+    for kernel in kernels(gpu)
+        .into_iter()
+        .filter(|kernel| kernel.source().precision == Precision::Bf16)
     {
         let shape = Shape { heads: 1, n_q: 3, n_k: 5, d: 64, causal: false };
         let forward = gpu.tensors(kernel, shape, &q, &k, &k).unwrap();

@@ -42,11 +42,11 @@ fn agrees(program: Program) {
         sizes(1, 129, 1),
         sizes(1, 130, 257),
     ];
-    for &d in program.widths() {
+    for &d in program.source().widths {
         for causal in [false, true] {
             let on_cpu = OnCpu::compile(program, d, causal, Watch::Nothing).unwrap();
             for sizes in LENGTHS {
-                let data = Data::new(sizes, d, program.precision());
+                let data = Data::new(sizes, d, program.source().precision);
                 for seed in [0, 7] {
                     check(&data, &on_cpu, program, causal, Choices { seed, ..PLAIN });
                 }
@@ -63,7 +63,7 @@ fn has_no_races(program: Program) {
     let d = 64;
     // Several tiles; and, with a causal mask, blocks that see no key and so take a way of their own.
     let data = [sizes(1, 70, 150), sizes(1, 200, 20)]
-        .map(|sizes| Data::new(sizes, d, program.precision()));
+        .map(|sizes| Data::new(sizes, d, program.source().precision));
     let on_cpu = [false, true].map(|causal| {
         (causal, OnCpu::compile(program, d, causal, Watch::Races).unwrap())
     });
@@ -90,11 +90,11 @@ fn stays_in_its_place(program: Program) {
     if !on_cpu::here() {
         return;
     }
-    for &d in program.widths() {
+    for &d in program.source().widths {
         for causal in [false, true] {
             let on_cpu = OnCpu::compile(program, d, causal, Watch::Addresses).unwrap();
             for sizes in [sizes(1, 1, 1), sizes(2, 37, 70), sizes(1, 70, 37)] {
-                let data = Data::new(sizes, d, program.precision());
+                let data = Data::new(sizes, d, program.source().precision);
                 check(&data, &on_cpu, program, causal, PLAIN);
             }
         }

@@ -59,7 +59,7 @@ impl Device for Fake {
             return Ok(Err("it takes 90.0 GiB".to_owned()));
         }
         Ok(Ok(Box::new(FakeKernel {
-            name: program.name(),
+            name: program.source().name,
             seconds: if is_naive { 1.0 } else { 2e-3 },
             fails: self.failing == at,
             turns: self.turns.clone(),

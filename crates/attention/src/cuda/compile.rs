@@ -31,7 +31,7 @@ pub struct Compiled {
     pub cubin: Vec<u8>,
     /// What each function needs, in the order of the log.
     pub resources: Vec<Resources>,
-    /// How each function wants to be launched, in the order of [`Program::functions`].
+    /// How each function wants to be launched, in the order of [`Source::functions`](super::Source::functions).
     pub launches: Vec<Launch>,
     /// For a kernel that takes tensor maps: the rows of a box of queries, and of one of keys and values.
     pub boxes: Option<[u32; 2]>,
@@ -151,23 +151,24 @@ pub fn compile(
 ) -> Result<Compiled> {
     program.check_width(d)?;
     program.check_architecture(architecture)?;
-    let name = format!("{}.cu", program.name());
-    let source = ffi::Source::new(&name, program.source(), program.headers())?;
-    let (cubin, log) = source.compile(&[
-        format!("--gpu-architecture={architecture}"),
-        format!("-DD={d}"),
-        format!("-DCAUSAL={}", u8::from(causal)),
-        "--std=c++17".to_owned(),
-        "--use_fast_math".to_owned(),
-        "--ptxas-options=-v".to_owned(), // the log says what each function needs …
-        "--no-cache".to_owned(),         // … but not of code that was compiled before
-    ])?;
+    let source = program.source();
+    let name = format!("{}.cu", source.name);
+    let (cubin, log) =
+        ffi::Source::new(&name, source.text, source.headers)?.compile(&[
+            format!("--gpu-architecture={architecture}"),
+            format!("-DD={d}"),
+            format!("-DCAUSAL={}", u8::from(causal)),
+            "--std=c++17".to_owned(),
+            "--use_fast_math".to_owned(),
+            "--ptxas-options=-v".to_owned(), // the log says what each function needs …
+            "--no-cache".to_owned(),         // … but not of code that was compiled before
+        ])?;
     let Some(cubin) = cubin else {
         return Err(Error::Compile { program, architecture, log });
     };
     let constant = |name: &str| constant(&cubin, name);
     let mut launches = vec![];
-    for &function in program.functions() {
+    for &function in source.functions {
         let found = constant(&format!("{function}_launch"));
         let Some(launch) = found.and_then(|bytes| Launch::read(function, bytes)) else {
             let log =

@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn every_function_has_parameters() {
         for program in Program::all() {
-            for function in program.functions() {
-                let parameters = Parameter::of(program.source(), function, BOXES);
+            for function in program.source().functions {
+                let parameters = Parameter::of(program.source().text, function, BOXES);
                 assert!(parameters.is_some(), "{program}: {function}");
             }
         }
@@ -234,8 +234,9 @@ mod tests {
 
     #[test]
     fn parameters_are_those_of_the_declaration() {
-        let of =
-            |program: Program, function| Parameter::of(program.source(), function, BOXES);
+        let of = |program: Program, function| {
+            Parameter::of(program.source().text, function, BOXES)
+        };
         let naive = Program::Forward(Kernel::Naive);
         assert_eq!(
             of(naive, "scores").unwrap(),
@@ -397,7 +398,7 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
         #[test]
         fn any_name_is_a_kernel_or_named(name in mutated::text("tensor_cores", &["naive", "tiled"])) {
             match name.parse::<Kernel>() {
-                Ok(kernel) => prop_assert_eq!(kernel.name(), name),
+                Ok(kernel) => prop_assert_eq!(kernel.source().name, name),
                 Err(error) => prop_assert_eq!(error, Error::Name { given: name }),
             }
         }

@@ -100,15 +100,38 @@ impl fmt::Display for Precision {
     }
 }
 
-/// One source file in `cuda/`.
-struct Source {
-    name: &'static str,
-    text: &'static str,
-    headers: &'static [(&'static str, &'static str)], // name, text
-    functions: &'static [&'static str],
-    precision: Precision,
-    widths: &'static [usize],
-    architectures: &'static [Architecture],
+/// A source file in `cuda/`, and what it is written for.
+///
+/// ```
+/// use attention::cuda::{Architecture, Kernel, Precision, Program};
+///
+/// let source = Program::Backward.source();
+/// assert_eq!(source.name, "backward");
+/// assert!(source.text.contains("backward_keys"));
+/// assert_eq!(source.headers[0].0, "common.cuh");
+/// assert_eq!(source.precision, Precision::F32);
+/// assert_eq!(source.widths, [32, 64, 128]);
+/// assert!(!source.architectures.is_empty());
+///
+/// assert_eq!(Kernel::Naive.source().functions, ["scores", "softmax", "weigh"]);
+/// assert_eq!(Kernel::Tiled.source().architectures[0], Architecture::SM_75);
+/// ```
+#[derive(Debug)]
+pub struct Source {
+    /// The name, which is that of the file without the ending.
+    pub name: &'static str,
+    /// The file, in CUDA C++. It wants the macros `D`, the head dimension, and `CAUSAL`, 0 or 1.
+    pub text: &'static str,
+    /// What the file includes: names and texts.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// The functions that are launched, in the order in which they are.
+    pub functions: &'static [&'static str],
+    /// What it reads and writes.
+    pub precision: Precision,
+    /// The head dimensions that it is written for. The width of the values is that of the keys.
+    pub widths: &'static [usize],
+    /// What it is tested to compile for, the oldest first: older devices cannot run it.
+    pub architectures: &'static [Architecture],
 }
 
 /// The source file of this name, and what it includes.
@@ -136,7 +159,7 @@ macro_rules! ladder {
         ///
         /// let kernel: Kernel = "tiled".parse()?;
         /// assert_eq!(kernel, Kernel::Tiled);
-        /// assert_eq!(kernel.widths(), [32, 64, 128]);
+        /// assert_eq!(kernel.source().widths, [32, 64, 128]);
         /// # Ok::<(), attention::cuda::Error>(())
         /// ```
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -146,7 +169,16 @@ macro_rules! ladder {
             /// All of them, from the slowest to the fastest.
             pub const ALL: [Kernel; [$(Kernel::$kernel),*].len()] = [$(Kernel::$kernel),*];
 
-            fn source(self) -> &'static Source {
+            /// Its source file, with its name and what it is written for.
+            ///
+            /// ```
+            /// use attention::cuda::{Kernel, Precision};
+            ///
+            /// assert_eq!(Kernel::Naive.source().name, "naive");
+            /// assert_eq!(Kernel::Tiled.source().precision, Precision::F32);
+            /// assert_eq!(Kernel::Tiled.source().widths, [32, 64, 128]);
+            /// ```
+            pub fn source(self) -> &'static Source {
                 match self { $(Kernel::$kernel => { const SOURCE: &Source = &$source; SOURCE })* }
             }
         }
@@ -182,51 +214,9 @@ const BACKWARD: &Source = &source!(
     SINCE_TURING
 );
 
-impl Kernel {
-    /// The name, which is that of its source file without the ending.
-    ///
-    /// ```
-    /// assert_eq!(attention::cuda::Kernel::Naive.name(), "naive");
-    /// ```
-    pub fn name(self) -> &'static str {
-        self.source().name
-    }
-
-    /// What it reads and writes.
-    ///
-    /// ```
-    /// use attention::cuda::{Kernel, Precision};
-    ///
-    /// assert_eq!(Kernel::Tiled.precision(), Precision::F32);
-    /// ```
-    pub fn precision(self) -> Precision {
-        self.source().precision
-    }
-
-    /// The head dimensions that it is written for. The width of the values is that of the keys.
-    ///
-    /// ```
-    /// assert_eq!(attention::cuda::Kernel::Tiled.widths(), [32, 64, 128]);
-    /// ```
-    pub fn widths(self) -> &'static [usize] {
-        self.source().widths
-    }
-
-    /// What it is tested to compile for, the oldest first: older devices cannot run it.
-    ///
-    /// ```
-    /// use attention::cuda::{Architecture, Kernel};
-    ///
-    /// assert_eq!(Kernel::Tiled.architectures()[0], Architecture::SM_75);
-    /// ```
-    pub fn architectures(self) -> &'static [Architecture] {
-        self.source().architectures
-    }
-}
-
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        f.pad(self.source().name)
     }
 }
 
@@ -234,7 +224,7 @@ impl FromStr for Kernel {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.name() == name);
+        let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.source().name == name);
         kernel.ok_or_else(|| Error::Name { given: name.to_owned() })
     }
 }
@@ -244,7 +234,7 @@ impl FromStr for Kernel {
 /// ```
 /// use attention::cuda::{Kernel, Program};
 ///
-/// assert_eq!(Program::Forward(Kernel::Tiled).functions(), ["attention_forward"]);
+/// assert_eq!(Program::Forward(Kernel::Tiled).source().functions, ["attention_forward"]);
 /// assert_eq!(Program::Backward.to_string(), "kernel `backward`");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -284,79 +274,19 @@ impl Program {
         Kernel::ALL.into_iter().map(Program::Forward).chain([Program::Backward])
     }
 
-    fn of(self) -> &'static Source {
-        match self {
-            Program::Forward(kernel) => kernel.source(),
-            Program::Backward => BACKWARD,
-        }
-    }
-
-    /// The name, which is that of its source file without the ending.
-    ///
-    /// ```
-    /// assert_eq!(attention::cuda::Program::Backward.name(), "backward");
-    /// ```
-    pub fn name(self) -> &'static str {
-        self.of().name
-    }
-
-    /// The source, in CUDA C++. It wants the macros `D`, the head dimension, and `CAUSAL`, 0 or 1.
-    ///
-    /// ```
-    /// assert!(attention::cuda::Program::Backward.source().contains("backward_keys"));
-    /// ```
-    pub fn source(self) -> &'static str {
-        self.of().text
-    }
-
-    /// What the source includes: names and texts.
-    ///
-    /// ```
-    /// let headers = attention::cuda::Program::Backward.headers();
-    /// assert_eq!(headers[0].0, "common.cuh");
-    /// ```
-    pub fn headers(self) -> &'static [(&'static str, &'static str)] {
-        self.of().headers
-    }
-
-    /// The functions that are launched, in the order in which they are.
+    /// Its source file, with its name and what it is written for.
     ///
     /// ```
     /// use attention::cuda::{Kernel, Program};
     ///
-    /// assert_eq!(Program::Forward(Kernel::Naive).functions(), ["scores", "softmax", "weigh"]);
+    /// assert_eq!(Program::Backward.source().name, "backward");
+    /// assert_eq!(Program::Forward(Kernel::Tiled).source().name, "tiled");
     /// ```
-    pub fn functions(self) -> &'static [&'static str] {
-        self.of().functions
-    }
-
-    /// What it reads and writes.
-    ///
-    /// ```
-    /// use attention::cuda::{Precision, Program};
-    ///
-    /// assert_eq!(Program::Backward.precision(), Precision::F32);
-    /// ```
-    pub fn precision(self) -> Precision {
-        self.of().precision
-    }
-
-    /// The head dimensions that it is written for.
-    ///
-    /// ```
-    /// assert_eq!(attention::cuda::Program::Backward.widths(), [32, 64, 128]);
-    /// ```
-    pub fn widths(self) -> &'static [usize] {
-        self.of().widths
-    }
-
-    /// What it is tested to compile for, the oldest first: older devices cannot run it.
-    ///
-    /// ```
-    /// assert!(!attention::cuda::Program::Backward.architectures().is_empty());
-    /// ```
-    pub fn architectures(self) -> &'static [Architecture] {
-        self.of().architectures
+    pub fn source(self) -> &'static Source {
+        match self {
+            Program::Forward(kernel) => kernel.source(),
+            Program::Backward => BACKWARD,
+        }
     }
 
     /// What to compile for, so that a device of this compute capability (major, minor) runs it: the device's own
@@ -374,7 +304,7 @@ impl Program {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn architecture_for(self, (major, minor): (u32, u32)) -> Result<Architecture> {
-        let oldest = self.architectures()[0];
+        let oldest = self.source().architectures[0];
         let architecture = Architecture { major, minor, specific: oldest.specific };
         self.check_architecture(architecture)?;
         Ok(architecture)
@@ -389,12 +319,12 @@ impl Program {
     /// assert!(budgets.iter().any(|budget| budget.function == "backward_keys"));
     /// ```
     pub fn budgets(self) -> Vec<Budget> {
-        self.source().lines().filter_map(Budget::parse).collect()
+        self.source().text.lines().filter_map(Budget::parse).collect()
     }
 
     pub(super) fn check_architecture(self, architecture: Architecture) -> Result<()> {
         let (oldest, has) =
-            (self.architectures()[0], (architecture.major, architecture.minor));
+            (self.source().architectures[0], (architecture.major, architecture.minor));
         if !oldest.runs_on(has) {
             return Err(Error::Capability { program: self, needs: oldest.needs(), has });
         }
@@ -402,7 +332,7 @@ impl Program {
     }
 
     pub(super) fn check_width(self, given: usize) -> Result<()> {
-        let has = self.widths();
+        let has = self.source().widths;
         if !has.contains(&given) {
             return Err(Error::Width { program: self, given, has });
         }
@@ -412,7 +342,7 @@ impl Program {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}`", self.name())
+        write!(f, "kernel `{}`", self.source().name)
     }
 }
 
@@ -449,9 +379,9 @@ mod tests {
     fn the_table_is_true() {
         for program in Program::all() {
             let source = program.source();
-            for function in program.functions() {
+            for function in source.functions {
                 assert!(
-                    source.contains(&format!("{function}_launch[3]")),
+                    source.text.contains(&format!("{function}_launch[3]")),
                     "{program}: {function}"
                 );
                 let budgets = program.budgets();
@@ -460,15 +390,15 @@ mod tests {
                     "{program}: {function}"
                 );
             }
-            let names: Vec<_> = program.headers().iter().map(|header| header.0).collect();
-            for line in source.lines().filter(|line| line.starts_with("#include")) {
+            let names: Vec<_> = source.headers.iter().map(|header| header.0).collect();
+            for line in source.text.lines().filter(|line| line.starts_with("#include")) {
                 assert!(
                     names.iter().any(|name| line.contains(&format!("\"{name}\""))),
                     "{program}: {line}"
                 );
             }
-            let oldest = program.architectures()[0];
-            let newer = program.architectures().iter();
+            let oldest = source.architectures[0];
+            let newer = source.architectures.iter();
             assert!(
                 newer.clone().all(|other| oldest.runs_on((other.major, other.minor)))
             );

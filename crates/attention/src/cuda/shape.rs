@@ -80,7 +80,8 @@ impl Shape {
     pub fn bytes(&self, program: Program) -> u64 {
         let [heads, n_q, n_k, d] = self.sizes();
         let elements = 2 * heads * (n_q + n_k) * d; // q, output, k, v
-        let bytes = elements * program.precision().bytes() as u128 + 4 * heads * n_q;
+        let bytes =
+            elements * program.source().precision.bytes() as u128 + 4 * heads * n_q;
         u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(self.extra_bytes(program))
     }
 

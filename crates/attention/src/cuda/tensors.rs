@@ -102,9 +102,9 @@ impl Gpu {
         d_output: &[f32],
     ) -> Result<Tensors> {
         let program = Program::Backward;
-        let (before, wanted) = (forward.program(), program.precision());
-        if before.precision() != wanted {
-            let given = format!("of {before} in {}", before.precision());
+        let (before, wanted) = (forward.program(), program.source().precision);
+        if before.source().precision != wanted {
+            let given = format!("of {before} in {}", before.source().precision);
             let expected = format!("the backward pass wants {wanted}");
             return Err(crate::Error::Unsupported {
                 argument: "forward",

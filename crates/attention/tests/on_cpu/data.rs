@@ -123,7 +123,7 @@ fn worse(a: f64, b: f64) -> f64 {
 
 /// What an error may be at most: rounding of the numbers, times what a sum of some hundreds of them makes of it.
 pub fn bound(program: Program) -> f64 {
-    match program.precision() {
+    match program.source().precision {
         Precision::F32 => 1e-5,
         Precision::Bf16 => 1e-2,
     }

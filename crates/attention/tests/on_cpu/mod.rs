@@ -92,7 +92,7 @@ impl OnCpu {
         watch: Watch,
     ) -> io::Result<Self> {
         let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda");
-        let source = cuda.join(format!("{}.cu", program.name()));
+        let source = cuda.join(format!("{}.cu", program.source().name));
         Self::compile_file(program, &source, d, causal, watch)
     }
 
@@ -104,7 +104,7 @@ impl OnCpu {
         causal: bool,
         watch: Watch,
     ) -> io::Result<Self> {
-        let runner = match program.name() {
+        let runner = match program.source().name {
             "naive" => "run_naive.cpp",
             "hopper" => "run_hopper.cpp",
             "backward" => "run_backward.cpp",
@@ -133,7 +133,7 @@ impl OnCpu {
         let bytes = self.run(sizes, self.bytes(&input), choices)?;
         let entries = sizes.heads * sizes.n_q;
         let (output, lse) =
-            bytes.split_at(entries * self.d * self.program.precision().bytes());
+            bytes.split_at(entries * self.d * self.program.source().precision.bytes());
         assert_eq!(
             lse.len(),
             4 * entries,
@@ -189,7 +189,7 @@ impl OnCpu {
     }
 
     fn bytes(&self, numbers: &[f32]) -> Vec<u8> {
-        match self.program.precision() {
+        match self.program.source().precision {
             Precision::F32 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
             Precision::Bf16 => {
                 numbers.iter().flat_map(|&x| Bf16::from_f32(x).0.to_le_bytes()).collect()
@@ -198,7 +198,7 @@ impl OnCpu {
     }
 
     fn numbers(&self, bytes: &[u8]) -> Vec<f32> {
-        match self.program.precision() {
+        match self.program.source().precision {
             Precision::F32 => floats(bytes),
             Precision::Bf16 => bytes
                 .chunks_exact(2)
@@ -258,7 +258,7 @@ pub fn barriers(program: Program) -> Vec<u32> {
         line.split("//").next().unwrap_or_default().contains("__syncthreads()")
     };
     (1..)
-        .zip(program.source().lines())
+        .zip(program.source().text.lines())
         .filter(|(_, line)| code(line))
         .map(|(n, _)| n)
         .collect()
@@ -328,7 +328,7 @@ pub fn with_mistake(
     from: &str,
     to: &str,
 ) -> io::Result<(TempDir, PathBuf)> {
-    let source = program.source();
+    let source = program.source().text;
     assert_eq!(source.matches(from).count(), 1, "{program:?} has `{from}` not once");
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("mistake.cu");

@@ -46,7 +46,7 @@ impl Loaded {
         let module = module.map_err(failed(format!("load {program}")))?;
         let function = |launch: Launch| {
             let name = launch.function;
-            let parameters = Parameter::of(program.source(), name, compiled.boxes);
+            let parameters = Parameter::of(program.source().text, name, compiled.boxes);
             let Some(parameters) = parameters else {
                 let log = format!("`{name}` has parameters that no launch knows");
                 return Err(Error::Compile { program, architecture, log });
