@@ -35,13 +35,7 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
-#[cfg_attr(
-    feature = "serde",
-    serde(
-        try_from = "saved::MultiHeadRead<T>",
-        bound(deserialize = "T: serde::Deserialize<'de>")
-    )
-)]
+#[cfg_attr(feature = "serde", serde(try_from = "saved::Saved<Parameters<T>>"))]
 pub struct MultiHeadAttention<T: RealField + Copy> {
     /// What is learned; of the d · n_heads columns of a projection those of head `h` are `h · d .. (h + 1) · d`.
     pub parameters: Parameters<T>,
@@ -449,31 +443,20 @@ mod saved {
     use nalgebra::RealField;
     use serde::{Deserialize, Serialize, Serializer};
 
-    /// [`MultiHeadAttention`] as it is read.
-    #[derive(Deserialize)]
-    #[serde(
-        deny_unknown_fields,
-        bound(deserialize = "T: RealField + Copy + Deserialize<'de>")
-    )]
-    pub struct MultiHeadRead<T: RealField + Copy> {
-        parameters: Parameters<T>,
+    /// [`MultiHeadAttention`] in a file: read as what is still to be checked, and written from a reference.
+    #[derive(Deserialize, Serialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Saved<P> {
+        parameters: P,
         n_heads: usize,
     }
 
-    impl<T: RealField + Copy> TryFrom<MultiHeadRead<T>> for MultiHeadAttention<T> {
+    impl<T: RealField + Copy> TryFrom<Saved<Parameters<T>>> for MultiHeadAttention<T> {
         type Error = Error;
 
-        fn try_from(read: MultiHeadRead<T>) -> Result<Self> {
+        fn try_from(read: Saved<Parameters<T>>) -> Result<Self> {
             MultiHeadAttention::from_parameters(read.parameters, read.n_heads)
         }
-    }
-
-    /// [`MultiHeadAttention`] as it is written.
-    #[derive(Serialize)]
-    #[serde(bound(serialize = "T: RealField + Copy + Serialize"))]
-    struct MultiHeadWritten<'a, T: RealField + Copy> {
-        parameters: &'a Parameters<T>,
-        n_heads: usize,
     }
 
     impl<T: RealField + Copy + Serialize> Serialize for MultiHeadAttention<T> {
@@ -481,7 +464,7 @@ mod saved {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             self.check().map_err(serde::ser::Error::custom)?;
             let MultiHeadAttention { parameters, n_heads } = self;
-            MultiHeadWritten { parameters, n_heads: *n_heads }.serialize(serializer)
+            Saved { parameters, n_heads: *n_heads }.serialize(serializer)
         }
     }
 }

@@ -373,26 +373,26 @@ mod saved {
     use super::Parameters;
     use crate::error::{Error, Result};
     use crate::saved::{Matrix, Row};
-    use nalgebra::{DMatrix, RealField, RowDVector};
+    use nalgebra::RealField;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// [`Parameters`] as they are read.
-    #[derive(Deserialize)]
+    /// [`Parameters`] in a file: read as what is still to be checked, and written from references.
+    #[derive(Deserialize, Serialize)]
     #[serde(deny_unknown_fields)]
-    struct ParametersRead<T> {
-        w_q: Matrix<T>,
-        w_k: Matrix<T>,
-        w_v: Matrix<T>,
-        w_o: Matrix<T>,
-        b_q: Row<T>,
-        b_k: Row<T>,
-        b_v: Row<T>,
-        b_o: Row<T>,
+    struct Saved<M, R> {
+        w_q: M,
+        w_k: M,
+        w_v: M,
+        w_o: M,
+        b_q: R,
+        b_k: R,
+        b_v: R,
+        b_o: R,
     }
 
     impl<'de, T: RealField + Copy + Deserialize<'de>> Deserialize<'de> for Parameters<T> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let read = ParametersRead::<T>::deserialize(deserializer)?;
+            let read = Saved::<Matrix<T>, Row<T>>::deserialize(deserializer)?;
             let parameters = || -> Result<Self> {
                 let parameters = Parameters {
                     w_q: read.w_q.into_matrix("w_q")?,
@@ -411,28 +411,13 @@ mod saved {
         }
     }
 
-    /// [`Parameters`] as they are written.
-    #[derive(Serialize)]
-    #[serde(bound(serialize = "T: Serialize + RealField + Copy"))]
-    struct ParametersWritten<'a, T> {
-        w_q: &'a DMatrix<T>,
-        w_k: &'a DMatrix<T>,
-        w_v: &'a DMatrix<T>,
-        w_o: &'a DMatrix<T>,
-        b_q: &'a RowDVector<T>,
-        b_k: &'a RowDVector<T>,
-        b_v: &'a RowDVector<T>,
-        b_o: &'a RowDVector<T>,
-    }
-
     impl<T: RealField + Copy + Serialize> Serialize for Parameters<T> {
         /// Parameters that do not fit one another, or are not finite, are an error now, and not when the file is read: JSON,
         /// for one, has no NaN and would hold a `null`.
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             check(self).map_err(serde::ser::Error::custom)?;
             let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
-            ParametersWritten { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o }
-                .serialize(serializer)
+            Saved { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o }.serialize(serializer)
         }
     }
 

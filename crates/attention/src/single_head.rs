@@ -47,16 +47,7 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(
-    feature = "serde",
-    serde(
-        deny_unknown_fields,
-        bound(
-            serialize = "T: serde::Serialize",
-            deserialize = "T: serde::Deserialize<'de>"
-        )
-    )
-)]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SingleHeadAttention<T: RealField + Copy> {
     /// What is learned.
     pub parameters: Parameters<T>,
