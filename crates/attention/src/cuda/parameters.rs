@@ -6,7 +6,7 @@
 
 use super::error::Result;
 use super::program::Precision;
-use super::shape::Sizes;
+use super::shape::{Shape, Sizes};
 use crate::error::check_count;
 use std::fmt;
 
@@ -67,12 +67,10 @@ impl Role {
 
     /// The sizes, row-major: heads, rows, columns.
     pub fn sizes(self, sizes: Sizes) -> [usize; 3] {
-        let (heads, n_q, n_k) = (sizes.heads(), sizes.n_q(), sizes.n_k());
+        let Sizes(Shape { heads, n_q, n_k, d, .. }) = sizes;
         match self {
-            Role::Q | Role::Output | Role::GradOutput | Role::GradQ => {
-                [heads, n_q, sizes.d()]
-            }
-            Role::K | Role::V | Role::GradK | Role::GradV => [heads, n_k, sizes.d()],
+            Role::Q | Role::Output | Role::GradOutput | Role::GradQ => [heads, n_q, d],
+            Role::K | Role::V | Role::GradK | Role::GradV => [heads, n_k, d],
             Role::Lse | Role::Delta => [heads, n_q, 1],
             Role::Scores => [heads, n_q, n_k],
         }
@@ -207,7 +205,7 @@ pub fn check_format(role: Role, given: Format, wanted: Format) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::{Error, Kernel, Program, Shape, mutated};
+    use crate::cuda::{Error, Kernel, Program, mutated};
     use proptest::prelude::*;
 
     const BOXES: Option<[u32; 2]> = Some([64, 128]);

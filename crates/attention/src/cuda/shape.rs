@@ -2,7 +2,6 @@
 
 use super::error::Result;
 use super::program::{Kernel, Program};
-use crate::dot_product::scale;
 use crate::error::{check_count, check_positive};
 use crate::flash::Inputs;
 
@@ -126,27 +125,6 @@ impl Shape {
 pub struct Sizes(pub(super) Shape);
 
 impl Sizes {
-    pub fn heads(self) -> usize {
-        self.0.heads
-    }
-
-    pub fn n_q(self) -> usize {
-        self.0.n_q
-    }
-
-    pub fn n_k(self) -> usize {
-        self.0.n_k
-    }
-
-    pub fn d(self) -> usize {
-        self.0.d
-    }
-
-    /// What the scores are multiplied by.
-    pub fn scale(self) -> f32 {
-        scale(self.0.d)
-    }
-
     /// That a program which was compiled for this head dimension and this rule can have them.
     pub fn check_compiled(self, program: Program, d: usize, causal: bool) -> Result<()> {
         let Shape { d: own_d, causal: own_causal, .. } = self.0;

@@ -7,8 +7,9 @@ use crate::cuda::device::Device;
 use crate::cuda::error::{Error, Result};
 use crate::cuda::parameters::{Format, Parameter, Role};
 use crate::cuda::program::Program;
-use crate::cuda::shape::Sizes;
+use crate::cuda::shape::{Shape, Sizes};
 use crate::cuda::tensors::missing;
+use crate::dot_product::scale;
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC_SHARED_BYTES;
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
@@ -105,7 +106,8 @@ impl Function {
         sizes: Sizes,
         tensors: &mut [DeviceTensor],
     ) -> Result<()> {
-        let (n_q, n_k, scale) = (sizes.n_q() as i32, sizes.n_k() as i32, sizes.scale());
+        let Sizes(Shape { n_q, n_k, d, .. }) = sizes;
+        let (n_q, n_k, scale) = (n_q as i32, n_k as i32, scale::<f32>(d));
         let mut unused: Vec<&mut DeviceTensor> = tensors.iter_mut().collect();
         let mut launch = stream.launch_builder(&self.handle);
         for &parameter in &self.parameters {
@@ -132,7 +134,7 @@ impl Function {
     fn grid(&self, sizes: Sizes) -> LaunchConfig {
         let Launch { threads, rows, shared_bytes, .. } = self.launch;
         LaunchConfig {
-            grid_dim: (self.rows(sizes).div_ceil(rows), sizes.heads() as u32, 1),
+            grid_dim: (self.rows(sizes).div_ceil(rows), sizes.0.heads as u32, 1),
             block_dim: (threads, 1, 1),
             shared_mem_bytes: shared_bytes,
         }
