@@ -202,6 +202,15 @@ fn too_large(rows: &(&'static str, usize), columns: &(&'static str, usize)) -> S
     }
 }
 
+/// [`Error::Unsupported`], in fewer lines.
+pub(crate) fn unsupported(
+    argument: &'static str,
+    given: impl Into<String>,
+    expected: impl Into<String>,
+) -> Error {
+    Error::Unsupported { argument, given: given.into(), expected: expected.into() }
+}
+
 /// At least one row and one column.
 pub(crate) fn check_not_empty<T: Scalar>(
     argument: &'static str,

@@ -1,6 +1,6 @@
 //! How the forward pass of a layer is to run.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unsupported};
 use crate::flash::Flash;
 use crate::mask::{Mask, NONE};
 use nalgebra::{DMatrix, RealField};
@@ -143,8 +143,8 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     pub fn check_no_dropout_or_flash(&self, layer: &str) -> Result<()> {
         let expected = || format!("{layer} has none");
         match (self.active_dropout(), self.flash) {
-            (Some(_), _) => Err(unsupported("options.dropout", expected())),
-            (_, Some(_)) => Err(unsupported("options.flash", expected())),
+            (Some(_), _) => Err(unsupported("options.dropout", "given", expected())),
+            (_, Some(_)) => Err(unsupported("options.flash", "given", expected())),
             (None, None) => Ok(()),
         }
     }
@@ -163,15 +163,11 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
             return Err(Error::OutOfRange { argument, given, because });
         }
         if self.flash.is_some() {
-            let expected = "flash attention keeps no weights to drop".to_owned();
-            return Err(unsupported("options.dropout", expected));
+            let expected = "flash attention keeps no weights to drop";
+            return Err(unsupported("options.dropout", "given", expected));
         }
         Ok(())
     }
-}
-
-fn unsupported(argument: &'static str, expected: String) -> Error {
-    Error::Unsupported { argument, given: "given".to_owned(), expected }
 }
 
 impl<T: RealField> Default for ForwardOptions<'_, T> {

@@ -2,7 +2,8 @@
 
 use super::device::Gpu;
 use super::error::Result;
-use super::program::Kernel;
+use super::parameters::Role;
+use super::program::{Kernel, Program};
 use super::shape::Shape;
 use crate::dot_product::AttentionGradients;
 use crate::flash::{FlashOutput, Inputs};
@@ -82,8 +83,15 @@ impl Gpu {
         let [q, k, v] = heads_first(inputs);
         let output = by_heads(&forward.output, shape.heads);
         let d_output = by_heads(grad_output, shape.heads);
-        let forward = (&output[..], forward.log_sum_exp.as_slice());
-        let mut tensors = self.place_backward(shape, [&q, &k, &v], forward, &d_output)?;
+        let copied = [
+            (Role::Q, &q[..]),
+            (Role::K, &k),
+            (Role::V, &v),
+            (Role::Output, &output),
+            (Role::Lse, forward.log_sum_exp.as_slice()),
+            (Role::GradOutput, &d_output),
+        ];
+        let mut tensors = self.place(Program::Backward, shape, vec![], &copied)?;
         tensors.launch()?;
         let [d_q, d_k, d_v] = tensors.gradients()?;
         Ok(AttentionGradients {

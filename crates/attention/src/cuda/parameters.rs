@@ -7,7 +7,7 @@
 use super::error::Result;
 use super::program::Precision;
 use super::shape::{Shape, Sizes};
-use crate::error::check_count;
+use crate::error::{check_count, unsupported};
 use std::fmt;
 
 /// What a tensor is to attention. Its name is that of the parameter in the source.
@@ -193,11 +193,8 @@ pub fn check_entries(role: Role, given: usize, sizes: Sizes) -> Result<()> {
 /// That a tensor can be the argument for a parameter of its role.
 pub fn check_format(role: Role, given: Format, wanted: Format) -> Result<()> {
     if given != wanted {
-        let (given, expected) =
-            (given.to_string(), format!("the function on the device takes {wanted}"));
-        return Err(
-            crate::Error::Unsupported { argument: role.name(), given, expected }.into()
-        );
+        let expected = format!("the function on the device takes {wanted}");
+        return Err(unsupported(role.name(), given.to_string(), expected).into());
     }
     Ok(())
 }

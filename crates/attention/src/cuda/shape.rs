@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::program::{Kernel, Program};
-use crate::error::{check_count, check_positive};
+use crate::error::{check_count, check_positive, unsupported};
 use crate::flash::Inputs;
 
 /// The sizes of attention on a GPU. Keys and values have the same width, `d`.
@@ -54,11 +54,9 @@ impl Shape {
     pub fn of(inputs: &Inputs<f32>) -> Result<Self> {
         let ((n_q, n_k), (d_k, _)) = (inputs.lengths(), inputs.widths());
         let Some(causal) = inputs.mask.is_causal() else {
-            let given = "another than none and causal".to_owned();
-            let expected = "the kernels on the GPU know these two".to_owned();
-            return Err(
-                crate::Error::Unsupported { argument: "mask", given, expected }.into()
-            );
+            let given = "another than none and causal";
+            let expected = "the kernels on the GPU know these two";
+            return Err(unsupported("mask", given, expected).into());
         };
         let width = inputs.q.ncols();
         let because = || format!("the kernels on the GPU want the {width} of `q`");
@@ -132,9 +130,7 @@ impl Sizes {
             let given = format!("of d = {own_d} with causal = {own_causal}");
             let expected =
                 format!("{program} was compiled for d = {d} with causal = {causal}");
-            return Err(
-                crate::Error::Unsupported { argument: "shape", given, expected }.into()
-            );
+            return Err(unsupported("shape", given, expected).into());
         }
         Ok(())
     }

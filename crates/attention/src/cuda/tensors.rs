@@ -6,6 +6,7 @@ use super::ffi::{DeviceTensor, Loaded, elsewhere};
 use super::parameters::{Role, check_entries};
 use super::program::{Kernel, Program};
 use super::shape::{Shape, Sizes};
+use crate::error::unsupported;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,12 +107,7 @@ impl Gpu {
         if before.source().precision != wanted {
             let given = format!("of {before} in {}", before.source().precision);
             let expected = format!("the backward pass wants {wanted}");
-            return Err(crate::Error::Unsupported {
-                argument: "forward",
-                given,
-                expected,
-            }
-            .into());
+            return Err(unsupported("forward", given, expected).into());
         }
         if forward.loaded.stream() != self.stream() {
             return Err(elsewhere("forward", forward.loaded.stream(), self.stream()));
@@ -124,27 +120,8 @@ impl Gpu {
         self.place(program, shape, all, &[(Role::GradOutput, d_output)])
     }
 
-    /// The backward pass of a forward pass that was made elsewhere.
-    pub(super) fn place_backward(
-        &self,
-        shape: Shape,
-        [q, k, v]: [&[f32]; 3],
-        (output, lse): (&[f32], &[f32]),
-        d_output: &[f32],
-    ) -> Result<Tensors> {
-        let inputs = [
-            (Role::Q, q),
-            (Role::K, k),
-            (Role::V, v),
-            (Role::Output, output),
-            (Role::Lse, lse),
-            (Role::GradOutput, d_output),
-        ];
-        self.place(Program::Backward, shape, vec![], &inputs)
-    }
-
     /// The tensors of a program: those that are on the device, copies of the inputs, and zeros for all others.
-    fn place(
+    pub(super) fn place(
         &self,
         program: Program,
         shape: Shape,
@@ -326,13 +303,8 @@ impl Tensors {
     pub fn gradients(&self) -> Result<[Vec<f32>; 3]> {
         if self.program() != Program::Backward {
             let given = format!("of {}", self.program());
-            let expected = "only the backward pass makes gradients".to_owned();
-            return Err(crate::Error::Unsupported {
-                argument: "tensors",
-                given,
-                expected,
-            }
-            .into());
+            let expected = "only the backward pass makes gradients";
+            return Err(unsupported("tensors", given, expected).into());
         }
         let [d_q, d_k, d_v] = [Role::GradQ, Role::GradK, Role::GradV];
         Ok([self.read(d_q)?, self.read(d_k)?, self.read(d_v)?])

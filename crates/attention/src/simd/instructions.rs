@@ -1,7 +1,7 @@
 //! Sets of instructions, chosen at run time.
 
 use super::vectors::Element;
-use crate::error::{Error, Result};
+use crate::error::{Result, unsupported};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
@@ -53,10 +53,9 @@ impl Instructions {
     /// # Errors
     /// This processor does not have them.
     pub(crate) fn check(self) -> Result<Self> {
-        self.run(Nothing).map(|()| self).ok_or_else(|| Error::Unsupported {
-            argument: "instructions",
-            given: format!("{self:?}"),
-            expected: format!("this processor has {:?}", Self::available()),
+        self.run(Nothing).map(|()| self).ok_or_else(|| {
+            let expected = format!("this processor has {:?}", Self::available());
+            unsupported("instructions", format!("{self:?}"), expected)
         })
     }
 
