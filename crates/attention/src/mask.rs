@@ -372,22 +372,17 @@ impl SizedMask<'_> {
         rows: &Range<usize>,
         columns: &Range<usize>,
     ) -> Visibility {
-        let (first_query, last_query) = (rows.start + self.n_k, rows.end - 1 + self.n_k);
-        let (first_key, last_key) =
-            (columns.start + self.n_q, columns.end - 1 + self.n_q);
         match rule {
-            Rule::None => Visibility::Full,
-            Rule::Causal if last_key <= first_query => Visibility::Full,
-            Rule::Causal if first_key > last_query => Visibility::Hidden,
-            Rule::Causal => Visibility::Partial,
-            Rule::Window(width) => {
-                let all = last_key <= first_query && last_query - first_key < *width;
-                let none = first_key > last_query
-                    || first_query >= last_key.saturating_add(*width);
-                match (all, none) {
-                    (true, _) => Visibility::Full,
-                    (_, true) => Visibility::Hidden,
-                    _ => Visibility::Partial,
+            Rule::None | Rule::Causal | Rule::Window(_) => {
+                // A later query's keys begin later and end later.
+                let first = self.keys_of(rule, rows.start);
+                let last = self.keys_of(rule, rows.end - 1);
+                if last.start <= columns.start && columns.end <= first.end {
+                    Visibility::Full
+                } else if last.end <= columns.start || columns.end <= first.start {
+                    Visibility::Hidden
+                } else {
+                    Visibility::Partial
                 }
             }
             Rule::Padding(valid) => of_all(columns.clone().map(|j| valid[j])),
