@@ -4,7 +4,7 @@
 //! weights and gradients of scores are where the products with `grad_output` and with the queries want them, and what belongs
 //! to a query, its log-sum-exp and D, is one number a row.
 
-use super::fast::{Attend, Flash, ForwardWorkspace, Grid};
+use super::fast::{Attend, Flash, ForwardWorkspace, Grid, write_panels};
 use super::queue::{into_inner, lock};
 use super::slices::Slices;
 use super::{FlashOutput, Inputs, Tiles};
@@ -309,23 +309,18 @@ impl<T: Float> Work for Stripe<'_, T> {
                     }
                 }
             }
-            let mut gradients = lock(gradients);
-            workspace.write(
-                &workspace.grad_k,
-                head.scale,
-                &block,
-                h,
-                d_k,
-                &mut gradients.k,
-            );
-            workspace.write(
-                &workspace.grad_v,
-                T::one(),
-                &block,
-                h,
-                d_v,
-                &mut gradients.v,
-            );
+            let AttentionGradients { k, v, .. } = &mut *lock(gradients);
+            for (panels, factor, d, matrix) in [
+                (&workspace.grad_k, head.scale, d_k, k),
+                (&workspace.grad_v, T::one(), d_v, v),
+            ] {
+                let matrix = matrix.columns_mut(h * d, d);
+                write_panels(panels, workspace.sizes, &block, matrix, |_, from, to| {
+                    for (to, &from) in to.iter_mut().zip(from) {
+                        *to = from * factor;
+                    }
+                });
+            }
         }
         share
     }
@@ -498,30 +493,6 @@ impl<T: Float> BackwardWorkspace<T> {
                 for c in 0..d_k {
                     grad_k[c * width + at] += grad * head.q.at(i, c);
                     share[i * d_lanes + c] += grad * head.k.at(j, c);
-                }
-            }
-        }
-    }
-
-    /// Finished panels (d, width), times `factor`, to their rows of head `h`.
-    fn write(
-        &self,
-        panels: &[T],
-        factor: T,
-        rows: &Range<usize>,
-        h: usize,
-        d: usize,
-        matrix: &mut DMatrix<T>,
-    ) {
-        let padded = d.next_multiple_of(self.sizes.numbers);
-        for panel in blocks(rows.len(), self.sizes.panel) {
-            let width = panel.len().next_multiple_of(self.sizes.lanes);
-            let columns = panels[panel.start * padded..].chunks_exact(width);
-            for (c, from) in columns.take(d).enumerate() {
-                let mut column = matrix.column_mut(h * d + c);
-                let to = &mut column.as_mut_slice()[rows.start..][panel.clone()];
-                for (to, &from) in to.iter_mut().zip(from) {
-                    *to = from * factor;
                 }
             }
         }

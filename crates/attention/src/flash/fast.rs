@@ -11,6 +11,7 @@ use crate::simd::{
     pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
 };
 use crate::softmax::normaliser;
+use nalgebra::DMatrixViewMut;
 use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -254,21 +255,34 @@ impl<T: Float> ForwardWorkspace<T> {
         scale: T,
     ) {
         let d_v = forward.output.ncols() / forward.log_sum_exp.ncols();
-        let padded = d_v.next_multiple_of(self.sizes.numbers);
-        for panel in blocks(rows.len(), self.sizes.panel) {
-            let width = panel.len().next_multiple_of(self.sizes.lanes);
-            let sums = &self.sum[panel.clone()];
-            let output = self.output[panel.start * padded..].chunks_exact(width);
-            for (c, from) in output.take(d_v).enumerate() {
-                let mut column = forward.output.column_mut(h * d_v + c);
-                let to = &mut column.as_mut_slice()[rows.start..][panel.clone()];
-                for ((to, &from), &sum) in to.iter_mut().zip(from).zip(sums) {
-                    *to = from / normaliser(sum);
-                }
+        let output = forward.output.columns_mut(h * d_v, d_v);
+        write_panels(&self.output, self.sizes, &rows, output, |panel, from, to| {
+            for ((to, &from), &sum) in to.iter_mut().zip(from).zip(&self.sum[panel]) {
+                *to = from / normaliser(sum);
             }
-        }
+        });
         for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(&*self.sum)) {
             forward.write_log_sum_exp((i, h), scale, max, sum);
+        }
+    }
+}
+
+/// Finished panels (d, width) of a block, to its `rows` of a head's matrix (n, d). `write` gets one column of one panel:
+/// which rows of the block these are, where their numbers are, and where they go.
+pub(super) fn write_panels<T: Float>(
+    panels: &[T],
+    sizes: Sizes,
+    rows: &Range<usize>,
+    mut matrix: DMatrixViewMut<T>,
+    write: impl Fn(Range<usize>, &[T], &mut [T]),
+) {
+    let padded = matrix.ncols().next_multiple_of(sizes.numbers);
+    for panel in blocks(rows.len(), sizes.panel) {
+        let width = panel.len().next_multiple_of(sizes.lanes);
+        let columns = panels[panel.start * padded..].chunks_exact(width);
+        for (from, mut column) in columns.zip(matrix.column_iter_mut()) {
+            let to = &mut column.as_mut_slice()[rows.start..][panel.clone()];
+            write(panel.clone(), from, to);
         }
     }
 }
