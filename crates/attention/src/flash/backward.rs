@@ -135,7 +135,8 @@ impl<'a, T: Float> Back<'a, T> {
 /// One thread's walk over the queries, once for every block of keys, and the memory that it uses again.
 struct BackwardWorkspace<T> {
     sizes: Sizes,
-    tiles: Tiles,              // keys in a block, queries in a tile
+    block: usize,              // keys that are held
+    tile: usize,               // queries that pass by at once
     d_k: usize,                // next multiple of NR
     d_v: usize,                // next multiple of NR
     keys: Aligned<T>,          // panels of (d_k, width)
@@ -158,17 +159,19 @@ impl<T: Float> BackwardWorkspace<T> {
     fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>, stripe: usize) -> Self {
         let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
         let Sizes { lanes, panel, numbers } = sizes;
-        let block = stripe.div_ceil(stripe.div_ceil(tiles.queries));
-        let block = block.next_multiple_of(panel);
+        // Forward, queries are held and keys pass by. Here it is the other way round.
+        let (held, passing) = (tiles.queries, tiles.keys);
+        let block = stripe.div_ceil(stripe.div_ceil(held)).next_multiple_of(panel);
+        let tile = passing.min(n_q).next_multiple_of(numbers);
         let keys = block.min(n_k).next_multiple_of(lanes);
-        let queries = tiles.keys.min(n_q).next_multiple_of(numbers);
         let zeros = |n| Aligned::zeros(n);
         let (padded_k, padded_v) =
             (d_k.next_multiple_of(numbers), d_v.next_multiple_of(numbers));
         let of_all = || vec![T::zero(); n_q.next_multiple_of(numbers)];
         BackwardWorkspace {
             sizes,
-            tiles: Tiles { queries, keys: block },
+            block,
+            tile,
             d_k: padded_k,
             d_v: padded_v,
             keys: zeros(keys * d_k),
@@ -176,12 +179,12 @@ impl<T: Float> BackwardWorkspace<T> {
             keys_across: zeros(keys * d_k.next_multiple_of(lanes)),
             grad_k: zeros(keys * padded_k),
             grad_v: zeros(keys * padded_v),
-            query_rows: zeros(queries * d_k),
-            query_columns: zeros(queries * padded_k),
-            grad_rows: zeros(queries * d_v),
-            grad_columns: zeros(queries * padded_v),
-            weights: zeros(queries * panel.min(keys)),
-            grad_scores: zeros(queries * panel.min(keys)),
+            query_rows: zeros(tile * d_k),
+            query_columns: zeros(tile * padded_k),
+            grad_rows: zeros(tile * d_v),
+            grad_columns: zeros(tile * padded_v),
+            weights: zeros(tile * panel.min(keys)),
+            grad_scores: zeros(tile * panel.min(keys)),
             shift: of_all(),
             rest: of_all(),
             d: of_all(),
@@ -219,8 +222,8 @@ impl<T: Float> BackwardWorkspace<T> {
         inputs: &Inputs<T>,
         head: &Slices<T>,
     ) {
-        let queries = self.tiles.keys.min(head.q.shape.0);
-        let tiles = Tiles { queries, keys: self.tiles.queries };
+        // This pass holds queries, as every forward pass does, and in blocks as large as those of the keys here.
+        let tiles = Tiles { queries: self.block.min(head.q.shape.0), keys: self.tile };
         let mut workspace = ForwardWorkspace::new(self.sizes, tiles, inputs);
         for rows in blocks(head.q.shape.0, tiles.queries) {
             Attend { workspace: &mut workspace, head, rows: rows.clone() }
@@ -251,9 +254,8 @@ impl<T: Float> Work for Stripe<'_, T> {
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Vec<T> {
         let Stripe { workspace, inputs, back, h, keys, gradients } = self;
-        let Sizes { lanes, panel, .. } = workspace.sizes;
         let Back { head, grad_output, .. } = &back;
-        let ((n_q, d_k), d_v) = (head.q.shape, head.v.shape.1);
+        let ((n_q, d_k), lanes) = (head.q.shape, workspace.sizes.lanes);
         workspace.rows_of(&back);
         if head.rounding_moves_weights() {
             workspace.measure_rows::<S, MR, NR>(simd, inputs, head);
@@ -264,63 +266,9 @@ impl<T: Float> Work for Stripe<'_, T> {
         let all = [head.q, head.k, *grad_output];
         let finite = LazyCell::new(|| all.into_iter().all(View::is_finite));
 
-        let grid = Grid { size: workspace.tiles.queries, step: NR, end: n_q };
-
-        for block in tiles_between(keys, workspace.tiles.keys) {
-            let (k, v) = (head.k.rows(&block), head.v.rows(&block));
-            pack_panels(k, panel, lanes, &mut workspace.keys);
-            pack_panels(v, panel, lanes, &mut workspace.values);
-            pack_across(k, panel, lanes, MR, &mut workspace.keys_across);
-            workspace.grad_k.fill(T::zero());
-            workspace.grad_v.fill(T::zero());
-            let queries = head.mask.queries_that_see(block.clone());
-            for tile in grid.tiles(queries) {
-                if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden
-                {
-                    continue;
-                }
-                let (q, grad) = (head.q.rows(&tile), grad_output.rows(&tile));
-                pack_rows::<T, NR>(q, &mut workspace.query_rows);
-                pack_columns::<T, NR>(q, &mut workspace.query_columns);
-                pack_rows::<T, NR>(grad, &mut workspace.grad_rows);
-                pack_columns::<T, NR>(grad, &mut workspace.grad_columns);
-                for keys in tiles_between(block.clone(), panel) {
-                    let queries = head.mask.queries_that_see(keys.clone());
-                    let Some(queries) = grid.common(queries, &tile) else { continue };
-                    let seen = head.mask.visibility(queries.clone(), keys.clone());
-                    if seen == Visibility::Hidden {
-                        continue;
-                    }
-                    let zeros_hide = seen == Visibility::Full || *finite;
-                    let (block, tile) = (&block, &tile);
-                    let of = Panel {
-                        back: &back,
-                        block,
-                        tile,
-                        keys,
-                        queries,
-                        seen,
-                        zeros_hide,
-                    };
-                    match of.keys.len().div_ceil(lanes) {
-                        1 => workspace.panel::<S, 1, MR, NR>(simd, &of, &mut share),
-                        2 => workspace.panel::<S, 2, MR, NR>(simd, &of, &mut share),
-                        _ => workspace.panel::<S, MR, MR, NR>(simd, &of, &mut share),
-                    }
-                }
-            }
-            let AttentionGradients { k, v, .. } = &mut *lock(gradients);
-            for (panels, factor, d, matrix) in [
-                (&workspace.grad_k, head.scale, d_k, k),
-                (&workspace.grad_v, T::one(), d_v, v),
-            ] {
-                let matrix = matrix.columns_mut(h * d, d);
-                write_panels(panels, workspace.sizes, &block, matrix, |_, from, to| {
-                    for (to, &from) in to.iter_mut().zip(from) {
-                        *to = from * factor;
-                    }
-                });
-            }
+        for block in tiles_between(keys, workspace.block) {
+            workspace.block::<S, MR, NR>(simd, &back, &block, &finite, &mut share);
+            workspace.write(head, h, &block, &mut lock(gradients));
         }
         share
     }
@@ -338,24 +286,93 @@ struct Panel<'a, T> {
 }
 
 impl<T: Float> BackwardWorkspace<T> {
+    /// Adds up the gradients of a block of keys, which is held while all queries that see some of it pass by, and its
+    /// share in the gradients of these queries.
+    #[inline(always)]
+    fn block<S: InstructionSet, const MR: usize, const NR: usize>(
+        &mut self,
+        simd: S,
+        back: &Back<T>,
+        block: &Range<usize>,                           // of keys
+        finite: &LazyCell<bool, impl FnOnce() -> bool>, // all that is read
+        share: &mut [T],
+    ) {
+        let (Back { head, grad_output, .. }, sizes) = (back, self.sizes);
+        let (k, v) = (head.k.rows(block), head.v.rows(block));
+        pack_panels(k, sizes.panel, sizes.lanes, &mut self.keys);
+        pack_panels(v, sizes.panel, sizes.lanes, &mut self.values);
+        pack_across(k, sizes.panel, sizes.lanes, MR, &mut self.keys_across);
+        self.grad_k.fill(T::zero());
+        self.grad_v.fill(T::zero());
+        let grid = Grid { size: self.tile, step: NR, end: head.q.shape.0 };
+        for tile in grid.tiles(head.mask.queries_that_see(block.clone())) {
+            if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden {
+                continue;
+            }
+            let (q, grad) = (head.q.rows(&tile), grad_output.rows(&tile));
+            pack_rows::<T, NR>(q, &mut self.query_rows);
+            pack_columns::<T, NR>(q, &mut self.query_columns);
+            pack_rows::<T, NR>(grad, &mut self.grad_rows);
+            pack_columns::<T, NR>(grad, &mut self.grad_columns);
+            for keys in tiles_between(block.clone(), sizes.panel) {
+                let queries = head.mask.queries_that_see(keys.clone());
+                let Some(queries) = grid.common(queries, &tile) else { continue };
+                let seen = head.mask.visibility(queries.clone(), keys.clone());
+                if seen == Visibility::Hidden {
+                    continue;
+                }
+                let zeros_hide = seen == Visibility::Full || **finite;
+                let tile = &tile;
+                let panel = Panel { back, block, tile, keys, queries, seen, zeros_hide };
+                match panel.keys.len().div_ceil(sizes.lanes) {
+                    1 => self.panel::<S, 1, MR, NR>(simd, &panel, share),
+                    2 => self.panel::<S, 2, MR, NR>(simd, &panel, share),
+                    _ => self.panel::<S, MR, MR, NR>(simd, &panel, share),
+                }
+            }
+        }
+    }
+
+    /// The finished gradients of a block of keys and its values, to where they belong.
+    fn write(
+        &self,
+        head: &Slices<T>,
+        h: usize,
+        block: &Range<usize>,
+        gradients: &mut AttentionGradients<T>,
+    ) {
+        let (d_k, d_v) = (head.k.shape.1, head.v.shape.1);
+        for (panels, factor, d, matrix) in [
+            (&self.grad_k, head.scale, d_k, &mut gradients.k),
+            (&self.grad_v, T::one(), d_v, &mut gradients.v),
+        ] {
+            let matrix = matrix.columns_mut(h * d, d);
+            write_panels(panels, self.sizes, block, matrix, |_, from, to| {
+                for (to, &from) in to.iter_mut().zip(from) {
+                    *to = from * factor;
+                }
+            });
+        }
+    }
+
     // ANCHOR: panel
     /// Adds what a panel of keys and a tile of queries contribute to the gradients of both.
     #[inline(always)]
     fn panel<S: InstructionSet, const M: usize, const MR: usize, const NR: usize>(
         &mut self,
         simd: S,
-        of: &Panel<T>,
+        panel: &Panel<T>,
         share: &mut [T], // (n_q, d_k), with rows of whole vectors
     ) {
         #[cfg(test)]
-        super::tests::count_pairs(of.queries.len() * of.keys.len());
+        super::tests::count_pairs(panel.queries.len() * panel.keys.len());
 
-        self.weights::<S, M, NR>(simd, of);
-        self.grad_scores::<S, M, NR>(simd, of);
-        if of.zeros_hide {
-            self.add_gradients::<S, M, MR, NR>(simd, of, share);
+        self.weights::<S, M, NR>(simd, panel);
+        self.grad_scores::<S, M, NR>(simd, panel);
+        if panel.zeros_hide {
+            self.add_gradients::<S, M, MR, NR>(simd, panel, share);
         } else {
-            self.add_gradients_of_seen(of, M * self.sizes.lanes, share);
+            self.add_gradients_of_seen(panel, M * self.sizes.lanes, share);
         }
     }
     // ANCHOR_END: panel
@@ -365,19 +382,21 @@ impl<T: Float> BackwardWorkspace<T> {
     fn weights<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
         simd: S,
-        of: &Panel<T>,
+        panel: &Panel<T>,
     ) {
-        let Panel { back: Back { head, .. }, keys, queries, .. } = of;
+        let Panel { back: Back { head, .. }, keys, queries, .. } = panel;
         let d_k = head.k.shape.1;
-        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
+        let (width, first) = (M * self.sizes.lanes, keys.start - panel.block.start);
         let (from, count) =
-            (queries.start - of.tile.start, queries.len().next_multiple_of(NR));
+            (queries.start - panel.tile.start, queries.len().next_multiple_of(NR));
 
-        let panel = vectors::<S, T, M>(&self.keys[first * d_k..][..width * d_k]);
+        let key_vectors = vectors::<S, T, M>(&self.keys[first * d_k..][..width * d_k]);
         let blocks = self.query_rows[from * d_k..][..count * d_k].as_chunks::<NR>().0;
         let weights = &mut self.weights[..count * width];
         let (blocks, into) = (blocks.chunks_exact(d_k), vectors_mut::<S, T, M>(weights));
-        products::<S, T, M, NR>(simd, panel, blocks, into, |_, into, sums| *into = sums);
+        products::<S, T, M, NR>(simd, key_vectors, blocks, into, |_, into, sums| {
+            *into = sums
+        });
 
         let base = T::splat_vector(simd, head.scale * nalgebra::convert(LOG2_E));
         let shift = &self.shift[queries.start..][..count];
@@ -394,7 +413,7 @@ impl<T: Float> BackwardWorkspace<T> {
             }
         }
         // Only now, since a NaN that a query sees is in its log-sum-exp, and −∞ − NaN is NaN.
-        if of.seen == Visibility::Partial {
+        if panel.seen == Visibility::Partial {
             hide(head.mask, queries, keys, weights, width);
         }
     }
@@ -404,28 +423,29 @@ impl<T: Float> BackwardWorkspace<T> {
     fn grad_scores<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
         simd: S,
-        of: &Panel<T>,
+        panel: &Panel<T>,
     ) {
-        let Panel { back: Back { head, .. }, keys, queries, .. } = of;
+        let Panel { back: Back { head, .. }, keys, queries, .. } = panel;
         let d_v = head.v.shape.1;
-        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
+        let (width, first) = (M * self.sizes.lanes, keys.start - panel.block.start);
         let (from, count) =
-            (queries.start - of.tile.start, queries.len().next_multiple_of(NR));
+            (queries.start - panel.tile.start, queries.len().next_multiple_of(NR));
 
-        let panel = vectors::<S, T, M>(&self.values[first * d_v..][..width * d_v]);
+        let value_vectors =
+            vectors::<S, T, M>(&self.values[first * d_v..][..width * d_v]);
         let blocks = self.grad_rows[from * d_v..][..count * d_v].as_chunks::<NR>().0;
         let grads = &mut self.grad_scores[..count * width];
         let (blocks, into) = (blocks.chunks_exact(d_v), vectors_mut::<S, T, M>(grads));
         let weights = vectors::<S, T, M>(&self.weights);
         let d = &self.d[queries.start..][..count];
-        products::<S, T, M, NR>(simd, panel, blocks, into, |j, into, sums| {
+        products::<S, T, M, NR>(simd, value_vectors, blocks, into, |j, into, sums| {
             let d = T::splat_vector(simd, d[j]);
             for i in 0..M {
                 let behind = T::sub_vectors(simd, sums[i], d);
                 into[i] = T::mul_vectors(simd, weights[j][i], behind);
             }
         });
-        if of.seen == Visibility::Partial {
+        if panel.seen == Visibility::Partial {
             hide(head.mask, queries, keys, grads, width);
         }
     }
@@ -442,18 +462,18 @@ impl<T: Float> BackwardWorkspace<T> {
     >(
         &mut self,
         simd: S,
-        of: &Panel<T>,
+        panel: &Panel<T>,
         share: &mut [T],
     ) {
-        let Panel { keys, queries, .. } = of;
-        let (width, first) = (M * self.sizes.lanes, keys.start - of.block.start);
-        let from = queries.start - of.tile.start;
+        let Panel { keys, queries, .. } = panel;
+        let (width, first) = (M * self.sizes.lanes, keys.start - panel.block.start);
+        let from = queries.start - panel.tile.start;
         for (left, right, into, d) in [
             (&self.weights, &self.grad_columns, &mut self.grad_v, self.d_v),
             (&self.grad_scores, &self.query_columns, &mut self.grad_k, self.d_k),
         ] {
             let left = vectors::<S, T, M>(&left[..queries.len() * width]);
-            let columns = right.chunks_exact(of.tile.len() * NR);
+            let columns = right.chunks_exact(panel.tile.len() * NR);
             let blocks =
                 columns.map(|column| &column.as_chunks().0[from..][..queries.len()]);
             let into = vectors_mut::<S, T, M>(&mut into[first * d..][..width * d]);
@@ -463,7 +483,7 @@ impl<T: Float> BackwardWorkspace<T> {
                 }
             });
         }
-        let d = of.back.head.k.shape.1.next_multiple_of(self.sizes.lanes);
+        let d = panel.back.head.k.shape.1.next_multiple_of(self.sizes.lanes);
         let count = queries.len().next_multiple_of(NR);
         let across = &self.keys_across[first * d..][..keys.len() * d];
         let grad_scores = &self.grad_scores[..count * width];
@@ -473,11 +493,11 @@ impl<T: Float> BackwardWorkspace<T> {
     // ANCHOR_END: add_gradients
 
     /// The same where something is not finite, over the pairs that are seen: a hidden NaN times a weight of 0 would be NaN.
-    fn add_gradients_of_seen(&mut self, of: &Panel<T>, width: usize, share: &mut [T]) {
-        let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = of;
+    fn add_gradients_of_seen(&mut self, panel: &Panel<T>, width: usize, share: &mut [T]) {
+        let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = panel;
         let (d_k, d_v) = (head.k.shape.1, head.v.shape.1);
         let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
-        let first = keys.start - of.block.start;
+        let first = keys.start - panel.block.start;
         let grad_k = &mut self.grad_k[first * self.d_k..];
         let grad_v = &mut self.grad_v[first * self.d_v..];
         for (row, i) in queries.clone().enumerate() {

@@ -300,8 +300,8 @@ impl<T: Float> Work for Attend<'_, T> {
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
         let Attend { workspace, head, rows } = self;
-        let Sizes { panel, lanes, .. } = workspace.sizes;
-        pack_panels(head.q.rows(&rows), panel, lanes, &mut workspace.queries);
+        let sizes = workspace.sizes;
+        pack_panels(head.q.rows(&rows), sizes.panel, sizes.lanes, &mut workspace.queries);
         workspace.max.fill(neg_infinity());
         workspace.sum.fill(T::zero());
         workspace.output.fill(T::zero());
@@ -315,7 +315,7 @@ impl<T: Float> Work for Attend<'_, T> {
             }
             pack_rows::<T, NR>(head.k.rows(&tile), &mut workspace.keys);
             pack_columns::<T, NR>(head.v.rows(&tile), &mut workspace.values);
-            for queries in tiles_between(rows.clone(), panel) {
+            for queries in tiles_between(rows.clone(), sizes.panel) {
                 let keys = head.mask.keys_seen_by(queries.clone());
                 let Some(keys) = grid.common(keys, &tile) else { continue };
                 let seen = head.mask.visibility(queries.clone(), keys.clone());
@@ -323,7 +323,7 @@ impl<T: Float> Work for Attend<'_, T> {
                     continue;
                 }
                 let zeros_hide = seen == Visibility::Full || *finite;
-                let of = Panel {
+                let panel = Panel {
                     head,
                     rows: &rows,
                     tile: &tile,
@@ -332,10 +332,10 @@ impl<T: Float> Work for Attend<'_, T> {
                     seen,
                     zeros_hide,
                 };
-                match of.queries.len().div_ceil(lanes) {
-                    1 => workspace.panel::<S, 1, NR>(simd, of),
-                    2 => workspace.panel::<S, 2, NR>(simd, of),
-                    _ => workspace.panel::<S, MR, NR>(simd, of),
+                match panel.queries.len().div_ceil(sizes.lanes) {
+                    1 => workspace.panel::<S, 1, NR>(simd, panel),
+                    2 => workspace.panel::<S, 2, NR>(simd, panel),
+                    _ => workspace.panel::<S, MR, NR>(simd, panel),
                 }
             }
         }
@@ -360,18 +360,18 @@ impl<T: Float> ForwardWorkspace<T> {
     fn panel<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
         simd: S,
-        of: Panel<T>,
+        panel: Panel<T>,
     ) {
-        let largest = self.scores::<S, M, NR>(simd, &of);
+        let largest = self.scores::<S, M, NR>(simd, &panel);
         let width = M * self.sizes.lanes;
-        let first = of.queries.start - of.rows.start;
+        let first = panel.queries.start - panel.rows.start;
         let max = &mut vectors_mut::<S, T, M>(&mut self.max[first..][..width])[0];
         let sum = &mut vectors_mut::<S, T, M>(&mut self.sum[first..][..width])[0];
         // e^(scale · x) = 2^(scale · log₂ e · x)
-        let base = of.head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
-        let scores = vectors_mut::<S, T, M>(&mut self.scores[..of.keys.len() * width]);
+        let base = panel.head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
+        let scores = vectors_mut::<S, T, M>(&mut self.scores[..panel.keys.len() * width]);
         let correction = absorb::<S, T, M>(simd, base, largest, max, sum, scores);
-        self.add_values::<S, M, NR>(simd, &of, correction);
+        self.add_values::<S, M, NR>(simd, &panel, correction);
     }
     // ANCHOR_END: panel
 
@@ -381,27 +381,29 @@ impl<T: Float> ForwardWorkspace<T> {
     fn scores<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
         simd: S,
-        of: &Panel<T>,
+        panel: &Panel<T>,
     ) -> [T::Vector<S>; M] {
-        let Panel { head, queries, keys, .. } = of;
+        let Panel { head, queries, keys, .. } = panel;
         let d_k = head.q.shape.1;
-        let (width, first) = (M * self.sizes.lanes, queries.start - of.rows.start);
-        let (from, count) = (keys.start - of.tile.start, keys.len().next_multiple_of(NR));
+        let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
+        let (from, count) =
+            (keys.start - panel.tile.start, keys.len().next_multiple_of(NR));
         #[cfg(test)]
         super::tests::count_pairs(queries.len() * keys.len());
 
-        let panel = vectors::<S, T, M>(&self.queries[first * d_k..][..width * d_k]);
+        let query_vectors =
+            vectors::<S, T, M>(&self.queries[first * d_k..][..width * d_k]);
         let blocks = self.keys[from * d_k..][..count * d_k].as_chunks::<NR>().0;
         let scores = &mut self.scores[..count * width];
         let mut largest = [T::splat_vector(simd, neg_infinity()); M];
         let (blocks, into) = (blocks.chunks_exact(d_k), vectors_mut::<S, T, M>(scores));
-        products::<S, T, M, NR>(simd, panel, blocks, into, |_, into, sums| {
+        products::<S, T, M, NR>(simd, query_vectors, blocks, into, |_, into, sums| {
             for i in 0..M {
                 into[i] = sums[i];
                 largest[i] = T::larger(simd, sums[i], largest[i]);
             }
         });
-        if of.seen == Visibility::Partial || count > keys.len() {
+        if panel.seen == Visibility::Partial || count > keys.len() {
             for (line, j) in scores.chunks_exact_mut(width).zip(keys.clone()) {
                 let line = &mut line[..queries.len()];
                 head.mask.hide_queries(j, queries.clone(), line, neg_infinity());
@@ -418,18 +420,18 @@ impl<T: Float> ForwardWorkspace<T> {
     fn add_values<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
         simd: S,
-        of: &Panel<T>,
+        panel: &Panel<T>,
         correction: [T::Vector<S>; M],
     ) {
-        let Panel { head, queries, keys, .. } = of;
+        let Panel { head, queries, keys, .. } = panel;
         let d_v = head.v.shape.1.next_multiple_of(NR);
-        let (width, first) = (M * self.sizes.lanes, queries.start - of.rows.start);
+        let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
         let weights = &self.scores[..keys.len() * width];
         let output = &mut self.output[first * d_v..][..width * d_v];
         let into = vectors_mut::<S, T, M>(output);
-        if of.zeros_hide {
-            let from = keys.start - of.tile.start;
-            let columns = self.values.chunks_exact(of.tile.len() * NR);
+        if panel.zeros_hide {
+            let from = keys.start - panel.tile.start;
+            let columns = self.values.chunks_exact(panel.tile.len() * NR);
             let blocks =
                 columns.map(|column| &column.as_chunks().0[from..][..keys.len()]);
             let weights = vectors::<S, T, M>(weights);

@@ -153,22 +153,22 @@ impl<T: Float> Work for Timed<'_, T> {
 
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
-        let Timed { products: of, part } = self;
-        let (width, (n, d)) = (of.sizes.panel, of.k.shape());
+        let Timed { products: tile, part } = self;
+        let (width, (n, d)) = (tile.sizes.panel, tile.k.shape());
         match part {
             Part::Scores => {
-                let panel = vectors::<S, T, MR>(&of.panel[..d * width]);
-                let blocks = of.keys.as_chunks::<NR>().0.chunks_exact(d);
-                let into = vectors_mut::<S, T, MR>(&mut of.scores);
+                let panel = vectors::<S, T, MR>(&tile.panel[..d * width]);
+                let blocks = tile.keys.as_chunks::<NR>().0.chunks_exact(d);
+                let into = vectors_mut::<S, T, MR>(&mut tile.scores);
                 products::<S, T, MR, NR>(simd, panel, blocks, into, |_, into, sums| {
                     *into = sums;
                 });
             }
             Part::Values => {
-                let weights = vectors::<S, T, MR>(&of.scores[..n * width]);
-                let columns = of.values.chunks_exact(n * NR);
+                let weights = vectors::<S, T, MR>(&tile.scores[..n * width]);
+                let columns = tile.values.chunks_exact(n * NR);
                 let blocks = columns.map(|column| column.as_chunks().0);
-                let into = &mut of.output[..d.next_multiple_of(NR) * width];
+                let into = &mut tile.output[..d.next_multiple_of(NR) * width];
                 let into = vectors_mut::<S, T, MR>(into);
                 products::<S, T, MR, NR>(simd, weights, blocks, into, |_, into, sums| {
                     for i in 0..MR {
@@ -177,20 +177,20 @@ impl<T: Float> Work for Timed<'_, T> {
                 });
             }
             Part::Queries => {
-                let d = d.next_multiple_of(of.sizes.lanes);
-                let (across, rows) = (&of.panel[..width * d], n.next_multiple_of(NR));
-                let scores = &of.scores[..rows * width];
-                let share = &mut of.output[..rows * d];
+                let d = d.next_multiple_of(tile.sizes.lanes);
+                let (across, rows) = (&tile.panel[..width * d], n.next_multiple_of(NR));
+                let scores = &tile.scores[..rows * width];
+                let share = &mut tile.output[..rows * d];
                 add_grad_q::<S, T, MR, NR>(simd, across, scores, width, share, d);
             }
             Part::Packing => {
-                let k = View::of_head(&of.k, 0, d);
-                pack_rows::<T, NR>(k, &mut of.keys);
-                pack_columns::<T, NR>(k, &mut of.values);
+                let k = View::of_head(&tile.k, 0, d);
+                pack_rows::<T, NR>(k, &mut tile.keys);
+                pack_columns::<T, NR>(k, &mut tile.values);
             }
             Part::Registers => {
-                let a = vectors::<S, T, MR>(&of.panel)[0];
-                let b = T::splat_vector(simd, of.panel[0]);
+                let a = vectors::<S, T, MR>(&tile.panel)[0];
+                let b = T::splat_vector(simd, tile.panel[0]);
                 let mut sums = [[a[0]; MR]; NR];
                 for _ in 0..(n * d).div_ceil(NR) {
                     for sums in &mut sums {
@@ -199,7 +199,7 @@ impl<T: Float> Work for Timed<'_, T> {
                         }
                     }
                 }
-                vectors_mut::<S, T, MR>(&mut of.output).as_chunks_mut().0[0] = sums;
+                vectors_mut::<S, T, MR>(&mut tile.output).as_chunks_mut().0[0] = sums;
             }
         }
     }
