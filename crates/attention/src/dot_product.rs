@@ -359,11 +359,13 @@ pub(crate) fn masked_product<T: RealField + Copy>(
         return product(a, b);
     }
     let mut product = DMatrix::zeros(a.nrows(), b.ncols());
-    for_each_visible(a, seen, |i, j, a_ij| {
-        for c in 0..b.ncols() {
-            product[(i, c)] += a_ij * b[(j, c)];
+    for j in 0..a.ncols() {
+        for i in (0..a.nrows()).filter(|&i| seen(i, j)) {
+            for c in 0..b.ncols() {
+                product[(i, c)] += a[(i, j)] * b[(j, c)];
+            }
         }
-    });
+    }
     product
 }
 // ANCHOR_END: masked_product
@@ -377,31 +379,11 @@ pub(crate) fn masked_tr_product<T: RealField + Copy>(
     if is_finite(b) {
         return tr_product(a, b);
     }
-    let mut product = DMatrix::zeros(a.ncols(), b.ncols());
-    for_each_visible(a, seen, |i, j, a_ij| {
-        for c in 0..b.ncols() {
-            product[(j, c)] += a_ij * b[(i, c)];
-        }
-    });
-    product
+    masked_product(&a.transpose(), b, |j, i| seen(i, j))
 }
 
 fn is_finite<T: RealField + Copy>(matrix: &DMatrix<T>) -> bool {
     matrix.iter().all(|x| x.is_finite())
-}
-
-fn for_each_visible<T: RealField + Copy>(
-    a: &DMatrix<T>,
-    seen: impl Fn(usize, usize) -> bool,
-    mut visit: impl FnMut(usize, usize, T),
-) {
-    for j in 0..a.ncols() {
-        for i in 0..a.nrows() {
-            if seen(i, j) {
-                visit(i, j, a[(i, j)]);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
