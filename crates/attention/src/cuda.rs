@@ -46,9 +46,10 @@ mod tensors;
 mod mutated;
 
 pub use bf16::Bf16;
-pub use compile::{Compiled, Launch, Resources, compile, compiler_version};
+pub use compile::{Compiled, Launch, Resources, compile};
 pub use device::{Device, Gpu};
 pub use error::{Error, Result};
+pub use ffi::compiler_version;
 pub use program::{Architecture, Budget, Kernel, Precision, Program, Source};
 pub use shape::Shape;
 pub use tensors::Tensors;

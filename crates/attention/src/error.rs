@@ -290,6 +290,21 @@ pub fn check_positive(argument: &'static str, given: usize) -> Result<()> {
     Ok(())
 }
 
+/// `total` can be shared out among the heads.
+pub(crate) fn check_heads(
+    n_heads: usize,
+    total: usize,
+    because: impl FnOnce() -> String,
+) -> Result<()> {
+    check_positive("n_heads", n_heads)?;
+    if !total.is_multiple_of(n_heads) {
+        let because = because();
+        let (argument, given) = ("n_heads", n_heads);
+        return Err(Error::Indivisible { argument, given, total, because });
+    }
+    Ok(())
+}
+
 /// Sizes of a matrix that memory could hold: without this, an absurd size would panic in the allocator's arithmetic.
 pub(crate) fn check_matrix(
     rows: (&'static str, usize),

@@ -37,7 +37,7 @@ pub use tile_products::{Part, TileProducts};
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
-use crate::error::{Error, Result, check_not_empty, check_positive, check_shape};
+use crate::error::{Result, check_heads, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
 use crate::softmax::log_sum_exp_with_rest;
 use nalgebra::{DMatrix, DMatrixView, RealField};
@@ -108,13 +108,10 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn with_heads(self, n_heads: usize) -> Result<Self> {
-        check_positive("n_heads", n_heads)?;
         for (name, width) in [("q", self.q.ncols()), ("v", self.v.ncols())] {
-            if !width.is_multiple_of(n_heads) {
-                let because = format!("it must divide the {width} columns of `{name}`");
-                let (argument, given, total) = ("n_heads", n_heads, width);
-                return Err(Error::Indivisible { argument, given, total, because });
-            }
+            check_heads(n_heads, width, || {
+                format!("it must divide the {width} columns of `{name}`")
+            })?;
         }
         Ok(Inputs { n_heads, ..self })
     }
@@ -396,6 +393,7 @@ mod tests {
     #[test]
     fn the_walk_ends_where_the_mask_does() -> Result<()> {
         let mask = Mask::causal();
+        assert_eq!(mask.sized(8, 8)?.queries_that_see(2..4), 2..8);
         let sized = mask.sized(5, 9)?;
         assert_eq!(sized.keys_seen_by(0..1), 0..5);
         assert_eq!(sized.keys_seen_by(0..5), 0..9);

@@ -486,13 +486,7 @@ impl SizedMask<'_> {
     }
 
     /// The queries that may see at least one of these keys, by the same rules as [`SizedMask::keys_seen_by`].
-    ///
-    /// ```
-    /// let mask = attention::Mask::causal();
-    /// assert_eq!(mask.sized(8, 8)?.queries_that_see(2..4), 2..8);
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn queries_that_see(&self, keys: Range<usize>) -> Range<usize> {
+    pub(crate) fn queries_that_see(&self, keys: Range<usize>) -> Range<usize> {
         let keys = keys.start..keys.end.min(self.n_k);
         if keys.is_empty() {
             return 0..0;

@@ -3,7 +3,7 @@
 use crate::dot_product::{
     AttentionCache, AttentionGradients, attention_backward, attention_with_dropout,
 };
-use crate::error::{Error, Result, check_count, check_positive, check_room, check_shape};
+use crate::error::{Result, check_count, check_heads, check_room, check_shape};
 use crate::flash::{Flash, FlashOutput, Inputs};
 use crate::forward_options::ForwardOptions;
 use crate::linear::{linear, linear_backward};
@@ -390,21 +390,6 @@ impl<T: Float> MultiHeadAttention<T> {
         check_shape("cache.k", k, (n_k, d_k), "its projection")?;
         check_shape("cache.v", v, (n_k, d_v), "its projection")
     }
-}
-
-/// `total` can be shared out among the heads.
-fn check_heads(
-    n_heads: usize,
-    total: usize,
-    because: impl FnOnce() -> String,
-) -> Result<()> {
-    check_positive("n_heads", n_heads)?;
-    if !total.is_multiple_of(n_heads) {
-        let because = because();
-        let (argument, given) = ("n_heads", n_heads);
-        return Err(Error::Indivisible { argument, given, total, because });
-    }
-    Ok(())
 }
 
 // ANCHOR: dropout

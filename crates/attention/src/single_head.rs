@@ -179,14 +179,10 @@ impl<T: Float> SingleHeadAttention<T> {
         let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
         check_cache(&self.parameters, x, context.as_ref(), ("cache.attended", attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
-        for (name, matrix, weight) in [
-            ("cache.attention.q", &attention.q, &self.parameters.w_q),
-            ("cache.attention.v", &attention.v, &self.parameters.w_v),
-        ] {
-            let rows =
-                if name.ends_with('q') { x } else { context.as_ref().unwrap_or(x) };
-            check_shape(name, matrix, (rows.nrows(), weight.ncols()), "its projection")?;
-        }
+        let (n_q, n_k) = (x.nrows(), context.as_ref().unwrap_or(x).nrows());
+        let (d_k, d_v) = (self.parameters.w_q.ncols(), self.parameters.w_v.ncols());
+        check_shape("cache.attention.q", &attention.q, (n_q, d_k), "its projection")?;
+        check_shape("cache.attention.v", &attention.v, (n_k, d_v), "its projection")?;
         fingerprint.check(&self.parameters)?;
 
         // ANCHOR: backward

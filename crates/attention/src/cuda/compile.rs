@@ -7,19 +7,6 @@ use object::LittleEndian;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSymbol};
 
-/// NVRTC's version: major, minor.
-///
-/// # Errors
-/// There is no NVRTC.
-///
-/// ```no_run
-/// assert!(attention::cuda::compiler_version()? >= (13, 0));
-/// # Ok::<(), attention::cuda::Error>(())
-/// ```
-pub fn compiler_version() -> Result<(u32, u32)> {
-    ffi::compiler_version()
-}
-
 /// Machine code for one architecture, and what the compiler says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
@@ -40,19 +27,6 @@ pub struct Compiled {
 }
 
 /// What a thread of a function needs, and its block, in the words of `ptxas -v`.
-///
-/// ```
-/// use attention::cuda::Resources;
-///
-/// let log = "\
-/// ptxas info    : Compiling entry function 'attention_forward' for 'sm_90'
-/// ptxas info    : Function properties for attention_forward
-/// ptxas         .     16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads
-/// ptxas info    : Used 128 registers, used 1 barriers, 16 bytes cumulative stack size, 400 bytes smem";
-/// let resources = Resources::parse(log);
-/// assert_eq!(resources[0].registers, 128);
-/// assert_eq!(resources[0].spill_stores, 8);
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resources {
     /// The function.
@@ -71,11 +45,7 @@ pub struct Resources {
 
 impl Resources {
     /// Finds the functions in a log of `ptxas -v`. What it does not know, it passes over.
-    ///
-    /// ```
-    /// assert!(attention::cuda::Resources::parse("ptxas info    : 0 bytes gmem").is_empty());
-    /// ```
-    pub fn parse(log: &str) -> Vec<Resources> {
+    fn parse(log: &str) -> Vec<Resources> {
         let mut all: Vec<Resources> = vec![];
         for line in log.lines() {
             if let Some(rest) = line.split("Compiling entry function '").nth(1) {
@@ -236,6 +206,14 @@ ptxas         .     16 bytes stack frame, 8 bytes spill stores, 4 bytes spill lo
 ptxas info    : Used 128 registers, used 1 barriers, 16 bytes cumulative stack size, 400 bytes smem
 ptxas info    : Compiling entry function 'weigh' for 'sm_90'
 ptxas info    : Used 32 registers";
+
+    #[test]
+    fn what_a_function_needs_is_in_the_log() {
+        let resources = Resources::parse(LOG);
+        assert_eq!(resources[0].registers, 128);
+        assert_eq!(resources[0].spill_stores, 8);
+        assert!(Resources::parse("ptxas info    : 0 bytes gmem").is_empty());
+    }
 
     const WORDS: &[&str] =
         &["Compiling entry function '", " registers", "4294967296", "-1", "\n"];

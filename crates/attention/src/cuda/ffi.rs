@@ -84,6 +84,14 @@ fn check(tried: &str, status: nvrtc::nvrtcResult) -> Result<()> {
 }
 
 /// NVRTC's version: major, minor.
+///
+/// # Errors
+/// There is no NVRTC.
+///
+/// ```no_run
+/// assert!(attention::cuda::compiler_version()? >= (13, 0));
+/// # Ok::<(), attention::cuda::Error>(())
+/// ```
 pub fn compiler_version() -> Result<(u32, u32)> {
     check_compiler()?;
     let (mut major, mut minor) = (0, 0);
