@@ -12,69 +12,22 @@
 #[path = "common/problems.rs"]
 mod problems;
 
-use attention::flash::{
-    Flash, Inputs, Instructions, Tiles, tiled_attention, tiled_attention_backward,
-};
+use attention::flash::{Flash, Inputs, Instructions, Tiles};
 use attention::{
     AttentionGradients, AttentionLayer, BatchGradients, Float, ForwardOptions,
     LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention, attention,
     attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector, convert, dmatrix, try_convert};
+use problems::one_problem::{fast, naive, tiled};
 use problems::{
-    Answer, Data, LARGEST_F32, LARGEST_F64, Problem, Reference, exact, length, mask,
+    Answers, Data, LARGEST_F32, LARGEST_F64, Problem, Reference, exact, length, mask,
     reference, run, same, setting, unit,
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeMap;
 
 // ---------------------------------------------------------------------------------------------------- engines
-
-fn naive<T: Float>(problem: &Problem, data: &Data<T>) -> Answer<T> {
-    let ((n_q, n_k), (d_k, d_v), heads) =
-        (problem.lengths, problem.widths, problem.n_heads);
-    let mut output = DMatrix::zeros(n_q, heads * d_v);
-    let mut log_sum_exp = DMatrix::zeros(n_q, heads);
-    let mut all = AttentionGradients {
-        q: DMatrix::zeros(n_q, heads * d_k),
-        k: DMatrix::zeros(n_k, heads * d_k),
-        v: DMatrix::zeros(n_k, heads * d_v),
-    };
-    for h in 0..heads {
-        let slice = |x: &DMatrix<T>, d| x.columns(h * d, d).into_owned();
-        let (q, k, v) = (slice(&data.q, d_k), slice(&data.k, d_k), slice(&data.v, d_v));
-        let (of_head, cache) = attention(&q, &k, &v, &problem.mask).unwrap();
-        let gradients =
-            attention_backward(&cache, &slice(&data.grad_output, d_v)).unwrap();
-        output.columns_mut(h * d_v, d_v).copy_from(&of_head);
-        log_sum_exp.set_column(h, &cache.log_sum_exp);
-        all.q.columns_mut(h * d_k, d_k).copy_from(&gradients.q);
-        all.k.columns_mut(h * d_k, d_k).copy_from(&gradients.k);
-        all.v.columns_mut(h * d_v, d_v).copy_from(&gradients.v);
-    }
-    Answer { output, log_sum_exp, gradients: Some(all) }
-}
-
-fn tiled<T: Float>(
-    inputs: &Inputs<T>,
-    grad_output: &DMatrix<T>,
-    tiles: Tiles,
-) -> Answer<T> {
-    let forward = tiled_attention(inputs, tiles).unwrap();
-    let gradients =
-        tiled_attention_backward(inputs, &forward, grad_output, tiles).unwrap();
-    Answer::new(forward, Some(gradients))
-}
-
-fn fast<T: Float>(
-    inputs: &Inputs<T>,
-    grad_output: &DMatrix<T>,
-    flash: &Flash,
-) -> Answer<T> {
-    let forward = flash.forward(inputs);
-    let gradients = flash.backward(inputs, &forward, grad_output).unwrap();
-    Answer::new(forward, Some(gradients))
-}
 
 /// Pools of 1, 2 and 3 threads, which all cases share.
 fn pools() -> Vec<Flash> {
@@ -88,21 +41,22 @@ fn every_engine<T: Float>(
     problem: &Problem,
     data: &Data<T>,
     inputs: &Inputs<T>,
-) -> Vec<(String, Answer<T>)> {
+) -> Answers<T> {
+    let grad_output = &data.grad_output;
     let mut answers = vec![
-        ("naive".to_owned(), naive(problem, data)),
-        ("tiled".to_owned(), tiled(inputs, &data.grad_output, problem.tiles)),
+        ("naive".to_owned(), naive(inputs, &problem.mask, grad_output)),
+        ("tiled".to_owned(), tiled(inputs, grad_output, problem.tiles)),
     ];
     let flash = &pools[(problem.threads - 1) % pools.len()];
     for instructions in Instructions::available() {
         let flash = flash.clone().with_instructions(instructions).unwrap();
         let flash = flash.with_tiles(problem.tiles).unwrap();
-        let answer = fast(inputs, &data.grad_output, &flash);
+        let answer = fast(inputs, grad_output, &flash);
         answers.push((format!("flash, {instructions:?}"), answer));
     }
-    let answer = fast(inputs, &data.grad_output, flash);
-    answers.push(("flash, its own tiles".to_owned(), answer));
-    answers
+    answers.push(("flash, its own tiles".to_owned(), fast(inputs, grad_output, flash)));
+    let of_both = |(name, (forward, gradients))| (name, forward, Some(gradients));
+    answers.into_iter().map(of_both).collect()
 }
 
 // ---------------------------------------------------------------------------------------------------- tests
@@ -137,7 +91,7 @@ fn a_visible_nan_does_not_reach_hidden_keys() {
     assert!(right.v[0].is_nan() && right.v[1].is_finite());
     for keys in 1..4 {
         let flash = Flash::new().with_tiles(Tiles { queries: 2, keys }).unwrap();
-        let given = fast(&inputs, &ones, &flash).backward();
+        let (_, given) = fast(&inputs, &ones, &flash);
         for j in 0..3 {
             let same = given.v[j].is_nan() && right.v[j].is_nan()
                 || (given.v[j] - right.v[j]).abs() < 1e-15;
@@ -158,8 +112,9 @@ fn a_score_that_overflows_does_not_reach_hidden_keys() {
         let tiles = Tiles { queries: 2, keys };
         let flash = Flash::new().with_tiles(tiles).unwrap();
         let ones = dmatrix![1.0; 1.0];
-        for answer in [fast(&inputs, &ones, &flash), tiled(&inputs, &ones, tiles)] {
-            let grad_v = answer.backward().v;
+        for (_, gradients) in [fast(&inputs, &ones, &flash), tiled(&inputs, &ones, tiles)]
+        {
+            let grad_v = gradients.v;
             assert!(grad_v[1].is_finite() && grad_v[2].is_finite(), "{keys}: {grad_v}");
         }
     }
@@ -172,11 +127,10 @@ fn a_nan_among_visible_scores_is_nan_in_every_gradient_of_its_row() {
     let mask = Mask::none();
     let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
     let tiles = Tiles { queries: 1, keys: 1 };
-    for answer in [
+    for (_, AttentionGradients { q, k, v }) in [
         tiled(&inputs, &dmatrix![1.0], tiles),
         fast(&inputs, &dmatrix![1.0], &Flash::new().with_tiles(tiles).unwrap()),
     ] {
-        let AttentionGradients { q, k, v } = answer.backward();
         assert!(q.iter().chain(&k).chain(&v).all(|x| x.is_nan()), "{q}{k}{v}");
     }
 }
@@ -203,8 +157,8 @@ fn ties_are_ties_at_any_score() {
                         let flash = flash.with_instructions(instructions).unwrap();
                         answers.push(fast(&inputs, &grad, &flash));
                     }
-                    for answer in answers {
-                        for &weight in answer.backward().v.iter() {
+                    for (_, gradients) in answers {
+                        for &weight in gradients.v.iter() {
                             let weight: f64 = try_convert(weight).unwrap();
                             assert!(
                                 (weight - 0.5).abs() <= tolerance,

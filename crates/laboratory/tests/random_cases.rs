@@ -7,18 +7,17 @@ mod problems;
 use attention::Float;
 use attention::flash::Inputs;
 use laboratory::{Exponentials, LibraryFlash};
-use problems::{Answer, Data, LARGEST_F32, LARGEST_F64, Problem, run};
+use problems::{Answers, Data, LARGEST_F32, LARGEST_F64, Problem, run};
 
 fn every_engine<T: Float>(
     problem: &Problem,
     _: &Data<T>,
     inputs: &Inputs<T>,
-) -> Vec<(String, Answer<T>)> {
+) -> Answers<T> {
     let all = [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector];
     let run = |exponentials| {
         let library = LibraryFlash { tiles: problem.tiles, exponentials };
-        let answer = Answer::new(library.forward(inputs), None);
-        (format!("library, {exponentials:?}"), answer)
+        (format!("library, {exponentials:?}"), library.forward(inputs), None)
     };
     all.map(run).into()
 }

@@ -1,4 +1,5 @@
-//! One problem of attention with several heads, solved by the naive functions. The tests of other crates include this file.
+//! One problem of attention with several heads, solved by the naive functions, by the tiled ones and by `Flash`. The tests of
+//! other crates include this file.
 
 #![allow(dead_code, reason = "each test uses a part of this")]
 
@@ -47,55 +48,75 @@ impl Problem {
         }
     }
 
-    /// What the naive functions say, head by head.
-    pub fn naive<T: Float>(&self, data: &Data<T>) -> Answer<T> {
-        let ((n_q, n_k), (d_k, d_v), heads) = (self.lengths, self.widths, self.n_heads);
-        let mut forward = FlashOutput {
-            output: DMatrix::zeros(n_q, heads * d_v),
-            log_sum_exp: DMatrix::zeros(n_q, heads),
-            log_sum_exp_low: DMatrix::zeros(n_q, heads),
-        };
-        let mut gradients = AttentionGradients {
-            q: DMatrix::zeros(n_q, heads * d_k),
-            k: DMatrix::zeros(n_k, heads * d_k),
-            v: DMatrix::zeros(n_k, heads * d_v),
-        };
-        for h in 0..heads {
-            let slice = |x: &DMatrix<T>, d| x.columns(h * d, d).into_owned();
-            let (q, k, v) =
-                (slice(&data.q, d_k), slice(&data.k, d_k), slice(&data.v, d_v));
-            let (output, cache) = attention(&q, &k, &v, &self.mask).unwrap();
-            let grads =
-                attention_backward(&cache, &slice(&data.grad_output, d_v)).unwrap();
-            forward.output.columns_mut(h * d_v, d_v).copy_from(&output);
-            forward.log_sum_exp.set_column(h, &cache.log_sum_exp);
-            gradients.q.columns_mut(h * d_k, d_k).copy_from(&grads.q);
-            gradients.k.columns_mut(h * d_k, d_k).copy_from(&grads.k);
-            gradients.v.columns_mut(h * d_v, d_v).copy_from(&grads.v);
-        }
-        (forward, gradients)
-    }
-
     pub fn inputs<'a, T: Float>(&'a self, data: &'a Data<T>) -> Inputs<'a, T> {
         let inputs = Inputs::new(&data.q, &data.k, &data.v, &self.mask).unwrap();
         inputs.with_heads(self.n_heads).unwrap()
     }
 
+    pub fn naive<T: Float>(&self, data: &Data<T>) -> Answer<T> {
+        naive(&self.inputs(data), &self.mask, &data.grad_output)
+    }
+
     pub fn tiled<T: Float>(&self, data: &Data<T>, tiles: Tiles) -> Answer<T> {
-        let inputs = self.inputs(data);
-        let forward = tiled_attention(&inputs, tiles).unwrap();
-        let gradients =
-            tiled_attention_backward(&inputs, &forward, &data.grad_output, tiles)
-                .unwrap();
-        (forward, gradients)
+        tiled(&self.inputs(data), &data.grad_output, tiles)
     }
 
     pub fn fast<T: Float>(&self, data: &Data<T>, flash: &Flash) -> Answer<T> {
-        let inputs = self.inputs(data);
-        let forward = flash.forward(&inputs);
-        let gradients = flash.backward(&inputs, &forward, &data.grad_output).unwrap();
-        (forward, gradients)
+        fast(&self.inputs(data), &data.grad_output, flash)
     }
+}
+
+/// What the naive functions say, head by head. The mask is that of the inputs.
+pub fn naive<T: Float>(
+    inputs: &Inputs<T>,
+    mask: &Mask,
+    grad_output: &DMatrix<T>,
+) -> Answer<T> {
+    let (q, k, v, heads) = (inputs.q(), inputs.k(), inputs.v(), inputs.n_heads());
+    let (d_k, d_v) = (q.ncols() / heads, v.ncols() / heads);
+    let mut forward = FlashOutput {
+        output: DMatrix::zeros(q.nrows(), v.ncols()),
+        log_sum_exp: DMatrix::zeros(q.nrows(), heads),
+        log_sum_exp_low: DMatrix::zeros(q.nrows(), heads),
+    };
+    let mut gradients = AttentionGradients {
+        q: DMatrix::zeros(q.nrows(), q.ncols()),
+        k: DMatrix::zeros(k.nrows(), k.ncols()),
+        v: DMatrix::zeros(v.nrows(), v.ncols()),
+    };
+    for h in 0..heads {
+        let slice = |x: &DMatrix<T>, d| x.columns(h * d, d).into_owned();
+        let (q, k, v) = (slice(q, d_k), slice(k, d_k), slice(v, d_v));
+        let (output, cache) = attention(&q, &k, &v, mask).unwrap();
+        let grads = attention_backward(&cache, &slice(grad_output, d_v)).unwrap();
+        forward.output.columns_mut(h * d_v, d_v).copy_from(&output);
+        forward.log_sum_exp.set_column(h, &cache.log_sum_exp);
+        gradients.q.columns_mut(h * d_k, d_k).copy_from(&grads.q);
+        gradients.k.columns_mut(h * d_k, d_k).copy_from(&grads.k);
+        gradients.v.columns_mut(h * d_v, d_v).copy_from(&grads.v);
+    }
+    (forward, gradients)
+}
+
+pub fn tiled<T: Float>(
+    inputs: &Inputs<T>,
+    grad_output: &DMatrix<T>,
+    tiles: Tiles,
+) -> Answer<T> {
+    let forward = tiled_attention(inputs, tiles).unwrap();
+    let gradients =
+        tiled_attention_backward(inputs, &forward, grad_output, tiles).unwrap();
+    (forward, gradients)
+}
+
+pub fn fast<T: Float>(
+    inputs: &Inputs<T>,
+    grad_output: &DMatrix<T>,
+    flash: &Flash,
+) -> Answer<T> {
+    let forward = flash.forward(inputs);
+    let gradients = flash.backward(inputs, &forward, grad_output).unwrap();
+    (forward, gradients)
 }
 
 /// The largest difference, relative to the largest entry of what is right (or to 1, if that is smaller). An infinity must

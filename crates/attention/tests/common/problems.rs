@@ -3,9 +3,12 @@
 
 #![allow(dead_code, reason = "each test uses a part of this")]
 
+pub mod one_problem;
+
 use attention::flash::{FlashOutput, Inputs, Tiles};
 use attention::{AttentionGradients, Float, Mask};
 use nalgebra::{DMatrix, convert, try_convert};
+pub use one_problem::Data;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeMap;
 
@@ -107,13 +110,6 @@ pub struct Problem {
     pub allowed: DMatrix<bool>,
     pub tiles: Tiles,
     pub threads: usize,
-}
-
-pub struct Data<T: Float> {
-    pub q: DMatrix<T>,
-    pub k: DMatrix<T>,
-    pub v: DMatrix<T>,
-    pub grad_output: DMatrix<T>,
 }
 
 /// Lengths and sizes of tiles: small ones, and the edges of what vectors, tiles and panels hold.
@@ -396,8 +392,12 @@ impl Expected {
     }
 
     /// Compares what an engine says of head `h`.
-    pub fn compare<T: Float>(&self, h: usize, answer: &Answer<T>) -> Result<(), String> {
-        let Answer { output, log_sum_exp, gradients } = answer;
+    pub fn compare<T: Float>(
+        &self,
+        h: usize,
+        FlashOutput { output, log_sum_exp, .. }: &FlashOutput<T>,
+        gradients: Option<&AttentionGradients<T>>,
+    ) -> Result<(), String> {
         let (queries, keys) = (&self.infinite_queries, &self.infinite_keys);
         let right = &self.right;
         let mut all =
@@ -413,7 +413,7 @@ impl Expected {
             let d = right.ncols();
             let given = exact(&given.columns(h * d, d).into_owned());
             for (at, (&given, &right)) in given.iter().zip(right).enumerate() {
-                let (i, c) = (at % right_rows(tolerance), at / right_rows(tolerance));
+                let (i, c) = (at % tolerance.nrows(), at / tolerance.nrows());
                 let place =
                     format!("{what} of head {h} at ({i}, {c}): {given:e}, not {right:e}");
                 same(given, right, tolerance[(i, c)], reached[i])
@@ -438,10 +438,6 @@ impl Expected {
     }
 }
 
-pub fn right_rows(matrix: &DMatrix<f64>) -> usize {
-    matrix.nrows()
-}
-
 /// NaN for NaN, the same infinity for an infinity, else no further than the tolerance. Where an infinity reaches, engines
 /// may differ in whether `∞ − ∞` or `0 · ∞` is met on the way: any number that is not finite stands for any other there,
 /// and a row of nothing but infinite scores may be taken for one that sees nothing.
@@ -464,27 +460,8 @@ pub fn same(
 
 // ---------------------------------------------------------------------------------------------------- engines
 
-/// What an engine says: of all heads, side by side.
-pub struct Answer<T: Float> {
-    pub output: DMatrix<T>,
-    pub log_sum_exp: DMatrix<T>,
-    /// `None` of an engine that has no backward pass.
-    pub gradients: Option<AttentionGradients<T>>,
-}
-
-impl<T: Float> Answer<T> {
-    pub fn new(
-        forward: FlashOutput<T>,
-        gradients: Option<AttentionGradients<T>>,
-    ) -> Self {
-        Answer { output: forward.output, log_sum_exp: forward.log_sum_exp, gradients }
-    }
-
-    /// The gradients, of an engine that has them.
-    pub fn backward(self) -> AttentionGradients<T> {
-        self.gradients.expect("a backward pass")
-    }
-}
+/// The names of engines and what they say: of all heads, side by side; no gradients of an engine without a backward pass.
+pub type Answers<T> = Vec<(String, FlashOutput<T>, Option<AttentionGradients<T>>)>;
 
 // ---------------------------------------------------------------------------------------------------- all problems
 
@@ -501,7 +478,7 @@ pub const LARGEST_F64: i32 = 664;
 pub fn run<T: Float>(
     name: &str,
     largest_exponent: i32,
-    engines: impl Fn(&Problem, &Data<T>, &Inputs<T>) -> Vec<(String, Answer<T>)>,
+    engines: impl Fn(&Problem, &Data<T>, &Inputs<T>) -> Answers<T>,
 ) {
     let (cases, first) = (setting("RANDOM_CASES", 400), setting("RANDOM_SEED", 0));
     let mut passed = BTreeMap::new();
@@ -546,17 +523,19 @@ pub fn run<T: Float>(
 pub fn every_answer<T: Float>(
     problem: &Problem,
     data: &mut Data<T>,
-    engines: impl Fn(&Problem, &Data<T>, &Inputs<T>) -> Vec<(String, Answer<T>)>,
+    engines: impl Fn(&Problem, &Data<T>, &Inputs<T>) -> Answers<T>,
 ) -> Result<Vec<String>, String> {
     let expected: Vec<_> =
         (0..problem.n_heads).map(|h| Expected::new(problem, data, h)).collect();
     let inputs = Inputs::new(&data.q, &data.k, &data.v, &problem.mask).unwrap();
     let inputs = inputs.with_heads(problem.n_heads).unwrap();
     let answers = engines(problem, data, &inputs);
-    for (engine, answer) in &answers {
+    for (engine, forward, gradients) in &answers {
         for (h, expected) in expected.iter().enumerate() {
-            expected.compare(h, answer).map_err(|how| format!("{engine}: {how}"))?;
+            expected
+                .compare(h, forward, gradients.as_ref())
+                .map_err(|how| format!("{engine}: {how}"))?;
         }
     }
-    Ok(answers.into_iter().map(|(engine, _)| engine).collect())
+    Ok(answers.into_iter().map(|(engine, _, _)| engine).collect())
 }
