@@ -8,8 +8,8 @@
 use attention::nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RowDVector};
 use attention::rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use attention::{
-    AttentionLayer, Mask, MultiHeadAttention, Result, linear, linear_backward,
-    softmax_rows,
+    AttentionLayer, Mask, MultiHeadAttention, MultiHeadCache, Result, linear,
+    linear_backward, softmax_rows,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use rand_distr::{Distribution, StandardNormal};
@@ -26,6 +26,9 @@ const POSITIONS_AT: usize = 1;
 const W_AT: usize = 2;
 const B_AT: usize = 3;
 const LAYERS_AT: usize = 4;
+
+/// What a layer keeps of each sequence of a batch.
+type Caches = Vec<MultiHeadCache<f32>>;
 
 struct Model {
     letters: DMatrix<f32>,   // (LETTERS + 1, d_model): what a letter is
@@ -78,6 +81,16 @@ impl Model {
         &self,
         batch: &[Vec<usize>],
     ) -> Result<(f32, f32, Vec<DMatrix<f32>>)> {
+        let mut gradients: Vec<_> =
+            self.matrices().iter().map(|matrix| matrix.map(|_| 0.0)).collect();
+        let (xs, caches) = self.forward(batch)?;
+        let (loss, right, grad_xs) = self.loss(batch, &xs, &mut gradients)?;
+        self.backward(batch, &caches, grad_xs, &mut gradients)?;
+        Ok((loss, right, gradients))
+    }
+
+    /// What the last layer says of each sequence, (n, d_model), and what each layer keeps for the backward pass.
+    fn forward(&self, batch: &[Vec<usize>]) -> Result<(Vec<DMatrix<f32>>, Vec<Caches>)> {
         let causal = Mask::causal();
         let options = |_| &causal; // for each sequence of the batch
         let embed = |text: &Vec<usize>| {
@@ -85,23 +98,30 @@ impl Model {
                 self.letters[(text[i], j)] + self.positions[(i, j)]
             })
         };
-        // Forward: each layer adds what it found to what it was given.
         let mut xs: Vec<DMatrix<f32>> = batch.iter().map(embed).collect();
         let mut caches = vec![];
+        // Each layer adds what it found to what it was given.
         for layer in &self.layers {
             let (outputs, cache) = layer.forward_batch(&xs, options)?;
             xs.iter_mut().zip(outputs).for_each(|(x, output)| *x += output);
             caches.push(cache);
         }
+        Ok((xs, caches))
+    }
 
-        // The loss: at each position from the mark on, the next letter is known.
-        let mut gradients: Vec<DMatrix<f32>> =
-            self.matrices().iter().map(|matrix| matrix.map(|_| 0.0)).collect();
+    /// The loss: at each position from the mark on, the next letter is known. Adds the gradients of the linear map to
+    /// `gradients`, and returns the loss, the share that is right, and the gradients by `xs`.
+    fn loss(
+        &self,
+        batch: &[Vec<usize>],
+        xs: &[DMatrix<f32>],
+        gradients: &mut [DMatrix<f32>],
+    ) -> Result<(f32, f32, Vec<DMatrix<f32>>)> {
         let bias = RowDVector::from_row_slice(self.b.as_slice());
         let weight = 1.0 / (batch.len() * LENGTH) as f32;
         let (mut loss, mut right) = (0.0, 0.0);
         let mut grad_xs = vec![];
-        for (text, x) in batch.iter().zip(&xs) {
+        for (text, x) in batch.iter().zip(xs) {
             let probabilities = softmax_rows(&linear(x, &self.w, &bias)?)?; // (n, LETTERS)
             let mut grad_scores = DMatrix::zeros(probabilities.nrows(), LETTERS);
             for i in LENGTH..2 * LENGTH {
@@ -117,10 +137,19 @@ impl Model {
             gradients[B_AT] += grad_b;
             grad_xs.push(grad_x);
         }
+        Ok((loss, right, grad_xs))
+    }
 
-        // Backward: the gradient goes through each layer and past it.
+    /// The gradient goes through each layer and past it, down to the letters and their positions.
+    fn backward(
+        &self,
+        batch: &[Vec<usize>],
+        caches: &[Caches],
+        mut grad_xs: Vec<DMatrix<f32>>,
+        gradients: &mut [DMatrix<f32>],
+    ) -> Result<()> {
         let mut of_layers = vec![]; // from the last layer to the first
-        for (layer, cache) in self.layers.iter().zip(&caches).rev() {
+        for (layer, cache) in self.layers.iter().zip(caches).rev() {
             let gradients_of_layer = layer.backward_batch(cache, &grad_xs)?;
             grad_xs
                 .iter_mut()
@@ -140,7 +169,7 @@ impl Model {
                 position += row;
             }
         }
-        Ok((loss, right, gradients))
+        Ok(())
     }
 }
 

@@ -312,7 +312,9 @@ pub(crate) fn check_matrix(
 ) -> Result<()> {
     check_positive(rows.0, rows.1)?;
     check_positive(columns.0, columns.1)?;
-    let most = isize::MAX as usize / 16; // entries of at most 16 bytes
+    // No allocation is larger than `isize::MAX` bytes. A mask does not know the type of the scores, so the largest entry is
+    // taken for one of 16 bytes: twice an `f64`.
+    let most = isize::MAX as usize / 16;
     if rows.1.checked_mul(columns.1).is_none_or(|entries| entries > most) {
         return Err(Error::NoMemory { rows, columns });
     }

@@ -310,6 +310,9 @@ mod tests {
         static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
+    // The programs call these two when they are compiled for tests, and only then: what a program skips is seen in none of
+    // its results, so it has to be counted where it happens.
+
     /// `Flash` is about to compute so many scores.
     pub fn count_pairs(pairs: usize) {
         PAIRS.set(PAIRS.get() + pairs);

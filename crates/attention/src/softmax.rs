@@ -23,27 +23,6 @@ pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
 }
 // ANCHOR_END: shift
 
-/// The log-sum-exp of a query's scores, and what rounding took from it, as
-/// [`FlashOutput`](crate::flash::FlashOutput) has them. They are made from the query's largest product with a key, `max`, which is
-/// not scaled yet, and the sum of the exponentials of `scale` · (product − `max`).
-///
-/// ```
-/// use attention::building_blocks::{log_sum_exp_with_rest, neg_infinity};
-///
-/// let (lse, low) = log_sum_exp_with_rest(0.5, 6.0, 2.0_f64); // scores 3 and 3
-/// assert!((lse - (3.0 + 2.0_f64.ln())).abs() < 1e-15 && low.abs() < 1e-15);
-/// assert_eq!(log_sum_exp_with_rest(0.5, neg_infinity(), 0.0_f64), (neg_infinity(), 0.0)); // sees nothing
-/// ```
-pub fn log_sum_exp_with_rest<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
-    let (max, log_sum) = (shift(max), sum.ln());
-    let lse = max * scale + log_sum;
-    if !lse.is_finite() {
-        return (lse, T::zero());
-    }
-    // What rounding took: the product less `lse` is exact, but for its last digits.
-    (lse, max.mul_add(scale, -lse) + log_sum)
-}
-
 /// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
 /// Shapes: `x` (n) → (n). All entries −∞ give zeros. A NaN makes all
@@ -161,6 +140,27 @@ pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
     Ok(m + exponentials.sum().ln())
 }
 // ANCHOR_END: log_sum_exp
+
+/// The log-sum-exp of a query's scores, and what rounding took from it, as
+/// [`FlashOutput`](crate::flash::FlashOutput) has them. They are made from the query's largest product with a key, `max`, which is
+/// not scaled yet, and the sum of the exponentials of `scale` · (product − `max`).
+///
+/// ```
+/// use attention::building_blocks::{log_sum_exp_with_rest, neg_infinity};
+///
+/// let (lse, low) = log_sum_exp_with_rest(0.5, 6.0, 2.0_f64); // scores 3 and 3
+/// assert!((lse - (3.0 + 2.0_f64.ln())).abs() < 1e-15 && low.abs() < 1e-15);
+/// assert_eq!(log_sum_exp_with_rest(0.5, neg_infinity(), 0.0_f64), (neg_infinity(), 0.0)); // sees nothing
+/// ```
+pub fn log_sum_exp_with_rest<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
+    let (max, log_sum) = (shift(max), sum.ln());
+    let lse = max * scale + log_sum;
+    if !lse.is_finite() {
+        return (lse, T::zero());
+    }
+    // What rounding took: the product less `lse` is exact, but for its last digits.
+    (lse, max.mul_add(scale, -lse) + log_sum)
+}
 
 /// What is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
 /// nothing, where −∞ − (−∞) is NaN. A NaN stays one.

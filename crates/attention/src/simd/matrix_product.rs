@@ -173,38 +173,50 @@ impl<T: Float> Work for Multiply<'_, T> {
         let ((rows, depth), lanes) = (a.shape(), T::lanes::<S>());
         let (panel, height) = (MR * lanes, HEIGHT / size_of::<T>());
         let (most, height) = (depth.min(DEPTH), rows.min(height));
-        let mut left = Aligned::zeros(height.next_multiple_of(lanes) * most);
-        let mut right = Aligned::zeros(columns.len().next_multiple_of(NR) * most);
+        let mut packed_left = Aligned::zeros(height.next_multiple_of(lanes) * most);
+        let mut packed_right = Aligned::zeros(columns.len().next_multiple_of(NR) * most);
         let (mut edge, zeros) = (Aligned::zeros(panel * NR), [T::zero(); NR]);
         for k in blocks(depth, DEPTH) {
-            pack_right::<T, NR>(b, &k, &columns, &mut right);
+            pack_right::<T, NR>(b, &k, &columns, &mut packed_right);
             for group in blocks(rows, height) {
-                pack_left(a, &group, &k, (panel, lanes), &mut left);
-                let right = right.as_chunks::<NR>().0.chunks_exact(k.len());
-                for (right, block) in right.zip(blocks(columns.len(), NR)) {
+                pack_left(a, &group, &k, (panel, lanes), &mut packed_left);
+                let right_blocks = packed_right.as_chunks::<NR>().0.chunks_exact(k.len());
+                for (right, block) in right_blocks.zip(blocks(columns.len(), NR)) {
                     // Memory that was never touched is written, not read: that would cost a page fault more.
                     let bias = match bias {
                         Some(bias) => &bias[columns.start + block.start..][..block.len()],
                         None => &zeros[..block.len()],
                     };
                     let bias = (k.start == 0).then_some(bias);
-                    for live in blocks(group.len(), panel) {
-                        let width = live.len().next_multiple_of(lanes);
-                        let left = &left[live.start * k.len()..][..width * k.len()];
-                        let to = rows * block.start + group.start + live.start;
-                        let mut to = Target { numbers: &mut c[to..], stride: rows };
-                        if live.len() == panel {
-                            to.add::<S, MR, NR>(simd, left, right, block.len(), bias);
+                    for part in blocks(group.len(), panel) {
+                        let width = part.len().next_multiple_of(lanes);
+                        let left =
+                            &packed_left[part.start * k.len()..][..width * k.len()];
+                        let first = rows * block.start + group.start + part.start;
+                        let mut target =
+                            Target { numbers: &mut c[first..], stride: rows };
+                        let count = block.len();
+                        if part.len() == panel {
+                            target.add_products::<S, MR, NR>(
+                                simd, left, right, count, bias,
+                            );
                             continue;
                         }
+                        // The last panel has fewer rows than its vectors have numbers. Its sums go to a place of
+                        // their own, and from there those of its rows go where they belong.
                         let mut sums = Target { numbers: &mut edge, stride: width };
                         let none = Some(&zeros as &[T]);
                         match width / lanes {
-                            1 => sums.add::<S, 1, NR>(simd, left, right, NR, none),
-                            2 => sums.add::<S, 2, NR>(simd, left, right, NR, none),
-                            _ => sums.add::<S, MR, NR>(simd, left, right, NR, none),
+                            1 => {
+                                sums.add_products::<S, 1, NR>(simd, left, right, NR, none)
+                            }
+                            2 => {
+                                sums.add_products::<S, 2, NR>(simd, left, right, NR, none)
+                            }
+                            _ => sums
+                                .add_products::<S, MR, NR>(simd, left, right, NR, none),
                         }
-                        to.add_numbers(&edge, width, live.len(), block.len(), bias);
+                        target.add_numbers(&edge, width, part.len(), count, bias);
                     }
                 }
             }
@@ -241,10 +253,10 @@ fn pack_left<T: Float>(
     if !a.transposed {
         return pack_panels(all.rows(rows).columns(k), panel, lanes, to);
     }
-    for live in blocks(rows.len(), panel) {
-        let here = rows.start + live.start..rows.start + live.end;
-        let to = &mut to[live.start * k.len()..];
-        pack_across(all.rows(k).columns(&here), k.len(), lanes, panel / lanes, to);
+    for part in blocks(rows.len(), panel) {
+        let these = rows.start + part.start..rows.start + part.end;
+        let place = &mut to[part.start * k.len()..];
+        pack_across(all.rows(k).columns(&these), k.len(), lanes, panel / lanes, place);
     }
 }
 
@@ -258,7 +270,7 @@ impl<T: Float> Target<'_, T> {
     /// Adds the products of a panel of `left` and the first `count` columns of a block of `right`; to `bias`, if it is given, and else
     /// to what is here.
     #[inline(always)]
-    fn add<S: InstructionSet, const M: usize, const NR: usize>(
+    fn add_products<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
         simd: S,
         left: &[T],
@@ -271,13 +283,13 @@ impl<T: Float> Target<'_, T> {
             if j == count {
                 return;
             }
-            let to = &mut self.numbers[self.stride * j..][..M * T::lanes::<S>()];
-            let to = &mut vectors_mut::<S, T, M>(to)[0];
+            let column = &mut self.numbers[self.stride * j..][..M * T::lanes::<S>()];
+            let column = &mut vectors_mut::<S, T, M>(column)[0];
             if let Some(bias) = bias {
-                *to = [T::splat_vector(simd, bias[j]); M];
+                *column = [T::splat_vector(simd, bias[j]); M];
             }
             for i in 0..M {
-                to[i] = T::add_vectors(simd, to[i], sums[j][i]);
+                column[i] = T::add_vectors(simd, column[i], sums[j][i]);
             }
         }
     }
@@ -293,9 +305,9 @@ impl<T: Float> Target<'_, T> {
         bias: Option<&[T]>,
     ) {
         for (j, sums) in sums.chunks_exact(width).take(count).enumerate() {
-            let to = &mut self.numbers[self.stride * j..][..rows];
-            for (to, &sum) in to.iter_mut().zip(sums) {
-                *to = sum + bias.map_or(*to, |bias| bias[j]);
+            let column = &mut self.numbers[self.stride * j..][..rows];
+            for (number, &sum) in column.iter_mut().zip(sums) {
+                *number = sum + bias.map_or(*number, |bias| bias[j]);
             }
         }
     }

@@ -56,10 +56,18 @@ pub trait Element: Copy + Send + Sync + 'static {
     fn power_of_two<S: Simd>(simd: S, rounded: Self::Vector<S>) -> Self::Vector<S>;
 }
 
+/// The names that pulp has for numbers of this type, and for whole numbers of as many bits.
 macro_rules! element {
-    ($float:ident, $bits:ident, $lanes:ident, $vector:ident, $as_vectors:ident, $as_vectors_mut:ident, $splat:ident, $add:ident,
-     $sub:ident, $mul:ident, $fused:ident, $greater:ident, $select:ident, $to_bits:ident, $from_bits:ident,
-     $splat_bits:ident, $add_bits:ident, $mul_bits:ident) => {
+    (
+        $float:ident,
+        bits: $bits:ident, lanes: $lanes:ident, vector: $vector:ident,
+        as_vectors: $as_vectors:ident, as_vectors_mut: $as_vectors_mut:ident,
+        splat: $splat:ident, add: $add:ident, sub: $sub:ident, mul: $mul:ident,
+        fused: $fused:ident, greater: $greater:ident, select: $select:ident,
+        to_bits: $to_bits:ident, from_bits: $from_bits:ident,
+        splat_bits: $splat_bits:ident, add_bits: $add_bits:ident,
+        mul_bits: $mul_bits:ident
+    ) => {
         impl Element for $float {
             const ROUND: $float =
                 1.5 * (1_u64 << (<$float>::MANTISSA_DIGITS - 1)) as $float;
@@ -120,43 +128,43 @@ macro_rules! element {
     };
 }
 
-element!(
+element! {
     f32,
-    u32,
-    F32_LANES,
-    f32s,
-    as_simd_f32s,
-    as_mut_simd_f32s,
-    splat_f32s,
-    add_f32s,
-    sub_f32s,
-    mul_f32s,
-    mul_add_f32s,
-    greater_than_f32s,
-    select_f32s,
-    transmute_u32s_f32s,
-    transmute_f32s_u32s,
-    splat_u32s,
-    add_u32s,
-    mul_u32s
-);
-element!(
+    bits: u32,
+    lanes: F32_LANES,
+    vector: f32s,
+    as_vectors: as_simd_f32s,
+    as_vectors_mut: as_mut_simd_f32s,
+    splat: splat_f32s,
+    add: add_f32s,
+    sub: sub_f32s,
+    mul: mul_f32s,
+    fused: mul_add_f32s,
+    greater: greater_than_f32s,
+    select: select_f32s,
+    to_bits: transmute_u32s_f32s,
+    from_bits: transmute_f32s_u32s,
+    splat_bits: splat_u32s,
+    add_bits: add_u32s,
+    mul_bits: mul_u32s
+}
+element! {
     f64,
-    u64,
-    F64_LANES,
-    f64s,
-    as_simd_f64s,
-    as_mut_simd_f64s,
-    splat_f64s,
-    add_f64s,
-    sub_f64s,
-    mul_f64s,
-    mul_add_f64s,
-    greater_than_f64s,
-    select_f64s,
-    transmute_u64s_f64s,
-    transmute_f64s_u64s,
-    splat_u64s,
-    add_u64s,
-    mul_u64s
-);
+    bits: u64,
+    lanes: F64_LANES,
+    vector: f64s,
+    as_vectors: as_simd_f64s,
+    as_vectors_mut: as_mut_simd_f64s,
+    splat: splat_f64s,
+    add: add_f64s,
+    sub: sub_f64s,
+    mul: mul_f64s,
+    fused: mul_add_f64s,
+    greater: greater_than_f64s,
+    select: select_f64s,
+    to_bits: transmute_u64s_f64s,
+    from_bits: transmute_f64s_u64s,
+    splat_bits: splat_u64s,
+    add_bits: add_u64s,
+    mul_bits: mul_u64s
+}
