@@ -172,7 +172,7 @@ fn small_book(chapter: &str) -> TempDir {
         "[book]\ntitle = \"Small\"\ndescription = \"Small.\"\nlanguage = \"en\"\n\n\
          [build]\ncreate-missing = false\n\n\
          [preprocessor.katex]\ncommand = \"\"\"'{}' preprocess katex\"\"\"\nafter = [\"links\"]\n\
-         renderers = [\"html\"]\noutput = \"htmlAndMathml\"\nno-css = true\n\n\
+         renderers = [\"html\"]\n\n\
          [output.html.playground]\nrunnable = false\n",
         XTASK.replace('\\', "\\\\")
     );

@@ -256,12 +256,7 @@ fn missing_in_style(name: &str, file: &Path, text: &str) -> Vec<Finding> {
 fn leftovers(page: &Page) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, element) in page.elements.iter().enumerate() {
-        let text = || page.text_of(number).trim().to_owned();
-        if element.has_class("katex-error") {
-            let message = format!("KaTeX cannot parse `{}`", text());
-            findings.push(page.finding(element.line, message));
-        }
-        if element.tag == "code" && text().is_empty() {
+        if element.tag == "code" && page.text_of(number).trim().is_empty() {
             let message = "an empty piece of code: does its include name an anchor?";
             findings.push(page.finding(element.line, message));
         }

@@ -1,24 +1,20 @@
-//! `preprocess katex`: what the chapters go through on their way to HTML. mdbook-katex renders their
-//! formulas, and is made to fail on a formula that does not parse.
-//!
-//! Left alone, mdbook-katex logs such a formula and goes on, and KaTeX prints an unknown command as
-//! red text without a word. So the colour of errors is set to one that nothing else has, and the
-//! rendered chapters are searched for it.
+//! `preprocess katex`: what the chapters go through on their way to HTML. KaTeX renders their formulas, and one that it cannot
+//! parse fails the book.
 
 use super::{listings, minutes, numbers, punctuation, terms};
 use crate::files;
 use crate::markdown;
-use crate::pattern::{Pattern, pattern};
 use crate::project::Project;
 use anyhow::{Result, ensure};
-use mdbook_katex::preprocess::KatexProcessor;
+use katex::{Opts, OutputType};
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
-use regex::Captures;
+use rayon::prelude::*;
 use std::fs;
 use std::path::Path;
 
-/// Marks what KaTeX could not make sense of.
+/// In this colour KaTeX prints a command that it does not know, or that it does not trust, and calls that a success. Nothing else
+/// has it, so the formula is found by it.
 const ERROR_COLOUR: &str = "#e4404e";
 
 /// Renders the formulas of the chapters.
@@ -40,18 +36,15 @@ impl Preprocessor for Katex {
     /// # Errors
     ///
     /// If a formula does not parse: the message names the chapter, its line and the formula.
-    fn run(&self, context: &PreprocessorContext, mut book: Book) -> Result<Book> {
+    fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
         minutes::insert(&mut book)?;
         terms::link(&mut book)?;
         numbers::insert(&mut book)?;
-        let mut context = context.clone();
-        context.config.set("preprocessor.katex.throw-on-error", false)?;
-        context.config.set("preprocessor.katex.error-color", ERROR_COLOUR)?;
-        let mut book = KatexProcessor.run(&context, book)?;
-        check(&book, &self.project.chapters())?;
         let (root, chapters) = (self.project.root(), self.project.chapters());
+        let mut errors = Vec::new();
         book.for_each_chapter_mut(|chapter| {
-            let text = listings::dedent(&punctuation::keep_together(&chapter.content));
+            let text = with_formulas(chapter, &chapters, &mut errors);
+            let text = listings::dedent(&punctuation::keep_together(&text));
             let text = without_the_implied(&text);
             let file = chapter.source_path.as_ref().map(|path| chapters.join(path));
             let written = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
@@ -63,6 +56,7 @@ impl Preprocessor for Katex {
                     _ => text,
                 };
         });
+        ensure!(errors.is_empty(), "KaTeX cannot parse:\n{}", errors.join("\n"));
         Ok(book)
     }
 }
@@ -74,50 +68,55 @@ fn without_the_implied(content: &str) -> String {
         .replace(" encoding=\"application/x-tex\"", "")
 }
 
-fn check(book: &Book, chapters: &Path) -> Result<()> {
-    let of = |chapter| errors_in(chapter, chapters);
-    let errors: Vec<_> = book.chapters().flat_map(of).collect();
-    ensure!(errors.is_empty(), "KaTeX cannot parse:\n{}", errors.join("\n"));
-    Ok(())
-}
-
-static MARK: Pattern = pattern!(&format!(
-    r#"(?s)<span class="katex-error" title="([^"]*)"[^>]*>([^<]*)</span>|{ERROR_COLOUR}[^<]*>"#
-));
-
-static SOURCE: Pattern =
-    pattern!(r#"(?s)<annotation encoding="application/x-tex">([^<]*)</annotation>"#);
-
-/// Each formula of the rendered chapter that is marked, once.
-fn errors_in(chapter: &Chapter, chapters: &Path) -> Vec<String> {
-    let mut errors = Vec::new();
-    for mark in MARK.captures_iter(&chapter.content) {
-        let Some((formula, why)) = marked(&mark, &chapter.content) else {
-            continue;
-        };
-        let place = place(chapter, &formula, chapters);
-        let error = format!("  {place}: `{}`: {why}", formula.trim());
-        if !errors.contains(&error) {
-            errors.push(error);
+/// The text of the chapter with its formulas as HTML. What cannot be rendered is left out, and told in `errors`, once.
+fn with_formulas(chapter: &Chapter, chapters: &Path, errors: &mut Vec<String>) -> String {
+    let text = &chapter.content;
+    let formulas = markdown::formulas(text);
+    let rendered: Vec<_> =
+        formulas.par_iter().map(|range| html(&text[range.clone()])).collect();
+    let mut with_formulas = String::new();
+    let mut written = 0;
+    for (range, rendered) in formulas.into_iter().zip(rendered) {
+        with_formulas += &text[written..range.start];
+        written = range.end;
+        match rendered {
+            Ok(html) => with_formulas += &html,
+            Err(why) => {
+                let formula = text[range].trim_matches('$').replace('\n', " ");
+                let place = place(chapter, &formula, chapters);
+                let error = format!("  {place}: `{}`: {why}", formula.trim());
+                if !errors.contains(&error) {
+                    errors.push(error);
+                }
+            }
         }
     }
-    errors
+    with_formulas + &text[written..]
 }
 
-/// The formula that is marked, and why. Nothing if the mark repeats one: KaTeX renders a formula
-/// once for screen readers, with its source beside it, and once for the eye.
-fn marked(mark: &Captures, content: &str) -> Option<(String, String)> {
-    if let (Some(why), Some(formula)) = (mark.get(1), mark.get(2)) {
-        return Some((unescape(formula.as_str()), unescape(why.as_str())));
+/// The formula, which comes with its dollar signs, as HTML in one line; or why KaTeX cannot make it that.
+fn html(formula: &str) -> Result<String, String> {
+    let is_display = formula.starts_with("$$");
+    let dollars = if is_display { 2 } else { 1 };
+    let mut options = Opts::default();
+    options.set_display_mode(is_display);
+    options.set_output_type(OutputType::HtmlAndMathml);
+    options.set_trust(false);
+    // What it would throw comes back in the escapes of Rust's `Debug`; in the HTML it is told as it is.
+    options.set_throw_on_error(false);
+    options.set_error_color(ERROR_COLOUR.to_owned());
+    let html =
+        katex::render_with_opts(&formula[dollars..formula.len() - dollars], options)
+            .map_err(|error| error.to_string())?
+            .replace('\n', " ");
+    if let Some(error) = html.strip_prefix("<span class=\"katex-error\" title=\"") {
+        let why = error.split('"').next().unwrap_or(error);
+        return Err(quick_xml::escape::unescape(why).map_or(why.to_owned(), Into::into));
     }
-    let rest = &content[mark.get(0)?.end()..];
-    let same_formula = rest.split("<math").next()?;
-    let formula = match SOURCE.captures(same_formula) {
-        Some(source) => unescape(&source[1]),
-        None if content.contains("<annotation") => return None,
-        None => unescape(rest.split('<').next()?),
-    };
-    Some((formula, "unknown command".to_owned()))
+    if html.contains(ERROR_COLOUR) {
+        return Err("unknown command".to_owned());
+    }
+    Ok(html)
 }
 
 /// `src/softmax.md:12`, or without the line when the formula came in by an include.
@@ -140,34 +139,22 @@ fn line_of(formula: &str, source: &str) -> Option<usize> {
     })
 }
 
-fn unescape(html: &str) -> String {
-    html.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&#x27;", "'")
-        .replace("&#39;", "'")
-        .replace("&amp;", "&")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
 
-    proptest! {
-        /// Whatever mdbook-katex renders, an error has the chapter's name.
-        #[test]
-        fn damaged_chapters_are_searched(
-            content in mutated::text(
-                "<p><span class=\"katex-error\" title=\"no\" style=\"color:#e4404e\">x_</span></p>\n<annotation encoding=\"application/x-tex\">\\x</annotation><span style=\"color:#e4404e\">x</span>",
-                &["#e4404e", ">", "<", "<math", "<annotation", "é"],
-            ),
-        ) {
-            let chapter = Chapter { name: "A".to_owned(), content, ..Chapter::default() };
-            for error in errors_in(&chapter, Path::new("nowhere")) {
-                prop_assert!(error.starts_with("  A: `"), "{}", error);
-            }
+    #[test]
+    fn what_katex_cannot_make_sense_of_has_a_reason() {
+        for formula in [
+            r"$\foo x$",
+            r"$$ \href{https://example.org}{x} $$",
+            r"$\url{https://example.org}$",
+            r"$\includegraphics{x.png}$",
+        ] {
+            assert_eq!(html(formula), Err("unknown command".to_owned()));
         }
+        let why = html("$a < \"b\" & c$").unwrap_err();
+        assert!(why.starts_with("ParseError: KaTeX parse error: "), "{why}");
+        assert!(why.contains("a < \"b\" &"), "{why}");
     }
 }
