@@ -19,7 +19,6 @@ pub mod statistics;
 pub mod take;
 
 pub use machines::{Records, SHOWN};
-pub use name::Name;
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
@@ -452,7 +451,7 @@ mod tests {
         fn a_damaged_name_is_refused_by_name(
             name in mutated::text("attention/forward, f32, d = 64/4096", &[", ", "/", " = ", "bf16", "d = 64"]),
         ) {
-            match Name::parse(&name) {
+            match Measurement::of_benchmark(&name, 1, Unit::Seconds, (0.25, 0.01)) {
                 Ok(parsed) => {
                     prop_assert!(name.starts_with(&parsed.what) && parsed.what.contains('/'));
                     prop_assert!(parsed.sizes.contains_key("n"));

@@ -1,57 +1,57 @@
 //! The names of benchmarks, which say what was measured.
 
+use crate::{Measurement, Unit};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// What the name of a benchmark says: `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
-///
-/// ```
-/// let name = record::Name::parse("attention/forward, f32, d = 64/4096")?;
-/// assert_eq!(name.what, "attention/forward");
-/// assert_eq!(name.dtype, "f32");
-/// assert_eq!((name.sizes["d"], name.sizes["n"]), (64, 4096));
-/// # Ok::<(), anyhow::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
-    /// `GROUP/WHAT`.
-    pub what: String,
-    /// The type of its numbers.
-    pub dtype: String,
-    /// The sizes; what follows the last slash is `n`.
-    pub sizes: BTreeMap<String, u64>,
-}
-
-impl Name {
-    /// Takes a name apart.
+impl Measurement {
+    /// What a benchmark measured. Its name says what that is: `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
+    ///
+    /// ```
+    /// # use record::{Measurement, Unit};
+    /// let name = "attention/forward, f32, d = 64/4096";
+    /// let measured = Measurement::of_benchmark(name, 1, Unit::Seconds, (0.25, 0.01))?;
+    /// assert_eq!(measured.what, "attention/forward");
+    /// assert_eq!(measured.dtype, "f32");
+    /// assert_eq!((measured.sizes["d"], measured.sizes["n"]), (64, 4096));
+    /// # Ok::<(), anyhow::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// It has another form.
-    pub fn parse(name: &str) -> Result<Self> {
-        Self::parts(name).with_context(|| {
+    /// The name has another form.
+    pub fn of_benchmark(
+        name: &str,
+        threads: usize,
+        unit: Unit,
+        (median, spread): (f64, f64),
+    ) -> Result<Self> {
+        let (what, dtype, sizes) = parts(name).with_context(|| {
             format!("the benchmark {name:?} is not called GROUP/WHAT, TYPE, SIZE = NUMBER, …/N")
-        })
+        })?;
+        let settings = BTreeMap::new();
+        Ok(Self { what, dtype, sizes, settings, threads, unit, median, spread })
     }
+}
 
-    fn parts(name: &str) -> Result<Self> {
-        let (rest, n) = name.rsplit_once('/').context("it has no slash")?;
-        let mut parts = rest.split(", ");
-        let what =
-            parts.next().filter(|what| what.contains('/')).context("it has no group")?;
-        let dtype = parts.next().context("it has no type")?;
-        if !["f16", "bf16", "f32", "f64"].contains(&dtype) {
-            bail!("{dtype} is no type of numbers");
-        }
-        let mut sizes = BTreeMap::from([("n".to_owned(), number(n)?)]);
-        for part in parts {
-            let (size, is) =
-                part.split_once(" = ").with_context(|| format!("{part} is no size"))?;
-            if sizes.insert(size.to_owned(), number(is)?).is_some() {
-                bail!("it has {size} twice");
-            }
-        }
-        Ok(Name { what: what.to_owned(), dtype: dtype.to_owned(), sizes })
+/// What was measured, the type of its numbers and its sizes; what follows the last slash is `n`.
+fn parts(name: &str) -> Result<(String, String, BTreeMap<String, u64>)> {
+    let (rest, n) = name.rsplit_once('/').context("it has no slash")?;
+    let mut parts = rest.split(", ");
+    let what =
+        parts.next().filter(|what| what.contains('/')).context("it has no group")?;
+    let dtype = parts.next().context("it has no type")?;
+    if !["f16", "bf16", "f32", "f64"].contains(&dtype) {
+        bail!("{dtype} is no type of numbers");
     }
+    let mut sizes = BTreeMap::from([("n".to_owned(), number(n)?)]);
+    for part in parts {
+        let (size, is) =
+            part.split_once(" = ").with_context(|| format!("{part} is no size"))?;
+        if sizes.insert(size.to_owned(), number(is)?).is_some() {
+            bail!("it has {size} twice");
+        }
+    }
+    Ok((what.to_owned(), dtype.to_owned(), sizes))
 }
 
 fn number(text: &str) -> Result<u64> {
@@ -73,7 +73,9 @@ mod tests {
             ("attention/forward, f32, n = 7/64", "it has n twice"),
             ("attention/forward, f32/long", "\"long\" is no number"),
         ] {
-            let error = format!("{:#}", Name::parse(name).unwrap_err());
+            let measured =
+                Measurement::of_benchmark(name, 1, Unit::Seconds, (0.25, 0.01));
+            let error = format!("{:#}", measured.unwrap_err());
             assert!(error.contains(says) && error.contains(name), "{error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Taking records: the machine, the versions, the date, and what the benchmarks said.
 
-use crate::{Cache, Machine, Measurement, Name, Record, SHOWN, Unit};
+use crate::{Cache, Machine, Measurement, Record, SHOWN, Unit};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
 use clap::Args;
@@ -208,7 +208,13 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
         let line = line?;
         println!("{line}");
         if let Some((name, bytes)) = counted(&line) {
-            measurements.push(measurement(name, threads, Unit::Bytes, bytes, 0.0)?);
+            let numbers = (bytes, 0.0);
+            measurements.push(Measurement::of_benchmark(
+                name,
+                threads,
+                Unit::Bytes,
+                numbers,
+            )?);
         }
     }
     let status = child.wait()?;
@@ -230,22 +236,10 @@ fn counted(line: &str) -> Option<(&str, f64)> {
     Some((name, count.parse().ok()?))
 }
 
-fn measurement(
-    name: &str,
-    threads: usize,
-    unit: Unit,
-    median: f64,
-    spread: f64,
-) -> Result<Measurement> {
-    let Name { what, dtype, sizes } = Name::parse(name)?;
-    let settings = BTreeMap::new();
-    Ok(Measurement { what, dtype, sizes, settings, threads, unit, median, spread })
-}
-
 /// All that criterion measured below `folder`, with `threads` threads.
 ///
 /// # Errors
-/// A file cannot be read, or a benchmark's name does not say what it is: see [`Name`].
+/// A file cannot be read, or a benchmark's name does not say what it is: see [`Measurement::of_benchmark`].
 pub fn timed(folder: &Path, threads: usize) -> Result<Vec<Measurement>> {
     let mut found = vec![];
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -254,9 +248,14 @@ pub fn timed(folder: &Path, threads: usize) -> Result<Vec<Measurement>> {
             let Benchmark { full_id } = parse(&path.join("benchmark.json"))?;
             let Estimates { median, median_abs_dev } =
                 parse(&path.join("estimates.json"))?;
-            let [median, spread] =
-                [median, median_abs_dev].map(|e| e.point_estimate * 1e-9); // from ns
-            found.push(measurement(&full_id, threads, Unit::Seconds, median, spread)?);
+            let seconds = |estimate: Estimate| estimate.point_estimate * 1e-9; // from ns
+            let numbers = (seconds(median), seconds(median_abs_dev));
+            found.push(Measurement::of_benchmark(
+                &full_id,
+                threads,
+                Unit::Seconds,
+                numbers,
+            )?);
         } else if path.is_dir() {
             found.extend(timed(&path, threads)?);
         }
