@@ -74,9 +74,6 @@ impl Fixture {
     }
 }
 
-const BOOK_TOML: &str = "[book]\ntitle = \"Small\"\n\n[preprocessor.katex]\nno-css = true\n\n\
-                         [output.html]\nsmart-punctuation = true\n";
-
 const SUMMARY: &str = "# Summary\n\n- [Softmax](softmax.md)\n";
 
 const CHAPTER: &str = r"# Softmax
@@ -100,7 +97,6 @@ const CRATE: &str = "//! Small.\n\n// ANCHOR: two\n/// Two.\npub const TWO: i32 
 /// A book that passes the checks of the sources.
 fn sources() -> Fixture {
     let files = [
-        ("book.toml", BOOK_TOML),
         ("src/SUMMARY.md", SUMMARY),
         ("src/softmax.md", CHAPTER),
         ("src/generated/table.md", "| 0.659 |\n|---|\n"),
@@ -290,19 +286,6 @@ fn numbers_that_are_no_results_pass() {
     )
     .passes();
     chapter_with("<img src=\"softmax.md\" alt=\"\" width=\"0.5\">").passes();
-}
-
-#[test]
-fn an_unknown_key_in_book_toml_is_found() {
-    let with = |line: &str| sources().with("book.toml", &format!("{BOOK_TOML}{line}\n"));
-    with("smart-punctation = true")
-        .finds("book.toml:9: Failed to deserialize `output.html`");
-    with("[output.html.playground]\nrunable = false")
-        .finds("book.toml:10: Failed to deserialize");
-    sources()
-        .replacing("book.toml", "no-css", "no-ccs")
-        .finds("book.toml:5: unknown field `no-ccs` for mdbook-katex");
-    sources().replacing("book.toml", "title", "titel").finds("book.toml:2: ");
 }
 
 const PAGE: &str = r##"<!DOCTYPE html>

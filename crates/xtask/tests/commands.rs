@@ -244,6 +244,20 @@ fn html_that_is_not_balanced_fails_the_build() {
     says(&built.stderr, &["unclosed HTML tag `<div>` found in `softmax.md`"]);
 }
 
+/// mdBook logs the one as an error and goes on with its defaults, and stops at the other.
+#[test]
+fn an_unknown_key_in_book_toml_fails_the_build() {
+    for (key, wrong) in [("runnable", "runable"), ("title", "titel")] {
+        let book = small_book("# Softmax\n");
+        let config = book.path().join("book.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(&config, text.replace(key, wrong)).unwrap();
+        let built = build(&book);
+        assert_eq!(built.code, 1, "{}", built.stderr);
+        says(&built.stderr, &[&format!("unknown field `{wrong}`")]);
+    }
+}
+
 #[test]
 fn formulas_reach_the_page_as_they_were_written() {
     let book = small_book("# Softmax\n\n$\\tilde a\\; \\tilde b$ and $x_a * y_b * z$\n");

@@ -1,11 +1,9 @@
 //! Checks of the book that mdBook does not make.
 //!
-//! mdBook exits with success when an include resolves to nothing, a link goes nowhere or an option
-//! is misspelt. [`sources`] looks at the chapters as they are written, [`pages()`] at what the reader
-//! gets.
+//! mdBook exits with success when an include resolves to nothing or a link goes nowhere. [`sources`] looks at the chapters as
+//! they are written, [`pages()`] at what the reader gets.
 
 mod blocks;
-mod config;
 pub(crate) mod html;
 pub(crate) mod includes;
 mod links;
@@ -42,7 +40,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the chapters, `SUMMARY.md`, `book.toml` and the anchors in the code.
+/// Checks the chapters, `SUMMARY.md` and the anchors in the code.
 ///
 /// # Errors
 ///
@@ -57,7 +55,6 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
         links::broken,
         links::summary,
         prose::check,
-        config::check,
     ];
     Ok(sorted(checks.par_iter().flat_map_iter(|check| check(&sources)).collect()))
 }
