@@ -1,6 +1,6 @@
 //! The EPUB: each chapter's page as XHTML, behind a cover and a title page.
 
-use super::xhtml::{self, Xhtml};
+use super::xhtml;
 use super::{Chapter, Contents, EPUB, RIGHTS, escaped, first, parsed, show, title_page};
 use crate::files;
 use crate::project::Project;
@@ -79,9 +79,9 @@ pub(super) fn write(
         epub = epub.meta(*entry);
     }
 
-    let title = plain(&title_page(contents, ""));
+    let title = title_page(contents, "");
     epub = epub.chapter(
-        file(contents, "Title page", "title", title).kind(TocEntryKind::TitlePage),
+        file(contents, "Title page", "title", &title).kind(TocEntryKind::TitlePage),
     );
     let pages: BTreeSet<_> =
         contents.chapters().map(|chapter| chapter.name.as_str()).collect();
@@ -107,8 +107,7 @@ pub(super) fn write(
         paragraphs(&files::read(&fonts.join(LICENCE_OF_FONTS))?),
     );
     epub = epub.chapter(
-        file(contents, "Licence", "licence", plain(&text))
-            .kind(TocEntryKind::CopyrightPage),
+        file(contents, "Licence", "licence", &text).kind(TocEntryKind::CopyrightPage),
     );
     epub.write().toc_stylesheet(STYLE).compression(9).save(book.join(EPUB))?;
     Ok(())
@@ -125,7 +124,7 @@ fn of_page(
     let page = parsed(book, &name)?;
     let content = xhtml::content(first(&page, "main", &name)?, pages);
     let content = content.with_context(|| name.clone())?;
-    let file = file(contents, &chapter.title, &chapter.name, content);
+    let file = file(contents, &chapter.title, &chapter.name, &content);
     let is_first =
         contents.chapters().next().is_some_and(|first| first.name == chapter.name);
     Ok(match chapter.name.as_str() {
@@ -136,7 +135,7 @@ fn of_page(
 }
 
 /// A file of the EPUB with its place in the table of contents.
-fn file(contents: &Contents, title: &str, name: &str, content: Xhtml) -> EpubChapter {
+fn file(contents: &Contents, title: &str, name: &str, body: &str) -> EpubChapter {
     let language = escaped(&contents.language);
     let xhtml = format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<!DOCTYPE html>\n\
@@ -145,11 +144,11 @@ fn file(contents: &Contents, title: &str, name: &str, content: Xhtml) -> EpubCha
          <head>\n<title>{}</title>\n<link rel=\"stylesheet\" type=\"text/css\" href=\"{STYLE}\"/>\n</head>\n\
          <body>\n{}\n</body>\n</html>\n",
         escaped(title),
-        content.body.trim(),
+        body.trim(),
     );
     let mut entry = DetachedEpubManifestEntry::new(format!("chapter-{name}"));
-    for (has, property) in [(content.has_mathml, "mathml"), (content.has_svg, "svg")] {
-        if has {
+    for (tag, property) in [("<math ", "mathml"), ("<svg ", "svg")] {
+        if body.contains(tag) {
             entry = entry.property(property);
         }
     }
@@ -157,10 +156,6 @@ fn file(contents: &Contents, title: &str, name: &str, content: Xhtml) -> EpubCha
         .with_manifest_entry(entry)
         .href(format!("{name}.xhtml"))
         .xhtml(xhtml)
-}
-
-fn plain(body: &str) -> Xhtml {
-    Xhtml { body: body.to_owned(), has_mathml: false, has_svg: false }
 }
 
 /// What blank lines divide, as paragraphs.

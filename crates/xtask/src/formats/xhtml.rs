@@ -26,36 +26,21 @@ const TOKENS: &[&str] = &["mi", "mn", "mo", "mtext"];
 /// A variable of the style sheet with the value that stands for it where there is none.
 static VARIABLE: Pattern = pattern!(r"var\(--[\w-]+,\s*([^()]+)\)");
 
-/// What a chapter is made of, and what the EPUB's list of files has to say of it.
-pub(super) struct Xhtml {
-    pub(super) body: String,
-    pub(super) has_mathml: bool,
-    pub(super) has_svg: bool,
-}
-
 /// The content of `element`, for a book whose pages have these names without their extension.
 ///
 /// # Errors
 ///
 /// If a formula lacks its MathML, a figure names a colour that only a style sheet knows, or a link goes to a page that is
 /// no chapter.
-pub(super) fn content(element: ElementRef, pages: &BTreeSet<&str>) -> Result<Xhtml> {
-    let mut page = Page {
-        pages,
-        writer: Writer::new(Vec::new()),
-        has_mathml: false,
-        has_svg: false,
-    };
+pub(super) fn content(element: ElementRef, pages: &BTreeSet<&str>) -> Result<String> {
+    let mut page = Page { pages, writer: Writer::new(Vec::new()) };
     page.children(element)?;
-    let Page { writer, has_mathml, has_svg, .. } = page;
-    Ok(Xhtml { body: String::from_utf8(writer.into_inner())?, has_mathml, has_svg })
+    Ok(String::from_utf8(page.writer.into_inner())?)
 }
 
 struct Page<'a> {
     pages: &'a BTreeSet<&'a str>,
     writer: Writer<Vec<u8>>,
-    has_mathml: bool,
-    has_svg: bool,
 }
 
 impl Page<'_> {
@@ -107,12 +92,10 @@ impl Page<'_> {
             ElementRef::wrap(element.parent().context("an element is in another")?);
         let namespace = |element: &Element| element.name.ns.to_string();
         let here = namespace(value);
-        if outside.is_none_or(|outside| namespace(outside.value()) != here) {
-            if here == MATHML || here == SVG {
-                start.push_attribute(("xmlns", here.as_str()));
-            }
-            self.has_mathml |= here == MATHML;
-            self.has_svg |= here == SVG;
+        if outside.is_none_or(|outside| namespace(outside.value()) != here)
+            && (here == MATHML || here == SVG)
+        {
+            start.push_attribute(("xmlns", here.as_str()));
         }
         for (attribute, text) in value.attrs() {
             if let Some(text) = self.attribute(value, attribute, text)? {
@@ -195,25 +178,23 @@ mod tests {
     use crate::formats::selector;
     use scraper::Html;
 
-    fn xhtml(html: &str) -> Result<Xhtml> {
+    fn xhtml(html: &str) -> Result<String> {
         let page = Html::parse_document(&format!("<main>{html}</main>"));
         let main = page.select(&selector("main")).next().context("there is one")?;
         content(main, &BTreeSet::from(["softmax"]))
     }
 
     fn body(html: &str) -> String {
-        xhtml(html).unwrap().body
+        xhtml(html).unwrap()
     }
 
     #[test]
     fn a_formula_is_mathml_alone() {
         let formula = "<span class=\"katex\"><span class=\"katex-mathml\"><math><semantics><mi>x</mi><annotation> x_\"\
                        </annotation></semantics></math></span><span class=\"katex-html\">x</span></span>";
-        let page = xhtml(formula).unwrap();
         let expected =
             format!("<math xmlns=\"{MATHML}\" alttext=\"x_&quot;\"><mi>x</mi></math>");
-        assert_eq!(page.body, expected);
-        assert!(page.has_mathml && !page.has_svg);
+        assert_eq!(body(formula), expected);
     }
 
     #[test]
