@@ -217,7 +217,7 @@ fn first<'a>(html: &'a Html, what: &str, page: &str) -> Result<ElementRef<'a>> {
 /// Lets the browser show `page` without a window and write `file`, as `options` ask it to.
 fn show(browser: &Path, page: &Path, file: &Path, options: &[String]) -> Result<()> {
     let profile = tempfile::tempdir().context("no folder for the browser's profile")?;
-    let page = path_in_url(page)?;
+    let page = std::path::absolute(page)?;
     let mut command = Command::new(browser);
     command.args(browser::FLAGS).args(options).arg(page);
     command.arg(format!("--user-data-dir={}", profile.path().display()));
@@ -231,19 +231,3 @@ fn show(browser: &Path, page: &Path, file: &Path, options: &[String]) -> Result<
     }
     Ok(())
 }
-
-/// The address of a file on this machine.
-fn path_in_url(file: &Path) -> Result<String> {
-    let file = std::path::absolute(file)?;
-    let path = file.to_string_lossy().replace('\\', "/");
-    let encoded: Vec<_> = path
-        .trim_start_matches('/')
-        .split('/')
-        .map(|part| percent_encoding::utf8_percent_encode(part, UNSAFE).to_string())
-        .collect();
-    Ok(format!("file:///{}", encoded.join("/")))
-}
-
-/// What cannot stand in the path of an address.
-const UNSAFE: &percent_encoding::AsciiSet =
-    &percent_encoding::CONTROLS.add(b' ').add(b'#').add(b'%').add(b'?').add(b'"');
