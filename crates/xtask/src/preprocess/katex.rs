@@ -44,17 +44,12 @@ impl Preprocessor for Katex {
         let mut errors = Vec::new();
         book.for_each_chapter_mut(|chapter| {
             let text = with_formulas(chapter, &chapters, &mut errors);
-            let text = listings::dedent(&punctuation::keep_together(&text));
-            let text = without_the_implied(&text);
+            let text = without_the_implied(&punctuation::keep_together(&text));
             let file = chapter.source_path.as_ref().map(|path| chapters.join(path));
-            let written = file.as_ref().and_then(|file| fs::read_to_string(file).ok());
-            chapter.content =
-                match (&written, file.as_ref().and_then(|file| file.parent())) {
-                    (Some(written), Some(folder)) => {
-                        listings::captioned(&text, written, folder, root)
-                    }
-                    _ => text,
-                };
+            let file = file.unwrap_or_default(); // none, and so no captions, if the chapter is not written in a file
+            let written = fs::read_to_string(&file).unwrap_or_default();
+            let folder = file.parent().unwrap_or(&chapters);
+            chapter.content = listings::presented(&text, &written, folder, root);
         });
         ensure!(errors.is_empty(), "KaTeX cannot parse:\n{}", errors.join("\n"));
         Ok(book)

@@ -7,34 +7,27 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-/// `text` with every `listing` moved to the left, as far as its least indented line.
-pub(super) fn dedent(text: &str) -> String {
-    let mut lines: Vec<Cow<str>> = text.lines().map(Cow::from).collect();
-    for block in code_blocks(text).into_iter().filter(|block| block.is_listing()) {
-        let body = &mut lines[block.line..][..block.body.lines().count()];
-        let margin = margin(&block.body);
-        for line in body {
-            *line = Cow::from(line.get(margin..).unwrap_or("").to_owned());
-        }
-    }
-    let mut dedented = lines.join("\n");
-    dedented.push('\n');
-    dedented
-}
-
 static FUNCTION: Pattern = pattern!(r"^ *(?:pub(?:\([a-z]+\))? )?(?:unsafe )?fn (\w+)");
 
-/// `text` with a line above each listing that says where it is from. `written` is the same chapter as it was written, where
-/// the includes are still directives; `folder` is where their paths start from, and `root` where those of captions do. A listing that
-/// follows another one of the same file at once goes without, and so does one below a line that its author wrote.
-pub(super) fn captioned(text: &str, written: &str, folder: &Path, root: &Path) -> String {
-    let [blocks, from] = [text, written].map(|text| {
-        code_blocks(text).into_iter().filter(CodeBlock::is_listing).collect::<Vec<_>>()
-    });
+/// `text` with every listing moved to the left, as far as its least indented line, below a line that says where it is from.
+/// `written` is the same chapter as it was written, where the includes are still directives; `folder` is where their paths start
+/// from, and `root` where those of captions do. A listing that follows another one of the same file at once goes without a caption,
+/// and so does one below a line that its author wrote.
+pub(super) fn presented(text: &str, written: &str, folder: &Path, root: &Path) -> String {
+    let listings = |text| code_blocks(text).into_iter().filter(CodeBlock::is_listing);
+    let mut from = listings(written);
     let mut lines: Vec<Cow<str>> = text.lines().map(Cow::from).collect();
     let mut last = (String::new(), 0); // a caption, and the line where its listing ends
-    for (block, written) in blocks.iter().zip(&from) {
-        let Some(caption) = caption(written, folder, root) else { continue };
+    for block in listings(text) {
+        let margin = margin(&block.body);
+        for line in &mut lines[block.line..][..block.body.lines().count()] {
+            *line = Cow::from(line.get(margin..).unwrap_or("").to_owned());
+        }
+        let written = from.next();
+        let Some(caption) = written.and_then(|block| caption(&block, folder, root))
+        else {
+            continue;
+        };
         let above =
             lines[..block.line - 1].iter().rposition(|line| !line.trim().is_empty());
         let above = above.map_or((0, ""), |at| (at + 1, lines[at].as_ref()));
@@ -49,9 +42,9 @@ pub(super) fn captioned(text: &str, written: &str, folder: &Path, root: &Path) -
             lines[block.line - 1] = Cow::from(source);
         }
     }
-    let mut captioned = lines.join("\n");
-    captioned.push('\n');
-    captioned
+    let mut presented = lines.join("\n");
+    presented.push('\n');
+    presented
 }
 
 /// Where a listing is from: its file, and the function that it is a part of.
@@ -130,9 +123,9 @@ impl X {
             anchors.iter().map(block).collect()
         };
         let captions = |written: &str| -> Vec<String> {
-            let captioned = captioned(written, written, &root.join("src"), root);
+            let presented = presented(written, written, &root.join("src"), root);
             let is_caption = |line: &&str| line.starts_with("<div");
-            captioned.lines().filter(is_caption).map(str::to_owned).collect()
+            presented.lines().filter(is_caption).map(str::to_owned).collect()
         };
         let from = |what: &str| format!("<div class=\"source\">From x.rs{what}</div>");
         assert_eq!(captions(&chapter(&["method"])), [from("")]);
@@ -149,16 +142,20 @@ impl X {
         assert!(captions("```rust,listing\nlet x = 1;\n```\n").is_empty());
     }
 
+    fn dedented(text: &str) -> String {
+        presented(text, "", Path::new(""), Path::new(""))
+    }
+
     #[test]
     fn a_listing_begins_at_the_margin() {
         let fenced =
             |info: &str, code: &str| format!("A.\n\n```{info}\n{code}```\n\nB.\n");
         let indented = "    if x {\n\n        y\n    }\n";
         assert_eq!(
-            dedent(&fenced("rust,listing", indented)),
+            dedented(&fenced("rust,listing", indented)),
             fenced("rust,listing", "if x {\n\n    y\n}\n")
         );
-        assert_eq!(dedent(&fenced("rust", indented)), fenced("rust", indented));
+        assert_eq!(dedented(&fenced("rust", indented)), fenced("rust", indented));
     }
 
     const MARKDOWN: &[&str] = &[
@@ -184,7 +181,7 @@ impl X {
         fn a_damaged_chapter_keeps_its_lines(
             text in mutated::text("A.\n\n> ```rust,listing\n>     é\n>\n>       b\n> ```\n\n```rust,listing\n    x\n```\n", MARKDOWN),
         ) {
-            let dedented = dedent(&text);
+            let dedented = dedented(&text);
             let lines = |text: &str| -> Vec<String> {
                 text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
             };
