@@ -4,7 +4,6 @@
 use crate::files;
 use anyhow::{Context, Result, bail};
 use axum::http::Uri;
-use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -77,15 +76,15 @@ impl SiteAddress {
             let address = self.of(page);
             let html =
                 html.replacen("</head>", &format!("{}</head>", self.tags(&address)), 1);
-            write(&file, &html)?;
+            files::write(&file, html)?;
             addresses.push(address);
         }
         addresses.sort();
         addresses.dedup();
-        write(&book.join("sitemap.xml"), &sitemap(&addresses))?;
+        files::write(&book.join("sitemap.xml"), sitemap(&addresses))?;
         let robots =
             format!("User-agent: *\nAllow: /\n\nSitemap: {}\n", self.of("sitemap.xml"));
-        write(&book.join("robots.txt"), &robots)
+        files::write(&book.join("robots.txt"), robots)
     }
 
     fn tags(&self, page: &str) -> String {
@@ -112,13 +111,10 @@ fn sitemap(addresses: &[String]) -> String {
     )
 }
 
-fn write(file: &Path, text: &str) -> Result<()> {
-    fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn published_at(address: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

@@ -42,27 +42,19 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     ]);
     process::run(command.arg("--target-dir").arg(&target))?;
     let folder = book.join(FOLDER);
-    for file in files::under(&made) {
-        let place = folder.join(file.strip_prefix(&made)?);
-        fs::create_dir_all(place.parent().unwrap_or(&folder))?;
-        fs::copy(&file, &place)
-            .with_context(|| format!("{} cannot be copied", file.display()))?;
-    }
-    write(&folder.join("index.html"), &redirection(&format!("{CRATE}/index.html")))?;
+    files::copy(&made, &folder)?;
+    let first = redirection(&format!("{CRATE}/index.html"));
+    files::write(&folder.join("index.html"), first)?;
     let items = Items::read(&folder)?;
     for page in fs::read_dir(book)? {
         let page = page?.path();
         if page.extension().is_some_and(|extension| extension == "html") {
             let html = files::read(&page)?;
-            write(&page, &items.linked(&html))?;
+            files::write(&page, items.linked(&html))?;
         }
     }
     activity.done("documented the crate");
     Ok(())
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
 }
 
 /// rustdoc writes no first page.

@@ -31,6 +31,31 @@ pub fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
 }
 
+/// Writes `file`.
+///
+/// # Errors
+///
+/// If it cannot be written; the message names it.
+pub fn write(file: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(file, content)
+        .with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// Copies every file under `folder` to its place under `destination`.
+///
+/// # Errors
+///
+/// If one cannot be copied; the message names it.
+pub fn copy(folder: &Path, destination: &Path) -> Result<()> {
+    for file in under(folder) {
+        let place = destination.join(file.strip_prefix(folder)?);
+        fs::create_dir_all(place.parent().unwrap_or(destination))
+            .and_then(|()| fs::copy(&file, &place))
+            .with_context(|| format!("{} cannot be copied", file.display()))?;
+    }
+    Ok(())
+}
+
 /// `path` as seen from `root`, with forward slashes on every system.
 #[must_use]
 pub fn relative(path: &Path, root: &Path) -> String {

@@ -10,7 +10,6 @@ use crate::project::Project;
 use anyhow::{Context, Result, bail};
 use mdbook_driver::MDBook;
 use mdbook_preprocessor::Preprocessor;
-use std::fs;
 use std::io::{Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,20 +43,9 @@ pub fn render(
         bail!("mdbook could not build the book:\n{}", said.trim_end());
     }
     eprint!("{said}");
-    copy_on_demand(project, destination)
-}
-
-/// Scripts of the theme that pages ask for only when they are needed, so that mdBook knows nothing of them.
-fn copy_on_demand(project: &Project, destination: &Path) -> Result<()> {
-    let folder = Path::new("theme/on-demand");
-    for file in files::under(&project.root().join(folder)) {
-        let name = file.file_name().context("a script has a name")?;
-        let place = destination.join(folder);
-        fs::create_dir_all(&place)
-            .and_then(|()| fs::copy(&file, place.join(name)))
-            .with_context(|| format!("{} cannot be copied", file.display()))?;
-    }
-    Ok(())
+    // Pages ask for these scripts only when they are needed, so that mdBook knows nothing of them.
+    let on_demand = "theme/on-demand";
+    files::copy(&project.root().join(on_demand), &destination.join(on_demand))
 }
 
 /// Runs all snippets of the book, as `mdbook test` does.

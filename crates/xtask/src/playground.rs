@@ -7,7 +7,7 @@ use crate::console::Activity;
 use crate::files;
 use crate::process;
 use crate::project::Project;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,18 +93,12 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     for file in BOUND {
         fs::copy(bound.join(file), folder.join(file))?;
     }
-    for script in
-        files::with_extension(&project.root().join("crates/playground/web"), "js")
-    {
-        let name = script.file_name().context("a script has a name")?;
-        fs::copy(&script, folder.join(name))?;
-    }
+    files::copy(&project.root().join("crates/playground/web"), &folder)?;
     for (html, page) in pages {
         let tag = "<meta name=\"playground\" content=\"playground/figures.js\">\n</head>";
         let html =
             html.replacen("</head>", tag, 1).replace(MARK, &format!(" data-moves{MARK}"));
-        fs::write(&page, html)
-            .with_context(|| format!("{} cannot be written", page.display()))?;
+        files::write(&page, html)?;
     }
     Ok(())
 }

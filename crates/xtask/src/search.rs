@@ -5,7 +5,6 @@ use crate::files;
 use anyhow::{Context, Result};
 use elasticlunr::IndexBuilder;
 use serde_json::Value;
-use std::fs;
 use std::path::Path;
 
 /// What mdBook writes around the index, which is JSON in a string of JavaScript.
@@ -32,8 +31,7 @@ pub fn index_names(book: &Path) -> Result<()> {
     let file = scripts.iter().find(is_index).context("the book has no search index")?;
     let script = indexed_again(&files::read(file)?)
         .with_context(|| format!("{} has another form", file.display()))?;
-    fs::write(file, script)
-        .with_context(|| format!("{} cannot be written", file.display()))
+    files::write(file, script)
 }
 
 fn indexed_again(script: &str) -> Result<String> {

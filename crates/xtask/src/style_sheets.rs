@@ -1,10 +1,9 @@
 //! One style sheet instead of ten: a page shows nothing before all of them have come, and a phone waits for each request.
 
 use crate::files;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use regex::Regex;
 use std::collections::hash_map::DefaultHasher;
-use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 
@@ -45,8 +44,7 @@ pub fn join(book: &Path) -> Result<()> {
         let name = format!("css/style-{:016x}.css", hasher.finish());
         page.insert_str(place, &format!("<link rel=\"stylesheet\" href=\"{name}\">\n"));
         for (file, text) in [(book.join(&name), joined), (path, page)] {
-            fs::write(&file, text)
-                .with_context(|| format!("{} cannot be written", file.display()))?;
+            files::write(&file, text)?;
         }
     }
     Ok(())
@@ -55,6 +53,7 @@ pub fn join(book: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn style_sheets_are_joined_in_their_order() {

@@ -165,8 +165,7 @@ fn link(book: &Path) -> Result<()> {
             format!("<a href=\"{file}\">{}</a>", &found[2])
         });
         if linked != html {
-            fs::write(&page, linked.as_bytes())
-                .with_context(|| format!("{} cannot be written", page.display()))?;
+            files::write(&page, linked.as_bytes())?;
         }
     }
     ensure!(
