@@ -56,12 +56,7 @@ pub fn find() -> Result<Option<PathBuf>> {
         ensure!(named.is_file(), "CHROME names {}, which is no file", named.display());
         return Ok(Some(named));
     }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let on_the_path = env::split_paths(&path).flat_map(|folder| {
-        NAMES
-            .iter()
-            .map(move |name| folder.join(format!("{name}{}", env::consts::EXE_SUFFIX)))
-    });
+    let on_the_path = NAMES.iter().filter_map(|name| which::which(name).ok());
     let folders = ["HOME", "PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA"];
     let folders: Vec<_> =
         folders.iter().filter_map(env::var_os).map(PathBuf::from).collect();

@@ -3,9 +3,8 @@
 
 use crate::files;
 use crate::lint::html::Page;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use regex::{Captures, Regex};
-use std::fs;
 use std::path::Path;
 
 /// What search engines show of a description.
@@ -30,14 +29,12 @@ pub fn describe(book: &Path) -> Result<()> {
         if !path.ends_with("print.html")
             && let Some(text) = beginning(&page)
         {
-            let text =
-                text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
+            let text = quick_xml::escape::escape(text);
             html = description
                 .replace_all(&html, |found: &Captures| format!("{}{text}", &found[1]))
                 .into_owned();
         }
-        fs::write(&path, html.as_bytes())
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+        files::write(&path, html)?;
     }
     Ok(())
 }
@@ -67,6 +64,7 @@ fn beginning(page: &Page) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn page_with(main: &str) -> String {
         let folder = tempfile::tempdir().unwrap();

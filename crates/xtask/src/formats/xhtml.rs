@@ -3,6 +3,7 @@
 //! E-readers differ in what they know. So the formulas are MathML without the spans that KaTeX adds for browsers, colours of
 //! figures are written out where the pages name variables, folds are open, and no script is needed.
 
+use crate::lint::html::VOID;
 use crate::pattern::{Pattern, pattern};
 use anyhow::{Context, Result, ensure};
 use quick_xml::Writer;
@@ -13,12 +14,6 @@ use std::collections::BTreeSet;
 
 const MATHML: &str = "http://www.w3.org/1998/Math/MathML";
 const SVG: &str = "http://www.w3.org/2000/svg";
-
-/// Elements of HTML that never have an end tag.
-const VOID: &[&str] = &[
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source",
-    "track", "wbr",
-];
 
 /// Elements of MathML that hold text and nothing else. KaTeX puts the letters of `\bmod` into elements of their own.
 const TOKENS: &[&str] = &["mi", "mn", "mo", "mtext"];

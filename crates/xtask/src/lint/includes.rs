@@ -4,7 +4,7 @@ use super::{Document, Finding, Sources};
 use crate::files;
 use crate::pattern::{Pattern, pattern};
 use path_clean::PathClean;
-use regex::Regex;
+use regex::{Captures, Regex};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -68,7 +68,7 @@ pub(super) fn included(text: &str, folder: &Path) -> String {
 /// `text` with every directive blanked, so that places in it stay the same.
 pub(super) fn without_directives(text: &str) -> String {
     DIRECTIVE
-        .replace_all(text, |found: &regex::Captures| " ".repeat(found[0].len()))
+        .replace_all(text, |found: &Captures| " ".repeat(found[0].len()))
         .into_owned()
 }
 
@@ -89,9 +89,7 @@ impl Part {
         match self {
             Self::Whole => Some(0),
             Self::Lines(first, _) => first.checked_sub(1),
-            Self::Anchor(name) => lines.iter().position(|line| {
-                BEGIN.captures(line).is_some_and(|found| &found[1] == name)
-            }),
+            Self::Anchor(name) => marked(lines, &BEGIN, name),
         }
     }
 
@@ -111,13 +109,14 @@ impl Part {
     }
 }
 
+/// Where the first line is in which `mark` has this name.
+fn marked(lines: &[&str], mark: &Regex, name: &str) -> Option<usize> {
+    let is_marked = |found: Captures| &found[1] == name;
+    lines.iter().position(|line| mark.captures(line).is_some_and(is_marked))
+}
+
 fn anchored(lines: &[&str], name: &str) -> Result<String, String> {
-    let at = |mark: &Regex| {
-        lines
-            .iter()
-            .position(|line| mark.captures(line).is_some_and(|found| &found[1] == name))
-    };
-    match (at(&BEGIN), at(&END)) {
+    match (marked(lines, &BEGIN, name), marked(lines, &END, name)) {
         (Some(begin), Some(end)) if begin < end => Ok(lines[begin + 1..end].join("\n")),
         (Some(_), None) => Err(format!("has no `ANCHOR_END: {name}`")),
         (Some(_), Some(_)) => Err(format!("ends the anchor `{name}` before it begins")),

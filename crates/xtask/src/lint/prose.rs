@@ -53,26 +53,27 @@ static WORD: Pattern = pattern!(&format!(
 
 /// Decimals, percentages and powers of ten in the text of the chapters, and the [`WORDS`].
 pub(super) fn check(sources: &Sources) -> Vec<Finding> {
-    let check = |chapter| [numbers(chapter), words(chapter)].concat();
+    let check = |chapter: &Document| {
+        let prose = prose(&chapter.text);
+        [numbers(chapter, &prose), words(chapter, &prose)].concat()
+    };
     sources.chapters.iter().flat_map(check).collect()
 }
 
-fn words(chapter: &Document) -> Vec<Finding> {
-    let prose = prose(&chapter.text);
+fn words(chapter: &Document, prose: &str) -> Vec<Finding> {
     let finding = |found: Match| {
         let word = found.as_str().to_lowercase();
         let word = word.split_whitespace().collect::<Vec<_>>().join(" ");
         let better =
             WORDS.iter().find(|(bad, _)| *bad == word).map(|(_, better)| *better);
         let message = format!("“{word}”: write {}", better.unwrap_or_default());
-        chapter.finding(files::line_at(&prose, found.start()), message)
+        chapter.finding(files::line_at(prose, found.start()), message)
     };
-    WORD.find_iter(&prose).map(finding).collect()
+    WORD.find_iter(prose).map(finding).collect()
 }
 
-fn numbers(chapter: &Document) -> Vec<Finding> {
-    let prose = prose(&chapter.text);
-    let numbers = NUMBER.find_iter(&prose);
+fn numbers(chapter: &Document, prose: &str) -> Vec<Finding> {
+    let numbers = NUMBER.find_iter(prose);
     let typed = numbers.filter(|found| !is_name(&prose[..found.start()], found.as_str()));
     let finding = |found: Match| {
         let message = format!(
@@ -80,7 +81,7 @@ fn numbers(chapter: &Document) -> Vec<Finding> {
              from src/generated",
             found.as_str()
         );
-        chapter.finding(files::line_at(&prose, found.start()), message)
+        chapter.finding(files::line_at(prose, found.start()), message)
     };
     typed.map(finding).collect()
 }
