@@ -318,32 +318,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A peer that counts how often it computed.
+    /// A peer that counts how often it computed, and the numbers of its problem.
     #[derive(Default)]
     struct Counter(usize);
 
     impl Peer for Counter {
-        type Loaded = ();
-        type Results = ();
-        fn load(&self, problem: Problem, _: &Path) -> Result<()> {
+        type Loaded = Problem;
+        type Results = usize;
+
+        fn load(&self, problem: Problem, _: &Path) -> Result<Problem> {
             ensure!(problem.n > 0, "no tokens");
-            Ok(())
+            let _: usize = problem.inputs().iter().sum::<usize>() * size_of::<f64>();
+            Ok(problem)
         }
-        fn compute(&mut self, (): &(), _: Task) -> Result<()> {
+
+        fn compute(&mut self, problem: &Problem, task: Task) -> Result<usize> {
             self.0 += 1;
-            Ok(())
+            Ok(problem.results(task.pass).iter().map(|(_, size)| size).sum())
         }
-        fn write(&self, (): (), _: &Path) -> Result<()> {
+
+        fn write(&self, _: usize, _: &Path) -> Result<()> {
             Ok(())
         }
     }
 
-    fn ask(peer: &mut Counter, questions: &str) -> Vec<Answer> {
+    /// How the questions ended, and the answers to them.
+    fn ask(peer: &mut Counter, questions: &[u8]) -> (Result<()>, Vec<Answer>) {
         let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
         let mut answers = vec![];
-        answer_all(peer, &hello, questions.as_bytes(), &mut answers).unwrap();
+        let served = answer_all(peer, &hello, questions, &mut answers);
         let lines = String::from_utf8(answers).unwrap();
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let parsed = |line| serde_json::from_str(line).unwrap();
+        let answers: Vec<_> = lines.lines().map(parsed).collect();
+        assert_eq!(answers[0], hello);
+        (served, answers)
     }
 
     const TASK: &str =
@@ -359,8 +367,8 @@ mod tests {
             format_args!(r#"{{"do":"time","task":{TASK},"warm":true,"samples":3}}"#),
         );
         let mut peer = Counter::default();
-        let answers = ask(&mut peer, &questions);
-        assert!(matches!(&answers[0], Answer::Hello { threads: 1, .. }));
+        let (served, answers) = ask(&mut peer, questions.as_bytes());
+        served.unwrap();
         assert_eq!(answers[1], Answer::Error { message: "no tokens".to_owned() });
         let message = "there is no problem yet".to_owned();
         assert_eq!(answers[2], Answer::Error { message });
@@ -408,27 +416,6 @@ mod tests {
         "\"layer\"",
     ];
 
-    /// A peer that counts the numbers of its problem.
-    struct Counts;
-
-    impl Peer for Counts {
-        type Loaded = Problem;
-        type Results = usize;
-
-        fn load(&self, problem: Problem, _: &Path) -> Result<Problem> {
-            let _: usize = problem.inputs().iter().sum::<usize>() * size_of::<f64>();
-            Ok(problem)
-        }
-
-        fn compute(&mut self, problem: &Problem, task: Task) -> Result<usize> {
-            Ok(problem.results(task.pass).iter().map(|(_, size)| size).sum())
-        }
-
-        fn write(&self, _: usize, _: &Path) -> Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_problem_that_no_memory_holds_is_answered() {
         for (n, heads, d) in
@@ -437,14 +424,10 @@ mod tests {
             let question = format!(
                 r#"{{"do":"load","problem":{{"kind":"layer","n":{n},"heads":{heads},"d":{d}}},"file":"f"}}"#
             );
-            let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
-            let mut said = vec![];
-            answer_all(&mut Counts, &hello, question.as_bytes(), &mut said).unwrap();
-            let answer = serde_json::from_slice::<Answer>(
-                said.split(|&b| b == b'\n').nth(1).unwrap(),
-            );
+            let (served, answers) = ask(&mut Counter::default(), question.as_bytes());
+            served.unwrap();
             let message = format!("no memory holds n = {n}, heads = {heads}, d = {d}");
-            assert_eq!(answer.unwrap(), Answer::Error { message });
+            assert_eq!(answers[1], Answer::Error { message });
         }
     }
 
@@ -456,13 +439,7 @@ mod tests {
                 matches!(serde_json::from_str(line), Ok(Question::Time { samples, .. }) if samples > 1000)
             };
             prop_assume!(!String::from_utf8_lossy(&heard).lines().any(asks_for_many));
-            let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
-            let mut said = vec![];
-            let served = answer_all(&mut Counts, &hello, &heard[..], &mut said);
-            let said = String::from_utf8(said).unwrap();
-            let answers: Vec<Answer> =
-                said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-            prop_assert_eq!(&answers[0], &hello);
+            let (served, answers) = ask(&mut Counter::default(), &heard);
             prop_assert!(answers.len() <= 1 + heard.split(|&byte| byte == b'\n').count());
             if let Err(error) = served {
                 prop_assert!(error.to_string().contains("question"), "{:#}", error);
