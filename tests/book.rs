@@ -427,22 +427,8 @@ fn a_page_without_its_parts_is_found() {
 
 #[test]
 fn what_is_too_long_to_read_is_found() {
-    let words = |count: usize| "A few words. ".repeat(count / 3);
-    page_with(&format!("<p>{}</p>", words(120))).passes();
-    page_with(&format!("<p>{}</p>", words(123)))
-        .finds("softmax.html:17: a paragraph of 123 words");
     page_with(&format!("<p>{}</p>", "word ".repeat(46)))
         .finds("softmax.html:17: a sentence of 46 words");
-    page_with(
-        "<p>1, 2, 3, 4, 5</p><details><summary>S</summary><p>1 2 3 4 5 6</p></details>",
-    )
-    .passes();
-    page_with("<p>1, 2, 3, 4, 5 and 6</p>")
-        .finds("softmax.html:17: 6 numbers in a paragraph");
-    let code = |lines| format!("<pre><code>{}</code></pre>", "line\n".repeat(lines));
-    page_with(&code(30)).passes();
-    page_with(&code(31)).finds("softmax.html:17: a listing of 31 lines");
-    page_with(&format!("<details><summary>S</summary>{}</details>", code(31))).passes();
 }
 
 /// Chapters add their words from all sides, so that one could come in twice or in the wrong place.

@@ -3,7 +3,10 @@
 /// Half of the numbers are at most this. Of an even count, the mean of the two in the middle; of none, NaN.
 ///
 /// ```
-/// assert_eq!(record::statistics::median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+/// use record::statistics::median;
+/// assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+/// assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+/// assert!(median(&[]).is_nan());
 /// ```
 #[must_use]
 pub fn median(numbers: &[f64]) -> f64 {
@@ -33,7 +36,8 @@ pub fn quantile(numbers: &[f64], share: f64) -> f64 {
 /// The median distance from the median, times 1.4826: the standard deviation, if the noise is normal.
 ///
 /// ```
-/// assert_eq!(record::statistics::spread(&[1.0, 2.0, 3.0]), 1.4826);
+/// // The distances are 1, 0, 2, 7 and 0.
+/// assert_eq!(record::statistics::spread(&[1.0, 2.0, 4.0, 9.0, 2.0]), 1.4826);
 /// ```
 #[must_use]
 pub fn spread(numbers: &[f64]) -> f64 {
@@ -47,48 +51,27 @@ pub fn spread(numbers: &[f64]) -> f64 {
 /// The n-th root of the product.
 ///
 /// ```
-/// assert_eq!(record::statistics::geometric_mean(&[4.0, 0.25]), 1.0);
+/// use record::statistics::geometric_mean;
+/// assert_eq!(geometric_mean(&[4.0, 0.25]), 1.0);
+/// assert!((geometric_mean(&[2.0, 8.0]) - 4.0).abs() < 1e-14);
 /// ```
 #[must_use]
 pub fn geometric_mean(numbers: &[f64]) -> f64 {
     (numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp()
 }
 
-/// How many times as long the other one took: the median, and the spread, over the rounds in which both took their turn.
+/// How many times as long the other one took: the median, and the spread, over the rounds in which both took their turn. A slow
+/// moment that hits both leaves it alone.
 ///
 /// ```
-/// assert_eq!(record::statistics::ratio(&[2.0, 20.0, 2.0], &[1.0, 10.0, 1.0]), (2.0, 0.0));
+/// use record::statistics::ratio;
+/// assert_eq!(ratio(&[2.0, 20.0, 2.0], &[1.0, 10.0, 1.0]), (2.0, 0.0));
+/// let ours_took_one_more = [1.0, 10.0, 1.0, 1.0];
+/// assert_eq!(ratio(&[2.0, 20.0, 2.0], &ours_took_one_more), (2.0, 0.0));
 /// ```
 #[must_use]
 pub fn ratio(other: &[f64], ours: &[f64]) -> (f64, f64) {
     let ratios: Vec<_> =
         other.iter().zip(ours).map(|(other, ours)| other / ours).collect();
     (median(&ratios), spread(&ratios))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_and_spreads_are_those_of_the_definition() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
-        assert!(median(&[]).is_nan());
-        assert_eq!(spread(&[1.0, 2.0, 4.0, 9.0, 2.0]), 1.4826); // distances 1, 0, 2, 7, 0
-    }
-
-    #[test]
-    fn the_geometric_mean_of_a_ratio_and_its_inverse_is_one() {
-        assert!((geometric_mean(&[4.0, 0.25, 1.0]) - 1.0).abs() < 1e-15);
-        assert!((geometric_mean(&[2.0, 8.0]) - 4.0).abs() < 1e-14);
-    }
-
-    /// A slow moment that hits both peers leaves the ratio alone.
-    #[test]
-    fn ratios_are_taken_round_by_round() {
-        let (ours, other) = ([1.0, 10.0, 1.0, 1.0], [2.0, 20.0, 2.0]);
-        assert_eq!(ratio(&other, &ours), (2.0, 0.0));
-        assert_eq!(ratio(&[3.0, 1.0, 1.0], &[1.0, 1.0, 2.0]).0, 1.0);
-    }
 }
