@@ -7,15 +7,11 @@ use attention::cuda::{Error, Gpu, Kernel, Precision, Program, Shape, Tensors};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::StandardNormal;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use std::time::Duration;
 
-/// Something that can be timed.
-pub trait Timed {
-    /// The seconds of each launch.
-    ///
-    /// # Errors
-    /// A launch fails.
-    fn time(&mut self, warm_up: usize, launches: usize) -> Result<Vec<f64>>;
-}
+/// A kernel that is ready: launches it that often to warm up, then that often on the clock, and returns the seconds of each of
+/// the latter.
+pub type Timed = Box<dyn FnMut(usize, usize) -> Result<Vec<f64>>>;
 
 /// What our kernels run on.
 pub trait Device {
@@ -23,11 +19,8 @@ pub trait Device {
     ///
     /// # Errors
     /// It computes something else than it should, or fails.
-    fn prepare(
-        &mut self,
-        program: Program,
-        cell: &Cell,
-    ) -> Result<Result<Box<dyn Timed>, String>>;
+    fn prepare(&mut self, program: Program, cell: &Cell)
+    -> Result<Result<Timed, String>>;
 
     /// The bytes in a second of a copy from the device to itself, read and written.
     ///
@@ -144,7 +137,7 @@ impl Device for OwnKernels {
         &mut self,
         program: Program,
         cell: &Cell,
-    ) -> Result<Result<Box<dyn Timed>, String>> {
+    ) -> Result<Result<Timed, String>> {
         let shape = cell.shape;
         let (needed, free) = (shape.bytes(program), self.gpu.free_memory()?);
         let writes_scores = program == Program::Forward(Kernel::Naive);
@@ -161,7 +154,10 @@ impl Device for OwnKernels {
         };
         debug_assert_eq!(cell.pass == Pass::Backward, program == Program::Backward);
         match prepared {
-            Ok(tensors) => Ok(Ok(Box::new(tensors))),
+            Ok(mut tensors) => Ok(Ok(Box::new(move |warm_up, launches| {
+                let times = tensors.time(warm_up, launches)?;
+                Ok(times.iter().map(Duration::as_secs_f64).collect())
+            }))),
             Err(error) if is_refusal(&error) => Ok(Err(format!("{error:#}"))),
             Err(error) => Err(error),
         }
@@ -204,13 +200,6 @@ fn check(
     );
     ensure!(is_whole, "{name} has entries that are infinite, or were never written");
     Ok(())
-}
-
-impl Timed for Tensors {
-    fn time(&mut self, warm_up: usize, launches: usize) -> Result<Vec<f64>> {
-        let times = Tensors::time(self, warm_up, launches)?;
-        Ok(times.iter().map(std::time::Duration::as_secs_f64).collect())
-    }
 }
 
 #[cfg(test)]

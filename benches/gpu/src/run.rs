@@ -133,7 +133,7 @@ fn share(left: Duration, contestants: usize) -> f64 {
 
 /// What computes in a turn.
 enum Runner {
-    Ours(Program, Box<dyn Timed>),
+    Ours(Program, Timed),
     Torch(Backend),
 }
 
@@ -149,7 +149,7 @@ impl Runner {
         let backend = match self {
             Self::Torch(backend) => *backend,
             Self::Ours(program, kernel) => {
-                let seconds = kernel.time(warm_up, launches);
+                let seconds = kernel(warm_up, launches);
                 return seconds.map(Some).with_context(|| at(*program, cell));
             }
         };

@@ -26,30 +26,12 @@ struct Fake {
     turns: Rc<RefCell<Vec<(&'static str, usize)>>>,
 }
 
-struct FakeKernel {
-    name: &'static str,
-    seconds: f64,
-    fails: bool,
-    turns: Rc<RefCell<Vec<(&'static str, usize)>>>,
-}
-
-impl Timed for FakeKernel {
-    fn time(&mut self, _: usize, launches: usize) -> Result<Vec<f64>> {
-        if self.fails {
-            let (tried, says) = ("wait for what is timed".to_owned(), "fault".to_owned());
-            return Err(attention::cuda::Error::Fault { tried, code: 719, says }.into());
-        }
-        self.turns.borrow_mut().push((self.name, launches));
-        Ok(vec![self.seconds; launches])
-    }
-}
-
 impl Device for Fake {
     fn prepare(
         &mut self,
         program: Program,
         cell: &Cell,
-    ) -> Result<Result<Box<dyn Timed>, String>> {
+    ) -> Result<Result<Timed, String>> {
         let at = Some((program, cell.shape.n_q));
         let is_naive = program == Program::Forward(Kernel::Naive);
         if self.wrong == at {
@@ -58,11 +40,16 @@ impl Device for Fake {
         if is_naive && cell.shape.n_q > 1024 {
             return Ok(Err("it takes 90.0 GiB".to_owned()));
         }
-        Ok(Ok(Box::new(FakeKernel {
-            name: program.source().name,
-            seconds: if is_naive { 1.0 } else { 2e-3 },
-            fails: self.failing == at,
-            turns: self.turns.clone(),
+        let seconds = if is_naive { 1.0 } else { 2e-3 };
+        let (fails, turns) = (self.failing == at, self.turns.clone());
+        Ok(Ok(Box::new(move |_, launches| {
+            if fails {
+                let (tried, says) = ("wait for what is timed".into(), "fault".into());
+                let fault = attention::cuda::Error::Fault { tried, code: 719, says };
+                return Err(fault.into());
+            }
+            turns.borrow_mut().push((program.source().name, launches));
+            Ok(vec![seconds; launches])
         })))
     }
 
