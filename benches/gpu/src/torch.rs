@@ -1,8 +1,8 @@
 //! PyTorch as a peer: a process that runs `torch_worker.py`.
 
-use crate::grid::{Backend, Cell, Pass, TOKENS};
+use crate::grid::{Backend, Cell, TOKENS};
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,27 +12,6 @@ use worker::Process;
 pub const SIDE: usize = 8192;
 
 const SCRIPT: &str = "torch_worker.py";
-
-/// What is asked of PyTorch.
-#[derive(Debug, Serialize)]
-#[serde(tag = "do", rename_all = "lowercase")]
-enum Question {
-    /// The product of two square matrices.
-    Product { dtype: String, side: usize, warm_up: usize, launches: usize },
-    /// Attention, forward alone; or backward, as forward and backward together without forward.
-    Attention {
-        backend: Backend,
-        pass: Pass,
-        dtype: String,
-        batch: usize,
-        heads: usize,
-        n: usize,
-        d: usize,
-        causal: bool,
-        warm_up: usize,
-        launches: usize,
-    },
-}
 
 /// PyTorch at work.
 pub struct Torch {
@@ -62,11 +41,16 @@ impl Torch {
     /// # Errors
     /// It cannot.
     pub fn product(&mut self, dtype: &str, launches: usize) -> Result<Vec<f64>, String> {
-        let dtype = dtype.to_owned();
-        self.ask(&Question::Product { dtype, side: SIDE, warm_up: 3, launches })
+        self.ask(&json!({
+            "do": "product",
+            "dtype": dtype,
+            "side": SIDE,
+            "warm_up": 3,
+            "launches": launches,
+        }))
     }
 
-    /// The seconds of each launch.
+    /// The seconds of each launch: forward alone; or backward, as forward and backward together without forward.
     ///
     /// # Errors
     /// The backend refuses: the reason.
@@ -77,25 +61,26 @@ impl Torch {
         warm_up: usize,
         launches: usize,
     ) -> Result<Vec<f64>, String> {
-        let (shape, pass) = (cell.shape, cell.pass);
+        let shape = cell.shape;
         let batch = (TOKENS / shape.n_q).max(1);
-        self.ask(&Question::Attention {
-            backend,
-            pass,
-            dtype: cell.precision.to_string(),
-            batch,
-            heads: shape.heads / batch,
-            n: shape.n_q,
-            d: shape.d,
-            causal: shape.causal,
-            warm_up,
-            launches,
-        })
+        self.ask(&json!({
+            "do": "attention",
+            "backend": backend,
+            "pass": cell.pass,
+            "dtype": cell.precision.to_string(),
+            "batch": batch,
+            "heads": shape.heads / batch,
+            "n": shape.n_q,
+            "d": shape.d,
+            "causal": shape.causal,
+            "warm_up": warm_up,
+            "launches": launches,
+        }))
     }
 
     /// A process that ends has refused. Another one takes its place, unless that happens again and again: a fault of a
     /// kernel ends the whole process.
-    fn ask(&mut self, question: &Question) -> Result<Vec<f64>, String> {
+    fn ask(&mut self, question: &Value) -> Result<Vec<f64>, String> {
         let process = self.process.as_mut().ok_or("PyTorch is gone")?;
         let seconds = process.answer(question).unwrap_or_else(|error| {
             self.ends += 1;
