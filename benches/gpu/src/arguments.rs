@@ -61,7 +61,7 @@ pub struct CompileOptions {
 fn named(name: &str) -> Result<Program, String> {
     let found = Program::all().find(|program| program.source().name == name);
     found.ok_or_else(|| {
-        let names: Vec<_> = Program::all().map(Program::name).collect();
+        let names: Vec<_> = Program::all().map(|program| program.source().name).collect();
         format!("there are {}", names.join(", "))
     })
 }
