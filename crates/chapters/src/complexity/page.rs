@@ -178,9 +178,11 @@ fn growth_words(
     // A doubling of n should cost four times.
     let jump = facts::jump(forward);
     let new = WriteTime::of(roof, n as u64)?.extra();
+    let milliseconds = |seconds: f64| format!("{} ms", fixed(1e3 * seconds, 1));
+    page.value("excess", milliseconds(jump));
     let row = |what: &str, seconds: f64| {
         let share = percent(seconds / jump, 0);
-        vec![what.to_owned(), format!("{} ms", fixed(1e3 * seconds, 1)), share]
+        vec![what.to_owned(), milliseconds(seconds), share]
     };
     page.table(
         "excess",
