@@ -434,3 +434,21 @@ mod saved {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+    /// With 64 rows, the entries that the fingerprint looks at are a whole column apart.
+    #[test]
+    fn a_change_of_any_row_changes_the_fingerprint() {
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        let parameters = Parameters::<f64>::xavier(64, 64, 64, rng).unwrap();
+        for row in 0..64 {
+            let mut changed = parameters.clone();
+            changed.w_q.row_mut(row).add_scalar_mut(1.0);
+            assert!(changed.fingerprint() != parameters.fingerprint(), "row {row}");
+        }
+    }
+}
