@@ -5,6 +5,7 @@ mod compile;
 mod device;
 mod expected;
 mod grid;
+mod measured;
 mod report;
 mod run;
 mod table;

@@ -1,7 +1,7 @@
 //! The record.
 
 use crate::grid::Contestant;
-use crate::run::{Measured, MeasuredCell, Roofs};
+use crate::measured::{Measured, MeasuredCell, Roofs};
 use crate::torch::{SIDE, Torch};
 use anyhow::{Context, Result};
 use attention::cuda::{Device, Error, Shape, compiler_version};

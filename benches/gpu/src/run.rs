@@ -3,6 +3,7 @@
 use crate::arguments::TimeOptions;
 use crate::device::{Device, OwnKernels, Timed};
 use crate::grid::{Backend, Cell, Contestant, cells};
+use crate::measured::{Measured, MeasuredCell, Roofs};
 use crate::report::Report;
 use crate::table;
 use crate::torch::{Torch, script};
@@ -10,29 +11,6 @@ use anyhow::{Context, Result};
 use attention::cuda::Program;
 use record::rounds::{Rounds, take_turns};
 use std::time::{Duration, Instant};
-
-/// What the run gave.
-#[derive(Debug, Default)]
-pub struct Measured {
-    pub roofs: Roofs,
-    pub cells: Vec<MeasuredCell>,
-}
-
-/// What the device can do at best.
-#[derive(Debug, Default)]
-pub struct Roofs {
-    /// Bytes in a second, read and written.
-    pub copy: f64,
-    /// By the type of the numbers, the seconds of each product of two large matrices.
-    pub products: Vec<(&'static str, Vec<f64>)>,
-}
-
-/// What one cell gave.
-#[derive(Debug)]
-pub struct MeasuredCell {
-    pub cell: Cell,
-    pub rounds: Rounds<Contestant>,
-}
 
 /// Cells between two looks at what there is, for a run that is cut off.
 const CELLS_BETWEEN: usize = 4;

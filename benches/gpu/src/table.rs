@@ -1,20 +1,10 @@
 //! What was measured, in words.
 
 use crate::grid::{Cell, Contestant, Pass};
-use crate::run::{Measured, MeasuredCell, Roofs};
-use crate::torch::SIDE;
+use crate::measured::{Measured, MeasuredCell, Roofs};
 use attention::cuda::Shape;
 use itertools::Itertools;
-use record::statistics::median;
 use std::fmt::Write;
-
-impl Roofs {
-    /// What arithmetic in such numbers can come to, in operations a second.
-    pub fn flops(&self, dtype: &str) -> Option<f64> {
-        let (_, samples) = self.products.iter().find(|(name, _)| *name == dtype)?;
-        Some(2.0 * (SIDE as f64).powi(3) / median(samples))
-    }
-}
 
 /// The roofs in one line.
 pub fn roofs(roofs: &Roofs) -> String {

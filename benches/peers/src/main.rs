@@ -5,6 +5,7 @@ mod check;
 mod data;
 mod grid;
 mod idle;
+mod measured;
 mod own_peer;
 mod programs;
 mod report;

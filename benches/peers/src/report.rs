@@ -1,7 +1,7 @@
 //! The record.
 
 use crate::grid::base;
-use crate::run::MeasuredCell;
+use crate::measured::MeasuredCell;
 use anyhow::Result;
 use record::take::versions;
 use record::{Measurement, Record};

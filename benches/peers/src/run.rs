@@ -5,6 +5,7 @@ use crate::check::{self, References};
 use crate::data;
 use crate::grid::{Cell, base, rival};
 use crate::idle::{self, Idle};
+use crate::measured::{Measured, MeasuredCell};
 use crate::programs::{Program, start};
 use crate::table;
 use anyhow::{Context, Result};
@@ -17,23 +18,6 @@ use std::time::{Duration, Instant};
 use sysinfo::Pid;
 use tempfile::TempDir;
 use worker::{Kernel, Problem, Process, Question, Task};
-
-/// What the run gave.
-pub struct Measured {
-    pub cells: Vec<MeasuredCell>,
-    /// Of the peers' libraries.
-    pub versions: BTreeMap<String, String>,
-    /// What may have spoilt the measurements.
-    pub warnings: Vec<String>,
-}
-
-/// What one cell gave.
-pub struct MeasuredCell {
-    pub cell: Cell,
-    /// How far each peer is from the reference, as a part of the largest entry.
-    pub differences: BTreeMap<Kernel, f64>,
-    pub rounds: Rounds<Kernel>,
-}
 
 /// Measures all cells.
 ///

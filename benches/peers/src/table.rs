@@ -1,7 +1,7 @@
 //! Tables of what was measured.
 
 use crate::grid::{self, Cell, base, rival};
-use crate::run::MeasuredCell;
+use crate::measured::MeasuredCell;
 use itertools::{Itertools, iproduct};
 use record::statistics::geometric_mean;
 use std::fmt::Write;
