@@ -1,5 +1,5 @@
 //! From naive to fast attention, one change at a time. What the parts cost by themselves, from which each change's gain can
-//! be foretold, is in `parts.rs`.
+//! be predicted, is in `parts.rs`.
 //!
 //! `cargo bench --bench ladder` runs it. Compare within one run: the numbers are those of the machine at hand.
 

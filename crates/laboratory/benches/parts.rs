@@ -1,5 +1,5 @@
 //! What attention is made of, each part by itself: exponentials, products of tiles and of whole matrices, and the copy of a
-//! tile. From these the gains of the steps in `ladder.rs` can be foretold.
+//! tile. From these the gains of the steps in `ladder.rs` can be predicted.
 //!
 //! `cargo bench --bench parts` runs it. Compare within one run: the numbers are those of the machine at hand.
 

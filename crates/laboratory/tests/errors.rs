@@ -279,18 +279,18 @@ fn of_programs() -> Vec<Case> {
             naive_attention_backward(&memory, inputs, &weights, &grad_output).map(|_| ())
         }));
     }
-    type Foretold = fn(&AttentionShape, usize) -> Result<Report>;
-    let foretold: [(&str, Foretold); 3] = [
+    type Predicted = fn(&AttentionShape, usize) -> Result<Report>;
+    let predicted: [(&str, Predicted); 3] = [
         ("naive_traffic", naive_traffic),
         ("fused_traffic", fused_traffic),
         ("naive_backward_traffic", naive_backward_traffic),
     ];
-    for (function, foretold) in foretold {
+    for (function, predicted) in predicted {
         cases.push(case(function, "`n_q` is 0 but it must be at least 1", move || {
-            foretold(&AttentionShape::self_attention(1, 0, 1, 5, 1), 100)
+            predicted(&AttentionShape::self_attention(1, 0, 1, 5, 1), 100)
         }));
         cases.push(case(function, small, move || {
-            foretold(&AttentionShape::self_attention(1, 4, 1, 5, 1), 10)
+            predicted(&AttentionShape::self_attention(1, 4, 1, 5, 1), 10)
         }));
     }
     cases
@@ -314,16 +314,20 @@ fn of_strips() -> Vec<Case> {
         }
     };
     let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
-    let foretold =
+    let predicted =
         move |n, strip| move || chunked_traffic(&shape(n), &Mask::causal(), 50, strip);
     let too_small = "`capacity` is 12 but a strip of one query needs room for 13 numbers, and fast memory has 12 free of 12";
     vec![
         case("chunked_attention", "`strip` is 0 but it must be at least 1", run(0)),
         case("chunked_attention", needs(4, 43, 40), run(4)),
         case("chunked_attention", needs(usize::MAX, 73, 40), run(usize::MAX)),
-        case("chunked_traffic", "`n_q` is 0 but it must be at least 1", foretold(0, 2)),
-        case("chunked_traffic", "`strip` is 0 but it must be at least 1", foretold(7, 0)),
-        case("chunked_traffic", needs(5, 53, 50), foretold(7, 5)),
+        case("chunked_traffic", "`n_q` is 0 but it must be at least 1", predicted(0, 2)),
+        case(
+            "chunked_traffic",
+            "`strip` is 0 but it must be at least 1",
+            predicted(7, 0),
+        ),
+        case("chunked_traffic", needs(5, 53, 50), predicted(7, 5)),
         case("chunked_traffic", "`valid` has 2 entries but n_k = 7", move || {
             chunked_traffic(&shape(7), &valid(2), 50, 2)
         }),
@@ -363,7 +367,7 @@ fn of_tiles() -> Vec<Case> {
         }
     };
     let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
-    let foretold =
+    let predicted =
         move |n, tiles| move || tiled_traffic(&shape(n), &Mask::causal(), 40, tiles);
     let small = "`tiles` is (4, 2) but that needs room for 52 numbers, and fast memory has 40 free of 40";
     let mut cases = vec![
@@ -374,10 +378,10 @@ fn of_tiles() -> Vec<Case> {
         case(
             "tiled_traffic",
             "`n_q` is 0 but it must be at least 1",
-            foretold(0, (2, 2)),
+            predicted(0, (2, 2)),
         ),
-        case("tiled_traffic", NO_TILE, foretold(7, (0, 3))),
-        case("tiled_traffic", small, foretold(7, (4, 2))),
+        case("tiled_traffic", NO_TILE, predicted(7, (0, 3))),
+        case("tiled_traffic", small, predicted(7, (4, 2))),
         case("tiled_traffic", "`valid` has 2 entries but n_k = 7", move || {
             tiled_traffic(&shape(7), &valid(2), 50, (2, 2))
         }),
@@ -386,7 +390,7 @@ fn of_tiles() -> Vec<Case> {
             format!(
                 "`n_k` is {ABSURD} but with n_q = {ABSURD} no memory could hold the matrix"
             ),
-            foretold(ABSURD, (1, 1)),
+            predicted(ABSURD, (1, 1)),
         ),
     ];
     type Choice = fn(usize, usize, usize) -> Result<(usize, usize)>;
@@ -475,7 +479,7 @@ fn of_tiles_backward() -> Vec<Case> {
     let needs = "`tiles` is (4, 3) but that needs room for 104 numbers, and fast memory has 90 free of 100";
     let small = "`tiles` is (4, 3) but that needs room for 104 numbers, and fast memory has 90 free of 90";
     let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
-    let foretold = move |n, tiles| {
+    let predicted = move |n, tiles| {
         move || tiled_backward_traffic(&shape(n), &Mask::causal(), 90, tiles)
     };
     cases.extend([
@@ -490,10 +494,10 @@ fn of_tiles_backward() -> Vec<Case> {
         case(
             "tiled_backward_traffic",
             "`n_q` is 0 but it must be at least 1",
-            foretold(0, (2, 2)),
+            predicted(0, (2, 2)),
         ),
-        case("tiled_backward_traffic", NO_KEY, foretold(7, (3, 0))),
-        case("tiled_backward_traffic", small, foretold(7, (4, 3))),
+        case("tiled_backward_traffic", NO_KEY, predicted(7, (3, 0))),
+        case("tiled_backward_traffic", small, predicted(7, (4, 3))),
         case("tiled_backward_traffic", "`valid` has 2 entries but n_k = 7", move || {
             tiled_backward_traffic(&shape(7), &valid(2), 90, (2, 2))
         }),

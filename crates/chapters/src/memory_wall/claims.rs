@@ -5,7 +5,7 @@ use super::facts::{
     operations, shape,
 };
 use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
-use crate::tiles_traffic::claims::runs_as_foretold;
+use crate::tiles_traffic::claims::runs_as_predicted;
 use crate::tiles_traffic::facts::Program;
 use attention::Mask;
 use std::sync::LazyLock;
@@ -17,10 +17,10 @@ fn run() -> &'static Runs {
 }
 
 #[test]
-fn the_programs_compute_attention_and_the_formulas_foretell_every_count() {
+fn the_programs_compute_attention_and_the_formulas_predict_every_count() {
     for n in RUNS.iter().map(|run| run.n) {
         for program in [Program::Naive, Program::Fused, Program::NaiveBackward] {
-            runs_as_foretold(program, n, &Mask::causal(), CAPACITY);
+            runs_as_predicted(program, n, &Mask::causal(), CAPACITY);
         }
     }
 }

@@ -106,7 +106,7 @@ impl Bytes {
         }
     }
 
-    fn foretold(n: usize, capacity: usize) -> Result<Self> {
+    fn predicted(n: usize, capacity: usize) -> Result<Self> {
         let (naive, fused) =
             (naive_traffic(&shape(n), capacity)?, fused_traffic(&shape(n), capacity)?);
         Ok(Bytes::of(n, &naive, &fused))
@@ -115,11 +115,11 @@ impl Bytes {
 
 /// For sequences of more and more tokens.
 pub fn over_tokens() -> Result<Vec<(usize, Bytes)>> {
-    lengths().map(|n| Ok((n, Bytes::foretold(n, CAPACITY)?))).collect()
+    lengths().map(|n| Ok((n, Bytes::predicted(n, CAPACITY)?))).collect()
 }
 
 /// For fast memories from 1 KiB to 4 MiB, in numbers, eight steps for each doubling.
 pub fn over_capacity() -> Result<Vec<(usize, Bytes)>> {
     let capacities = (64..=160).map(|i| (f64::from(i) / 8.0).exp2().round() as usize);
-    capacities.map(|m| Ok((m, Bytes::foretold(CAPACITY_N, m)?))).collect()
+    capacities.map(|m| Ok((m, Bytes::predicted(CAPACITY_N, m)?))).collect()
 }

@@ -1,5 +1,5 @@
 //! The memory wall: what attention moves between slow and fast memory, counted by a machine that does nothing else but run
-//! it, and foretold by formula where it would run too long.
+//! it, and predicted by formula where it would run too long.
 
 #[cfg(test)]
 mod claims;

@@ -186,15 +186,15 @@ fn lines(points: &[(f64, &Bytes)]) -> [Line; 4] {
 }
 
 fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
-    let foretold = facts::over_tokens()?;
-    let points: Vec<_> = foretold.iter().map(|(n, bytes)| (*n as f64, bytes)).collect();
+    let predicted = facts::over_tokens()?;
+    let points: Vec<_> = predicted.iter().map(|(n, bytes)| (*n as f64, bytes)).collect();
     let lines = lines(&points);
     let dots = runs.iter().flat_map(|Runs { n, naive, fused, .. }| {
         let bytes = Bytes::of(*n, naive, fused);
         [bytes.matrix, bytes.fused_matrix, bytes.keys_and_values].map(|y| (*n as f64, y))
     });
     let dots: Vec<_> = dots.collect();
-    let (largest, bytes) = foretold.last().context("no lengths")?;
+    let (largest, bytes) = predicted.last().context("no lengths")?;
     page.value("largest", integer(*largest));
     let ratio = bytes.matrix / bytes.inputs_and_output;
     page.value("largest-ratio", integer(ratio as usize));
@@ -216,13 +216,13 @@ fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
 }
 
 fn over_capacity(page: &mut Page) -> Result<()> {
-    let foretold = facts::over_capacity()?;
-    let even = foretold.iter().find(|(_, bytes)| bytes.keys_and_values <= bytes.matrix);
+    let predicted = facts::over_capacity()?;
+    let even = predicted.iter().find(|(_, bytes)| bytes.keys_and_values <= bytes.matrix);
     let (even, _) = even.context("the matrix never costs more than keys and values")?;
     page.value("capacity-n", integer(CAPACITY_N));
     page.value("row-fits-kib", fixed(kibibytes(CAPACITY_N), 0));
     page.value("keys-less-kib", fixed(kibibytes(*even), 0));
-    let points = foretold.iter().map(|(m, bytes)| (kibibytes(*m), bytes));
+    let points = predicted.iter().map(|(m, bytes)| (kibibytes(*m), bytes));
     let lines = lines(&points.collect::<Vec<_>>());
     page.figure(
         "capacity",

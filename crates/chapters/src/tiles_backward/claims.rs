@@ -5,8 +5,8 @@ use super::gradients::{self, HEADS, Matrices, Problem, Program, TILES, Tiled};
 use super::rounding::{self, ORDERS, Sums, UNIT, Varied, Weights};
 use crate::random::normal;
 use crate::tiles_traffic::claims::{
-    blocks_foretell_the_count, runs_as_foretold, the_formula_holds_of_every_size,
-    tiles_pay, tiles_run_as_foretold,
+    blocks_predict_the_count, runs_as_predicted, the_formula_holds_of_every_size,
+    tiles_pay, tiles_run_as_predicted,
 };
 use crate::tiles_traffic::facts::{
     CAPACITY, D, LONG, N, NAMED, OfTiles, Pass, RUN, lengths, naive_backward,
@@ -91,10 +91,10 @@ fn weights_computed_again_are_off_by_the_rounding_of_the_log_sum_exp() {
 fn all_weights_of_a_row_are_off_by_one_factor() {
     for Weights { scores, log_sum_exp, again, exact } in rounding::weights().unwrap() {
         let exact_log_sum_exp = log_sum_exp_rows(&scores.map(f64::from)).unwrap();
-        let foretold = exact_log_sum_exp
+        let predicted = exact_log_sum_exp
             .zip_map(&log_sum_exp, |exact, rounded| (exact - f64::from(rounded)).exp());
         let left = again.map_with_location(|i, j, a| {
-            (f64::from(a) / exact[(i, j)] / foretold[i] - 1.0).abs()
+            (f64::from(a) / exact[(i, j)] / predicted[i] - 1.0).abs()
         });
         let left = left.max();
         assert!(left < 16.0 * UNIT, "a factor for the row leaves {left}");
@@ -280,14 +280,14 @@ fn tiles_move_more_than_each_matrix_once_and_less_than_the_naive_program() {
 }
 
 #[test]
-fn the_backward_pass_runs_as_foretold() {
+fn the_backward_pass_runs_as_predicted() {
     let chosen = Pass::Backward.program(Pass::Backward.chosen().unwrap());
     for n in RUN {
-        runs_as_foretold(chosen, n, &Mask::none(), CAPACITY);
+        runs_as_predicted(chosen, n, &Mask::none(), CAPACITY);
     }
-    tiles_run_as_foretold(Pass::Backward, &SIZES);
+    tiles_run_as_predicted(Pass::Backward, &SIZES);
     let tiles = Pass::Backward.program((32, 64));
-    runs_as_foretold(tiles, N, &Mask::causal(), CAPACITY);
+    runs_as_predicted(tiles, N, &Mask::causal(), CAPACITY);
 }
 
 #[test]
@@ -296,8 +296,8 @@ fn the_formula_holds_of_tiles_of_every_size() {
 }
 
 #[test]
-fn blocks_of_keys_foretell_the_count() {
-    blocks_foretell_the_count(Pass::Backward, &facts::capacities_backward());
+fn blocks_of_keys_predict_the_count() {
+    blocks_predict_the_count(Pass::Backward, &facts::capacities_backward());
 }
 
 #[test]

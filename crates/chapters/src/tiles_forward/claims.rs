@@ -5,8 +5,8 @@ use super::rounding::{self, Errors};
 use super::traffic;
 use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::tiles_traffic::claims::{
-    blocks_foretell_the_count, runs_as_foretold, the_formula_holds_of_every_size,
-    tiles_pay, tiles_run_as_foretold,
+    blocks_predict_the_count, runs_as_predicted, the_formula_holds_of_every_size,
+    tiles_pay, tiles_run_as_predicted,
 };
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, N, NAMED, OfTiles, Pass, Program, RUN, Total, capacities,
@@ -209,7 +209,7 @@ fn tiles_move_least() {
 fn keys_and_values_cross_most_and_scores_never() {
     let program = Program::Tiled(Pass::Forward.chosen().unwrap());
     for n in NAMED {
-        let report = program.foretold(n, &Mask::none(), CAPACITY).unwrap();
+        let report = program.predicted(n, &Mask::none(), CAPACITY).unwrap();
         let [q, k, v, scores] =
             ["q", "k", "v", "scores"].map(|matrix| report.matrix(matrix).all());
         assert!(k == v && k > q, "n = {n}");
@@ -218,25 +218,25 @@ fn keys_and_values_cross_most_and_scores_never() {
 }
 
 #[test]
-fn tiles_and_strips_run_as_foretold() {
+fn tiles_and_strips_run_as_predicted() {
     let chosen = Program::Tiled(Pass::Forward.chosen().unwrap());
     for n in RUN {
-        runs_as_foretold(chosen, n, &Mask::none(), CAPACITY);
+        runs_as_predicted(chosen, n, &Mask::none(), CAPACITY);
         let strips = Program::Chunked(traffic::strip(n).unwrap());
-        runs_as_foretold(strips, n, &Mask::none(), CAPACITY);
+        runs_as_predicted(strips, n, &Mask::none(), CAPACITY);
     }
     for capacity in capacities() {
         let tiles = Pass::Forward.tiles(capacity).unwrap();
         // Of a length at which it takes little time.
-        runs_as_foretold(Program::Tiled(tiles), N / 2, &Mask::none(), capacity);
+        runs_as_predicted(Program::Tiled(tiles), N / 2, &Mask::none(), capacity);
     }
 }
 
 #[test]
-fn tiles_of_every_size_run_as_foretold() {
-    tiles_run_as_foretold(Pass::Forward, &SIZES);
+fn tiles_of_every_size_run_as_predicted() {
+    tiles_run_as_predicted(Pass::Forward, &SIZES);
     for of in &*SIZES {
-        runs_as_foretold(Program::Tiled(of.tiles), N, &Mask::causal(), CAPACITY);
+        runs_as_predicted(Program::Tiled(of.tiles), N, &Mask::causal(), CAPACITY);
     }
 }
 
@@ -252,7 +252,7 @@ fn the_formula_is_exact_where_the_blocks_are_whole() {
 #[test]
 fn over_capacities_counts_lie_above_the_formula_and_come_down_to_each_once() {
     let all = capacities();
-    blocks_foretell_the_count(Pass::Forward, &all);
+    blocks_predict_the_count(Pass::Forward, &all);
     for &m in &all {
         assert!(tiled(LONG, m).unwrap() > Pass::Forward.by_capacity(LONG, m), "M = {m}");
     }

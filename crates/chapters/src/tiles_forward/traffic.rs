@@ -22,7 +22,7 @@ pub const AGAIN_TO: usize = 2 * LONG * D;
 pub fn largest_square() -> Result<usize> {
     let fits = |side: &usize| {
         let program = Program::Tiled((*side, *side));
-        program.foretold(LONG, &Mask::none(), CAPACITY).is_ok()
+        program.predicted(LONG, &Mask::none(), CAPACITY).is_ok()
     };
     (1..=CAPACITY.isqrt()).rev().find(fits).context("no square tile fits")
 }
@@ -56,7 +56,7 @@ pub fn linear_to(capacity: usize) -> Result<usize> {
 
 /// Operations per byte of the naive program and of tiles, with the scaling of each score, as in *The memory wall*.
 pub fn intensities() -> Result<[f64; 2]> {
-    let tiled = Program::Tiled(Pass::Forward.chosen()?).foretold(
+    let tiled = Program::Tiled(Pass::Forward.chosen()?).predicted(
         LONG,
         &Mask::none(),
         CAPACITY,

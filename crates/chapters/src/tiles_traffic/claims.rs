@@ -5,8 +5,8 @@ use super::facts::{
 };
 use attention::{Mask, attention, attention_backward};
 
-/// A run computes attention, or its gradients, and moves what was foretold.
-pub fn runs_as_foretold(program: Program, n: usize, mask: &Mask, capacity: usize) {
+/// A run computes attention, or its gradients, and moves what was predicted.
+pub fn runs_as_predicted(program: Program, n: usize, mask: &Mask, capacity: usize) {
     let [q, k, v, grad_output] = random_inputs(n);
     let (output, cache) = attention(&q, &k, &v, mask).unwrap();
     let (expected, tolerance) = match program {
@@ -24,14 +24,17 @@ pub fn runs_as_foretold(program: Program, n: usize, mask: &Mask, capacity: usize
             "{program:?}, n = {n}: the result"
         );
     }
-    let foretold = program.foretold(n, mask, capacity).unwrap();
-    assert!(counted.report == foretold, "{program:?}, n = {n}: formula and count differ");
+    let predicted = program.predicted(n, mask, capacity).unwrap();
+    assert!(
+        counted.report == predicted,
+        "{program:?}, n = {n}: formula and count differ"
+    );
 }
 
 /// With the tiles of a table.
-pub fn tiles_run_as_foretold(pass: Pass, sizes: &[OfTiles]) {
+pub fn tiles_run_as_predicted(pass: Pass, sizes: &[OfTiles]) {
     for of in sizes {
-        runs_as_foretold(pass.program(of.tiles), N, &Mask::none(), CAPACITY);
+        runs_as_predicted(pass.program(of.tiles), N, &Mask::none(), CAPACITY);
     }
 }
 
@@ -60,7 +63,7 @@ fn counts_follow_the_formula_within_ten_percent_and_not_so_closely_elsewhere() {
 }
 
 /// What is counted tile by tile.
-pub fn blocks_foretell_the_count(pass: Pass, capacities: &[usize]) {
+pub fn blocks_predict_the_count(pass: Pass, capacities: &[usize]) {
     for &capacity in capacities {
         let counted = pass.tiled()(LONG, capacity).unwrap();
         assert_eq!(counted, pass.by_blocks(LONG, capacity).unwrap(), "M = {capacity}");

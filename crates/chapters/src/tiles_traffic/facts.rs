@@ -1,6 +1,6 @@
 //! What is counted and predicted of programs that move numbers between slow and fast memory.
 //!
-//! Lengths up to [`N`] are run by the machine that counts. Longer ones are only foretold, tile by tile.
+//! Lengths up to [`N`] are run by the machine that counts. Longer ones are only predicted, tile by tile.
 
 use crate::records::least_and_most;
 use anyhow::Result;
@@ -129,7 +129,7 @@ impl Program {
         Ok((results, Counted { report: memory.report(), peak: memory.peak() }))
     }
 
-    pub fn foretold(self, n: usize, mask: &Mask, capacity: usize) -> Result<Report> {
+    pub fn predicted(self, n: usize, mask: &Mask, capacity: usize) -> Result<Report> {
         let shape = &shape(n);
         Ok(match self {
             Self::Naive => naive_traffic(shape, capacity)?,
@@ -143,9 +143,9 @@ impl Program {
         })
     }
 
-    /// The numbers that it moves, foretold without a mask.
+    /// The numbers that it moves, predicted without a mask.
     fn total(self, n: usize, capacity: usize) -> Result<f64> {
-        Ok(total(&self.foretold(n, &Mask::none(), capacity)?))
+        Ok(total(&self.predicted(n, &Mask::none(), capacity)?))
     }
 }
 
@@ -317,7 +317,7 @@ impl OfTiles {
     pub fn new(pass: Pass, tiles: Tiles) -> Result<Self> {
         let program = pass.program(tiles);
         let counted = |mask: &Mask| {
-            Ok::<_, anyhow::Error>(total(&program.foretold(LONG, mask, CAPACITY)?))
+            Ok::<_, anyhow::Error>(total(&program.predicted(LONG, mask, CAPACITY)?))
         };
         let blocks = LONG as f64 / pass.staying(tiles) as f64;
         let (once, again) = (pass.fixed(LONG) as f64, blocks * pass.passing(LONG) as f64);

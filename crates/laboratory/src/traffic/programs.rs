@@ -1,4 +1,4 @@
-//! Attention step by step on the machine that counts, with the formulas that foretell the counts.
+//! Attention step by step on the machine that counts, with the formulas that predict the counts.
 
 use super::{Counts, Memory, Report, SlowMatrix, Tile, blocks, check_fits};
 use attention::building_blocks::{
@@ -430,7 +430,7 @@ fn softmax_backward<'m, T: RealField + Copy>(
     Ok(grad)
 }
 
-// ---------------------------------------------------------------------------------------------------- foretold
+// ---------------------------------------------------------------------------------------------------- predicted
 
 /// What [`naive_attention`] reads and writes, by formula: for every head of every sequence of the shape.
 ///
@@ -568,7 +568,7 @@ impl Plan {
         self.report.count(matrix, Counts { read: 0, written: self.numbers(sizes) });
     }
 
-    // ANCHOR: foretold
+    // ANCHOR: predicted
     /// The strips that n rows of width d make: ⌈n / r⌉.
     fn strips(&self, n: usize, d: usize) -> usize {
         n.div_ceil(height_within(self.capacity, d))
@@ -589,7 +589,7 @@ impl Plan {
         self.read("v", &[n_k, d_v], self.strips(n_q, d_v)); // once for every strip
         self.write("output", &[n_q, d_v]);
     }
-    // ANCHOR_END: foretold
+    // ANCHOR_END: predicted
 
     fn map(&mut self, pass: &'static str, matrix: &'static str) {
         let AttentionShape { n_q, n_k, .. } = self.shape;
@@ -625,18 +625,18 @@ mod tests {
         [&SlowMatrix<'m, f64>; 3],
         &Mask,
     ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
-    type Foretold = fn(&AttentionShape, usize) -> Result<Report>;
-    const PROGRAMS: [(Program, Foretold); 2] =
+    type Predicted = fn(&AttentionShape, usize) -> Result<Report>;
+    const PROGRAMS: [(Program, Predicted); 2] =
         [(naive_attention, naive_traffic), (fused_attention, fused_traffic)];
 
     #[test]
-    fn what_is_counted_is_attention_and_is_what_was_foretold() {
+    fn what_is_counted_is_attention_and_is_what_was_predicted() {
         for sizes @ [n_q, n_k, ..] in SIZES {
             let [q, k, v, _] = &random_inputs(sizes);
             for mask in &masks(n_q, n_k) {
                 let (output, cache) = attention(q, k, v, mask).unwrap();
                 let expected = [output, cache.weights];
-                for (capacity, (program, foretold)) in capacities(sizes)
+                for (capacity, (program, predicted)) in capacities(sizes)
                     .into_iter()
                     .flat_map(|capacity| PROGRAMS.map(|program| (capacity, program)))
                 {
@@ -647,8 +647,8 @@ mod tests {
                         })
                         .unwrap();
                     assert_close(&results, &expected, &context);
-                    let foretold = foretold(&shape(sizes), capacity).unwrap();
-                    assert_eq!(report, foretold, "{context}");
+                    let predicted = predicted(&shape(sizes), capacity).unwrap();
+                    assert_eq!(report, predicted, "{context}");
                     assert!(peak <= capacity);
                 }
             }
@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn backward_agrees_and_is_what_was_foretold() {
+    fn backward_agrees_and_is_what_was_predicted() {
         for sizes @ [n_q, n_k, ..] in SIZES {
             let inputs @ [q, k, v, grad_output] = &random_inputs(sizes);
             for mask in masks(n_q, n_k) {
@@ -672,8 +672,8 @@ mod tests {
                         })
                         .unwrap();
                     assert_close(&results, &expected, &context);
-                    let foretold = naive_backward_traffic(&shape(sizes), capacity);
-                    assert_eq!(report, foretold.unwrap(), "{context}");
+                    let predicted = naive_backward_traffic(&shape(sizes), capacity);
+                    assert_eq!(report, predicted.unwrap(), "{context}");
                 }
             }
         }
@@ -727,12 +727,12 @@ mod tests {
         for sizes @ [_, _, d_k, d_v] in SIZES {
             let capacity = 2 * d_k.max(d_v);
             let [q, k, v, _] = &random_inputs(sizes);
-            for (program, foretold) in PROGRAMS {
+            for (program, predicted) in PROGRAMS {
                 let results = run([q, k, v], capacity, |memory, inputs| {
                     program(memory, inputs, &Mask::none()).map(Into::into)
                 });
                 assert!(results.is_err());
-                assert!(foretold(&shape(sizes), capacity).is_err());
+                assert!(predicted(&shape(sizes), capacity).is_err());
             }
         }
     }

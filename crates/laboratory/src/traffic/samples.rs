@@ -112,31 +112,31 @@ pub fn run<const N: usize>(
     Ok((results, memory.report(), memory.peak()))
 }
 
-/// With this capacity a program returns what is expected, moves what was foretold, and has room; with one number less it does not
-/// run, and nothing is foretold. Returns the most that fast memory held.
+/// With this capacity a program returns what is expected, moves what was predicted, and has room; with one number less it does not
+/// run, and nothing is predicted. Returns the most that fast memory held.
 pub fn assert_needs<const N: usize>(
     capacity: usize,
     run: impl Fn(usize) -> Result<Ran<N>>,
-    foretold: impl Fn(usize) -> Result<Report>,
+    predicted: impl Fn(usize) -> Result<Report>,
     expected: &[DMatrix<f64>; N],
     context: &str,
 ) -> usize {
     let (results, report, peak) = run(capacity).unwrap();
     assert_close(&results, expected, context);
-    assert_eq!(report, foretold(capacity).unwrap(), "{context}");
+    assert_eq!(report, predicted(capacity).unwrap(), "{context}");
     assert!(peak <= capacity, "{context}");
     assert!(run(capacity - 1).is_err(), "{context}");
-    assert!(foretold(capacity - 1).is_err(), "{context}");
+    assert!(predicted(capacity - 1).is_err(), "{context}");
     peak
 }
 
-type Foretold = fn(&AttentionShape, &Mask, usize, (usize, usize)) -> Result<Report>;
+type Predicted = fn(&AttentionShape, &Mask, usize, (usize, usize)) -> Result<Report>;
 
 /// Of all sizes, masks and tiles: a program in tiles needs the room that `room` says, all of it if the first tile is not hidden.
 pub fn assert_needs_room_of_tiles<const N: usize>(
     room: RoomOf,
     run: impl Fn([&DMatrix<f64>; 4], &Mask, usize, (usize, usize)) -> Result<Ran<N>>,
-    foretold: Foretold,
+    predicted: Predicted,
     expected: impl Fn([&DMatrix<f64>; 4], &Mask) -> [DMatrix<f64>; N],
 ) {
     for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
@@ -151,7 +151,7 @@ pub fn assert_needs_room_of_tiles<const N: usize>(
                 let peak = assert_needs(
                     capacity,
                     |capacity| run(inputs, &mask, capacity, tiles),
-                    |capacity| foretold(&shape(sizes), &mask, capacity, tiles),
+                    |capacity| predicted(&shape(sizes), &mask, capacity, tiles),
                     &expected,
                     &context,
                 );
@@ -185,7 +185,7 @@ pub fn left_over() -> [(Mask, usize); 5] {
 pub fn assert_moves_as_little_as(
     formula: impl Fn(f64, f64) -> f64,
     tiles_for: fn(usize, usize, usize) -> Result<(usize, usize)>,
-    foretold: Foretold,
+    predicted: Predicted,
 ) {
     let mut compared = 0;
     for d in [32, 64, 128, 256] {
@@ -193,7 +193,7 @@ pub fn assert_moves_as_little_as(
             for n in [512, 1000, 1024, 3000, 8192, 65_536] {
                 let Ok(tiles) = tiles_for(capacity, d, d) else { continue };
                 let report =
-                    foretold(&shape([n, n, d, d]), &Mask::none(), capacity, tiles);
+                    predicted(&shape([n, n, d, d]), &Mask::none(), capacity, tiles);
                 let counted = report.unwrap().total().all() as f64;
                 let formula = formula((n * d) as f64, capacity as f64);
                 assert!(counted > formula);

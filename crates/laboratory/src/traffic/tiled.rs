@@ -355,7 +355,7 @@ pub(super) fn check_tiles(
     check_fits("tiles", format_args!("{tiles:?}"), "that", needed, memory)
 }
 
-// ---------------------------------------------------------------------------------------------------- foretold
+// ---------------------------------------------------------------------------------------------------- predicted
 
 /// What [`chunked_attention`] reads and writes, by formula: for every head of every sequence of the shape, each with
 /// this mask.
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_attention_as_foretold_with_room_for_just_that() {
+    fn tiles_are_attention_as_predicted_with_room_for_just_that() {
         assert_needs_room_of_tiles(
             room,
             |[q, k, v, _], mask, capacity, tiles| {
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn strips_are_attention_as_foretold_with_room_for_just_that() {
+    fn strips_are_attention_as_predicted_with_room_for_just_that() {
         for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
             let [q, k, v, _] = &random_inputs(sizes);
             let inputs = [q, k, v];

@@ -201,7 +201,7 @@ fn room((b_q, b_k): (usize, usize), d_k: usize, d_v: usize) -> u128 {
     with_their_gradients.saturating_mul(2).saturating_add(alone)
 }
 
-// ---------------------------------------------------------------------------------------------------- foretold
+// ---------------------------------------------------------------------------------------------------- predicted
 
 /// What [`tiled_attention_backward`] reads and writes, by formula: for every head of every sequence of the shape, each
 /// with this mask.
@@ -299,9 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn agrees_and_is_what_was_foretold_with_room_for_just_that() {
-        let foretold = tiled_backward_traffic;
-        assert_needs_room_of_tiles(room, run_backward, foretold, gradients);
+    fn agrees_and_is_what_was_predicted_with_room_for_just_that() {
+        let predicted = tiled_backward_traffic;
+        assert_needs_room_of_tiles(room, run_backward, predicted, gradients);
     }
 
     /// What the tiled forward pass leaves is what the backward pass asks for; nothing of another program is needed.
