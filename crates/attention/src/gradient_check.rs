@@ -118,7 +118,7 @@ fn rounding<T: RealField + Copy>(
 pub struct GradientCheck<T> {
     /// The largest relative error of all entries, see [`gradient_check`].
     pub max_relative_error: T,
-    /// Its row and column.
+    /// Its row and column; of equal errors, the first down the columns.
     pub worst: (usize, usize),
     /// The gradient that was given, there.
     pub analytic: T,
@@ -274,6 +274,21 @@ mod tests {
             Ok(loss)
         });
         assert!((seen.unwrap() - (16.0_f64 / 6.0).sqrt()).abs() < 1e-12);
+    }
+
+    /// A loss that never moves shows no rounding, and is still no more exact than half its last place.
+    #[test]
+    fn rounding_is_at_least_half_the_last_place() {
+        let seen = rounding(&dmatrix![0.0_f64], |_| Ok(3.0)).unwrap();
+        assert_eq!(seen, 1.5 * f64::EPSILON);
+    }
+
+    #[test]
+    fn of_equal_errors_the_first_is_named() {
+        let x = dmatrix![0.0_f64, 0.0];
+        let ones = dmatrix![1.0, 1.0];
+        let check = gradient_check(&x, &ones, 0.5, |x| Ok(x.sum())).unwrap();
+        assert_eq!((check.max_relative_error, check.worst), (0.0, (0, 0)));
     }
 
     #[test]
