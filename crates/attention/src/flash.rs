@@ -26,7 +26,6 @@ mod backward;
 mod fast;
 mod online;
 mod queue;
-mod slices;
 mod tile_products;
 mod tiled;
 

@@ -9,7 +9,6 @@ mod instructions;
 mod matrix_product;
 mod microkernel;
 mod vectors;
-mod view;
 
 pub use exponential::Float;
 pub(crate) use exponential::{exp_all, exp2};
@@ -20,4 +19,3 @@ pub(crate) use microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
     product_with_rows, products, vectors, vectors_mut,
 };
-pub(crate) use view::View;

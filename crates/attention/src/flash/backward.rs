@@ -4,22 +4,22 @@
 //! weights and gradients of scores are where the products with `grad_output` and with the queries want them, and what belongs
 //! to a query, its log-sum-exp and D, is one number a row.
 
-use super::fast::{Attend, Flash, ForwardWorkspace, Grid, write_panels};
+use super::fast::{Attend, Flash, ForwardWorkspace, Grid, is_finite, write_panels};
 use super::queue::{into_inner, lock};
-use super::slices::Slices;
-use super::{FlashOutput, Inputs, Tiles};
+use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
 use crate::dot_product::AttentionGradients;
 use crate::error::Result;
 use crate::mask::Visibility;
 use crate::simd::{
-    Aligned, Float, InstructionSet, Sizes, View, Work, exp2, mul_add, pack_across,
+    Aligned, Float, InstructionSet, Sizes, Work, exp2, mul_add, pack_across,
     pack_columns, pack_panels, pack_rows, pieces, product_with_rows, products, vectors,
     vectors_mut,
 };
 use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
-use nalgebra::{DMatrix, DMatrixViewMut};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::cell::LazyCell;
+use std::cmp::Ordering;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -105,13 +105,38 @@ impl Flash {
     }
 }
 
+/// Whether scores may be so large that the rounding of their sums changes weights by more than a hundredth or so.
+///
+/// No score is larger than the longest query times the longest key, and a sum of d_k products is off by at most d_k times
+/// the type's precision.
+fn rounding_moves_weights<T: Float>(head: &Head<T>) -> bool {
+    let largest = longest_row(head.q) * longest_row(head.k) * head.scale;
+    let d_k: T = nalgebra::convert(head.q.ncols() as f64);
+    let off = largest * d_k * T::default_epsilon();
+    // It is NaN, and no smaller, where one norm is too small for this type and the other too large.
+    let small: T = nalgebra::convert(1.0 / 128.0);
+    off.partial_cmp(&small).is_none_or(Ordering::is_gt)
+}
+
+/// The largest Euclidean norm of a row. A NaN is passed over.
+fn longest_row<T: Float>(matrix: DMatrixView<T>) -> T {
+    let mut squares = vec![T::zero(); matrix.nrows()];
+    for column in matrix.column_iter() {
+        for (square, &x) in squares.iter_mut().zip(column.as_slice()) {
+            *square += x * x;
+        }
+    }
+    let larger = |a: T, &b: &T| if b > a { b } else { a };
+    squares.iter().fold(T::zero(), larger).sqrt()
+}
+
 /// One head, and what its backward pass starts from.
-struct Back<'a, T> {
-    head: Slices<'a, T>,
-    output: View<'a, T>,      // (n_q, d_v)
-    grad_output: View<'a, T>, // (n_q, d_v)
-    log_sum_exp: &'a [T],     // (n_q)
-    log_sum_exp_low: &'a [T], // (n_q)
+struct Back<'a, T: Float> {
+    head: Head<'a, T>,
+    output: DMatrixView<'a, T>,      // (n_q, d_v)
+    grad_output: DMatrixView<'a, T>, // (n_q, d_v)
+    log_sum_exp: &'a [T],            // (n_q)
+    log_sum_exp_low: &'a [T],        // (n_q)
 }
 
 impl<'a, T: Float> Back<'a, T> {
@@ -123,9 +148,9 @@ impl<'a, T: Float> Back<'a, T> {
     ) -> Self {
         let ((n_q, _), (_, d_v)) = (inputs.lengths(), inputs.widths());
         Back {
-            head: inputs.slices(h),
-            output: View::of_head(&forward.output, h, d_v),
-            grad_output: View::of_head(grad_output, h, d_v),
+            head: inputs.head(h),
+            output: forward.output.columns(h * d_v, d_v),
+            grad_output: grad_output.columns(h * d_v, d_v),
             log_sum_exp: &forward.log_sum_exp.as_slice()[h * n_q..][..n_q],
             log_sum_exp_low: &forward.log_sum_exp_low.as_slice()[h * n_q..][..n_q],
         }
@@ -204,8 +229,8 @@ impl<T: Float> BackwardWorkspace<T> {
             *rest = -lost * nalgebra::convert(LOG2_E);
         }
         self.d.fill(T::zero());
-        for (a, b) in back.grad_output.each_column().zip(back.output.each_column()) {
-            for ((d, &a), &b) in self.d.iter_mut().zip(a).zip(b) {
+        for (a, b) in back.grad_output.column_iter().zip(back.output.column_iter()) {
+            for ((d, &a), &b) in self.d.iter_mut().zip(a.as_slice()).zip(b.as_slice()) {
                 *d += a * b;
             }
         }
@@ -220,12 +245,12 @@ impl<T: Float> BackwardWorkspace<T> {
         &mut self,
         simd: S,
         inputs: &Inputs<T>,
-        head: &Slices<T>,
+        head: &Head<T>,
     ) {
         // This pass holds queries, as every forward pass does, and in blocks as large as those of the keys here.
-        let tiles = Tiles { queries: self.block.min(head.q.shape.0), keys: self.tile };
+        let tiles = Tiles { queries: self.block.min(head.q.nrows()), keys: self.tile };
         let mut workspace = ForwardWorkspace::new(self.sizes, tiles, inputs);
-        for rows in blocks(head.q.shape.0, tiles.queries) {
+        for rows in blocks(head.q.nrows(), tiles.queries) {
             Attend { workspace: &mut workspace, head, rows: rows.clone() }
                 .run::<S, MR, NR>(simd);
             for (i, (&max, &sum)) in rows.zip(workspace.max.iter().zip(&*workspace.sum)) {
@@ -255,16 +280,16 @@ impl<T: Float> Work for Stripe<'_, T> {
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Vec<T> {
         let Stripe { workspace, inputs, back, h, keys, gradients } = self;
         let Back { head, grad_output, .. } = &back;
-        let ((n_q, d_k), lanes) = (head.q.shape, workspace.sizes.lanes);
+        let ((n_q, d_k), lanes) = (head.q.shape(), workspace.sizes.lanes);
         workspace.rows_of(&back);
-        if head.rounding_moves_weights() {
+        if rounding_moves_weights(head) {
             workspace.measure_rows::<S, MR, NR>(simd, inputs, head);
         }
         let mut share =
             vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
         // A weight of 0 hides what is a number, and nothing else.
-        let all = [head.q, head.k, *grad_output];
-        let finite = LazyCell::new(|| all.into_iter().all(View::is_finite));
+        let mut all = [head.q, head.k, *grad_output].into_iter();
+        let finite = LazyCell::new(|| all.all(is_finite));
 
         for block in tiles_between(keys, workspace.block) {
             workspace.block::<S, MR, NR>(simd, &back, &block, &finite, &mut share);
@@ -275,7 +300,7 @@ impl<T: Float> Work for Stripe<'_, T> {
 }
 
 /// A panel of keys, and the queries of a tile that some of them are seen by.
-struct Panel<'a, T> {
+struct Panel<'a, T: Float> {
     back: &'a Back<'a, T>,
     block: &'a Range<usize>, // of keys
     tile: &'a Range<usize>,  // of queries
@@ -298,18 +323,19 @@ impl<T: Float> BackwardWorkspace<T> {
         share: &mut [T],
     ) {
         let (Back { head, grad_output, .. }, sizes) = (back, self.sizes);
-        let (k, v) = (head.k.rows(block), head.v.rows(block));
+        let (k, v) = (head.k.rows_range(block.clone()), head.v.rows_range(block.clone()));
         pack_panels(k, sizes.panel, sizes.lanes, &mut self.keys);
         pack_panels(v, sizes.panel, sizes.lanes, &mut self.values);
         pack_across(k, sizes.panel, sizes.lanes, MR, &mut self.keys_across);
         self.grad_k.fill(T::zero());
         self.grad_v.fill(T::zero());
-        let grid = Grid { size: self.tile, step: NR, end: head.q.shape.0 };
+        let grid = Grid { size: self.tile, step: NR, end: head.q.nrows() };
         for tile in grid.tiles(head.mask.queries_that_see(block.clone())) {
             if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden {
                 continue;
             }
-            let (q, grad) = (head.q.rows(&tile), grad_output.rows(&tile));
+            let q = head.q.rows_range(tile.clone());
+            let grad = grad_output.rows_range(tile.clone());
             pack_rows::<T, NR>(q, &mut self.query_rows);
             pack_columns::<T, NR>(q, &mut self.query_columns);
             pack_rows::<T, NR>(grad, &mut self.grad_rows);
@@ -336,12 +362,12 @@ impl<T: Float> BackwardWorkspace<T> {
     /// The finished gradients of a block of keys and its values, to where they belong.
     fn write(
         &self,
-        head: &Slices<T>,
+        head: &Head<T>,
         h: usize,
         block: &Range<usize>,
         gradients: &mut AttentionGradients<T>,
     ) {
-        let (d_k, d_v) = (head.k.shape.1, head.v.shape.1);
+        let (d_k, d_v) = (head.k.ncols(), head.v.ncols());
         for (panels, factor, d, matrix) in [
             (&self.grad_k, head.scale, d_k, &mut gradients.k),
             (&self.grad_v, T::one(), d_v, &mut gradients.v),
@@ -385,7 +411,7 @@ impl<T: Float> BackwardWorkspace<T> {
         panel: &Panel<T>,
     ) {
         let Panel { back: Back { head, .. }, keys, queries, .. } = panel;
-        let d_k = head.k.shape.1;
+        let d_k = head.k.ncols();
         let (width, first) = (M * self.sizes.lanes, keys.start - panel.block.start);
         let (from, count) =
             (queries.start - panel.tile.start, queries.len().next_multiple_of(NR));
@@ -426,7 +452,7 @@ impl<T: Float> BackwardWorkspace<T> {
         panel: &Panel<T>,
     ) {
         let Panel { back: Back { head, .. }, keys, queries, .. } = panel;
-        let d_v = head.v.shape.1;
+        let d_v = head.v.ncols();
         let (width, first) = (M * self.sizes.lanes, keys.start - panel.block.start);
         let (from, count) =
             (queries.start - panel.tile.start, queries.len().next_multiple_of(NR));
@@ -483,7 +509,7 @@ impl<T: Float> BackwardWorkspace<T> {
                 }
             });
         }
-        let d = panel.back.head.k.shape.1.next_multiple_of(self.sizes.lanes);
+        let d = panel.back.head.k.ncols().next_multiple_of(self.sizes.lanes);
         let count = queries.len().next_multiple_of(NR);
         let across = &self.keys_across[first * d..][..keys.len() * d];
         let grad_scores = &self.grad_scores[..count * width];
@@ -495,7 +521,7 @@ impl<T: Float> BackwardWorkspace<T> {
     /// The same where something is not finite, over the pairs that are seen: a hidden NaN times a weight of 0 would be NaN.
     fn add_gradients_of_seen(&mut self, panel: &Panel<T>, width: usize, share: &mut [T]) {
         let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = panel;
-        let (d_k, d_v) = (head.k.shape.1, head.v.shape.1);
+        let (d_k, d_v) = (head.k.ncols(), head.v.ncols());
         let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
         let first = keys.start - panel.block.start;
         let grad_k = &mut self.grad_k[first * self.d_k..];
@@ -508,11 +534,11 @@ impl<T: Float> BackwardWorkspace<T> {
                 let place = row * width + at;
                 let (weight, grad) = (self.weights[place], self.grad_scores[place]);
                 for c in 0..d_v {
-                    grad_v[c * width + at] += weight * grad_output.at(i, c);
+                    grad_v[c * width + at] += weight * grad_output[(i, c)];
                 }
                 for c in 0..d_k {
-                    grad_k[c * width + at] += grad * head.q.at(i, c);
-                    share[i * d_lanes + c] += grad * head.k.at(j, c);
+                    grad_k[c * width + at] += grad * head.q[(i, c)];
+                    share[i * d_lanes + c] += grad * head.k[(j, c)];
                 }
             }
         }

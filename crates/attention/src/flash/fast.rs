@@ -1,8 +1,7 @@
 //! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
 use super::queue::{Threads, into_inner, lock};
-use super::slices::Slices;
-use super::{FlashOutput, Inputs, Tiles};
+use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
@@ -11,7 +10,7 @@ use crate::simd::{
     pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
 };
 use crate::softmax::normaliser;
-use nalgebra::DMatrixViewMut;
+use nalgebra::{DMatrixView, DMatrixViewMut};
 use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -204,7 +203,7 @@ impl Flash {
             tasks,
             || ForwardWorkspace::new(sizes, tiles, inputs),
             |workspace, (h, rows)| {
-                let head = inputs.slices(h);
+                let head = inputs.head(h);
                 let work = Attend { workspace, head: &head, rows: rows.clone() };
                 self.instructions.run(work).expect("instructions of this processor");
                 workspace.write(&mut lock(&forward), h, rows, head.scale);
@@ -287,10 +286,14 @@ pub(super) fn write_panels<T: Float>(
     }
 }
 
+pub(super) fn is_finite<T: Float>(matrix: DMatrixView<T>) -> bool {
+    matrix.column_iter().all(|column| column.as_slice().iter().all(|x| x.is_finite()))
+}
+
 /// One block of queries, and all keys that it sees.
 pub(super) struct Attend<'a, T: Float> {
     pub workspace: &'a mut ForwardWorkspace<T>,
-    pub head: &'a Slices<'a, T>,
+    pub head: &'a Head<'a, T>,
     pub rows: Range<usize>,
 }
 
@@ -301,20 +304,23 @@ impl<T: Float> Work for Attend<'_, T> {
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
         let Attend { workspace, head, rows } = self;
         let sizes = workspace.sizes;
-        pack_panels(head.q.rows(&rows), sizes.panel, sizes.lanes, &mut workspace.queries);
+        let q = head.q.rows_range(rows.clone());
+        pack_panels(q, sizes.panel, sizes.lanes, &mut workspace.queries);
         workspace.max.fill(neg_infinity());
         workspace.sum.fill(T::zero());
         workspace.output.fill(T::zero());
-        let grid = Grid { size: workspace.keys_in_tile, step: NR, end: head.k.shape.0 };
+        let grid = Grid { size: workspace.keys_in_tile, step: NR, end: head.k.nrows() };
         // A weight of 0 hides a value that is a number, and no other.
-        let finite = LazyCell::new(|| head.v.is_finite());
+        let finite = LazyCell::new(|| is_finite(head.v));
 
         for tile in grid.tiles(head.mask.keys_seen_by(rows.clone())) {
             if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
                 continue;
             }
-            pack_rows::<T, NR>(head.k.rows(&tile), &mut workspace.keys);
-            pack_columns::<T, NR>(head.v.rows(&tile), &mut workspace.values);
+            let (k, v) =
+                (head.k.rows_range(tile.clone()), head.v.rows_range(tile.clone()));
+            pack_rows::<T, NR>(k, &mut workspace.keys);
+            pack_columns::<T, NR>(v, &mut workspace.values);
             for queries in tiles_between(rows.clone(), sizes.panel) {
                 let keys = head.mask.keys_seen_by(queries.clone());
                 let Some(keys) = grid.common(keys, &tile) else { continue };
@@ -343,8 +349,8 @@ impl<T: Float> Work for Attend<'_, T> {
 }
 
 /// A panel of queries, and the keys of a tile that it sees some of.
-struct Panel<'a, T> {
-    head: &'a Slices<'a, T>,
+struct Panel<'a, T: Float> {
+    head: &'a Head<'a, T>,
     rows: &'a Range<usize>, // of the block of queries
     tile: &'a Range<usize>,
     queries: Range<usize>, // some of the rows
@@ -384,7 +390,7 @@ impl<T: Float> ForwardWorkspace<T> {
         panel: &Panel<T>,
     ) -> [T::Vector<S>; M] {
         let Panel { head, queries, keys, .. } = panel;
-        let d_k = head.q.shape.1;
+        let d_k = head.q.ncols();
         let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
         let (from, count) =
             (keys.start - panel.tile.start, keys.len().next_multiple_of(NR));
@@ -424,7 +430,7 @@ impl<T: Float> ForwardWorkspace<T> {
         correction: [T::Vector<S>; M],
     ) {
         let Panel { head, queries, keys, .. } = panel;
-        let d_v = head.v.shape.1.next_multiple_of(NR);
+        let d_v = head.v.ncols().next_multiple_of(NR);
         let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
         let weights = &self.scores[..keys.len() * width];
         let output = &mut self.output[first * d_v..][..width * d_v];
@@ -451,8 +457,8 @@ impl<T: Float> ForwardWorkspace<T> {
         for (weights, j) in weights.chunks_exact(width).zip(keys.clone()) {
             for (at, i) in queries.clone().enumerate() {
                 if head.mask.allows(i, j) {
-                    for c in 0..head.v.shape.1 {
-                        output[c * width + at] += weights[at] * head.v.at(j, c);
+                    for c in 0..head.v.ncols() {
+                        output[c * width + at] += weights[at] * head.v[(j, c)];
                     }
                 }
             }

@@ -3,8 +3,8 @@
 use super::backward::add_grad_q;
 use crate::error::{Result, check_room};
 use crate::simd::{
-    Aligned, Float, InstructionSet, Instructions, Sizes, View, Work, mul_add,
-    pack_columns, pack_rows, products, vectors, vectors_mut,
+    Aligned, Float, InstructionSet, Instructions, Sizes, Work, mul_add, pack_columns,
+    pack_rows, products, vectors, vectors_mut,
 };
 use nalgebra::{DMatrix, convert};
 
@@ -184,9 +184,8 @@ impl<T: Float> Work for Timed<'_, T> {
                 add_grad_q::<S, T, MR, NR>(simd, across, scores, width, share, d);
             }
             Part::Packing => {
-                let k = View::of_head(&tile.k, 0, d);
-                pack_rows::<T, NR>(k, &mut tile.keys);
-                pack_columns::<T, NR>(k, &mut tile.values);
+                pack_rows::<T, NR>(tile.k.as_view(), &mut tile.keys);
+                pack_columns::<T, NR>(tile.k.as_view(), &mut tile.values);
             }
             Part::Registers => {
                 let a = vectors::<S, T, MR>(&tile.panel)[0];

@@ -6,7 +6,6 @@ use super::microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows,
     product as sums_of_products, vectors, vectors_mut,
 };
-use super::view::View;
 use crate::blocks::blocks;
 use nalgebra::{DMatrix, RealField, RowDVector};
 use std::any::Any;
@@ -232,11 +231,13 @@ fn pack_right<T: Float, const NR: usize>(
     columns: &Range<usize>,
     to: &mut [T],
 ) {
-    let all = View::of(b.matrix);
+    let part = |rows: &Range<usize>, columns: &Range<usize>| {
+        b.matrix.view_range(rows.clone(), columns.clone())
+    };
     if b.transposed {
-        pack_rows::<T, NR>(all.rows(columns).columns(k), to);
+        pack_rows::<T, NR>(part(columns, k), to);
     } else {
-        pack_columns::<T, NR>(all.rows(k).columns(columns), to);
+        pack_columns::<T, NR>(part(k, columns), to);
     }
 }
 
@@ -249,14 +250,15 @@ fn pack_left<T: Float>(
     (panel, lanes): (usize, usize),
     to: &mut [T],
 ) {
-    let all = View::of(a.matrix);
     if !a.transposed {
-        return pack_panels(all.rows(rows).columns(k), panel, lanes, to);
+        let part = a.matrix.view_range(rows.clone(), k.clone());
+        return pack_panels(part, panel, lanes, to);
     }
     for part in blocks(rows.len(), panel) {
         let these = rows.start + part.start..rows.start + part.end;
         let place = &mut to[part.start * k.len()..];
-        pack_across(all.rows(k).columns(&these), k.len(), lanes, panel / lanes, place);
+        let part = a.matrix.view_range(k.clone(), these);
+        pack_across(part, k.len(), lanes, panel / lanes, place);
     }
 }
 

@@ -12,8 +12,8 @@
 
 use super::exponential::Float;
 use super::instructions::{InstructionSet, mul_add};
-use super::view::View;
 use crate::blocks::blocks;
+use nalgebra::DMatrixView;
 use std::ops::{Deref, DerefMut, Range};
 
 // ANCHOR: product
@@ -109,18 +109,18 @@ pub(crate) fn vectors_mut<S: InstructionSet, T: Float, const MR: usize>(
 /// (rows, depth) → for each panel of `width` rows (depth, width). The last panel has as many whole vectors of `lanes` rows as
 /// it needs, and zeros below the last row.
 pub(crate) fn pack_panels<T: Float>(
-    from: View<T>,
+    from: DMatrixView<T>,
     width: usize,
     lanes: usize,
     to: &mut [T],
 ) {
-    let (rows, depth) = from.shape;
+    let (rows, depth) = from.shape();
     for start in (0..rows).step_by(width) {
         let live = (rows - start).min(width);
         let width = live.next_multiple_of(lanes);
         let panel = &mut to[start * depth..][..width * depth];
         for (k, to) in panel.chunks_exact_mut(width).enumerate() {
-            to[..live].copy_from_slice(&from.column(k)[start..][..live]);
+            to[..live].copy_from_slice(&from.column(k).as_slice()[start..][..live]);
             to[live..].fill(T::zero());
         }
     }
@@ -129,17 +129,17 @@ pub(crate) fn pack_panels<T: Float>(
 /// (rows, depth) → [⌈rows / NR⌉][depth][NR], zeros below the last row. Eight blocks at a time: some whole cache lines of each
 /// column.
 #[inline(always)]
-pub(crate) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
+pub(crate) fn pack_rows<T: Float, const NR: usize>(from: DMatrixView<T>, to: &mut [T]) {
     const GROUP: usize = 8;
-    let (rows, depth) = from.shape;
+    let (rows, depth) = from.shape();
     let blocks = &mut to.as_chunks_mut::<NR>().0[..rows.div_ceil(NR) * depth];
     for (start, group) in
         (0..rows).step_by(GROUP * NR).zip(blocks.chunks_mut(GROUP * depth))
     {
         let live = (rows - start).min(GROUP * NR);
         for k in 0..depth {
-            let column = &from.column(k)[start..][..live];
-            let (whole, rest) = column.as_chunks::<NR>();
+            let column = from.column(k);
+            let (whole, rest) = column.as_slice()[start..][..live].as_chunks::<NR>();
             for (block, &from) in whole.iter().enumerate() {
                 group[block * depth + k] = from;
             }
@@ -154,25 +154,29 @@ pub(crate) fn pack_rows<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) 
 
 /// (rows, columns) → [⌈columns / NR⌉][rows][NR], zeros to the right of the last column.
 #[inline(always)]
-pub(crate) fn pack_columns<T: Float, const NR: usize>(from: View<T>, to: &mut [T]) {
-    let (rows, columns) = from.shape;
+pub(crate) fn pack_columns<T: Float, const NR: usize>(
+    from: DMatrixView<T>,
+    to: &mut [T],
+) {
+    let (rows, columns) = from.shape();
     let blocks = to[..columns.div_ceil(NR) * rows * NR].chunks_exact_mut(rows * NR);
     for (block, to) in blocks.enumerate() {
         let first = block * NR;
-        let column =
-            |j: usize| if first + j < columns { from.column(first + j) } else { &[] };
-        let columns_here: [&[T]; NR] = std::array::from_fn(column);
         let to = to.as_chunks_mut::<NR>().0;
         if first + NR <= columns {
-            let from = columns_here.map(|column| &column[..to.len()]);
+            let from: [_; NR] = std::array::from_fn(|j| from.column(first + j));
+            let from = from.each_ref().map(|column| &column.as_slice()[..to.len()]);
             for (k, to) in to.iter_mut().enumerate() {
                 *to = std::array::from_fn(|j| from[j][k]);
             }
         } else {
-            for (k, to) in to.iter_mut().enumerate() {
-                *to = std::array::from_fn(|j| {
-                    columns_here[j].get(k).copied().unwrap_or(T::zero())
-                });
+            to.fill([T::zero(); NR]);
+            for (j, from) in
+                from.columns(first, columns - first).column_iter().enumerate()
+            {
+                for (to, &from) in to.iter_mut().zip(from.as_slice()) {
+                    to[j] = from;
+                }
             }
         }
     }
@@ -187,13 +191,13 @@ pub(crate) fn pieces(all: usize, most: usize) -> impl Iterator<Item = Range<usiz
 /// (rows, columns) → for each panel of `width` rows, and in it for each piece of at most `most` vectors of the columns, (rows of
 /// the panel, the piece), zeros to the right of the last column.
 pub(crate) fn pack_across<T: Float>(
-    from: View<T>,
+    from: DMatrixView<T>,
     width: usize,
     lanes: usize,
     most: usize,
     to: &mut [T],
 ) {
-    let (rows, columns) = from.shape;
+    let (rows, columns) = from.shape();
     let mut to = to;
     for panel in blocks(rows, width) {
         for piece in pieces(columns.div_ceil(lanes), most) {
@@ -207,7 +211,8 @@ pub(crate) fn pack_across<T: Float>(
                 for c in 0..width {
                     let places = here[c..].iter_mut().step_by(width);
                     if first + c < columns {
-                        let column = &from.column(first + c)[rows.clone()];
+                        let column = from.column(first + c);
+                        let column = &column.as_slice()[rows.clone()];
                         places.zip(column).for_each(|(to, &from)| *to = from);
                     } else {
                         places.for_each(|to| *to = T::zero());
@@ -254,10 +259,6 @@ mod tests {
     use super::*;
     use nalgebra::{DMatrix, convert, try_convert};
 
-    fn whole<T: Float>(matrix: &DMatrix<T>) -> View<'_, T> {
-        View::of_head(matrix, 0, matrix.ncols())
-    }
-
     /// `a · bᵀ` and `c · d`, by panels of `a` and `c`; the latter of `a · bᵀ` also with rows of `b` that are not packed.
     struct Products<'a, T> {
         a: &'a DMatrix<T>, // (rows, depth)
@@ -278,12 +279,12 @@ mod tests {
             let mut panels = Aligned::zeros(rows.next_multiple_of(lanes) * depth);
             let mut b_rows = Aligned::zeros(columns.next_multiple_of(NR) * depth);
             let mut b_columns = Aligned::zeros(columns.next_multiple_of(NR) * depth);
-            pack_panels(whole(self.a), MR * lanes, lanes, &mut panels);
-            pack_rows::<T, NR>(whole(self.b), &mut b_rows);
-            pack_columns::<T, NR>(whole(&b_transposed), &mut b_columns);
+            pack_panels(self.a.as_view(), MR * lanes, lanes, &mut panels);
+            pack_rows::<T, NR>(self.b.as_view(), &mut b_rows);
+            pack_columns::<T, NR>(b_transposed.as_view(), &mut b_columns);
             let mut across = Aligned::zeros(depth * rows.next_multiple_of(lanes));
             let a_transposed = self.a.transpose(); // (depth, rows)
-            pack_across(whole(&a_transposed), depth, lanes, MR, &mut across);
+            pack_across(a_transposed.as_view(), depth, lanes, MR, &mut across);
             let mut results = std::array::from_fn(|_| DMatrix::zeros(rows, columns));
             for (block, columns_here) in blocks(columns, NR).enumerate() {
                 let of_block = block * NR * depth..(block + 1) * NR * depth;
