@@ -13,17 +13,13 @@ use crate::pattern::{Pattern, pattern};
 use crate::process::{artifacts, cargo, toolchain};
 use crate::project::Project;
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::camino::Utf8PathBuf;
-use cargo_metadata::{
-    Artifact, DependencyKind, MetadataCommand, Node, NodeDep, PackageId,
-};
+use cargo_metadata::Artifact;
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::Captures;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
@@ -52,7 +48,7 @@ impl Preprocessor for Snippets {
             snippets.extend(snippets_in(chapter, &self.project)?);
         }
         if !snippets.is_empty() {
-            run(&snippets, &Libraries::build(&self.project)?, &self.project)?;
+            run(&snippets, &libraries(&self.project)?, &self.project)?;
         }
         let chapters: BTreeSet<_> =
             snippets.iter().map(|snippet| &snippet.chapter).collect();
@@ -125,20 +121,11 @@ impl Snippet {
     /// from one. Lines of an include come from its directive.
     fn line_in_chapter(&self, line: usize) -> usize {
         let written: Vec<_> = self.written.body.lines().collect();
-        let is_include = |line: &&str| line.contains("{{#");
-        let first = written.iter().position(is_include);
-        let last = written.iter().rposition(is_include);
-        let within = match (first, last) {
-            (Some(first), Some(last)) => {
-                let before_end = self.resolved.body.lines().count().saturating_sub(line);
-                let after_last = written.len() - 1 - last;
-                if line <= first {
-                    line
-                } else if before_end < after_last {
-                    written.len() - before_end
-                } else {
-                    first + 1
-                }
+        let within = match written.iter().position(|line| line.contains("{{#")) {
+            // Below an include, only the distance from the end is the same in both.
+            Some(above) if line > above => {
+                let below = self.resolved.body.lines().count().saturating_sub(line);
+                written.len().saturating_sub(below).max(above + 1)
             }
             _ => line.min(written.len()),
         };
@@ -170,83 +157,30 @@ fn number(digits: &str) -> usize {
 /// The crates that snippets are about, if the workspace has them.
 const CRATES: [&str; 2] = ["attention", "laboratory"];
 
-/// These crates and their direct dependencies, compiled: what a snippet can name.
-#[derive(Debug, Default)]
-struct Libraries {
-    /// From the name in a program to the file.
-    named: BTreeMap<String, PathBuf>,
-}
+/// The name by which a snippet can use a library, and its file.
+type Library = (String, PathBuf);
 
-impl Libraries {
-    fn build(project: &Project) -> Result<Self> {
-        let direct = direct_dependencies(project)?;
-        let mut build = cargo(project);
-        build.args(["build", "--quiet", "--lib"]);
-        let built =
-            CRATES.iter().filter(|name| direct.values().any(|known| known == *name));
-        build.args(built.flat_map(|name| ["--package", name]));
-        let artifacts = artifacts(&mut build)
-            .context("the crates do not build, so no snippet can run")?;
-        let named = |artifact: Artifact| {
-            let is_rlib = |file: &&Utf8PathBuf| file.extension() == Some("rlib");
-            let file = artifact.filenames.iter().find(is_rlib)?.clone();
-            Some((direct.get(&artifact.package_id)?.clone(), file.into()))
-        };
-        Ok(Self { named: artifacts.into_iter().filter_map(named).collect() })
-    }
-
-    /// The folders of the libraries, where their own dependencies lie too.
-    fn folders(&self) -> BTreeSet<PathBuf> {
-        let parents = self.named.values().filter_map(|file| file.parent());
-        parents
-            .flat_map(|folder| [folder.to_path_buf(), folder.join("deps")])
-            .filter(|folder| folder.is_dir())
-            .collect()
-    }
-
-    fn arguments(&self, rustdoc: &mut Command) {
-        for (name, file) in &self.named {
-            rustdoc.arg("--extern").arg(format!("{name}={}", file.display()));
-        }
-        for folder in self.folders() {
-            rustdoc.arg("-L").arg(format!("dependency={}", folder.display()));
+/// Builds these crates, and returns them and all that they depend on.
+fn libraries(project: &Project) -> Result<Vec<Library>> {
+    let mut build = cargo(project);
+    build.args(["build", "--quiet", "--lib"]);
+    for name in CRATES {
+        if project.root().join("crates").join(name).is_dir() {
+            build.args(["--package", name]);
         }
     }
-}
-
-/// From the identity of a package to the name under which one of the crates knows it, the crates included.
-fn direct_dependencies(project: &Project) -> Result<BTreeMap<PackageId, String>> {
-    // Without the platform, cargo would download what only other systems need.
-    let metadata = MetadataCommand::new()
-        .current_dir(project.root())
-        .other_options(["--filter-platform".to_owned(), platform()?])
-        .exec()
-        .context("`cargo metadata` failed")?;
-    let mut names = BTreeMap::new();
-    let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
-    let is_one = |node: &&Node| CRATES.contains(&metadata[&node.id].name.as_str());
-    for node in nodes.filter(is_one) {
-        names.insert(node.id.clone(), metadata[&node.id].name.to_string());
-        // A dependency of the library, not only of its tests or its build.
-        let is_normal = |dependency: &&NodeDep| {
-            dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
-        };
-        let dependencies = node.deps.iter().filter(is_normal);
-        names.extend(dependencies.map(|one| (one.pkg.clone(), one.name.clone())));
-    }
-    Ok(names)
-}
-
-fn platform() -> Result<String> {
-    let output = toolchain("rustc")
-        .args(["--print", "host-tuple"])
-        .output()
-        .context("rustc could not be started")?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let artifacts = artifacts(&mut build)
+        .context("the crates do not build, so no snippet can run")?;
+    let named = |artifact: Artifact| {
+        let mut files = artifact.filenames.into_iter();
+        let file = files.find(|file| file.extension() == Some("rlib"))?;
+        Some((artifact.target.name, file.into()))
+    };
+    Ok(artifacts.into_iter().filter_map(named).collect())
 }
 
 /// Runs all snippets: those that compile together as one program, those that must not each alone.
-fn run(snippets: &[Snippet], libraries: &Libraries, project: &Project) -> Result<()> {
+fn run(snippets: &[Snippet], libraries: &[Library], project: &Project) -> Result<()> {
     let (refused, accepted): (Vec<_>, Vec<_>) =
         snippets.iter().partition(|snippet| snippet.must_not_compile());
     let mut batches = vec![Batch::new(accepted, false), Batch::new(refused, false)];
@@ -307,7 +241,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Lets rustdoc run the batch, and returns what it says.
-    fn test(&self, libraries: &Libraries, project: &Project) -> Result<String> {
+    fn test(&self, libraries: &[Library], project: &Project) -> Result<String> {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("snippets.md"), &self.text)?;
         let mut command = toolchain("rustdoc");
@@ -317,7 +251,14 @@ impl<'a> Batch<'a> {
             .arg("--test-run-directory")
             .arg(project.root())
             .env("RUST_BACKTRACE", "0");
-        libraries.arguments(&mut command);
+        for (name, file) in libraries {
+            command.arg("--extern").arg(format!("{name}={}", file.display()));
+        }
+        // Their own dependencies lie in the same folders.
+        let folders = libraries.iter().filter_map(|(_, file)| file.parent());
+        for folder in folders.collect::<BTreeSet<_>>() {
+            command.arg("-L").arg(format!("dependency={}", folder.display()));
+        }
         if self.snippets.iter().all(|snippet| snippet.must_not_compile()) {
             // Without this, rustdoc takes any error for the one that the snippet names.
             command.env("RUSTC_BOOTSTRAP", "1");
@@ -348,7 +289,7 @@ impl<'a> Batch<'a> {
         &self,
         output: &str,
         failed: Vec<&'a Snippet>,
-        libraries: &Libraries,
+        libraries: &[Library],
         project: &Project,
     ) -> Result<String> {
         let alone = Batch::new(failed, true);
