@@ -43,11 +43,10 @@ impl Preprocessor for Katex {
         let (root, chapters) = (self.project.root(), self.project.chapters());
         let mut errors = Vec::new();
         book.for_each_chapter_mut(|chapter| {
-            let text = with_formulas(chapter, &chapters, &mut errors);
-            let text = without_the_implied(&punctuation::keep_together(&text));
             let file = chapter.source_path.as_ref().map(|path| chapters.join(path));
             let file = file.unwrap_or_default(); // none, and so no captions, if the chapter is not written in a file
             let written = fs::read_to_string(&file).unwrap_or_default();
+            let text = with_formulas(chapter, &written, &mut errors);
             let folder = file.parent().unwrap_or(&chapters);
             chapter.content = listings::presented(&text, &written, folder, root);
         });
@@ -56,29 +55,27 @@ impl Preprocessor for Katex {
     }
 }
 
-/// The page without attributes that HTML does not need: a twentieth of a page with many formulas.
-fn without_the_implied(content: &str) -> String {
-    content
-        .replace(" xmlns=\"http://www.w3.org/1998/Math/MathML\"", "")
-        .replace(" encoding=\"application/x-tex\"", "")
-}
-
 /// The text of the chapter with its formulas as HTML. What cannot be rendered is left out, and told in `errors`, once.
-fn with_formulas(chapter: &Chapter, chapters: &Path, errors: &mut Vec<String>) -> String {
+/// `written` is the chapter before its includes were resolved, by which an error names the line.
+fn with_formulas(chapter: &Chapter, written: &str, errors: &mut Vec<String>) -> String {
     let text = &chapter.content;
     let formulas = markdown::formulas(text);
     let rendered: Vec<_> =
         formulas.par_iter().map(|range| html(&text[range.clone()])).collect();
     let mut with_formulas = String::new();
-    let mut written = 0;
+    let mut done = 0;
     for (range, rendered) in formulas.into_iter().zip(rendered) {
-        with_formulas += &text[written..range.start];
-        written = range.end;
+        with_formulas += &text[done..range.start];
+        done = range.end;
         match rendered {
-            Ok(html) => with_formulas += &html,
+            Ok(html) => {
+                let (html, marks) = punctuation::keep_together(&html, &text[done..]);
+                with_formulas += &html;
+                done += marks;
+            }
             Err(why) => {
                 let formula = text[range].trim_matches('$').replace('\n', " ");
-                let place = place(chapter, &formula, chapters);
+                let place = place(chapter, &formula, written);
                 let error = format!("  {place}: `{}`: {why}", formula.trim());
                 if !errors.contains(&error) {
                     errors.push(error);
@@ -86,7 +83,7 @@ fn with_formulas(chapter: &Chapter, chapters: &Path, errors: &mut Vec<String>) -
             }
         }
     }
-    with_formulas + &text[written..]
+    with_formulas + &text[done..]
 }
 
 /// The formula, which comes with its dollar signs, as HTML in one line; or why KaTeX cannot make it that.
@@ -103,7 +100,10 @@ fn html(formula: &str) -> Result<String, String> {
     let html =
         katex::render_with_opts(&formula[dollars..formula.len() - dollars], options)
             .map_err(|error| error.to_string())?
-            .replace('\n', " ");
+            .replace('\n', " ")
+            // HTML does not need these, and without them a page with many formulas is a twentieth shorter.
+            .replace(" xmlns=\"http://www.w3.org/1998/Math/MathML\"", "")
+            .replace(" encoding=\"application/x-tex\"", "");
     if let Some(error) = html.strip_prefix("<span class=\"katex-error\" title=\"") {
         let why = error.split('"').next().unwrap_or(error);
         return Err(quick_xml::escape::unescape(why).map_or(why.to_owned(), Into::into));
@@ -115,13 +115,12 @@ fn html(formula: &str) -> Result<String, String> {
 }
 
 /// `src/softmax.md:12`, or without the line when the formula came in by an include.
-fn place(chapter: &Chapter, formula: &str, chapters: &Path) -> String {
+fn place(chapter: &Chapter, formula: &str, written: &str) -> String {
     let Some(path) = &chapter.source_path else {
         return chapter.name.clone();
     };
-    let source = files::read(&chapters.join(path)).unwrap_or_default();
-    let line = line_of(formula, &source).map(|line| format!(":{line}"));
-    format!("src/{}{}", files::relative(path, chapters), line.unwrap_or_default())
+    let line = line_of(formula, written).map(|line| format!(":{line}"));
+    format!("src/{}{}", files::relative(path, Path::new("")), line.unwrap_or_default())
 }
 
 /// The line on which `formula` begins in the chapter. What is rendered has no line breaks.

@@ -7,28 +7,21 @@
 //! begins the next line. A formula of one box and the punctuation behind it are put into a span
 //! that does not break. Longer formulas may break inside, and are left to.
 
-const FORMULA: &str = "<span class=\"katex\">";
+/// How a formula in running text begins, other than one on lines of its own.
+const INLINE: &str = "<span class=\"katex\">";
 const BOX: &str = "<span class=\"base\">";
 const TOGETHER: &str = "<span class=\"nowrap\">";
 
-/// `rendered` with the text of formulas made literal and the punctuation behind them held fast.
-pub(super) fn keep_together(rendered: &str) -> String {
-    let mut held = String::with_capacity(rendered.len());
-    let mut rest = rendered;
-    while let Some(start) = rest.find(FORMULA) {
-        let end = start + end_of_span(&rest[start..]);
-        let formula = literal(&rest[start..end]);
-        let marks: usize = rest[end..]
-            .chars()
-            .take_while(|c| ",.;:!?)’”".contains(*c))
-            .map(char::len_utf8)
-            .sum();
-        let stays = marks > 0 && formula.matches(BOX).count() == 1;
-        let (begin, close) = if stays { (TOGETHER, "</span>") } else { ("", "") };
-        held.extend([&rest[..start], begin, &formula, &rest[end..end + marks], close]);
-        rest = &rest[end + marks..];
+/// A rendered formula with its text made literal, and with the punctuation that the text `after` it begins with, if that
+/// is held fast; and how many bytes of the text that is.
+pub(super) fn keep_together(formula: &str, after: &str) -> (String, usize) {
+    let formula = literal(formula);
+    let marks = after.find(|c| !",.;:!?)’”".contains(c)).unwrap_or(after.len());
+    if marks > 0 && formula.starts_with(INLINE) && formula.matches(BOX).count() == 1 {
+        (format!("{TOGETHER}{formula}{}</span>", &after[..marks]), marks)
+    } else {
+        (formula, 0)
     }
-    held + rest
 }
 
 /// What means something to Markdown in the midst of a line.
@@ -53,24 +46,6 @@ fn literal(formula: &str) -> String {
     literal
 }
 
-/// Where the span ends that `html` begins with: behind the end tag that closes it.
-fn end_of_span(html: &str) -> usize {
-    let mut open = 0_usize;
-    let mut at = 0;
-    while let Some(tag) = html[at..].find('<').map(|offset| at + offset) {
-        if html[tag..].starts_with("<span") {
-            open += 1;
-        } else if html[tag..].starts_with("</span>") {
-            open -= 1;
-            if open == 0 {
-                return tag + "</span>".len();
-            }
-        }
-        at = tag + 1;
-    }
-    html.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,50 +54,51 @@ mod tests {
 
     fn formula(boxes: usize) -> String {
         let boxes = "<span class=\"base\"><span>x</span></span>".repeat(boxes);
-        format!("{FORMULA}<math><mi>x</mi></math><span>{boxes}</span></span>")
+        format!("{INLINE}<math><mi>x</mi></math><span>{boxes}</span></span>")
     }
 
     #[test]
     fn a_mark_stays_with_its_formula() {
         let x = formula(1);
-        let held = keep_together(&format!("(with {x}), or {x} alone, then {x}."));
-        let span = |marks| format!("{TOGETHER}{x}{marks}</span>");
-        assert_eq!(
-            held,
-            format!("(with {} or {x} alone, then {}", span("),"), span("."))
-        );
+        assert_eq!(keep_together(&x, "), or"), (format!("{TOGETHER}{x}),</span>"), 2));
+        assert_eq!(keep_together(&x, "."), (format!("{TOGETHER}{x}.</span>"), 1));
+        assert_eq!(keep_together(&x, " alone."), (x, 0));
     }
 
     #[test]
     fn a_formula_is_not_markdown() {
         let formula =
-            |text: &str| format!("{FORMULA}<mo class=\"a_b\">{text}</mo></span>");
-        assert_eq!(keep_together(&formula("~ a_b *")), formula("&#126; a&#95;b &#42;"));
-        assert_eq!(keep_together(&formula(r"1 & 0 \\ 2")), formula("1 & 0 &#92;&#92; 2"));
-        assert_eq!(keep_together("*not* a_formula"), "*not* a_formula");
+            |text: &str| format!("{INLINE}<mo class=\"a_b\">{text}</mo></span>");
+        let kept = |text: &str| keep_together(&formula(text), "").0;
+        assert_eq!(kept("~ a_b *"), formula("&#126; a&#95;b &#42;"));
+        assert_eq!(kept(r"1 & 0 \\ 2"), formula("1 & 0 &#92;&#92; 2"));
     }
 
     #[test]
     fn a_formula_that_may_break_is_left_to() {
-        let text = format!("{}, and no end: {FORMULA}<span>", formula(2));
-        assert_eq!(keep_together(&text), text);
+        let display = format!("<span class=\"katex-display\">{}</span>", formula(1));
+        for formula in [formula(2), display] {
+            assert_eq!(keep_together(&formula, ", and"), (formula, 0));
+        }
     }
 
     proptest! {
-        /// Whatever is rendered, all of it is kept: only tags are added, and letters of a formula are written as numbers.
+        /// Whatever is rendered, all of it is kept: only a tag is added, and letters of a formula are written as numbers.
         #[test]
-        fn damaged_pages_keep_their_text(
-            page in mutated::text(
-                &format!("(with {}), or {}.", formula(1), formula(2)),
-                &[FORMULA, BOX, "</span>", "<span", "<", ">", ",", "’", "é"],
-            ),
+        fn a_damaged_formula_keeps_its_text(
+            formula in mutated::text(&formula(1), &[INLINE, BOX, "</span>", "<span", "<", ">", "*", "’", "é"]),
+            after in mutated::text("), or", &[",", "’", "é", "<"]),
         ) {
-            let text = |html: &str| html.replace(TOGETHER, "").replace("</span>", "");
-            let mut plain = text(&keep_together(&page));
+            let (kept, marks) = keep_together(&formula, &after);
+            let mut plain = kept;
             for c in MARKDOWN.chars() {
                 plain = plain.replace(&format!("&#{};", u32::from(c)), &c.to_string());
             }
-            prop_assert_eq!(plain, text(&page).replace(TOGETHER, ""));
+            if marks > 0 {
+                plain = plain.replacen(TOGETHER, "", 1);
+                plain.truncate(plain.len() - "</span>".len());
+            }
+            prop_assert_eq!(plain, formula + &after[..marks]);
         }
     }
 }
