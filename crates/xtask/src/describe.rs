@@ -2,7 +2,7 @@
 //! of them, and plain cells where it writes headers without a word.
 
 use crate::files;
-use crate::lint::html::Page;
+use crate::lint::html::{Page, inside, text_of};
 use anyhow::Result;
 use regex::{Captures, Regex};
 use std::path::Path;
@@ -42,12 +42,10 @@ pub fn describe(book: &Path) -> Result<()> {
 /// The first paragraphs of the text, as far as they fit; those with maths are passed over, since
 /// their text says everything twice.
 fn beginning(page: &Page) -> Option<String> {
-    let (main, _) = page.all("main").next()?;
-    let paragraphs = page.children(main).filter(|(_, element)| element.tag == "p");
-    let plain = paragraphs
-        .filter(|(number, _)| page.numbers_inside(*number, "math").next().is_none());
-    let text: Vec<String> =
-        plain.take(3).map(|(number, _)| page.text_of(number)).collect();
+    let main = page.all("main").next()?;
+    let paragraphs = main.children().filter(|child| child.value().tag == "p");
+    let plain = paragraphs.filter(|text| inside(*text, "math").next().is_none());
+    let text: Vec<String> = plain.take(3).map(text_of).collect();
     let mut description = String::new();
     for word in text.join(" ").split_whitespace() {
         if description.chars().count() + word.chars().count() >= LONGEST {

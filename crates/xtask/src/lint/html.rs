@@ -1,9 +1,10 @@
-//! A page as a list of elements in the order in which they begin.
+//! A page as a tree of elements and texts that know their lines.
 
 use super::Finding;
+use ego_tree::{NodeRef, Tree};
 use html5gum::{DefaultEmitter, HtmlString, Token, Tokenizer};
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::iter;
 
 /// Elements that never have an end tag.
 pub(crate) const VOID: &[&str] = &[
@@ -16,31 +17,24 @@ pub(crate) const VOID: &[&str] = &[
 pub(crate) struct Page {
     /// Its path as seen from the root of the site.
     pub(crate) name: String,
-    pub(crate) elements: Vec<Element>,
-    pub(crate) texts: Vec<Text>,
+    tree: Tree<Part>,
 }
 
-/// An element, whose descendants are the ones that follow it, up to `end`.
-#[derive(Debug)]
-pub(crate) struct Element {
+/// An element or a run of text, with what is inside and around it.
+pub(crate) type Node<'a> = NodeRef<'a, Part>;
+
+/// What is known of an element, or of a run of text.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    /// The name of the element; a text has none.
     pub(crate) tag: String,
     attributes: BTreeMap<String, String>,
-    pub(crate) line: usize,
-    parent: Option<usize>,
-    end: usize,
-    /// Which texts lie inside.
-    texts: Range<usize>,
-}
-
-/// A run of text.
-#[derive(Debug)]
-pub(crate) struct Text {
+    /// What is written; in an element, the texts inside say it.
     pub(crate) text: String,
     pub(crate) line: usize,
-    parent: Option<usize>,
 }
 
-impl Element {
+impl Part {
     pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.get(name).map(String::as_str)
     }
@@ -53,118 +47,90 @@ impl Element {
 
 impl Page {
     pub(crate) fn parse(name: String, html: &str) -> Self {
-        let mut page = Self { name, elements: Vec::new(), texts: Vec::new() };
         let newlines: Vec<_> = html.match_indices('\n').map(|(at, _)| at).collect();
         let line_at = |offset| 1 + newlines.partition_point(|newline| *newline < offset);
         let mut emitter = DefaultEmitter::<usize>::new_with_span();
         emitter.naively_switch_states(true);
-        let mut open = Vec::new(); // elements that have not ended, from the outside in
+        let mut tree = Tree::new(Part::default());
+        let mut innermost = tree.root().id(); // of the elements that have not ended
         for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
-            let parent = open.last().copied();
+            let Some(mut around) = tree.get_mut(innermost) else { break };
             match token {
                 Token::StartTag(start) => {
-                    let (number, texts) = (page.elements.len(), page.texts.len());
                     let tag = text(&start.name);
-                    if !start.self_closing && !VOID.contains(&tag.as_str()) {
-                        open.push(number);
-                    }
+                    let ends = !start.self_closing && !VOID.contains(&tag.as_str());
                     let attributes = start.attributes.iter();
-                    page.elements.push(Element {
+                    let element = around.append(Part {
                         tag,
                         attributes: attributes
                             .map(|(name, value)| (text(name), text(&value.value)))
                             .collect(),
                         line: line_at(start.span.start),
-                        parent,
-                        end: number + 1,
-                        texts: texts..texts,
+                        ..Part::default()
                     });
+                    if ends {
+                        innermost = element.id();
+                    }
                 }
                 Token::EndTag(tag) => {
                     let name = text(&tag.name);
-                    let is_it = |number: &usize| page.elements[*number].tag == name;
                     // The innermost element of that name ends, and what was left open inside it.
-                    if let Some(depth) = open.iter().rposition(is_it) {
-                        page.end(open.drain(depth..));
+                    let around = around.as_ref();
+                    let mut open = iter::once(around).chain(around.ancestors());
+                    let ended = open.find(|element| element.value().tag == name);
+                    if let Some(parent) = ended.and_then(|element| element.parent()) {
+                        innermost = parent.id();
                     }
                 }
-                Token::String(string) => page.texts.push(Text {
-                    text: text(&string.value),
-                    line: line_at(string.span.start),
-                    parent,
-                }),
+                Token::String(string) => {
+                    around.append(Part {
+                        text: text(&string.value),
+                        line: line_at(string.span.start),
+                        ..Part::default()
+                    });
+                }
                 _ => {}
             }
         }
-        page.end(open);
-        page
-    }
-
-    /// Lets these elements end here.
-    fn end(&mut self, elements: impl IntoIterator<Item = usize>) {
-        let (end, last_text) = (self.elements.len(), self.texts.len());
-        for number in elements {
-            self.elements[number].end = end;
-            self.elements[number].texts.end = last_text;
-        }
+        Self { name, tree }
     }
 
     pub(crate) fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
         Finding { file: self.name.clone(), line: Some(line), message: message.into() }
     }
 
-    /// The elements called `tag`, with their number.
-    pub(crate) fn all<'a>(
-        &'a self,
-        tag: &'a str,
-    ) -> impl Iterator<Item = (usize, &'a Element)> {
-        self.elements.iter().enumerate().filter(move |(_, element)| element.tag == tag)
+    /// All elements and texts, in the order in which they begin.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.tree.root().descendants().map(|node| node.value())
     }
 
-    /// The elements right inside element `number`.
-    pub(crate) fn children(
-        &self,
-        number: usize,
-    ) -> impl Iterator<Item = (usize, &Element)> {
-        (number + 1..self.elements[number].end)
-            .map(|child| (child, &self.elements[child]))
-            .filter(move |(_, child)| child.parent == Some(number))
+    /// All texts.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = Node<'_>> {
+        texts(self.tree.root())
     }
 
-    /// The elements called `tag` inside element `number`, by their numbers.
-    pub(crate) fn numbers_inside(
-        &self,
-        number: usize,
-        tag: &str,
-    ) -> impl Iterator<Item = usize> {
-        (number + 1..self.elements[number].end)
-            .filter(move |inner| self.elements[*inner].tag == tag)
+    /// The elements called `tag`.
+    pub(crate) fn all<'a>(&'a self, tag: &'a str) -> impl Iterator<Item = Node<'a>> {
+        inside(self.tree.root(), tag)
     }
+}
 
-    /// The texts inside element `number`.
-    pub(crate) fn texts_of(&self, number: usize) -> &[Text] {
-        &self.texts[self.elements[number].texts.clone()]
-    }
+/// The elements called `tag` inside `element`.
+pub(crate) fn inside<'a>(
+    element: Node<'a>,
+    tag: &'a str,
+) -> impl Iterator<Item = Node<'a>> {
+    element.descendants().skip(1).filter(move |inner| inner.value().tag == tag)
+}
 
-    /// All text inside element `number`.
-    pub(crate) fn text_of(&self, number: usize) -> String {
-        self.texts_of(number).iter().map(|text| text.text.as_str()).collect()
-    }
+/// The texts inside `element`.
+pub(crate) fn texts<'a>(element: Node<'a>) -> impl Iterator<Item = Node<'a>> {
+    element.descendants().filter(|inner| !inner.value().text.is_empty())
+}
 
-    /// The elements around `text`, from the inside out.
-    pub(crate) fn around(&self, text: &Text) -> impl Iterator<Item = &Element> {
-        self.from(text.parent)
-    }
-
-    /// The elements around element `number`, from the inside out.
-    pub(crate) fn outside(&self, number: usize) -> impl Iterator<Item = &Element> {
-        self.from(self.elements[number].parent)
-    }
-
-    fn from(&self, number: Option<usize>) -> impl Iterator<Item = &Element> {
-        let outer = |number: &usize| self.elements[*number].parent;
-        std::iter::successors(number, outer).map(|number| &self.elements[number])
-    }
+/// All text inside `element`.
+pub(crate) fn text_of(element: Node) -> String {
+    texts(element).map(|text| text.value().text.as_str()).collect()
 }
 
 fn text(string: &HtmlString) -> String {

@@ -1,6 +1,6 @@
 //! What the reader gets: pages, style sheets and scripts.
 
-use super::html::{Element, Page, Text};
+use super::html::{Node, Page, Part, inside, text_of, texts};
 use super::links::{decoded, local_path};
 use super::{Finding, style};
 use crate::api;
@@ -85,25 +85,24 @@ impl Site {
         };
         let pages =
             files.par_iter().with_max_len(1).map(parse).collect::<Result<Vec<_>>>()?;
-        let ids =
-            pages.iter().map(|page| page.elements.iter().flat_map(targets).collect());
+        let ids = pages.iter().map(|page| page.parts().flat_map(targets).collect());
         Ok(Self { ids: files.into_iter().zip(ids).collect(), folder, pages })
     }
 
     /// The play buttons that would send a snippet away.
     fn has_playground(&self) -> bool {
-        let mut elements = self.pages.iter().flat_map(|page| &page.elements);
+        let mut elements = self.pages.iter().flat_map(Page::parts);
         elements.any(|element| element.has_class("playground"))
     }
 }
 
-fn targets(element: &Element) -> impl Iterator<Item = String> {
+fn targets(element: &Part) -> impl Iterator<Item = String> {
     let name = element.attribute("name").filter(|_| element.tag == "a");
     element.attribute("id").into_iter().chain(name).map(str::to_owned)
 }
 
 /// The addresses in the attributes of an element.
-fn addresses(element: &Element) -> Vec<&str> {
+fn addresses(element: &Part) -> Vec<&str> {
     let of = |name: &&str| -> Vec<&str> {
         let value = element.attribute(name).unwrap_or_default();
         match *name {
@@ -120,7 +119,7 @@ fn addresses(element: &Element) -> Vec<&str> {
 
 /// Addresses on this site where nothing is.
 fn broken_links(page: &Page, site: &Site) -> Vec<Finding> {
-    let elements = page.elements.iter().filter(|element| element.tag != "base");
+    let elements = page.parts().filter(|element| element.tag != "base");
     let all = elements.flat_map(|element| {
         addresses(element).into_iter().map(move |address| (element.line, address))
     });
@@ -158,19 +157,16 @@ fn target_file(path: &str, page: &Page, site: &Site) -> PathBuf {
 /// Requests to other hosts that a page makes by itself.
 fn requests(page: &Page, site: &Site) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for element in &page.elements {
+    for element in page.parts() {
         let loaded = loaded(element).into_iter();
         findings
             .extend(loaded.map(|address| page.finding(element.line, request(address))));
     }
-    for text in &page.texts {
-        let extension = match page.around(text).next().map(|element| element.tag.as_str())
-        {
-            Some("style") => "css",
-            Some("script") => "js",
-            _ => continue,
-        };
-        findings.extend(requests_in(&page.name, extension, &text.text, text.line, site));
+    for (tag, extension) in [("style", "css"), ("script", "js")] {
+        for text in page.all(tag).flat_map(texts) {
+            let Part { text, line, .. } = text.value();
+            findings.extend(requests_in(&page.name, extension, text, *line, site));
+        }
     }
     findings
 }
@@ -180,7 +176,7 @@ fn request(address: &str) -> String {
 }
 
 /// What the browser fetches for `element` from other hosts.
-fn loaded(element: &Element) -> Vec<&str> {
+fn loaded(element: &Part) -> Vec<&str> {
     let relation = element.attribute("rel").unwrap_or_default();
     let only_names = element.tag == "link" && UNLOADED.contains(&relation);
     let mut loaded = Vec::new();
@@ -254,27 +250,23 @@ fn missing_in_style(name: &str, file: &Path, text: &str) -> Vec<Finding> {
 
 /// What should have been turned into something else.
 fn leftovers(page: &Page) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (number, element) in page.elements.iter().enumerate() {
-        if element.tag == "code" && page.text_of(number).trim().is_empty() {
-            let message = "an empty piece of code: does its include name an anchor?";
-            findings.push(page.finding(element.line, message));
-        }
-    }
-    findings.extend(page.texts.iter().filter_map(|text| leftover(text, page)));
-    findings
+    let empty = page.all("code").filter(|code| text_of(*code).trim().is_empty());
+    let message = "an empty piece of code: does its include name an anchor?";
+    let empty = empty.map(|code| page.finding(code.value().line, message));
+    empty.chain(page.texts().filter_map(|text| leftover(text, page))).collect()
 }
 
-fn leftover(text: &Text, page: &Page) -> Option<Finding> {
+fn leftover(node: Node, page: &Page) -> Option<Finding> {
     let is_inside = |tags: &[&str]| {
-        page.around(text).any(|element| tags.contains(&element.tag.as_str()))
+        node.ancestors().any(|element| tags.contains(&element.value().tag.as_str()))
     };
+    let Part { text, line, .. } = node.value();
     let find =
-        |mark: &str, exempt: &[&str]| text.text.find(mark).filter(|_| !is_inside(exempt));
+        |mark: &str, exempt: &[&str]| text.find(mark).filter(|_| !is_inside(exempt));
     let (at, message) = find("{{#", &["script", "style"])
         .map(|at| (at, "an include that mdBook did not resolve"))
         .or_else(|| Some((find("$$", VERBATIM)?, "`$$` that opens no formula")))?;
-    Some(page.finding(text.line - 1 + files::line_at(&text.text, at), message))
+    Some(page.finding(line - 1 + files::line_at(text, at), message))
 }
 
 /// What search engines and screen readers rely on.
@@ -290,17 +282,16 @@ fn structure(page: &Page) -> Vec<Finding> {
 
 /// The table of contents is a frame, and a redirection is no page of its own.
 fn is_fragment(page: &Page) -> bool {
-    let redirects =
-        page.all("meta").any(|(_, meta)| meta.attribute("http-equiv") == Some("refresh"));
+    let redirects = page
+        .all("meta")
+        .any(|meta| meta.value().attribute("http-equiv") == Some("refresh"));
     page.name == "toc.html" || redirects
 }
 
 fn repeated_ids(page: &Page) -> Vec<Finding> {
     let mut seen = BTreeSet::new();
-    let ids = page
-        .elements
-        .iter()
-        .filter_map(|element| Some((element, element.attribute("id")?)));
+    let ids =
+        page.parts().filter_map(|element| Some((element, element.attribute("id")?)));
     ids.filter(|(_, id)| !seen.insert(*id))
         .map(|(element, id)| page.finding(element.line, format!("the id `{id}` again")))
         .collect()
@@ -308,41 +299,36 @@ fn repeated_ids(page: &Page) -> Vec<Finding> {
 
 /// Figures without words.
 fn undescribed(page: &Page) -> Vec<Finding> {
-    let in_figures: BTreeSet<_> = page
-        .all("figure")
-        .flat_map(|(figure, _)| page.numbers_inside(figure, "svg"))
-        .collect();
     let mut findings = Vec::new();
-    for (number, svg) in page.all("svg") {
-        let is_figure =
-            svg.attribute("role") == Some("img") || in_figures.contains(&number);
+    for svg in page.all("svg") {
+        let is_figure = svg.value().attribute("role") == Some("img")
+            || svg.ancestors().any(|element| element.value().tag == "figure");
         for part in ["title", "desc"] {
-            if is_figure && !has_words(page, number, part) {
+            if is_figure && !has_words(svg, part) {
                 let message =
                     format!("a figure without a <{part}> for those who cannot see it");
-                findings.push(page.finding(svg.line, message));
+                findings.push(page.finding(svg.value().line, message));
             }
         }
     }
-    let silent = page.all("img").filter(|(_, image)| image.attribute("alt").is_none());
-    findings.extend(
-        silent.map(|(_, image)| page.finding(image.line, "an image without `alt`")),
-    );
+    let images = page.all("img").map(|image| image.value());
+    let silent = images.filter(|image| image.attribute("alt").is_none());
+    findings
+        .extend(silent.map(|image| page.finding(image.line, "an image without `alt`")));
     findings
 }
 
-fn has_words(page: &Page, number: usize, tag: &str) -> bool {
-    page.children(number).any(|(child, element)| {
-        element.tag == tag && !page.text_of(child).trim().is_empty()
-    })
+fn has_words(element: Node, tag: &str) -> bool {
+    let mut children = element.children();
+    children.any(|child| child.value().tag == tag && !text_of(child).trim().is_empty())
 }
 
 fn missing_in_head(page: &Page) -> Vec<Finding> {
-    let has_title = page.all("head").any(|(head, _)| has_words(page, head, "title"));
-    let has_language = page.all("html").any(|(_, html)| {
-        html.attribute("lang").is_some_and(|language| !language.is_empty())
+    let has_title = page.all("head").any(|head| has_words(head, "title"));
+    let has_language = page.all("html").any(|html| {
+        html.value().attribute("lang").is_some_and(|language| !language.is_empty())
     });
-    let has_description = page.all("meta").any(|(_, meta)| {
+    let has_description = page.all("meta").map(|meta| meta.value()).any(|meta| {
         meta.attribute("name") == Some("description")
             && meta.attribute("content").is_some_and(|content| !content.trim().is_empty())
     });
@@ -359,7 +345,7 @@ fn missing_in_head(page: &Page) -> Vec<Finding> {
 /// printing holds all chapters.
 fn headings(page: &Page) -> Option<Finding> {
     let number = match page.all("main").next() {
-        Some((main, _)) => page.numbers_inside(main, "h1").count(),
+        Some(main) => inside(main, "h1").count(),
         None => page.all("h1").count(),
     };
     let right = number == 1 || (number > 1 && page.name == "print.html");

@@ -1,7 +1,7 @@
 //! Paragraphs, sentences and listings that are too long to be read with pleasure.
 
 use super::Finding;
-use super::html::{Page, Text};
+use super::html::{Node, Page, Part, inside, texts};
 use crate::pattern::{Pattern, pattern};
 
 /// Words of a paragraph, and of a sentence.
@@ -15,19 +15,24 @@ const LISTING: usize = 30;
 static END_OF_SENTENCE: Pattern = pattern!(r"[.!?:]”?\)?\s+[“(]?\p{Lu}");
 
 pub(super) fn check(page: &Page) -> Vec<Finding> {
-    let main: Vec<_> = page.all("main").map(|(number, _)| number).collect();
-    let inside = |tag| main.iter().flat_map(move |main| page.numbers_inside(*main, tag));
-    let paragraphs = inside("p").flat_map(|number| paragraph(page, number));
-    paragraphs.chain(inside("pre").filter_map(|number| listing(page, number))).collect()
+    let in_main = |tag| page.all("main").flat_map(move |main| inside(main, tag));
+    let paragraphs = in_main("p").flat_map(|element| paragraph(page, element));
+    paragraphs
+        .chain(in_main("pre").filter_map(|element| listing(page, element)))
+        .collect()
 }
 
-fn is_folded(page: &Page, number: usize) -> bool {
-    page.outside(number).any(|element| element.tag == "details")
+fn is_inside(node: Node, is_it: impl Fn(&Part) -> bool) -> bool {
+    node.ancestors().any(|element| is_it(element.value()))
 }
 
-fn paragraph(page: &Page, number: usize) -> Vec<Finding> {
-    let line = page.elements[number].line;
-    let text = prose(page, number);
+fn is_folded(node: Node) -> bool {
+    is_inside(node, |element| element.tag == "details")
+}
+
+fn paragraph(page: &Page, element: Node) -> Vec<Finding> {
+    let line = element.value().line;
+    let text = prose(element);
     let count = |text: &str| text.split_whitespace().count();
     let is_number = |word: &&str| {
         let word = word.trim_start_matches(['“', '(', '−', '+', '×']);
@@ -45,7 +50,7 @@ fn paragraph(page: &Page, number: usize) -> Vec<Finding> {
         findings.push(page.finding(line, message));
     }
     let numbers = text.split_whitespace().filter(is_number).count();
-    if numbers > NUMBERS && !is_folded(page, number) {
+    if numbers > NUMBERS && !is_folded(element) {
         let message = format!(
             "{numbers} numbers in a paragraph, “{}…”: more than {NUMBERS} belong in a table, a figure or a fold",
             start(&text)
@@ -75,30 +80,31 @@ fn sentences(text: &str) -> Vec<&str> {
 }
 
 /// The text of an element, with a word for each formula; a formula that is a number is that number.
-fn prose(page: &Page, number: usize) -> String {
-    let piece = |text: &Text| {
-        if page.around(text).any(|element| element.tag == "annotation") {
-            let formula = text.text.trim();
+fn prose(element: Node) -> String {
+    let piece = |node: Node| {
+        let text = &node.value().text;
+        if is_inside(node, |element| element.tag == "annotation") {
+            let formula = text.trim();
             let is_number = formula.contains(|c: char| c.is_ascii_digit())
                 && formula.chars().all(|c| c.is_ascii_digit() || ".,{} ".contains(c));
             return if is_number { formula.to_owned() } else { "formula".to_owned() };
         }
-        let is_formula = page.around(text).any(|element| element.has_class("katex"));
-        if is_formula { String::new() } else { text.text.clone() }
+        let is_formula = is_inside(node, |element| element.has_class("katex"));
+        if is_formula { String::new() } else { text.clone() }
     };
-    page.texts_of(number).iter().map(piece).collect()
+    texts(element).map(piece).collect()
 }
 
-fn listing(page: &Page, number: usize) -> Option<Finding> {
-    let is_shown = |text: &&Text| !page.around(text).any(|e| e.has_class("boring"));
-    let shown = page.texts_of(number).iter().filter(is_shown);
-    let shown: String = shown.map(|text| text.text.as_str()).collect();
+fn listing(page: &Page, element: Node) -> Option<Finding> {
+    let is_hidden = |text: Node| is_inside(text, |element| element.has_class("boring"));
+    let shown = texts(element).filter(|text| !is_hidden(*text));
+    let shown: String = shown.map(|text| text.value().text.as_str()).collect();
     let lines = shown.lines().filter(|line| !line.trim().is_empty()).count();
-    let is_long = lines > LISTING && !is_folded(page, number);
+    let is_long = lines > LISTING && !is_folded(element);
     is_long.then(|| {
         let message =
             format!("a listing of {lines} lines: more than {LISTING} belong in a fold");
-        page.finding(page.elements[number].line, message)
+        page.finding(element.value().line, message)
     })
 }
 
