@@ -1,37 +1,23 @@
 //! What the person at the terminal sees while something takes its time.
 //!
-//! On a terminal that is a spinner; elsewhere, in a log, it is one plain line for each thing begun.
 //! Everything goes to standard error: mdBook reads the standard output of its preprocessors.
 
-use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Something that goes on, until it is dropped or [`done`](Activity::done).
+/// Something that goes on, until it is [`done`](Activity::done).
 #[derive(Debug)]
-pub struct Activity(ProgressBar);
+pub struct Activity(Instant);
 
 impl Activity {
     /// Announces `what` goes on now, as in "building the book".
     #[must_use]
     pub fn begin(what: &str) -> Self {
-        let spinner = ProgressBar::new_spinner()
-            .with_message(format!("{what} …"))
-            .with_finish(ProgressFinish::AndClear);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}")
-        {
-            spinner.set_style(style);
-        }
-        if spinner.is_hidden() {
-            eprintln!("{what} …");
-        } else {
-            spinner.enable_steady_tick(Duration::from_millis(100));
-        }
-        Self(spinner)
+        eprintln!("{what} …");
+        Self(Instant::now())
     }
 
     /// Ends it with a line that says how long it took.
     pub fn done(self, result: &str) {
-        self.0.finish_and_clear();
         eprintln!("{result} ({})", seconds(self.0.elapsed()));
     }
 }
