@@ -32,8 +32,8 @@ enum Command {
     Build(build::Options),
 
     /// Prove the book: all tests, all generated files, all snippets, all pages
-    #[command(after_help = "Example:\n  cargo xtask test --keep-going")]
-    Test(prove::Options),
+    #[command(after_help = "Example:\n  cargo xtask test")]
+    Test,
 
     /// Compute every figure, table and number that the book shows
     #[command(
@@ -83,7 +83,7 @@ fn dispatch(command: Command) -> Result<()> {
     match command {
         Command::Serve(options) => serve::serve(&project, &options),
         Command::Build(options) => build::build(&project, &options),
-        Command::Test(options) => prove::prove(&project, &options),
+        Command::Test => prove::prove(&project),
         Command::Generate(options) => generate::generate(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
         Command::Gpu(options) => gpu::gpu(&project, &options),

@@ -6,17 +6,8 @@ use crate::generate::{self, generate};
 use crate::mdbook;
 use crate::process::{cargo, run};
 use crate::project::Project;
-use anyhow::{Result, ensure};
-use clap::Args;
+use anyhow::{Context, Result};
 use std::time::Instant;
-
-/// What `test` can be asked for.
-#[derive(Debug, Args)]
-pub struct Options {
-    /// Go on after a failure, to see all of them
-    #[arg(long)]
-    keep_going: bool,
-}
 
 /// What a step is called, and what it does.
 type Step = (&'static str, fn(&Project) -> Result<()>);
@@ -36,34 +27,20 @@ const STEPS: &[Step] = &[
     ("cargo xtask build", |project| build(project, &build::Options::default())),
 ];
 
-/// Runs every step, each announced, and sums up.
+/// Runs every step, each announced, up to the first that fails.
 ///
 /// # Errors
 ///
 /// If a step failed.
-pub fn prove(project: &Project, options: &Options) -> Result<()> {
+pub fn prove(project: &Project) -> Result<()> {
     rename_running_program();
     let begun = Instant::now();
-    let mut failed = Vec::new();
-    let mut summary = format!("\n{:<48} {:<6} {:>12}", "step", "result", "time");
     for (number, (name, step)) in (1..).zip(STEPS) {
-        let (mut result, mut time) = ("-", "-".to_owned());
-        if failed.is_empty() || options.keep_going {
-            eprintln!("\n── {number}/{} {name} ──", STEPS.len());
-            let begun = Instant::now();
-            let outcome = step(project);
-            (result, time) = ("passed", seconds(begun.elapsed()));
-            if let Err(error) = outcome {
-                eprintln!("error: {error:#}");
-                failed.push(*name);
-                result = "FAILED";
-            }
-            eprintln!("{result} in {time}");
-        }
-        summary += &format!("\n{name:<48} {result:<6} {time:>12}");
+        eprintln!("\n── {number}/{} {name} ──", STEPS.len());
+        let begun = Instant::now();
+        step(project).with_context(|| format!("`{name}` failed"))?;
+        eprintln!("passed in {}", seconds(begun.elapsed()));
     }
-    eprintln!("{summary}");
-    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     eprintln!("\nThe book holds: every step passed in {}.", seconds(begun.elapsed()));
     Ok(())
 }
