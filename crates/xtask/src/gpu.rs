@@ -83,9 +83,6 @@ const GLIBC: &str = "2.28";
 /// The tests that go with the program.
 const TESTS: [&str; 2] = ["cuda_compile", "cuda_device"];
 
-/// What is packed may have so many bytes.
-const MOST_BYTES: u64 = 40 << 20;
-
 /// Packs the kernels, runs them, or compiles them.
 ///
 /// # Errors
@@ -114,21 +111,13 @@ fn pack(project: &Project) -> Result<()> {
         command.args(["zigbuild", "--target", &target]);
         command
     };
-    let folder = project.target().join("gpu/attention-gpu");
-    assemble(project, &folder, zigbuild)?;
-    let bytes = size(&folder)?;
-    ensure!(
-        bytes <= MOST_BYTES,
-        "{} has {bytes} bytes, more than {MOST_BYTES}: something is not stripped",
-        folder.display()
-    );
-    let archive = archive(&folder)?;
+    let folder = project.target().join("gpu");
+    assemble(project, &folder.join("attention-gpu"), zigbuild)?;
+    let mut tar = Command::new("tar");
+    run(tar.args(["-czf", "attention-gpu.tar.gz", "attention-gpu"]).current_dir(folder))?;
     eprintln!(
-        "packed {} ({} MB) and {} ({} MB): copy one of them to the machine with the GPU, and run ./run.sh there",
-        relative(project, &folder),
-        megabytes(bytes),
-        relative(project, &archive),
-        megabytes(fs::metadata(&archive)?.len()),
+        "packed target/gpu/attention-gpu, and a .tar.gz of it: copy one of them to the machine with the GPU, and run \
+         ./run.sh there"
     );
     Ok(())
 }
@@ -173,29 +162,6 @@ fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Re
         fs::copy(&file, folder.join(name)).with_context(|| file.display().to_string())?;
     }
     Ok(())
-}
-
-fn size(folder: &Path) -> Result<u64> {
-    let sizes = fs::read_dir(folder)?.map(|entry| Ok(entry?.metadata()?.len()));
-    sizes.sum()
-}
-
-/// The folder as a .tar.gz beside it.
-fn archive(folder: &Path) -> Result<PathBuf> {
-    let name = folder.file_name().context("a folder without a name")?;
-    let parent = folder.parent().context("a folder in nothing")?;
-    let mut file = name.to_owned();
-    file.push(".tar.gz");
-    run(Command::new("tar").arg("-czf").arg(&file).arg(name).current_dir(parent))?;
-    Ok(parent.join(file))
-}
-
-fn megabytes(bytes: u64) -> u64 {
-    bytes.div_ceil(1_000_000)
-}
-
-fn relative(project: &Project, path: &Path) -> String {
-    crate::files::relative(path, project.root())
 }
 
 // ----------------------------------------------------------------------------------------------------------- run
