@@ -138,14 +138,8 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
             Err(error) => bail!("{address} cannot be listened on: {error}"),
         }
     }
-    let port = address.port();
-    let is_free = |port: &u16| TcpListener::bind((address.ip(), *port)).is_ok();
-    match (port..u16::MAX).map(|port| port + 1).find(is_free) {
-        Some(free) => {
-            bail!("port {port} is already in use; choose another with --port {free}")
-        }
-        None => bail!("port {port} is already in use"),
-    }
+    let free = TcpListener::bind((address.ip(), 0))?.local_addr()?.port();
+    bail!("port {} is already in use; choose another with --port {free}", address.port())
 }
 
 /// Where to reach a server that listens on `address`.
