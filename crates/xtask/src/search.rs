@@ -2,9 +2,11 @@
 //! search for `with_mask` misses `ForwardOptions::new().with_mask(&mask)`.
 
 use crate::files;
+use crate::pattern::{Pattern, pattern};
 use anyhow::{Context, Result};
 use elasticlunr::IndexBuilder;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::path::Path;
 
 /// What mdBook writes around the index, which is JSON in a string of JavaScript.
@@ -55,15 +57,11 @@ fn indexed_again(script: &str) -> Result<String> {
     Ok(format!("{BEFORE}{json}{AFTER}"))
 }
 
-/// A string of JavaScript as it was before its backslashes and quotes were escaped.
-fn unescaped(text: &str) -> String {
-    let mut unescaped = String::with_capacity(text.len());
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        let is_escape = character == '\\';
-        unescaped.extend(if is_escape { characters.next() } else { Some(character) });
-    }
-    unescaped
+/// A backslash, and what it stands before, in a string of JavaScript.
+static ESCAPED: Pattern = pattern!(r"(?s)\\(.)");
+
+fn unescaped(text: &str) -> Cow<'_, str> {
+    ESCAPED.replace_all(text, "$1")
 }
 
 /// The words between blanks and hyphens, as mdBook takes them, and where one consists of several names, those as well.
