@@ -183,8 +183,6 @@ fn cover(
          162mm; }}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
         title_page(contents, &figure.html()),
     );
-    let page = tempfile::Builder::new().suffix(".html").tempfile_in(book)?;
-    fs::write(page.path(), html).context("the cover cannot be written")?;
     let folder = tempfile::tempdir().context("no folder for the cover")?;
     let picture = folder.path().join("cover.png");
     let options = [
@@ -194,6 +192,6 @@ fn cover(
         "--hide-scrollbars".to_owned(),
         "--virtual-time-budget=10000".to_owned(), // so that the fonts are there
     ];
-    show(browser, page.path(), &picture, &options)?;
+    show(browser, book, &html, &picture, &options)?;
     fs::read(&picture).context("the cover cannot be read")
 }

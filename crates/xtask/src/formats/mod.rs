@@ -17,7 +17,6 @@ use mdbook_driver::MDBook;
 use mdbook_driver::book::BookItem;
 use regex::{Captures, Regex};
 use scraper::{ElementRef, Html, Selector};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -177,23 +176,21 @@ fn link(book: &Path) -> Result<()> {
 
 /// The title page, in HTML that is XML as well: the cover of the EPUB and the first page of the PDF.
 fn title_page(contents: &Contents, figure: &str) -> String {
-    let mut html = String::from("<section class=\"title-page\">\n");
-    let _ = writeln!(html, "<p class=\"title\">{}</p>", escaped(&contents.title));
-    let _ =
-        writeln!(html, "<p class=\"description\">{}</p>", escaped(&contents.description));
-    let _ = writeln!(html, "<div class=\"picture\">{figure}</div>");
-    let _ = writeln!(
-        html,
-        "<p class=\"authors\">{}</p>",
-        escaped(&contents.authors.join(", "))
-    );
-    let _ = writeln!(
-        html,
-        "<p class=\"edition\">Version {}, {}</p>\n<p class=\"edition\">{RIGHTS}</p>\n</section>",
+    format!(
+        "<section class=\"title-page\">\n\
+         <p class=\"title\">{}</p>\n\
+         <p class=\"description\">{}</p>\n\
+         <div class=\"picture\">{figure}</div>\n\
+         <p class=\"authors\">{}</p>\n\
+         <p class=\"edition\">Version {}, {}</p>\n\
+         <p class=\"edition\">{RIGHTS}</p>\n\
+         </section>\n",
+        escaped(&contents.title),
+        escaped(&contents.description),
+        escaped(&contents.authors.join(", ")),
         escaped(&contents.version),
-        escaped(&contents.released)
-    );
-    html
+        escaped(&contents.released),
+    )
 }
 
 fn escaped(text: &str) -> String {
@@ -213,10 +210,19 @@ fn first<'a>(html: &'a Html, what: &str, page: &str) -> Result<ElementRef<'a>> {
     html.select(&selector(what)).next().with_context(|| format!("{page} has no `{what}`"))
 }
 
-/// Lets the browser show `page` without a window and write `file`, as `options` ask it to.
-fn show(browser: &Path, page: &Path, file: &Path, options: &[String]) -> Result<()> {
+/// Lets the browser show the page `html` of the book without a window and write `file`, as `options` ask it to.
+fn show(
+    browser: &Path,
+    book: &Path,
+    html: &str,
+    file: &Path,
+    options: &[String],
+) -> Result<()> {
+    // Beside the other pages, so that it finds style sheets and fonts.
+    let page = tempfile::Builder::new().suffix(".html").tempfile_in(book)?;
+    files::write(page.path(), html)?;
+    let page = std::path::absolute(page.path())?;
     let profile = tempfile::tempdir().context("no folder for the browser's profile")?;
-    let page = std::path::absolute(page)?;
     let mut command = Command::new(browser);
     command.args(browser::FLAGS).args(options).arg(page);
     command.arg(format!("--user-data-dir={}", profile.path().display()));

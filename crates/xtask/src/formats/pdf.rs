@@ -5,7 +5,6 @@ use crate::files;
 use crate::project::Project;
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 /// All chapters, one after the other.
@@ -28,17 +27,13 @@ pub(super) fn write(
     let html = html
         .replacen("</head>", &format!("<style>\n{style}</style>\n</head>"), 1)
         .replacen("<main>", &format!("<main>\n{front}"), 1);
-    // Beside the others, so that it finds style sheets and fonts.
-    let mut page = tempfile::Builder::new().suffix(".html").tempfile_in(book)?;
-    page.write_all(html.as_bytes())
-        .context("the page to be printed cannot be written")?;
     let file = book.join(PDF);
     let options = [
         format!("--print-to-pdf={}", file.display()),
         "--no-pdf-header-footer".to_owned(),
         "--generate-pdf-document-outline".to_owned(),
     ];
-    show(browser, page.path(), &file, &options)
+    show(browser, book, &html, &file, &options)
 }
 
 /// What comes before the first chapter.
