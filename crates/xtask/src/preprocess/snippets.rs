@@ -208,9 +208,6 @@ struct Batch<'a> {
     text: String,
 }
 
-/// What is written in place of a place in the file of snippets: by snippet, by the line in it, and by what was found.
-type Place = dyn Fn(&Snippet, usize, &Captures) -> String;
-
 /// Longer than any fence in a snippet.
 const FENCE: &str = "````````````";
 
@@ -307,35 +304,30 @@ impl<'a> Batch<'a> {
         let mut blamed = None;
         let mut report = String::new();
         for line in output.lines() {
-            if let Some(name) = TEST_NAME.captures(line) {
-                blamed = self.at(number(&name[1])).map(|(snippet, _)| snippet);
+            let name = TEST_NAME.captures(line);
+            if let Some((snippet, _)) = name.and_then(|name| self.at(number(&name[1]))) {
+                blamed = Some(snippet);
+                report +=
+                    &format!("\n── {}:{} ──", snippet.chapter, snippet.written.line);
+            } else if let (Some(snippet), Some(place)) = (blamed, PANICKED.captures(line))
+            {
+                report += &snippet.panicked(number(&place[1]));
+            } else {
+                report +=
+                    &IN_FILE.replace_all(line, |place: &Captures| self.in_chapter(place));
             }
-            report += &match (blamed, PANICKED.captures(line)) {
-                (Some(snippet), Some(place)) => snippet.panicked(number(&place[1])),
-                _ => self.line_in_chapters(line),
-            };
             report.push('\n');
         }
         report
     }
 
-    fn line_in_chapters(&self, line: &str) -> String {
-        let replace = |pattern: &Pattern, line: &str, place: &Place| {
-            let replaced = pattern.replace_all(line, |found: &Captures| {
-                match self.at(number(&found[1])) {
-                    Some((snippet, within)) => place(snippet, within, found),
-                    None => found[0].to_owned(),
-                }
-            });
-            replaced.into_owned()
+    /// The place in the chapter, or this one if it belongs to no snippet.
+    fn in_chapter(&self, place: &Captures) -> String {
+        let Some((snippet, within)) = self.at(number(&place[1])) else {
+            return place[0].to_owned();
         };
-        let line = replace(&TEST_NAME, line, &|snippet, _, _| {
-            format!("\n── {}:{} ──", snippet.chapter, snippet.written.line)
-        });
-        replace(&IN_FILE, &line, &|snippet, within, found| {
-            let column = found.get(2).map_or("", |column| column.as_str());
-            format!("{}:{}{column}", snippet.chapter, snippet.line_in_chapter(within))
-        })
+        let column = place.get(2).map_or("", |column| column.as_str());
+        format!("{}:{}{column}", snippet.chapter, snippet.line_in_chapter(within))
     }
 
     /// The snippet that line `line` of the file belongs to, and the line within its code.
