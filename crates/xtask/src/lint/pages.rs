@@ -40,7 +40,7 @@ static SCRIPT_REQUEST: Pattern = pattern!(
         "#,
 );
 
-/// Where mdBook's own script sends a snippet of class `playground`.
+/// Where mdBook's own script sends a snippet of class `playground`, if its button is pressed.
 const PLAYGROUND: &str = "https://play.rust-lang.org/";
 
 /// The number of pages in `folder`.
@@ -71,7 +71,7 @@ pub(super) fn check(folder: &Path) -> Result<Vec<Finding>> {
         let links = broken_links(page, &site);
         // The page to be printed says what the others say.
         let style = if page.name == "print.html" { vec![] } else { style::check(page) };
-        [links, requests(page, &site), leftovers(page), structure(page), style].concat()
+        [links, requests(page), leftovers(page), structure(page), style].concat()
     }));
     Ok(findings)
 }
@@ -87,12 +87,6 @@ impl Site {
             files.par_iter().with_max_len(1).map(parse).collect::<Result<Vec<_>>>()?;
         let ids = pages.iter().map(|page| page.parts().flat_map(targets).collect());
         Ok(Self { ids: files.into_iter().zip(ids).collect(), folder, pages })
-    }
-
-    /// The play buttons that would send a snippet away.
-    fn has_playground(&self) -> bool {
-        let mut elements = self.pages.iter().flat_map(Page::parts);
-        elements.any(|element| element.has_class("playground"))
     }
 }
 
@@ -155,9 +149,13 @@ fn target_file(path: &str, page: &Page, site: &Site) -> PathBuf {
 }
 
 /// Requests to other hosts that a page makes by itself.
-fn requests(page: &Page, site: &Site) -> Vec<Finding> {
+fn requests(page: &Page) -> Vec<Finding> {
     let mut findings = Vec::new();
     for element in page.parts() {
+        if element.has_class("playground") {
+            let message = format!("a play button sends its snippet to {PLAYGROUND}");
+            findings.push(page.finding(element.line, message));
+        }
         let loaded = loaded(element).into_iter();
         findings
             .extend(loaded.map(|address| page.finding(element.line, request(address))));
@@ -165,7 +163,7 @@ fn requests(page: &Page, site: &Site) -> Vec<Finding> {
     for (tag, extension) in [("style", "css"), ("script", "js")] {
         for text in page.all(tag).flat_map(texts) {
             let Part { text, line, .. } = text.value();
-            findings.extend(requests_in(&page.name, extension, text, *line, site));
+            findings.extend(requests_in(&page.name, extension, text, *line));
         }
     }
     findings
@@ -205,7 +203,7 @@ fn requests_of_files(site: &Site) -> Result<Vec<Finding>> {
         for file in files::with_extension(&site.folder, extension) {
             let name = files::relative(&file, &site.folder);
             let text = files::read(&file)?;
-            findings.extend(requests_in(&name, extension, &text, 1, site));
+            findings.extend(requests_in(&name, extension, &text, 1));
             if extension == "css" {
                 findings.extend(missing_in_style(&name, &file, &text));
             }
@@ -219,12 +217,11 @@ fn requests_in(
     extension: &str,
     text: &str,
     first_line: usize,
-    site: &Site,
 ) -> Vec<Finding> {
     let requests = if extension == "css" { &STYLE_ADDRESS } else { &SCRIPT_REQUEST };
     matches(requests, text)
         .filter(|(_, address)| ELSEWHERE.is_match(address))
-        .filter(|(_, address)| !address.starts_with(PLAYGROUND) || site.has_playground())
+        .filter(|(_, address)| !address.starts_with(PLAYGROUND))
         .map(|(at, address)| Finding {
             file: name.to_owned(),
             line: Some(first_line - 1 + files::line_at(text, at)),
