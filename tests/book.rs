@@ -133,11 +133,11 @@ fn an_include_inside_an_included_file_is_followed() {
 }
 
 #[test]
-fn an_include_of_a_missing_anchor_or_line_is_found() {
+fn an_include_of_a_missing_anchor_or_of_lines_is_found() {
     chapter_with("```text\n{{#include ../crates/small/src/lib.rs:three}}\n```")
         .finds("src/softmax.md:17: includes crates/small/src/lib.rs, which has no anchor `three`");
     chapter_with("```text\n{{#include ../crates/small/src/lib.rs:40:50}}\n```").finds(
-        "src/softmax.md:17: includes crates/small/src/lib.rs, which has no line 40",
+        "src/softmax.md:17: includes crates/small/src/lib.rs, which has no anchor `40:50`",
     );
     sources().replacing("crates/small/src/lib.rs", "// ANCHOR_END: two\n", "").finds(
         "src/softmax.md:7: includes crates/small/src/lib.rs, which has no `ANCHOR_END: two`",
@@ -241,7 +241,7 @@ fn the_summary_and_the_chapters_agree() {
         .finds("src/mask.md:1: this chapter is not in SUMMARY.md");
     sources()
         .with("src/SUMMARY.md", &format!("{SUMMARY}- [Mask](mask.md)\n"))
-        .finds("src/SUMMARY.md:4: names mask.md, which does not exist");
+        .finds("src/SUMMARY.md:4: links to mask.md, which does not exist");
 }
 
 #[test]

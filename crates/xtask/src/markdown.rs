@@ -4,19 +4,15 @@ use crate::files::line_at;
 use crate::pattern::{Pattern, pattern};
 use mdbook_katex::cfg::KatexConfig;
 use mdbook_katex::scan::{self, Scan};
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use mdbook_markdown::pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
+use mdbook_markdown::{MarkdownOptions, new_cmark_parser};
 use std::ops::Range;
 
 /// A parser with the extensions that mdBook turns on; with each event comes where it is.
 pub fn parse(text: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
-    let options = Options::ENABLE_TABLES
-        | Options::ENABLE_FOOTNOTES
-        | Options::ENABLE_STRIKETHROUGH
-        | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_HEADING_ATTRIBUTES
-        | Options::ENABLE_DEFINITION_LIST
-        | Options::ENABLE_GFM;
-    Parser::new_ext(text, options).into_offset_iter()
+    let mut options = MarkdownOptions::default();
+    options.smart_punctuation = false; // which would cut texts into pieces
+    new_cmark_parser(text, &options).into_offset_iter()
 }
 
 /// The code of an error of the compiler, behind a fence.

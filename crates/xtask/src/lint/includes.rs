@@ -24,16 +24,9 @@ const DEPTH: usize = 10;
 pub(crate) struct Include {
     pub(crate) line: usize,
     pub(crate) file: PathBuf,
-    pub(crate) part: Part,
-}
-
-/// What of the file.
-#[derive(Debug)]
-pub(crate) enum Part {
-    Whole,
-    Anchor(String),
-    /// From the first to the last line, counted from one.
-    Lines(usize, usize),
+    /// The name of the part, unless it is the whole file. mdBook takes numbers of lines as well, which no longer fit when
+    /// the file changes, so here they are names that no part has.
+    pub(crate) anchor: Option<String>,
 }
 
 /// The includes in `text`, whose relative paths start from `folder`.
@@ -42,11 +35,11 @@ pub(crate) fn includes(text: &str, folder: &Path) -> Vec<Include> {
         .captures_iter(text)
         .filter_map(|directive| {
             let target = directive.get(2)?.as_str();
-            let (file, part) = target.split_once(':').unwrap_or((target, ""));
+            let (file, anchor) = target.split_once(':').unwrap_or((target, ""));
             Some(Include {
                 line: files::line_at(text, directive.get(0)?.start()),
                 file: folder.join(file).clean(),
-                part: Part::parse(part),
+                anchor: Some(anchor.to_owned()).filter(|name| !name.is_empty()),
             })
         })
         .collect()
@@ -57,7 +50,7 @@ pub(super) fn included(text: &str, folder: &Path) -> String {
     let bring = |line: &str| match includes(line, folder).first() {
         Some(include) => {
             let file = fs::read_to_string(&include.file).unwrap_or_default();
-            include.part.of(&file).unwrap_or_default()
+            include.part_of(&file).unwrap_or_default()
         }
         None => line.to_owned(),
     };
@@ -72,59 +65,44 @@ pub(super) fn without_directives(text: &str) -> String {
         .into_owned()
 }
 
-impl Part {
-    fn parse(part: &str) -> Self {
-        let (first, last) = part.split_once(':').unwrap_or((part, part));
-        match (first.parse(), last.parse()) {
-            (Ok(first), Ok(last)) => Self::Lines(first, last),
-            (Ok(first), Err(_)) => Self::Lines(first, first),
-            (Err(_), Ok(last)) => Self::Lines(1, last),
-            _ if first.is_empty() => Self::Whole,
-            _ => Self::Anchor(first.to_owned()),
-        }
-    }
-
-    /// How many lines of the file stand above it.
-    pub(crate) fn first_line(&self, lines: &[&str]) -> Option<usize> {
-        match self {
-            Self::Whole => Some(0),
-            Self::Lines(first, _) => first.checked_sub(1),
-            Self::Anchor(name) => marked(lines, &BEGIN, name),
+impl Include {
+    /// How many lines of the file stand above the part.
+    pub(crate) fn lines_above(&self, text: &str) -> Option<usize> {
+        match &self.anchor {
+            None => Some(0),
+            Some(name) => marked(text, &BEGIN, name),
         }
     }
 
     /// The part of `text`, or what is missing.
-    pub(crate) fn of(&self, text: &str) -> Result<String, String> {
-        let lines: Vec<_> = text.lines().collect();
-        match self {
-            Self::Whole => Ok(text.to_owned()),
-            Self::Anchor(name) => anchored(&lines, name),
-            Self::Lines(first, last) if (1..=lines.len()).contains(first) => {
-                Ok(lines[first - 1..(*last).clamp(*first, lines.len())].join("\n"))
-            }
-            Self::Lines(first, _) => {
-                Err(format!("has no line {first}, only {} lines", lines.len()))
-            }
+    pub(crate) fn part_of(&self, text: &str) -> Result<String, String> {
+        match &self.anchor {
+            None => Ok(text.to_owned()),
+            Some(name) => anchored(text, name),
         }
     }
 }
 
 /// Where the first line is in which `mark` has this name.
-fn marked(lines: &[&str], mark: &Regex, name: &str) -> Option<usize> {
+fn marked(text: &str, mark: &Regex, name: &str) -> Option<usize> {
     let is_marked = |found: Captures| &found[1] == name;
-    lines.iter().position(|line| mark.captures(line).is_some_and(is_marked))
+    text.lines().position(|line| mark.captures(line).is_some_and(is_marked))
 }
 
-fn anchored(lines: &[&str], name: &str) -> Result<String, String> {
-    match (marked(lines, &BEGIN, name), marked(lines, &END, name)) {
-        (Some(begin), Some(end)) if begin < end => Ok(lines[begin + 1..end].join("\n")),
+fn anchored(text: &str, name: &str) -> Result<String, String> {
+    match (marked(text, &BEGIN, name), marked(text, &END, name)) {
+        (Some(begin), Some(end)) if begin < end => {
+            let lines: Vec<_> =
+                text.lines().skip(begin + 1).take(end - begin - 1).collect();
+            Ok(lines.join("\n"))
+        }
         (Some(_), None) => Err(format!("has no `ANCHOR_END: {name}`")),
         (Some(_), Some(_)) => Err(format!("ends the anchor `{name}` before it begins")),
         (None, _) => Err(format!("has no anchor `{name}`")),
     }
 }
 
-/// Includes of files, anchors or lines that do not exist.
+/// Includes of files or anchors that do not exist.
 pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
     let broken_in = |chapter: &Document| -> Vec<Finding> {
         let all = followed(&chapter.text, chapter.folder(), DEPTH);
@@ -145,7 +123,7 @@ fn followed(text: &str, folder: &Path, depth: usize) -> Vec<(Include, Option<Str
     for include in includes(text, folder) {
         let part = fs::read_to_string(&include.file)
             .map_err(|_| "does not exist".to_owned())
-            .and_then(|text| include.part.of(&text));
+            .and_then(|text| include.part_of(&text));
         let (line, inner_folder) =
             (include.line, include.file.parent().unwrap_or(folder));
         let inner = match (&part, depth) {
@@ -175,14 +153,13 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever stands behind the colon and in the file: lines of the file, or what is missing.
+        /// Whatever the file holds: lines of it, or what is missing.
         #[test]
         fn a_part_is_made_of_lines_of_the_file_or_missing(
-            part in mutated::text("2:3", &["a", ":", "0", "18446744073709551615", "-1"]),
             file in mutated::text("// ANCHOR: a\nx\né\n// ANCHOR_END: a\n", &["ANCHOR: a", "ANCHOR_END: a", "\n", "\r"]),
         ) {
-            if let Ok(text) = Part::parse(&part).of(&file) {
-                prop_assert!(file.lines().collect::<Vec<_>>().join("\n").contains(text.trim_end_matches(['\n', '\r'])) || text == file);
+            if let Ok(text) = anchored(&file, "a") {
+                prop_assert!(file.lines().collect::<Vec<_>>().join("\n").contains(&text));
             }
         }
     }

@@ -1,13 +1,13 @@
 //! Links that go nowhere, and chapters that the summary leaves out.
 
-use super::includes::includes;
+use super::includes::of_all;
 use super::{Document, Finding, Sources};
 use crate::files;
 use crate::markdown::parse;
 use crate::pattern::{Pattern, pattern};
+use mdbook_markdown::pulldown_cmark::{Event, Tag};
 use path_clean::PathClean;
 use percent_encoding::percent_decode_str;
-use pulldown_cmark::{Event, Tag};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +64,12 @@ pub(super) fn links(text: &str) -> Vec<Link> {
     links
 }
 
+/// The files of ours that `document` links to.
+pub(super) fn linked_files(document: &Document) -> impl Iterator<Item = PathBuf> {
+    let links = links(&document.text).into_iter();
+    links.filter_map(|link| link.file(document.folder()))
+}
+
 /// Links to files that do not exist.
 pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
     let broken_in = |document: &Document| -> Vec<Finding> {
@@ -77,34 +83,15 @@ pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
             |link: &Link| format!("links to {}, which does not exist", link.target);
         links.map(|link| document.finding(link.line, message(&link))).collect()
     };
-    sources.documents().flat_map(broken_in).collect()
+    sources.documents().chain([&sources.summary]).flat_map(broken_in).collect()
 }
 
-/// Chapters that the summary names but are not there, and the other way round.
-pub(super) fn summary(sources: &Sources) -> Vec<Finding> {
-    let summary = &sources.summary;
-    let mut findings = Vec::new();
-    let mut named = included_documents(sources);
-    for link in links(&summary.text) {
-        let Some(file) = link.file(summary.folder()) else {
-            continue;
-        };
-        if !file.is_file() {
-            let message = format!("names {}, which does not exist", link.target);
-            findings.push(summary.finding(link.line, message));
-        }
-        named.insert(file);
-    }
+/// Chapters that the summary leaves out. Files that chapters include are parts of chapters.
+pub(super) fn forgotten(sources: &Sources) -> Vec<Finding> {
+    let mut named: BTreeSet<_> = of_all(sources).map(|include| include.file).collect();
+    named.extend(linked_files(&sources.summary));
     let forgotten =
         sources.chapters.iter().filter(|chapter| !named.contains(&chapter.path));
-    findings.extend(
-        forgotten.map(|chapter| chapter.finding(1, "this chapter is not in SUMMARY.md")),
-    );
-    findings
-}
-
-/// Files that chapters include are parts of chapters.
-fn included_documents(sources: &Sources) -> BTreeSet<PathBuf> {
-    let files = |chapter: &Document| includes(&chapter.text, chapter.folder());
-    sources.chapters.iter().flat_map(files).map(|include| include.file).collect()
+    let message = "this chapter is not in SUMMARY.md";
+    forgotten.map(|chapter| chapter.finding(1, message)).collect()
 }

@@ -53,7 +53,7 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
         unused::generated,
         blocks::check,
         links::broken,
-        links::summary,
+        links::forgotten,
         prose::check,
     ];
     Ok(sorted(checks.par_iter().flat_map_iter(|check| check(&sources)).collect()))
@@ -208,7 +208,7 @@ mod tests {
                 readme: Some(document("README.md", &text)),
                 root: root.clone(),
             };
-            let checks = [includes::broken, blocks::check, links::broken, links::summary, prose::check];
+            let checks = [includes::broken, blocks::check, links::broken, links::forgotten, prose::check];
             for finding in checks.iter().flat_map(|check| check(&sources)) {
                 let is_known = ["src/a.md", "README.md", "src/SUMMARY.md"].contains(&finding.file.as_str());
                 let has_line = finding.line.is_some_and(|line| (1..=lines).contains(&line));

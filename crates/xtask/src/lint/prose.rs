@@ -8,7 +8,7 @@ use super::{Document, Finding, Sources};
 use crate::files;
 use crate::markdown::{formulas, parse};
 use crate::pattern::{Pattern, pattern};
-use pulldown_cmark::{Event, Tag, TagEnd};
+use mdbook_markdown::pulldown_cmark::{Event, Tag, TagEnd};
 use regex::Match;
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Anchors and generated files that nothing shows.
 
-use super::includes::{Part, of_all};
-use super::links::links;
-use super::{Document, Finding, Sources};
+use super::includes::of_all;
+use super::links::linked_files;
+use super::{Finding, Sources};
 use crate::files;
 use crate::pattern::{Pattern, pattern};
 use std::collections::BTreeSet;
@@ -18,10 +18,7 @@ static VALUE: Pattern = pattern!(r"^ANCHOR:\s*([\w-]+)");
 /// Anchors in the code and in what is generated that no chapter includes.
 pub(super) fn anchors(sources: &Sources) -> Vec<Finding> {
     let used: BTreeSet<_> = of_all(sources)
-        .filter_map(|include| match include.part {
-            Part::Anchor(name) => Some((include.file, name)),
-            _ => None,
-        })
+        .filter_map(|include| Some((include.file, include.anchor?)))
         .collect();
     let unused_in = |file: PathBuf| -> Vec<Finding> {
         let anchors = anchors_in(&file).into_iter();
@@ -42,16 +39,9 @@ pub(super) fn anchors(sources: &Sources) -> Vec<Finding> {
 
 /// What a chapter may show of the crates, and what is generated.
 fn files_with_anchors(root: &Path) -> Vec<PathBuf> {
-    let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
-    let mut crates: Vec<_> = crates.map(|entry| entry.path()).collect();
-    crates.sort();
-    crates
+    [root.join("crates"), root.join("src/generated")]
         .iter()
-        .flat_map(|folder| {
-            ["src", "examples", "benches", "tests", "cuda"].map(|part| folder.join(part))
-        })
-        .chain([root.join("src").join("generated")])
-        .flat_map(|folder| files::under(&folder))
+        .flat_map(|folder| files::under(folder))
         .collect()
 }
 
@@ -68,7 +58,7 @@ fn anchors_in(file: &Path) -> Vec<(usize, String)> {
 /// Generated files that neither a chapter nor the README shows.
 pub(super) fn generated(sources: &Sources) -> Vec<Finding> {
     let mut shown: BTreeSet<_> = of_all(sources).map(|include| include.file).collect();
-    shown.extend(sources.documents().flat_map(linked));
+    shown.extend(sources.documents().flat_map(linked_files));
     files::under(&sources.root.join("src").join("generated"))
         .into_iter()
         .filter(|file| !shown.contains(file))
@@ -80,9 +70,4 @@ pub(super) fn generated(sources: &Sources) -> Vec<Finding> {
                     .into(),
         })
         .collect()
-}
-
-fn linked(document: &Document) -> Vec<PathBuf> {
-    let links = links(&document.text);
-    links.iter().filter_map(|link| link.file(document.folder())).collect()
 }

@@ -59,8 +59,8 @@ fn caption(written: &CodeBlock, folder: &Path, root: &Path) -> Option<String> {
 fn function_around(include: &Include) -> Option<String> {
     let text = fs::read_to_string(&include.file).ok()?;
     let lines: Vec<_> = text.lines().collect();
-    let above = &lines[..include.part.first_line(&lines)?];
-    let mut depth = margin(&include.part.of(&text).ok()?);
+    let above = &lines[..include.lines_above(&text)?];
+    let mut depth = margin(&include.part_of(&text).ok()?);
     for line in above.iter().rev().filter(|line| !line.trim().is_empty()) {
         let indent = line.len() - line.trim_start().len();
         let ends_signature = indent < depth && line.trim_start().starts_with(')');

@@ -3,11 +3,11 @@
 
 use crate::markdown::parse;
 use crate::pattern::{Pattern, pattern};
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
+use mdbook_markdown::pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 use mdbook_preprocessor::book::{Book, Chapter};
-use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 use regex::Captures;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 /// Slower than a novel is read, since there are formulas on the way.
 const WORDS_PER_MINUTE: usize = 100;
@@ -24,19 +24,22 @@ pub(super) fn insert(book: &mut Book) -> Result<()> {
         .chapters()
         .filter_map(|chapter| Some((name(chapter)?, minutes(chapter))))
         .collect();
-    let named: HashSet<String> =
+    let named: BTreeSet<String> =
         book.chapters().flat_map(|chapter| names(&chapter.content)).collect();
-    let mut result = Ok(());
-    book.for_each_chapter_mut(|chapter| match with_minutes(&chapter.content, &minutes) {
-        Ok(content) => {
-            let own = name(chapter).filter(|name| named.contains(name));
-            let own = own.and_then(|name| minutes.get(&name));
-            chapter.content =
-                own.map_or(content.clone(), |minutes| below_title(&content, *minutes));
+    if let Some(unknown) = named.iter().find(|name| !minutes.contains_key(*name)) {
+        bail!("{{{{minutes {unknown}}}}}: there is no chapter `{unknown}`");
+    }
+    book.for_each_chapter_mut(|chapter| {
+        let sum = |found: &Captures| {
+            let sum: usize = found[1].split_whitespace().map(|name| minutes[name]).sum();
+            sum.to_string()
+        };
+        chapter.content = DIRECTIVE.replace_all(&chapter.content, sum).into_owned();
+        if let Some(name) = name(chapter).filter(|name| named.contains(name)) {
+            chapter.content = below_title(&chapter.content, minutes[&name]);
         }
-        Err(error) => result = Err(error),
     });
-    result
+    Ok(())
 }
 
 /// The chapters whose minutes are asked for.
@@ -77,19 +80,6 @@ fn minutes(chapter: &Chapter) -> usize {
     }
     let fives = words as f64 / (5 * WORDS_PER_MINUTE) as f64;
     5 * (fives.round() as usize).max(1)
-}
-
-fn with_minutes(content: &str, minutes: &HashMap<String, usize>) -> Result<String> {
-    let mut unknown = None;
-    let text = DIRECTIVE.replace_all(content, |found: &Captures| {
-        let of = |name| {
-            let known = minutes.get(name);
-            known.with_context(|| format!("{}: there is no chapter `{name}`", &found[0]))
-        };
-        let sum = found[1].split_whitespace().map(of).sum::<Result<usize>>();
-        sum.map_err(|error| unknown = Some(error)).unwrap_or_default().to_string()
-    });
-    unknown.map_or_else(|| Ok(text.into_owned()), Err)
 }
 
 #[cfg(test)]

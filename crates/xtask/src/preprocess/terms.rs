@@ -4,8 +4,8 @@
 use crate::markdown::{formulas, parse};
 use crate::pattern::{Pattern, pattern};
 use anyhow::Result;
+use mdbook_markdown::pulldown_cmark::{Event, TagEnd};
 use mdbook_preprocessor::book::{Book, Chapter};
-use pulldown_cmark::{Event, TagEnd};
 use regex::{Captures, Regex};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
