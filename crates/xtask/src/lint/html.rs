@@ -96,7 +96,7 @@ impl Page {
     }
 
     pub(crate) fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
-        Finding { file: self.name.clone(), line: Some(line), message: message.into() }
+        Finding::new(&self.name, line, message)
     }
 
     /// All elements and texts, in the order in which they begin.

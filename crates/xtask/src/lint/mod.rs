@@ -31,6 +31,12 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    fn new(file: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line: Some(line), message: message.into() }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
@@ -95,7 +101,7 @@ impl Document {
     }
 
     fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
-        Finding { file: self.name.clone(), line: Some(line), message: message.into() }
+        Finding::new(&self.name, line, message)
     }
 }
 

@@ -117,20 +117,22 @@ fn broken_links(page: &Page, site: &Site) -> Vec<Finding> {
     let all = elements.flat_map(|element| {
         addresses(element).into_iter().map(move |address| (element.line, address))
     });
+    let file = site.folder.join(&page.name);
     let problem =
-        |(line, address)| Some(page.finding(line, broken(address, page, site)?));
+        |(line, address)| Some(page.finding(line, broken(address, &file, site)?));
     all.filter_map(problem).collect()
 }
 
-fn broken(address: &str, page: &Page, site: &Site) -> Option<String> {
+/// What is wrong with an address in the file `from`.
+fn broken(address: &str, from: &Path, site: &Site) -> Option<String> {
     let file = match local_path(address) {
         Some(path) if path.starts_with('/') => {
             return Some(format!(
                 "{address} breaks when the book does not lie at a host's root"
             ));
         }
-        Some(path) => target_file(&path, page, site),
-        None if address.starts_with(['#', '?']) => site.folder.join(&page.name),
+        Some(path) => target_file(&path, from),
+        None if address.starts_with(['#', '?']) => from.to_owned(),
         None => return None,
     };
     if !file.is_file() {
@@ -142,9 +144,8 @@ fn broken(address: &str, page: &Page, site: &Site) -> Option<String> {
     (!found).then(|| format!("{address} goes to an id that does not exist"))
 }
 
-fn target_file(path: &str, page: &Page, site: &Site) -> PathBuf {
-    let from = site.folder.join(&page.name);
-    let file = from.parent().unwrap_or(&site.folder).join(path).clean();
+fn target_file(path: &str, from: &Path) -> PathBuf {
+    let file = from.with_file_name(path).clean();
     if file.is_dir() { file.join("index.html") } else { file }
 }
 
@@ -205,7 +206,11 @@ fn requests_of_files(site: &Site) -> Result<Vec<Finding>> {
             let text = files::read(&file)?;
             findings.extend(requests_in(&name, extension, &text, 1));
             if extension == "css" {
-                findings.extend(missing_in_style(&name, &file, &text));
+                let missing = |(at, address): (usize, &str)| {
+                    let message = broken(address.trim(), &file, site)?;
+                    Some(Finding::new(&name, files::line_at(&text, at), message))
+                };
+                findings.extend(matches(&STYLE_ADDRESS, &text).filter_map(missing));
             }
         }
     }
@@ -222,25 +227,9 @@ fn requests_in(
     matches(requests, text)
         .filter(|(_, address)| ELSEWHERE.is_match(address))
         .filter(|(_, address)| !address.starts_with(PLAYGROUND))
-        .map(|(at, address)| Finding {
-            file: name.to_owned(),
-            line: Some(first_line - 1 + files::line_at(text, at)),
-            message: request(address),
-        })
-        .collect()
-}
-
-fn missing_in_style(name: &str, file: &Path, text: &str) -> Vec<Finding> {
-    let folder = file.parent().unwrap_or(Path::new(""));
-    let is_missing = |address: &str| {
-        local_path(address).is_some_and(|path| !folder.join(path).clean().is_file())
-    };
-    matches(&STYLE_ADDRESS, text)
-        .filter(|(_, address)| is_missing(address.trim()))
-        .map(|(at, address)| Finding {
-            file: name.to_owned(),
-            line: Some(files::line_at(text, at)),
-            message: format!("{address} goes to a file that does not exist"),
+        .map(|(at, address)| {
+            let line = first_line - 1 + files::line_at(text, at);
+            Finding::new(name, line, request(address))
         })
         .collect()
 }

@@ -24,15 +24,13 @@ pub(super) fn anchors(sources: &Sources) -> Vec<Finding> {
         let anchors = anchors_in(&file).into_iter();
         let unused =
             anchors.filter(|(_, name)| !used.contains(&(file.clone(), name.clone())));
-        unused
-            .map(|(line, name)| Finding {
-                file: sources.name(&file),
-                line: Some(line),
-                message: format!(
-                    "an anchor that no page includes: `{name}`; show it in a chapter or remove it"
-                ),
-            })
-            .collect()
+        let finding = |(line, name)| {
+            let message = format!(
+                "an anchor that no page includes: `{name}`; show it in a chapter or remove it"
+            );
+            Finding::new(&sources.name(&file), line, message)
+        };
+        unused.map(finding).collect()
     };
     files_with_anchors(&sources.root).into_iter().flat_map(unused_in).collect()
 }
