@@ -43,8 +43,6 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     process::run(command.arg("--target-dir").arg(&target))?;
     let folder = book.join(FOLDER);
     files::copy(&made, &folder)?;
-    let first = redirection(&format!("{CRATE}/index.html"));
-    files::write(&folder.join("index.html"), first)?;
     let items = Items::read(&folder)?;
     for page in fs::read_dir(book)? {
         let page = page?.path();
@@ -55,15 +53,6 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     }
     activity.done("documented the crate");
     Ok(())
-}
-
-/// rustdoc writes no first page.
-fn redirection(to: &str) -> String {
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{CRATE}</title>\
-         <meta http-equiv=\"refresh\" content=\"0; url={to}\"></head>\
-         <body><a href=\"{to}\">The documentation of the crate {CRATE}</a></body></html>\n"
-    )
 }
 
 /// Where an item is documented, by its source file and its name; with each place, the line of the source where the item begins.
