@@ -13,12 +13,8 @@ pub struct Options {
     #[arg(long)]
     features: Option<String>,
 
-    /// Only the file benches/NAME.rs
-    #[arg(long, value_name = "NAME")]
-    bench: Option<String>,
-
     /// Write what was measured to this machine's folder in records/, of all benchmarks or of these
-    #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with = "bench")]
+    #[arg(long, value_name = "NAME", num_args = 0..)]
     record: Option<Vec<String>>,
 
     /// Time the crate beside PyTorch, NumPy and candle; what follows goes to the program that does it
@@ -27,7 +23,7 @@ pub struct Options {
         value_name = "ARGUMENTS",
         num_args = 0..,
         allow_hyphen_values = true,
-        conflicts_with_all = ["features", "bench", "record", "quick"]
+        conflicts_with_all = ["features", "record", "quick"]
     )]
     peers: Option<Vec<String>>,
 
@@ -54,11 +50,8 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
     }
     let mut command = cargo(project);
     command.args(["bench", "--package", "laboratory"]);
-    for (name, value) in [("--features", &options.features), ("--bench", &options.bench)]
-    {
-        if let Some(value) = value {
-            command.args([name, value]);
-        }
+    if let Some(features) = &options.features {
+        command.args(["--features", features]);
     }
     run(command.arg("--").args(&options.arguments))
 }
