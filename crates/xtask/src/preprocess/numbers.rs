@@ -7,7 +7,7 @@
 use crate::markdown::formulas;
 use crate::pattern::{Pattern, pattern};
 use anyhow::{Result, ensure};
-use mdbook_preprocessor::book::{Book, SectionNumber};
+use mdbook_preprocessor::book::Book;
 use path_clean::PathClean;
 use regex::Captures;
 use std::collections::HashMap;
@@ -40,8 +40,9 @@ pub(super) fn insert(book: &mut Book) -> Result<()> {
     let mut wrong = Vec::new();
     book.for_each_chapter_mut(|chapter| {
         let file = chapter.source_path.clone().unwrap_or_default();
-        let (text, figures) = with_figures(&chapter.content, chapter.number.as_ref());
-        let (text, equations) = with_equations(&text, chapter.number.as_ref());
+        let number = chapter.number.as_ref().map(ToString::to_string).unwrap_or_default();
+        let (text, figures) = with_figures(&chapter.content, &number);
+        let (text, equations) = with_equations(&text, &number);
         chapter.content = text;
         for (id, name) in figures.into_iter().chain(equations) {
             if names.insert((file.clone(), id.clone()), name).is_some() {
@@ -75,9 +76,8 @@ pub(super) fn insert(book: &mut Book) -> Result<()> {
     Ok(())
 }
 
-/// The chapter with "Figure 7.3" before the caption of the third figure, if the chapter's number is 7.
-fn with_figures(text: &str, chapter: Option<&SectionNumber>) -> (String, Vec<Named>) {
-    let chapter = chapter.map(ToString::to_string).unwrap_or_default();
+/// The chapter with "Figure 7.3" before the caption of the third figure, if the chapter's number is "7.".
+fn with_figures(text: &str, chapter: &str) -> (String, Vec<Named>) {
     let mut named = Vec::new();
     let mut figure = 0;
     let number = |found: &Captures| {
@@ -101,9 +101,8 @@ fn with_figures(text: &str, chapter: Option<&SectionNumber>) -> (String, Vec<Nam
     (text, named)
 }
 
-/// The chapter with "(7.3)" beside the third equation that has a label, if the chapter's number is 7.
-fn with_equations(text: &str, chapter: Option<&SectionNumber>) -> (String, Vec<Named>) {
-    let chapter = chapter.map(ToString::to_string).unwrap_or_default();
+/// The chapter with "(7.3)" beside the third equation that has a label, if the chapter's number is "7.".
+fn with_equations(text: &str, chapter: &str) -> (String, Vec<Named>) {
     let mut named = Vec::new();
     let mut numbered = String::new();
     let mut written = 0;
@@ -127,33 +126,32 @@ fn with_equations(text: &str, chapter: Option<&SectionNumber>) -> (String, Vec<N
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mdbook_preprocessor::book::{BookItem, Chapter};
+    use mdbook_preprocessor::book::{BookItem, Chapter, SectionNumber};
 
     #[test]
     fn figures_are_counted_in_their_chapter() {
         let text = "<figure>\n<svg><title id=\"a-b-title\">A</title></svg>\n<figcaption>One.</figcaption>\n</figure>\n\n\
             <figure data-figure=\"x\">\n<figcaption>\nTwo.</figcaption>\n</figure>\n";
-        let chapter = SectionNumber::new([7]);
         let expected = "<figure id=\"figure-a-b\">\n<svg><title id=\"a-b-title\">A</title></svg>\n<figcaption>\
             <a class=\"number\" href=\"#figure-a-b\">Figure 7.1</a> One.</figcaption>\n</figure>\n\n\
             <figure data-figure=\"x\" id=\"figure-7.2\">\n<figcaption>\
             <a class=\"number\" href=\"#figure-7.2\">Figure 7.2</a> Two.</figcaption>\n</figure>\n";
-        assert_eq!(with_figures(text, Some(&chapter)).0, expected);
-        assert!(with_figures(text, None).0.contains(">Figure 2</a> Two."));
+        assert_eq!(with_figures(text, "7.").0, expected);
+        assert!(with_figures(text, "").0.contains(">Figure 2</a> Two."));
     }
 
     #[test]
     fn a_figure_without_a_caption_has_no_number() {
         let bare = "<figure>\n<svg></svg>\n</figure>\n";
         let both = format!("{bare}<figure><figcaption>One.</figcaption></figure>");
-        let (numbered, _) = with_figures(&both, None);
+        let (numbered, _) = with_figures(&both, "");
         assert!(numbered.starts_with(bare) && numbered.contains(">Figure 1</a> One."));
     }
 
     #[test]
     fn equations_with_a_label_are_counted_in_their_chapter() {
         let text = "One:\n\n$$\na = b \\label{first} .\n$$\n\n$$ c $$\n\n`$$ \\label{code} $$`\n\n$$\nd \\label{second}\n$$\n";
-        let (text, named) = with_equations(text, Some(&SectionNumber::new([7])));
+        let (text, named) = with_equations(text, "7.");
         let equation = |name: &str, number: u32, formula: &str| {
             format!(
                 "<div class=\"equation\" id=\"equation-{name}\">\
