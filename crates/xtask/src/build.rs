@@ -47,18 +47,19 @@ pub fn build(project: &Project, options: &Options) -> Result<()> {
     let browser = options.formats.then(formats::browser).transpose()?;
     let activity = Activity::begin("building the book");
     let staging = staging(project)?;
-    build_into(project, staging.path(), options)?;
+    let finished = staging.path().join("book");
+    build_into(project, &finished, options)?;
     if let Some(browser) = browser {
-        formats::add_to(project, staging.path(), &browser)?;
+        formats::add_to(project, &finished, &browser)?;
     }
     if options.api {
         // The formats have no links to it, so it comes after them.
-        api::add_to(project, staging.path())?;
+        api::add_to(project, &finished)?;
     }
     if options.formats || options.api {
-        fail_on(&lint::pages(staging.path())?)?; // the new links, too
+        fail_on(&lint::pages(&finished)?)?; // the new links, too
     }
-    move_into_place(project, staging)?;
+    move_into_place(&project.book(), &finished, &staging.path().join("last"))?;
     let pages = lint::pages::count(&project.book());
     activity.done(&format!("built {} in target/book", count(pages, "page")));
     if options.open {
@@ -68,7 +69,7 @@ pub fn build(project: &Project, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds the book into the empty folder `destination`, with all checks before and after.
+/// Builds the book into the folder `destination`, which is empty or not there yet, with all checks before and after.
 ///
 /// # Errors
 ///
@@ -105,7 +106,7 @@ pub fn complete(pages: &Path) -> Result<()> {
     search::index_names(pages)
 }
 
-/// An empty folder beside the book, so that moving it into place is one step.
+/// An empty folder beside the book, so that a book that is finished there is moved into place in one step.
 fn staging(project: &Project) -> Result<TempDir> {
     let target = project.target();
     fs::create_dir_all(&target)
@@ -122,25 +123,18 @@ fn fail_on(findings: &[Finding]) -> Result<()> {
     bail!("{} in the book:{list}", count(findings.len(), "finding"));
 }
 
-/// Moves the finished book into place. If that fails midway, the last one goes back.
-fn move_into_place(project: &Project, finished: TempDir) -> Result<()> {
-    let book = project.book();
-    let last = tempfile::Builder::new().prefix("book-").tempdir_in(project.target())?;
-    let set_aside = last.path().join("book");
+/// Moves the finished book into place, and the one before it to `last`. If that fails midway, the last one goes back.
+fn move_into_place(book: &Path, finished: &Path, last: &Path) -> Result<()> {
     let had_one = book.exists();
     if had_one {
-        fs::rename(&book, &set_aside).with_context(|| in_use(&book))?;
+        fs::rename(book, last).with_context(|| in_use(book))?;
     }
-    if let Err(error) = fs::rename(finished.path(), &book) {
+    if let Err(error) = fs::rename(finished, book) {
         if had_one {
-            fs::rename(&set_aside, &book)?;
+            fs::rename(last, book)?;
         }
-        return Err(error).with_context(|| in_use(&book));
+        return Err(error).with_context(|| in_use(book));
     }
-    // The folder has a new name now; there is nothing left to delete under the old one.
-    let _ = finished.keep();
-    #[cfg(unix)] // A temporary folder is for its owner alone; a book is for everyone.
-    fs::set_permissions(&book, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     Ok(())
 }
 
