@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use elasticlunr::IndexBuilder;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What mdBook writes around the index, which is JSON in a string of JavaScript.
 const BEFORE: &str = "window.search = Object.assign(window.search, JSON.parse('";
@@ -25,10 +25,8 @@ const LONGEST: usize = 80;
 ///
 /// If the book has no index, or one of another form.
 pub fn index_names(book: &Path) -> Result<()> {
-    let is_index = |file: &&std::path::PathBuf| {
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
-        name.is_some_and(|name| name.starts_with("searchindex-"))
-    };
+    let is_index =
+        |file: &&PathBuf| files::relative(file, book).starts_with("searchindex-");
     let scripts = files::with_extension(book, "js");
     let file = scripts.iter().find(is_index).context("the book has no search index")?;
     let script = indexed_again(&files::read(file)?)
