@@ -13,13 +13,11 @@ use crate::pattern::{Pattern, pattern};
 use crate::process::{artifacts, cargo, toolchain};
 use crate::project::Project;
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::Artifact;
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::Captures;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
@@ -157,11 +155,8 @@ fn number(digits: &str) -> usize {
 /// The crates that snippets are about, if the workspace has them.
 const CRATES: [&str; 2] = ["attention", "laboratory"];
 
-/// The name by which a snippet can use a library, and its file.
-type Library = (String, PathBuf);
-
-/// Builds these crates, and returns them and all that they depend on.
-fn libraries(project: &Project) -> Result<Vec<Library>> {
+/// Builds these crates, and returns the arguments by which rustdoc finds them and all that they depend on.
+fn libraries(project: &Project) -> Result<Vec<String>> {
     let mut build = cargo(project);
     build.args(["build", "--quiet", "--lib"]);
     for name in CRATES {
@@ -171,16 +166,20 @@ fn libraries(project: &Project) -> Result<Vec<Library>> {
     }
     let artifacts = artifacts(&mut build)
         .context("the crates do not build, so no snippet can run")?;
-    let named = |artifact: Artifact| {
-        let mut files = artifact.filenames.into_iter();
-        let file = files.find(|file| file.extension() == Some("rlib"))?;
-        Some((artifact.target.name, file.into()))
-    };
-    Ok(artifacts.into_iter().filter_map(named).collect())
+    let mut arguments = Vec::new();
+    for artifact in artifacts {
+        let mut files = artifact.filenames.iter();
+        let Some(file) = files.find(|file| file.extension() == Some("rlib")) else {
+            continue;
+        };
+        arguments.push(format!("--extern={}={file}", artifact.target.name));
+        arguments.extend(file.parent().map(|folder| format!("-Ldependency={folder}")));
+    }
+    Ok(arguments)
 }
 
 /// Runs all snippets: those that compile together as one program, those that must not each alone.
-fn run(snippets: &[Snippet], libraries: &[Library], project: &Project) -> Result<()> {
+fn run(snippets: &[Snippet], libraries: &[String], project: &Project) -> Result<()> {
     let (refused, accepted): (Vec<_>, Vec<_>) =
         snippets.iter().partition(|snippet| snippet.must_not_compile());
     let mut batches = vec![Batch::new(accepted, false), Batch::new(refused, false)];
@@ -238,7 +237,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Lets rustdoc run the batch, and returns what it says.
-    fn test(&self, libraries: &[Library], project: &Project) -> Result<String> {
+    fn test(&self, libraries: &[String], project: &Project) -> Result<String> {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("snippets.md"), &self.text)?;
         let mut command = toolchain("rustdoc");
@@ -247,15 +246,8 @@ impl<'a> Batch<'a> {
             .args(["--test", "snippets.md", "--edition", "2024", "--color", "never"])
             .arg("--test-run-directory")
             .arg(project.root())
+            .args(libraries)
             .env("RUST_BACKTRACE", "0");
-        for (name, file) in libraries {
-            command.arg("--extern").arg(format!("{name}={}", file.display()));
-        }
-        // Their own dependencies lie in the same folders.
-        let folders = libraries.iter().filter_map(|(_, file)| file.parent());
-        for folder in folders.collect::<BTreeSet<_>>() {
-            command.arg("-L").arg(format!("dependency={}", folder.display()));
-        }
         if self.snippets.iter().all(|snippet| snippet.must_not_compile()) {
             // Without this, rustdoc takes any error for the one that the snippet names.
             command.env("RUSTC_BOOTSTRAP", "1");
@@ -286,7 +278,7 @@ impl<'a> Batch<'a> {
         &self,
         output: &str,
         failed: Vec<&'a Snippet>,
-        libraries: &[Library],
+        libraries: &[String],
         project: &Project,
     ) -> Result<String> {
         let alone = Batch::new(failed, true);
