@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::Level;
 
-/// Renders the book into the folder `destination`, to be published at `site` if that is known. mdBook calls a build a success after many errors, so what it says is
-/// read too.
+/// Renders the book into the folder `destination`, to be published at `site` if that is known. mdBook calls a build a success
+/// after many errors, so what it says is read too.
 ///
 /// # Errors
 ///
