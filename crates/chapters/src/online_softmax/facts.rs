@@ -5,8 +5,8 @@ use crate::random;
 use crate::sentences::{BANK, Steps, projected};
 use anyhow::Result;
 use attention::{Mask, example};
-use laboratory::traffic::{Memory, SlowMatrix, blocks};
-use nalgebra::{DMatrix, RowDVector};
+use laboratory::traffic::{Counts, Memory, SlowMatrix, blocks};
+use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
@@ -27,37 +27,29 @@ pub fn normal(n: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
 
 // ------------------------------------------------------------------------------------------------ sweeps over a row
 
-/// How often a program goes over a row that does not fit, counted by the machine of the chapter on the memory wall.
-pub struct Sweeps {
-    /// How often the row was read.
-    pub read: f64,
-    /// How often it was written.
-    pub written: f64,
-}
+/// The length of a row that does not fit into fast memory, which holds a quarter of it.
+pub const LONG: usize = 4096;
 
 /// A row of scores, and the value of each.
 pub fn long_row() -> (DMatrix<f64>, Vec<f64>) {
-    let n = 4096;
-    let scores = DMatrix::from_fn(1, n, |_, j| (0.7 * j as f64).sin());
-    (scores, (0..n).map(|j| (0.3 * j as f64).cos()).collect())
+    let scores = DMatrix::from_fn(1, LONG, |_, j| (0.7 * j as f64).sin());
+    (scores, (0..LONG).map(|j| (0.3 * j as f64).cos()).collect())
 }
 
 /// Of the textbook's program, the one that divides at the end, and online softmax: the average of the values with weights
-/// that are the softmax of the row, and what it took.
-pub fn sweeps() -> Result<[(f64, Sweeps); 3]> {
+/// that are the softmax of the row, and how much of the row it read and wrote, as the machine of the chapter on the memory
+/// wall counts it.
+pub fn sweeps() -> Result<[(f64, Counts); 3]> {
     Ok([run(textbook)?, run(divide_last)?, run(online)?])
 }
 
 type Program = fn(&mut SlowMatrix<f64>, &[f64]) -> Result<f64>;
 
-fn run(program: Program) -> Result<(f64, Sweeps)> {
+fn run(program: Program) -> Result<(f64, Counts)> {
     let (scores, values) = long_row();
-    let memory = Memory::new(values.len() / 4);
+    let memory = Memory::new(LONG / 4);
     let average = program(&mut memory.put("scores", scores), &values)?;
-    let counts = memory.report().matrix("scores");
-    let [read, written] =
-        [counts.read, counts.written].map(|count| count as f64 / values.len() as f64);
-    Ok((average, Sweeps { read, written }))
+    Ok((average, memory.report().matrix("scores")))
 }
 
 /// Lets `f` see every score, and replace it if `store`.
@@ -230,69 +222,22 @@ pub fn expected_changes(n: usize, tile: usize) -> impl Iterator<Item = (f64, f64
 
 // ------------------------------------------------------------------------------------------------ cost
 
-/// Length of the rows whose cost is counted.
-pub const COST_N: usize = 4096;
-
-/// What online softmax of one row with values of width [`VALUE_WIDTH`] does beside the products.
-#[derive(Default)]
+/// What the correction of a tile adds to each of its scores beside the work of plain softmax.
 pub struct Cost {
     /// Keys in a tile.
     pub tile: usize,
-    pub exponentials: usize,
-    /// Multiplications that correct the sum and the values.
-    pub corrections: usize,
+    pub exponentials: f64,
+    /// Of the sum, and of values of width [`VALUE_WIDTH`].
+    pub multiplications: f64,
+    /// The same as a share of those in both products: one for each entry of the key and of its value.
+    pub share_of_products: f64,
 }
 
-impl Cost {
-    /// Exponentials for each score, beside the one of plain softmax.
-    pub fn extra_exponentials(&self) -> f64 {
-        (self.exponentials - COST_N) as f64 / COST_N as f64
-    }
-
-    pub fn corrections_per_score(&self) -> f64 {
-        self.corrections as f64 / COST_N as f64
-    }
-
-    /// Of the multiplications in both products: one for each entry of each key and value.
-    pub fn share_of_products(&self) -> f64 {
-        self.corrections as f64 / (2 * COST_N * VALUE_WIDTH) as f64
-    }
-
-    fn of(scores: &[f64], values: &DMatrix<f64>, tile: usize) -> (RowDVector<f64>, Self) {
-        let mut cost = Cost { tile, ..Cost::default() };
-        let mut output = RowDVector::zeros(VALUE_WIDTH);
-        let (mut max, mut sum) = (f64::NEG_INFINITY, 0.0);
-        for keys in blocks(scores.len(), tile) {
-            let new = scores[keys.clone()].iter().copied().fold(max, f64::max);
-            let correction = cost.exp(max - new);
-            for x in output.iter_mut().chain([&mut sum]) {
-                *x *= correction;
-                cost.corrections += 1;
-            }
-            for j in keys {
-                let weight = cost.exp(scores[j] - new);
-                sum += weight;
-                output += weight * values.row(j);
-            }
-            max = new;
-        }
-        (output / sum, cost)
-    }
-
-    fn exp(&mut self, x: f64) -> f64 {
-        self.exponentials += 1;
-        x.exp()
-    }
-}
-
-/// A row of scores, and its values.
-pub fn row_of_costs() -> (Vec<f64>, DMatrix<f64>) {
-    let rng = &mut ChaCha8Rng::seed_from_u64(8);
-    (normal(COST_N, rng), random::normal(COST_N, VALUE_WIDTH, rng))
-}
-
-/// For each width of a tile: the output, and what it costs.
-pub fn costs() -> [(RowDVector<f64>, Cost); 5] {
-    let (scores, values) = row_of_costs();
-    [1, 4, 16, TILE, 256].map(|tile| Cost::of(&scores, &values, tile))
+pub fn costs() -> [Cost; 5] {
+    [1, 4, 16, TILE, 256].map(|tile| {
+        let exponentials = 1.0 / tile as f64;
+        let multiplications = (VALUE_WIDTH + 1) as f64 * exponentials;
+        let share_of_products = multiplications / (2 * VALUE_WIDTH) as f64;
+        Cost { tile, exponentials, multiplications, share_of_products }
+    })
 }

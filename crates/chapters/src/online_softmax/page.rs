@@ -18,8 +18,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     sweeps(page)?;
     by_hand(page)?;
     staircase(page)?;
-    drawings::chain(page)?;
-    drawings::tree(page)?;
+    drawings::mergings(page)?;
     rounding(page)?;
     orders(page);
     changes(page)?;
@@ -34,8 +33,9 @@ fn sweeps(page: &mut Page) -> Result<()> {
         "maximum; both sums; divide once, at the end",
         "both sums and a running maximum",
     ];
-    let rows = names.iter().zip(facts::sweeps()?).map(|(name, (_, sweeps))| {
-        vec![(*name).to_owned(), fixed(sweeps.read, 0), fixed(sweeps.written, 0)]
+    let times = |count: u128| fixed(count as f64 / facts::LONG as f64, 0);
+    let rows = names.iter().zip(facts::sweeps()?).map(|(name, (_, counts))| {
+        vec![(*name).to_owned(), times(counts.read), times(counts.written)]
     });
     let header = ["sweeps", "the row is read", "and written"];
     page.table("sweeps", &header, &rows.collect::<Vec<_>>());
@@ -257,17 +257,15 @@ fn costs(page: &mut Page) {
         "cost",
         &facts::costs(),
         &[
-            ("keys in a tile, $c$", &|(_, cost)| integer(cost.tile)),
-            ("extra exponentials", &|(_, cost)| {
-                let extra = cost.extra_exponentials();
-                percent(extra, if extra < 0.1 { 1 } else { 0 })
+            ("keys in a tile, $c$", &|cost| integer(cost.tile)),
+            ("extra exponentials", &|cost| {
+                let decimals = if cost.exponentials < 0.1 { 1 } else { 0 };
+                percent(cost.exponentials, decimals)
             }),
-            ("extra multiplications per score", &|(_, cost)| {
-                significant(cost.corrections_per_score(), 3)
+            ("extra multiplications per score", &|cost| {
+                significant(cost.multiplications, 3)
             }),
-            ("of those in both products", &|(_, cost)| {
-                percent(cost.share_of_products(), 1)
-            }),
+            ("of those in both products", &|cost| percent(cost.share_of_products, 1)),
         ],
     );
 }
