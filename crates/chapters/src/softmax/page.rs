@@ -1,14 +1,15 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, row_times, sharpened};
+use super::facts::{self, sharpened};
 use crate::output::{Page, sum_of_products};
 use crate::records::provenance;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use figures::format::{
     bytes, duration, fixed, integer, matrix, scientific, significant, tuple,
 };
 use figures::{Axis, BLUE, GREEN, Line, Marks, TEXT, VERMILION, line_chart};
 use nalgebra::DVector;
+use record::Unit;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     example(page)?;
@@ -26,14 +27,16 @@ fn example(page: &mut Page) -> Result<()> {
         [&[name.to_owned()][..], &cells, &[sum]].concat()
     };
     let header = ["", "first", "second", "third", "sum"];
+    let exponentials = e.scores.map(f64::exp);
     let rows = [
         row(("score", 1), &e.scores, String::new()),
-        row(("exponential", 3), &e.exponentials, fixed(e.exponentials.sum(), 3)),
+        row(("exponential", 3), &exponentials, fixed(exponentials.sum(), 3)),
         row(("weight", 3), &e.weights, fixed(e.weights.sum(), 0)),
     ];
     page.table("steps", &header, &rows);
-    page.value("ratio", format!("{:.7}", e.ratio)[..5].to_owned()); // cut, not rounded
-    page.value("shifted", tuple(&e.shifted, 1));
+    let ratio = exponentials[0] / exponentials[1];
+    page.value("ratio", format!("{ratio:.7}")[..5].to_owned()); // cut, not rounded
+    page.value("shifted", tuple(&e.scores.add_scalar(-e.scores.max()), 1));
     page.value("lse", fixed(e.log_sum_exp, 4));
     page.value("jacobian", matrix(&e.jacobian, 4));
     let terms = e.grad_weights.iter().zip(&e.weights);
@@ -139,18 +142,15 @@ fn jacobian_cost(page: &mut Page) {
 /// The time of softmax down the columns and along the rows, as it was recorded.
 fn columns(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["softmax"])?;
-    page.table_of(
-        "columns",
-        &row_times(&record)?,
-        &[
-            ("$n$", &|time| integer(time.n as usize)),
-            ("down the columns", &|time| duration(time.down_columns)),
-            ("along the rows", &|time| duration(time.along_rows)),
-            ("ratio", &|time| {
-                format!("{}×", significant(time.along_rows / time.down_columns, 2))
-            }),
-        ],
-    );
+    let mut rows = vec![];
+    for measured in record.all("softmax of rows/down the columns", "f32") {
+        let n = *measured.sizes.get("n").context("softmax of rows has no n")?;
+        let down = record.in_unit(measured, Unit::Seconds)?;
+        let along = record.seconds("softmax of rows/along the rows", "f32", n)?;
+        let ratio = format!("{}×", significant(along / down, 2));
+        rows.push(vec![integer(n as usize), duration(down), duration(along), ratio]);
+    }
+    page.table("columns", &["$n$", "down the columns", "along the rows", "ratio"], &rows);
     page.value("columns-where", provenance(&record));
     Ok(())
 }
