@@ -1,28 +1,28 @@
 //! What the chapter says of its numbers.
 
 use super::facts::{self, SCORES, everything_hidden, masked_after_softmax};
-use crate::sentences::{BANK, BOAT, LEFT};
+use crate::sentences::{BANK, BOAT, LEFT, Steps};
 use attention::{example, softmax};
 use half::f16;
-use nalgebra::{DMatrix, DVector, dvector};
+use nalgebra::{DVector, dvector};
 
 #[test]
 fn the_first_token_sees_itself_alone() {
-    assert_eq!(facts::causal_sentence().unwrap().weights.row(0)[0], 1.0);
+    assert_eq!(facts::causal_and_free().unwrap()[0].weights[(0, 0)], 1.0);
 }
 
 #[test]
 fn the_last_token_sees_everything_with_and_without_a_causal_mask() {
-    let causal = facts::causal_sentence().unwrap();
-    let difference = causal.weights.row(BANK) - causal.free_weights.row(BANK);
+    let [causal, free] = facts::causal_and_free().unwrap();
+    let difference = causal.weights.row(BANK) - free.weights.row(BANK);
     assert!(difference.amax() < 1e-14);
 }
 
 #[test]
 fn a_mask_keeps_the_ratio_of_two_visible_weights() {
-    let causal = facts::causal_sentence().unwrap();
-    let ratio = |w: &DMatrix<f64>| w[(LEFT, BOAT)] / w[(LEFT, LEFT)];
-    assert!((ratio(&causal.weights) / ratio(&causal.free_weights) - 1.0).abs() < 1e-12);
+    let [causal, free] = facts::causal_and_free().unwrap();
+    let ratio = |steps: Steps| steps.weights[(LEFT, BOAT)] / steps.weights[(LEFT, LEFT)];
+    assert!((ratio(causal) / ratio(free) - 1.0).abs() < 1e-12);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn masked_after_softmax_rows_are_right_once_divided_by_their_sums() {
         let sum = row.sum();
         row /= sum;
     }
-    let causal = facts::causal_sentence().unwrap();
+    let [causal, _] = facts::causal_and_free().unwrap();
     assert!((weights - causal.weights).amax() < 1e-14);
 }
 

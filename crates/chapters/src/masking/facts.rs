@@ -16,34 +16,10 @@ pub fn aligned_at_starts() -> DMatrix<f64> {
     DMatrix::from_fn(2, 6, |i, j| if j <= i { 1.0 } else { f64::NAN })
 }
 
-/// The first sentence of the running example, with its hand-made projections, under a causal mask.
-pub struct CausalSentence {
-    /// The mask: 0 where a token may look, −∞ where it may not.
-    pub mask: DMatrix<f64>,
-    /// The scores with the mask added.
-    pub masked_scores: DMatrix<f64>,
-    /// The largest of the scores without the mask, by its size.
-    pub largest_score: f64,
-    pub weights: DMatrix<f64>,
-    /// The weights, and NaN where nothing may be seen.
-    pub visible_weights: DMatrix<f64>,
-    /// The weights without a mask.
-    pub free_weights: DMatrix<f64>,
-}
-
-pub fn causal_sentence() -> Result<CausalSentence> {
+/// The first sentence of the running example, with its hand-made projections: under a causal mask, and without.
+pub fn causal_and_free() -> Result<[Steps; 2]> {
     let x = example::river().x;
-    let mask = Mask::causal();
-    let Steps { scores, weights, .. } = projected(&x, &x, &mask)?;
-    let sized = mask.sized(6, 6)?;
-    Ok(CausalSentence {
-        mask: sized.additive(),
-        largest_score: scores.amax(),
-        masked_scores: sized.apply(scores)?,
-        visible_weights: weights.component_mul(&allowed(&mask, 6, 6, f64::NAN)?),
-        weights,
-        free_weights: projected(&x, &x, &Mask::none())?.weights,
-    })
+    Ok([projected(&x, &x, &Mask::causal())?, projected(&x, &x, &Mask::none())?])
 }
 
 /// The weights of the running example, which a causal mask multiplies by 0 after softmax.

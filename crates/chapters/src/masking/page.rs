@@ -70,40 +70,42 @@ fn alignment(page: &mut Page) -> Result<()> {
 
 /// The running example, with its hand-made projections, under a causal mask.
 fn causal_sentence(page: &mut Page) -> Result<()> {
-    let causal = facts::causal_sentence()?;
+    let [causal, free] = facts::causal_and_free()?;
     let labels = &example::river().tokens;
-    let mask =
-        HeatMap { decimals: Some(0), ..HeatMap::of_tokens(&causal.mask, labels, 1.0) };
+    let mask = Mask::causal();
+    let visible = causal.weights.component_mul(&allowed(&mask, 6, 6, f64::NAN)?);
+    let mask = mask.sized(6, 6)?;
+    let (added, masked) = (mask.additive(), mask.apply(causal.scores.clone())?);
     for (name, title, says, map) in [
         (
             "mask",
             "The causal mask M of six tokens",
             "Zeros on and below the diagonal, minus infinity above it.",
-            mask,
+            HeatMap { decimals: Some(0), ..HeatMap::of_tokens(&added, labels, 1.0) },
         ),
         (
             "scores",
             "The scores of “the boat left the river bank” with the mask added",
             "Numbers on and below the diagonal, minus infinity above it. Bank scores boat, river and bank high.",
-            HeatMap::of_tokens(&causal.masked_scores, labels, causal.largest_score),
+            HeatMap::of_tokens(&masked, labels, causal.scores.amax()),
         ),
         (
             "weights-free",
             "Weights of “the boat left the river bank” without a mask",
             "A full six by six grid. The first row, “the”, is nearly even.",
-            HeatMap::of_tokens(&causal.free_weights, labels, 0.75),
+            HeatMap::of_tokens(&free.weights, labels, 0.75),
         ),
         (
             "weights",
             "Weights of “the boat left the river bank” under a causal mask",
             "A lower triangle. The first row is one at the first token and zero elsewhere; the last row is that of the \
              weights without a mask.",
-            HeatMap::of_tokens(&causal.visible_weights, labels, 0.75),
+            HeatMap::of_tokens(&visible, labels, 0.75),
         ),
     ] {
         page.heat_map(name, (title, says), &map)?;
     }
-    page.value("left-boat-free", percent(causal.free_weights[(LEFT, BOAT)], 0));
+    page.value("left-boat-free", percent(free.weights[(LEFT, BOAT)], 0));
     page.value("left-boat-causal", percent(causal.weights[(LEFT, BOAT)], 0));
     Ok(())
 }
