@@ -162,26 +162,13 @@ pub fn kept() -> Result<Vec<Kept>> {
 /// The number of tokens whose products are counted.
 pub const COUNTED: usize = 1024;
 
-/// Products of matrices in the forward pass. The backward pass has twice as many, and as many FLOPs in each.
-#[derive(Clone, Copy)]
-pub struct Products {
-    pub name: &'static str,
-    pub count: u128,
-    pub flops: u128,
-}
-
-impl Products {
-    pub fn backward(self) -> Self {
-        Products { count: 2 * self.count, flops: 2 * self.flops, ..self }
-    }
-}
-
-pub fn products() -> Result<[Products; 3]> {
+/// The products of matrices in the forward pass: what they are, how many, and their FLOPs.
+pub fn products() -> Result<[(&'static str, usize, u128); 3]> {
     let flops = layer_shape(COUNTED).flops()?;
     let core = flops.scores + flops.values;
     Ok([
-        Products { name: "projections", count: 4, flops: flops.projections },
-        Products { name: "$Q K^\\top$ and $A V$", count: 2, flops: core },
-        Products { name: "all", count: 6, flops: flops.projections + core },
+        ("projections", 4, flops.projections),
+        ("$Q K^\\top$ and $A V$", 2, core),
+        ("all", 6, flops.projections + core),
     ])
 }

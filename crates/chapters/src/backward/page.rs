@@ -1,6 +1,6 @@
 //! How the chapter says and draws it.
 
-use super::facts::{self, PathIntoX, Products};
+use super::facts::{self, PathIntoX};
 use super::learning;
 use crate::output::Page;
 use anyhow::{Context, Result};
@@ -163,14 +163,13 @@ fn cache(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Products forward and backward.
+/// Products forward and backward: the backward pass has twice as many, and as many FLOPs in each.
 fn cost(page: &mut Page) -> Result<()> {
-    let cells = |products: Products| {
-        [products.count.to_string(), fixed(products.flops as f64 / 1e9, 2)]
-    };
-    let row = |forward: Products| {
-        let name = [forward.name.to_owned()];
-        [&name[..], &cells(forward), &cells(forward.backward())].concat()
+    let gigaflops = |flops: u128| fixed(flops as f64 / 1e9, 2);
+    let row = |(name, count, flops): (&str, usize, u128)| {
+        let name = name.to_owned();
+        let [forward, backward] = [count, 2 * count].map(integer);
+        vec![name, forward, gigaflops(flops), backward, gigaflops(2 * flops)]
     };
     let header = ["products", "forward", "GFLOP", "backward", "GFLOP"];
     page.table("cost", &header, &facts::products()?.map(row));
