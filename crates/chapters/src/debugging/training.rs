@@ -87,33 +87,29 @@ fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
     let mut square = mean.clone();
     let mut steps = vec![];
     for step in 1..=STEPS {
-        let mut sums = mean.zeros_like();
-        let mut watched = Watched { entropy: 0.0, gradient: 0.0, loss: 0.0 };
-        for _ in 0..BATCH {
-            let x = sequence(rng);
-            let (output, cache) = patient.forward(&x, &mask)?;
-            let (loss, grad_output) = loss(&output, &x, ahead);
-            watched.loss += loss / BATCH as f64;
-            watched.entropy += entropy(&cache)? / BATCH as f64;
-            let gradients = patient.backward(&cache, &grad_output)?;
-            let gradients = gradients.parameters.named().into_iter();
-            for ((_, mut sum), (_, gradient)) in
-                sums.named_mut().into_iter().zip(gradients)
-            {
-                sum += gradient / BATCH as f64;
-            }
-        }
+        let xs: Vec<_> = (0..BATCH).map(|_| sequence(rng)).collect();
+        let (outputs, caches) = patient.forward_batch(&xs, |_| &mask)?;
+        let answers = outputs.iter().zip(&xs);
+        let (losses, grad_outputs): (Vec<_>, Vec<_>) = answers
+            .map(|(output, x)| loss(output, x, ahead))
+            .map(|(loss, grad)| (loss, grad / BATCH as f64))
+            .unzip();
+        let gradients = patient.backward_batch(&caches, &grad_outputs)?.parameters;
         let last_head = |m: &DMatrix<f64>| m.columns(WIDTH / 2, WIDTH / 2).norm();
-        watched.gradient = last_head(&sums.w_q).hypot(last_head(&sums.w_k));
-        steps.push(watched);
+        let entropies = caches.iter().map(entropy).collect::<Result<Vec<_>>>()?;
+        steps.push(Watched {
+            entropy: entropies.iter().sum::<f64>() / BATCH as f64,
+            gradient: last_head(&gradients.w_q).hypot(last_head(&gradients.w_k)),
+            loss: losses.iter().sum::<f64>() / BATCH as f64,
+        });
         let unbias = |decay: f64| 1.0 - decay.powi(step as i32);
         let parameters = patient.parameters_mut().named_mut().into_iter();
         let means = mean.named_mut().into_iter().zip(square.named_mut());
-        for (((_, mut parameter), (_, sum)), ((_, mut mean), (_, mut square))) in
-            parameters.zip(sums.named()).zip(means)
+        for (((_, mut parameter), (_, gradient)), ((_, mut mean), (_, mut square))) in
+            parameters.zip(gradients.named()).zip(means)
         {
-            mean.zip_apply(&sum, |m, g| *m = 0.9 * *m + 0.1 * g);
-            square.zip_apply(&sum, |s, g| *s = 0.99 * *s + 0.01 * g * g);
+            mean.zip_apply(&gradient, |m, g| *m = 0.9 * *m + 0.1 * g);
+            square.zip_apply(&gradient, |s, g| *s = 0.99 * *s + 0.01 * g * g);
             parameter.zip_zip_apply(&mean, &square, |x, m, s| {
                 let size = (s / unbias(0.99)).sqrt() + 1e-8;
                 *x -= rate * m / unbias(0.9) / size;
