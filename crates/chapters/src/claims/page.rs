@@ -12,7 +12,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let claims = [
         flash::tell_approximate(page)?,
         formats::tell_large_negative(page)?,
-        draws::tell_small_gradients(page, &small?),
+        draws::tell_small_gradients(page, &small),
         counts::tell_backward(page),
         counts::tell_heads(page)?,
         roofline::tell_ridge(page)?,

@@ -2,20 +2,13 @@
 
 use super::facts;
 use super::saturation::{
-    LENGTHS, Row, Rows, WIDTHS, compute_rows, left_out, mean, median, rows, share,
+    LENGTHS, Row, Rows, WIDTHS, left_out, mean, median, rows, share,
 };
-use std::sync::LazyLock;
-
-static COMPUTED: LazyLock<()> = LazyLock::new(|| {
-    let all = LENGTHS.iter().flat_map(|&n| WIDTHS.map(|d| (n, d)));
-    compute_rows(all.collect()).unwrap();
-});
 
 fn for_each(lengths: &[usize], widths: &[usize], is_so: impl Fn(&Rows) -> bool) {
-    LazyLock::force(&COMPUTED);
     for &n in lengths {
         for &d in widths {
-            assert!(is_so(rows(n, d).unwrap()), "n = {n}, d = {d}");
+            assert!(is_so(rows(n, d)), "n = {n}, d = {d}");
         }
     }
 }
@@ -38,15 +31,13 @@ fn without_scaling_the_mean_gradient_of_wide_queries_is_larger() {
 
 #[test]
 fn without_scaling_three_quarters_of_the_widest_rows_of_eight_are_saturated() {
-    LazyLock::force(&COMPUTED);
-    let saturated = share(&rows(8, 512).unwrap().unscaled, |row| row.largest > 0.99);
+    let saturated = share(&rows(8, 512).unscaled, |row| row.largest > 0.99);
     assert!((saturated - 0.75).abs() < 0.03, "{saturated}");
 }
 
 #[test]
 fn without_scaling_the_median_gradient_is_hundreds_of_times_smaller_than_the_mean() {
-    LazyLock::force(&COMPUTED);
-    let Rows { unscaled, scaled, .. } = rows(8, 512).unwrap();
+    let Rows { unscaled, scaled, .. } = rows(8, 512);
     let ratio =
         |rows| mean(rows, |row| row.grad_query) / median(rows, |row| row.grad_query);
     assert!((200.0..1000.0).contains(&ratio(unscaled)), "{}", ratio(unscaled));
@@ -55,9 +46,8 @@ fn without_scaling_the_median_gradient_is_hundreds_of_times_smaller_than_the_mea
 
 #[test]
 fn with_more_keys_even_the_median_gradient_can_be_larger_without_scaling() {
-    LazyLock::force(&COMPUTED);
     for n in [64, 512] {
-        let Rows { unscaled, scaled, .. } = rows(n, 64).unwrap();
+        let Rows { unscaled, scaled, .. } = rows(n, 64);
         let median = |rows| median(rows, |row| row.grad_query);
         assert!(median(unscaled) > median(scaled), "{n}");
     }
@@ -72,8 +62,7 @@ fn per_unit_of_the_unscaled_score_the_division_does_not_even_double_the_response
 
 #[test]
 fn with_scaling_the_largest_of_eight_weights_is_about_a_third_and_no_row_saturates() {
-    LazyLock::force(&COMPUTED);
-    let scaled = &rows(8, 512).unwrap().scaled;
+    let scaled = &rows(8, 512).scaled;
     let largest = mean(scaled, |row| row.largest);
     assert!((largest - 1.0 / 3.0).abs() < 0.05, "{largest}");
     assert!(share(scaled, |row| row.largest > 0.99) < 0.005);

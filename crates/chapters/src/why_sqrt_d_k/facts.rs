@@ -30,13 +30,8 @@ pub fn four_scores() -> Result<[Responses; 2]> {
 }
 
 /// Dot products of independent vectors of width d.
-fn products(d: usize, count: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
-    (0..count).map(|_| draw(d, rng).dot(&draw(d, rng))).collect()
-}
-
-fn mean_and_variance(x: &[f64]) -> (f64, f64) {
-    let mean = x.iter().sum::<f64>() / x.len() as f64;
-    (mean, x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64)
+fn products(d: usize, count: usize, rng: &mut ChaCha8Rng) -> DVector<f64> {
+    DVector::from_fn(count, |_, _| draw(d, rng).dot(&draw(d, rng)))
 }
 
 pub const MOMENTS_COUNT: usize = 50_000;
@@ -55,15 +50,15 @@ pub fn moments() -> [Moments; 4] {
     [8, 64, 512, 2048].map(|d| {
         let (count, width) = (MOMENTS_COUNT as f64, d as f64);
         let products = products(d, MOMENTS_COUNT, rng);
-        let scaled: Vec<f64> = products.iter().map(|s| s / width.sqrt()).collect();
-        let (mean, variance) = mean_and_variance(&products);
+        let (mean, variance) = (products.mean(), products.variance());
+        let scaled = products / width.sqrt();
         // E[s⁴] = 3 d² + 6 d for normal entries, so that the variance of s² is 2 d² + 6 d
         let variance_error = ((2.0 + 6.0 / width) / count).sqrt();
         Moments {
             d,
             mean: (mean, (variance / count).sqrt()),
             variance: (variance, variance_error * width),
-            scaled_variance: (mean_and_variance(&scaled).1, variance_error),
+            scaled_variance: (scaled.variance(), variance_error),
         }
     })
 }
@@ -76,7 +71,7 @@ pub struct Histogram {
 }
 
 /// The dot products of the histograms.
-pub fn many_products(d: usize) -> Vec<f64> {
+pub fn many_products(d: usize) -> DVector<f64> {
     products(d, 20_000, &mut ChaCha8Rng::seed_from_u64(d as u64))
 }
 
@@ -126,8 +121,8 @@ pub fn correlated() -> Vec<Correlated> {
                 scores.push(q.dot(&k) / root);
             }
         }
-        for (scores, rho) in scores.iter().zip(rhos) {
-            let measured = mean_and_variance(scores);
+        for (scores, rho) in scores.map(DVector::from_vec).iter().zip(rhos) {
+            let measured = (scores.mean(), scores.variance());
             let expected = (rho * root, 1.0 + rho * rho);
             all.push(Correlated { d, rho, measured, expected });
         }

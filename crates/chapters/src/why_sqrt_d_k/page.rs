@@ -4,8 +4,8 @@ use super::facts::{
     self, Correlated, Histogram, Moments, Responses, histogram, normal_density,
 };
 use super::saturation::{
-    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, compute_rows, left_out, logarithmic_sizes,
-    mean, median, rows, share,
+    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, left_out, logarithmic_sizes, mean, median,
+    rows, share,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -13,11 +13,9 @@ use figures::format::{fixed, integer, percent, scientific};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    // The slow ones, side by side.
-    let all = LENGTHS.iter().flat_map(|&n| WIDTHS.map(|d| (n, d))).collect();
+    // The slow ones, side by side. All rows are drawn when the first are asked for.
     let other = || rayon::join(facts::moments, facts::correlated);
-    let (computed, (moments, scores)) = rayon::join(|| compute_rows(all), other);
-    computed?;
+    let (_, (moments, scores)) = rayon::join(|| rows(8, 512), other);
 
     four_scores(page)?;
     page.value("rows", integer(ROWS));
@@ -88,20 +86,23 @@ fn histograms(page: &mut Page) -> Result<()> {
     for d in [8_usize, 512] {
         let root = (d as f64).sqrt();
         let products = facts::many_products(d);
-        for (name, label, says) in [
+        for (name, label, says, (factor, deviation, reach, bins, most)) in [
             (
                 "unscaled",
                 "s",
                 "the bars fill a bell whose standard deviation is the square root of d",
+                (1.0, root, 80.0, 160, 0.16),
             ),
-            ("scaled", "s / √d", "the bars fill a bell of standard deviation one"),
+            (
+                "scaled",
+                "s / √d",
+                "the bars fill a bell of standard deviation one",
+                (1.0 / root, 1.0, 4.0, 32, 0.45),
+            ),
         ] {
-            let (factor, deviation, reach, bins, most) = match name {
-                "scaled" => (1.0 / root, 1.0, 4.0, 32, 0.45),
-                _ => (1.0, root, 80.0, 160, 0.16),
-            };
-            let numbers: Vec<f64> = products.iter().map(|x| x * factor).collect();
-            let Histogram { width, bars } = histogram(&numbers, -reach..reach, bins);
+            let numbers = &products * factor;
+            let Histogram { width, bars } =
+                histogram(numbers.as_slice(), -reach..reach, bins);
             let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
             let normal = points.map(|x| (x, normal_density(x, deviation)));
             let title = format!("Dot products for d = {d}, {name}");
@@ -132,7 +133,7 @@ fn by_width(
         let mut unscaled = Line::new(format!("n = {n}, unscaled"), colour, []);
         let mut scaled = Line::new(format!("n = {n}, scaled"), colour, []).dashed();
         for d in WIDTHS {
-            let rows = rows(n, d)?;
+            let rows = rows(n, d);
             unscaled.points.push((d as f64, mean(&rows.unscaled, of)));
             scaled.points.push((d as f64, mean(&rows.scaled, of)));
         }
@@ -155,15 +156,15 @@ fn small(x: f64) -> String {
 
 /// Sharpness and gradients against d and n, with scores undivided, divided by √d and by d.
 fn saturation(page: &mut Page) -> Result<()> {
-    let starved = left_out(&rows(8, 512)?.unscaled);
+    let starved = left_out(&rows(8, 512).unscaled);
     page.value("flat-8-unscaled", percent(starved, 0));
-    spread_of_gradients(page)?;
-    saturation_tables(page)
+    saturation_tables(page);
+    spread_of_gradients(page)
 }
 
 /// How large the gradients of rows are beside their root mean square, unscaled and scaled.
 fn spread_of_gradients(page: &mut Page) -> Result<()> {
-    let all = rows(8, 512)?;
+    let all = rows(8, 512);
     let (least, most) = (-4.0, 1.0);
     for (name, rows, says) in [
         (
@@ -188,11 +189,11 @@ fn spread_of_gradients(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-fn saturation_tables(page: &mut Page) -> Result<()> {
+fn saturation_tables(page: &mut Page) {
     let (mut sharpness, mut gradients) = (vec![], vec![]);
     let (mut short, mut short_gradients) = (vec![], vec![]);
     for (n, d) in LENGTHS.into_iter().flat_map(|n| WIDTHS_SHOWN.map(|d| (n, d))) {
-        let all = rows(n, d)?;
+        let all = rows(n, d);
         let by_divisor =
             [("1", &all.unscaled), ("\\sqrt d", &all.scaled), ("d", &all.divided_by_d)];
         for (divisor, rows) in by_divisor {
@@ -227,7 +228,6 @@ fn saturation_tables(page: &mut Page) -> Result<()> {
         &short_gradients,
     );
     page.table("gradients", &[&start[..], &header].concat(), &gradients);
-    Ok(())
 }
 
 fn correlated(page: &mut Page, scores: &[Correlated]) {

@@ -2,13 +2,14 @@
 
 use super::facts::draw;
 use crate::random::normal;
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use attention::{softmax, softmax_backward};
 use nalgebra::DVector;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::iter::{ParallelBridge, ParallelIterator};
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 pub const LENGTHS: [usize; 3] = [8, 64, 512];
 pub const WIDTHS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
@@ -43,23 +44,18 @@ pub struct Rows {
     pub divided_by_d: Vec<Row>,
 }
 
-/// Rows of weights, each of one random query and `n` of [`LENGTHS`] random keys of a width `d` of [`WIDTHS`]. They are
-/// drawn once, since two chapters look at them.
-pub fn rows(n: usize, d: usize) -> Result<&'static Rows> {
-    static DRAWN: [[OnceLock<Result<Rows>>; WIDTHS.len()]; LENGTHS.len()] =
-        [const { [const { OnceLock::new() }; WIDTHS.len()] }; LENGTHS.len()];
-    let place = |sizes: &[usize], size| sizes.iter().position(|other| *other == size);
-    let (Some(i), Some(j)) = (place(&LENGTHS, n), place(&WIDTHS, d)) else {
-        bail!("no rows are drawn for n = {n}, d = {d}")
-    };
-    let drawn = DRAWN[i][j].get_or_init(|| draw_rows(n, d));
-    drawn.as_ref().map_err(|error| anyhow!("{error:#}"))
-}
+/// Drawn once, since two chapters look at them.
+static DRAWN: LazyLock<BTreeMap<(usize, usize), Rows>> = LazyLock::new(|| {
+    // What takes longest comes first.
+    let sizes =
+        LENGTHS.into_iter().rev().flat_map(|n| WIDTHS.map(|d| (n, d)).into_iter().rev());
+    let drawn = sizes.par_bridge().map(|(n, d)| Ok(((n, d), draw_rows(n, d)?)));
+    drawn.collect::<Result<_>>().expect("rows of weights")
+});
 
-/// Draws rows of several sizes on several threads, so that [`rows`] has them at hand.
-pub fn compute_rows(mut sizes: Vec<(usize, usize)>) -> Result<()> {
-    sizes.sort_by_key(|(n, d)| std::cmp::Reverse(n * d)); // what takes longest comes first
-    sizes.into_iter().par_bridge().try_for_each(|(n, d)| rows(n, d).map(|_| ()))
+/// Rows of weights, each of one random query and `n` of [`LENGTHS`] random keys of a width `d` of [`WIDTHS`].
+pub fn rows(n: usize, d: usize) -> &'static Rows {
+    &DRAWN[&(n, d)]
 }
 
 fn draw_rows(n: usize, d: usize) -> Result<Rows> {
