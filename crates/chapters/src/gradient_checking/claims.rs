@@ -2,7 +2,7 @@
 
 use super::check::{Case, EPSILON};
 use super::faults::{FAULTS, Fault, Trial};
-use super::layers::{layers, masks};
+use super::layers::{cases, layers, masks};
 use super::step::{self, Curve, U, problems};
 use attention::{Mask, numerical_gradient};
 use std::sync::LazyLock;
@@ -81,7 +81,7 @@ fn slopes_a_thousand_times_smaller_are_far_below_the_threshold() {
 fn of_every_gradient(assert: impl Fn(&str, &Case)) {
     let (one_head, two_heads) = layers().unwrap();
     for mask in masks().unwrap() {
-        let cases = [one_head.cases(&mask).unwrap(), two_heads.cases(&mask).unwrap()];
+        let cases = [cases(&one_head, &mask).unwrap(), cases(&two_heads, &mask).unwrap()];
         cases.iter().flatten().for_each(|(name, case)| assert(name, case));
     }
 }

@@ -4,26 +4,23 @@ use super::check::{Case, parameters};
 use crate::random::uniform;
 use anyhow::Result;
 use attention::{AttentionLayer, Mask, MultiHeadAttention, SingleHeadAttention};
-use nalgebra::{DMatrix, DMatrixView};
+use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
 /// A layer and its input, without a mask.
-#[derive(Clone)]
-pub struct Layer<L> {
-    layer: L,
-    x: DMatrix<f64>,
-}
+pub type WithInput<L> = (L, DMatrix<f64>);
 
 /// With one head, and with two.
-pub type Layers = (Layer<SingleHeadAttention<f64>>, Layer<MultiHeadAttention<f64>>);
+pub type Layers =
+    (WithInput<SingleHeadAttention<f64>>, WithInput<MultiHeadAttention<f64>>);
 
 pub fn layers() -> Result<Layers> {
     let rng = &mut ChaCha8Rng::seed_from_u64(7);
-    let layer = SingleHeadAttention::from(parameters(6, 4, 3, rng)?);
-    let one_head = Layer { layer, x: 2.0 * uniform(5, 6, rng) };
-    let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, rng)?, 2)?;
-    Ok((one_head, Layer { layer, x: 2.0 * uniform(5, 8, rng) }))
+    let one_head = SingleHeadAttention::from(parameters(6, 4, 3, rng)?);
+    let one_head = (one_head, 2.0 * uniform(5, 6, rng));
+    let two_heads = MultiHeadAttention::from_parameters(parameters(8, 8, 8, rng)?, 2)?;
+    Ok((one_head, (two_heads, 2.0 * uniform(5, 8, rng))))
 }
 
 pub fn masks() -> Result<[Mask; 3]> {
@@ -31,41 +28,36 @@ pub fn masks() -> Result<[Mask; 3]> {
     Ok([Mask::none(), Mask::causal(), padding])
 }
 
-impl<L: AttentionLayer<f64> + Clone> Layer<L> {
-    /// The layer with other entries in its input or in a parameter.
-    fn with(&self, name: &str, entries: &DMatrix<f64>) -> Self {
-        let Layer { mut layer, mut x } = self.clone();
-        let of_input = [("x", x.as_view_mut())];
-        let all = of_input.into_iter().chain(layer.parameters_mut().named_mut());
-        for (_, mut changed) in all.filter(|(other, _)| *other == name) {
-            changed.copy_from(entries);
-        }
-        Layer { layer, x }
-    }
-
-    /// The gradient by x and by each parameter, of the loss Σ sin(output) ⊙ P.
-    pub fn cases<'a>(&'a self, mask: &'a Mask) -> Result<Vec<(&'static str, Case<'a>)>> {
-        let Layer { layer, x } = self;
-        let r = uniform(x.nrows(), x.ncols(), &mut ChaCha8Rng::seed_from_u64(8));
-        let (output, cache) = layer.forward(x, mask)?;
-        let gradients =
-            layer.backward(&cache, &output.map(f64::cos).component_mul(&r))?;
-        let here = output.map(f64::sin);
-        let case = |((name, value), (_, gradient)): (
-            (_, DMatrixView<f64>),
-            (_, DMatrixView<f64>),
-        )| {
-            let (here, r) = (here.clone(), r.clone());
-            let loss = move |entries: &DMatrix<f64>| {
-                let Layer { layer, x } = self.with(name, entries);
-                Ok((layer.forward(&x, mask)?.0.map(f64::sin) - &here).dot(&r))
-            };
-            let (at, gradient) = (value.into_owned(), gradient.into_owned());
-            (name, Case { at, gradient, loss: Box::new(loss) })
+/// The gradient by x and by each parameter, of the loss Σ sin(output) ⊙ P.
+pub fn cases<'a, L: AttentionLayer<f64>>(
+    (layer, x): &'a WithInput<L>,
+    mask: &'a Mask,
+) -> Result<Vec<(&'static str, Case<'a>)>> {
+    let r = uniform(x.nrows(), x.ncols(), &mut ChaCha8Rng::seed_from_u64(8));
+    let (output, cache) = layer.forward(x, mask)?;
+    let gradients = layer.backward(&cache, &output.map(f64::cos).component_mul(&r))?;
+    let here = output.map(f64::sin);
+    let loss = move |layer: &L, x: &DMatrix<f64>| {
+        Ok((layer.forward(x, mask)?.0.map(f64::sin) - &here).dot(&r))
+    };
+    let of_x = loss.clone();
+    let by_x = Case {
+        at: x.clone(),
+        gradient: gradients.x,
+        loss: Box::new(move |x| of_x(layer, x)),
+    };
+    let mut cases = vec![("x", by_x)];
+    let named = layer.parameters().named().into_iter();
+    let named = named.zip(gradients.parameters.named()).enumerate();
+    for (i, ((name, value), (_, gradient))) in named {
+        let loss = loss.clone();
+        let loss = move |entries: &DMatrix<f64>| {
+            let mut changed = layer.clone();
+            changed.parameters_mut().named_mut()[i].1.copy_from(entries);
+            loss(&changed, x)
         };
-        let values = [("x", x.as_view())].into_iter().chain(layer.parameters().named());
-        let by_x = [("x", gradients.x.as_view())];
-        let gradients = by_x.into_iter().chain(gradients.parameters.named());
-        Ok(values.zip(gradients).map(case).collect())
+        let (at, gradient) = (value.into_owned(), gradient.into_owned());
+        cases.push((name, Case { at, gradient, loss: Box::new(loss) }));
     }
+    Ok(cases)
 }

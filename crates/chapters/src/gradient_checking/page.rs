@@ -2,8 +2,7 @@
 
 use super::check::EPSILON;
 use super::faults::{FAULTS, Fault, Trial};
-use super::layers;
-use super::layers::Layer;
+use super::layers::{self, WithInput};
 use super::step::{self, Curve, U};
 use crate::output::Page;
 use anyhow::Result;
@@ -83,14 +82,14 @@ fn every_gradient(page: &mut Page) -> Result<()> {
     gradients_of_layer(page, "two-heads", &two_heads)
 }
 
-fn gradients_of_layer<L: AttentionLayer<f64> + Clone>(
+fn gradients_of_layer<L: AttentionLayer<f64>>(
     page: &mut Page,
     name: &str,
-    layer: &Layer<L>,
+    layer: &WithInput<L>,
 ) -> Result<()> {
     let mut rows = vec![];
     for mask in &layers::masks()? {
-        let cases = layer.cases(mask)?;
+        let cases = layers::cases(layer, mask)?;
         let shown = cases.iter().filter(|(name, _)| *name != "b_k");
         for (i, (name, case)) in shown.enumerate() {
             if rows.len() == i {

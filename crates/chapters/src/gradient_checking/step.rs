@@ -213,12 +213,13 @@ fn median_entry(matrices: &[DMatrix<f64>]) -> f64 {
 /// How far slopes are off, at steps down to this power of a half. `slopes` measures those of one layer.
 fn measured(
     last_power: i32,
-    gradients: &[DMatrix<f64>],
-    slopes: impl Fn(usize, f64) -> Result<DMatrix<f64>>,
+    (problems, gradients): (&[Problem<f64>], &[DMatrix<f64>]),
+    slopes: impl Fn(&Problem<f64>, f64) -> Result<DMatrix<f64>>,
 ) -> Result<Vec<(f64, f64)>> {
     let at = |power| {
         let epsilon = 0.5_f64.powi(power);
-        let off = gradients.iter().enumerate().map(|(i, g)| Ok(slopes(i, epsilon)? - g));
+        let off =
+            problems.iter().zip(gradients).map(|(p, g)| Ok(slopes(p, epsilon)? - g));
         Ok((epsilon, median_entry(&off.collect::<Result<Vec<_>>>()?)))
     };
     (0..=last_power).map(at).collect()
@@ -226,7 +227,6 @@ fn measured(
 
 pub fn the_u() -> Result<U> {
     let problems = problems()?;
-    let singles: Vec<_> = problems.iter().map(Problem::in_f32).collect();
     let gradients: Vec<_> =
         problems.iter().map(Problem::gradient).collect::<Result<_>>()?;
     let losses: Vec<_> = problems.iter().map(|p| p.loss(&p.x).abs()).collect();
@@ -235,25 +235,22 @@ pub fn the_u() -> Result<U> {
     let (loss, second, third) = (median(&losses), median(&seconds), median(&thirds));
     let central =
         |unit| Prediction { rounding: unit * loss, truncation: third / 6.0, order: 2 };
+    let asked = (&problems[..], &gradients[..]);
     let (unit_64, unit_32) = (f64::EPSILON / 2.0, f64::from(f32::EPSILON) / 2.0);
     Ok(U {
         layers: problems.len(),
         entries: seconds.len(),
         slope: median_entry(&gradients),
         double: Curve {
-            measured: measured(40, &gradients, |i, epsilon| {
-                problems[i].central(epsilon)
-            })?,
+            measured: measured(40, asked, Problem::central)?,
             prediction: central(unit_64),
         },
         single: Curve {
-            measured: measured(20, &gradients, |i, epsilon| singles[i].central(epsilon))?,
+            measured: measured(20, asked, |p, epsilon| p.in_f32().central(epsilon))?,
             prediction: central(unit_32),
         },
         one_sided: Curve {
-            measured: measured(40, &gradients, |i, epsilon| {
-                Ok(one_sided(&problems[i], epsilon))
-            })?,
+            measured: measured(40, asked, |p, epsilon| Ok(one_sided(p, epsilon)))?,
             // It divides its two roundings by ε and not by 2 ε.
             prediction: Prediction {
                 rounding: 2.0 * unit_64 * loss,
