@@ -60,14 +60,9 @@ pub fn future_seen() -> Result<(usize, usize)> {
     Ok((seen, future.count()))
 }
 
-/// Both sentences of the running example, one below the other, as if they were one.
-pub struct Stacked {
-    /// The mean share of a token's weights that lies on the other sentence.
-    pub share_elsewhere: f64,
-    pub outputs: Results<DMatrix<f64>>,
-}
-
-pub fn stacked() -> Result<Stacked> {
+/// Both sentences of the running example, one below the other, as if they were one: the mean share of a token's weights that
+/// lies on the other sentence, and the outputs.
+pub fn stacked() -> Result<(f64, Results<DMatrix<f64>>)> {
     let (river, city) = (example::river().x, example::city().x);
     let both = DMatrix::from_fn(12, 4, |i, c| match i {
         i if i < 6 => river[(i, c)],
@@ -79,10 +74,8 @@ pub fn stacked() -> Result<Stacked> {
         wrong.weights.columns(other, 6).row(i).sum()
     };
     let right = projected(&river, &river, &Mask::none())?.output;
-    Ok(Stacked {
-        share_elsewhere: (0..12).map(elsewhere).sum::<f64>() / 12.0,
-        outputs: Results { wrong: wrong.output, right },
-    })
+    let share_elsewhere = (0..12).map(elsewhere).sum::<f64>() / 12.0;
+    Ok((share_elsewhere, Results { wrong: wrong.output, right }))
 }
 
 /// A layer with two heads, of which the second asks nothing, after the running example has passed it.
@@ -95,26 +88,17 @@ pub fn with_a_flat_head() -> Result<(MultiHeadAttention<f64>, MultiHeadCache<f64
     Ok((layer, cache))
 }
 
-/// Mean entropies of the heads of [`with_a_flat_head`].
-pub struct HeadEntropies {
-    pub live: f64,
-    pub flat: f64,
-    /// Of the mean of their weights.
-    pub averaged: f64,
-    /// The most that an entropy can be.
-    pub most: f64,
-}
-
-pub fn head_entropies() -> Result<HeadEntropies> {
+/// Mean entropies of both heads of [`with_a_flat_head`], the live one first, and of the mean of their weights.
+pub fn head_entropies() -> Result<[f64; 3]> {
     let (_, cache) = with_a_flat_head()?;
     let [live, flat] = [&cache.heads()[0].weights, &cache.heads()[1].weights];
     let entropy = |weights: &DMatrix<f64>| anyhow::Ok(row_entropy(weights)?.mean());
-    Ok(HeadEntropies {
-        live: entropy(live)?,
-        flat: entropy(flat)?,
-        averaged: entropy(&((live + flat) / 2.0))?,
-        most: 6.0_f64.ln(),
-    })
+    Ok([entropy(live)?, entropy(flat)?, entropy(&((live + flat) / 2.0))?])
+}
+
+/// The most that an entropy of six weights can be.
+pub fn most_entropy() -> f64 {
+    6.0_f64.ln()
 }
 
 pub const SEEDS: u64 = 1000;
