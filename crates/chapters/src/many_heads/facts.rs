@@ -7,7 +7,7 @@ use attention::{
     AttentionShape, Flops, ForwardOptions, Mask, MultiHeadAttention, attention_weights,
     example, scaled_scores,
 };
-use nalgebra::{DMatrix, dmatrix};
+use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 
 /// Tokens.
@@ -123,16 +123,14 @@ fn dropout(p: f64, n: usize) -> Result<Dropout> {
         sums.extend(head.weights_used()?.column_sum().iter().copied());
         squares.push(head.weights.norm_squared() / n as f64);
     }
-    let average = |numbers: &[f64]| numbers.iter().sum::<f64>() / numbers.len() as f64;
-    let mean = average(&sums);
-    let deviations: Vec<_> = sums.iter().map(|sum| (sum - mean).powi(2)).collect();
+    let (sums, squares) = (DVector::from_vec(sums), DVector::from_vec(squares));
     let lost = sums.iter().filter(|&&sum| sum == 0.0).count();
     Ok(Dropout {
         p,
         n,
-        mean,
-        standard_deviation: average(&deviations).sqrt(),
-        predicted: (p / (1.0 - p) * average(&squares)).sqrt(),
+        mean: sums.mean(),
+        standard_deviation: sums.variance().sqrt(),
+        predicted: (p / (1.0 - p) * squares.mean()).sqrt(),
         lost: lost as f64 / sums.len() as f64,
     })
 }
