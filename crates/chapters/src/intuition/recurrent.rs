@@ -7,6 +7,7 @@ use attention::{Mask, SingleHeadAttention};
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rayon::prelude::*;
+use record::statistics::geometric_mean;
 
 /// A recurrent net as small as it can be: one vector `h` carries all that was read.
 ///
@@ -69,15 +70,11 @@ fn mean_norms(
 ) -> Result<Norms> {
     let mut means = Norms::default();
     for (mean, n) in means.iter_mut().zip(LENGTHS) {
-        let logarithm = |seed| {
-            let norm = norm(n, &mut ChaCha8Rng::seed_from_u64(seed))?;
-            ensure!(norm > 0.0, "seed {seed}: a gradient of zero has no logarithm");
-            Ok(norm.ln())
-        };
-        let logarithms = (0..DRAWS).into_par_iter().map(logarithm);
-        // Collected, so that they are added in order.
-        let logarithms = logarithms.collect::<Result<Vec<_>>>()?;
-        *mean = (logarithms.iter().sum::<f64>() / DRAWS as f64).exp();
+        let norm = |seed| norm(n, &mut ChaCha8Rng::seed_from_u64(seed));
+        let norms = (0..DRAWS).into_par_iter().map(norm).collect::<Result<Vec<_>>>()?;
+        let have_logarithms = norms.iter().all(|norm| *norm > 0.0);
+        ensure!(have_logarithms, "{n} tokens: a gradient of zero has no logarithm");
+        *mean = geometric_mean(&norms);
     }
     Ok(means)
 }
