@@ -118,14 +118,8 @@ impl Step {
     }
 }
 
-/// “bank” asks, and both “the” are hidden: four scores, one after the other.
-pub struct ByHand {
-    pub steps: Vec<Step>,
-    /// Of the whole row at once.
-    pub output: f64,
-}
-
-pub fn by_hand() -> Result<ByHand> {
+/// “bank” asks, and both “the” are hidden: four scores, one after the other, and the output of the whole row at once.
+pub fn by_hand() -> Result<(Vec<Step>, f64)> {
     let sentence = example::river();
     let is_seen = sentence.tokens.map(|token| token != "the");
     let mask = Mask::padding(&is_seen)?;
@@ -137,7 +131,7 @@ pub fn by_hand() -> Result<ByHand> {
         row = row.absorb(&[(score, value)]);
         steps.push(Step { token: sentence.tokens[j], score, value, before, after: row });
     }
-    Ok(ByHand { steps, output: output[(BANK, 0)] })
+    Ok((steps, output[(BANK, 0)]))
 }
 
 /// Scores as they come, and the state after each.

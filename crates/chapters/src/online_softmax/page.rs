@@ -43,10 +43,10 @@ fn sweeps(page: &mut Page) -> Result<()> {
 }
 
 fn by_hand(page: &mut Page) -> Result<()> {
-    let by_hand = facts::by_hand()?;
+    let (steps, output) = facts::by_hand()?;
     page.table_of(
         "by-hand",
-        &by_hand.steps,
+        &steps,
         &[
             ("key", &|step| step.token.to_owned()),
             ("$s$", &|step| fixed(step.score, 3)),
@@ -59,7 +59,7 @@ fn by_hand(page: &mut Page) -> Result<()> {
             ("$o / \\ell$", &|step| fixed(step.after.output(), 3)),
         ],
     );
-    let river = by_hand.steps.iter().find(|step| step.token == "river");
+    let river = steps.iter().find(|step| step.token == "river");
     if let Some(step) = river {
         page.value("river-correction", fixed(step.correction(), 3));
         for (which, state) in [("old", step.before), ("new", step.after)] {
@@ -68,7 +68,7 @@ fn by_hand(page: &mut Page) -> Result<()> {
             page.value(format!("river-{which}-weighted"), fixed(state.weighted, 3));
         }
     }
-    page.value("output", fixed(by_hand.output, 3));
+    page.value("output", fixed(output, 3));
     Ok(())
 }
 

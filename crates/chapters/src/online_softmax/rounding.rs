@@ -9,6 +9,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
+use record::statistics::quantile;
 use std::collections::BTreeMap;
 
 /// The types of which rounding is asked.
@@ -195,9 +196,9 @@ pub fn spreads<T: Number>() -> [Spread; 3] {
             errors.push(error(output, exact));
         }
     }
-    errors.map(|mut errors| {
-        errors.sort_by(f64::total_cmp);
-        Spread { median: errors[ORDERS / 2], largest: errors[ORDERS - 1] }
+    errors.map(|errors| Spread {
+        median: quantile(&errors, 0.5),
+        largest: quantile(&errors, 1.0),
     })
 }
 
