@@ -59,16 +59,6 @@ pub struct InputGradient {
 }
 
 impl InputGradient {
-    fn of_layer(
-        layer: &SingleHeadAttention<f64>,
-        x: &DMatrix<f64>,
-        grad_output: &DMatrix<f64>,
-    ) -> Result<Self> {
-        let (_, cache) = layer.forward(x, &Mask::none())?;
-        let paths = gradients_by_path(&layer.parameters, &cache, grad_output)?;
-        Ok(InputGradient { whole: layer.backward(&cache, grad_output)?.x, paths })
-    }
-
     /// The norm of a path divided by that of the whole.
     fn share(&self, path: usize) -> f64 {
         self.paths[path].norm() / self.whole.norm()
@@ -91,7 +81,10 @@ pub fn fresh_layers() -> Result<Vec<InputGradient>> {
     let x = example::river().x;
     let draw = |_| {
         let layer = SingleHeadAttention::xavier(4, 3, 2, rng)?;
-        InputGradient::of_layer(&layer, &x, &normal(6, 4, rng))
+        let grad_output = normal(6, 4, rng);
+        let (_, cache) = layer.forward(&x, &Mask::none())?;
+        let paths = gradients_by_path(&layer.parameters, &cache, &grad_output)?;
+        Ok(InputGradient { whole: layer.backward(&cache, &grad_output)?.x, paths })
     };
     (0..FRESH_LAYERS).map(draw).collect()
 }
