@@ -130,14 +130,10 @@ fn by_width(
 ) -> Result<()> {
     let mut lines = vec![];
     for (n, colour) in LENGTHS.into_iter().zip([GREEN, BLUE, VERMILION]) {
-        let mut unscaled = Line::new(format!("n = {n}, unscaled"), colour, []);
-        let mut scaled = Line::new(format!("n = {n}, scaled"), colour, []).dashed();
-        for d in WIDTHS {
-            let rows = rows(n, d);
-            unscaled.points.push((d as f64, mean(&rows.unscaled, of)));
-            scaled.points.push((d as f64, mean(&rows.scaled, of)));
-        }
-        lines.extend([unscaled, scaled]);
+        let unscaled = WIDTHS.map(|d| (d as f64, mean(&rows(n, d).unscaled, of)));
+        let scaled = WIDTHS.map(|d| (d as f64, mean(&rows(n, d).scaled, of)));
+        lines.push(Line::new(format!("n = {n}, unscaled"), colour, unscaled));
+        lines.push(Line::new(format!("n = {n}, scaled"), colour, scaled).dashed());
     }
     let what = y.label;
     let title = format!(
