@@ -9,7 +9,6 @@ mod backward;
 mod claims;
 mod complexity;
 mod debugging;
-mod double;
 mod fast;
 mod gpu;
 mod gradient_checking;

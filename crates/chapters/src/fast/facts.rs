@@ -1,6 +1,6 @@
 //! What the chapter computes; what it makes of records is with the ladder and with the peers.
 
-use crate::double::Double;
+use qd::Quad;
 
 /// The problem of the ladder: tokens, the width of a head, and heads. The peers are compared at other sizes too, with as many heads.
 pub const N: usize = 2048;
@@ -11,13 +11,13 @@ pub const HEADS: usize = 8;
 pub fn error_of_taylor(terms: i32) -> f64 {
     // With more digits than an f64 has: what rounding adds is another matter.
     let off = |x: f64| {
-        let y = Double::from(x) * Double::LN_2;
-        let (mut term, mut sum) = (Double::from(1.0), Double::from(1.0));
+        let y = Quad::from(x) * Quad::LN_2;
+        let (mut term, mut sum) = (Quad::ONE, Quad::ONE);
         for k in 1..terms {
-            term = term * y / Double::from(f64::from(k));
-            sum = sum + term;
+            term = term * y / Quad::from(f64::from(k));
+            sum += term;
         }
-        (sum / y.exp() - Double::from(1.0)).rounded().abs()
+        (sum / y.exp() - Quad::ONE).0.abs()
     };
     (0..=100).map(|i| off(f64::from(i) / 100.0 - 0.5)).fold(0.0, f64::max)
 }

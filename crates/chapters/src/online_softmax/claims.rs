@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use attention::flash::OnlineSoftmax;
 use attention::softmax_rows;
 use nalgebra::DMatrix;
+use qd::Quad;
 use std::sync::LazyLock;
 
 static ERRORS: LazyLock<Vec<(usize, Errors)>> = LazyLock::new(rounding::errors_in_f64);
@@ -17,6 +18,21 @@ fn errors(n: usize) -> &'static Errors {
 
 fn near(a: f64, b: f64, factor: f64) -> bool {
     a < factor * b && b < factor * a
+}
+
+/// What rounding does is measured against numbers that have to be more exact than an `f64`.
+#[test]
+fn thirty_digits_are_right() {
+    let off = |given: Quad, right: Quad| ((given - right) / right).0.abs();
+    // e = 2.718281828459045 + 1.4456468917292502e-16, as its digits are known.
+    let e = Quad(std::f64::consts::E, 1.445_646_891_729_250_2e-16);
+    assert!(off(Quad::ONE.exp(), e) < 1e-29);
+    assert!(off(Quad::LN_2.exp(), Quad::from(2.0)) < 1e-29);
+    for x in [-300.3, -20.0, -0.7, -1e-9, 0.3, 55.5].map(Quad::from) {
+        assert!(off(x.exp() * (-x).exp(), Quad::ONE) < 1e-28, "{x:?}");
+    }
+    let third = Quad::ONE / Quad::from(3.0);
+    assert!(off(third + third + third, Quad::ONE) < 1e-31);
 }
 
 /// As the answer to the first question has it.

@@ -2,9 +2,9 @@
 
 use super::facts::{TILE, normal};
 use super::row::Row;
-use crate::double::Double;
 use crate::gradient_checking::exponential;
 use nalgebra::{RealField, convert};
+use qd::Quad;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -63,14 +63,14 @@ impl<T: Number> Keys<T> {
         add(&terms.collect::<Vec<T>>())
     }
 
-    /// In twice the digits of an `f64`.
-    pub fn exact(&self) -> Double {
+    /// In twice the digits of an `f64`: as the sum of two, the second one smaller than the last digit of the first.
+    pub fn exact(&self) -> Quad {
         let max = self.0.iter().fold(f64::NEG_INFINITY, |max, key| max.max(key.0.into()));
-        let (mut sum, mut weighted) = (Double::from(0.0), Double::from(0.0));
+        let (mut sum, mut weighted) = (Quad::ZERO, Quad::ZERO);
         for &(score, value) in &self.0 {
-            let weight = (Double::from(score.into()) - Double::from(max)).exp();
-            sum = sum + weight;
-            weighted = weighted + weight * Double::from(value.into());
+            let weight = (Quad::from(score.into()) - Quad::from(max)).exp();
+            sum += weight;
+            weighted += weight * Quad::from(value.into());
         }
         weighted / sum
     }
@@ -93,9 +93,9 @@ fn as_a_tree<T: Number>(terms: &[T]) -> T {
 }
 
 /// The share by which an output is off, in units of u, half the gap between 1 and the next number of the type.
-pub fn error<T: Number>(output: T, exact: Double) -> f64 {
+pub fn error<T: Number>(output: T, exact: Quad) -> f64 {
     let u = T::default_epsilon().into() / 2.0;
-    ((Double::from(output.into()) - exact) / exact).rounded().abs() / u
+    ((Quad::from(output.into()) - exact) / exact).0.abs() / u
 }
 
 // ------------------------------------------------------------------------------------------------ over many rows

@@ -1,7 +1,6 @@
 //! How exact tiles are, compared with attention in twice the digits.
 
 use super::facts::TILE;
-use crate::double::Double;
 use crate::random::normal;
 use crate::tiles_traffic::facts::D;
 use anyhow::Result;
@@ -9,6 +8,7 @@ use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{Mask, attention, scaled_scores};
 use laboratory::traffic::blocks;
 use nalgebra::{DMatrix, RealField, convert, try_convert};
+use qd::Quad;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::prelude::*;
@@ -42,7 +42,7 @@ fn errors_of_length(n: usize) -> Result<[Errors; 2]> {
 impl Errors {
     fn of<T: RealField + Copy>(
         inputs: &[DMatrix<f64>; 3],
-        exact: &DMatrix<Double>,
+        exact: &DMatrix<Quad>,
     ) -> Result<Self> {
         let [q, k, v] = inputs.each_ref().map(|m| m.map(convert::<f64, T>));
         let mask = Mask::none();
@@ -61,21 +61,20 @@ impl Errors {
 }
 
 /// Attention to about 30 digits, rounded to f64 with what is left over.
-fn exactly([q, k, v]: &[DMatrix<f64>; 3]) -> DMatrix<Double> {
-    let [zero, eight] = [0.0, 8.0].map(Double::from);
-    let of_query = |i: usize| -> Vec<Double> {
+fn exactly([q, k, v]: &[DMatrix<f64>; 3]) -> DMatrix<Quad> {
+    let of_query = |i: usize| -> Vec<Quad> {
         let score = |j: usize| {
-            let product = |c| Double::from(q[(i, c)]) * Double::from(k[(j, c)]);
-            (0..D).map(product).fold(zero, Add::add) / eight // √64
+            let product = |c| Quad::from(q[(i, c)]) * Quad::from(k[(j, c)]);
+            (0..D).map(product).fold(Quad::ZERO, Add::add) / Quad::from(8.0) // √64
         };
-        let scores: Vec<Double> = (0..k.nrows()).map(score).collect();
-        let rounded = scores.iter().map(|score| score.rounded());
-        let max = Double::from(rounded.fold(f64::NEG_INFINITY, f64::max));
-        let weights: Vec<Double> = scores.iter().map(|&s| (s - max).exp()).collect();
-        let sum = weights.iter().copied().fold(zero, Add::add);
+        let scores: Vec<Quad> = (0..k.nrows()).map(score).collect();
+        let rounded = scores.iter().map(|score| score.0);
+        let max = Quad::from(rounded.fold(f64::NEG_INFINITY, f64::max));
+        let weights: Vec<Quad> = scores.iter().map(|&s| (s - max).exp()).collect();
+        let sum = weights.iter().copied().fold(Quad::ZERO, Add::add);
         let column = |c: usize| {
             let products = weights.iter().zip(v.as_slice()[c * v.nrows()..].iter());
-            products.fold(zero, |sum, (&w, &x)| sum + w * Double::from(x)) / sum
+            products.fold(Quad::ZERO, |sum, (&w, &x)| sum + w * Quad::from(x)) / sum
         };
         (0..D).map(column).collect()
     };
@@ -83,14 +82,14 @@ fn exactly([q, k, v]: &[DMatrix<f64>; 3]) -> DMatrix<Double> {
     DMatrix::from_fn(q.nrows(), D, |i, c| rows[i][c])
 }
 
-fn error<T: RealField + Copy>(output: &DMatrix<T>, exact: &DMatrix<Double>) -> f64 {
+fn error<T: RealField + Copy>(output: &DMatrix<T>, exact: &DMatrix<Quad>) -> f64 {
     let rounding: f64 = try_convert(T::default_epsilon()).unwrap_or(f64::NAN) / 2.0;
     let mut differences = 0.0;
     let mut sizes = 0.0;
     for (&x, &exact) in output.iter().zip(exact.iter()) {
         let x: f64 = try_convert(x).unwrap_or(f64::NAN);
-        differences += (Double::from(x) - exact).rounded().powi(2);
-        sizes += exact.rounded().powi(2);
+        differences += (Quad::from(x) - exact).0.powi(2);
+        sizes += exact.0.powi(2);
     }
     (differences / sizes).sqrt() / rounding
 }
