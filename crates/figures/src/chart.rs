@@ -11,30 +11,21 @@ use std::ops::Range;
 pub struct Axis {
     pub label: &'static str,
     pub range: Range<f64>,
-    pub scale: Scale,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-pub enum Scale {
-    Linear,
-    /// Powers of this base, each with a tick, or every other or every fourth if there are many.
-    Log(f64),
+    /// Of a logarithmic axis: its powers have a tick each, or every other or every fourth if there are many.
+    base: Option<f64>,
 }
 
 impl Axis {
     pub fn linear(label: &'static str, range: Range<f64>) -> Self {
-        Axis { label, range, scale: Scale::Linear }
+        Axis { label, range, base: None }
     }
 
     pub fn log(label: &'static str, base: f64, range: Range<f64>) -> Self {
-        Axis { label, range, scale: Scale::Log(base) }
+        Axis { label, range, base: Some(base) }
     }
 
     fn place(&self, x: f64) -> f64 {
-        match self.scale {
-            Scale::Linear => x,
-            Scale::Log(base) => snap(x.log(base)),
-        }
+        self.base.map_or(x, |base| snap(x.log(base)))
     }
 
     fn placed_range(&self) -> Range<f64> {
@@ -42,27 +33,24 @@ impl Axis {
     }
 
     fn ticks(&self) -> usize {
-        match self.scale {
-            Scale::Linear => 6,
-            Scale::Log(_) => {
-                let range = self.placed_range();
-                let steps = (range.end - range.start).round() as usize;
-                match steps {
-                    0..=9 => steps + 1,
-                    10..=18 => steps / 2 + 1,
-                    _ => steps / 4 + 1,
-                }
-            }
+        if self.base.is_none() {
+            return 6;
+        }
+        let range = self.placed_range();
+        match (range.end - range.start).round() as usize {
+            steps @ 0..=9 => steps + 1,
+            steps @ 10..=18 => steps / 2 + 1,
+            steps => steps / 4 + 1,
         }
     }
 
     fn tick(&self, place: f64) -> String {
         let whole = (place - place.round()).abs() < 1e-9;
-        match self.scale {
-            Scale::Linear => fixed(place, decimals(&self.range)),
-            Scale::Log(_) if !whole => String::new(),
-            Scale::Log(base) if base == 2.0 && place >= 0.0 => fixed(base.powf(place), 0),
-            Scale::Log(base) => {
+        match self.base {
+            None => fixed(place, decimals(&self.range)),
+            Some(_) if !whole => String::new(),
+            Some(base) if base == 2.0 && place >= 0.0 => fixed(base.powf(place), 0),
+            Some(base) => {
                 let digits = "⁰¹²³⁴⁵⁶⁷⁸⁹";
                 let power: String = fixed(place, 0)
                     .chars()
@@ -146,6 +134,8 @@ impl Side {
 /// What a chart shows besides its lines.
 #[derive(Default)]
 pub struct Marks<'a> {
+    /// Bars of a histogram, all of this width, with their left edges and their heights.
+    pub bars: (f64, &'a [(f64, f64)]),
     /// Dots that belong to no line.
     pub dots: &'a [(f64, f64)],
     /// Rings, to be told from the lines that they lie on.
@@ -159,7 +149,7 @@ pub fn line_chart(
     x: &Axis,
     y: &Axis,
     lines: &[Line],
-    Marks { dots, rings, spots }: Marks,
+    Marks { bars: (width, bars), dots, rings, spots }: Marks,
 ) -> Result<()> {
     let label = text_style(TEXT, HPos::Center, VPos::Center);
     let (legend, plot) = area.split_vertically(legend_height(lines));
@@ -186,6 +176,9 @@ pub fn line_chart(
         .x_desc(x.label)
         .y_desc(y.label)
         .draw()?;
+    chart.draw_series(bars.iter().map(|&(left, height)| {
+        Rectangle::new([(left, 0.0), (left + width, height)], BLUE.mix(0.45).filled())
+    }))?;
     chart.draw_series(dots.iter().map(|&(a, b)| {
         Circle::new((x.place(a), y.place(b)), 3, MUTED.mix(0.6).filled())
     }))?;
@@ -259,42 +252,6 @@ fn draw_legend(area: &Area, lines: &[Line]) -> Result<()> {
         let style = text_style(TEXT, HPos::Left, VPos::Center);
         area.draw(&Text::new(name.clone(), (left + 36, middle), style))?;
     }
-    Ok(())
-}
-
-/// A histogram's bars, `(left edge, density)` each, all `width` wide, with a curve over them.
-pub fn histogram(
-    area: &Area,
-    x: &Axis,
-    y: &Axis,
-    (width, bars): (f64, &[(f64, f64)]),
-    curve: Line,
-) -> Result<()> {
-    let label = text_style(TEXT, HPos::Center, VPos::Center);
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(14)
-        .margin_right(16)
-        .margin_bottom(6)
-        .x_label_area_size(50)
-        .y_label_area_size(66)
-        .build_cartesian_2d(x.placed_range(), y.placed_range())?;
-    chart
-        .configure_mesh()
-        .disable_mesh()
-        .axis_style(MUTED)
-        .x_labels(5)
-        .y_labels(4)
-        .x_label_formatter(&|place| x.tick(*place))
-        .y_label_formatter(&|place| y.tick(*place))
-        .label_style(label.clone())
-        .axis_desc_style(label)
-        .x_desc(x.label)
-        .y_desc(y.label)
-        .draw()?;
-    chart.draw_series(bars.iter().map(|&(left, density)| {
-        Rectangle::new([(left, 0.0), (left + width, density)], BLUE.mix(0.45).filled())
-    }))?;
-    chart.draw_series(LineSeries::new(curve.points, curve.colour.stroke_width(3)))?;
     Ok(())
 }
 

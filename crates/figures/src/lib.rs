@@ -8,7 +8,7 @@ mod diagram;
 pub mod format;
 mod heat_map;
 
-pub use chart::{Axis, Line, Marks, Side, Spot, histogram, line_chart};
+pub use chart::{Axis, Line, Marks, Side, Spot, line_chart};
 pub use diagram::{arrow, filled, framed, label, line, ring, text, text_box};
 pub use heat_map::HeatMap;
 pub use plotters::style::{Color, RGBColor};
@@ -71,29 +71,30 @@ pub fn svg(
         draw(&area)?;
         area.present().map_err(|error| anyhow!("{error}"))?;
     }
-    let body = drawn
+    let mut body = drawn
         .split_once("<svg")
         .and_then(|(_, rest)| rest.split_once('>'))
         .ok_or_else(|| anyhow!("plotters wrote no <svg>"))?
-        .1;
-    let size = format!("font-size=\"{}\"", FONT_SIZE / 1.24);
-    let body = body.replace(&size, "font-size=\"16\"");
-    let mut body =
-        body.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "");
+        .1
+        .to_owned();
+    let size = format!(" font-size=\"{}\"", FONT_SIZE / 1.24);
+    for usual in [&size, " font-family=\"sans-serif\"", " opacity=\"1\""] {
+        body = body.replace(usual, "");
+    }
     for (RGBColor(r, g, b), variable) in VARIABLES {
         let drawn = format!("\"#{r:02X}{g:02X}{b:02X}\"");
         body =
             body.replace(&drawn, &format!("\"var({variable}, #{r:02x}{g:02x}{b:02x})\""));
     }
-    // The usual size and colour of text are said once, at the root.
-    let usual = [" font-size=\"16\"", &format!(" fill=\"{TEXT_COLOUR}\"")];
+    // The size and the usual colour of text are said once, at the root.
+    let usual = format!(" fill=\"{TEXT_COLOUR}\"");
     let line = |line: &str| match line.starts_with("<text") {
-        true => usual.iter().fold(line.to_owned(), |line, said| line.replace(said, "")),
+        true => line.replace(&usual, ""),
         false => line.to_owned(),
     };
-    let body = body.lines().map(line).collect::<Vec<_>>().join("\n");
     // Markdown ends a block of HTML at an empty line.
-    let body: Vec<&str> = body.lines().filter(|line| !line.trim().is_empty()).collect();
+    let body = body.lines().filter(|line| !line.trim().is_empty());
+    let body: Vec<_> = body.map(line).collect();
     Ok(format!(
         "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-labelledby=\"{id}-title {id}-description\" \

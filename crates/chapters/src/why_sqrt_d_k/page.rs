@@ -112,8 +112,9 @@ fn histograms(page: &mut Page) -> Result<()> {
             page.figure(&name, (&title, &says), (360, 260), |area| {
                 let x = Axis::linear(label, -reach..reach);
                 let y = Axis::linear("density", 0.0..most);
-                let curve = Line::new("", VERMILION, normal);
-                figures::histogram(area, &x, &y, (width, &bars), curve)
+                let curve = Line::new("normal density", VERMILION, normal);
+                let marks = Marks { bars: (width, &bars), ..Marks::default() };
+                line_chart(area, &x, &y, &[curve], marks)
             })?;
         }
     }
@@ -179,7 +180,8 @@ fn spread_of_gradients(page: &mut Page) -> Result<()> {
         page.figure(&format!("gradients-{name}"), (&title, says), (360, 260), |area| {
             let x = Axis::linear("log₁₀(gradient / r.m.s.)", least..most);
             let y = Axis::linear("density", 0.0..2.5);
-            figures::histogram(area, &x, &y, (width, &bars), Line::new("", VERMILION, []))
+            let marks = Marks { bars: (width, &bars), ..Marks::default() };
+            line_chart(area, &x, &y, &[], marks)
         })?;
     }
     Ok(())
