@@ -45,7 +45,8 @@ pub struct Step {
     pub number: usize,
     /// Of its source file.
     pub name: &'static str,
-    pub bf16: bool,
+    /// Of its products.
+    pub dtype: &'static str,
     /// Multiply-adds of a score by the convention.
     credited: f64,
     /// One function after the other.
@@ -57,12 +58,12 @@ pub struct Step {
 impl Step {
     /// FLOP/s of the machine.
     pub fn roof(&self) -> f64 {
-        if self.bf16 { BF16 } else { F32 }
+        if self.dtype == "bf16" { BF16 } else { F32 }
     }
 
     /// Clocks of the products at the roof.
     fn products(&self) -> f64 {
-        self.credited / if self.bf16 { TENSOR } else { LANES } as f64
+        self.credited / if self.dtype == "bf16" { TENSOR } else { LANES } as f64
     }
 
     /// The share of the roof if nothing overlaps, and if everything does.
@@ -137,17 +138,17 @@ fn arriving(bytes: usize, queries: usize) -> f64 {
 type Counted = (Vec<Demands>, f64);
 
 pub fn steps() -> Result<[Step; 6]> {
-    let step = |number, name, bf16, credited, counted: Counted| {
+    let step = |number, name, dtype, credited, counted: Counted| {
         let (functions, beyond) = counted;
-        Step { number, name, bf16, credited, functions, beyond }
+        Step { number, name, dtype, credited, functions, beyond }
     };
     Ok([
-        step(0, "naive", false, FORWARD, naive()?),
-        step(1, "tiled", false, FORWARD, tiled()?),
-        step(2, "registers", false, FORWARD, registers()?),
-        step(3, "tensor_cores", true, FORWARD, tensor_cores()?),
-        step(4, "hopper", true, FORWARD, hopper()?),
-        step(5, "backward", false, 5.0 * D as f64, backward()?),
+        step(0, "naive", "f32", FORWARD, naive()?),
+        step(1, "tiled", "f32", FORWARD, tiled()?),
+        step(2, "registers", "f32", FORWARD, registers()?),
+        step(3, "tensor_cores", "bf16", FORWARD, tensor_cores()?),
+        step(4, "hopper", "bf16", FORWARD, hopper()?),
+        step(5, "backward", "f32", 5.0 * D as f64, backward()?),
     ])
 }
 
@@ -321,7 +322,7 @@ impl Step {
         Step {
             number: 9,
             name: "made up",
-            bf16: false,
+            dtype: "f32",
             credited: 256.0,
             functions: vec![demands, demands],
             beyond: 0.0,

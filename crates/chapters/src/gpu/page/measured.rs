@@ -3,15 +3,15 @@
 use super::{kernel, predicted};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::Step;
-use crate::gpu::machine::H100;
+use crate::gpu::machine::{BF16, F32, H100};
 use crate::gpu::measured::{
-    OverLengths, Product, Timed, WIDTH, beside_the_predicted, is_of_the_chapter, lengths,
-    longest, over_lengths, products, tokens,
+    BACKENDS, WIDTH, find, is_of_the_chapter, lengths, longest, pass, size, speed,
+    speed_of_product, tokens,
 };
 use crate::records::provenance;
 use anyhow::{Result, ensure};
 use figures::format::{fixed, integer, percent, significant, table};
-use record::Record;
+use record::{Record, Unit};
 
 const NOTHING_YET: &str = "\
 > [!IMPORTANT]
@@ -57,13 +57,12 @@ pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
         "\n\nAgainst what was predicted, for $d = {D}$ and $n = {}$ without a mask; the last columns say how many times as long a \
          backend of PyTorch takes (a dash: it does not take part):\n\n{}",
         integer(n as usize),
-        predicted_table(&beside_the_predicted(record, steps, n)?)
+        predicted_table(record, steps, n)?
     ));
     for (pass, heading) in [("forward", "Forward"), ("backward", "Backward")] {
-        let rows = over_lengths(record, steps, pass)?;
         text.push_str(&format!(
             "\n{heading}, TFLOP/s over the length:\n\n{}",
-            lengths_table(&lengths(record), &rows)
+            lengths_table(record, steps, pass)?
         ));
     }
     Ok(text)
@@ -74,19 +73,22 @@ fn tflops(speed: f64) -> String {
 }
 
 fn roofs(record: &Record) -> Result<String> {
-    let product = |product: Product| {
-        let share = percent(product.speed / product.stated, 0);
-        let of_stated =
-            is_of_the_chapter(record).then(|| format!(" ({share} of what is stated)"));
-        format!(
-            "a product of {0} × {0} matrices in {1} runs at {2} TFLOP/s{3}",
-            integer(product.side as usize),
-            product.dtype,
-            tflops(product.speed),
-            of_stated.unwrap_or_default()
-        )
-    };
-    let mut parts: Vec<_> = products(record)?.into_iter().map(product).collect();
+    let mut parts = vec![];
+    for (dtype, stated) in [("f32", F32), ("bf16", BF16)] {
+        for m in record.all("roof/product", dtype) {
+            let side = size(m, "n")?;
+            let speed = speed_of_product(side, m.median);
+            let side = integer(side as usize);
+            let mut part = format!(
+                "a product of {side} × {side} matrices in {dtype} runs at {} TFLOP/s",
+                tflops(speed)
+            );
+            if is_of_the_chapter(record) {
+                part += &format!(" ({} of what is stated)", percent(speed / stated, 0));
+            }
+            parts.push(part);
+        }
+    }
     let copies = record.all("roof/copy", "f32");
     parts.extend(copies.map(|m| format!("a copy moves {} TB/s", tflops(m.median))));
     Ok(match parts.is_empty() {
@@ -109,21 +111,32 @@ fn other_machine(record: &Record) -> String {
     }
 }
 
-fn number_or_dash(number: Option<f64>, in_words: impl Fn(f64) -> String) -> String {
-    number.map_or_else(|| "–".to_owned(), in_words)
+/// A dash for what was not measured.
+fn dash() -> String {
+    "–".to_owned()
 }
 
-fn predicted_table(timed: &[Timed]) -> String {
-    let row = |Timed { step, speed, backends }: &Timed| {
-        let ours = [
-            kernel(step),
-            predicted(step),
-            percent(speed / step.roof(), 0),
-            tflops(*speed),
-        ];
-        let theirs = backends.map(|ratio| number_or_dash(ratio, |ratio| fixed(ratio, 2)));
-        [ours, theirs].concat()
-    };
+/// The kernels without a mask, and how many times as long each backend takes.
+fn predicted_table(record: &Record, steps: &[Step], n: u64) -> Result<String> {
+    let place = (n, D as u64, "full");
+    let mut rows = vec![];
+    for step in steps {
+        let pass = pass(step);
+        let what = format!("{pass}/{}", step.name);
+        let Some(m) = find(record, &what, step.dtype, place, Unit::Seconds) else {
+            continue;
+        };
+        let speed = speed(m, pass)?;
+        let share = percent(speed / step.roof(), 0);
+        let mut row = vec![kernel(step), predicted(step), share, tflops(speed)];
+        for backend in BACKENDS {
+            let what = format!("{pass}/{backend} / {}", step.name);
+            let ratio = find(record, &what, step.dtype, place, Unit::Ratio);
+            row.push(ratio.map_or_else(dash, |m| fixed(m.median, 2)));
+        }
+        rows.push(row);
+    }
+    ensure!(!rows.is_empty(), "the record `gpu` has none of the kernels at n = {n}");
     let header = [
         "kernel",
         "predicted, of the roof",
@@ -134,21 +147,38 @@ fn predicted_table(timed: &[Timed]) -> String {
         "efficient",
         "math",
     ];
-    table(&header, &timed.iter().map(row).collect::<Vec<_>>())
+    Ok(table(&header, &rows))
 }
 
-fn lengths_table(lengths: &[u64], rows: &[OverLengths]) -> String {
-    let row = |OverLengths { name, dtype, d, mask, speeds }: &OverLengths| {
+/// Our kernels of this pass at every length, and then PyTorch's, as far as anything was measured of them.
+fn lengths_table(record: &Record, steps: &[Step], shown: &str) -> Result<String> {
+    let lengths = lengths(record);
+    let ours = steps.iter().filter(|step| pass(step) == shown);
+    let ours = ours.map(|step| (step.name, step.dtype));
+    let theirs = ["f32", "bf16"].map(|dtype| BACKENDS.map(|backend| (backend, dtype)));
+    let mut rows = vec![];
+    for (name, dtype) in ours.chain(theirs.concat()) {
+        let what = format!("{shown}/{name}");
         let name = name.replace('_', " ").replace("torch-", "PyTorch, ");
-        let mut row =
-            vec![format!("{name}, {dtype}"), integer(*d as usize), (*mask).to_owned()];
-        row.extend(speeds.iter().map(|speed| number_or_dash(*speed, tflops)));
-        row
-    };
+        for (d, mask) in [(64, "full"), (64, "causal"), (128, "full"), (128, "causal")] {
+            let at = |&n| find(record, &what, dtype, (n, d, mask), Unit::Seconds);
+            let times: Vec<_> = lengths.iter().map(at).collect();
+            if times.iter().all(Option::is_none) {
+                continue;
+            }
+            let mut row =
+                vec![format!("{name}, {dtype}"), d.to_string(), mask.to_owned()];
+            for time in times {
+                let speed = time.map(|m| speed(m, shown)).transpose()?;
+                row.push(speed.map_or_else(dash, tflops));
+            }
+            rows.push(row);
+        }
+    }
     let lengths: Vec<_> = lengths.iter().map(|&n| integer(n as usize)).collect();
     let mut header = vec!["kernel", "$d$", "mask"];
     header.extend(lengths.iter().map(String::as_str));
-    table(&header, &rows.iter().map(row).collect::<Vec<_>>())
+    Ok(table(&header, &rows))
 }
 
 #[cfg(test)]
