@@ -11,7 +11,7 @@ mod pipeline;
 
 use super::ladder::{Step, steps};
 use super::published::{self, Published};
-use super::{machine::H100, race};
+use super::{machine::H100, race, source};
 use crate::output::Page;
 use anyhow::{Context, Result};
 use figures::format::{fixed, integer, percent};
@@ -50,12 +50,14 @@ fn name(step: &Step) -> String {
 
 /// The two lines of kernel 1 between which there has to be a barrier.
 fn race(page: &mut Page) -> Result<()> {
-    let race = race::races()?.into_iter().next().context("no race is reported")?;
-    page.value("race-write-line", integer(race.write_line));
-    page.value("race-read-line", integer(race.read_line));
-    let target = race.write.split(" = ").next().unwrap_or_default();
+    let races = race::lines(race::REPORT)?;
+    let [write, read] = *races.first().context("no race is reported")?;
+    page.value("race-write-line", integer(write));
+    page.value("race-read-line", integer(read));
+    let written = source::line("tiled.cu", write)?;
+    let target = written.split(" = ").next().unwrap_or_default();
     page.value("race-write", format!("{target} = …`"));
-    page.value("race-read", race.read);
+    page.value("race-read", source::line("tiled.cu", read)?);
     Ok(())
 }
 
