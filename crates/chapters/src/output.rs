@@ -1,6 +1,6 @@
 //! What is generated, and how it is written or compared.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use figures::format::table;
 use figures::{Area, HeatMap, svg};
 use record::Records;
@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use walkdir::WalkDir;
 
 /// `a · b + c · d = sum`, as a formula.
 pub fn sum_of_products(
@@ -130,86 +131,69 @@ impl Generated {
 
     /// Writes what changed and removes what is no longer generated.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let (mut written, mut removed) = (0, 0);
-        for (path, text) in &self.files {
-            let path = folder.join(path);
-            if fs::read_to_string(&path).ok().as_ref() != Some(text) {
-                let parent = path.parent().expect("a file in a folder");
-                fs::create_dir_all(parent)
-                    .with_context(|| format!("creating {}", parent.display()))?;
-                fs::write(&path, text)
-                    .with_context(|| format!("writing {}", path.display()))?;
-                written += 1;
+        fs::create_dir_all(folder)?;
+        let problems = self.problems(folder)?;
+        for path in problems.keys() {
+            let file = folder.join(path);
+            match self.files.get(path) {
+                Some(text) => fs::create_dir_all(file.parent().expect("a folder"))
+                    .and_then(|()| fs::write(&file, text)),
+                None => fs::remove_file(&file),
             }
+            .with_context(|| format!("writing or removing {}", file.display()))?;
         }
-        for path in self.existing(folder)? {
-            if !self.files.contains_key(&path) {
-                fs::remove_file(folder.join(&path))?;
-                removed += 1;
-            }
-        }
-        println!("{} files: {written} written, {removed} removed", self.files.len());
+        println!("{} files: {} written or removed", self.files.len(), problems.len());
         Ok(())
     }
 
     /// Fails if the files in the folder are not these.
     pub fn check(&self, folder: &Path) -> Result<()> {
-        let there = self.existing(folder)?;
-        let expected: BTreeSet<_> = self.files.keys().cloned().collect();
-        let mut problems = vec![];
-        problems.extend(
-            expected.difference(&there).map(|p| format!("{} is missing", p.display())),
-        );
-        problems.extend(
-            there
-                .difference(&expected)
-                .map(|p| format!("{} is not generated", p.display())),
-        );
-        for path in expected.intersection(&there) {
-            let text = fs::read_to_string(folder.join(path))?.replace("\r\n", "\n");
-            if !same(&text, &self.files[path]) {
-                problems.push(format!("{} differs", path.display()));
-            }
-        }
         ensure!(!self.files.is_empty(), "nothing was generated");
-        if !problems.is_empty() {
-            bail!(
-                "the generated files are not those that the code computes:\n  {}\nRun `cargo xtask generate`, look at \
-                 the difference, and commit it.",
-                problems.join("\n  ")
-            );
-        }
-        println!("{} files are what the code computes", expected.len());
+        let problems = self.problems(folder)?;
+        let lines =
+            problems.iter().map(|(path, what)| format!("\n  {} {what}", path.display()));
+        ensure!(
+            problems.is_empty(),
+            "the generated files are not those that the code computes:{}\nRun `cargo xtask generate`, look at the \
+             difference, and commit it.",
+            lines.collect::<String>()
+        );
+        println!("{} files are what the code computes", self.files.len());
         Ok(())
     }
 
-    /// The files in the folder that belong to these pages.
-    fn existing(&self, folder: &Path) -> Result<BTreeSet<PathBuf>> {
-        let mut files = files_below(folder)?;
-        if !self.only.is_empty() {
-            files.retain(|path| self.only.iter().any(|page| path.starts_with(page)));
+    /// What is wrong with the files in the folder that belong to these pages, by their path.
+    fn problems(&self, folder: &Path) -> Result<BTreeMap<PathBuf, &'static str>> {
+        let mut there = files_below(folder)?;
+        there.retain(|path| {
+            self.only.is_empty() || self.only.iter().any(|page| path.starts_with(page))
+        });
+        let mut problems = BTreeMap::new();
+        for path in there.iter().chain(self.files.keys()) {
+            let what = match self.files.get(path) {
+                None => "is not generated",
+                Some(_) if !there.contains(path) => "is missing",
+                Some(text) => {
+                    let found = fs::read_to_string(folder.join(path))?;
+                    if same(&found.replace("\r\n", "\n"), text) {
+                        continue;
+                    }
+                    "differs"
+                }
+            };
+            problems.insert(path.clone(), what);
         }
-        Ok(files)
+        Ok(problems)
     }
 }
 
 /// All files below a folder, by their path below it.
 pub fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        if !next.exists() {
-            continue;
-        }
-        for entry in
-            fs::read_dir(&next).with_context(|| format!("reading {}", next.display()))?
-        {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                files.insert(path.strip_prefix(folder)?.to_owned());
-            }
+    for entry in WalkDir::new(folder) {
+        let entry = entry?;
+        if entry.file_type().is_file() {
+            files.insert(entry.path().strip_prefix(folder)?.to_owned());
         }
     }
     Ok(files)

@@ -126,6 +126,7 @@ pub fn log_log_slope(points: &[(f64, f64)]) -> f64 {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::output::files_below;
     use record::Records;
     use std::path::Path;
 
@@ -178,18 +179,12 @@ pub mod tests {
     #[test]
     fn all_records_are_sound() {
         let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
-        let mut folders = vec![records];
         let mut topics = vec![];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "json") {
-                    let topic = path.file_stem().unwrap().to_str().unwrap().to_owned();
-                    Record::read(&folder, &topic).unwrap();
-                    topics.push(topic);
-                }
+        for file in files_below(&records).unwrap() {
+            if file.extension().is_some_and(|extension| extension == "json") {
+                let topic = file.file_stem().unwrap().to_str().unwrap().to_owned();
+                Record::read(records.join(&file).parent().unwrap(), &topic).unwrap();
+                topics.push(topic);
             }
         }
         assert!(topics.len() >= 4, "{topics:?}");
