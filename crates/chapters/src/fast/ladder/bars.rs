@@ -1,6 +1,6 @@
 //! The figure of the ladder: a bar for what was measured and a ring for what was predicted.
 
-use super::facts::{Prediction, Step};
+use super::facts::Step;
 use anyhow::Result;
 use figures::format::{duration, fixed};
 use figures::{Area, BLUE, Color, MUTED, TEXT, filled, label, line, ring, text};
@@ -12,7 +12,7 @@ const HALF: i32 = 10; // of a bar's height
 
 /// The time that was predicted, if there is one: a ring can only be drawn at a time.
 pub fn ring_of(step: &Step) -> Option<f64> {
-    step.prediction.as_ref().map(Prediction::seconds).filter(|seconds| *seconds > 0.0)
+    step.predicted().filter(|seconds| *seconds > 0.0)
 }
 
 /// The distance from one line to the next, in seconds: 1, 2 or 5 times a power of ten, for at most six lines.

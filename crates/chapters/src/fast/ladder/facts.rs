@@ -1,6 +1,6 @@
 //! What each step was predicted to bring and what it brought, from the records of the ladder and of its parts.
 
-use crate::fast::facts::{D, HEADS, N};
+use crate::fast::facts::{D, HEADS, N, flops};
 use anyhow::{Context, Result, bail};
 use attention::flash::Flash;
 use record::{Measurement, Record, Unit};
@@ -8,11 +8,6 @@ use record::{Measurement, Record, Unit};
 /// Rows and columns of a tile up to step 5, and of step 6.
 pub const SMALL: (usize, usize) = (64, 64);
 pub const LARGE: (usize, usize) = (256, 512);
-
-/// FLOPs of both products, forward and full: 4 h n² d.
-pub fn flops() -> f64 {
-    (4 * HEADS * N * N * D) as f64
-}
 
 fn scores() -> f64 {
     (HEADS * N * N) as f64
@@ -48,26 +43,21 @@ pub struct Pass {
     /// In the names of measurements.
     pub name: &'static str,
     pub words: &'static str,
-    /// FLOPs, as a multiple of those forward without a mask.
-    pub work: f64,
+    pub backward: bool,
+    pub causal: bool,
 }
 
 pub const PASSES: [Pass; 4] = [
-    Pass { name: "forward", words: "forward", work: 1.0 },
-    Pass { name: "forward causal", words: "forward, causal", work: 0.5 },
-    Pass { name: "both", words: "forward + backward", work: 3.5 },
-    Pass { name: "both causal", words: "both, causal", work: 1.75 },
+    Pass { name: "forward", words: "forward", backward: false, causal: false },
+    Pass {
+        name: "forward causal",
+        words: "forward, causal",
+        backward: false,
+        causal: true,
+    },
+    Pass { name: "both", words: "forward + backward", backward: true, causal: false },
+    Pass { name: "both causal", words: "both, causal", backward: true, causal: true },
 ];
-
-impl Pass {
-    pub fn is_causal(&self) -> bool {
-        self.name.ends_with("causal")
-    }
-
-    pub fn is_both(&self) -> bool {
-        self.name.starts_with("both")
-    }
-}
 
 /// What a micro-kernel does once: a panel of so many rows meets so many columns.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +118,7 @@ impl Ladder {
 
     /// The same, if the step has that pass.
     pub fn time_if_any(&self, pass: &Pass, step: &str) -> Result<Option<f64>> {
-        if pass.is_both() && FORWARD_ALONE.contains(&step) {
+        if pass.backward && FORWARD_ALONE.contains(&step) {
             return Ok(None);
         }
         self.time(pass.name, step).map(Some)
@@ -166,12 +156,12 @@ impl Ladder {
 
     /// The time of all exponentials that take so long each, as a share of that of both products at the roof.
     pub fn exponentials_share(&self, seconds: f64) -> f64 {
-        seconds * scores() / (flops() / self.roof)
+        seconds * scores() / (flops(N, false, false) / self.roof)
     }
 
-    /// The speed of a step that does this work: FLOPs a second, and as a share of the roof. Two threads have two roofs.
-    pub fn speed(&self, step: &str, work: f64, seconds: f64) -> (f64, f64) {
-        let speed = work * flops() / seconds;
+    /// The speed of a step in this pass: FLOPs a second, and as a share of the roof. Two threads have two roofs.
+    pub fn speed(&self, step: &str, pass: &Pass, seconds: f64) -> (f64, f64) {
+        let speed = flops(N, pass.backward, pass.causal) / seconds;
         (speed, speed / (threads(step) as f64 * self.roof))
     }
 }
@@ -185,13 +175,9 @@ pub struct Step {
     pub name: &'static str,
     pub change: &'static str,
     pub seconds: f64,
-    /// From the step before, if there is one.
-    pub prediction: Option<Prediction>,
-}
-
-/// The measured time of the step before, and what is exchanged for what it had.
-pub struct Prediction {
-    pub before: f64,
+    /// The measured time of the step before, if there is one.
+    pub before: Option<f64>,
+    /// What is exchanged for what that step had.
     pub exchange: Vec<Exchange>,
 }
 
@@ -212,17 +198,16 @@ impl Exchange {
     }
 }
 
-impl Prediction {
-    /// Negative if the parts that go take longer by themselves than the whole step before.
-    pub fn seconds(&self) -> f64 {
-        self.before + self.exchange.iter().map(Exchange::seconds).sum::<f64>()
-    }
-}
-
 impl Step {
+    /// The time that is predicted, if there is a step before. It is negative if the parts that go take longer by themselves than
+    /// that whole step.
+    pub fn predicted(&self) -> Option<f64> {
+        Some(self.before? + self.exchange.iter().map(Exchange::seconds).sum::<f64>())
+    }
+
     /// How many times as fast as the step before it is.
     pub fn gain(&self) -> Option<f64> {
-        self.prediction.as_ref().map(|prediction| prediction.before / self.seconds)
+        Some(self.before? / self.seconds)
     }
 }
 
@@ -235,15 +220,13 @@ impl Ladder {
     pub fn steps(&self) -> Result<Vec<Step>> {
         let mut steps: Vec<Step> = vec![];
         for (i, (name, change)) in STEPS.into_iter().enumerate() {
-            let prediction = match steps.last() {
-                Some(Step { seconds: before, .. }) => {
-                    let exchange = self.exchanged(name, *before)?;
-                    Some(Prediction { before: *before, exchange })
-                }
-                None => None,
-            };
             let seconds = self.time("forward", name)?;
-            steps.push(Step { number: i + 1, name, change, seconds, prediction });
+            let before = steps.last().map(|step| step.seconds);
+            let exchange = match before {
+                Some(before) => self.exchanged(name, before)?,
+                None => vec![],
+            };
+            steps.push(Step { number: i + 1, name, change, seconds, before, exchange });
         }
         Ok(steps)
     }

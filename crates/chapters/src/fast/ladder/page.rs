@@ -91,9 +91,9 @@ fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
 // --------------------------------------------------------------------------------------------------------- the steps
 
 fn steps_table(page: &mut Page, ladder: &Ladder, steps: &[Step]) {
-    let predicted = |step: &Step| Some(duration(step.prediction.as_ref()?.seconds()));
+    let predicted = |step: &Step| step.predicted().map(duration);
     let gain = |step: &Step| Some(fixed(step.gain()?, 2) + "\u{202f}×");
-    let speed = |step: &Step| ladder.speed(step.name, 1.0, step.seconds);
+    let speed = |step: &Step| ladder.speed(step.name, &PASSES[0], step.seconds);
     let which = |step: &Step| if threads(step.name) == 2 { " of two" } else { "" };
     page.table_of(
         "steps",
@@ -116,27 +116,23 @@ fn steps_table(page: &mut Page, ladder: &Ladder, steps: &[Step]) {
 
 /// For each step what it exchanges for what the one before had, and what that makes.
 fn predictions(page: &mut Page, steps: &[Step]) {
-    for pair in steps.windows(2) {
-        let [before, step] = pair else { continue };
-        // That two threads take half of the time needs no table.
-        let Some(prediction) =
-            step.prediction.as_ref().filter(|_| threads(step.name) == 1)
-        else {
+    // That two threads take half of the time needs no table.
+    for step in steps.iter().filter(|step| threads(step.name) == 1) {
+        let Some((before, predicted)) = step.before.zip(step.predicted()) else {
             continue;
         };
         let line = |name: &str, seconds: f64| {
             vec![name.to_owned(), String::new(), String::new(), duration(seconds)]
         };
-        let mut rows =
-            vec![line(&format!("step {}, measured", before.number), before.seconds)];
-        for exchange in &prediction.exchange {
+        let mut rows = vec![line(&format!("step {}, measured", step.number - 1), before)];
+        for exchange in &step.exchange {
             let Exchange { part, count, each } = *exchange;
             let sign = if count < 0.0 { "−\u{202f}" } else { "+\u{202f}" };
             let seconds = format!("{sign}{}", duration(exchange.seconds().abs()));
             let count = integer(count.abs() as usize);
             rows.push(vec![part.to_owned(), count, duration(each), seconds]);
         }
-        rows.push(line("**predicted**", prediction.seconds()));
+        rows.push(line("**predicted**", predicted));
         rows.push(line("**measured**", step.seconds));
         page.table(
             &format!("step-{}", step.name),
@@ -189,7 +185,7 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
         let mut row = vec![step.name.to_owned()];
         for pass in &PASSES {
             let time = ladder.time_if_any(pass, step.name)?.map(|seconds| {
-                let (_, share) = ladder.speed(step.name, pass.work, seconds);
+                let (_, share) = ladder.speed(step.name, pass, seconds);
                 format!("{} ({})", duration(seconds), percent(share, 0))
             });
             row.push(time.unwrap_or("–".to_owned()));
@@ -204,7 +200,7 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
         (ladder.time("forward", "registers")?, ladder.time("both", "registers")?);
     page.value("both-over-forward", fixed(both / forward, 1));
     page.value("gain-both", significant(ladder.time("both", "naive")? / both, 2));
-    let (_, share) = ladder.speed("registers", 1.0, forward);
+    let (_, share) = ladder.speed("registers", &PASSES[0], forward);
     page.value("roof-registers", percent(share, 0));
     Ok(())
 }
@@ -212,15 +208,18 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
 // ------------------------------------------------------------------------------------------------ the sizes of tiles
 
 fn tile_sizes(page: &mut Page, ladder: &Ladder) -> Result<()> {
-    for (program, file, queries, default) in [
+    for (program, file, sizes, default) in [
         ("library", "tile-sizes", SIZES, LibraryFlash::default().tiles),
         ("registers", "panel-sizes", BLOCKS, Flash::TILES),
     ] {
         let header = ["queries \\ keys", "64", "128", "256", "512"];
         let mut rows = vec![];
-        for (queries, row) in ladder.tile_speeds(program, queries)? {
-            let row = row.iter().map(|speed| fixed(*speed, 0));
-            rows.push([integer(queries)].into_iter().chain(row).collect::<Vec<_>>());
+        for queries in sizes {
+            let mut row = vec![integer(queries)];
+            for keys in SIZES {
+                row.push(giga(ladder.speed_with(program, Tiles { queries, keys })?));
+            }
+            rows.push(row);
         }
         page.table(file, &header, &rows);
         let Tiles { queries, keys } = default;

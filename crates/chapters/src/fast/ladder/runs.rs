@@ -1,7 +1,7 @@
 //! The speed over the sizes of tiles, and how far several runs of one computation are apart.
 
-use super::facts::{Ladder, PASSES, Pass, SMALL, flops, threads};
-use crate::fast::facts::{D, N};
+use super::facts::{Ladder, PASSES, Pass, SMALL, threads};
+use crate::fast::facts::{D, N, flops};
 use crate::fast::peers::{Cell, time};
 use crate::records::least_and_most;
 use anyhow::Result;
@@ -21,22 +21,9 @@ impl Ladder {
         Ok(self.find(&format!("tiles/{program}"), &sizes)?.median)
     }
 
-    /// GFLOP/s of a program without a mask: for each number of queries, over the numbers of keys.
-    pub fn tile_speeds(
-        &self,
-        program: &str,
-        queries: [usize; 4],
-    ) -> Result<Vec<(usize, [f64; 4])>> {
-        let mut rows = vec![];
-        for queries in queries {
-            let mut row = [0.0; 4];
-            for (keys, cell) in SIZES.into_iter().zip(&mut row) {
-                let seconds = self.time_with(program, Tiles { queries, keys })?;
-                *cell = flops() / seconds / 1e9;
-            }
-            rows.push((queries, row));
-        }
-        Ok(rows)
+    /// FLOPs a second of a program without a mask, with tiles of this size.
+    pub fn speed_with(&self, program: &str, tiles: Tiles) -> Result<f64> {
+        Ok(flops(N, false, false) / self.time_with(program, tiles)?)
     }
 }
 
@@ -88,10 +75,10 @@ impl Ladder {
         let (program, tiles) = match step {
             "vector" => ("library", Tiles { queries, keys }),
             "tiles" => ("library", LibraryFlash::default().tiles),
-            "registers" if !pass.is_both() => ("registers", Flash::TILES),
+            "registers" if !pass.backward => ("registers", Flash::TILES),
             _ => return Ok(None),
         };
-        let mask = if pass.is_causal() { " causal" } else { "" };
+        let mask = if pass.causal { " causal" } else { "" };
         self.time_with(&format!("{program}{mask}"), tiles).map(Some)
     }
 }
@@ -101,8 +88,8 @@ fn beside(peers: &Record, name: &str, step: &str, pass: &Pass) -> Result<f64> {
     let cell = Cell {
         threads: threads(step),
         d: D as u64,
-        mask: if pass.is_causal() { "causal" } else { "full" },
-        pass: if pass.is_both() { "forward+backward" } else { "forward" },
+        mask: if pass.causal { "causal" } else { "full" },
+        pass: if pass.backward { "forward+backward" } else { "forward" },
         n: N as u64,
     };
     Ok(time(peers, name, cell)?.median)

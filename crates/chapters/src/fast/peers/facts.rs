@@ -1,9 +1,9 @@
 //! How many times as long as this crate others took.
 
-use crate::fast::facts::{D, HEADS};
+use crate::fast::facts::flops;
 use anyhow::{Context, Result, ensure};
 use record::statistics::geometric_mean;
-use record::{Machine, Measurement, Record, Unit};
+use record::{Measurement, Record, Unit};
 
 /// The lengths of the grid.
 const LENGTHS: [u64; 6] = [256, 512, 1024, 2048, 4096, 8192];
@@ -32,11 +32,9 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// FLOPs of the products, half of which a causal mask spares.
+    /// FLOPs of the products at the width of the ladder.
     pub fn flops(&self) -> f64 {
-        let pass = if self.pass == "forward" { 1.0 } else { 3.5 };
-        let work = pass * if self.mask == "causal" { 0.5 } else { 1.0 };
-        work * (4 * HEADS * D) as f64 * (self.n * self.n) as f64
+        flops(self.n as usize, self.pass != "forward", self.mask == "causal")
     }
 }
 
@@ -59,7 +57,7 @@ pub struct Ratio<'a> {
 }
 
 /// Cell by cell.
-fn ratios<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
+pub fn ratios<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
     let of = |m: &'a Measurement| {
         let ratio = record.in_unit(m, Unit::Ratio)?;
         Ok(Ratio { cell: Cell::of(m)?, ratio, spread: m.spread })
@@ -71,18 +69,6 @@ fn ratios<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
 pub fn shown_cells(pass: &str) -> impl Iterator<Item = Cell<'_>> {
     let cell = move |mask, n| Cell { threads: 1, d: 64, mask, pass, n };
     ["full", "causal"].into_iter().flat_map(move |mask| LENGTHS.map(|n| cell(mask, n)))
-}
-
-/// The ratios of a peer in these cells.
-pub fn shown<'a>(record: &'a Record, peer: &str) -> Result<Vec<Ratio<'a>>> {
-    let mut ratios = ratios(record, peer)?;
-    ratios.retain(|r| (r.cell.threads, r.cell.d) == (1, 64));
-    Ok(ratios)
-}
-
-/// The ratio in a cell, if it was measured.
-pub fn ratio_in(ratios: &[Ratio], cell: Cell) -> Option<f64> {
-    ratios.iter().find(|r| r.cell == cell).map(|r| r.ratio)
 }
 
 /// Of PyTorch's fused kernel, without which there is no comparison.
@@ -104,65 +90,40 @@ pub fn mean(ratios: &[Ratio]) -> f64 {
 /// aten/src/ATen/native/cpu/FlashAttentionKernel.cpp.
 pub const PYTORCH_TILE_KEYS: usize = 512;
 
-/// What one machine says of the grid: of the cells with at least 512 tokens.
-pub struct OfMachine<'a> {
-    pub record: &'a Record,
-    /// PyTorch's fused kernel over this crate.
-    pub fused: Vec<Ratio<'a>>,
-    /// NumPy over the naive layer, in `f64`.
-    pub layers: Vec<f64>,
+/// The same, of the cells with at least 512 tokens.
+pub fn compared(record: &Record) -> Result<Vec<Ratio<'_>>> {
+    let mut fused = against_pytorch(record)?;
+    fused.retain(|r| r.cell.n >= 512);
+    Ok(fused)
 }
 
-impl<'a> OfMachine<'a> {
-    pub fn of(record: &'a Record) -> Result<Self> {
-        let mut fused = against_pytorch(record)?;
-        fused.retain(|r| r.cell.n >= 512);
-        let layers = record.all("layer/numpy / naive", "f64");
-        let layers = layers.filter(|m| m.sizes.get("n").is_some_and(|n| *n >= 512));
-        let layers: Vec<_> = layers.map(|m| m.median).collect();
-        ensure!(!layers.is_empty(), "the record `peers` has no layer beside NumPy's");
-        Ok(OfMachine { record, fused, layers })
-    }
+/// NumPy over the naive layer, in `f64`, with at least 512 tokens.
+pub fn layers(record: &Record) -> Result<Vec<f64>> {
+    let all = record.all("layer/numpy / naive", "f64");
+    let long = all.filter(|m| m.sizes.get("n").is_some_and(|n| *n >= 512));
+    let layers: Vec<_> = long.map(|m| m.median).collect();
+    ensure!(!layers.is_empty(), "the record `peers` has no layer beside NumPy's");
+    Ok(layers)
 }
 
-/// What one machine says of the cells that were measured again without AVX-512: geometric means.
-pub struct WithoutAvx512<'a> {
-    pub machine: &'a Machine,
-    /// How many times as long PyTorch's fused kernel takes as with AVX-512.
-    pub pytorch: f64,
-    /// How many times as long this crate takes as with AVX-512.
-    pub ours: f64,
-    /// PyTorch's fused kernel over this crate, both with AVX-512.
-    pub ratio_with: f64,
-    /// The same, both without.
-    pub ratio_without: f64,
-}
-
-impl<'a> WithoutAvx512<'a> {
-    /// From a machine's records `peers` and `peers-avx2`.
-    pub fn of(with: &'a Record, without: &Record) -> Result<Self> {
-        let (before, after) =
-            (ratios(with, "pytorch-fused")?, ratios(without, "pytorch-fused")?);
-        let cells: Vec<_> = after.iter().map(|r| r.cell).collect();
-        let slowdown = |name| -> Result<f64> {
-            let of = |cell: &Cell| {
-                let times = [time(without, name, *cell)?, time(with, name, *cell)?];
-                Ok(times[0].median / times[1].median)
-            };
-            Ok(geometric_mean(&cells.iter().map(of).collect::<Result<Vec<_>>>()?))
+/// From a machine's records `peers` and `peers-avx2`, the geometric means over the cells that were measured again without
+/// AVX-512: how many times as long as with it PyTorch's fused kernel takes, and this crate; and how many times as long as this
+/// crate PyTorch's takes, both with it and both without.
+pub fn without_avx512(with: &Record, without: &Record) -> Result<[f64; 4]> {
+    let (before, after) =
+        (ratios(with, "pytorch-fused")?, ratios(without, "pytorch-fused")?);
+    let cells: Vec<_> = after.iter().map(|r| r.cell).collect();
+    let slowdown = |name| -> Result<f64> {
+        let of = |cell: &Cell| {
+            let times = [time(without, name, *cell)?, time(with, name, *cell)?];
+            Ok(times[0].median / times[1].median)
         };
-        let same: Vec<_> =
-            before.into_iter().filter(|r| cells.contains(&r.cell)).collect();
-        ensure!(
-            !cells.is_empty() && same.len() == cells.len(),
-            "the record `peers-avx2` has cells that `peers` has not, or none"
-        );
-        Ok(WithoutAvx512 {
-            machine: &with.machine,
-            pytorch: slowdown("pytorch-fused")?,
-            ours: slowdown("flash")?,
-            ratio_with: mean(&same),
-            ratio_without: mean(&after),
-        })
-    }
+        Ok(geometric_mean(&cells.iter().map(of).collect::<Result<Vec<_>>>()?))
+    };
+    let same: Vec<_> = before.into_iter().filter(|r| cells.contains(&r.cell)).collect();
+    ensure!(
+        !cells.is_empty() && same.len() == cells.len(),
+        "the record `peers-avx2` has cells that `peers` has not, or none"
+    );
+    Ok([slowdown("pytorch-fused")?, slowdown("flash")?, mean(&same), mean(&after)])
 }

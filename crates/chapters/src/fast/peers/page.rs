@@ -1,6 +1,6 @@
 //! How the chapter says and draws its peers.
 
-use super::facts::{self, Cell, OfMachine, Ratio, WithoutAvx512, mean, ratio_in};
+use super::facts::{self, Cell, Ratio, mean};
 use crate::output::Page;
 use crate::records::{least_and_most, machine_in_brief};
 use anyhow::Result;
@@ -33,9 +33,9 @@ pub fn generate(
     without_avx512: &[Record],
 ) -> Result<()> {
     by_width_of_vectors(page, records, without_avx512)?;
-    let machines = records.iter().map(OfMachine::of).collect::<Result<Vec<_>>>()?;
-    by_machine(page, &machines);
-    let OfMachine { record, fused, .. } = &machines[0];
+    by_machine(page, records)?;
+    let record = &records[0];
+    let fused = &facts::compared(record)?;
     // Cells that could have come out the other way.
     let within = fused.iter().filter(|r| (r.ratio - 1.0).abs() < r.spread).count();
     page.value("peers-within", integer(within));
@@ -47,29 +47,36 @@ pub fn generate(
 }
 
 /// A line for each machine: how many times as long as this crate PyTorch's fused kernel took, and NumPy's layer.
-fn by_machine(page: &mut Page, machines: &[OfMachine]) {
-    let fused = |of: &OfMachine| of.fused.iter().map(|r| r.ratio).collect::<Vec<_>>();
+fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
     let mean = |ratios: &[f64]| fixed(geometric_mean(ratios), 2);
-    let range = |ratios: &[f64]| {
-        let (least, most) = least_and_most(ratios.iter().copied());
-        format!("{} to {}", fixed(least, 2), fixed(most, 2))
-    };
     let wins = |ratios: &[f64]| {
         let wins = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
         format!("{wins} of {}", ratios.len())
     };
-    page.table_of(
-        "machines",
-        machines,
-        &[
-            ("machine", &|of| machine_in_brief(&of.record.machine)),
-            ("PyTorch, fused / ours", &|of| mean(&fused(of))),
-            ("range", &|of| range(&fused(of))),
-            ("at least 1", &|of| wins(&fused(of))),
-            ("NumPy / our naive layer", &|of| mean(&of.layers)),
-            ("at least 1", &|of| wins(&of.layers)),
-        ],
-    );
+    let mut rows = vec![];
+    for record in records {
+        let fused: Vec<_> = facts::compared(record)?.iter().map(|r| r.ratio).collect();
+        let (least, most) = least_and_most(fused.iter().copied());
+        let layers = facts::layers(record)?;
+        rows.push(vec![
+            machine_in_brief(&record.machine),
+            mean(&fused),
+            format!("{} to {}", fixed(least, 2), fixed(most, 2)),
+            wins(&fused),
+            mean(&layers),
+            wins(&layers),
+        ]);
+    }
+    let header = [
+        "machine",
+        "PyTorch, fused / ours",
+        "range",
+        "at least 1",
+        "NumPy / our naive layer",
+        "at least 1",
+    ];
+    page.table("machines", &header, &rows);
+    Ok(())
 }
 
 /// A line for each machine that was measured with and without AVX-512.
@@ -78,23 +85,21 @@ fn by_width_of_vectors(
     records: &[Record],
     without_avx512: &[Record],
 ) -> Result<()> {
-    let of_both = |without: &Record| {
+    let mut rows = vec![];
+    for without in without_avx512 {
         let with = records.iter().find(|with| with.machine.is_same(&without.machine));
-        with.map(|with| WithoutAvx512::of(with, without))
-    };
-    let machines: Vec<_> =
-        without_avx512.iter().filter_map(of_both).collect::<Result<_>>()?;
-    page.table_of(
-        "without-avx512",
-        &machines,
-        &[
-            ("machine", &|of| of.machine.processor()),
-            ("PyTorch, fused: time with AVX2 / with AVX-512", &|of| fixed(of.pytorch, 2)),
-            ("ours: time with AVX2 / with AVX-512", &|of| fixed(of.ours, 2)),
-            ("PyTorch / ours, both with AVX-512", &|of| fixed(of.ratio_with, 2)),
-            ("PyTorch / ours, both with AVX2", &|of| fixed(of.ratio_without, 2)),
-        ],
-    );
+        let Some(with) = with else { continue };
+        let means = facts::without_avx512(with, without)?.map(|mean| fixed(mean, 2));
+        rows.push([&[with.machine.processor()][..], &means].concat());
+    }
+    let header = [
+        "machine",
+        "PyTorch, fused: time with AVX2 / with AVX-512",
+        "ours: time with AVX2 / with AVX-512",
+        "PyTorch / ours, both with AVX-512",
+        "PyTorch / ours, both with AVX2",
+    ];
+    page.table("without-avx512", &header, &rows);
     Ok(())
 }
 
@@ -125,7 +130,7 @@ fn means(page: &mut Page, counted: &[Ratio]) {
 
 /// This crate's times, at a width of 64 on one thread, and how many times as long everybody else took.
 fn times(page: &mut Page, record: &Record) -> Result<()> {
-    let peers = PEERS.map(|(name, _)| facts::shown(record, name));
+    let peers = PEERS.map(|(name, _)| facts::ratios(record, name));
     let peers = peers.into_iter().collect::<Result<Vec<_>>>()?;
     let dash = || "–".to_owned();
     for (pass, file) in PASSES.into_iter().zip(["times", "times-both"]) {
@@ -136,8 +141,8 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
             let n = integer(cell.n as usize);
             let mut row = vec![cell.mask.to_owned(), n, duration(ours), speed];
             for ratios in &peers {
-                let ratio = ratio_in(ratios, cell);
-                row.push(ratio.map_or_else(dash, |ratio| fixed(ratio, 2)));
+                let found = ratios.iter().find(|r| r.cell == cell);
+                row.push(found.map_or_else(dash, |r| fixed(r.ratio, 2)));
             }
             rows.push(row);
         }
