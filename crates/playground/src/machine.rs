@@ -2,7 +2,7 @@
 
 use crate::Mask;
 use attention::{AttentionShape, Visibility};
-use laboratory::gpu::{Ask, BANKS, Lengths, Plan, WARP, Work, clocks, warp};
+use laboratory::gpu::{Ask, BANKS, Lengths, WARP, Work, clocks, warp};
 use laboratory::roofline;
 use laboratory::traffic::{
     blocks, chunked_traffic, fused_traffic, naive_traffic, strip_for, tiled_traffic,
@@ -213,28 +213,18 @@ impl PlannedWork {
     /// One or two consumers whose softmax takes so many clocks, and runs beside the output of the tile before or does not.
     pub fn plan(consumers: usize, overlap: bool, softmax: usize) -> Vec<PlannedWork> {
         const TILES: usize = 9;
-        let lengths = lengths(softmax);
-        let bars = match (consumers, overlap) {
-            (1, true) => lengths.overlapped(TILES),
-            (_, false) => lengths.in_order(consumers, TILES),
-            (_, true) => Plan::new(lengths).bars(),
-        };
+        let bars = lengths(softmax).time_line(consumers, overlap, TILES);
         let work = |work| match work {
             Work::Scores => 0,
             Work::Softmax => 1,
             Work::Output => 2,
         };
-        // Without the wait for the first tile.
-        let first = bars.iter().map(|bar| bar.span.from).min().unwrap_or_default();
-        // A plan shows its corrections apart from softmax, which they follow.
-        let correction = if consumers == 2 && overlap { lengths.correction } else { 0 };
         let planned = bars.into_iter().map(|bar| PlannedWork {
             work: work(bar.work),
             consumer: bar.consumer,
             tile: bar.span.tile,
-            from: bar.span.from - first,
-            to: bar.span.to - first
-                + if bar.work == Work::Softmax { correction } else { 0 },
+            from: bar.span.from,
+            to: bar.span.to,
         });
         planned.collect()
     }

@@ -123,61 +123,39 @@ pub struct Bar {
 }
 
 impl Lengths {
-    /// So many consumers that do one thing after the other, and share the tensor cores.
-    pub fn in_order(self, consumers: usize, tiles: usize) -> Vec<Bar> {
+    /// So many consumers that share the tensor cores. The softmax of each runs beside its output of the tile before, if they overlap;
+    /// otherwise it does one thing after the other.
+    pub fn time_line(self, consumers: usize, overlap: bool, tiles: usize) -> Vec<Bar> {
         let mut bars = vec![];
-        let mut tensor = 0;
+        let mut tensor = 0; // when the tensor cores are free
         let mut ready = vec![0; consumers];
-        // Each round has the outputs of the tile before and the scores of this one.
+        // Each round has the output of the tile before and the scores of this one.
         for tile in 0..=tiles {
             for (consumer, ready) in ready.iter_mut().enumerate() {
-                let mut product = |work, tile| {
-                    let from = tensor.max(*ready);
-                    tensor = from + self.product;
-                    *ready = tensor;
-                    bars.push(Bar {
-                        work,
-                        consumer,
-                        span: Span { tile, from, to: tensor },
-                    });
+                let mut bar = |work, tile, from, length| {
+                    let span = Span { tile, from, to: from + length };
+                    bars.push(Bar { work, consumer, span });
+                    span.to
                 };
-                if tile > 0 {
-                    product(Work::Output, tile - 1);
+                if tile > 0 && !overlap {
+                    tensor =
+                        bar(Work::Output, tile - 1, tensor.max(*ready), self.product);
+                    *ready = tensor;
                 }
+                let mut done = *ready;
                 if tile < tiles {
-                    product(Work::Scores, tile);
-                    let (from, to) = (*ready, *ready + self.softmax() + self.correction);
-                    bars.push(Bar {
-                        work: Work::Softmax,
-                        consumer,
-                        span: Span { tile, from, to },
-                    });
-                    *ready = to;
+                    tensor = bar(Work::Scores, tile, tensor.max(*ready), self.product);
+                    *ready = tensor;
+                    let softmax = self.softmax() + self.correction;
+                    done = bar(Work::Softmax, tile, tensor, softmax);
                 }
+                if tile > 0 && overlap {
+                    tensor =
+                        bar(Work::Output, tile - 1, tensor.max(*ready), self.product);
+                    done = done.max(tensor);
+                }
+                *ready = done;
             }
-        }
-        bars
-    }
-
-    /// One consumer whose softmax runs beside the output of the tile before.
-    pub fn overlapped(self, tiles: usize) -> Vec<Bar> {
-        let mut bars = vec![];
-        let mut clock = 0;
-        for tile in 0..=tiles {
-            let mut bar = |work, tile, from, length| {
-                let span = Span { tile, from, to: from + length };
-                bars.push(Bar { work, consumer: 0, span });
-                span.to
-            };
-            let mut both = clock;
-            if tile < tiles {
-                clock = bar(Work::Scores, tile, clock, self.product);
-                both = bar(Work::Softmax, tile, clock, self.softmax() + self.correction);
-            }
-            if tile > 0 {
-                both = both.max(bar(Work::Output, tile - 1, clock, self.product));
-            }
-            clock = both;
         }
         bars
     }
@@ -244,21 +222,6 @@ impl Plan {
         plan
     }
 
-    /// All of the consumers' work, without the corrections.
-    pub fn bars(&self) -> Vec<Bar> {
-        let mut bars = vec![];
-        for (work, of) in [
-            (Work::Scores, &self.scores),
-            (Work::Softmax, &self.softmax),
-            (Work::Output, &self.outputs),
-        ] {
-            for (consumer, spans) in of.iter().enumerate() {
-                bars.extend(spans.iter().map(|&span| Bar { work, consumer, span }));
-            }
-        }
-        bars
-    }
-
     /// The share of the time in which the tensor cores work, from the second tile's scores to the last tile's: neither
     /// the beginning nor the end.
     pub fn busy(&self) -> f64 {
@@ -308,11 +271,9 @@ mod tests {
     #[test]
     fn time_lines_are_as_busy_as_the_formula_says() {
         let (lengths, tiles) = (Lengths::new(128, 128), 40);
-        for (bars, expected) in [
-            (lengths.in_order(1, tiles), lengths.busy(1, false)),
-            (lengths.overlapped(tiles), lengths.busy(1, true)),
-            (lengths.in_order(2, tiles), lengths.busy(2, false)),
-        ] {
+        for (consumers, overlap) in [(1, false), (1, true), (2, false), (2, true)] {
+            let bars = lengths.time_line(consumers, overlap, tiles);
+            let expected = lengths.busy(consumers, overlap);
             let mut products: Vec<_> =
                 bars.iter().filter(|bar| bar.work != Work::Softmax).collect();
             products.sort_by_key(|bar| bar.span.from);

@@ -53,7 +53,8 @@ const GAP: i32 = 14;
 
 fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
     let end = 3 * (2 * lengths.product + lengths.softmax() + lengths.correction);
-    let lines = [lengths.in_order(1, 9), lengths.overlapped(9), lengths.in_order(2, 9)];
+    let lines = [(1, false), (1, true), (2, false)]
+        .map(|(consumers, overlap)| lengths.time_line(consumers, overlap, 9));
     for (i, bars) in (0..).zip(&lines) {
         let top = TOP + i * (2 * ROW + GAP);
         text(area, (2, top + (ROW - 10) / 2), "tensor cores")?;
