@@ -30,22 +30,19 @@ use std::ops::Range;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Mask(Rule);
+#[cfg_attr(feature = "serde", serde(try_from = "Vec<read::Rule>"))]
+pub struct Mask(Vec<Rule>); // a key is seen where all rules allow it
 
 /// [`Mask::none`], to borrow.
-pub(crate) static NONE: Mask = Mask(Rule::None);
+pub(crate) static NONE: Mask = Mask(Vec::new());
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "read::Rule"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 enum Rule {
-    None,
     Causal,
     Padding(Vec<bool>),
     Window(usize),
     Dense(DMatrix<bool>),
-    /// A list and not a pair, so that many rules are no deep nest.
-    All(Vec<Rule>),
 }
 
 impl Mask {
@@ -56,7 +53,7 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn none() -> Self {
-        Mask(Rule::None)
+        Mask(vec![])
     }
 
     /// No query sees the future: query `i` sees key `j` when `j ≤ i + n_k − n_q`.
@@ -69,7 +66,7 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn causal() -> Self {
-        Mask(Rule::Causal)
+        Mask(vec![Rule::Causal])
     }
 
     /// Only keys that are real tokens: query `i` sees key `j` when `valid[j]`.
@@ -92,7 +89,7 @@ impl Mask {
                 given: "0 entries".to_owned(),
             });
         }
-        Ok(Mask(Rule::Padding(valid.to_vec())))
+        Ok(Mask(vec![Rule::Padding(valid.to_vec())]))
     }
 
     /// Only the last `width` keys up to the query's own position, itself among them: a causal sliding window.
@@ -110,7 +107,7 @@ impl Mask {
     /// ```
     pub fn window(width: usize) -> Result<Self> {
         check_positive("width", width)?;
-        Ok(Mask(Rule::Window(width)))
+        Ok(Mask(vec![Rule::Window(width)]))
     }
 
     /// Any pattern: query `i` sees key `j` when `allowed[(i, j)]`. `true` means "may see".
@@ -129,7 +126,7 @@ impl Mask {
     /// ```
     pub fn dense(allowed: DMatrix<bool>) -> Result<Self> {
         check_not_empty("allowed", &allowed)?;
-        Ok(Mask(Rule::Dense(allowed)))
+        Ok(Mask(vec![Rule::Dense(allowed)]))
     }
 
     /// Both rules at once: a key is seen where both masks allow it.
@@ -141,15 +138,9 @@ impl Mask {
     /// assert!(!mask.sized(2, 2)?.allows(0, 0)); // the first token sees nothing at all
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn and(self, other: Mask) -> Self {
-        match (self.0, other.0) {
-            (Rule::None, rule) | (rule, Rule::None) => Mask(rule),
-            (a, b) => {
-                let mut rules = a.into_list();
-                rules.extend(b.into_list());
-                Mask(Rule::All(rules))
-            }
-        }
+    pub fn and(mut self, other: Mask) -> Self {
+        self.0.extend(other.0);
+        self
     }
 
     /// The rule laid over `n_q` queries and `n_k` keys.
@@ -165,8 +156,19 @@ impl Mask {
     /// ```
     pub fn sized(&self, n_q: usize, n_k: usize) -> Result<SizedMask<'_>> {
         check_matrix(("n_q", n_q), ("n_k", n_k))?;
-        self.0.check(n_q, n_k)?;
-        Ok(SizedMask { rule: &self.0, n_q, n_k })
+        for rule in &self.0 {
+            match rule {
+                Rule::Padding(valid) => {
+                    let because = || format!("n_k = {n_k}");
+                    check_count("valid", "entry", valid.len(), n_k, because)?;
+                }
+                Rule::Dense(allowed) => {
+                    check_shape("allowed", allowed, (n_q, n_k), "the score matrix")?;
+                }
+                Rule::Causal | Rule::Window(_) => {} // fit any shape
+            }
+        }
+        Ok(SizedMask { rules: &self.0, n_q, n_k })
     }
 }
 
@@ -176,83 +178,29 @@ mod read {
     use super::Mask;
     use crate::error::{Error, Result};
     use crate::saved::Matrix;
-    use serde::Deserialize;
 
-    #[derive(Deserialize)]
+    #[derive(serde::Deserialize)]
     pub enum Rule {
-        None,
-        Causal,
-        Padding(Vec<bool>),
-        Window(usize),
-        Dense(Matrix<bool>),
-        All(Vec<One>),
-    }
-
-    /// A rule that is no list: lists do not nest, however deep a file may want them to.
-    #[derive(Deserialize)]
-    pub enum One {
         Causal,
         Padding(Vec<bool>),
         Window(usize),
         Dense(Matrix<bool>),
     }
 
-    impl TryFrom<One> for super::Rule {
+    impl TryFrom<Vec<Rule>> for Mask {
         type Error = Error;
 
-        fn try_from(rule: One) -> Result<Self> {
-            let mask = match rule {
-                One::Causal => Mask::causal(),
-                One::Padding(valid) => Mask::padding(&valid)?,
-                One::Window(width) => Mask::window(width)?,
-                One::Dense(allowed) => Mask::dense(allowed.into_matrix("allowed")?)?,
-            };
-            Ok(mask.0)
-        }
-    }
-
-    impl TryFrom<Rule> for super::Rule {
-        type Error = Error;
-
-        fn try_from(rule: Rule) -> Result<Self> {
-            match rule {
-                Rule::None => Ok(super::Rule::None),
-                Rule::Causal => One::Causal.try_into(),
-                Rule::Padding(valid) => One::Padding(valid).try_into(),
-                Rule::Window(width) => One::Window(width).try_into(),
-                Rule::Dense(allowed) => One::Dense(allowed).try_into(),
-                Rule::All(rules) if rules.len() < 2 => {
-                    let because = "a list of rules has at least two".to_owned();
-                    let (argument, axis, given) = ("All", "entry", rules.len());
-                    Err(Error::Shape { argument, axis, given, expected: 2, because })
-                }
-                Rule::All(rules) => {
-                    let rules = rules.into_iter().map(super::Rule::try_from);
-                    Ok(super::Rule::All(rules.collect::<Result<_>>()?))
-                }
+        fn try_from(rules: Vec<Rule>) -> Result<Self> {
+            let mut mask = Mask::none();
+            for rule in rules {
+                mask = mask.and(match rule {
+                    Rule::Causal => Mask::causal(),
+                    Rule::Padding(valid) => Mask::padding(&valid)?,
+                    Rule::Window(width) => Mask::window(width)?,
+                    Rule::Dense(allowed) => Mask::dense(allowed.into_matrix("allowed")?)?,
+                });
             }
-        }
-    }
-}
-
-impl Rule {
-    fn into_list(self) -> Vec<Rule> {
-        match self {
-            Rule::All(rules) => rules,
-            rule => vec![rule],
-        }
-    }
-
-    fn check(&self, n_q: usize, n_k: usize) -> Result<()> {
-        match self {
-            Rule::Padding(valid) => {
-                check_count("valid", "entry", valid.len(), n_k, || format!("n_k = {n_k}"))
-            }
-            Rule::Dense(allowed) => {
-                check_shape("allowed", allowed, (n_q, n_k), "the score matrix")
-            }
-            Rule::All(rules) => rules.iter().try_for_each(|rule| rule.check(n_q, n_k)),
-            Rule::None | Rule::Causal | Rule::Window(_) => Ok(()),
+            Ok(mask)
         }
     }
 }
@@ -290,7 +238,7 @@ pub enum Visibility {
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct SizedMask<'a> {
-    rule: &'a Rule,
+    rules: &'a [Rule],
     n_q: usize,
     n_k: usize,
 }
@@ -313,23 +261,15 @@ impl SizedMask<'_> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn allows(&self, i: usize, j: usize) -> bool {
-        i < self.n_q && j < self.n_k && self.rule_allows(self.rule, i, j)
+        let is_inside = i < self.n_q && j < self.n_k;
+        is_inside && self.rules.iter().all(|rule| self.rule_allows(rule, i, j))
     }
 
     /// Whether this is the causal rule: `Some(false)` if nothing is hidden, `None` if something else is.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_causal(&self) -> Option<bool> {
-        fn ask(rule: &Rule) -> Option<bool> {
-            match rule {
-                Rule::None => Some(false),
-                Rule::Causal => Some(true),
-                Rule::All(rules) => {
-                    rules.iter().try_fold(false, |any, rule| Some(any | ask(rule)?))
-                }
-                Rule::Padding(_) | Rule::Window(_) | Rule::Dense(_) => None,
-            }
-        }
-        ask(self.rule)
+        let no_others = self.rules.iter().all(|rule| *rule == Rule::Causal);
+        no_others.then_some(!self.rules.is_empty())
     }
 
     // ANCHOR: rules
@@ -338,12 +278,10 @@ impl SizedMask<'_> {
         // usize can't be negative.
         let (query, key) = (i + self.n_k, j + self.n_q);
         match rule {
-            Rule::None => true,
             Rule::Causal => key <= query,
             Rule::Padding(valid) => valid[j],
             Rule::Window(width) => key <= query && query - key < *width,
             Rule::Dense(allowed) => allowed[(i, j)],
-            Rule::All(rules) => rules.iter().all(|rule| self.rule_allows(rule, i, j)),
         }
     }
     // ANCHOR_END: rules
@@ -363,7 +301,10 @@ impl SizedMask<'_> {
         if rows.is_empty() || columns.is_empty() {
             return Visibility::Hidden;
         }
-        self.rule_visibility(self.rule, &rows, &columns)
+        // The least of what each rule says: one that sees nothing hides all, and all is seen where each sees all.
+        let by_rule =
+            self.rules.iter().map(|rule| self.rule_visibility(rule, &rows, &columns));
+        by_rule.min().unwrap_or(Visibility::Full)
     }
 
     fn rule_visibility(
@@ -373,10 +314,10 @@ impl SizedMask<'_> {
         columns: &Range<usize>,
     ) -> Visibility {
         match rule {
-            Rule::None | Rule::Causal | Rule::Window(_) => {
+            Rule::Causal | Rule::Window(_) => {
                 // A later query's keys begin later and end later.
-                let first = self.keys_of(rule, rows.start);
-                let last = self.keys_of(rule, rows.end - 1);
+                let first = self.rule_keys(rule, rows.start);
+                let last = self.rule_keys(rule, rows.end - 1);
                 if last.start <= columns.start && columns.end <= first.end {
                     Visibility::Full
                 } else if last.end <= columns.start || columns.end <= first.start {
@@ -389,12 +330,6 @@ impl SizedMask<'_> {
             Rule::Dense(allowed) => of_all(
                 columns.clone().flat_map(|j| rows.clone().map(move |i| allowed[(i, j)])),
             ),
-            // The least of what each rule says: one that sees nothing hides all, and all is seen where each sees all.
-            Rule::All(rules) => rules
-                .iter()
-                .map(|rule| self.rule_visibility(rule, rows, columns))
-                .min()
-                .unwrap_or(Visibility::Full),
         }
     }
 
@@ -480,8 +415,8 @@ impl SizedMask<'_> {
             return 0..0;
         }
         // A later query's keys begin later and end later.
-        let start = self.keys_of(self.rule, queries.start).start;
-        let end = self.keys_of(self.rule, queries.end - 1).end;
+        let start = self.keys_of(queries.start).start;
+        let end = self.keys_of(queries.end - 1).end;
         start.min(end)..end
     }
 
@@ -491,42 +426,44 @@ impl SizedMask<'_> {
         if keys.is_empty() {
             return 0..0;
         }
-        let start = self.queries_of(self.rule, keys.start).start;
-        let end = self.queries_of(self.rule, keys.end - 1).end;
+        let start = self.queries_of(keys.start).start;
+        let end = self.queries_of(keys.end - 1).end;
         start.min(end)..end
     }
 
-    /// The range of keys outside of which this rule lets query `i` see nothing.
-    fn keys_of(&self, rule: &Rule, i: usize) -> Range<usize> {
+    /// The range of keys outside of which query `i` sees nothing.
+    fn keys_of(&self, i: usize) -> Range<usize> {
+        intersection(0..self.n_k, self.rules.iter().map(|rule| self.rule_keys(rule, i)))
+    }
+
+    fn rule_keys(&self, rule: &Rule, i: usize) -> Range<usize> {
         // Query i stands at key position i + n_k − n_q, and what it may see ends there.
         let end = (i + 1 + self.n_k).saturating_sub(self.n_q).min(self.n_k);
         match rule {
-            Rule::None | Rule::Padding(_) | Rule::Dense(_) => 0..self.n_k,
             Rule::Causal => 0..end,
             Rule::Window(width) => {
                 let start = (i + 1 + self.n_k).saturating_sub(*width);
                 start.saturating_sub(self.n_q)..end
             }
-            Rule::All(rules) => {
-                intersection(0..self.n_k, rules.iter().map(|rule| self.keys_of(rule, i)))
-            }
+            Rule::Padding(_) | Rule::Dense(_) => 0..self.n_k,
         }
     }
 
-    /// The range of queries outside of which this rule lets no query see key `j`.
-    fn queries_of(&self, rule: &Rule, j: usize) -> Range<usize> {
+    /// The range of queries outside of which none sees key `j`.
+    fn queries_of(&self, j: usize) -> Range<usize> {
+        let by_rule = self.rules.iter().map(|rule| self.rule_queries(rule, j));
+        intersection(0..self.n_q, by_rule)
+    }
+
+    fn rule_queries(&self, rule: &Rule, j: usize) -> Range<usize> {
         let start = (j + self.n_q).saturating_sub(self.n_k);
         match rule {
-            Rule::None | Rule::Padding(_) | Rule::Dense(_) => 0..self.n_q,
             Rule::Causal => start..self.n_q,
             Rule::Window(width) => {
                 let end = (j + self.n_q).saturating_add(*width);
                 start..end.saturating_sub(self.n_k).min(self.n_q)
             }
-            Rule::All(rules) => intersection(
-                0..self.n_q,
-                rules.iter().map(|rule| self.queries_of(rule, j)),
-            ),
+            Rule::Padding(_) | Rule::Dense(_) => 0..self.n_q,
         }
     }
 
@@ -538,8 +475,8 @@ impl SizedMask<'_> {
         line: &mut [T],
         hidden: T,
     ) {
-        hide_outside(self.keys_of(self.rule, i), keys.start, line, hidden);
-        self.hide_entries(self.rule, keys.map(|j| (i, j)), line, hidden);
+        hide_outside(self.keys_of(i), keys.start, line, hidden);
+        self.hide_entries(keys.map(|j| (i, j)), line, hidden);
     }
 
     /// Writes `hidden` over what may not see key `j`. `line` is its column of the matrix, from `queries.start` on: one entry for
@@ -562,31 +499,23 @@ impl SizedMask<'_> {
         if j >= self.n_k {
             return line.fill(hidden);
         }
-        hide_outside(self.queries_of(self.rule, j), queries.start, line, hidden);
+        hide_outside(self.queries_of(j), queries.start, line, hidden);
         let queries = queries.start..queries.end.min(self.n_q);
-        self.hide_entries(self.rule, queries.map(|i| (i, j)), line, hidden);
+        self.hide_entries(queries.map(|i| (i, j)), line, hidden);
     }
 
     /// What the rules that are no ranges hide, entry by entry.
     fn hide_entries<T: Copy>(
         &self,
-        rule: &Rule,
         places: impl Iterator<Item = (usize, usize)> + Clone,
         line: &mut [T],
         hidden: T,
     ) {
-        match rule {
-            Rule::None | Rule::Causal | Rule::Window(_) => {}
-            Rule::Padding(_) | Rule::Dense(_) => {
-                for (entry, (i, j)) in line.iter_mut().zip(places) {
-                    if !self.rule_allows(rule, i, j) {
-                        *entry = hidden;
-                    }
-                }
-            }
-            Rule::All(rules) => {
-                for rule in rules {
-                    self.hide_entries(rule, places.clone(), line, hidden);
+        let is_range = |rule: &&Rule| matches!(rule, Rule::Causal | Rule::Window(_));
+        for rule in self.rules.iter().filter(|rule| !is_range(rule)) {
+            for (entry, (i, j)) in line.iter_mut().zip(places.clone()) {
+                if !self.rule_allows(rule, i, j) {
+                    *entry = hidden;
                 }
             }
         }
@@ -704,7 +633,7 @@ mod tests {
         for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 1)] {
             for mask in masks(n_q, n_k) {
                 let sized = mask.sized(n_q, n_k).unwrap();
-                let combined = matches!(mask.0, Rule::All(_));
+                let combined = mask.0.len() > 1;
                 for (r0, r1) in (0..n_q).flat_map(|a| (a + 1..=n_q).map(move |b| (a, b)))
                 {
                     for (c0, c1) in

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// A matrix as nalgebra writes it: the entries column by column, the number of rows, and that of columns.
 #[derive(Deserialize)]
-pub(crate) struct Matrix<T>(Vec<T>, usize, usize);
+pub struct Matrix<T>(Vec<T>, usize, usize);
 
 impl<T: Scalar> Matrix<T> {
     pub fn into_matrix(self, argument: &'static str) -> Result<DMatrix<T>> {
@@ -22,7 +22,7 @@ impl<T: Scalar> Matrix<T> {
 
 /// A row as nalgebra writes it: the entries, nothing for the number of rows, and the number of columns.
 #[derive(Deserialize)]
-pub(crate) struct Row<T>(Vec<T>, (), usize);
+pub struct Row<T>(Vec<T>, (), usize);
 
 impl<T: Scalar> Row<T> {
     pub fn into_row(self, argument: &'static str) -> Result<RowDVector<T>> {

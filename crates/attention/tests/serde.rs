@@ -107,22 +107,19 @@ fn a_layer_with_wrong_numbers_is_not_read() {
 fn a_mask_with_wrong_numbers_is_not_read() {
     for (written, message) in [
         (
-            json!({ "Padding": [] }),
+            json!([{ "Padding": [] }]),
             "`valid` is empty (0 entries) but at least one entry is needed",
         ),
-        (json!({ "Window": 0 }), "`width` is 0 but it must be at least 1"),
+        (json!(["Causal", { "Window": 0 }]), "`width` is 0 but it must be at least 1"),
         (
-            json!({ "Dense": [[], 0, 3] }),
+            json!([{ "Dense": [[], 0, 3] }]),
             "`allowed` is empty (0 x 3) but at least one entry is needed",
         ),
         (
-            json!({ "All": ["Causal"] }),
-            "`All` has 1 entry but a list of rules has at least two",
+            json!(["Forward"]),
+            "unknown variant `Forward`, expected one of `Causal`, `Padding`, `Window`, `Dense`",
         ),
-        (
-            json!({ "All": ["Causal", { "All": ["Causal", "Causal"] }] }),
-            "unknown variant `All`, expected one of `Causal`, `Padding`, `Window`, `Dense`",
-        ),
+        (json!(["Causal", ["Causal"]]), "invalid type: sequence, expected string or map"),
     ] {
         let error = from_value::<Mask>(written).unwrap_err();
         assert_eq!(error.to_string(), message);
@@ -146,7 +143,7 @@ fn a_matrix_whose_size_overflows_is_not_read() {
     written["parameters"]["w_q"] = json!([[1.0, 2.0], large, 2]);
     let error = from_value::<SingleHeadAttention<f64>>(written).unwrap_err().to_string();
     assert_eq!(error, format!("`w_q` has 2 entries but it is {large} x 2"));
-    let mask = json!({ "Dense": [[true, true], large, 2] });
+    let mask = json!([{ "Dense": [[true, true], large, 2] }]);
     let error = from_value::<Mask>(mask).unwrap_err().to_string();
     assert_eq!(error, format!("`allowed` has 2 entries but it is {large} x 2"));
 }
