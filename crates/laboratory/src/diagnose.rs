@@ -8,6 +8,7 @@ use attention::{
     AttentionCache, AttentionLayer, ForwardOptions, LayerGradients, Mask, Parameters,
     Result, SizedMask, numerical_gradient, row_entropy,
 };
+use derive_more::Display;
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -144,15 +145,17 @@ pub struct HeadDiagnosis {
 /// let finding = Finding::Scale { head: 1, factor: 8.0 };
 /// assert_eq!(finding.to_string(), "head 1: scores are 8.000 times what division by √d_k would give");
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Display)]
 #[non_exhaustive]
 pub enum Finding {
     /// A NaN or an infinity. Nothing else is judged then.
+    #[display("{what}: NaN or infinite")]
     NotFinite {
         /// What holds it.
         what: &'static str,
     },
     /// A row of weights that does not sum to 1, or to 0 where its query may see nothing.
+    #[display("head {head}: the weights of query {query} sum to {}", near(*sum))]
     RowSum {
         /// The head.
         head: usize,
@@ -162,6 +165,7 @@ pub enum Finding {
         sum: f64,
     },
     /// The columns of weights sum to 1, and the rows do not.
+    #[display("head {head}: columns of weights sum to 1, but row {query} to {}", near(*sum))]
     WrongAxis {
         /// The head.
         head: usize,
@@ -171,6 +175,7 @@ pub enum Finding {
         sum: f64,
     },
     /// Nearly every row looks at one key only.
+    #[display("head {head}: collapsed, with {entropy:.3} of the largest entropy")]
     Collapsed {
         /// The head.
         head: usize,
@@ -178,6 +183,7 @@ pub enum Finding {
         entropy: f64,
     },
     /// Every row looks at all of its keys alike.
+    #[display("head {head}: diffuse, with {entropy:.3} of the largest entropy")]
     Diffuse {
         /// The head.
         head: usize,
@@ -185,6 +191,7 @@ pub enum Finding {
         entropy: f64,
     },
     /// Two heads with the same queries, keys and values.
+    #[display("head {second}: has the queries, keys and values of head {first}")]
     Twins {
         /// The earlier head.
         first: usize,
@@ -192,11 +199,13 @@ pub enum Finding {
         second: usize,
     },
     /// Rows sum to 1, but the weights are not the softmax of any multiple of the products of queries and keys.
+    #[display("head {head}: the weights are no softmax of its queries and keys")]
     NotSoftmax {
         /// The head.
         head: usize,
     },
     /// The scores are not the products divided by √d_k.
+    #[display("head {head}: scores are {} times what division by √d_k would give", near(*factor))]
     Scale {
         /// The head.
         head: usize,
@@ -204,6 +213,7 @@ pub enum Finding {
         factor: f64,
     },
     /// A head's part of a parameter that no gradient reaches.
+    #[display("head {head}: the gradient of its part of {parameter} is {norm:.3}")]
     NoGradient {
         /// The head.
         head: usize,
@@ -213,6 +223,7 @@ pub enum Finding {
         norm: f64,
     },
     /// A gradient that is not the slope of the loss.
+    #[display("the gradient with respect to {by} has a relative error of {}", share(*error))]
     WrongGradient {
         /// By what it is taken: `x`, `context` or a parameter's name.
         by: &'static str,
@@ -220,6 +231,7 @@ pub enum Finding {
         error: f64,
     },
     /// Tokens that move outputs from which the mask hides them.
+    #[display("hidden tokens move outputs by up to {moved:.3}: {}", list(pairs))]
     Leak {
         /// Output and token, each from 0.
         pairs: Vec<(usize, usize)>,
@@ -227,6 +239,7 @@ pub enum Finding {
         moved: f64,
     },
     /// Tokens that move nothing where the mask lets them be seen.
+    #[display("visible tokens move nothing: {}", list(pairs))]
     Deaf {
         /// Output and token, each from 0.
         pairs: Vec<(usize, usize)>,
@@ -483,10 +496,20 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
 
     /// The output with another sequence in the place of that which keys and values come from.
     fn run_on(&self, source: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-        let output = match self.context {
-            Some(_) => self.layer.forward(self.x, options(Some(source), self.mask))?.0,
-            None => self.layer.forward(source, self.mask)?.0,
-        };
+        match self.context {
+            Some(_) => self.run(self.layer, self.x, Some(source)),
+            None => self.run(self.layer, source, None),
+        }
+    }
+
+    /// The output of this layer on these sequences.
+    fn run(
+        &self,
+        layer: &L,
+        x: &DMatrix<f64>,
+        context: Option<&DMatrix<f64>>,
+    ) -> Result<DMatrix<f64>> {
+        let (output, _) = layer.forward(x, options(context, self.mask))?;
         check_shape("output", &output, self.output.shape(), "the first output")?;
         Ok(output)
     }
@@ -501,9 +524,7 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
         let floor = 1e-5 * grad_output.norm() * root_mean_square(self.output).max(1e-3);
         // The loss Σ grad_output ⊙ output, less its value here: a small number is rounded less.
         let loss = |layer: &L, x: &DMatrix<f64>, context: Option<&DMatrix<f64>>| {
-            let output = layer.forward(x, options(context, self.mask))?.0;
-            check_shape("output", &output, self.output.shape(), "the first output")?;
-            Ok((output - self.output).dot(grad_output))
+            Ok((self.run(layer, x, context)? - self.output).dot(grad_output))
         };
         let mut errors = vec![];
         check_shape("gradients.x", &gradients.x, self.x.shape(), "`x`")?;
@@ -591,21 +612,6 @@ impl HeadDiagnosis {
             .map(|(entropy, most)| entropy / most)
             .collect()
     }
-}
-
-/// Whether output `i` of token `j` is as the mask says.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Hearing {
-    /// May be heard, and is.
-    Heard,
-    /// Must not be heard, and is not.
-    Hidden,
-    /// A token's own query moves its output even where its key is hidden, so that this says nothing.
-    Own,
-    /// May be heard, but with weights too small to tell.
-    Faint,
-    Leak,
-    Deaf,
 }
 
 impl Diagnosis {
@@ -696,28 +702,28 @@ impl Diagnosis {
         head.gradients.into_iter().filter(silent).map(finding).collect()
     }
 
-    fn hearing(&self, i: usize, j: usize) -> Hearing {
+    /// What output `i` and token `j` have in the report: see [`Diagnosis`].
+    fn sign(&self, i: usize, j: usize) -> char {
         let moved = self.influence[(i, j)] > MOVED;
-        let has_weight = self.heads.iter().any(|head| head.weights[(i, j)] != 0.0);
+        let is_faint = || self.heads.iter().all(|head| head.faint[(i, j)]);
+        let has_weight = || self.heads.iter().any(|head| head.weights[(i, j)] != 0.0);
         match (self.allowed[(i, j)], moved) {
-            (true, true) => Hearing::Heard,
-            (true, false) if self.heads.iter().all(|head| head.faint[(i, j)]) => {
-                Hearing::Faint
-            }
-            (true, false) => Hearing::Deaf,
-            (false, true) if i == j && !self.is_cross && !has_weight => Hearing::Own,
-            (false, true) => Hearing::Leak,
-            (false, false) => Hearing::Hidden,
+            (true, true) => 'x',
+            (true, false) if is_faint() => '~',
+            (true, false) => 'D',
+            (false, true) if i == j && !self.is_cross && !has_weight() => 'o',
+            (false, true) => 'L',
+            (false, false) => '.',
         }
     }
 
     fn leaks(&self) -> Vec<Finding> {
         let (rows, columns) = self.influence.shape();
         let all = (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
-        let are = |wanted: Hearing| -> Vec<(usize, usize)> {
-            all.clone().filter(|&(i, j)| self.hearing(i, j) == wanted).collect()
+        let with = |sign: char| -> Vec<(usize, usize)> {
+            all.clone().filter(|&(i, j)| self.sign(i, j) == sign).collect()
         };
-        let (leaks, deaf) = (are(Hearing::Leak), are(Hearing::Deaf));
+        let (leaks, deaf) = (with('L'), with('D'));
         let moved = leaks.iter().map(|&at| self.influence[at]).fold(0.0, f64::max);
         let mut findings = vec![];
         if !leaks.is_empty() {
@@ -767,77 +773,6 @@ fn scale_finding(h: usize, head: &HeadDiagnosis) -> Option<Finding> {
 
 // ---------------------------------------------------------------------------------------------------- the report
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Finding::NotFinite { what } => write!(f, "{what}: NaN or infinite"),
-            Finding::RowSum { head, query, sum } => {
-                write!(
-                    f,
-                    "head {head}: the weights of query {query} sum to {}",
-                    near(*sum)
-                )
-            }
-            Finding::WrongAxis { head, query, sum } => write!(
-                f,
-                "head {head}: columns of weights sum to 1, but row {query} to {}",
-                near(*sum)
-            ),
-            Finding::Collapsed { head, entropy } => {
-                write!(
-                    f,
-                    "head {head}: collapsed, with {entropy:.3} of the largest entropy"
-                )
-            }
-            Finding::Diffuse { head, entropy } => {
-                write!(
-                    f,
-                    "head {head}: diffuse, with {entropy:.3} of the largest entropy"
-                )
-            }
-            Finding::Twins { first, second } => {
-                write!(
-                    f,
-                    "head {second}: has the queries, keys and values of head {first}"
-                )
-            }
-            Finding::NotSoftmax { head } => write!(
-                f,
-                "head {head}: the weights are no softmax of its queries and keys"
-            ),
-            Finding::Scale { head, factor } => write!(
-                f,
-                "head {head}: scores are {} times what division by √d_k would give",
-                near(*factor)
-            ),
-            Finding::NoGradient { head, parameter, norm } => {
-                write!(
-                    f,
-                    "head {head}: the gradient of its part of {parameter} is {norm:.3}"
-                )
-            }
-            Finding::WrongGradient { by, error } => {
-                let error = if *error < 0.01 {
-                    format!("{error:.1e}")
-                } else {
-                    format!("{error:.2}")
-                };
-                write!(
-                    f,
-                    "the gradient with respect to {by} has a relative error of {error}"
-                )
-            }
-            Finding::Leak { pairs, moved } => {
-                let list = list(pairs);
-                write!(f, "hidden tokens move outputs by up to {moved:.3}: {list}")
-            }
-            Finding::Deaf { pairs } => {
-                write!(f, "visible tokens move nothing: {}", list(pairs))
-            }
-        }
-    }
-}
-
 /// Three decimals, or as many as it takes to tell a number from 1.
 fn near(x: f64) -> String {
     let off = x - 1.0;
@@ -847,6 +782,11 @@ fn near(x: f64) -> String {
     } else {
         format!("{x:.3}")
     }
+}
+
+/// Two decimals, or two digits of what would be 0.00.
+fn share(x: f64) -> String {
+    if x < 0.01 { format!("{x:.1e}") } else { format!("{x:.2}") }
 }
 
 /// The first few pairs, and how many more there are.
@@ -921,15 +861,8 @@ impl Diagnosis {
         }
         writeln!(f, "\nmoves     outputs down, changed tokens across")?;
         for i in 0..rows {
-            let sign = |j| match self.hearing(i, j) {
-                Hearing::Heard => "x",
-                Hearing::Hidden => ".",
-                Hearing::Own => "o",
-                Hearing::Faint => "~",
-                Hearing::Leak => "L",
-                Hearing::Deaf => "D",
-            };
-            let signs: Vec<_> = (0..columns).map(sign).collect();
+            let signs: Vec<_> =
+                (0..columns).map(|j| self.sign(i, j).to_string()).collect();
             writeln!(f, "  {i:>5}   {}", signs.join(" "))?;
         }
         Ok(())
