@@ -1,10 +1,10 @@
 //! Times attention, naive or flash, and prints one line of JSON.
 //!
-//! `cargo run --release -p attention --example time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --kind flash --pass forward --causal`
+//! `cargo run --release -p attention --example time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --causal`
 
 use attention::flash::{Flash, Inputs};
 use attention::{AttentionShape, Float, Mask, attention, attention_backward};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use nalgebra::{DMatrix, convert, try_convert};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -28,48 +28,21 @@ struct Options {
     /// Threads.
     #[arg(long, default_value = "1")]
     threads: NonZeroUsize,
-    /// Which program.
-    #[arg(long, value_enum, default_value = "flash")]
-    kind: Kind,
-    /// Forward alone, or both forward and backward.
-    #[arg(long, value_enum, default_value = "forward")]
-    pass: Pass,
-    /// The type of the numbers.
-    #[arg(long, value_enum, default_value = "f32")]
-    dtype: Dtype,
+    /// By `attention`, head by head, and not by `flash::Flash`.
+    #[arg(long)]
+    naive: bool,
+    /// Forward and backward, and not forward alone.
+    #[arg(long)]
+    backward: bool,
+    /// In numbers of double precision, `f64`, and not in `f32`.
+    #[arg(long)]
+    double: bool,
     /// No token sees its future.
     #[arg(long)]
     causal: bool,
     /// How many times; the median counts.
     #[arg(long, default_value = "9")]
     repeats: NonZeroUsize,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    /// `attention`, head by head.
-    Naive,
-    /// `flash::Flash`.
-    Flash,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Pass {
-    /// Forward alone.
-    Forward,
-    /// Forward and backward.
-    Both,
-}
-
-#[derive(Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Dtype {
-    /// Single precision.
-    F32,
-    /// Double precision.
-    F64,
 }
 
 #[derive(Serialize)]
@@ -91,10 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(options: Options) -> Result<Report, Box<dyn Error>> {
-    let (median_seconds, checksum) = match options.dtype {
-        Dtype::F32 => time::<f32>(&options)?,
-        Dtype::F64 => time::<f64>(&options)?,
-    };
+    let (median_seconds, checksum) =
+        if options.double { time::<f64>(&options)? } else { time::<f32>(&options)? };
     let flops_per_second = flops(&options)? / median_seconds;
     let flop_convention =
         "4 heads n^2 d forward, half of it if causal; 3.5 times that with backward";
@@ -107,7 +78,7 @@ fn flops(options: &Options) -> attention::Result<f64> {
     let flops = AttentionShape::self_attention(1, n, heads * d, d, heads).flops()?;
     let forward = (flops.scores + flops.values) as f64;
     let seen = if options.causal { 0.5 } else { 1.0 };
-    Ok(seen * forward * if options.pass == Pass::Both { 3.5 } else { 1.0 })
+    Ok(seen * forward * if options.backward { 3.5 } else { 1.0 })
 }
 
 /// The median of the seconds, and the sum of the output.
@@ -126,21 +97,17 @@ fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
     let flash = Flash::new().with_threads(options.threads.get())?;
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(options.threads.get()).build()?;
-    let both = options.pass == Pass::Both;
+    let grad_output = options.backward.then_some(&grad_output);
 
     let once = || -> attention::Result<DMatrix<T>> {
-        match options.kind {
-            Kind::Flash => {
-                let forward = flash.forward(&inputs);
-                if both {
-                    flash.backward(&inputs, &forward, &grad_output)?;
-                }
-                Ok(forward.output)
-            }
-            Kind::Naive => pool.install(|| {
-                naive(&q, &k, &v, &mask, heads, both.then_some(&grad_output))
-            }),
+        if options.naive {
+            return pool.install(|| naive(&q, &k, &v, &mask, heads, grad_output));
         }
+        let forward = flash.forward(&inputs);
+        if let Some(grad_output) = grad_output {
+            flash.backward(&inputs, &forward, grad_output)?;
+        }
+        Ok(forward.output)
     };
     let mut checksum = 0.0;
     let mut seconds = vec![];
@@ -196,23 +163,21 @@ mod tests {
 
     #[test]
     fn both_kinds_report_the_same_output() {
-        for rest in
-            ["--causal", "--pass both", "--dtype f64", "--dtype f64 --pass both --causal"]
+        for rest in ["--causal", "--backward", "--double", "--double --backward --causal"]
         {
             let [naive, flash] =
-                ["naive", "flash"].map(|kind| report(&format!("--kind {kind} {rest}")));
+                ["--naive", ""].map(|kind| report(&format!("{kind} {rest}")));
             let sum = |report: &serde_json::Value| report["checksum"].as_f64().unwrap();
             assert!((sum(&naive) - sum(&flash)).abs() < 1e-3, "{rest}: {naive} {flash}");
             assert!(sum(&naive) != 0.0);
         }
-        let (full, causal) = (report("--kind flash"), report("--kind flash --causal"));
+        let (full, causal) = (report(""), report("--causal"));
         assert_ne!(full["checksum"], causal["checksum"]);
     }
 
     #[test]
     fn the_speed_follows_the_stated_convention() {
-        for (rest, flops) in
-            [("", 1.0), ("--causal", 0.5), ("--pass both --causal", 1.75)]
+        for (rest, flops) in [("", 1.0), ("--causal", 0.5), ("--backward --causal", 1.75)]
         {
             let report = report(rest);
             let of = |key: &str| report[key].as_f64().unwrap();
@@ -225,7 +190,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_by_name() {
         for (wrong, name) in
-            [("--n 0", "--n"), ("--threads 0", "--threads"), ("--kind fast", "--kind")]
+            [("--n 0", "--n"), ("--threads 0", "--threads"), ("--fast", "--fast")]
         {
             let arguments = format!("time_attention {wrong}");
             let error = Options::try_parse_from(arguments.split(' ')).err().unwrap();

@@ -20,16 +20,11 @@ const D_MODEL: usize = 32;
 const STEPS: usize = 400;
 const BATCH: usize = 16;
 
-// Where the gradients of the matrices stand in a list, in the order of `Model::matrices`.
-const LETTERS_AT: usize = 0;
-const POSITIONS_AT: usize = 1;
-const W_AT: usize = 2;
-const B_AT: usize = 3;
-const LAYERS_AT: usize = 4;
-
 /// What a layer keeps of each sequence of a batch.
 type Caches = Vec<MultiHeadCache<f32>>;
 
+/// What is learned, and of the same shape, the gradients of the loss.
+#[derive(Clone)]
 struct Model {
     letters: DMatrix<f32>,   // (LETTERS + 1, d_model): what a letter is
     positions: DMatrix<f32>, // (2 LENGTH, d_model): where it stands
@@ -75,14 +70,15 @@ impl Model {
             .collect()
     }
 
-    /// The mean cross-entropy of the copied letters, the share that is right, and the gradients, one for each of the model's
-    /// matrices and in the same order.
-    fn loss_and_gradients(
-        &self,
-        batch: &[Vec<usize>],
-    ) -> Result<(f32, f32, Vec<DMatrix<f32>>)> {
-        let mut gradients: Vec<_> =
-            self.matrices().iter().map(|matrix| matrix.map(|_| 0.0)).collect();
+    fn zeros_like(&self) -> Self {
+        let mut zeros = self.clone();
+        zeros.matrices_mut().iter_mut().for_each(|matrix| matrix.fill(0.0));
+        zeros
+    }
+
+    /// The mean cross-entropy of the copied letters, the share that is right, and the gradients.
+    fn loss_and_gradients(&self, batch: &[Vec<usize>]) -> Result<(f32, f32, Model)> {
+        let mut gradients = self.zeros_like();
         let (xs, caches) = self.forward(batch)?;
         let (loss, right, grad_xs) = self.loss(batch, &xs, &mut gradients)?;
         self.backward(batch, &caches, grad_xs, &mut gradients)?;
@@ -115,7 +111,7 @@ impl Model {
         &self,
         batch: &[Vec<usize>],
         xs: &[DMatrix<f32>],
-        gradients: &mut [DMatrix<f32>],
+        gradients: &mut Model,
     ) -> Result<(f32, f32, Vec<DMatrix<f32>>)> {
         let bias = RowDVector::from_row_slice(self.b.as_slice());
         let weight = 1.0 / (batch.len() * LENGTH) as f32;
@@ -133,8 +129,8 @@ impl Model {
                 grad_scores[(i, next)] -= weight;
             }
             let (grad_x, grad_w, grad_b) = linear_backward(x, &self.w, &grad_scores)?;
-            gradients[W_AT] += grad_w;
-            gradients[B_AT] += grad_b;
+            gradients.w += grad_w;
+            gradients.b += grad_b;
             grad_xs.push(grad_x);
         }
         Ok((loss, right, grad_xs))
@@ -146,26 +142,20 @@ impl Model {
         batch: &[Vec<usize>],
         caches: &[Caches],
         mut grad_xs: Vec<DMatrix<f32>>,
-        gradients: &mut [DMatrix<f32>],
+        gradients: &mut Model,
     ) -> Result<()> {
-        let mut of_layers = vec![]; // from the last layer to the first
-        for (layer, cache) in self.layers.iter().zip(caches).rev() {
-            let gradients_of_layer = layer.backward_batch(cache, &grad_xs)?;
-            grad_xs
-                .iter_mut()
-                .zip(gradients_of_layer.xs)
-                .for_each(|(grad_x, by_layer)| *grad_x += by_layer);
-            of_layers.push(gradients_of_layer.parameters);
-        }
-        let of_layers = of_layers.iter().rev().flat_map(|parameters| parameters.named());
-        for (sum, (_, gradient)) in gradients[LAYERS_AT..].iter_mut().zip(of_layers) {
-            *sum += gradient;
+        for (at, layer) in self.layers.iter().enumerate().rev() {
+            let of_layer = layer.backward_batch(&caches[at], &grad_xs)?;
+            for (grad_x, by_layer) in grad_xs.iter_mut().zip(of_layer.xs) {
+                *grad_x += by_layer;
+            }
+            gradients.layers[at].parameters = of_layer.parameters;
         }
         for (text, grad_x) in batch.iter().zip(&grad_xs) {
             for (i, row) in grad_x.row_iter().enumerate() {
-                let mut letter = gradients[LETTERS_AT].row_mut(text[i]);
+                let mut letter = gradients.letters.row_mut(text[i]);
                 letter += row;
-                let mut position = gradients[POSITIONS_AT].row_mut(i);
+                let mut position = gradients.positions.row_mut(i);
                 position += row;
             }
         }
@@ -173,31 +163,31 @@ impl Model {
     }
 }
 
-/// D. P. Kingma, J. Ba, *Adam* (2015): for each matrix the running means of its gradient and of the gradient's square. The second
-/// one forgets faster (0.99) than in the paper (0.999), for a short training.
+/// D. P. Kingma, J. Ba, *Adam* (2015): the running means of each gradient and of its square. The second one forgets faster (0.99)
+/// than in the paper (0.999), for a short training.
 struct Adam {
-    means: Vec<(DMatrix<f32>, DMatrix<f32>)>,
+    means: Model,
+    squares: Model,
     steps: i32,
 }
 
 impl Adam {
     fn new(model: &Model) -> Self {
-        let zeros = |matrix: &DMatrixView<f32>| matrix.map(|_| 0.0);
-        let means = model.matrices().iter().map(|m| (zeros(m), zeros(m))).collect();
-        Adam { means, steps: 0 }
+        Adam { means: model.zeros_like(), squares: model.zeros_like(), steps: 0 }
     }
 
-    fn step(&mut self, model: &mut Model, gradients: &[DMatrix<f32>], rate: f32) {
-        assert_eq!(gradients.len(), self.means.len(), "a gradient for each matrix");
+    fn step(&mut self, model: &mut Model, gradients: &Model, rate: f32) {
         self.steps += 1;
         let (first, second) =
             (1.0 - 0.9_f32.powi(self.steps), 1.0 - 0.99_f32.powi(self.steps));
-        let matrices = model.matrices_mut().into_iter().zip(gradients);
-        for ((mut matrix, gradient), (mean, square)) in matrices.zip(&mut self.means) {
-            *mean = &*mean * 0.9 + gradient * 0.1;
-            *square = &*square * 0.99 + gradient.map(|g| g * g) * 0.01;
-            matrix -= mean.zip_map(square, |m, s| {
-                rate * (m / first) / ((s / second).sqrt() + 1e-8)
+        let matrices = model.matrices_mut().into_iter().zip(gradients.matrices());
+        let means =
+            self.means.matrices_mut().into_iter().zip(self.squares.matrices_mut());
+        for ((mut matrix, gradient), (mut mean, mut square)) in matrices.zip(means) {
+            mean.zip_apply(&gradient, |m, g| *m = 0.9 * *m + 0.1 * g);
+            square.zip_apply(&gradient, |s, g| *s = 0.99 * *s + 0.01 * g * g);
+            matrix.zip_zip_apply(&mean, &square, |x, m, s| {
+                *x -= rate * (m / first) / ((s / second).sqrt() + 1e-8);
             });
         }
     }
