@@ -145,6 +145,9 @@ pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
 /// [`FlashOutput`](crate::flash::FlashOutput) has them. They are made from the query's largest product with a key, `max`, which is
 /// not scaled yet, and the sum of the exponentials of `scale` · (product − `max`).
 ///
+/// Of a large score the rounded log-sum-exp alone would lose the logarithm of the sum, and e^(score − log-sum-exp) would be 1 for
+/// each of two equal scores.
+///
 /// ```
 /// use attention::building_blocks::{log_sum_exp_with_rest, neg_infinity};
 ///
@@ -166,22 +169,6 @@ pub fn log_sum_exp_with_rest<T: RealField + Copy>(scale: T, max: T, sum: T) -> (
 /// nothing, where −∞ − (−∞) is NaN. A NaN stays one.
 pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
     if log_sum_exp == crate::mask::neg_infinity() { T::zero() } else { log_sum_exp }
-}
-
-/// What rounding takes from the log-sum-exp `m + ln ℓ` of a row with the largest score `max` and the sum `sum`: together
-/// with it, the number in twice the precision. 0 where the log-sum-exp is not finite.
-///
-/// Of a large score the rounded sum of both would lose ln ℓ, and e^(score − log-sum-exp) would be 1 for each of two equal
-/// scores.
-pub(crate) fn log_sum_exp_low<T: RealField + Copy>(max: T, sum: T) -> T {
-    let (m, log_sum) = (shift(max), sum.ln());
-    let rounded = m + log_sum;
-    if !rounded.is_finite() {
-        return T::zero();
-    }
-    // D. E. Knuth's exact error of a sum (The Art of Computer Programming, volume 2, section 4.2.2).
-    let share = rounded - m;
-    (m - (rounded - share)) + (log_sum - share)
 }
 
 /// [`log_sum_exp`] of every row.
@@ -325,8 +312,7 @@ mod tests {
     fn what_rounding_takes_from_a_large_log_sum_exp_is_kept() {
         let (max, sum) = (2.0_f32.powi(24), 2.0_f32);
         assert_eq!(max + sum.ln(), max);
-        assert_eq!(log_sum_exp_low(max, sum), sum.ln());
-        assert_eq!(log_sum_exp_low(f32::NEG_INFINITY, 0.0), 0.0);
+        assert_eq!(log_sum_exp_with_rest(1.0, max, sum), (max, sum.ln()));
     }
 
     #[test]
