@@ -4,10 +4,10 @@
 
 mod support;
 
+use attention::flash::{Flash, Part, TileProducts};
 use attention::{Mask, attention_weights, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nalgebra::DMatrix;
-use pulp::{Arch, Simd, WithSimd};
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};
 
@@ -15,42 +15,16 @@ use support::{briefly, inputs, normal, time};
 fn arithmetic(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("arithmetic");
     briefly(&mut group);
-    let arch = Arch::new();
+    let products = TileProducts::<f32>::new(Flash::new().instructions(), 512, 512);
+    let mut products = products.expect("sizes above 0");
     // n is the number of multiply-adds, which depends on how many numbers a register holds.
-    let n = arch.dispatch(MultiplyAdd { rounds: 0 }).0 * ROUNDS;
+    let n = products.operations(Part::Registers) / 2;
     time(&mut group, "registers, f32", n, || {
-        arch.dispatch(MultiplyAdd { rounds: black_box(ROUNDS) })
+        black_box(&mut products).run(Part::Registers)
     });
     for n in [256, 512, 1024, 2048] {
         let (a, b) = (normal::<f32>(n, n, 0), normal::<f32>(n, n, 1));
         time(&mut group, "product, f32", n, || black_box(&a) * &b);
-    }
-}
-
-const ROUNDS: usize = 1 << 16;
-/// Sums that grow side by side: enough of them that each multiply-add need not wait for the one before, and few enough
-/// that they stay in registers.
-const SUMS: usize = 12;
-
-struct MultiplyAdd {
-    rounds: usize,
-}
-
-impl WithSimd for MultiplyAdd {
-    /// The number of multiply-adds in one round, and their result, so that nothing is left out.
-    type Output = (usize, f32);
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-        let (factor, summand) = (simd.splat_f32s(0.999), simd.splat_f32s(0.5));
-        let mut sums = [summand; SUMS];
-        for _ in 0..self.rounds {
-            for sum in &mut sums {
-                *sum = simd.mul_add_f32s(*sum, factor, summand);
-            }
-        }
-        let total = sums.map(|sum| simd.reduce_sum_f32s(sum)).iter().sum();
-        (SUMS * S::F32_LANES, total)
     }
 }
 
