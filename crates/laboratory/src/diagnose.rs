@@ -308,6 +308,7 @@ fn normal(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
     DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
 }
 
+/// What holds a NaN or an infinity.
 fn not_finite(
     x: &DMatrix<f64>,
     context: Option<&DMatrix<f64>>,
@@ -315,23 +316,15 @@ fn not_finite(
     heads: &[HeadDiagnosis],
     gradients: &LayerGradients<f64>,
 ) -> Vec<&'static str> {
-    let is_finite = |matrix: &DMatrix<f64>| matrix.iter().all(|x| x.is_finite());
-    let parameters = gradients.parameters.named();
-    [
-        ("x", is_finite(x)),
-        ("context", context.is_none_or(is_finite)),
-        ("weights", heads.iter().all(|head| is_finite(&head.weights))),
-        ("output", is_finite(output)),
-        (
-            "gradients",
-            is_finite(&gradients.x)
-                && parameters.iter().all(|(_, g)| g.iter().all(|g| g.is_finite())),
-        ),
-    ]
-    .into_iter()
-    .filter(|(_, is_finite)| !is_finite)
-    .map(|(what, _)| what)
-    .collect()
+    let mut all = vec![("x", x.as_view())];
+    all.extend(context.map(|context| ("context", context.as_view())));
+    all.extend(heads.iter().map(|head| ("weights", head.weights.as_view())));
+    all.extend([("output", output.as_view()), ("gradients", gradients.x.as_view())]);
+    all.extend(gradients.parameters.named().into_iter().map(|(_, g)| ("gradients", g)));
+    all.retain(|(_, matrix)| !matrix.iter().all(|x| x.is_finite()));
+    let mut names: Vec<_> = all.into_iter().map(|(name, _)| name).collect();
+    names.dedup();
+    names
 }
 
 // ---------------------------------------------------------------------------------------------------- weights
@@ -665,24 +658,21 @@ impl Diagnosis {
 
     fn row_sum(&self, h: usize, head: &HeadDiagnosis) -> Option<Finding> {
         let off = |sum: f64, sees: bool| (sum - f64::from(sees)).abs();
-        let row = |i: usize| {
-            off(head.row_sums[i], self.allowed.row(i).iter().any(|&sees| sees))
-        };
-        let column = |j: usize| {
-            off(head.column_sums[j], self.allowed.column(j).iter().any(|&sees| sees))
-        };
-        let worst =
-            (0..head.row_sums.len()).max_by(|&a, &b| row(a).total_cmp(&row(b)))?;
-        if row(worst) <= ROW_SUM_TOLERANCE {
+        let rows = head.row_sums.map_with_location(|i, _, sum| {
+            off(sum, self.allowed.row(i).iter().any(|&sees| sees))
+        });
+        let columns = head.column_sums.map_with_location(|j, _, sum| {
+            off(sum, self.allowed.column(j).iter().any(|&sees| sees))
+        });
+        let query = rows.imax();
+        if rows[query] <= ROW_SUM_TOLERANCE {
             return None;
         }
-        let (head_index, query, sum) = (h, worst, head.row_sums[worst]);
-        let columns_fit =
-            (0..head.column_sums.len()).all(|j| column(j) <= ROW_SUM_TOLERANCE);
-        Some(if columns_fit {
-            Finding::WrongAxis { head: head_index, query, sum }
+        let sum = head.row_sums[query];
+        Some(if columns.max() <= ROW_SUM_TOLERANCE {
+            Finding::WrongAxis { head: h, query, sum }
         } else {
-            Finding::RowSum { head: head_index, query, sum }
+            Finding::RowSum { head: h, query, sum }
         })
     }
 
