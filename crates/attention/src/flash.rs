@@ -175,6 +175,21 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         self.mask
     }
 
+    /// One head after another.
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::Inputs};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// # let mask = Mask::none();
+    /// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?;
+    /// let widths: Vec<_> = inputs.heads().map(|head| head.q.ncols()).collect();
+    /// assert_eq!(widths, [2, 2]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn heads(&self) -> impl Iterator<Item = Head<'a, T>> {
+        (0..self.n_heads).map(|h| self.head(h))
+    }
+
     /// (n_q, n_k)
     pub(crate) fn lengths(&self) -> (usize, usize) {
         self.mask.shape()
@@ -213,13 +228,30 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
     }
 }
 
-/// What one head is asked about.
-struct Head<'a, T: RealField> {
-    q: DMatrixView<'a, T>, // (n_q, d_k)
-    k: DMatrixView<'a, T>, // (n_k, d_k)
-    v: DMatrixView<'a, T>, // (n_k, d_v)
-    mask: SizedMask<'a>,
-    scale: T,
+/// What one head is asked about: see [`Inputs::heads`].
+///
+/// ```
+/// use attention::{Mask, flash::Inputs};
+///
+/// let x = nalgebra::DMatrix::<f64>::zeros(2, 8);
+/// let mask = Mask::causal();
+/// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?;
+/// let head = inputs.heads().next().unwrap();
+/// assert_eq!((head.k.shape(), head.scale), ((2, 4), 0.5));
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a, T: RealField> {
+    /// The queries (n_q, d_k).
+    pub q: DMatrixView<'a, T>,
+    /// The keys (n_k, d_k).
+    pub k: DMatrixView<'a, T>,
+    /// The values (n_k, d_v).
+    pub v: DMatrixView<'a, T>,
+    /// Which query may see which key.
+    pub mask: SizedMask<'a>,
+    /// The factor 1/√d_k of the scores.
+    pub scale: T,
 }
 
 /// What the forward pass finds, and all that the backward pass needs of it.
@@ -250,7 +282,16 @@ pub struct FlashOutput<T: RealField> {
 }
 
 impl<T: RealField + Copy> FlashOutput<T> {
-    fn zeros(inputs: &Inputs<T>) -> Self {
+    /// Zeros in the shapes of what these inputs give, to be written over.
+    ///
+    /// ```
+    /// # use attention::{Mask, flash::{FlashOutput, Inputs}};
+    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
+    /// let zeros = FlashOutput::zeros(&Inputs::new(&x, &x, &x, &Mask::none())?);
+    /// assert_eq!((zeros.output.shape(), zeros.log_sum_exp.shape()), ((2, 4), (2, 1)));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn zeros(inputs: &Inputs<T>) -> Self {
         let n_q = inputs.q.nrows();
         FlashOutput {
             output: DMatrix::zeros(n_q, inputs.v.ncols()),

@@ -7,12 +7,12 @@
 
 use crate::exponentials::{Columns, Exponentials};
 use attention::Float;
+use attention::Visibility;
 use attention::building_blocks::{
-    self, blocks, log_sum_exp_with_rest, neg_infinity, normaliser, scale, tiles_between,
+    self, blocks, log_sum_exp_with_rest, neg_infinity, normaliser, tiles_between,
 };
-use attention::flash::{FlashOutput, Inputs, Tiles};
-use attention::{SizedMask, Visibility};
-use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
+use attention::flash::{FlashOutput, Head, Inputs, Tiles};
+use nalgebra::{DMatrixView, DMatrixViewMut, Dyn};
 use std::ops::Range;
 
 /// The forward pass of [`Flash`](attention::flash::Flash) with products from a library, on one thread: for those who want to
@@ -65,17 +65,21 @@ impl LibraryFlash {
         let (n_q, n_k) = inputs.mask().shape();
         let Tiles { queries, keys } = self.tiles;
         let tiles = Tiles { queries: queries.clamp(1, n_q), keys: keys.clamp(1, n_k) };
-        let mut forward = FlashOutput {
-            output: DMatrix::zeros(n_q, inputs.v().ncols()),
-            log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads()),
-            log_sum_exp_low: DMatrix::zeros(n_q, inputs.n_heads()),
-        };
-        let d_v = inputs.v().ncols() / inputs.n_heads();
+        let mut forward = FlashOutput::zeros(inputs);
+        let (k, d_v) = (inputs.k(), inputs.v().ncols() / inputs.n_heads());
+        let k_transposed: Transposed<T> = DMatrixView::from_slice_with_strides_generic(
+            k.as_slice(),
+            Dyn(k.ncols()),
+            Dyn(n_k),
+            Dyn(n_k), // from an entry of a key to the next
+            Dyn(1),   // from key to key
+        );
         let mut block = QueryBlock::new(self.exponentials, tiles, d_v);
-        for h in 0..inputs.n_heads() {
-            let head = Head::new(inputs, h);
+        for (h, head) in inputs.heads().enumerate() {
+            let d_k = head.k.ncols();
+            let k_transposed = k_transposed.rows(h * d_k, d_k); // (d_k, n_k)
             for rows in blocks(n_q, tiles.queries) {
-                block.attend(&head, rows.clone());
+                block.attend(&head, &k_transposed, rows.clone());
                 block.write(&mut forward, h, rows, head.scale);
             }
         }
@@ -83,10 +87,10 @@ impl LibraryFlash {
     }
 }
 
-/// One head.
+/// A matrix of keys as its transpose, in the same memory.
 ///
-/// The keys' view has other strides than a matrix: it is a right factor, and may have them. The left factor of nalgebra's product
-/// has to be of a type like that of `q`, in which the entries of a column are neighbours.
+/// Such a view has other strides than a matrix: it is a right factor, and may have them. The left factor of nalgebra's product
+/// has to be of a type like that of a head's `q`, in which the entries of a column are neighbours.
 ///
 /// For nalgebra 0.35.0 (dimforge/nalgebra#1616, which is open) reads and writes out of bounds, without any `unsafe` of the caller's,
 /// where the entries of a column of the left factor lie apart and the product takes its path for small matrices: one of
@@ -94,35 +98,7 @@ impl LibraryFlash {
 /// `axcpy_uninit`, takes the length of the slice around a column, `(rows − 1) · stride + 1`, for the number of its
 /// entries. It is right where the stride from row to row is 1, whatever the stride from column to column; the right
 /// factor and the result may have any strides.
-struct Head<'a, T: Float> {
-    q: DMatrixView<'a, T>,                      // (n_q, d_k)
-    k_transposed: DMatrixView<'a, T, Dyn, Dyn>, // (d_k, n_k)
-    v: DMatrixView<'a, T>,                      // (n_k, d_v)
-    mask: SizedMask<'a>,
-    scale: T,
-}
-
-impl<'a, T: Float> Head<'a, T> {
-    fn new(inputs: &Inputs<'a, T>, h: usize) -> Self {
-        let d_k = inputs.q().ncols() / inputs.n_heads();
-        let d_v = inputs.v().ncols() / inputs.n_heads();
-        let n_k = inputs.k().nrows();
-        let keys = &inputs.k().as_slice()[h * d_k * n_k..][..d_k * n_k];
-        Head {
-            q: inputs.q().columns(h * d_k, d_k),
-            k_transposed: DMatrixView::from_slice_with_strides_generic(
-                keys,
-                Dyn(d_k),
-                Dyn(n_k),
-                Dyn(n_k), // from an entry of a key to the next
-                Dyn(1),   // from key to key
-            ),
-            v: inputs.v().columns(h * d_v, d_v),
-            mask: inputs.mask(),
-            scale: scale(d_k),
-        }
-    }
-}
+type Transposed<'a, T> = DMatrixView<'a, T, Dyn, Dyn>;
 
 /// The softmax so far of a block of queries, and the memory that is used again for every tile and every block.
 struct QueryBlock<T> {
@@ -155,7 +131,12 @@ impl<T: Float> QueryBlock<T> {
     }
 
     /// One block of queries, and all keys that it sees, a tile at a time.
-    fn attend(&mut self, head: &Head<T>, rows: Range<usize>) {
+    fn attend(
+        &mut self,
+        head: &Head<T>,
+        k_transposed: &Transposed<T>,
+        rows: Range<usize>,
+    ) {
         let (r, d_v) = (rows.len(), self.d_v);
         let q = head.q.rows_range(rows.clone()); // (r, d_k)
         self.max[..r].fill(neg_infinity());
@@ -171,7 +152,7 @@ impl<T: Float> QueryBlock<T> {
             }
             let c = columns.len();
             let scores = &mut self.scores[..r * c];
-            let k_transposed = head.k_transposed.columns_range(columns.clone()); // (d_k, c)
+            let k_transposed = k_transposed.columns_range(columns.clone()); // (d_k, c)
             let mut product = DMatrixViewMut::from_slice(scores, r, c);
             product.gemm(T::one(), &q, &k_transposed, T::zero()); // not scaled
             if seen == Visibility::Partial {

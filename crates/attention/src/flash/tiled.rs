@@ -40,9 +40,9 @@ pub fn tiled_attention<T: RealField + Copy>(
     tiles.check()?;
     let mut forward = FlashOutput::zeros(inputs);
     let (n_q, d_v) = (inputs.lengths().0, inputs.widths().1);
-    for h in 0..inputs.n_heads() {
+    for (h, head) in inputs.heads().enumerate() {
         for rows in blocks(n_q, tiles.queries) {
-            let state = attend(&inputs.head(h), rows.clone(), tiles.keys)?;
+            let state = attend(&head, rows.clone(), tiles.keys)?;
             let low = state.log_sum_exp_low(); // (rows)
             let (output, log_sum_exp) = state.finish(); // (rows, d_v), (rows)
             let place = (rows.start, h * d_v);
@@ -146,8 +146,7 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
         k: DMatrix::zeros(n_k, inputs.k.ncols()),
         v: DMatrix::zeros(n_k, inputs.v.ncols()),
     };
-    for h in 0..inputs.n_heads() {
-        let head = inputs.head(h);
+    for (h, head) in inputs.heads().enumerate() {
         let output = forward.output.columns(h * d_v, d_v);
         let grad_output = grad_output.columns(h * d_v, d_v);
         let (log_sum_exp, low) =
