@@ -7,7 +7,7 @@ pub use crate::blocks::{blocks, tiles_between};
 pub use crate::dot_product::{check_queries_and_keys, check_values, scale};
 pub use crate::error::{check_count, check_positive, check_room, check_shape};
 pub use crate::mask::neg_infinity;
-pub use crate::softmax::log_sum_exp_with_rest;
+pub use crate::softmax::log_sum_exp_and_low;
 
 /// What softmax subtracts from a row of scores whose maximum this is.
 ///

@@ -38,7 +38,7 @@ pub use tiled::{tiled_attention, tiled_attention_backward};
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
 use crate::error::{Result, check_heads, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
-use crate::softmax::log_sum_exp_with_rest;
+use crate::softmax::log_sum_exp_and_low;
 use nalgebra::{DMatrix, DMatrixView, RealField};
 
 /// What attention is asked about: queries, keys and values of one or more heads, and who sees what.
@@ -302,7 +302,7 @@ impl<T: RealField + Copy> FlashOutput<T> {
 
     /// The log-sum-exp of a query and head, from its largest score, not scaled, and its sum of exponentials.
     fn write_log_sum_exp(&mut self, at: (usize, usize), scale: T, max: T, sum: T) {
-        let (lse, low) = log_sum_exp_with_rest(scale, max, sum);
+        let (lse, low) = log_sum_exp_and_low(scale, max, sum);
         (self.log_sum_exp[at], self.log_sum_exp_low[at]) = (lse, low);
     }
 }

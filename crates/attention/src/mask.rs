@@ -20,12 +20,12 @@ use std::ops::Range;
 /// ```
 /// use attention::Mask;
 ///
-/// // A text of three tokens, of which the last is only filling, where no token may see its future.
+/// // A text of three tokens, of which the last is padding, where no token may see its future.
 /// let mask = Mask::causal().and(Mask::padding(&[true, true, false])?);
 /// let sized = mask.sized(3, 3)?;
 /// assert!(sized.allows(1, 0));
 /// assert!(!sized.allows(0, 1)); // the future
-/// assert!(!sized.allows(2, 2)); // filling
+/// assert!(!sized.allows(2, 2)); // padding
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -149,13 +149,13 @@ pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
 /// each of two equal scores.
 ///
 /// ```
-/// use attention::building_blocks::{log_sum_exp_with_rest, neg_infinity};
+/// use attention::building_blocks::{log_sum_exp_and_low, neg_infinity};
 ///
-/// let (lse, low) = log_sum_exp_with_rest(0.5, 6.0, 2.0_f64); // scores 3 and 3
+/// let (lse, low) = log_sum_exp_and_low(0.5, 6.0, 2.0_f64); // scores 3 and 3
 /// assert!((lse - (3.0 + 2.0_f64.ln())).abs() < 1e-15 && low.abs() < 1e-15);
-/// assert_eq!(log_sum_exp_with_rest(0.5, neg_infinity(), 0.0_f64), (neg_infinity(), 0.0)); // sees nothing
+/// assert_eq!(log_sum_exp_and_low(0.5, neg_infinity(), 0.0_f64), (neg_infinity(), 0.0)); // sees nothing
 /// ```
-pub fn log_sum_exp_with_rest<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
+pub fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
     let (max, log_sum) = (shift(max), sum.ln());
     let lse = max * scale + log_sum;
     if !lse.is_finite() {
@@ -312,7 +312,7 @@ mod tests {
     fn what_rounding_takes_from_a_large_log_sum_exp_is_kept() {
         let (max, sum) = (2.0_f32.powi(24), 2.0_f32);
         assert_eq!(max + sum.ln(), max);
-        assert_eq!(log_sum_exp_with_rest(1.0, max, sum), (max, sum.ln()));
+        assert_eq!(log_sum_exp_and_low(1.0, max, sum), (max, sum.ln()));
     }
 
     #[test]

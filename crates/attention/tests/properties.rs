@@ -330,9 +330,9 @@ fn any_number_of_masks_combine() {
     assert_eq!(sized.visibility(0..5, 1..2), Visibility::Hidden);
 }
 
-/// For all three kinds of infinity and NaN, in a layer whose last token is only filling.
+/// For all three kinds of infinity and NaN, in a layer whose last token is padding.
 #[test]
-fn filling_tokens_may_hold_anything() {
+fn padding_tokens_may_hold_anything() {
     let x = random(4, 6, 6);
     let mask = Mask::padding(&[true, true, true, false]).unwrap();
     let layer = multi_head(7);

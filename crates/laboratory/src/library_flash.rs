@@ -9,7 +9,7 @@ use crate::exponentials::{Columns, Exponentials};
 use attention::Float;
 use attention::Visibility;
 use attention::building_blocks::{
-    self, blocks, log_sum_exp_with_rest, neg_infinity, normaliser, tiles_between,
+    self, blocks, log_sum_exp_and_low, neg_infinity, normaliser, tiles_between,
 };
 use attention::flash::{FlashOutput, Head, Inputs, Tiles};
 use nalgebra::{DMatrixView, DMatrixViewMut, Dyn};
@@ -210,9 +210,9 @@ impl<T: Float> QueryBlock<T> {
             }
         }
         for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(sum)) {
-            let (lse, rest) = log_sum_exp_with_rest(scale, max, sum);
+            let (lse, low) = log_sum_exp_and_low(scale, max, sum);
             forward.log_sum_exp[(i, h)] = lse;
-            forward.log_sum_exp_low[(i, h)] = rest;
+            forward.log_sum_exp_low[(i, h)] = low;
         }
     }
 }

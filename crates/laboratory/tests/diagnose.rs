@@ -200,7 +200,7 @@ fn findings_say_where_and_how_much() {
     assert!(moved > 0.01 && moved < 10.0);
 
     let (pairs, _) = leak_of(Fault::ForgottenPadding, &mask());
-    // Tokens 1 and 4 are filling. Each reaches itself, which only its weight tells, and all later ones.
+    // Tokens 1 and 4 are padding. Each reaches itself, which only its weight tells, and all later ones.
     assert_eq!(pairs, [(1, 1), (2, 1), (3, 1), (4, 1), (4, 4), (5, 1), (5, 4)]);
 
     for finding in ill(Fault::MissingScale, 51, &mask()).findings() {

@@ -3,7 +3,7 @@
 use crate::dot_product::masked_product;
 use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
 use crate::mask::neg_infinity;
-use crate::softmax::{log_sum_exp_with_rest, normaliser, row_max, shift};
+use crate::softmax::{log_sum_exp_and_low, normaliser, row_max, shift};
 use nalgebra::{DMatrix, DVector, RealField};
 
 /// What is known of the softmax of some rows after a part of their scores: enough to go on, and to finish.
@@ -198,7 +198,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
 
     /// What rounding takes from the log-sum-exp that [`OnlineSoftmax::finish`] returns (rows).
     pub(super) fn log_sum_exp_low(&self) -> DVector<T> {
-        self.max.zip_map(&self.sum, |m, sum| log_sum_exp_with_rest(T::one(), m, sum).1)
+        self.max.zip_map(&self.sum, |m, sum| log_sum_exp_and_low(T::one(), m, sum).1)
     }
 
     fn check(&self, scores: &DMatrix<T>, values: &DMatrix<T>) -> Result<()> {
