@@ -1,20 +1,19 @@
 //! What a kernel must come to: some rows, computed in f64 on the processor.
 
 use attention::cuda::{Bf16, Precision, Shape};
+use attention::nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use std::ops::Range;
 
 /// How many rows are compared.
 const ROWS: usize = 64;
 
-/// What is compared with, of one kind of tensor.
+/// What is compared with, of one kind of tensor: each (heads, n, d).
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
-    /// (heads, n_q, d)
     pub q: &'a [f32],
-    /// (heads, n_k, d)
     pub k: &'a [f32],
-    /// (heads, n_k, d)
     pub v: &'a [f32],
     /// What the kernel rounds them to.
     pub precision: Precision,
@@ -23,19 +22,12 @@ pub struct Inputs<'a> {
 /// What else the backward pass reads: the results of the forward kernel, and the gradient of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Forward<'a> {
-    /// (heads, n_q, d)
+    /// (heads, n, d)
     pub output: &'a [f32],
-    /// (heads, n_q)
+    /// (heads, n)
     pub lse: &'a [f32],
-    /// (heads, n_q, d)
+    /// (heads, n, d)
     pub d_output: &'a [f32],
-}
-
-/// A row of a tensor: of which head, and which one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    head: usize,
-    row: usize,
 }
 
 /// How far a tensor may be from the reference: ‖tensor − reference‖ / ‖reference‖ over the rows.
@@ -46,25 +38,20 @@ pub fn tolerance(precision: Precision) -> f64 {
     }
 }
 
-/// Rows anywhere, and both ends of the first and the last head.
-pub fn rows(shape: Shape, seed: u64) -> Vec<Row> {
+/// Rows of a tensor (heads, n, …), counted through all heads: both ends of the first and the last head, and others
+/// anywhere.
+pub fn rows(shape: Shape, seed: u64) -> Vec<usize> {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    let (heads, n) = (shape.heads, shape.n_q.min(shape.n_k));
-    let ends = [0, heads - 1].map(|head| [0, n - 1].map(|row| Row { head, row }));
-    let mut rows = ends.concat();
-    let any = || Row { head: rng.random_range(0..heads), row: rng.random_range(0..n) };
+    let (n, all) = (shape.n_q, shape.heads * shape.n_q);
+    let mut rows = vec![0, n - 1, all - n, all - 1];
+    let any = || rng.random_range(0..all);
     rows.extend(std::iter::repeat_with(any).take(ROWS - rows.len()));
     rows
 }
 
 /// The rows of a tensor (heads, n, d), one after the other.
-pub fn pick(tensor: &[f32], n: usize, d: usize, rows: &[Row]) -> Vec<f64> {
-    let of = |row: &Row| at(tensor, n, d, *row).iter().map(|x| f64::from(*x));
-    rows.iter().flat_map(of).collect()
-}
-
-fn at(tensor: &[f32], n: usize, d: usize, Row { head, row }: Row) -> &[f32] {
-    &tensor[(head * n + row) * d..][..d]
+pub fn pick(tensor: &[f32], d: usize, rows: &[usize]) -> Vec<f64> {
+    rows.iter().flat_map(|row| &tensor[row * d..][..d]).map(|x| f64::from(*x)).collect()
 }
 
 /// How far `found` is from `expected`, as a part of the latter. NaN stays NaN.
@@ -76,46 +63,30 @@ pub fn difference(found: &[f64], expected: &[f64]) -> f64 {
 }
 
 impl Inputs<'_> {
-    /// As the kernel reads it.
-    fn read(&self, x: f32) -> f64 {
-        f64::from(match self.precision {
-            Precision::F32 => x,
-            Precision::Bf16 => Bf16::from_f32(x).to_f32(),
-        })
-    }
-
-    fn row(&self, tensor: &[f32], n: usize, d: usize, row: Row) -> Vec<f64> {
-        at(tensor, n, d, row).iter().map(|x| self.read(*x)).collect()
-    }
-
-    fn dot(&self, a: &[f64], b: &[f32]) -> f64 {
-        a.iter().zip(b).map(|(a, b)| a * self.read(*b)).sum()
-    }
-
-    /// sum += factor · row
-    fn add(&self, sum: &mut [f64], factor: f64, row: &[f32]) {
-        for (sum, x) in sum.iter_mut().zip(row) {
-            *sum += factor * self.read(*x);
-        }
+    /// Rows of a tensor as the kernel reads them, each of them a column: (d, rows).
+    fn read(&self, tensor: &[f32], d: usize, rows: Range<usize>) -> DMatrix<f64> {
+        let numbers = tensor[rows.start * d..rows.end * d].iter().map(|x| {
+            f64::from(match self.precision {
+                Precision::F32 => *x,
+                Precision::Bf16 => Bf16::from_f32(*x).to_f32(),
+            })
+        });
+        DMatrix::from_iterator(d, rows.len(), numbers)
     }
 
     /// Rows of the output, and their log-sum-exps.
-    pub fn forward(&self, shape: Shape, rows: &[Row]) -> (Vec<f64>, Vec<f64>) {
-        let Shape { n_q, n_k, d, .. } = shape;
-        let of = |row: &Row| {
-            let q = self.row(self.q, n_q, d, *row);
-            let keys = 0..keys_seen(shape, row.row);
-            let key = |j: usize| Row { head: row.head, row: j };
-            let score = |j: usize| scale(d) * self.dot(&q, at(self.k, n_k, d, key(j)));
-            let scores: Vec<f64> = keys.map(score).collect();
-            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = scores.iter().map(|s| (s - most).exp()).sum();
-            let mut output = vec![0.0; d];
-            for (j, s) in scores.iter().enumerate() {
-                let weight = (s - most).exp() / sum;
-                self.add(&mut output, weight, at(self.v, n_k, d, key(j)));
-            }
-            (output, most + sum.ln())
+    pub fn forward(&self, shape: Shape, rows: &[usize]) -> (Vec<f64>, Vec<f64>) {
+        let d = shape.d;
+        let of = |&row: &usize| {
+            let keys = keys_seen(shape, row);
+            let q = self.read(self.q, d, row..row + 1);
+            let k = self.read(self.k, d, keys.clone());
+            let scores = k.tr_mul(&q) * scale(d); // (keys, 1)
+            let most = scores.max();
+            let exponentials = scores.map(|s| (s - most).exp());
+            let sum = exponentials.sum();
+            let output = self.read(self.v, d, keys) * exponentials / sum; // (d, 1)
+            (output.as_slice().to_vec(), most + sum.ln())
         };
         let (outputs, lse): (Vec<_>, Vec<_>) = rows.par_iter().map(of).unzip();
         (outputs.concat(), lse)
@@ -125,62 +96,54 @@ impl Inputs<'_> {
     pub fn backward(
         &self,
         shape: Shape,
-        rows: &[Row],
+        rows: &[usize],
         forward: Forward,
     ) -> [Vec<f64>; 3] {
-        let of_query = |row: &Row| self.d_query(shape, *row, forward);
-        let of_key = |row: &Row| self.d_key_and_value(shape, *row, forward);
+        let d = shape.d;
+        let of_query = |&row: &usize| {
+            let keys = keys_seen(shape, row);
+            let (_, d_scores) = self.meet(d, row..row + 1, keys.clone(), forward);
+            // S = scale · Q Kᵀ, so dQ = scale · dS K
+            let d_q = self.read(self.k, d, keys) * d_scores.transpose() * scale(d);
+            d_q.as_slice().to_vec()
+        };
+        let of_key = |&row: &usize| {
+            let queries = queries_seeing(shape, row);
+            let (weights, d_scores) =
+                self.meet(d, queries.clone(), row..row + 1, forward);
+            // S = scale · Q Kᵀ, so dK = scale · dSᵀ Q
+            let d_k = self.read(self.q, d, queries.clone()) * d_scores * scale(d);
+            // O = P V, so dV = Pᵀ dO
+            let d_v = self.read(forward.d_output, d, queries) * weights;
+            (d_k.as_slice().to_vec(), d_v.as_slice().to_vec())
+        };
         let d_q: Vec<_> = rows.par_iter().map(of_query).collect();
         let (d_k, d_v): (Vec<_>, Vec<_>) = rows.par_iter().map(of_key).unzip();
         [d_q.concat(), d_k.concat(), d_v.concat()]
     }
 
-    /// What query i and key j have to do with each other: their weight, and the gradient of their score.
-    fn meet(&self, shape: Shape, query: Row, key: Row, forward: Forward) -> (f64, f64) {
-        let Shape { n_q, n_k, d, .. } = shape;
-        let q = self.row(self.q, n_q, d, query);
-        let d_output = self.row(forward.d_output, n_q, d, query);
-        let lse = f64::from(forward.lse[query.head * n_q + query.row]);
-        let delta = self.dot(&d_output, at(forward.output, n_q, d, query));
-        // P = exp(S − lse)
-        let weight = (scale(d) * self.dot(&q, at(self.k, n_k, d, key)) - lse).exp();
-        // dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O))
-        let d_score = weight * (self.dot(&d_output, at(self.v, n_k, d, key)) - delta);
-        (weight, d_score)
-    }
-
-    fn d_query(&self, shape: Shape, query: Row, forward: Forward) -> Vec<f64> {
-        let mut d_q = vec![0.0; shape.d];
-        for j in 0..keys_seen(shape, query.row) {
-            let key = Row { head: query.head, row: j };
-            let (_, d_score) = self.meet(shape, query, key, forward);
-            // S = scale · Q Kᵀ, so dQ = scale · dS K
-            self.add(
-                &mut d_q,
-                scale(shape.d) * d_score,
-                at(self.k, shape.n_k, shape.d, key),
-            );
-        }
-        d_q
-    }
-
-    fn d_key_and_value(
+    /// What some queries and some keys have to do with each other: their weights, and the gradients of their scores, each
+    /// (queries, keys).
+    fn meet(
         &self,
-        shape: Shape,
-        key: Row,
+        d: usize,
+        queries: Range<usize>,
+        keys: Range<usize>,
         forward: Forward,
-    ) -> (Vec<f64>, Vec<f64>) {
-        let Shape { n_q, d, .. } = shape;
-        let (mut d_k, mut d_v) = (vec![0.0; d], vec![0.0; d]);
-        for i in (0..n_q).filter(|i| key.row < keys_seen(shape, *i)) {
-            let query = Row { head: key.head, row: i };
-            let (weight, d_score) = self.meet(shape, query, key, forward);
-            // S = scale · Q Kᵀ, so dK = scale · dSᵀ Q
-            self.add(&mut d_k, scale(d) * d_score, at(self.q, n_q, d, query));
-            // O = P V, so dV = Pᵀ dO
-            self.add(&mut d_v, weight, at(forward.d_output, n_q, d, query));
+    ) -> (DMatrix<f64>, DMatrix<f64>) {
+        let of_queries = |tensor| self.read(tensor, d, queries.clone());
+        let (d_output, output) = (of_queries(forward.d_output), of_queries(forward.output));
+        let deltas = d_output.component_mul(&output).row_sum();
+        let mut weights = of_queries(self.q).tr_mul(&self.read(self.k, d, keys.clone()));
+        let mut d_scores = d_output.tr_mul(&self.read(self.v, d, keys));
+        for (i, lse) in forward.lse[queries.clone()].iter().enumerate() {
+            // P = exp(S − lse)
+            weights.row_mut(i).apply(|s| *s = (scale(d) * *s - f64::from(*lse)).exp());
+            // dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O))
+            d_scores.row_mut(i).add_scalar_mut(-deltas[i]);
         }
-        (d_k, d_v)
+        d_scores.component_mul_assign(&weights);
+        (weights, d_scores)
     }
 }
 
@@ -188,10 +151,16 @@ fn scale(d: usize) -> f64 {
     1.0 / (d as f64).sqrt()
 }
 
-/// How many keys, from the first, query i sees.
-fn keys_seen(shape: Shape, i: usize) -> usize {
-    let Shape { n_q, n_k, causal, .. } = shape;
-    if causal { (i + 1 + n_k).saturating_sub(n_q).min(n_k) } else { n_k }
+/// The keys that a query sees: those of its head, or those up to itself.
+fn keys_seen(shape: Shape, query: usize) -> Range<usize> {
+    let first = query - query % shape.n_k;
+    first..if shape.causal { query + 1 } else { first + shape.n_k }
+}
+
+/// The queries that see a key.
+fn queries_seeing(shape: Shape, key: usize) -> Range<usize> {
+    let first = key - key % shape.n_q;
+    (if shape.causal { key } else { first })..first + shape.n_q
 }
 
 #[cfg(test)]
@@ -220,12 +189,10 @@ mod tests {
     fn both_ends_are_among_the_rows() {
         let rows = rows(SHAPE, 1);
         assert_eq!(rows.len(), ROWS);
-        for row in [0, SHAPE.n_q - 1] {
-            for head in [0, SHAPE.heads - 1] {
-                assert!(rows.contains(&Row { head, row }));
-            }
+        for end in [0, 36, 2 * 37, 3 * 37 - 1] {
+            assert!(rows.contains(&end));
         }
-        assert!(rows.iter().any(|row| row.head == 1));
+        assert!(rows.iter().any(|row| row / SHAPE.n_q == 1));
     }
 
     /// Against the crate's written-out path: full and causal.
@@ -256,7 +223,7 @@ mod tests {
             let (output, lse, gradients) =
                 (short(&output), short(&lse), gradients.map(|g| short(&g)));
             let rows = rows(shape, 7);
-            let expected = |x: &[f32], d: usize| pick(x, SHAPE.n_q, d, &rows);
+            let expected = |x: &[f32], d: usize| pick(x, d, &rows);
             let (found_output, found_lse) = inputs.forward(shape, &rows);
             assert!(difference(&expected(&output, SHAPE.d), &found_output) < 1e-7);
             assert!(difference(&expected(&lse, 1), &found_lse) < 1e-7);
