@@ -88,11 +88,6 @@ impl Cell {
         if self.pass == Pass::Backward { 2.5 * masked } else { masked }
     }
 
-    /// Operations in a second, in millions of millions.
-    pub fn tflops(&self, seconds: f64) -> f64 {
-        self.flops() / seconds / 1e12
-    }
-
     pub fn mask(&self) -> &'static str {
         if self.shape.causal { "causal" } else { "full" }
     }
@@ -207,9 +202,6 @@ pub mod tests {
         assert_eq!(cell(512, false, Pass::Forward).flops(), full);
         assert_eq!(cell(512, true, Pass::Forward).flops(), full / 2.0);
         assert_eq!(cell(512, true, Pass::Backward).flops(), 2.5 * full / 2.0);
-        assert!(
-            (cell(512, false, Pass::Forward).tflops(1e-2) - full * 1e-10).abs() < 1e-9
-        );
     }
 
     #[test]

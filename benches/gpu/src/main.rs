@@ -8,7 +8,6 @@ mod grid;
 mod measured;
 mod report;
 mod run;
-mod table;
 mod torch;
 
 use anyhow::Result;

@@ -5,7 +5,6 @@ use crate::device::{Device, OwnKernels, Timed};
 use crate::grid::{Backend, Cell, Contestant, cells};
 use crate::measured::{Measured, MeasuredCell, Roofs};
 use crate::report::Report;
-use crate::table;
 use crate::torch::{Torch, script};
 use anyhow::{Context, Result};
 use attention::cuda::Program;
@@ -34,7 +33,6 @@ pub fn time(options: &TimeOptions) -> Result<()> {
         Report::of_times(options.record.as_deref(), ours.gpu.device(), torch.as_ref())?;
     let end = begun + Duration::from_secs_f64(limit(options.quick));
     let measured = run(&cells, &mut ours, torch.as_mut(), end, &report)?;
-    println!("{}", table::tables(&measured));
     report.finish(&measured)?;
     println!("{:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
     Ok(())
@@ -86,14 +84,14 @@ fn measure(
             None => {}
         }
     }
-    println!("{}", table::roofs(&measured.roofs));
+    println!("{}", measured.roofs);
     for (i, cell) in cells.iter().enumerate() {
         let left: usize = cells[i..].iter().map(|cell| cell.contestants.len()).sum();
         let share = share(end.saturating_duration_since(Instant::now()), left);
         let rounds = turns(cell, ours, torch.as_deref_mut(), share)?;
         let done = MeasuredCell { cell: cell.clone(), rounds };
         let seconds = begun.elapsed().as_secs_f64();
-        let (number, count, line) = (i + 1, cells.len(), table::line(&done));
+        let (number, count, line) = (i + 1, cells.len(), done.line(&measured.roofs));
         println!("[{number:>2}/{count}, {seconds:>3.0} s] {line}");
         measured.cells.push(done);
         if measured.cells.len().is_multiple_of(CELLS_BETWEEN) {
