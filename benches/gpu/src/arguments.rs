@@ -33,7 +33,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct TimeOptions {
-    /// Write what was measured to this file, at the end; until then, what there is goes to FILE.partial
+    /// Write what was measured to this file, at the end
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// The Python that may have PyTorch

@@ -132,7 +132,8 @@ impl Inputs<'_> {
         forward: Forward,
     ) -> (DMatrix<f64>, DMatrix<f64>) {
         let of_queries = |tensor| self.read(tensor, d, queries.clone());
-        let (d_output, output) = (of_queries(forward.d_output), of_queries(forward.output));
+        let (d_output, output) =
+            (of_queries(forward.d_output), of_queries(forward.output));
         let deltas = d_output.component_mul(&output).row_sum();
         let mut weights = of_queries(self.q).tr_mul(&self.read(self.k, d, keys.clone()));
         let mut d_scores = d_output.tr_mul(&self.read(self.v, d, keys));
@@ -167,7 +168,6 @@ fn queries_seeing(shape: Shape, key: usize) -> Range<usize> {
 mod tests {
     use super::*;
     use attention::{Mask, attention, attention_backward};
-    use nalgebra::DMatrix;
     use rand_distr::StandardNormal;
 
     const SHAPE: Shape = Shape { heads: 3, n_q: 37, n_k: 37, d: 8, causal: true };
@@ -212,7 +212,7 @@ mod tests {
                 output.extend_from_slice(whole.transpose().as_slice());
                 let scores = &q * k.transpose() * scale(SHAPE.d);
                 for i in 0..SHAPE.n_q {
-                    let seen = 0..keys_seen(shape, i);
+                    let seen = keys_seen(shape, i);
                     lse.push(seen.map(|j| scores[(i, j)].exp()).sum::<f64>().ln());
                 }
                 for (all, one) in gradients.iter_mut().zip([back.q, back.k, back.v]) {

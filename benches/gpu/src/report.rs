@@ -3,21 +3,12 @@
 use crate::grid::Contestant;
 use crate::measured::{Measured, MeasuredCell, Roofs};
 use crate::torch::{SIDE, Torch};
-use anyhow::{Context, Result};
-use attention::cuda::{Device, Error, Shape, compiler_version};
+use anyhow::Result;
+use attention::cuda::{Device, Shape, compiler_version};
 use record::statistics::{median, spread};
-use record::take::write_file;
 use record::{Measurement, Record, Unit};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The record of times, on its way.
-pub struct Report {
-    file: Option<PathBuf>,
-    circumstances: Record,
-}
 
 /// When, where, and with which versions, which were read when this program was built.
 ///
@@ -54,90 +45,25 @@ pub fn driver(device: &Device) -> String {
         .map_or_else(|| format!("CUDA {major}.{minor}"), str::to_owned)
 }
 
-impl Report {
-    /// A record of times on this device, which goes to this file if there is one. All that can go wrong does so before
-    /// anything is measured.
-    ///
-    /// # Errors
-    /// The circumstances cannot be found out, or the folder of the file is not there.
-    pub fn of_times(
-        file: Option<&Path>,
-        device: &Device,
-        torch: Option<&Torch>,
-    ) -> Result<Self> {
-        let mut circumstances = circumstances("gpu")?;
-        circumstances.machine.accelerator = Some(device.name.clone());
-        circumstances.versions.insert("driver".to_owned(), driver(device));
-        circumstances
-            .versions
-            .extend(torch.map(|torch| torch.versions.clone()).unwrap_or_default());
-        Self::new(file, circumstances)
-    }
+/// The record of times on this device, without the times.
+///
+/// # Errors
+/// The circumstances cannot be found out.
+pub fn of_times(device: &Device, torch: Option<&Torch>) -> Result<Record> {
+    let mut record = circumstances("gpu")?;
+    record.machine.accelerator = Some(device.name.clone());
+    record.versions.insert("driver".to_owned(), driver(device));
+    record.versions.extend(torch.map(|torch| torch.versions.clone()).unwrap_or_default());
+    Ok(record)
+}
 
-    /// # Errors
-    /// There can be no such file.
-    pub fn new(file: Option<&Path>, circumstances: Record) -> Result<Self> {
-        let report = Self { file: file.map(Path::to_owned), circumstances };
-        if let Some(partial) = report.partial() {
-            let cannot = || format!("{} cannot be written", partial.display());
-            fs::write(&partial, "").with_context(cannot)?;
-        }
-        Ok(report)
-    }
-
-    /// Where the results so far lie: FILE.partial.
-    fn partial(&self) -> Option<PathBuf> {
-        let mut name = self.file.as_ref()?.clone().into_os_string();
-        name.push(".partial");
-        Some(name.into())
-    }
-
-    fn record(&self, measured: &Measured) -> Result<Record> {
-        let mut record = self.circumstances.clone();
-        record.measurements = roofs(&measured.roofs);
-        record.measurements.extend(measured.cells.iter().flat_map(measurements));
-        record.check()?;
-        Ok(record)
-    }
-
-    /// Keeps what there is so far, in case that the run is cut off.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn keep(&self, measured: &Measured) -> Result<()> {
-        let Some(partial) = self.partial() else { return Ok(()) };
-        write_file(&partial, &self.record(measured)?)
-    }
-
-    /// After an error. What a kernel did before it was found to be wrong is not kept; after any other failure, it is.
-    pub fn withdraw(&self, error: &anyhow::Error) {
-        let Some(partial) = self.partial() else { return };
-        let is_wrong = error.downcast_ref::<Error>().is_none();
-        let is_empty = fs::metadata(&partial).is_ok_and(|found| found.len() == 0);
-        if is_wrong || is_empty {
-            let _ = fs::remove_file(partial);
-        } else {
-            eprintln!("what was measured until now is in {}", partial.display());
-        }
-    }
-
-    /// Writes the record, if it is wanted.
-    ///
-    /// # Errors
-    /// It makes no sense, or cannot be written.
-    pub fn finish(&self, measured: &Measured) -> Result<()> {
-        let record = self.record(measured)?;
-        if let (Some(file), Some(partial)) = (&self.file, self.partial()) {
-            write_file(file, &record)?;
-            let _ = fs::remove_file(partial);
-            println!("{}: {} measurements", file.display(), record.measurements.len());
-        }
-        Ok(())
-    }
+/// All that the run gave.
+pub fn measurements(Measured { roofs, cells }: &Measured) -> Vec<Measurement> {
+    of_roofs(roofs).into_iter().chain(cells.iter().flat_map(of_cell)).collect()
 }
 
 /// What the device can do at best.
-fn roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
+fn of_roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
     let copy = Measurement::common("f32", &[], &[], 1).named(
         "roof/copy".to_owned(),
         Unit::BytesPerSecond,
@@ -152,7 +78,7 @@ fn roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
 }
 
 /// The times of a cell, and how many times as long as each of our kernels each of PyTorch's backends took.
-fn measurements(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
+fn of_cell(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
     let Shape { heads, n_q, d, .. } = cell.shape;
     let sizes = [("n", n_q), ("d", d), ("heads", heads)];
     let common =

@@ -4,15 +4,13 @@ use crate::arguments::TimeOptions;
 use crate::device::{Device, OwnKernels, Timed};
 use crate::grid::{Backend, Cell, Contestant, cells};
 use crate::measured::{Measured, MeasuredCell, Roofs};
-use crate::report::Report;
+use crate::report::{measurements, of_times};
 use crate::torch::{Torch, script};
 use anyhow::{Context, Result};
 use attention::cuda::Program;
 use record::rounds::{Rounds, take_turns};
+use record::take::write_file;
 use std::time::{Duration, Instant};
-
-/// Cells between two looks at what there is, for a run that is cut off.
-const CELLS_BETWEEN: usize = 4;
 
 /// How long it should take, in seconds.
 fn limit(quick: bool) -> f64 {
@@ -29,11 +27,16 @@ pub fn time(options: &TimeOptions) -> Result<()> {
     let mut ours = OwnKernels::open()?;
     println!("{}", ours.gpu.device().name);
     let mut torch = start_torch(options);
-    let report =
-        Report::of_times(options.record.as_deref(), ours.gpu.device(), torch.as_ref())?;
+    // Asked for before anything is measured: an error here must not cost the measurements.
+    let mut record = of_times(ours.gpu.device(), torch.as_ref())?;
     let end = begun + Duration::from_secs_f64(limit(options.quick));
-    let measured = run(&cells, &mut ours, torch.as_mut(), end, &report)?;
-    report.finish(&measured)?;
+    let measured = run(&cells, &mut ours, torch.as_mut(), end)?;
+    record.measurements = measurements(&measured);
+    record.check()?;
+    if let Some(file) = &options.record {
+        write_file(file, &record)?;
+        println!("{}: {} measurements", file.display(), record.measurements.len());
+    }
     println!("{:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
     Ok(())
 }
@@ -58,20 +61,8 @@ fn start_torch(options: &TimeOptions) -> Option<Torch> {
 pub fn run(
     cells: &[Cell],
     ours: &mut dyn Device,
-    torch: Option<&mut Torch>,
-    end: Instant,
-    report: &Report,
-) -> Result<Measured> {
-    let measured = measure(cells, ours, torch, end, report);
-    measured.inspect_err(|error| report.withdraw(error))
-}
-
-fn measure(
-    cells: &[Cell],
-    ours: &mut dyn Device,
     mut torch: Option<&mut Torch>,
     end: Instant,
-    report: &Report,
 ) -> Result<Measured> {
     let begun = Instant::now();
     let copy = ours.copy_bandwidth().context("the copy from the device to itself")?;
@@ -94,9 +85,6 @@ fn measure(
         let (number, count, line) = (i + 1, cells.len(), done.line(&measured.roofs));
         println!("[{number:>2}/{count}, {seconds:>3.0} s] {line}");
         measured.cells.push(done);
-        if measured.cells.len().is_multiple_of(CELLS_BETWEEN) {
-            report.keep(&measured)?;
-        }
     }
     Ok(measured)
 }

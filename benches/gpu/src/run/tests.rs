@@ -7,7 +7,7 @@ use anyhow::bail;
 use attention::cuda::{Kernel, Precision};
 use record::{Record, Unit};
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 const TILED: Contestant = Contestant::Ours(Program::Forward(Kernel::Tiled));
@@ -73,52 +73,24 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(300)
 }
 
-/// A record in a folder of its own.
-struct Place {
-    folder: tempfile::TempDir,
-    report: Report,
-}
-
-impl Place {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let report =
-            Report::new(Some(&folder.path().join("gpu.json")), circumstances()).unwrap();
-        Self { folder, report }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn record(&self, name: &str) -> Record {
-        let text = std::fs::read_to_string(self.file(name)).unwrap();
-        Record::parse("gpu", &text).unwrap()
-    }
+/// The record of what was measured.
+fn recorded(measured: &Measured) -> Record {
+    let record = Record { measurements: measurements(measured), ..circumstances() };
+    record.check().unwrap();
+    record
 }
 
 fn forward(lengths: &[usize]) -> Vec<Cell> {
     lengths.iter().map(|n| cell(*n, true, Pass::Forward)).collect()
 }
 
-/// A record has no cell twice: these differ in their heads.
-fn grow(cells: &mut [Cell]) {
-    for (i, cell) in cells.iter_mut().enumerate() {
-        cell.shape.heads += i * cell.shape.d;
-    }
-}
-
 #[test]
-fn times_and_ratios_reach_the_record_and_the_table() {
-    let place = Place::new();
+fn times_and_ratios_reach_the_record_and_the_line() {
     let cells = [forward(&[512]), vec![cell(512, true, Pass::Backward)]].concat();
     let mut torch = fake_torch();
     assert_eq!(torch.versions["cudnn"], "8.8.8");
-    let measured =
-        run(&cells, &mut Fake::default(), Some(&mut torch), later(), &place.report)
-            .unwrap();
-    place.report.finish(&measured).unwrap();
-    let record = place.record("gpu.json");
+    let measured = run(&cells, &mut Fake::default(), Some(&mut torch), later()).unwrap();
+    let record = recorded(&measured);
     let find = |what: &str| {
         let found: Vec<_> = record.all(what, "f32").collect();
         assert_eq!(found.len(), 1, "{what}");
@@ -149,7 +121,6 @@ fn times_and_ratios_reach_the_record_and_the_table() {
     let line = measured.cells[0].line(&measured.roofs);
     let part = format!(", tiled {tflops:.1} ({:.0} %), ", tflops / 50.0 * 100.0);
     assert!(line.contains(&part) && line.ends_with(" TFLOP/s"), "{line}");
-    assert!(!place.file("gpu.json.partial").exists());
 }
 
 /// Each in turn, nobody always after the same one, and the slow one less often.
@@ -175,12 +146,9 @@ fn turns_go_round() {
 
 #[test]
 fn a_run_without_pytorch_has_a_record_all_the_same() {
-    let place = Place::new();
     let cells = forward(&[512]);
-    let measured =
-        run(&cells, &mut Fake::default(), None, later(), &place.report).unwrap();
-    place.report.finish(&measured).unwrap();
-    let record = place.record("gpu.json");
+    let measured = run(&cells, &mut Fake::default(), None, later()).unwrap();
+    let record = recorded(&measured);
     assert!(record.all("roof/product", "f32").next().is_none());
     assert!(record.measurements.iter().all(|m| !m.what.contains("torch")));
     let line = measured.cells[0].line(&measured.roofs);
@@ -189,13 +157,9 @@ fn a_run_without_pytorch_has_a_record_all_the_same() {
 
 #[test]
 fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
-    let place = Place::new();
-    let mut cells = forward(&[1024, 2048, 4096, 2048, 2048, 4096]);
-    grow(&mut cells);
+    let cells = forward(&[1024, 2048, 4096, 2048, 2048, 4096]);
     let mut torch = fake_torch();
-    let measured =
-        run(&cells, &mut Fake::default(), Some(&mut torch), later(), &place.report)
-            .unwrap();
+    let measured = run(&cells, &mut Fake::default(), Some(&mut torch), later()).unwrap();
     let took_part = |cell: &MeasuredCell| {
         [EFFICIENT, MATH, NAIVE, TILED].map(|who| cell.rounds.seconds(who).is_some())
     };
@@ -212,43 +176,26 @@ fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
 }
 
 #[test]
-fn what_a_run_had_is_kept_while_it_goes_on() {
-    let place = Place::new();
-    let mut cells = forward(&[512, 512, 512, 512, 512, 8192]);
-    grow(&mut cells);
+fn a_launch_that_fails_is_named() {
     let failing = Some((Program::Forward(Kernel::Tiled), 8192));
     let mut fake = Fake { failing, ..Fake::default() };
-    let error = run(&cells, &mut fake, None, later(), &place.report).unwrap_err();
+    let error = run(&forward(&[512, 8192]), &mut fake, None, later()).unwrap_err();
     let message = format!("{error:#}");
     for part in ["kernel `tiled`, f32, forward, d = 64, causal, n = 8192", "fault"] {
         assert!(message.contains(part), "{message}");
     }
-    assert!(!place.file("gpu.json").exists());
-    let partial = place.record("gpu.json.partial");
-    assert_eq!(partial.all("forward/tiled", "f32").count(), 4); // as of the fourth cell
 }
 
 #[test]
-fn a_wrong_kernel_is_named_and_nothing_is_recorded() {
-    let place = Place::new();
+fn a_wrong_kernel_is_named() {
     let cells = forward(&[512, 1024, 2048, 4096, 8192]);
     let wrong = Some((Program::Forward(Kernel::Tiled), 8192));
     let mut fake = Fake { wrong, ..Fake::default() };
-    let error = run(&cells, &mut fake, None, later(), &place.report).unwrap_err();
+    let error = run(&cells, &mut fake, None, later()).unwrap_err();
     assert_eq!(
         format!("{error:#}"),
         "kernel `tiled`, f32, forward, d = 64, causal, n = 8192: the output is off by 2.0e-1 of its norm, where 1e-5 is allowed"
     );
-    assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn a_file_that_cannot_be_is_said_before_anything_is_measured() {
-    let error = Report::new(Some(Path::new("no/such/folder/gpu.json")), circumstances())
-        .err()
-        .unwrap();
-    let says = "no/such/folder/gpu.json.partial cannot be written";
-    assert!(error.to_string().contains(says), "{error}");
 }
 
 /// The real script, with a Python that most likely has no PyTorch: it says so, or finds no GPU, or works.
@@ -286,10 +233,8 @@ fn plans_fit_the_time_that_is_left() {
 #[test]
 fn the_whole_grid_runs() {
     let cells = crate::grid::cells(&options(vec![])).unwrap();
-    let place = Place::new();
-    let measured =
-        run(&cells, &mut Fake::default(), None, Instant::now(), &place.report).unwrap();
-    place.report.finish(&measured).unwrap();
+    let measured = run(&cells, &mut Fake::default(), None, Instant::now()).unwrap();
+    recorded(&measured);
     let f32_cells = |program: Program| {
         measured
             .cells
