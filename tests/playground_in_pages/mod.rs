@@ -327,7 +327,7 @@ fn random_scores_are_divided_as_chosen() {
 fn measured_slopes_are_those_of_the_crate() {
     let Some(mut reader) = reader() else { return };
     let layer = playground_native::Layer::example().ok().unwrap();
-    let gradient = layer.matrix("dX").ok().unwrap();
+    let gradient = layer.matrix("dX", 0).ok().unwrap();
     let analytic = gradient.entries()[5 * gradient.columns()]; // of “bank” by water
     // A step of 10⁻⁵ is near the best in f64, and far from it in f32.
     let measured = [false, true]
@@ -354,7 +354,7 @@ fn measured_slopes_are_those_of_the_crate() {
 fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
     let Some(mut reader) = reader() else { return };
     let layer = playground_native::Layer::example().ok().unwrap();
-    let whole = DVector::from_vec(layer.matrix("dX").ok().unwrap().entries());
+    let whole = DVector::from_vec(layer.matrix("dX", 0).ok().unwrap().entries());
     for (path, name) in [(1, "queries"), (2, "keys"), (3, "values")] {
         let term = DVector::from_vec(layer.path(path - 1).ok().unwrap().entries());
         let kept = &whole - term;
@@ -591,7 +591,9 @@ fn a_step_goes_to_the_next_matrix_and_back() {
 fn a_nudged_parameter_moves_the_loss_as_the_backward_pass_says() {
     let Some(mut reader) = reader() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
-    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 1, 1.0).ok().unwrap();
+    let mask = playground_native::Mask::none();
+    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 1, 1.0, &mask, 0.0);
+    let layer = layer.ok().unwrap();
     for (which, name) in layer.parameter_names().iter().enumerate() {
         let gradient = layer.gradient(which).ok().unwrap();
         let entry = gradient.entries()[gradient.columns().min(2) - 1];
@@ -628,10 +630,9 @@ fn told_sum(told: &str) -> f64 {
 fn entries_of_the_workbench_are_the_products_that_it_tells() {
     let Some(mut reader) = reader() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
-    let mut layer =
-        playground_native::Layer::new(&x.ok().unwrap(), 2, 3, 1.5).ok().unwrap();
-    layer.set_mask(&playground_native::Mask::causal());
-    layer.set_head(1);
+    let mask = playground_native::Mask::causal();
+    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 3, 1.5, &mask, 0.0);
+    let layer = layer.ok().unwrap();
     for (which, name) in [
         (1, "Q"),
         (2, "K"),
@@ -645,7 +646,7 @@ fn entries_of_the_workbench_are_the_products_that_it_tells() {
         (13, "dQ"),
         (14, "dK"),
     ] {
-        let matrix = layer.matrix(name).ok().unwrap();
+        let matrix = layer.matrix(name, 1).ok().unwrap();
         let entry = matrix.entries()[4 * matrix.columns() + 1];
         let state = format!(
             "the%20boat%20left%20the%20river%20bank_{which}_5_2_1_2_1_1.5_0_3_0_-5"
@@ -665,7 +666,7 @@ fn entries_of_the_workbench_are_the_products_that_it_tells() {
         "workbench.html?workbench=the%20boat%20left%20the%20river%20bank_12_5_2_1_2_1_1.5_0_3_0_-5",
         LAPTOP,
     );
-    let [a, d_a, d_s] = ["A", "dA", "dS"].map(|name| layer.matrix(name).ok().unwrap());
+    let [a, d_a, d_s] = ["A", "dA", "dS"].map(|name| layer.matrix(name, 1).ok().unwrap());
     let [a, d_a] = [a, d_a].map(|matrix| matrix.entries()[24..30].to_vec());
     let mean: f64 = a.iter().zip(&d_a).map(|(a, d_a)| a * d_a).sum();
     let expected = format!(

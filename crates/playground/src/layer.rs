@@ -17,8 +17,8 @@ pub struct Layer {
     layer: MultiHeadAttention<f64>,
     x: DMatrix<f64>,
     mask: attention::Mask,
+    /// The probability that a weight is dropped, and the seed of the draws.
     dropout: (f64, u64),
-    head: usize,
 }
 
 #[wasm_bindgen]
@@ -31,10 +31,11 @@ impl Layer {
         let layer = example_parameters();
         let layer = MultiHeadAttention::from_parameters(layer, 1)?;
         let (x, mask) = (example::river().x, attention::Mask::none());
-        Ok(Layer { layer, x, mask, dropout: (0.0, 0), head: 0 })
+        Ok(Layer { layer, x, mask, dropout: (0.0, 0) })
     }
 
-    /// A layer with random parameters for these tokens, whose scores are multiplied by `factor`.
+    /// A layer for these tokens under a mask. Its parameters are drawn at random, its scores are multiplied by `factor`, and its
+    /// weights are dropped with the probability `dropout`.
     ///
     /// # Errors
     /// As [`MultiHeadAttention::xavier`].
@@ -44,38 +45,22 @@ impl Layer {
         n_heads: usize,
         seed: u64,
         factor: f64,
+        mask: &Mask,
+        dropout: f64,
     ) -> Result<Layer, JsError> {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
         let mut layer = MultiHeadAttention::xavier(x.columns(), n_heads, rng)?;
         layer.parameters.w_q *= factor;
-        let (x, mask) = (x.0.clone(), attention::Mask::none());
-        Ok(Layer { layer, x, mask, dropout: (0.0, 0), head: 0 })
-    }
-
-    /// Which keys a query may see.
-    #[wasm_bindgen(js_name = setMask)]
-    pub fn set_mask(&mut self, mask: &Mask) {
-        self.mask = mask.0.clone();
-    }
-
-    /// The probability that a weight is dropped, and the seed of the draws.
-    #[wasm_bindgen(js_name = setDropout)]
-    pub fn set_dropout(&mut self, probability: f64, seed: u64) {
-        self.dropout = (probability, seed);
-    }
-
-    /// The head that [`Layer::matrix`] looks into, from 0.
-    #[wasm_bindgen(js_name = setHead)]
-    pub fn set_head(&mut self, head: usize) {
-        self.head = head;
+        let (x, mask) = (x.0.clone(), mask.0.clone());
+        Ok(Layer { layer, x, mask, dropout: (dropout, seed) })
     }
 
     /// A matrix of the forward pass (X, Q, K, V, S, A, O, Y) or of the backward pass (the same after a d). S has −∞ where the mask
-    /// hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one head.
+    /// hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one `head`, counted from 0.
     ///
     /// # Errors
-    /// There is no matrix of this name, or a pass fails.
-    pub fn matrix(&self, name: &str) -> Result<Matrix, JsError> {
+    /// There is no matrix of this name or no such head, or a pass fails.
+    pub fn matrix(&self, name: &str, head: usize) -> Result<Matrix, JsError> {
         let (output, cache) = self.layer.forward(&self.x, self.options())?;
         let grad_y = self.loss_gradient();
         let gradients = self.layer.backward(&cache, &grad_y)?;
@@ -83,14 +68,14 @@ impl Layer {
         let HeadsCache::Weights { mut heads, attended } = cache.core else {
             return Err(JsError::new("the layer kept no weights"));
         };
-        if self.head >= heads.len() {
-            let message = format!("head {} is asked for, of {}", self.head, heads.len());
+        if head >= heads.len() {
+            let message = format!("head {head} is asked for, of {}", heads.len());
             return Err(JsError::new(&message));
         }
-        let cache = heads.swap_remove(self.head);
+        let cache = heads.swap_remove(head);
         let of_head = |joined: &DMatrix<f64>| {
             let width = joined.ncols() / self.layer.n_heads();
-            joined.columns(width * self.head, width).into_owned()
+            joined.columns(width * head, width).into_owned()
         };
         let grad_o = of_head(&grad_attended);
         let grad_core = || attention_backward(&cache, &grad_o);
@@ -288,21 +273,19 @@ pub fn embed(word: &str) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn layers() -> [Layer; 2] {
+    /// Layers, and a head of each.
+    fn layers() -> [(Layer, usize); 2] {
         let x = Matrix(example::city().x);
-        let mut random = Layer::new(&x, 2, 7, 1.5).ok().unwrap();
-        random.set_mask(&Mask::causal());
-        random.set_dropout(0.3, 1);
-        random.set_head(1);
-        [Layer::example().ok().unwrap(), random]
+        let random = Layer::new(&x, 2, 7, 1.5, &Mask::causal(), 0.3).ok().unwrap();
+        [(Layer::example().ok().unwrap(), 0), (random, 1)]
     }
 
     #[test]
     fn the_three_paths_add_up_to_the_gradient_of_the_input() {
-        for layer in layers() {
+        for (layer, head) in layers() {
             let paths = [0, 1, 2].map(|path| layer.path(path).ok().unwrap().0);
             let sum: DMatrix<f64> = paths.into_iter().sum();
-            let error = (sum - layer.matrix("dX").ok().unwrap().0).amax();
+            let error = (sum - layer.matrix("dX", head).ok().unwrap().0).amax();
             assert!(error < 1e-14, "{error}");
         }
     }
@@ -310,9 +293,9 @@ mod tests {
     /// dQ = dS K / √d_k, which the crate computes without handing out dS.
     #[test]
     fn the_gradient_of_the_scores_is_the_one_that_the_backward_pass_goes_through() {
-        for layer in layers() {
+        for (layer, head) in layers() {
             let [d_q, d_s, k] =
-                ["dQ", "dS", "K"].map(|name| layer.matrix(name).ok().unwrap().0);
+                ["dQ", "dS", "K"].map(|name| layer.matrix(name, head).ok().unwrap().0);
             let expected = &d_s * &k / (k.ncols() as f64).sqrt();
             assert!((expected - d_q).amax() < 1e-14);
         }
@@ -320,7 +303,7 @@ mod tests {
 
     #[test]
     fn slopes_are_as_measured() {
-        for layer in layers() {
+        for (layer, _) in layers() {
             for which in 0..layer.parameter_names().len() {
                 let gradient = layer.gradient(which).ok().unwrap().0;
                 let measured = layer.measured(which, 0, 1, 1e-5).ok().unwrap();

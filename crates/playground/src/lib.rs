@@ -162,12 +162,16 @@ impl Mask {
 }
 
 /// Attention, with what lies between its inputs and its output.
-#[wasm_bindgen]
+#[wasm_bindgen(getter_with_clone)]
 pub struct Attention {
-    scores: DMatrix<f64>,
-    masked: DMatrix<f64>,
-    weights: DMatrix<f64>,
-    output: DMatrix<f64>,
+    /// Q Kᵀ / √d_k (n_q, n_k).
+    pub scores: Matrix,
+    /// The same with −∞ where the mask hides a key.
+    pub masked: Matrix,
+    /// (n_q, n_k)
+    pub weights: Matrix,
+    /// (n_q, d_v)
+    pub output: Matrix,
 }
 
 #[wasm_bindgen]
@@ -187,31 +191,9 @@ impl Attention {
         let scores = attention::scaled_scores(&q.0, &k.0)?;
         let sized: SizedMask = mask.0.sized(q.rows(), k.rows())?;
         let masked = sized.apply(scores.clone())?;
-        Ok(Attention { scores, masked, weights: cache.weights, output })
-    }
-
-    /// Q Kᵀ / √d_k (n_q, n_k).
-    #[wasm_bindgen(getter)]
-    pub fn scores(&self) -> Matrix {
-        Matrix(self.scores.clone())
-    }
-
-    /// The same with −∞ where the mask hides a key.
-    #[wasm_bindgen(getter)]
-    pub fn masked(&self) -> Matrix {
-        Matrix(self.masked.clone())
-    }
-
-    /// (n_q, n_k)
-    #[wasm_bindgen(getter)]
-    pub fn weights(&self) -> Matrix {
-        Matrix(self.weights.clone())
-    }
-
-    /// (n_q, d_v)
-    #[wasm_bindgen(getter)]
-    pub fn output(&self) -> Matrix {
-        Matrix(self.output.clone())
+        let [scores, masked, weights, output] =
+            [scores, masked, cache.weights, output].map(Matrix);
+        Ok(Attention { scores, masked, weights, output })
     }
 }
 

@@ -24,7 +24,7 @@ export const backward = attention => {
     const layer = attention.Layer.example();
     const { tokens } = attention.Sentence.river();
     const dimensions = attention.dimensions();
-    const whole = layer.matrix('dX').entries;
+    const whole = layer.matrix('dX', 0).entries;
     const terms = [0, 1, 2].map(path => layer.path(path).entries);
     const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
     const without = dropped => whole.map((x, i) => dropped === 0 ? x : x - terms[dropped - 1][i]);
@@ -54,7 +54,7 @@ export const backward = attention => {
                 group.addEventListener('click', () => set({ step: STEPS.findIndex(([of]) => of === name) }));
                 svg.append(group);
             }
-            let matrix = layer.matrix(`d${node}`);
+            let matrix = layer.matrix(`d${node}`, 0);
             if (node === 'X') {
                 matrix = new attention.Matrix(matrix.rows, matrix.columns, without(dropped));
             }

@@ -32,7 +32,7 @@ const read = (attention, line) => {
 
 export const workbench = attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(3)];
-    const names = new attention.Layer(new attention.Matrix(1, 4, new Float64Array(4)), 1, 1n, 1).parameterNames;
+    const names = new attention.Layer(new attention.Matrix(1, 4, new Float64Array(4)), 1, 1n, 1, masks[0], 0).parameterNames;
 
     const input = state => {
         const { tokens, rows } = read(attention, state.line);
@@ -70,12 +70,10 @@ export const workbench = attention => {
         ],
         draw(state, set) {
             const { tokens, rows, heads, width } = input(state);
-            const layer = new attention.Layer(new attention.Matrix(rows.length, width, new Float64Array(rows.flat())), heads, BigInt(state.seed), state.factor);
-            layer.setMask(masks[state.mask]);
-            layer.setDropout(state.dropout, BigInt(state.seed));
+            const x = new attention.Matrix(rows.length, width, new Float64Array(rows.flat()));
+            const layer = new attention.Layer(x, heads, BigInt(state.seed), state.factor, masks[state.mask], state.dropout);
             const head = Math.min(state.head, heads) - 1;
-            layer.setHead(head);
-            const all = Object.fromEntries(MATRICES.map(name => [name, layer.matrix(name)]));
+            const all = Object.fromEntries(MATRICES.map(name => [name, layer.matrix(name, head)]));
             const name = MATRICES[state.matrix];
             const shown = all[name];
             const [i, j] = [Math.min(state.row, shown.rows) - 1, Math.min(state.column, shown.columns) - 1];
@@ -165,11 +163,7 @@ const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
         products: sum(row(all.X, i), column(parameter(of), head * width + j)), from: [['X', 'row', i]],
     });
     const joined = () => {
-        const outputs = Array.from({ length: heads }, (_, h) => {
-            layer.setHead(h);
-            return layer.matrix('O');
-        });
-        layer.setHead(head);
+        const outputs = Array.from({ length: heads }, (_, h) => layer.matrix('O', h));
         return { at: l => entries(outputs[Math.floor(l / width)])(i, l % width), length: heads * width };
     };
     const root = `/ √${width}`;
