@@ -82,7 +82,7 @@ impl Torch {
     /// kernel ends the whole process.
     fn ask(&mut self, question: &Value) -> Result<Vec<f64>, String> {
         let process = self.process.as_mut().ok_or("PyTorch is gone")?;
-        let seconds = process.answer(question).unwrap_or_else(|error| {
+        process.answer(question).unwrap_or_else(|error| {
             self.ends += 1;
             let again = || start(&self.python, &self.script).ok();
             self.process = if self.ends < MOST_ENDS { again() } else { None };
@@ -92,13 +92,7 @@ impl Torch {
                 );
             }
             Err(format!("{error:#}"))
-        })?;
-        let is_time = |seconds: &f64| *seconds > 0.0 && seconds.is_finite();
-        match seconds.len() {
-            0 => Err("it answers nothing".to_owned()),
-            _ if seconds.iter().all(is_time) => Ok(seconds),
-            _ => Err(format!("it answers {seconds:?} seconds")),
-        }
+        })
     }
 }
 

@@ -53,16 +53,13 @@ impl Process {
     /// Asks, and waits for the times.
     ///
     /// # Errors
-    /// It cannot, or has ended, or answers with a time that is not above 0.
+    /// It cannot, or as [`Process::answer`].
     pub fn ask(&mut self, question: &impl Serialize) -> Result<Vec<f64>> {
-        match self.answer(question)? {
-            Ok(seconds) if seconds.iter().all(|time| *time > 0.0) => Ok(seconds),
-            Ok(seconds) => bail!("{} says that it took {seconds:?} seconds", self.name),
-            Err(message) => bail!("{}: {message}", self.name),
-        }
+        let name = self.name.clone();
+        self.answer(question)?.map_err(|message| anyhow!("{name}: {message}"))
     }
 
-    /// Asks, and waits for the times, or for the reason why there are none.
+    /// Asks, and waits for the times, or for the reason why there are none: it cannot, or a time is not above 0.
     ///
     /// # Errors
     /// It has ended, or says something else.
@@ -75,7 +72,12 @@ impl Process {
         // A process that has ended is found out below, by the missing answer.
         let _ = questions.write_all(line.as_bytes()).and_then(|()| questions.flush());
         match self.listen()? {
-            Answer::Done { seconds } => Ok(Ok(seconds)),
+            Answer::Done { seconds } if seconds.iter().all(|time| *time > 0.0) => {
+                Ok(Ok(seconds))
+            }
+            Answer::Done { seconds } => {
+                Ok(Err(format!("it says that it took {seconds:?} seconds")))
+            }
             Answer::Error { message } => Ok(Err(message)),
             Answer::Hello { .. } => bail!("{} said hello when it was asked", self.name),
         }
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(ask("[0.5]").unwrap(), [0.5]);
         for seconds in ["[0.5, -1.0]", "[0.0]"] {
             let error = ask(seconds).unwrap_err().to_string();
-            assert_eq!(error, format!("NumPy says that it took {seconds} seconds"));
+            assert_eq!(error, format!("NumPy: it says that it took {seconds} seconds"));
         }
     }
 }
