@@ -1,5 +1,6 @@
 //! What a kernel must come to: some rows, computed in f64 on the processor.
 
+use attention::building_blocks::scale;
 use attention::cuda::{Bf16, Precision, Shape};
 use attention::nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -81,7 +82,7 @@ impl Inputs<'_> {
             let keys = keys_seen(shape, row);
             let q = self.read(self.q, d, row..row + 1);
             let k = self.read(self.k, d, keys.clone());
-            let scores = k.tr_mul(&q) * scale(d); // (keys, 1)
+            let scores = k.tr_mul(&q) * scale::<f64>(d); // (keys, 1)
             let most = scores.max();
             let exponentials = scores.map(|s| (s - most).exp());
             let sum = exponentials.sum();
@@ -104,7 +105,7 @@ impl Inputs<'_> {
             let keys = keys_seen(shape, row);
             let (_, d_scores) = self.meet(d, row..row + 1, keys.clone(), forward);
             // S = scale · Q Kᵀ, so dQ = scale · dS K
-            let d_q = self.read(self.k, d, keys) * d_scores.transpose() * scale(d);
+            let d_q = self.read(self.k, d, keys) * d_scores.transpose() * scale::<f64>(d);
             d_q.as_slice().to_vec()
         };
         let of_key = |&row: &usize| {
@@ -112,7 +113,7 @@ impl Inputs<'_> {
             let (weights, d_scores) =
                 self.meet(d, queries.clone(), row..row + 1, forward);
             // S = scale · Q Kᵀ, so dK = scale · dSᵀ Q
-            let d_k = self.read(self.q, d, queries.clone()) * d_scores * scale(d);
+            let d_k = self.read(self.q, d, queries.clone()) * d_scores * scale::<f64>(d);
             // O = P V, so dV = Pᵀ dO
             let d_v = self.read(forward.d_output, d, queries) * weights;
             (d_k.as_slice().to_vec(), d_v.as_slice().to_vec())
@@ -139,17 +140,15 @@ impl Inputs<'_> {
         let mut d_scores = d_output.tr_mul(&self.read(self.v, d, keys));
         for (i, lse) in forward.lse[queries.clone()].iter().enumerate() {
             // P = exp(S − lse)
-            weights.row_mut(i).apply(|s| *s = (scale(d) * *s - f64::from(*lse)).exp());
+            weights
+                .row_mut(i)
+                .apply(|s| *s = (scale::<f64>(d) * *s - f64::from(*lse)).exp());
             // dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O))
             d_scores.row_mut(i).add_scalar_mut(-deltas[i]);
         }
         d_scores.component_mul_assign(&weights);
         (weights, d_scores)
     }
-}
-
-fn scale(d: usize) -> f64 {
-    1.0 / (d as f64).sqrt()
 }
 
 /// The keys that a query sees: those of its head, or those up to itself.
@@ -210,7 +209,7 @@ mod tests {
                 let (whole, cache) = attention(&q, &k, &v, &mask).unwrap();
                 let back = attention_backward(&cache, &d_output).unwrap();
                 output.extend_from_slice(whole.transpose().as_slice());
-                let scores = &q * k.transpose() * scale(SHAPE.d);
+                let scores = &q * k.transpose() * scale::<f64>(SHAPE.d);
                 for i in 0..SHAPE.n_q {
                     let seen = keys_seen(shape, i);
                     lse.push(seen.map(|j| scores[(i, j)].exp()).sum::<f64>().ln());
