@@ -2,13 +2,12 @@
 
 use crate::arguments::CompileOptions;
 use crate::report::circumstances;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use attention::cuda::{Architecture, Compiled, Program, compile};
 use itertools::{Itertools, iproduct};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use record::take::write_file;
 use record::{Measurement, Record, Unit};
-use std::fs;
 use std::path::Path;
 
 const TOPIC: &str = "kernels";
@@ -109,12 +108,8 @@ fn line(compiled: &Compiled, d: usize, causal: bool) -> String {
 
 /// That the record in the file says the same; when and where it was made does not matter.
 fn check(found: &Record, file: &Path) -> Result<()> {
-    let anew = "`cargo xtask gpu compile` writes it anew";
-    let at = file.display();
-    let text = fs::read_to_string(file)
-        .with_context(|| format!("{at} cannot be read; {anew}"))?;
-    let recorded =
-        Record::parse(TOPIC, &text).with_context(|| format!("{at}; {anew}"))?;
+    let recorded = Record::read(file)?;
+    let (at, anew) = (file.display(), "`cargo xtask gpu compile` writes it anew");
     let version =
         |record: &Record| record.versions.get("nvrtc").cloned().unwrap_or_default();
     let (was, is) = (version(&recorded), version(found));
@@ -122,30 +117,32 @@ fn check(found: &Record, file: &Path) -> Result<()> {
         was == is,
         "{at} is of NVRTC {was}, but this is NVRTC {is}; {anew} with this one"
     );
-    if let Some(difference) = difference(&recorded.measurements, &found.measurements) {
-        bail!("{at} says something else than the compiler: {difference}; {anew}");
-    }
+    let (was, is) = (&recorded.measurements, &found.measurements);
+    let (gone, new) = (first_outside(was, is), first_outside(is, was));
+    ensure!(
+        gone.is_none() && new.is_none(),
+        "{at} says {}, but the compiler says {}; {anew}",
+        told(gone),
+        told(new)
+    );
     Ok(())
 }
 
-/// The first difference.
-fn difference(recorded: &[Measurement], found: &[Measurement]) -> Option<String> {
-    let told = |m: &Measurement| {
-        let rows = m.sizes.get("rows").copied().unwrap_or_default();
-        format!("{} (with {} threads, {rows} rows)", m.median, m.threads)
-    };
-    for is in found {
-        let name = name(is);
-        match recorded.iter().find(|was| self::name(was) == name) {
-            None => return Some(format!("{name} is not in it")),
-            Some(was) if was != is => {
-                return Some(format!("{name} was {}, but is {}", told(was), told(is)));
-            }
-            Some(_) => {}
-        }
-    }
-    let gone = recorded.iter().find(|was| !found.contains(was))?;
-    Some(format!("{} is in it, but there is no such kernel any more", name(gone)))
+/// The first measurement that is not among the others.
+fn first_outside<'a>(
+    these: &'a [Measurement],
+    others: &[Measurement],
+) -> Option<&'a Measurement> {
+    these.iter().find(|measurement| !others.contains(measurement))
+}
+
+/// "96 registers/attention_forward, d = 64, sm_90, tiled, causal (with 256 threads, 64 rows)"
+fn told(measurement: Option<&Measurement>) -> String {
+    measurement.map_or("nothing else".to_owned(), |measurement| {
+        let rows = measurement.sizes.get("rows").copied().unwrap_or_default();
+        let Measurement { median, threads, .. } = measurement;
+        format!("{median} {} (with {threads} threads, {rows} rows)", name(measurement))
+    })
 }
 
 /// "registers/attention_forward, d = 64, sm_90, tiled, causal"
@@ -222,11 +219,12 @@ mod tests {
 
     /// Writes a record, changed, and compares.
     fn checked(change: fn(&mut Record)) -> Result<()> {
-        let file = tempfile::NamedTempFile::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kernels.json");
         let mut changed = record();
         change(&mut changed);
-        write_file(file.path(), &changed).unwrap();
-        check(&record(), file.path())
+        write_file(&file, &changed).unwrap();
+        check(&record(), &file)
     }
 
     #[test]
@@ -235,19 +233,21 @@ mod tests {
         assert!(checked(|record| record.machine.cores = 99).is_ok());
         let says = |change, part: &str| {
             let error = format!("{:#}", checked(change).unwrap_err());
-            assert!(
-                error.contains(part) && error.contains("cargo xtask gpu compile"),
-                "{error}"
-            );
+            assert!(error.contains(part), "{error}");
+            assert!(error.contains("cargo xtask gpu compile"), "{error}");
         };
         says(
             |record| record.measurements[0].median = 95.0,
-            "registers/attention_forward, d = 64, sm_80, tiled, causal was 95 (with 256 threads, 64 rows), but is 96",
+            "says 95 registers/attention_forward, d = 64, sm_80, tiled, causal (with 256 threads, 64 rows), but the \
+             compiler says 96 registers/attention_forward, d = 64",
         );
-        says(|record| record.measurements[0].threads = 128, "was 96 (with 128 threads");
+        says(
+            |record| record.measurements[0].threads = 128,
+            "causal (with 128 threads, 64 rows)",
+        );
         says(
             |record| drop(record.measurements.remove(1)),
-            "spills/attention_forward, d = 64",
+            "says nothing else, but the compiler says 0 spills/attention_forward, d = 64",
         );
         says(
             |record| {
@@ -255,7 +255,8 @@ mod tests {
                 gone.settings.insert("kernel".to_owned(), "old".to_owned());
                 record.measurements.push(gone);
             },
-            "sm_80, old, causal is in it, but there is no such kernel any more",
+            "says 96 registers/attention_forward, d = 64, sm_80, old, causal (with 256 threads, 64 rows), but the compiler \
+             says nothing else",
         );
         // The same kernel once more, with other rows.
         says(
@@ -264,21 +265,22 @@ mod tests {
                 again.sizes.insert("rows".to_owned(), 32);
                 record.measurements.push(again);
             },
-            "sm_80, tiled, causal is in it, but there is no such kernel any more",
+            "causal (with 256 threads, 32 rows), but the compiler says nothing else",
         );
         says(
             |record| drop(record.versions.insert("nvrtc".to_owned(), "12.9".to_owned())),
             "is of NVRTC 12.9, but this is NVRTC 13.0",
         );
-        says(|record| record.topic = "others".to_owned(), "`topic` is others");
+        let other = checked(|record| record.topic = "others".to_owned()).unwrap_err();
+        assert!(format!("{other:#}").contains("`topic` is others"), "{other:#}");
     }
 
     #[test]
     fn without_a_record_it_says_how_to_make_one() {
-        let error = check(&record(), Path::new("nowhere.json")).unwrap_err().to_string();
+        let error = check(&record(), Path::new("kernels.json")).unwrap_err().to_string();
         assert_eq!(
             error,
-            "nowhere.json cannot be read; `cargo xtask gpu compile` writes it anew"
+            "kernels.json cannot be read; `cargo xtask gpu compile` makes it"
         );
     }
 }

@@ -13,15 +13,13 @@ mod torch;
 use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
-use record::take::exit_code;
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    exit_code(match Arguments::parse().command {
+fn main() -> Result<()> {
+    match Arguments::parse().command {
         Command::Device => describe_device(),
         Command::Time(options) => run::time(&options),
         Command::Compile(options) => compile::run(&options),
-    })
+    }
 }
 
 /// What there is to run on, and to compile with.

@@ -17,9 +17,8 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 use itertools::Itertools;
 use mimalloc::MiMalloc;
-use record::take::{exit_code, how_to_show, write};
+use record::take::{how_to_show, write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Instant;
 
 /// Keeps the memory of a matrix for the next one, where the system's allocator may give it back to the system, which then finds and
@@ -27,12 +26,12 @@ use std::time::Instant;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-fn main() -> ExitCode {
+fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    exit_code(match arguments.command {
+    match arguments.command {
         Some(Command::Worker { threads, avx2 }) => own_peer::serve(threads, avx2),
         None => run(&arguments),
-    })
+    }
 }
 
 fn run(arguments: &Arguments) -> Result<()> {

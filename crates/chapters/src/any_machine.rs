@@ -102,7 +102,6 @@ fn changed(topic: &str, machine: &Machine, rng: &mut ChaCha8Rng) -> Record {
     let mut record = original(topic);
     record.machine = machine.clone();
     record.date = format!("2027-0{}-11T12:00:00Z", rng.random_range(1..10));
-    record.note = rng.random_bool(0.5).then(|| "made up".to_owned());
     record.versions.insert("attention".to_owned(), "9.9.9".to_owned());
     if rng.random_bool(0.5) {
         record

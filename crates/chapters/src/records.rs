@@ -11,9 +11,8 @@ pub fn provenance(record: &Record) -> String {
     // The threads of an accelerator are another matter.
     let counts = record.machine.accelerator.is_none() && record.threads().is_some();
     let threads = if counts { format!("{} of ", threads(record)) } else { String::new() };
-    let note = record.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"));
     format!(
-        "on {threads}{} on {}{note}. Versions: {}",
+        "on {threads}{} on {}. Versions: {}",
         machine(&record.machine),
         record.day(),
         versions(record.versions.iter())
@@ -39,9 +38,6 @@ pub fn provenance_of(first: &Record, others: &[(&str, &Record)]) -> String {
         }
         if record.day() != first.day() {
             parts.push(format!("on {}", record.day()));
-        }
-        if let Some(note) = &record.note {
-            parts.push(note.clone());
         }
         if !parts.is_empty() {
             text += &format!("; {name} {}", parts.join(", "));
@@ -154,11 +150,9 @@ pub mod tests {
             "on one thread of Shoes (2 cores, caches of 64\u{202f}bytes, 0\u{202f}GiB of memory; linux, x86_64) on \
              2026-01-31. Versions: attention 0.1.0, nalgebra 0.1.0 and rustc 1.0.0"
         );
-        let mut noted = pace();
-        noted.note = Some("uphill".to_owned());
-        assert!(provenance(&noted).contains("on 2026-01-31 (uphill). Versions"));
-        noted.machine.accelerator = Some("Wheels".to_owned());
-        assert!(provenance(&noted).starts_with("on Wheels beside Shoes (2 cores"));
+        let mut accelerated = pace();
+        accelerated.machine.accelerator = Some("Wheels".to_owned());
+        assert!(provenance(&accelerated).starts_with("on Wheels beside Shoes (2 cores"));
     }
 
     #[test]
@@ -182,9 +176,7 @@ pub mod tests {
         let mut topics = vec![];
         for file in files_below(&records).unwrap() {
             if file.extension().is_some_and(|extension| extension == "json") {
-                let topic = file.file_stem().unwrap().to_str().unwrap().to_owned();
-                Record::read(records.join(&file).parent().unwrap(), &topic).unwrap();
-                topics.push(topic);
+                topics.push(Record::read(&records.join(&file)).unwrap().topic);
             }
         }
         assert!(topics.len() >= 4, "{topics:?}");

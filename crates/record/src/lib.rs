@@ -43,9 +43,6 @@ pub struct Record {
     pub versions: BTreeMap<String, String>,
     /// Features of the crate that were on.
     pub features: Vec<String>,
-    /// What else a reader has to know of how it was taken, as the end of a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
     /// The results.
     pub measurements: Vec<Measurement>,
 }
@@ -165,13 +162,14 @@ impl Measurement {
 }
 
 impl Record {
-    /// The record of `topic` in `folder`.
+    /// The record in a file, which has the name of its topic: `TOPIC.json`.
     ///
     /// # Errors
     /// It cannot be read, or something in it is missing, unknown or impossible; the message names file and field.
-    pub fn read(folder: &Path, topic: &str) -> Result<Self> {
-        let file = folder.join(format!("{topic}.json"));
-        let text = fs::read_to_string(&file).with_context(|| {
+    pub fn read(file: &Path) -> Result<Self> {
+        let topic = file.file_stem().and_then(|stem| stem.to_str());
+        let topic = topic.context("a file without a name")?;
+        let text = fs::read_to_string(file).with_context(|| {
             let command = command(&[topic]);
             format!("{} cannot be read; `cargo xtask {command}` makes it", file.display())
         })?;
@@ -338,13 +336,13 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_says_how_to_make_it() {
-        let error = Record::read(Path::new("nowhere"), "pace").unwrap_err().to_string();
+        let error = Record::read(Path::new("pace.json")).unwrap_err().to_string();
         assert!(
             error.contains("pace.json cannot be read; `cargo xtask bench --record pace`")
         );
-        let error = Record::read(Path::new("nowhere"), "peers").unwrap_err().to_string();
+        let error = Record::read(Path::new("peers.json")).unwrap_err().to_string();
         assert!(error.contains("`cargo xtask bench --peers` makes it"), "{error}");
-        let error = Record::read(Path::new("nowhere"), "gpu").unwrap_err().to_string();
+        let error = Record::read(Path::new("gpu.json")).unwrap_err().to_string();
         assert!(error.contains("`cargo xtask gpu run` makes it"), "{error}");
     }
 
@@ -451,7 +449,7 @@ mod tests {
         fn a_damaged_name_is_refused_by_name(
             name in mutated::text("attention/forward, f32, d = 64/4096", &[", ", "/", " = ", "bf16", "d = 64"]),
         ) {
-            match Measurement::of_benchmark(&name, 1, Unit::Seconds, (0.25, 0.01)) {
+            match Measurement::of_benchmark(&name, Unit::Seconds, (0.25, 0.01)) {
                 Ok(parsed) => {
                     prop_assert!(name.starts_with(&parsed.what) && parsed.what.contains('/'));
                     prop_assert!(parsed.sizes.contains_key("n"));

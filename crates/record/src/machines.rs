@@ -41,16 +41,9 @@ impl Records {
         ensure!(!shown.is_empty(), "{} names no machine", file.display());
         for name in &shown {
             ensure!(
-                is_folder_name(name),
-                "{} names {name:?}, which is no name of a folder beside it",
+                is_folder_name(name) && folder.join(name).is_dir(),
+                "{} names {name:?}, which is no folder beside it",
                 file.display()
-            );
-            let machine = folder.join(name);
-            ensure!(
-                machine.is_dir(),
-                "{} names {name}, but there is no folder {}",
-                file.display(),
-                machine.display()
             );
         }
         Ok(Self { folder: folder.to_owned(), shown })
@@ -66,22 +59,18 @@ impl Records {
     ) -> Result<[Record; N]> {
         match self.if_recorded(topics)? {
             Some(records) => Ok(records),
-            None => bail!(
-                "no machine named in {} has {}: {}; `cargo xtask {}` makes {}",
-                self.folder.join(SHOWN).display(),
-                if N == 1 {
-                    format!("the record {}", topics[0])
-                } else {
-                    format!("all of the records {}", topics.join(", "))
-                },
-                self.shown
-                    .iter()
-                    .map(|name| format!("{name} lacks {}", self.missing(name, &topics)))
-                    .collect::<Vec<_>>()
-                    .join("; "),
-                command(&topics),
-                if N == 1 { "it" } else { "them" },
-            ),
+            None => {
+                let lacks = |name: &String| {
+                    format!("{name} lacks {}", self.missing(name, &topics))
+                };
+                let lacks: Vec<_> = self.shown.iter().map(lacks).collect();
+                bail!(
+                    "no machine named in {} has all records that are needed: {}; `cargo xtask {}` makes them",
+                    self.folder.join(SHOWN).display(),
+                    lacks.join("; "),
+                    command(&topics),
+                )
+            }
         }
     }
 
@@ -98,16 +87,13 @@ impl Records {
         else {
             return Ok(None);
         };
-        let folder = self.folder.join(name);
-        let records: Vec<_> = topics
-            .iter()
-            .map(|topic| Record::read(&folder, topic))
-            .collect::<Result<_>>()?;
+        let read = |topic: &&str| Record::read(&self.file(name, topic));
+        let records: Vec<_> = topics.iter().map(read).collect::<Result<_>>()?;
         for record in &records {
             ensure!(
                 record.machine.is_same(&records[0].machine),
                 "{}: the records {} and {} are of different machines, which have a folder each",
-                folder.display(),
+                self.folder.join(name).display(),
                 records[0].topic,
                 record.topic
             );
@@ -121,7 +107,7 @@ impl Records {
     /// One cannot be read.
     pub fn of_each_machine(&self, topic: &str) -> Result<Vec<Record>> {
         let has = |name: &&String| self.missing(name, &[topic]).is_empty();
-        let read = |name: &String| Record::read(&self.folder.join(name), topic);
+        let read = |name: &String| Record::read(&self.file(name, topic));
         self.shown.iter().filter(has).map(read).collect()
     }
 
@@ -130,16 +116,17 @@ impl Records {
     /// # Errors
     /// It cannot be read.
     pub fn of_no_machine(&self, topic: &str) -> Result<Record> {
-        Record::read(&self.folder, topic)
+        Record::read(&self.file(".", topic))
+    }
+
+    fn file(&self, machine: &str, topic: &str) -> PathBuf {
+        self.folder.join(machine).join(format!("{topic}.json"))
     }
 
     /// What a machine has no record of.
     fn missing(&self, name: &str, topics: &[&str]) -> String {
-        let has =
-            |topic: &str| self.folder.join(name).join(format!("{topic}.json")).is_file();
-        let missing: Vec<_> =
-            topics.iter().copied().filter(|topic| !has(topic)).collect();
-        missing.join(", ")
+        let lacks = |topic: &&str| !self.file(name, topic).is_file();
+        topics.iter().copied().filter(lacks).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -201,11 +188,8 @@ impl Machine {
         }
         for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
             let path = entry?.path();
-            let topic = path.file_stem().and_then(|stem| stem.to_str());
             let is_record = path.extension().is_some_and(|extension| extension == "json");
-            if let (true, Some(topic)) = (is_record, topic)
-                && !Record::read(folder, topic)?.machine.is_same(self)
-            {
+            if is_record && !Record::read(&path)?.machine.is_same(self) {
                 return Ok(false);
             }
         }
@@ -304,7 +288,7 @@ mod tests {
     fn what_is_wrong_with_the_list_is_said() {
         let folder = records("boots\nsandals\n", &[("boots", "pace", "Boots")]);
         let message = error(Records::open(folder.path()));
-        assert!(message.contains("names sandals, but there is no folder"), "{message}");
+        assert!(message.contains("names \"sandals\", which is no folder"), "{message}");
         fs::write(folder.path().join(SHOWN), "# nothing\n").unwrap();
         assert!(error(Records::open(folder.path())).contains("names no machine"));
         fs::remove_file(folder.path().join(SHOWN)).unwrap();
@@ -317,10 +301,8 @@ mod tests {
         for path in [".", "..", "/", "shoes/", "./shoes", "shoes/../shoes"] {
             fs::write(folder.path().join(SHOWN), path).unwrap();
             let message = error(Records::open(folder.path()));
-            assert!(
-                message.contains(&format!("names {path:?}, which is no")),
-                "{message}"
-            );
+            let part = format!("names {path:?}, which is no folder beside it");
+            assert!(message.contains(&part), "{message}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! Takes records: `cargo xtask bench --record` runs it.
 
+use anyhow::Result;
 use clap::Parser;
-use record::take::{Options, add, exit_code, take};
+use record::take::{Options, add, take};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Runs the benchmarks and writes down what they say.
 #[derive(Parser)]
@@ -15,11 +15,11 @@ struct Arguments {
     add: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
+fn main() -> Result<()> {
     let Arguments { options, add: file } = Arguments::parse();
     let root = Path::new(".");
-    exit_code(match file {
+    match file {
         Some(file) => add(root, &file),
         None => take(root, &options),
-    })
+    }
 }

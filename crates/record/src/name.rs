@@ -5,12 +5,12 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
 impl Measurement {
-    /// What a benchmark measured. Its name says what that is: `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
+    /// What a benchmark measured on one thread. Its name says what that is: `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
     ///
     /// ```
     /// # use record::{Measurement, Unit};
     /// let name = "attention/forward, f32, d = 64/4096";
-    /// let measured = Measurement::of_benchmark(name, 1, Unit::Seconds, (0.25, 0.01))?;
+    /// let measured = Measurement::of_benchmark(name, Unit::Seconds, (0.25, 0.01))?;
     /// assert_eq!(measured.what, "attention/forward");
     /// assert_eq!(measured.dtype, "f32");
     /// assert_eq!((measured.sizes["d"], measured.sizes["n"]), (64, 4096));
@@ -21,7 +21,6 @@ impl Measurement {
     /// The name has another form.
     pub fn of_benchmark(
         name: &str,
-        threads: usize,
         unit: Unit,
         (median, spread): (f64, f64),
     ) -> Result<Self> {
@@ -29,7 +28,7 @@ impl Measurement {
             format!("the benchmark {name:?} is not called GROUP/WHAT, TYPE, SIZE = NUMBER, …/N")
         })?;
         let settings = BTreeMap::new();
-        Ok(Self { what, dtype, sizes, settings, threads, unit, median, spread })
+        Ok(Self { what, dtype, sizes, settings, threads: 1, unit, median, spread })
     }
 }
 
@@ -73,8 +72,7 @@ mod tests {
             ("attention/forward, f32, n = 7/64", "it has n twice"),
             ("attention/forward, f32/long", "\"long\" is no number"),
         ] {
-            let measured =
-                Measurement::of_benchmark(name, 1, Unit::Seconds, (0.25, 0.01));
+            let measured = Measurement::of_benchmark(name, Unit::Seconds, (0.25, 0.01));
             let error = format!("{:#}", measured.unwrap_err());
             assert!(error.contains(says) && error.contains(name), "{error}");
         }

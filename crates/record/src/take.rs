@@ -8,9 +8,9 @@ use jiff::{Timestamp, Unit as TimeUnit};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 /// How benchmarks are to run.
@@ -21,9 +21,6 @@ pub struct Options {
     /// Features of the crate to turn on
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,
-    /// Threads that they may use
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
     /// Measure in a hurry, and badly
     #[arg(long)]
     quick: bool,
@@ -50,7 +47,7 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         |topic: &&String| options.topics.is_empty() || options.topics.contains(topic);
     // The circumstances are one for all, since they are shown together. They are asked for before anything is measured:
     // an error here must not cost the measurements.
-    let versions = versions_in(&metadata, root, &MEASURED_WITH)?;
+    let versions = versions(root, &MEASURED_WITH)?;
     let circumstances = circumstances("", versions, features(&metadata, options)?)?;
     let mut records = vec![];
     for topic in benchmarks.iter().filter(chosen) {
@@ -87,7 +84,6 @@ pub fn circumstances(
         machine: machine()?,
         versions,
         features,
-        note: None,
         measurements: vec![],
     })
 }
@@ -116,9 +112,7 @@ pub fn write(
 /// # Errors
 /// It is no record, or cannot be written.
 pub fn add(root: &Path, file: &Path) -> Result<()> {
-    let topic = file.file_stem().and_then(|stem| stem.to_str());
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let record = Record::read(folder, topic.context("a file without a name")?)?;
+    let record = Record::read(file)?;
     let (machine, file) = write(root, &record, true)?;
     eprintln!("{file} is there\n{}", how_to_show(&machine));
     Ok(())
@@ -138,31 +132,12 @@ pub fn how_to_show(folder: &str) -> String {
 /// # Errors
 /// The file, or the folder around it, cannot be written.
 pub fn write_file(file: &Path, record: &Record) -> Result<()> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let mut unfinished = tempfile::Builder::new();
-    #[cfg(unix)] // A temporary file is its owner's alone, but a record is for everybody.
-    unfinished.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
-    let mut unfinished =
-        unfinished.tempfile_in(folder).with_context(|| folder.display().to_string())?;
-    writeln!(unfinished, "{}", serde_json::to_string_pretty(record)?)?;
-    unfinished.persist(file).with_context(|| file.display().to_string())?;
-    Ok(())
-}
-
-/// The exit status of a program that came to this; what went wrong is said.
-#[must_use]
-pub fn exit_code(result: Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let at = || file.display().to_string();
+    fs::create_dir_all(file.parent().unwrap_or(file)).with_context(at)?;
+    let unfinished = file.with_extension("unfinished");
+    let text = serde_json::to_string_pretty(record)? + "\n";
+    fs::write(&unfinished, text).with_context(at)?;
+    fs::rename(&unfinished, file).with_context(at)
 }
 
 fn benchmarks(metadata: &Metadata) -> Result<Vec<String>> {
@@ -188,7 +163,6 @@ fn package<'a>(
 /// are told in lines `NAME: COUNT bytes`.
 fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measurement>> {
     let folder = tempfile::tempdir()?; // a fresh one, so that nothing of another day is in it
-    let threads = options.threads.max(1);
     let mut cargo =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--package", "laboratory", "--bench", topic]);
@@ -199,7 +173,7 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
         cargo.args(["--", "--quick"]);
     }
     cargo.current_dir(root).env("CRITERION_HOME", folder.path());
-    cargo.env("RAYON_NUM_THREADS", threads.to_string());
+    cargo.env("RAYON_NUM_THREADS", "1");
     let mut child =
         cargo.stdout(Stdio::piped()).spawn().context("cargo could not be started")?;
     let output = BufReader::new(child.stdout.take().context("cargo has no output")?);
@@ -209,12 +183,7 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
         println!("{line}");
         if let Some((name, bytes)) = counted(&line) {
             let numbers = (bytes, 0.0);
-            measurements.push(Measurement::of_benchmark(
-                name,
-                threads,
-                Unit::Bytes,
-                numbers,
-            )?);
+            measurements.push(Measurement::of_benchmark(name, Unit::Bytes, numbers)?);
         }
     }
     let status = child.wait()?;
@@ -222,7 +191,7 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
         status.success(),
         "the benchmark {topic} failed ({status}); no record was written"
     );
-    measurements.extend(timed(folder.path(), threads)?);
+    measurements.extend(timed(folder.path())?);
     ensure!(!measurements.is_empty(), "the benchmark {topic} measured nothing");
     measurements.sort_by(|a, b| {
         (&a.what, &a.dtype, &a.sizes).cmp(&(&b.what, &b.dtype, &b.sizes))
@@ -236,11 +205,11 @@ fn counted(line: &str) -> Option<(&str, f64)> {
     Some((name, count.parse().ok()?))
 }
 
-/// All that criterion measured below `folder`, with `threads` threads.
+/// All that criterion measured below `folder`.
 ///
 /// # Errors
 /// A file cannot be read, or a benchmark's name does not say what it is: see [`Measurement::of_benchmark`].
-pub fn timed(folder: &Path, threads: usize) -> Result<Vec<Measurement>> {
+fn timed(folder: &Path) -> Result<Vec<Measurement>> {
     let mut found = vec![];
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
@@ -250,14 +219,9 @@ pub fn timed(folder: &Path, threads: usize) -> Result<Vec<Measurement>> {
                 parse(&path.join("estimates.json"))?;
             let seconds = |estimate: Estimate| estimate.point_estimate * 1e-9; // from ns
             let numbers = (seconds(median), seconds(median_abs_dev));
-            found.push(Measurement::of_benchmark(
-                &full_id,
-                threads,
-                Unit::Seconds,
-                numbers,
-            )?);
+            found.push(Measurement::of_benchmark(&full_id, Unit::Seconds, numbers)?);
         } else if path.is_dir() {
-            found.extend(timed(&path, threads)?);
+            found.extend(timed(&path)?);
         }
     }
     Ok(found)
@@ -308,11 +272,13 @@ pub fn machine() -> Result<Machine> {
     })
 }
 
+fn rustc() -> Command {
+    Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+}
+
 /// The name that LLVM gives to this processor's microarchitecture, if `rustc` is there to tell.
 fn microarchitecture() -> Option<String> {
-    let mut rustc =
-        Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let output = rustc.args(["--print", "target-cpus"]).output().ok()?;
+    let output = rustc().args(["--print", "target-cpus"]).output().ok()?;
     microarchitecture_in(&String::from_utf8(output.stdout).ok()?)
 }
 
@@ -356,16 +322,8 @@ pub fn now() -> Result<String> {
 /// # Errors
 /// The workspace does not use one of them, or the compiler does not tell.
 pub fn versions(root: &Path, packages: &[&str]) -> Result<BTreeMap<String, String>> {
-    versions_in(&MetadataCommand::new().current_dir(root).exec()?, root, packages)
-}
-
-fn versions_in(
-    metadata: &Metadata,
-    root: &Path,
-    packages: &[&str],
-) -> Result<BTreeMap<String, String>> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("--version").output().context("rustc")?;
+    let metadata = &MetadataCommand::new().current_dir(root).exec()?;
+    let output = rustc().arg("--version").output().context("rustc")?;
     let text = String::from_utf8(output.stdout)?;
     let rustc = text.split(' ').nth(1).context("rustc does not tell its version")?;
     let mut versions = BTreeMap::from([("rustc".to_owned(), rustc.to_owned())]);

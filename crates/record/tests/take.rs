@@ -74,8 +74,12 @@ fn machine() -> String {
     record::take::machine().unwrap().folder(Path::new("nowhere")).unwrap()
 }
 
+fn read_in(folder: &Path, topic: &str) -> Record {
+    Record::read(&folder.join(format!("{topic}.json"))).unwrap()
+}
+
 fn read(project: &TempDir, topic: &str) -> Record {
-    Record::read(&project.path().join("records").join(machine()), topic).unwrap()
+    read_in(&project.path().join("records").join(machine()), topic)
 }
 
 fn records(project: &Path) -> Vec<String> {
@@ -128,7 +132,7 @@ fn another_machine_of_the_same_name_keeps_its_folder() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
     let ours = project.path().join(format!("records/{}-2", machine()));
-    Record::read(&ours, "first").unwrap();
+    read_in(&ours, "first");
 
     // A record that was taken there goes into its own folder again.
     let copy = project.path().join("first.json");
@@ -164,8 +168,7 @@ fn a_hurry_does_not_touch_what_is_shown() {
     let project = project();
     assert!(record(&project, WORKS, &["first", "--quick"]).status.success());
     assert!(records(project.path()).is_empty());
-    Record::read(&project.path().join("target/records").join(machine()), "first")
-        .unwrap();
+    read_in(&project.path().join("target/records").join(machine()), "first");
 }
 
 #[test]
