@@ -2,20 +2,19 @@
 
 use crate::data;
 use crate::grid::Cell;
-use crate::own_peer::{heads, row_major, written};
-use anyhow::{Context, Result, ensure};
+use crate::own_peer::{heads, tensors_of, written};
+use anyhow::{Result, ensure};
+use itertools::izip;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::Path;
-use worker::{Kernel, Kind, Mask, Pass, Problem, Task};
+use worker::{Kernel, Kind, Task};
 
 /// The longest sequence for which there is a reference in f64. Beyond, peers are compared with this crate's fast path,
 /// which was compared with the reference on shorter ones.
 pub const REFERENCE_UP_TO: usize = 1024;
 
-/// What a peer computed: tensors by name.
-pub type Results = Vec<(&'static str, Vec<f64>)>;
+/// What a peer computed: tensors, in the order of [`Problem::results`].
+pub type Results = Vec<Vec<f64>>;
 
 /// How far a peer may be off, as a part of the largest entry.
 pub fn tolerance(kind: Kind) -> f64 {
@@ -25,59 +24,41 @@ pub fn tolerance(kind: Kind) -> f64 {
     }
 }
 
-/// References that were computed already: they do not depend on the number of threads.
-#[derive(Default)]
-pub struct References(BTreeMap<(Problem, Mask), Results>);
-
-impl References {
-    /// The reference of a cell in f64, with gradients, if the cell is one of attention and small enough.
-    ///
-    /// # Errors
-    /// The crate refuses to compute it.
-    pub fn of(&mut self, cell: &Cell) -> Result<Option<&Results>> {
-        let Cell { problem, mask, .. } = *cell;
-        if problem.kind != Kind::Attention || problem.n > REFERENCE_UP_TO {
-            return Ok(None);
-        }
-        Ok(Some(match self.0.entry((problem, mask)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(reference(problem, mask)?),
-        }))
+/// What is expected of a cell, in f64, if it is one of attention and short enough.
+///
+/// # Errors
+/// The crate refuses to compute it.
+pub fn reference(cell: &Cell) -> Result<Option<Results>> {
+    let Cell { problem, mask, pass, .. } = *cell;
+    if problem.kind != Kind::Attention || problem.n > REFERENCE_UP_TO {
+        return Ok(None);
     }
-}
-
-fn reference(problem: Problem, mask: Mask) -> Result<Results> {
-    let task = Task { kernel: Kernel::Naive, mask, pass: Pass::ForwardBackward };
+    let task = Task { kernel: Kernel::Naive, mask, pass };
     let rounded = |x: &f64| f64::from(*x as f32); // what the peers were given
     let tensors = data::draw(problem).into_iter();
-    let tensors: Vec<_> = tensors
+    let inputs: Vec<_> = tensors
         .map(|tensor| heads(problem, &tensor.iter().map(rounded).collect::<Vec<_>>()))
         .collect();
     let by_head: Vec<_> = (0..problem.heads)
         .into_par_iter()
-        .map(|h| written(&[0, 1, 2, 3].map(|i: usize| tensors[i][h].clone()), task))
+        .map(|h| written(&[0, 1, 2, 3].map(|i: usize| inputs[i][h].clone()), task))
         .collect::<Result<_>>()?;
-    let names = problem.results(Pass::ForwardBackward);
-    let joined =
-        |i: usize| by_head.iter().flat_map(|head| row_major(head[i].as_view())).collect();
-    Ok(names.iter().enumerate().map(|(i, (name, _))| (*name, joined(i))).collect())
+    Ok(Some(tensors_of(&by_head)))
 }
 
 /// What a peer left in a file.
 ///
 /// # Errors
 /// The file cannot be read, or has another size.
-pub fn read(problem: Problem, pass: Pass, file: &Path) -> Result<Results> {
-    let names = problem.results(pass);
-    let sizes: Vec<_> = names.iter().map(|(_, size)| *size).collect();
-    let tensors: Vec<Vec<f64>> = match problem.kind {
+pub fn read(Cell { problem, pass, .. }: &Cell, file: &Path) -> Result<Results> {
+    let sizes: Vec<_> = problem.results(*pass).iter().map(|(_, size)| *size).collect();
+    Ok(match problem.kind {
         Kind::Layer => worker::read::<f64>(file, &sizes)?,
         Kind::Attention => {
             let tensors = worker::read::<f32>(file, &sizes)?.into_iter();
             tensors.map(|tensor| tensor.into_iter().map(f64::from).collect()).collect()
         }
-    };
-    Ok(names.iter().map(|(name, _)| *name).zip(tensors).collect())
+    })
 }
 
 /// The largest difference of any tensor, as a part of the largest entry of that tensor.
@@ -91,11 +72,8 @@ pub fn compare(
     expected: &Results,
 ) -> Result<f64> {
     let mut worst = 0.0_f64;
-    for (name, found) in found {
-        let (_, expected) = expected
-            .iter()
-            .find(|(other, _)| other == name)
-            .context("the reference is too short")?;
+    let names = cell.problem.results(cell.pass);
+    for ((name, _), found, expected) in izip!(names, found, expected) {
         let difference = difference(found, expected);
         let tolerance = tolerance(cell.problem.kind);
         ensure!(
@@ -120,6 +98,7 @@ fn difference(found: &[f64], expected: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::grid::tests::cell;
+    use worker::{Mask, Pass, Problem};
 
     #[test]
     fn differences_are_parts_of_the_largest_entry() {
@@ -131,9 +110,9 @@ mod tests {
     #[test]
     fn a_peer_that_computes_something_else_is_named_with_cell_and_difference() {
         let cell = cell(256, Mask::Causal, Pass::Forward);
-        let expected = vec![("the output", vec![1.0, 2.0])];
-        let close = vec![("the output", vec![1.0, 2.0 + 1e-6])];
-        let far = vec![("the output", vec![1.0, 2.0 + 1e-3])];
+        let expected = vec![vec![1.0, 2.0]];
+        let close = vec![vec![1.0, 2.0 + 1e-6]];
+        let far = vec![vec![1.0, 2.0 + 1e-3]];
         assert!(compare(&cell, Kernel::Numpy, &close, &expected).unwrap() < 1e-6);
         let error =
             compare(&cell, Kernel::Numpy, &far, &expected).unwrap_err().to_string();
@@ -149,13 +128,14 @@ mod tests {
     fn the_reference_is_attention_with_its_gradients() {
         let problem = Problem { kind: Kind::Attention, n: 3, heads: 2, d: 4 };
         let values = data::draw(problem).remove(2);
-        let reference = reference(problem, Mask::Causal).unwrap();
-        let names: Vec<_> = reference.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["the output", "∂q", "∂k", "∂v"]);
+        let cell = Cell { problem, ..cell(3, Mask::Causal, Pass::ForwardBackward) };
+        let reference = reference(&cell).unwrap().unwrap();
+        let sizes: Vec<_> = reference.iter().map(Vec::len).collect();
+        assert_eq!(sizes, [24; 4]); // the output, ∂q, ∂k, ∂v
         for head in 0..2 {
             for column in 0..4 {
                 let at = head * 12 + column; // the first token of the head
-                assert!((reference[0].1[at] - values[at]).abs() < 1e-6);
+                assert!((reference[0][at] - values[at]).abs() < 1e-6);
             }
         }
     }

@@ -10,7 +10,6 @@ mod own_peer;
 mod programs;
 mod report;
 mod run;
-mod table;
 
 use anyhow::Result;
 use arguments::{Arguments, Command};
@@ -47,10 +46,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     let begun = Instant::now();
     let measured = run::run(arguments, &cells)?;
     if arguments.check_only {
-        println!("{}", table::checks(&measured.cells));
         return Ok(());
     }
-    println!("{}", table::summary(&measured.cells));
+    println!("{}", measured::summary(&measured.cells));
     for warning in &measured.warnings {
         eprintln!("warning: {warning}");
     }

@@ -6,7 +6,7 @@ use attention::{
     AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
     attention_backward,
 };
-use nalgebra::{DMatrix, DMatrixView, RealField, RowDVector};
+use nalgebra::{DMatrix, RealField, RowDVector};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::path::Path;
 use worker::{Kernel, Kind, Mask, Pass, Peer, Problem, Task};
@@ -69,9 +69,11 @@ pub fn heads<T: RealField + Copy>(problem: Problem, tensor: &[T]) -> Vec<DMatrix
     tensor.chunks(n * d).map(|head| DMatrix::from_row_slice(n, d, head)).collect()
 }
 
-/// A matrix as NumPy has it, row by row.
-pub fn row_major<T: RealField + Copy>(matrix: DMatrixView<T>) -> Vec<T> {
-    matrix.transpose().as_slice().to_vec()
+/// The tensors (h, n, d), row by row as NumPy has them, of what was computed head by head.
+pub fn tensors_of<T: RealField + Copy>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
+    let row_major = |matrix: &DMatrix<T>| matrix.transpose().as_slice().to_vec();
+    let tensor = |i: usize| heads.iter().flat_map(|head| row_major(&head[i])).collect();
+    (0..heads[0].len()).map(tensor).collect()
 }
 
 /// Heads side by side: h times (n, d) → (n, h · d).
@@ -189,22 +191,15 @@ impl Peer for OwnPeer {
 
     fn write(&self, results: Results, file: &Path) -> Result<()> {
         match results {
-            Results::Joined(Problem { heads, d, .. }, matrices) => {
-                let by_heads = |matrix: &DMatrix<f32>| -> Vec<f32> {
-                    (0..heads).flat_map(|h| row_major(matrix.columns(h * d, d))).collect()
+            Results::Joined(Problem { heads, d, .. }, joined) => {
+                let head = |h: usize| -> Vec<_> {
+                    joined.iter().map(|all| all.columns(h * d, d).into_owned()).collect()
                 };
-                worker::write(file, &matrices.iter().map(by_heads).collect::<Vec<_>>())
+                let heads: Vec<_> = (0..heads).map(head).collect();
+                worker::write(file, &tensors_of(&heads))
             }
-            Results::Heads(heads) => {
-                let tensor = |i: usize| -> Vec<f32> {
-                    heads.iter().flat_map(|head| row_major(head[i].as_view())).collect()
-                };
-                worker::write(file, &(0..heads[0].len()).map(tensor).collect::<Vec<_>>())
-            }
-            Results::Layer(matrices) => {
-                let matrices = matrices.iter().map(|matrix| row_major(matrix.as_view()));
-                worker::write(file, &matrices.collect::<Vec<_>>())
-            }
+            Results::Heads(heads) => worker::write(file, &tensors_of(&heads)),
+            Results::Layer(matrices) => worker::write(file, &tensors_of(&[matrices])),
         }
     }
 }

@@ -22,9 +22,7 @@ pub fn circumstances(topic: &str) -> Result<Record> {
 }
 
 /// The times of a cell, and how many times as long as this crate each peer took.
-pub fn measurements(
-    MeasuredCell { cell, rounds, .. }: &MeasuredCell,
-) -> Vec<Measurement> {
+pub fn measurements(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measurement> {
     let problem = cell.problem;
     let (group, dtype) = match problem.kind {
         Kind::Attention => ("attention", "f32"),
@@ -39,7 +37,7 @@ pub fn measurements(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::tests::measured;
+    use crate::measured::tests::measured;
     use record::Unit;
     use worker::Mask;
 

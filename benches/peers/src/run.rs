@@ -1,22 +1,21 @@
 //! The run: starts the peers, checks what they compute, and lets them take turns.
 
 use crate::arguments::Arguments;
-use crate::check::{self, References};
+use crate::check;
 use crate::data;
 use crate::grid::{Cell, base, rival};
 use crate::idle::{self, Idle};
 use crate::measured::{Measured, MeasuredCell};
 use crate::programs::{Program, start};
-use crate::table;
 use anyhow::{Context, Result};
 use record::rounds::{Rounds, take_turns};
 use record::statistics::median;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use sysinfo::Pid;
-use tempfile::TempDir;
 use worker::{Kernel, Problem, Process, Question, Task};
 
 /// Measures all cells.
@@ -24,45 +23,32 @@ use worker::{Kernel, Problem, Process, Question, Task};
 /// # Errors
 /// A peer is not there, fails, or computes something else than the others.
 pub fn run(arguments: &Arguments, cells: &[Cell]) -> Result<Measured> {
-    let folder = tempfile::Builder::new().prefix("peers-").tempdir()?;
-    leave_nothing_behind(&folder)?;
+    // Beside this program, where the next run writes over what an interrupted one leaves.
+    let folder = std::env::current_exe()?.with_file_name("exchange");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let warnings = Vec::from_iter(idle::disturbance());
     let mut measured = Measured { cells: vec![], versions: BTreeMap::new(), warnings };
-    let mut references = References::default();
     let mut idle = Idle::default();
     for by_threads in cells.chunk_by(|a, b| a.threads == b.threads) {
-        let mut bench = Bench::start(arguments, by_threads, folder.path(), &mut idle)?;
+        let mut bench = Bench::start(arguments, by_threads, &folder, &mut idle)?;
         for peer in bench.peers.values() {
             measured.versions.extend(peer.versions.clone());
         }
-        let mut head = None;
         for cell in by_threads {
-            let (differences, seconds) = bench.check(cell, &mut references)?;
-            let mut done =
-                MeasuredCell { cell: cell.clone(), differences, rounds: Rounds(vec![]) };
-            if !arguments.check_only {
-                done.rounds = bench.measure(cell, &seconds, arguments.quick)?;
-                if head.replace(cell.problem.kind) != Some(cell.problem.kind) {
-                    println!("{}", table::head(cell.problem.kind));
-                }
-                println!("{}", table::row(&done));
+            let (off, seconds) = bench.check(cell)?;
+            if arguments.check_only {
+                println!("{cell}: off by at most {off:.1e} of the largest entry");
+                continue;
             }
+            let rounds = bench.measure(cell, &seconds, arguments.quick)?;
+            let done = MeasuredCell { cell: cell.clone(), rounds };
+            println!("{done}");
             measured.cells.push(done);
         }
     }
+    fs::remove_dir_all(&folder)?;
     measured.warnings.extend(idle.warning());
     Ok(measured)
-}
-
-/// On Ctrl-C the temporary folder goes, and the program with it; the peers end when no more questions come.
-fn leave_nothing_behind(folder: &TempDir) -> Result<()> {
-    let folder = folder.path().to_owned();
-    ctrlc::set_handler(move || {
-        let _ = std::fs::remove_dir_all(&folder);
-        eprintln!("interrupted; no record was written");
-        std::process::exit(130);
-    })
-    .context("Ctrl-C cannot be caught")
 }
 
 /// The peers with a number of threads, at one problem after the other.
@@ -124,15 +110,12 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Lets each peer compute once, and compares. Returns how far each is from what was expected, and how long it took.
-    fn check(
-        &mut self,
-        cell: &Cell,
-        references: &mut References,
-    ) -> Result<(BTreeMap<Kernel, f64>, BTreeMap<Kernel, f64>)> {
-        let (mut differences, mut times) = (BTreeMap::new(), BTreeMap::new());
+    /// Lets each peer compute once, and compares. Returns how far they are at most from what was expected, and how long each
+    /// took.
+    fn check(&mut self, cell: &Cell) -> Result<(f64, BTreeMap<Kernel, f64>)> {
+        let (mut off, mut times) = (0.0_f64, BTreeMap::new());
         let file = self.folder.join("results");
-        let mut expected = references.of(cell)?.cloned();
+        let mut expected = check::reference(cell)?;
         for &kernel in &cell.kernels {
             self.load(cell.problem, kernel)?;
             let at = || format!("{kernel}, {cell}");
@@ -140,16 +123,15 @@ impl<'a> Bench<'a> {
                 Question::Check { task: task(cell, kernel), file: file.clone() };
             let seconds = self.ask(kernel, &question).with_context(at)?;
             times.insert(kernel, median(&seconds));
-            let results = check::read(cell.problem, cell.pass, &file).with_context(at)?;
+            let results = check::read(cell, &file).with_context(at)?;
             if let Some(expected) = &expected {
-                differences
-                    .insert(kernel, check::compare(cell, kernel, &results, expected)?);
+                off = off.max(check::compare(cell, kernel, &results, expected)?);
             } else {
                 // Without a reference, this crate, which comes first, is what the others are compared with.
                 expected = Some(results);
             }
         }
-        Ok((differences, times))
+        Ok((off, times))
     }
 
     /// Lets the peers take turns, in rounds; the first time of each is known.
