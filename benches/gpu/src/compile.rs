@@ -4,7 +4,7 @@ use crate::arguments::CompileOptions;
 use crate::report::circumstances;
 use anyhow::{Context, Result, ensure};
 use attention::cuda::{Architecture, Compiled, Program, compile};
-use itertools::{Itertools, iproduct};
+use itertools::iproduct;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use record::take::write_file;
 use record::{Measurement, Record, Unit};
@@ -23,21 +23,19 @@ pub fn run(options: &CompileOptions) -> Result<()> {
         variants().into_par_iter().map(|(program, architecture, d, causal)| {
             let at = || format!("{program}, d = {d}, causal = {causal}");
             let compiled = compile(program, architecture, d, causal).with_context(at)?;
-            Ok((line(&compiled, d, causal), measurements(&compiled, d, causal)?))
+            measurements(&compiled, d, causal)
         });
-    for (line, measurements) in compiled.collect::<Result<Vec<_>>>()? {
-        println!("{line}");
-        record.measurements.extend(measurements);
-    }
+    record.measurements = compiled.collect::<Result<Vec<_>>>()?.concat();
     record.check()?;
     let count = record.measurements.len();
     if let Some(file) = &options.record {
         write_file(file, &record)?;
         println!("{}: {count} measurements", file.display());
-    }
-    if let Some(file) = &options.check {
+    } else if let Some(file) = &options.check {
         check(&record, file)?;
         println!("{}: as recorded, {count} measurements", file.display());
+    } else {
+        record.measurements.iter().for_each(|one| println!("{}", told(one)));
     }
     Ok(())
 }
@@ -92,20 +90,6 @@ fn mask(causal: bool) -> &'static str {
     if causal { "causal" } else { "full" }
 }
 
-/// What a reader wants to see at once.
-fn line(compiled: &Compiled, d: usize, causal: bool) -> String {
-    let Compiled { program, architecture, resources, .. } = compiled;
-    let needs = resources.iter().format_with("; ", |needs, write| {
-        write(&format_args!("{} {} registers", needs.function, needs.registers))?;
-        match needs.spill_stores + needs.spill_loads {
-            0 => Ok(()),
-            spilled => write(&format_args!(", spills {spilled} bytes")),
-        }
-    });
-    let (name, mask) = (program.source().name, mask(causal));
-    format!("{name:13} {architecture:8} d = {d:3} {mask:6}  {needs}")
-}
-
 /// That the record in the file says the same; when and where it was made does not matter.
 fn check(found: &Record, file: &Path) -> Result<()> {
     let recorded = Record::read(file)?;
@@ -119,6 +103,7 @@ fn check(found: &Record, file: &Path) -> Result<()> {
     );
     let (was, is) = (&recorded.measurements, &found.measurements);
     let (gone, new) = (first_outside(was, is), first_outside(is, was));
+    let told = |one: Option<&Measurement>| one.map_or("nothing else".to_owned(), told);
     ensure!(
         gone.is_none() && new.is_none(),
         "{at} says {}, but the compiler says {}; {anew}",
@@ -137,12 +122,10 @@ fn first_outside<'a>(
 }
 
 /// "96 registers/attention_forward, d = 64, sm_90, tiled, causal (with 256 threads, 64 rows)"
-fn told(measurement: Option<&Measurement>) -> String {
-    measurement.map_or("nothing else".to_owned(), |measurement| {
-        let rows = measurement.sizes.get("rows").copied().unwrap_or_default();
-        let Measurement { median, threads, .. } = measurement;
-        format!("{median} {} (with {threads} threads, {rows} rows)", name(measurement))
-    })
+fn told(measurement: &Measurement) -> String {
+    let rows = measurement.sizes.get("rows").copied().unwrap_or_default();
+    let Measurement { median, threads, .. } = measurement;
+    format!("{median} {} (with {threads} threads, {rows} rows)", name(measurement))
 }
 
 /// "registers/attention_forward, d = 64, sm_90, tiled, causal"

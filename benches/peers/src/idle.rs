@@ -91,10 +91,8 @@ mod tests {
         let own = [(Program::Ours, Pid::from_u32(std::process::id()))];
         let before = idle.cpu(&own)[0];
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_millis(100) {
-            std::hint::spin_loop();
+        while idle.cpu(&own)[0] - before < 0.03 {
+            assert!(begun.elapsed() < Duration::from_secs(60));
         }
-        let spent = idle.cpu(&own)[0] - before;
-        assert!(spent >= 0.03, "{spent}");
     }
 }
