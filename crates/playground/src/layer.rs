@@ -64,10 +64,11 @@ impl Layer {
         let (output, cache) = self.layer.forward(&self.x, self.options())?;
         let grad_y = self.loss_gradient();
         let gradients = self.layer.backward(&cache, &grad_y)?;
-        let grad_attended = self.grad_attended()?;
         let HeadsCache::Weights { mut heads, attended } = cache.core else {
             return Err(JsError::new("the layer kept no weights"));
         };
+        let w_o = &self.layer.parameters.w_o;
+        let (grad_attended, ..) = linear_backward(&attended, w_o, &grad_y)?;
         if head >= heads.len() {
             let message = format!("head {head} is asked for, of {}", heads.len());
             return Err(JsError::new(&message));
@@ -112,20 +113,15 @@ impl Layer {
     /// There is no such path, or a pass fails.
     pub fn path(&self, which: usize) -> Result<Matrix, JsError> {
         let Parameters { w_q, w_k, w_v, .. } = &self.layer.parameters;
-        let Some(w) = [w_q, w_k, w_v].get(which).copied() else {
+        let Some((name, w)) = [("dQ", w_q), ("dK", w_k), ("dV", w_v)].get(which).copied()
+        else {
             return Err(JsError::new(&format!("there is no path {which}")));
         };
-        let (_, cache) = self.layer.forward(&self.x, self.options())?;
-        let grad_attended = self.grad_attended()?;
-        let d_v = w_v.ncols() / self.layer.n_heads();
         let mut term = DMatrix::zeros(self.x.nrows(), self.x.ncols());
-        for (h, head) in cache.heads().iter().enumerate() {
-            let grad_o = grad_attended.columns(d_v * h, d_v).into_owned();
-            let gradients = attention_backward(head, &grad_o)?;
-            let grad = [&gradients.q, &gradients.k, &gradients.v][which];
-            let width = grad.ncols();
-            let w = w.columns(width * h, width).into_owned();
-            term += linear_backward(&self.x, &w, grad)?.0;
+        for head in 0..self.layer.n_heads() {
+            let grad = self.matrix(name, head)?.0;
+            let w = w.columns(grad.ncols() * head, grad.ncols()).into_owned();
+            term += linear_backward(&self.x, &w, &grad)?.0;
         }
         Ok(Matrix(term))
     }
@@ -192,13 +188,6 @@ impl Layer {
 
     fn loss_gradient(&self) -> DMatrix<f64> {
         loss_gradient(self.x.nrows(), self.x.ncols())
-    }
-
-    /// The gradient with respect to the outputs of all heads, side by side.
-    fn grad_attended(&self) -> Result<DMatrix<f64>, JsError> {
-        let w_o = &self.layer.parameters.w_o;
-        let attended = DMatrix::zeros(self.x.nrows(), w_o.nrows());
-        Ok(linear_backward(&attended, w_o, &self.loss_gradient())?.0)
     }
 }
 
