@@ -16,17 +16,9 @@ mod samples; // what the programs are tested with
 mod tiled; // in tiles
 mod tiled_backward; // and back
 
-pub use programs::{
-    fused_attention, fused_traffic, naive_attention, naive_attention_backward,
-    naive_backward_traffic, naive_traffic,
-};
-pub use tiled::{
-    chunked_attention, chunked_traffic, strip_for, tiled_attention, tiled_traffic,
-    tiles_for,
-};
-pub use tiled_backward::{
-    tiled_attention_backward, tiled_backward_traffic, tiles_for_backward,
-};
+pub use programs::{fused_attention, naive_attention, naive_attention_backward};
+pub use tiled::{chunked_attention, strip_for, tiled_attention, tiles_for};
+pub use tiled_backward::{tiled_attention_backward, tiles_for_backward};
 
 pub use attention::building_blocks::blocks;
 use attention::building_blocks::{check_count, check_room};
@@ -107,6 +99,11 @@ impl<T: RealField + Copy> Memory<T> {
     /// ```
     pub fn free(&self) -> usize {
         self.capacity - self.used.get()
+    }
+
+    /// How much is free, and of how much.
+    fn room(&self) -> (usize, usize) {
+        (self.free(), self.capacity)
     }
 
     /// The most numbers that fast memory held at any time.
@@ -205,8 +202,8 @@ impl<T: RealField + Copy> Memory<T> {
     // ANCHOR: reserve
     fn reserve(&self, rows: usize, columns: usize) -> Result<Room<'_>> {
         let needed = rows as u128 * columns as u128;
-        let memory = (self.free(), self.capacity);
-        check_fits("tile", format_args!("{rows} x {columns}"), "that", needed, memory)?;
+        let shape = format_args!("{rows} x {columns}");
+        check_fits("tile", shape, "that", needed, self.room())?;
         let numbers = rows * columns; // no overflow, since they fit
         self.used.set(self.used.get() + numbers);
         self.peak.set(self.peak.get().max(self.used.get()));

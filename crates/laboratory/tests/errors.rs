@@ -13,10 +13,9 @@ use attention::{
 use cases::{Case, case};
 use common::{Foreign, heads_of, options, parameters, random};
 use laboratory::traffic::{
-    Memory, Report, SlowMatrix, chunked_attention, chunked_traffic, fused_attention,
-    fused_traffic, naive_attention, naive_attention_backward, naive_backward_traffic,
-    naive_traffic, strip_for, tiled_attention, tiled_attention_backward,
-    tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
+    Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,
+    naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,
+    tiles_for, tiles_for_backward,
 };
 use laboratory::{Fault, Patient, diagnose};
 use nalgebra::{DMatrix, RowDVector};
@@ -279,20 +278,6 @@ fn of_programs() -> Vec<Case> {
             naive_attention_backward(&memory, inputs, &weights, &grad_output).map(|_| ())
         }));
     }
-    type Predicted = fn(&AttentionShape, usize) -> Result<Report>;
-    let predicted: [(&str, Predicted); 3] = [
-        ("naive_traffic", naive_traffic),
-        ("fused_traffic", fused_traffic),
-        ("naive_backward_traffic", naive_backward_traffic),
-    ];
-    for (function, predicted) in predicted {
-        cases.push(case(function, "`n_q` is 0 but it must be at least 1", move || {
-            predicted(&AttentionShape::self_attention(1, 0, 1, 5, 1), 100)
-        }));
-        cases.push(case(function, small, move || {
-            predicted(&AttentionShape::self_attention(1, 4, 1, 5, 1), 10)
-        }));
-    }
     cases
 }
 
@@ -313,24 +298,11 @@ fn of_strips() -> Vec<Case> {
             chunked_attention(&memory, [&x, &x, &x], &none(), strip).map(|_| ())
         }
     };
-    let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
-    let predicted =
-        move |n, strip| move || chunked_traffic(&shape(n), &Mask::causal(), 50, strip);
     let too_small = "`capacity` is 12 but a strip of one query needs room for 13 numbers, and fast memory has 12 free of 12";
     vec![
         case("chunked_attention", "`strip` is 0 but it must be at least 1", run(0)),
         case("chunked_attention", needs(4, 43, 40), run(4)),
         case("chunked_attention", needs(usize::MAX, 73, 40), run(usize::MAX)),
-        case("chunked_traffic", "`n_q` is 0 but it must be at least 1", predicted(0, 2)),
-        case(
-            "chunked_traffic",
-            "`strip` is 0 but it must be at least 1",
-            predicted(7, 0),
-        ),
-        case("chunked_traffic", needs(5, 53, 50), predicted(7, 5)),
-        case("chunked_traffic", "`valid` has 2 entries but n_k = 7", move || {
-            chunked_traffic(&shape(7), &valid(2), 50, 2)
-        }),
         case("strip_for", "`n_k` is 0 but it must be at least 1", || {
             strip_for(100, 0, 3, 3)
         }),
@@ -366,32 +338,11 @@ fn of_tiles() -> Vec<Case> {
             tiled_attention(&memory, [&x, &x, &x], &none(), tiles).map(|_| ())
         }
     };
-    let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
-    let predicted =
-        move |n, tiles| move || tiled_traffic(&shape(n), &Mask::causal(), 40, tiles);
-    let small = "`tiles` is (4, 2) but that needs room for 52 numbers, and fast memory has 40 free of 40";
     let mut cases = vec![
         case("tiled_attention", NO_TILE, run((0, 3))),
         case("tiled_attention", NO_KEY, run((3, 0))),
         case("tiled_attention", needs, run((4, 2))),
         case("tiled_attention", all_of_it, run((usize::MAX, usize::MAX))),
-        case(
-            "tiled_traffic",
-            "`n_q` is 0 but it must be at least 1",
-            predicted(0, (2, 2)),
-        ),
-        case("tiled_traffic", NO_TILE, predicted(7, (0, 3))),
-        case("tiled_traffic", small, predicted(7, (4, 2))),
-        case("tiled_traffic", "`valid` has 2 entries but n_k = 7", move || {
-            tiled_traffic(&shape(7), &valid(2), 50, (2, 2))
-        }),
-        case(
-            "tiled_traffic",
-            format!(
-                "`n_k` is {ABSURD} but with n_q = {ABSURD} no memory could hold the matrix"
-            ),
-            predicted(ABSURD, (1, 1)),
-        ),
     ];
     type Choice = fn(usize, usize, usize) -> Result<(usize, usize)>;
     let choices: [(&str, Choice, usize); 2] =
@@ -477,11 +428,6 @@ fn of_tiles_backward() -> Vec<Case> {
         }
     };
     let needs = "`tiles` is (4, 3) but that needs room for 104 numbers, and fast memory has 90 free of 100";
-    let small = "`tiles` is (4, 3) but that needs room for 104 numbers, and fast memory has 90 free of 90";
-    let shape = |n| AttentionShape::self_attention(1, n, 1, 3, 1);
-    let predicted = move |n, tiles| {
-        move || tiled_backward_traffic(&shape(n), &Mask::causal(), 90, tiles)
-    };
     cases.extend([
         case("tiled_attention_backward", NO_TILE, run((0, 3), none)),
         case("tiled_attention_backward", NO_KEY, run((3, 0), none)),
@@ -491,16 +437,6 @@ fn of_tiles_backward() -> Vec<Case> {
             "`valid` has 2 entries but n_k = 7",
             run((2, 2), || valid(2)),
         ),
-        case(
-            "tiled_backward_traffic",
-            "`n_q` is 0 but it must be at least 1",
-            predicted(0, (2, 2)),
-        ),
-        case("tiled_backward_traffic", NO_KEY, predicted(7, (3, 0))),
-        case("tiled_backward_traffic", small, predicted(7, (4, 3))),
-        case("tiled_backward_traffic", "`valid` has 2 entries but n_k = 7", move || {
-            tiled_backward_traffic(&shape(7), &valid(2), 90, (2, 2))
-        }),
     ]);
     cases
 }

@@ -1,11 +1,13 @@
 //! Operations, bytes and clocks: what the figures about machines ask of the laboratory.
 
 use crate::Mask;
+use attention::nalgebra::DMatrix;
 use attention::{AttentionShape, Visibility};
 use laboratory::gpu::{Ask, BANKS, Lengths, WARP, Work, clocks, warp};
 use laboratory::roofline;
 use laboratory::traffic::{
-    blocks, chunked_traffic, fused_traffic, naive_traffic, strip_for, tiled_traffic,
+    Memory, SlowMatrix, blocks, chunked_attention, fused_attention, naive_attention,
+    strip_for, tiled_attention,
 };
 use wasm_bindgen::prelude::*;
 
@@ -45,19 +47,16 @@ impl RooflineStep {
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct TileWalk {
-    shape: AttentionShape,
-    capacity: usize,
-    mask: attention::Mask,
-    tiles: (usize, usize),
     visits: Vec<Visit>,
+    totals: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Visit {
     queries: usize,
     keys: usize,
-    read: usize,
-    written: usize,
+    /// Numbers read and written.
+    moved: usize,
 }
 
 #[wasm_bindgen]
@@ -65,7 +64,7 @@ impl TileWalk {
     /// `capacity` is the size of fast memory in numbers.
     ///
     /// # Errors
-    /// As [`tiled_traffic`]: the tiles don't fit, for instance.
+    /// As [`tiled_attention`]: the tiles don't fit, for instance.
     #[wasm_bindgen(constructor)]
     pub fn new(
         tokens: usize,
@@ -75,28 +74,53 @@ impl TileWalk {
         keys: usize,
         mask: &Mask,
     ) -> Result<TileWalk, JsError> {
-        let shape = AttentionShape::self_attention(1, tokens, width, width, 1);
-        let (mask, tiles) = (mask.0.clone(), (queries, keys));
-        tiled_traffic(&shape, &mask, capacity, tiles)?;
-        let sized = mask.sized(tokens, tokens)?;
+        let (mask, tiles) = (&mask.0, (queries, keys));
+        type Run<'a> = &'a dyn Fn(&Memory<f64>) -> attention::Result<()>;
+        let total = |run: Run| -> attention::Result<f64> {
+            let memory = Memory::new(capacity);
+            run(&memory)?;
+            Ok(memory.report().total().all() as f64)
+        };
+        let shape = (tokens, width);
+        let tiled = total(&|memory| {
+            tiled_attention(memory, zeros(memory, shape).each_ref(), mask, tiles)
+                .map(drop)
+        })?;
+        let others = [
+            total(&|memory| {
+                naive_attention(memory, zeros(memory, shape).each_ref(), mask).map(drop)
+            }),
+            total(&|memory| {
+                fused_attention(memory, zeros(memory, shape).each_ref(), mask).map(drop)
+            }),
+            total(&|memory| {
+                let strip = strip_for(capacity, tokens, width, width)?;
+                chunked_attention(memory, zeros(memory, shape).each_ref(), mask, strip)
+                    .map(drop)
+            }),
+        ];
+        let [naive, fused, strips] = others.map(|total| total.unwrap_or(f64::NAN));
+        let totals = vec![naive, fused, strips, tiled];
+
+        let mask = mask.sized(tokens, tokens)?;
         let mut visits = vec![];
         for (i, rows) in blocks(tokens, queries).enumerate() {
             let before = visits.len();
             for (j, columns) in blocks(tokens, keys).enumerate() {
-                let seen = sized.visibility(rows.clone(), columns.clone());
+                let seen = mask.visibility(rows.clone(), columns.clone());
                 if seen != Visibility::Hidden {
-                    let read = 2 * columns.len() * width; // keys and values
-                    visits.push(Visit { queries: i, keys: j, read, written: 0 });
+                    let moved = 2 * columns.len() * width; // keys and values
+                    visits.push(Visit { queries: i, keys: j, moved });
                 }
             }
             // The queries come before their first tile; the output and the log-sum-exp go after the last.
             if before < visits.len() {
                 let last = visits.len() - 1;
-                visits[before].read += rows.len() * width;
-                visits[last].written += rows.len() * (width + 1);
+                visits[before].moved += rows.len() * width;
+                visits[last].moved += rows.len() * (width + 1);
             }
         }
-        Ok(TileWalk { shape, capacity, mask, tiles, visits })
+        Ok(TileWalk { visits, totals })
     }
 
     /// The block of queries of each tile that is computed, in the order of the walk.
@@ -113,27 +137,23 @@ impl TileWalk {
 
     /// Numbers read and written up to a tile.
     pub fn moved(&self, tiles: usize) -> usize {
-        self.visits[..tiles].iter().map(|visit| visit.read + visit.written).sum()
+        self.visits[..tiles].iter().map(|visit| visit.moved).sum()
     }
 
     /// All numbers that a program moves: the naive one, the fused one, strips of queries, tiles. NaN for one that does not fit. Only
-    /// the last two know of the mask.
+    /// the last two move less under a mask.
     #[wasm_bindgen(getter)]
     pub fn totals(&self) -> Vec<f64> {
-        let Self { shape, capacity, mask, tiles, .. } = self;
-        let strips = strip_for(*capacity, shape.n_k, shape.d_k, shape.d_v)
-            .and_then(|strip| chunked_traffic(shape, mask, *capacity, strip));
-        let programs = [
-            naive_traffic(shape, *capacity),
-            fused_traffic(shape, *capacity),
-            strips,
-            tiled_traffic(shape, mask, *capacity, *tiles),
-        ];
-        let total = |report: attention::Result<laboratory::traffic::Report>| {
-            report.map_or(f64::NAN, |report| report.total().all() as f64)
-        };
-        programs.map(total).to_vec()
+        self.totals.clone()
     }
+}
+
+/// Queries, keys and values: whatever they are, as many numbers move.
+fn zeros(
+    memory: &Memory<f64>,
+    (tokens, width): (usize, usize),
+) -> [SlowMatrix<'_, f64>; 3] {
+    ["q", "k", "v"].map(|name| memory.put(name, DMatrix::zeros(tokens, width)))
 }
 
 /// A load of a warp from a tile in shared memory, of which several lanes read the same column.

@@ -22,11 +22,11 @@ use super::verdict::{about, to_two_decimals};
 use super::{counts, flash, numbers};
 use crate::sentences::example_b;
 use crate::tiles_backward::Kept;
+use crate::tiles_traffic::facts::{N, Program};
 use crate::why_sqrt_d_k::{FAINT, rows, share};
 use attention::{AttentionShape, Mask, attention};
 use figures::format::fixed;
 use half::bf16;
-use laboratory::traffic::{fused_traffic, naive_traffic};
 use nalgebra::DMatrix;
 use record::statistics::quantile;
 use std::f64::consts::TAU;
@@ -245,13 +245,12 @@ fn the_crossings_of_the_steps_are_those_that_are_counted_on() {
     assert_eq!(STEPS.iter().map(|step| step.1.len()).sum::<usize>(), NAIVE_CROSSINGS);
     assert_eq!(STEPS.iter().map(|step| step.2.len()).sum::<usize>(), FUSED_CROSSINGS);
     // The same from the machine that counts, where a row fits fast memory.
-    let shape = AttentionShape::self_attention(1, 4096, 64, 64, 1);
-    for (counted, crossings) in [
-        (naive_traffic(&shape, 1 << 15).unwrap(), NAIVE_CROSSINGS),
-        (fused_traffic(&shape, 1 << 15).unwrap(), FUSED_CROSSINGS),
-    ] {
-        let matrix = 4096 * 4096;
-        assert_eq!(counted.matrix("scores").all(), crossings as u128 * matrix);
+    for (program, crossings) in
+        [(Program::Naive, NAIVE_CROSSINGS), (Program::Fused, FUSED_CROSSINGS)]
+    {
+        let (_, counted) = program.run(N, &Mask::none(), 1 << 15).unwrap();
+        let all = (crossings * N * N) as u128;
+        assert_eq!(counted.report.matrix("scores").all(), all);
     }
 }
 

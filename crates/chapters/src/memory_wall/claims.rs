@@ -26,6 +26,15 @@ fn the_programs_compute_attention_and_the_formulas_predict_every_count() {
 }
 
 #[test]
+fn each_part_of_the_traffic_is_that_of_the_formula() {
+    for run in &*RUNS {
+        let Bytes { matrix, fused_matrix, keys_and_values, .. } =
+            Bytes::predicted(run.n, CAPACITY);
+        assert_eq!(run.bytes(), [matrix, fused_matrix, keys_and_values], "n = {}", run.n);
+    }
+}
+
+#[test]
 fn the_total_is_that_of_the_chapters_formula() {
     let strips = N.div_ceil(facts::strip(CAPACITY));
     let total = run().naive.total().all() as usize;
@@ -80,7 +89,7 @@ fn fusing_leaves_four_of_eight_crossings_and_saves_nearly_half() {
 
 #[test]
 fn the_matrix_is_most_of_the_traffic_and_fusing_halves_it() {
-    for (n, bytes) in facts::over_tokens().unwrap() {
+    for (n, bytes) in facts::over_tokens() {
         let Bytes { matrix, fused_matrix, keys_and_values, inputs_and_output } = bytes;
         assert_eq!(matrix, 2.0 * fused_matrix, "n = {n}: half as much");
         let is_most = matrix > keys_and_values && fused_matrix > keys_and_values;
@@ -91,7 +100,7 @@ fn the_matrix_is_most_of_the_traffic_and_fusing_halves_it() {
 
 #[test]
 fn the_traffic_of_the_matrix_has_one_step_where_a_row_fits() {
-    for (m, bytes) in facts::over_capacity().unwrap() {
+    for (m, bytes) in facts::over_capacity() {
         let times = if m < CAPACITY_N { 10 } else { 8 };
         let expected = (times * CAPACITY_N * CAPACITY_N * ELEMENT) as f64;
         assert_eq!(bytes.matrix, expected, "M = {m}");
@@ -100,7 +109,7 @@ fn the_traffic_of_the_matrix_has_one_step_where_a_row_fits() {
 
 #[test]
 fn the_traffic_of_keys_and_values_falls_with_the_capacity_until_each_is_read_once() {
-    let capacities = facts::over_capacity().unwrap();
+    let capacities = facts::over_capacity();
     let keys = |i: usize| capacities[i].1.keys_and_values;
     for (i, (m, bytes)) in capacities.iter().enumerate() {
         assert!(i == 0 || keys(i) <= keys(i - 1), "M = {m}");
@@ -114,7 +123,7 @@ fn the_traffic_of_keys_and_values_falls_with_the_capacity_until_each_is_read_onc
 
 #[test]
 fn keys_and_values_cost_more_than_the_matrix_at_first_and_only_then() {
-    let capacities = facts::over_capacity().unwrap();
+    let capacities = facts::over_capacity();
     let costs_more = |(_, bytes): &(usize, Bytes)| bytes.keys_and_values > bytes.matrix;
     assert!(costs_more(&capacities[0]));
     assert!(capacities.is_sorted_by_key(|capacity| !costs_more(capacity)));

@@ -1,19 +1,14 @@
 //! What the chapter counts and predicts.
 
-pub use crate::tiles_traffic::facts::{CAPACITY, D, ELEMENT, N, kibibytes, shape};
-use crate::tiles_traffic::facts::{LONG, Program, RUN, lengths};
+pub use crate::tiles_traffic::facts::{CAPACITY, D, ELEMENT, N, kibibytes, shape, strip};
+use crate::tiles_traffic::facts::{LONG, Program, RUN, lengths, sweeps};
 use anyhow::{Result, bail, ensure};
 use attention::Mask;
-use laboratory::traffic::{Counts, Report, fused_traffic, naive_traffic};
+use laboratory::traffic::{Counts, Report};
 use rayon::prelude::*;
 
 /// Tokens of the figure over capacities.
 pub const CAPACITY_N: usize = LONG;
-
-/// Rows of a strip.
-pub fn strip(capacity: usize) -> usize {
-    (capacity - D) / (D + 1)
-}
 
 /// Both programs, run on the same tokens.
 pub struct Runs {
@@ -22,6 +17,15 @@ pub struct Runs {
     pub fused: Report,
     /// The most numbers that fast memory held.
     pub peak: usize,
+}
+
+impl Runs {
+    /// Bytes of the (n, n) matrix in both programs, and of keys and values.
+    pub fn bytes(&self) -> [f64; 3] {
+        let bytes = |report: &Report, name| report.matrix(name).bytes(ELEMENT) as f64;
+        let keys_and_values = bytes(&self.naive, "k") + bytes(&self.naive, "v");
+        [bytes(&self.naive, "scores"), bytes(&self.fused, "scores"), keys_and_values]
+    }
 }
 
 /// For all lengths that are run, up to [`N`], under a causal mask.
@@ -96,30 +100,26 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    pub fn of(n: usize, naive: &Report, fused: &Report) -> Self {
-        let bytes = |report: &Report, name| report.matrix(name).bytes(ELEMENT) as f64;
+    /// By the formula of the chapter, term by term.
+    pub fn predicted(n: usize, capacity: usize) -> Self {
+        let bytes = |numbers: usize| (numbers * ELEMENT) as f64;
+        let (square, sweeps) = (n * n, sweeps(n, capacity));
         Bytes {
-            matrix: bytes(naive, "scores"),
-            fused_matrix: bytes(fused, "scores"),
-            keys_and_values: bytes(naive, "k") + bytes(naive, "v"),
-            inputs_and_output: (4 * n * D * ELEMENT) as f64,
+            matrix: bytes((7 + sweeps) * square),
+            fused_matrix: bytes((3 + sweeps) * square),
+            keys_and_values: bytes(2 * n * D * n.div_ceil(strip(capacity))),
+            inputs_and_output: bytes(4 * n * D),
         }
-    }
-
-    fn predicted(n: usize, capacity: usize) -> Result<Self> {
-        let (naive, fused) =
-            (naive_traffic(&shape(n), capacity)?, fused_traffic(&shape(n), capacity)?);
-        Ok(Bytes::of(n, &naive, &fused))
     }
 }
 
 /// For sequences of more and more tokens.
-pub fn over_tokens() -> Result<Vec<(usize, Bytes)>> {
-    lengths().map(|n| Ok((n, Bytes::predicted(n, CAPACITY)?))).collect()
+pub fn over_tokens() -> Vec<(usize, Bytes)> {
+    lengths().map(|n| (n, Bytes::predicted(n, CAPACITY))).collect()
 }
 
 /// For fast memories from 1 KiB to 4 MiB, in numbers, eight steps for each doubling.
-pub fn over_capacity() -> Result<Vec<(usize, Bytes)>> {
+pub fn over_capacity() -> Vec<(usize, Bytes)> {
     let capacities = (64..=160).map(|i| (f64::from(i) / 8.0).exp2().round() as usize);
-    capacities.map(|m| Ok((m, Bytes::predicted(CAPACITY_N, m)?))).collect()
+    capacities.map(|m| (m, Bytes::predicted(CAPACITY_N, m))).collect()
 }

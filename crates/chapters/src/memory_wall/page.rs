@@ -14,7 +14,7 @@ use figures::{
     Area, Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
     line_chart, text_box,
 };
-use laboratory::traffic::{Counts, Report, fused_traffic};
+use laboratory::traffic::{Counts, Report};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("d", integer(D));
@@ -150,8 +150,7 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     page.value("fused-saves", percent(facts::saved_by_fusing(run), 0));
     page.value("naive-mib", mebibytes(run.naive.total()));
     let heads = AttentionShape::self_attention(1, 4096, 1, D, 32);
-    let report = fused_traffic(&heads, CAPACITY)?;
-    let bytes = report.matrix("scores").bytes(ELEMENT);
+    let bytes = crossings(&run.fused)? as u128 * heads.bytes(ELEMENT)?.weights;
     page.value("heads-fused-gib", integer((bytes >> 30) as usize));
     Ok(())
 }
@@ -186,13 +185,10 @@ fn lines(points: &[(f64, &Bytes)]) -> [Line; 4] {
 }
 
 fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
-    let predicted = facts::over_tokens()?;
+    let predicted = facts::over_tokens();
     let points: Vec<_> = predicted.iter().map(|(n, bytes)| (*n as f64, bytes)).collect();
     let lines = lines(&points);
-    let dots = runs.iter().flat_map(|Runs { n, naive, fused, .. }| {
-        let bytes = Bytes::of(*n, naive, fused);
-        [bytes.matrix, bytes.fused_matrix, bytes.keys_and_values].map(|y| (*n as f64, y))
-    });
+    let dots = runs.iter().flat_map(|run| run.bytes().map(|y| (run.n as f64, y)));
     let dots: Vec<_> = dots.collect();
     let (largest, bytes) = predicted.last().context("no lengths")?;
     page.value("largest", integer(*largest));
@@ -216,7 +212,7 @@ fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
 }
 
 fn over_capacity(page: &mut Page) -> Result<()> {
-    let predicted = facts::over_capacity()?;
+    let predicted = facts::over_capacity();
     let even = predicted.iter().find(|(_, bytes)| bytes.keys_and_values <= bytes.matrix);
     let (even, _) = even.context("the matrix never costs more than keys and values")?;
     page.value("capacity-n", integer(CAPACITY_N));

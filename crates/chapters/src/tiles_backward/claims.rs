@@ -308,8 +308,8 @@ fn the_tiled_backward_pass_pays_from_some_capacity_on() {
 #[test]
 fn keys_outside_move_less_than_queries_outside_and_two_sweeps_less_still() {
     let orders = facts::loop_orders().unwrap();
-    let by_blocks = Pass::Backward.by_blocks(LONG, CAPACITY).unwrap();
-    assert_eq!(orders.keys_outside, by_blocks, "the order of the program");
+    let program = tiled_backward(LONG, CAPACITY).unwrap();
+    assert_eq!(orders.keys_outside, program, "the order of the program");
     assert!(orders.keys_outside < orders.queries_outside);
     assert!(orders.two_sweeps < orders.keys_outside);
 }

@@ -1,12 +1,11 @@
 //! What the chapter computes of traffic, beside what it has in common with the backward pass.
 
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, counted_over_lengths, over_tiles,
-    shape,
+    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, bytes, counted_over_lengths,
+    naive, over_tiles, shape, tiled,
 };
 use anyhow::{Context, Result};
-use attention::Mask;
-use laboratory::traffic::{naive_traffic, strip_for, tiles_for};
+use laboratory::traffic::{strip_for, tiles_for};
 
 /// Counts of tiles and of strips: points of a figure.
 pub fn counted() -> Result<Vec<(f64, f64)>> {
@@ -20,10 +19,7 @@ pub const AGAIN_TO: usize = 2 * LONG * D;
 
 /// The largest square tile that fits.
 pub fn largest_square() -> Result<usize> {
-    let fits = |side: &usize| {
-        let program = Program::Tiled((*side, *side));
-        program.predicted(LONG, &Mask::none(), CAPACITY).is_ok()
-    };
+    let fits = |side: &usize| side * (4 * D + 2) + side * side <= CAPACITY;
     (1..=CAPACITY.isqrt()).rev().find(fits).context("no square tile fits")
 }
 
@@ -56,12 +52,7 @@ pub fn linear_to(capacity: usize) -> Result<usize> {
 
 /// Operations per byte of the naive program and of tiles, with the scaling of each score, as in *The memory wall*.
 pub fn intensities() -> Result<[f64; 2]> {
-    let tiled = Program::Tiled(Pass::Forward.chosen()?).predicted(
-        LONG,
-        &Mask::none(),
-        CAPACITY,
-    )?;
     let operations = shape(LONG).flops()?.core() as f64 + (LONG * LONG) as f64;
-    let reports = [naive_traffic(&shape(LONG), CAPACITY)?, tiled];
-    Ok(reports.map(|report| operations / report.total().bytes(ELEMENT) as f64))
+    let per_byte = |numbers| operations / bytes(numbers);
+    Ok([per_byte(naive(LONG, CAPACITY)?), per_byte(tiled(LONG, CAPACITY)?)])
 }

@@ -1,15 +1,14 @@
 //! What is counted and predicted of programs that move numbers between slow and fast memory.
 //!
-//! Lengths up to [`N`] are run by the machine that counts. Longer ones are only predicted, tile by tile.
+//! Lengths up to [`N`] are run by the machine that counts. For longer ones there are the formulas of the chapters.
 
 use crate::records::least_and_most;
 use anyhow::Result;
-use attention::{AttentionShape, Mask, attention};
+use attention::{AttentionShape, Mask, Visibility, attention};
 use laboratory::traffic::{
-    Memory, Report, SlowMatrix, chunked_attention, chunked_traffic, fused_attention,
-    fused_traffic, naive_attention, naive_attention_backward, naive_backward_traffic,
-    naive_traffic, strip_for, tiled_attention, tiled_attention_backward,
-    tiled_backward_traffic, tiled_traffic, tiles_for, tiles_for_backward,
+    Memory, Report, SlowMatrix, blocks, chunked_attention, fused_attention,
+    naive_attention, naive_attention_backward, strip_for, tiled_attention,
+    tiled_attention_backward, tiles_for, tiles_for_backward,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -128,25 +127,6 @@ impl Program {
         let results = results.into_iter().map(SlowMatrix::into_matrix).collect();
         Ok((results, Counted { report: memory.report(), peak: memory.peak() }))
     }
-
-    pub fn predicted(self, n: usize, mask: &Mask, capacity: usize) -> Result<Report> {
-        let shape = &shape(n);
-        Ok(match self {
-            Self::Naive => naive_traffic(shape, capacity)?,
-            Self::Fused => fused_traffic(shape, capacity)?,
-            Self::NaiveBackward => naive_backward_traffic(shape, capacity)?,
-            Self::Chunked(strip) => chunked_traffic(shape, mask, capacity, strip)?,
-            Self::Tiled(tiles) => tiled_traffic(shape, mask, capacity, tiles)?,
-            Self::TiledBackward(tiles) => {
-                tiled_backward_traffic(shape, mask, capacity, tiles)?
-            }
-        })
-    }
-
-    /// The numbers that it moves, predicted without a mask.
-    fn total(self, n: usize, capacity: usize) -> Result<f64> {
-        Ok(total(&self.predicted(n, &Mask::none(), capacity)?))
-    }
 }
 
 /// What programs moved when they were run at each length of [`RUN`]: points of a figure.
@@ -155,7 +135,7 @@ pub fn counted_over_lengths(
 ) -> Result<Vec<(f64, f64)>> {
     let point = |(n, program): (usize, Program)| {
         let (_, counted) = program.run(n, &Mask::none(), CAPACITY)?;
-        Ok((n as f64, bytes(total(&counted.report))))
+        Ok((n as f64, bytes(counted.report.total().all() as f64)))
     };
     let of_length =
         |&n| Ok(programs(n)?.into_iter().map(|program| (n, program)).collect());
@@ -163,35 +143,54 @@ pub fn counted_over_lengths(
     all.concat().into_par_iter().map(point).collect()
 }
 
-/// The numbers that crossed, in either direction.
-fn total(report: &Report) -> f64 {
-    report.total().all() as f64
+// ---------------------------------------------------------------------------------------------------- by formula
+
+/// Rows of a strip of the naive program.
+pub fn strip(capacity: usize) -> usize {
+    (capacity - D) / (D + 1)
+}
+
+// ANCHOR: naive
+/// How often softmax reads a row.
+pub fn sweeps(n: usize, capacity: usize) -> usize {
+    if n <= capacity { 1 } else { 3 }
+}
+
+/// The (n, n) matrix so many times, Q and O once, K and V once for every strip.
+fn in_strips(crossings: usize, n: usize, capacity: usize) -> f64 {
+    let strips = n.div_ceil(strip(capacity));
+    (crossings * n * n + 2 * n * D * (1 + strips)) as f64
 }
 
 pub fn naive(n: usize, capacity: usize) -> Result<f64> {
-    Program::Naive.total(n, capacity)
+    Ok(in_strips(7 + sweeps(n, capacity), n, capacity))
 }
+// ANCHOR_END: naive
 
 pub fn fused(n: usize, capacity: usize) -> Result<f64> {
-    Program::Fused.total(n, capacity)
+    Ok(in_strips(3 + sweeps(n, capacity), n, capacity))
 }
 
+/// Four products in strips, and a softmax that reads two rows at a time: once if both fit, and otherwise twice.
 pub fn naive_backward(n: usize, capacity: usize) -> Result<f64> {
-    Program::NaiveBackward.total(n, capacity)
+    let sweeps = if n <= capacity / 2 { 1 } else { 2 };
+    let strips = n.div_ceil(strip(capacity));
+    Ok(((7 + 2 * sweeps) * n * n + 4 * n * D * (1 + strips)) as f64)
 }
 
 /// The half-way step, with the longest strip that fits.
 pub fn chunked(n: usize, capacity: usize) -> Result<f64> {
-    Program::Chunked(strip_for(capacity, n, D, D)?).total(n, capacity)
+    let strips = n.div_ceil(strip_for(capacity, n, D, D)?);
+    Ok(Pass::Forward.moved(n, strips * n))
 }
 
 /// In tiles, with those that move least.
 pub fn tiled(n: usize, capacity: usize) -> Result<f64> {
-    Program::Tiled(tiles_for(capacity, D, D)?).total(n, capacity)
+    Pass::Forward.tiled(n, capacity)
 }
 
 pub fn tiled_backward(n: usize, capacity: usize) -> Result<f64> {
-    Program::TiledBackward(tiles_for_backward(capacity, D, D)?).total(n, capacity)
+    Pass::Backward.tiled(n, capacity)
 }
 
 // ---------------------------------------------------------------------------------------------------- both passes
@@ -208,14 +207,6 @@ impl Pass {
         match self {
             Self::Forward => forward,
             Self::Backward => backward,
-        }
-    }
-
-    /// What the program moves with the tiles that move least.
-    pub fn tiled(self) -> Total {
-        match self {
-            Self::Forward => tiled,
-            Self::Backward => tiled_backward,
         }
     }
 
@@ -242,9 +233,9 @@ impl Pass {
         self.choose(2 * n * D + n, n * (2 * D + 1) + n * D + 4 * n * D)
     }
 
-    /// What comes by for each of the blocks that stay: forward keys and values, backward what belongs to queries.
-    fn passing(self, n: usize) -> usize {
-        self.choose(2 * n * D, n * (4 * D + 2))
+    /// What comes by with a token: forward a key and a value, backward what belongs to a query.
+    fn passing(self) -> usize {
+        self.choose(2 * D, 4 * D + 2)
     }
 
     /// The queries or the keys of a block that stays.
@@ -252,10 +243,29 @@ impl Pass {
         self.choose(queries, keys)
     }
 
-    /// What [`Pass::tiled`] counts tile by tile, by the number of blocks: fast enough for every capacity of a range.
-    pub fn by_blocks(self, n: usize, capacity: usize) -> Result<f64> {
+    /// The numbers that are moved if so many tokens come by the blocks that stay.
+    pub fn moved(self, n: usize, tokens: usize) -> f64 {
+        (self.fixed(n) + tokens * self.passing()) as f64
+    }
+
+    /// With the tiles that move least, without a mask.
+    pub fn tiled(self, n: usize, capacity: usize) -> Result<f64> {
         let blocks = n.div_ceil(self.staying(self.tiles(capacity)?));
-        Ok((self.fixed(n) + blocks * self.passing(n)) as f64)
+        Ok(self.moved(n, blocks * n))
+    }
+
+    /// The same tile by tile, where a mask may hide some.
+    pub fn by_tiles(self, n: usize, mask: &Mask, (queries, keys): Tiles) -> Result<f64> {
+        let mask = mask.sized(n, n)?;
+        let mut tokens = 0;
+        for rows in blocks(n, queries) {
+            for columns in blocks(n, keys) {
+                if mask.visibility(rows.clone(), columns.clone()) != Visibility::Hidden {
+                    tokens += self.choose(columns.len(), rows.len());
+                }
+            }
+        }
+        Ok(self.moved(n, tokens))
     }
 
     /// With tiles that fill fast memory: 2nd + 4n²d² / M forward, 7nd + 16n²d² / M backward.
@@ -280,7 +290,7 @@ impl Pass {
     pub fn above_formula(self, capacities: RangeInclusive<usize>) -> Result<[f64; 2]> {
         let above = |capacity| {
             let formula = self.by_capacity(LONG, capacity);
-            Ok(self.by_blocks(LONG, capacity)? / formula - 1.0)
+            Ok(self.tiled(LONG, capacity)? / formula - 1.0)
         };
         let above: Vec<f64> = capacities.map(above).collect::<Result<_>>()?;
         Ok(least_and_most(above).into())
@@ -291,7 +301,7 @@ impl Pass {
     pub fn pays_from(self, least: usize, other: Total) -> Result<usize> {
         let mut from = least;
         for capacity in least..CAPACITY / 2 {
-            if self.tiled()(LONG, capacity)? >= other(LONG, capacity)? {
+            if self.tiled(LONG, capacity)? >= other(LONG, capacity)? {
                 from = capacity + 1;
             }
         }
@@ -306,7 +316,7 @@ pub struct OfTiles {
     pub tiles: Tiles,
     /// The most that fast memory held, in a run of [`N`] tokens.
     pub peak: usize,
-    /// Numbers without a mask, and with a causal one: counted, and by formula.
+    /// Numbers without a mask, and with a causal one: tile by tile, and by formula.
     pub full: f64,
     pub full_formula: f64,
     pub causal: f64,
@@ -315,18 +325,15 @@ pub struct OfTiles {
 
 impl OfTiles {
     pub fn new(pass: Pass, tiles: Tiles) -> Result<Self> {
-        let program = pass.program(tiles);
-        let counted = |mask: &Mask| {
-            Ok::<_, anyhow::Error>(total(&program.predicted(LONG, mask, CAPACITY)?))
-        };
+        let once = pass.fixed(LONG) as f64;
         let blocks = LONG as f64 / pass.staying(tiles) as f64;
-        let (once, again) = (pass.fixed(LONG) as f64, blocks * pass.passing(LONG) as f64);
+        let again = blocks * (LONG * pass.passing()) as f64;
         Ok(OfTiles {
             tiles,
-            peak: program.run(N, &Mask::none(), CAPACITY)?.1.peak,
-            full: counted(&Mask::none())?,
+            peak: pass.program(tiles).run(N, &Mask::none(), CAPACITY)?.1.peak,
+            full: pass.by_tiles(LONG, &Mask::none(), tiles)?,
             full_formula: once + again,
-            causal: counted(&Mask::causal())?,
+            causal: pass.by_tiles(LONG, &Mask::causal(), tiles)?,
             causal_formula: once + again * causal_share(LONG, tiles),
         })
     }

@@ -1,11 +1,11 @@
-//! Attention step by step on the machine that counts, with the formulas that predict the counts.
+//! Attention step by step on the machine that counts.
 
-use super::{Counts, Memory, Report, SlowMatrix, Tile, blocks, check_fits};
+use super::{Memory, SlowMatrix, Tile, blocks, check_fits};
 use attention::building_blocks::{
     check_queries_and_keys, check_shape, check_values, neg_infinity, normaliser, scale,
     shift,
 };
-use attention::{AttentionShape, Error, Mask, Result, SizedMask};
+use attention::{Error, Mask, Result, SizedMask};
 use nalgebra::RealField;
 
 // ---------------------------------------------------------------------------------------------------- forward
@@ -137,19 +137,15 @@ pub(super) fn unless_hidden<T: RealField>(
 /// How many rows of width d make a strip. They share fast memory with one more row, and
 /// with a column of one number for each of them: r·d + d + r ≤ R.
 fn strip_height<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<usize> {
-    check_row(d, (memory.free(), memory.capacity()))?;
-    Ok(height_within(memory.free(), d))
-}
-
-fn height_within(room: usize, d: usize) -> usize {
-    room.saturating_sub(d) / d.saturating_add(1)
+    check_row(memory, d)?;
+    Ok((memory.free() - d) / (d + 1))
 }
 // ANCHOR_END: strip
 
-/// Room for a strip of one row. `memory` is how much is free in fast memory, and of how much.
-fn check_row(d: usize, memory: (usize, usize)) -> Result<()> {
+/// Room for a strip of one row.
+fn check_row<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<()> {
     let (what, needed) = (format!("a product of width {d}"), 2 * d as u128 + 1);
-    check_fits("capacity", memory.1, what, needed, memory)
+    check_fits("capacity", memory.capacity(), what, needed, memory.room())
 }
 
 /// `a · bᵀ`, a strip of `a` at a time, which stays while every row of `b` comes by.
@@ -430,187 +426,13 @@ fn softmax_backward<'m, T: RealField + Copy>(
     Ok(grad)
 }
 
-// ---------------------------------------------------------------------------------------------------- predicted
-
-/// What [`naive_attention`] reads and writes, by formula: for every head of every sequence of the shape.
-///
-/// `capacity` is that of an otherwise empty fast memory. The shape's d_model does not matter.
-///
-/// # Errors
-/// A size is 0, or the capacity is below 2d + 1 for the larger one of d_k and d_v.
-///
-/// ```
-/// use attention::AttentionShape;
-/// use laboratory::traffic::naive_traffic;
-///
-/// let shape = AttentionShape::self_attention(1, 4096, 2048, 64, 32);
-/// let report = naive_traffic(&shape, 32_768)?;
-/// let crossings = report.matrix("scores").all() / (32 * 4096 * 4096);
-/// assert_eq!(crossings, 8);
-/// # Ok::<(), attention::Error>(())
-/// ```
-pub fn naive_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
-    let mut plan = Plan::in_strips(shape, capacity)?;
-    plan.scores();
-    plan.map("scale", "scores");
-    plan.map("mask", "scores");
-    plan.softmax("softmax");
-    plan.values();
-    Ok(plan.report)
-}
-
-/// What [`fused_attention`] reads and writes, by formula. See [`naive_traffic`].
-///
-/// # Errors
-/// As [`naive_traffic`].
-///
-/// ```
-/// use attention::AttentionShape;
-/// use laboratory::traffic::fused_traffic;
-///
-/// let shape = AttentionShape::self_attention(1, 4096, 2048, 64, 32);
-/// let report = fused_traffic(&shape, 32_768)?;
-/// assert_eq!(report.matrix("scores").bytes(4), 8 << 30); // 8 GiB in f32
-/// # Ok::<(), attention::Error>(())
-/// ```
-pub fn fused_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
-    let mut plan = Plan::in_strips(shape, capacity)?;
-    plan.scores();
-    plan.softmax("scale, mask, softmax");
-    plan.values();
-    Ok(plan.report)
-}
-
-/// What [`naive_attention_backward`] reads and writes, by formula. See [`naive_traffic`].
-///
-/// # Errors
-/// As [`naive_traffic`].
-///
-/// ```
-/// use attention::AttentionShape;
-/// use laboratory::traffic::naive_backward_traffic;
-///
-/// let report = naive_backward_traffic(&AttentionShape::self_attention(1, 6, 2, 2, 1), 100)?;
-/// assert_eq!(report.matrix("scores").all(), 2 * 6 * 6); // the weights are read twice
-/// assert_eq!(report.matrix("grad_scores").all(), 7 * 6 * 6);
-/// # Ok::<(), attention::Error>(())
-/// ```
-pub fn naive_backward_traffic(shape: &AttentionShape, capacity: usize) -> Result<Report> {
-    let &AttentionShape { n_q, n_k, d_k, d_v, .. } = shape;
-    let mut plan = Plan::in_strips(shape, capacity)?;
-    let sweeps = if n_k <= capacity / 2 { 1 } else { 2 };
-
-    plan.pass("grad v");
-    plan.read("scores", &[n_q, n_k], 1);
-    plan.read("grad_output", &[n_q, d_v], plan.strips(n_k, d_v));
-    plan.write("grad_v", &[n_k, d_v]);
-
-    plan.pass("grad weights");
-    plan.read("grad_output", &[n_q, d_v], 1);
-    plan.read("v", &[n_k, d_v], plan.strips(n_q, d_v));
-    plan.write("grad_scores", &[n_q, n_k]);
-
-    plan.pass("softmax, backward");
-    plan.read("scores", &[n_q, n_k], sweeps);
-    plan.read("grad_scores", &[n_q, n_k], sweeps);
-    plan.write("grad_scores", &[n_q, n_k]);
-
-    plan.map("scale, backward", "grad_scores");
-
-    plan.pass("grad q");
-    plan.read("grad_scores", &[n_q, n_k], 1);
-    plan.read("k", &[n_k, d_k], plan.strips(n_q, d_k));
-    plan.write("grad_q", &[n_q, d_k]);
-
-    plan.pass("grad k");
-    plan.read("grad_scores", &[n_q, n_k], 1);
-    plan.read("q", &[n_q, d_k], plan.strips(n_k, d_k));
-    plan.write("grad_k", &[n_k, d_k]);
-    Ok(plan.report)
-}
-
-/// A report in the making.
-pub(super) struct Plan {
-    pub(super) shape: AttentionShape,
-    capacity: usize,
-    pub(super) report: Report,
-}
-
-impl Plan {
-    pub(super) fn new(shape: &AttentionShape, capacity: usize) -> Result<Self> {
-        shape.flops()?; // no size is 0
-        Ok(Plan { shape: *shape, capacity, report: Report::default() })
-    }
-
-    /// For programs that multiply in strips.
-    fn in_strips(shape: &AttentionShape, capacity: usize) -> Result<Self> {
-        let plan = Plan::new(shape, capacity)?;
-        check_row(shape.d_k.max(shape.d_v), (capacity, capacity))?;
-        Ok(plan)
-    }
-
-    pub(super) fn pass(&mut self, name: &'static str) {
-        self.report.begin(name);
-    }
-
-    fn numbers(&self, sizes: &[usize]) -> u128 {
-        let all = [self.shape.batch, self.shape.n_heads];
-        let sizes = sizes.iter().chain(&all);
-        sizes.fold(1, |product, &size| product.saturating_mul(size as u128))
-    }
-
-    pub(super) fn read(&mut self, matrix: &'static str, sizes: &[usize], times: usize) {
-        let read = self.numbers(sizes).saturating_mul(times as u128);
-        self.report.count(matrix, Counts { read, written: 0 });
-    }
-
-    pub(super) fn write(&mut self, matrix: &'static str, sizes: &[usize]) {
-        self.report.count(matrix, Counts { read: 0, written: self.numbers(sizes) });
-    }
-
-    // ANCHOR: predicted
-    /// The strips that n rows of width d make: ⌈n / r⌉.
-    fn strips(&self, n: usize, d: usize) -> usize {
-        n.div_ceil(height_within(self.capacity, d))
-    }
-
-    fn scores(&mut self) {
-        let AttentionShape { n_q, n_k, d_k, .. } = self.shape;
-        self.pass("scores");
-        self.read("q", &[n_q, d_k], 1);
-        self.read("k", &[n_k, d_k], self.strips(n_q, d_k)); // once for every strip
-        self.write("scores", &[n_q, n_k]);
-    }
-
-    fn values(&mut self) {
-        let AttentionShape { n_q, n_k, d_v, .. } = self.shape;
-        self.pass("values");
-        self.read("scores", &[n_q, n_k], 1);
-        self.read("v", &[n_k, d_v], self.strips(n_q, d_v)); // once for every strip
-        self.write("output", &[n_q, d_v]);
-    }
-    // ANCHOR_END: predicted
-
-    fn map(&mut self, pass: &'static str, matrix: &'static str) {
-        let AttentionShape { n_q, n_k, .. } = self.shape;
-        self.pass(pass);
-        self.read(matrix, &[n_q, n_k], 1);
-        self.write(matrix, &[n_q, n_k]);
-    }
-
-    fn softmax(&mut self, pass: &'static str) {
-        let AttentionShape { n_q, n_k, .. } = self.shape;
-        self.pass(pass);
-        self.read("scores", &[n_q, n_k], if n_k <= self.capacity { 1 } else { 3 });
-        self.write("scores", &[n_q, n_k]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::Counts;
     use crate::traffic::samples::{
-        ROOMY, SIZES, assert_close, gradients, masks, random_inputs, run, shape,
+        Moved, ROOMY, SIZES, assert_close, assert_moved, gradients, masks, random_inputs,
+        run,
     };
     use attention::{attention, attention_weights};
 
@@ -625,18 +447,46 @@ mod tests {
         [&SlowMatrix<'m, f64>; 3],
         &Mask,
     ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
-    type Predicted = fn(&AttentionShape, usize) -> Result<Report>;
-    const PROGRAMS: [(Program, Predicted); 2] =
-        [(naive_attention, naive_traffic), (fused_attention, fused_traffic)];
+    /// With the passes between its products.
+    const PROGRAMS: [(Program, &[&str]); 2] = [
+        (naive_attention, &["scale", "mask", "softmax"]),
+        (fused_attention, &["scale, mask, softmax"]),
+    ];
+
+    /// Queries and output once, keys and values once for every strip, and the matrix in each pass.
+    fn moved(
+        [n_q, n_k, d_k, d_v]: [usize; 4],
+        capacity: usize,
+        middle: &[&'static str],
+    ) -> Vec<Moved> {
+        let strips = |d| n_q.div_ceil((capacity - d) / (d + 1));
+        let (all, sweeps) = (n_q * n_k, if n_k <= capacity { 1 } else { 3 });
+        let in_the_middle = middle.iter().map(|&pass| {
+            let times = if pass.ends_with("softmax") { sweeps } else { 1 };
+            (pass, "scores", times * all, all)
+        });
+        let mut moved = vec![
+            ("scores", "q", n_q * d_k, 0),
+            ("scores", "k", strips(d_k) * n_k * d_k, 0),
+            ("scores", "scores", 0, all),
+        ];
+        moved.extend(in_the_middle);
+        moved.extend([
+            ("values", "scores", all, 0),
+            ("values", "v", strips(d_v) * n_k * d_v, 0),
+            ("values", "output", 0, n_q * d_v),
+        ]);
+        moved
+    }
 
     #[test]
-    fn what_is_counted_is_attention_and_is_what_was_predicted() {
+    fn what_is_counted_is_attention_and_is_what_the_formula_says() {
         for sizes @ [n_q, n_k, ..] in SIZES {
             let [q, k, v, _] = &random_inputs(sizes);
             for mask in &masks(n_q, n_k) {
                 let (output, cache) = attention(q, k, v, mask).unwrap();
                 let expected = [output, cache.weights];
-                for (capacity, (program, predicted)) in capacities(sizes)
+                for (capacity, (program, middle)) in capacities(sizes)
                     .into_iter()
                     .flat_map(|capacity| PROGRAMS.map(|program| (capacity, program)))
                 {
@@ -647,16 +497,38 @@ mod tests {
                         })
                         .unwrap();
                     assert_close(&results, &expected, &context);
-                    let predicted = predicted(&shape(sizes), capacity).unwrap();
-                    assert_eq!(report, predicted, "{context}");
+                    assert_moved(&report, &moved(sizes, capacity, middle), &context);
                     assert!(peak <= capacity);
                 }
             }
         }
     }
 
+    /// As [`moved`], where two rows of softmax have to fit together.
+    fn moved_backward([n_q, n_k, d_k, d_v]: [usize; 4], capacity: usize) -> Vec<Moved> {
+        let strips = |n: usize, d| n.div_ceil((capacity - d) / (d + 1));
+        let (all, sweeps) = (n_q * n_k, if n_k <= capacity / 2 { 1 } else { 2 });
+        vec![
+            ("grad v", "scores", all, 0),
+            ("grad v", "grad_output", strips(n_k, d_v) * n_q * d_v, 0),
+            ("grad v", "grad_v", 0, n_k * d_v),
+            ("grad weights", "grad_output", n_q * d_v, 0),
+            ("grad weights", "v", strips(n_q, d_v) * n_k * d_v, 0),
+            ("grad weights", "grad_scores", 0, all),
+            ("softmax, backward", "scores", sweeps * all, 0),
+            ("softmax, backward", "grad_scores", sweeps * all, all),
+            ("scale, backward", "grad_scores", all, all),
+            ("grad q", "grad_scores", all, 0),
+            ("grad q", "k", strips(n_q, d_k) * n_k * d_k, 0),
+            ("grad q", "grad_q", 0, n_q * d_k),
+            ("grad k", "grad_scores", all, 0),
+            ("grad k", "q", strips(n_k, d_k) * n_q * d_k, 0),
+            ("grad k", "grad_k", 0, n_k * d_k),
+        ]
+    }
+
     #[test]
-    fn backward_agrees_and_is_what_was_predicted() {
+    fn backward_agrees_and_is_what_the_formula_says() {
         for sizes @ [n_q, n_k, ..] in SIZES {
             let inputs @ [q, k, v, grad_output] = &random_inputs(sizes);
             for mask in masks(n_q, n_k) {
@@ -672,8 +544,7 @@ mod tests {
                         })
                         .unwrap();
                     assert_close(&results, &expected, &context);
-                    let predicted = naive_backward_traffic(&shape(sizes), capacity);
-                    assert_eq!(report, predicted.unwrap(), "{context}");
+                    assert_moved(&report, &moved_backward(sizes, capacity), &context);
                 }
             }
         }
@@ -714,25 +585,15 @@ mod tests {
     }
 
     #[test]
-    fn batches_and_heads_multiply() {
-        let one = shape([5, 7, 3, 2]);
-        let many = AttentionShape { batch: 2, n_heads: 3, ..one };
-        let total = |shape| naive_traffic(shape, 11).unwrap().total();
-        assert_eq!(total(&many).read, 6 * total(&one).read);
-        assert_eq!(total(&many).written, 6 * total(&one).written);
-    }
-
-    #[test]
     fn one_number_less_than_the_least_is_an_error() {
         for sizes @ [_, _, d_k, d_v] in SIZES {
             let capacity = 2 * d_k.max(d_v);
             let [q, k, v, _] = &random_inputs(sizes);
-            for (program, predicted) in PROGRAMS {
+            for (program, _) in PROGRAMS {
                 let results = run([q, k, v], capacity, |memory, inputs| {
                     program(memory, inputs, &Mask::none()).map(Into::into)
                 });
                 assert!(results.is_err());
-                assert!(predicted(&shape(sizes), capacity).is_err());
             }
         }
     }

@@ -1,13 +1,12 @@
 //! Attention in tiles on the machine that counts: the (n_q, n_k) matrix never reaches slow memory.
 
-use super::programs::{Plan, check, map_tile, unless_hidden};
-use super::{Memory, Report, SlowMatrix, Tile, blocks, check_fits};
+use super::programs::{check, map_tile, unless_hidden};
+use super::{Memory, SlowMatrix, Tile, blocks, check_fits};
 use attention::building_blocks::{
     check_positive, neg_infinity, normaliser, scale, shift,
 };
-use attention::{AttentionShape, Mask, Result, SizedMask, Visibility};
+use attention::{Mask, Result, SizedMask, Visibility};
 use nalgebra::RealField;
-use std::ops::Range;
 
 // ---------------------------------------------------------------------------------------------------- strips of queries
 
@@ -18,6 +17,10 @@ use std::ops::Range;
 /// before it begins. The price is room: a strip of r queries needs room for r · n_k scores, so that strips are lower
 /// the more keys there are, and keys and values, which come by one row at a time, come by more often. What the mask
 /// hides from a whole strip is neither loaded nor computed.
+///
+/// Without a mask it moves n_q·d_k + ⌈n_q / r⌉·n_k·(d_k + d_v) + n_q·d_v + n_q numbers with strips of r rows. If these
+/// are as high as an otherwise empty fast memory of M numbers allows, r ≈ M / (n + d), that is about
+/// 2nd + 2n²(n + d)d / M for self-attention of width d: it grows with the cube of n.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must
 /// be finite, but for keys and values that are hidden from a whole strip.
@@ -52,7 +55,9 @@ pub fn chunked_attention<'m, T: RealField + Copy>(
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let ((n_q, n_k), d_k, d_v) = (mask.shape(), q.shape().1, v.shape().1);
-    check_strip(strip, [n_q, n_k, d_k, d_v], (memory.free(), memory.capacity()))?;
+    check_positive("strip", strip)?;
+    let needed = strip_room(strip.min(n_q), n_k, d_k, d_v);
+    check_fits("strip", strip, "that", needed, memory.room())?;
     let scale = scale::<T>(d_k);
     let mut output = memory.allocate("output", n_q, d_v)?;
     let mut log_sum_exp = memory.allocate("log_sum_exp", n_q, 1)?;
@@ -140,17 +145,6 @@ pub(super) fn sum_of_products(products: &[[usize; 2]]) -> u128 {
     products.iter().map(product).fold(0, u128::saturating_add)
 }
 
-/// A strip that fits. `memory` is how much is free in fast memory, and of how much.
-fn check_strip(
-    strip: usize,
-    [n_q, n_k, d_k, d_v]: [usize; 4],
-    memory: (usize, usize),
-) -> Result<()> {
-    check_positive("strip", strip)?;
-    let needed = strip_room(strip.min(n_q), n_k, d_k, d_v);
-    check_fits("strip", strip, "that", needed, memory)
-}
-
 // ---------------------------------------------------------------------------------------------------- tiles
 
 /// Attention in tiles: a block of queries stays in fast memory, with its output in the making, while blocks of keys and
@@ -160,6 +154,15 @@ fn check_strip(
 /// [`tiled_attention_backward`](super::tiled_attention_backward) needs to know of the weights. `tiles` is how many
 /// queries and how many keys a tile has; see [`tiles_for`]. Neither length has to be a multiple. A tile of which the
 /// [mask](Mask) hides all is skipped: its keys and values are not loaded.
+///
+/// Without a mask it moves
+///
+/// n_q·d_k + ⌈n_q / b_q⌉·n_k·(d_k + d_v) + n_q·d_v + n_q
+///
+/// numbers: queries, output and log-sum-exp once, keys and values once for every block of b_q queries, and the number
+/// of keys in a tile does not matter. If the tiles fill a fast memory of M numbers, as those of [`tiles_for`] do, then
+/// b_q ≈ M / 2d for d_k = d_v = d, and self-attention moves about 2nd + 4n²d² / M. It moves O(nd) numbers, as long as n
+/// does not outgrow M / d: with one block of queries each matrix crosses once.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must
 /// be finite, but for keys and values that stand in skipped tiles only.
@@ -196,7 +199,7 @@ pub fn tiled_attention<'m, T: RealField + Copy>(
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let ((n_q, n_k), d_k, d_v) = (mask.shape(), q.shape().1, v.shape().1);
-    check_tiles(room, tiles, [n_q, n_k, d_k, d_v], (memory.free(), memory.capacity()))?;
+    check_tiles(memory, room, tiles, [n_q, n_k, d_k, d_v])?;
     let scale = scale::<T>(d_k);
     let mut output = memory.allocate("output", n_q, d_v)?;
     let mut log_sum_exp = memory.allocate("log_sum_exp", n_q, 1)?;
@@ -341,150 +344,28 @@ pub(super) fn check_smallest(
     Ok(needed as usize) // all of it, since it fits
 }
 
-/// Tiles that fit. `memory` is how much is free in fast memory, and of how much.
-pub(super) fn check_tiles(
+/// Tiles that fit.
+pub(super) fn check_tiles<T: RealField + Copy>(
+    memory: &Memory<T>,
     room: RoomOf,
     tiles: (usize, usize),
     [n_q, n_k, d_k, d_v]: [usize; 4],
-    memory: (usize, usize),
 ) -> Result<()> {
     check_positive("tiles.0", tiles.0)?;
     check_positive("tiles.1", tiles.1)?;
     // A tile never has more than there is.
     let needed = room((tiles.0.min(n_q), tiles.1.min(n_k)), d_k, d_v);
-    check_fits("tiles", format_args!("{tiles:?}"), "that", needed, memory)
-}
-
-// ---------------------------------------------------------------------------------------------------- predicted
-
-/// What [`chunked_attention`] reads and writes, by formula: for every head of every sequence of the shape, each with
-/// this mask.
-///
-/// Without a mask it is n_q·d_k + ⌈n_q / r⌉·n_k·(d_k + d_v) + n_q·d_v + n_q numbers for strips of r rows. If these are
-/// as high as an otherwise empty fast memory of M numbers allows, r ≈ M / (n + d), that is about 2nd + 2n²(n + d)d / M
-/// for self-attention of width d: it grows with the cube of n.
-///
-/// # Errors
-/// A size is 0, the mask was made for another shape, or `strip` does not fit.
-///
-/// ```
-/// use attention::{AttentionShape, Mask};
-/// use laboratory::traffic::{chunked_traffic, strip_for};
-///
-/// let shape = AttentionShape::self_attention(1, 4096, 1, 64, 1);
-/// let strip = strip_for(32_768, 4096, 64, 64)?;
-/// let report = chunked_traffic(&shape, &Mask::none(), 32_768, strip)?;
-/// assert_eq!((strip, report.matrix("k").read), (7, 586 * 4096 * 64)); // ⌈4096 / 7⌉ = 586 times
-/// # Ok::<(), attention::Error>(())
-/// ```
-pub fn chunked_traffic(
-    shape: &AttentionShape,
-    mask: &Mask,
-    capacity: usize,
-    strip: usize,
-) -> Result<Report> {
-    let &AttentionShape { n_q, n_k, d_k, d_v, .. } = shape;
-    let mut plan = Plan::new(shape, capacity)?;
-    let mask = mask.sized(n_q, n_k)?;
-    check_strip(strip, [n_q, n_k, d_k, d_v], (capacity, capacity))?;
-    plan.pass("strips");
-    plan.forward(keys_seen(mask, (strip, 1)));
-    Ok(plan.report)
-}
-
-/// What [`tiled_attention`] reads and writes, by formula: for every head of every sequence of the shape, each with this
-/// mask.
-///
-/// Without a mask it is
-///
-/// n_q·d_k + ⌈n_q / b_q⌉·n_k·(d_k + d_v) + n_q·d_v + n_q
-///
-/// numbers: queries, output and log-sum-exp once, keys and values once for every block of b_q queries, and the number
-/// of keys in a tile does not matter. If the tiles fill a fast memory of M numbers, as those of [`tiles_for`] do, then
-/// b_q ≈ M / 2d for d_k = d_v = d, and self-attention moves about 2nd + 4n²d² / M. It moves O(nd) numbers, as long as n
-/// does not outgrow M / d: with one block of queries each matrix crosses once. A causal mask leaves half of the second
-/// part, and the diagonal. Of n keys for each of n / b_q blocks
-///
-/// n · (n + b_q + b_k − gcd(b_q, b_k)) / 2b_q
-///
-/// are left, exactly so if tiles of either kind divide n.
-///
-/// # Errors
-/// A size is 0, the mask was made for another shape, or `tiles` has a 0 or does not fit.
-///
-/// ```
-/// use attention::{AttentionShape, Mask};
-/// use laboratory::traffic::tiled_traffic;
-///
-/// let shape = AttentionShape::self_attention(1, 4096, 1, 64, 1);
-/// let report = tiled_traffic(&shape, &Mask::none(), 32_768, (64, 64))?;
-/// assert_eq!(report.total().all(), 4096 * 64 + 64 * 4096 * 128 + 4096 * 64 + 4096);
-/// let causal = tiled_traffic(&shape, &Mask::causal(), 32_768, (64, 64))?;
-/// assert_eq!(causal.matrix("k").read, 4096 * 65 / 2 * 64); // of 64 blocks of keys, 32½ are seen
-/// # Ok::<(), attention::Error>(())
-/// ```
-pub fn tiled_traffic(
-    shape: &AttentionShape,
-    mask: &Mask,
-    capacity: usize,
-    tiles: (usize, usize),
-) -> Result<Report> {
-    let &AttentionShape { n_q, n_k, d_k, d_v, .. } = shape;
-    let mut plan = Plan::new(shape, capacity)?;
-    let mask = mask.sized(n_q, n_k)?;
-    check_tiles(room, tiles, [n_q, n_k, d_k, d_v], (capacity, capacity))?;
-    plan.pass("tiles");
-    plan.forward(keys_seen(mask, tiles));
-    Ok(plan.report)
-}
-
-impl Plan {
-    /// Queries, output and log-sum-exp once; of the keys and values so many, over and over.
-    fn forward(&mut self, keys: usize) {
-        let AttentionShape { n_q, d_k, d_v, .. } = self.shape;
-        self.read("q", &[n_q, d_k], 1);
-        self.read("k", &[keys, d_k], 1);
-        self.read("v", &[keys, d_v], 1);
-        self.write("log_sum_exp", &[n_q, 1]);
-        self.write("output", &[n_q, d_v]);
-    }
-}
-
-/// The keys of the tiles that are not hidden, added up over the blocks of queries.
-fn keys_seen(mask: SizedMask, (b_q, b_k): (usize, usize)) -> usize {
-    let (n_q, n_k) = mask.shape();
-    let of_block = |rows: Range<usize>| {
-        seen(0..n_k, b_k, &|columns| mask.visibility(rows.clone(), columns))
-    };
-    blocks(n_q, b_q).map(of_block).sum()
-}
-
-/// How much of a range that begins where a block begins lies in blocks that are not hidden. Only where the mask's border
-/// runs is each block asked about.
-pub(super) fn seen(
-    range: Range<usize>,
-    size: usize,
-    visibility: &impl Fn(Range<usize>) -> Visibility,
-) -> usize {
-    match visibility(range.clone()) {
-        Visibility::Hidden => 0,
-        Visibility::Partial if range.len() > size => {
-            let half = range.len().div_ceil(size) / 2;
-            let middle = range.start + half * size;
-            seen(range.start..middle, size, visibility)
-                + seen(middle..range.end, size, visibility)
-        }
-        _ => range.len(),
-    }
+    check_fits("tiles", format_args!("{tiles:?}"), "that", needed, memory.room())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::traffic::samples::{
-        BLOCK, LARGER, LARGER_TILES, ROOMY, Ran, SIZES, assert_close,
-        assert_moves_as_little_as, assert_needs, assert_needs_room_of_tiles, attended,
-        left_over, masks, random, random_inputs, run, shape,
+        BLOCK, LARGER, LARGER_TILES, Moved, ROOMY, Ran, SIZES, assert_close,
+        assert_moved, assert_moves_as_little_as, assert_needs,
+        assert_needs_room_of_tiles, attended, left_over, masks, random, random_inputs,
+        run, seen, total,
     };
     use attention::attention_weights;
     use nalgebra::DMatrix;
@@ -511,30 +392,54 @@ mod tests {
         })
     }
 
+    /// Queries, output and log-sum-exp once; of keys and values those of each tile that is not hidden.
+    fn moved(
+        pass: &'static str,
+        [n_q, _, d_k, d_v]: [usize; 4],
+        keys: usize,
+    ) -> Vec<Moved> {
+        vec![
+            (pass, "q", n_q * d_k, 0),
+            (pass, "k", keys * d_k, 0),
+            (pass, "v", keys * d_v, 0),
+            (pass, "log_sum_exp", 0, n_q),
+            (pass, "output", 0, n_q * d_v),
+        ]
+    }
+
+    /// Without a mask every block of queries sees all keys.
+    fn moved_by_tiles(
+        sizes @ [n_q, n_k, ..]: [usize; 4],
+        (b_q, _): (usize, usize),
+    ) -> Vec<Moved> {
+        moved("tiles", sizes, n_q.div_ceil(b_q) * n_k)
+    }
+
     #[test]
-    fn tiles_are_attention_as_predicted_with_room_for_just_that() {
+    fn tiles_are_attention_by_the_formula_with_room_for_just_that() {
         assert_needs_room_of_tiles(
             room,
             |[q, k, v, _], mask, capacity, tiles| {
                 run_tiled([q, k, v], mask, capacity, tiles)
             },
-            tiled_traffic,
+            |sizes, [keys, _]| moved("tiles", sizes, keys),
             |[q, k, v, _], mask| attended([q, k, v], mask),
         );
     }
 
     #[test]
-    fn strips_are_attention_as_predicted_with_room_for_just_that() {
+    fn strips_are_attention_by_the_formula_with_room_for_just_that() {
         for sizes @ [n_q, n_k, d_k, d_v] in SIZES {
             let [q, k, v, _] = &random_inputs(sizes);
             let inputs = [q, k, v];
             for mask in &masks(n_q, n_k) {
                 let expected = attended(inputs, mask);
                 for strip in [1, 2, 3, 20, usize::MAX] {
+                    let [keys, _] = seen(mask, (n_q, n_k), (strip, 1));
                     assert_needs(
                         strip_room(strip.min(n_q), n_k, d_k, d_v) as usize,
                         |capacity| run_chunked(inputs, mask, capacity, strip),
-                        |capacity| chunked_traffic(&shape(sizes), mask, capacity, strip),
+                        &moved("strips", sizes, keys),
                         &expected,
                         &format!("{sizes:?} {strip} {mask:?}"),
                     );
@@ -574,13 +479,11 @@ mod tests {
     fn the_choice_is_the_best() {
         let sizes = [60, 60, 4, 3];
         for capacity in [30, 100, 333, 900] {
-            let moved = |tiles| {
-                let report = tiled_traffic(&shape(sizes), &Mask::none(), capacity, tiles);
-                report.map(|report| report.total().all())
-            };
-            let best = moved(tiles_for(capacity, 4, 3).unwrap()).unwrap();
+            let moved = |tiles| total(&moved_by_tiles(sizes, tiles));
+            let best = moved(tiles_for(capacity, 4, 3).unwrap());
             let all = (1..=60).flat_map(|b_q| (1..=60).map(move |b_k| (b_q, b_k)));
-            assert_eq!(all.filter_map(|tiles| moved(tiles).ok()).min(), Some(best));
+            let fitting = all.filter(|&tiles| room(tiles, 4, 3) <= capacity as u128);
+            assert_eq!(fitting.map(moved).min(), Some(best));
         }
     }
 
@@ -644,6 +547,7 @@ mod tests {
                     run_tiled(inputs, &Mask::none(), 100_000, (b_q, b_k)).unwrap();
                 let keys = n_q.div_ceil(b_q) * n_k;
                 let expected = n_q * d_k + keys * (d_k + d_v) + n_q * d_v + n_q;
+                assert_moved(&report, &moved_by_tiles(sizes, (b_q, b_k)), "tiles");
                 assert_eq!(report.total().all(), expected as u128, "{sizes:?} {b_q}");
                 let (_, report, _) =
                     run_chunked(inputs, &Mask::none(), 100_000, b_q).unwrap();
@@ -652,52 +556,13 @@ mod tests {
         }
     }
 
-    /// n/(2 b_q) · (n + b_q + b_k − gcd) keys are seen: exactly so if tiles divide n, and within 10 % if there are
-    /// twenty blocks of either kind. (What a last block lacks, if it is not full, is counted as if the block saw fewer
-    /// keys, and it sees most.)
-    #[test]
-    fn causal_is_half_and_the_diagonal() {
-        let gcd = |mut a: usize, mut b: usize| {
-            while b > 0 {
-                (a, b) = (b, a % b);
-            }
-            a
-        };
-        let mut exact = 0;
-        for n in [512, 700, 1024, 1536, 4096, 10_007] {
-            for b_q in [1, 2, 16, 24, 48, 64, 87] {
-                for b_k in [1, 2, 16, 24, 48, 64, 87] {
-                    let mask = Mask::causal();
-                    let sized = mask.sized(n, n).unwrap();
-                    let counted = keys_seen(sized, (b_q, b_k)) as f64;
-                    let (n_, q, k) = (n as f64, b_q as f64, b_k as f64);
-                    let diagonal = q + k - gcd(b_q, b_k) as f64;
-                    let formula = n_ / (2.0 * q) * (n_ + diagonal);
-                    if n % (b_q * b_k / gcd(b_q, b_k)) == 0 {
-                        assert_eq!(counted, formula);
-                        exact += 1;
-                    }
-                    if n < 20 * b_q.max(b_k) {
-                        continue;
-                    }
-                    let off = counted / formula - 1.0;
-                    assert!(off.abs() < 0.1, "{n} {b_q} {b_k}: {off}");
-                    let whole = n.div_ceil(b_q) * n;
-                    let half = 0.5 * whole as f64;
-                    assert!(counted >= half && counted < 1.2 * half, "{n} {b_q} {b_k}");
-                }
-            }
-        }
-        assert!(exact > 50);
-    }
-
     /// 2nd + 4n²d²/M, since b_q is a little less than M / 2d.
     #[test]
     fn tiles_that_fill_fast_memory_move_as_little_as_the_formula_says() {
         assert_moves_as_little_as(
             |numbers, capacity| 2.0 * numbers + 4.0 * numbers * numbers / capacity,
             tiles_for,
-            tiled_traffic,
+            moved_by_tiles,
         );
     }
 }

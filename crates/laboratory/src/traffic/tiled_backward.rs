@@ -1,12 +1,11 @@
 //! The way back through attention in tiles on the machine that counts: weights are computed a second time, and kept nowhere.
 
-use super::programs::{Plan, check, check_home};
-use super::tiled::{check_smallest, check_tiles, hide, seen, sum_of_products};
-use super::{Memory, Report, SlowMatrix, Tile, blocks};
+use super::programs::{check, check_home};
+use super::tiled::{check_smallest, check_tiles, hide, sum_of_products};
+use super::{Memory, SlowMatrix, Tile, blocks};
 use attention::building_blocks::{check_shape, scale};
-use attention::{AttentionShape, Mask, Result, SizedMask, Visibility};
+use attention::{Mask, Result, Visibility};
 use nalgebra::RealField;
-use std::ops::Range;
 
 /// The backward pass of [`tiled_attention`](super::tiled_attention): the gradients of queries, keys and values.
 ///
@@ -18,6 +17,16 @@ use std::ops::Range;
 /// There the keys are the outer loop. A tile has gradients for its queries and for its keys; one of the two can be
 /// added up in fast memory, and the other is read and written anew for each tile. A key brings two gradients (its own,
 /// and its value's) and a query one. So the keys stay, and the gradients of the queries come and go.
+///
+/// The first pass moves n_q·(2d_v + d_k + 1) numbers. Without a mask the second one moves
+///
+/// 2·n_k·(d_k + d_v) + ⌈n_k / b_k⌉·n_q·(3d_k + d_v + 2)
+///
+/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient there
+/// and back, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
+/// of [`tiles_for_backward`] do, then b_k ≈ M / 4d for d_k = d_v = d, and self-attention moves about 7nd + 16n²d² / M.
+/// With the queries outside it would be 18n²d² / M: six of d numbers for each key, and b_q ≈ M / 3d. A causal mask
+/// leaves about half of what stands with ⌈n_k / b_k⌉.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v), `output` (n_q, d_v), `log_sum_exp` (n_q, 1), `grad_output`
 /// (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). All entries must be finite, but for a log-sum-exp of −∞ where a
@@ -63,7 +72,7 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
     check_shape("output", &output.matrix, (n_q, d_v), "(n_q, d_v)")?;
     check_shape("log_sum_exp", &log_sum_exp.matrix, (n_q, 1), "(n_q, 1)")?;
     check_shape("grad_output", &grad_output.matrix, (n_q, d_v), "the output")?;
-    check_tiles(room, tiles, [n_q, n_k, d_k, d_v], (memory.free(), memory.capacity()))?;
+    check_tiles(memory, room, tiles, [n_q, n_k, d_k, d_v])?;
 
     memory.pass("row sums");
     let mut grad_q = memory.allocate("grad_q", n_q, d_k)?;
@@ -201,82 +210,13 @@ fn room((b_q, b_k): (usize, usize), d_k: usize, d_v: usize) -> u128 {
     with_their_gradients.saturating_mul(2).saturating_add(alone)
 }
 
-// ---------------------------------------------------------------------------------------------------- predicted
-
-/// What [`tiled_attention_backward`] reads and writes, by formula: for every head of every sequence of the shape, each
-/// with this mask.
-///
-/// The first pass moves n_q·(2d_v + d_k + 1) numbers. Without a mask the second one moves
-///
-/// 2·n_k·(d_k + d_v) + ⌈n_k / b_k⌉·n_q·(3d_k + d_v + 2)
-///
-/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient there
-/// and back, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
-/// of [`tiles_for_backward`] do, then b_k ≈ M / 4d for d_k = d_v = d, and self-attention moves about 7nd + 16n²d² / M.
-/// With the queries outside it would be 18n²d² / M: six of d numbers for each key, and b_q ≈ M / 3d. A causal mask
-/// leaves about half of what stands with ⌈n_k / b_k⌉.
-///
-/// # Errors
-/// A size is 0, the mask was made for another shape, or `tiles` has a 0 or does not fit.
-///
-/// ```
-/// use attention::{AttentionShape, Mask};
-/// use laboratory::traffic::tiled_backward_traffic;
-///
-/// let shape = AttentionShape::self_attention(1, 4096, 1, 64, 1);
-/// let report = tiled_backward_traffic(&shape, &Mask::none(), 32_768, (32, 64))?;
-/// assert_eq!(report.pass("row sums").all(), 4096 * (3 * 64 + 1));
-/// assert_eq!(report.pass("tiles, backward").all(), 4096 * 4 * 64 + 64 * 4096 * (4 * 64 + 2));
-/// # Ok::<(), attention::Error>(())
-/// ```
-pub fn tiled_backward_traffic(
-    shape: &AttentionShape,
-    mask: &Mask,
-    capacity: usize,
-    tiles: (usize, usize),
-) -> Result<Report> {
-    let &AttentionShape { n_q, n_k, d_k, d_v, .. } = shape;
-    let mut plan = Plan::new(shape, capacity)?;
-    let mask = mask.sized(n_q, n_k)?;
-    check_tiles(room, tiles, [n_q, n_k, d_k, d_v], (capacity, capacity))?;
-
-    plan.pass("row sums");
-    plan.read("output", &[n_q, d_v], 1);
-    plan.read("grad_output", &[n_q, d_v], 1);
-    plan.write("row_sums", &[n_q, 1]);
-    plan.write("grad_q", &[n_q, d_k]);
-
-    plan.pass("tiles, backward");
-    let queries = queries_seen(mask, tiles);
-    plan.read("k", &[n_k, d_k], 1);
-    plan.read("v", &[n_k, d_v], 1);
-    plan.read("q", &[queries, d_k], 1);
-    plan.read("grad_output", &[queries, d_v], 1);
-    plan.read("log_sum_exp", &[queries, 1], 1);
-    plan.read("row_sums", &[queries, 1], 1);
-    plan.read("grad_q", &[queries, d_k], 1);
-    plan.write("grad_q", &[queries, d_k]);
-    plan.write("grad_k", &[n_k, d_k]);
-    plan.write("grad_v", &[n_k, d_v]);
-    Ok(plan.report)
-}
-
-/// The queries of the tiles that are not hidden, added up over the blocks of keys.
-fn queries_seen(mask: SizedMask, (b_q, b_k): (usize, usize)) -> usize {
-    let (n_q, n_k) = mask.shape();
-    let of_block = |columns: Range<usize>| {
-        seen(0..n_q, b_q, &|rows| mask.visibility(rows, columns.clone()))
-    };
-    blocks(n_k, b_k).map(of_block).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::traffic::samples::{
-        BLOCK, LARGER, LARGER_TILES, ROOMY, Ran, assert_close, assert_moves_as_little_as,
-        assert_needs_room_of_tiles, attended, gradients, left_over, random_inputs, run,
-        shape,
+        BLOCK, LARGER, LARGER_TILES, Moved, ROOMY, Ran, assert_close,
+        assert_moves_as_little_as, assert_needs_room_of_tiles, attended, gradients,
+        left_over, random_inputs, run, total,
     };
     use crate::traffic::{chunked_attention, tiled_attention};
     use attention::Mask;
@@ -298,10 +238,39 @@ mod tests {
         })
     }
 
+    /// D and zeros first; then keys, values and their gradients once, and what belongs to the queries of each tile that is not
+    /// hidden.
+    fn moved([n_q, n_k, d_k, d_v]: [usize; 4], queries: usize) -> Vec<Moved> {
+        let second = "tiles, backward";
+        vec![
+            ("row sums", "output", n_q * d_v, 0),
+            ("row sums", "grad_output", n_q * d_v, 0),
+            ("row sums", "row_sums", 0, n_q),
+            ("row sums", "grad_q", 0, n_q * d_k),
+            (second, "k", n_k * d_k, 0),
+            (second, "v", n_k * d_v, 0),
+            (second, "q", queries * d_k, 0),
+            (second, "grad_output", queries * d_v, 0),
+            (second, "log_sum_exp", queries, 0),
+            (second, "row_sums", queries, 0),
+            (second, "grad_q", queries * d_k, queries * d_k),
+            (second, "grad_k", 0, n_k * d_k),
+            (second, "grad_v", 0, n_k * d_v),
+        ]
+    }
+
+    /// Without a mask every block of keys sees all queries.
+    fn moved_without_mask(
+        sizes @ [n_q, n_k, ..]: [usize; 4],
+        (_, b_k): (usize, usize),
+    ) -> Vec<Moved> {
+        moved(sizes, n_k.div_ceil(b_k) * n_q)
+    }
+
     #[test]
-    fn agrees_and_is_what_was_predicted_with_room_for_just_that() {
-        let predicted = tiled_backward_traffic;
-        assert_needs_room_of_tiles(room, run_backward, predicted, gradients);
+    fn agrees_and_moves_what_the_formula_says_with_room_for_just_that() {
+        let moved = |sizes, [_, queries]: [usize; 2]| moved(sizes, queries);
+        assert_needs_room_of_tiles(room, run_backward, moved, gradients);
     }
 
     /// What the tiled forward pass leaves is what the backward pass asks for; nothing of another program is needed.
@@ -358,17 +327,13 @@ mod tests {
     #[test]
     fn the_choice_is_the_best() {
         for capacity in [50, 100, 333, 900] {
-            let moved = |tiles| {
-                let shape = shape([60, 60, 4, 3]);
-                let report =
-                    tiled_backward_traffic(&shape, &Mask::none(), capacity, tiles);
-                report.map(|report| report.total().all())
-            };
+            let moved = |tiles| total(&moved_without_mask([60, 60, 4, 3], tiles));
+            let fits = |tiles| room(tiles, 4, 3) <= capacity as u128;
             let (b_q, b_k) = tiles_for_backward(capacity, 4, 3).unwrap();
             let all = (1..=60).flat_map(|b_q| (1..=60).map(move |b_k| (b_q, b_k)));
-            let best = all.filter_map(|tiles| moved(tiles).ok()).min();
-            assert_eq!(moved((b_q, b_k)).ok(), best);
-            assert!(moved((b_q + 1, b_k)).is_err() && moved((1, b_k + 1)).is_err());
+            let best = all.filter(|&tiles| fits(tiles)).map(moved).min();
+            assert_eq!(Some(moved((b_q, b_k))), best);
+            assert!(!fits((b_q + 1, b_k)) && !fits((1, b_k + 1)));
         }
         let least = room((1, 1), 4, 3) as usize;
         assert_eq!(tiles_for_backward(least, 4, 3).unwrap(), (1, 1));
@@ -381,7 +346,7 @@ mod tests {
         assert_moves_as_little_as(
             |numbers, capacity| 7.0 * numbers + 16.0 * numbers * numbers / capacity,
             tiles_for_backward,
-            tiled_backward_traffic,
+            moved_without_mask,
         );
     }
 }
