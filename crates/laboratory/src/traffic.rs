@@ -199,6 +199,12 @@ impl<T: RealField + Copy> Memory<T> {
         Ok(Tile { matrix: DMatrix::zeros(rows, columns), room })
     }
 
+    /// A tile of numbers that were computed in fast memory.
+    fn hold(&self, matrix: DMatrix<T>) -> Result<Tile<'_, T>> {
+        let room = self.reserve(matrix.nrows(), matrix.ncols())?;
+        Ok(Tile { matrix, room })
+    }
+
     // ANCHOR: reserve
     fn reserve(&self, rows: usize, columns: usize) -> Result<Room<'_>> {
         let needed = rows as u128 * columns as u128;
@@ -428,7 +434,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     pub fn add_product(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((m, l), (l_b, n)) = (a.shape(), b.shape());
         self.check_product("row", (l, l_b), (m, n))?;
-        self.accumulate(l, |i, k| a.matrix[(i, k)], |k, j| b.matrix[(k, j)]);
+        self.matrix.gemm(T::one(), &a.matrix, &b.matrix, T::one());
         Ok(())
     }
 
@@ -453,7 +459,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     pub fn add_product_tr(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((m, l), (n, l_b)) = (a.shape(), b.shape());
         self.check_product("column", (l, l_b), (m, n))?;
-        self.accumulate(l, |i, k| a.matrix[(i, k)], |k, j| b.matrix[(j, k)]);
+        self.matrix.gemm(T::one(), &a.matrix, &b.matrix.transpose(), T::one());
         Ok(())
     }
 
@@ -478,7 +484,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     pub fn add_tr_product(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((l, m), (l_b, n)) = (a.shape(), b.shape());
         self.check_product("row", (l, l_b), (m, n))?;
-        self.accumulate(l, |i, k| a.matrix[(k, i)], |k, j| b.matrix[(k, j)]);
+        self.matrix.gemm_tr(T::one(), &a.matrix, &b.matrix, T::one());
         Ok(())
     }
 
@@ -494,23 +500,6 @@ impl<T: RealField + Copy> Tile<'_, T> {
         let product = || format!("the product is {m} x {n}");
         check_count("tile", "row", self.matrix.nrows(), m, product)?;
         check_count("tile", "column", self.matrix.ncols(), n, product)
-    }
-
-    /// Down the columns, which is how they are stored.
-    fn accumulate(
-        &mut self,
-        inner: usize,
-        a: impl Fn(usize, usize) -> T,
-        b: impl Fn(usize, usize) -> T,
-    ) {
-        for (j, mut column) in self.matrix.column_iter_mut().enumerate() {
-            for k in 0..inner {
-                let b_kj = b(k, j);
-                for (i, c_ij) in column.iter_mut().enumerate() {
-                    *c_ij += a(i, k) * b_kj;
-                }
-            }
-        }
     }
 }
 

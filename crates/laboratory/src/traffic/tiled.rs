@@ -5,8 +5,9 @@ use super::{Memory, SlowMatrix, Tile, blocks, check_fits};
 use attention::building_blocks::{
     check_positive, neg_infinity, normaliser, scale, shift,
 };
+use attention::flash::OnlineSoftmax;
 use attention::{Mask, Result, SizedMask, Visibility};
-use nalgebra::RealField;
+use nalgebra::{DMatrix, RealField};
 
 // ---------------------------------------------------------------------------------------------------- strips of queries
 
@@ -207,7 +208,8 @@ pub fn tiled_attention<'m, T: RealField + Copy>(
     memory.pass("tiles");
     for rows in blocks(n_q, tiles.0) {
         let q_i = q.load(rows.clone(), 0..d_k)?; // (b_q, d_k)
-        let mut running = Running::new(memory, rows.len(), d_v)?;
+        let in_the_making = memory.reserve(rows.len(), d_v + 2)?; // the output, with two numbers a row
+        let mut state = OnlineSoftmax::new(rows.len(), d_v)?;
         for columns in blocks(n_k, tiles.1) {
             let visibility = mask.visibility(rows.clone(), columns.clone());
             if visibility == Visibility::Hidden {
@@ -221,10 +223,13 @@ pub fn tiled_attention<'m, T: RealField + Copy>(
             if visibility == Visibility::Partial {
                 hide(&mut scores, mask, (rows.start, columns.start), neg_infinity());
             }
-            running.absorb(scores, &v_j)?;
+            state.absorb(&scores.matrix, &v_j.matrix)?; // scores turn into weights
         }
-        log_sum_exp.store((rows.start, 0), running.finish())?;
-        output.store((rows.start, 0), &running.output)?;
+        drop(in_the_making);
+        let (o_i, lse) = state.finish(); // (b_q, d_v), (b_q)
+        let lse = DMatrix::from_column_slice(lse.len(), 1, lse.as_slice());
+        log_sum_exp.store((rows.start, 0), &memory.hold(lse)?)?;
+        output.store((rows.start, 0), &memory.hold(o_i)?)?;
     }
     Ok((output, log_sum_exp))
 }
@@ -237,54 +242,6 @@ pub(super) fn hide<T: RealField + Copy>(
     hidden: T,
 ) {
     map_tile(tile, start, |s, (i, j)| if mask.allows(i, j) { s } else { hidden });
-}
-
-/// What is known of a block of queries after some of the keys: everything is relative to the largest score so far.
-struct Running<'m, T> {
-    max: Tile<'m, T>,    // (b_q, 1)
-    sum: Tile<'m, T>,    // (b_q, 1), of the exponentials
-    output: Tile<'m, T>, // (b_q, d_v), not yet divided by the sum
-}
-
-impl<'m, T: RealField + Copy> Running<'m, T> {
-    fn new(memory: &'m Memory<T>, queries: usize, d_v: usize) -> Result<Self> {
-        let mut max = memory.tile(queries, 1)?;
-        max.view_mut().fill(neg_infinity());
-        let (sum, output) = (memory.tile(queries, 1)?, memory.tile(queries, d_v)?);
-        Ok(Running { max, sum, output })
-    }
-
-    /// One step of the online softmax for every row of a tile of scores. The tile turns into weights on the way, and is
-    /// gone afterwards.
-    fn absorb(&mut self, mut scores: Tile<T>, values: &Tile<T>) -> Result<()> {
-        let (queries, _) = scores.shape();
-        for i in 0..queries {
-            let mut view = scores.view_mut();
-            let mut row = view.row_mut(i);
-            let before = self.max.view()[(i, 0)];
-            let max = before.max(row.max());
-            // exp(−∞ − 0) = 0: of a row that has seen nothing yet there is nothing to keep.
-            let keep = (before - shift(max)).exp();
-            row.apply(|s| *s = (*s - shift(max)).exp());
-            let sum = self.sum.view()[(i, 0)] * keep + row.sum();
-            self.max.view_mut()[(i, 0)] = max;
-            self.sum.view_mut()[(i, 0)] = sum;
-            self.output.view_mut().row_mut(i).scale_mut(keep);
-        }
-        self.output.add_product(&scores, values)
-    }
-
-    /// Divides the output by the sum. Returns the log-sum-exp, in the place of the maximum.
-    fn finish(&mut self) -> &Tile<'m, T> {
-        let (queries, _) = self.output.shape();
-        for i in 0..queries {
-            let sum = self.sum.view()[(i, 0)];
-            self.output.view_mut().row_mut(i).unscale_mut(normaliser(sum));
-            let max = self.max.view()[(i, 0)];
-            self.max.view_mut()[(i, 0)] = shift(max) + sum.ln();
-        }
-        &self.max
-    }
 }
 
 // ---------------------------------------------------------------------------------------------------- room
@@ -368,7 +325,6 @@ mod tests {
         run, seen, total,
     };
     use attention::attention_weights;
-    use nalgebra::DMatrix;
 
     fn run_tiled(
         inputs: [&DMatrix<f64>; 3],

@@ -78,7 +78,11 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
     let mut grad_q = memory.allocate("grad_q", n_q, d_k)?;
     let mut row_sums = memory.allocate("row_sums", n_q, 1)?;
     for i in 0..n_q {
-        row_sums.store((i, 0), &row_sum(memory, output, grad_output, i)?)?;
+        let o_i = output.load(i..i + 1, 0..d_v)?;
+        let grad_o_i = grad_output.load(i..i + 1, 0..d_v)?;
+        let mut sum = memory.tile(1, 1)?; // D
+        sum.add_product_tr(&o_i, &grad_o_i)?;
+        row_sums.store((i, 0), &sum)?;
         grad_q.store((i, 0), &memory.tile(1, d_k)?)?; // zeros, to be added to
     }
 
@@ -125,27 +129,10 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
     Ok([grad_q, grad_k, grad_v])
 }
 
-/// D of one query: the product of its output and the gradient of its output.
-fn row_sum<'m, T: RealField + Copy>(
-    memory: &'m Memory<T>,
-    output: &SlowMatrix<'m, T>,
-    grad_output: &SlowMatrix<'m, T>,
-    i: usize,
-) -> Result<Tile<'m, T>> {
-    let d_v = output.shape().1;
-    let o_i = output.load(i..i + 1, 0..d_v)?;
-    let grad_o_i = grad_output.load(i..i + 1, 0..d_v)?;
-    let mut sum = memory.tile(1, 1)?;
-    sum.add_product_tr(&o_i, &grad_o_i)?;
-    Ok(sum)
-}
-
 /// From products to weights. A row that sees nothing, whose log-sum-exp is −∞, is hidden afterwards.
 fn exponentials<T: RealField + Copy>(products: &mut Tile<T>, scale: T, lse: &Tile<T>) {
-    for mut column in products.view_mut().column_iter_mut() {
-        for (s, &lse) in column.iter_mut().zip(lse.view().iter()) {
-            *s = (*s * scale - lse).exp();
-        }
+    for (mut row, &lse) in products.view_mut().row_iter_mut().zip(lse.view().iter()) {
+        row.apply(|s| *s = (*s * scale - lse).exp());
     }
 }
 
@@ -156,12 +143,10 @@ fn through_softmax<T: RealField + Copy>(
     row_sums: &Tile<T>,
     scale: T,
 ) {
-    let (mut grad, weights, row_sums) =
-        (grad.view_mut(), weights.view(), row_sums.view());
-    for (mut grad, weights) in grad.column_iter_mut().zip(weights.column_iter()) {
-        for ((g, &p), &sum) in grad.iter_mut().zip(weights.iter()).zip(row_sums.iter()) {
-            *g = p * (*g - sum) * scale;
-        }
+    let (weights, row_sums) = (weights.view(), row_sums.view());
+    for (i, mut row) in grad.view_mut().row_iter_mut().enumerate() {
+        let sum = row_sums[i];
+        row.zip_apply(&weights.row(i), |g, p| *g = p * (*g - sum) * scale);
     }
 }
 
