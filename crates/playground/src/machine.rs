@@ -75,28 +75,27 @@ impl TileWalk {
         mask: &Mask,
     ) -> Result<TileWalk, JsError> {
         let (mask, tiles) = (&mask.0, (queries, keys));
-        type Run<'a> = &'a dyn Fn(&Memory<f64>) -> attention::Result<()>;
-        let total = |run: Run| -> attention::Result<f64> {
+        type Program<'a> = &'a dyn for<'m> Fn(
+            &'m Memory<f64>,
+            [&SlowMatrix<'m, f64>; 3],
+        ) -> attention::Result<()>;
+        let total = |program: Program| -> attention::Result<f64> {
             let memory = Memory::new(capacity);
-            run(&memory)?;
+            // Whatever the numbers are, as many move.
+            let inputs = ["q", "k", "v"]
+                .map(|name| memory.put(name, DMatrix::zeros(tokens, width)));
+            program(&memory, inputs.each_ref())?;
             Ok(memory.report().total().all() as f64)
         };
-        let shape = (tokens, width);
-        let tiled = total(&|memory| {
-            tiled_attention(memory, zeros(memory, shape).each_ref(), mask, tiles)
-                .map(drop)
+        let tiled = total(&|memory, inputs| {
+            tiled_attention(memory, inputs, mask, tiles).map(drop)
         })?;
         let others = [
-            total(&|memory| {
-                naive_attention(memory, zeros(memory, shape).each_ref(), mask).map(drop)
-            }),
-            total(&|memory| {
-                fused_attention(memory, zeros(memory, shape).each_ref(), mask).map(drop)
-            }),
-            total(&|memory| {
+            total(&|memory, inputs| naive_attention(memory, inputs, mask).map(drop)),
+            total(&|memory, inputs| fused_attention(memory, inputs, mask).map(drop)),
+            total(&|memory, inputs| {
                 let strip = strip_for(capacity, tokens, width, width)?;
-                chunked_attention(memory, zeros(memory, shape).each_ref(), mask, strip)
-                    .map(drop)
+                chunked_attention(memory, inputs, mask, strip).map(drop)
             }),
         ];
         let [naive, fused, strips] = others.map(|total| total.unwrap_or(f64::NAN));
@@ -146,14 +145,6 @@ impl TileWalk {
     pub fn totals(&self) -> Vec<f64> {
         self.totals.clone()
     }
-}
-
-/// Queries, keys and values: whatever they are, as many numbers move.
-fn zeros(
-    memory: &Memory<f64>,
-    (tokens, width): (usize, usize),
-) -> [SlowMatrix<'_, f64>; 3] {
-    ["q", "k", "v"].map(|name| memory.put(name, DMatrix::zeros(tokens, width)))
 }
 
 /// A load of a warp from a tile in shared memory, of which several lanes read the same column.
