@@ -113,16 +113,9 @@ pub fn sizes() -> Result<Vec<OfTiles>> {
     )
 }
 
-/// Numbers that three orders of the loops move, by formula, each with the tiles that suit it best. Of the first one there is
-/// a program.
-pub struct LoopOrders {
-    pub keys_outside: f64,
-    pub queries_outside: f64,
-    /// One sweep of each order.
-    pub two_sweeps: f64,
-}
-
-pub fn loop_orders() -> Result<LoopOrders> {
+/// Numbers that three orders of the loops move, by formula, each with the tiles that suit it best: keys outside, of which there is a
+/// program, queries outside, and one sweep of each.
+pub fn loop_orders() -> Result<[f64; 3]> {
     let (n, d) = (LONG as f64, D as f64);
     let blocks = |size: usize| LONG.div_ceil(size) as f64;
     // D, and zeros for what is added to in slow memory.
@@ -137,6 +130,5 @@ pub fn loop_orders() -> Result<LoopOrders> {
     let two_sweeps = row_sums
         + (4.0 * n * d + blocks(b_k_alone) * n * (2.0 * d + 2.0))
         + (n * (3.0 * d + 2.0) + blocks(b_q_alone) * n * 2.0 * d);
-    let keys_outside = tiled_backward(LONG, CAPACITY)?;
-    Ok(LoopOrders { keys_outside, queries_outside, two_sweeps })
+    Ok([tiled_backward(LONG, CAPACITY)?, queries_outside, two_sweeps])
 }

@@ -22,36 +22,16 @@ pub fn inputs<'a>(
     Inputs::new(q, k, v, mask)?.with_heads(HEADS)
 }
 
-/// A program that returns an output, and gradients for that of the output.
-pub trait Program {
-    fn output(&self, of: &Matrices, mask: &Mask) -> attention::Result<DMatrix<f64>>;
-
-    fn gradients(
-        &self,
-        of: &Matrices,
-        mask: &Mask,
-        grad_output: &DMatrix<f64>,
-    ) -> attention::Result<AttentionGradients<f64>>;
-}
+/// From inputs, a mask and the gradient of the output: the output, and the gradients of the inputs.
+pub type Program = fn(&Matrices, &Mask, &DMatrix<f64>) -> BothPasses;
+pub type BothPasses = attention::Result<(DMatrix<f64>, AttentionGradients<f64>)>;
 
 /// The program of the chapter.
-pub struct Tiled;
-
-impl Program for Tiled {
-    fn output(&self, of: &Matrices, mask: &Mask) -> attention::Result<DMatrix<f64>> {
-        Ok(tiled_attention(&inputs(of, mask)?, TILES)?.output)
-    }
-
-    fn gradients(
-        &self,
-        of: &Matrices,
-        mask: &Mask,
-        grad_output: &DMatrix<f64>,
-    ) -> attention::Result<AttentionGradients<f64>> {
-        let inputs = inputs(of, mask)?;
-        let forward = tiled_attention(&inputs, TILES)?;
-        tiled_attention_backward(&inputs, &forward, grad_output, TILES)
-    }
+pub fn tiled(of: &Matrices, mask: &Mask, grad_output: &DMatrix<f64>) -> BothPasses {
+    let inputs = inputs(of, mask)?;
+    let forward = tiled_attention(&inputs, TILES)?;
+    let gradients = tiled_attention_backward(&inputs, &forward, grad_output, TILES)?;
+    Ok((forward.output, gradients))
 }
 
 /// What is checked: (5 queries, 7 keys) in two heads of (4, 3).
@@ -69,21 +49,16 @@ impl Problem {
     }
 
     /// The worst relative error by queries, keys and values, with the loss Σ sin(output) ⊙ P and central differences.
-    pub fn worst(
-        &self,
-        program: &dyn Program,
-        mask: &Mask,
-        epsilon: f64,
-    ) -> Result<[f64; 3]> {
-        let output = program.output(&self.inputs, mask)?;
+    pub fn worst(&self, program: Program, mask: &Mask, epsilon: f64) -> Result<[f64; 3]> {
+        let (output, _) = program(&self.inputs, mask, &self.r)?;
         let here = output.map(f64::sin);
         let grad_output = output.map(f64::cos).component_mul(&self.r);
-        let gradients = program.gradients(&self.inputs, mask, &grad_output)?;
+        let (_, gradients) = program(&self.inputs, mask, &grad_output)?;
         let worst = |i: usize, gradient: &DMatrix<f64>| -> Result<f64> {
             let loss = |input: &DMatrix<f64>| {
                 let mut inputs = self.inputs.clone();
                 inputs[i] = input.clone();
-                let output = program.output(&inputs, mask)?;
+                let (output, _) = program(&inputs, mask, &self.r)?;
                 Ok((output.map(f64::sin) - &here).dot(&self.r))
             };
             let check = gradient_check(&self.inputs[i], gradient, epsilon, loss)?;

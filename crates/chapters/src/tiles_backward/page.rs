@@ -2,7 +2,7 @@
 
 use super::drawings;
 use super::facts::{self, Kept, Recompute, Steps};
-use super::gradients::{self, Problem, Tiled};
+use super::gradients::{self, Problem};
 use super::rounding::{self, UNIT, Varied};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
@@ -176,7 +176,7 @@ fn one_digit(x: f64) -> String {
 fn checked(page: &mut Page) -> Result<()> {
     let mut rows = vec![];
     for (name, mask) in &gradients::masks()? {
-        let errors = Problem::new().worst(&Tiled, mask, 1e-3)?;
+        let errors = Problem::new().worst(gradients::tiled, mask, 1e-3)?;
         rows.push([vec![(*name).to_owned()], errors.map(one_digit).into()].concat());
     }
     page.table("checked", &["mask", "$dQ$", "$dK$", "$dV$"], &rows);
@@ -263,14 +263,14 @@ fn traffic_over_capacity(page: &mut Page) -> Result<()> {
 }
 
 fn loop_orders(page: &mut Page) -> Result<()> {
-    let orders = facts::loop_orders()?;
+    let [keys_outside, queries_outside, two_sweeps] = facts::loop_orders()?;
     let row = |name: &str, numbers, products: &str| {
         vec![name.to_owned(), mebibytes(numbers), products.to_owned()]
     };
     let rows = [
-        row("keys outside", orders.keys_outside, "5"),
-        row("queries outside", orders.queries_outside, "5"),
-        row("two sweeps, one of each", orders.two_sweeps, "7"),
+        row("keys outside", keys_outside, "5"),
+        row("queries outside", queries_outside, "5"),
+        row("two sweeps, one of each", two_sweeps, "7"),
     ];
     let header = ["order of the loops", "MiB", "products of a tile"];
     page.table("orders", &header, &rows);
