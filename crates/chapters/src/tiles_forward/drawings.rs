@@ -68,13 +68,10 @@ pub fn strip(page: &mut Page) -> Result<()> {
             let (x, y) = tile(0, 0);
             text_box(area, (x, y - 58), (width, SIZE.1), "all keys and values", VERMILION)?;
             for i in 0..TILES.0 {
+                queries_and_output(area, i)?;
                 let (x, y) = tile(i, 0);
-                let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
-                let now = i == HERE.0;
-                block(area, (x - 66, y), &name("Q"), BLUE, now)?;
-                block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, now)?;
                 let corners = [(x, y), (x + width, y + SIZE.1)];
-                if now {
+                if i == HERE.0 {
                     text_box(area, (x, y), (width, SIZE.1), "r complete rows of scores", TEXT)?;
                 } else {
                     if i < HERE.0 {
@@ -93,13 +90,18 @@ fn tile(i: i32, j: i32) -> (i32, i32) {
     (CORNER.0 + STEP.0 * j, CORNER.1 + STEP.1 * i)
 }
 
+/// What stands to the left and to the right of a row.
+fn queries_and_output(area: &Area, i: i32) -> Result<()> {
+    let (x, y) = tile(i, 0);
+    let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
+    block(area, (x - 66, y), &name("Q"), BLUE, i == HERE.0)?;
+    block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, i == HERE.0)
+}
+
 /// Every row, between its queries and its output.
 fn rows_of_tiles(area: &Area) -> Result<()> {
     for i in 0..TILES.0 {
-        let (x, y) = tile(i, 0);
-        let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
-        block(area, (x - 66, y), &name("Q"), BLUE, i == HERE.0)?;
-        block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, i == HERE.0)?;
+        queries_and_output(area, i)?;
         for j in 0..TILES.1 {
             let corners = corners(tile(i, j));
             if (i, j) < HERE {

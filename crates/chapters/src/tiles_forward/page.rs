@@ -121,9 +121,8 @@ fn operations(page: &mut Page) {
 /// Against attention in twice the digits.
 fn rounding(page: &mut Page) -> Result<()> {
     let errors = rounding::errors()?;
-    let row = |n, name: &str, Errors { naive, tiles, in_parts }: &Errors| {
-        let errors = [&[*naive], &tiles[..], &[*in_parts]].concat();
-        let cells = errors.into_iter().map(|error| significant(error, 2));
+    let row = |n, name: &str, errors: &Errors| {
+        let cells = errors.map(|error| significant(error, 2));
         [integer(n), name.to_owned()].into_iter().chain(cells).collect()
     };
     let rows: Vec<Vec<String>> = errors

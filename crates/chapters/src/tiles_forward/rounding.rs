@@ -14,17 +14,9 @@ use rand::rngs::ChaCha8Rng;
 use rayon::prelude::*;
 use std::ops::Add;
 
-/// The errors of some programs: the root of the mean square of the differences, in units of the type's rounding and of the
-/// entries' own size.
-pub struct Errors {
-    pub naive: f64,
-    /// Of tiles of 1, 16, 64 and 256 keys.
-    pub tiles: [f64; 4],
-    /// Of the naive program with sums in parts.
-    pub in_parts: f64,
-}
-
-const WIDTHS: [usize; 4] = [1, 16, 64, 256];
+/// The errors of the naive program, of tiles of 1, 16, 64 and 256 keys, and of the naive program with sums in parts: the root of
+/// the mean square of the differences, in units of the type's rounding and of the entries' own size.
+pub type Errors = [f64; 6];
 
 /// In `f32` and in `f64`, at each length.
 pub fn errors() -> Result<Vec<(usize, [Errors; 2])>> {
@@ -36,28 +28,28 @@ fn errors_of_length(n: usize) -> Result<[Errors; 2]> {
     // Numbers that an f32 holds, so that both types begin with the same.
     let inputs = [TILE, n, n].map(|n| normal(n, D, rng).map(|x| f64::from(x as f32)));
     let exact = exactly(&inputs);
-    Ok([Errors::of::<f32>(&inputs, &exact)?, Errors::of::<f64>(&inputs, &exact)?])
+    Ok([errors_in::<f32>(&inputs, &exact)?, errors_in::<f64>(&inputs, &exact)?])
 }
 
-impl Errors {
-    fn of<T: RealField + Copy>(
-        inputs: &[DMatrix<f64>; 3],
-        exact: &DMatrix<Quad>,
-    ) -> Result<Self> {
-        let [q, k, v] = inputs.each_ref().map(|m| m.map(convert::<f64, T>));
-        let mask = Mask::none();
-        let inputs = Inputs::new(&q, &k, &v, &mask)?;
-        let mut tiles = [0.0; 4];
-        for (error_of_tiles, keys) in tiles.iter_mut().zip(WIDTHS) {
-            let of_width = Tiles { queries: TILE, keys };
-            *error_of_tiles = error(&tiled_attention(&inputs, of_width)?.output, exact);
-        }
-        Ok(Errors {
-            naive: error(&attention(&q, &k, &v, &mask)?.0, exact),
-            tiles,
-            in_parts: error(&summed_in_parts(&q, &k, &v)?, exact),
-        })
-    }
+fn errors_in<T: RealField + Copy>(
+    inputs: &[DMatrix<f64>; 3],
+    exact: &DMatrix<Quad>,
+) -> Result<Errors> {
+    let [q, k, v] = inputs.each_ref().map(|m| m.map(convert::<f64, T>));
+    let mask = Mask::none();
+    let inputs = Inputs::new(&q, &k, &v, &mask)?;
+    let tiled = |keys| -> Result<f64> {
+        let tiles = Tiles { queries: TILE, keys };
+        Ok(error(&tiled_attention(&inputs, tiles)?.output, exact))
+    };
+    Ok([
+        error(&attention(&q, &k, &v, &mask)?.0, exact),
+        tiled(1)?,
+        tiled(16)?,
+        tiled(64)?,
+        tiled(256)?,
+        error(&summed_in_parts(&q, &k, &v)?, exact),
+    ])
 }
 
 /// Attention to about 30 digits, rounded to f64 with what is left over.
