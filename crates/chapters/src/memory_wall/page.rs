@@ -7,12 +7,12 @@ use super::facts::{
 use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::complexity::{self, ridge, softmax_share};
 use crate::output::Page;
+use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
 use anyhow::{Context, Result};
 use attention::AttentionShape;
 use figures::format::{duration, fixed, integer, percent, significant};
 use figures::{
-    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label,
-    line_chart, text_box,
+    Area, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, text_box,
 };
 use laboratory::traffic::{Counts, Report};
 
@@ -33,10 +33,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     backward(page, &run.naive)
 }
 
-fn mebibytes(counts: Counts) -> String {
-    fixed(counts.bytes(ELEMENT) as f64 / f64::from(1 << 20), 1)
-}
-
 /// The naive program, pass by pass.
 fn passes(page: &mut Page, naive: &Report) -> Result<()> {
     let row = |name: &str, matrix: Counts, all: Counts, operations| -> Result<_> {
@@ -51,7 +47,7 @@ fn passes(page: &mut Page, naive: &Report) -> Result<()> {
             crossings(matrix.read)?.to_string(),
             crossings(matrix.written)?.to_string(),
             integer((all.all() - matrix.all()) as usize),
-            mebibytes(all),
+            mebibytes(all.all() as f64),
             fixed(intensity, decimals),
         ])
     };
@@ -96,22 +92,16 @@ fn draw_crossings(
         text_box(area, (10, 136), (width, 34), "fast memory", GREEN)?;
         for (i, pass) in (0..).zip(passes) {
             let matrix = report.of(pass, "scores");
-            let (read, written) = (crossings(matrix.read)?, crossings(matrix.written)?);
             let centre = 10 + PASS / 2 + PASS * i;
             label(area, (centre, 190), pass, TEXT)?;
-            for k in 0..read as i32 {
-                arrow(
-                    area,
-                    &[(centre - 12 - 12 * k, 44), (centre - 12 - 12 * k, 132)],
-                    BLUE,
-                )?;
-            }
-            for k in 0..written as i32 {
-                arrow(
-                    area,
-                    &[(centre + 12 + 12 * k, 132), (centre + 12 + 12 * k, 44)],
-                    MUTED,
-                )?;
+            // Downwards to the left of the centre, upwards to the right.
+            for (numbers, side, ends, colour) in [
+                (matrix.read, -12, [44, 132], BLUE),
+                (matrix.written, 12, [132, 44], MUTED),
+            ] {
+                for k in 1..=crossings(numbers)? as i32 {
+                    arrow(area, &ends.map(|y| (centre + side * k, y)), colour)?;
+                }
             }
         }
         Ok(())
@@ -148,7 +138,7 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     page.value("crossings-with-mask", (crossings(&run.naive)? + 1).to_string());
     page.value("crossings-fused", crossings(&run.fused)?.to_string());
     page.value("fused-saves", percent(facts::saved_by_fusing(run), 0));
-    page.value("naive-mib", mebibytes(run.naive.total()));
+    page.value("naive-mib", mebibytes(run.naive.total().all() as f64));
     let heads = AttentionShape::self_attention(1, 4096, 1, D, 32);
     let bytes = crossings(&run.fused)? as u128 * heads.bytes(ELEMENT)?.weights;
     page.value("heads-fused-gib", integer((bytes >> 30) as usize));
@@ -194,21 +184,14 @@ fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
     page.value("largest", integer(*largest));
     let ratio = bytes.matrix / bytes.inputs_and_output;
     page.value("largest-ratio", integer(ratio as usize));
-    page.figure(
-        "tokens",
-        (
-            "Bytes between slow and fast memory against the number of tokens",
-            "Both lines of the (n, n) matrix rise with the square of n, the fused one at half the height of the naive one. \
-             Inputs and output rise in proportion to n and fall far behind. Keys and values first run beside them and \
-             turn towards the square when they have to be read in several strips.",
-        ),
-        (520, 420),
-        |area| {
-            let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0);
-            let y = Axis::log("bytes (logarithmic)", 10.0, 1e4..1e10);
-            line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
-        },
-    )
+    let words = (
+        "Bytes between slow and fast memory against the number of tokens",
+        "Both lines of the (n, n) matrix rise with the square of n, the fused one at half the height of the naive one. \
+         Inputs and output rise in proportion to n and fall far behind. Keys and values first run beside them and \
+         turn towards the square when they have to be read in several strips.",
+    );
+    let marks = Marks { dots: &dots, ..Marks::default() };
+    chart(page, ("tokens", words), (tokens(), 1e4..1e10), &lines, marks)
 }
 
 fn over_capacity(page: &mut Page) -> Result<()> {
@@ -220,32 +203,26 @@ fn over_capacity(page: &mut Page) -> Result<()> {
     page.value("keys-less-kib", fixed(kibibytes(*even), 0));
     let points = predicted.iter().map(|(m, bytes)| (kibibytes(*m), bytes));
     let lines = lines(&points.collect::<Vec<_>>());
-    page.figure(
-        "capacity",
-        (
-            "Bytes between slow and fast memory against the capacity of fast memory",
-            "The line of keys and values falls steeply as the capacity grows, until each is read once only. The lines of the \
-             (n, n) matrix have one small step down where a row of scores fits, and are level on both sides of it.",
-        ),
-        (520, 420),
-        |area| {
-            let x = Axis::log("fast memory in KiB (logarithmic)", 2.0, 1.0..4096.0);
-            let y = Axis::log("bytes (logarithmic)", 10.0, 1e6..1e10);
-            line_chart(area, &x, &y, &lines, Marks::default())
-        },
-    )
+    let words = (
+        "Bytes between slow and fast memory against the capacity of fast memory",
+        "The line of keys and values falls steeply as the capacity grows, until each is read once only. The lines of the \
+         (n, n) matrix have one small step down where a row of scores fits, and are level on both sides of it.",
+    );
+    let axes = (fast_memory(1.0), 1e6..1e10);
+    chart(page, ("capacity", words), axes, &lines, Marks::default())
 }
 
 fn backward(page: &mut Page, naive: &Report) -> Result<()> {
     let backward = facts::backward()?;
-    let row = |name: &str, weights: Counts, gradients: Counts, all| -> Result<_> {
-        let mut row = vec![name.to_owned()];
-        for numbers in [weights.read, gradients.read, gradients.written] {
-            row.push(crossings(numbers)?.to_string());
-        }
-        row.push(mebibytes(all));
-        Ok(row)
-    };
+    let row =
+        |name: &str, weights: Counts, gradients: Counts, all: Counts| -> Result<_> {
+            let mut row = vec![name.to_owned()];
+            for numbers in [weights.read, gradients.read, gradients.written] {
+                row.push(crossings(numbers)?.to_string());
+            }
+            row.push(mebibytes(all.all() as f64));
+            Ok(row)
+        };
     let mut rows = vec![];
     for pass in backward.passes() {
         let [weights, gradients] =
