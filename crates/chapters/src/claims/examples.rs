@@ -12,24 +12,14 @@ use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 pub const SAID_PLAIN: [f64; 4] = [0.06, 0.0, 0.94, 0.0];
 pub const SAID_DIVIDED: [f64; 4] = [0.28, 0.06, 0.40, 0.10];
 
-/// (16) Softmax of four scores, and of the same divided by 8.
-pub struct FourScores {
-    pub plain: DVector<f64>,
-    pub divided: DVector<f64>,
-}
-
-/// The four scores.
+/// (16) The four scores.
 pub fn scores() -> DVector<f64> {
     dvector![12.3, -8.7, 15.1, -3.2]
 }
 
-pub fn four_scores() -> Result<FourScores> {
-    let x = scores();
-    Ok(FourScores { plain: softmax(&x)?, divided: softmax(&(x / 8.0))? })
-}
-
 pub fn tell_four_scores(page: &mut Page) -> Result<Claim> {
-    let FourScores { plain, divided } = four_scores()?;
+    let x = scores();
+    let (plain, divided) = (softmax(&x)?, softmax(&(x / 8.0))?);
     page.value("four-divided", tuple(&divided, 2));
     page.value("four-said-sum", fixed(SAID_DIVIDED.iter().sum(), 2));
     Ok(Claim {

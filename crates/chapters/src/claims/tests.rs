@@ -9,7 +9,7 @@ use super::draws::{
     range_as_said, reach, small_gradients,
 };
 use super::examples::{ROUNDING, SAID_DIVIDED, SAID_OUTPUT, scores, three_queries};
-use super::flash::{Outputs, difference, inputs, lengths_as_said, outputs, work};
+use super::flash::{difference, inputs, lengths_as_said, tiled_and_plain, work};
 use super::formats::{FORMATS, SCORES, leaks, plain_softmax, softmax_in};
 use super::roofline::{
     A100_BF16, A100_F32, LENGTHS, RIDGE_BF16, SAID_RIDGE, compute_bound_length,
@@ -334,7 +334,7 @@ fn is_just_below(error: f64, bound: f64) -> bool {
 #[test]
 fn tiled_and_plain_attention_differ_by_rounding_in_f64() {
     assert!(is_just_below(difference().unwrap(), 1e-14));
-    let Outputs { tiled, plain } = outputs(&inputs()).unwrap();
+    let [tiled, plain] = tiled_and_plain(&inputs()).unwrap();
     assert!(tiled.iter().zip(&plain).any(|(a, b)| a != b));
 }
 
@@ -344,7 +344,7 @@ fn in_f32_tiled_attention_is_about_as_exact_as_plain_attention() {
     let rounded = inputs().map(|x| x.map(|x| x as f32));
     let [q, k, v] = rounded.each_ref().map(|x| x.map(f64::from));
     let (exact, _) = attention(&q, &k, &v, &Mask::none()).unwrap();
-    let Outputs { tiled, plain } = outputs(&rounded).unwrap();
+    let [tiled, plain] = tiled_and_plain(&rounded).unwrap();
     let error = |output: DMatrix<f32>| (output.map(f64::from) - &exact).amax();
     let (tiled, plain) = (error(tiled), error(plain));
     assert!(is_just_below(tiled, 1e-6) && is_just_below(plain, 1e-6));

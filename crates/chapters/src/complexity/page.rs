@@ -11,7 +11,8 @@ use crate::records::{least_and_most, list, provenance_of, threads};
 use anyhow::{Context, Result};
 use figures::format::{bytes, duration, fixed, integer, percent, significant};
 use figures::{
-    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, Side, Spot, VERMILION, line_chart,
+    Area, Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, Side, Spot, VERMILION,
+    line_chart,
 };
 use record::Record;
 use std::ops::Range;
@@ -437,26 +438,27 @@ fn draw_roofline(
     )
 }
 
+fn spot(step: &Step, name: &str, colour: RGBColor, side: Side) -> Spot {
+    let place = (step.counted.intensity(), step.speed());
+    Spot { name: name.to_owned(), place, colour, side }
+}
+
 /// A step for n = 512.
 fn grey(step: &Step) -> Spot {
     // One of them says what the grey ones are.
     let name = if step.counted.name == "softmax" { "n = 512" } else { "" };
-    let place = (step.counted.intensity(), step.speed());
-    Spot { name: name.to_owned(), place, colour: MUTED, side: Side::Right }
+    spot(step, name, MUTED, Side::Right)
 }
 
 /// A step for n = 4096.
 fn named(step: &Step) -> Spot {
-    Spot {
-        name: step.counted.name.to_owned(),
-        place: (step.counted.intensity(), step.speed()),
-        colour: if step.counted.name == "whole" { VERMILION } else { GREEN },
-        side: match step.counted.name {
-            "whole" | "values" | "scale" => Side::Right,
-            "scores" => Side::Left,
-            _ => Side::Below,
-        },
-    }
+    let (colour, side) = match step.counted.name {
+        "whole" => (VERMILION, Side::Right),
+        "values" | "scale" => (GREEN, Side::Right),
+        "scores" => (GREEN, Side::Left),
+        _ => (GREEN, Side::Below),
+    };
+    spot(step, step.counted.name, colour, side)
 }
 
 /// The end of a sentence that begins with "They cross", where these lengths were timed.

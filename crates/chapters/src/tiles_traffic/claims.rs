@@ -83,11 +83,12 @@ fn a_causal_mask_leaves_half_and_the_diagonal() {
                 let tiles = (queries, keys);
                 let moved = Pass::Forward.by_tiles(n, &Mask::causal(), tiles).unwrap();
                 let seen = (moved - Pass::Forward.moved(n, 0)) / (2 * D) as f64;
+                let diagonal = queries + keys - greatest_common_divisor(queries, keys);
                 let formula = (n * n) as f64 / queries as f64 * causal_share(n, tiles);
                 let context = format!("{n} {tiles:?}: {seen} for {formula}");
-                let divisor = greatest_common_divisor(queries, keys);
-                if n.is_multiple_of(queries * keys / divisor) {
-                    assert_eq!(seen, formula, "{context}");
+                if n.is_multiple_of(queries) && n.is_multiple_of(keys) {
+                    let twice = 2.0 * seen * queries as f64;
+                    assert_eq!(twice, (n * (n + diagonal)) as f64, "{context}");
                     exact += 1;
                 }
                 if n >= 20 * queries.max(keys) {

@@ -2,6 +2,7 @@
 //!
 //! Lengths up to [`N`] are run by the machine that counts. For longer ones there are the formulas of the chapters.
 
+use crate::random::normal;
 use crate::records::least_and_most;
 use anyhow::Result;
 use attention::{AttentionShape, Mask, Visibility, attention};
@@ -13,7 +14,6 @@ use laboratory::traffic::{
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
-use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
 
@@ -83,10 +83,8 @@ pub struct Counted {
 
 /// Queries, keys, values and the gradient of the output.
 pub fn random_inputs(n: usize) -> [DMatrix<f32>; 4] {
-    [0, 1, 2, 3].map(|seed| {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        DMatrix::from_fn(n, D, |_, _| StandardNormal.sample(rng))
-    })
+    [0, 1, 2, 3]
+        .map(|seed| normal(n, D, &mut ChaCha8Rng::seed_from_u64(seed)).map(|x| x as f32))
 }
 
 impl Program {
