@@ -1,6 +1,7 @@
 //! FLOPs and bytes: the core beside the projections, a whole layer, and the backward pass.
 
 use super::verdict::{Claim, about, by_parts};
+use crate::complexity::alive;
 use crate::output::Page;
 use anyhow::Result;
 use attention::{AttentionShape, Flops};
@@ -192,20 +193,15 @@ pub fn tell_heads(page: &mut Page) -> Result<Claim> {
     })
 }
 
-/// (11) Numbers that are alive at once for n tokens: forward, and with the backward pass. Inputs, output and gradients beside the
-/// matrices of (n, n), as the test `memory` of the crate counts them.
-pub fn peaks(n: usize) -> [usize; 2] {
-    [n * n + 4 * n * D + n, 2 * n * n + 7 * n * D + n]
-}
-
+/// (11) The peaks of the chapter [Complexity](complexity).
 pub fn tell_backward_memory(page: &mut Page) -> Claim {
     let ratio = |n| {
-        let [forward, both] = peaks(n);
+        let [forward, both] = alive(n);
         both as f64 / forward as f64
     };
     let row = |n| {
         let [forward, both] =
-            peaks(n).map(|numbers| figures::format::bytes(4 * numbers as u128));
+            alive(n).map(|numbers| figures::format::bytes(4 * numbers as u128));
         vec![integer(n), forward, both, fixed(ratio(n), 2)]
     };
     let header = ["$n$", "forward", "with backward", "ratio"];

@@ -20,6 +20,7 @@ use super::traffic::{
 };
 use super::verdict::{about, to_two_decimals};
 use super::{counts, flash, numbers};
+use crate::complexity::alive;
 use crate::sentences::example_b;
 use crate::tiles_backward::Kept;
 use crate::tiles_traffic::facts::{N, Program};
@@ -248,9 +249,9 @@ fn the_crossings_of_the_steps_are_those_that_are_counted_on() {
     for (program, crossings) in
         [(Program::Naive, NAIVE_CROSSINGS), (Program::Fused, FUSED_CROSSINGS)]
     {
-        let (_, counted) = program.run(N, &Mask::none(), 1 << 15).unwrap();
+        let (_, memory) = program.run(N, &Mask::none(), 1 << 15).unwrap();
         let all = (crossings * N * N) as u128;
-        assert_eq!(counted.report.matrix("scores").all(), all);
+        assert_eq!(memory.report().matrix("scores").all(), all);
     }
 }
 
@@ -362,7 +363,7 @@ fn products_do_not_notice_the_number_of_heads_and_weights_do() {
 
 #[test]
 fn the_backward_pass_doubles_the_peak_of_long_sequences() {
-    let [forward, both] = counts::peaks(16_384);
+    let [forward, both] = alive(16_384);
     assert!((1.99..2.0).contains(&(both as f64 / forward as f64)));
 }
 

@@ -311,19 +311,22 @@ impl Peak {
     }
 }
 
+/// Numbers that are alive at once for n tokens: forward, and with the backward pass. Inputs, output and gradients beside the
+/// matrices of (n, n), as the bench `memory` counts them.
+pub fn alive(n: usize) -> [usize; 2] {
+    [n * n + 4 * n * D + n, 2 * n * n + 7 * n * D + n]
+}
+
 /// The peaks of the record, which are those that the chapter has formulas for.
 pub fn peaks(record: &Record) -> Result<Vec<Peak>> {
     let peak = |forward| {
         let n = tokens(forward)?;
         let both = record.find("memory/forward and backward", "f32", n)?;
         let n = n as usize;
-        let kept = one_head(n).bytes(F32)?.total();
         // The product packs up to a block of each factor.
         let buffers = 1 << 19;
-        for (found, formula) in [
-            (forward, kept as usize + F32 * n), // the cache and the output
-            (both, F32 * (2 * n * n + 7 * n * D + n)),
-        ] {
+        for (found, numbers) in [forward, both].into_iter().zip(alive(n)) {
+            let formula = F32 * numbers;
             let bytes = record.in_unit(found, Unit::Bytes)?;
             ensure!(
                 (formula..formula + buffers).contains(&(bytes as usize)),
@@ -331,6 +334,7 @@ pub fn peaks(record: &Record) -> Result<Vec<Peak>> {
                 found.what
             );
         }
+        let kept = one_head(n).bytes(F32)?.total();
         Ok(Peak { n, kept, forward: forward.median, with_backward: both.median })
     };
     record.all("memory/forward", "f32").map(peak).collect()

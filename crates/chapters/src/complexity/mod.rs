@@ -6,5 +6,6 @@ mod facts;
 mod page;
 mod roofline;
 
+pub use facts::alive;
 pub use page::{generate, records};
 pub use roofline::{ridge, softmax_share};

@@ -33,14 +33,14 @@ pub fn runs() -> Result<Vec<Runs>> {
     let both = |&n: &usize| {
         let run = |program: Program| program.run(n, &Mask::causal(), CAPACITY);
         let ((_, naive), (_, fused)) = (run(Program::Naive)?, run(Program::Fused)?);
-        Ok(Runs { n, naive: naive.report, fused: fused.report, peak: fused.peak })
+        Ok(Runs { n, naive: naive.report(), fused: fused.report(), peak: fused.peak() })
     };
     RUN.par_iter().map(both).collect()
 }
 
 /// The backward pass of [`N`] tokens, under a causal mask.
 pub fn backward() -> Result<Report> {
-    Ok(Program::NaiveBackward.run(N, &Mask::causal(), CAPACITY)?.1.report)
+    Ok(Program::NaiveBackward.run(N, &Mask::causal(), CAPACITY)?.1.report())
 }
 
 /// Operations of a pass, as the chapter counts them for each of the n² scores.

@@ -205,9 +205,9 @@ fn tiles_move_least() {
 #[test]
 fn keys_and_values_cross_most_and_scores_never() {
     let tiles = Pass::Forward.chosen().unwrap();
-    let (_, counted) = Program::Tiled(tiles).run(N, &Mask::none(), CAPACITY).unwrap();
+    let (_, memory) = Program::Tiled(tiles).run(N, &Mask::none(), CAPACITY).unwrap();
     let [q, k, v, scores] =
-        ["q", "k", "v", "scores"].map(|matrix| counted.report.matrix(matrix).all());
+        ["q", "k", "v", "scores"].map(|matrix| memory.report().matrix(matrix).all());
     assert_eq!((k, v), (N.div_ceil(tiles.0) as u128 * q, k));
     assert!(NAMED.iter().all(|n| n.div_ceil(tiles.0) > 1));
     assert_eq!(scores, 0);

@@ -18,7 +18,7 @@ pub fn runs_as_predicted(program: Program, n: usize, mask: &Mask, capacity: usiz
         }
         _ => (vec![output], 1e-4),
     };
-    let (results, counted) = program.run(n, mask, capacity).unwrap();
+    let (results, memory) = program.run(n, mask, capacity).unwrap();
     assert_eq!(results.len(), expected.len());
     for (result, expected) in results.into_iter().zip(expected) {
         assert!(
@@ -27,7 +27,7 @@ pub fn runs_as_predicted(program: Program, n: usize, mask: &Mask, capacity: usiz
         );
     }
     let predicted = by_formula(program, n, mask, capacity).unwrap();
-    assert_eq!(counted.report.total().all() as f64, predicted, "{program:?}, n = {n}");
+    assert_eq!(memory.report().total().all() as f64, predicted, "{program:?}, n = {n}");
 }
 
 fn by_formula(program: Program, n: usize, mask: &Mask, capacity: usize) -> Result<f64> {

@@ -7,9 +7,9 @@ use crate::records::least_and_most;
 use anyhow::Result;
 use attention::{AttentionShape, Mask, Visibility, attention};
 use laboratory::traffic::{
-    Memory, Report, SlowMatrix, blocks, chunked_attention, fused_attention,
-    naive_attention, naive_attention_backward, strip_for, tiled_attention,
-    tiled_attention_backward, tiles_for, tiles_for_backward,
+    Memory, SlowMatrix, blocks, chunked_attention, fused_attention, naive_attention,
+    naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,
+    tiles_for, tiles_for_backward,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -74,13 +74,6 @@ pub enum Program {
     TiledBackward(Tiles),
 }
 
-/// What was counted while a program ran.
-pub struct Counted {
-    pub report: Report,
-    /// The most numbers that fast memory held.
-    pub peak: usize,
-}
-
 /// Queries, keys, values and the gradient of the output.
 pub fn random_inputs(n: usize) -> [DMatrix<f32>; 4] {
     [0, 1, 2, 3]
@@ -88,13 +81,13 @@ pub fn random_inputs(n: usize) -> [DMatrix<f32>; 4] {
 }
 
 impl Program {
-    /// Runs on random inputs: the output, or the gradients of queries, keys and values, and what was counted.
+    /// Runs on random inputs: the output, or the gradients of queries, keys and values, and the memory that counted.
     pub fn run(
         self,
         n: usize,
         mask: &Mask,
         capacity: usize,
-    ) -> Result<(Vec<DMatrix<f32>>, Counted)> {
+    ) -> Result<(Vec<DMatrix<f32>>, Memory<f32>)> {
         let [q, k, v, grad_output] = random_inputs(n);
         let (output, cache) = attention(&q, &k, &v, mask)?;
         let lse = DMatrix::from_column_slice(n, 1, cache.log_sum_exp.as_slice());
@@ -123,7 +116,7 @@ impl Program {
             }
         };
         let results = results.into_iter().map(SlowMatrix::into_matrix).collect();
-        Ok((results, Counted { report: memory.report(), peak: memory.peak() }))
+        Ok((results, memory))
     }
 }
 
@@ -132,8 +125,8 @@ pub fn counted_over_lengths(
     programs: impl Fn(usize) -> Result<Vec<Program>> + Sync,
 ) -> Result<Vec<(f64, f64)>> {
     let point = |(n, program): (usize, Program)| {
-        let (_, counted) = program.run(n, &Mask::none(), CAPACITY)?;
-        Ok((n as f64, bytes(counted.report.total().all() as f64)))
+        let (_, memory) = program.run(n, &Mask::none(), CAPACITY)?;
+        Ok((n as f64, bytes(memory.report().total().all() as f64)))
     };
     let of_length =
         |&n| Ok(programs(n)?.into_iter().map(|program| (n, program)).collect());
@@ -160,11 +153,13 @@ fn in_strips(crossings: usize, n: usize, capacity: usize) -> f64 {
     (crossings * n * n + 2 * n * D * (1 + strips)) as f64
 }
 
+/// The numbers that the naive program moves.
 pub fn naive(n: usize, capacity: usize) -> Result<f64> {
     Ok(in_strips(7 + sweeps(n, capacity), n, capacity))
 }
 // ANCHOR_END: naive
 
+/// With scale and mask in the pass of softmax.
 pub fn fused(n: usize, capacity: usize) -> Result<f64> {
     Ok(in_strips(3 + sweeps(n, capacity), n, capacity))
 }
@@ -328,7 +323,7 @@ impl OfTiles {
         let again = blocks * (LONG * pass.passing()) as f64;
         Ok(OfTiles {
             tiles,
-            peak: pass.program(tiles).run(N, &Mask::none(), CAPACITY)?.1.peak,
+            peak: pass.program(tiles).run(N, &Mask::none(), CAPACITY)?.1.peak(),
             full: pass.by_tiles(LONG, &Mask::none(), tiles)?,
             full_formula: once + again,
             causal: pass.by_tiles(LONG, &Mask::causal(), tiles)?,

@@ -293,13 +293,14 @@ fn softmax_in_pieces<T: RealField + Copy>(
     let max = shift(max);
     let mut sum = T::zero();
     for columns in blocks(n_k, size) {
-        sum += sum_of_exponentials(&load_row(scores, i, columns, &f)?, max); // twice
+        let piece = load_row(scores, i, columns, &f)?; // twice
+        sum = piece.view().iter().fold(sum, |sum, &x| sum + (x - max).exp());
     }
     let sum = normaliser(sum);
     for columns in blocks(n_k, size) {
         let start = (i, columns.start);
         let mut piece = load_row(scores, i, columns, &f)?; // three times
-        normalise(&mut piece, max, sum);
+        piece.view_mut().apply(|x| *x = (*x - max).exp() / sum);
         scores.store(start, &piece)?;
     }
     Ok(())
@@ -316,14 +317,6 @@ fn load_row<'m, T: RealField + Copy>(
     let mut row = scores.load(i..i + 1, columns)?;
     map_tile(&mut row, start, f);
     Ok(row)
-}
-
-fn sum_of_exponentials<T: RealField + Copy>(row: &Tile<T>, max: T) -> T {
-    row.view().iter().fold(T::zero(), |sum, &x| sum + (x - max).exp())
-}
-
-fn normalise<T: RealField + Copy>(row: &mut Tile<T>, max: T, sum: T) {
-    row.view_mut().apply(|x| *x = (*x - max).exp() / sum);
 }
 
 // ---------------------------------------------------------------------------------------------------- backward
