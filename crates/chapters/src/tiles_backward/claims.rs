@@ -121,7 +121,7 @@ fn the_order_of_the_blocks_is_one_order_among_others() {
         let errors = || sums.shuffled.iter().map(|sum| sums.error(sum));
         let least = errors().fold(f64::INFINITY, f64::min);
         let most = errors().fold(0.0, f64::max);
-        let in_order = sums.error_in_order();
+        let in_order = sums.error(&sums.in_order);
         assert!(
             (0.9 * least..1.1 * most).contains(&in_order),
             "{least} {in_order} {most}"

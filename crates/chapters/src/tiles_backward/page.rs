@@ -185,19 +185,17 @@ fn checked(page: &mut Page) -> Result<()> {
 
 /// The gradient of some queries as a sum over blocks of keys, rounded in `f32` in many orders.
 fn orders_of_a_sum(page: &mut Page) -> Result<()> {
-    let rows = rounding::sums()?.map(|sums| {
-        let varied = Varied::of(&sums);
-        vec![
-            integer(sums.blocks),
-            percent(varied.share, 0),
-            fixed(varied.mean, 1),
-            one_digit(varied.spread),
-            one_digit(sums.error_in_order()),
-        ]
-    });
-    let header =
-        ["blocks", "entries that vary", "values of an entry", "largest spread", "error"];
-    page.table("order", &header, &rows);
+    page.table_of(
+        "order",
+        &rounding::sums()?.map(|sums| (Varied::of(&sums), sums)),
+        &[
+            ("blocks", &|(_, sums)| integer(sums.blocks)),
+            ("entries that vary", &|(varied, _)| percent(varied.share, 0)),
+            ("values of an entry", &|(varied, _)| fixed(varied.mean, 1)),
+            ("largest spread", &|(varied, _)| one_digit(varied.spread)),
+            ("error", &|(_, sums)| one_digit(sums.error(&sums.in_order))),
+        ],
+    );
     page.value("order-count", integer(rounding::ORDERS));
     Ok(())
 }

@@ -76,7 +76,7 @@ pub struct Sums {
     /// In `f64`.
     exact: DMatrix<f64>,
     /// In the order of the blocks.
-    in_order: DMatrix<f32>,
+    pub in_order: DMatrix<f32>,
     /// In random orders.
     pub shuffled: Vec<DMatrix<f32>>,
 }
@@ -123,17 +123,6 @@ impl Sums {
     pub fn error(&self, sum: &DMatrix<f32>) -> f64 {
         (sum.map(f64::from) - &self.exact).norm() / self.exact.norm()
     }
-
-    pub fn error_in_order(&self) -> f64 {
-        self.error(&self.in_order)
-    }
-
-    /// The different values of every entry, in the random orders.
-    pub fn values(&self) -> Vec<BTreeSet<u32>> {
-        let of_entry =
-            |i: usize| self.shuffled.iter().map(|sum| sum[i].to_bits()).collect();
-        (0..self.exact.len()).map(of_entry).collect()
-    }
 }
 
 /// What the values of all entries have in common.
@@ -148,7 +137,9 @@ pub struct Varied {
 
 impl Varied {
     pub fn of(sums: &Sums) -> Self {
-        let values = sums.values();
+        let of_entry =
+            |i: usize| sums.shuffled.iter().map(|sum| sum[i].to_bits()).collect();
+        let values: Vec<BTreeSet<u32>> = (0..sums.exact.len()).map(of_entry).collect();
         let n = values.len() as f64;
         let size = (sums.exact.norm_squared() / n).sqrt();
         let spread = |values: &BTreeSet<u32>| {
