@@ -6,7 +6,7 @@
 
 use super::error::Result;
 use super::program::Precision;
-use super::shape::{Shape, Sizes};
+use super::shape::Shape;
 use crate::error::{check_count, unsupported};
 use std::fmt;
 
@@ -66,8 +66,8 @@ impl Role {
     }
 
     /// The sizes, row-major: heads, rows, columns.
-    pub fn sizes(self, sizes: Sizes) -> [usize; 3] {
-        let Sizes(Shape { heads, n_q, n_k, d, .. }) = sizes;
+    pub fn sizes(self, shape: Shape) -> [usize; 3] {
+        let Shape { heads, n_q, n_k, d, .. } = shape;
         match self {
             Role::Q | Role::Output | Role::GradOutput | Role::GradQ => [heads, n_q, d],
             Role::K | Role::V | Role::GradK | Role::GradV => [heads, n_k, d],
@@ -77,8 +77,8 @@ impl Role {
     }
 
     /// How many entries the tensor has. Scores may be more than can be counted: no tensor has as many as that.
-    pub fn entries(self, sizes: Sizes) -> usize {
-        self.sizes(sizes).into_iter().fold(1, usize::saturating_mul)
+    pub fn entries(self, shape: Shape) -> usize {
+        self.sizes(shape).into_iter().fold(1, usize::saturating_mul)
     }
 
     /// The same in words: `heads · n_q · d`.
@@ -99,6 +99,16 @@ pub enum Format {
     Address(Precision),
     /// By a map for Hopper's copy engine, of boxes with so many rows. The tensor is in bf16.
     Map { rows: u32 },
+}
+
+impl Format {
+    /// What the tensor holds.
+    pub fn precision(self) -> Precision {
+        match self {
+            Format::Address(precision) => precision,
+            Format::Map { .. } => Precision::Bf16,
+        }
+    }
 }
 
 impl fmt::Display for Format {
@@ -184,8 +194,8 @@ impl Parameter {
 }
 
 /// That a tensor has as many entries as its role asks for.
-pub fn check_entries(role: Role, given: usize, sizes: Sizes) -> Result<()> {
-    let expected = role.entries(sizes);
+pub fn check_entries(role: Role, given: usize, shape: Shape) -> Result<()> {
+    let expected = role.entries(shape);
     let because = || format!("{} = {expected}", role.formula());
     Ok(check_count(role.name(), "entry", given, expected, because)?)
 }
@@ -300,9 +310,9 @@ mod tests {
     fn too_many_scores_are_no_small_number() {
         let n = 1 << 30;
         let shape = Shape { heads: 1 << 15, n_q: n, n_k: n, d: 32, causal: false };
-        let sizes = shape.check(Program::Forward(Kernel::Naive)).unwrap();
-        assert_eq!(Role::Scores.entries(sizes), usize::MAX);
-        check_entries(Role::Scores, 0, sizes).unwrap_err();
+        shape.check(Program::Forward(Kernel::Naive)).unwrap();
+        assert_eq!(Role::Scores.entries(shape), usize::MAX);
+        check_entries(Role::Scores, 0, shape).unwrap_err();
     }
 
     /// What a launch refuses: other numbers, other boxes, another length.
@@ -332,7 +342,6 @@ mod tests {
             assert_eq!(error.to_string(), words);
         }
         let shape = Shape { heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
-        let sizes = shape.check(Program::Forward(Kernel::Naive)).unwrap();
         for (role, entries) in [
             (Role::Q, 192),
             (Role::Output, 192),
@@ -346,9 +355,9 @@ mod tests {
             (Role::Delta, 6),
             (Role::Scores, 30),
         ] {
-            check_entries(role, entries, sizes).unwrap();
+            check_entries(role, entries, shape).unwrap();
             for other in [entries - 1, entries + 1] {
-                let error = check_entries(role, other, sizes).unwrap_err().to_string();
+                let error = check_entries(role, other, shape).unwrap_err().to_string();
                 let start = format!("`{}` has {other} entries but heads · ", role.name());
                 assert!(error.starts_with(&start), "{error}");
             }

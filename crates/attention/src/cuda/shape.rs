@@ -97,8 +97,9 @@ impl Shape {
         [self.heads, self.n_q, self.n_k, self.d].map(|size| size as u128)
     }
 
-    /// The same sizes, if the program can have them.
-    pub(super) fn check(self, program: Program) -> Result<Sizes> {
+    /// That the program can have these sizes. Then none is 0, a grid holds them, and their products without scores fit a
+    /// `usize`.
+    pub(super) fn check(self, program: Program) -> Result<()> {
         for (argument, given, most) in [
             ("heads", self.heads, MOST_HEADS),
             ("n_q", self.n_q, MOST_ROWS),
@@ -113,25 +114,6 @@ impl Shape {
                 );
             }
         }
-        program.check_width(self.d)?;
-        Ok(Sizes(self))
-    }
-}
-
-/// Sizes that were checked: none is 0, a grid holds them, and their products without scores fit a `usize`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes(pub(super) Shape);
-
-impl Sizes {
-    /// That a program which was compiled for this head dimension and this rule can have them.
-    pub fn check_compiled(self, program: Program, d: usize, causal: bool) -> Result<()> {
-        let Shape { d: own_d, causal: own_causal, .. } = self.0;
-        if (own_d, own_causal) != (d, causal) {
-            let given = format!("of d = {own_d} with causal = {own_causal}");
-            let expected =
-                format!("{program} was compiled for d = {d} with causal = {causal}");
-            return Err(unsupported("shape", given, expected).into());
-        }
-        Ok(())
+        program.check_width(self.d)
     }
 }

@@ -5,7 +5,7 @@ use super::error::{Error, Result};
 use super::ffi::{DeviceTensor, Loaded, elsewhere};
 use super::parameters::{Role, check_entries};
 use super::program::{Kernel, Program};
-use super::shape::{Shape, Sizes};
+use super::shape::Shape;
 use crate::error::unsupported;
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// # Ok::<(), attention::cuda::Error>(())
 /// ```
 pub struct Tensors {
-    sizes: Sizes,
+    shape: Shape,
     loaded: Arc<Loaded>,
     all: Vec<DeviceTensor>, // one for each role that the program has
 }
@@ -115,7 +115,7 @@ impl Gpu {
         let is_kept = |tensor: &DeviceTensor| {
             [Role::Q, Role::K, Role::V, Role::Output, Role::Lse].contains(&tensor.role())
         };
-        let Tensors { sizes: Sizes(shape), mut all, .. } = forward;
+        let Tensors { shape, mut all, .. } = forward;
         all.retain(is_kept); // what is dropped gives its memory back
         self.place(program, shape, all, &[(Role::GradOutput, d_output)])
     }
@@ -128,9 +128,9 @@ impl Gpu {
         mut all: Vec<DeviceTensor>,
         inputs: &[(Role, &[f32])],
     ) -> Result<Tensors> {
-        let sizes = shape.check(program)?;
+        shape.check(program)?;
         for &(role, values) in inputs {
-            check_entries(role, values.len(), sizes)?;
+            check_entries(role, values.len(), shape)?;
         }
         let loaded = self.load(program, shape.d, shape.causal)?;
         let needed = if all.is_empty() {
@@ -147,9 +147,9 @@ impl Gpu {
                 continue;
             }
             let values = inputs.iter().find(|input| input.0 == role).map(|input| input.1);
-            all.push(DeviceTensor::new(self.stream(), (role, format), values, sizes)?);
+            all.push(DeviceTensor::new(self.stream(), (role, format), values, shape)?);
         }
-        Ok(Tensors { sizes, loaded, all })
+        Ok(Tensors { shape, loaded, all })
     }
 }
 
@@ -165,7 +165,7 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn shape(&self) -> Shape {
-        self.sizes.0
+        self.shape
     }
 
     /// What is launched.
@@ -198,7 +198,7 @@ impl Tensors {
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
     pub fn launch(&mut self) -> Result<()> {
-        self.loaded.launch(self.sizes, &mut self.all)
+        self.loaded.launch(self.shape, &mut self.all)
     }
 
     /// How long the program takes on the device: so many launches, each between two looks at the device's clock, after

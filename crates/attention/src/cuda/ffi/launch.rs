@@ -7,7 +7,7 @@ use crate::cuda::device::Device;
 use crate::cuda::error::{Error, Result};
 use crate::cuda::parameters::{Format, Parameter, Role};
 use crate::cuda::program::Program;
-use crate::cuda::shape::{Shape, Sizes};
+use crate::cuda::shape::Shape;
 use crate::cuda::tensors::missing;
 use crate::dot_product::scale;
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC_SHARED_BYTES;
@@ -88,12 +88,13 @@ impl Loaded {
     /// Launches the functions of the program, in order.
     ///
     /// # Errors
-    /// The program was compiled for other sizes, a tensor is missing or does not fit its parameter, or the driver
-    /// refuses.
-    pub fn launch(&self, sizes: Sizes, tensors: &mut [DeviceTensor]) -> Result<()> {
-        sizes.check_compiled(self.program, self.d, self.causal)?;
+    /// The program cannot have these sizes, a tensor is missing or does not fit its parameter, or the driver refuses.
+    pub fn launch(&self, shape: Shape, tensors: &mut [DeviceTensor]) -> Result<()> {
+        // These two it was compiled for.
+        let shape = Shape { d: self.d, causal: self.causal, ..shape };
+        shape.check(self.program)?;
         let mut functions = self.functions.iter();
-        functions.try_for_each(|function| function.launch(&self.stream, sizes, tensors))
+        functions.try_for_each(|function| function.launch(&self.stream, shape, tensors))
     }
 }
 
@@ -103,10 +104,10 @@ impl Function {
     fn launch(
         &self,
         stream: &CudaStream,
-        sizes: Sizes,
+        shape: Shape,
         tensors: &mut [DeviceTensor],
     ) -> Result<()> {
-        let Sizes(Shape { n_q, n_k, d, .. }) = sizes;
+        let Shape { n_q, n_k, d, .. } = shape;
         let (n_q, n_k, scale) = (n_q as i32, n_k as i32, scale::<f32>(d));
         let mut unused: Vec<&mut DeviceTensor> = tensors.iter_mut().collect();
         let mut launch = stream.launch_builder(&self.handle);
@@ -118,33 +119,33 @@ impl Function {
                 Parameter::Tensor { role, format, is_written } => {
                     let at = unused.iter().position(|tensor| tensor.role() == role);
                     let tensor = unused.swap_remove(at.ok_or_else(|| missing(role))?);
-                    tensor.push(&mut launch, (format, is_written), sizes, stream)?;
+                    tensor.push(&mut launch, (format, is_written), shape, stream)?;
                 }
             }
         }
         // SAFETY: Each argument has the type of its parameter. Each tensor is alive, on
-        // this device, of the length that these sizes say, and borrowed alone if it is
+        // this device, of the length that this shape says, and borrowed alone if it is
         // written. The kernels stay inside of these: the tests hold them to it.
-        let launched = unsafe { launch.launch(self.grid(sizes)) };
+        let launched = unsafe { launch.launch(self.grid(shape)) };
         launched.map(drop).map_err(failed(format!("launch `{}`", self.launch.function)))
     }
     // ANCHOR_END: launch
 
     /// As many blocks as it takes for all rows of all heads.
-    fn grid(&self, sizes: Sizes) -> LaunchConfig {
+    fn grid(&self, shape: Shape) -> LaunchConfig {
         let Launch { threads, rows, shared_bytes, .. } = self.launch;
         LaunchConfig {
-            grid_dim: (self.rows(sizes).div_ceil(rows), sizes.0.heads as u32, 1),
+            grid_dim: (self.rows(shape).div_ceil(rows), shape.heads as u32, 1),
             block_dim: (threads, 1, 1),
             shared_mem_bytes: shared_bytes,
         }
     }
 
     /// The rows of what the function writes, which its blocks share.
-    fn rows(&self, sizes: Sizes) -> u32 {
+    fn rows(&self, shape: Shape) -> u32 {
         let rows = self.parameters.iter().filter_map(|parameter| match parameter {
             Parameter::Tensor { role, is_written: true, .. } => {
-                Some(role.sizes(sizes)[1])
+                Some(role.sizes(shape)[1])
             }
             _ => None,
         });
