@@ -14,6 +14,7 @@ pub use memory::{DeviceTensor, elsewhere};
 
 use super::error::{Error, Result};
 use cudarc::driver::{DriverError, sys};
+use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys as nvrtc;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
@@ -76,11 +77,12 @@ pub fn check_compiler() -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------- NVRTC
 
-fn check(tried: &str, status: nvrtc::nvrtcResult) -> Result<()> {
-    status.result().map_err(|error| {
-        let (tried, says) = (tried.to_owned(), format!("{:?}", error.0));
-        Error::Nvrtc { tried, code: error.0 as u32, says }
-    })
+/// An error of a call that `tried` describes.
+fn refused(tried: &'static str) -> impl FnOnce(NvrtcError) -> Error {
+    move |NvrtcError(reason)| {
+        let (tried, says) = (tried.to_owned(), format!("{reason:?}"));
+        Error::Nvrtc { tried, code: reason as u32, says }
+    }
 }
 
 /// NVRTC's version: major, minor.
@@ -96,7 +98,8 @@ pub fn compiler_version() -> Result<(u32, u32)> {
     check_compiler()?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: Writes two integers.
-    check("ask for the version", unsafe { nvrtc::nvrtcVersion(&mut major, &mut minor) })?;
+    let status = unsafe { nvrtc::nvrtcVersion(&mut major, &mut minor) };
+    status.result().map_err(refused("ask for the version"))?;
     Ok((major.unsigned_abs(), minor.unsigned_abs()))
 }
 
@@ -107,88 +110,62 @@ impl Source {
     /// `text` is called `name` in the log; `headers` are names and texts.
     pub fn new(name: &str, text: &str, headers: &[(&str, &str)]) -> Result<Self> {
         check_compiler()?;
-        let (text, name) = (c_string(text)?, c_string(name)?);
-        let names: Vec<_> =
-            headers.iter().map(|(name, _)| c_string(name)).collect::<Result<_>>()?;
-        let texts: Vec<_> =
-            headers.iter().map(|(_, text)| c_string(text)).collect::<Result<_>>()?;
-        let (names, texts) = (pointers(&names), pointers(&texts));
+        let (text, name) = (c_string(text), c_string(name));
+        let names: Vec<_> = headers.iter().map(|(name, _)| c_string(name)).collect();
+        let texts: Vec<_> = headers.iter().map(|(_, text)| c_string(text)).collect();
         let mut program = std::ptr::null_mut();
         // SAFETY: NVRTC copies the strings, which end in 0 and outlive the call, and there are as many as it is told.
-        check("take the source", unsafe {
+        let status = unsafe {
             nvrtc::nvrtcCreateProgram(
                 &mut program,
                 text.as_ptr(),
                 name.as_ptr(),
                 headers.len() as c_int,
-                texts.as_ptr(),
-                names.as_ptr(),
+                pointers(&texts).as_ptr(),
+                pointers(&names).as_ptr(),
             )
-        })?;
+        };
+        status.result().map_err(refused("take the source"))?;
         Ok(Source(program))
     }
 
     /// The machine code, or none if it does not compile; and the log, either way.
     pub fn compile(&self, options: &[String]) -> Result<(Option<Vec<u8>>, String)> {
-        let options: Vec<_> =
-            options.iter().map(|option| c_string(option)).collect::<Result<_>>()?;
-        let pointers = pointers(&options);
-        // SAFETY: The program is alive, and there are as many strings as NVRTC is told, which outlive the call.
-        let status = unsafe {
-            nvrtc::nvrtcCompileProgram(self.0, pointers.len() as c_int, pointers.as_ptr())
-        };
-        // SAFETY: Each function of a pair writes the size that the other one fills.
-        let log = unsafe {
-            self.read(
-                "read the log",
-                nvrtc::nvrtcGetProgramLogSize,
-                nvrtc::nvrtcGetProgramLog,
-            )
-        }?;
-        let log = String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n']).to_owned();
         use nvrtc::nvrtcResult::{NVRTC_ERROR_COMPILATION, NVRTC_ERROR_INVALID_OPTION};
-        if let NVRTC_ERROR_COMPILATION | NVRTC_ERROR_INVALID_OPTION = status {
+        // SAFETY: The program is alive.
+        let status = unsafe { result::compile_program(self.0, options) };
+        // SAFETY: The program is alive.
+        let log = unsafe { result::get_program_log(self.0) };
+        let log = log.map_err(refused("read the log"))?;
+        let log: Vec<u8> = log.into_iter().map(|byte| byte as u8).collect();
+        let log = String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n']).to_owned();
+        if let Err(NvrtcError(NVRTC_ERROR_COMPILATION | NVRTC_ERROR_INVALID_OPTION)) =
+            status
+        {
             return Ok((None, log));
         }
-        check("compile", status)?;
-        // SAFETY: As above.
-        let code = unsafe {
-            self.read("read the code", nvrtc::nvrtcGetCUBINSize, nvrtc::nvrtcGetCUBIN)
-        }?;
-        Ok((Some(code), log))
-    }
-
-    /// # Safety
-    /// `size` and `fill` are a pair of NVRTC's: `fill` writes as many bytes as `size` says.
-    unsafe fn read(
-        &self,
-        tried: &str,
-        size: unsafe fn(nvrtc::nvrtcProgram, *mut usize) -> nvrtc::nvrtcResult,
-        fill: unsafe fn(nvrtc::nvrtcProgram, *mut c_char) -> nvrtc::nvrtcResult,
-    ) -> Result<Vec<u8>> {
+        status.map_err(refused("compile"))?;
         let mut length = 0;
         // SAFETY: The program is alive, and one number is written.
-        check(tried, unsafe { size(self.0, &mut length) })?;
-        let mut bytes = vec![0_u8; length];
-        // SAFETY: There is room for what is written, as the caller promises.
-        check(tried, unsafe { fill(self.0, bytes.as_mut_ptr().cast()) })?;
-        Ok(bytes)
+        let status = unsafe { nvrtc::nvrtcGetCUBINSize(self.0, &mut length) };
+        status.result().map_err(refused("ask for the size of the code"))?;
+        let mut code = vec![0_u8; length];
+        // SAFETY: The program is alive, and there is room for as many bytes as it has.
+        let status = unsafe { nvrtc::nvrtcGetCUBIN(self.0, code.as_mut_ptr().cast()) };
+        status.result().map_err(refused("read the code"))?;
+        Ok((Some(code), log))
     }
 }
 
 impl Drop for Source {
     fn drop(&mut self) {
         // SAFETY: The program is alive, and nothing else has its handle.
-        let _ = unsafe { nvrtc::nvrtcDestroyProgram(&mut self.0) }; // a failure leaks it, no more
+        let _ = unsafe { result::destroy_program(self.0) }; // a failure leaks it, no more
     }
 }
 
-fn c_string(text: &str) -> Result<CString> {
-    CString::new(text).map_err(|_| Error::Nvrtc {
-        tried: "take a text".to_owned(),
-        code: nvrtc::nvrtcResult::NVRTC_ERROR_INVALID_INPUT as u32,
-        says: "it has a zero byte".to_owned(),
-    })
+fn c_string(text: &str) -> CString {
+    CString::new(text).expect("no source has a zero byte")
 }
 
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
