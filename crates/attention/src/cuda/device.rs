@@ -3,8 +3,9 @@
 use super::error::{Error, Result};
 use super::ffi::{self, Loaded, failed};
 use super::program::Program;
+use cudarc::driver::sys::CUresult::CUDA_ERROR_NO_DEVICE;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUevent_flags};
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,7 +48,6 @@ pub struct Device {
 /// ```
 pub struct Gpu {
     device: Device,
-    context: Arc<CudaContext>,
     // The context's own stream: all handles on a device share it, so their work is in order too.
     stream: Arc<CudaStream>,
     programs: Mutex<HashMap<(Program, usize, bool), Arc<Loaded>>>,
@@ -84,7 +84,7 @@ impl Gpu {
         }
         let count = match CudaContext::device_count() {
             Ok(count) => usize::try_from(count).unwrap_or(0),
-            Err(error) if error.0 == NO_DEVICE => 0,
+            Err(DriverError(CUDA_ERROR_NO_DEVICE)) => 0,
             Err(error) => return Err(failed("start the driver")(error)),
         };
         if ordinal >= count {
@@ -96,7 +96,7 @@ impl Gpu {
         let device =
             Device::of(&context, has).map_err(failed("ask what the device is"))?;
         let stream = context.default_stream();
-        Ok(Gpu { device, context, stream, programs: Mutex::default() })
+        Ok(Gpu { device, stream, programs: Mutex::default() })
     }
     // ANCHOR_END: open
 
@@ -123,8 +123,8 @@ impl Gpu {
     /// ```
     pub fn free_memory(&self) -> Result<u64> {
         self.synchronize()?; // what was dropped is given back when the work before it is done
-        let free = self.context.mem_get_info().map_err(failed("ask for free memory"))?.0;
-        Ok(free as u64)
+        let free = self.stream.context().mem_get_info();
+        Ok(free.map_err(failed("ask for free memory"))?.0 as u64)
     }
 
     /// Waits until all that was launched is done.
@@ -194,9 +194,6 @@ impl Gpu {
     }
 }
 
-const NO_DEVICE: cudarc::driver::sys::CUresult =
-    cudarc::driver::sys::CUresult::CUDA_ERROR_NO_DEVICE;
-
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gpu").field("device", &self.device).finish_non_exhaustive()
@@ -204,10 +201,7 @@ impl fmt::Debug for Gpu {
 }
 
 impl Device {
-    fn of(
-        context: &Arc<CudaContext>,
-        driver: (u32, u32),
-    ) -> Result<Self, cudarc::driver::DriverError> {
+    fn of(context: &Arc<CudaContext>, driver: (u32, u32)) -> Result<Self, DriverError> {
         let attribute = |attribute| context.attribute(attribute).map(i32::unsigned_abs);
         let (major, minor) = context.compute_capability()?;
         Ok(Device {

@@ -5,7 +5,7 @@
 //! says which tensor it is, and its type says what the tensor holds and whether the function writes to it.
 
 use super::error::Result;
-use super::program::Precision;
+use super::program::{Precision, Program};
 use super::shape::Shape;
 use crate::error::{check_count, unsupported};
 use std::fmt;
@@ -193,6 +193,46 @@ impl Parameter {
     }
 }
 
+/// The tensors among the parameters of functions, each once, with whether any function writes to it.
+pub fn tensors(parameters: impl Iterator<Item = Parameter>) -> Vec<(Role, Format, bool)> {
+    let mut all: Vec<(Role, Format, bool)> = vec![];
+    for parameter in parameters {
+        let Parameter::Tensor { role, format, is_written } = parameter else { continue };
+        match all.iter_mut().find(|known| known.0 == role) {
+            Some(known) => known.2 |= is_written,
+            None => all.push((role, format, is_written)),
+        }
+    }
+    all
+}
+
+/// Bytes of device memory that tensors take.
+pub fn bytes(tensors: &[(Role, Format, bool)], shape: Shape) -> u64 {
+    let of = |&(role, format, _): &(Role, Format, bool)| {
+        role.entries(shape).saturating_mul(format.precision().bytes()) as u64
+    };
+    tensors.iter().map(of).fold(0, u64::saturating_add)
+}
+
+impl Shape {
+    /// Bytes of device memory that the tensors of a program take.
+    ///
+    /// ```
+    /// use attention::cuda::{Kernel, Program, Shape};
+    ///
+    /// let shape = Shape { heads: 8, n_q: 1000, n_k: 1000, d: 64, causal: true };
+    /// let bytes = |kernel| shape.bytes(Program::Forward(kernel));
+    /// assert_eq!(bytes(Kernel::Tiled), 8 * 1000 * (4 * 64 + 1) * 4); // q, k, v, output; log-sum-exps
+    /// assert_eq!(bytes(Kernel::Naive) - bytes(Kernel::Tiled), 8 * 1000 * 1000 * 4); // the scores
+    /// ```
+    pub fn bytes(&self, program: Program) -> u64 {
+        let source = program.source();
+        let boxes = Some([1; 2]); // which take no memory, whatever their rows
+        let of = |name| Parameter::of(source.text, name, boxes).unwrap_or_default();
+        bytes(&tensors(source.functions.iter().flat_map(|name| of(name))), *self)
+    }
+}
+
 /// That a tensor has as many entries as its role asks for.
 pub fn check_entries(role: Role, given: usize, shape: Shape) -> Result<()> {
     let expected = role.entries(shape);
@@ -212,7 +252,7 @@ pub fn check_format(role: Role, given: Format, wanted: Format) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::{Error, Kernel, Program, mutated};
+    use crate::cuda::{Error, Kernel, mutated};
     use proptest::prelude::*;
 
     const BOXES: Option<[u32; 2]> = Some([64, 128]);

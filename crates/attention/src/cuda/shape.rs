@@ -1,7 +1,7 @@
 //! The sizes of attention on a GPU.
 
 use super::error::Result;
-use super::program::{Kernel, Program};
+use super::program::Program;
 use crate::error::{check_count, check_positive, unsupported};
 use crate::flash::Inputs;
 
@@ -62,39 +62,6 @@ impl Shape {
         let because = || format!("the kernels on the GPU want the {width} of `q`");
         check_count("v", "column", inputs.v.ncols(), width, because)?;
         Ok(Shape { heads: inputs.n_heads(), n_q, n_k, d: d_k, causal })
-    }
-
-    /// Bytes of device memory that the tensors of a program take.
-    ///
-    /// ```
-    /// use attention::cuda::{Kernel, Program, Shape};
-    ///
-    /// let shape = Shape { heads: 8, n_q: 1000, n_k: 1000, d: 64, causal: true };
-    /// let bytes = |kernel| shape.bytes(Program::Forward(kernel));
-    /// assert_eq!(bytes(Kernel::Tiled), 8 * 1000 * (4 * 64 + 1) * 4); // q, k, v, output; log-sum-exps
-    /// assert_eq!(bytes(Kernel::Naive) - bytes(Kernel::Tiled), 8 * 1000 * 1000 * 4); // the scores
-    /// ```
-    pub fn bytes(&self, program: Program) -> u64 {
-        let [heads, n_q, n_k, d] = self.sizes();
-        let elements = 2 * heads * (n_q + n_k) * d; // q, output, k, v
-        let bytes =
-            elements * program.source().precision.bytes() as u128 + 4 * heads * n_q;
-        u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(self.extra_bytes(program))
-    }
-
-    /// What it takes besides queries, keys, values, output and log-sum-exps.
-    pub(super) fn extra_bytes(&self, program: Program) -> u64 {
-        let [heads, n_q, n_k, d] = self.sizes();
-        let elements = match program {
-            Program::Forward(Kernel::Naive) => heads * n_q * n_k, // scores
-            Program::Forward(_) => 0,
-            Program::Backward => 2 * heads * (n_q + n_k) * d + heads * n_q, // d_output, d_q, d_k, d_v; delta
-        };
-        u64::try_from(4 * elements).unwrap_or(u64::MAX)
-    }
-
-    fn sizes(&self) -> [u128; 4] {
-        [self.heads, self.n_q, self.n_k, self.d].map(|size| size as u128)
     }
 
     /// That the program can have these sizes. Then none is 0, a grid holds them, and their products without scores fit a

@@ -3,7 +3,7 @@
 use super::device::{Gpu, time};
 use super::error::{Error, Result};
 use super::ffi::{DeviceTensor, Loaded, elsewhere};
-use super::parameters::{Role, check_entries};
+use super::parameters::{Role, bytes, check_entries};
 use super::program::{Kernel, Program};
 use super::shape::Shape;
 use crate::error::unsupported;
@@ -133,19 +133,14 @@ impl Gpu {
             check_entries(role, values.len(), shape)?;
         }
         let loaded = self.load(program, shape.d, shape.causal)?;
-        let needed = if all.is_empty() {
-            shape.bytes(program)
-        } else {
-            shape.extra_bytes(program)
-        };
+        let mut missing = loaded.tensors();
+        missing.retain(|&(role, ..)| all.iter().all(|tensor| tensor.role() != role));
+        let needed = bytes(&missing, shape);
         let free = self.free_memory()?;
         if needed > free {
             return Err(Error::Memory { needed, free });
         }
-        for (role, format, _) in loaded.tensors() {
-            if all.iter().any(|tensor| tensor.role() == role) {
-                continue;
-            }
+        for (role, format, _) in missing {
             let values = inputs.iter().find(|input| input.0 == role).map(|input| input.1);
             all.push(DeviceTensor::new(self.stream(), (role, format), values, shape)?);
         }

@@ -5,7 +5,7 @@ use super::memory::DeviceTensor;
 use crate::cuda::compile::{Launch, compile};
 use crate::cuda::device::Device;
 use crate::cuda::error::{Error, Result};
-use crate::cuda::parameters::{Format, Parameter, Role};
+use crate::cuda::parameters::{Format, Parameter, Role, tensors};
 use crate::cuda::program::Program;
 use crate::cuda::shape::Shape;
 use crate::cuda::tensors::missing;
@@ -72,17 +72,8 @@ impl Loaded {
 
     /// The tensors that the functions take, each once, with whether any of them writes to it.
     pub fn tensors(&self) -> Vec<(Role, Format, bool)> {
-        let mut all: Vec<(Role, Format, bool)> = vec![];
-        for parameter in self.functions.iter().flat_map(|function| &function.parameters) {
-            let Parameter::Tensor { role, format, is_written } = *parameter else {
-                continue;
-            };
-            match all.iter_mut().find(|known| known.0 == role) {
-                Some(known) => known.2 |= is_written,
-                None => all.push((role, format, is_written)),
-            }
-        }
-        all
+        let functions = self.functions.iter();
+        tensors(functions.flat_map(|function| function.parameters.iter().copied()))
     }
 
     /// Launches the functions of the program, in order.
