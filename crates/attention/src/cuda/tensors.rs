@@ -112,15 +112,10 @@ impl Gpu {
         if forward.loaded.stream() != self.stream() {
             return Err(elsewhere("forward", forward.loaded.stream(), self.stream()));
         }
-        let is_kept = |tensor: &DeviceTensor| {
-            [Role::Q, Role::K, Role::V, Role::Output, Role::Lse].contains(&tensor.role())
-        };
-        let Tensors { shape, mut all, .. } = forward;
-        all.retain(is_kept); // what is dropped gives its memory back
-        self.place(program, shape, all, &[(Role::GradOutput, d_output)])
+        self.place(program, forward.shape, forward.all, &[(Role::GradOutput, d_output)])
     }
 
-    /// The tensors of a program: those that are on the device, copies of the inputs, and zeros for all others.
+    /// The tensors of a program: those of `all`, which are on the device, copies of the inputs, and zeros for all others.
     pub(super) fn place(
         &self,
         program: Program,
@@ -134,6 +129,8 @@ impl Gpu {
         }
         let loaded = self.load(program, shape.d, shape.causal)?;
         let mut missing = loaded.tensors();
+        // What the program does not take gives its memory back.
+        all.retain(|tensor| missing.iter().any(|&(role, ..)| role == tensor.role()));
         missing.retain(|&(role, ..)| all.iter().all(|tensor| tensor.role() != role));
         let needed = bytes(&missing, shape);
         let free = self.free_memory()?;
