@@ -50,6 +50,6 @@ pub use compile::{Compiled, Launch, Resources, compile};
 pub use device::{Device, Gpu};
 pub use error::{Error, Result};
 pub use ffi::compiler_version;
-pub use program::{Architecture, Budget, Kernel, Precision, Program, Source};
+pub use program::{Architecture, Kernel, Precision, Program, Source};
 pub use shape::Shape;
 pub use tensors::Tensors;

@@ -2,10 +2,52 @@
 //! its source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
 
 use attention::cuda::{
-    Architecture, Budget, Compiled, Error, Kernel, Launch, Program, Resources, compile,
+    Architecture, Compiled, Error, Kernel, Launch, Program, Resources, compile,
     compiler_version,
 };
 use std::io::Write;
+
+/// What a line `// Budget: NAME N registers, no spills` in a source file allows a function.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Budget<'a> {
+    function: &'a str,
+    registers: u32, // the most that a thread may need
+}
+
+impl<'a> Budget<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let words = line.trim().strip_prefix("// Budget: ")?;
+        let words = words.strip_suffix(" registers, no spills")?;
+        let (function, registers) = words.split_once(' ')?;
+        Some(Budget { function, registers: registers.parse().ok()? })
+    }
+
+    fn all_of(program: Program) -> Vec<Budget<'static>> {
+        program.source().text.lines().filter_map(Budget::parse).collect()
+    }
+}
+
+#[test]
+fn a_budget_is_one_line_of_these_words() {
+    let budget = Budget { function: "f", registers: 64 };
+    assert_eq!(Budget::parse("  // Budget: f 64 registers, no spills"), Some(budget));
+    for other in
+        ["// Budget: f 64", "// Budget: f many registers, no spills", "// f 64 registers"]
+    {
+        assert_eq!(Budget::parse(other), None, "{other}");
+    }
+}
+
+#[test]
+fn every_function_has_a_budget() {
+    for program in Program::all() {
+        let budgets = Budget::all_of(program);
+        for function in program.source().functions {
+            let has_one = budgets.iter().any(|budget| budget.function == *function);
+            assert!(has_one, "{program}: {function}");
+        }
+    }
+}
 
 /// What is written so appears even if the test passes.
 fn say(line: &str) {
@@ -53,7 +95,7 @@ fn every_program_compiles_within_its_budget() {
                         program.source().name
                     );
                     rows_of(&compiled, &at).iter().for_each(|row| say(row));
-                    faults.extend(faults_of(&compiled, &program.budgets(), &at));
+                    faults.extend(faults_of(&compiled, &Budget::all_of(program), &at));
                 }
             }
         }
@@ -166,8 +208,7 @@ fn a_budget_that_is_not_kept_is_found() {
         boxes: None,
         log: String::new(),
     };
-    let budget =
-        |function: &str, registers| Budget { function: function.to_owned(), registers };
+    let budget = |function: &'static str, registers| Budget { function, registers };
     let kept = [budget("f", 128)];
     assert_eq!(faults_of(&good, &kept, "here"), [""; 0]);
 

@@ -245,23 +245,6 @@ pub enum Program {
     Backward,
 }
 
-/// What a line `// Budget: NAME N registers, no spills` in a source file allows a function.
-///
-/// ```
-/// use attention::cuda::Program;
-///
-/// for budget in Program::Backward.budgets() {
-///     assert!(budget.registers <= 255); // a thread cannot have more
-/// }
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Budget {
-    /// The function.
-    pub function: String,
-    /// The most registers that a thread may need.
-    pub registers: u32,
-}
-
 impl Program {
     /// All of them: the forward kernels, then the backward pass.
     ///
@@ -310,18 +293,6 @@ impl Program {
         Ok(architecture)
     }
 
-    /// What the source promises about registers, in lines `// Budget: NAME N registers, no spills`.
-    ///
-    /// ```
-    /// use attention::cuda::Program;
-    ///
-    /// let budgets = Program::Backward.budgets();
-    /// assert!(budgets.iter().any(|budget| budget.function == "backward_keys"));
-    /// ```
-    pub fn budgets(self) -> Vec<Budget> {
-        self.source().text.lines().filter_map(Budget::parse).collect()
-    }
-
     pub(super) fn check_architecture(self, architecture: Architecture) -> Result<()> {
         let (oldest, has) =
             (self.source().architectures[0], (architecture.major, architecture.minor));
@@ -346,33 +317,9 @@ impl fmt::Display for Program {
     }
 }
 
-impl Budget {
-    fn parse(line: &str) -> Option<Budget> {
-        let words = line
-            .trim()
-            .strip_prefix("// Budget: ")?
-            .strip_suffix(" registers, no spills")?;
-        let (function, registers) = words.split_once(' ')?;
-        Some(Budget { function: function.to_owned(), registers: registers.parse().ok()? })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_budget_is_one_line_of_these_words() {
-        let budget = Budget { function: "f".to_owned(), registers: 64 };
-        assert_eq!(Budget::parse("  // Budget: f 64 registers, no spills"), Some(budget));
-        for other in [
-            "// Budget: f 64",
-            "// Budget: f many registers, no spills",
-            "// f 64 registers",
-        ] {
-            assert_eq!(Budget::parse(other), None, "{other}");
-        }
-    }
 
     /// Each source has all that the table says, and includes nothing that it would not be given.
     #[test]
@@ -382,11 +329,6 @@ mod tests {
             for function in source.functions {
                 assert!(
                     source.text.contains(&format!("{function}_launch[3]")),
-                    "{program}: {function}"
-                );
-                let budgets = program.budgets();
-                assert!(
-                    budgets.iter().any(|budget| budget.function == *function),
                     "{program}: {function}"
                 );
             }
