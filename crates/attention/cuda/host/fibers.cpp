@@ -51,12 +51,18 @@ struct Meeting {
     char tags[2];
 };
 
-struct Fiber {
-    ucontext_t context;
-    char* stack = nullptr;
+// A stack, and what is known of the code that runs on it.
+struct Context {
+    ucontext_t registers;
+    const void* stack = nullptr;
+    size_t stack_bytes = 0;
     void* tsan = nullptr;
-    void* fake_stack = nullptr;
-    bool started = false, done = false;
+    void* fake_stack = nullptr; // the address sanitizer's
+};
+
+struct Fiber {
+    Context context;
+    bool done = false;
     bool (*ready)(const void*) = nullptr; // what it waits for, if it waits
     const void* of = nullptr;
     const char* what = "";
@@ -66,73 +72,56 @@ struct Fiber {
 struct Group {
     Meeting meeting;
     char table[2][128 * MOST_EXCHANGED]; // two, in turns, for the same reason
-    unsigned turn[128] = {};
 };
 
 Fiber fibers[MOST_THREADS];
 Meeting block, warps[MOST_THREADS / 32], named[16];
 Group warp_groups[MOST_THREADS / 32], warpgroups[MOST_THREADS / 128];
-ucontext_t scheduler;
-void* scheduler_tsan = nullptr;
-void* scheduler_fake_stack = nullptr;
-const void* scheduler_stack = nullptr;
-size_t scheduler_stack_bytes = 0;
+Context scheduler;
 int current = 0;
 char begin_tag, end_tag;
 void (*the_kernel)(const void*) = nullptr;
 const void* the_arguments = nullptr;
 
-void to_scheduler(bool for_good) {
-    Fiber& fiber = fibers[current];
-    if (__sanitizer_start_switch_fiber) {
-        void** keep = for_good ? nullptr : &fiber.fake_stack;
-        __sanitizer_start_switch_fiber(keep, scheduler_stack, scheduler_stack_bytes);
-    }
-    if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(scheduler_tsan, ORDERS_NOTHING);
-    swapcontext(&fiber.context, &scheduler);
-    if (__sanitizer_finish_switch_fiber)
-        __sanitizer_finish_switch_fiber(fiber.fake_stack, nullptr, nullptr);
-}
-
-void to_fiber(int number) {
-    Fiber& fiber = fibers[number];
-    current = number;
-    threadIdx = {unsigned(number), 0, 0};
+// Leaves one stack for another, for good if nobody comes back. Returns when somebody does.
+void switch_stacks(Context& from, const Context& to, bool for_good = false) {
     if (__sanitizer_start_switch_fiber)
-        __sanitizer_start_switch_fiber(&scheduler_fake_stack, fiber.stack, STACK);
-    if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(fiber.tsan, ORDERS_NOTHING);
-    swapcontext(&scheduler, &fiber.context);
+        __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack, to.stack,
+                                       to.stack_bytes);
+    if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(to.tsan, ORDERS_NOTHING);
+    swapcontext(&from.registers, &to.registers);
     if (__sanitizer_finish_switch_fiber)
-        __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
+        __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
 }
 
 void body() {
     if (__sanitizer_finish_switch_fiber)
-        __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+        __sanitizer_finish_switch_fiber(nullptr, &scheduler.stack, &scheduler.stack_bytes);
     acquire(&begin_tag);
     the_kernel(the_arguments);
     release(&end_tag);
     fibers[current].done = true;
-    to_scheduler(true);
+    switch_stacks(fibers[current].context, scheduler, true);
 }
 
-void prepare(int number) {
-    Fiber& fiber = fibers[number];
-    if (!fiber.stack) {
+void prepare(Fiber& fiber) {
+    Context& context = fiber.context;
+    if (!context.stack) {
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         void* stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (stack == MAP_FAILED) fail("no memory for the stacks of its threads");
-        fiber.stack = static_cast<char*>(stack);
-        if (__tsan_create_fiber) fiber.tsan = __tsan_create_fiber(0);
+        context.stack = stack;
+        context.stack_bytes = STACK;
+        if (__tsan_create_fiber) context.tsan = __tsan_create_fiber(0);
     }
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack;
-    fiber.context.uc_stack.ss_size = STACK;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, body, 0);
+    getcontext(&context.registers);
+    context.registers.uc_stack.ss_sp = const_cast<void*>(context.stack);
+    context.registers.uc_stack.ss_size = STACK;
+    context.registers.uc_link = nullptr;
+    makecontext(&context.registers, body, 0);
+    context.fake_stack = nullptr;
     fiber.done = false;
     fiber.ready = nullptr;
-    fiber.fake_stack = nullptr;
 }
 
 // ANCHOR: round
@@ -143,7 +132,9 @@ bool round(const int* order, int threads) {
         Fiber& fiber = fibers[order[i]];
         if (fiber.done || (fiber.ready && !fiber.ready(fiber.of))) continue;
         fiber.ready = nullptr;
-        to_fiber(order[i]);
+        current = order[i];
+        threadIdx = {unsigned(current), 0, 0};
+        switch_stacks(scheduler, fiber.context);
         progress = true;
     }
     return progress;
@@ -179,7 +170,7 @@ void run_block(const Launch& launch) {
     int order[MOST_THREADS];
     unsigned state = seed;
     for (int i = 0; i < launch.threads; ++i) {
-        prepare(i);
+        prepare(fibers[i]);
         order[i] = i;
         if (seed) { // Fisher and Yates, by a linear congruential generator
             state = state * 1664525u + 1013904223u;
@@ -248,7 +239,7 @@ void wait_until(bool (*ready)(const void*), const void* of, const char* what) {
     fiber.ready = ready;
     fiber.of = of;
     fiber.what = what;
-    to_scheduler(false);
+    switch_stacks(fiber.context, scheduler);
 }
 
 void block_barrier(int line) {
@@ -278,9 +269,8 @@ void copy(void* to, const void* from, size_t bytes) {
 const char* exchange(const void* mine, size_t bytes, int lanes) {
     if (bytes > MOST_EXCHANGED) fail("too much to exchange at once");
     Group& group = lanes == 32 ? warp_groups[current / 32] : warpgroups[current / 128];
-    const int lane = current % lanes;
-    char* table = group.table[group.turn[lane]++ % 2];
-    copy(table + lane * bytes, mine, bytes);
+    char* table = group.table[group.meeting.round % 2];
+    copy(table + current % lanes * bytes, mine, bytes);
     meet(group.meeting, lanes, true, false, "an exchange between lanes", 0);
     return table;
 }
@@ -289,7 +279,7 @@ void run(const Launch& launch, void (*kernel)(const void*), const void* argument
     if (launch.threads > MOST_THREADS || launch.threads % 32 != 0)
         fail("a block has at most 1024 threads, in whole warps");
     if (launch.shared_bytes > int(sizeof memory)) fail("so much shared memory no block has");
-    if (__tsan_get_current_fiber) scheduler_tsan = __tsan_get_current_fiber();
+    if (__tsan_get_current_fiber) scheduler.tsan = __tsan_get_current_fiber();
     the_kernel = kernel;
     the_arguments = arguments;
     gridDim = launch.grid;
