@@ -7,52 +7,19 @@
 // wait.
 #pragma once
 
-#include <utility>
-#include <vector>
-
-// Where the block's shared memory is in that of the CPU; as PTX counts, it begins at zero.
-extern char memory[];
-using SharedAddress = uint32_t;
-
-inline SharedAddress shared_address(const void* pointer) {
-    return SharedAddress(static_cast<const char*>(pointer) - memory);
-}
+#include "pending.h"
 
 namespace host {
 
 struct Copy {
+    static constexpr const char* FORGOTTEN =
+        "cp.async: a thread has left, and nobody waited for its copies";
     char* to;
     const char* from;
     int bytes_valid;
 };
 
-// Of one thread: the copies since its last commit, and the groups that are under way, oldest first.
-struct Copies {
-    unsigned block = 0;
-    std::vector<Copy> uncommitted;
-    std::vector<std::vector<Copy>> groups;
-
-    // A thread that leaves with copies under way leaves them to arrive wherever somebody else has
-    // begun to write. Found out when the thread's next block begins, or the program ends.
-    void must_have_arrived() const {
-        bool none = uncommitted.empty();
-        for (const auto& group : groups) none = none && group.empty();
-        if (!none) fail("cp.async: a thread has left, and nobody waited for its copies");
-    }
-    ~Copies() { must_have_arrived(); }
-};
-
-// The running thread's.
-inline Copies& copies() {
-    static Copies of_threads[1024];
-    Copies& mine = of_threads[threadIdx.x];
-    if (mine.block != block_number) {
-        mine.must_have_arrived();
-        mine.groups.clear();
-        mine.block = block_number;
-    }
-    return mine;
-}
+inline Pending<Copy>& copies() { return of_thread<Pending<Copy>>(); }
 
 // Writes 16 bytes as four words: of a memset of constant size the race detector would see nothing.
 inline void write_16(void* to, const void* from) {
@@ -78,16 +45,6 @@ inline void cp_async_16(void* shared, const void* global, int bytes_valid) {
         {static_cast<char*>(shared), static_cast<const char*>(global), bytes_valid});
 }
 
-inline void cp_async_commit() {
-    host::Copies& mine = host::copies();
-    mine.groups.push_back(std::move(mine.uncommitted));
-    mine.uncommitted.clear();
-}
+inline void cp_async_commit() { host::copies().commit(); }
 
-template <int pending> void cp_async_wait() {
-    host::Copies& mine = host::copies();
-    while (mine.groups.size() > pending) {
-        for (const host::Copy& copy : mine.groups.front()) host::arrive(copy);
-        mine.groups.erase(mine.groups.begin());
-    }
-}
+template <int pending> void cp_async_wait() { host::copies().wait(pending, host::arrive); }

@@ -29,7 +29,18 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
+
+extern char memory[]; // the block's shared memory
+
+// What PTX calls an address in it: 32 bits, zero where the block's part begins.
+using SharedAddress = unsigned;
+inline SharedAddress shared_address(const void* pointer) {
+    return SharedAddress(static_cast<const char*>(pointer) - memory);
+}
+
 namespace host {
+
+inline char* at_address(SharedAddress address) { return memory + address; }
 
 // ---- what `fibers.cpp` offers -----------------------------------------------------------------
 

@@ -10,9 +10,9 @@
 // release.
 #pragma once
 
-#include "cuda.h"
+#include "pending.h"
 
-extern char memory[]; // all shared memory; see fibers.cpp
+#include <map>
 
 // Not watched by the race detector.
 #define UNWATCHED __attribute__((noinline, no_sanitize("thread")))
@@ -23,17 +23,9 @@ inline UNWATCHED void demand(bool holds, const char* otherwise) {
     if (!holds) fail(otherwise);
 }
 
-// A block's shared memory begins at 1024: the first KiB is the system's.
-constexpr unsigned FIRST_ADDRESS = 1024;
-
-inline char* at_address(unsigned address) { return memory + (address - FIRST_ADDRESS); }
-
 // The address of what 128-byte swizzle puts at `address` (CuTe's Swizzle<3, 4, 3>): bits 4 to 6
 // are replaced by their exclusive or with bits 7 to 9.
 inline unsigned swizzle_128(unsigned address) { return address ^ ((address >> 7 & 7) << 4); }
-
-// Which block this is, from 1 on; what an earlier block left behind does not count.
-inline UNWATCHED unsigned this_block() { return 1 + blockIdx.x + gridDim.x * blockIdx.y; }
 
 // Words that all threads of a group give must be the same in all of them.
 inline void same_in_all(unsigned long long word, int lanes, const char* otherwise) {
@@ -55,10 +47,6 @@ struct alignas(64) TensorMap {
     int box[2];           // elements; 1 in the third
 };
 
-inline unsigned shared_address(const void* pointer) {
-    return unsigned(static_cast<const char*>(pointer) - memory) + host::FIRST_ADDRESS;
-}
-
 // ---- one lane of a warp -----------------------------------------------------------------------
 
 inline bool elect() {
@@ -70,72 +58,48 @@ inline bool elect() {
 
 namespace host {
 
-struct Mbarrier {
-    const void* place = nullptr;
-    unsigned block = 0;
-    bool fenced = false;         // known to the copy engine
-    int arrivals = 0, awaited = 0; // of a phase, and still missing in this one
-    long long bytes = 0;         // outstanding: the "tx-count"
-    unsigned phase = 0;
-    char tags[2] = {};           // what arrived in even, in odd phases
+// What the 64 bits of an mbarrier hold here. All of them are set before each block: none is there.
+struct __attribute__((may_alias)) Mbarrier {
+    unsigned long long arrivals : 20, awaited : 20; // of a phase, and still missing in this one
+    unsigned long long phase : 1;                   // its parity
+    long long bytes : 22;                           // outstanding: the "tx-count"
+    unsigned long long : 1;
 
     UNWATCHED void end_phase_if_complete() {
         if (awaited > 0 || bytes != 0) return;
         awaited = arrivals;
-        ++phase;
+        phase ^= 1;
     }
+    // What had been done by those who arrived in phases of this parity; two addresses of its own.
+    UNWATCHED char* tag(unsigned parity) { return reinterpret_cast<char*>(this) + parity; }
 };
-
-inline Mbarrier mbarriers[64];
-
-UNWATCHED inline Mbarrier& mbarrier_at(const void* place, bool make = false) {
-    for (Mbarrier& mbarrier : mbarriers) {
-        if (mbarrier.place == place && mbarrier.block == this_block()) {
-            demand(!make, "an mbarrier is initialised twice");
-            return mbarrier;
-        }
-    }
-    demand(make, "an mbarrier is used that was not initialised");
-    for (Mbarrier& mbarrier : mbarriers) {
-        if (mbarrier.block != this_block()) {
-            mbarrier = Mbarrier();
-            mbarrier.place = place;
-            mbarrier.block = this_block();
-            return mbarrier;
-        }
-    }
-    fail("too many mbarriers for this emulator");
-}
+static_assert(sizeof(Mbarrier) == sizeof(Barrier), "an mbarrier has 64 bits");
 
 // The race detector sees a read of the word, which must come after its initialisation.
 inline Mbarrier& mbarrier_of(Barrier& barrier) {
-    (void)*static_cast<volatile Barrier*>(&barrier);
-    return mbarrier_at(&barrier);
+    demand(*static_cast<volatile Barrier*>(&barrier) != ~0ull,
+           "an mbarrier is used that was not initialised");
+    return reinterpret_cast<Mbarrier&>(barrier);
 }
 
-UNWATCHED inline void initialise(const void* place, unsigned arrivals) {
-    demand(arrivals >= 1 && arrivals < 1u << 20, "an mbarrier counts from 1 to 2^20 - 1 arrivals");
-    demand(shared_address(place) % 8 == 0, "an mbarrier lies on 8 bytes");
-    Mbarrier& mbarrier = mbarrier_at(place, true);
-    mbarrier.arrivals = mbarrier.awaited = int(arrivals);
+// The block that has mbarriers of which the copy engine does not know.
+inline unsigned block_without_fence = 0;
+
+inline UNWATCHED void fence_is_missing(bool missing) {
+    block_without_fence = missing ? block_number : 0;
 }
 
-UNWATCHED inline void fence_mbarriers() {
-    for (Mbarrier& mbarrier : mbarriers)
-        if (mbarrier.block == this_block()) mbarrier.fenced = true;
-}
-
-UNWATCHED inline void arrive(Mbarrier& mbarrier, unsigned bytes) {
+UNWATCHED inline void arrive(Mbarrier& mbarrier, int bytes) {
     demand(mbarrier.awaited > 0, "an mbarrier gets more arrivals than it counts");
-    release(&mbarrier.tags[mbarrier.phase % 2]);
+    demand(mbarrier.bytes + bytes < 1 << 20, "an mbarrier counts up to 2^20 - 1 bytes");
+    release(mbarrier.tag(mbarrier.phase));
     mbarrier.bytes += bytes;
-    demand(mbarrier.bytes < 1 << 20, "an mbarrier counts up to 2^20 - 1 bytes");
     --mbarrier.awaited;
     mbarrier.end_phase_if_complete();
 }
 
-UNWATCHED inline void complete(Mbarrier& mbarrier, unsigned bytes) {
-    release(&mbarrier.tags[mbarrier.phase % 2]);
+UNWATCHED inline void complete(Mbarrier& mbarrier, int bytes) {
+    release(mbarrier.tag(mbarrier.phase));
     mbarrier.bytes -= bytes;
     mbarrier.end_phase_if_complete();
 }
@@ -151,7 +115,14 @@ struct Copy {
     char tag; // what the thread that asked for it had done
 };
 
-inline Copy copies[64];
+inline struct Copies {
+    Copy all[64];
+
+    ~Copies() {
+        for (const Copy& copy : all)
+            demand(!copy.mbarrier, "the grid has ended while a copy was under way");
+    }
+} copies;
 inline unsigned copies_asked = 0;
 
 // Writes the box, row by row, 16 bytes at a time, each to its swizzled place.
@@ -174,12 +145,12 @@ inline void write_box(const TensorMap& map, char* to, int x, int y, int z) {
         }
 }
 
-inline UNWATCHED unsigned box_bytes(const TensorMap& map) {
-    return unsigned(map.box[0] * map.box[1]) * sizeof(Bf16);
+inline UNWATCHED int box_bytes(const TensorMap& map) {
+    return map.box[0] * map.box[1] * int(sizeof(Bf16));
 }
 
 inline UNWATCHED void perform(Copy& wanted) {
-    demand(wanted.block == this_block(), "a block has ended while a copy into it was under way");
+    demand(wanted.block == block_number, "a block has ended while a copy into it was under way");
     Mbarrier& mbarrier = *wanted.mbarrier;
     acquire(&wanted.tag);
     write_box(wanted.map, wanted.to, wanted.x, wanted.y, wanted.z);
@@ -192,10 +163,11 @@ inline UNWATCHED void ask(const TensorMap& map, void* to, Mbarrier& mbarrier, in
     demand(map.box[1] >= 1 && map.box[1] <= 256, "a box has at most 256 rows");
     demand(map.strides[0] % 16 == 0 && map.strides[1] % 16 == 0, "strides come in 16 bytes");
     demand(shared_address(to) % 1024 == 0, "the pattern of a swizzled tile begins on 1024 bytes");
-    demand(mbarrier.fenced, "an mbarrier that the copy engine was not told of by a fence");
-    for (Copy& place : copies) {
+    demand(block_without_fence != block_number,
+           "an mbarrier that the copy engine was not told of by a fence");
+    for (Copy& place : copies.all) {
         if (place.mbarrier) continue;
-        place = Copy{map, static_cast<char*>(to), &mbarrier, this_block(), x, y, z, 0};
+        place = Copy{map, static_cast<char*>(to), &mbarrier, block_number, x, y, z, 0};
         release(&place.tag);
         // Late, or at once, in an order that the seed decides.
         if ((++copies_asked * 2654435761u ^ seed * 40503u) >> 15 & (seed != 0)) perform(place);
@@ -213,20 +185,24 @@ struct Awaited {
 // The scheduler asks. If the phase is not over, the copies into this barrier come now: no later.
 inline UNWATCHED bool is_over(const void* of) {
     const auto& awaited = *static_cast<const Awaited*>(of);
-    if (awaited.mbarrier->phase % 2 != awaited.parity) return true;
-    for (Copy& wanted : copies)
+    if (awaited.mbarrier->phase != awaited.parity) return true;
+    for (Copy& wanted : copies.all)
         if (wanted.mbarrier == awaited.mbarrier) perform(wanted);
-    return awaited.mbarrier->phase % 2 != awaited.parity;
+    return awaited.mbarrier->phase != awaited.parity;
 }
 
 } // namespace host
 
 inline void mbarrier_init(Barrier& barrier, unsigned arrivals) {
-    barrier = 0;
-    host::initialise(&barrier, arrivals);
+    host::demand(arrivals >= 1 && arrivals < 1u << 20,
+                 "an mbarrier counts from 1 to 2^20 - 1 arrivals");
+    host::demand(shared_address(&barrier) % 8 == 0, "an mbarrier lies on 8 bytes");
+    host::demand(barrier == ~0ull, "an mbarrier is initialised twice");
+    reinterpret_cast<host::Mbarrier&>(barrier) = {arrivals, arrivals, 0, 0};
+    host::fence_is_missing(true);
 }
 
-inline void mbarrier_init_fence() { host::fence_mbarriers(); }
+inline void mbarrier_init_fence() { host::fence_is_missing(false); }
 
 inline void mbarrier_arrive(Barrier& barrier) { host::arrive(host::mbarrier_of(barrier), 0); }
 
@@ -237,7 +213,7 @@ inline void mbarrier_arrive_expecting(Barrier& barrier, unsigned bytes) {
 inline void mbarrier_wait(Barrier& barrier, unsigned parity) {
     const host::Awaited awaited = {&host::mbarrier_of(barrier), parity};
     host::wait_until(host::is_over, &awaited, "an mbarrier");
-    host::acquire(&awaited.mbarrier->tags[parity]);
+    host::acquire(awaited.mbarrier->tag(parity));
 }
 
 inline void tma_load(void* shared, const TensorMap& map, Barrier& barrier, int x, int y, int z) {
@@ -259,9 +235,9 @@ struct Pool {
 inline Pool pool;
 
 UNWATCHED inline void open_pool() {
-    if (pool.block == this_block()) return;
+    if (pool.block == block_number) return;
     const int each = min(REGISTERS / int(blockDim.x) / 8 * 8, 248);
-    pool.block = this_block();
+    pool.block = block_number;
     pool.free = 0; // what the launch did not hand out belongs to no block
     for (int& held : pool.held) held = each;
 }
@@ -305,13 +281,13 @@ namespace host {
 
 // A product D += A B that was asked for and not yet done.
 struct Product {
+    static constexpr const char* FORGOTTEN = "a block has ended while products were under way";
     float* d;
     int n;                         // columns of D and B
     bool accumulate;
     const unsigned* a_registers;   // or, if null, a descriptor
     unsigned long long a, b;
     bool b_along_n;                // "MN-major", the transposed factor
-    int group;                     // that it was committed with; -1: not yet
 };
 
 // What stands in an accumulator meanwhile: a signalling NaN, which arithmetic turns into another.
@@ -319,31 +295,14 @@ constexpr unsigned UNDER_WAY = 0x7fa00001;
 
 // Registers that belong to products under way: nobody sees their values but here.
 struct Accumulator {
-    float* d = nullptr;
-    int n;
-    float value[128];
+    std::vector<float> values;
+    int products = 0; // under way
 };
 
-struct Warpgroup { // what a thread knows of its warpgroup's products
-    unsigned block = 0;
+struct Warpgroup : Pending<Product> { // what a thread knows of its warpgroup's products
     bool fenced = false;
-    int count = 0, groups = 0; // products under way; groups committed
-    Product products[64];
-    Accumulator accumulators[4];
+    std::map<float*, Accumulator> accumulators; // by the address of the first register
 };
-
-inline Warpgroup warpgroup_states[1024];
-
-inline Warpgroup& warpgroup_state() {
-    Warpgroup& state = warpgroup_states[threadIdx.x];
-    if (state.block != this_block()) {
-        demand(state.count == 0, "a block has ended while products were under way");
-        state.block = this_block();
-        state.fenced = false;
-        state.groups = 0;
-    }
-    return state;
-}
 
 // A factor in shared memory, as its descriptor says (PTX ISA, "Matrix Descriptor Format" and
 // "Canonical Layouts"; T is 8, the number of bf16 in 16 bytes).
@@ -395,18 +354,13 @@ inline void rows_of_a(const Product& product, float (&a)[2][16]) {
     }
 }
 
-inline Accumulator* accumulator_of(Warpgroup& state, const float* d) {
-    for (Accumulator& accumulator : state.accumulators)
-        if (accumulator.d == d) return &accumulator;
-    return nullptr;
-}
-
-// D's layout: value 4 j + 2 half + e of the thread is row g + 8 half, column 8 j + 2 t + e.
+// D's layout: value 4 j + 2 half + e of the thread is row g + 8 half, column 8 j + 2 t + e. The
+// last product gives the registers back.
 inline void compute(Warpgroup& state, const Product& product) {
     float a[2][16];
     rows_of_a(product, a);
     const Factor b(product.b);
-    float* value = accumulator_of(state, product.d)->value;
+    Accumulator& held = state.accumulators[product.d];
     for (int j = 0; j < product.n / 8; ++j)
         for (int e = 0; e < 2; ++e) {
             const int column = 8 * j + 2 * (lane() % 4) + e;
@@ -416,80 +370,50 @@ inline void compute(Warpgroup& state, const Product& product) {
                 for (int half = 0; half < 2; ++half) sums[half] += a[half][k] * b_k;
             }
             for (int half = 0; half < 2; ++half) {
-                float& d = value[4 * j + 2 * half + e];
+                float& d = held.values[4 * j + 2 * half + e];
                 d = product.accumulate ? d + sums[half] : sums[half];
             }
         }
+    if (--held.products > 0) return;
+    for (int i = 0; i < product.n / 2; ++i) {
+        demand(std::memcmp(&product.d[i], &UNDER_WAY, sizeof UNDER_WAY) == 0,
+               "an accumulator is written while its product is under way");
+        product.d[i] = held.values[i];
+    }
+    state.accumulators.erase(product.d);
 }
 
 inline void begin(const Product& product) {
-    Warpgroup& state = warpgroup_state();
+    Warpgroup& state = of_thread<Warpgroup>();
     demand(state.fenced, "wgmma without wgmma.fence since registers were last used");
     same_in_all(product.a, 128, "descriptors differ in a warpgroup");
     same_in_all(product.b, 128, "descriptors differ in a warpgroup");
-    demand(state.count < 64, "too many products under way for this emulator");
-    state.products[state.count++] = product;
-    Accumulator* accumulator = accumulator_of(state, product.d);
-    if (accumulator) {
-        demand(accumulator->n == product.n, "products of two shapes share their accumulators");
-        return;
+    state.uncommitted.push_back(product);
+    Accumulator& held = state.accumulators[product.d];
+    if (held.products++ == 0) {
+        held.values.assign(product.d, product.d + product.n / 2);
+        for (int i = 0; i < product.n / 2; ++i)
+            std::memcpy(&product.d[i], &UNDER_WAY, sizeof UNDER_WAY);
     }
-    accumulator = accumulator_of(state, nullptr);
-    demand(accumulator, "too many accumulators for this emulator");
-    accumulator->d = product.d;
-    accumulator->n = product.n;
-    for (int i = 0; i < product.n / 2; ++i) {
-        accumulator->value[i] = product.d[i];
-        std::memcpy(&product.d[i], &UNDER_WAY, sizeof UNDER_WAY);
-    }
+    demand(int(held.values.size()) == product.n / 2,
+           "products of two shapes share their accumulators");
 }
 
-// Does the products of all groups but the latest `pending`, in order, and gives the accumulators
-// back that no other product uses.
+// Waits for the products of all groups but the latest `pending`.
 inline void finish(int pending) {
-    Warpgroup& state = warpgroup_state();
-    int done = 0;
-    while (done < state.count && state.products[done].group >= 0
-           && state.products[done].group < state.groups - pending)
-        compute(state, state.products[done++]);
-    for (int i = done; i < state.count; ++i) state.products[i - done] = state.products[i];
-    state.count -= done;
-    for (Accumulator& accumulator : state.accumulators) {
-        bool in_use = !accumulator.d;
-        for (int i = 0; i < state.count; ++i) in_use |= state.products[i].d == accumulator.d;
-        if (in_use) continue;
-        for (int i = 0; i < accumulator.n / 2; ++i) {
-            demand(std::memcmp(&accumulator.d[i], &UNDER_WAY, sizeof UNDER_WAY) == 0,
-                   "an accumulator is written while its product is under way");
-            accumulator.d[i] = accumulator.value[i];
-        }
-        accumulator.d = nullptr;
-    }
+    Warpgroup& state = of_thread<Warpgroup>();
+    state.wait(pending, [&](const Product& product) { compute(state, product); });
     state.fenced = false;
     warp_barrier(); // .sync: all lanes of the warp have waited
 }
 
-// To be called after a grid: nothing may be under way any more. Forgets the grid's blocks.
-inline UNWATCHED void end_grid() {
-    for (const Copy& wanted : copies)
-        demand(!wanted.mbarrier, "the grid has ended while a copy was under way");
-    for (Warpgroup& state : warpgroup_states) {
-        demand(state.count == 0, "the grid has ended while products were under way");
-        state.block = 0;
-    }
-    for (Mbarrier& mbarrier : mbarriers) mbarrier.block = 0;
-    pool.block = 0;
-}
-
 } // namespace host
 
-inline void wgmma_fence() { host::warpgroup_state().fenced = true; }
+inline void wgmma_fence() { host::of_thread<host::Warpgroup>().fenced = true; }
 
 inline void wgmma_commit() {
-    host::Warpgroup& state = host::warpgroup_state();
-    for (int i = 0; i < state.count; ++i)
-        if (state.products[i].group < 0) state.products[i].group = state.groups;
-    ++state.groups;
+    auto& state = host::of_thread<host::Warpgroup>();
+    state.commit();
     state.fenced = false; // stricter than the ISA, which asks again only if registers were touched
 }
 
@@ -498,9 +422,9 @@ template <int pending> void wgmma_wait() { host::finish(pending); }
 template <typename Registers> void pin(Registers&) {}
 
 inline void wgmma(float (&d)[64], unsigned long long a, unsigned long long b, bool accumulate) {
-    host::begin({d, 128, accumulate, nullptr, a, b, false, -1});
+    host::begin({d, 128, accumulate, nullptr, a, b, false});
 }
 
 template <int half_n> void wgmma(float (&d)[half_n], const unsigned (&a)[4], unsigned long long b) {
-    host::begin({d, 2 * half_n, true, a, 0, b, true, -1});
+    host::begin({d, 2 * half_n, true, a, 0, b, true});
 }

@@ -20,7 +20,7 @@ inline void ldmatrix_x4(unsigned (&to)[4], SharedAddress address, bool transpose
         SharedAddress address;
         Row row;
     } given{address, {}};
-    std::memcpy(&given.row, memory + address, sizeof given.row); // the lane's own read
+    std::memcpy(&given.row, at_address(address), sizeof given.row); // the lane's own read
     const char* all = exchange(&given, sizeof given, 32);
     const unsigned g = lane() / 4, t = lane() % 4;
     for (unsigned matrix = 0; matrix < 4; ++matrix) {

@@ -151,7 +151,6 @@ int main() {
         host::seed = seed;
         gridDim = {1, 1, 1};
         host::run({{1, 1, 1}, 128, int(sizeof(Shared))}, kernel, nullptr);
-        host::end_grid();
         const auto score = [](int i, int j, int k) {
             return entry(1, i, 80 + k) * entry(1, j, 80 + k);
         };
@@ -162,7 +161,5 @@ int main() {
         compare(here.wide, times_values, "a product of 128 columns with a factor in registers");
         compare(here.narrow, times_values, "a product of 64 columns with a factor in registers");
     }
-    // Ties go to the even neighbour: 1 + 2^-8 to 1, 1 + 3 · 2^-8 to 1 + 2^-6.
-    expect(pack_bf16(1 + 1 / 256.0f, 1 + 3 / 256.0f) == 0x3f823f80, "rounding to bf16");
     return failures > 0;
 }
