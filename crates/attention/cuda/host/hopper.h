@@ -197,7 +197,7 @@ inline void mbarrier_init(Barrier& barrier, unsigned arrivals) {
     host::demand(arrivals >= 1 && arrivals < 1u << 20,
                  "an mbarrier counts from 1 to 2^20 - 1 arrivals");
     host::demand(shared_address(&barrier) % 8 == 0, "an mbarrier lies on 8 bytes");
-    host::demand(barrier == ~0ull, "an mbarrier is initialised twice");
+    host::demand(barrier == ~0ull, "an mbarrier is initialised twice, or in memory already used");
     reinterpret_cast<host::Mbarrier&>(barrier) = {arrivals, arrivals, 0, 0};
     host::fence_is_missing(true);
 }
