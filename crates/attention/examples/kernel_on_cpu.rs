@@ -9,7 +9,7 @@
 #[path = "../tests/on_cpu/mod.rs"]
 mod on_cpu;
 
-use attention::cuda::{Kernel, Program};
+use attention::cuda::Program;
 use clap::Parser;
 use on_cpu::{Choices, Data, OnCpu, Sizes, Watch, barriers, bound};
 use std::error::Error;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 struct Options {
     /// naive, tiled, registers, tensor_cores, hopper, or backward
     #[arg(long, default_value = "tiled")]
-    kernel: String,
+    kernel: Program,
     /// Queries
     #[arg(long, default_value_t = 100)]
     n_q: usize,
@@ -64,10 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let program = match options.kernel.as_str() {
-        "backward" => Program::Backward,
-        name => Program::Forward(name.parse::<Kernel>()?),
-    };
+    let program = options.kernel;
     if !program.source().widths.contains(&options.d) {
         return Err(format!(
             "`d` is {} but {} has {:?}",

@@ -114,7 +114,7 @@ pub enum Error {
         has: &'static [usize],
     },
     /// A name that no kernel has.
-    #[error("no kernel is called `{given}`: the kernels are {}", list(&super::Kernel::ALL))]
+    #[error("no kernel is called `{given}`: the kernels are {}", names())]
     Name {
         /// The name.
         given: String,
@@ -183,6 +183,11 @@ fn version((major, minor): &(u32, u32)) -> String {
 
 fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn names() -> String {
+    let names: Vec<_> = Program::all().map(|program| program.source().name).collect();
+    list(&names)
 }
 
 #[cfg(test)]
@@ -269,10 +274,10 @@ mod tests {
 
     #[test]
     fn a_kernel_goes_by_its_name_alone() {
-        for kernel in Kernel::ALL {
-            assert_eq!(kernel.source().name.parse(), Ok(kernel));
+        for program in Program::all() {
+            assert_eq!(program.source().name.parse(), Ok(program));
         }
-        let words = "Tiled".parse::<Kernel>().unwrap_err().to_string();
+        let words = "Tiled".parse::<Program>().unwrap_err().to_string();
         assert!(
             words
                 .starts_with("no kernel is called `Tiled`: the kernels are naive, tiled"),

@@ -441,8 +441,8 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
         /// A name is that of a kernel, or an error that says it.
         #[test]
         fn any_name_is_a_kernel_or_named(name in mutated::text("tensor_cores", &["naive", "tiled"])) {
-            match name.parse::<Kernel>() {
-                Ok(kernel) => prop_assert_eq!(kernel.source().name, name),
+            match name.parse::<Program>() {
+                Ok(program) => prop_assert_eq!(program.source().name, name),
                 Err(error) => prop_assert_eq!(error, Error::Name { given: name }),
             }
         }
