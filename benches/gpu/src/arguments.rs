@@ -33,7 +33,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct TimeOptions {
-    /// Write what was measured to this file, at the end
+    /// Write what was measured to this file, after each cell
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// The Python that may have PyTorch

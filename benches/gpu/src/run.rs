@@ -17,7 +17,7 @@ fn limit(quick: bool) -> f64 {
     if quick { 50.0 } else { 300.0 }
 }
 
-/// Measures all cells, and writes the record.
+/// Measures all cells, and writes the record after each of them.
 ///
 /// # Errors
 /// There is no GPU, a kernel computes something else than it should, or the record cannot be written.
@@ -30,13 +30,13 @@ pub fn time(options: &TimeOptions) -> Result<()> {
     // Asked for before anything is measured: an error here must not cost the measurements.
     let mut record = of_times(ours.gpu.device(), torch.as_ref())?;
     let end = begun + Duration::from_secs_f64(limit(options.quick));
-    let measured = run(&cells, &mut ours, torch.as_mut(), end)?;
-    record.measurements = measurements(&measured);
-    record.check()?;
-    if let Some(file) = &options.record {
-        write_file(file, &record)?;
-        println!("{}: {} measurements", file.display(), record.measurements.len());
-    }
+    // A run that is cut off has the record of what was measured until then.
+    let keep = |measured: &Measured| {
+        record.measurements = measurements(measured);
+        record.check()?;
+        options.record.as_ref().map_or(Ok(()), |file| write_file(file, &record))
+    };
+    run(&cells, &mut ours, torch.as_mut(), end, keep)?;
     println!("{:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
     Ok(())
 }
@@ -54,15 +54,16 @@ fn start_torch(options: &TimeOptions) -> Option<Torch> {
     }
 }
 
-/// Measures all cells, the last one to be done by `end` if that can be.
+/// Measures all cells, the last one to be done by `end` if that can be. After each of them, `keep` gets what there is.
 ///
 /// # Errors
-/// A kernel computes something else than it should, or fails.
+/// A kernel computes something else than it should, or fails, or `keep` does.
 pub fn run(
     cells: &[Cell],
     ours: &mut dyn Device,
     mut torch: Option<&mut Torch>,
     end: Instant,
+    mut keep: impl FnMut(&Measured) -> Result<()>,
 ) -> Result<Measured> {
     let begun = Instant::now();
     let copy = ours.copy_bandwidth().context("the copy from the device to itself")?;
@@ -85,6 +86,7 @@ pub fn run(
         let (number, count, line) = (i + 1, cells.len(), done.line(&measured.roofs));
         println!("[{number:>2}/{count}, {seconds:>3.0} s] {line}");
         measured.cells.push(done);
+        keep(&measured)?;
     }
     Ok(measured)
 }

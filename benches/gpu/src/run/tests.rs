@@ -89,7 +89,8 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     let cells = [forward(&[512]), vec![cell(512, true, Pass::Backward)]].concat();
     let mut torch = fake_torch();
     assert_eq!(torch.versions["cudnn"], "8.8.8");
-    let measured = run(&cells, &mut Fake::default(), Some(&mut torch), later()).unwrap();
+    let measured =
+        run(&cells, &mut Fake::default(), Some(&mut torch), later(), |_| Ok(())).unwrap();
     let record = recorded(&measured);
     let find = |what: &str| {
         let found: Vec<_> = record.all(what, "f32").collect();
@@ -147,7 +148,7 @@ fn turns_go_round() {
 #[test]
 fn a_run_without_pytorch_has_a_record_all_the_same() {
     let cells = forward(&[512]);
-    let measured = run(&cells, &mut Fake::default(), None, later()).unwrap();
+    let measured = run(&cells, &mut Fake::default(), None, later(), |_| Ok(())).unwrap();
     let record = recorded(&measured);
     assert!(record.all("roof/product", "f32").next().is_none());
     assert!(record.measurements.iter().all(|m| !m.what.contains("torch")));
@@ -159,7 +160,8 @@ fn a_run_without_pytorch_has_a_record_all_the_same() {
 fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
     let cells = forward(&[1024, 2048, 4096, 2048, 2048, 4096]);
     let mut torch = fake_torch();
-    let measured = run(&cells, &mut Fake::default(), Some(&mut torch), later()).unwrap();
+    let measured =
+        run(&cells, &mut Fake::default(), Some(&mut torch), later(), |_| Ok(())).unwrap();
     let took_part = |cell: &MeasuredCell| {
         [EFFICIENT, MATH, NAIVE, TILED].map(|who| cell.rounds.seconds(who).is_some())
     };
@@ -179,7 +181,8 @@ fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
 fn a_launch_that_fails_is_named() {
     let failing = Some((Program::Forward(Kernel::Tiled), 8192));
     let mut fake = Fake { failing, ..Fake::default() };
-    let error = run(&forward(&[512, 8192]), &mut fake, None, later()).unwrap_err();
+    let error =
+        run(&forward(&[512, 8192]), &mut fake, None, later(), |_| Ok(())).unwrap_err();
     let message = format!("{error:#}");
     for part in ["kernel `tiled`, f32, forward, d = 64, causal, n = 8192", "fault"] {
         assert!(message.contains(part), "{message}");
@@ -191,7 +194,7 @@ fn a_wrong_kernel_is_named() {
     let cells = forward(&[512, 1024, 2048, 4096, 8192]);
     let wrong = Some((Program::Forward(Kernel::Tiled), 8192));
     let mut fake = Fake { wrong, ..Fake::default() };
-    let error = run(&cells, &mut fake, None, later()).unwrap_err();
+    let error = run(&cells, &mut fake, None, later(), |_| Ok(())).unwrap_err();
     assert_eq!(
         format!("{error:#}"),
         "kernel `tiled`, f32, forward, d = 64, causal, n = 8192: the output is off by 2.0e-1 of its norm, where 1e-5 is allowed"
@@ -233,7 +236,8 @@ fn plans_fit_the_time_that_is_left() {
 #[test]
 fn the_whole_grid_runs() {
     let cells = crate::grid::cells(&options(vec![])).unwrap();
-    let measured = run(&cells, &mut Fake::default(), None, Instant::now()).unwrap();
+    let measured =
+        run(&cells, &mut Fake::default(), None, Instant::now(), |_| Ok(())).unwrap();
     recorded(&measured);
     let f32_cells = |program: Program| {
         measured
