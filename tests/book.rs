@@ -44,7 +44,7 @@ impl Fixture {
         files.iter().fold(fixture, |fixture, (file, text)| fixture.with(file, text))
     }
 
-    /// The same with one file written anew.
+    /// The same with one file rewritten.
     fn with(self, file: &str, text: &str) -> Self {
         let path = self.folder.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -145,7 +145,7 @@ fn an_include_of_a_missing_anchor_or_of_lines_is_found() {
 }
 
 #[test]
-fn an_anchor_that_nobody_includes_is_found() {
+fn an_anchor_that_no_page_includes_is_found() {
     let more = format!("{CRATE}\n    // ANCHOR: three\n    // ANCHOR_END: three\n");
     sources()
         .with("crates/small/src/lib.rs", &more)
@@ -159,7 +159,7 @@ fn an_anchor_that_nobody_includes_is_found() {
 }
 
 #[test]
-fn a_generated_file_that_nobody_shows_is_found() {
+fn a_generated_file_that_no_page_shows_is_found() {
     let unused = || sources().with("src/generated/figure.svg", "<svg/>");
     unused().finds("src/generated/figure.svg: no chapter shows this generated file");
     unused().with("README.md", "![A figure](src/generated/figure.svg)\n").passes();
@@ -182,6 +182,9 @@ fn words_that_make_a_reader_stop_are_found() {
     chapter_with("It finds the way\nback.")
         .finds("src/softmax.md:16: “way back”: write backward pass");
     chapter_with("`nobody` is a name, and so is\n\n```text\nnobody\n```").passes();
+    sources()
+        .with("crates/small/src/lib.rs", &format!("{CRATE}// It finds the way back.\n"))
+        .finds("crates/small/src/lib.rs:7: “way back”: write backward pass");
 }
 
 #[test]

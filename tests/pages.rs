@@ -94,7 +94,7 @@ fn chapters_and_headings_can_be_found_in_any_window() {
     assert!(complaints.is_empty(), "\n{page}:\n{}", complaints.join("\n"));
     for Obstacle { window, script, complaints } in OBSTACLES {
         let mut found = navigate(*window, script);
-        // An obstacle may shift the layout besides, if a frame is drawn at the right moment.
+        // An obstacle may shift the layout too, if a frame is drawn at the right moment.
         const SHIFT: &str = "the layout shifts by";
         if !complaints.iter().any(|text| text.contains(SHIFT)) {
             found.retain(|text| !text.contains(SHIFT));

@@ -1,5 +1,5 @@
 // What CSS alone cannot do: a link past the navigation, a sidebar switch and scrolling boxes that the keyboard reaches,
-// the headings of the page beside the text, folded answers open on paper, and the way back to where one has stopped reading.
+// the headings of the page beside the text, folded answers open on paper, and the link to where the reader stopped.
 'use strict';
 (() => {
     const main = document.querySelector('main');

@@ -11,7 +11,7 @@ fn main() -> Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let versions = record::take::versions(here, &CRATES).context("the versions")?;
     println!("cargo::rustc-env=BUILT_WITH={}", serde_json::to_string(&versions)?);
-    // Anew for each commit, and for another choice of crates.
+    // Again for each commit, and for another choice of crates.
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(file) = git_file(name) {
             println!("cargo::rerun-if-changed={file}");

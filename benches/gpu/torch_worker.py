@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch on a GPU as a peer: reads one question a line, writes one answer a line, both in JSON.
 
-The questions are those of `src/torch.rs`, the answers those of `../peers/worker`. Whoever runs this by hand wants
+The questions are those of `src/torch.rs`, the answers those of `../peers/worker`. If you run this by hand, you want
 `gpu time` instead.
 """
 
@@ -21,7 +21,7 @@ except ImportError as trouble:
 
 
 class Trouble(Exception):
-    """Something that whoever asked should read, without a trace of where it happened."""
+    """Something that the asking program should read, without a trace of where it happened."""
 
 
 def check():
@@ -139,7 +139,7 @@ def say(**answer):
 
 
 def main():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever asks tells what happened
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the asking program tells what happened
     try:
         check()
     except Trouble as trouble:
@@ -156,7 +156,7 @@ def main():
             warnings.simplefilter("always")
             try:
                 times = worker.answer(json.loads(line))
-            except Exception as trouble:  # whatever it is, it is told to whoever asked
+            except Exception as trouble:  # whatever it is, the asking program is told
                 message = reason(trouble, heard)
         if message is None:
             say(answer="done", seconds=times)
@@ -172,4 +172,4 @@ if __name__ == "__main__":
     try:
         main()
     except BrokenPipeError:
-        os._exit(1)  # nobody listens any more, not even to a complaint
+        os._exit(1)  # no one listens any more, not even to a complaint

@@ -2,7 +2,7 @@
 """PyTorch and NumPy as peers: reads one question a line, writes one answer a line, both in JSON.
 
 The questions and answers are those of `worker/src/lib.rs`. Numbers in bulk go through files of raw little-endian
-numbers. Whoever runs this by hand wants `cargo xtask bench --peers` instead.
+numbers. If you run this by hand, you want `cargo xtask bench --peers` instead.
 """
 
 import argparse
@@ -23,7 +23,7 @@ REQUIREMENTS = pathlib.Path(__file__).with_name("requirements.txt")
 
 
 class Trouble(Exception):
-    """Something that whoever asked should read, without a trace of where it happened."""
+    """Something that the asking program should read, without a trace of where it happened."""
 
 
 def check_requirements(needed):
@@ -247,7 +247,7 @@ def main():
     parser.add_argument("peer", choices=["pytorch", "numpy"])
     parser.add_argument("threads", type=int)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever asks tells what happened
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the asking program tells what happened
     try:
         peer = {"pytorch": PyTorch, "numpy": NumPy}[arguments.peer](arguments.threads)
     except (Trouble, ImportError) as trouble:
@@ -261,7 +261,7 @@ def main():
             seconds = answer(peer, json.loads(line))
             gc.collect()  # before the answer: after it, it is somebody else's turn
             say(answer="done", seconds=seconds)
-        except Exception as trouble:  # whatever it is, it is told to whoever asked
+        except Exception as trouble:  # whatever it is, the asking program is told
             say(answer="error", message=f"{type(trouble).__name__}: {trouble}")
 
 
@@ -269,4 +269,4 @@ if __name__ == "__main__":
     try:
         main()
     except BrokenPipeError:
-        os._exit(1)  # nobody listens any more, not even to a complaint
+        os._exit(1)  # no one listens any more, not even to a complaint

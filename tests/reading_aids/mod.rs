@@ -1,4 +1,4 @@
-//! What a page does for its reader besides showing its text: a card beside a link, a copy of what runs, the place where one stopped.
+//! What a page does for its reader beyond showing its text: a card beside a link, a copy of what runs, the place where one stopped.
 
 use crate::support::browser::{Key, Tab};
 use crate::{LAPTOP, Reader, Shift};

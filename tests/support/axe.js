@@ -42,7 +42,7 @@ globalThis.axeChecks = (() => {
         ['input', 'change'].forEach(kind => control.dispatchEvent(new Event(kind, { bubbles: true })));
     }
 
-    // All rules on a figure, with one control moved there and back.
+    // All rules on a figure, with one control moved forth and back.
     async function inState([id, value]) {
         const control = document.getElementById(id);
         const before = control.value;

@@ -24,7 +24,7 @@ use tungstenite::{Message, WebSocket};
 /// How long an answer may take, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What it is started with besides: an address to speak with it, and an empty tab.
+/// What else it is started with: an address to speak with it, and an empty tab.
 const FLAGS: &[&str] = &["--remote-debugging-port=0", "about:blank"];
 
 /// The browser to test with, if one is installed.

@@ -285,7 +285,7 @@ globalThis.checks = (() => {
             .map(family => `the font ${family} is not loaded`);
     }
 
-    // `check` alone is also content with a family that nobody declares.
+    // `check` alone is also content with a family that is not declared.
     function loaded(family) {
         const unquoted = text => text.replace(/^["']|["']$/g, '');
         return document.fonts.check(`1em ${family}`)

@@ -26,7 +26,7 @@ done
 mkdir -p -- "$output" || stop "the folder $output cannot be made"
 output=$(cd -- "$output" && pwd)
 for file in gpu cuda_compile cuda_device torch_worker.py; do
-    [ -f "$here/$file" ] || stop "$here has no $file; make the folder anew with \`cargo xtask gpu pack\`"
+    [ -f "$here/$file" ] || stop "$here has no $file; make the folder again with \`cargo xtask gpu pack\`"
 done
 
 # NVRTC as a wheel of that Python, after what LD_LIBRARY_PATH names already.

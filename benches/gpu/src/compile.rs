@@ -93,20 +93,20 @@ fn mask(causal: bool) -> &'static str {
 /// That the record in the file says the same; when and where it was made does not matter.
 fn check(found: &Record, file: &Path) -> Result<()> {
     let recorded = Record::read(file)?;
-    let (at, anew) = (file.display(), "`cargo xtask gpu compile` writes it anew");
+    let (at, again) = (file.display(), "`cargo xtask gpu compile` writes it again");
     let version =
         |record: &Record| record.versions.get("nvrtc").cloned().unwrap_or_default();
     let (was, is) = (version(&recorded), version(found));
     ensure!(
         was == is,
-        "{at} is of NVRTC {was}, but this is NVRTC {is}; {anew} with this one"
+        "{at} is of NVRTC {was}, but this is NVRTC {is}; {again} with this one"
     );
     let (was, is) = (&recorded.measurements, &found.measurements);
     let (gone, new) = (first_outside(was, is), first_outside(is, was));
     let told = |one: Option<&Measurement>| one.map_or("nothing else".to_owned(), told);
     ensure!(
         gone.is_none() && new.is_none(),
-        "{at} says {}, but the compiler says {}; {anew}",
+        "{at} says {}, but the compiler says {}; {again}",
         told(gone),
         told(new)
     );

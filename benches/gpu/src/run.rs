@@ -1,4 +1,4 @@
-//! The run: checks what the kernels compute, and lets them take turns with PyTorch's.
+//! The run: checks what the kernels compute, and interleaves them with PyTorch's.
 
 use crate::arguments::TimeOptions;
 use crate::device::{Device, OwnKernels, Timed};
@@ -8,7 +8,7 @@ use crate::report::{measurements, of_times};
 use crate::torch::{Torch, script};
 use anyhow::{Context, Result};
 use attention::cuda::Program;
-use record::rounds::{Rounds, take_turns};
+use record::rounds::{Rounds, interleave};
 use record::take::write_file;
 use std::time::{Duration, Instant};
 
@@ -137,7 +137,7 @@ fn say_absent(contestant: Contestant, cell: &Cell, reason: &str) {
     eprintln!("absent: {contestant}, {cell}: {reason}");
 }
 
-/// Lets the contestants take turns, in rounds. Who refuses once is not asked again.
+/// Interleaves the contestants, in rounds. One that refuses once is not asked again.
 fn turns(
     cell: &Cell,
     ours: &mut dyn Device,
@@ -165,7 +165,7 @@ fn turns(
             ready.push((contestant, (runner, Plan::new(seconds, share))));
         }
     }
-    take_turns(
+    interleave(
         ready,
         |(_, plan)| plan.rounds,
         |_, (runner, plan)| {

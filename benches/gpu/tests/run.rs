@@ -107,7 +107,7 @@ fn the_record_goes_where_it_is_wanted() {
 fn what_is_missing_ends_it() {
     let packed = Packed::new();
     fs::remove_file(packed.0.path().join("cuda_device")).unwrap();
-    says(&packed.run(&[], &[]).0, 1, &["has no cuda_device; make the folder anew"]);
+    says(&packed.run(&[], &[]).0, 1, &["has no cuda_device; make the folder again"]);
 
     let packed = Packed::new();
     packed.program("gpu", "echo 'error: no CUDA driver' >&2; exit 1");

@@ -98,7 +98,7 @@ fn chosen<T: Copy + Ord>(chosen: &[T], default: &[T]) -> Vec<T> {
 }
 
 impl Arguments {
-    /// The cells of the grid, in the order in which they are measured: peers are started anew when the number of threads
+    /// The cells of the grid, in the order in which they are measured: peers are restarted when the number of threads
     /// changes, and given new numbers when the problem changes.
     ///
     /// # Errors

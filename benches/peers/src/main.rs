@@ -21,7 +21,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Keeps the memory of a matrix for the next one, where the system's allocator may give it back to the system, which then finds and
-/// clears each page anew. NumPy asks for huge pages, of which there are fewer.
+/// clears each page again. NumPy asks for huge pages, of which there are fewer.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

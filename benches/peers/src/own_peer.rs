@@ -83,7 +83,7 @@ fn join(heads: &[DMatrix<f32>]) -> DMatrix<f32> {
     )
 }
 
-/// One head's output, and the gradients by its q, k and v if they are asked for.
+/// One head's output, and the gradients with respect to its q, k and v if they are asked for.
 pub fn written<T: RealField + Copy>(
     [q, k, v, grad_output]: &[DMatrix<T>; 4],
     task: Task,

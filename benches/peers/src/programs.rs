@@ -64,7 +64,7 @@ impl Program {
 /// Starts a peer with so many threads.
 ///
 /// # Errors
-/// It is not there, or has not what it needs; the message says what to do.
+/// It is not there, or lacks what it needs; the message says what to do.
 pub fn start(program: Program, threads: usize, arguments: &Arguments) -> Result<Process> {
     let mut command = program.command(arguments)?;
     command.arg(threads.to_string());

@@ -1,4 +1,4 @@
-//! The run: starts the peers, checks what they compute, and lets them take turns.
+//! The run: starts the peers, checks what they compute, and interleaves them.
 
 use crate::arguments::Arguments;
 use crate::check;
@@ -8,7 +8,7 @@ use crate::idle::{self, Idle};
 use crate::measured::{Measured, MeasuredCell};
 use crate::programs::{Program, start};
 use anyhow::{Context, Result};
-use record::rounds::{Rounds, take_turns};
+use record::rounds::{Rounds, interleave};
 use record::statistics::median;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -134,7 +134,7 @@ impl<'a> Bench<'a> {
         Ok((off, times))
     }
 
-    /// Lets the peers take turns, in rounds; the first time of each is known.
+    /// Interleaves the peers, in rounds; the first time of each is known.
     fn measure(
         &mut self,
         cell: &Cell,
@@ -157,7 +157,7 @@ impl<'a> Bench<'a> {
                 plan.rounds = most; // each of the others is compared with it
             }
         }
-        take_turns(
+        interleave(
             plans,
             |plan| plan.rounds,
             |kernel, plan| {

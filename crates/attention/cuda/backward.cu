@@ -93,8 +93,8 @@ __device__ void load_numbers(Shared& shared, const float* lse, const float* delt
 
 // ANCHOR: multiply
 // product = passing · stayingᵀ, (PASSING, STAYING). A thread computes four rows of it and four
-// columns (eight at D = 32). At D = 128 the tile has not that many entries for 64 threads: there
-// two threads share their entries, and each sums over half of the D columns.
+// columns (eight at D = 32). At D = 128 the tile doesn't have that many entries for 64 threads:
+// there two threads share their entries, and each sums over half of the D columns.
 //
 // Lanes n and n ^ 1 read the same staying row, lanes n and n ^ 2 the same passing row: so the
 // hardware serves half a warp at once. The eight staying rows that it reads are neighbours.
@@ -254,7 +254,7 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
         // side 1: output = weights · v: dV += Aᵀ dO
         const Tile& tile = side == 0 ? shared.d_scores : shared.weights;
         accumulate<2>(gradient, tile, shared.passing[side], 0);
-        __syncthreads(); // nobody reads the rows any more
+        __syncthreads(); // no thread reads the rows any more
     }
     store<2>(gradient, head_of(side == 0 ? d_k : d_v, head, n_k), first_key, n_k, 0,
              side == 0 ? scale : 1);
@@ -286,7 +286,7 @@ backward_queries(const float* q, const float* k, const float* v, const float* d_
         recompute<false>(shared, first_query, first, n_q, n_k, scale);
         // scores = scale · q kᵀ: dQ += scale · dS K, where the scale comes in the end
         accumulate<1>(gradient, shared.d_scores, shared.passing[0], side);
-        __syncthreads(); // nobody reads the rows any more
+        __syncthreads(); // no thread reads the rows any more
     }
     store<1>(gradient, head_of(d_q, head, n_q), first_query, n_q, side, scale);
 }

@@ -267,13 +267,13 @@ struct Consumer {
             for (; t < work.tiles - whole; ++t) step<true>(t);
         for (; t < work.tiles; ++t) step<false>(t);
         last();
-        if (number == 0) wait_for_turn(number); // the last turn is nobody's
+        if (number == 0) wait_for_turn(number); // the last turn belongs to none
     }
 };
 
 // ANCHOR: store
-// A warp's 16 rows, divided by their sums, through the place of their queries, which nobody reads
-// any more, so that 16 bytes a lane go out, whole rows by neighbouring lanes.
+// A warp's 16 rows, divided by their sums, through the place of their queries, which no thread
+// reads any more, so that 16 bytes a lane go out, whole rows by neighbouring lanes.
 __device__ void store(Consumer& consumer, Bf16* output, float* lse, int n_q) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int first_row = 64 * consumer.number + 16 * warp; // of the warp, in the block's tile

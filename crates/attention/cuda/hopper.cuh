@@ -64,7 +64,7 @@ __device__ inline void mbarrier_init_fence() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// What the thread read and wrote before is done for whoever sees the phase end.
+// What the thread read and wrote before is done for each thread that sees the phase end.
 __device__ inline void mbarrier_arrive(Barrier& barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" //
                  ::"r"(shared_address(&barrier)) : "memory");
@@ -128,7 +128,7 @@ __device__ inline void named_barrier_arrive(int number, int threads) {
 // ANCHOR: wgmma_order
 // Products run beside the threads. Between a thread's last use of a register and the first
 // product that reads or writes it stands a fence; products are committed in groups; until a group
-// has been waited for, its registers are nobody's to touch, and its tiles in shared memory must
+// has been waited for, its registers must not be touched, and its tiles in shared memory must
 // stay.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 

@@ -258,7 +258,7 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
         for (int chunk = 0; chunk < CHUNKS; ++chunk) {
             cp_async_commit();
             cp_async_wait<0>();
-            __syncthreads(); // this chunk is there, and nobody reads the one before any more
+            __syncthreads(); // this chunk is there, and no thread reads the one before any more
             if (chunk + 1 < CHUNKS) begin_keys(first_key, chunk + 1);
             else begin_values(first_key, 0);
             add_scores(s, shared, shared.chunks[chunk % 2], chunk * CHUNK_COLUMNS);

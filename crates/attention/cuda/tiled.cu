@@ -88,7 +88,7 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
             for (int j = 0; j < KEYS; ++j)
                 o[t] += shared.weights[row][j] * shared.v[j][part + t * THREADS_A_ROW];
         }
-        __syncthreads(); // nobody reads the tiles any more
+        __syncthreads(); // no thread reads the tiles any more
     }
 
     if (i >= n_q) return;

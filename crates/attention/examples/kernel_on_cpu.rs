@@ -35,7 +35,7 @@ struct Options {
     /// Hide the keys after each query
     #[arg(long)]
     causal: bool,
-    /// Of the order in which the threads of a block take turns; 0 is the order of their numbers
+    /// Of the order in which the threads of a block run; 0 is the order of their numbers
     #[arg(long, default_value_t = 0)]
     seed: u32,
     /// Leave out one `__syncthreads()` of the file, counted from 1, and watch for races

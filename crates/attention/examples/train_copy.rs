@@ -106,7 +106,7 @@ impl Model {
     }
 
     /// The loss: at each position from the mark on, the next letter is known. Adds the gradients of the linear map to
-    /// `gradients`, and returns the loss, the share that is right, and the gradients by `xs`.
+    /// `gradients`, and returns the loss, the share that is right, and the gradients with respect to `xs`.
     fn loss(
         &self,
         batch: &[Vec<usize>],

@@ -45,7 +45,7 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
     /// From `x` (n_q, d_model) to the output (n_q, d_model).
     ///
     /// # Errors
-    /// The shapes do not fit one another or the layer, or the layer has not what the
+    /// The shapes do not fit one another or the layer, or the layer doesn't have what the
     /// options ask for.
     fn forward<'a>(
         &self,
@@ -53,7 +53,8 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
         options: impl Into<ForwardOptions<'a, T>>,
     ) -> Result<(DMatrix<T>, Self::Cache)>;
 
-    /// From `grad_output` (n_q, d_model) to the gradients by parameters and inputs.
+    /// From `grad_output` (n_q, d_model) to the gradients with respect to parameters
+    /// and inputs.
     ///
     /// # Errors
     /// `grad_output` has another shape than the output, or the cache does not fit.
@@ -102,7 +103,7 @@ pub trait AttentionLayer<T: Float>: Clone + Sync {
         numbered(results).map(|pairs| pairs.into_iter().unzip())
     }
 
-    /// The backward pass of [`AttentionLayer::forward_batch`]: the gradients by the parameters, summed over the batch, and those
+    /// The backward pass of [`AttentionLayer::forward_batch`]: the gradients with respect to the parameters, summed over the batch, and those
     /// by the inputs of each sequence. Until they are summed, there is a set of parameter gradients for each sequence.
     ///
     /// # Errors

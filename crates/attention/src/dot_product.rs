@@ -42,7 +42,7 @@ pub fn check_queries_and_keys<T: RealField>(
 /// Keys (n_k, d_k) and values (n_k, d_v) that fit.
 ///
 /// # Errors
-/// One of them is empty, or `v` has not as many rows as `k`.
+/// One of them is empty, or `v` doesn't have as many rows as `k`.
 ///
 /// ```
 /// use attention::building_blocks::check_values;
@@ -127,7 +127,7 @@ pub fn attention_weights<T: RealField + Copy>(
 /// output of 0. A key or value behind the mask never reaches the output, even if it is NaN or infinite.
 ///
 /// # Errors
-/// An argument is empty, `k` is not as wide as `q`, `v` has not as many rows as `k`, or the mask was made for another
+/// An argument is empty, `k` is not as wide as `q`, `v` doesn't have as many rows as `k`, or the mask was made for another
 /// shape.
 ///
 /// # Source
@@ -287,7 +287,7 @@ pub struct AttentionGradients<T: RealField + Copy> {
 /// Shapes: `grad_output` (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). What the mask hides gets a gradient of exactly 0.
 ///
 /// # Errors
-/// `grad_output` has not the shape of the output, or the cache's fields were changed so that they no longer fit.
+/// `grad_output` doesn't have the shape of the output, or the cache's fields were changed so that they no longer fit.
 ///
 /// ```
 /// use attention::{Mask, attention, attention_backward};

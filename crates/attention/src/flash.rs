@@ -71,7 +71,7 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
     /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v).
     ///
     /// # Errors
-    /// An argument is empty, `k` is not as wide as `q`, `v` has not as many rows as `k`, or the mask was made for another
+    /// An argument is empty, `k` is not as wide as `q`, `v` doesn't have as many rows as `k`, or the mask was made for another
     /// shape.
     ///
     /// ```

@@ -135,7 +135,7 @@ pub struct GradientCheck<T> {
 /// Shapes: `x` (r, c), `analytic` (r, c). A NaN on either side is the largest error of all: it is never passed over.
 ///
 /// # Errors
-/// As [`numerical_gradient`], or `analytic` has not the shape of `x`.
+/// As [`numerical_gradient`], or `analytic` doesn't have the shape of `x`.
 ///
 /// ```
 /// use nalgebra::dmatrix;

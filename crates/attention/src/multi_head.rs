@@ -294,12 +294,12 @@ impl<T: Float> MultiHeadAttention<T> {
     }
     // ANCHOR_END: split
 
-    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients by parameters and inputs.
+    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients with respect to parameters and inputs.
     ///
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
+    /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
     /// these parameters: take the step of an optimiser after the backward pass.
     ///
     /// ```
@@ -346,7 +346,7 @@ impl<T: Float> MultiHeadAttention<T> {
         gather_gradients(&self.parameters, x, context, (w_o, b_o), grad_qkv)
     }
 
-    /// The gradients by the queries, keys and values of all heads.
+    /// The gradients with respect to the queries, keys and values of all heads.
     fn attend_backward(
         &self,
         heads: &[AttentionCache<T>],

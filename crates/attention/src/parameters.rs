@@ -231,7 +231,7 @@ impl<T: RealField + Copy> Parameters<T> {
         Ok(())
     }
 
-    /// These gradients, without those by biases that the layer has not.
+    /// These gradients, without those of biases that the layer doesn't have.
     pub(crate) fn with_biases_of(mut self, layer: &Self) -> Self {
         for (gradient, bias) in [
             (&mut self.b_q, &layer.b_q),

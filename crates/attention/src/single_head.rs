@@ -152,12 +152,12 @@ impl<T: Float> SingleHeadAttention<T> {
     }
     // ANCHOR_END: run
 
-    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients by parameters and inputs.
+    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients with respect to parameters and inputs.
     ///
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` has not the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
+    /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
     /// these parameters: take the step of an optimiser after the backward pass.
     ///
     /// ```

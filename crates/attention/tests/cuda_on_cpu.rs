@@ -55,7 +55,7 @@ fn agrees(program: Program) {
     }
 }
 
-/// Nobody reads what another thread of the block writes without a barrier between, and each barrier is there for that.
+/// No thread reads what another one of the block writes without a barrier between, and each barrier is there for that.
 fn has_no_races(program: Program) {
     if !on_cpu::here() {
         return;
@@ -85,7 +85,7 @@ fn has_no_races(program: Program) {
     }
 }
 
-/// Nobody reads or writes past the end of a tensor, of the shared memory that was asked for, or of an array.
+/// No thread reads or writes past the end of a tensor, of the shared memory that was asked for, or of an array.
 fn stays_in_its_place(program: Program) {
     if !on_cpu::here() {
         return;

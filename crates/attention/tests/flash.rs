@@ -40,7 +40,7 @@ fn mask(kind: usize, (n_q, n_k): (usize, usize), seed: u64) -> Mask {
         5 => Mask::causal().and(padding),
         6 => window.and(Mask::dense(dense).unwrap()),
         _ => {
-            valid.fill(false); // nobody sees anything
+            valid.fill(false); // no query sees anything
             Mask::padding(&valid).unwrap()
         }
     }

@@ -161,7 +161,7 @@ fn of_attention_in_tiles() {
 
 /// Not small: zero. And a NaN behind the mask stays there.
 #[test]
-fn of_what_nobody_sees_in_tiles_is_exactly_zero() {
+fn of_what_no_query_sees_in_tiles_is_exactly_zero() {
     let (n_q, n_k) = (9, 6);
     let mask = Mask::causal()
         .and(Mask::padding(&[true, true, false, true, false, true]).unwrap());
@@ -268,7 +268,7 @@ fn of_layers_without_biases() {
     check_under_every_mask(&zeros, 6, LINEAR);
 }
 
-/// The layer's gradients by flash attention, with heads of other widths and without a bias.
+/// The layer's gradients from flash attention, with heads of other widths and without a bias.
 #[test]
 fn of_a_layer_tile_by_tile() {
     let mut p = parameters(8, 6, 10, 31);

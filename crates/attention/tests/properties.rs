@@ -239,7 +239,7 @@ fn under_a_causal_mask_the_future_does_not_reach_the_past() {
 proptest! {
     #![proptest_config(config())]
 
-    /// A loss of query i alone has no gradient by the keys and values that i may not see.
+    /// A loss of query i alone has no gradient with respect to the keys and values that i may not see.
     #[test]
     fn no_gradient_flows_through_what_is_hidden(problem in problems()) {
         let Problem { q, k, v, mask } = problem;

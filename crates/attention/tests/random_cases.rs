@@ -185,7 +185,7 @@ fn project(x: &DMatrix<f64>, w: &DMatrix<f64>, b: &RowDVector<f64>) -> DMatrix<f
     })
 }
 
-/// The gradients by `x`, `w` and `b` of [`project`].
+/// The gradients of [`project`] with respect to `x`, `w` and `b`.
 fn project_back(
     x: &DMatrix<f64>,
     w: &DMatrix<f64>,
@@ -202,7 +202,7 @@ fn project_back(
     (by_x, by_w, by_b)
 }
 
-/// What a layer gives, by names: the output, the gradients by its input, by the context, and by every parameter.
+/// What a layer gives, by names: the output, and the gradients with respect to its input, the context and every parameter.
 type Named = Vec<(&'static str, Vec<f64>)>;
 
 /// A layer from the definition: projections, heads side by side, projection.

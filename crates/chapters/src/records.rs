@@ -169,7 +169,7 @@ pub mod tests {
         );
     }
 
-    /// Every record in the project can be read, whoever shows it.
+    /// Every record in the project can be read, whether a page shows it or not.
     #[test]
     fn all_records_are_sound() {
         let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");

@@ -131,7 +131,7 @@ impl Side {
     }
 }
 
-/// What a chart shows besides its lines.
+/// What a chart shows beside its lines.
 #[derive(Default)]
 pub struct Marks<'a> {
     /// Bars of a histogram, all of this width, with their left edges and their heights.

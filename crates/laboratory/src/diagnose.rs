@@ -131,7 +131,7 @@ pub struct HeadDiagnosis {
     pub products_differ: bool,
     /// Where a weight is too small to be noticed (n_q, n_k), because the scores say so and not because of a mask.
     pub faint: DMatrix<bool>,
-    /// The norms of the gradients by this head's columns of `w_q`, `w_k` and `w_v` and its rows of `w_o`.
+    /// The norms of the gradients with respect to this head's columns of `w_q`, `w_k` and `w_v` and its rows of `w_o`.
     pub gradients: [(&'static str, f64); 4],
     /// An earlier head with the same queries, keys and values.
     pub twin: Option<usize>,

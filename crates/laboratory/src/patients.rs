@@ -39,9 +39,9 @@ pub enum Fault {
     DeadHead,
     /// The last head uses the first head's columns of the projections. With one head that changes nothing.
     SharedSlice,
-    /// The gradient by the input forgets what came through the keys. Across two sequences that changes nothing.
+    /// The gradient with respect to the input forgets what came through the keys. Across two sequences that changes nothing.
     ForgottenPath,
-    /// The gradient by the keys forgets a transpose, where shapes allow it: with as many queries as keys.
+    /// The gradient with respect to the keys forgets a transpose, where shapes allow it: with as many queries as keys.
     KeysNotTransposed,
 }
 
@@ -236,7 +236,7 @@ impl Patient {
         Ok([grad_q, grad_k, grad_v])
     }
 
-    /// The gradient by the input of self-attention, from what came by queries, keys and values.
+    /// The gradient with respect to the input of self-attention, from those with respect to queries, keys and values.
     fn sum_of_paths(&self, [by_q, by_k, by_v]: [DMatrix<f64>; 3]) -> DMatrix<f64> {
         match self.fault {
             // ANCHOR: forgotten_path

@@ -153,7 +153,7 @@ impl<T: RealField + Copy> Memory<T> {
         SlowMatrix { memory: self, name, matrix }
     }
 
-    /// A matrix in slow memory that nobody has written yet. Its entries are NaN, so that reading too early shows.
+    /// A matrix in slow memory that has not been written yet. Its entries are NaN, so that reading too early shows.
     ///
     /// # Errors
     /// `rows` or `columns` is 0, or no memory could hold the matrix.
@@ -171,14 +171,14 @@ impl<T: RealField + Copy> Memory<T> {
         columns: usize,
     ) -> Result<SlowMatrix<'_, T>> {
         check_room::<T>(("rows", rows), ("columns", columns))?;
-        let nobody_wrote_this = nalgebra::convert::<f64, T>(f64::NAN);
-        Ok(self.put(name, DMatrix::from_element(rows, columns, nobody_wrote_this)))
+        let unwritten = nalgebra::convert::<f64, T>(f64::NAN);
+        Ok(self.put(name, DMatrix::from_element(rows, columns, unwritten)))
     }
 
     /// A tile of zeros in fast memory, to compute into.
     ///
     /// # Errors
-    /// Fast memory has no room for `rows` × `columns` numbers, or the computer has not.
+    /// Fast memory has no room for `rows` × `columns` numbers, or the computer itself has no room.
     ///
     /// ```
     /// let memory = laboratory::traffic::Memory::<f64>::new(10);
@@ -719,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_not_a_number() {
+    fn what_was_not_written_is_not_a_number() {
         let memory = Memory::<f64>::new(9);
         let a = memory.allocate("a", 2, 2).unwrap();
         assert!(a.load(0..2, 0..2).unwrap().view().iter().all(|x| x.is_nan()));

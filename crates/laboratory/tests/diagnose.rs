@@ -128,9 +128,9 @@ fn kind(finding: &Finding) -> String {
         Finding::Twins { first, second } => format!("twins {first} and {second}"),
         Finding::Scale { head, .. } => format!("scale, head {head}"),
         Finding::NoGradient { head, parameter, .. } => {
-            format!("no gradient by {parameter}, head {head}")
+            format!("no gradient of {parameter}, head {head}")
         }
-        Finding::WrongGradient { by, .. } => format!("wrong gradient by {by}"),
+        Finding::WrongGradient { by, .. } => format!("wrong gradient of {by}"),
         Finding::Leak { .. } => "leak".to_owned(),
         Finding::Deaf { .. } => "deaf".to_owned(),
         other => format!("{other:?}"),
@@ -156,18 +156,18 @@ fn expected(fault: Fault) -> Vec<&'static str> {
         Fault::WrongAxis => vec!["wrong axis, head 0", "wrong axis, head 1", "leak"],
         Fault::DeadHead => vec![
             "diffuse, head 1",
-            "no gradient by w_q, head 1",
-            "no gradient by w_k, head 1",
+            "no gradient of w_q, head 1",
+            "no gradient of w_k, head 1",
         ],
         Fault::SharedSlice => vec![
             "twins 0 and 1",
-            "no gradient by w_q, head 1",
-            "no gradient by w_k, head 1",
-            "no gradient by w_v, head 1",
+            "no gradient of w_q, head 1",
+            "no gradient of w_k, head 1",
+            "no gradient of w_v, head 1",
         ],
-        Fault::ForgottenPath => vec!["wrong gradient by x"],
+        Fault::ForgottenPath => vec!["wrong gradient of x"],
         Fault::KeysNotTransposed => {
-            vec!["wrong gradient by x", "wrong gradient by w_k", "wrong gradient by b_k"]
+            vec!["wrong gradient of x", "wrong gradient of w_k", "wrong gradient of b_k"]
         }
         other => panic!("no test knows what {other:?} leads to"),
     }

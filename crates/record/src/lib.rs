@@ -1,6 +1,6 @@
 //! Records: what was measured, on which machine, with which versions, and when.
 //!
-//! What depends on the machine cannot be computed anew by whoever builds the book. It is measured once, written to
+//! What depends on the machine cannot be computed again where the book is built. It is measured once, written to
 //! `records/MACHINE/TOPIC.json`, committed, and shown with its circumstances beside it.
 //!
 //! ```

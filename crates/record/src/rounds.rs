@@ -1,4 +1,4 @@
-//! Rounds of measuring, in which contestants take turns, so that a slow moment of the machine hits all of them.
+//! Rounds of measuring, in which contestants are interleaved, so that a slow moment of the machine hits all of them.
 
 use crate::statistics::{median, ratio, spread};
 use crate::{Measurement, Unit};
@@ -9,13 +9,13 @@ use std::fmt::Display;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rounds<C>(pub Vec<(C, Vec<f64>)>);
 
-/// Lets contestants take turns, each of which has a plan. It takes one in as many rounds as its plan `has_rounds`, and each
+/// Interleaves contestants, each of which has a plan. It takes one in as many rounds as its plan `has_rounds`, and each
 /// round begins with another contestant, so that none always follows the same one. A `turn` comes to the seconds of its
 /// samples, whose median counts; or to nothing, and then that contestant gets no further turn and is left out.
 ///
 /// # Errors
 /// A turn fails.
-pub fn take_turns<C: Copy, P>(
+pub fn interleave<C: Copy, P>(
     mut contestants: Vec<(C, P)>,
     has_rounds: impl Fn(&P) -> usize,
     mut turn: impl FnMut(C, &mut P) -> Result<Option<Vec<f64>>>,
@@ -93,7 +93,7 @@ mod tests {
             order.push(name);
             Ok((name != 'c' || order.len() < 5).then(|| vec![1.0, 4.0, 2.0]))
         };
-        let Rounds(taken) = take_turns(contestants, |rounds| *rounds, turn).unwrap();
+        let Rounds(taken) = interleave(contestants, |rounds| *rounds, turn).unwrap();
         assert_eq!(order, "abcbcaa");
         assert_eq!(taken, [('a', vec![2.0; 3]), ('b', vec![2.0; 2])]);
     }

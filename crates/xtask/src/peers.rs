@@ -19,7 +19,7 @@ const PEERS: Environment = Environment {
     otherwise: "with a Python that has them, run\n  cargo xtask bench --peers --python PROGRAM",
 };
 
-/// Installs and builds what the peers need, and lets them take turns.
+/// Installs and builds what the peers need, and interleaves them.
 ///
 /// # Errors
 ///

@@ -149,7 +149,7 @@ fn debian(project: &Project) -> Command {
 /// The module as a page loads it, and the JavaScript through which the scripts of the figures call it.
 const BOUND: [&str; 2] = ["attention.js", "attention_bg.wasm"];
 
-/// The folder with both, made anew if the module is newer.
+/// The folder with both, made again if the module is newer.
 fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
     let folder = project.target().join("playground/bound");
     let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());

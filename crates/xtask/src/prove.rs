@@ -50,7 +50,7 @@ fn cargo_test(project: &Project, arguments: &[&str]) -> Result<()> {
 }
 
 /// Windows does not let cargo replace a program that runs, but lets it be renamed; `cargo test` may
-/// want to link this one anew.
+/// want to link this one again.
 fn rename_running_program() {
     if cfg!(windows)
         && let Ok(program) = std::env::current_exe()

@@ -28,7 +28,7 @@ fn xtask(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command came to: its exit code, its output and what it said besides.
+/// What a command came to: its exit code, its output and its messages.
 struct Ended {
     code: i32,
     stdout: String,

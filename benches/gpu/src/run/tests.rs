@@ -124,7 +124,7 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     assert!(line.contains(&part) && line.ends_with(" TFLOP/s"), "{line}");
 }
 
-/// Each in turn, nobody always after the same one, and the slow one less often.
+/// Each in turn, none always after the same one, and the slow one less often.
 #[test]
 fn turns_go_round() {
     let mut fake = Fake::default();
@@ -171,7 +171,7 @@ fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
         [true, false, false, true],  // math goes away, and efficient is asked again
         [true, true, false, true],   // both are there
         [true, false, false, true],  // the second time
-        [false, false, false, true], // the third time, in the first question: nobody is left for the rounds
+        [false, false, false, true], // the third time, in the first question: no kernel is left for the rounds
         [false, false, false, true],
     ];
     assert_eq!(found, expected);

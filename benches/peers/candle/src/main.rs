@@ -92,7 +92,7 @@ impl Loaded {
         if !backward {
             return Ok(vec![output]);
         }
-        // candle's backward begins at a number: the one whose gradient by the output is `grad_output`.
+        // candle's backward begins at a number: the one whose gradient with respect to the output is `grad_output`.
         let gradients = (&output * &self.grad_output)?.sum_all()?.backward()?;
         let mut results = vec![output];
         for var in &self.by_heads {

@@ -24,7 +24,7 @@ impl Process {
     /// Starts a peer, and waits until it says hello. `advice` is added if its program is not there.
     ///
     /// # Errors
-    /// It is not there, or has not what it needs.
+    /// It is not there, or lacks what it needs.
     pub fn start(name: &str, mut command: Command, advice: &str) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {

@@ -13,7 +13,7 @@ namespace host {
 
 struct Copy {
     static constexpr const char* FORGOTTEN =
-        "cp.async: a thread has left, and nobody waited for its copies";
+        "cp.async: a thread has left, and its copies were not waited for";
     char* to;
     const char* from;
     int bytes_valid;

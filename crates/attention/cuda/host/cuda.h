@@ -44,7 +44,7 @@ inline char* at_address(SharedAddress address) { return memory + address; }
 
 // ---- what `fibers.cpp` offers -----------------------------------------------------------------
 
-// Ends the program: the kernel does what no GPU allows, or asks for what this machine has not.
+// Ends the program: the kernel does what no GPU allows, or asks for what this machine doesn't have.
 [[noreturn]] void fail(const char* what);
 // Waits until all threads of the block are at this line.
 void block_barrier(int line);
@@ -60,7 +60,7 @@ void copy(void* to, const void* from, size_t bytes);
 // Lets others run until `ready(of)`.
 void wait_until(bool (*ready)(const void* of), const void* of, const char* what);
 // What was written before `release(tag)` is seen after an `acquire(tag)` that follows it. Only the
-// race detector needs to be told: fibers take turns.
+// race detector needs to be told: fibers run one at a time.
 void release(void* tag);
 void acquire(void* tag);
 
@@ -76,7 +76,7 @@ void run(const Launch& launch, void (*kernel)(const void* arguments), const void
 extern unsigned block_number;
 // The line of the `__syncthreads()` that is left out, to see whether anybody notices; 0: none.
 extern int missing_barrier;
-// The seed of the order in which the threads of a block take turns; 0: in the order of their numbers.
+// The seed of the order in which the threads of a block run; 0: in the order of their numbers.
 extern unsigned seed;
 
 // ---- shuffles ---------------------------------------------------------------------------------

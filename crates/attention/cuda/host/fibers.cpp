@@ -1,4 +1,4 @@
-// A block of CUDA threads on one thread of a CPU, as fibers that take turns.
+// A block of CUDA threads on one thread of a CPU, as fibers that run one at a time.
 //
 // This file is compiled without a sanitizer even where the kernel has one, so that the machine's
 // own reads and writes are not taken for the kernel's. It tells the sanitizers what it does
@@ -42,7 +42,7 @@ constexpr int MOST_THREADS = 1024;
 constexpr size_t STACK = 256 * 1024;
 constexpr size_t MOST_EXCHANGED = 64; // bytes a thread
 
-// Some threads meet. Two tags take turns: who is early at the next meeting must not be seen by who
+// Some threads meet. Two tags alternate: who is early at the next meeting must not be seen by who
 // is late in leaving this one.
 struct Meeting {
     int arrived = 0;
@@ -83,7 +83,7 @@ char begin_tag, end_tag;
 void (*the_kernel)(const void*) = nullptr;
 const void* the_arguments = nullptr;
 
-// Leaves one stack for another, for good if nobody comes back. Returns when somebody does.
+// Leaves one stack for another, for good if no fiber comes back. Returns when one does.
 void switch_stacks(Context& from, const Context& to, bool for_good = false) {
     if (__sanitizer_start_switch_fiber)
         __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack, to.stack,
@@ -142,7 +142,7 @@ bool round(const int* order, int threads) {
 // ANCHOR_END: round
 
 void report_deadlock(int threads) {
-    std::fprintf(stderr, "error: block (%u, %u): nobody can go on\n", blockIdx.x, blockIdx.y);
+    std::fprintf(stderr, "error: block (%u, %u): no thread can go on\n", blockIdx.x, blockIdx.y);
     for (int i = 0, shown = 0; i < threads && shown < 8; ++i) {
         const Fiber& fiber = fibers[i];
         if (i > 0 && fibers[i - 1].done == fiber.done && fibers[i - 1].line == fiber.line
@@ -156,7 +156,7 @@ void report_deadlock(int threads) {
 }
 
 void run_block(const Launch& launch) {
-    // What nobody wrote is not a number, and what nobody asked for is not there.
+    // What no thread wrote is not a number, and what no kernel asked for is not there.
     std::memset(memory, 0xff, launch.shared_bytes);
     if (__asan_poison_memory_region)
         __asan_poison_memory_region(memory + launch.shared_bytes,

@@ -6,7 +6,7 @@
 // included.
 //
 // Shared memory is read and written by ordinary code, which the sanitizers watch. The machine's
-// own tables they must not see: fibers take turns, and what orders them is told by acquire and
+// own tables they must not see: fibers run one at a time, and what orders them is told by acquire and
 // release.
 #pragma once
 
@@ -293,7 +293,7 @@ struct Product {
 // What stands in an accumulator meanwhile: a signalling NaN, which arithmetic turns into another.
 constexpr unsigned UNDER_WAY = 0x7fa00001;
 
-// Registers that belong to products under way: nobody sees their values but here.
+// Registers that belong to products under way: their values are seen nowhere but here.
 struct Accumulator {
     std::vector<float> values;
     int products = 0; // under way

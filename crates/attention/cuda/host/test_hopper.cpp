@@ -107,7 +107,7 @@ void kernel(const void*) {
     put(test->wide, wide);
     put(test->narrow, narrow);
 
-    // A barrier of 128 arrivals: nobody passes before the last, and its phases follow each other.
+    // A barrier of 128 arrivals: no thread passes before the last, and its phases follow each other.
     static int arrived;
     arrived = 0;
     __syncthreads();

@@ -145,7 +145,7 @@ pub enum Error {
     },
     /// A kernel failed while it ran. The driver says so at the next call, and at every call after it.
     #[error(
-        "could not {tried}, since a kernel failed: {says}; the process must be started anew"
+        "could not {tried}, since a kernel failed: {says}; the process must be restarted"
     )]
     Fault {
         /// What was tried when the driver said so, such as `wait for the device`.
@@ -257,7 +257,7 @@ mod tests {
             ),
             (
                 Error::Fault { tried: tried.clone(), code: 700, says: says.clone() },
-                "could not launch `weigh`, since a kernel failed: invalid; the process must be started anew",
+                "could not launch `weigh`, since a kernel failed: invalid; the process must be restarted",
             ),
             (
                 Error::Driver { tried: tried.clone(), code: 201, says: says.clone() },

@@ -36,7 +36,7 @@ fn kind_of_failure(tried: String, reason: sys::CUresult, says: String) -> Error 
     let code = reason as u32;
     match reason {
         Reason::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { tried },
-        // After these, the driver's manual says, a process must be started anew.
+        // After these, the driver's manual says, a process must be restarted.
         Reason::CUDA_ERROR_ILLEGAL_ADDRESS
         | Reason::CUDA_ERROR_LAUNCH_TIMEOUT
         | Reason::CUDA_ERROR_ASSERT

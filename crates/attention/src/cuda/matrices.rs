@@ -56,7 +56,7 @@ impl Gpu {
     /// weights of a row no longer sum to 1. [`Flash`](crate::flash::Flash) has no such limit.
     ///
     /// # Errors
-    /// `forward` or `grad_output` has not the shapes of these inputs' output, or as [`Gpu::forward`].
+    /// `forward` or `grad_output` doesn't have the shape of these inputs' output, or as [`Gpu::forward`].
     ///
     /// ```no_run
     /// use attention::cuda::Gpu;

@@ -40,7 +40,7 @@ impl Flash {
     /// queries, with rows of whole vectors. One head keeps at most four threads busy.
     ///
     /// # Errors
-    /// `forward` or `grad_output` has not the shapes of these inputs' output.
+    /// `forward` or `grad_output` doesn't have the shape of these inputs' output.
     ///
     /// ```
     /// use attention::{Mask, flash::{Flash, Inputs}};

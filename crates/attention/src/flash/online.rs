@@ -148,7 +148,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     /// What is known after the keys of both.
     ///
     /// # Errors
-    /// `other` has not the same number of rows, or values of another width.
+    /// `other` doesn't have the same number of rows, or values of another width.
     ///
     /// ```
     /// # use attention::flash::OnlineSoftmax;

@@ -110,7 +110,7 @@ impl<T: RealField + Copy> Head<'_, T> {
 /// in tiles of other sizes a score may be rounded otherwise, and a weight recomputed from it would be another.
 ///
 /// # Errors
-/// `forward` or `grad_output` has not the shapes of these inputs' output, or a size of `tiles` is 0.
+/// `forward` or `grad_output` doesn't have the shape of these inputs' output, or a size of `tiles` is 0.
 ///
 /// # Source
 /// T. Dao et al., *FlashAttention* (2022), algorithm 4.

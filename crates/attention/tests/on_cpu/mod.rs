@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// What watches over a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
-    /// Nobody.
+    /// None.
     Nothing,
     /// ThreadSanitizer, which finds races between the threads of a block.
     Races,
@@ -49,7 +49,7 @@ pub struct Sizes {
 /// What is chosen for one run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Choices {
-    /// Of the order in which threads take turns; 0 is the order of their numbers.
+    /// Of the order in which threads run; 0 is the order of their numbers.
     pub seed: u32,
     /// The line of the `__syncthreads()` that is left out; 0 is none.
     pub missing_barrier: u32,
@@ -302,7 +302,7 @@ fn feed(command: &mut Command, input: &[u8]) -> Output {
     child.wait_with_output().expect("it was started")
 }
 
-/// Standard error, without what AddressSanitizer says whenever fibers take turns.
+/// Standard error, without what AddressSanitizer says at each switch of fibers.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines =

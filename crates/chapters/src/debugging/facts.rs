@@ -46,13 +46,13 @@ pub fn examine(fault: Fault) -> Result<Diagnosis> {
     examine_under(fault, &Mask::causal())
 }
 
-/// With filling in the place of this token.
+/// With padding in the place of this token.
 fn examine_padded(fault: Fault, at: usize) -> Result<Diagnosis> {
     let valid: Vec<bool> = (0..TOKENS.len()).map(|j| j != at).collect();
     examine_under(fault, &Mask::causal().and(Mask::padding(&valid)?))
 }
 
-/// How many outputs of real tokens a layer that forgets padding lets the filling at this place reach.
+/// How many outputs of real tokens a layer that forgets padding lets the padding token at this place reach.
 pub fn reached_by_filling(at: usize) -> Result<usize> {
     let diagnosis = examine_padded(Fault::ForgottenPadding, at)?;
     let mut leaks =
@@ -60,7 +60,7 @@ pub fn reached_by_filling(at: usize) -> Result<usize> {
             Finding::Leak { pairs, .. } => Some(pairs),
             _ => None,
         });
-    let pairs = leaks.next().with_context(|| format!("no leak with filling at {at}"))?;
+    let pairs = leaks.next().with_context(|| format!("no leak with padding at {at}"))?;
     Ok(pairs.iter().filter(|(output, _)| *output != at).count())
 }
 
@@ -71,7 +71,7 @@ pub fn error_of_forgotten_path() -> Result<f64> {
         Finding::WrongGradient { by: "x", error } => Some(*error),
         _ => None,
     });
-    error.context("the gradient by x is right")
+    error.context("the gradient with respect to x is right")
 }
 
 /// Whether a finding is one of a check's.

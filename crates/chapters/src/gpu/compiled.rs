@@ -85,7 +85,7 @@ fn on_hopper(record: &Record) -> impl Iterator<Item = &Measurement> {
     })
 }
 
-/// The registers that a thread of kernel 4's producer and of its consumers have once they were dealt out anew, which the
+/// The registers that a thread of kernel 4's producer and of its consumers have once they were dealt out again, which the
 /// report does not say.
 pub const PRODUCER: usize = 24;
 pub const CONSUMER: usize = 240;

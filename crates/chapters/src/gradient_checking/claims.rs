@@ -77,7 +77,7 @@ fn slopes_a_thousand_times_smaller_are_far_below_the_threshold() {
     assert!(of_small_slopes < THRESHOLD / 100.0, "{of_small_slopes}");
 }
 
-/// Asserts something of the gradient by the input and by each parameter, of both layers under all masks.
+/// Asserts something of the gradient with respect to the input and each parameter, of both layers under all masks.
 fn of_every_gradient(assert: impl Fn(&str, &Case)) {
     let (one_head, two_heads) = layers().unwrap();
     for mask in masks().unwrap() {

@@ -70,7 +70,7 @@ pub const FAULTS: [Fault; 7] = [
     },
 ];
 
-/// Draws queries and keys, these many, and values; runs attention; and has the gradient by the queries made.
+/// Draws queries and keys, these many, and values; runs attention; and has the gradient with respect to the queries made.
 fn by_queries(
     trial: Trial,
     (n_q, n_k): (usize, usize),

@@ -28,7 +28,7 @@ pub fn masks() -> Result<[Mask; 3]> {
     Ok([Mask::none(), Mask::causal(), padding])
 }
 
-/// The gradient by x and by each parameter, of the loss Σ sin(output) ⊙ P.
+/// The gradient with respect to x and each parameter, of the loss Σ sin(output) ⊙ P.
 pub fn cases<'a, L: AttentionLayer<f64>>(
     (layer, x): &'a WithInput<L>,
     mask: &'a Mask,

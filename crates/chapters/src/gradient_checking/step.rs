@@ -41,7 +41,7 @@ impl Problem<f64> {
         Ok(Parameters { w_q, w_k, w_v, w_o, ..without_biases }.into())
     }
 
-    /// The gradient by x, from the crate.
+    /// The gradient with respect to x, from the crate.
     fn gradient(&self) -> Result<DMatrix<f64>> {
         let layer = self.layer()?;
         let (_, cache) = layer.forward(&self.x, &Mask::none())?;
@@ -58,7 +58,7 @@ impl<T: RealField + Copy> Problem<T> {
     /// The layer's loss Σ output ⊙ P once more, from additions, multiplications, divisions and a root alone.
     ///
     /// The left arm of the U is made of last digits. These operations have the same last digit on every machine; the
-    /// system's exponential, and products that are tuned to a processor, have not.
+    /// system's exponential, and products that are tuned to a processor, don't.
     pub fn loss(&self, x: &DMatrix<T>) -> T {
         let [w_q, w_k, w_v, w_o] = &self.weights;
         let (q, k, v) = (product(x, w_q), product(x, w_k), product(x, w_v));

@@ -1,4 +1,4 @@
-//! What the chapter computes, but for rounding.
+//! What the chapter computes, without what rounding does.
 
 use super::row::Row;
 use crate::random;

@@ -55,7 +55,7 @@ pub fn smooth_maximum(t: f64) -> Result<f64> {
     Ok(log_sum_exp(&dvector![t, 0.0])?)
 }
 
-/// Multiplications for the gradient by one row of n scores: with the Jacobian, p pᵀ and its product with the gradient;
+/// Multiplications for the gradient with respect to one row of n scores: with the Jacobian, p pᵀ and its product with the gradient;
 /// directly, ⟨g, p⟩ and p ⊙ (g − ⟨g, p⟩).
 pub fn multiplications(n: usize) -> [usize; 2] {
     [2 * n * n, 2 * n]

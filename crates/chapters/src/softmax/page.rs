@@ -123,7 +123,7 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
     )
 }
 
-/// What the gradient by one row of n scores costs, with the Jacobian and without.
+/// What the gradient with respect to one row of n scores costs, with the Jacobian and without.
 fn jacobian_cost(page: &mut Page) {
     page.table_of(
         "jacobian-cost",

@@ -307,7 +307,7 @@ fn lengths_of_strips() -> impl Iterator<Item = usize> {
 }
 
 /// Up to what lengths strips always, and ever, move less than another program. The rows of a strip and the number of strips
-/// are whole, so that for a while the two take turns.
+/// are whole, so for a while the two alternate.
 fn strips_move_less(than: Total) -> (usize, usize) {
     let (mut always, mut ever) = (0, 0);
     for n in lengths_of_strips() {
@@ -332,7 +332,7 @@ fn strips_move_more_than_tiles_and_as_many_numbers_as_their_formula_says() {
 }
 
 #[test]
-fn strips_take_turns_with_the_fused_program_around_1024_tokens() {
+fn strips_alternate_with_the_fused_program_around_1024_tokens() {
     let (always, ever) = strips_move_less(fused);
     assert!(always < N && N < ever);
     let [strips, fused] = [chunked, fused].map(|program| program(N, CAPACITY).unwrap());

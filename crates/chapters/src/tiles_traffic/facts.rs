@@ -290,7 +290,7 @@ impl Pass {
     }
 
     /// The capacity from which on tiles always move less than the other program does, at [`LONG`] tokens. (Both come down in
-    /// steps, so that a little below it they may take turns.)
+    /// steps, so a little below it they may alternate.)
     pub fn pays_from(self, least: usize, other: Total) -> Result<usize> {
         let mut from = least;
         for capacity in least..CAPACITY / 2 {

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_has_the_tensor_cores_twice_and_no_tile_is_used_before_it_is_there() {
+    fn no_consumer_has_the_tensor_cores_twice_and_no_tile_is_used_before_it_is_there() {
         let plan = Plan::new(Lengths::new(128, 128));
         let mut all: Vec<_> =
             plan.scores.iter().chain(&plan.outputs).flatten().copied().collect();

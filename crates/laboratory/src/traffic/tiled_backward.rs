@@ -1,4 +1,4 @@
-//! The way back through attention in tiles on the machine that counts: weights are computed a second time, and kept nowhere.
+//! The backward pass of attention in tiles on the machine that counts: weights are computed a second time, and kept nowhere.
 
 use super::programs::{check, check_home};
 use super::tiled::{check_smallest, check_tiles, hide, sum_of_products};
@@ -15,7 +15,7 @@ use nalgebra::RealField;
 /// gradients.
 ///
 /// There the keys are the outer loop. A tile has gradients for its queries and for its keys; one of the two can be
-/// added up in fast memory, and the other is read and written anew for each tile. A key brings two gradients (its own,
+/// added up in fast memory, and the other is read and written again for each tile. A key brings two gradients (its own,
 /// and its value's) and a query one. So the keys stay, and the gradients of the queries come and go.
 ///
 /// The first pass moves n_q·(2d_v + d_k + 1) numbers. Without a mask the second one moves
@@ -207,7 +207,7 @@ mod tests {
     use attention::Mask;
     use nalgebra::DMatrix;
 
-    /// The way back from what the crate's forward pass returns.
+    /// The backward pass from what the crate's forward pass returns.
     fn run_backward(
         [q, k, v, grad_output]: [&DMatrix<f64>; 4],
         mask: &Mask,
@@ -275,7 +275,7 @@ mod tests {
                 tiled_attention_backward(memory, inputs, kept, &g, &mask, (4, 2))
             })
             .unwrap();
-            assert_close(&results, &expected, "there and back");
+            assert_close(&results, &expected, "forward and backward");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Numbers typed by hand, and words that the book does without.
+//! Numbers typed by hand, and words that the book and its code do without.
 //!
 //! A decimal in the prose looks measured, so it must have been: it comes from `src/generated` by an
 //! include. Not meant are code, formulas, links, and places in other texts: "Section 3.2".
@@ -27,6 +27,8 @@ static NUMBER: Pattern = pattern!(
 static BEFORE_A_NAME: Pattern = pattern!(
     r"(?i)([\w:/]|\b(section|sections|§|chapter|appendix|equation|eq\.|figure|table|theorem|algorithm)\s*)$",
 );
+
+static COMMENT: Pattern = pattern!("//.*");
 
 static TAG: Pattern = pattern!(r"(?s)<!--.*?-->|<[^>]*>");
 
@@ -58,6 +60,20 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
         [numbers(chapter, &prose), words(chapter, &prose)].concat()
     };
     sources.chapters.iter().flat_map(check).collect()
+}
+
+/// The [`WORDS`] in the comments of the crates.
+pub(super) fn comments(sources: &Sources) -> Vec<Finding> {
+    let code = ["rs", "cu", "cuh", "h", "cpp", "js"];
+    let folder = sources.root.join("crates");
+    let files =
+        code.iter().flat_map(|extension| files::with_extension(&folder, extension));
+    let documents = files.filter_map(|file| Document::read(file, &sources.root).ok());
+    let check = |document: Document| {
+        let comments = COMMENT.find_iter(&document.text).map(|found| found.range());
+        words(&document, &blank(&document.text, comments))
+    };
+    documents.flat_map(check).collect()
 }
 
 fn words(chapter: &Document, prose: &str) -> Vec<Finding> {

@@ -123,7 +123,7 @@ pub fn without_avx512(with: &Record, without: &Record) -> Result<[f64; 4]> {
     let same: Vec<_> = before.into_iter().filter(|r| cells.contains(&r.cell)).collect();
     ensure!(
         !cells.is_empty() && same.len() == cells.len(),
-        "the record `peers-avx2` has cells that `peers` has not, or none"
+        "the record `peers-avx2` has cells that `peers` doesn't have, or none"
     );
     Ok([slowdown("pytorch-fused")?, slowdown("flash")?, mean(&same), mean(&after)])
 }

@@ -128,7 +128,7 @@ fn means(page: &mut Page, counted: &[Ratio]) {
     page.table("means", &header, &rows);
 }
 
-/// This crate's times, at a width of 64 on one thread, and how many times as long everybody else took.
+/// This crate's times, at a width of 64 on one thread, and how many times as long each peer took.
 fn times(page: &mut Page, record: &Record) -> Result<()> {
     let peers = PEERS.map(|(name, _)| facts::ratios(record, name));
     let peers = peers.into_iter().collect::<Result<Vec<_>>>()?;

@@ -25,7 +25,7 @@ pub fn in_words(record: &Record) -> Result<String> {
         ]
     };
     let rows: Vec<_> = functions.iter().map(row).collect();
-    // Kernel 4 deals its registers out anew when it runs, which the report does not say.
+    // Kernel 4 deals its registers out again when it runs, which the report does not say.
     let hopper = functions.iter().rfind(|(kernel, ..)| *kernel == "hopper");
     let note = hopper.map(|(.., needs)| {
         format!(
