@@ -193,7 +193,7 @@ pub fn tell_heads(page: &mut Page) -> Result<Claim> {
     })
 }
 
-/// (11) The peaks of the chapter [Complexity](complexity).
+/// (11) The peaks of the chapter [Complexity](crate::complexity).
 pub fn tell_backward_memory(page: &mut Page) -> Claim {
     let ratio = |n| {
         let [forward, both] = alive(n);
