@@ -204,6 +204,7 @@ pub struct SmallGradients {
 
 pub fn small_gradients() -> [SmallGradients; 6] {
     let sizes = [(8, 64), (8, 512), (64, 64), (64, 512), (512, 64), (512, 512)];
+    why_sqrt_d_k::draw_all(sizes.into_iter().rev());
     let of_size = |(n, d)| {
         let rows = why_sqrt_d_k::rows(n, d);
         let faint_scores = |rows| why_sqrt_d_k::mean(rows, |row| row.faint_scores);

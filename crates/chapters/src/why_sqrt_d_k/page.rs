@@ -4,8 +4,8 @@ use super::facts::{
     self, Correlated, Histogram, Moments, Responses, histogram, normal_density,
 };
 use super::saturation::{
-    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, left_out, logarithmic_sizes, mean, median,
-    rows, share,
+    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, draw_all, largest_first, left_out,
+    logarithmic_sizes, mean, median, rows, share,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -13,9 +13,9 @@ use figures::format::{fixed, integer, percent, scientific};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    // The slow ones, side by side. All rows are drawn when the first are asked for.
+    // The slow ones, side by side.
     let other = || rayon::join(facts::moments, facts::correlated);
-    let (_, (moments, scores)) = rayon::join(|| rows(8, 512), other);
+    let (_, (moments, scores)) = rayon::join(|| draw_all(largest_first()), other);
 
     four_scores(page)?;
     page.value("rows", integer(ROWS));

@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 pub const LENGTHS: [usize; 3] = [8, 64, 512];
 pub const WIDTHS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
@@ -44,18 +44,27 @@ pub struct Rows {
     pub divided_by_d: Vec<Row>,
 }
 
-/// Drawn once, since two chapters look at them.
-static DRAWN: LazyLock<BTreeMap<(usize, usize), Rows>> = LazyLock::new(|| {
-    // What takes longest comes first.
-    let sizes =
-        LENGTHS.into_iter().rev().flat_map(|n| WIDTHS.map(|d| (n, d)).into_iter().rev());
-    let drawn = sizes.par_bridge().map(|(n, d)| Ok(((n, d), draw_rows(n, d)?)));
-    drawn.collect::<Result<_>>().expect("rows of weights")
+/// Rows of each size, once they are drawn: two chapters look at them, and one of them only at some.
+static DRAWN: LazyLock<BTreeMap<(usize, usize), OnceLock<Rows>>> = LazyLock::new(|| {
+    let sizes = LENGTHS.into_iter().flat_map(|n| WIDTHS.map(|d| (n, d)));
+    sizes.map(|size| (size, OnceLock::new())).collect()
 });
 
 /// Rows of weights, each of one random query and `n` of [`LENGTHS`] random keys of a width `d` of [`WIDTHS`].
 pub fn rows(n: usize, d: usize) -> &'static Rows {
-    &DRAWN[&(n, d)]
+    DRAWN[&(n, d)].get_or_init(|| draw_rows(n, d).expect("rows of weights"))
+}
+
+/// Draws the rows of these sizes on several threads, so that [`rows`] has them at hand.
+pub fn draw_all(sizes: impl Iterator<Item = (usize, usize)> + Send) {
+    sizes.par_bridge().for_each(|(n, d)| {
+        rows(n, d);
+    });
+}
+
+/// All sizes, those first that take longest.
+pub fn largest_first() -> impl Iterator<Item = (usize, usize)> + Send {
+    DRAWN.keys().rev().copied()
 }
 
 fn draw_rows(n: usize, d: usize) -> Result<Rows> {
