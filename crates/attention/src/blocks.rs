@@ -3,22 +3,12 @@
 use std::ops::Range;
 
 /// The ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
-///
-/// ```
-/// let blocks: Vec<_> = attention::building_blocks::blocks(7, 3).collect();
-/// assert_eq!(blocks, [0..3, 3..6, 6..7]);
-/// ```
 pub fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     let size = size.max(1);
     (0..n).step_by(size).map(move |start| start..n.min(start.saturating_add(size)))
 }
 
 /// `range` in pieces of at most `size`.
-///
-/// ```
-/// let tiles: Vec<_> = attention::building_blocks::tiles_between(2..7, 3).collect();
-/// assert_eq!(tiles, [2..5, 5..7]);
-/// ```
 pub fn tiles_between(
     range: Range<usize>,
     size: usize,

@@ -2,17 +2,13 @@
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::mask::{Mask, SizedMask};
-use crate::simd::{product, product_tr, tr_product};
-use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward};
-use nalgebra::{DMatrix, DVector, RealField};
+use crate::simd::{Float, product, product_tr, tr_product};
+use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward_in_place};
+use nalgebra::{DMatrix, DMatrixView, DVector};
 use std::borrow::Cow;
 
-/// The factor 1/√d_k of the scores.
-///
-/// ```
-/// assert_eq!(attention::building_blocks::scale::<f64>(16), 0.25);
-/// ```
-pub fn scale<T: RealField + Copy>(d_k: usize) -> T {
+/// Returns the factor 1/√d_k of the scores.
+pub fn scale<T: Float>(d_k: usize) -> T {
     T::one() / nalgebra::convert::<f64, T>(d_k as f64).sqrt()
 }
 
@@ -20,18 +16,9 @@ pub fn scale<T: RealField + Copy>(d_k: usize) -> T {
 ///
 /// # Errors
 /// One of them is empty, or `k` is not as wide as `q`.
-///
-/// ```
-/// use attention::building_blocks::check_queries_and_keys;
-/// use nalgebra::DMatrix;
-///
-/// let (q, k) = (DMatrix::<f64>::zeros(2, 4), DMatrix::zeros(5, 3));
-/// let error = check_queries_and_keys(&q, &k).unwrap_err();
-/// assert_eq!(error.to_string(), "`k` has 3 columns but `q` has d_k = 4");
-/// ```
-pub fn check_queries_and_keys<T: RealField>(
-    q: &DMatrix<T>,
-    k: &DMatrix<T>,
+pub fn check_queries_and_keys<T: Float>(
+    q: DMatrixView<T>,
+    k: DMatrixView<T>,
 ) -> Result<()> {
     check_not_empty("q", q)?;
     check_not_empty("k", k)?;
@@ -43,23 +30,16 @@ pub fn check_queries_and_keys<T: RealField>(
 ///
 /// # Errors
 /// One of them is empty, or `v` doesn't have as many rows as `k`.
-///
-/// ```
-/// use attention::building_blocks::check_values;
-/// use nalgebra::DMatrix;
-///
-/// let (k, v) = (DMatrix::<f64>::zeros(5, 4), DMatrix::zeros(3, 2));
-/// let error = check_values(&k, &v).unwrap_err();
-/// assert_eq!(error.to_string(), "`v` has 3 rows but `k` has n_k = 5");
-/// ```
-pub fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> {
+pub fn check_values<T: Float>(k: DMatrixView<T>, v: DMatrixView<T>) -> Result<()> {
     check_not_empty("k", k)?; // or else `v` would be blamed
     check_not_empty("v", v)?;
     let because = || format!("`k` has n_k = {}", k.nrows());
     check_count("v", "row", v.nrows(), k.nrows(), because)
 }
 
-/// The scaled scores of every query against every key: `q kᵀ / √d_k`.
+/// Returns the scaled scores of every query against every key: `q kᵀ / √d_k`.
+///
+/// The queries are scaled before the product, which could overflow otherwise where the scores do not.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k) → (n_q, n_k).
 ///
@@ -78,16 +58,19 @@ pub fn check_values<T: RealField>(k: &DMatrix<T>, v: &DMatrix<T>) -> Result<()> 
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: scores
-pub fn scaled_scores<T: RealField + Copy>(
-    q: &DMatrix<T>,
-    k: &DMatrix<T>,
+pub fn scaled_scores<'a, T: Float>(
+    q: impl Into<DMatrixView<'a, T>>,
+    k: impl Into<DMatrixView<'a, T>>,
 ) -> Result<DMatrix<T>> {
+    let (q, k) = (q.into(), k.into());
     check_queries_and_keys(q, k)?;
-    Ok(product_tr(q, k) * scale::<T>(q.ncols())) // q kᵀ / √d_k (n_q, n_k)
+    let scaled_q = q * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
+    Ok(product_tr(&scaled_q, k)) // q kᵀ / √d_k (n_q, n_k)
 }
 // ANCHOR_END: scores
 
-/// How much each query attends to each key: softmax of the scores that the mask leaves.
+/// Returns the weights with which each query attends to each key, the softmax of the scores that the mask leaves, and the
+/// log-sum-exp of each query's scores.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k) → weights (n_q, n_k) and the log-sum-exp of each row of scores (n_q). A query
 /// that may see no key has weights of 0 and a log-sum-exp of −∞.
@@ -100,28 +83,34 @@ pub fn scaled_scores<T: RealField + Copy>(
 /// use nalgebra::dmatrix;
 ///
 /// let x = dmatrix![1.0_f64, 0.0; 1.0, 0.0];
-/// let (weights, _) = attention::attention_weights(&x, &x, &Mask::causal())?;
+/// let (weights, _) = attention::attention_weights(&x, &x, Mask::causal())?;
 /// assert_eq!(weights, dmatrix![1.0, 0.0; 0.5, 0.5]);
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: weights
-pub fn attention_weights<T: RealField + Copy>(
-    q: &DMatrix<T>,
-    k: &DMatrix<T>,
-    mask: &Mask,
+pub fn attention_weights<'a, T: Float>(
+    q: impl Into<DMatrixView<'a, T>>,
+    k: impl Into<DMatrixView<'a, T>>,
+    mask: impl Into<Mask>,
 ) -> Result<(DMatrix<T>, DVector<T>)> {
+    let (q, k) = (q.into(), k.into());
     check_queries_and_keys(q, k)?;
-    let mask = mask.sized(q.nrows(), k.nrows())?;
+    let mask = mask.into().sized(q.nrows(), k.nrows())?;
     let scores = mask.apply(scaled_scores(q, k)?)?; // (n_q, n_k), −∞ where hidden
-    let (weights, log_sum_exp) = softmax_and_log_sum_exp(scores)?;
+    let (weights, log_sum_exp) = softmax_and_log_sum_exp(scores)?; // (n_q, n_k), (n_q)
+    if log_sum_exp.iter().all(|lse| lse.partial_cmp(lse).is_some()) {
+        return Ok((weights, log_sum_exp));
+    }
     // A visible NaN makes its whole row NaN; what is hidden still has no weight.
-    Ok((mask.fill_hidden(weights, T::zero()), log_sum_exp)) // (n_q, n_k), (n_q)
+    Ok((mask.fill_hidden(weights, T::zero()), log_sum_exp))
 }
 // ANCHOR_END: weights
 
-/// Scaled dot-product attention: `softmax(q kᵀ / √d_k + mask) v`.
+/// Returns the output of scaled dot-product attention, `softmax(q kᵀ / √d_k + mask) v`, and a cache, which
+/// [`attention_backward`] takes.
 ///
-/// Returns the output, and a cache which [`attention_backward`] takes.
+/// Matrices may be views of others, such as some columns, `&x.columns(0, 8)`, or the rows of a longer matrix that are filled by now.
+/// The cache holds copies of them; [`flash`](crate::flash::flash()) keeps nothing.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v). A query that may see no key has an
 /// output of 0. A key or value behind the mask never reaches the output, even if it is NaN or infinite.
@@ -141,32 +130,34 @@ pub fn attention_weights<T: RealField + Copy>(
 /// let k = dmatrix![1.0, 0.0; 1.0, 0.0; -1.0, 0.0];
 /// let v = dmatrix![10.0; 20.0; f64::NAN];
 /// // Two keys that match equally well, and one that the query may not see.
-/// let (output, cache) = attention(&q, &k, &v, &Mask::padding(&[true, true, false])?)?;
+/// let (output, cache) = attention(&q, &k, &v, Mask::padding(&[true, true, false])?)?;
 /// assert_eq!(output, dmatrix![15.0]);
 /// assert_eq!(cache.weights, dmatrix![0.5, 0.5, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: attention
-pub fn attention<T: RealField + Copy>(
-    q: &DMatrix<T>,
-    k: &DMatrix<T>,
-    v: &DMatrix<T>,
-    mask: &Mask,
+pub fn attention<'a, T: Float>(
+    q: impl Into<DMatrixView<'a, T>>,
+    k: impl Into<DMatrixView<'a, T>>,
+    v: impl Into<DMatrixView<'a, T>>,
+    mask: impl Into<Mask>,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    attention_with_dropout(q.clone(), k.clone(), v.clone(), mask, None)
+    // `attend`, below, as it was compiled for f32 or f64.
+    T::attend(q.into(), k.into(), v.into(), &mask.into(), None)
 }
 
-/// Like [`attention`], but takes the matrices for the cache. `dropout` (n_q, n_k)
-/// multiplies the weights before they meet the values.
-pub(crate) fn attention_with_dropout<T: RealField + Copy>(
-    q: DMatrix<T>,
-    k: DMatrix<T>,
-    v: DMatrix<T>,
+/// [`attention`]; `dropout` (n_q, n_k) multiplies the weights before they meet the values.
+pub(crate) fn attend<T: Float>(
+    q: DMatrixView<T>,
+    k: DMatrixView<T>,
+    v: DMatrixView<T>,
     mask: &Mask,
     dropout: Option<DMatrix<T>>,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    check_values(&k, &v)?;
-    let (weights, log_sum_exp) = attention_weights(&q, &k, mask)?; // (n_q, n_k), (n_q)
+    check_queries_and_keys(q, k)?;
+    check_values(k, v)?;
+    let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
+    let [q, k, v] = [q, k, v].map(|matrix| matrix.into_owned());
     let mask = mask.clone();
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
     let mask = cache.sized_mask()?;
@@ -176,19 +167,19 @@ pub(crate) fn attention_with_dropout<T: RealField + Copy>(
 }
 // ANCHOR_END: attention
 
-/// What [`attention`] keeps for its backward pass, and for those who want to look inside.
+/// The matrices that [`attention`] keeps for its backward pass, and for those who want to look inside.
 ///
 /// ```
 /// use attention::{Mask, attention};
 /// use nalgebra::dmatrix;
 ///
 /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
-/// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// let (_, cache) = attention(&x, &x, &x, Mask::none())?;
 /// assert!((cache.weights.row(0).sum() - 1.0).abs() < 1e-15);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct AttentionCache<T: RealField + Copy> {
+pub struct AttentionCache<T: Float> {
     /// The queries (n_q, d_k).
     pub q: DMatrix<T>,
     /// The keys (n_k, d_k).
@@ -205,7 +196,7 @@ pub struct AttentionCache<T: RealField + Copy> {
     pub dropout: Option<DMatrix<T>>,
 }
 
-impl<T: RealField + Copy> AttentionCache<T> {
+impl<T: Float> AttentionCache<T> {
     /// The weights that met the values: after dropout, if there was any.
     ///
     /// Shapes: → (n_q, n_k).
@@ -218,7 +209,7 @@ impl<T: RealField + Copy> AttentionCache<T> {
     /// use nalgebra::dmatrix;
     ///
     /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
-    /// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+    /// let (_, cache) = attention(&x, &x, &x, Mask::none())?;
     /// assert_eq!(*cache.weights_used()?, cache.weights); // no dropout here
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -230,7 +221,7 @@ impl<T: RealField + Copy> AttentionCache<T> {
         Ok(Cow::Owned(self.weights.component_mul(factors)))
     }
 
-    fn sized_mask(&self) -> Result<SizedMask<'_>> {
+    fn sized_mask(&self) -> Result<SizedMask> {
         self.mask.sized(self.q.nrows(), self.k.nrows())
     }
 
@@ -244,7 +235,7 @@ impl<T: RealField + Copy> AttentionCache<T> {
     /// use nalgebra::dmatrix;
     ///
     /// let x = dmatrix![1.0_f64, 2.0; 3.0, 4.0];
-    /// let (_, mut cache) = attention(&x, &x, &x, &Mask::none())?;
+    /// let (_, mut cache) = attention(&x, &x, &x, Mask::none())?;
     /// assert!(cache.check().is_ok());
     /// cache.weights = dmatrix![1.0];
     /// assert!(cache.check().is_err());
@@ -260,20 +251,20 @@ impl<T: RealField + Copy> AttentionCache<T> {
     }
 }
 
-/// The gradients of a loss by the queries, keys and values of [`attention`].
+/// The gradients of a loss with respect to the queries, keys and values of [`attention`].
 ///
 /// ```
 /// use attention::{AttentionGradients, Mask, attention, attention_backward};
 /// use nalgebra::dmatrix;
 ///
 /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
-/// let (output, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// let (output, cache) = attention(&x, &x, &x, Mask::none())?;
 /// let AttentionGradients { q, k, v } = attention_backward(&cache, &output)?;
 /// assert_eq!((q.shape(), k.shape(), v.shape()), ((2, 2), (2, 2), (2, 2)));
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct AttentionGradients<T: RealField + Copy> {
+pub struct AttentionGradients<T: Float> {
     /// `∂L/∂q` (n_q, d_k).
     pub q: DMatrix<T>,
     /// `∂L/∂k` (n_k, d_k).
@@ -282,7 +273,7 @@ pub struct AttentionGradients<T: RealField + Copy> {
     pub v: DMatrix<T>,
 }
 
-/// The backward pass of [`attention`]: from `grad_output = ∂L/∂output` to the gradients of queries, keys and values.
+/// Returns the gradients of queries, keys and values from `grad_output = ∂L/∂output`: the backward pass of [`attention`].
 ///
 /// Shapes: `grad_output` (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). What the mask hides gets a gradient of exactly 0.
 ///
@@ -294,16 +285,23 @@ pub struct AttentionGradients<T: RealField + Copy> {
 /// use nalgebra::dmatrix;
 ///
 /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
-/// let (_, cache) = attention(&x, &x, &x, &Mask::causal())?;
+/// let (_, cache) = attention(&x, &x, &x, Mask::causal())?;
 /// let gradients = attention_backward(&cache, &dmatrix![1.0, 1.0; 0.0, 0.0])?;
 /// // Only the first token's output matters to this loss, and it saw itself alone.
 /// assert_eq!(gradients.v, dmatrix![1.0, 1.0; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: backward
-pub fn attention_backward<T: RealField + Copy>(
+pub fn attention_backward<'a, T: Float>(
     cache: &AttentionCache<T>,
-    grad_output: &DMatrix<T>,
+    grad_output: impl Into<DMatrixView<'a, T>>,
+) -> Result<AttentionGradients<T>> {
+    T::attend_backward(cache, grad_output.into()) // the next function, as it was compiled
+}
+
+pub(crate) fn attend_backward<T: Float>(
+    cache: &AttentionCache<T>,
+    grad_output: DMatrixView<T>,
 ) -> Result<AttentionGradients<T>> {
     cache.check()?;
     let AttentionCache { q, k, v, weights, dropout, .. } = cache;
@@ -326,7 +324,7 @@ pub fn attention_backward<T: RealField + Copy>(
     // ANCHOR: backward_softmax
     // weights = softmax(scores + mask): a hidden weight is the constant 0
     let grad_weights = mask.fill_hidden(grad_weights, T::zero());
-    let grad_scores = softmax_rows_backward(weights, grad_weights)?; // (n_q, n_k)
+    let grad_scores = softmax_rows_backward_in_place(weights.into(), grad_weights); // (n_q, n_k)
     let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even beside a NaN
     // ANCHOR_END: backward_softmax
 
@@ -345,21 +343,22 @@ pub fn attention_backward<T: RealField + Copy>(
 }
 // ANCHOR_END: backward
 
-/// `a · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_k, d).
+/// Returns `a · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_k, d).
 ///
-/// A plain product would let a hidden NaN through, since 0 · NaN is NaN. So if there is anything in `b` that is not
-/// finite, the sum runs over the visible keys only.
+/// A plain product would let a hidden NaN through, since 0 · NaN is NaN. So rows of `b` that are not finite stay out of the product,
+/// and are added to the rows that see them.
 // ANCHOR: masked_product
-pub(crate) fn masked_product<T: RealField + Copy>(
+pub(crate) fn masked_product<'a, T: Float>(
     a: &DMatrix<T>,
-    b: &DMatrix<T>,
+    b: impl Into<DMatrixView<'a, T>>,
     seen: impl Fn(usize, usize) -> bool,
 ) -> DMatrix<T> {
-    if is_finite(b) {
-        return product(a, b);
-    }
-    let mut product = DMatrix::zeros(a.nrows(), b.ncols());
-    for j in 0..a.ncols() {
+    let b = b.into();
+    let Some(bad) = rows_not_finite(b) else { return product(a, b) };
+    let mut finite = b.into_owned();
+    bad.iter().for_each(|&j| finite.row_mut(j).fill(T::zero()));
+    let mut product = product(a, &finite);
+    for j in bad {
         for i in (0..a.nrows()).filter(|&i| seen(i, j)) {
             for c in 0..b.ncols() {
                 product[(i, c)] += a[(i, j)] * b[(j, c)];
@@ -370,20 +369,27 @@ pub(crate) fn masked_product<T: RealField + Copy>(
 }
 // ANCHOR_END: masked_product
 
-/// `aᵀ · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_q, d). See [`masked_product`].
-pub(crate) fn masked_tr_product<T: RealField + Copy>(
+/// Returns `aᵀ · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_q, d). See [`masked_product`].
+pub(crate) fn masked_tr_product<'a, T: Float>(
     a: &DMatrix<T>,
-    b: &DMatrix<T>,
+    b: impl Into<DMatrixView<'a, T>>,
     seen: impl Fn(usize, usize) -> bool,
 ) -> DMatrix<T> {
-    if is_finite(b) {
+    let b = b.into();
+    if rows_not_finite(b).is_none() {
         return tr_product(a, b);
     }
     masked_product(&a.transpose(), b, |j, i| seen(i, j))
 }
 
-fn is_finite<T: RealField + Copy>(matrix: &DMatrix<T>) -> bool {
-    matrix.iter().all(|x| x.is_finite())
+/// The rows that hold a NaN or an infinity; `None` if no row does.
+fn rows_not_finite<T: Float>(matrix: DMatrixView<T>) -> Option<Vec<usize>> {
+    let is_finite = |x: &T| x.is_finite();
+    if matrix.column_iter().all(|column| column.as_slice().iter().all(is_finite)) {
+        return None;
+    }
+    let rows = matrix.row_iter().enumerate();
+    Some(rows.filter(|(_, row)| !row.iter().all(is_finite)).map(|(i, _)| i).collect())
 }
 
 #[cfg(test)]
@@ -399,7 +405,7 @@ mod tests {
     #[test]
     fn agrees_with_the_definition() {
         let (q, k, v) = (numbers(3, 4, 0), numbers(5, 4, 1), numbers(5, 2, 2));
-        let (output, _) = attention(&q, &k, &v, &Mask::none()).unwrap();
+        let (output, _) = attention(&q, &k, &v, Mask::none()).unwrap();
         for i in 0..3 {
             let score =
                 |j: usize| (0..4).map(|c| q[(i, c)] * k[(j, c)]).sum::<f64>() / 2.0;
@@ -415,13 +421,13 @@ mod tests {
     #[test]
     fn the_future_does_not_reach_the_past() {
         let x = numbers(6, 3, 0);
-        let (before, _) = attention(&x, &x, &x, &Mask::causal()).unwrap();
+        let (before, _) = attention(&x, &x, &x, Mask::causal()).unwrap();
         for t in 1..6 {
             for poison in [100.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                 let mut changed = x.clone();
                 changed.row_mut(t).fill(poison);
                 let (after, cache) =
-                    attention(&changed, &changed, &changed, &Mask::causal()).unwrap();
+                    attention(&changed, &changed, &changed, Mask::causal()).unwrap();
                 // Not equal to the bit: with a NaN in sight the product takes its slow way, in another order.
                 let past = before.rows(0, t) - after.rows(0, t);
                 assert!(past.amax() < 1e-15, "token {t} = {poison} reached the past");
@@ -484,7 +490,7 @@ mod tests {
         let inputs = [numbers(4, 3, 0), numbers(4, 2, 3)]; // q, grad_output
         let (k, v) = (numbers(4, 3, 1), numbers(4, 2, 2));
         let run = |[q, grad_output]: &[DMatrix<f64>; 2]| {
-            let (_, cache) = attention(q, &k, &v, &Mask::causal()).unwrap();
+            let (_, cache) = attention(q, &k, &v, Mask::causal()).unwrap();
             attention_backward(&cache, grad_output).unwrap()
         };
         let healthy = run(&inputs);
@@ -505,7 +511,7 @@ mod tests {
         let (mut q, k, v) = (numbers(4, 3, 0), numbers(2, 3, 1), numbers(2, 5, 2));
         for poison in [1.0, f64::NAN] {
             q.row_mut(0).fill(poison);
-            let (output, cache) = attention(&q, &k, &v, &Mask::causal()).unwrap(); // rows 0 and 1 see nothing
+            let (output, cache) = attention(&q, &k, &v, Mask::causal()).unwrap(); // rows 0 and 1 see nothing
             assert!(output.rows(0, 2).iter().all(|&x| x == 0.0));
             assert!(cache.weights.rows(0, 2).iter().all(|&x| x == 0.0));
             assert_eq!(cache.log_sum_exp[0], f64::NEG_INFINITY);
@@ -518,7 +524,7 @@ mod tests {
     #[test]
     fn one_token_attends_to_itself() {
         let (q, v) = (dmatrix![0.3, -2.0], dmatrix![5.0, 6.0, 7.0]);
-        let (output, cache) = attention(&q, &q, &v, &Mask::causal()).unwrap();
+        let (output, cache) = attention(&q, &q, &v, Mask::causal()).unwrap();
         assert_eq!(cache.weights, dmatrix![1.0]);
         assert_eq!(output, v);
     }
@@ -526,7 +532,7 @@ mod tests {
     #[test]
     fn a_changed_cache_is_an_error_not_a_panic() {
         let x = numbers(3, 2, 0);
-        let (_, cache) = attention(&x, &x, &x, &Mask::none()).unwrap();
+        let (_, cache) = attention(&x, &x, &x, Mask::none()).unwrap();
         let mut wrong = cache.clone();
         wrong.weights = numbers(2, 3, 0);
         assert!(attention_backward(&wrong, &x).is_err());

@@ -1,6 +1,7 @@
 //! What can be wrong with an argument, said in one sentence.
 
-use nalgebra::{DMatrix, Scalar};
+use nalgebra::{DMatrixView, Scalar};
+use std::fmt;
 use std::ops::Range;
 
 /// The result of everything in this crate that can be given bad input.
@@ -8,16 +9,16 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Bad input: which argument, what was given, what was expected.
 ///
-/// A program that shows the error to a person prints it. A program that reacts to it matches on the variant, which has
-/// the argument's name and every number as a number:
+/// A program that shows the error to a person prints it, with `{}` or `{:?}`: both give the same sentence, so that a `main` that
+/// returns an error says it, too. A program that reacts to it matches on the variant, which has the argument's name and every
+/// number as a number:
 ///
 /// ```
 /// use attention::{Error, Mask, flash::Inputs};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::<f64>::zeros(2, 8);
-/// let mask = Mask::none();
-/// let error: Error = Inputs::new(&x, &x, &x, &mask)?.with_heads(3).unwrap_err();
+/// let error: Error = Inputs::new(&x, &x, &x, Mask::none())?.with_heads(3).unwrap_err();
 /// assert_eq!(error.to_string(), "`n_heads` is 3 but it must divide the 8 columns of `q`");
 ///
 /// let n_heads = match error {
@@ -30,7 +31,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// assert_eq!(n_heads, 2);
 /// # Ok::<(), attention::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A matrix, vector or slice without entries.
@@ -117,22 +118,6 @@ pub enum Error {
         /// The argument that is the number of columns, and its value.
         columns: (&'static str, usize),
     },
-    /// Too little room in the fast memory of a machine that counts what is moved, such as `laboratory::traffic::Memory`.
-    #[error("`{argument}` is {given} but {because}")]
-    FastMemory {
-        /// The argument's name.
-        argument: &'static str,
-        /// Its value, such as `3 x 2`.
-        given: String,
-        /// How many numbers need room.
-        needed: u128,
-        /// How many more numbers fit.
-        free: usize,
-        /// How many numbers fit into an empty fast memory.
-        capacity: usize,
-        /// The same in words.
-        because: String,
-    },
     /// Sizes whose operations or bytes are too many to count.
     #[error(
         "`{argument}` is too large but its operations and bytes, and their sums, must fit 128 bits"
@@ -169,14 +154,40 @@ pub enum Error {
         /// The kinds that there is a rule for.
         expected: String,
     },
-    /// An error in one sequence of a batch.
-    #[error("sequence {index} of the batch: {source}")]
-    Sequence {
-        /// The sequence's position in the batch, from 0.
-        index: usize,
-        /// What was wrong with it.
+    /// An error in a part of something larger: a layer of a model, or a sequence of a batch.
+    #[error("{place}: {source}")]
+    Within {
+        /// The part, such as `layers.0` or `sequence 3 of the batch`.
+        place: String,
+        /// What was wrong there.
         source: Box<Error>,
     },
+}
+
+impl Error {
+    /// Returns this error with the place where it happened, such as a layer's name, in front.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention};
+    /// use nalgebra::DMatrix;
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let result = layer.forward(&DMatrix::zeros(6, 5), Mask::none());
+    /// let error = result.map_err(|error| error.within("layers.0")).unwrap_err();
+    /// assert_eq!(error.to_string(), "layers.0: `x` has 5 columns but the layer has d_model = 4");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn within(self, place: impl Into<String>) -> Self {
+        Error::Within { place: place.into(), source: Box::new(self) }
+    }
+}
+
+impl fmt::Debug for Error {
+    /// The sentence, and not the fields: this is what a `main` that returns an error prints.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
 }
 
 fn plural(axis: &str, count: usize) -> String {
@@ -212,10 +223,11 @@ pub(crate) fn unsupported(
 }
 
 /// At least one row and one column.
-pub(crate) fn check_not_empty<T: Scalar>(
+pub(crate) fn check_not_empty<'a, T: Scalar>(
     argument: &'static str,
-    matrix: &DMatrix<T>,
+    matrix: impl Into<DMatrixView<'a, T>>,
 ) -> Result<()> {
+    let matrix = matrix.into();
     if matrix.is_empty() {
         let given = format!("{} x {}", matrix.nrows(), matrix.ncols());
         return Err(Error::Empty { argument, given });
@@ -227,13 +239,6 @@ pub(crate) fn check_not_empty<T: Scalar>(
 ///
 /// # Errors
 /// [`Error::Shape`], with the name of the argument and of the axis.
-///
-/// ```
-/// use attention::building_blocks::check_count;
-///
-/// let error = check_count("b", "row", 4, 3, || "`a` asks for 3".to_owned()).unwrap_err();
-/// assert_eq!(error.to_string(), "`b` has 4 rows but `a` asks for 3");
-/// ```
 pub fn check_count(
     argument: &'static str,
     axis: &'static str,
@@ -252,21 +257,13 @@ pub fn check_count(
 ///
 /// # Errors
 /// [`Error::Shape`], of the rows or else of the columns.
-///
-/// ```
-/// use attention::building_blocks::check_shape;
-/// use nalgebra::DMatrix;
-///
-/// let grad_output = DMatrix::<f64>::zeros(2, 4);
-/// let error = check_shape("grad_output", &grad_output, (3, 4), "the output").unwrap_err();
-/// assert_eq!(error.to_string(), "`grad_output` has 2 rows but the output is 3 x 4");
-/// ```
-pub fn check_shape<T: Scalar>(
+pub fn check_shape<'a, T: Scalar>(
     argument: &'static str,
-    matrix: &DMatrix<T>,
+    matrix: impl Into<DMatrixView<'a, T>>,
     (rows, columns): (usize, usize),
     name: &str,
 ) -> Result<()> {
+    let matrix = matrix.into();
     let because = || format!("{name} is {rows} x {columns}");
     check_count(argument, "row", matrix.nrows(), rows, because)?;
     check_count(argument, "column", matrix.ncols(), columns, because)
@@ -276,13 +273,6 @@ pub fn check_shape<T: Scalar>(
 ///
 /// # Errors
 /// [`Error::Zero`].
-///
-/// ```
-/// use attention::building_blocks::check_positive;
-///
-/// let error = check_positive("strip", 0).unwrap_err();
-/// assert_eq!(error.to_string(), "`strip` is 0 but it must be at least 1");
-/// ```
 pub fn check_positive(argument: &'static str, given: usize) -> Result<()> {
     if given == 0 {
         return Err(Error::Zero { argument });
@@ -326,13 +316,6 @@ pub(crate) fn check_matrix(
 ///
 /// # Errors
 /// [`Error::Zero`], or [`Error::NoMemory`].
-///
-/// ```
-/// use attention::building_blocks::check_room;
-///
-/// assert!(check_room::<f64>(("rows", 2), ("columns", 3)).is_ok());
-/// assert!(check_room::<f64>(("rows", usize::MAX), ("columns", 3)).is_err());
-/// ```
 pub fn check_room<T>(
     rows: (&'static str, usize),
     columns: (&'static str, usize),

@@ -5,8 +5,8 @@
 //!
 //! - [`OnlineSoftmax`]: the softmax of rows that are not seen all at once.
 //! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
-//! - [`Flash`]: the same algorithm without allocations in its loops, with vector instructions, products of its own, and several
-//!   threads.
+//! - [`flash()`]: the same algorithm without allocations in its loops, with vector instructions, products of its own, and several
+//!   threads. [`Flash`] is the engine behind it, with a backward pass.
 //!
 //! # What is not a number
 //! What the mask hides has no influence, whatever it is. A query that is NaN, or sees a key that is, gets NaN for its output
@@ -26,22 +26,114 @@ mod backward;
 mod fast;
 mod online;
 mod queue;
-mod tile_products;
 mod tiled;
+
+#[cfg(feature = "testing")]
+pub(crate) mod tile_products;
 
 pub use crate::simd::Instructions;
 pub use fast::Flash;
 pub use online::OnlineSoftmax;
-pub use tile_products::{Part, TileProducts};
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
+use crate::dropout::Dropout;
 use crate::error::{Result, check_heads, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
+use crate::simd::Float;
 use crate::softmax::log_sum_exp_and_low;
-use nalgebra::{DMatrix, DMatrixView, RealField};
+use nalgebra::{DMatrix, DMatrixView};
 
-/// What attention is asked about: queries, keys and values of one or more heads, and who sees what.
+/// Returns the output of attention, as [`attention`](crate::attention()) does, without ever holding its matrix of weights.
+///
+/// A mask alone will do for `options`; [`FlashOptions`] has several heads, and the settings of the engine. For a backward pass take
+/// [`Flash::forward`] and [`Flash::backward`], or a layer.
+///
+/// Shapes: `q` (n_q, heads · d_k), `k` (n_k, heads · d_k), `v` (n_k, heads · d_v) → (n_q, heads · d_v). Views will do, and nothing is
+/// copied.
+///
+/// # Errors
+/// An argument is empty, `k` is not as wide as `q`, `v` doesn't have as many rows as `k`, the number of heads does not divide the
+/// columns, or the mask was made for another shape.
+///
+/// ```
+/// use attention::{Mask, attention, flash::{FlashOptions, flash}};
+/// use nalgebra::DMatrix;
+///
+/// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
+/// let output = flash(&x, &x, &x, Mask::causal())?;
+/// assert!((&output - attention(&x, &x, &x, Mask::causal())?.0).amax() < 1e-14);
+///
+/// let two_heads = flash(&x, &x, &x, FlashOptions::new().mask(Mask::causal()).heads(2))?;
+/// let second = x.columns(8, 8);
+/// let alone = flash(&second, &second, &second, Mask::causal())?;
+/// assert!((two_heads.columns(8, 8) - alone).amax() < 1e-14);
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub fn flash<'a, T: Float>(
+    q: impl Into<DMatrixView<'a, T>>,
+    k: impl Into<DMatrixView<'a, T>>,
+    v: impl Into<DMatrixView<'a, T>>,
+    options: impl Into<FlashOptions>,
+) -> Result<DMatrix<T>> {
+    let FlashOptions { mask, heads, engine } = options.into();
+    let inputs = Inputs::new(q, k, v, mask)?.with_heads(heads)?;
+    Ok(engine.forward(&inputs).output)
+}
+
+/// The options of [`flash()`]: a mask, the number of heads, and the engine.
+///
+/// ```
+/// use attention::{Mask, flash::{Flash, FlashOptions, flash}};
+///
+/// let x = nalgebra::DMatrix::<f32>::identity(4, 4);
+/// let options = FlashOptions::new().mask(Mask::causal()).heads(2).engine(Flash::new().with_threads(1)?);
+/// assert_eq!(flash(&x, &x, &x, options)?.row(0), x.row(0)); // the first token sees itself alone
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlashOptions {
+    mask: Mask,
+    heads: usize,
+    engine: Flash,
+}
+
+impl FlashOptions {
+    /// Returns the options for one head in which every query sees every key.
+    pub fn new() -> Self {
+        FlashOptions { mask: Mask::none(), heads: 1, engine: Flash::new() }
+    }
+
+    /// Returns these options with this mask, which holds in every head.
+    pub fn mask(self, mask: impl Into<Mask>) -> Self {
+        FlashOptions { mask: mask.into(), ..self }
+    }
+
+    /// Returns these options with so many heads: head `h` has the columns `h · d .. (h + 1) · d`.
+    pub fn heads(self, heads: usize) -> Self {
+        FlashOptions { heads, ..self }
+    }
+
+    /// Returns these options with this engine, that is with other tiles, threads or instructions.
+    pub fn engine(self, engine: Flash) -> Self {
+        FlashOptions { engine, ..self }
+    }
+}
+
+impl Default for FlashOptions {
+    fn default() -> Self {
+        FlashOptions::new()
+    }
+}
+
+impl<M: Into<Mask>> From<M> for FlashOptions {
+    /// Returns the options for one head with this mask.
+    fn from(mask: M) -> Self {
+        FlashOptions::new().mask(mask)
+    }
+}
+
+/// Queries, keys and values of one or more heads, and the mask that says which query may see which key.
 ///
 /// The heads lie side by side as columns, as the projections of a multi-head layer leave them. Nothing is copied.
 ///
@@ -51,22 +143,22 @@ use nalgebra::{DMatrix, DMatrixView, RealField};
 ///
 /// let [q, k] = [(2, 8), (5, 8)].map(|(n, width)| DMatrix::<f32>::zeros(n, width));
 /// let v = DMatrix::zeros(5, 6);
-/// let mask = Mask::causal();
-/// let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(2)?; // d_k = 4, d_v = 3
+/// let inputs = Inputs::new(&q, &k, &v, Mask::causal())?.with_heads(2)?; // d_k = 4, d_v = 3
 /// assert_eq!(inputs.n_heads(), 2);
 /// # Ok::<(), attention::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Inputs<'a, T: RealField> {
-    pub(crate) q: &'a DMatrix<T>,
-    pub(crate) k: &'a DMatrix<T>,
-    pub(crate) v: &'a DMatrix<T>,
-    pub(crate) mask: SizedMask<'a>,
+#[derive(Debug, Clone)]
+pub struct Inputs<'a, T: Float> {
+    pub(crate) q: DMatrixView<'a, T>,
+    pub(crate) k: DMatrixView<'a, T>,
+    pub(crate) v: DMatrixView<'a, T>,
+    pub(crate) mask: SizedMask,
     n_heads: usize,
+    pub(crate) dropout: Option<Dropout>,
 }
 
-impl<'a, T: RealField + Copy> Inputs<'a, T> {
-    /// One head.
+impl<'a, T: Float> Inputs<'a, T> {
+    /// Returns the inputs of one head.
     ///
     /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v).
     ///
@@ -79,22 +171,23 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
     /// use nalgebra::DMatrix;
     ///
     /// let (q, k) = (DMatrix::<f64>::zeros(2, 4), DMatrix::zeros(5, 3));
-    /// let error = Inputs::new(&q, &k, &k, &Mask::none()).unwrap_err();
+    /// let error = Inputs::new(&q, &k, &k, Mask::none()).unwrap_err();
     /// assert_eq!(error.to_string(), "`k` has 3 columns but `q` has d_k = 4");
     /// ```
     pub fn new(
-        q: &'a DMatrix<T>,
-        k: &'a DMatrix<T>,
-        v: &'a DMatrix<T>,
-        mask: &'a Mask,
+        q: impl Into<DMatrixView<'a, T>>,
+        k: impl Into<DMatrixView<'a, T>>,
+        v: impl Into<DMatrixView<'a, T>>,
+        mask: impl Into<Mask>,
     ) -> Result<Self> {
+        let (q, k, v) = (q.into(), k.into(), v.into());
         check_queries_and_keys(q, k)?;
         check_values(k, v)?;
-        let mask = mask.sized(q.nrows(), k.nrows())?;
-        Ok(Inputs { q, k, v, mask, n_heads: 1 })
+        let mask = mask.into().sized(q.nrows(), k.nrows())?;
+        Ok(Inputs { q, k, v, mask, n_heads: 1, dropout: None })
     }
 
-    /// The same columns, shared out among `n_heads` heads: head `h` has `h · d .. (h + 1) · d`.
+    /// Returns the same columns, shared out among `n_heads` heads: head `h` has `h · d .. (h + 1) · d`.
     ///
     /// # Errors
     /// `n_heads` is 0, or does not divide the width of queries and keys, or that of the values.
@@ -102,7 +195,7 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
     /// ```
     /// # use attention::{Mask, flash::Inputs};
     /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// let error = Inputs::new(&x, &x, &x, &Mask::none())?.with_heads(3).unwrap_err();
+    /// let error = Inputs::new(&x, &x, &x, Mask::none())?.with_heads(3).unwrap_err();
     /// assert_eq!(error.to_string(), "`n_heads` is 3 but it must divide the 4 columns of `q`");
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -115,78 +208,34 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         Ok(Inputs { n_heads, ..self })
     }
 
-    /// The number of heads.
+    /// The same, with dropout on the weights of every head.
+    pub(crate) fn with_dropout(self, dropout: Option<Dropout>) -> Self {
+        Inputs { dropout, ..self }
+    }
+
+    /// Returns the number of heads.
     ///
     /// ```
     /// # use attention::{Mask, flash::Inputs};
     /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.n_heads(), 1);
+    /// assert_eq!(Inputs::new(&x, &x, &x, Mask::none())?.n_heads(), 1);
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn n_heads(&self) -> usize {
         self.n_heads
     }
 
-    /// The queries of all heads (n_q, n_heads · d_k).
+    /// Returns one head after another.
     ///
     /// ```
     /// # use attention::{Mask, flash::Inputs};
     /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.q().shape(), (2, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn q(&self) -> &'a DMatrix<T> {
-        self.q
-    }
-
-    /// The keys of all heads (n_k, n_heads · d_k).
-    ///
-    /// ```
-    /// # use attention::{Mask, flash::Inputs};
-    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.k().shape(), (2, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn k(&self) -> &'a DMatrix<T> {
-        self.k
-    }
-
-    /// The values of all heads (n_k, n_heads · d_v).
-    ///
-    /// ```
-    /// # use attention::{Mask, flash::Inputs};
-    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// assert_eq!(Inputs::new(&x, &x, &x, &Mask::none())?.v().shape(), (2, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn v(&self) -> &'a DMatrix<T> {
-        self.v
-    }
-
-    /// Which query may see which key, in every head.
-    ///
-    /// ```
-    /// # use attention::{Mask, flash::Inputs};
-    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// assert!(!Inputs::new(&x, &x, &x, &Mask::causal())?.mask().allows(0, 1));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn mask(&self) -> SizedMask<'a> {
-        self.mask
-    }
-
-    /// One head after another.
-    ///
-    /// ```
-    /// # use attention::{Mask, flash::Inputs};
-    /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// # let mask = Mask::none();
-    /// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?;
+    /// let inputs = Inputs::new(&x, &x, &x, Mask::none())?.with_heads(2)?;
     /// let widths: Vec<_> = inputs.heads().map(|head| head.q.ncols()).collect();
     /// assert_eq!(widths, [2, 2]);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn heads(&self) -> impl Iterator<Item = Head<'a, T>> {
+    pub fn heads(&self) -> impl Iterator<Item = Head<'_, T>> {
         (0..self.n_heads).map(|h| self.head(h))
     }
 
@@ -201,13 +250,13 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
     }
 
     /// The columns of head `h`.
-    fn head(&self, h: usize) -> Head<'a, T> {
+    fn head(&self, h: usize) -> Head<'_, T> {
         let (d_k, d_v) = self.widths();
         Head {
             q: self.q.columns(h * d_k, d_k),
             k: self.k.columns(h * d_k, d_k),
             v: self.v.columns(h * d_v, d_v),
-            mask: self.mask,
+            mask: self.mask.clone(),
             scale: scale(d_k),
         }
     }
@@ -221,27 +270,26 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         check_shape("forward.log_sum_exp_low", &forward.log_sum_exp_low, shape, name)
     }
 
-    pub(crate) fn check_grad_output(&self, grad_output: &DMatrix<T>) -> Result<()> {
+    pub(crate) fn check_grad_output(&self, grad_output: DMatrixView<T>) -> Result<()> {
         check_not_empty("grad_output", grad_output)?;
         let shape = (self.q.nrows(), self.v.ncols());
         check_shape("grad_output", grad_output, shape, "the output")
     }
 }
 
-/// What one head is asked about: see [`Inputs::heads`].
+/// The queries, keys and values of one head: see [`Inputs::heads`].
 ///
 /// ```
 /// use attention::{Mask, flash::Inputs};
 ///
 /// let x = nalgebra::DMatrix::<f64>::zeros(2, 8);
-/// let mask = Mask::causal();
-/// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?;
+/// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(2)?;
 /// let head = inputs.heads().next().unwrap();
 /// assert_eq!((head.k.shape(), head.scale), ((2, 4), 0.5));
 /// # Ok::<(), attention::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Head<'a, T: RealField> {
+#[derive(Debug, Clone)]
+pub struct Head<'a, T: Float> {
     /// The queries (n_q, d_k).
     pub q: DMatrixView<'a, T>,
     /// The keys (n_k, d_k).
@@ -249,29 +297,28 @@ pub struct Head<'a, T: RealField> {
     /// The values (n_k, d_v).
     pub v: DMatrixView<'a, T>,
     /// Which query may see which key.
-    pub mask: SizedMask<'a>,
+    pub mask: SizedMask,
     /// The factor 1/√d_k of the scores.
     pub scale: T,
 }
 
-/// What the forward pass finds, and all that the backward pass needs of it.
+/// The output of the forward pass, and all that the backward pass needs of it.
 ///
 /// ```
 /// use attention::{Mask, attention, flash::{FlashOutput, Inputs, Tiles, tiled_attention}};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
-/// let mask = Mask::causal();
 /// let tiles = Tiles { queries: 2, keys: 4 };
-/// let forward = tiled_attention(&Inputs::new(&x, &x, &x, &mask)?, tiles)?;
+/// let forward = tiled_attention(&Inputs::new(&x, &x, &x, Mask::causal())?, tiles)?;
 ///
-/// let (expected, cache) = attention(&x, &x, &x, &mask)?;
+/// let (expected, cache) = attention(&x, &x, &x, Mask::causal())?;
 /// assert!((forward.output - expected).amax() < 1e-15);
 /// assert!((forward.log_sum_exp - cache.log_sum_exp).amax() < 1e-15);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct FlashOutput<T: RealField> {
+pub struct FlashOutput<T: Float> {
     /// The outputs of the heads, side by side (n_q, n_heads · d_v).
     pub output: DMatrix<T>,
     /// The log-sum-exp of each query's scores, a column for each head (n_q, n_heads); −∞ if it may see no key.
@@ -281,13 +328,13 @@ pub struct FlashOutput<T: RealField> {
     pub log_sum_exp_low: DMatrix<T>,
 }
 
-impl<T: RealField + Copy> FlashOutput<T> {
-    /// Zeros in the shapes of what these inputs give, to be written over.
+impl<T: Float> FlashOutput<T> {
+    /// Returns zeros in the shapes of what these inputs give, to be written over.
     ///
     /// ```
     /// # use attention::{Mask, flash::{FlashOutput, Inputs}};
     /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
-    /// let zeros = FlashOutput::zeros(&Inputs::new(&x, &x, &x, &Mask::none())?);
+    /// let zeros = FlashOutput::zeros(&Inputs::new(&x, &x, &x, Mask::none())?);
     /// assert_eq!((zeros.output.shape(), zeros.log_sum_exp.shape()), ((2, 4), (2, 1)));
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -314,7 +361,7 @@ impl<T: RealField + Copy> FlashOutput<T> {
 ///
 /// # let x = nalgebra::DMatrix::<f64>::zeros(2, 4);
 /// let tiles = Tiles { queries: 64, keys: 0 };
-/// let error = tiled_attention(&Inputs::new(&x, &x, &x, &Mask::none())?, tiles).unwrap_err();
+/// let error = tiled_attention(&Inputs::new(&x, &x, &x, Mask::none())?, tiles).unwrap_err();
 /// assert_eq!(error.to_string(), "`tiles.keys` is 0 but it must be at least 1");
 /// # Ok::<(), attention::Error>(())
 /// ```

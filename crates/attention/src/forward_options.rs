@@ -1,92 +1,118 @@
-//! How the forward pass of a layer is to run.
+//! Options of a layer's forward pass.
 
-use crate::error::{Error, Result, unsupported};
+use crate::dropout::Dropout;
+use crate::error::{Error, Result, check_count};
 use crate::flash::Flash;
-use crate::mask::{Mask, NONE};
-use nalgebra::{DMatrix, RealField};
+use crate::mask::Mask;
+use crate::simd::Float;
+use nalgebra::DMatrixView;
+use rand::{Rng, RngExt};
 
-/// What a layer's forward pass attends to, and how: context, mask, dropout, and whether it runs tile by tile.
+/// The options of a layer's forward pass: mask, context, dropout, and the engine that computes attention.
 ///
-/// A mask alone says most: `layer.forward(&x, &Mask::causal())`. For more than that, begin with [`ForwardOptions::new`].
+/// A mask alone says most: `layer.forward(&x, Mask::causal())`. For more than that, begin with [`ForwardOptions::new`].
 ///
 /// ```
-/// use attention::{ForwardOptions, Mask, MultiHeadAttention, example, flash::Flash};
+/// use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let (x, context) = (example::river().x, example::city().x);
 /// let mask = Mask::padding(&[true, true, true, true, true, false])?; // keys of the context
-/// let options = ForwardOptions::new().with_mask(&mask).with_context(&context);
-/// let (output, _) = layer.forward(&x, options)?;
-/// let (by_tiles, _) = layer.forward(&x, options.with_flash(&Flash::new()))?;
+/// let options = ForwardOptions::new().mask(mask).context(&context);
+/// let (output, _) = layer.forward(&x, options.clone())?;
+/// let (by_tiles, _) = layer.forward(&x, options.flash())?;
 /// assert!((output - by_tiles).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy)]
-pub struct ForwardOptions<'a, T: RealField> {
-    /// Where keys and values come from (n_k, d_model); `None` in self-attention.
-    pub context: Option<&'a DMatrix<T>>,
-    /// Which query may see which key.
-    pub mask: &'a Mask,
-    /// The probability that a weight is dropped, and the seed of the draws.
-    pub dropout: Option<(f64, u64)>,
-    /// What computes attention tile by tile; `None`: by its matrix of weights.
-    pub flash: Option<&'a Flash>,
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForwardOptions<'a, T: Float> {
+    pub(crate) mask: Mask,
+    pub(crate) context: Option<DMatrixView<'a, T>>, // (n_k, d_model)
+    pub(crate) dropout: Option<Dropout>,
+    pub(crate) engine: Engine,
 }
 
-impl<'a, T: RealField> ForwardOptions<'a, T> {
-    /// Self-attention in which every query sees every key, without dropout, by the matrix of weights.
+/// The program that computes the attention of a layer.
+///
+/// ```
+/// use attention::{Engine, flash::Flash};
+///
+/// assert_eq!(Engine::from(Flash::new()), Engine::Flash(Flash::new()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Engine {
+    /// The equations as they stand, with the matrix of weights, which the cache keeps.
+    #[default]
+    Naive,
+    /// Tile by tile: the same output up to rounding, in memory that grows with n and not with n². No weights are kept.
+    Flash(Flash),
+}
+
+impl From<Flash> for Engine {
+    /// Returns the tiled engine with these settings.
+    fn from(flash: Flash) -> Self {
+        Engine::Flash(flash)
+    }
+}
+
+impl<'a, T: Float> ForwardOptions<'a, T> {
+    /// Returns the options for self-attention in which every query sees every key, without dropout, by [`Engine::Naive`].
     ///
     /// ```
     /// # use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
-    /// assert_eq!(layer.forward(&x, ForwardOptions::new())?, layer.forward(&x, &Mask::none())?);
+    /// assert_eq!(layer.forward(&x, ForwardOptions::new())?, layer.forward(&x, Mask::none())?);
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn new() -> Self {
-        ForwardOptions { context: None, mask: &NONE, dropout: None, flash: None }
+        ForwardOptions {
+            mask: Mask::none(),
+            context: None,
+            dropout: None,
+            engine: Engine::Naive,
+        }
     }
 
-    /// Which query may see which key.
+    /// Returns these options with a mask, which says which query may see which key.
     ///
     /// ```
     /// # use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
-    /// let mask = Mask::causal();
-    /// let (output, _) = layer.forward(&x, ForwardOptions::new().with_mask(&mask))?;
-    /// assert_eq!(output, layer.forward(&x, &mask)?.0);
+    /// let (output, _) = layer.forward(&x, ForwardOptions::new().mask(Mask::causal()))?;
+    /// assert_eq!(output, layer.forward(&x, Mask::causal())?.0);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn with_mask(self, mask: &'a Mask) -> Self {
-        ForwardOptions { mask, ..self }
+    pub fn mask(self, mask: impl Into<Mask>) -> Self {
+        ForwardOptions { mask: mask.into(), ..self }
     }
 
-    /// Cross-attention: keys and values come from `context` (n_k, d_model), and not from the input.
+    /// Returns these options with a context (n_k, d_model), from which keys and values come, and not from the input: cross-attention.
     ///
     /// ```
     /// # use attention::{ForwardOptions, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let x = example::river().x.rows(0, 2).into_owned();
-    /// let context = example::city().x;
-    /// let (output, cache) = layer.forward(&x, ForwardOptions::new().with_context(&context))?;
+    /// let (x, context) = (example::river().x, example::city().x);
+    /// let options = ForwardOptions::new().context(&context);
+    /// let (output, cache) = layer.forward(&x.rows(0, 2), options)?;
     /// assert_eq!((output.shape(), cache.heads()[0].weights.shape()), ((2, 4), (2, 6)));
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn with_context(self, context: &'a DMatrix<T>) -> Self {
-        ForwardOptions { context: Some(context), ..self }
+    pub fn context(self, context: impl Into<DMatrixView<'a, T>>) -> Self {
+        ForwardOptions { context: Some(context.into()), ..self }
     }
 
-    /// Dropout, for training: each weight is set to 0 with this probability, and the others are divided by one minus it, so that a
-    /// row's expected sum stays 1.
+    /// Returns these options with dropout, for training: each weight is set to 0 with this probability, and the others are divided by
+    /// one minus it, so that a row's expected sum stays 1.
     ///
-    /// What is dropped depends on the seed alone, and not on the number of threads: each head has random numbers of its own. Take
-    /// another seed for each pass, each layer and each sequence of a batch. A probability that is not at least 0 and less than 1
-    /// is an error of the forward pass; with a probability of 0 nothing is dropped.
+    /// One seed is drawn from `rng`. Options that are used again drop the same weights again; the sequences of a batch drop different
+    /// ones. The draws depend on the seed and a weight's place alone, so that both engines, and any number of threads, drop the same.
+    /// A probability that is not at least 0 and less than 1 is an error of the forward pass; with 0, nothing is dropped.
     ///
     /// # Source
     /// N. Srivastava et al., *Dropout* (2014), in its inverted form.
@@ -96,89 +122,161 @@ impl<'a, T: RealField> ForwardOptions<'a, T> {
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
-    /// let train = |seed| layer.forward(&x, ForwardOptions::new().with_dropout(0.5, seed));
+    /// let train = |seed| {
+    ///     let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    ///     layer.forward(&x, ForwardOptions::new().dropout(0.5, &mut rng))
+    /// };
     /// assert_eq!(train(1)?, train(1)?); // same seed, same bits
     /// assert_ne!(train(1)?.0, train(2)?.0);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn with_dropout(self, probability: f64, seed: u64) -> Self {
-        ForwardOptions { dropout: Some((probability, seed)), ..self }
+    pub fn dropout<R: Rng + ?Sized>(self, probability: f64, rng: &mut R) -> Self {
+        let dropout = Dropout { probability, seed: rng.random() };
+        ForwardOptions { dropout: Some(dropout), ..self }
     }
 
-    /// Computed tile by tile, here and in the backward pass: the same output up to rounding, in memory that grows with n and not
-    /// with n². It cannot be combined with dropout.
+    /// Returns these options with the tiled engine, [`Flash::new`], which computes the backward pass, too: the same output up to
+    /// rounding, in memory that grows with n and not with n².
+    ///
+    /// ```
+    /// # use attention::{ForwardOptions, MultiHeadAttention, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// # let x = example::river().x;
+    /// let (output, cache) = layer.forward(&x, ForwardOptions::new().flash())?;
+    /// assert!(cache.heads().is_empty()); // no weights were kept
+    /// let gradients = layer.backward(&cache, &output)?;
+    /// # assert_eq!(gradients.x.shape(), x.shape());
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn flash(self) -> Self {
+        self.engine(Flash::new())
+    }
+
+    /// Returns these options with this engine: [`Engine::Naive`], or a [`Flash`] with settings of its own.
     ///
     /// ```
     /// # use attention::{ForwardOptions, MultiHeadAttention, example, flash::Flash};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
-    /// let (output, cache) = layer.forward(&x, ForwardOptions::new().with_flash(&Flash::new()))?;
-    /// assert!(cache.heads().is_empty()); // no weights were kept
-    /// let gradients = layer.backward(&cache, &output)?;
-    /// # assert_eq!(gradients.x.shape(), x.shape());
+    /// let options = ForwardOptions::new().engine(Flash::new().with_threads(1)?);
+    /// assert_eq!(layer.forward(&x, options)?.0, layer.forward(&x, ForwardOptions::new().flash())?.0);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn with_flash(self, flash: &'a Flash) -> Self {
-        ForwardOptions { flash: Some(flash), ..self }
+    pub fn engine(self, engine: impl Into<Engine>) -> Self {
+        ForwardOptions { engine: engine.into(), ..self }
     }
 
-    /// Where keys and values come from.
-    pub(crate) fn source<'s>(&'s self, x: &'s DMatrix<T>) -> &'s DMatrix<T> {
+    /// The matrix that keys and values come from.
+    pub(crate) fn source<'s>(&'s self, x: DMatrixView<'s, T>) -> DMatrixView<'s, T> {
         self.context.unwrap_or(x)
     }
 
-    /// For a layer that has neither dropout nor flash attention: neither was asked for.
+    /// The dropout, if it drops something.
     ///
     /// # Errors
-    /// Dropout or flash attention was asked for.
-    ///
-    /// ```
-    /// use attention::ForwardOptions;
-    ///
-    /// let options = ForwardOptions::<f64>::new().with_dropout(0.1, 0);
-    /// let error = options.check_no_dropout_or_flash("MyLayer").unwrap_err();
-    /// assert_eq!(error.to_string(), "`options.dropout` is given but MyLayer has none");
-    /// ```
-    pub fn check_no_dropout_or_flash(&self, layer: &str) -> Result<()> {
-        let expected = || format!("{layer} has none");
-        match (self.active_dropout(), self.flash) {
-            (Some(_), _) => Err(unsupported("options.dropout", "given", expected())),
-            (_, Some(_)) => Err(unsupported("options.flash", "given", expected())),
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// Dropout that drops something.
-    fn active_dropout(&self) -> Option<(f64, u64)> {
-        self.dropout.filter(|(probability, _)| *probability != 0.0)
-    }
-
-    /// The probability is one, and dropout is not combined with flash attention.
-    pub(crate) fn check(&self) -> Result<()> {
-        let Some((probability, _)) = self.active_dropout() else { return Ok(()) };
-        if !(0.0..1.0).contains(&probability) {
+    /// The probability is not at least 0 and less than 1.
+    pub(crate) fn active_dropout(&self) -> Result<Option<Dropout>> {
+        let Some(dropout) = self.dropout else { return Ok(None) };
+        if !(0.0..1.0).contains(&dropout.probability) {
             let because = "it must be at least 0 and less than 1".to_owned();
-            let (argument, given) = ("options.dropout", probability);
+            let (argument, given) = ("options.dropout", dropout.probability);
             return Err(Error::OutOfRange { argument, given, because });
         }
-        if self.flash.is_some() {
-            let expected = "flash attention keeps no weights to drop";
-            return Err(unsupported("options.dropout", "given", expected));
+        Ok((dropout.probability > 0.0).then_some(dropout))
+    }
+
+    /// These options for sequence `b` of a batch: with other weights dropped than in the other sequences.
+    fn of_sequence(mut self, b: usize) -> Self {
+        if let Some(dropout) = &mut self.dropout {
+            dropout.seed = dropout.seed.wrapping_add(b as u64);
         }
-        Ok(())
+        self
     }
 }
 
-impl<T: RealField> Default for ForwardOptions<'_, T> {
+impl<T: Float> Default for ForwardOptions<'_, T> {
     fn default() -> Self {
         ForwardOptions::new()
     }
 }
 
-impl<'a, T: RealField> From<&'a Mask> for ForwardOptions<'a, T> {
-    /// This mask, and nothing else.
-    fn from(mask: &'a Mask) -> Self {
-        ForwardOptions::new().with_mask(mask)
+impl<T: Float> From<Mask> for ForwardOptions<'_, T> {
+    /// Returns the options with this mask, and nothing else.
+    fn from(mask: Mask) -> Self {
+        ForwardOptions::new().mask(mask)
+    }
+}
+
+impl<T: Float> From<&Mask> for ForwardOptions<'_, T> {
+    /// Returns the options with this mask, and nothing else.
+    fn from(mask: &Mask) -> Self {
+        ForwardOptions::new().mask(mask)
+    }
+}
+
+/// The options of a batch: the same for all sequences, or a list of them, such as masks or options with contexts.
+///
+/// ```
+/// use attention::{BatchOptions, Mask};
+///
+/// let same = BatchOptions::<f64>::from(Mask::causal());
+/// let each = BatchOptions::<f64>::from(vec![Mask::causal(), Mask::padding(&[true, false])?]);
+/// assert!(same != each);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub enum BatchOptions<'a, T: Float> {
+    /// The options of every sequence; each sequence drops other weights, if there is dropout.
+    Same(ForwardOptions<'a, T>),
+    /// The options of each sequence, in the order of the sequences.
+    Each(Vec<ForwardOptions<'a, T>>),
+}
+
+impl<'a, T: Float> BatchOptions<'a, T> {
+    /// The options of each of `sequences` sequences.
+    ///
+    /// # Errors
+    /// The list has another length.
+    pub(crate) fn for_each(self, sequences: usize) -> Result<Vec<ForwardOptions<'a, T>>> {
+        match self {
+            BatchOptions::Same(options) => {
+                Ok((0..sequences).map(|b| options.clone().of_sequence(b)).collect())
+            }
+            BatchOptions::Each(options) => {
+                let because = || format!("`xs` has {sequences}");
+                check_count("options", "entry", options.len(), sequences, because)?;
+                Ok(options)
+            }
+        }
+    }
+}
+
+impl<T: Float> From<Mask> for BatchOptions<'_, T> {
+    /// Returns the options in which this mask holds for every sequence.
+    fn from(mask: Mask) -> Self {
+        BatchOptions::Same(mask.into())
+    }
+}
+
+impl<T: Float> From<&Mask> for BatchOptions<'_, T> {
+    /// Returns the options in which this mask holds for every sequence.
+    fn from(mask: &Mask) -> Self {
+        BatchOptions::Same(mask.into())
+    }
+}
+
+impl<'a, T: Float> From<ForwardOptions<'a, T>> for BatchOptions<'a, T> {
+    /// Returns the options that are the same for every sequence, but for the weights that dropout drops.
+    fn from(options: ForwardOptions<'a, T>) -> Self {
+        BatchOptions::Same(options)
+    }
+}
+
+impl<'a, T: Float, O: Into<ForwardOptions<'a, T>>> From<Vec<O>> for BatchOptions<'a, T> {
+    /// Returns the options of each sequence.
+    fn from(options: Vec<O>) -> Self {
+        BatchOptions::Each(options.into_iter().map(Into::into).collect())
     }
 }

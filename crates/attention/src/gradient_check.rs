@@ -1,10 +1,11 @@
 //! Gradient checking: is a gradient that was derived by hand the slope that can be measured?
 
 use crate::error::{Error, Result, check_not_empty, check_shape};
-use crate::parameters::Parameters;
-use nalgebra::{DMatrix, RealField};
+use crate::named_parameters::{NamedParameters, check_fit};
+use crate::simd::Float;
+use nalgebra::{DMatrix, DMatrixView};
 
-/// The relative error of two numbers that should be equal: `|a − n| / (|a| + |n| + 10⁻⁸)`.
+/// Returns the relative error of two numbers that should be equal: `|a − n| / (|a| + |n| + 10⁻⁸)`.
 ///
 /// [`gradient_check`] knows the loss as well, and divides by more where that is rounded much.
 ///
@@ -13,17 +14,17 @@ use nalgebra::{DMatrix, RealField};
 /// assert!((attention::relative_error(1.0_f64, 3.0) - 0.5).abs() < 1e-8);
 /// ```
 // ANCHOR: relative_error
-pub fn relative_error<T: RealField + Copy>(analytic: T, numeric: T) -> T {
+pub fn relative_error<T: Float>(analytic: T, numeric: T) -> T {
     let floor = nalgebra::convert(1e-8); // two zeros are equal
     relative_error_above(floor, analytic, numeric)
 }
 
-fn relative_error_above<T: RealField + Copy>(floor: T, analytic: T, numeric: T) -> T {
+fn relative_error_above<T: Float>(floor: T, analytic: T, numeric: T) -> T {
     (analytic - numeric).abs() / (analytic.abs() + numeric.abs() + floor)
 }
 // ANCHOR_END: relative_error
 
-/// The gradient of `loss` at `x`, measured: `(loss(x + ε e) − loss(x − ε e)) / 2ε` for every entry in turn.
+/// Returns the gradient of `loss` at `x`, measured: `(loss(x + ε e) − loss(x − ε e)) / 2ε` for every entry in turn.
 ///
 /// Shapes: `x` (r, c) → (r, c). Central differences are off by O(ε²) and by rounding of the order of the loss's last
 /// digit divided by ε: in `f64`, ε = 10⁻⁵ is near the best of both.
@@ -40,16 +41,17 @@ fn relative_error_above<T: RealField + Copy>(floor: T, analytic: T, numeric: T) 
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: numerical_gradient
-pub fn numerical_gradient<T: RealField + Copy>(
-    x: &DMatrix<T>,
+pub fn numerical_gradient<'a, T: Float>(
+    x: impl Into<DMatrixView<'a, T>>,
     epsilon: T,
     mut loss: impl FnMut(&DMatrix<T>) -> Result<T>,
 ) -> Result<DMatrix<T>> {
+    let x = x.into();
     check_not_empty("x", x)?;
     if !(epsilon > T::zero() && epsilon.is_finite()) {
         return Err(epsilon_is(epsilon, "it must be positive and finite".to_owned()));
     }
-    let mut nudged = x.clone();
+    let mut nudged = x.into_owned();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
     for at in 0..x.len() {
         // What is added is not quite ε, as the sum is rounded: divide by the step taken.
@@ -69,21 +71,21 @@ pub fn numerical_gradient<T: RealField + Copy>(
 }
 // ANCHOR_END: numerical_gradient
 
-fn epsilon_is<T: RealField>(epsilon: T, because: String) -> Error {
+fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {
     // By way of text, since 1e-5 in f32 is 0.00000999999974737875 in f64.
     let given = epsilon.to_string().parse().unwrap_or(f64::NAN);
     Error::OutOfRange { argument: "epsilon", given, because }
 }
 
 // ANCHOR: rounding
-/// How far the losses around `x` are rounded: the standard deviation of their errors.
+/// Returns the standard deviation of the rounding errors of the losses around `x`.
 ///
 /// Over steps whose square is lost beside 1, any smooth function is a straight line.
 /// What second differences are left, `L(−h) − 2 L(0) + L(h)`, is rounding, and of three
 /// numbers of variance σ² their variance is (1 + 4 + 1) σ². All of them may be zero by
 /// chance, but no loss is more exact than its own last rounding.
-fn rounding<T: RealField + Copy>(
-    x: &DMatrix<T>,
+fn rounding<T: Float>(
+    x: DMatrixView<T>,
     mut loss: impl FnMut(&DMatrix<T>) -> Result<T>,
 ) -> Result<T> {
     const STEPS: usize = 18;
@@ -102,7 +104,7 @@ fn rounding<T: RealField + Copy>(
 }
 // ANCHOR_END: rounding
 
-/// What [`gradient_check`] found: the entry where the two gradients differ most.
+/// The result of [`gradient_check`]: the entry where the two gradients differ most.
 ///
 /// ```
 /// use nalgebra::dmatrix;
@@ -129,13 +131,14 @@ pub struct GradientCheck<T> {
 /// Compares the gradient `analytic` of `loss` at `x` with the measured one, entry by entry: `|a − n| / (|a| + |n| + f)`.
 ///
 /// The floor `f = 10⁻⁸ + 10⁶ σ/ε` follows the rounding σ of the loss, which is measured: 18 more evaluations next to `x`.
-/// A slope is off by about σ/ε, so that a gradient of zero, such as that by the bias of the keys, does not exceed a
-/// threshold of 10⁻⁵; a difference of ten times that rounding does.
+/// A slope is off by about σ/ε, so that a gradient of zero, such as that with respect to the bias of the keys, does not exceed a
+/// threshold of 10⁻⁵; a difference of ten times that rounding does. In `f32` the rounding is so large that wrong gradients would
+/// pass, which is an error: check in `f64`.
 ///
 /// Shapes: `x` (r, c), `analytic` (r, c). A NaN on either side is the largest error of all: it is never passed over.
 ///
 /// # Errors
-/// As [`numerical_gradient`], or `analytic` doesn't have the shape of `x`.
+/// As [`numerical_gradient`], `analytic` doesn't have the shape of `x`, or the loss is rounded so much that an error of 1 % would pass.
 ///
 /// ```
 /// use nalgebra::dmatrix;
@@ -146,18 +149,20 @@ pub struct GradientCheck<T> {
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: gradient_check
-pub fn gradient_check<T: RealField + Copy>(
-    x: &DMatrix<T>,
-    analytic: &DMatrix<T>,
+pub fn gradient_check<'a, 'g, T: Float>(
+    x: impl Into<DMatrixView<'a, T>>,
+    analytic: impl Into<DMatrixView<'g, T>>,
     epsilon: T,
     mut loss: impl FnMut(&DMatrix<T>) -> Result<T>,
 ) -> Result<GradientCheck<T>> {
+    let (x, analytic) = (x.into(), analytic.into());
     check_not_empty("x", x)?;
     check_shape("analytic", analytic, x.shape(), "`x`")?;
     let numeric = numerical_gradient(x, epsilon, &mut loss)?;
     let lost = rounding(x, loss)? / epsilon; // what a slope is off by
     let floor =
         nalgebra::convert::<f64, T>(1e-8) + nalgebra::convert::<f64, T>(1e6) * lost;
+    check_that_errors_show(numeric.amax().max(analytic.amax()), lost, floor, epsilon)?;
     let entry = |i: usize, j: usize| GradientCheck {
         max_relative_error: relative_error_above(
             floor,
@@ -184,10 +189,28 @@ pub fn gradient_check<T: RealField + Copy>(
 }
 // ANCHOR_END: gradient_check
 
-/// [`gradient_check`] of every parameter of a layer in turn, under its name.
+/// Errs if a gradient that is off by a hundredth of the largest slope would stay below the threshold of 10⁻⁵, because the loss is
+/// rounded so much. Slopes that are nothing but rounding are zeros, and may stay.
+fn check_that_errors_show<T: Float>(
+    largest: T,
+    lost: T,
+    floor: T,
+    epsilon: T,
+) -> Result<()> {
+    let [ten, hundredth, threshold] = [10.0, 0.01, 1e-5].map(nalgebra::convert::<f64, T>);
+    let shown = hundredth * largest / (largest + largest + floor);
+    if largest > ten * lost && shown < threshold {
+        let because = "the loss is rounded so much that an error of 1 % would not show: check in f64, or \
+                       with a longer step";
+        return Err(epsilon_is(epsilon, because.to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns [`gradient_check`] of every parameter of a layer or model in turn, with its name.
 ///
 /// # Errors
-/// As [`gradient_check`], or `gradients` are of other shapes than `parameters`.
+/// As [`gradient_check`], or `gradients` are of other shapes than the parameters.
 ///
 /// ```
 /// use attention::{Mask, MultiHeadAttention, example, gradient_check_parameters};
@@ -195,27 +218,28 @@ pub fn gradient_check<T: RealField + Copy>(
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = example::river().x;
-/// let (output, cache) = layer.forward(&x, &Mask::causal())?;
-/// let gradients = layer.backward(&cache, &output)?.parameters; // of ½ Σ output²
-/// let checks = gradient_check_parameters(&layer.parameters, &gradients, 1e-5, |parameters| {
-///     let layer = MultiHeadAttention::from_parameters(parameters.clone(), 2)?;
-///     Ok(layer.forward(&x, &Mask::causal())?.0.norm_squared() / 2.0)
+/// let (output, cache) = layer.forward(&x, Mask::causal())?;
+/// let gradients = layer.backward(&cache, &output)?; // of ½ Σ output²
+/// let checks = gradient_check_parameters(&layer, &gradients, 1e-5, |layer| {
+///     Ok(layer.forward(&x, Mask::causal())?.0.norm_squared() / 2.0)
 /// })?;
 /// assert!(checks.iter().all(|(_, check)| check.max_relative_error < 1e-5));
 /// # Ok::<(), attention::Error>(())
 /// ```
-pub fn gradient_check_parameters<T: RealField + Copy>(
-    parameters: &Parameters<T>,
-    gradients: &Parameters<T>,
+pub fn gradient_check_parameters<T: Float, Model: NamedParameters<T> + Clone>(
+    model: &Model,
+    gradients: &impl NamedParameters<T>,
     epsilon: T,
-    mut loss: impl FnMut(&Parameters<T>) -> Result<T>,
-) -> Result<Vec<(&'static str, GradientCheck<T>)>> {
-    parameters.check_same_shapes(gradients)?;
+    mut loss: impl FnMut(&Model) -> Result<T>,
+) -> Result<Vec<(String, GradientCheck<T>)>> {
+    let gradients = gradients.named();
+    let parameters = model.named();
+    let shapes = parameters.iter().map(|(name, matrix)| (name.as_str(), matrix.shape()));
+    check_fit("gradients", &gradients, shapes)?;
     let mut checks = vec![];
-    for (at, (name, gradient)) in gradients.named().into_iter().enumerate() {
-        let mut changed = parameters.clone();
-        let value = changed.named()[at].1.into_owned();
-        let check = gradient_check(&value, &gradient.into_owned(), epsilon, |value| {
+    for (at, (name, gradient)) in gradients.into_iter().enumerate() {
+        let mut changed = model.clone();
+        let check = gradient_check(parameters[at].1, gradient, epsilon, |value| {
             changed.named_mut()[at].1.copy_from(value);
             loss(&changed)
         })?;
@@ -245,7 +269,7 @@ mod tests {
     #[test]
     fn rounding_is_seen_at_zero() {
         let far_away = |x: &DMatrix<f64>| Ok((x[0] + 1e8) - 1e8); // a multiple of 1.5e-8
-        let seen = rounding(&dmatrix![0.0], far_away).unwrap();
+        let seen = rounding(dmatrix![0.0].as_view(), far_away).unwrap();
         assert!((1e-9..1e-8).contains(&seen), "{seen}");
     }
 
@@ -253,7 +277,7 @@ mod tests {
     #[test]
     fn rounding_takes_steps_whose_square_is_lost() {
         let mut moved = vec![];
-        rounding(&dmatrix![0.0, 3.0; 0.0, -3.0], |x: &DMatrix<f64>| {
+        rounding(dmatrix![0.0, 3.0; 0.0, -3.0].as_view(), |x: &DMatrix<f64>| {
             moved.push([x[0], x[2], x[3]]);
             Ok(x.sum())
         })
@@ -269,7 +293,7 @@ mod tests {
     #[test]
     fn rounding_is_the_deviation_that_second_differences_show() {
         let mut loss = -1.0;
-        let seen = rounding(&dmatrix![0.0_f64], |_| {
+        let seen = rounding(dmatrix![0.0_f64].as_view(), |_| {
             loss = -loss;
             Ok(loss)
         });
@@ -279,7 +303,7 @@ mod tests {
     /// A loss that never moves shows no rounding, and is still no more exact than half its last place.
     #[test]
     fn rounding_is_at_least_half_the_last_place() {
-        let seen = rounding(&dmatrix![0.0_f64], |_| Ok(3.0)).unwrap();
+        let seen = rounding(dmatrix![0.0_f64].as_view(), |_| Ok(3.0)).unwrap();
         assert_eq!(seen, 1.5 * f64::EPSILON);
     }
 

@@ -1,7 +1,9 @@
 //! Looking inside: how spread out weights are, and a heat map for the terminal.
 
 use crate::error::{Result, check_count, check_not_empty};
-use nalgebra::{DMatrix, DVector, RealField};
+use crate::simd::Float;
+use crate::sums::RunningSum;
+use nalgebra::{DMatrixView, DVector};
 
 /// The entropy of each row of weights, in nats: `−Σ_j p[j] ln p[j]`.
 ///
@@ -21,11 +23,17 @@ use nalgebra::{DMatrix, DVector, RealField};
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: row_entropy
-pub fn row_entropy<T: RealField + Copy>(weights: &DMatrix<T>) -> Result<DVector<T>> {
+pub fn row_entropy<'a, T: Float>(
+    weights: impl Into<DMatrixView<'a, T>>,
+) -> Result<DVector<T>> {
+    let weights = weights.into();
     check_not_empty("weights", weights)?;
-    // p ln p → 0 as p → 0, but 0 · ln 0 is NaN
-    let terms = weights.map(|p| if p.is_zero() { p } else { -p * p.ln() });
-    Ok(terms.column_sum()) // (n_q): the sum of all columns, entry by entry
+    let mut entropies = RunningSum::new(weights.nrows());
+    for column in weights.column_iter() {
+        // p ln p → 0 as p → 0, but 0 · ln 0 is NaN
+        entropies.add(column, |_, p| if p.is_zero() { p } else { -p * p.ln() });
+    }
+    Ok(entropies.finish()) // (n_q)
 }
 // ANCHOR_END: row_entropy
 
@@ -44,11 +52,12 @@ pub fn row_entropy<T: RealField + Copy>(weights: &DMatrix<T>) -> Result<DVector<
 /// assert_eq!(map, "        a       b\na  █ 1.00    0.00\nb  ░ 0.25  ▓ 0.75\n");
 /// # Ok::<(), attention::Error>(())
 /// ```
-pub fn heat_map<T: RealField + Copy>(
-    matrix: &DMatrix<T>,
+pub fn heat_map<'a, T: Float>(
+    matrix: impl Into<DMatrixView<'a, T>>,
     row_labels: &[&str],
     column_labels: &[&str],
 ) -> Result<String> {
+    let matrix = matrix.into();
     check_not_empty("matrix", matrix)?;
     let (rows, columns) = matrix.shape();
     check_count("row_labels", "entry", row_labels.len(), rows, || {
@@ -84,7 +93,7 @@ pub fn heat_map<T: RealField + Copy>(
     Ok(map)
 }
 
-fn shade<T: RealField + Copy>(x: T, least: T, most: T) -> char {
+fn shade<T: Float>(x: T, least: T, most: T) -> char {
     const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
     if !x.is_finite() || most == least {
         return SHADES[0];
@@ -97,7 +106,7 @@ fn shade<T: RealField + Copy>(x: T, least: T, most: T) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nalgebra::dmatrix;
+    use nalgebra::{DMatrix, dmatrix};
 
     #[test]
     fn a_heat_map_lines_up_and_survives_what_is_not_finite() {

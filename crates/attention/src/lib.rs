@@ -4,24 +4,30 @@
 // In the order in which the book meets them. Lines with the word ANCHOR mark what its pages show.
 
 mod blocks;
+mod compiled; // what is compiled once, for f32 and f64
 mod error;
 pub mod example;
 mod simd; // vector instructions
 mod softmax;
+mod sums;
 
 mod dot_product; // scores, weights, output
 mod mask;
 mod static_shapes;
 
 mod linear;
-mod parameters; // what a layer learns
+mod named_parameters; // of whatever learns
+mod parameters; // of a layer
 
-mod forward_options; // context, mask, dropout, flash
+mod adam;
+
+mod dropout;
+mod forward_options; // mask, context, dropout, engine
 mod multi_head;
 mod parallel;
 mod single_head; // projections, and the layer with one head
 
-mod attention_layer; // what all layers can do
+mod batch; // many sequences
 
 #[cfg(feature = "serde")]
 mod saved; // matrices in files
@@ -36,16 +42,19 @@ pub mod flash; // the same attention, without its matrix of weights
 #[cfg(feature = "cuda")]
 pub mod cuda; // and on a GPU
 
-pub mod building_blocks; // for programs that put attention together in another way
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod testing; // for the laboratory and the tests of this project
 
-pub use attention_layer::{AttentionLayer, BatchGradients};
+pub use adam::Adam;
+pub use batch::BatchGradients;
 pub use cost::{AttentionShape, Bytes, Flops};
 pub use dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward, attention_weights,
     scaled_scores,
 };
 pub use error::{Error, Result};
-pub use forward_options::ForwardOptions;
+pub use forward_options::{BatchOptions, Engine, ForwardOptions};
 pub use gradient_check::{
     GradientCheck, gradient_check, gradient_check_parameters, numerical_gradient,
     relative_error,
@@ -53,7 +62,8 @@ pub use gradient_check::{
 pub use inspect::{heat_map, row_entropy};
 pub use linear::{linear, linear_backward};
 pub use mask::{Mask, SizedMask, Visibility};
-pub use multi_head::{HeadsCache, MultiHeadAttention, MultiHeadCache};
+pub use multi_head::{DroppedWeights, HeadsCache, MultiHeadAttention, MultiHeadCache};
+pub use named_parameters::{Named, NamedMut, NamedParameters, prefixed, prefixed_mut};
 pub use parameters::{LayerGradients, Parameters};
 pub use simd::Float;
 pub use single_head::{SingleHeadAttention, SingleHeadCache};
@@ -62,6 +72,3 @@ pub use softmax::{
     softmax_rows, softmax_rows_backward,
 };
 pub use static_shapes::attention_static;
-
-// The versions that this crate was built with, so that those of a project can be the same.
-pub use {nalgebra, rand};

@@ -1,8 +1,9 @@
 //! A linear map with a bias, and its gradients.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::simd::{product, product_plus, product_tr, tr_product};
-use nalgebra::{DMatrix, RealField, RowDVector};
+use crate::simd::{Float, product, product_plus, product_tr, tr_product};
+use crate::sums::sum;
+use nalgebra::{DMatrix, DMatrixView, RowDVector};
 
 /// A linear map with a bias: `y = x W + b`. For none, pass a bias of no columns.
 ///
@@ -19,11 +20,12 @@ use nalgebra::{DMatrix, RealField, RowDVector};
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: linear
-pub fn linear<T: RealField + Copy>(
-    x: &DMatrix<T>,
-    w: &DMatrix<T>,
+pub fn linear<'a, T: Float>(
+    x: impl Into<DMatrixView<'a, T>>,
+    w: impl Into<DMatrixView<'a, T>>,
     b: &RowDVector<T>,
 ) -> Result<DMatrix<T>> {
+    let (x, w) = (x.into(), w.into());
     check(x, w)?;
     if b.is_empty() {
         return Ok(product(x, w));
@@ -51,20 +53,22 @@ pub fn linear<T: RealField + Copy>(
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: linear_backward
-pub fn linear_backward<T: RealField + Copy>(
-    x: &DMatrix<T>,
-    w: &DMatrix<T>,
-    grad_y: &DMatrix<T>,
+pub fn linear_backward<'a, T: Float>(
+    x: impl Into<DMatrixView<'a, T>>,
+    w: impl Into<DMatrixView<'a, T>>,
+    grad_y: impl Into<DMatrixView<'a, T>>,
 ) -> Result<(DMatrix<T>, DMatrix<T>, RowDVector<T>)> {
+    let (x, w, grad_y) = (x.into(), w.into(), grad_y.into());
     check(x, w)?;
     check_shape("grad_y", grad_y, (x.nrows(), w.ncols()), "the output")?;
     let grad_x = product_tr(grad_y, w); // dY Wᵀ
     let grad_w = tr_product(x, grad_y); // Xᵀ dY
-    Ok((grad_x, grad_w, grad_y.row_sum()))
+    let grad_b = grad_y.column_iter().map(|column| sum(column.as_slice()));
+    Ok((grad_x, grad_w, RowDVector::from_iterator(grad_y.ncols(), grad_b)))
 }
 // ANCHOR_END: linear_backward
 
-fn check<T: RealField>(x: &DMatrix<T>, w: &DMatrix<T>) -> Result<()> {
+fn check<T: Float>(x: DMatrixView<T>, w: DMatrixView<T>) -> Result<()> {
     check_not_empty("x", x)?;
     check_not_empty("w", w)?;
     let because = || format!("`x` has {} columns", x.ncols());

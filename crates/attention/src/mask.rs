@@ -10,6 +10,7 @@ use crate::error::{
 };
 use nalgebra::{DMatrix, RealField};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Which query may see which key, as a rule that fits any number of tokens.
 ///
@@ -28,13 +29,20 @@ use std::ops::Range;
 /// assert!(!sized.allows(2, 2)); // padding
 /// # Ok::<(), attention::Error>(())
 /// ```
+///
+/// Functions that need a mask take it by value or by reference (`impl Into<Mask>`). A copy shares its rules with the original,
+/// so it costs nothing, however large the mask is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "Vec<read::Rule>"))]
-pub struct Mask(Vec<Rule>); // a key is seen where all rules allow it
+pub struct Mask(Arc<Vec<Rule>>); // a key is seen where all rules allow it
 
-/// [`Mask::none`], to borrow.
-pub(crate) static NONE: Mask = Mask(Vec::new());
+impl From<&Mask> for Mask {
+    /// Returns the same mask, which shares its rules with the given one.
+    fn from(mask: &Mask) -> Self {
+        mask.clone()
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -46,6 +54,10 @@ enum Rule {
 }
 
 impl Mask {
+    fn of(rules: Vec<Rule>) -> Self {
+        Mask(Arc::new(rules))
+    }
+
     /// Every query sees every key.
     ///
     /// ```
@@ -53,7 +65,7 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn none() -> Self {
-        Mask(vec![])
+        Mask::of(vec![])
     }
 
     /// No query sees the future: query `i` sees key `j` when `j ≤ i + n_k − n_q`.
@@ -66,7 +78,7 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn causal() -> Self {
-        Mask(vec![Rule::Causal])
+        Mask::of(vec![Rule::Causal])
     }
 
     /// Only keys that are real tokens: query `i` sees key `j` when `valid[j]`.
@@ -89,7 +101,7 @@ impl Mask {
                 given: "0 entries".to_owned(),
             });
         }
-        Ok(Mask(vec![Rule::Padding(valid.to_vec())]))
+        Ok(Mask::of(vec![Rule::Padding(valid.to_vec())]))
     }
 
     /// Only the last `width` keys up to the query's own position, itself among them: a causal sliding window.
@@ -107,7 +119,7 @@ impl Mask {
     /// ```
     pub fn window(width: usize) -> Result<Self> {
         check_positive("width", width)?;
-        Ok(Mask(vec![Rule::Window(width)]))
+        Ok(Mask::of(vec![Rule::Window(width)]))
     }
 
     /// Any pattern: query `i` sees key `j` when `allowed[(i, j)]`. `true` means "may see".
@@ -126,7 +138,7 @@ impl Mask {
     /// ```
     pub fn dense(allowed: DMatrix<bool>) -> Result<Self> {
         check_not_empty("allowed", &allowed)?;
-        Ok(Mask(vec![Rule::Dense(allowed)]))
+        Ok(Mask::of(vec![Rule::Dense(allowed)]))
     }
 
     /// Both rules at once: a key is seen where both masks allow it.
@@ -139,7 +151,7 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn and(mut self, other: Mask) -> Self {
-        self.0.extend(other.0);
+        Arc::make_mut(&mut self.0).extend(Arc::unwrap_or_clone(other.0));
         self
     }
 
@@ -154,9 +166,9 @@ impl Mask {
     /// assert_eq!(error.to_string(), "`valid` has 2 entries but n_k = 3");
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn sized(&self, n_q: usize, n_k: usize) -> Result<SizedMask<'_>> {
+    pub fn sized(&self, n_q: usize, n_k: usize) -> Result<SizedMask> {
         check_matrix(("n_q", n_q), ("n_k", n_k))?;
-        for rule in &self.0 {
+        for rule in self.0.iter() {
             match rule {
                 Rule::Padding(valid) => {
                     let because = || format!("n_k = {n_k}");
@@ -168,7 +180,7 @@ impl Mask {
                 Rule::Causal | Rule::Window(_) => {} // fit any shape
             }
         }
-        Ok(SizedMask { rules: &self.0, n_q, n_k })
+        Ok(SizedMask { rules: Arc::clone(&self.0), n_q, n_k })
     }
 }
 
@@ -236,14 +248,14 @@ pub enum Visibility {
 /// assert_eq!(sized.shape(), (2, 2));
 /// # Ok::<(), attention::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy)]
-pub struct SizedMask<'a> {
-    rules: &'a [Rule],
+#[derive(Debug, Clone)]
+pub struct SizedMask {
+    rules: Arc<Vec<Rule>>,
     n_q: usize,
     n_k: usize,
 }
 
-impl SizedMask<'_> {
+impl SizedMask {
     /// `(n_q, n_k)`.
     ///
     /// ```
@@ -476,7 +488,21 @@ impl SizedMask<'_> {
         hidden: T,
     ) {
         hide_outside(self.keys_of(i), keys.start, line, hidden);
-        self.hide_entries(keys.map(|j| (i, j)), line, hidden);
+        for rule in self.rules.iter() {
+            match rule {
+                Rule::Causal | Rule::Window(_) => {} // ranges, which are hidden by now
+                Rule::Padding(valid) => {
+                    hide_where_false(&valid[keys.clone()], line, hidden);
+                }
+                Rule::Dense(allowed) => {
+                    for (entry, j) in line.iter_mut().zip(keys.clone()) {
+                        if !allowed[(i, j)] {
+                            *entry = hidden;
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// Writes `hidden` over what may not see key `j`. `line` is its column of the matrix, from `queries.start` on: one entry for
@@ -500,25 +526,25 @@ impl SizedMask<'_> {
             return line.fill(hidden);
         }
         hide_outside(self.queries_of(j), queries.start, line, hidden);
-        let queries = queries.start..queries.end.min(self.n_q);
-        self.hide_entries(queries.map(|i| (i, j)), line, hidden);
-    }
-
-    /// What the rules that are no ranges hide, entry by entry.
-    fn hide_entries<T: Copy>(
-        &self,
-        places: impl Iterator<Item = (usize, usize)> + Clone,
-        line: &mut [T],
-        hidden: T,
-    ) {
-        let is_range = |rule: &&Rule| matches!(rule, Rule::Causal | Rule::Window(_));
-        for rule in self.rules.iter().filter(|rule| !is_range(rule)) {
-            for (entry, (i, j)) in line.iter_mut().zip(places.clone()) {
-                if !self.rule_allows(rule, i, j) {
-                    *entry = hidden;
+        let queries = queries.start.min(self.n_q)..queries.end.min(self.n_q);
+        for rule in self.rules.iter() {
+            match rule {
+                Rule::Causal | Rule::Window(_) => {} // ranges, which are hidden by now
+                Rule::Padding(valid) if valid[j] => {}
+                Rule::Padding(_) => line.fill(hidden),
+                Rule::Dense(allowed) => {
+                    // nalgebra stores columns: those that may see this key stand side by side.
+                    let column = &allowed.as_slice()[j * self.n_q..][..self.n_q];
+                    hide_where_false(&column[queries.clone()], line, hidden);
                 }
             }
         }
+    }
+}
+
+fn hide_where_false<T: Copy>(seen: &[bool], line: &mut [T], hidden: T) {
+    for (entry, &seen) in line.iter_mut().zip(seen) {
+        *entry = if seen { *entry } else { hidden };
     }
 }
 
@@ -547,10 +573,6 @@ fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
 }
 
 /// −∞: the score of what is hidden.
-///
-/// ```
-/// assert_eq!(attention::building_blocks::neg_infinity::<f32>(), f32::NEG_INFINITY);
-/// ```
 pub fn neg_infinity<T: RealField>() -> T {
     nalgebra::convert(f64::NEG_INFINITY)
 }

@@ -1,19 +1,20 @@
 //! Multi-head attention: the same attention several times at once, each on its own slice of the projections.
 
-use crate::dot_product::{
-    AttentionCache, AttentionGradients, attention_backward, attention_with_dropout,
-};
+use crate::batch::{self, BatchGradients};
+use crate::dot_product::{AttentionCache, AttentionGradients, attention_backward};
+use crate::dropout::Dropout;
 use crate::error::{Result, check_count, check_heads, check_room, check_shape};
 use crate::flash::{Flash, FlashOutput, Inputs};
-use crate::forward_options::ForwardOptions;
+use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
 use crate::linear::{linear, linear_backward};
 use crate::mask::Mask;
+use crate::named_parameters::{Named, NamedMut, NamedParameters};
 use crate::parallel;
 use crate::parameters::{Fingerprint, LayerGradients, Parameters};
 use crate::simd::Float;
 use crate::single_head::{check_cache, gather_gradients};
-use nalgebra::{DMatrix, RealField};
-use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
+use nalgebra::{DMatrix, DMatrixView};
+use rand::Rng;
 
 /// Attention with several heads, to the input itself or to a context; by the matrix of weights, with or without dropout, or tile by tile.
 ///
@@ -28,7 +29,7 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let (output, cache) = layer.forward(&example::river().x, &Mask::causal())?;
+/// let (output, cache) = layer.forward(&example::river().x, Mask::causal())?;
 /// assert_eq!(output.shape(), (6, 4));
 /// assert_eq!(cache.heads()[1].weights.shape(), (6, 6));
 /// # Ok::<(), attention::Error>(())
@@ -36,43 +37,43 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "saved::Saved<Parameters<T>>"))]
-pub struct MultiHeadAttention<T: RealField + Copy> {
-    /// What is learned; of the d · n_heads columns of a projection those of head `h` are `h · d .. (h + 1) · d`.
+pub struct MultiHeadAttention<T: Float> {
+    /// The learned parameters; of the d · n_heads columns of a projection those of head `h` are `h · d .. (h + 1) · d`.
     pub parameters: Parameters<T>,
     n_heads: usize,
 }
 
-/// What the forward pass keeps for the backward pass.
+/// The matrices that [`MultiHeadAttention::forward`] keeps for the backward pass.
 ///
 /// ```
 /// use attention::{Mask, MultiHeadAttention, example};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+/// let (_, cache) = layer.forward(&example::river().x, Mask::none())?;
 /// assert_eq!(cache.heads().len(), 2);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct MultiHeadCache<T: RealField + Copy> {
+pub struct MultiHeadCache<T: Float> {
     /// The input (n_q, d_model).
     pub x: DMatrix<T>,
     /// The context (n_k, d_model), if it was not the input itself.
     pub context: Option<DMatrix<T>>,
-    /// What the heads keep.
+    /// The matrices of the heads.
     pub core: HeadsCache<T>,
     /// Of the parameters that made it.
     fingerprint: Fingerprint,
 }
 
-impl<T: RealField + Copy> MultiHeadCache<T> {
-    /// Queries, keys, values and weights of each head; none after flash attention, which keeps no weights.
+impl<T: Float> MultiHeadCache<T> {
+    /// Returns the queries, keys, values and weights of each head; none after flash attention, which keeps no weights.
     ///
     /// ```
     /// # use attention::{Mask, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let (_, cache) = layer.forward(&example::river().x, &Mask::causal())?;
+    /// let (_, cache) = layer.forward(&example::river().x, Mask::causal())?;
     /// assert_eq!(cache.heads()[1].weights[(0, 1)], 0.0); // the future
     /// # Ok::<(), attention::Error>(())
     /// ```
@@ -84,15 +85,14 @@ impl<T: RealField + Copy> MultiHeadCache<T> {
     }
 }
 
-/// What all heads of a layer keep for the backward pass.
+/// The matrices that all heads of a layer keep for the backward pass.
 ///
 /// ```
-/// use attention::{ForwardOptions, HeadsCache, MultiHeadAttention, example, flash::Flash};
+/// use attention::{ForwardOptions, HeadsCache, MultiHeadAttention, example};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let flash = Flash::new();
-/// let (_, cache) = layer.forward(&example::river().x, ForwardOptions::new().with_flash(&flash))?;
+/// let (_, cache) = layer.forward(&example::river().x, ForwardOptions::new().flash())?;
 /// let HeadsCache::Flash { forward, .. } = cache.core else { unreachable!() };
 /// assert_eq!(forward.log_sum_exp.shape(), (6, 2));
 /// # Ok::<(), attention::Error>(())
@@ -102,7 +102,7 @@ impl<T: RealField + Copy> MultiHeadCache<T> {
     clippy::large_enum_variant,
     reason = "one a pass, beside matrices of many times its size"
 )]
-pub enum HeadsCache<T: RealField + Copy> {
+pub enum HeadsCache<T: Float> {
     /// Of attention by its matrix of weights: n_q · n_k numbers a head, twice as many with dropout.
     Weights {
         /// Queries, keys, values and weights of each head.
@@ -122,12 +122,14 @@ pub enum HeadsCache<T: RealField + Copy> {
         mask: Mask,
         /// The heads' outputs side by side (n_q, d_v · n_heads), and their log-sum-exps (n_q, n_heads).
         forward: FlashOutput<T>,
-        /// What computed it, and will compute the backward pass.
+        /// The weights that were dropped, if there was dropout.
+        dropout: Option<DroppedWeights>,
+        /// The engine that computed it, and will compute the backward pass.
         flash: Flash,
     },
 }
 
-impl<T: RealField + Copy> HeadsCache<T> {
+impl<T: Float> HeadsCache<T> {
     /// The heads' outputs side by side (n_q, d_v · n_heads), and where they are.
     fn attended(&self) -> (&'static str, &DMatrix<T>) {
         match self {
@@ -139,8 +141,8 @@ impl<T: RealField + Copy> HeadsCache<T> {
     }
 }
 
-impl<T: RealField + Copy> MultiHeadAttention<T> {
-    /// A layer with fresh parameters (see [`Parameters::xavier`]), whose heads are d_model / n_heads wide.
+impl<T: Float> MultiHeadAttention<T> {
+    /// Returns a layer with fresh parameters (see [`Parameters::xavier`]), whose heads are d_model / n_heads wide.
     ///
     /// # Errors
     /// A size is 0 or beyond any memory, or `n_heads` does not divide `d_model`.
@@ -164,7 +166,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         Self::from_parameters(parameters, n_heads)
     }
 
-    /// A layer with these parameters. Heads may be narrower or wider than d_model / n_heads, and their values of another width than
+    /// Returns a layer with these parameters. Heads may be narrower or wider than d_model / n_heads, and their values of another width than
     /// their queries and keys.
     ///
     /// # Errors
@@ -185,7 +187,7 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
         Ok(layer)
     }
 
-    /// The number of heads.
+    /// Returns the number of heads.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -209,47 +211,48 @@ impl<T: RealField + Copy> MultiHeadAttention<T> {
 }
 
 impl<T: Float> MultiHeadAttention<T> {
-    /// Attention: every token of `x` asks all tokens of `x`, or of a context, as far as the mask lets it see them. A mask alone
-    /// will do for `options`; [`ForwardOptions`] say what else there is.
+    /// Returns the output of attention, in which every token of `x` asks all tokens of `x`, or of a context, as far as the mask lets it
+    /// see them, and a cache for the backward pass. A mask alone will do for `options`; [`ForwardOptions`] say what else there is.
     ///
     /// Shapes: `x` (n_q, d_model), a context (n_k, d_model) → (n_q, d_model).
     ///
     /// # Errors
     /// `x` or the context is empty or not d_model wide, the parameters do not fit one another or the number of heads, the mask was
-    /// made for another shape, or dropout is outside of its range or asked for beside flash attention.
+    /// made for another shape, or dropout is outside of its range.
     ///
     /// ```
-    /// use attention::{ForwardOptions, Mask, MultiHeadAttention, example, flash::Flash};
+    /// use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::<f64>::xavier(4, 4, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let x = example::river().x;
-    /// let (output, _) = layer.forward(&x, &Mask::causal())?;
+    /// let (output, _) = layer.forward(&x, Mask::causal())?;
     ///
-    /// let (causal, flash) = (Mask::causal(), Flash::new());
-    /// let options = ForwardOptions::new().with_mask(&causal).with_flash(&flash);
+    /// let options = ForwardOptions::new().mask(Mask::causal()).flash();
     /// let (by_tiles, _) = layer.forward(&x, options)?;
     /// assert!((output - by_tiles).amax() < 1e-15);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn forward<'a>(
+    pub fn forward<'a, 'x>(
         &self,
-        x: &DMatrix<T>,
+        x: impl Into<DMatrixView<'x, T>>,
         options: impl Into<ForwardOptions<'a, T>>,
     ) -> Result<(DMatrix<T>, MultiHeadCache<T>)> {
-        let options = options.into();
+        let (x, options) = (x.into(), options.into());
         self.check()?;
-        options.check()?;
+        let dropout = options.active_dropout()?;
         // Three matrices, each as wide as all heads together.
         let qkv = self.parameters.project_inputs(x, options.source(x))?;
-        let core = match options.flash {
-            None => self.attend(&qkv, &options)?,
-            Some(flash) => self.attend_by_tiles(qkv, options.mask, flash)?,
+        let core = match options.engine {
+            Engine::Naive => self.attend(&qkv, &options.mask, dropout)?,
+            Engine::Flash(flash) => {
+                self.attend_by_tiles(qkv, options.mask, dropout, flash)?
+            }
         };
         let Parameters { w_o, b_o, .. } = &self.parameters;
         let output = linear(core.attended().1, w_o, b_o)?; // (n_q, d_model)
-        let (x, context) = (x.clone(), options.context.cloned());
-        let fingerprint = self.parameters.fingerprint();
+        let context = options.context.map(|context| context.into_owned());
+        let (x, fingerprint) = (x.into_owned(), self.parameters.fingerprint());
         Ok((output, MultiHeadCache { x, context, core, fingerprint }))
     }
 
@@ -258,13 +261,14 @@ impl<T: Float> MultiHeadAttention<T> {
     fn attend(
         &self,
         qkv: &[DMatrix<T>; 3],
-        options: &ForwardOptions<T>,
+        mask: &Mask,
+        dropout: Option<Dropout>,
     ) -> Result<HeadsCache<T>> {
         let scores = (qkv[0].nrows(), qkv[1].nrows()); // (n_q, n_k)
         let heads = parallel::map(self.n_heads, |h| {
             let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
-            let dropout = dropout_factors(scores, options.dropout, h);
-            attention_with_dropout(q, k, v, options.mask, dropout)
+            let factors = dropout.map(|dropout| dropout.matrix(h, scores));
+            T::attend(q, k, v, mask, factors) // attention, and dropout on its weights
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let (outputs, heads): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
@@ -277,24 +281,25 @@ impl<T: Float> MultiHeadAttention<T> {
     fn attend_by_tiles(
         &self,
         [q, k, v]: [DMatrix<T>; 3],
-        mask: &Mask,
-        flash: &Flash,
+        mask: Mask,
+        dropout: Option<Dropout>,
+        flash: Flash,
     ) -> Result<HeadsCache<T>> {
-        let inputs = Inputs::new(&q, &k, &v, mask)?.with_heads(self.n_heads)?;
-        let forward = flash.forward(&inputs);
-        let (mask, flash) = (mask.clone(), flash.clone());
-        Ok(HeadsCache::Flash { q, k, v, mask, forward, flash })
+        let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(self.n_heads)?;
+        let forward = flash.forward(&inputs.with_dropout(dropout));
+        let dropout = dropout.map(DroppedWeights);
+        Ok(HeadsCache::Flash { q, k, v, mask, forward, dropout, flash })
     }
 
     // ANCHOR: split
     /// The columns of head `h`: (n, d · n_heads) → (n, d).
-    fn split(&self, joined: &DMatrix<T>, h: usize) -> DMatrix<T> {
-        let (n, d) = (joined.nrows(), joined.ncols() / self.n_heads);
-        DMatrix::from_column_slice(n, d, &joined.as_slice()[n * d * h..][..n * d])
+    fn split<'m>(&self, joined: &'m DMatrix<T>, h: usize) -> DMatrixView<'m, T> {
+        let d = joined.ncols() / self.n_heads;
+        joined.columns(h * d, d) // a view: nothing is copied
     }
     // ANCHOR_END: split
 
-    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients with respect to parameters and inputs.
+    /// Returns the gradients with respect to parameters and inputs from `grad_output = ∂L/∂output`: the backward pass.
     ///
     /// Shapes: `grad_output` (n_q, d_model).
     ///
@@ -307,16 +312,17 @@ impl<T: Float> MultiHeadAttention<T> {
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    /// let (output, cache) = layer.forward(&example::river().x, Mask::none())?;
     /// let gradients = layer.backward(&cache, &output)?;
     /// assert_eq!(gradients.x.shape(), (6, 4));
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn backward(
+    pub fn backward<'g>(
         &self,
         cache: &MultiHeadCache<T>,
-        grad_output: &DMatrix<T>,
+        grad_output: impl Into<DMatrixView<'g, T>>,
     ) -> Result<LayerGradients<T>> {
+        let grad_output = grad_output.into();
         let MultiHeadCache { x, context, core, fingerprint } = cache;
         self.check()?;
         let context = context.as_ref();
@@ -333,9 +339,10 @@ impl<T: Float> MultiHeadAttention<T> {
             HeadsCache::Weights { heads, .. } => {
                 self.attend_backward(heads, lengths, &grad_attended)?
             }
-            HeadsCache::Flash { q, k, v, mask, forward, flash } => {
+            HeadsCache::Flash { q, k, v, mask, forward, dropout, flash } => {
                 self.check_projections([q, k, v], lengths)?;
                 let inputs = Inputs::new(q, k, v, mask)?.with_heads(self.n_heads)?;
+                let inputs = inputs.with_dropout(dropout.map(|dropped| dropped.0));
                 let AttentionGradients { q, k, v } =
                     flash.backward(&inputs, forward, &grad_attended)?;
                 [q, k, v]
@@ -344,6 +351,66 @@ impl<T: Float> MultiHeadAttention<T> {
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
         let grad_qkv = [&grad_q, &grad_k, &grad_v];
         gather_gradients(&self.parameters, x, context, (w_o, b_o), grad_qkv)
+    }
+
+    /// Returns the outputs and the caches of a batch of sequences, which do not see one another and may differ in length, so that
+    /// padding is rarely needed.
+    ///
+    /// `options` are the same for all sequences, such as a mask, or a list with those of each ([`BatchOptions`]). With dropout, every
+    /// sequence drops weights of its own.
+    ///
+    /// Shapes: `xs` B times (n_b, d_model) → B times (n_b, d_model).
+    ///
+    /// # Errors
+    /// `xs` is empty, `options` is a list of another length, or a sequence is wrong, which the error names. A sequence without tokens is
+    /// wrong, too, and then no sequence is computed: leave it out of the batch.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let batch = [example::river().x, example::city().x.rows(0, 3).into_owned()];
+    /// let (outputs, _) = layer.forward_batch(&batch, Mask::causal())?;
+    /// assert_eq!((outputs[0].nrows(), outputs[1].nrows()), (6, 3));
+    ///
+    /// let masks = vec![Mask::none(), Mask::padding(&[true, true, false])?];
+    /// let (outputs, caches) = layer.forward_batch(&batch, masks)?;
+    /// # assert_eq!((outputs[0].nrows(), caches.len()), (6, 2));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn forward_batch<'a>(
+        &self,
+        xs: &[DMatrix<T>],
+        options: impl Into<BatchOptions<'a, T>>,
+    ) -> Result<(Vec<DMatrix<T>>, Vec<MultiHeadCache<T>>)> {
+        batch::forward(xs, options.into(), |x, options| self.forward(x, options))
+    }
+
+    /// Returns the gradients with respect to the parameters, summed over the batch, and with respect to the inputs of each sequence: the
+    /// backward pass of [`MultiHeadAttention::forward_batch`]. Until they are summed, there is a set of parameter gradients for each
+    /// sequence.
+    ///
+    /// # Errors
+    /// `caches` is empty, `grad_outputs` has another length, or a sequence is wrong, which the error names.
+    ///
+    /// ```
+    /// # use attention::{ForwardOptions, MultiHeadAttention, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let batch = [example::river().x, example::city().x];
+    /// let (outputs, caches) = layer.forward_batch(&batch, ForwardOptions::new())?;
+    /// let gradients = layer.backward_batch(&caches, &outputs)?; // the loss ½ Σ output² has the gradient `output`
+    /// assert_eq!(gradients.parameters.w_o.shape(), (4, 4));
+    /// assert_eq!(gradients.xs.len(), 2);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn backward_batch(
+        &self,
+        caches: &[MultiHeadCache<T>],
+        grad_outputs: &[DMatrix<T>],
+    ) -> Result<BatchGradients<T>> {
+        batch::backward(caches, grad_outputs, |cache, grad| self.backward(cache, grad))
     }
 
     /// The gradients with respect to the queries, keys and values of all heads.
@@ -366,7 +433,7 @@ impl<T: Float> MultiHeadAttention<T> {
         // ANCHOR: backward
         // attended = join of every head's attention
         let heads = parallel::map(self.n_heads, |h| {
-            attention_backward(&heads[h], &self.split(grad_attended, h))
+            attention_backward(&heads[h], self.split(grad_attended, h))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let mut grad_qkv = [vec![], vec![], vec![]];
@@ -392,27 +459,23 @@ impl<T: Float> MultiHeadAttention<T> {
     }
 }
 
-// ANCHOR: dropout
-/// What dropout multiplies the weights of head `h` by: 0 with probability p, else
-/// 1 / (1 − p). Each head has a stream of random numbers of its own.
-fn dropout_factors<T: RealField + Copy>(
-    (n_q, n_k): (usize, usize),
-    dropout: Option<(f64, u64)>,
-    h: usize,
-) -> Option<DMatrix<T>> {
-    let (p, seed) = dropout.filter(|(p, _)| *p > 0.0)?;
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    rng.set_stream(h as u64);
-    let kept = nalgebra::convert(1.0 / (1.0 - p));
-    Some(DMatrix::from_fn(n_q, n_k, |_, _| {
-        if rng.random::<f64>() < p { T::zero() } else { kept }
-    }))
+impl<T: Float> NamedParameters<T> for MultiHeadAttention<T> {
+    fn named(&self) -> Named<'_, T> {
+        self.parameters.named()
+    }
+
+    fn named_mut(&mut self) -> NamedMut<'_, T> {
+        self.parameters.named_mut()
+    }
 }
-// ANCHOR_END: dropout
+
+/// The weights that dropout dropped: a probability and a seed, from which each of them follows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DroppedWeights(Dropout);
 
 // ANCHOR: join
 /// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).
-fn join<T: RealField + Copy>(heads: &[DMatrix<T>]) -> DMatrix<T> {
+fn join<T: Float>(heads: &[DMatrix<T>]) -> DMatrix<T> {
     let columns: Vec<_> = heads.iter().map(DMatrix::as_slice).collect();
     let (n, d) = heads[0].shape(); // nalgebra stores columns, one after the other
     DMatrix::from_vec(n, heads.len() * d, columns.concat())
@@ -425,7 +488,7 @@ mod saved {
     use super::MultiHeadAttention;
     use crate::error::{Error, Result};
     use crate::parameters::Parameters;
-    use nalgebra::RealField;
+    use crate::simd::Float;
     use serde::{Deserialize, Serialize, Serializer};
 
     /// [`MultiHeadAttention`] in a file: read as what is still to be checked, and written from a reference.
@@ -436,7 +499,7 @@ mod saved {
         n_heads: usize,
     }
 
-    impl<T: RealField + Copy> TryFrom<Saved<Parameters<T>>> for MultiHeadAttention<T> {
+    impl<T: Float> TryFrom<Saved<Parameters<T>>> for MultiHeadAttention<T> {
         type Error = Error;
 
         fn try_from(read: Saved<Parameters<T>>) -> Result<Self> {
@@ -444,7 +507,7 @@ mod saved {
         }
     }
 
-    impl<T: RealField + Copy + Serialize> Serialize for MultiHeadAttention<T> {
+    impl<T: Float + Serialize> Serialize for MultiHeadAttention<T> {
         /// Heads that do not divide the parameters are an error now, and not when the file is read.
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             self.check().map_err(serde::ser::Error::custom)?;
@@ -457,6 +520,7 @@ mod saved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
 
     /// A wide layer takes a second to draw: what is wrong is said before.
     #[test]

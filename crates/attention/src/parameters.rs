@@ -1,15 +1,17 @@
-//! What a layer learns, and the gradients of it.
+//! The parameters of a layer, their gradients, and steps along these.
 
 use crate::error::{
     Error, Result, check_count, check_not_empty, check_room, check_shape,
 };
 use crate::linear::linear;
-use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RealField, RowDVector};
+use crate::named_parameters::{Named, NamedMut, NamedParameters};
+use crate::simd::Float;
+use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
-use std::hash::{DefaultHasher, Hasher};
+use std::ops::{AddAssign, Mul, MulAssign};
 
-/// The parameters of an attention layer, and of the same shape, the gradients of a loss by them.
+/// The parameters of an attention layer; and of the same shapes, the gradients of a loss with respect to them.
 ///
 /// Weights are `(d_in, d_out)` and biases `(1, d_out)`, or `(1, 0)` where there is none: `y = x W + b`.
 ///
@@ -28,7 +30,7 @@ use std::hash::{DefaultHasher, Hasher};
 /// and numbers that are not finite, are an error when writing and when reading: a layer whose training has diverged is not saved.
 #[derive(Debug, Clone, PartialEq)]
 // ANCHOR: parameters
-pub struct Parameters<T: RealField + Copy> {
+pub struct Parameters<T: Float> {
     /// Projects to queries (d_model, d_k); d_k is that of all heads together.
     pub w_q: DMatrix<T>,
     /// Projects to keys (d_model, d_k).
@@ -48,8 +50,8 @@ pub struct Parameters<T: RealField + Copy> {
 }
 // ANCHOR_END: parameters
 
-impl<T: RealField + Copy> Parameters<T> {
-    /// Weights drawn from a normal distribution with standard deviation √(2 / (d_in + d_out)), biases zero.
+impl<T: Float> Parameters<T> {
+    /// Returns weights drawn from a normal distribution with standard deviation √(2 / (d_in + d_out)), biases zero.
     ///
     /// The same generator state gives the same numbers in `f32` and `f64`, up to rounding.
     ///
@@ -96,7 +98,7 @@ impl<T: RealField + Copy> Parameters<T> {
         })
     }
 
-    /// The width of what goes in and comes out.
+    /// Returns d_model, the width of inputs and outputs.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -108,7 +110,7 @@ impl<T: RealField + Copy> Parameters<T> {
         self.w_q.nrows()
     }
 
-    /// These parameters without any bias, for layers that learn none: a bias that is not there has no columns.
+    /// Returns these parameters without any bias, for layers that learn none: a bias that is not there has no columns.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -123,13 +125,13 @@ impl<T: RealField + Copy> Parameters<T> {
         Parameters { b_q, b_k, b_v, b_o, ..self }
     }
 
-    /// Zeros of the same shapes: where sums and the averages of an optimiser begin.
+    /// Returns zeros of the same shapes.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
     /// let zeros = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?.zeros_like();
-    /// assert!(zeros.named().iter().all(|(_, matrix)| matrix.amax() == 0.0));
+    /// assert_eq!(zeros.norm(), 0.0);
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn zeros_like(&self) -> Self {
@@ -138,7 +140,7 @@ impl<T: RealField + Copy> Parameters<T> {
         zeros
     }
 
-    /// Every parameter under its name, a bias as a matrix of one row. Biases that are not there are left out.
+    /// Returns every parameter under its name, a bias as a matrix of one row. Biases that are not there are left out.
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -148,87 +150,71 @@ impl<T: RealField + Copy> Parameters<T> {
     /// assert_eq!(count, 2 * 6 * (4 + 3) + 2 * 4 + 3 + 6);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn named(&self) -> Vec<(&'static str, DMatrixView<'_, T>)> {
+    pub fn named(&self) -> Named<'_, T> {
         let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
         let weights = [("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o)];
         let biases = [("b_q", b_q), ("b_k", b_k), ("b_v", b_v), ("b_o", b_o)];
-        let mut named: Vec<_> = weights.map(|(name, w)| (name, w.as_view())).into();
+        let mut named = vec![];
+        named.extend(weights.map(|(name, w)| (name.to_owned(), w.into())));
         for (name, bias) in biases.into_iter().filter(|(_, bias)| !bias.is_empty()) {
-            named.push((name, DMatrixView::from_slice(bias.as_slice(), 1, bias.len())));
+            named.push((name.to_owned(), bias.into()));
         }
         named
     }
 
-    /// As [`Parameters::named`], to be changed: a step of an optimiser is a loop over both.
+    /// Returns what [`Parameters::named`] returns, to be changed.
+    pub fn named_mut(&mut self) -> NamedMut<'_, T> {
+        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
+        let weights = [("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o)];
+        let biases = [("b_q", b_q), ("b_k", b_k), ("b_v", b_v), ("b_o", b_o)];
+        let mut named = vec![];
+        named.extend(weights.map(|(name, w)| (name.to_owned(), w.into())));
+        for (name, bias) in biases.into_iter().filter(|(_, bias)| !bias.is_empty()) {
+            named.push((name.to_owned(), bias.into()));
+        }
+        named
+    }
+
+    /// Takes a step against the gradients: `parameter −= rate · gradient`.
+    ///
+    /// # Errors
+    /// The gradients are of other shapes; then nothing has changed.
     ///
     /// ```
     /// # use attention::{Mask, SingleHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
     /// # let mut layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, rng)?;
-    /// # let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
-    /// let gradients = layer.backward(&cache, &output)?.parameters;
-    /// let parameters = layer.parameters.named_mut().into_iter();
-    /// for ((_, mut parameter), (_, gradient)) in parameters.zip(gradients.named()) {
-    ///     parameter -= 0.01 * gradient;
-    /// }
-    /// # assert!(layer.forward(&example::river().x, &Mask::none())?.0.norm() < output.norm());
+    /// # let (output, cache) = layer.forward(&example::river().x, Mask::none())?;
+    /// let gradients = layer.backward(&cache, &output)?; // of ½ Σ output²
+    /// layer.parameters.step(&gradients.parameters, 0.01)?;
+    /// # assert!(layer.forward(&example::river().x, Mask::none())?.0.norm() < output.norm());
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn named_mut(&mut self) -> Vec<(&'static str, DMatrixViewMut<'_, T>)> {
-        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
-        let weights = [("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o)];
-        let biases = [("b_q", b_q), ("b_k", b_k), ("b_v", b_v), ("b_o", b_o)];
-        let mut named: Vec<_> = weights.map(|(name, w)| (name, w.as_view_mut())).into();
-        for (name, bias) in biases.into_iter().filter(|(_, bias)| !bias.is_empty()) {
-            let columns = bias.len();
-            let matrix = DMatrixViewMut::from_slice(bias.as_mut_slice(), 1, columns);
-            named.push((name, matrix));
-        }
-        named
+    pub fn step(&mut self, gradients: &Self, rate: T) -> Result<()> {
+        NamedParameters::step(self, gradients, rate)
     }
 
-    /// Adds other gradients of the same layer.
+    /// Returns the Euclidean norm of all entries together.
+    pub fn norm(&self) -> T {
+        NamedParameters::norm(self)
+    }
+
+    /// Scales gradients so that their norm is at most `most`, and returns the norm that they had.
     ///
-    /// # Errors
-    /// A parameter has another shape, or is there on one side only.
+    /// # Source
+    /// R. Pascanu, T. Mikolov, Y. Bengio, *On the difficulty of training recurrent neural networks* (2013).
     ///
     /// ```
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    /// let parameters = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?;
-    /// let mut sum = parameters.zeros_like();
-    /// sum.accumulate(&parameters)?;
-    /// assert_eq!(sum, parameters);
-    /// let error = sum.accumulate(&parameters.without_biases()).unwrap_err();
-    /// assert_eq!(error.to_string(), "`other.b_q` has 0 columns but the parameter is 1 x 4");
+    /// # let mut gradients = attention::Parameters::<f64>::xavier(6, 4, 3, rng)?;
+    /// let norm = gradients.clip_norm(1.0);
+    /// assert!(norm > 1.0 && (gradients.norm() - 1.0).abs() < 1e-15);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn accumulate(&mut self, other: &Self) -> Result<()> {
-        self.check_same_shapes(other)?;
-        for ((_, mut sum), (_, term)) in self.named_mut().into_iter().zip(other.named()) {
-            sum += term;
-        }
-        Ok(())
-    }
-
-    /// `other` has the shapes of these parameters, and the same biases.
-    pub(crate) fn check_same_shapes(&self, other: &Self) -> Result<()> {
-        for (name, (rows, columns), (given_rows, given_columns)) in [
-            ("other.w_q", self.w_q.shape(), other.w_q.shape()),
-            ("other.w_k", self.w_k.shape(), other.w_k.shape()),
-            ("other.w_v", self.w_v.shape(), other.w_v.shape()),
-            ("other.w_o", self.w_o.shape(), other.w_o.shape()),
-            ("other.b_q", self.b_q.shape(), other.b_q.shape()),
-            ("other.b_k", self.b_k.shape(), other.b_k.shape()),
-            ("other.b_v", self.b_v.shape(), other.b_v.shape()),
-            ("other.b_o", self.b_o.shape(), other.b_o.shape()),
-        ] {
-            let because = || format!("the parameter is {rows} x {columns}");
-            check_count(name, "row", given_rows, rows, because)?;
-            check_count(name, "column", given_columns, columns, because)?;
-        }
-        Ok(())
+    pub fn clip_norm(&mut self, most: T) -> T {
+        NamedParameters::clip_norm(self, most)
     }
 
     /// These gradients, without those of biases that the layer doesn't have.
@@ -246,7 +232,7 @@ impl<T: RealField + Copy> Parameters<T> {
         self
     }
 
-    /// Whether every weight and bias has the shape that the others ask for. The fields are public, so that every use of
+    /// Checks that every weight and bias has the shape that the others ask for. The fields are public, so that every use of
     /// a layer checks, and so does reading one from a file.
     ///
     /// # Errors
@@ -277,35 +263,44 @@ impl<T: RealField + Copy> Parameters<T> {
             ("b_v", &self.b_v, "w_v", d_v),
             ("b_o", &self.b_o, "w_o", d_model),
         ] {
-            let expected = if bias.is_empty() { 0 } else { width }; // or none at all
-            check_count(argument, "column", bias.ncols(), expected, || {
-                format!("`{weight}` has {width}")
-            })?;
+            check_bias(argument, bias, weight, width)?;
         }
         Ok(())
     }
 
-    /// What tells these parameters from others, of another layer or from before a step of an optimiser.
+    /// Returns a hash of all entries, which tells these parameters from others, of another layer or from before a step of an optimiser.
+    ///
+    /// A change of one entry always changes it, since each step is a bijection of what was there before; more changes cancel each other
+    /// with a probability of 2⁻⁶⁴.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
-        const ENTRIES: usize = 64; // of each matrix: enough, and nothing beside the products of a forward pass
-        let mut hasher = DefaultHasher::new();
-        for (_, numbers) in self.named() {
-            let step = numbers.len().div_ceil(ENTRIES).max(1);
-            for (i, start) in (0..numbers.len()).step_by(step).enumerate() {
-                // Of every row some time, also where all steps are whole columns.
-                let at = (start + i % step).min(numbers.len() - 1);
-                let number: Option<f64> = nalgebra::try_convert(numbers[at]);
-                hasher.write_u64(number.map_or(0, f64::to_bits));
+        const LANES: usize = 8; // independent of one another, so that they are computed at once
+        let mix = |hash: u64, bits: u64| {
+            (hash ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        };
+        let mut hashes = [0_u64; LANES];
+        for matrix in [&self.w_q, &self.w_k, &self.w_v, &self.w_o].map(DMatrix::as_slice)
+        {
+            let (blocks, rest) = matrix.as_chunks::<LANES>();
+            for block in blocks {
+                for (hash, number) in hashes.iter_mut().zip(block) {
+                    *hash = mix(*hash, number.bits());
+                }
             }
+            hashes[0] =
+                rest.iter().fold(hashes[0], |hash, number| mix(hash, number.bits()));
         }
-        Fingerprint(hasher.finish())
+        for bias in [&self.b_q, &self.b_k, &self.b_v, &self.b_o] {
+            hashes[0] =
+                bias.iter().fold(hashes[0], |hash, number| mix(hash, number.bits()));
+        }
+        Fingerprint(hashes.into_iter().reduce(mix).unwrap_or(0))
     }
 
-    /// Queries from `x`, keys and values from `context`; the three projections of every attention layer.
+    /// Returns queries from `x`, keys and values from `context`: the three projections of every attention layer.
     pub(crate) fn project_inputs(
         &self,
-        x: &DMatrix<T>,
-        context: &DMatrix<T>,
+        x: DMatrixView<T>,
+        context: DMatrixView<T>,
     ) -> Result<[DMatrix<T>; 3]> {
         self.check()?;
         for (argument, matrix) in [("x", x), ("context", context)] {
@@ -324,17 +319,53 @@ impl<T: RealField + Copy> Parameters<T> {
     }
 }
 
-/// A hash of some entries of a layer's parameters, which a cache keeps: the backward pass of other parameters would give
-/// gradients of no function at all.
+impl<T: Float> NamedParameters<T> for Parameters<T> {
+    fn named(&self) -> Named<'_, T> {
+        self.named()
+    }
+
+    fn named_mut(&mut self) -> NamedMut<'_, T> {
+        self.named_mut()
+    }
+}
+
+impl<T: Float> AddAssign<&Parameters<T>> for Parameters<T> {
+    /// Adds other gradients of the same layer.
+    ///
+    /// # Panics
+    /// They are of other shapes, as with nalgebra's operators. [`NamedParameters::accumulate`] returns an error instead.
+    fn add_assign(&mut self, other: &Parameters<T>) {
+        if let Err(error) = self.accumulate(other) {
+            panic!("{error}");
+        }
+    }
+}
+
+impl<T: Float> MulAssign<T> for Parameters<T> {
+    /// Scales every entry.
+    fn mul_assign(&mut self, factor: T) {
+        self.scale(factor);
+    }
+}
+
+impl<T: Float> Mul<T> for Parameters<T> {
+    type Output = Self;
+
+    /// Returns these parameters or gradients, with every entry scaled.
+    fn mul(mut self, factor: T) -> Self {
+        self *= factor;
+        self
+    }
+}
+
+/// A hash of a layer's parameters, which a cache keeps: the backward pass of other parameters would give gradients of no function at
+/// all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
     /// The parameters are still those of the forward pass.
-    pub(crate) fn check<T: RealField + Copy>(
-        self,
-        parameters: &Parameters<T>,
-    ) -> Result<()> {
+    pub(crate) fn check<T: Float>(self, parameters: &Parameters<T>) -> Result<()> {
         if self != parameters.fingerprint() {
             return Err(Error::OtherParameters { argument: "cache" });
         }
@@ -342,7 +373,7 @@ impl Fingerprint {
     }
 }
 
-/// The gradients of a loss by a layer's parameters and inputs.
+/// The gradients of a loss with respect to a layer's parameters and inputs.
 ///
 /// ```
 /// use attention::{Mask, SingleHeadAttention};
@@ -350,7 +381,7 @@ impl Fingerprint {
 ///
 /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = attention::example::river().x;
-/// let (output, cache) = layer.forward(&x, &Mask::causal())?;
+/// let (output, cache) = layer.forward(&x, Mask::causal())?;
 /// let gradients = layer.backward(&cache, &output)?;
 /// assert_eq!(gradients.x.shape(), x.shape());
 /// assert_eq!(gradients.parameters.w_q.shape(), layer.parameters.w_q.shape());
@@ -358,22 +389,45 @@ impl Fingerprint {
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct LayerGradients<T: RealField + Copy> {
-    /// By each parameter, under the parameter's own name.
+pub struct LayerGradients<T: Float> {
+    /// With respect to each parameter, under the parameter's own name.
     pub parameters: Parameters<T>,
-    /// By the input (n_q, d_model). In self-attention the sum over three paths: queries, keys and values.
+    /// With respect to the input (n_q, d_model). In self-attention the sum over three paths: queries, keys and values.
     pub x: DMatrix<T>,
-    /// By the context (n_k, d_model), in cross-attention; `None` in self-attention.
+    /// With respect to the context (n_k, d_model), in cross-attention; `None` in self-attention.
     pub context: Option<DMatrix<T>>,
+}
+
+impl<T: Float> NamedParameters<T> for LayerGradients<T> {
+    /// Returns the gradients with respect to the parameters, which an optimiser asks for.
+    fn named(&self) -> Named<'_, T> {
+        self.parameters.named()
+    }
+
+    fn named_mut(&mut self) -> NamedMut<'_, T> {
+        self.parameters.named_mut()
+    }
+}
+
+/// A bias is as wide as its weights, or has no columns at all.
+fn check_bias<T: Float>(
+    argument: &'static str,
+    bias: &RowDVector<T>,
+    weight: &str,
+    width: usize,
+) -> Result<()> {
+    let expected = if bias.is_empty() { 0 } else { width };
+    let because = || format!("`{weight}` has {width}");
+    check_count(argument, "column", bias.ncols(), expected, because)
 }
 
 /// Parameters in files.
 #[cfg(feature = "serde")]
 mod saved {
-    use super::Parameters;
-    use crate::error::{Error, Result};
+    use super::{Parameters, check_bias};
+    use crate::error::{Error, Result, check_not_empty};
     use crate::saved::{Matrix, Row};
-    use nalgebra::RealField;
+    use crate::simd::Float;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     /// [`Parameters`] in a file: read as what is still to be checked, and written from references.
@@ -390,7 +444,7 @@ mod saved {
         b_o: R,
     }
 
-    impl<'de, T: RealField + Copy + Deserialize<'de>> Deserialize<'de> for Parameters<T> {
+    impl<'de, T: Float + Deserialize<'de>> Deserialize<'de> for Parameters<T> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let read = Saved::<Matrix<T>, Row<T>>::deserialize(deserializer)?;
             let parameters = || -> Result<Self> {
@@ -411,7 +465,7 @@ mod saved {
         }
     }
 
-    impl<T: RealField + Copy + Serialize> Serialize for Parameters<T> {
+    impl<T: Float + Serialize> Serialize for Parameters<T> {
         /// Parameters that do not fit one another, or are not finite, are an error now, and not when the file is read: JSON,
         /// for one, has no NaN and would hold a `null`.
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -421,14 +475,26 @@ mod saved {
         }
     }
 
-    /// What holds of parameters in a file.
-    fn check<T: RealField + Copy>(parameters: &Parameters<T>) -> Result<()> {
-        parameters.check()?;
-        for (argument, numbers) in parameters.named() {
-            if let Some(bad) = numbers.iter().find(|number| !number.is_finite()) {
-                let because = "a parameter in a file must be finite".to_owned();
-                let given = nalgebra::try_convert(*bad).unwrap_or(f64::NAN);
-                return Err(Error::OutOfRange { argument, given, because });
+    /// Checks that biases fit their weights and that all numbers are finite. A layer checks more when it is used or read; one with
+    /// fewer key-value heads than query heads has a narrower `w_k`, and may be saved.
+    fn check<T: Float>(parameters: &Parameters<T>) -> Result<()> {
+        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = parameters;
+        for (weight_name, weight, bias_name, bias) in [
+            ("w_q", w_q, "b_q", b_q),
+            ("w_k", w_k, "b_k", b_k),
+            ("w_v", w_v, "b_v", b_v),
+            ("w_o", w_o, "b_o", b_o),
+        ] {
+            check_not_empty(weight_name, weight)?;
+            check_bias(bias_name, bias, weight_name, weight.ncols())?;
+            let numbers =
+                [(weight_name, weight.as_slice()), (bias_name, bias.as_slice())];
+            for (argument, numbers) in numbers {
+                if let Some(bad) = numbers.iter().find(|number| !number.is_finite()) {
+                    let because = "a parameter in a file must be finite".to_owned();
+                    let given = nalgebra::try_convert(*bad).unwrap_or(f64::NAN);
+                    return Err(Error::OutOfRange { argument, given, because });
+                }
             }
         }
         Ok(())
@@ -440,15 +506,20 @@ mod tests {
     use super::*;
     use rand::{SeedableRng, rngs::ChaCha8Rng};
 
-    /// With 64 rows, the entries that the fingerprint looks at are a whole column apart.
     #[test]
-    fn a_change_of_any_row_changes_the_fingerprint() {
+    fn a_change_of_any_entry_changes_the_fingerprint() {
         let rng = &mut ChaCha8Rng::seed_from_u64(0);
-        let parameters = Parameters::<f64>::xavier(64, 64, 64, rng).unwrap();
-        for row in 0..64 {
-            let mut changed = parameters.clone();
-            changed.w_q.row_mut(row).add_scalar_mut(1.0);
-            assert!(changed.fingerprint() != parameters.fingerprint(), "row {row}");
+        let mut parameters = Parameters::<f64>::xavier(13, 7, 5, rng).unwrap();
+        let fingerprint = parameters.fingerprint();
+        for at in 0..parameters.named().len() {
+            for entry in 0..parameters.named()[at].1.len() {
+                let mut changed = parameters.clone();
+                let number = &mut changed.named_mut()[at].1[entry];
+                *number = f64::from_bits(number.to_bits() ^ 1); // the last bit
+                assert!(changed.fingerprint() != fingerprint, "{at}, {entry}");
+            }
         }
+        parameters *= 2.0;
+        assert!(parameters.fingerprint() != fingerprint);
     }
 }

@@ -11,10 +11,13 @@ mod microkernel;
 mod vectors;
 
 pub use exponential::Float;
-pub(crate) use exponential::{exp_all, exp2};
+pub(crate) use exponential::exp2;
 pub use instructions::Instructions;
 pub(crate) use instructions::{InstructionSet, Sizes, Work, mul_add};
-pub(crate) use matrix_product::{product, product_plus, product_tr, tr_product};
+pub use matrix_product::Factor;
+pub(crate) use matrix_product::{
+    multiply, product, product_plus, product_tr, tr_product,
+};
 pub(crate) use microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
     product_with_rows, products, vectors, vectors_mut,

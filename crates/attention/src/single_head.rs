@@ -1,17 +1,19 @@
 //! The single-head layer: projections that are learned, around an attention that is not.
 
+use crate::batch::{self, BatchGradients};
 use crate::dot_product::{AttentionCache, attention, attention_backward};
-use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::forward_options::ForwardOptions;
+use crate::error::{Result, check_count, check_not_empty, check_shape, unsupported};
+use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
 use crate::linear::{linear, linear_backward};
+use crate::named_parameters::{Named, NamedMut, NamedParameters};
 use crate::parameters::{Fingerprint, LayerGradients, Parameters};
 use crate::simd::Float;
-use nalgebra::{DMatrix, RealField, RowDVector};
+use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use rand::Rng;
 
 // ANCHOR: gather
 /// A layer's gradients, from those of its output projection and of queries, keys, values.
-pub(crate) fn gather_gradients<T: RealField + Copy>(
+pub(crate) fn gather_gradients<T: Float>(
     parameters: &Parameters<T>,
     x: &DMatrix<T>,
     context: Option<&DMatrix<T>>,
@@ -41,31 +43,31 @@ pub(crate) fn gather_gradients<T: RealField + Copy>(
 ///
 /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = attention::example::river().x; // (6, 4)
-/// let (output, _) = layer.forward(&x, &Mask::none())?;
+/// let (output, _) = layer.forward(&x, Mask::none())?;
 /// assert_eq!(output.shape(), (6, 4));
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
-pub struct SingleHeadAttention<T: RealField + Copy> {
-    /// What is learned.
+pub struct SingleHeadAttention<T: Float> {
+    /// The learned parameters.
     pub parameters: Parameters<T>,
 }
 
-/// What [`SingleHeadAttention::forward`] keeps for the backward pass.
+/// The matrices that [`SingleHeadAttention::forward`] keeps for the backward pass.
 ///
 /// ```
 /// use attention::{Mask, SingleHeadAttention};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let (_, cache) = layer.forward(&attention::example::river().x, &Mask::none())?;
+/// let (_, cache) = layer.forward(&attention::example::river().x, Mask::none())?;
 /// assert_eq!(cache.attention.weights.shape(), (6, 6));
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct SingleHeadCache<T: RealField + Copy> {
+pub struct SingleHeadCache<T: Float> {
     /// The input (n_q, d_model).
     pub x: DMatrix<T>,
     /// The context (n_k, d_model), if it was not the input itself.
@@ -79,7 +81,7 @@ pub struct SingleHeadCache<T: RealField + Copy> {
 }
 
 impl<T: Float> SingleHeadAttention<T> {
-    /// A layer with fresh parameters: see [`Parameters::xavier`].
+    /// Returns a layer with fresh parameters: see [`Parameters::xavier`].
     ///
     /// # Errors
     /// A size is 0 or beyond any memory.
@@ -102,8 +104,9 @@ impl<T: Float> SingleHeadAttention<T> {
         })
     }
 
-    /// Attention: every token of `x` asks all tokens of `x`, or of a context, as far as the mask lets it see them. A mask alone
-    /// will do for `options`; of what else [`ForwardOptions`] knows, this layer has the context.
+    /// Returns the output of attention, in which every token of `x` asks all tokens of `x`, or of a context, as far as the mask lets it
+    /// see them, and a cache for the backward pass. A mask alone will do for `options`; of what else [`ForwardOptions`] knows, this layer
+    /// has the context.
     ///
     /// Shapes: `x` (n_q, d_model), a context (n_k, d_model) → (n_q, d_model).
     ///
@@ -117,42 +120,47 @@ impl<T: Float> SingleHeadAttention<T> {
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let x = example::river().x.rows(0, 2).into_owned();
-    /// let context = example::city().x;
-    /// let (output, _) = layer.forward(&x, ForwardOptions::new().with_context(&context))?;
+    /// let (x, context) = (example::river().x, example::city().x);
+    /// let (output, _) = layer.forward(&x.rows(0, 2), ForwardOptions::new().context(&context))?;
     /// assert_eq!(output.shape(), (2, 4));
     ///
-    /// let error = layer.forward(&DMatrix::zeros(6, 5), &Mask::none()).unwrap_err();
+    /// let error = layer.forward(&DMatrix::zeros(6, 5), Mask::none()).unwrap_err();
     /// assert_eq!(error.to_string(), "`x` has 5 columns but the layer has d_model = 4");
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn forward<'a>(
+    pub fn forward<'a, 'x>(
         &self,
-        x: &DMatrix<T>,
+        x: impl Into<DMatrixView<'x, T>>,
         options: impl Into<ForwardOptions<'a, T>>,
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         let options = options.into();
-        options.check_no_dropout_or_flash("SingleHeadAttention")?;
-        self.run(x, &options)
+        let expected = "SingleHeadAttention has none";
+        if options.active_dropout()?.is_some() {
+            return Err(unsupported("options.dropout", "given", expected));
+        }
+        if options.engine != Engine::Naive {
+            return Err(unsupported("options.engine", "not naive", expected));
+        }
+        self.run(x.into(), &options)
     }
 
     // ANCHOR: run
     fn run(
         &self,
-        x: &DMatrix<T>,
+        x: DMatrixView<T>,
         options: &ForwardOptions<T>,
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         let [q, k, v] = self.parameters.project_inputs(x, options.source(x))?;
-        let (attended, attention) = attention(&q, &k, &v, options.mask)?; // (n_q, d_v)
+        let (attended, attention) = attention(&q, &k, &v, &options.mask)?; // (n_q, d_v)
         // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
-        let (x, context) = (x.clone(), options.context.cloned());
-        let fingerprint = self.parameters.fingerprint();
+        let context = options.context.map(|context| context.into_owned());
+        let (x, fingerprint) = (x.into_owned(), self.parameters.fingerprint());
         Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))
     }
     // ANCHOR_END: run
 
-    /// The backward pass: from `grad_output = ∂L/∂output` to the gradients with respect to parameters and inputs.
+    /// Returns the gradients with respect to parameters and inputs from `grad_output = ∂L/∂output`: the backward pass.
     ///
     /// Shapes: `grad_output` (n_q, d_model).
     ///
@@ -165,17 +173,18 @@ impl<T: Float> SingleHeadAttention<T> {
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = SingleHeadAttention::<f64>::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let (output, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    /// let (output, cache) = layer.forward(&example::river().x, Mask::none())?;
     /// // The loss ½ Σ output² has the gradient `output`.
     /// let gradients = layer.backward(&cache, &output)?;
     /// assert_eq!(gradients.parameters.b_o, output.row_sum());
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn backward(
+    pub fn backward<'g>(
         &self,
         cache: &SingleHeadCache<T>,
-        grad_output: &DMatrix<T>,
+        grad_output: impl Into<DMatrixView<'g, T>>,
     ) -> Result<LayerGradients<T>> {
+        let grad_output = grad_output.into();
         let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
         check_cache(&self.parameters, x, context.as_ref(), ("cache.attended", attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
@@ -198,10 +207,45 @@ impl<T: Float> SingleHeadAttention<T> {
         gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv)
         // ANCHOR_END: backward
     }
+
+    /// Returns the outputs and the caches of a batch: see
+    /// [`MultiHeadAttention::forward_batch`](crate::MultiHeadAttention::forward_batch).
+    ///
+    /// # Errors
+    /// `xs` is empty, `options` is a list of another length, or a sequence is wrong, which the error names.
+    pub fn forward_batch<'a>(
+        &self,
+        xs: &[DMatrix<T>],
+        options: impl Into<BatchOptions<'a, T>>,
+    ) -> Result<(Vec<DMatrix<T>>, Vec<SingleHeadCache<T>>)> {
+        batch::forward(xs, options.into(), |x, options| self.forward(x, options))
+    }
+
+    /// Returns the gradients of a batch: see [`MultiHeadAttention::backward_batch`](crate::MultiHeadAttention::backward_batch).
+    ///
+    /// # Errors
+    /// `caches` is empty, `grad_outputs` has another length, or a sequence is wrong, which the error names.
+    pub fn backward_batch(
+        &self,
+        caches: &[SingleHeadCache<T>],
+        grad_outputs: &[DMatrix<T>],
+    ) -> Result<BatchGradients<T>> {
+        batch::backward(caches, grad_outputs, |cache, grad| self.backward(cache, grad))
+    }
+}
+
+impl<T: Float> NamedParameters<T> for SingleHeadAttention<T> {
+    fn named(&self) -> Named<'_, T> {
+        self.parameters.named()
+    }
+
+    fn named_mut(&mut self) -> NamedMut<'_, T> {
+        self.parameters.named_mut()
+    }
 }
 
 /// A cache's inputs have the shapes that this layer would have given them.
-pub(crate) fn check_cache<T: RealField + Copy>(
+pub(crate) fn check_cache<T: Float>(
     parameters: &Parameters<T>,
     x: &DMatrix<T>,
     context: Option<&DMatrix<T>>,
@@ -218,8 +262,8 @@ pub(crate) fn check_cache<T: RealField + Copy>(
     check_shape(name, attended, (x.nrows(), d_v), "(n_q, d_v)")
 }
 
-impl<T: RealField + Copy> From<Parameters<T>> for SingleHeadAttention<T> {
-    /// A layer with these parameters. Their shapes are checked when it is used.
+impl<T: Float> From<Parameters<T>> for SingleHeadAttention<T> {
+    /// Returns a layer with these parameters. Their shapes are checked when it is used.
     fn from(parameters: Parameters<T>) -> Self {
         SingleHeadAttention { parameters }
     }

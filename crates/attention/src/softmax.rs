@@ -4,8 +4,9 @@
 //! not change when all scores move by one constant, and no exponential of finite scores can overflow.
 
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::simd::exp_all;
-use nalgebra::{DMatrix, DVector, RealField};
+use crate::simd::Float;
+use crate::sums::{RunningSum, sum};
+use nalgebra::{DMatrix, DMatrixView, DVector, RealField};
 
 // ANCHOR: shift
 /// The number that is subtracted from all scores: their maximum.
@@ -43,12 +44,12 @@ pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: softmax
-pub fn softmax<T: RealField + Copy>(x: &DVector<T>) -> Result<DVector<T>> {
+pub fn softmax<T: Float>(x: &DVector<T>) -> Result<DVector<T>> {
     check_has_entries("x", x)?;
     let m = shift(x.max());
     let mut exponentials = x.add_scalar(-m);
-    exp_all(exponentials.as_mut_slice()); // all between 0 and 1
-    let sum = exponentials.sum();
+    T::exp_all(exponentials.as_mut_slice()); // all between 0 and 1
+    let sum = sum(exponentials.as_slice());
     Ok(exponentials / normaliser(sum))
 }
 // ANCHOR_END: softmax
@@ -68,9 +69,13 @@ pub fn softmax<T: RealField + Copy>(x: &DVector<T>) -> Result<DVector<T>> {
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: softmax_rows
-pub fn softmax_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DMatrix<T>> {
+pub fn softmax_rows<'a, T: Float>(
+    scores: impl Into<DMatrixView<'a, T>>,
+) -> Result<DMatrix<T>> {
+    let scores = scores.into();
     check_not_empty("scores", scores)?;
-    let RowExponentials { mut exponentials, sums, .. } = row_exponentials(scores.clone());
+    let scores = scores.into_owned();
+    let RowExponentials { mut exponentials, sums, .. } = row_exponentials(scores);
     divide_rows(&mut exponentials, &sums);
     Ok(exponentials) // by now the weights (n_q, n_k)
 }
@@ -82,17 +87,17 @@ struct RowExponentials<T> {
     sums: DVector<T>,         // (n_q)
 }
 
-fn row_exponentials<T: RealField + Copy>(scores: DMatrix<T>) -> RowExponentials<T> {
+fn row_exponentials<T: Float>(scores: DMatrix<T>) -> RowExponentials<T> {
     let shifts = row_max(&scores).map(shift);
     let mut exponentials = scores; // in the same memory
-    let mut sums = DVector::zeros(exponentials.nrows());
+    let mut sums = RunningSum::new(exponentials.nrows());
     // nalgebra stores columns: each line here runs down one, from neighbour to neighbour.
     for mut column in exponentials.column_iter_mut() {
         column -= &shifts;
-        exp_all(column.as_mut_slice());
-        sums += &column;
+        T::exp_all(column.as_mut_slice());
+        sums.add(column.as_view(), |_, exponential| exponential);
     }
-    RowExponentials { exponentials, shifts, sums }
+    RowExponentials { exponentials, shifts, sums: sums.finish() }
 }
 
 fn divide_rows<T: RealField + Copy>(exponentials: &mut DMatrix<T>, sums: &DVector<T>) {
@@ -132,12 +137,12 @@ pub(crate) fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: log_sum_exp
-pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
+pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
     check_has_entries("x", x)?;
     let m = shift(x.max());
     let mut exponentials = x.add_scalar(-m);
-    exp_all(exponentials.as_mut_slice());
-    Ok(m + exponentials.sum().ln())
+    T::exp_all(exponentials.as_mut_slice());
+    Ok(m + sum(exponentials.as_slice()).ln())
 }
 // ANCHOR_END: log_sum_exp
 
@@ -147,14 +152,6 @@ pub fn log_sum_exp<T: RealField + Copy>(x: &DVector<T>) -> Result<T> {
 ///
 /// Of a large score the rounded log-sum-exp alone would lose the logarithm of the sum, and e^(score − log-sum-exp) would be 1 for
 /// each of two equal scores.
-///
-/// ```
-/// use attention::building_blocks::{log_sum_exp_and_low, neg_infinity};
-///
-/// let (lse, low) = log_sum_exp_and_low(0.5, 6.0, 2.0_f64); // scores 3 and 3
-/// assert!((lse - (3.0 + 2.0_f64.ln())).abs() < 1e-15 && low.abs() < 1e-15);
-/// assert_eq!(log_sum_exp_and_low(0.5, neg_infinity(), 0.0_f64), (neg_infinity(), 0.0)); // sees nothing
-/// ```
 pub fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T, T) {
     let (max, log_sum) = (shift(max), sum.ln());
     let lse = max * scale + log_sum;
@@ -185,9 +182,12 @@ pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
 /// assert_eq!(lse.as_slice(), [2.0_f64.ln(), 3.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-pub fn log_sum_exp_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> Result<DVector<T>> {
+pub fn log_sum_exp_rows<'a, T: Float>(
+    scores: impl Into<DMatrixView<'a, T>>,
+) -> Result<DVector<T>> {
+    let scores = scores.into();
     check_not_empty("scores", scores)?;
-    let RowExponentials { shifts, sums, .. } = row_exponentials(scores.clone());
+    let RowExponentials { shifts, sums, .. } = row_exponentials(scores.into_owned());
     Ok(log_sums(&shifts, &sums))
 }
 
@@ -196,7 +196,7 @@ fn log_sums<T: RealField + Copy>(shifts: &DVector<T>, sums: &DVector<T>) -> DVec
 }
 
 /// [`softmax_rows`] and [`log_sum_exp_rows`] from the same exponentials, in the memory of the scores.
-pub(crate) fn softmax_and_log_sum_exp<T: RealField + Copy>(
+pub(crate) fn softmax_and_log_sum_exp<T: Float>(
     scores: DMatrix<T>,
 ) -> Result<(DMatrix<T>, DVector<T>)> {
     check_not_empty("scores", &scores)?;
@@ -220,7 +220,7 @@ pub(crate) fn softmax_and_log_sum_exp<T: RealField + Copy>(
 /// assert_eq!(jacobian, dmatrix![0.25, -0.25; -0.25, 0.25]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-pub fn softmax_jacobian<T: RealField + Copy>(p: &DVector<T>) -> Result<DMatrix<T>> {
+pub fn softmax_jacobian<T: Float>(p: &DVector<T>) -> Result<DMatrix<T>> {
     check_has_entries("p", p)?;
     Ok(DMatrix::from_diagonal(p) - p * p.transpose())
 }
@@ -243,7 +243,7 @@ pub fn softmax_jacobian<T: RealField + Copy>(p: &DVector<T>) -> Result<DMatrix<T
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: backward
-pub fn softmax_backward<T: RealField + Copy>(
+pub fn softmax_backward<T: Float>(
     p: &DVector<T>,
     grad_p: &DVector<T>,
 ) -> Result<DVector<T>> {
@@ -251,12 +251,13 @@ pub fn softmax_backward<T: RealField + Copy>(
     check_count("grad_p", "entry", grad_p.len(), p.len(), || {
         format!("`p` has {}", p.len())
     })?;
-    let mean = grad_p.dot(p); // the mean of grad_p under the weights p
+    // the mean of grad_p under the weights p
+    let mean = sum(p.component_mul(grad_p).as_slice());
     Ok(p.component_mul(&grad_p.add_scalar(-mean)))
 }
 // ANCHOR_END: backward
 
-/// [`softmax_backward`] of every row, in the memory of `grad_weights`.
+/// Returns [`softmax_backward`] of every row.
 ///
 /// Shapes: `weights` (n_q, n_k), `grad_weights` (n_q, n_k) → (n_q, n_k). Where a weight is 0, so is the
 /// result, as long as the row's gradients are finite.
@@ -268,28 +269,37 @@ pub fn softmax_backward<T: RealField + Copy>(
 /// use nalgebra::dmatrix;
 ///
 /// let weights = dmatrix![0.5_f64, 0.5; 1.0, 0.0];
-/// let grad_scores = attention::softmax_rows_backward(&weights, dmatrix![1.0, 0.0; 1.0, 0.0])?;
+/// let grad_scores = attention::softmax_rows_backward(&weights, &dmatrix![1.0, 0.0; 1.0, 0.0])?;
 /// assert_eq!(grad_scores, dmatrix![0.25, -0.25; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-pub fn softmax_rows_backward<T: RealField + Copy>(
-    weights: &DMatrix<T>,
-    mut grad_weights: DMatrix<T>,
+pub fn softmax_rows_backward<'a, T: Float>(
+    weights: impl Into<DMatrixView<'a, T>>,
+    grad_weights: impl Into<DMatrixView<'a, T>>,
 ) -> Result<DMatrix<T>> {
+    let (weights, grad_weights) = (weights.into(), grad_weights.into());
     check_not_empty("weights", weights)?;
-    check_shape("grad_weights", &grad_weights, weights.shape(), "`weights`")?;
-    let mut means = DVector::zeros(weights.nrows()); // of the gradients, under the weights
+    check_shape("grad_weights", grad_weights, weights.shape(), "`weights`")?;
+    Ok(softmax_rows_backward_in_place(weights, grad_weights.into_owned()))
+}
+
+/// The same in the memory of `grad_weights`.
+pub(crate) fn softmax_rows_backward_in_place<T: RealField + Copy>(
+    weights: DMatrixView<T>,
+    mut grad_weights: DMatrix<T>,
+) -> DMatrix<T> {
+    let mut means = RunningSum::new(weights.nrows()); // of the gradients, under the weights
     for (weights, grads) in weights.column_iter().zip(grad_weights.column_iter()) {
-        means
-            .zip_zip_apply(&weights, &grads, |mean, weight, grad| *mean += weight * grad);
+        means.add(grads, |i, grad| weights[i] * grad);
     }
+    let means = means.finish();
     for (weights, mut grads) in weights.column_iter().zip(grad_weights.column_iter_mut())
     {
         grads.zip_zip_apply(&weights, &means, |grad, weight, mean| {
             *grad = weight * (*grad - mean);
         });
     }
-    Ok(grad_weights) // by now the gradients of the scores
+    grad_weights // by now the gradients of the scores
 }
 
 fn check_has_entries<T: RealField>(argument: &'static str, x: &DVector<T>) -> Result<()> {

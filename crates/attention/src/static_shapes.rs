@@ -1,6 +1,7 @@
 //! The same attention with shapes in the types, where a forgotten transpose does not compile.
 
-use nalgebra::{RealField, SMatrix};
+use crate::simd::Float;
+use nalgebra::SMatrix;
 
 /// Scaled dot-product attention whose shapes the compiler checks: there is no error left to return.
 ///
@@ -23,7 +24,7 @@ use nalgebra::{RealField, SMatrix};
 /// ```
 // ANCHOR: attention_static
 pub fn attention_static<
-    T: RealField + Copy,
+    T: Float,
     const N_Q: usize,
     const N_K: usize,
     const D_K: usize,
@@ -60,7 +61,7 @@ mod tests {
             &DMatrix::from_column_slice(3, 4, q.as_slice()),
             &DMatrix::from_column_slice(5, 4, k.as_slice()),
             &DMatrix::from_column_slice(5, 2, v.as_slice()),
-            &Mask::none(),
+            Mask::none(),
         );
         let fixed = attention_static(&q, &k, &v);
         assert!((fixed - dynamic.unwrap().0).amax() < 1e-15);

@@ -7,7 +7,7 @@ use super::program::{Kernel, Program};
 use super::shape::Shape;
 use crate::dot_product::AttentionGradients;
 use crate::flash::{FlashOutput, Inputs};
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DMatrixView};
 
 impl Gpu {
     /// The output, and the log-sum-exps, as [`Flash::forward`](crate::flash::Flash::forward) finds them, but for
@@ -21,11 +21,10 @@ impl Gpu {
     /// ```no_run
     /// use attention::cuda::{Gpu, Kernel};
     /// use attention::{Mask, flash::Inputs};
-    /// use nalgebra::DMatrix;
+    /// use nalgebra::{DMatrix, DMatrixView};
     ///
     /// let x = DMatrix::from_fn(300, 2 * 64, |i, j| ((i + 2 * j) as f32).sin());
-    /// let mask = Mask::causal();
-    /// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?;
+    /// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(2)?;
     /// let forward = Gpu::open()?.forward(Kernel::Tiled, &inputs)?;
     /// assert_eq!(forward.output.shape(), x.shape());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,7 +60,7 @@ impl Gpu {
     /// ```no_run
     /// use attention::cuda::Gpu;
     /// use attention::{Mask, flash::{Flash, Inputs}};
-    /// use nalgebra::DMatrix;
+    /// use nalgebra::{DMatrix, DMatrixView};
     ///
     /// let x = DMatrix::from_fn(300, 64, |i, j| ((i + 2 * j) as f32).sin());
     /// let mask = Mask::none();
@@ -79,7 +78,7 @@ impl Gpu {
     ) -> Result<AttentionGradients<f32>> {
         let shape = Shape::of(inputs)?;
         inputs.check_output(forward)?;
-        inputs.check_grad_output(grad_output)?;
+        inputs.check_grad_output(grad_output.as_view())?;
         let [q, k, v] = heads_first(inputs);
         let output = by_heads(&forward.output, shape.heads);
         let d_output = by_heads(grad_output, shape.heads);
@@ -108,7 +107,8 @@ fn heads_first(inputs: &Inputs<f32>) -> [Vec<f32>; 3] {
 }
 
 /// From (n, heads · d), by columns as nalgebra stores it, to (heads, n, d), by rows.
-fn by_heads(matrix: &DMatrix<f32>, heads: usize) -> Vec<f32> {
+fn by_heads<'a>(matrix: impl Into<DMatrixView<'a, f32>>, heads: usize) -> Vec<f32> {
+    let matrix = matrix.into();
     let d = matrix.ncols() / heads;
     let head = |h| matrix.columns(h * d, d).transpose(); // (d, n) by columns is (n, d) by rows
     (0..heads).flat_map(|h| head(h).as_slice().to_vec()).collect()

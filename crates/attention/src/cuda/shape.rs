@@ -41,10 +41,10 @@ impl Shape {
     /// use attention::{Mask, cuda::Shape, flash::Inputs};
     ///
     /// let x = nalgebra::DMatrix::<f32>::zeros(5, 4);
-    /// let shape = |mask: &Mask| Shape::of(&Inputs::new(&x, &x, &x, mask)?.with_heads(2)?);
-    /// assert_eq!(shape(&Mask::causal())?, Shape { heads: 2, n_q: 5, n_k: 5, d: 2, causal: true });
+    /// let shape = |mask: Mask| Shape::of(&Inputs::new(&x, &x, &x, mask)?.with_heads(2)?);
+    /// assert_eq!(shape(Mask::causal())?, Shape { heads: 2, n_q: 5, n_k: 5, d: 2, causal: true });
     ///
-    /// let error = shape(&Mask::window(3)?).unwrap_err();
+    /// let error = shape(Mask::window(3)?).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
     ///     "`mask` is another than none and causal but the kernels on the GPU know these two"

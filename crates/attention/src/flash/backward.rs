@@ -46,22 +46,32 @@ impl Flash {
     /// use attention::{Mask, flash::{Flash, Inputs}};
     ///
     /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-    /// let mask = Mask::causal();
-    /// let inputs = Inputs::new(&x, &x, &x, &mask)?;
+    /// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?;
     /// let flash = Flash::new();
     /// let forward = flash.forward(&inputs);
     /// let gradients = flash.backward(&inputs, &forward, &x)?;
     /// assert_eq!(gradients.v.shape(), (4, 4));
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn backward<T: Float>(
+    pub fn backward<'g, T: Float>(
         &self,
         inputs: &Inputs<T>,
         forward: &FlashOutput<T>,
-        grad_output: &DMatrix<T>,
+        grad_output: impl Into<DMatrixView<'g, T>>,
     ) -> Result<AttentionGradients<T>> {
+        let grad_output = grad_output.into();
         inputs.check_output(forward)?;
         inputs.check_grad_output(grad_output)?;
+        // The next function, as it was compiled.
+        Ok(T::flash_backward(self, inputs, forward, grad_output))
+    }
+
+    pub(crate) fn run_backward<T: Float>(
+        &self,
+        inputs: &Inputs<T>,
+        forward: &FlashOutput<T>,
+        grad_output: DMatrixView<T>,
+    ) -> AttentionGradients<T> {
         let (n_q, n_k) = inputs.lengths();
         let sizes = self.instructions().sizes::<T>();
         let stripes = TASKS.div_ceil(inputs.n_heads()).min(STRIPES);
@@ -85,7 +95,7 @@ impl Flash {
             tasks.collect(),
             || BackwardWorkspace::new(sizes, self.tiles(), inputs, stripe),
             |workspace, (h, (number, keys))| {
-                let back = Back::new(inputs, h, forward, grad_output);
+                let back = Back::new(inputs, h, forward, &grad_output);
                 let scale = back.head.scale;
                 let work =
                     Stripe { workspace, inputs, back, h, keys, gradients: &gradients };
@@ -101,7 +111,7 @@ impl Flash {
                 }
             },
         );
-        Ok(into_inner(gradients))
+        into_inner(gradients)
     }
 }
 
@@ -141,10 +151,10 @@ struct Back<'a, T: Float> {
 
 impl<'a, T: Float> Back<'a, T> {
     fn new(
-        inputs: &Inputs<'a, T>,
+        inputs: &'a Inputs<'_, T>,
         h: usize,
         forward: &'a FlashOutput<T>,
-        grad_output: &'a DMatrix<T>,
+        grad_output: &'a DMatrixView<'_, T>,
     ) -> Self {
         let ((n_q, _), (_, d_v)) = (inputs.lengths(), inputs.widths());
         Back {
@@ -440,7 +450,7 @@ impl<T: Float> BackwardWorkspace<T> {
         }
         // Only now, since a NaN that a query sees is in its log-sum-exp, and −∞ − NaN is NaN.
         if panel.seen == Visibility::Partial {
-            hide(head.mask, queries, keys, weights, width);
+            hide(&head.mask, queries, keys, weights, width);
         }
     }
 
@@ -472,7 +482,7 @@ impl<T: Float> BackwardWorkspace<T> {
             }
         });
         if panel.seen == Visibility::Partial {
-            hide(head.mask, queries, keys, grads, width);
+            hide(&head.mask, queries, keys, grads, width);
         }
     }
 
@@ -607,7 +617,7 @@ fn add_columns<S: InstructionSet, T: Float, const M: usize, const NR: usize>(
 
 /// Writes zeros over the entries of a tile (queries, width) that the mask hides.
 fn hide<T: Float>(
-    mask: crate::mask::SizedMask,
+    mask: &crate::mask::SizedMask,
     queries: &Range<usize>,
     keys: &Range<usize>,
     tile: &mut [T],

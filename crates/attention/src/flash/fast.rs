@@ -25,8 +25,7 @@ use std::sync::Mutex;
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
-/// let mask = Mask::causal();
-/// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(4)?;
+/// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(4)?;
 /// let forward = Flash::new().forward(&inputs);
 /// assert!((forward.output - tiled_attention(&inputs, Tiles::default())?.output).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
@@ -175,11 +174,15 @@ impl Flash {
     /// ```
     /// # use attention::{Mask, flash::{Flash, Inputs}};
     /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-    /// let forward = Flash::new().forward(&Inputs::new(&x, &x, &x, &Mask::causal())?);
+    /// let forward = Flash::new().forward(&Inputs::new(&x, &x, &x, Mask::causal())?);
     /// assert_eq!(forward.output.row(0), x.row(0)); // the first token sees itself alone
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
+        T::flash_forward(self, inputs) // the next function, as it was compiled
+    }
+
+    pub(crate) fn run_forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);

@@ -3,10 +3,12 @@
 use crate::dot_product::masked_product;
 use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
 use crate::mask::neg_infinity;
+use crate::simd::Float;
 use crate::softmax::{log_sum_exp_and_low, normaliser, row_max, shift};
-use nalgebra::{DMatrix, DVector, RealField};
+use crate::sums::row_sums;
+use nalgebra::{DMatrix, DMatrixView, DVector};
 
-/// What is known of the softmax of some rows after a part of their scores: enough to go on, and to finish.
+/// The state of the softmax of some rows after a part of their scores: enough to go on, and to finish.
 ///
 /// For each row: the largest score so far, the sum of the exponentials, and the sum of the values weighted by them, both
 /// relative to that largest score. Two states over different keys [merge](OnlineSoftmax::merge) into one, in any order and
@@ -30,14 +32,14 @@ use nalgebra::{DMatrix, DVector, RealField};
 /// ```
 // ANCHOR: state
 #[derive(Debug, Clone, PartialEq)]
-pub struct OnlineSoftmax<T: RealField> {
+pub struct OnlineSoftmax<T: Float> {
     max: DVector<T>,    // m: the largest score of each row
     sum: DVector<T>,    // ℓ: the sum of exp(score − m)
     values: DMatrix<T>, // o: the sum of exp(score − m) · value, (rows, d_v)
 }
 // ANCHOR_END: state
 
-impl<T: RealField + Copy> OnlineSoftmax<T> {
+impl<T: Float> OnlineSoftmax<T> {
     /// Before any score: a largest one of −∞, and sums of 0.
     ///
     /// Shapes: `rows` queries, values `d_v` wide.
@@ -77,16 +79,20 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     // ANCHOR: absorb
-    pub fn absorb(&mut self, scores: &DMatrix<T>, values: &DMatrix<T>) -> Result<()> {
+    pub fn absorb<'a>(
+        &mut self,
+        scores: impl Into<DMatrixView<'a, T>>,
+        values: impl Into<DMatrixView<'a, T>>,
+    ) -> Result<()> {
+        let (scores, values) = (scores.into(), values.into());
         self.check(scores, values)?;
-        let max = self.max.zip_map(&row_max(scores), |old, new| old.max(new));
+        let mut terms = scores.into_owned(); // (rows, keys)
+        let max = self.max.zip_map(&row_max(&terms), |old, new| old.max(new));
         self.rescale(max);
-
-        let mut terms = scores.clone(); // (rows, keys)
         for mut column in terms.column_iter_mut() {
             column.zip_apply(&self.max, |x, m| *x = (*x - shift(m)).exp());
         }
-        self.sum += terms.column_sum(); // one number for each row
+        self.sum += row_sums(&terms); // one number for each row
         self.values += masked_product(&terms, values, |i, j| is_seen(scores[(i, j)]));
         Ok(())
     }
@@ -145,7 +151,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         &self.values
     }
 
-    /// What is known after the keys of both.
+    /// Returns the state after the keys of both.
     ///
     /// # Errors
     /// `other` doesn't have the same number of rows, or values of another width.
@@ -174,7 +180,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     }
     // ANCHOR_END: merge
 
-    /// The weighted mean of the values, and the log-sum-exp of the scores. A row that saw nothing gives 0 and −∞.
+    /// Returns the weighted mean of the values, and the log-sum-exp of the scores. A row that saw nothing gives 0 and −∞.
     ///
     /// Shapes: → (rows, d_v), (rows).
     ///
@@ -201,7 +207,7 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
         self.max.zip_map(&self.sum, |m, sum| log_sum_exp_and_low(T::one(), m, sum).1)
     }
 
-    fn check(&self, scores: &DMatrix<T>, values: &DMatrix<T>) -> Result<()> {
+    fn check(&self, scores: DMatrixView<T>, values: DMatrixView<T>) -> Result<()> {
         #[cfg(test)]
         super::tests::count_step();
         check_not_empty("scores", scores)?;
@@ -214,6 +220,6 @@ impl<T: RealField + Copy> OnlineSoftmax<T> {
     }
 }
 
-fn is_seen<T: RealField>(score: T) -> bool {
+fn is_seen<T: Float>(score: T) -> bool {
     score != neg_infinity()
 }

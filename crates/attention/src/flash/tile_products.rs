@@ -11,7 +11,7 @@ use nalgebra::{DMatrix, convert};
 /// One panel of queries, and one tile of keys and values, with the micro-kernels that multiply them.
 ///
 /// ```
-/// use attention::flash::{Instructions, Part, TileProducts};
+/// use attention::{flash::Instructions, testing::{Part, TileProducts}};
 ///
 /// let mut products = TileProducts::<f32>::new(Instructions::Portable, 256, 64)?;
 /// products.run(Part::Scores);
@@ -33,7 +33,7 @@ pub struct TileProducts<T: Float> {
 /// What can be timed.
 ///
 /// ```
-/// use attention::flash::{Instructions, Part, TileProducts};
+/// use attention::{flash::Instructions, testing::{Part, TileProducts}};
 /// let products = TileProducts::<f64>::new(Instructions::Portable, 8, 8)?;
 /// assert_eq!(products.operations(Part::Packing), 0);
 /// # Ok::<(), attention::Error>(())
@@ -60,7 +60,7 @@ impl<T: Float> TileProducts<T> {
     /// `keys` or `d` is 0, or this processor does not have these instructions.
     ///
     /// ```
-    /// use attention::flash::{Instructions, TileProducts};
+    /// use attention::{flash::Instructions, testing::TileProducts};
     /// assert!(TileProducts::<f32>::new(Instructions::Portable, 0, 64).is_err());
     /// ```
     pub fn new(instructions: Instructions, keys: usize, d: usize) -> Result<Self> {
@@ -93,7 +93,7 @@ impl<T: Float> TileProducts<T> {
     /// How many queries are in the panel.
     ///
     /// ```
-    /// use attention::flash::{Instructions, TileProducts};
+    /// use attention::{flash::Instructions, testing::TileProducts};
     /// let products = TileProducts::<f32>::new(Instructions::Portable, 8, 8)?;
     /// assert_eq!(products.queries(), 8); // two vectors of four
     /// # Ok::<(), attention::Error>(())
@@ -105,7 +105,7 @@ impl<T: Float> TileProducts<T> {
     /// How many numbers meet the panel's vectors in registers.
     ///
     /// ```
-    /// use attention::flash::{Instructions, TileProducts};
+    /// use attention::{flash::Instructions, testing::TileProducts};
     /// let products = TileProducts::<f32>::new(Instructions::Portable, 8, 8)?;
     /// assert_eq!(products.numbers(), 6);
     /// # Ok::<(), attention::Error>(())
@@ -117,7 +117,7 @@ impl<T: Float> TileProducts<T> {
     /// The floating-point operations of a part.
     ///
     /// ```
-    /// use attention::flash::{Instructions, Part, TileProducts};
+    /// use attention::{flash::Instructions, testing::{Part, TileProducts}};
     /// let products = TileProducts::<f32>::new(Instructions::Portable, 16, 8)?;
     /// assert_eq!(products.operations(Part::Values), 2 * 8 * 16 * 8);
     /// # Ok::<(), attention::Error>(())
@@ -132,7 +132,7 @@ impl<T: Float> TileProducts<T> {
     /// Computes it once.
     ///
     /// ```
-    /// use attention::flash::{Instructions, Part, TileProducts};
+    /// use attention::{flash::Instructions, testing::{Part, TileProducts}};
     /// let mut products = TileProducts::<f64>::new(Instructions::Portable, 8, 8)?;
     /// products.run(Part::Registers);
     /// # Ok::<(), attention::Error>(())

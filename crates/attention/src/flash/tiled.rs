@@ -5,8 +5,9 @@ use crate::blocks::blocks;
 use crate::dot_product::{AttentionGradients, masked_product, masked_tr_product};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
+use crate::simd::Float;
 use crate::softmax::log_sum_exp_or_zero;
-use nalgebra::{DMatrix, DVector, DVectorView, RealField};
+use nalgebra::{DMatrix, DMatrixView, DVector, DVectorView};
 use std::ops::Range;
 
 /// [`attention`](crate::attention()) of every head, one tile of scores at a time: exact, without the matrix of weights.
@@ -27,13 +28,13 @@ use std::ops::Range;
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(100, 4, |i, j| (i as f64 - 2.0 * j as f64).cos());
-/// let forward = tiled_attention(&Inputs::new(&x, &x, &x, &Mask::none())?, Tiles::default())?;
-/// let (expected, _) = attention(&x, &x, &x, &Mask::none())?;
+/// let forward = tiled_attention(&Inputs::new(&x, &x, &x, Mask::none())?, Tiles::default())?;
+/// let (expected, _) = attention(&x, &x, &x, Mask::none())?;
 /// assert!((forward.output - expected).amax() < 1e-15);
 /// # Ok::<(), attention::Error>(())
 /// ```
 // ANCHOR: tiled_attention
-pub fn tiled_attention<T: RealField + Copy>(
+pub fn tiled_attention<T: Float>(
     inputs: &Inputs<T>,
     tiles: Tiles,
 ) -> Result<FlashOutput<T>> {
@@ -58,7 +59,7 @@ pub fn tiled_attention<T: RealField + Copy>(
 
 // ANCHOR: forward
 /// One block of queries, and all keys that it sees, a tile at a time.
-fn attend<T: RealField + Copy>(
+fn attend<T: Float>(
     head: &Head<T>,
     rows: Range<usize>,
     tile_keys: usize,
@@ -71,15 +72,15 @@ fn attend<T: RealField + Copy>(
         }
         let k = head.k.rows_range(columns.clone()); // (columns, d_k)
         let v = head.v.rows_range(columns.clone()); // (columns, d_v)
-        let mut scores = q * k.transpose() * head.scale; // (rows, columns)
+        let mut scores = (q * head.scale) * k.transpose(); // (rows, columns)
         head.hide(&mut scores, rows.clone(), columns, neg_infinity());
-        state.absorb(&scores, &v.into_owned())?;
+        state.absorb(&scores, v)?;
     }
     Ok(state)
 }
 // ANCHOR_END: forward
 
-impl<T: RealField + Copy> Head<'_, T> {
+impl<T: Float> Head<'_, T> {
     // ANCHOR: hide
     /// Writes `hidden` over the entries of a tile that the mask hides.
     fn hide(
@@ -121,22 +122,22 @@ impl<T: RealField + Copy> Head<'_, T> {
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(100, 4, |i, j| (i as f64 - 2.0 * j as f64).cos());
-/// let mask = Mask::causal();
-/// let inputs = Inputs::new(&x, &x, &x, &mask)?;
+/// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?;
 /// let forward = tiled_attention(&inputs, Tiles::default())?;
 /// let gradients = tiled_attention_backward(&inputs, &forward, &x, Tiles::default())?;
 ///
-/// let (_, cache) = attention(&x, &x, &x, &mask)?;
+/// let (_, cache) = attention(&x, &x, &x, Mask::causal())?;
 /// let expected = attention_backward(&cache, &x)?;
 /// assert!((gradients.q - expected.q).amax() < 1e-13);
 /// # Ok::<(), attention::Error>(())
 /// ```
-pub fn tiled_attention_backward<T: RealField + Copy>(
+pub fn tiled_attention_backward<'g, T: Float>(
     inputs: &Inputs<T>,
     forward: &FlashOutput<T>,
-    grad_output: &DMatrix<T>,
+    grad_output: impl Into<DMatrixView<'g, T>>,
     tiles: Tiles,
 ) -> Result<AttentionGradients<T>> {
+    let grad_output = grad_output.into();
     tiles.check()?;
     inputs.check_output(forward)?;
     inputs.check_grad_output(grad_output)?;
@@ -192,8 +193,8 @@ pub fn tiled_attention_backward<T: RealField + Copy>(
     Ok(gradients)
 }
 
-/// What the backward pass of one tile needs.
-struct Tile<'a, T: RealField> {
+/// The inputs of the backward pass of one tile.
+struct Tile<'a, T: Float> {
     q: DMatrix<T>,                       // (rows, d_k)
     k: &'a DMatrix<T>,                   // (columns, d_k)
     v: &'a DMatrix<T>,                   // (columns, d_v)
@@ -203,7 +204,7 @@ struct Tile<'a, T: RealField> {
     d: DVectorView<'a, T>,               // (rows)
 }
 
-impl<T: RealField + Copy> Tile<'_, T> {
+impl<T: Float> Tile<'_, T> {
     // ANCHOR: tile_backward
     /// The shares of this tile in the gradients of its queries, keys and values.
     fn backward(
@@ -216,7 +217,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
         let seen = |i, j| head.mask.allows(rows.start + i, columns.start + j);
 
         // The forward pass once more; but with the log-sum-exp at hand, no softmax is needed.
-        let scores = q * k.transpose() * head.scale; // (rows, columns)
+        let scores = (q * head.scale) * k.transpose(); // (rows, columns)
         let mut weights = by_row(&scores, |score, i| {
             (score - log_sum_exp_or_zero(log_sum_exp[i]) - low[i]).exp()
         });
@@ -233,7 +234,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
 
         // scores = q kᵀ / √d_k
         let grad_products = grad_scores * head.scale;
-        let grad_q = masked_product(&grad_products, k, seen); // (rows, d_k)
+        let grad_q = masked_product(&grad_products, *k, seen); // (rows, d_k)
         let grad_k = masked_tr_product(&grad_products, q, seen); // (columns, d_k)
         [grad_q, grad_k, grad_v]
     }
@@ -241,10 +242,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
 }
 
 /// `f` of each entry of `matrix` and the number of its row.
-fn by_row<T: RealField + Copy>(
-    matrix: &DMatrix<T>,
-    f: impl Fn(T, usize) -> T,
-) -> DMatrix<T> {
+fn by_row<T: Float>(matrix: &DMatrix<T>, f: impl Fn(T, usize) -> T) -> DMatrix<T> {
     #[cfg(test)]
     super::tests::count_step();
     DMatrix::from_fn(matrix.nrows(), matrix.ncols(), |i, j| f(matrix[(i, j)], i))

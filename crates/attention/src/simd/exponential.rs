@@ -2,30 +2,43 @@
 
 use super::instructions::{InstructionSet, Instructions, Work, mul_add};
 use super::vectors::Element;
+use crate::compiled::Compiled;
 use nalgebra::RealField;
-use std::any::{Any, TypeId};
 use std::f64::consts::{LN_2, LOG2_E};
-use std::marker::PhantomData;
 
-/// `f32` or `f64`: the numbers that the fast path knows. No other type can implement it.
+/// `f32` or `f64`: the numbers that this crate computes with. No other type can implement it.
 ///
 /// ```
 /// use attention::Float;
 ///
 /// assert!((f32::exp2_polynomial::<false>(-1.5) - 0.35355338).abs() < 1e-7);
 /// assert_eq!(f64::exp2_polynomial::<false>(f64::NEG_INFINITY), 0.0);
+///
+/// let mut x = [0.0, 1.0, f64::NEG_INFINITY];
+/// f64::exp_all(&mut x);
+/// assert_eq!(x, [1.0, std::f64::consts::E, 0.0]);
 /// ```
-pub trait Float: RealField + Copy + Element {
-    /// 2 to this power is no normal number any more.
-    const LOWEST: Self;
-    /// Taylor's coefficients of `2^x`, as many as this type can use.
-    const TAYLOR: &'static [f64];
+pub trait Float: RealField + Copy + Element + Series + Compiled {
+    /// Replaces each number by its exponential `e^x`, with the best vector instructions that this processor has: many times as fast
+    /// as one call of `exp` after another. At most 1.5 units in the last place off; 0 below half the smallest normal number.
+    fn exp_all(x: &mut [Self]);
 
     /// `2^x`, in arithmetic that vectorises, for `x` below the type's largest exponent (127 or 1023). Exactly 0 from half
     /// a power of two below the smallest normal number on; NaN stays NaN, and +∞ becomes NaN.
     ///
     /// `FUSED` multiplies and adds in one step: faster where the processor can, and much slower where it cannot.
     fn exp2_polynomial<const FUSED: bool>(x: Self) -> Self;
+}
+
+/// The constants that a type's exponentials are made of, and its bits.
+pub trait Series: Sized + 'static {
+    /// 2 to this power is no normal number any more.
+    const LOWEST: Self;
+    /// Taylor's coefficients of `2^x`, as many as this type can use.
+    const TAYLOR: &'static [f64];
+
+    /// The bits of a number, from the right.
+    fn bits(self) -> u64;
 }
 
 /// Taylor's coefficients of `base^x = e^(x ln base)`: `(ln base)^k / k!`.
@@ -41,9 +54,19 @@ const fn taylor<const N: usize>(ln_base: f64) -> [f64; N] {
 
 macro_rules! float {
     ($float:ty, $bits:ty, terms: $terms:literal) => {
-        impl Float for $float {
+        impl Series for $float {
             const LOWEST: $float = 1.0 - <$float>::MAX_EXP as $float;
             const TAYLOR: &[f64] = &taylor::<$terms>(LN_2);
+
+            fn bits(self) -> u64 {
+                self.to_bits().into()
+            }
+        }
+
+        impl Float for $float {
+            fn exp_all(x: &mut [$float]) {
+                exp_all(x);
+            }
 
             // ANCHOR: exp2
             #[inline(always)]
@@ -129,34 +152,25 @@ fn exp<S: InstructionSet, T: Float>(simd: S, x: T::Vector<S>) -> T::Vector<S> {
     T::mul_vectors(simd, power, T::power_of_two(simd, rounded))
 }
 
-/// e^x of each number, with the best instructions of this processor. Numbers for which there are none are asked for their own
-/// `exp`.
-pub(crate) fn exp_all<T: RealField + Copy>(x: &mut [T]) {
-    let instructions = Instructions::best();
-    if TypeId::of::<T>() == TypeId::of::<f64>() {
-        instructions.run(ExpAll::<T, f64>(x, PhantomData));
-    } else if TypeId::of::<T>() == TypeId::of::<f32>() {
-        instructions.run(ExpAll::<T, f32>(x, PhantomData));
-    } else {
-        x.iter_mut().for_each(|x| *x = x.exp());
-    }
+/// Replaces each number by its exponential, with the best instructions of this processor.
+fn exp_all<T: Float>(x: &mut [T]) {
+    Instructions::best().run(ExpAll(x));
 }
 
-/// Numbers of a type `T` that is `F`.
-struct ExpAll<'a, T, F>(&'a mut [T], PhantomData<F>);
+struct ExpAll<'a, T>(&'a mut [T]);
 
-impl<T: RealField + Copy, F: Float> Work for ExpAll<'_, T, F> {
+impl<T: Float> Work for ExpAll<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
         let (chunks, rest) = self.0.as_chunks_mut();
         for chunk in chunks {
-            exp_some::<S, T, F>(simd, chunk);
+            exp_some::<S, T>(simd, chunk);
         }
         let mut last = [T::zero(); SOME];
         last[..rest.len()].copy_from_slice(rest);
-        exp_some::<S, T, F>(simd, &mut last);
+        exp_some::<S, T>(simd, &mut last);
         rest.copy_from_slice(&last[..rest.len()]);
     }
 }
@@ -165,10 +179,9 @@ impl<T: RealField + Copy, F: Float> Work for ExpAll<'_, T, F> {
 const SOME: usize = 64;
 
 #[inline(always)]
-fn exp_some<S: InstructionSet, T: RealField, F: Float>(simd: S, x: &mut [T; SOME]) {
-    let x: &mut [F; SOME] = (x as &mut dyn Any).downcast_mut().expect("T is F");
-    for x in F::vectors_mut::<S>(x) {
-        *x = exp::<S, F>(simd, *x);
+fn exp_some<S: InstructionSet, T: Float>(simd: S, x: &mut [T; SOME]) {
+    for x in T::vectors_mut::<S>(x) {
+        *x = exp::<S, T>(simd, *x);
     }
 }
 

@@ -7,81 +7,69 @@ use super::microkernel::{
     product as sums_of_products, vectors, vectors_mut,
 };
 use crate::blocks::blocks;
-use nalgebra::{DMatrix, RealField, RowDVector};
-use std::any::Any;
-use std::borrow::Cow;
+use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use std::ops::Range;
 
-/// `a · b`, and `bias` added to each row.
-pub(crate) fn product_plus<T: RealField + Copy>(
-    a: &DMatrix<T>,
-    b: &DMatrix<T>,
+/// Returns `a · b`, with `bias` added to each row.
+pub(crate) fn product_plus<'a, T: Float>(
+    a: impl Into<DMatrixView<'a, T>>,
+    b: impl Into<DMatrixView<'a, T>>,
     bias: &RowDVector<T>,
 ) -> DMatrix<T> {
-    multiply(&Factor::of(a), &Factor::of(b), Some(bias))
+    T::multiply(Factor::of(a), Factor::of(b), Some(bias.as_slice()))
 }
 
-/// `a · b`
-pub(crate) fn product<T: RealField + Copy>(a: &DMatrix<T>, b: &DMatrix<T>) -> DMatrix<T> {
-    multiply(&Factor::of(a), &Factor::of(b), None)
-}
-
-/// `aᵀ · b`
-pub(crate) fn tr_product<T: RealField + Copy>(
-    a: &DMatrix<T>,
-    b: &DMatrix<T>,
+/// Returns `a · b`.
+pub(crate) fn product<'a, T: Float>(
+    a: impl Into<DMatrixView<'a, T>>,
+    b: impl Into<DMatrixView<'a, T>>,
 ) -> DMatrix<T> {
-    multiply(&Factor::transpose(a), &Factor::of(b), None)
+    T::multiply(Factor::of(a), Factor::of(b), None)
 }
 
-/// `a · bᵀ`
-pub(crate) fn product_tr<T: RealField + Copy>(
-    a: &DMatrix<T>,
-    b: &DMatrix<T>,
+/// Returns `aᵀ · b`.
+pub(crate) fn tr_product<'a, T: Float>(
+    a: impl Into<DMatrixView<'a, T>>,
+    b: impl Into<DMatrixView<'a, T>>,
 ) -> DMatrix<T> {
-    multiply(&Factor::of(a), &Factor::transpose(b), None)
+    T::multiply(Factor::transpose(a), Factor::of(b), None)
+}
+
+/// Returns `a · bᵀ`.
+pub(crate) fn product_tr<'a, T: Float>(
+    a: impl Into<DMatrixView<'a, T>>,
+    b: impl Into<DMatrixView<'a, T>>,
+) -> DMatrix<T> {
+    T::multiply(Factor::of(a), Factor::transpose(b), None)
 }
 
 /// A factor of a product: a matrix, or its transpose.
-struct Factor<'a, T> {
-    matrix: &'a DMatrix<T>,
+#[derive(Clone, Copy)]
+pub struct Factor<'a, T: Float> {
+    matrix: DMatrixView<'a, T>,
     transposed: bool,
 }
 
-impl<'a, T: RealField + Copy> Factor<'a, T> {
-    fn of(matrix: &'a DMatrix<T>) -> Self {
-        Factor { matrix, transposed: false }
+impl<'a, T: Float> Factor<'a, T> {
+    fn of(matrix: impl Into<DMatrixView<'a, T>>) -> Self {
+        Factor { matrix: matrix.into(), transposed: false }
     }
 
-    fn transpose(matrix: &'a DMatrix<T>) -> Self {
-        Factor { matrix, transposed: true }
+    fn transpose(matrix: impl Into<DMatrixView<'a, T>>) -> Self {
+        Factor { matrix: matrix.into(), transposed: true }
     }
 
     fn shape(&self) -> (usize, usize) {
         let (rows, columns) = self.matrix.shape();
         if self.transposed { (columns, rows) } else { (rows, columns) }
     }
-
-    /// The same, if `T` is `F`.
-    fn cast<F: RealField>(&self) -> Option<Factor<'_, F>> {
-        let matrix = (self.matrix as &dyn Any).downcast_ref()?;
-        Some(Factor { matrix, transposed: self.transposed })
-    }
-
-    /// What it stands for: a copy, if it is transposed.
-    fn whole(&self) -> Cow<'_, DMatrix<T>> {
-        if self.transposed {
-            Cow::Owned(self.matrix.transpose())
-        } else {
-            Cow::Borrowed(self.matrix)
-        }
-    }
 }
 
-fn multiply<T: RealField + Copy>(
-    a: &Factor<T>,
-    b: &Factor<T>,
-    bias: Option<&RowDVector<T>>,
+/// The product of two factors, with `bias` added to each row: what [`Compiled::multiply`](crate::compiled::Compiled) compiles.
+pub(crate) fn multiply<T: Float>(
+    a: Factor<T>,
+    b: Factor<T>,
+    bias: Option<&[T]>,
 ) -> DMatrix<T> {
     /// Up to this number of multiplications, packing would cost more than it gains.
     const FEW: usize = 64 * 64 * 64;
@@ -89,46 +77,45 @@ fn multiply<T: RealField + Copy>(
     if rows.saturating_mul(depth).saturating_mul(columns) <= FEW {
         return multiply_by_nalgebra(a, b, bias);
     }
-    let fast = multiply_floats::<T, f64>(a, b, bias);
-    fast.or_else(|| multiply_floats::<T, f32>(a, b, bias))
-        .unwrap_or_else(|| multiply_by_nalgebra(a, b, bias))
+    multiply_in_panels(a, b, bias)
 }
 
-/// Small matrices, and numbers for which there are no vector instructions.
-fn multiply_by_nalgebra<T: RealField + Copy>(
-    a: &Factor<T>,
-    b: &Factor<T>,
-    bias: Option<&RowDVector<T>>,
+/// Small matrices.
+fn multiply_by_nalgebra<T: Float>(
+    a: Factor<T>,
+    b: Factor<T>,
+    bias: Option<&[T]>,
 ) -> DMatrix<T> {
-    let mut c = &*a.whole() * &*b.whole();
+    let mut c = match (a.transposed, b.transposed) {
+        (false, false) => a.matrix * b.matrix,
+        (false, true) => a.matrix * b.matrix.transpose(),
+        (true, false) => a.matrix.transpose() * b.matrix,
+        (true, true) => a.matrix.transpose() * b.matrix.transpose(),
+    };
     if let Some(bias) = bias {
-        c.row_iter_mut().for_each(|mut row| row += bias);
+        for (mut column, &bias) in c.column_iter_mut().zip(bias) {
+            column.add_scalar_mut(bias);
+        }
     }
     c
 }
 
-/// `None` if `T` is not `F`. Each thread gets a share of the columns where the feature `rayon` is on. Results do not depend on the
-/// number of threads, since each entry is summed in the same order.
-fn multiply_floats<T: RealField + Copy, F: Float>(
-    a: &Factor<T>,
-    b: &Factor<T>,
-    bias: Option<&RowDVector<T>>,
-) -> Option<DMatrix<T>> {
-    let bias: Option<&RowDVector<F>> = match bias {
-        Some(bias) => Some((bias as &dyn Any).downcast_ref()?),
-        None => None,
-    };
-    let (a, b) = (a.cast::<F>()?, b.cast::<F>()?);
+/// Each thread gets a share of the columns where the feature `rayon` is on. Results do not depend on the number of threads, since
+/// each entry is summed in the same order.
+fn multiply_in_panels<T: Float>(
+    a: Factor<T>,
+    b: Factor<T>,
+    bias: Option<&[T]>,
+) -> DMatrix<T> {
     let (rows, columns) = (a.shape().0, b.shape().1);
     // `vec!` asks for memory that is zero already, where `DMatrix::zeros` would write to it.
-    let mut c = vec![F::zero(); rows * columns];
+    let mut c = vec![T::zero(); rows * columns];
     // Fewer columns are not worth the packed copy of `a` that each share makes; of more, the copy leaves the cache.
     let share = columns.div_ceil(threads()).clamp(128, 1024);
-    let one = |(group, c): (usize, &mut [F])| {
+    let one = |(group, c): (usize, &mut [T])| {
         let from = group * share;
         let columns = from..from + c.len() / rows;
-        let work =
-            Multiply { a: &a, b: &b, bias: bias.map(RowDVector::as_slice), columns, c };
+        let work = Multiply { a: &a, b: &b, bias, columns, c };
         Instructions::best().run(work).expect("instructions of this processor");
     };
     let numbers = (share * rows).max(1);
@@ -139,8 +126,7 @@ fn multiply_floats<T: RealField + Copy, F: Float>(
     }
     #[cfg(not(feature = "rayon"))]
     c.chunks_mut(numbers).enumerate().for_each(one);
-    let c: Box<dyn Any> = Box::new(DMatrix::from_vec(rows, columns, c));
-    c.downcast().ok().map(|c| *c)
+    DMatrix::from_vec(rows, columns, c)
 }
 
 fn threads() -> usize {
@@ -151,7 +137,7 @@ fn threads() -> usize {
 }
 
 /// Some columns of `a · b`, with `bias` added to each row.
-struct Multiply<'a, T> {
+struct Multiply<'a, T: Float> {
     a: &'a Factor<'a, T>,  // (rows, depth)
     b: &'a Factor<'a, T>,  // (depth, columns)
     bias: Option<&'a [T]>, // for all columns
@@ -349,10 +335,10 @@ mod tests {
                         let [a_tr, b_tr] = [&a, &b].map(DMatrix::transpose);
                         for a in [Factor::of(&a), Factor::transpose(&a_tr)] {
                             for b in [Factor::of(&b), Factor::transpose(&b_tr)] {
-                                let floats = multiply_floats::<T, T>(&a, &b, Some(&bias));
-                                let floats = floats.expect("one type");
-                                assert_eq!(exact(floats), right_plus, "{shape:?}");
-                                let others = multiply_by_nalgebra(&a, &b, Some(&bias));
+                                let bias = Some(bias.as_slice());
+                                let panels = multiply_in_panels(a, b, bias);
+                                assert_eq!(exact(panels), right_plus, "{shape:?}");
+                                let others = multiply_by_nalgebra(a, b, bias);
                                 assert_eq!(exact(others), right_plus, "{shape:?}");
                             }
                         }

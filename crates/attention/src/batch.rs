@@ -1,0 +1,92 @@
+//! Batches: the same layer for many sequences, which may differ in length.
+//!
+//! The sequences run in parallel, where the feature `rayon` is on. Results come back in the order of the sequences and are summed in
+//! an order that depends on their number alone, so that they are the same to the last bit for any number of threads.
+
+use crate::error::{Error, Result, check_count};
+use crate::forward_options::{BatchOptions, ForwardOptions};
+use crate::parallel;
+use crate::parameters::{LayerGradients, Parameters};
+use crate::simd::Float;
+use nalgebra::DMatrix;
+
+/// The gradients of a loss with respect to a layer's parameters and to the inputs of a batch: see
+/// [`MultiHeadAttention::backward_batch`](crate::MultiHeadAttention::backward_batch).
+///
+/// ```
+/// # use attention::{ForwardOptions, MultiHeadAttention, example};
+/// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+/// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let (x, context) = (example::river().x, example::city().x);
+/// let (outputs, caches) = layer.forward_batch(&[x], ForwardOptions::new().context(&context))?;
+/// let gradients = layer.backward_batch(&caches, &outputs)?;
+/// assert_eq!(gradients.contexts[0].as_ref().unwrap().shape(), context.shape());
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchGradients<T: Float> {
+    /// With respect to each parameter, summed over the batch.
+    pub parameters: Parameters<T>,
+    /// With respect to the input of each sequence (n_b, d_model).
+    pub xs: Vec<DMatrix<T>>,
+    /// With respect to the context of each sequence, in cross-attention; `None` in self-attention.
+    pub contexts: Vec<Option<DMatrix<T>>>,
+}
+
+/// Returns the output and the cache of each sequence.
+pub(crate) fn forward<'a, T: Float, Cache: Send>(
+    xs: &[DMatrix<T>],
+    options: BatchOptions<'a, T>,
+    forward: impl Fn(&DMatrix<T>, ForwardOptions<'a, T>) -> Result<(DMatrix<T>, Cache)>
+    + Send
+    + Sync,
+) -> Result<(Vec<DMatrix<T>>, Vec<Cache>)> {
+    if xs.is_empty() {
+        return Err(Error::Empty { argument: "xs", given: "0 sequences".to_owned() });
+    }
+    let options = options.for_each(xs.len())?;
+    let results = parallel::map(xs.len(), |b| forward(&xs[b], options[b].clone()));
+    numbered(results).map(|pairs| pairs.into_iter().unzip())
+}
+
+/// Returns the gradients of a batch, from those of its sequences.
+pub(crate) fn backward<T: Float, Cache: Sync>(
+    caches: &[Cache],
+    grad_outputs: &[DMatrix<T>],
+    backward: impl Fn(&Cache, &DMatrix<T>) -> Result<LayerGradients<T>> + Send + Sync,
+) -> Result<BatchGradients<T>> {
+    check_count("grad_outputs", "entry", grad_outputs.len(), caches.len(), || {
+        format!("`caches` has {}", caches.len())
+    })?;
+    let gradients =
+        parallel::map(caches.len(), |b| backward(&caches[b], &grad_outputs[b]));
+    let (mut parameters, mut xs, mut contexts) = (vec![], vec![], vec![]);
+    for gradients in numbered(gradients)? {
+        parameters.push(gradients.parameters);
+        xs.push(gradients.x);
+        contexts.push(gradients.context);
+    }
+    // Pairs, then pairs of pairs: a running sum of thousands of sequences would lose digits.
+    while parameters.len() > 1 {
+        let mut rest = parameters.into_iter();
+        parameters = vec![];
+        while let Some(mut sum) = rest.next() {
+            if let Some(other) = rest.next() {
+                sum += &other;
+            }
+            parameters.push(sum);
+        }
+    }
+    let Some(parameters) = parameters.pop() else {
+        return Err(Error::Empty { argument: "caches", given: "0 sequences".to_owned() });
+    };
+    Ok(BatchGradients { parameters, xs, contexts })
+}
+
+/// Returns all results, or the first error with the number of its sequence.
+fn numbered<R>(results: Vec<Result<R>>) -> Result<Vec<R>> {
+    let number = |(index, result): (usize, Result<R>)| {
+        result.map_err(|error| error.within(format!("sequence {index} of the batch")))
+    };
+    results.into_iter().enumerate().map(number).collect()
+}
