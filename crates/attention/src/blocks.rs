@@ -1,5 +1,6 @@
-//! Ranges, cut into blocks.
+//! Ranges, cut into blocks, and views, copied.
 
+use nalgebra::{DMatrix, DMatrixView, Scalar};
 use std::ops::Range;
 
 /// The ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
@@ -15,6 +16,13 @@ pub fn tiles_between(
 ) -> impl Iterator<Item = Range<usize>> {
     blocks(range.len(), size)
         .map(move |block| range.start + block.start..range.start + block.end)
+}
+
+/// Returns a matrix with the entries of a view, which is copied a column at a time: nalgebra copies entry by entry.
+pub(crate) fn copy_of<T: Scalar + Copy>(view: DMatrixView<T>) -> DMatrix<T> {
+    let mut entries = Vec::with_capacity(view.len());
+    view.column_iter().for_each(|column| entries.extend_from_slice(column.as_slice()));
+    DMatrix::from_vec(view.nrows(), view.ncols(), entries)
 }
 
 #[cfg(test)]

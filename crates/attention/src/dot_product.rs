@@ -1,5 +1,6 @@
 //! Scaled dot-product attention: scores, weights, output, and the backward pass.
 
+use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::mask::{Mask, SizedMask};
 use crate::simd::{Float, product, product_tr, tr_product};
@@ -64,7 +65,7 @@ pub fn scaled_scores<'a, T: Float>(
 ) -> Result<DMatrix<T>> {
     let (q, k) = (q.into(), k.into());
     check_queries_and_keys(q, k)?;
-    let scaled_q = q * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
+    let scaled_q = copy_of(q) * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
     Ok(product_tr(&scaled_q, k)) // q kᵀ / √d_k (n_q, n_k)
 }
 // ANCHOR_END: scores
@@ -157,7 +158,7 @@ pub(crate) fn attend<T: Float>(
     check_queries_and_keys(q, k)?;
     check_values(k, v)?;
     let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
-    let [q, k, v] = [q, k, v].map(|matrix| matrix.into_owned());
+    let [q, k, v] = [q, k, v].map(copy_of);
     let mask = mask.clone();
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
     let mask = cache.sized_mask()?;
@@ -355,7 +356,7 @@ pub(crate) fn masked_product<'a, T: Float>(
 ) -> DMatrix<T> {
     let b = b.into();
     let Some(bad) = rows_not_finite(b) else { return product(a, b) };
-    let mut finite = b.into_owned();
+    let mut finite = copy_of(b);
     bad.iter().for_each(|&j| finite.row_mut(j).fill(T::zero()));
     let mut product = product(a, &finite);
     for j in bad {

@@ -3,6 +3,7 @@
 //! Before it exponentiates, every function here subtracts the largest score. The result is the same, since softmax does
 //! not change when all scores move by one constant, and no exponential of finite scores can overflow.
 
+use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::simd::Float;
 use crate::sums::{RunningSum, sum};
@@ -74,7 +75,7 @@ pub fn softmax_rows<'a, T: Float>(
 ) -> Result<DMatrix<T>> {
     let scores = scores.into();
     check_not_empty("scores", scores)?;
-    let scores = scores.into_owned();
+    let scores = copy_of(scores);
     let RowExponentials { mut exponentials, sums, .. } = row_exponentials(scores);
     divide_rows(&mut exponentials, &sums);
     Ok(exponentials) // by now the weights (n_q, n_k)
@@ -95,7 +96,7 @@ fn row_exponentials<T: Float>(scores: DMatrix<T>) -> RowExponentials<T> {
     for mut column in exponentials.column_iter_mut() {
         column -= &shifts;
         T::exp_all(column.as_mut_slice());
-        sums.add(column.as_view(), |_, exponential| exponential);
+        sums.add(column.as_slice().iter().copied());
     }
     RowExponentials { exponentials, shifts, sums: sums.finish() }
 }
@@ -187,7 +188,7 @@ pub fn log_sum_exp_rows<'a, T: Float>(
 ) -> Result<DVector<T>> {
     let scores = scores.into();
     check_not_empty("scores", scores)?;
-    let RowExponentials { shifts, sums, .. } = row_exponentials(scores.into_owned());
+    let RowExponentials { shifts, sums, .. } = row_exponentials(copy_of(scores));
     Ok(log_sums(&shifts, &sums))
 }
 
@@ -280,7 +281,7 @@ pub fn softmax_rows_backward<'a, T: Float>(
     let (weights, grad_weights) = (weights.into(), grad_weights.into());
     check_not_empty("weights", weights)?;
     check_shape("grad_weights", grad_weights, weights.shape(), "`weights`")?;
-    Ok(softmax_rows_backward_in_place(weights, grad_weights.into_owned()))
+    Ok(softmax_rows_backward_in_place(weights, copy_of(grad_weights)))
 }
 
 /// The same in the memory of `grad_weights`.
@@ -290,7 +291,8 @@ pub(crate) fn softmax_rows_backward_in_place<T: RealField + Copy>(
 ) -> DMatrix<T> {
     let mut means = RunningSum::new(weights.nrows()); // of the gradients, under the weights
     for (weights, grads) in weights.column_iter().zip(grad_weights.column_iter()) {
-        means.add(grads, |i, grad| weights[i] * grad);
+        let pairs = weights.as_slice().iter().zip(grads.as_slice());
+        means.add(pairs.map(|(&weight, &grad)| weight * grad));
     }
     let means = means.finish();
     for (weights, mut grads) in weights.column_iter().zip(grad_weights.column_iter_mut())

@@ -1,5 +1,6 @@
 //! Softmax of rows that are not seen all at once.
 
+use crate::blocks::copy_of;
 use crate::dot_product::masked_product;
 use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
 use crate::mask::neg_infinity;
@@ -86,7 +87,7 @@ impl<T: Float> OnlineSoftmax<T> {
     ) -> Result<()> {
         let (scores, values) = (scores.into(), values.into());
         self.check(scores, values)?;
-        let mut terms = scores.into_owned(); // (rows, keys)
+        let mut terms = copy_of(scores); // (rows, keys)
         let max = self.max.zip_map(&row_max(&terms), |old, new| old.max(new));
         self.rescale(max);
         for mut column in terms.column_iter_mut() {
