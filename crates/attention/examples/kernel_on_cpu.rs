@@ -43,7 +43,9 @@ struct Options {
 }
 
 impl Options {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
+    fn parse(
+        mut arguments: impl Iterator<Item = String>,
+    ) -> Result<Self, Box<dyn Error>> {
         let mut options = Options {
             kernel: "tiled".parse()?,
             n_q: 100,
@@ -57,8 +59,11 @@ impl Options {
             addresses: false,
         };
         while let Some(argument) = arguments.next() {
-            let mut value =
-                || arguments.next().ok_or_else(|| format!("{argument} needs a value\n{USAGE}"));
+            let mut value = || {
+                arguments
+                    .next()
+                    .ok_or_else(|| format!("{argument} needs a value\n{USAGE}"))
+            };
             match argument.as_str() {
                 "--kernel" => options.kernel = value()?.parse()?,
                 "--n-q" => options.n_q = value()?.parse()?,

@@ -71,9 +71,9 @@ impl Options {
                 }
             };
             let value = arguments.next().and_then(|value| value.parse().ok());
-            *number = value
-                .filter(|&value| value > 0)
-                .ok_or_else(|| format!("{argument} needs a number of at least 1\n{USAGE}"))?;
+            *number = value.filter(|&value| value > 0).ok_or_else(|| {
+                format!("{argument} needs a number of at least 1\n{USAGE}")
+            })?;
         }
         Ok(options)
     }

@@ -88,7 +88,8 @@ pub fn heat_map<'a, T: Float>(
     let (gap, width) = if room < 3 { (0, room.max(1)) } else { (1, room.min(8) - 1) };
     let label_width = label_width + 1 - gap;
     let cells = |i: usize| {
-        let shades = matrix.row(i).iter().map(|&x| shade(x, least, most)).collect::<Vec<_>>();
+        let shades =
+            matrix.row(i).iter().map(|&x| shade(x, least, most)).collect::<Vec<_>>();
         shades.into_iter().map(|shade| String::from(shade).repeat(width)).collect()
     };
     Ok(lines(row_labels, column_labels, (label_width, gap, width), cells))

@@ -43,7 +43,8 @@ fn naive() {
         assert!((square..square + little).contains(&forward), "{n}: {forward}");
         let both = peak(|| {
             let (output, cache) = run();
-            attention_backward(&cache, &output).map(|gradients| (cache, output, gradients))
+            attention_backward(&cache, &output)
+                .map(|gradients| (cache, output, gradients))
         });
         assert!((2 * square..2 * square + little).contains(&both), "{n}: {both}");
     }
@@ -68,7 +69,8 @@ fn tiled() {
     });
     for (counts, more) in counts.windows(2).zip([512, 1024]) {
         let grows = [0, 1].map(|pass| counts[1][pass] - counts[0][pass]);
-        let expected = [D + 2, 4 * D + 3].map(|numbers| more * numbers * size_of::<f32>());
+        let expected =
+            [D + 2, 4 * D + 3].map(|numbers| more * numbers * size_of::<f32>());
         assert_eq!(grows, expected, "{more} tokens more");
     }
 }
@@ -80,7 +82,8 @@ fn fast() {
         let [q, k, v, grad_output] =
             [0, 1, 2, 3].map(|seed| numbers::<f32>(n, heads * D, seed));
         let inputs = Inputs::new(&q, &k, &v, Mask::none()).unwrap().with_heads(heads);
-        let (inputs, flash) = (inputs.unwrap(), Flash::new().with_threads(threads).unwrap());
+        let (inputs, flash) =
+            (inputs.unwrap(), Flash::new().with_threads(threads).unwrap());
         let forward = || flash.forward(&inputs);
         let both = || {
             let output = forward();

@@ -10,18 +10,17 @@
 //! passed.
 
 use attention::flash::{Flash, Inputs, Instructions, Tiles};
-use attention::{
-    AttentionGradients, BatchGradients, Float,
-    LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention, attention,
-    attention_backward,
-};
-use nalgebra::{DMatrix, RowDVector, convert, dmatrix, try_convert};
-use attention::testing::options;
 use attention::testing::one_problem::{fast, naive, tiled};
+use attention::testing::options;
 use attention::testing::random_problems::{
     Answers, Data, LARGEST_F32, LARGEST_F64, Problem, Reference, exact, length, mask,
     reference, run, same, setting, unit,
 };
+use attention::{
+    AttentionGradients, BatchGradients, Float, LayerGradients, Mask, MultiHeadAttention,
+    Parameters, SingleHeadAttention, attention, attention_backward,
+};
+use nalgebra::{DMatrix, RowDVector, convert, dmatrix, try_convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeMap;
 

@@ -25,7 +25,8 @@ fn options_hold_for_all_sequences_or_for_each() -> Result<()> {
         let masks = vec![Mask::causal(), Mask::padding(&[true, false])?, Mask::none()];
         let same = layer.forward_batch(&xs, Mask::causal())?.0;
         let each = layer.forward_batch(&xs, masks.clone())?.0;
-        let across = contexts.iter().map(|context| ForwardOptions::new().context(context));
+        let across =
+            contexts.iter().map(|context| ForwardOptions::new().context(context));
         let across = layer.forward_batch(&xs, across.collect::<Vec<_>>())?.0;
         for (b, x) in xs.iter().enumerate() {
             assert_eq!(same[b], layer.forward(x, Mask::causal())?.0);
@@ -33,7 +34,8 @@ fn options_hold_for_all_sequences_or_for_each() -> Result<()> {
             let alone = ForwardOptions::new().context(&contexts[b]);
             assert_eq!(across[b], layer.forward(x, alone)?.0);
         }
-        let two = layer.forward_batch(&xs, vec![Mask::none(); 2]).map(|(outputs, _)| outputs);
+        let two =
+            layer.forward_batch(&xs, vec![Mask::none(); 2]).map(|(outputs, _)| outputs);
         assert_eq!(blame(&two.unwrap_err()), "Shape options");
         Ok(())
     }

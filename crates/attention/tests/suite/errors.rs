@@ -154,7 +154,9 @@ fn every_variant_has_its_numbers_and_its_sentence() {
             "`options.engine` is not naive but SingleHeadAttention has none",
         ),
         (
-            multi_head().forward_batch(&[x.clone(), matrix(0, 4)], Mask::none()).unwrap_err(),
+            multi_head()
+                .forward_batch(&[x.clone(), matrix(0, 4)], Mask::none())
+                .unwrap_err(),
             Error::Within {
                 place: "sequence 1 of the batch".to_owned(),
                 source: Box::new(empty()),
@@ -232,7 +234,8 @@ fn of_parameters_and_what_steps_along_gradients() {
     let (mut one, other) = (p(), parameters(4, 2, 2, 0));
     let mut adam = Adam::new(0.1);
     adam.step(&mut one, &p()).unwrap();
-    let xavier = |d_model, d_k, d_v| Parameters::<f64>::xavier(d_model, d_k, d_v, &mut rng());
+    let xavier =
+        |d_model, d_k, d_v| Parameters::<f64>::xavier(d_model, d_k, d_v, &mut rng());
     let changed = |change: fn(&mut Parameters<f64>)| {
         let mut parameters = p();
         change(&mut parameters);
@@ -410,7 +413,8 @@ fn of_flash_attention() {
         forward
     };
     let (engine, tiles) = (Flash::new(), Tiles::default());
-    let (no_queries, no_keys) = (Tiles { queries: 0, ..tiles }, Tiles { keys: 0, ..tiles });
+    let (no_queries, no_keys) =
+        (Tiles { queries: 0, ..tiles }, Tiles { keys: 0, ..tiles });
     // No processor has both.
     let elsewhere = match cfg!(target_arch = "aarch64") {
         true => Instructions::Avx2,

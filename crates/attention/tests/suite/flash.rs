@@ -1,10 +1,10 @@
 //! Flash attention equals the naive one: forward and backward, every mask, any lengths, whatever the tiles.
 
 use attention::flash::{Flash, FlashOutput, Instructions, Tiles};
+use attention::testing::one_problem::{Answer, F64, Problem, numbers, off};
+use attention::testing::options;
 use attention::{AttentionGradients, Float, Mask, MultiHeadAttention};
 use nalgebra::DMatrix;
-use attention::testing::options;
-use attention::testing::one_problem::{Answer, F64, Problem, numbers, off};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 

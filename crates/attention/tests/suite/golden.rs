@@ -3,15 +3,15 @@
 //! `golden/generate.py` made the files in `golden/`. Set `ATTENTION_GOLDEN` to a folder with files of the same names to
 //! compare with those instead, such as freshly generated ones; a relative path starts at this package's root.
 
+use crate::layer::Layer;
 use attention::flash::{
     Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
+use attention::testing::options;
 use attention::{
     AttentionGradients, BatchGradients, Float, LayerGradients, Mask, MultiHeadAttention,
     Parameters, SingleHeadAttention, attention, attention_backward,
 };
-use crate::layer::Layer;
-use attention::testing::options;
 use nalgebra::{DMatrix, RowDVector};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use std::path::{Path, PathBuf};

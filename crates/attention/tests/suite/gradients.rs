@@ -7,9 +7,10 @@ use attention::flash::{
 use attention::testing::{blame, masks, options, parameters, random};
 use attention::{
     AttentionCache, AttentionGradients, BatchGradients, ForwardOptions, GradientCheck,
-    LayerGradients, Mask, MultiHeadAttention, NamedParameters, Result, SingleHeadAttention,
-    attention, attention_backward, gradient_check, gradient_check_parameters, softmax,
-    softmax_backward, softmax_rows, softmax_rows_backward,
+    LayerGradients, Mask, MultiHeadAttention, NamedParameters, Result,
+    SingleHeadAttention, attention, attention_backward, gradient_check,
+    gradient_check_parameters, softmax, softmax_backward, softmax_rows,
+    softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -338,7 +339,8 @@ fn of_a_batch_whose_sequences_differ_in_length() {
 type Configure = for<'a> fn(ForwardOptions<'a, f64>) -> ForwardOptions<'a, f64>;
 
 /// The same weights are dropped in each run, since each begins at the same seed.
-const DROPPING: Configure = |options| options.dropout(0.3, &mut ChaCha8Rng::seed_from_u64(5));
+const DROPPING: Configure =
+    |options| options.dropout(0.3, &mut ChaCha8Rng::seed_from_u64(5));
 
 /// Self-attention on four tokens and on one, and cross-attention with fewer and with more queries than keys.
 fn check_under_every_mask<L: Layer<f64>>(layer: &L, loss: Loss, configure: Configure) {
@@ -400,7 +402,10 @@ fn check_parameters<L: Layer<f64>>(
         assert_agrees(check, &format!("{name}, {what}"));
         // The key bias moves all scores of a query by the same amount, which softmax does not see.
         if name == "b_k" {
-            assert!(check.analytic.abs() < 1e-14 && check.numeric.abs() < 1e-9, "{check:?}");
+            assert!(
+                check.analytic.abs() < 1e-14 && check.numeric.abs() < 1e-9,
+                "{check:?}"
+            );
         }
     }
 }
@@ -505,7 +510,8 @@ fn no_healthy_layer_is_blamed_for_the_rounding_of_its_loss() {
 /// In `f32` the loss is rounded so much that a wrong gradient could pass: the check refuses, or shows what is wrong.
 #[test]
 fn no_wrong_gradient_passes_in_single_precision() {
-    let (q, k, v, r) = (random(6, 8, 63), random(7, 8, 64), random(7, 5, 65), random(6, 5, 66));
+    let (q, k, v, r) =
+        (random(6, 8, 63), random(7, 8, 64), random(7, 5, 65), random(6, 5, 66));
     let [q, k, v, r] = [q, k, v, r].map(|matrix| matrix.map(|x| x as f32));
     let (_, cache) = attention(&q, &k, &v, Mask::none()).unwrap();
     let right = attention_backward(&cache, &r).unwrap().q;
@@ -516,8 +522,8 @@ fn no_wrong_gradient_passes_in_single_precision() {
             })
         };
         for factor in [-1.0, 0.99, 1.01] {
-            let passes =
-                check(&(&right * factor)).is_ok_and(|check| check.max_relative_error < 1e-5);
+            let passes = check(&(&right * factor))
+                .is_ok_and(|check| check.max_relative_error < 1e-5);
             assert!(!passes, "a gradient times {factor} passes with a step of {epsilon}");
         }
     }

@@ -21,7 +21,9 @@ fn longest(map: &str) -> usize {
 /// A terminal of 100 columns shows each row in one line.
 #[test]
 fn a_heat_map_fits_a_terminal() {
-    for (n, label) in [(2, "a"), (11, "token"), (18, "token"), (30, "word"), (96, "w"), (400, "x")] {
+    for (n, label) in
+        [(2, "a"), (11, "token"), (18, "token"), (30, "word"), (96, "w"), (400, "x")]
+    {
         let weights = DMatrix::from_fn(n, n, |i, j| if i == j { 1.0 } else { 0.0 });
         let labels: Vec<String> = (0..n).map(|i| format!("{label}{i}")).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();

@@ -17,10 +17,7 @@ fn a_mask_may_be_given_or_lent() -> Result<()> {
     let (x, layer) = (random(5, 6, 1), layer());
     for (_, mask) in masks(5, 5) {
         let given = mask.clone();
-        assert_eq!(
-            attention(&x, &x, &x, &mask)?,
-            attention(&x, &x, &x, given.clone())?
-        );
+        assert_eq!(attention(&x, &x, &x, &mask)?, attention(&x, &x, &x, given.clone())?);
         assert_eq!(
             attention_weights(&x, &x, &mask)?,
             attention_weights(&x, &x, given.clone())?
@@ -58,11 +55,13 @@ fn a_clone_of_a_mask_shares_its_matrix() -> Result<()> {
 #[test]
 fn both_engines_agree_and_an_engine_has_settings() -> Result<()> {
     let (x, layer) = (random(9, 6, 3), layer());
-    let run = |options: ForwardOptions<f64>| layer.forward(&x, options.mask(Mask::causal()));
+    let run =
+        |options: ForwardOptions<f64>| layer.forward(&x, options.mask(Mask::causal()));
     let (naive, cache) = run(ForwardOptions::new().engine(Engine::Naive))?;
     assert_eq!(cache.heads().len(), 3);
     assert_eq!(naive, layer.forward(&x, Mask::causal())?.0);
-    let tiles = Flash::new().with_tiles(Tiles { queries: 2, keys: 2 })?.with_threads(1)?;
+    let tiles =
+        Flash::new().with_tiles(Tiles { queries: 2, keys: 2 })?.with_threads(1)?;
     for options in [
         ForwardOptions::new().flash(),
         ForwardOptions::new().engine(Engine::Flash(Flash::new())),

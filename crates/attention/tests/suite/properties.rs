@@ -12,7 +12,7 @@ use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use rand::seq::SliceRandom;
-use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 /// The same cases in every run, and no file of those that failed.
 fn config() -> ProptestConfig {
@@ -380,14 +380,19 @@ fn the_members_of_a_batch_do_not_see_one_another() {
         let (outputs, caches) = layer.forward_batch(&xs, masks.clone()).unwrap();
         let BatchGradients { parameters: summed, xs: grad_xs, .. } =
             layer.backward_batch(&caches, &outputs).unwrap();
-        let mut sum = summed.zeros_like();
+        let mut each = vec![];
         for b in 0..xs.len() {
             let (output, cache) = layer.forward(&xs[b], &masks[b]).unwrap();
             let gradients = layer.backward(&cache, &output).unwrap();
             assert_eq!(outputs[b], output, "sequence {b}");
             assert_eq!(grad_xs[b], gradients.x, "sequence {b}");
-            sum.accumulate(&gradients.parameters).unwrap();
+            each.push(gradients.parameters);
         }
+        // Pairs, and a pair of pairs.
+        let [mut sum, b, mut c, d] = each.try_into().expect("four sequences");
+        sum += &b;
+        c += &d;
+        sum += &c;
         assert_eq!(sum, summed);
     }
     check(&single_head(9));
@@ -610,9 +615,7 @@ fn the_numbers_of_a_seeded_layer_are_these() {
     let layer = MultiHeadAttention::<f64>::xavier(4, 2, rng).unwrap();
     let (output, _) = layer.forward(&x, Mask::none()).unwrap();
     assert_pinned(&output.rows(0, 1).into_owned(), &pinned::MULTI_HEAD_OUTPUT);
-    let (output, _) = layer
-        .forward(&x, ForwardOptions::new().dropout(0.5, rng))
-        .unwrap();
+    let (output, _) = layer.forward(&x, ForwardOptions::new().dropout(0.5, rng)).unwrap();
     assert_pinned(&output.rows(0, 1).into_owned(), &pinned::TRAINING_OUTPUT);
 }
 
@@ -639,7 +642,7 @@ mod pinned {
     ];
     pub const D_W_K: [f64; 3] = [-0.005327349359, 0.000107719698, 0.002722140674];
     pub const MULTI_HEAD_OUTPUT: [f64; 4] = [0.184297627591, 0.031936968668, -0.248144705184, 0.10115314865];
-    pub const TRAINING_OUTPUT: [f64; 4] = [0.498619558044, 0.131206393011, -0.324158407075, 0.198864148797];
+    pub const TRAINING_OUTPUT: [f64; 4] = [0.345249144067, 0.102208391461, -0.094110979714, 0.201302336853];
 }
 
 // ---------------------------------------------------------------------------------------------------- precision

@@ -35,9 +35,8 @@ fn a_single_head_layer_comes_back_to_the_bit() {
         layer.parameters.w_q.iter().map(|w| w.to_bits()).collect::<Vec<_>>()
     };
     assert_eq!(bits(&again), bits(&layer));
-    let run = |layer: &SingleHeadAttention<f64>| {
-        layer.forward(&x(), Mask::causal()).unwrap().0
-    };
+    let run =
+        |layer: &SingleHeadAttention<f64>| layer.forward(&x(), Mask::causal()).unwrap().0;
     assert_eq!(run(&again), run(&layer));
 }
 
@@ -47,9 +46,7 @@ fn a_multi_head_layer_comes_back_with_its_heads() {
     let again: MultiHeadAttention<f64> = from_str(&to_string(&layer).unwrap()).unwrap();
     assert_eq!(again, layer);
     assert_eq!(again.n_heads(), 2);
-    let run = |layer: &MultiHeadAttention<f64>| {
-        layer.forward(&x(), dropping()).unwrap()
-    };
+    let run = |layer: &MultiHeadAttention<f64>| layer.forward(&x(), dropping()).unwrap();
     assert_eq!(run(&again), run(&layer));
 }
 

@@ -31,9 +31,8 @@ impl NamedParameters<f64> for Model {
 }
 
 fn model(seed: u64) -> Model {
-    let layer = |seed| {
-        MultiHeadAttention::from_parameters(parameters(4, 4, 4, seed), 2).unwrap()
-    };
+    let layer =
+        |seed| MultiHeadAttention::from_parameters(parameters(4, 4, 4, seed), 2).unwrap();
     let mut second = layer(seed + 1);
     second.parameters = second.parameters.without_biases();
     let layers = vec![layer(seed), second];
@@ -58,7 +57,11 @@ fn parts_join_their_names() {
 fn steps_sums_and_norms_reach_every_entry() -> Result<()> {
     let (before, gradients) = (model(0), model(10));
     let entries = |model: &Model| -> Vec<f64> {
-        model.named().iter().flat_map(|(_, m)| m.iter().copied().collect::<Vec<_>>()).collect()
+        model
+            .named()
+            .iter()
+            .flat_map(|(_, m)| m.iter().copied().collect::<Vec<_>>())
+            .collect()
     };
     let (p, g) = (entries(&before), entries(&gradients));
     let each = |model: &Model, expected: &dyn Fn(f64, f64) -> f64| {
@@ -89,7 +92,9 @@ fn steps_sums_and_norms_reach_every_entry() -> Result<()> {
         ill.head[0] = bad;
         let unchanged = entries(&ill);
         assert!(!ill.clip_norm(1.0).is_finite());
-        assert!(entries(&ill).iter().zip(&unchanged).all(|(a, b)| a.to_bits() == b.to_bits()));
+        assert!(
+            entries(&ill).iter().zip(&unchanged).all(|(a, b)| a.to_bits() == b.to_bits())
+        );
     }
     Ok(())
 }
@@ -127,7 +132,10 @@ fn an_error_leaves_everything_as_it_was() {
     assert_eq!(blame(&model.accumulate(&wrong).unwrap_err()), "`bias`: Shape other");
     let error = adam.step(&mut model, &wrong).unwrap_err();
     assert_eq!(blame(&error), "`bias`: Shape gradients");
-    assert_eq!(error.to_string(), "`bias`: `gradients` has 2 columns but the parameter `bias` is 1 x 3");
+    assert_eq!(
+        error.to_string(),
+        "`bias`: `gradients` has 2 columns but the parameter `bias` is 1 x 3"
+    );
     wrong.layers.pop();
     assert_eq!(blame(&model.step(&wrong, 1.0).unwrap_err()), "Shape gradients");
     assert_eq!((model, adam), (before, Adam::new(0.1)));
@@ -214,7 +222,9 @@ fn a_saved_optimiser_goes_on_where_it_was() -> Result<()> {
     }
     assert_eq!((layer_again, adam_again), (layer, adam));
     let unknown = saved.replace("\"steps\"", "\"count\"");
-    assert!(serde_json::from_str::<(MultiHeadAttention<f64>, Adam<f64>)>(&unknown).is_err());
+    assert!(
+        serde_json::from_str::<(MultiHeadAttention<f64>, Adam<f64>)>(&unknown).is_err()
+    );
     Ok(())
 }
 

@@ -6,10 +6,10 @@ use attention::flash::{
 };
 use attention::testing::{parameters, random};
 use attention::{
-    ForwardOptions, LayerGradients, Mask, MultiHeadAttention, Result, SingleHeadAttention,
-    attention, attention_backward, attention_weights, gradient_check, heat_map, linear,
-    linear_backward, log_sum_exp_rows, numerical_gradient, row_entropy, scaled_scores,
-    softmax_rows, softmax_rows_backward,
+    ForwardOptions, LayerGradients, Mask, MultiHeadAttention, Result,
+    SingleHeadAttention, attention, attention_backward, attention_weights,
+    gradient_check, heat_map, linear, linear_backward, log_sum_exp_rows,
+    numerical_gradient, row_entropy, scaled_scores, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DMatrixView, RowDVector, SMatrix};
 
