@@ -1,8 +1,9 @@
 //! The interface through which a layer is examined.
 
+use attention::testing::options;
 use attention::{
-    AttentionCache, ForwardOptions, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, NamedParameters, Result, SingleHeadAttention, SingleHeadCache,
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
+    NamedParameters, Result, SingleHeadAttention, SingleHeadCache,
 };
 use nalgebra::DMatrix;
 
@@ -53,18 +54,6 @@ pub trait AttentionLayer: NamedParameters<f64> + Clone {
     fn heads(cache: &Self::Cache) -> &[AttentionCache<f64>];
 }
 
-/// The options of a layer's forward pass with this mask and, in cross-attention, this context.
-fn options(
-    context: Option<&DMatrix<f64>>,
-    mask: impl Into<Mask>,
-) -> ForwardOptions<'_, f64> {
-    let options = ForwardOptions::new().mask(mask);
-    match context {
-        Some(context) => options.context(context),
-        None => options,
-    }
-}
-
 macro_rules! attention_layer {
     ($layer:ident, $cache:ident, |$bound:ident| $heads:expr) => {
         impl AttentionLayer for $layer<f64> {
@@ -76,7 +65,7 @@ macro_rules! attention_layer {
                 context: Option<&DMatrix<f64>>,
                 mask: impl Into<Mask>,
             ) -> Result<(DMatrix<f64>, $cache<f64>)> {
-                $layer::forward(self, x, options(context, mask)) // the layer's own, not this one
+                $layer::forward(self, x, options(context, &mask.into())) // the layer's own, not this one
             }
 
             fn backward(

@@ -8,10 +8,10 @@
 use crate::exponentials::{Columns, Exponentials};
 use attention::Float;
 use attention::Visibility;
+use attention::flash::{FlashOutput, Head, Inputs, Tiles};
 use attention::testing::{
     self, blocks, log_sum_exp_and_low, neg_infinity, normaliser, tiles_between,
 };
-use attention::flash::{FlashOutput, Head, Inputs, Tiles};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::ops::Range;
 
@@ -62,12 +62,14 @@ impl LibraryFlash {
     /// ```
     pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
         let mut forward = FlashOutput::zeros(inputs);
-        let (n_q, d_v) = (forward.output.nrows(), forward.output.ncols() / inputs.n_heads());
+        let (n_q, d_v) =
+            (forward.output.nrows(), forward.output.ncols() / inputs.n_heads());
         for (h, head) in inputs.heads().enumerate() {
             let k_transposed = head.k.transpose(); // (d_k, n_k)
             let queries = self.tiles.queries.clamp(1, n_q);
             let keys = self.tiles.keys.clamp(1, k_transposed.ncols());
-            let mut block = QueryBlock::new(self.exponentials, Tiles { queries, keys }, d_v);
+            let mut block =
+                QueryBlock::new(self.exponentials, Tiles { queries, keys }, d_v);
             for rows in blocks(n_q, queries) {
                 block.attend(&head, &k_transposed, rows.clone());
                 block.write(&mut forward, h, rows, head.scale);

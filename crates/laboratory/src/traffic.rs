@@ -22,8 +22,8 @@ pub use programs::{fused_attention, naive_attention, naive_attention_backward};
 pub use tiled::{chunked_attention, strip_for, tiled_attention, tiles_for};
 pub use tiled_backward::{tiled_attention_backward, tiles_for_backward};
 
-pub use attention::testing::blocks;
 use attention::Float;
+pub use attention::testing::blocks;
 use attention::testing::{check_count, check_room};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::cell::{Cell, RefCell};

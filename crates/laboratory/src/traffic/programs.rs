@@ -434,7 +434,7 @@ mod tests {
     type Program = for<'m> fn(
         &'m Memory<f64>,
         [&SlowMatrix<'m, f64>; 3],
-        &Mask,
+        Mask,
     ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
     /// With the passes between its products.
     const PROGRAMS: [(Program, &[&str]); 2] = [
@@ -482,7 +482,7 @@ mod tests {
                     let context = format!("{sizes:?} {capacity} {mask:?}");
                     let (results, report, peak) =
                         run([q, k, v], capacity, |memory, inputs| {
-                            program(memory, inputs, mask).map(Into::into)
+                            program(memory, inputs, mask.clone()).map(Into::into)
                         })
                         .unwrap();
                     assert_close(&results, &expected, &context);

@@ -2,10 +2,8 @@
 
 use super::programs::{check, map_tile, unless_hidden};
 use super::{Memory, Result, SlowMatrix, Tile, blocks, check_fits};
-use attention::testing::{
-    check_positive, neg_infinity, normaliser, scale, shift,
-};
 use attention::flash::OnlineSoftmax;
+use attention::testing::{check_positive, neg_infinity, normaliser, scale, shift};
 use attention::{Float, Mask, SizedMask, Visibility};
 use nalgebra::DMatrix;
 
@@ -328,7 +326,7 @@ mod tests {
 
     fn run_tiled(
         inputs: [&DMatrix<f64>; 3],
-        mask: impl Into<Mask>,
+        mask: &Mask,
         capacity: usize,
         tiles: (usize, usize),
     ) -> Result<Ran<2>> {
@@ -339,7 +337,7 @@ mod tests {
 
     fn run_chunked(
         inputs: [&DMatrix<f64>; 3],
-        mask: impl Into<Mask>,
+        mask: &Mask,
         capacity: usize,
         strip: usize,
     ) -> Result<Ran<2>> {
@@ -500,13 +498,13 @@ mod tests {
             let inputs = [q, k, v];
             for (b_q, b_k) in LARGER_TILES {
                 let (_, report, _) =
-                    run_tiled(inputs, Mask::none(), 100_000, (b_q, b_k)).unwrap();
+                    run_tiled(inputs, &Mask::none(), 100_000, (b_q, b_k)).unwrap();
                 let keys = n_q.div_ceil(b_q) * n_k;
                 let expected = n_q * d_k + keys * (d_k + d_v) + n_q * d_v + n_q;
                 assert_moved(&report, &moved_by_tiles(sizes, (b_q, b_k)), "tiles");
                 assert_eq!(report.total().all(), expected as u128, "{sizes:?} {b_q}");
                 let (_, report, _) =
-                    run_chunked(inputs, Mask::none(), 100_000, b_q).unwrap();
+                    run_chunked(inputs, &Mask::none(), 100_000, b_q).unwrap();
                 assert_eq!(report.total().all(), expected as u128, "{sizes:?} {b_q}");
             }
         }

@@ -209,7 +209,7 @@ mod tests {
     /// The backward pass from what the crate's forward pass returns.
     fn run_backward(
         [q, k, v, grad_output]: [&DMatrix<f64>; 4],
-        mask: impl Into<Mask>,
+        mask: &Mask,
         capacity: usize,
         tiles: (usize, usize),
     ) -> Result<Ran<3>> {
@@ -284,7 +284,7 @@ mod tests {
             let inputs = random_inputs(sizes);
             for (b_q, b_k) in LARGER_TILES {
                 let (_, report, _) =
-                    run_backward(inputs.each_ref(), Mask::none(), 200_000, (b_q, b_k))
+                    run_backward(inputs.each_ref(), &Mask::none(), 200_000, (b_q, b_k))
                         .unwrap();
                 let first = n_q * (2 * d_v + d_k + 1);
                 let queries = n_k.div_ceil(b_k) * n_q;
