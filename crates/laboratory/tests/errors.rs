@@ -233,11 +233,18 @@ fn what_does_not_fit_a_naive_backward_pass() {
     assert_blames(result, "Elsewhere grad_output");
 }
 
+/// Runs the backward pass on queries, keys, values, output, log-sum-exp and the gradient of the output.
+fn tiled_backward<'m>(
+    memory: &'m Memory<f64>,
+    [q, k, v, o, lse, g]: [&SlowMatrix<'m, f64>; 6],
+    mask: Mask,
+    tiles: (usize, usize),
+) -> traffic::Result<()> {
+    tiled_attention_backward(memory, [q, k, v], [o, lse], g, mask, tiles).map(drop)
+}
+
 #[test]
 fn what_does_not_fit_a_tiled_backward_pass() {
-    let run = |memory, [q, k, v, o, lse, g]: [&SlowMatrix<f64>; 6], mask, tiles| {
-        tiled_attention_backward(memory, [q, k, v], [o, lse], g, mask, tiles).map(drop)
-    };
     for (shapes, expected) in [
         ([(2, 3), (4, 2), (4, 2), (2, 2), (2, 1), (2, 2)], "Shape k"),
         ([(2, 3), (4, 3), (5, 2), (2, 2), (2, 1), (2, 2)], "Shape v"),
@@ -247,7 +254,10 @@ fn what_does_not_fit_a_tiled_backward_pass() {
     ] {
         let memory = Memory::new(100);
         let matrices = shapes.map(|shape| memory.put("", matrix(shape)));
-        assert_blames(run(&memory, matrices.each_ref(), Mask::none(), (2, 2)), expected);
+        assert_blames(
+            tiled_backward(&memory, matrices.each_ref(), Mask::none(), (2, 2)),
+            expected,
+        );
     }
     let (here, there) = (Memory::new(100), Memory::new(100));
     let of = |memory, columns| Memory::put(memory, "", matrix((7, columns)));
@@ -260,7 +270,7 @@ fn what_does_not_fit_a_tiled_backward_pass() {
         ("grad_output", [&x, &x, &x, &x, &lse, &other]),
     ] {
         let expected = format!("Elsewhere {argument}");
-        assert_blames(run(&here, matrices, Mask::none(), (1, 1)), &expected);
+        assert_blames(tiled_backward(&here, matrices, Mask::none(), (1, 1)), &expected);
     }
     let _taken = here.tile(1, 10).unwrap();
     for (tiles, mask, expected) in [
@@ -269,7 +279,10 @@ fn what_does_not_fit_a_tiled_backward_pass() {
         ((4, 3), Mask::none(), "FastMemory tiles 104"),
         ((2, 2), valid(2), "Shape valid"),
     ] {
-        assert_blames(run(&here, [&x, &x, &x, &x, &lse, &x], mask, tiles), expected);
+        assert_blames(
+            tiled_backward(&here, [&x, &x, &x, &x, &lse, &x], mask, tiles),
+            expected,
+        );
     }
 }
 
