@@ -9,10 +9,10 @@ pub use layer::{Layer, embed};
 pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
 
 use attention::flash;
-use attention::nalgebra::{DMatrix, DVector, RowDVector, convert};
-use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
 use attention::{Float, SingleHeadAttention, SizedMask, example, numerical_gradient};
 use layer::{example_parameters, loss_gradient};
+use nalgebra::{DMatrix, DVector, RowDVector, convert};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
 
@@ -293,7 +293,7 @@ fn measured<T: Float>(epsilon: f64) -> attention::Result<T> {
     let number = DMatrix::from_element(1, 1, x[NUDGED]);
     let slope = numerical_gradient(&number, convert(epsilon), |number| {
         x[NUDGED] = number[0];
-        Ok(layer.forward(&x, &attention::Mask::none())?.0.dot(&p))
+        Ok(layer.forward(&x, attention::Mask::none())?.0.dot(&p))
     })?;
     Ok(slope[0])
 }
