@@ -5,7 +5,8 @@
 
 mod support;
 
-use attention::flash::{Flash, Part, TileProducts};
+use attention::flash::Flash;
+use attention::testing::{Part, TileProducts};
 use attention::{Float, linear};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};

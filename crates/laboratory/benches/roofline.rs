@@ -4,7 +4,8 @@
 
 mod support;
 
-use attention::flash::{Flash, Part, TileProducts};
+use attention::flash::Flash;
+use attention::testing::{Part, TileProducts};
 use attention::{Mask, attention_weights, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nalgebra::DMatrix;
@@ -73,8 +74,7 @@ fn steps(criterion: &mut Criterion) {
         time(&mut group, &name("scale"), n, || {
             *black_box(&mut scores) *= black_box(1.0); // a factor of 1, so that they do not fade away
         });
-        let causal = Mask::causal();
-        let mask = causal.sized(n, n).expect("any size will do");
+        let mask = Mask::causal().sized(n, n).expect("any size will do");
         let mut masked = scores.clone();
         time(&mut group, &name("causal mask"), n, || {
             let all = std::mem::replace(&mut masked, DMatrix::zeros(0, 0));
@@ -82,7 +82,7 @@ fn steps(criterion: &mut Criterion) {
         });
         scores *= 1.0 / (D as f32).sqrt();
         time(&mut group, &name("softmax"), n, || softmax_rows(black_box(&scores)));
-        let (weights, _) = attention_weights(&q, &k, &Mask::none()).expect("one width");
+        let (weights, _) = attention_weights(&q, &k, Mask::none()).expect("one width");
         time(&mut group, &name("values"), n, || black_box(&weights) * &v);
     }
 }
