@@ -1,4 +1,4 @@
-//! What a kernel must come to: some rows, computed in f64 on the processor.
+//! The expected results of a kernel: some rows, computed in f64 on the processor.
 
 use attention::cuda::{Bf16, Precision, Shape};
 use nalgebra::DMatrix;
@@ -6,20 +6,20 @@ use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::ops::Range;
 
-/// How many rows are compared.
+/// The number of rows that are compared.
 const ROWS: usize = 64;
 
-/// What is compared with, of one kind of tensor: each (heads, n, d).
+/// The inputs of the forward pass, each (heads, n, d).
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     pub q: &'a [f32],
     pub k: &'a [f32],
     pub v: &'a [f32],
-    /// What the kernel rounds them to.
+    /// The type that the kernel rounds them to.
     pub precision: Precision,
 }
 
-/// What else the backward pass reads: the results of the forward kernel, and the gradient of the output.
+/// The other inputs of the backward pass: the results of the forward kernel, and the gradient of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Forward<'a> {
     /// (heads, n, d)
@@ -35,7 +35,7 @@ fn scale(d: usize) -> f64 {
     1.0 / (d as f64).sqrt()
 }
 
-/// How far a tensor may be from the reference: ‖tensor − reference‖ / ‖reference‖ over the rows.
+/// The largest difference from the reference that is allowed: ‖tensor − reference‖ / ‖reference‖ over the rows.
 pub fn tolerance(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-5,
@@ -59,7 +59,7 @@ pub fn pick(tensor: &[f32], d: usize, rows: &[usize]) -> Vec<f64> {
     rows.iter().flat_map(|row| &tensor[row * d..][..d]).map(|x| f64::from(*x)).collect()
 }
 
-/// How far `found` is from `expected`, as a part of the latter. NaN stays NaN.
+/// The difference of `found` from `expected`, as a part of `expected`. NaN stays NaN.
 pub fn difference(found: &[f64], expected: &[f64]) -> f64 {
     let squared = |x: f64| x * x;
     let off: f64 = found.iter().zip(expected).map(|(a, b)| squared(a - b)).sum();
@@ -107,15 +107,20 @@ impl Inputs<'_> {
         let d = shape.d;
         let of_query = |&row: &usize| {
             let keys = keys_seen(shape, row);
-            let (_, d_scores) = self.weights_and_score_gradients(d, row..row + 1, keys.clone(), forward);
+            let (_, d_scores) =
+                self.weights_and_score_gradients(d, row..row + 1, keys.clone(), forward);
             // S = scale · Q Kᵀ, so dQ = scale · dS K
             let d_q = self.read(self.k, d, keys) * d_scores.transpose() * scale(d);
             d_q.as_slice().to_vec()
         };
         let of_key = |&row: &usize| {
             let queries = queries_seeing(shape, row);
-            let (weights, d_scores) =
-                self.weights_and_score_gradients(d, queries.clone(), row..row + 1, forward);
+            let (weights, d_scores) = self.weights_and_score_gradients(
+                d,
+                queries.clone(),
+                row..row + 1,
+                forward,
+            );
             // S = scale · Q Kᵀ, so dK = scale · dSᵀ Q
             let d_k = self.read(self.q, d, queries.clone()) * d_scores * scale(d);
             // O = P V, so dV = Pᵀ dO
@@ -143,9 +148,7 @@ impl Inputs<'_> {
         let mut d_scores = d_output.tr_mul(&self.read(self.v, d, keys));
         for (i, lse) in forward.lse[queries.clone()].iter().enumerate() {
             // P = exp(S − lse)
-            weights
-                .row_mut(i)
-                .apply(|s| *s = (scale(d) * *s - f64::from(*lse)).exp());
+            weights.row_mut(i).apply(|s| *s = (scale(d) * *s - f64::from(*lse)).exp());
             // dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O))
             d_scores.row_mut(i).add_scalar_mut(-deltas[i]);
         }
@@ -238,7 +241,7 @@ mod tests {
         }
     }
 
-    /// What a kernel in bf16 reads are rounded numbers.
+    /// A kernel in bf16 reads rounded numbers.
     #[test]
     fn the_reference_rounds_as_the_kernel_does() {
         let [q, k, v] = [1, 2, 3].map(draw);

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail, ensure};
 use attention::flash::{Flash, Inputs, Instructions};
 use attention::{
-    AttentionGradients, Float, Mask as Visible, MultiHeadAttention, Parameters, attention,
-    attention_backward,
+    AttentionGradients, Float, Mask as Visible, MultiHeadAttention, Parameters,
+    attention, attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -47,11 +47,11 @@ struct Layer {
     grad_output: DMatrix<f64>,
 }
 
-/// What was computed, one matrix after the other.
+/// The computed matrices, one after the other.
 pub enum Results {
     /// Each (n, h · d).
     Joined(Problem, Vec<DMatrix<f32>>),
-    /// By heads: each (n, d).
+    /// Head by head: each (n, d).
     Heads(Vec<Vec<DMatrix<f32>>>),
     Layer(Vec<DMatrix<f64>>),
 }

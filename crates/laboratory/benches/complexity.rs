@@ -1,4 +1,4 @@
-//! How the time of attention grows with the number of tokens.
+//! The growth of attention's time with the number of tokens.
 //!
 //! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
 

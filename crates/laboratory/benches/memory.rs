@@ -1,4 +1,4 @@
-//! How much memory attention needs beyond its inputs, by an allocator that counts every byte.
+//! The memory that attention needs beyond its inputs, by an allocator that counts every byte.
 //!
 //! `cargo bench` runs it. Nothing is timed here; the counts hardly depend on the machine.
 

@@ -12,7 +12,7 @@ use nalgebra::DMatrix;
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};
 
-/// How fast it can multiply and add: in registers alone, and in nalgebra's product of square matrices.
+/// The speed of multiplications and additions: in registers alone, and in nalgebra's product of square matrices.
 fn arithmetic(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("arithmetic");
     briefly(&mut group);
@@ -29,7 +29,7 @@ fn arithmetic(criterion: &mut Criterion) {
     }
 }
 
-/// How fast numbers come from memory, and go there: arrays far larger than any cache.
+/// The speed of memory, read and written: arrays far larger than any cache.
 fn bandwidth(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("bandwidth");
     briefly(&mut group);
@@ -87,8 +87,8 @@ fn steps(criterion: &mut Criterion) {
     }
 }
 
-/// What a matrix costs before anything is computed with it: filled when it is new, and when it has been there before; and
-/// what it costs to transpose, for powers of two and for a length beside one.
+/// The cost of a matrix before anything is computed with it: filled when it is new, and when it has been there before; and
+/// the cost of transposing one, for powers of two and for a length beside one.
 fn matrices(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("matrix");
     briefly(&mut group);

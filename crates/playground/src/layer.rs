@@ -11,7 +11,7 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
 
-/// A layer, its input, and what it makes of it. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
+/// A layer and its input. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
 #[wasm_bindgen]
 pub struct Layer {
     layer: MultiHeadAttention<f64>,
@@ -107,7 +107,7 @@ impl Layer {
         }))
     }
 
-    /// What one path brings to dX: through the queries (0), the keys (1) or the values (2), of all heads.
+    /// The part of dX that comes by one path: through the queries (0), the keys (1) or the values (2), of all heads.
     ///
     /// # Errors
     /// There is no such path, or a pass fails.

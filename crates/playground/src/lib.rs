@@ -1,4 +1,4 @@
-//! What the figures that move ask of the crate `attention`, in the reader's browser.
+//! The interface of the crate `attention` for the figures that move, in the reader's browser.
 //!
 //! Matrices cross the border as [`Matrix`], row by row. Attention, its gradients and its slopes are the crate's; here they are only called.
 
@@ -100,7 +100,7 @@ impl Sentence {
     }
 }
 
-/// What each column of a sentence's matrix stands for.
+/// The names of the columns of a sentence's matrix.
 #[wasm_bindgen]
 pub fn dimensions() -> Vec<String> {
     example::DIMENSIONS.map(str::to_owned).to_vec()
@@ -121,7 +121,7 @@ pub fn project(x: &Matrix, w: &Matrix) -> Result<Matrix, JsError> {
     Ok(Matrix(attention::linear(&x.0, &w.0, &RowDVector::zeros(0))?))
 }
 
-/// Which keys a query may see.
+/// The keys that a query may see.
 #[wasm_bindgen]
 #[derive(Debug, Clone)]
 pub struct Mask(attention::Mask);
@@ -222,7 +222,7 @@ impl OnlineSoftmax {
         Ok(self.0.absorb(&scores, &values)?)
     }
 
-    /// What is known after the keys of both.
+    /// The state after the keys of both.
     ///
     /// # Errors
     /// As [`flash::OnlineSoftmax::merge`].

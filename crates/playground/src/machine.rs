@@ -1,4 +1,4 @@
-//! Operations, bytes and clocks: what the figures about machines ask of the laboratory.
+//! Operations, bytes and clocks, from the laboratory, for the figures about machines.
 
 use crate::Mask;
 use attention::{AttentionShape, Visibility};
@@ -186,7 +186,7 @@ impl BankLoad {
         Ok(BankLoad { asks })
     }
 
-    /// How long it takes.
+    /// Clocks of the load.
     #[wasm_bindgen(getter)]
     pub fn clocks(&self) -> usize {
         clocks(&self.asks)

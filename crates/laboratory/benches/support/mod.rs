@@ -1,4 +1,4 @@
-//! What the benchmarks share.
+//! The parts that the benchmarks share.
 //!
 //! The book's `cargo xtask bench --record` reads names in a fixed form, `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`: the number after
 //! the last slash is n, and says how large the problem was.
