@@ -1,12 +1,13 @@
-//! A diagnosis of an attention layer from outside: what its weights, gradients and outputs say about its health.
+//! A diagnosis of an attention layer from outside, by its weights, gradients and outputs.
 //!
 //! Nothing here knows how a layer is written. It runs the layer, looks at what comes out and at what is cached, changes
 //! one token at a time, and compares the gradients with slopes that are measured.
 
-use attention::building_blocks::{check_count, check_shape};
+use crate::layer::AttentionLayer;
+use attention::testing::{check_count, check_shape};
 use attention::{
-    AttentionCache, AttentionLayer, ForwardOptions, LayerGradients, Mask, Parameters,
-    Result, SizedMask, numerical_gradient, row_entropy,
+    AttentionCache, LayerGradients, Mask, Parameters, Result, SizedMask,
+    numerical_gradient, row_entropy,
 };
 use derive_more::Display;
 use nalgebra::{DMatrix, DVector, dmatrix};
@@ -61,7 +62,7 @@ const DIRECTIONS: usize = 4; // along which each gradient is compared with the s
 const STEP: f64 = 1e-5; // ε
 // ANCHOR_END: directions
 
-/// What [`diagnose`] measured. Its `Display` is a report.
+/// The measurements of [`diagnose`]. Its `Display` is a report.
 ///
 /// The report ends with what moves what, a row for each output and a column for each token: `x` may move it and does,
 /// `.` may not and does not, `L` is a leak, `D` is deafness. `o` is a token whose own key is hidden from it, but whose
@@ -74,7 +75,7 @@ const STEP: f64 = 1e-5; // ε
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::causal())?;
+/// let diagnosis = diagnose(&layer, &example::river().x, None, Mask::causal())?;
 /// assert_eq!(diagnosis.heads[1].weights.shape(), (6, 6));
 /// assert_eq!(diagnosis.influence[(0, 5)], 0.0); // the last token does not reach the first
 /// assert!(diagnosis.slope_errors.iter().all(|(_, error)| *error < 1e-5));
@@ -83,22 +84,22 @@ const STEP: f64 = 1e-5; // ε
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
-    /// What was measured, head by head.
+    /// The measurements of each head.
     pub heads: Vec<HeadDiagnosis>,
-    /// Which query may see which key, by the mask that was asked for (n_q, n_k).
+    /// `true` where a query may see a key, by the mask that was asked for (n_q, n_k).
     allowed: DMatrix<bool>,
-    /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
+    /// The distance that output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
     pub influence: DMatrix<f64>,
-    /// How far each gradient is from the slope of the loss, along the worst of a few directions: by `x`, by the
-    /// `context` if there is one, and by each parameter under its name.
-    pub slope_errors: Vec<(&'static str, f64)>,
-    /// Whether queries, and keys and values come from different sequences.
+    /// The relative error of each gradient against the slope of the loss, along the worst of a few directions: the gradients with
+    /// respect to `x`, to the `context` if there is one, and to each parameter, under its name.
+    pub slope_errors: Vec<(String, f64)>,
+    /// `true` if keys and values come from another sequence than queries.
     is_cross: bool,
-    /// What held a NaN or an infinity.
+    /// The matrices that held a NaN or an infinity.
     not_finite: Vec<&'static str>,
 }
 
-/// What [`diagnose`] measured of one head.
+/// The measurements of [`diagnose`] of one head.
 ///
 /// ```
 /// use attention::{Mask, SingleHeadAttention, example};
@@ -106,7 +107,7 @@ pub struct Diagnosis {
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = SingleHeadAttention::xavier(4, 3, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let diagnosis = diagnose(&layer, &example::river().x, None, &Mask::none())?;
+/// let diagnosis = diagnose(&layer, &example::river().x, None, Mask::none())?;
 /// let head = &diagnosis.heads[0];
 /// assert!((head.row_sums.add_scalar(-1.0)).amax() < 1e-15);
 /// assert!((head.scale.unwrap() - 1.0).abs() < 1e-6);
@@ -124,12 +125,12 @@ pub struct HeadDiagnosis {
     pub entropy: DVector<f64>,
     /// The most it could be: ln of the number of keys that the row may see (n_q), 0 where it may see none.
     pub max_entropy: DVector<f64>,
-    /// By what the products of queries and keys were multiplied before softmax, times √d_k: 1 is right. `None` where
+    /// The factor of the products of queries and keys before softmax, times √d_k: 1 is right. `None` where
     /// the weights are not the softmax, row by row, of a multiple of the products, or all products are the same.
     pub scale: Option<f64>,
-    /// Whether the products of queries and keys that are seen differ at all, beyond rounding: if not, any factor fits.
+    /// `true` if the products of queries and keys that are seen differ, beyond rounding: if not, any factor fits.
     pub products_differ: bool,
-    /// Where a weight is too small to be noticed (n_q, n_k), because the scores say so and not because of a mask.
+    /// `true` where a weight is too small to be noticed (n_q, n_k), because of the scores and not because of a mask.
     pub faint: DMatrix<bool>,
     /// The norms of the gradients with respect to this head's columns of `w_q`, `w_k` and `w_v` and its rows of `w_o`.
     pub gradients: [(&'static str, f64); 4],
@@ -151,7 +152,7 @@ pub enum Finding {
     /// A NaN or an infinity. Nothing else is judged then.
     #[display("{what}: NaN or infinite")]
     NotFinite {
-        /// What holds it.
+        /// The matrix that holds it.
         what: &'static str,
     },
     /// A row of weights that does not sum to 1, or to 0 where its query may see nothing.
@@ -209,7 +210,7 @@ pub enum Finding {
     Scale {
         /// The head.
         head: usize,
-        /// How many times too large they are.
+        /// The ratio of the scores to the right ones.
         factor: f64,
     },
     /// A head's part of a parameter that no gradient reaches.
@@ -225,9 +226,9 @@ pub enum Finding {
     /// A gradient that is not the slope of the loss.
     #[display("the gradient with respect to {by} has a relative error of {}", share(*error))]
     WrongGradient {
-        /// By what it is taken: `x`, `context` or a parameter's name.
-        by: &'static str,
-        /// How far off it is, as a share.
+        /// The variable: `x`, `context` or a parameter's name.
+        by: String,
+        /// Its relative error.
         error: f64,
     },
     /// Tokens that move outputs from which the mask hides them.
@@ -235,7 +236,7 @@ pub enum Finding {
     Leak {
         /// Output and token, each from 0.
         pairs: Vec<(usize, usize)>,
-        /// How far the furthest moved, as a share of the largest output.
+        /// The largest distance that an output moved, as a share of the largest output.
         moved: f64,
     },
     /// Tokens that move nothing where the mask lets them be seen.
@@ -252,7 +253,7 @@ pub enum Finding {
 /// nothing cannot be broken, so to find leaks use one that hides something. Choose an `x` with a few tokens, none like
 /// another, and as many entries a token as the layer wants; `context` is `None` in self-attention.
 ///
-/// What it costs: about 72 forward passes for the gradients and 4 for each token.
+/// It takes about 72 forward passes for the gradients and 4 for each token.
 ///
 /// # Errors
 /// As the layer's own forward pass, or what the layer returns has shapes that do not fit one another.
@@ -264,22 +265,23 @@ pub enum Finding {
 ///
 /// let layer = MultiHeadAttention::xavier(4, 1, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = example::river().x;
-/// assert_eq!(diagnose(&layer, &x, None, &Mask::causal())?.findings(), []);
+/// assert_eq!(diagnose(&layer, &x, None, Mask::causal())?.findings(), []);
 ///
 /// let ill = Patient::new(layer, Fault::MissingScale)?;
-/// let findings = diagnose(&ill, &x, None, &Mask::causal())?.findings();
+/// let findings = diagnose(&ill, &x, None, Mask::causal())?.findings();
 /// // d_k = 4, so that scores which are not divided are √4 times too large.
 /// assert!(matches!(findings[..], [Finding::Scale { head: 0, factor }] if (factor - 2.0).abs() < 1e-6));
 /// # Ok::<(), attention::Error>(())
 /// ```
-pub fn diagnose<L: AttentionLayer<f64>>(
+pub fn diagnose<L: AttentionLayer>(
     layer: &L,
     x: &DMatrix<f64>,
     context: Option<&DMatrix<f64>>,
-    mask: &Mask,
+    mask: impl Into<Mask>,
 ) -> Result<Diagnosis> {
+    let mask = &mask.into();
     let rng = &mut ChaCha8Rng::seed_from_u64(SEED);
-    let (output, cache) = layer.forward(x, options(context, mask))?;
+    let (output, cache) = layer.forward(x, context, mask)?;
     check_shape("output", &output, x.shape(), "`x`")?;
     let sized = mask.sized(x.nrows(), context.unwrap_or(x).nrows())?;
     let grad_output = normal(output.nrows(), output.ncols(), rng); // of the loss Σ grad_output ⊙ output
@@ -297,18 +299,11 @@ pub fn diagnose<L: AttentionLayer<f64>>(
     })
 }
 
-fn options<'a>(
-    context: Option<&'a DMatrix<f64>>,
-    mask: &'a Mask,
-) -> ForwardOptions<'a, f64> {
-    ForwardOptions { context, ..mask.into() }
-}
-
 fn normal(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
     DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
 }
 
-/// What holds a NaN or an infinity.
+/// Returns the names of the matrices that hold a NaN or an infinity.
 fn not_finite(
     x: &DMatrix<f64>,
     context: Option<&DMatrix<f64>>,
@@ -423,7 +418,7 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
 }
 // ANCHOR_END: scale
 
-/// Whether some row has two products that its query may see and that are not the same up to rounding.
+/// Returns `true` if some row has two products that its query may see and that are not the same up to rounding.
 fn products_differ(head: &AttentionCache<f64>, mask: &SizedMask) -> bool {
     let products = &head.q * head.k.transpose(); // (n_q, n_k)
     let rounding = 1e-9 * head.q.amax().max(1.0) * head.k.amax().max(1.0);
@@ -461,9 +456,10 @@ struct Probe<'a, L> {
     output: &'a DMatrix<f64>,
 }
 
-impl<L: AttentionLayer<f64>> Probe<'_, L> {
+impl<L: AttentionLayer> Probe<'_, L> {
     // ANCHOR: influence
-    /// How far each output moves as each token is changed: a share of the largest output.
+    /// The distance that each output moves as each token is changed: a share of the
+    /// largest output.
     fn influence(&self, rng: &mut ChaCha8Rng) -> Result<DMatrix<f64>> {
         let source = self.context.unwrap_or(self.x); // where keys and values come from
         let size = root_mean_square(source);
@@ -502,7 +498,7 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
         x: &DMatrix<f64>,
         context: Option<&DMatrix<f64>>,
     ) -> Result<DMatrix<f64>> {
-        let (output, _) = layer.forward(x, options(context, self.mask))?;
+        let (output, _) = layer.forward(x, context, self.mask)?;
         check_shape("output", &output, self.output.shape(), "the first output")?;
         Ok(output)
     }
@@ -512,7 +508,7 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
         gradients: &LayerGradients<f64>,
         grad_output: &DMatrix<f64>,
         rng: &mut ChaCha8Rng,
-    ) -> Result<Vec<(&'static str, f64)>> {
+    ) -> Result<Vec<(String, f64)>> {
         // Slopes below this are lost in the rounding of the outputs, divided by the step.
         let floor = 1e-5 * grad_output.norm() * root_mean_square(self.output).max(1e-3);
         // The loss Σ grad_output ⊙ output, less its value here: a small number is rounded less.
@@ -524,7 +520,7 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
         let by_x = slope_error(gradients.x.as_slice(), floor, rng, |direction| {
             loss(self.layer, &moved(self.x, direction), self.context)
         })?;
-        errors.push(("x", by_x));
+        errors.push(("x".to_owned(), by_x));
         if let Some(context) = self.context {
             let none = DMatrix::zeros(context.nrows(), context.ncols()); // claims to be flat
             let gradient = gradients.context.as_ref().unwrap_or(&none);
@@ -532,24 +528,17 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
             let by_context = slope_error(gradient.as_slice(), floor, rng, |direction| {
                 loss(self.layer, self.x, Some(&moved(context, direction)))
             })?;
-            errors.push(("context", by_context));
+            errors.push(("context".to_owned(), by_context));
         }
-        let mut by_parameters = gradients.parameters.named();
-        for (name, parameter) in self.layer.parameters().named() {
-            let at = by_parameters.iter().position(|gradient| gradient.0 == name);
-            let gradient = at.map(|at| by_parameters.swap_remove(at).1.into_owned());
-            let gradient = gradient.unwrap_or_else(|| DMatrix::zeros(0, 0));
-            check_count(name, "entry", gradient.len(), parameter.len(), || {
-                format!("the parameter has {}", parameter.len())
-            })?;
+        self.layer.clone().step(&gradients.parameters, 0.0)?; // errs unless each has its parameter's shape
+        for (i, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
+        {
+            let gradient = gradient.into_owned();
             let by_parameter =
                 slope_error(gradient.as_slice(), floor, rng, |direction| {
                     let mut layer = self.layer.clone();
-                    let mut parameters = layer.parameters_mut().named_mut();
-                    let moved =
-                        parameters.iter_mut().find(|parameter| parameter.0 == name);
-                    let moved = moved.expect("a clone has the same parameters");
-                    moved.1.iter_mut().zip(direction).for_each(|(x, step)| *x += step);
+                    let parameter = &mut layer.named_mut()[i].1;
+                    parameter.iter_mut().zip(direction).for_each(|(x, step)| *x += step);
                     loss(&layer, self.x, self.context)
                 })?;
             errors.push((name, by_parameter));
@@ -559,7 +548,8 @@ impl<L: AttentionLayer<f64>> Probe<'_, L> {
 }
 
 // ANCHOR: slope
-/// How far a gradient is from the slope of the loss: the worst of a few directions.
+/// The relative error of a gradient against the slope of the loss: the worst of a few
+/// directions.
 ///
 /// Along a direction the slope is the gradient's dot product with it. That takes two
 /// runs a direction, where entry by entry takes two for each entry. `floor` is a slope
@@ -608,7 +598,7 @@ impl HeadDiagnosis {
 }
 
 impl Diagnosis {
-    /// What is wrong, as far as these numbers say. A healthy layer raises nothing.
+    /// Returns the faults that these numbers show. A healthy layer raises nothing.
     ///
     /// A finding is a reason to look. A trained head that looks at one key only is collapsed by this measure, and may
     /// be right.
@@ -620,8 +610,8 @@ impl Diagnosis {
     ///
     /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let ill = Patient::new(layer, Fault::ForgottenPath)?;
-    /// let findings = diagnose(&ill, &example::river().x, None, &Mask::none())?.findings();
-    /// assert!(matches!(findings[..], [Finding::WrongGradient { by: "x", .. }]));
+    /// let findings = diagnose(&ill, &example::river().x, None, Mask::none())?.findings();
+    /// assert!(matches!(&findings[..], [Finding::WrongGradient { by, .. }] if by == "x"));
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn findings(&self) -> Vec<Finding> {
@@ -651,7 +641,7 @@ impl Diagnosis {
         findings
     }
 
-    /// Whether some query may see two keys or more: with fewer there is nothing to choose, and nothing to learn.
+    /// Returns `true` if some query may see two keys or more: with fewer there is nothing to choose, and nothing to learn.
     fn has_choice(&self) -> bool {
         self.allowed.row_iter().any(|row| row.iter().filter(|&&sees| sees).count() > 1)
     }
@@ -692,7 +682,7 @@ impl Diagnosis {
         head.gradients.into_iter().filter(silent).map(finding).collect()
     }
 
-    /// What output `i` and token `j` have in the report: see [`Diagnosis`].
+    /// The sign of output `i` and token `j` in the report: see [`Diagnosis`].
     fn sign(&self, i: usize, j: usize) -> char {
         let moved = self.influence[(i, j)] > MOVED;
         let is_faint = || self.heads.iter().all(|head| head.faint[(i, j)]);
@@ -726,9 +716,9 @@ impl Diagnosis {
     }
 
     /// The gradients that agree with the slopes, and those that don't, as NaN does not.
-    fn right_and_wrong(&self) -> [Vec<(&'static str, f64)>; 2] {
-        let is_right = |(_, error): &(&'static str, f64)| *error <= SLOPE_TOLERANCE;
-        self.slope_errors.iter().copied().partition(is_right).into()
+    fn right_and_wrong(&self) -> [Vec<(String, f64)>; 2] {
+        let is_right = |(_, error): &(String, f64)| *error <= SLOPE_TOLERANCE;
+        self.slope_errors.iter().cloned().partition(is_right).into()
     }
 }
 
@@ -833,7 +823,7 @@ impl Diagnosis {
     fn write_slopes(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let [right, wrong] = self.right_and_wrong();
         let right: Vec<_> = right.into_iter().map(|(name, _)| name).collect();
-        let off = |(name, error): &(&str, f64)| format!("{name} {error:.2}");
+        let off = |(name, error): &(String, f64)| format!("{name} {error:.2}");
         let wrong: Vec<_> = wrong.iter().map(off).collect();
         writeln!(f, "\nslopes    agree: {}", right.join(" "))?;
         if !wrong.is_empty() {
@@ -867,10 +857,10 @@ mod tests {
     fn healthy() -> Diagnosis {
         let rng = &mut ChaCha8Rng::seed_from_u64(0);
         let layer = MultiHeadAttention::xavier(4, 2, rng).unwrap();
-        diagnose(&layer, &example::river().x, None, &Mask::causal()).unwrap()
+        diagnose(&layer, &example::river().x, None, Mask::causal()).unwrap()
     }
 
-    /// What one head cannot tell, since its weight is too small, another one could.
+    /// One head is too faint to tell, but another one could.
     #[test]
     fn a_faint_weight_excuses_its_own_head_only() {
         let mut diagnosis = healthy();

@@ -2,10 +2,9 @@
 
 use super::programs::{check, check_home};
 use super::tiled::{check_smallest, check_tiles, hide, sum_of_products};
-use super::{Memory, SlowMatrix, Tile, blocks};
-use attention::building_blocks::{check_shape, scale};
-use attention::{Mask, Result, Visibility};
-use nalgebra::RealField;
+use super::{Memory, Result, SlowMatrix, Tile, blocks};
+use attention::testing::{check_shape, scale};
+use attention::{Float, Mask, Visibility};
 
 /// The backward pass of [`tiled_attention`](super::tiled_attention): the gradients of queries, keys and values.
 ///
@@ -22,14 +21,14 @@ use nalgebra::RealField;
 ///
 /// 2·n_k·(d_k + d_v) + ⌈n_k / b_k⌉·n_q·(3d_k + d_v + 2)
 ///
-/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient there
-/// and back, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
+/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient, read
+/// and written, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
 /// of [`tiles_for_backward`] do, then b_k ≈ M / 4d for d_k = d_v = d, and self-attention moves about 7nd + 16n²d² / M.
 /// With the queries outside it would be 18n²d² / M: six of d numbers for each key, and b_q ≈ M / 3d. A causal mask
 /// leaves about half of what stands with ⌈n_k / b_k⌉.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v), `output` (n_q, d_v), `log_sum_exp` (n_q, 1), `grad_output`
-/// (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). All entries must be finite, but for a log-sum-exp of −∞ where a
+/// (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). All entries must be finite, except a log-sum-exp of −∞ where a
 /// query sees nothing.
 ///
 /// # Errors
@@ -47,22 +46,22 @@ use nalgebra::RealField;
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let (memory, tiles) = (Memory::new(60), (2, 3));
 /// let [q, k, v, g] = ["q", "k", "v", "g"].map(|name| memory.put(name, x.clone()));
-/// let (o, lse) = tiled_attention(&memory, [&q, &k, &v], &Mask::none(), tiles)?;
+/// let (o, lse) = tiled_attention(&memory, [&q, &k, &v], Mask::none(), tiles)?;
 /// let [grad_q, _, _] =
-///     tiled_attention_backward(&memory, [&q, &k, &v], [&o, &lse], &g, &Mask::none(), tiles)?;
+///     tiled_attention_backward(&memory, [&q, &k, &v], [&o, &lse], &g, Mask::none(), tiles)?;
 ///
-/// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// let (_, cache) = attention(&x, &x, &x, Mask::none())?;
 /// let expected = attention_backward(&cache, &x)?;
 /// assert!((grad_q.into_matrix() - expected.q).amax() < 1e-14);
 /// assert_eq!(memory.report().matrix("grad_q").read, 2 * 6 * 2); // once for each block of keys
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
-pub fn tiled_attention_backward<'m, T: RealField + Copy>(
+pub fn tiled_attention_backward<'m, T: Float>(
     memory: &'m Memory<T>,
     [q, k, v]: [&SlowMatrix<'m, T>; 3],
     [output, log_sum_exp]: [&SlowMatrix<'m, T>; 2],
     grad_output: &SlowMatrix<'m, T>,
-    mask: &Mask,
+    mask: impl Into<Mask>,
     tiles: (usize, usize),
 ) -> Result<[SlowMatrix<'m, T>; 3]> {
     let mask = check(memory, [q, k, v], mask)?;
@@ -109,7 +108,7 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
             weights.add_product_tr(&q_i, &k_j)?;
             exponentials(&mut weights, scale(d_k), &lse);
             if visibility == Visibility::Partial {
-                hide(&mut weights, mask, (rows.start, columns.start), T::zero());
+                hide(&mut weights, &mask, (rows.start, columns.start), T::zero());
             }
             // output = weights · v
             grad_v_j.add_tr_product(&weights, &grad_o_i)?;
@@ -130,14 +129,14 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
 }
 
 /// From products to weights. A row that sees nothing, whose log-sum-exp is −∞, is hidden afterwards.
-fn exponentials<T: RealField + Copy>(products: &mut Tile<T>, scale: T, lse: &Tile<T>) {
+fn exponentials<T: Float>(products: &mut Tile<T>, scale: T, lse: &Tile<T>) {
     for (mut row, &lse) in products.view_mut().row_iter_mut().zip(lse.view().iter()) {
         row.apply(|s| *s = (*s * scale - lse).exp());
     }
 }
 
 /// From the gradients of the weights to those of the products: `p ⊙ (g − D) / √d_k`.
-fn through_softmax<T: RealField + Copy>(
+fn through_softmax<T: Float>(
     grad: &mut Tile<T>,
     weights: &Tile<T>,
     row_sums: &Tile<T>,
@@ -166,7 +165,7 @@ fn through_softmax<T: RealField + Copy>(
 /// use laboratory::traffic::tiles_for_backward;
 ///
 /// assert_eq!(tiles_for_backward(32_768, 64, 64)?, (1, 126));
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 pub fn tiles_for_backward(
     capacity: usize,
@@ -258,9 +257,9 @@ mod tests {
         assert_needs_room_of_tiles(room, run_backward, moved, gradients);
     }
 
-    /// What the tiled forward pass leaves is what the backward pass asks for; nothing of another program is needed.
+    /// The tiled forward pass leaves all that the backward pass asks for; nothing of another program is needed.
     #[test]
-    fn there_and_back() {
+    fn forward_and_backward() {
         let inputs @ [q, k, v, g] = &random_inputs([7, 9, 3, 2]);
         let mask = Mask::causal();
         let expected = gradients(inputs.each_ref(), &mask);
