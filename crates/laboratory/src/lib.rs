@@ -8,7 +8,8 @@ pub mod traffic; // what crosses between slow and fast memory
 mod exponentials; // the ways to exponentiate, from slow to fast
 mod library_flash; // attention by tiles, with products from a library
 
-mod diagnose; // what is wrong with a layer
+mod diagnose; // finds what is wrong with a layer
+mod layer; // what can be examined
 mod patients; // layers with something wrong
 
 pub use diagnose::{
@@ -16,5 +17,6 @@ pub use diagnose::{
     NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE, SLOPE_TOLERANCE, diagnose,
 };
 pub use exponentials::Exponentials;
+pub use layer::AttentionLayer;
 pub use library_flash::LibraryFlash;
 pub use patients::{Fault, Patient};

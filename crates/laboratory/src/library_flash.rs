@@ -8,11 +8,11 @@
 use crate::exponentials::{Columns, Exponentials};
 use attention::Float;
 use attention::Visibility;
-use attention::building_blocks::{
+use attention::flash::{FlashOutput, Head, Inputs, Tiles};
+use attention::testing::{
     self, blocks, log_sum_exp_and_low, neg_infinity, normaliser, tiles_between,
 };
-use attention::flash::{FlashOutput, Head, Inputs, Tiles};
-use nalgebra::{DMatrixView, DMatrixViewMut, Dyn};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::ops::Range;
 
 /// The forward pass of [`Flash`](attention::flash::Flash) with products from a library, on one thread: for those who want to
@@ -24,8 +24,7 @@ use std::ops::Range;
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
-/// let mask = Mask::causal();
-/// let inputs = Inputs::new(&x, &x, &x, &mask)?.with_heads(4)?;
+/// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(4)?;
 /// let forward = LibraryFlash::default().forward(&inputs);
 /// assert!((forward.output - Flash::new().forward(&inputs).output).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
@@ -57,28 +56,21 @@ impl LibraryFlash {
     /// # use attention::{Mask, flash::Inputs};
     /// # use laboratory::LibraryFlash;
     /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-    /// let forward = LibraryFlash::default().forward(&Inputs::new(&x, &x, &x, &Mask::causal())?);
+    /// let forward = LibraryFlash::default().forward(&Inputs::new(&x, &x, &x, Mask::causal())?);
     /// assert_eq!(forward.output.row(0), x.row(0)); // the first token sees itself alone
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
-        let (n_q, n_k) = inputs.mask().shape();
-        let Tiles { queries, keys } = self.tiles;
-        let tiles = Tiles { queries: queries.clamp(1, n_q), keys: keys.clamp(1, n_k) };
         let mut forward = FlashOutput::zeros(inputs);
-        let (k, d_v) = (inputs.k(), inputs.v().ncols() / inputs.n_heads());
-        let k_transposed: Transposed<T> = DMatrixView::from_slice_with_strides_generic(
-            k.as_slice(),
-            Dyn(k.ncols()),
-            Dyn(n_k),
-            Dyn(n_k), // from an entry of a key to the next
-            Dyn(1),   // from key to key
-        );
-        let mut block = QueryBlock::new(self.exponentials, tiles, d_v);
+        let (n_q, d_v) =
+            (forward.output.nrows(), forward.output.ncols() / inputs.n_heads());
         for (h, head) in inputs.heads().enumerate() {
-            let d_k = head.k.ncols();
-            let k_transposed = k_transposed.rows(h * d_k, d_k); // (d_k, n_k)
-            for rows in blocks(n_q, tiles.queries) {
+            let k_transposed = head.k.transpose(); // (d_k, n_k)
+            let queries = self.tiles.queries.clamp(1, n_q);
+            let keys = self.tiles.keys.clamp(1, k_transposed.ncols());
+            let mut block =
+                QueryBlock::new(self.exponentials, Tiles { queries, keys }, d_v);
+            for rows in blocks(n_q, queries) {
                 block.attend(&head, &k_transposed, rows.clone());
                 block.write(&mut forward, h, rows, head.scale);
             }
@@ -86,19 +78,6 @@ impl LibraryFlash {
         forward
     }
 }
-
-/// A matrix of keys as its transpose, in the same memory.
-///
-/// Such a view has other strides than a matrix: it is a right factor, and may have them. The left factor of nalgebra's product
-/// has to be of a type like that of a head's `q`, in which the entries of a column are neighbours.
-///
-/// For nalgebra 0.35.0 (dimforge/nalgebra#1616, which is open) reads and writes out of bounds, without any `unsafe` of the caller's,
-/// where the entries of a column of the left factor lie apart and the product takes its path for small matrices: one of
-/// its three sizes is at most 5, all sizes are static, or the entries are neither `f32` nor `f64`. That path,
-/// `axcpy_uninit`, takes the length of the slice around a column, `(rows − 1) · stride + 1`, for the number of its
-/// entries. It is right where the stride from row to row is 1, whatever the stride from column to column; the right
-/// factor and the result may have any strides.
-type Transposed<'a, T> = DMatrixView<'a, T, Dyn, Dyn>;
 
 /// The softmax so far of a block of queries, and the memory that is used again for every tile and every block.
 struct QueryBlock<T> {
@@ -134,7 +113,7 @@ impl<T: Float> QueryBlock<T> {
     fn attend(
         &mut self,
         head: &Head<T>,
-        k_transposed: &Transposed<T>,
+        k_transposed: &DMatrix<T>, // (d_k, n_k)
         rows: Range<usize>,
     ) {
         let (r, d_v) = (rows.len(), self.d_v);
@@ -242,7 +221,7 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
             }
         }
         for (s, &m) in shift.iter_mut().zip(&*max) {
-            *s = building_blocks::shift(m);
+            *s = testing::shift(m);
         }
         for (c, &s) in correction.iter_mut().zip(&*shift) {
             *c = exp2((*c - s) * base);

@@ -2,10 +2,11 @@
 //!
 //! All shapes fit, and nothing panics. What is not at fault is the healthy layer.
 
-use attention::building_blocks::check_count;
+use crate::layer::AttentionLayer;
+use attention::testing::check_count;
 use attention::{
-    AttentionCache, AttentionLayer, ForwardOptions, HeadsCache, LayerGradients, Mask,
-    MultiHeadAttention, MultiHeadCache, Parameters, Result, SizedMask, linear,
+    AttentionCache, HeadsCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
+    Named, NamedMut, NamedParameters, Parameters, Result, SizedMask, linear,
     linear_backward, log_sum_exp_rows, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::DMatrix;
@@ -64,14 +65,14 @@ impl Fault {
 /// A multi-head layer with a [`Fault`], for practice in finding it.
 ///
 /// ```
-/// use attention::{AttentionLayer, Mask, MultiHeadAttention, example};
-/// use laboratory::{Fault, Patient};
+/// use attention::{Mask, MultiHeadAttention, example};
+/// use laboratory::{AttentionLayer, Fault, Patient};
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
 ///
 /// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
 /// let x = example::river().x;
-/// let (healthy, _) = layer.forward(&x, &Mask::causal())?;
-/// let (ill, _) = Patient::new(layer, Fault::WrongAxis)?.forward(&x, &Mask::causal())?;
+/// let (healthy, _) = layer.forward(&x, Mask::causal())?;
+/// let (ill, _) = Patient::new(layer, Fault::WrongAxis)?.forward(&x, None, Mask::causal())?;
 /// assert_eq!(ill.shape(), healthy.shape()); // as if nothing were wrong
 /// assert!((ill - healthy).amax() > 0.1);
 /// # Ok::<(), attention::Error>(())
@@ -86,10 +87,10 @@ impl Patient {
     /// This layer, with biases and heads that are d_model / n_heads wide, with this fault.
     ///
     /// # Errors
-    /// The layer's parameters do not fit one another or its number of heads, or its heads have another width.
+    /// The layer's parameters do not fit one another or its number of heads, its heads have another width, or it has no biases.
     ///
     /// ```
-    /// use attention::{AttentionLayer, MultiHeadAttention};
+    /// use attention::MultiHeadAttention;
     /// use laboratory::{Fault, Patient};
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
@@ -103,9 +104,14 @@ impl Patient {
         let n_heads = layer.n_heads();
         let mut layer = MultiHeadAttention::from_parameters(layer.parameters, n_heads)?;
         let d_model = layer.parameters.d_model();
-        for (name, parameter) in layer.parameters.named() {
+        let Parameters { w_q, w_v, b_q, b_k, b_v, b_o, .. } = &layer.parameters;
+        for (name, width) in [("w_q", w_q.ncols()), ("w_v", w_v.ncols())] {
             let because = || format!("heads share a width of d_model = {d_model}");
-            check_count(name, "column", parameter.ncols(), d_model, because)?;
+            check_count(name, "column", width, d_model, because)?;
+        }
+        for (name, bias) in [("b_q", b_q), ("b_k", b_k), ("b_v", b_v), ("b_o", b_o)] {
+            let because = || format!("a patient has biases of d_model = {d_model}");
+            check_count(name, "column", bias.ncols(), d_model, because)?;
         }
         let d = layer.parameters.d_model() / n_heads;
         let last = (n_heads - 1) * d;
@@ -118,6 +124,12 @@ impl Patient {
             layer.parameters.b_k.columns_mut(last, d).fill(0.0);
         }
         Ok(Patient { layer, fault })
+    }
+
+    /// Returns the learned parameters, those that the fault has changed included. Names and views of them, to be changed, are those of
+    /// [`NamedParameters`].
+    pub fn parameters(&self) -> &Parameters<f64> {
+        &self.layer.parameters
     }
 
     fn d(&self) -> usize {
@@ -152,6 +164,7 @@ impl Patient {
         }
     }
 
+    /// The mask that the patient applies where this one is asked for.
     fn mask(&self, asked: &Mask, n_q: usize, n_k: usize) -> Result<Mask> {
         let asked = asked.sized(n_q, n_k)?;
         Mask::dense(DMatrix::from_fn(n_q, n_k, |i, j| self.sees(&asked, i, j)))
@@ -199,13 +212,13 @@ impl Patient {
             Fault::WrongAxis => {
                 let (weights, grad) =
                     (head.weights.transpose(), grad_weights.transpose());
-                Ok(softmax_rows_backward(&weights, grad)?.transpose())
+                Ok(softmax_rows_backward(&weights, &grad)?.transpose())
             }
             Fault::MaskAfterSoftmax => {
                 let before_mask = softmax_rows(&self.scores(&head.q, &head.k))?;
-                softmax_rows_backward(&before_mask, clear_hidden(mask, grad_weights))
+                softmax_rows_backward(&before_mask, &clear_hidden(mask, grad_weights))
             }
-            _ => softmax_rows_backward(&head.weights, grad_weights),
+            _ => softmax_rows_backward(&head.weights, &grad_weights),
         }
     }
 
@@ -257,29 +270,31 @@ fn clear_hidden(mask: &SizedMask, mut matrix: DMatrix<f64>) -> DMatrix<f64> {
     matrix
 }
 
-impl AttentionLayer<f64> for Patient {
+impl NamedParameters<f64> for Patient {
+    fn named(&self) -> Named<'_, f64> {
+        self.layer.named()
+    }
+
+    fn named_mut(&mut self) -> NamedMut<'_, f64> {
+        self.layer.named_mut()
+    }
+}
+
+impl AttentionLayer for Patient {
     type Cache = MultiHeadCache<f64>;
 
-    fn parameters(&self) -> &Parameters<f64> {
-        &self.layer.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
-        &mut self.layer.parameters
-    }
-
-    fn forward<'a>(
+    fn forward(
         &self,
         x: &DMatrix<f64>,
-        options: impl Into<ForwardOptions<'a, f64>>,
+        context: Option<&DMatrix<f64>>,
+        mask: impl Into<Mask>,
     ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        let options = options.into();
-        options.check_no_dropout_or_flash("Patient")?;
+        let mask = mask.into();
         // The healthy layer checks what it is given, and its cache is the frame for this one's.
-        let (_, mut cache) = self.layer.forward(x, options)?;
-        let source = options.context.unwrap_or(x);
+        let (_, mut cache) = AttentionLayer::forward(&self.layer, x, context, &mask)?;
+        let source = context.unwrap_or(x);
         let (d, p) = (self.d(), &self.layer.parameters);
-        let seen = self.mask(options.mask, x.nrows(), source.nrows())?;
+        let seen = self.mask(&mask, x.nrows(), source.nrows())?;
         let seen = seen.sized(x.nrows(), source.nrows())?;
         let qkv = [
             linear(x, &p.w_q, &p.b_q)?,
@@ -296,7 +311,7 @@ impl AttentionLayer<f64> for Patient {
             let log_sum_exp = log_sum_exp_rows(&seen.apply(scores.clone())?)?;
             let weights = self.weights(scores, &seen)?; // (n_q, n_k)
             attended.columns_mut(h * d, d).copy_from(&(&weights * &v));
-            let (mask, dropout) = (options.mask.clone(), None);
+            let (mask, dropout) = (mask.clone(), None);
             heads.push(AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout });
         }
         let output = linear(&attended, &p.w_o, &p.b_o)?;

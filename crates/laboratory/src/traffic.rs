@@ -10,20 +10,22 @@
 //! inputs in slow memory and taking results out of it is free. What a real machine adds is not counted: cache lines,
 //! latency, and hardware that decides for itself what to keep.
 
+mod error; // what can be wrong with a program
 mod programs; // attention step by step, written for this machine
 #[cfg(test)]
 mod samples; // what the programs are tested with
 mod tiled; // in tiles
 mod tiled_backward; // and back
 
+pub use error::{Error, Result};
 pub use programs::{fused_attention, naive_attention, naive_attention_backward};
 pub use tiled::{chunked_attention, strip_for, tiled_attention, tiles_for};
 pub use tiled_backward::{tiled_attention_backward, tiles_for_backward};
 
-pub use attention::building_blocks::blocks;
-use attention::building_blocks::{check_count, check_room};
-use attention::{Error, Result};
-use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RealField};
+use attention::Float;
+pub use attention::testing::blocks;
+use attention::testing::{check_count, check_room};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -51,7 +53,7 @@ use std::ops::{Add, Range};
 /// let total = memory.report().total();
 /// assert_eq!((total.read, total.written), (6, 6));
 /// assert_eq!(memory.peak(), 2); // a column at a time
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Memory<T> {
@@ -62,7 +64,7 @@ pub struct Memory<T> {
     numbers: PhantomData<T>,
 }
 
-impl<T: RealField + Copy> Memory<T> {
+impl<T: Float> Memory<T> {
     /// A machine whose fast memory holds `capacity` numbers, of whatever size a `T` has.
     ///
     /// ```
@@ -95,7 +97,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// assert_eq!(memory.free(), 4);
     /// drop(tile);
     /// assert_eq!(memory.free(), 10);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn free(&self) -> usize {
         self.capacity - self.used.get()
@@ -113,7 +115,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// drop(memory.tile(2, 3)?);
     /// drop(memory.tile(2, 2)?);
     /// assert_eq!(memory.peak(), 6);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn peak(&self) -> usize {
         self.peak.get()
@@ -162,7 +164,7 @@ impl<T: RealField + Copy> Memory<T> {
     /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// assert_eq!(memory.allocate("scores", 100, 100)?.shape(), (100, 100));
     /// assert_eq!(memory.free(), 10); // it is not in fast memory
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn allocate(
         &self,
@@ -188,7 +190,7 @@ impl<T: RealField + Copy> Memory<T> {
     ///     error.to_string(),
     ///     "`tile` is 3 x 2 but that needs room for 6 numbers, and fast memory has 4 free of 10"
     /// );
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn tile(&self, rows: usize, columns: usize) -> Result<Tile<'_, T>> {
         // A capacity may be beyond what the computer has that plays the machine.
@@ -233,11 +235,8 @@ fn check_fits(
     if needed <= free as u128 {
         return Ok(());
     }
-    let because = format!(
-        "{what} needs room for {needed} numbers, and fast memory has {free} free of {capacity}"
-    );
-    let given = given.to_string();
-    Err(Error::FastMemory { argument, given, needed, free, capacity, because })
+    let (given, what) = (given.to_string(), what.to_string());
+    Err(Error::FastMemory { argument, given, what, needed, free, capacity })
 }
 
 // ANCHOR: room
@@ -265,7 +264,7 @@ impl Drop for Room<'_> {
 /// let row = a.load(1..2, 0..2)?;
 /// assert_eq!(row.view(), dmatrix![3.0, 4.0]);
 /// assert_eq!(memory.report().matrix("a").read, 2);
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct SlowMatrix<'m, T> {
@@ -274,13 +273,13 @@ pub struct SlowMatrix<'m, T> {
     matrix: DMatrix<T>,
 }
 
-impl<'m, T: RealField + Copy> SlowMatrix<'m, T> {
+impl<'m, T: Float> SlowMatrix<'m, T> {
     /// Rows and columns.
     ///
     /// ```
     /// let memory = laboratory::traffic::Memory::<f64>::new(10);
     /// assert_eq!(memory.allocate("a", 2, 3)?.shape(), (2, 3));
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn shape(&self) -> (usize, usize) {
         self.matrix.shape()
@@ -298,7 +297,7 @@ impl<'m, T: RealField + Copy> SlowMatrix<'m, T> {
     /// let a = memory.put("a", dmatrix![1.0_f64, 2.0; 3.0, 4.0]);
     /// assert!(a.load(0..2, 0..2).is_err()); // four numbers
     /// assert_eq!(a.load(0..2, 1..2)?.view(), dmatrix![2.0; 4.0]);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     // ANCHOR: load
     pub fn load(&self, rows: Range<usize>, columns: Range<usize>) -> Result<Tile<'m, T>> {
@@ -324,7 +323,7 @@ impl<'m, T: RealField + Copy> SlowMatrix<'m, T> {
     /// let zero = memory.tile(1, 1)?;
     /// a.store((1, 0), &zero)?;
     /// assert_eq!(a.into_matrix(), dmatrix![1.0, 2.0; 0.0, 4.0]);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn store(&mut self, (row, column): (usize, usize), tile: &Tile<T>) -> Result<()> {
         let (rows, columns) = tile.shape();
@@ -370,7 +369,7 @@ impl<'m, T: RealField + Copy> SlowMatrix<'m, T> {
 /// let mut tile = memory.tile(2, 2)?;
 /// tile.view_mut()[(0, 1)] = 3.0;
 /// assert_eq!(tile.view().sum(), 3.0);
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Tile<'m, T> {
@@ -379,12 +378,12 @@ pub struct Tile<'m, T> {
     room: Room<'m>,
 }
 
-impl<T: RealField + Copy> Tile<'_, T> {
+impl<T: Float> Tile<'_, T> {
     /// Rows and columns.
     ///
     /// ```
     /// assert_eq!(laboratory::traffic::Memory::<f64>::new(6).tile(2, 3)?.shape(), (2, 3));
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn shape(&self) -> (usize, usize) {
         self.matrix.shape()
@@ -394,7 +393,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     ///
     /// ```
     /// assert_eq!(laboratory::traffic::Memory::<f64>::new(6).tile(2, 3)?.view().sum(), 0.0);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn view(&self) -> DMatrixView<'_, T> {
         self.matrix.as_view()
@@ -407,7 +406,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// let mut tile = memory.tile(2, 3)?;
     /// tile.view_mut().fill(1.0);
     /// assert_eq!(tile.view().sum(), 6.0);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn view_mut(&mut self) -> DMatrixViewMut<'_, T> {
         self.matrix.as_view_mut()
@@ -429,7 +428,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// let mut c = memory.tile(1, 1)?;
     /// c.add_product(&a, &b)?;
     /// assert_eq!(c.view(), dmatrix![11.0]);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn add_product(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((m, l), (l_b, n)) = (a.shape(), b.shape());
@@ -454,7 +453,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// let mut c = memory.tile(1, 1)?;
     /// c.add_product_tr(&a, &b)?;
     /// assert_eq!(c.view(), dmatrix![11.0]);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn add_product_tr(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((m, l), (n, l_b)) = (a.shape(), b.shape());
@@ -479,7 +478,7 @@ impl<T: RealField + Copy> Tile<'_, T> {
     /// let mut c = memory.tile(1, 1)?;
     /// c.add_tr_product(&a, &b)?;
     /// assert_eq!(c.view(), dmatrix![11.0]);
-    /// # Ok::<(), attention::Error>(())
+    /// # Ok::<(), laboratory::traffic::Error>(())
     /// ```
     pub fn add_tr_product(&mut self, a: &Tile<T>, b: &Tile<T>) -> Result<()> {
         let ((l, m), (l_b, n)) = (a.shape(), b.shape());
@@ -499,7 +498,8 @@ impl<T: RealField + Copy> Tile<'_, T> {
         check_count("b", axis, of_b, of_a, || format!("`a` asks for {of_a}"))?;
         let product = || format!("the product is {m} x {n}");
         check_count("tile", "row", self.matrix.nrows(), m, product)?;
-        check_count("tile", "column", self.matrix.ncols(), n, product)
+        check_count("tile", "column", self.matrix.ncols(), n, product)?;
+        Ok(())
     }
 }
 
@@ -566,7 +566,7 @@ impl Add for Counts {
 /// assert_eq!(report.pass("clear").written, 6);
 /// assert_eq!(report.matrix("a").all(), 9);
 /// assert_eq!(report.of("read back", "a").read, 3);
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {

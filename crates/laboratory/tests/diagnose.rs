@@ -1,13 +1,16 @@
 //! The diagnosis finds each planted fault, with what follows from it and nothing else. A healthy layer raises nothing.
 
-#[path = "../../attention/tests/common/mod.rs"]
-mod common;
+#[path = "support/foreign.rs"]
+mod foreign;
 
+use attention::testing::{heads_of, masks, parameters, random};
 use attention::{
-    AttentionLayer, Mask, MultiHeadAttention, MultiHeadCache, SingleHeadAttention,
+    LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, SingleHeadAttention,
 };
-use common::{Foreign, heads_of, masks, options, parameters, random};
-use laboratory::{Diagnosis, Fault, Finding, Patient, SLOPE_TOLERANCE, diagnose};
+use foreign::Foreign;
+use laboratory::{
+    AttentionLayer, Diagnosis, Fault, Finding, Patient, SLOPE_TOLERANCE, diagnose,
+};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
@@ -22,14 +25,14 @@ fn tokens(n: usize, d_model: usize, seed: u64) -> DMatrix<f64> {
     2.0 * random(n, d_model, seed)
 }
 
-fn ill(fault: Fault, seed: u64, mask: &Mask) -> Diagnosis {
+fn ill(fault: Fault, seed: u64, mask: impl Into<Mask>) -> Diagnosis {
     let patient = Patient::new(layer(8, 2, seed), fault).unwrap();
     diagnose(&patient, &tokens(N, 8, seed + 100), None, mask).unwrap()
 }
 
 // ---------------------------------------------------------------------------------------------------- the healthy
 
-fn assert_healthy<L: AttentionLayer<f64>>(
+fn assert_healthy<L: AttentionLayer>(
     layer: &L,
     x: &DMatrix<f64>,
     context: Option<&DMatrix<f64>>,
@@ -84,6 +87,18 @@ fn a_wide_layer_as_it_is_initialised_raises_nothing() {
     assert_healthy(&layer, &tokens(9, 64, 24), None, &Mask::causal(), "64 wide");
 }
 
+/// Returns the output of a layer and its gradients.
+fn run<L: AttentionLayer>(
+    layer: &L,
+    x: &DMatrix<f64>,
+    context: Option<&DMatrix<f64>>,
+    mask: &Mask,
+    grad_output: &DMatrix<f64>,
+) -> (DMatrix<f64>, LayerGradients<f64>) {
+    let (output, cache) = layer.forward(x, context, mask).unwrap();
+    (output, layer.backward(&cache, grad_output).unwrap())
+}
+
 /// What the patients share with the healthy layer is healthy.
 #[test]
 fn a_patient_without_a_fault_is_the_healthy_layer() {
@@ -93,19 +108,13 @@ fn a_patient_without_a_fault_is_the_healthy_layer() {
         let patient = Patient::new(healthy.clone(), Fault::None).unwrap();
         for (kind, mask) in masks(n_q, n_k) {
             let grad_output = random(n_q, 8, 33);
-            let run = |layer: &dyn Fn() -> attention::Result<_>| layer().unwrap();
-            let (expected, gradients) = run(&|| {
-                let (o, cache) = healthy.forward(&x, options(context.as_ref(), &mask))?;
-                Ok((o, healthy.backward(&cache, &grad_output)?))
-            });
-            let (output, ill) = run(&|| {
-                let (o, cache) = patient.forward(&x, options(context.as_ref(), &mask))?;
-                Ok((o, patient.backward(&cache, &grad_output)?))
-            });
+            let (context, grad_output) = (context.as_ref(), &grad_output);
+            let (expected, gradients) = run(&healthy, &x, context, &mask, grad_output);
+            let (output, ill) = run(&patient, &x, context, &mask, grad_output);
             assert!((output - expected).amax() < 1e-13, "{kind}");
             assert!((&ill.x - &gradients.x).amax() < 1e-12, "{kind}");
-            let all = common::named(&gradients.parameters).into_iter();
-            for ((name, a), (_, b)) in all.zip(common::named(&ill.parameters)) {
+            let all = gradients.parameters.named().into_iter();
+            for ((name, a), (_, b)) in all.zip(ill.parameters.named()) {
                 assert!((a - b).amax() < 1e-12, "{kind}: {name}");
             }
             assert_eq!(ill.context.is_some(), is_cross);
@@ -177,7 +186,7 @@ fn expected(fault: Fault) -> Vec<&'static str> {
 fn each_fault_is_found_with_what_follows_from_it_and_nothing_else() {
     for fault in Fault::ALL.iter().copied().chain([Fault::None]) {
         for seed in 40..45 {
-            let diagnosis = ill(fault, seed, &mask());
+            let diagnosis = ill(fault, seed, mask());
             let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();
             assert_eq!(found, expected(fault), "{fault:?}, seed {seed}:\n{diagnosis}");
         }
@@ -187,7 +196,7 @@ fn each_fault_is_found_with_what_follows_from_it_and_nothing_else() {
 /// The places and numbers in the findings, for faults of which they can be said beforehand.
 #[test]
 fn findings_say_where_and_how_much() {
-    let leak_of = |fault, mask: &Mask| {
+    let leak_of = |fault, mask: Mask| {
         let findings = ill(fault, 50, mask).findings();
         let leak = findings.iter().find_map(|finding| match finding {
             Finding::Leak { pairs, moved } => Some((pairs.clone(), *moved)),
@@ -195,19 +204,19 @@ fn findings_say_where_and_how_much() {
         });
         leak.unwrap()
     };
-    let (pairs, moved) = leak_of(Fault::OffByOneMask, &Mask::causal());
+    let (pairs, moved) = leak_of(Fault::OffByOneMask, Mask::causal());
     assert_eq!(pairs, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
     assert!(moved > 0.01 && moved < 10.0);
 
-    let (pairs, _) = leak_of(Fault::ForgottenPadding, &mask());
+    let (pairs, _) = leak_of(Fault::ForgottenPadding, mask());
     // Tokens 1 and 4 are padding. Each reaches itself, which only its weight tells, and all later ones.
     assert_eq!(pairs, [(1, 1), (2, 1), (3, 1), (4, 1), (4, 4), (5, 1), (5, 4)]);
 
-    for finding in ill(Fault::MissingScale, 51, &mask()).findings() {
+    for finding in ill(Fault::MissingScale, 51, mask()).findings() {
         let Finding::Scale { factor, .. } = finding else { panic!("{finding}") };
         assert!((factor - 2.0).abs() < 1e-9, "√4 times too large, not {factor}");
     }
-    let findings = ill(Fault::DeadHead, 52, &mask()).findings();
+    let findings = ill(Fault::DeadHead, 52, mask()).findings();
     let Finding::Diffuse { entropy, .. } = findings[0] else { panic!("{findings:?}") };
     assert!((entropy - 1.0).abs() < 1e-12);
     let Finding::NoGradient { norm, .. } = findings[1] else { panic!("{findings:?}") };
@@ -224,9 +233,9 @@ fn a_row_that_sees_nothing_must_have_no_weight() {
     assert_eq!(found, ["row sum, head 0", "row sum, head 1", "leak"]);
 }
 
-/// A layer that others wrote may do what no patient of ours does.
+/// A layer that others wrote may return what no patient returns.
 fn foreign() -> Foreign {
-    Foreign { layer: layer(8, 2, 1), output: |_| {}, cache: |_| {}, gradients: |_| {} }
+    Foreign::healthy(layer(8, 2, 1))
 }
 
 #[test]
@@ -245,7 +254,7 @@ fn weights_that_are_no_softmax_are_found_though_their_rows_sum_to_one() {
     ] {
         let ill = Foreign { cache: spoil, ..foreign() };
         let findings =
-            diagnose(&ill, &tokens(N, 8, 2), None, &Mask::none()).unwrap().findings();
+            diagnose(&ill, &tokens(N, 8, 2), None, Mask::none()).unwrap().findings();
         assert!(findings.contains(&Finding::NotSoftmax { head: 1 }), "{findings:?}");
         assert!(!findings.contains(&Finding::NotSoftmax { head: 0 }), "{findings:?}");
     }
@@ -255,9 +264,9 @@ fn weights_that_are_no_softmax_are_found_though_their_rows_sum_to_one() {
 fn a_context_that_gets_no_gradient_is_found() {
     let ill = Foreign { gradients: |gradients| gradients.context = None, ..foreign() };
     let (x, context) = (tokens(N, 8, 2), tokens(4, 8, 3));
-    let findings = diagnose(&ill, &x, Some(&context), &Mask::none()).unwrap().findings();
+    let findings = diagnose(&ill, &x, Some(&context), Mask::none()).unwrap().findings();
     assert!(
-        matches!(findings[..], [Finding::WrongGradient { by: "context", .. }]),
+        matches!(&findings[..], [Finding::WrongGradient { by, .. }] if by == "context"),
         "{findings:?}"
     );
 }
@@ -267,7 +276,7 @@ fn inputs_too_small_to_tell_the_scale_by_raise_no_alarm_about_it() {
     for size in [0.0, 1e-9, 1e-6] {
         let x = tokens(N, 8, 2) * size;
         let findings =
-            diagnose(&layer(8, 2, 1), &x, None, &Mask::causal()).unwrap().findings();
+            diagnose(&layer(8, 2, 1), &x, None, Mask::causal()).unwrap().findings();
         let about_scale = |finding: &Finding| {
             matches!(finding, Finding::Scale { .. } | Finding::NotSoftmax { .. })
         };
@@ -281,7 +290,7 @@ fn scores_that_are_far_too_large_collapse_a_head() {
         let mut patient = layer(8, 2, 54);
         patient.parameters.w_q.scale_mut(factor);
         let x = tokens(N, 8, 55);
-        let diagnosis = diagnose(&patient, &x, None, &Mask::none()).unwrap();
+        let diagnosis = diagnose(&patient, &x, None, Mask::none()).unwrap();
         let found: Vec<_> = diagnosis.findings().iter().map(kind).collect();
         for head in 0..2 {
             let collapsed = format!("collapsed, head {head}");
@@ -297,17 +306,17 @@ fn scores_that_are_far_too_large_collapse_a_head() {
 fn what_is_not_finite_is_named_and_nothing_else_is_judged() {
     let mut x = tokens(N, 8, 56);
     x[(2, 3)] = f64::NAN;
-    let diagnosis = diagnose(&layer(8, 2, 57), &x, None, &Mask::causal()).unwrap();
+    let diagnosis = diagnose(&layer(8, 2, 57), &x, None, Mask::causal()).unwrap();
     let what: Vec<_> = diagnosis.findings().iter().map(ToString::to_string).collect();
     assert_eq!(what[0], "x: NaN or infinite");
     assert!(what.iter().all(|finding| finding.ends_with("NaN or infinite")));
-    let finite = diagnose(&layer(8, 2, 57), &tokens(N, 8, 56), None, &Mask::causal());
+    let finite = diagnose(&layer(8, 2, 57), &tokens(N, 8, 56), None, Mask::causal());
     assert_eq!(finite.unwrap().findings(), []);
 }
 
 #[test]
 fn the_same_layer_gets_the_same_diagnosis() {
-    let [first, second] = [(); 2].map(|_| ill(Fault::WrongAxis, 58, &mask()));
+    let [first, second] = [(); 2].map(|_| ill(Fault::WrongAxis, 58, mask()));
     assert_eq!(first, second);
     assert_eq!(first.to_string(), second.to_string());
 }
@@ -315,11 +324,11 @@ fn the_same_layer_gets_the_same_diagnosis() {
 /// The report's signs, one row an output.
 #[test]
 fn the_report_draws_what_moves_what() {
-    let report = ill(Fault::ForgottenPadding, 59, &mask()).to_string();
+    let report = ill(Fault::ForgottenPadding, 59, mask()).to_string();
     let rows = ["x . . . . .", "x L . . . .", "x L x . . .", "x L x x L ."];
     for (i, row) in [(0, rows[0]), (1, rows[1]), (2, rows[2]), (4, rows[3])] {
         assert!(report.contains(&format!("{i}   {row}\n")), "row {i}:\n{report}");
     }
-    let report = ill(Fault::InvertedMask, 60, &Mask::causal()).to_string();
+    let report = ill(Fault::InvertedMask, 60, Mask::causal()).to_string();
     assert!(report.contains("1   D x L L L L\n"), "{report}");
 }

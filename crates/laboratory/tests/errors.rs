@@ -1,55 +1,23 @@
-//! Every misuse of every function that can fail: an error which names the argument, what was given and what was
-//! expected; never a panic. And a guard, so that a new function cannot be left out.
+//! Misuse is an error that names the argument, and never a panic.
 
-#[path = "../../attention/tests/common/cases.rs"]
-mod cases;
-#[path = "../../attention/tests/common/mod.rs"]
-mod common;
+#[path = "support/foreign.rs"]
+mod foreign;
 
+use attention::testing::{blame, heads_of, parameters, random};
 use attention::{
-    AttentionLayer, AttentionShape, Error, ForwardOptions, Mask, MultiHeadAttention,
-    Result, SingleHeadAttention,
+    AttentionShape, Error, Mask, MultiHeadAttention, MultiHeadCache, NamedParameters,
+    Result,
 };
-use cases::{Case, case};
-use common::{Foreign, heads_of, options, parameters, random};
+use foreign::Foreign;
 use laboratory::traffic::{
-    Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,
+    self, Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,
     naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,
     tiles_for, tiles_for_backward,
 };
-use laboratory::{Fault, Patient, diagnose};
+use laboratory::{AttentionLayer, Fault, Patient, diagnose};
 use nalgebra::{DMatrix, RowDVector};
 
-#[test]
-fn every_misuse_is_an_error_with_this_text_and_no_panic() {
-    cases::check(all_cases());
-}
-
-#[test]
-fn every_public_function_that_can_fail_has_a_case() {
-    cases::check_complete(&all_cases(), &["diagnose", "SlowMatrix::load"]);
-}
-
-fn all_cases() -> Vec<Case> {
-    [
-        of_traffic(),
-        of_programs(),
-        of_strips(),
-        of_tiles(),
-        of_tiles_backward(),
-        of_diagnoses(),
-        of_roofline(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-// ---------------------------------------------------------------------------------------------------- material
-
-const ABSURD: usize = 1 << 50; // no memory holds as many numbers
-
-fn matrix(rows: usize, columns: usize) -> DMatrix<f64> {
+fn matrix((rows, columns): (usize, usize)) -> DMatrix<f64> {
     random(rows, columns, 0)
 }
 
@@ -57,13 +25,282 @@ fn valid(entries: usize) -> Mask {
     Mask::padding(&vec![true; entries]).unwrap()
 }
 
-fn none() -> Mask {
-    Mask::none()
+// ---------------------------------------------------------------------------------------------------- traffic
+
+/// The words, once a variant.
+#[test]
+fn every_variant_of_traffic_has_its_words() {
+    let memory = Memory::new(5);
+    let elsewhere = Memory::new(100);
+    let x = memory.put("x", matrix((2, 4)));
+    let k = elsewhere.put("k", matrix((2, 4)));
+    for (error, words) in [
+        (
+            memory.tile(3, 2).unwrap_err(),
+            "`tile` is 3 x 2 but that needs room for 6 numbers, and fast memory has 5 free of 5",
+        ),
+        (x.load(1..3, 0..4).unwrap_err(), "`rows` is 1..3 but `x` ends at row 2"),
+        (
+            naive_attention(&memory, [&x, &k, &x], Mask::none()).unwrap_err(),
+            "`k` is in the slow memory of another machine but it must be in that of `memory`",
+        ),
+        (
+            memory.allocate("y", 0, 4).unwrap_err(),
+            "`rows` is 0 but it must be at least 1",
+        ),
+    ] {
+        assert_eq!(error.to_string(), words);
+        assert_eq!(format!("{error:?}"), words);
+    }
 }
 
-/// d_model = 4, d_k = 3, d_v = 2.
-fn single_head() -> SingleHeadAttention<f64> {
-    SingleHeadAttention::from(parameters(4, 3, 2, 0))
+/// The variant, the argument that it blames, and the numbers of room that are needed.
+fn blame_traffic(error: &traffic::Error) -> String {
+    match error {
+        traffic::Error::FastMemory { argument, needed, .. } => {
+            format!("FastMemory {argument} {needed}")
+        }
+        traffic::Error::OutOfBounds { argument, .. } => format!("OutOfBounds {argument}"),
+        traffic::Error::Elsewhere { argument } => format!("Elsewhere {argument}"),
+        traffic::Error::Attention(error) => blame(error),
+        other => panic!("{other}"),
+    }
+}
+
+#[track_caller]
+fn assert_blames<R>(result: traffic::Result<R>, expected: &str) {
+    assert_eq!(
+        result.map(|_| ()).map_err(|error| blame_traffic(&error)),
+        Err(expected.to_owned())
+    );
+}
+
+#[test]
+fn what_does_not_fit_the_machine() {
+    const ABSURD: usize = 1 << 50; // no memory holds as many numbers
+    let memory = Memory::<f64>::new(10);
+    assert_blames(
+        memory.tile(usize::MAX, 2),
+        &format!("FastMemory tile {}", 2 * usize::MAX as u128),
+    );
+    assert_blames(Memory::<f64>::new(usize::MAX).tile(ABSURD, 4), "NoMemory rows");
+    assert_blames(memory.allocate("a", 4, 0), "Zero columns");
+    assert_blames(memory.allocate("a", ABSURD, ABSURD), "NoMemory columns");
+    assert_blames(memory.put("a", matrix((5, 5))).load(0..3, 1..5), "FastMemory tile 12");
+
+    let mut a = memory.put("a", matrix((3, 2)));
+    #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
+    let reversed = 2..1;
+    assert_blames(a.load(1..4, 0..2), "OutOfBounds rows");
+    assert_blames(a.load(reversed, 0..2), "OutOfBounds rows");
+    assert_blames(a.load(0..1, 3..3), "OutOfBounds columns");
+    assert_blames(a.store((2, 0), &memory.tile(2, 1).unwrap()), "OutOfBounds rows");
+    assert_blames(a.store((0, 1), &memory.tile(1, 2).unwrap()), "OutOfBounds columns");
+}
+
+/// The shapes of `a`, `b` and the tile.
+#[test]
+fn products_that_do_not_fit() {
+    let memory = Memory::<f64>::new(100);
+    for (product, shapes, expected) in [
+        ("a b", [(2, 3), (4, 2), (2, 2)], "Shape b"),
+        ("a b", [(2, 3), (3, 2), (3, 2)], "Shape tile"),
+        ("a b", [(2, 3), (3, 2), (2, 1)], "Shape tile"),
+        ("a bᵀ", [(2, 3), (2, 4), (2, 2)], "Shape b"),
+        ("a bᵀ", [(2, 3), (2, 3), (3, 2)], "Shape tile"),
+        ("a bᵀ", [(2, 3), (2, 3), (2, 1)], "Shape tile"),
+        ("aᵀ b", [(3, 2), (4, 2), (2, 2)], "Shape b"),
+        ("aᵀ b", [(3, 2), (3, 2), (3, 2)], "Shape tile"),
+        ("aᵀ b", [(3, 2), (3, 2), (2, 1)], "Shape tile"),
+    ] {
+        let [a, b, mut tile] =
+            shapes.map(|(rows, columns)| memory.tile(rows, columns).unwrap());
+        let result = match product {
+            "a b" => tile.add_product(&a, &b),
+            "a bᵀ" => tile.add_product_tr(&a, &b),
+            _ => tile.add_tr_product(&a, &b),
+        };
+        assert_blames(result, expected);
+    }
+}
+
+type Program = for<'m> fn(
+    &'m Memory<f64>,
+    [&SlowMatrix<'m, f64>; 3],
+    Mask,
+) -> traffic::Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
+
+#[test]
+fn what_does_not_fit_a_forward_pass() {
+    let step_by_step: [Program; 2] = [naive_attention, fused_attention];
+    let in_parts: [Program; 2] = [
+        |memory, inputs, mask| chunked_attention(memory, inputs, mask, 2),
+        |memory, inputs, mask| tiled_attention(memory, inputs, mask, (2, 3)),
+    ];
+    let run = |program: Program, capacity, shapes: [(usize, usize); 3], mask| {
+        let memory = Memory::new(capacity);
+        let [q, k, v] = shapes.map(|shape| memory.put("", matrix(shape)));
+        program(&memory, [&q, &k, &v], mask).map(drop)
+    };
+    for program in step_by_step.into_iter().chain(in_parts) {
+        for (shapes, expected) in [
+            ([(0, 3), (4, 3), (4, 2)], "Empty q"),
+            ([(2, 3), (4, 2), (4, 2)], "Shape k"),
+            ([(2, 3), (4, 3), (5, 2)], "Shape v"),
+        ] {
+            assert_blames(run(program, 100, shapes, Mask::none()), expected);
+        }
+        assert_blames(run(program, 100, [(4, 3); 3], valid(2)), "Shape valid");
+        let (here, there) = (Memory::new(100), Memory::new(100));
+        let [x, y] = [&here, &there].map(|memory| memory.put("", matrix((4, 3))));
+        assert_blames(program(&here, [&x, &y, &x], Mask::none()), "Elsewhere k");
+        assert_blames(program(&here, [&x, &x, &y], Mask::none()), "Elsewhere v");
+    }
+    for program in step_by_step {
+        for shapes in [[(2, 5), (4, 5), (4, 2)], [(2, 3), (4, 3), (4, 5)]] {
+            assert_blames(
+                run(program, 10, shapes, Mask::none()),
+                "FastMemory capacity 11",
+            );
+        }
+    }
+}
+
+/// With 40 numbers free of 50.
+#[test]
+fn strips_and_tiles_that_do_not_fit() {
+    let memory = Memory::new(50);
+    let x = memory.put("x", matrix((7, 3)));
+    let _taken = memory.tile(1, 10).unwrap();
+    for (strip, expected) in [
+        (0, "Zero strip"),
+        (4, "FastMemory strip 43"),
+        (usize::MAX, "FastMemory strip 73"),
+    ] {
+        assert_blames(chunked_attention(&memory, [&x; 3], Mask::none(), strip), expected);
+    }
+    for (tiles, expected) in [
+        ((0, 3), "Zero tiles.0"),
+        ((3, 0), "Zero tiles.1"),
+        ((4, 2), "FastMemory tiles 52"),
+        ((usize::MAX, usize::MAX), "FastMemory tiles 147"),
+    ] {
+        assert_blames(tiled_attention(&memory, [&x; 3], Mask::none(), tiles), expected);
+    }
+}
+
+#[test]
+fn sizes_for_which_there_are_no_strips_or_tiles() {
+    assert_blames(strip_for(100, 0, 3, 3), "Zero n_k");
+    assert_blames(strip_for(100, 7, 0, 3), "Zero d_k");
+    assert_blames(strip_for(100, 7, 3, 0), "Zero d_v");
+    assert_blames(strip_for(12, 7, 3, 2), "FastMemory capacity 13");
+    let needed = 3 * usize::MAX as u128;
+    assert_blames(
+        strip_for(12, usize::MAX, usize::MAX, 1),
+        &format!("FastMemory capacity {needed}"),
+    );
+    for (choose, least) in [(tiles_for as fn(_, _, _) -> _, 13), (tiles_for_backward, 22)]
+    {
+        assert_blames(choose(100, 0, 2), "Zero d_k");
+        assert_blames(choose(100, 3, 0), "Zero d_v");
+        assert_blames(choose(least - 1, 3, 2), &format!("FastMemory capacity {least}"));
+    }
+    let needed = 4 * usize::MAX as u128 + 3;
+    assert_blames(
+        tiles_for(usize::MAX, usize::MAX, usize::MAX),
+        &format!("FastMemory capacity {needed}"),
+    );
+}
+
+#[test]
+fn what_does_not_fit_a_naive_backward_pass() {
+    for (shapes, expected) in [
+        ([(2, 3), (4, 2), (4, 2), (2, 4), (2, 2)], "Shape k"),
+        ([(2, 3), (4, 3), (5, 2), (2, 4), (2, 2)], "Shape v"),
+        ([(2, 3), (4, 3), (4, 2), (3, 4), (2, 2)], "Shape weights"),
+        ([(2, 3), (4, 3), (4, 2), (2, 4), (2, 3)], "Shape grad_output"),
+        ([(2, 5), (4, 5), (4, 2), (2, 4), (2, 2)], "FastMemory capacity 11"),
+    ] {
+        let memory = Memory::new(10);
+        let [q, k, v, weights, g] = shapes.map(|shape| memory.put("", matrix(shape)));
+        let result = naive_attention_backward(&memory, [&q, &k, &v], &weights, &g);
+        assert_blames(result, expected);
+    }
+    let (here, there) = (Memory::new(10), Memory::new(10));
+    let [x, g] = [&here, &there].map(|memory| memory.put("", matrix((3, 3))));
+    let result = naive_attention_backward(&here, [&x; 3], &x, &g);
+    assert_blames(result, "Elsewhere grad_output");
+}
+
+/// Runs the backward pass on queries, keys, values, output, log-sum-exp and the gradient of the output.
+fn tiled_backward<'m>(
+    memory: &'m Memory<f64>,
+    [q, k, v, o, lse, g]: [&SlowMatrix<'m, f64>; 6],
+    mask: Mask,
+    tiles: (usize, usize),
+) -> traffic::Result<()> {
+    tiled_attention_backward(memory, [q, k, v], [o, lse], g, mask, tiles).map(drop)
+}
+
+#[test]
+fn what_does_not_fit_a_tiled_backward_pass() {
+    for (shapes, expected) in [
+        ([(2, 3), (4, 2), (4, 2), (2, 2), (2, 1), (2, 2)], "Shape k"),
+        ([(2, 3), (4, 3), (5, 2), (2, 2), (2, 1), (2, 2)], "Shape v"),
+        ([(2, 3), (4, 3), (4, 2), (2, 3), (2, 1), (2, 2)], "Shape output"),
+        ([(2, 3), (4, 3), (4, 2), (2, 2), (1, 2), (2, 2)], "Shape log_sum_exp"),
+        ([(2, 3), (4, 3), (4, 2), (2, 2), (2, 1), (3, 2)], "Shape grad_output"),
+    ] {
+        let memory = Memory::new(100);
+        let matrices = shapes.map(|shape| memory.put("", matrix(shape)));
+        assert_blames(
+            tiled_backward(&memory, matrices.each_ref(), Mask::none(), (2, 2)),
+            expected,
+        );
+    }
+    let (here, there) = (Memory::new(100), Memory::new(100));
+    let of = |memory, columns| Memory::put(memory, "", matrix((7, columns)));
+    let [x, lse] = [3, 1].map(|columns| of(&here, columns));
+    let [other, other_lse] = [3, 1].map(|columns| of(&there, columns));
+    for (argument, matrices) in [
+        ("k", [&x, &other, &x, &x, &lse, &x]),
+        ("output", [&x, &x, &x, &other, &lse, &x]),
+        ("log_sum_exp", [&x, &x, &x, &x, &other_lse, &x]),
+        ("grad_output", [&x, &x, &x, &x, &lse, &other]),
+    ] {
+        let expected = format!("Elsewhere {argument}");
+        assert_blames(tiled_backward(&here, matrices, Mask::none(), (1, 1)), &expected);
+    }
+    let _taken = here.tile(1, 10).unwrap();
+    for (tiles, mask, expected) in [
+        ((0, 3), Mask::none(), "Zero tiles.0"),
+        ((3, 0), Mask::none(), "Zero tiles.1"),
+        ((4, 3), Mask::none(), "FastMemory tiles 104"),
+        ((2, 2), valid(2), "Shape valid"),
+    ] {
+        assert_blames(
+            tiled_backward(&here, [&x, &x, &x, &x, &lse, &x], mask, tiles),
+            expected,
+        );
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- layers
+
+/// The variant and the argument that it blames.
+fn blamed<R>(result: Result<R>) -> String {
+    blame(&result.map(|_| ()).unwrap_err())
+}
+
+#[test]
+fn a_roofline_of_nothing() {
+    let steps = |tokens, element| {
+        let shape = AttentionShape::self_attention(1, tokens, 64, 64, 1);
+        laboratory::roofline::steps(&shape, element)
+    };
+    assert_eq!(blamed(steps(0, 4)), "Zero n_q");
+    assert_eq!(blamed(steps(8, 0)), "Zero element");
 }
 
 /// d_model = 4, two heads.
@@ -71,567 +308,121 @@ fn multi_head() -> MultiHeadAttention<f64> {
     MultiHeadAttention::from_parameters(parameters(4, 4, 4, 0), 2).unwrap()
 }
 
-/// The cache of three tokens that attend to five others, after a change.
-fn changed_layer_cache<L: AttentionLayer<f64>>(
-    layer: L,
-    change: impl Fn(&mut L::Cache),
-) -> L::Cache {
-    let (_, mut cache) =
-        layer.forward(&matrix(3, 4), options(Some(&matrix(5, 4)), &none())).unwrap();
-    change(&mut cache);
-    cache
-}
-
-// ---------------------------------------------------------------------------------------------------- traffic
-
-fn of_roofline() -> Vec<Case> {
-    let steps = |tokens: usize, element: usize| {
-        let shape = AttentionShape::self_attention(1, tokens, 64, 64, 1);
-        laboratory::roofline::steps(&shape, element).map(|_| ())
-    };
-    vec![
-        case("steps", "`n_q` is 0 but it must be at least 1", move || steps(0, 4)),
-        case("steps", "`element` is 0 but it must be at least 1", move || steps(8, 0)),
-    ]
-}
-
-fn of_traffic() -> Vec<Case> {
-    let full = "`tile` is 3 x 4 but that needs room for 12 numbers, and fast memory has 10 free of 10";
-    let overflowing = format!(
-        "`tile` is {} x 2 but that needs room for {} numbers, and fast memory has 10 free of 10",
-        usize::MAX,
-        2 * usize::MAX as u128
-    );
-    let mut cases = vec![
-        case("Memory::tile", full, || Memory::<f64>::new(10).tile(3, 4).map(|_| ())),
-        case("Memory::tile", overflowing, || {
-            Memory::<f64>::new(10).tile(usize::MAX, 2).map(|_| ())
-        }),
-        case(
-            "Memory::tile",
-            format!(
-                "`rows` is {ABSURD} but with columns = 4 no memory could hold the matrix"
-            ),
-            || Memory::<f64>::new(usize::MAX).tile(ABSURD, 4).map(|_| ()),
-        ),
-        case("Memory::allocate", "`rows` is 0 but it must be at least 1", || {
-            Memory::<f64>::new(10).allocate("a", 0, 4).map(|_| ())
-        }),
-        case("Memory::allocate", "`columns` is 0 but it must be at least 1", || {
-            Memory::<f64>::new(10).allocate("a", 4, 0).map(|_| ())
-        }),
-        case(
-            "Memory::allocate",
-            format!(
-                "`columns` is {ABSURD} but with rows = {ABSURD} no memory could hold the matrix"
-            ),
-            || Memory::<f64>::new(10).allocate("a", ABSURD, ABSURD).map(|_| ()),
-        ),
-        case("SlowMatrix::load", full, || {
-            Memory::new(10).put("a", matrix(5, 5)).load(0..3, 1..5).map(|_| ())
-        }),
-        case("SlowMatrix::store", "`rows` is 1..3 but `a` ends at row 2", || {
-            let memory = Memory::new(10);
-            memory.put("a", matrix(2, 2)).store((1, 0), &memory.tile(2, 1)?)
-        }),
-        case("SlowMatrix::store", "`columns` is 1..3 but `a` ends at column 2", || {
-            let memory = Memory::new(10);
-            memory.put("a", matrix(2, 2)).store((0, 1), &memory.tile(1, 2)?)
-        }),
-    ];
-    #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
-    let outside = [
-        ("`rows` is 1..4 but `a` ends at row 3", 1..4, 0..2),
-        ("`rows` is 2..1 but `a` ends at row 3", 2..1, 0..2),
-        ("`columns` is 3..3 but `a` ends at column 2", 0..1, 3..3),
-    ];
-    for (message, rows, columns) in outside {
-        cases.push(case("SlowMatrix::load", message, move || {
-            let memory = Memory::new(10);
-            memory.put("a", matrix(3, 2)).load(rows.clone(), columns.clone()).map(|_| ())
-        }));
-    }
-    // The product's function, the shapes of `a`, `b` and the tile, and what is wrong.
-    let products = [
-        ("Tile::add_product", [(2, 3), (4, 2), (2, 2)], INNER),
-        ("Tile::add_product", [(2, 3), (3, 2), (3, 2)], ROWS),
-        ("Tile::add_product", [(2, 3), (3, 2), (2, 1)], COLUMN),
-        ("Tile::add_product_tr", [(2, 3), (2, 4), (2, 2)], INNER_COLUMNS),
-        ("Tile::add_product_tr", [(2, 3), (2, 3), (3, 2)], ROWS),
-        ("Tile::add_product_tr", [(2, 3), (2, 3), (2, 1)], COLUMN),
-        ("Tile::add_tr_product", [(3, 2), (4, 2), (2, 2)], INNER),
-        ("Tile::add_tr_product", [(3, 2), (3, 2), (3, 2)], ROWS),
-        ("Tile::add_tr_product", [(3, 2), (3, 2), (2, 1)], COLUMN),
-    ];
-    for (function, shapes, message) in products {
-        cases.push(case(function, message, move || {
-            let memory = Memory::<f64>::new(100);
-            let [a, b, c] = shapes.map(|(rows, columns)| memory.tile(rows, columns));
-            let (a, b, mut c) = (a?, b?, c?);
-            match function {
-                "Tile::add_product" => c.add_product(&a, &b),
-                "Tile::add_product_tr" => c.add_product_tr(&a, &b),
-                _ => c.add_tr_product(&a, &b),
-            }
-        }));
-    }
-    cases
-}
-
-const INNER: &str = "`b` has 4 rows but `a` asks for 3";
-const INNER_COLUMNS: &str = "`b` has 4 columns but `a` asks for 3";
-const ROWS: &str = "`tile` has 3 rows but the product is 2 x 2";
-const COLUMN: &str = "`tile` has 1 column but the product is 2 x 2";
-
-const ELSEWHERE: &str =
-    "in the slow memory of another machine but it must be in that of `memory`";
-
-fn of_programs() -> Vec<Case> {
-    type Program = for<'m> fn(
-        &'m Memory<f64>,
-        [&SlowMatrix<'m, f64>; 3],
-        &Mask,
-    ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
-    let programs: [(&str, Program); 4] = [
-        ("naive_attention", naive_attention),
-        ("fused_attention", fused_attention),
-        ("chunked_attention", |memory, inputs, mask| {
-            chunked_attention(memory, inputs, mask, 2)
-        }),
-        ("tiled_attention", |memory, inputs, mask| {
-            tiled_attention(memory, inputs, mask, (2, 3))
-        }),
-    ];
-    let run = |program: Program, capacity, shapes: [(usize, usize); 3]| {
-        move || {
-            let memory = Memory::new(capacity);
-            let [q, k, v] = shapes.map(|(n, d)| memory.put("", matrix(n, d)));
-            program(&memory, [&q, &k, &v], &none()).map(|_| ())
-        }
-    };
-    let mut cases = vec![];
-    for (function, program) in programs {
-        for (message, shapes) in [
-            (
-                "`q` is empty (0 x 3) but at least one entry is needed",
-                [(0, 3), (4, 3), (4, 2)],
-            ),
-            ("`k` has 2 columns but `q` has d_k = 3", [(2, 3), (4, 2), (4, 2)]),
-            ("`v` has 5 rows but `k` has n_k = 4", [(2, 3), (4, 3), (5, 2)]),
-        ] {
-            cases.push(case(function, message, run(program, 100, shapes)));
-        }
-        cases.push(case(function, "`valid` has 2 entries but n_k = 4", move || {
-            let memory = Memory::new(100);
-            let x = memory.put("x", matrix(4, 3));
-            program(&memory, [&x, &x, &x], &valid(2)).map(|_| ())
-        }));
-        for (argument, elsewhere) in [("k", 1), ("v", 2)] {
-            cases.push(case(
-                function,
-                format!("`{argument}` is {ELSEWHERE}"),
-                move || {
-                    let (here, there) = (Memory::new(100), Memory::new(100));
-                    let home = |index| if index == elsewhere { &there } else { &here };
-                    let [q, k, v] = [0, 1, 2].map(|i| home(i).put("x", matrix(4, 3)));
-                    program(&here, [&q, &k, &v], &none()).map(|_| ())
-                },
-            ));
-        }
-    }
-    let small = "`capacity` is 10 but a product of width 5 needs room for 11 numbers, and fast memory has 10 free of 10";
-    for (function, program) in [programs[0], programs[1]] {
-        for shapes in [[(2, 5), (4, 5), (4, 2)], [(2, 3), (4, 3), (4, 5)]] {
-            cases.push(case(function, small, run(program, 10, shapes)));
-        }
-    }
-    cases.push(case(
-        "naive_attention_backward",
-        format!("`grad_output` is {ELSEWHERE}"),
-        || {
-            let (memory, other) = (Memory::new(10), Memory::new(10));
-            let [x, g] = [&memory, &other].map(|memory| memory.put("x", matrix(3, 3)));
-            naive_attention_backward(&memory, [&x, &x, &x], &x, &g).map(|_| ())
-        },
-    ));
-    for (message, [q, k, v, weights, grad_output]) in [
-        (
-            "`k` has 2 columns but `q` has d_k = 3",
-            [(2, 3), (4, 2), (4, 2), (2, 4), (2, 2)],
-        ),
-        ("`v` has 5 rows but `k` has n_k = 4", [(2, 3), (4, 3), (5, 2), (2, 4), (2, 2)]),
-        (
-            "`weights` has 3 rows but (n_q, n_k) is 2 x 4",
-            [(2, 3), (4, 3), (4, 2), (3, 4), (2, 2)],
-        ),
-        (
-            "`grad_output` has 3 columns but the output is 2 x 2",
-            [(2, 3), (4, 3), (4, 2), (2, 4), (2, 3)],
-        ),
-        (small, [(2, 5), (4, 5), (4, 2), (2, 4), (2, 2)]),
-    ] {
-        cases.push(case("naive_attention_backward", message, move || {
-            let memory = Memory::new(10);
-            let [q, k, v, weights, grad_output] = [q, k, v, weights, grad_output]
-                .map(|(n, d)| memory.put("", matrix(n, d)));
-            let inputs = [&q, &k, &v];
-            naive_attention_backward(&memory, inputs, &weights, &grad_output).map(|_| ())
-        }));
-    }
-    cases
-}
-
-const NO_TILE: &str = "`tiles.0` is 0 but it must be at least 1";
-const NO_KEY: &str = "`tiles.1` is 0 but it must be at least 1";
-
-fn of_strips() -> Vec<Case> {
-    let needs = |strip: usize, needed: u128, free: usize| {
-        format!(
-            "`strip` is {strip} but that needs room for {needed} numbers, and fast memory has {free} free of 50"
-        )
-    };
-    let run = |strip| {
-        move || {
-            let memory = Memory::new(50);
-            let x = memory.put("x", matrix(7, 3));
-            let _tile = memory.tile(1, 10)?;
-            chunked_attention(&memory, [&x, &x, &x], &none(), strip).map(|_| ())
-        }
-    };
-    let too_small = "`capacity` is 12 but a strip of one query needs room for 13 numbers, and fast memory has 12 free of 12";
-    vec![
-        case("chunked_attention", "`strip` is 0 but it must be at least 1", run(0)),
-        case("chunked_attention", needs(4, 43, 40), run(4)),
-        case("chunked_attention", needs(usize::MAX, 73, 40), run(usize::MAX)),
-        case("strip_for", "`n_k` is 0 but it must be at least 1", || {
-            strip_for(100, 0, 3, 3)
-        }),
-        case("strip_for", "`d_k` is 0 but it must be at least 1", || {
-            strip_for(100, 7, 0, 3)
-        }),
-        case("strip_for", "`d_v` is 0 but it must be at least 1", || {
-            strip_for(100, 7, 3, 0)
-        }),
-        case("strip_for", too_small, || strip_for(12, 7, 3, 2)),
-        case(
-            "strip_for",
-            format!(
-                "`capacity` is 12 but a strip of one query needs room for {} numbers, and fast memory has 12 free of 12",
-                3 * usize::MAX as u128
-            ),
-            || strip_for(12, usize::MAX, usize::MAX, 1),
-        ),
-    ]
-}
-
-fn of_tiles() -> Vec<Case> {
-    let needs = "`tiles` is (4, 2) but that needs room for 52 numbers, and fast memory has 40 free of 50";
-    let all_of_it = format!(
-        "`tiles` is ({0}, {0}) but that needs room for 147 numbers, and fast memory has 40 free of 50",
-        usize::MAX
-    );
-    let run = |tiles| {
-        move || {
-            let memory = Memory::new(50);
-            let x = memory.put("x", matrix(7, 3));
-            let _tile = memory.tile(1, 10)?;
-            tiled_attention(&memory, [&x, &x, &x], &none(), tiles).map(|_| ())
-        }
-    };
-    let mut cases = vec![
-        case("tiled_attention", NO_TILE, run((0, 3))),
-        case("tiled_attention", NO_KEY, run((3, 0))),
-        case("tiled_attention", needs, run((4, 2))),
-        case("tiled_attention", all_of_it, run((usize::MAX, usize::MAX))),
-    ];
-    type Choice = fn(usize, usize, usize) -> Result<(usize, usize)>;
-    let choices: [(&str, Choice, usize); 2] =
-        [("tiles_for", tiles_for, 13), ("tiles_for_backward", tiles_for_backward, 22)];
-    for (function, choose, least) in choices {
-        cases.push(case(function, "`d_k` is 0 but it must be at least 1", move || {
-            choose(100, 0, 2)
-        }));
-        cases.push(case(function, "`d_v` is 0 but it must be at least 1", move || {
-            choose(100, 3, 0)
-        }));
-        let small = format!(
-            "`capacity` is {0} but a tile of one query and one key needs room for {least} numbers, and fast memory has {0} free of {0}",
-            least - 1
-        );
-        cases.push(case(function, small, move || choose(least - 1, 3, 2)));
-    }
-    let largest = format!(
-        "`capacity` is {0} but a tile of one query and one key needs room for {1} numbers, and fast memory has {0} free of {0}",
-        usize::MAX,
-        4 * usize::MAX as u128 + 3
-    );
-    cases.push(case("tiles_for", largest, || {
-        tiles_for(usize::MAX, usize::MAX, usize::MAX)
-    }));
-    cases
-}
-
-fn of_tiles_backward() -> Vec<Case> {
-    let mut cases = vec![];
-    for (message, shapes) in [
-        (
-            "`k` has 2 columns but `q` has d_k = 3",
-            [(2, 3), (4, 2), (4, 2), (2, 2), (2, 1), (2, 2)],
-        ),
-        (
-            "`v` has 5 rows but `k` has n_k = 4",
-            [(2, 3), (4, 3), (5, 2), (2, 2), (2, 1), (2, 2)],
-        ),
-        (
-            "`output` has 3 columns but (n_q, d_v) is 2 x 2",
-            [(2, 3), (4, 3), (4, 2), (2, 3), (2, 1), (2, 2)],
-        ),
-        (
-            "`log_sum_exp` has 1 row but (n_q, 1) is 2 x 1",
-            [(2, 3), (4, 3), (4, 2), (2, 2), (1, 2), (2, 2)],
-        ),
-        (
-            "`grad_output` has 3 rows but the output is 2 x 2",
-            [(2, 3), (4, 3), (4, 2), (2, 2), (2, 1), (3, 2)],
-        ),
-    ] {
-        cases.push(case("tiled_attention_backward", message, move || {
-            let memory = Memory::new(100);
-            let [q, k, v, o, lse, g] =
-                shapes.map(|(rows, columns)| memory.put("", matrix(rows, columns)));
-            let (inputs, kept) = ([&q, &k, &v], [&o, &lse]);
-            tiled_attention_backward(&memory, inputs, kept, &g, &none(), (2, 2))
-                .map(|_| ())
-        }));
-    }
-    for (argument, elsewhere) in
-        [("k", 1), ("output", 3), ("log_sum_exp", 4), ("grad_output", 5)]
-    {
-        let message = format!("`{argument}` is {ELSEWHERE}");
-        cases.push(case("tiled_attention_backward", message, move || {
-            let (here, there) = (Memory::new(100), Memory::new(100));
-            let home = |index: usize| if index == elsewhere { &there } else { &here };
-            let [q, k, v, o, lse, g] = [0, 1, 2, 3, 4, 5]
-                .map(|i| home(i).put("", matrix(3, if i == 4 { 1 } else { 3 })));
-            let (inputs, kept) = ([&q, &k, &v], [&o, &lse]);
-            tiled_attention_backward(&here, inputs, kept, &g, &none(), (1, 1)).map(|_| ())
-        }));
-    }
-    let run = |tiles, mask: fn() -> Mask| {
-        move || {
-            let memory = Memory::new(100);
-            let [q, lse] = [3, 1].map(|columns| memory.put("", matrix(7, columns)));
-            let (inputs, kept) = ([&q, &q, &q], [&q, &lse]);
-            let _tile = memory.tile(1, 10)?;
-            tiled_attention_backward(&memory, inputs, kept, &q, &mask(), tiles)
-                .map(|_| ())
-        }
-    };
-    let needs = "`tiles` is (4, 3) but that needs room for 104 numbers, and fast memory has 90 free of 100";
-    cases.extend([
-        case("tiled_attention_backward", NO_TILE, run((0, 3), none)),
-        case("tiled_attention_backward", NO_KEY, run((3, 0), none)),
-        case("tiled_attention_backward", needs, run((4, 3), none)),
-        case(
-            "tiled_attention_backward",
-            "`valid` has 2 entries but n_k = 7",
-            run((2, 2), || valid(2)),
-        ),
-    ]);
-    cases
-}
-
-// ---------------------------------------------------------------------------------------------------- diagnoses
-
-fn of_diagnoses() -> Vec<Case> {
-    let foreign = || Foreign {
-        layer: multi_head(),
-        output: |_| (),
-        cache: |_| (),
-        gradients: |_| (),
-    };
-    let of_foreign = |message: &'static str, change: fn(&mut Foreign)| {
-        let mut layer = foreign();
-        change(&mut layer);
-        case("diagnose", message, move || diagnose(&layer, &matrix(3, 4), None, &none()))
-    };
-    let across = |message: &'static str, change: fn(&mut Foreign)| {
-        let mut layer = foreign();
-        change(&mut layer);
-        case("diagnose", message, move || {
-            diagnose(&layer, &matrix(3, 4), Some(&matrix(5, 4)), &none())
-        })
-    };
-    let patient = || Patient::new(multi_head(), Fault::WrongAxis).unwrap();
-    let unfit = || {
-        let mut layer = multi_head();
-        layer.parameters.w_k = matrix(4, 3);
-        layer
-    };
-    vec![
-        case("diagnose", "`x` has 3 columns but the layer has d_model = 4", || {
-            diagnose(&multi_head(), &matrix(6, 3), None, &none())
-        }),
-        case(
-            "diagnose",
-            "`x` is empty (0 x 4) but at least one entry is needed",
-            move || diagnose(&patient(), &matrix(0, 4), None, &none()),
-        ),
-        case("diagnose", "`valid` has 2 entries but n_k = 3", || {
-            diagnose(&single_head(), &matrix(3, 4), None, &valid(2))
-        }),
-        of_foreign("`output` has 2 rows but `x` is 3 x 4", |foreign| {
-            foreign.output = |output| *output = matrix(2, 4)
-        }),
-        of_foreign("`output` has 5 columns but `x` is 3 x 4", |foreign| {
-            foreign.output = |output| *output = matrix(3, 5)
-        }),
-        of_foreign("`w_q` has 4 columns but the heads have 2 together", |foreign| {
-            foreign.cache = |cache| {
-                heads_of(cache).pop();
-            }
-        }),
-        of_foreign("`w_v` has 4 columns but the heads have 5 together", |foreign| {
-            foreign.cache = |cache| heads_of(cache)[1].v = matrix(3, 3)
-        }),
-        of_foreign("`cache.k` has 2 rows but (n_k, d_k) is 3 x 2", |foreign| {
-            foreign.cache = |cache| heads_of(cache)[0].k = matrix(2, 2)
-        }),
-        of_foreign("`cache.weights` has 2 columns but (n_q, n_k) is 3 x 3", |foreign| {
-            foreign.cache = |cache| heads_of(cache)[0].weights = matrix(3, 2)
-        }),
-        of_foreign("`cache.weights` has 2 rows but the mask is 3 x 3", |foreign| {
-            foreign.cache = |cache| {
-                let head = &mut heads_of(cache)[0];
-                (head.q, head.weights) = (matrix(2, 2), matrix(2, 3));
-            }
-        }),
-        of_foreign(
-            "`w_o` has 3 rows but `w_v` has another number of columns",
-            |foreign| {
-                foreign.gradients = |gradients| gradients.parameters.w_o = matrix(3, 4)
-            },
-        ),
-        of_foreign("`gradients.x` has 2 rows but `x` is 3 x 4", |foreign| {
-            foreign.gradients = |gradients| gradients.x = matrix(2, 4)
-        }),
-        of_foreign("`b_q` has 3 entries but the parameter has 4", |foreign| {
-            foreign.gradients =
-                |gradients| gradients.parameters.b_q = RowDVector::zeros(3)
-        }),
-        of_foreign("`w_k` has 12 entries but the parameter has 16", |foreign| {
-            foreign.gradients = |gradients| gradients.parameters.w_k = matrix(3, 4)
-        }),
-        across("`gradients.context` has 4 rows but `context` is 5 x 4", |foreign| {
-            foreign.gradients = |gradients| gradients.context = Some(matrix(4, 4))
-        }),
-        case("Patient::new", "`w_k` has 3 columns but `w_q` is 4 x 4", move || {
-            Patient::new(unfit(), Fault::None)
-        }),
-        case(
-            "Patient::new",
-            "`w_q` has 2 columns but heads share a width of d_model = 4",
-            {
-                || {
-                    let parameters = parameters(4, 2, 4, 0);
-                    let layer = MultiHeadAttention::from_parameters(parameters, 2)?;
-                    Patient::new(layer, Fault::None)
-                }
-            },
-        ),
-        case(
-            "Patient::forward",
-            "`options.dropout` is given but Patient has none",
-            move || {
-                let dropping = ForwardOptions::new().with_dropout(0.5, 0);
-                patient().forward(&matrix(3, 4), dropping)
-            },
-        ),
-        case(
-            "Patient::forward",
-            "`x` has 3 columns but the layer has d_model = 4",
-            move || patient().forward(&matrix(3, 3), &none()),
-        ),
-        case("Patient::forward", "`valid` has 2 entries but n_k = 5", move || {
-            patient().forward(&matrix(3, 4), options(Some(&matrix(5, 4)), &valid(2)))
-        }),
-        case("Patient::forward", "`w_k` has 3 columns but `w_q` is 4 x 4", move || {
-            let mut patient = patient();
-            patient.parameters_mut().w_k = matrix(4, 3);
-            patient.forward(&matrix(3, 4), &none())
-        }),
-        case("Patient::backward", "`grad_output` has 2 rows but the output is 3 x 4", {
-            move || {
-                let (_, cache) = patient().forward(&matrix(3, 4), &none())?;
-                patient().backward(&cache, &matrix(2, 4))
-            }
-        }),
-        case(
-            "Patient::backward",
-            "`cache.heads` has 1 entry but the layer has n_heads = 2",
-            {
-                move || {
-                    let cache = changed_layer_cache(patient(), |cache| {
-                        heads_of(cache).pop();
-                    });
-                    patient().backward(&cache, &matrix(3, 4))
-                }
-            },
-        ),
-        case(
-            "Patient::backward",
-            "`cache.weights` has 2 columns but (n_q, n_k) is 3 x 5",
-            move || {
-                let cache = changed_layer_cache(patient(), |cache| {
-                    heads_of(cache)[0].weights = matrix(3, 2)
-                });
-                patient().backward(&cache, &matrix(3, 4))
-            },
-        ),
-    ]
-}
-
-// ---------------------------------------------------------------------------------------------------- variants
-
-/// What a caller matches on: each variant, with its numbers as numbers.
 #[test]
-fn every_variant_has_its_numbers() {
-    let memory = Memory::new(5);
-    let slow = memory.put("x", matrix(2, 4));
-    let elsewhere = Memory::new(100);
-    let foreign = elsewhere.put("k", matrix(2, 4));
-    for (error, expected) in [
+fn inputs_that_do_not_fit_the_examined_layer() {
+    let patient = Patient::new(multi_head(), Fault::WrongAxis).unwrap();
+    assert_eq!(
+        blamed(diagnose(&multi_head(), &matrix((6, 3)), None, Mask::none())),
+        "Shape x"
+    );
+    assert_eq!(
+        blamed(diagnose(&patient, &matrix((0, 4)), None, Mask::none())),
+        "Empty x"
+    );
+    assert_eq!(
+        blamed(diagnose(&multi_head(), &matrix((3, 4)), None, valid(2))),
+        "Shape valid"
+    );
+}
+
+/// A layer of someone else's may return anything.
+#[test]
+fn what_the_examined_layer_returns_and_should_not() {
+    let healthy = || Foreign::healthy(multi_head());
+    let output = |output| Foreign { output, ..healthy() };
+    let cache = |cache| Foreign { cache, ..healthy() };
+    let gradients = |gradients| Foreign { gradients, ..healthy() };
+    for (layer, expected) in [
+        (output(|output| *output = matrix((2, 4))), "Shape output"),
+        (output(|output| *output = matrix((3, 5))), "Shape output"),
+        (cache(|cache| drop(heads_of(cache).pop())), "Shape w_q"),
+        (cache(|cache| heads_of(cache)[1].v = matrix((3, 3))), "Shape w_v"),
+        (cache(|cache| heads_of(cache)[0].k = matrix((2, 2))), "Shape cache.k"),
         (
-            slow.load(1..3, 0..4).unwrap_err(),
-            Error::OutOfBounds {
-                argument: "rows",
-                given: 1..3,
-                matrix: "x",
-                axis: "row",
-                end: 2,
-            },
+            cache(|cache| heads_of(cache)[0].weights = matrix((3, 2))),
+            "Shape cache.weights",
         ),
         (
-            memory.tile(3, 2).unwrap_err(),
-            Error::FastMemory {
-                argument: "tile",
-                given: "3 x 2".to_owned(),
-                needed: 6,
-                free: 5,
-                capacity: 5,
-                because: "that needs room for 6 numbers, and fast memory has 5 free of 5"
-                    .to_owned(),
-            },
+            cache(|cache| {
+                let head = &mut heads_of(cache)[0];
+                (head.q, head.weights) = (matrix((2, 2)), matrix((2, 3)));
+            }),
+            "Shape cache.weights",
         ),
+        (gradients(|g| g.parameters.w_o = matrix((3, 4))), "Shape w_o"),
+        (gradients(|g| g.x = matrix((2, 4))), "Shape gradients.x"),
         (
-            naive_attention(&memory, [&slow, &foreign, &slow], &none()).unwrap_err(),
-            Error::Elsewhere {
-                argument: "k",
-                given: "in the slow memory of another machine".to_owned(),
-                expected: "it must be in that of `memory`".to_owned(),
-            },
+            gradients(|g| g.parameters.b_q = RowDVector::zeros(3)),
+            "`b_q`: Shape gradients",
         ),
+        (gradients(|g| g.parameters.b_q = RowDVector::zeros(0)), "Shape gradients"),
+        (gradients(|g| g.parameters.w_k = matrix((3, 4))), "`w_k`: Shape gradients"),
     ] {
-        assert_eq!(error, expected);
+        assert_eq!(
+            blamed(diagnose(&layer, &matrix((3, 4)), None, Mask::none())),
+            expected
+        );
     }
+    let layer = gradients(|g| g.context = Some(matrix((4, 4))));
+    let context = &matrix((5, 4));
+    let result = diagnose(&layer, &matrix((3, 4)), Some(context), Mask::none());
+    assert_eq!(blamed(result), "Shape gradients.context");
+}
+
+#[test]
+fn layers_that_cannot_be_patients() {
+    let patient = |change: fn(&mut MultiHeadAttention<f64>)| {
+        let mut layer = multi_head();
+        change(&mut layer);
+        Patient::new(layer, Fault::DeadHead)
+    };
+    assert_eq!(
+        blamed(patient(|layer| layer.parameters.w_k = matrix((4, 3)))),
+        "Shape w_k"
+    );
+    assert_eq!(
+        blamed(patient(|layer| layer.parameters = parameters(4, 2, 4, 0))),
+        "Shape w_q"
+    );
+    assert_eq!(
+        blamed(patient(|layer| layer.parameters = parameters(4, 4, 2, 0))),
+        "Shape w_v"
+    );
+    let without_biases = patient(|layer| {
+        layer.parameters = layer.parameters.clone().without_biases();
+    });
+    assert_eq!(
+        without_biases.unwrap_err().to_string(),
+        "`b_q` has 0 columns but a patient has biases of d_model = 4"
+    );
+}
+
+#[test]
+fn what_does_not_fit_a_patient() {
+    let patient = Patient::new(multi_head(), Fault::WrongAxis).unwrap();
+    let (x, context) = (matrix((3, 4)), matrix((5, 4)));
+    assert_eq!(blamed(patient.forward(&matrix((3, 3)), None, Mask::none())), "Shape x");
+    assert_eq!(blamed(patient.forward(&x, Some(&context), valid(2))), "Shape valid");
+    let backward = |change: fn(&mut MultiHeadCache<f64>), n| {
+        let (_, mut cache) = patient.forward(&x, Some(&context), Mask::none())?;
+        change(&mut cache);
+        patient.backward(&cache, &matrix((n, 4)))
+    };
+    assert_eq!(blamed(backward(|_| (), 2)), "Shape grad_output");
+    assert_eq!(
+        blamed(backward(|cache| drop(heads_of(cache).pop()), 3)),
+        "Shape cache.heads"
+    );
+    let weights = backward(|cache| heads_of(cache)[0].weights = matrix((3, 2)), 3);
+    assert_eq!(blamed(weights), "Shape cache.weights");
+}
+
+#[test]
+fn a_cache_from_before_a_step() {
+    let mut patient = Patient::new(multi_head(), Fault::None).unwrap();
+    let (output, cache) = patient.forward(&matrix((3, 4)), None, Mask::none()).unwrap();
+    let gradients = patient.backward(&cache, &output).unwrap();
+    patient.step(&gradients.parameters, 0.1).unwrap();
+    let result = patient.backward(&cache, &output);
+    assert!(matches!(result, Err(Error::OtherParameters { .. })));
 }

@@ -1,12 +1,9 @@
 //! The forward pass with products from a library equals the naive one, however it exponentiates.
 
-#[path = "../../attention/tests/common/one_problem.rs"]
-mod one_problem;
-
 use attention::Mask;
 use attention::flash::Tiles;
+use attention::testing::one_problem::{F64, Problem, off};
 use laboratory::{Exponentials, LibraryFlash};
-use one_problem::{F64, Problem, off};
 
 #[test]
 fn every_way_to_exponentiate() {

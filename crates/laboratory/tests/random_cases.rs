@@ -1,13 +1,12 @@
 //! The programs with products from a library, on the random problems of the crate `attention`, against the definition of attention
-//! in plain loops. How many problems, and which: see `random_cases.rs` there.
-
-#[path = "../../attention/tests/common/problems.rs"]
-mod problems;
+//! in plain loops. The number of problems and their seed are set as in `random_cases.rs` there.
 
 use attention::Float;
 use attention::flash::Inputs;
+use attention::testing::random_problems::{
+    Answers, Data, LARGEST_F32, LARGEST_F64, Problem, run,
+};
 use laboratory::{Exponentials, LibraryFlash};
-use problems::{Answers, Data, LARGEST_F32, LARGEST_F64, Problem, run};
 
 fn every_engine<T: Float>(
     problem: &Problem,

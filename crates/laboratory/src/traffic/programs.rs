@@ -1,12 +1,11 @@
 //! Attention step by step on the machine that counts.
 
-use super::{Memory, SlowMatrix, Tile, blocks, check_fits};
-use attention::building_blocks::{
+use super::{Error, Memory, Result, SlowMatrix, Tile, blocks, check_fits};
+use attention::testing::{
     check_queries_and_keys, check_shape, check_values, neg_infinity, normaliser, scale,
     shift,
 };
-use attention::{Error, Mask, Result, SizedMask};
-use nalgebra::RealField;
+use attention::{Float, Mask, SizedMask};
 
 // ---------------------------------------------------------------------------------------------------- forward
 
@@ -30,18 +29,18 @@ use nalgebra::RealField;
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let memory = Memory::new(100);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
-/// let (output, _) = naive_attention(&memory, [&q, &k, &v], &Mask::causal())?;
+/// let (output, _) = naive_attention(&memory, [&q, &k, &v], Mask::causal())?;
 ///
-/// let (expected, _) = attention(&x, &x, &x, &Mask::causal())?;
+/// let (expected, _) = attention(&x, &x, &x, Mask::causal())?;
 /// assert!((output.into_matrix() - expected).amax() < 1e-15);
 /// assert_eq!(memory.report().matrix("scores").all(), 8 * 6 * 6); // crosses eight times
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 // ANCHOR: naive
-pub fn naive_attention<'m, T: RealField + Copy>(
+pub fn naive_attention<'m, T: Float>(
     memory: &'m Memory<T>,
     [q, k, v]: [&SlowMatrix<'m, T>; 3],
-    mask: &Mask,
+    mask: impl Into<Mask>,
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let scale = scale::<T>(q.shape().1);
@@ -51,7 +50,7 @@ pub fn naive_attention<'m, T: RealField + Copy>(
     memory.pass("scale");
     let scores = map(memory, scores, |s, _| s * scale)?;
     memory.pass("mask");
-    let scores = map(memory, scores, |s, at| unless_hidden(s, mask, at))?;
+    let scores = map(memory, scores, |s, at| unless_hidden(s, &mask, at))?;
     memory.pass("softmax");
     let weights = softmax(memory, scores, |s, _| s)?;
     memory.pass("values");
@@ -74,14 +73,14 @@ pub fn naive_attention<'m, T: RealField + Copy>(
 ///
 /// let memory = Memory::new(100);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, DMatrix::<f64>::zeros(6, 2)));
-/// fused_attention(&memory, [&q, &k, &v], &Mask::none())?;
+/// fused_attention(&memory, [&q, &k, &v], Mask::none())?;
 /// assert_eq!(memory.report().matrix("scores").all(), 4 * 6 * 6); // crosses four times
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
-pub fn fused_attention<'m, T: RealField + Copy>(
+pub fn fused_attention<'m, T: Float>(
     memory: &'m Memory<T>,
     [q, k, v]: [&SlowMatrix<'m, T>; 3],
-    mask: &Mask,
+    mask: impl Into<Mask>,
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
     let scale = scale::<T>(q.shape().1);
@@ -90,22 +89,23 @@ pub fn fused_attention<'m, T: RealField + Copy>(
     let scores = product_tr(memory, q, k, "scores")?;
     // ANCHOR: fused
     memory.pass("scale, mask, softmax");
-    let weights = softmax(memory, scores, |s, at| unless_hidden(s * scale, mask, at))?;
+    let weights = softmax(memory, scores, |s, at| unless_hidden(s * scale, &mask, at))?;
     // ANCHOR_END: fused
     memory.pass("values");
     let output = product(memory, &weights, v, "output")?;
     Ok((output, weights))
 }
 
-pub(super) fn check<'a, T: RealField + Copy>(
+pub(super) fn check<T: Float>(
     memory: &Memory<T>,
     [q, k, v]: [&SlowMatrix<T>; 3],
-    mask: &'a Mask,
-) -> Result<SizedMask<'a>> {
+    mask: impl Into<Mask>,
+) -> Result<SizedMask> {
     check_home(memory, &[("q", q), ("k", k), ("v", v)])?;
-    check_values(&k.matrix, &v.matrix)?;
-    check_queries_and_keys(&q.matrix, &k.matrix)?;
-    mask.sized(q.shape().0, k.shape().0)
+    let [q, k, v] = [q, k, v].map(|matrix| matrix.matrix.as_view());
+    check_values(k, v)?;
+    check_queries_and_keys(q, k)?;
+    Ok(mask.into().sized(q.nrows(), k.nrows())?)
 }
 
 /// What lies in another machine would be counted there.
@@ -115,17 +115,13 @@ pub(super) fn check_home<T>(
 ) -> Result<()> {
     match matrices.iter().find(|(_, matrix)| !std::ptr::eq(matrix.memory, memory)) {
         None => Ok(()),
-        Some((argument, _)) => Err(Error::Elsewhere {
-            argument,
-            given: "in the slow memory of another machine".to_owned(),
-            expected: "it must be in that of `memory`".to_owned(),
-        }),
+        Some(&(argument, _)) => Err(Error::Elsewhere { argument }),
     }
 }
 
-pub(super) fn unless_hidden<T: RealField>(
+pub(super) fn unless_hidden<T: Float>(
     score: T,
-    mask: SizedMask,
+    mask: &SizedMask,
     (i, j): (usize, usize),
 ) -> T {
     if mask.allows(i, j) { score } else { neg_infinity() }
@@ -136,14 +132,14 @@ pub(super) fn unless_hidden<T: RealField>(
 // ANCHOR: strip
 /// How many rows of width d make a strip. They share fast memory with one more row, and
 /// with a column of one number for each of them: r·d + d + r ≤ R.
-fn strip_height<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<usize> {
+fn strip_height<T: Float>(memory: &Memory<T>, d: usize) -> Result<usize> {
     check_row(memory, d)?;
     Ok((memory.free() - d) / (d + 1))
 }
 // ANCHOR_END: strip
 
 /// Room for a strip of one row.
-fn check_row<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<()> {
+fn check_row<T: Float>(memory: &Memory<T>, d: usize) -> Result<()> {
     let (what, needed) = (format!("a product of width {d}"), 2 * d as u128 + 1);
     check_fits("capacity", memory.capacity(), what, needed, memory.room())
 }
@@ -152,7 +148,7 @@ fn check_row<T: RealField + Copy>(memory: &Memory<T>, d: usize) -> Result<()> {
 ///
 /// Shapes: `a` (n, d), `b` (m, d) → (n, m).
 // ANCHOR: product_tr
-fn product_tr<'m, T: RealField + Copy>(
+fn product_tr<'m, T: Float>(
     memory: &'m Memory<T>,
     a: &SlowMatrix<'m, T>,
     b: &SlowMatrix<'m, T>,
@@ -176,7 +172,7 @@ fn product_tr<'m, T: RealField + Copy>(
 /// `a · b`, a strip of the result at a time, which stays while columns of `a` and rows of `b` come by.
 ///
 /// Shapes: `a` (n, m), `b` (m, d) → (n, d).
-fn product<'m, T: RealField + Copy>(
+fn product<'m, T: Float>(
     memory: &'m Memory<T>,
     a: &SlowMatrix<'m, T>,
     b: &SlowMatrix<'m, T>,
@@ -199,7 +195,7 @@ fn product<'m, T: RealField + Copy>(
 /// `aᵀ · b`, as [`product`].
 ///
 /// Shapes: `a` (m, n), `b` (m, d) → (n, d).
-fn tr_product<'m, T: RealField + Copy>(
+fn tr_product<'m, T: Float>(
     memory: &'m Memory<T>,
     a: &SlowMatrix<'m, T>,
     b: &SlowMatrix<'m, T>,
@@ -222,7 +218,7 @@ fn tr_product<'m, T: RealField + Copy>(
 // ---------------------------------------------------------------------------------------------------- entry by entry
 
 /// Every entry through a function of itself and its place.
-fn map<'m, T: RealField + Copy>(
+fn map<'m, T: Float>(
     memory: &'m Memory<T>,
     mut matrix: SlowMatrix<'m, T>,
     f: impl Fn(T, (usize, usize)) -> T,
@@ -239,7 +235,7 @@ fn map<'m, T: RealField + Copy>(
     Ok(matrix)
 }
 
-pub(super) fn map_tile<T: RealField + Copy>(
+pub(super) fn map_tile<T: Float>(
     tile: &mut Tile<T>,
     (row, column): (usize, usize),
     f: impl Fn(T, (usize, usize)) -> T,
@@ -258,7 +254,7 @@ pub(super) fn map_tile<T: RealField + Copy>(
 /// A row that fits fast memory is read once. A longer one is read three times: for its maximum, for its sum, and to be
 /// normalised.
 // ANCHOR: softmax
-fn softmax<'m, T: RealField + Copy>(
+fn softmax<'m, T: Float>(
     memory: &'m Memory<T>,
     mut scores: SlowMatrix<'m, T>,
     f: impl Fn(T, (usize, usize)) -> T,
@@ -279,7 +275,7 @@ fn softmax<'m, T: RealField + Copy>(
     Ok(scores)
 }
 
-fn softmax_in_pieces<T: RealField + Copy>(
+fn softmax_in_pieces<T: Float>(
     memory: &Memory<T>,
     scores: &mut SlowMatrix<T>,
     i: usize,
@@ -307,7 +303,7 @@ fn softmax_in_pieces<T: RealField + Copy>(
 }
 // ANCHOR_END: softmax
 
-fn load_row<'m, T: RealField + Copy>(
+fn load_row<'m, T: Float>(
     scores: &SlowMatrix<'m, T>,
     i: usize,
     columns: std::ops::Range<usize>,
@@ -340,22 +336,22 @@ fn load_row<'m, T: RealField + Copy>(
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let memory = Memory::new(100);
 /// let [q, k, v, g] = ["q", "k", "v", "g"].map(|name| memory.put(name, x.clone()));
-/// let (_, weights) = naive_attention(&memory, [&q, &k, &v], &Mask::none())?;
+/// let (_, weights) = naive_attention(&memory, [&q, &k, &v], Mask::none())?;
 /// let [grad_q, _, _] = naive_attention_backward(&memory, [&q, &k, &v], &weights, &g)?;
 ///
-/// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// let (_, cache) = attention(&x, &x, &x, Mask::none())?;
 /// let expected = attention_backward(&cache, &x)?;
 /// assert!((grad_q.into_matrix() - expected.q).amax() < 1e-14);
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
-pub fn naive_attention_backward<'m, T: RealField + Copy>(
+pub fn naive_attention_backward<'m, T: Float>(
     memory: &'m Memory<T>,
     [q, k, v]: [&SlowMatrix<'m, T>; 3],
     weights: &SlowMatrix<'m, T>,
     grad_output: &SlowMatrix<'m, T>,
 ) -> Result<[SlowMatrix<'m, T>; 3]> {
     // What was hidden, the weights know.
-    let scores = check(memory, [q, k, v], &Mask::none())?.shape();
+    let scores = check(memory, [q, k, v], Mask::none())?.shape();
     check_home(memory, &[("weights", weights), ("grad_output", grad_output)])?;
     check_shape("weights", &weights.matrix, scores, "(n_q, n_k)")?;
     let output = (q.shape().0, v.shape().1);
@@ -388,7 +384,7 @@ pub fn naive_attention_backward<'m, T: RealField + Copy>(
 /// From the gradients of the weights to those of the scores, `p ⊙ (g − ⟨g, p⟩)` of every row.
 ///
 /// Two rows that fit fast memory together are read once, longer ones twice: for their product, and for the result.
-fn softmax_backward<'m, T: RealField + Copy>(
+fn softmax_backward<'m, T: Float>(
     memory: &'m Memory<T>,
     weights: &SlowMatrix<'m, T>,
     mut grad: SlowMatrix<'m, T>,
@@ -438,7 +434,7 @@ mod tests {
     type Program = for<'m> fn(
         &'m Memory<f64>,
         [&SlowMatrix<'m, f64>; 3],
-        &Mask,
+        Mask,
     ) -> Result<(SlowMatrix<'m, f64>, SlowMatrix<'m, f64>)>;
     /// With the passes between its products.
     const PROGRAMS: [(Program, &[&str]); 2] = [
@@ -486,7 +482,7 @@ mod tests {
                     let context = format!("{sizes:?} {capacity} {mask:?}");
                     let (results, report, peak) =
                         run([q, k, v], capacity, |memory, inputs| {
-                            program(memory, inputs, mask).map(Into::into)
+                            program(memory, inputs, mask.clone()).map(Into::into)
                         })
                         .unwrap();
                     assert_close(&results, &expected, &context);
@@ -549,7 +545,7 @@ mod tests {
     fn by_hand() {
         let [q, k, v, _] = &random_inputs([5, 7, 3, 2]);
         let (_, report, peak) = run([q, k, v], 11, |memory, inputs| {
-            naive_attention(memory, inputs, &Mask::none()).map(Into::into)
+            naive_attention(memory, inputs, Mask::none()).map(Into::into)
         })
         .unwrap();
         let counts = |pass| {
@@ -571,7 +567,7 @@ mod tests {
     fn rows_that_do_not_fit_are_swept_three_times() {
         let [q, k, v, _] = &random_inputs([3, 7, 2, 2]);
         let (_, report, _) = run([q, k, v], 5, |memory, inputs| {
-            naive_attention(memory, inputs, &Mask::none()).map(Into::into)
+            naive_attention(memory, inputs, Mask::none()).map(Into::into)
         })
         .unwrap();
         assert_eq!(report.pass("softmax"), Counts { read: 3 * 21, written: 21 });
@@ -584,7 +580,7 @@ mod tests {
             let [q, k, v, _] = &random_inputs(sizes);
             for (program, _) in PROGRAMS {
                 let results = run([q, k, v], capacity, |memory, inputs| {
-                    program(memory, inputs, &Mask::none()).map(Into::into)
+                    program(memory, inputs, Mask::none()).map(Into::into)
                 });
                 assert!(results.is_err());
             }

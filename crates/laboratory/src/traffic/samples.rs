@@ -1,8 +1,8 @@
 //! What the programs are tested with.
 
 use super::tiled::RoomOf;
-use super::{Counts, Memory, Report, SlowMatrix, blocks};
-use attention::{Mask, Result, Visibility, attention, attention_backward};
+use super::{Counts, Memory, Report, Result, SlowMatrix, blocks};
+use attention::{Mask, Visibility, attention, attention_backward};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};

@@ -1,13 +1,11 @@
 //! Attention in tiles on the machine that counts: the (n_q, n_k) matrix never reaches slow memory.
 
 use super::programs::{check, map_tile, unless_hidden};
-use super::{Memory, SlowMatrix, Tile, blocks, check_fits};
-use attention::building_blocks::{
-    check_positive, neg_infinity, normaliser, scale, shift,
-};
+use super::{Memory, Result, SlowMatrix, Tile, blocks, check_fits};
 use attention::flash::OnlineSoftmax;
-use attention::{Mask, Result, SizedMask, Visibility};
-use nalgebra::{DMatrix, RealField};
+use attention::testing::{check_positive, neg_infinity, normaliser, scale, shift};
+use attention::{Float, Mask, SizedMask, Visibility};
+use nalgebra::DMatrix;
 
 // ---------------------------------------------------------------------------------------------------- strips of queries
 
@@ -39,19 +37,19 @@ use nalgebra::{DMatrix, RealField};
 /// let memory = Memory::new(20);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
 /// let strip = strip_for(memory.free(), 6, 2, 2)?;
-/// let (output, _) = chunked_attention(&memory, [&q, &k, &v], &Mask::none(), strip)?;
+/// let (output, _) = chunked_attention(&memory, [&q, &k, &v], Mask::none(), strip)?;
 ///
-/// let (expected, _) = attention(&x, &x, &x, &Mask::none())?;
+/// let (expected, _) = attention(&x, &x, &x, Mask::none())?;
 /// assert!((output.into_matrix() - expected).amax() < 1e-15);
 /// let report = memory.report();
 /// assert_eq!((strip, report.matrix("k").read), (2, 3 * 6 * 2)); // once for every strip
 /// assert_eq!(report.matrix("scores").all(), 0);
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
-pub fn chunked_attention<'m, T: RealField + Copy>(
+pub fn chunked_attention<'m, T: Float>(
     memory: &'m Memory<T>,
     [q, k, v]: [&SlowMatrix<'m, T>; 3],
-    mask: &Mask,
+    mask: impl Into<Mask>,
     strip: usize,
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
@@ -75,7 +73,7 @@ pub fn chunked_attention<'m, T: RealField + Copy>(
             let mut column = memory.tile(rows.len(), 1)?;
             column.add_product_tr(&q_i, &k_j)?;
             let at = (rows.start, j);
-            map_tile(&mut column, at, |s, at| unless_hidden(s * scale, mask, at));
+            map_tile(&mut column, at, |s, at| unless_hidden(s * scale, &mask, at));
             scores.push(column);
         }
         drop(q_i); // makes room for the output
@@ -99,7 +97,7 @@ pub fn chunked_attention<'m, T: RealField + Copy>(
 const HIDDEN: Visibility = Visibility::Hidden;
 
 /// Softmax of row `i`, which lies across the columns. Returns the row's log-sum-exp.
-fn softmax_across<T: RealField + Copy>(columns: &mut [Tile<T>], i: usize) -> T {
+fn softmax_across<T: Float>(columns: &mut [Tile<T>], i: usize) -> T {
     let row = |column: &Tile<T>| column.view()[(i, 0)];
     let max = columns.iter().map(row).fold(neg_infinity::<T>(), T::max);
     let max = shift(max);
@@ -122,7 +120,7 @@ fn softmax_across<T: RealField + Copy>(columns: &mut [Tile<T>], i: usize) -> T {
 ///
 /// ```
 /// assert_eq!(laboratory::traffic::strip_for(32_768, 1024, 64, 64)?, 30);
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 pub fn strip_for(capacity: usize, n_k: usize, d_k: usize, d_v: usize) -> Result<usize> {
     check_positive("n_k", n_k)?;
@@ -183,19 +181,19 @@ pub(super) fn sum_of_products(products: &[[usize; 2]]) -> u128 {
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let memory = Memory::new(40);
 /// let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
-/// let (output, _) = tiled_attention(&memory, [&q, &k, &v], &Mask::causal(), (3, 2))?;
+/// let (output, _) = tiled_attention(&memory, [&q, &k, &v], Mask::causal(), (3, 2))?;
 ///
-/// let (expected, _) = attention(&x, &x, &x, &Mask::causal())?;
+/// let (expected, _) = attention(&x, &x, &x, Mask::causal())?;
 /// assert!((output.into_matrix() - expected).amax() < 1e-15);
 /// let report = memory.report();
 /// assert_eq!(report.matrix("scores").all(), 0); // it never crosses
 /// assert_eq!(report.matrix("k").read, (4 + 6) * 2); // the first block does not see the last tile
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
-pub fn tiled_attention<'m, T: RealField + Copy>(
+pub fn tiled_attention<'m, T: Float>(
     memory: &'m Memory<T>,
     [q, k, v]: [&SlowMatrix<'m, T>; 3],
-    mask: &Mask,
+    mask: impl Into<Mask>,
     tiles: (usize, usize),
 ) -> Result<(SlowMatrix<'m, T>, SlowMatrix<'m, T>)> {
     let mask = check(memory, [q, k, v], mask)?;
@@ -221,7 +219,7 @@ pub fn tiled_attention<'m, T: RealField + Copy>(
             scores.add_product_tr(&q_i, &k_j)?;
             scores.view_mut().scale_mut(scale);
             if visibility == Visibility::Partial {
-                hide(&mut scores, mask, (rows.start, columns.start), neg_infinity());
+                hide(&mut scores, &mask, (rows.start, columns.start), neg_infinity());
             }
             state.absorb(&scores.matrix, &v_j.matrix)?; // scores turn into weights
         }
@@ -235,9 +233,9 @@ pub fn tiled_attention<'m, T: RealField + Copy>(
 }
 
 /// Overwrites what may not be seen in a tile of scores or weights that begins at `start`.
-pub(super) fn hide<T: RealField + Copy>(
+pub(super) fn hide<T: Float>(
     tile: &mut Tile<T>,
-    mask: SizedMask,
+    mask: &SizedMask,
     start: (usize, usize),
     hidden: T,
 ) {
@@ -262,7 +260,7 @@ pub(super) fn hide<T: RealField + Copy>(
 ///
 /// assert_eq!(tiles_for(32_768, 64, 64)?, (249, 1));
 /// assert!(249 * (64 + 64 + 2) + (64 + 64) + 249 <= 32_768);
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 pub fn tiles_for(capacity: usize, d_k: usize, d_v: usize) -> Result<(usize, usize)> {
     let needed = check_smallest(room, capacity, d_k, d_v)?;
@@ -302,7 +300,7 @@ pub(super) fn check_smallest(
 }
 
 /// Tiles that fit.
-pub(super) fn check_tiles<T: RealField + Copy>(
+pub(super) fn check_tiles<T: Float>(
     memory: &Memory<T>,
     room: RoomOf,
     tiles: (usize, usize),
@@ -487,7 +485,7 @@ mod tests {
             let (inputs, mask) = ([&q, &k, &v], Mask::none());
             let (results, ..) = run_tiled(inputs, &mask, ROOMY, (1, 2)).unwrap();
             assert_close(&results, &attended(inputs, &mask), "large");
-            let (_, expected) = attention_weights(&q, &k, &Mask::none()).unwrap();
+            let (_, expected) = attention_weights(&q, &k, Mask::none()).unwrap();
             assert!(expected[0].abs() > 800.0 || factor < 0.0);
         }
     }

@@ -2,10 +2,9 @@
 
 use super::programs::{check, check_home};
 use super::tiled::{check_smallest, check_tiles, hide, sum_of_products};
-use super::{Memory, SlowMatrix, Tile, blocks};
-use attention::building_blocks::{check_shape, scale};
-use attention::{Mask, Result, Visibility};
-use nalgebra::RealField;
+use super::{Memory, Result, SlowMatrix, Tile, blocks};
+use attention::testing::{check_shape, scale};
+use attention::{Float, Mask, Visibility};
 
 /// The backward pass of [`tiled_attention`](super::tiled_attention): the gradients of queries, keys and values.
 ///
@@ -47,22 +46,22 @@ use nalgebra::RealField;
 /// let x = DMatrix::from_fn(6, 2, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let (memory, tiles) = (Memory::new(60), (2, 3));
 /// let [q, k, v, g] = ["q", "k", "v", "g"].map(|name| memory.put(name, x.clone()));
-/// let (o, lse) = tiled_attention(&memory, [&q, &k, &v], &Mask::none(), tiles)?;
+/// let (o, lse) = tiled_attention(&memory, [&q, &k, &v], Mask::none(), tiles)?;
 /// let [grad_q, _, _] =
-///     tiled_attention_backward(&memory, [&q, &k, &v], [&o, &lse], &g, &Mask::none(), tiles)?;
+///     tiled_attention_backward(&memory, [&q, &k, &v], [&o, &lse], &g, Mask::none(), tiles)?;
 ///
-/// let (_, cache) = attention(&x, &x, &x, &Mask::none())?;
+/// let (_, cache) = attention(&x, &x, &x, Mask::none())?;
 /// let expected = attention_backward(&cache, &x)?;
 /// assert!((grad_q.into_matrix() - expected.q).amax() < 1e-14);
 /// assert_eq!(memory.report().matrix("grad_q").read, 2 * 6 * 2); // once for each block of keys
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
-pub fn tiled_attention_backward<'m, T: RealField + Copy>(
+pub fn tiled_attention_backward<'m, T: Float>(
     memory: &'m Memory<T>,
     [q, k, v]: [&SlowMatrix<'m, T>; 3],
     [output, log_sum_exp]: [&SlowMatrix<'m, T>; 2],
     grad_output: &SlowMatrix<'m, T>,
-    mask: &Mask,
+    mask: impl Into<Mask>,
     tiles: (usize, usize),
 ) -> Result<[SlowMatrix<'m, T>; 3]> {
     let mask = check(memory, [q, k, v], mask)?;
@@ -109,7 +108,7 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
             weights.add_product_tr(&q_i, &k_j)?;
             exponentials(&mut weights, scale(d_k), &lse);
             if visibility == Visibility::Partial {
-                hide(&mut weights, mask, (rows.start, columns.start), T::zero());
+                hide(&mut weights, &mask, (rows.start, columns.start), T::zero());
             }
             // output = weights · v
             grad_v_j.add_tr_product(&weights, &grad_o_i)?;
@@ -130,14 +129,14 @@ pub fn tiled_attention_backward<'m, T: RealField + Copy>(
 }
 
 /// From products to weights. A row that sees nothing, whose log-sum-exp is −∞, is hidden afterwards.
-fn exponentials<T: RealField + Copy>(products: &mut Tile<T>, scale: T, lse: &Tile<T>) {
+fn exponentials<T: Float>(products: &mut Tile<T>, scale: T, lse: &Tile<T>) {
     for (mut row, &lse) in products.view_mut().row_iter_mut().zip(lse.view().iter()) {
         row.apply(|s| *s = (*s * scale - lse).exp());
     }
 }
 
 /// From the gradients of the weights to those of the products: `p ⊙ (g − D) / √d_k`.
-fn through_softmax<T: RealField + Copy>(
+fn through_softmax<T: Float>(
     grad: &mut Tile<T>,
     weights: &Tile<T>,
     row_sums: &Tile<T>,
@@ -166,7 +165,7 @@ fn through_softmax<T: RealField + Copy>(
 /// use laboratory::traffic::tiles_for_backward;
 ///
 /// assert_eq!(tiles_for_backward(32_768, 64, 64)?, (1, 126));
-/// # Ok::<(), attention::Error>(())
+/// # Ok::<(), laboratory::traffic::Error>(())
 /// ```
 pub fn tiles_for_backward(
     capacity: usize,

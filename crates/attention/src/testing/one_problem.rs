@@ -1,16 +1,13 @@
-//! One problem of attention with several heads, solved by the naive functions, by the tiled ones and by `Flash`. The tests of
-//! other crates include this file.
+//! One problem of attention with several heads, solved by the naive functions, by the tiled ones and by `Flash`.
 
-#![allow(dead_code, reason = "each test uses a part of this")]
-
-use attention::flash::{
+use crate::flash::{
     Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
-use attention::{AttentionGradients, Float, Mask, attention, attention_backward};
-use nalgebra::{DMatrix, convert};
+use crate::{AttentionGradients, Float, Mask, attention, attention_backward};
+use nalgebra::{DMatrix, DMatrixView, convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
-/// What lies within this of the naive result counts as equal.
+/// Results that differ by less than this are equal.
 pub const F64: f64 = 1e-12;
 
 /// Numbers between −1 and 1.
@@ -66,29 +63,21 @@ impl Problem {
     }
 }
 
-/// What the naive functions say, head by head. The mask is that of the inputs.
+/// The answer of the naive functions, head by head. The mask is that of the inputs.
 pub fn naive<T: Float>(
     inputs: &Inputs<T>,
     mask: &Mask,
     grad_output: &DMatrix<T>,
 ) -> Answer<T> {
-    let (q, k, v, heads) = (inputs.q(), inputs.k(), inputs.v(), inputs.n_heads());
-    let (d_k, d_v) = (q.ncols() / heads, v.ncols() / heads);
-    let mut forward = FlashOutput {
-        output: DMatrix::zeros(q.nrows(), v.ncols()),
-        log_sum_exp: DMatrix::zeros(q.nrows(), heads),
-        log_sum_exp_low: DMatrix::zeros(q.nrows(), heads),
-    };
-    let mut gradients = AttentionGradients {
-        q: DMatrix::zeros(q.nrows(), q.ncols()),
-        k: DMatrix::zeros(k.nrows(), k.ncols()),
-        v: DMatrix::zeros(v.nrows(), v.ncols()),
-    };
-    for h in 0..heads {
-        let slice = |x: &DMatrix<T>, d| x.columns(h * d, d).into_owned();
-        let (q, k, v) = (slice(q, d_k), slice(k, d_k), slice(v, d_v));
-        let (output, cache) = attention(&q, &k, &v, mask).unwrap();
-        let grads = attention_backward(&cache, &slice(grad_output, d_v)).unwrap();
+    let mut forward = FlashOutput::zeros(inputs);
+    let zeros = |matrix: DMatrixView<T>| DMatrix::zeros(matrix.nrows(), matrix.ncols());
+    let mut gradients =
+        AttentionGradients { q: zeros(inputs.q), k: zeros(inputs.k), v: zeros(inputs.v) };
+    for (h, head) in inputs.heads().enumerate() {
+        let (d_k, d_v) = (head.k.ncols(), head.v.ncols());
+        let grad_output = grad_output.columns(h * d_v, d_v);
+        let (output, cache) = attention(head.q, head.k, head.v, mask).unwrap();
+        let grads = attention_backward(&cache, grad_output).unwrap();
         forward.output.columns_mut(h * d_v, d_v).copy_from(&output);
         forward.log_sum_exp.set_column(h, &cache.log_sum_exp);
         gradients.q.columns_mut(h * d_k, d_k).copy_from(&grads.q);

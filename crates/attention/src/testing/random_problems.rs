@@ -1,14 +1,9 @@
-//! Random problems that break programs, and the definition of attention in plain loops, with which programs are compared. The
-//! tests of other crates include this file.
+//! Random problems that break programs, and the definition of attention in plain loops, with which programs are compared.
 
-#![allow(dead_code, reason = "each test uses a part of this")]
-
-pub mod one_problem;
-
-use attention::flash::{FlashOutput, Inputs, Tiles};
-use attention::{AttentionGradients, Float, Mask};
+pub use super::one_problem::Data;
+use crate::flash::{FlashOutput, Inputs, Tiles};
+use crate::{AttentionGradients, Float, Mask};
 use nalgebra::{DMatrix, convert, try_convert};
-pub use one_problem::Data;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeMap;
 
@@ -77,7 +72,7 @@ pub fn reference(
 
 // ---------------------------------------------------------------------------------------------------- problems
 
-/// What the numbers are like.
+/// The kind of the numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Numbers {
     /// Between −1 and 1.
@@ -91,7 +86,7 @@ pub enum Numbers {
     Subnormal,
 }
 
-/// What is put among them.
+/// What stands among them, in some places.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Poison {
     None,
@@ -261,7 +256,7 @@ pub fn exact<T: Float>(x: &DMatrix<T>) -> DMatrix<f64> {
     x.map(|x| try_convert(x).unwrap())
 }
 
-// ---------------------------------------------------------------------------------------------------- what is right
+// ---------------------------------------------------------------------------------------------------- the right results
 
 /// The right results of one head, how far each entry may be off, and what an infinity reaches.
 pub struct Expected {

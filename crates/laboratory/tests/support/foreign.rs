@@ -1,0 +1,68 @@
+//! A layer of someone else's.
+
+use attention::{
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Named,
+    NamedMut, NamedParameters, Result,
+};
+use laboratory::AttentionLayer;
+use nalgebra::DMatrix;
+
+/// A healthy layer, and changes to what it returns: its output, its heads or its gradients.
+#[derive(Clone)]
+pub struct Foreign {
+    pub layer: MultiHeadAttention<f64>,
+    pub output: fn(&mut DMatrix<f64>),
+    pub cache: fn(&mut MultiHeadCache<f64>),
+    pub gradients: fn(&mut LayerGradients<f64>),
+}
+
+impl Foreign {
+    /// Returns the layer without a change.
+    pub fn healthy(layer: MultiHeadAttention<f64>) -> Self {
+        Foreign { layer, output: |_| (), cache: |_| (), gradients: |_| () }
+    }
+}
+
+impl NamedParameters<f64> for Foreign {
+    fn named(&self) -> Named<'_, f64> {
+        self.layer.named()
+    }
+
+    fn named_mut(&mut self) -> NamedMut<'_, f64> {
+        self.layer.named_mut()
+    }
+}
+
+impl AttentionLayer for Foreign {
+    type Cache = MultiHeadCache<f64>;
+
+    fn forward(
+        &self,
+        x: &DMatrix<f64>,
+        context: Option<&DMatrix<f64>>,
+        mask: impl Into<Mask>,
+    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+        let (mut output, mut cache) =
+            AttentionLayer::forward(&self.layer, x, context, mask)?;
+        (self.output)(&mut output);
+        (self.cache)(&mut cache);
+        Ok((output, cache))
+    }
+
+    fn backward(
+        &self,
+        cache: &MultiHeadCache<f64>,
+        grad_output: &DMatrix<f64>,
+    ) -> Result<LayerGradients<f64>> {
+        let (x, context) = (&cache.x, cache.context.as_ref());
+        let (_, healthy) =
+            AttentionLayer::forward(&self.layer, x, context, Mask::none())?;
+        let mut gradients = self.layer.backward(&healthy, grad_output)?;
+        (self.gradients)(&mut gradients);
+        Ok(gradients)
+    }
+
+    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
+        cache.heads()
+    }
+}
