@@ -34,7 +34,7 @@ pub fn worked_example() -> Result<Example> {
     let (_, cache) = attention(&q, &k, &v, &Mask::none())?;
     let grad_weights = &grad_output * v.transpose();
     Ok(Example {
-        grad_scores: softmax_rows_backward(&cache.weights, grad_weights.clone())?,
+        grad_scores: softmax_rows_backward(&cache.weights, &grad_weights)?,
         gradients: attention_backward(&cache, &grad_output)?,
         cache,
         grad_output,

@@ -7,9 +7,9 @@ use crate::tiles_backward::Kept;
 use crate::tiles_forward::operations;
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::{Mask, attention};
+use attention::{Float, Mask, attention};
 use figures::format::{fixed, integer, percent};
-use nalgebra::{DMatrix, RealField};
+use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use std::ops::Range;
@@ -84,9 +84,7 @@ pub fn inputs() -> [DMatrix<f64>; 3] {
 }
 
 /// (1) The outputs of tiled attention, with tiles that do not divide the length, and of plain attention.
-pub fn tiled_and_plain<T: RealField + Copy>(
-    [q, k, v]: &[DMatrix<T>; 3],
-) -> Result<[DMatrix<T>; 2]> {
+pub fn tiled_and_plain<T: Float>([q, k, v]: &[DMatrix<T>; 3]) -> Result<[DMatrix<T>; 2]> {
     let tiles = Tiles { queries: 40, keys: 48 };
     let tiled = tiled_attention(&Inputs::new(q, k, v, &Mask::none())?, tiles)?.output;
     Ok([tiled, attention(q, k, v, &Mask::none())?.0])

@@ -2,8 +2,8 @@
 
 use crate::random::normal;
 use anyhow::{Context, Result};
-use attention::{AttentionLayer, Mask, MultiHeadAttention, row_entropy};
-use laboratory::{Diagnosis, Fault, Finding, Patient, diagnose};
+use attention::{Mask, MultiHeadAttention, row_entropy};
+use laboratory::{AttentionLayer, Diagnosis, Fault, Finding, Patient, diagnose};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -68,7 +68,7 @@ pub fn reached_by_filling(at: usize) -> Result<usize> {
 pub fn error_of_forgotten_path() -> Result<f64> {
     let findings = examine(Fault::ForgottenPath)?.findings();
     let error = findings.iter().find_map(|finding| match finding {
-        Finding::WrongGradient { by: "x", error } => Some(*error),
+        Finding::WrongGradient { by, error } if by == "x" => Some(*error),
         _ => None,
     });
     error.context("the gradient with respect to x is right")
@@ -106,7 +106,7 @@ pub const WIDE_HEAD: usize = WIDE / 2;
 pub fn entropies(fault: Fault) -> Result<Vec<f64>> {
     let x: DMatrix<f64> = normal(KEYS, WIDE, &mut ChaCha8Rng::seed_from_u64(21));
     let patient = Patient::new(layer(WIDE, 2, 22)?, fault)?;
-    let (_, cache) = patient.forward(&x, &Mask::causal())?;
+    let (_, cache) = patient.forward(&x, None, Mask::causal())?;
     Ok(row_entropy(&Patient::heads(&cache)[1].weights)?.iter().copied().collect())
 }
 

@@ -6,9 +6,9 @@ use super::layers::{self, WithInput};
 use super::step::{self, Curve, U};
 use crate::output::Page;
 use anyhow::Result;
-use attention::AttentionLayer;
 use figures::format::{fixed, integer, scientific};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+use laboratory::AttentionLayer;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let u = step::the_u()?;
@@ -82,7 +82,7 @@ fn every_gradient(page: &mut Page) -> Result<()> {
     gradients_of_layer(page, "two-heads", &two_heads)
 }
 
-fn gradients_of_layer<L: AttentionLayer<f64>>(
+fn gradients_of_layer<L: AttentionLayer>(
     page: &mut Page,
     name: &str,
     layer: &WithInput<L>,

@@ -2,14 +2,14 @@
 
 use crate::random::uniform;
 use anyhow::Result;
-use attention::{Mask, Parameters, SingleHeadAttention, numerical_gradient};
+use attention::{Float, Mask, Parameters, SingleHeadAttention, numerical_gradient};
 use nalgebra::{DMatrix, RealField, convert, convert_unchecked};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use record::statistics::median;
 
 /// A layer without biases, an input and the projection P of its loss, `r`, in either precision.
-pub struct Problem<T: RealField + Copy> {
+pub struct Problem<T: Float> {
     pub x: DMatrix<T>,
     /// W_Q, W_K, W_V and W_O.
     weights: [DMatrix<T>; 4],
@@ -49,8 +49,8 @@ impl Problem<f64> {
     }
 }
 
-impl<T: RealField + Copy> Problem<T> {
-    fn map<To: RealField + Copy>(&self, convert: fn(T) -> To) -> Problem<To> {
+impl<T: Float> Problem<T> {
+    fn map<To: Float>(&self, convert: fn(T) -> To) -> Problem<To> {
         let weights = self.weights.each_ref().map(|w| w.map(convert));
         Problem { x: self.x.map(convert), weights, r: self.r.map(convert) }
     }

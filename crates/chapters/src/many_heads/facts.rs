@@ -8,7 +8,7 @@ use attention::{
     example, scaled_scores,
 };
 use nalgebra::{DMatrix, DVector, dmatrix};
-use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 /// Tokens.
 pub const N: usize = 64;
@@ -117,8 +117,7 @@ fn dropout(p: f64, n: usize) -> Result<Dropout> {
     let x = normal(n, 8, rng);
     let (mut sums, mut squares) = (vec![], vec![]);
     while sums.len() < ROWS {
-        let dropping = ForwardOptions::new().with_dropout(p, rng.next_u64());
-        let (_, cache) = layer.forward(&x, dropping)?;
+        let (_, cache) = layer.forward(&x, ForwardOptions::new().dropout(p, rng))?;
         let head = &cache.heads()[0];
         sums.extend(head.weights_used()?.column_sum().iter().copied());
         squares.push(head.weights.norm_squared() / n as f64);

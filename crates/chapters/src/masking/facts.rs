@@ -2,8 +2,8 @@
 
 use crate::sentences::{BANK, Steps, projected};
 use anyhow::Result;
-use attention::{Mask, example, softmax};
-use nalgebra::{DMatrix, DVector, RealField};
+use attention::{Float, Mask, example, softmax};
+use nalgebra::{DMatrix, DVector};
 
 /// 1 where a query may see a key, `hidden` where it may not.
 pub fn allowed(mask: &Mask, n_q: usize, n_k: usize, hidden: f64) -> Result<DMatrix<f64>> {
@@ -36,9 +36,7 @@ pub fn with_a_longer_last_word() -> DMatrix<f64> {
 }
 
 /// A row of scores with this added to all of them, in the place of −∞, and its weights.
-pub fn everything_hidden<T: RealField + Copy>(
-    added: T,
-) -> Result<(DVector<T>, DVector<T>)> {
+pub fn everything_hidden<T: Float>(added: T) -> Result<(DVector<T>, DVector<T>)> {
     let hidden = SCORES.map(|score| nalgebra::convert::<f64, T>(score) + added);
     let hidden = DVector::from_row_slice(&hidden);
     let weights = softmax(&hidden)?;

@@ -109,9 +109,8 @@ pub fn dropout_sums() -> Result<Results<f64>> {
     let layer = MultiHeadAttention::<f64>::xavier(4, 1, rng)?;
     let x = example::river().x;
     let (mut wrong, mut right) = (0.0, 0.0);
-    for seed in 0..SEEDS {
-        let (_, cache) =
-            layer.forward(&x, ForwardOptions::new().with_dropout(0.5, seed))?;
+    for _ in 0..SEEDS {
+        let (_, cache) = layer.forward(&x, ForwardOptions::new().dropout(0.5, rng))?;
         let used = cache.heads()[0].weights_used()?;
         let kept = cache.heads()[0]
             .weights

@@ -86,7 +86,7 @@ pub fn sums() -> Result<[Sums; 3]> {
     let [q, grad_output] = [0, 1].map(|_| normal(QUERIES_OF_SUMS, D, rng));
     let [k, v] = [0, 1].map(|_| normal(KEYS_OF_SUMS, D, rng));
     let weights = softmax_rows(&scaled_scores(&q, &k)?)?;
-    let grad_scores = softmax_rows_backward(&weights, grad_output * v.transpose())?;
+    let grad_scores = softmax_rows_backward(&weights, &(grad_output * v.transpose()))?;
     let grad_products = grad_scores / (D as f64).sqrt();
     Ok([4, 16, 64].map(|blocks| {
         let width = KEYS_OF_SUMS / blocks;

@@ -5,7 +5,7 @@ use crate::random::normal;
 use crate::tiles_traffic::facts::D;
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::{Mask, attention, scaled_scores};
+use attention::{Float, Mask, attention, scaled_scores};
 use laboratory::traffic::blocks;
 use nalgebra::{DMatrix, RealField, convert, try_convert};
 use qd::Quad;
@@ -31,7 +31,7 @@ fn errors_of_length(n: usize) -> Result<[Errors; 2]> {
     Ok([errors_in::<f32>(&inputs, &exact)?, errors_in::<f64>(&inputs, &exact)?])
 }
 
-fn errors_in<T: RealField + Copy>(
+fn errors_in<T: Float>(
     inputs: &[DMatrix<f64>; 3],
     exact: &DMatrix<Quad>,
 ) -> Result<Errors> {
@@ -87,7 +87,7 @@ fn error<T: RealField + Copy>(output: &DMatrix<T>, exact: &DMatrix<Quad>) -> f64
 }
 
 /// The naive program, but that the exponentials of 64 keys are summed by themselves before they are added to the others.
-fn summed_in_parts<T: RealField + Copy>(
+fn summed_in_parts<T: Float>(
     q: &DMatrix<T>,
     k: &DMatrix<T>,
     v: &DMatrix<T>,
