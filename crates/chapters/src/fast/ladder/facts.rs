@@ -281,7 +281,7 @@ impl Ladder {
         })
     }
 
-    /// The transpose of the keys, the product, a copy of the scores, a copy of the values, their product: of each tile.
+    /// The scaled queries, the transpose of the keys, their product, a copy of it, the product with the values: of each tile.
     fn copies(&self, sign: f64) -> Result<Exchange> {
         let count = sign * 5.0 * tiles(SMALL);
         Ok(Exchange::new("copies of small tiles", count, self.part("copied tile")?))
