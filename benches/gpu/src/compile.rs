@@ -1,4 +1,4 @@
-//! What the compiler says of every kernel, for every architecture, head dimension and mask.
+//! The compiler's figures for every kernel, for every architecture, head dimension and mask.
 
 use crate::arguments::CompileOptions;
 use crate::report::circumstances;
@@ -51,7 +51,7 @@ fn variants() -> Vec<(Program, Architecture, usize, bool)> {
         .collect()
 }
 
-/// What each function needs: registers of a thread; bytes of a thread that are spilled, and of its stack; and bytes of
+/// Returns the needs of each function: registers of a thread; bytes of a thread that are spilled, and of its stack; and bytes of
 /// shared memory that a block is given.
 fn measurements(compiled: &Compiled, d: usize, causal: bool) -> Result<Vec<Measurement>> {
     let program = compiled.program;

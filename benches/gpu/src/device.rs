@@ -13,7 +13,7 @@ use std::time::Duration;
 /// the latter.
 pub type Timed = Box<dyn FnMut(usize, usize) -> Result<Vec<f64>>>;
 
-/// What our kernels run on.
+/// A device for our kernels.
 pub trait Device {
     /// Checks what a kernel computes in this cell, and makes it ready; or tells why it takes no part.
     ///
@@ -125,7 +125,7 @@ impl Device for OwnKernels {
     }
 }
 
-/// Whether the device is too old, or too small, rather than something being wrong.
+/// Returns `true` if the device is too old or too small, and nothing is wrong.
 fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),

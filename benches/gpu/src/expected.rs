@@ -1,26 +1,25 @@
-//! What a kernel must come to: some rows, computed in f64 on the processor.
+//! The expected results of a kernel: some rows, computed in f64 on the processor.
 
-use attention::building_blocks::scale;
 use attention::cuda::{Bf16, Precision, Shape};
-use attention::nalgebra::DMatrix;
+use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::ops::Range;
 
-/// How many rows are compared.
+/// The number of rows that are compared.
 const ROWS: usize = 64;
 
-/// What is compared with, of one kind of tensor: each (heads, n, d).
+/// The inputs of the forward pass, each (heads, n, d).
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     pub q: &'a [f32],
     pub k: &'a [f32],
     pub v: &'a [f32],
-    /// What the kernel rounds them to.
+    /// The type that the kernel rounds them to.
     pub precision: Precision,
 }
 
-/// What else the backward pass reads: the results of the forward kernel, and the gradient of the output.
+/// The other inputs of the backward pass: the results of the forward kernel, and the gradient of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Forward<'a> {
     /// (heads, n, d)
@@ -31,7 +30,12 @@ pub struct Forward<'a> {
     pub d_output: &'a [f32],
 }
 
-/// How far a tensor may be from the reference: ‖tensor − reference‖ / ‖reference‖ over the rows.
+/// The factor of the scores of heads of width `d`.
+fn scale(d: usize) -> f64 {
+    1.0 / (d as f64).sqrt()
+}
+
+/// The largest difference from the reference that is allowed: ‖tensor − reference‖ / ‖reference‖ over the rows.
 pub fn tolerance(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-5,
@@ -55,7 +59,7 @@ pub fn pick(tensor: &[f32], d: usize, rows: &[usize]) -> Vec<f64> {
     rows.iter().flat_map(|row| &tensor[row * d..][..d]).map(|x| f64::from(*x)).collect()
 }
 
-/// How far `found` is from `expected`, as a part of the latter. NaN stays NaN.
+/// The difference of `found` from `expected`, as a part of `expected`. NaN stays NaN.
 pub fn difference(found: &[f64], expected: &[f64]) -> f64 {
     let squared = |x: f64| x * x;
     let off: f64 = found.iter().zip(expected).map(|(a, b)| squared(a - b)).sum();
@@ -82,7 +86,7 @@ impl Inputs<'_> {
             let keys = keys_seen(shape, row);
             let q = self.read(self.q, d, row..row + 1);
             let k = self.read(self.k, d, keys.clone());
-            let scores = k.tr_mul(&q) * scale::<f64>(d); // (keys, 1)
+            let scores = k.tr_mul(&q) * scale(d); // (keys, 1)
             let most = scores.max();
             let exponentials = scores.map(|s| (s - most).exp());
             let sum = exponentials.sum();
@@ -103,17 +107,22 @@ impl Inputs<'_> {
         let d = shape.d;
         let of_query = |&row: &usize| {
             let keys = keys_seen(shape, row);
-            let (_, d_scores) = self.meet(d, row..row + 1, keys.clone(), forward);
+            let (_, d_scores) =
+                self.weights_and_score_gradients(d, row..row + 1, keys.clone(), forward);
             // S = scale · Q Kᵀ, so dQ = scale · dS K
-            let d_q = self.read(self.k, d, keys) * d_scores.transpose() * scale::<f64>(d);
+            let d_q = self.read(self.k, d, keys) * d_scores.transpose() * scale(d);
             d_q.as_slice().to_vec()
         };
         let of_key = |&row: &usize| {
             let queries = queries_seeing(shape, row);
-            let (weights, d_scores) =
-                self.meet(d, queries.clone(), row..row + 1, forward);
+            let (weights, d_scores) = self.weights_and_score_gradients(
+                d,
+                queries.clone(),
+                row..row + 1,
+                forward,
+            );
             // S = scale · Q Kᵀ, so dK = scale · dSᵀ Q
-            let d_k = self.read(self.q, d, queries.clone()) * d_scores * scale::<f64>(d);
+            let d_k = self.read(self.q, d, queries.clone()) * d_scores * scale(d);
             // O = P V, so dV = Pᵀ dO
             let d_v = self.read(forward.d_output, d, queries) * weights;
             (d_k.as_slice().to_vec(), d_v.as_slice().to_vec())
@@ -123,9 +132,8 @@ impl Inputs<'_> {
         [d_q.concat(), d_k.concat(), d_v.concat()]
     }
 
-    /// What some queries and some keys have to do with each other: their weights, and the gradients of their scores, each
-    /// (queries, keys).
-    fn meet(
+    /// The weights of some queries and keys, and the gradients of their scores, each (queries, keys).
+    fn weights_and_score_gradients(
         &self,
         d: usize,
         queries: Range<usize>,
@@ -140,9 +148,7 @@ impl Inputs<'_> {
         let mut d_scores = d_output.tr_mul(&self.read(self.v, d, keys));
         for (i, lse) in forward.lse[queries.clone()].iter().enumerate() {
             // P = exp(S − lse)
-            weights
-                .row_mut(i)
-                .apply(|s| *s = (scale::<f64>(d) * *s - f64::from(*lse)).exp());
+            weights.row_mut(i).apply(|s| *s = (scale(d) * *s - f64::from(*lse)).exp());
             // dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O))
             d_scores.row_mut(i).add_scalar_mut(-deltas[i]);
         }
@@ -206,10 +212,10 @@ mod tests {
                 (vec![], vec![], [(); 3].map(|()| vec![]));
             for h in 0..SHAPE.heads {
                 let [q, k, v, d_output] = [&q, &k, &v, &d_output].map(|x| head(x, h));
-                let (whole, cache) = attention(&q, &k, &v, &mask).unwrap();
+                let (whole, cache) = attention(&q, &k, &v, mask.clone()).unwrap();
                 let back = attention_backward(&cache, &d_output).unwrap();
                 output.extend_from_slice(whole.transpose().as_slice());
-                let scores = &q * k.transpose() * scale::<f64>(SHAPE.d);
+                let scores = &q * k.transpose() * scale(SHAPE.d);
                 for i in 0..SHAPE.n_q {
                     let seen = keys_seen(shape, i);
                     lse.push(seen.map(|j| scores[(i, j)].exp()).sum::<f64>().ln());
@@ -235,7 +241,7 @@ mod tests {
         }
     }
 
-    /// What a kernel in bf16 reads are rounded numbers.
+    /// A kernel in bf16 reads rounded numbers.
     #[test]
     fn the_reference_rounds_as_the_kernel_does() {
         let [q, k, v] = [1, 2, 3].map(draw);

@@ -15,7 +15,7 @@ pub const WIDTH: usize = 2048;
 /// Numbers of q, and of k, and of v, and of the output: the same for each cell.
 pub const NUMBERS: usize = TOKENS * WIDTH;
 
-/// Which way.
+/// The direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -45,7 +45,7 @@ impl Backend {
     }
 }
 
-/// Who takes part in a cell.
+/// A kernel that takes part in a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Contestant {
     Ours(Program),
@@ -67,7 +67,7 @@ impl fmt::Display for Contestant {
     }
 }
 
-/// What is measured at once: one row of a table.
+/// A problem and the kernels that are measured on it: one row of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     pub shape: Shape,

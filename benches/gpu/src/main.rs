@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// What there is to run on, and to compile with.
+/// Prints the GPU to run on and the compiler.
 fn describe_device() -> Result<()> {
     let gpu = attention::cuda::Gpu::open()?;
     let device = gpu.device();

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The measurements.
 
 use crate::grid::{Cell, Contestant};
 use crate::torch::SIDE;
@@ -6,24 +6,24 @@ use record::rounds::Rounds;
 use record::statistics::median;
 use std::fmt;
 
-/// What the run gave.
+/// The measurements of a run.
 #[derive(Debug, Default)]
 pub struct Measured {
     pub roofs: Roofs,
     pub cells: Vec<MeasuredCell>,
 }
 
-/// What the device can do at best.
+/// The device's best speeds.
 #[derive(Debug, Default)]
 pub struct Roofs {
     /// Bytes in a second, read and written.
     pub copy: f64,
-    /// By the type of the numbers, the seconds of each product of two large matrices.
+    /// The seconds of each product of two large matrices, by the type of the numbers.
     pub products: Vec<(&'static str, Vec<f64>)>,
 }
 
 impl Roofs {
-    /// What arithmetic in such numbers can come to, in operations a second.
+    /// The best speed of arithmetic in such numbers, in operations a second.
     fn flops(&self, dtype: &str) -> Option<f64> {
         let (_, samples) = self.products.iter().find(|(name, _)| *name == dtype)?;
         Some(2.0 * (SIDE as f64).powi(3) / median(samples))
@@ -41,7 +41,7 @@ impl fmt::Display for Roofs {
     }
 }
 
-/// What one cell gave.
+/// The measurements of one cell.
 #[derive(Debug)]
 pub struct MeasuredCell {
     pub cell: Cell,

@@ -62,7 +62,7 @@ pub fn measurements(Measured { roofs, cells }: &Measured) -> Vec<Measurement> {
     of_roofs(roofs).into_iter().chain(cells.iter().flat_map(of_cell)).collect()
 }
 
-/// What the device can do at best.
+/// The device's best speeds.
 fn of_roofs(Roofs { copy, products }: &Roofs) -> Vec<Measurement> {
     let copy = Measurement::common("f32", &[], &[], 1).named(
         "roof/copy".to_owned(),

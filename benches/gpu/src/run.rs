@@ -12,7 +12,7 @@ use record::rounds::{Rounds, interleave};
 use record::take::write_file;
 use std::time::{Duration, Instant};
 
-/// How long it should take, in seconds.
+/// The time that it should take, in seconds.
 fn limit(quick: bool) -> f64 {
     if quick { 50.0 } else { 300.0 }
 }
@@ -91,13 +91,13 @@ pub fn run(
     Ok(measured)
 }
 
-/// How many seconds of launches each contestant of a cell may have, if that many are still to come. The other half is for
+/// The seconds of launches that each contestant of a cell may have, if that many are still to come. The other half is for
 /// checks and for copies to the device.
 fn share(left: Duration, contestants: usize) -> f64 {
     (0.5 * left.as_secs_f64() / contestants.max(1) as f64).clamp(0.02, 1.0)
 }
 
-/// What computes in a turn.
+/// The kernel of a turn.
 enum Runner {
     Ours(Program, Timed),
     Torch(Backend),
@@ -174,7 +174,7 @@ fn turns(
     )
 }
 
-/// How the time of one contestant is spent on a cell.
+/// The launches of one contestant on a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
     /// Launches of a turn that do not count.
@@ -185,7 +185,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// What takes longer, in seconds, outlasts the noise by itself.
+    /// A launch that takes longer, in seconds, outlasts the noise.
     const LONG: f64 = 0.25;
 
     /// For a launch that takes so many seconds, with so many seconds for all of them. Ten launches a round are the least

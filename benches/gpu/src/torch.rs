@@ -18,7 +18,7 @@ pub struct Torch {
     python: PathBuf,
     script: PathBuf,
     process: Option<Process>,
-    /// How often a process ended before it answered.
+    /// The number of processes that ended before they answered.
     ends: usize,
     /// PyTorch's, CUDA's and cuDNN's.
     pub versions: BTreeMap<String, String>,
@@ -106,7 +106,7 @@ fn start(python: &Path, script: &Path) -> Result<Process> {
     Process::start("PyTorch", command, advice)
 }
 
-/// Where the script is: beside this program, or else where it was built.
+/// Returns the path of the script: beside this program, or else where it was built.
 ///
 /// # Errors
 /// It is in neither place.

@@ -14,7 +14,7 @@ struct Packed(TempDir);
 const TEST_PASSES: &str = "echo \"test result: ok. $REQUIRE_GPU $REQUIRE_NVRTC\"";
 const GPU: &str = "echo \"gpu $*\"; echo \"libraries $LD_LIBRARY_PATH\"";
 
-/// What the script came to.
+/// The end of the script.
 struct Ended {
     code: i32,
     words: String,

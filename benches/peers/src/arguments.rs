@@ -91,7 +91,7 @@ fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What was asked for, or else what is there by default.
+/// Returns the values that were asked for, or else the default ones.
 fn chosen<T: Copy + Ord>(chosen: &[T], default: &[T]) -> Vec<T> {
     let values = if chosen.is_empty() { default } else { chosen };
     values.iter().copied().sorted().dedup().collect()
@@ -144,7 +144,7 @@ impl Arguments {
         problems
     }
 
-    /// Who can take part, and is wanted.
+    /// Returns the kernels that can take part and are wanted.
     fn kernels(&self, problem: Problem, pass: Pass) -> Vec<Kernel> {
         let by_default: &[Kernel] =
             if self.avx2 { &[Kernel::PytorchFused] } else { Kernel::VARIANTS };
@@ -159,7 +159,7 @@ impl Arguments {
         if self.avx2 { "peers-avx2" } else { "peers" }
     }
 
-    /// Whether all of the grid is measured, and well.
+    /// Returns `true` if all of the grid is measured, and well.
     pub fn is_complete(&self) -> bool {
         let Self { quick, check_only, selection, .. } = self;
         !quick && !check_only && *selection == Selection::default()

@@ -1,4 +1,4 @@
-//! Whether the peers compute the same: against this crate's written-out path in f64, or against one another.
+//! Checks that the peers compute the same: against this crate's written-out path in f64, or against one another.
 
 use crate::data;
 use crate::grid::Cell;
@@ -13,10 +13,10 @@ use worker::{Kernel, Kind, Task};
 /// which was compared with the reference on shorter ones.
 pub const REFERENCE_UP_TO: usize = 1024;
 
-/// What a peer computed: tensors, in the order of [`Problem::results`].
+/// The results of a peer: tensors, in the order of [`Problem::results`].
 pub type Results = Vec<Vec<f64>>;
 
-/// How far a peer may be off, as a part of the largest entry.
+/// The largest error that is allowed, as a part of the largest entry.
 pub fn tolerance(kind: Kind) -> f64 {
     match kind {
         Kind::Attention => 1e-5, // f32
@@ -24,7 +24,7 @@ pub fn tolerance(kind: Kind) -> f64 {
     }
 }
 
-/// What is expected of a cell, in f64, if it is one of attention and short enough.
+/// Returns the expected results of a cell, in f64, if it is one of attention and short enough.
 ///
 /// # Errors
 /// The crate refuses to compute it.
@@ -46,7 +46,7 @@ pub fn reference(cell: &Cell) -> Result<Option<Results>> {
     Ok(Some(tensors_of(&by_head)))
 }
 
-/// What a peer left in a file.
+/// Returns the results that a peer left in a file.
 ///
 /// # Errors
 /// The file cannot be read, or has another size.

@@ -7,18 +7,18 @@ use worker::{Kernel, Kind, Mask, Pass, Problem, VariantArray};
 /// time they take tells nothing new.
 pub const WRITTEN_UP_TO: usize = 2048;
 
-/// What is measured at once: one row of a table.
+/// A problem and the kernels that are measured on it: one row of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     pub problem: Problem,
     pub mask: Mask,
     pub pass: Pass,
     pub threads: usize,
-    /// Who takes part. The first is this crate.
+    /// The kernels that take part. The first is this crate's.
     pub kernels: Vec<Kernel>,
 }
 
-/// What the others are compared with.
+/// The kernel with which the others are compared.
 pub fn base(kind: Kind) -> Kernel {
     match kind {
         Kind::Attention => Kernel::Flash,
@@ -34,7 +34,7 @@ pub fn rival(kind: Kind) -> Kernel {
     }
 }
 
-/// Who can take part, this crate first; none if it would write out the scores of a sequence that is too long.
+/// The kernels that can take part, this crate's first; not one that would write out the scores of a sequence that is too long.
 pub fn kernels(problem: Problem, pass: Pass) -> Vec<Kernel> {
     let kernels: &[Kernel] = match (problem.kind, problem.n) {
         (Kind::Attention, ..=WRITTEN_UP_TO) => Kernel::VARIANTS,

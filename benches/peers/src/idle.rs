@@ -1,4 +1,4 @@
-//! What goes on beside the peer at work, which may spoil the measurements.
+//! Other work beside the peer's, which may spoil the measurements.
 
 use crate::programs::Program;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 /// Beyond this, what goes on beside the peer at work is worth a warning: as a part of one core.
 const DISTURBING: f64 = 0.05;
 
-/// Whether the machine is at work on something else before anything begins.
+/// Returns a warning if the machine is at work on something else before anything begins.
 pub fn disturbance() -> Option<String> {
     let mut system = System::new();
     system.refresh_cpu_usage();
@@ -22,7 +22,7 @@ pub fn disturbance() -> Option<String> {
     })
 }
 
-/// How much the peers compute while it is not their turn.
+/// The processor time that the peers use while it is not their turn.
 #[derive(Default)]
 pub struct Idle {
     system: System,
@@ -33,7 +33,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// How many seconds of processors each of these processes has used.
+    /// Returns the seconds of processors that each of these processes has used.
     pub fn cpu(&mut self, processes: &[(Program, Pid)]) -> Vec<f64> {
         let ids: Vec<_> = processes.iter().map(|(_, id)| *id).collect();
         let what = ProcessRefreshKind::nothing().with_cpu().without_tasks();

@@ -1,4 +1,4 @@
-//! What was measured, and how it is told.
+//! The measurements, and the tables of them.
 
 use crate::grid::{Cell, base};
 use itertools::{Itertools, iproduct};
@@ -11,16 +11,16 @@ use worker::{Kernel, Kind, VariantArray};
 /// From this n on, cells count for the means: below, what is measured is mostly the cost of a call.
 const COUNTS_FROM: usize = 512;
 
-/// What the run gave.
+/// The measurements of a run.
 pub struct Measured {
     pub cells: Vec<MeasuredCell>,
     /// Of the peers' libraries.
     pub versions: BTreeMap<String, String>,
-    /// What may have spoilt the measurements.
+    /// Warnings of what may have spoilt the measurements.
     pub warnings: Vec<String>,
 }
 
-/// What one cell gave.
+/// The measurements of one cell.
 pub struct MeasuredCell {
     pub cell: Cell,
     pub rounds: Rounds<Kernel>,

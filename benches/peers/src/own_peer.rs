@@ -3,10 +3,10 @@
 use anyhow::{Result, bail, ensure};
 use attention::flash::{Flash, Inputs, Instructions};
 use attention::{
-    AttentionGradients, Mask as Visible, MultiHeadAttention, Parameters, attention,
-    attention_backward,
+    AttentionGradients, Float, Mask as Visible, MultiHeadAttention, Parameters,
+    attention, attention_backward,
 };
-use nalgebra::{DMatrix, RealField, RowDVector};
+use nalgebra::{DMatrix, RowDVector};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::path::Path;
 use worker::{Kernel, Kind, Mask, Pass, Peer, Problem, Task};
@@ -47,11 +47,11 @@ struct Layer {
     grad_output: DMatrix<f64>,
 }
 
-/// What was computed, one matrix after the other.
+/// The computed matrices, one after the other.
 pub enum Results {
     /// Each (n, h · d).
     Joined(Problem, Vec<DMatrix<f32>>),
-    /// By heads: each (n, d).
+    /// Head by head: each (n, d).
     Heads(Vec<Vec<DMatrix<f32>>>),
     Layer(Vec<DMatrix<f64>>),
 }
@@ -64,13 +64,13 @@ fn visible(mask: Mask) -> Visible {
 }
 
 /// The heads of a tensor (h, n, d) that lies in memory row by row: h times (n, d).
-pub fn heads<T: RealField + Copy>(problem: Problem, tensor: &[T]) -> Vec<DMatrix<T>> {
+pub fn heads<T: Float>(problem: Problem, tensor: &[T]) -> Vec<DMatrix<T>> {
     let Problem { n, d, .. } = problem;
     tensor.chunks(n * d).map(|head| DMatrix::from_row_slice(n, d, head)).collect()
 }
 
 /// The tensors (h, n, d), row by row as NumPy has them, of what was computed head by head.
-pub fn tensors_of<T: RealField + Copy>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
+pub fn tensors_of<T: Float>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
     let row_major = |matrix: &DMatrix<T>| matrix.transpose().as_slice().to_vec();
     let tensor = |i: usize| heads.iter().flat_map(|head| row_major(&head[i])).collect();
     (0..heads[0].len()).map(tensor).collect()
@@ -84,11 +84,11 @@ fn join(heads: &[DMatrix<f32>]) -> DMatrix<f32> {
 }
 
 /// One head's output, and the gradients with respect to its q, k and v if they are asked for.
-pub fn written<T: RealField + Copy>(
+pub fn written<T: Float>(
     [q, k, v, grad_output]: &[DMatrix<T>; 4],
     task: Task,
 ) -> Result<Vec<DMatrix<T>>> {
-    let (output, cache) = attention(q, k, v, &visible(task.mask))?;
+    let (output, cache) = attention(q, k, v, visible(task.mask))?;
     if task.pass == Pass::Forward {
         return Ok(vec![output]);
     }
@@ -115,8 +115,8 @@ impl Attention {
     /// The fast path, on heads side by side.
     fn flash(&self, task: Task, flash: &Flash) -> Result<Vec<DMatrix<f32>>> {
         let [q, k, v, grad_output] = &self.joined;
-        let mask = visible(task.mask);
-        let inputs = Inputs::new(q, k, v, &mask)?.with_heads(self.problem.heads)?;
+        let inputs = Inputs::new(q, k, v, visible(task.mask))?;
+        let inputs = inputs.with_heads(self.problem.heads)?;
         let forward = flash.forward(&inputs);
         if task.pass == Pass::Forward {
             return Ok(vec![forward.output]);
@@ -148,7 +148,7 @@ impl Layer {
     }
 
     fn compute(&self, task: Task) -> Result<Vec<DMatrix<f64>>> {
-        let (output, cache) = self.layer.forward(&self.x, &visible(task.mask))?;
+        let (output, cache) = self.layer.forward(&self.x, visible(task.mask))?;
         if task.pass == Pass::Forward {
             return Ok(vec![output]);
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use worker::{Kernel, Process};
 
-/// Which program knows which ways to compute.
+/// A program that computes, in one or more ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum Program {
     #[strum(serialize = "this crate")]

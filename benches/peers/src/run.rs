@@ -54,9 +54,9 @@ pub fn run(arguments: &Arguments, cells: &[Cell]) -> Result<Measured> {
 /// The peers with a number of threads, at one problem after the other.
 struct Bench<'a> {
     peers: BTreeMap<Program, Process>,
-    /// What each has in memory.
+    /// The problem that each has in memory.
     loaded: BTreeMap<Program, Problem>,
-    /// What lies in the folder.
+    /// The problem that lies in the folder.
     written: Option<Problem>,
     folder: &'a Path,
     threads: usize,
@@ -65,7 +65,7 @@ struct Bench<'a> {
     idle: &'a mut Idle,
 }
 
-/// How long a peer's threads spin when they have nothing to do any more, and a bit. To make them
+/// The time that a peer's threads spin when they have nothing left to do, and a bit. To make them
 /// sleep at once would cost no time here, but it would cost them time in their own turns.
 fn settles(program: Program, threads: usize) -> Duration {
     Duration::from_millis(match program {
@@ -186,7 +186,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Whether the comparison is mainly about it: this crate, and its fastest rival.
+/// Returns `true` for the kernels that the comparison is mainly about: this crate's, and its fastest rival.
 fn is_main(kernel: Kernel, cell: &Cell) -> bool {
     [base(cell.problem.kind), rival(cell.problem.kind)].contains(&kernel)
 }
@@ -195,21 +195,21 @@ fn task(cell: &Cell, kernel: Kernel) -> Task {
     Task { kernel, mask: cell.mask, pass: cell.pass }
 }
 
-/// How a peer's time is spent on a cell.
+/// The computations of a peer on a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
-    /// Whether a turn begins with a computation that does not count.
+    /// `true` if a turn begins with a computation that does not count.
     warm: bool,
-    /// How many computations of a turn count.
+    /// The computations of a turn that count.
     samples: usize,
-    /// How many turns there are.
+    /// The number of turns.
     rounds: usize,
 }
 
-/// Who computes longer than this, in seconds, does not gain by a warm-up.
+/// A computation longer than this, in seconds, does not gain by a warm-up.
 const WARM_BELOW: f64 = 0.25;
 
-/// Who computes longer than this, in seconds, outlasts the noise by itself.
+/// A computation longer than this, in seconds, outlasts the noise.
 const LONG: f64 = 2.0;
 
 impl Plan {

@@ -1,12 +1,11 @@
-//! How the time of attention grows with the number of tokens.
+//! The growth of attention's time with the number of tokens.
 //!
 //! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
 
 mod support;
 
-use attention::{Mask, MultiHeadAttention, attention, attention_backward, linear};
+use attention::{Float, Mask, MultiHeadAttention, attention, attention_backward, linear};
 use criterion::{Criterion, criterion_group, criterion_main};
-use nalgebra::RealField;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};
@@ -15,7 +14,7 @@ const D: usize = 64;
 const LENGTHS: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
 /// Scaled dot-product attention without projections, forward and backward.
-fn core<T: RealField + Copy>(criterion: &mut Criterion, dtype: &str, mask: (&str, Mask)) {
+fn core<T: Float>(criterion: &mut Criterion, dtype: &str, mask: (&str, Mask)) {
     let mut group = criterion.benchmark_group("attention");
     briefly(&mut group);
     let (how, mask) = mask;
@@ -53,12 +52,12 @@ fn layer(criterion: &mut Criterion) {
     for &n in LENGTHS.iter().filter(|n| **n <= 2048) {
         let x = normal::<f32>(n, D_MODEL, 0);
         time(&mut group, &format!("forward, {sizes}"), n, || {
-            layer.forward(black_box(&x), &Mask::none())
+            layer.forward(black_box(&x), Mask::none())
         });
         let heads: Vec<_> = (0..HEADS).map(|_| inputs::<f32>(n, D)).collect();
         time(&mut group, &format!("cores, {sizes}"), n, || {
             heads.iter().try_for_each(|[q, k, v]| {
-                attention(black_box(q), k, v, &Mask::none()).map(drop)
+                attention(black_box(q), k, v, Mask::none()).map(drop)
             })
         });
         let p = &layer.parameters;

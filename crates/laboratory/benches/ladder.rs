@@ -10,7 +10,6 @@ use attention::{Mask, attention, attention_backward};
 use criterion::{Criterion, criterion_group, criterion_main};
 use laboratory::{Exponentials, LibraryFlash};
 use mimalloc::MiMalloc;
-use nalgebra::DMatrix;
 use support::{briefly, normal, time};
 
 /// Keeps the memory of a matrix that was dropped for the next one. The system's allocator may give it back to the system, or not,
@@ -53,14 +52,14 @@ fn ladder(criterion: &mut Criterion) {
             format!("{pass}{how} {step}, f32, d = {D}, heads = {HEADS}")
         };
 
-        let head = |x: &DMatrix<f32>, h: usize| x.columns(h * D, D).into_owned();
-        let heads: Vec<_> =
-            (0..HEADS).map(|h| [&q, &k, &v, &grad].map(|x| head(x, h))).collect();
+        let heads: Vec<_> = (0..HEADS)
+            .map(|h| [&q, &k, &v, &grad].map(|x| x.columns(h * D, D)))
+            .collect();
         time(&mut group, &name("forward", "naive"), N, || {
-            heads.iter().try_for_each(|[q, k, v, _]| attention(q, k, v, &mask).map(drop))
+            heads.iter().try_for_each(|&[q, k, v, _]| attention(q, k, v, &mask).map(drop))
         });
         time(&mut group, &name("both", "naive"), N, || {
-            heads.iter().try_for_each(|[q, k, v, grad]| {
+            heads.iter().try_for_each(|&[q, k, v, grad]| {
                 let (_, cache) = attention(q, k, v, &mask)?;
                 attention_backward(&cache, grad).map(drop)
             })

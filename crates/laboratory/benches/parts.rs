@@ -1,11 +1,12 @@
-//! What attention is made of, each part by itself: exponentials, products of tiles and of whole matrices, and the copy of a
+//! The parts of attention, each by itself: exponentials, products of tiles and of whole matrices, and the copy of a
 //! tile. From these the gains of the steps in `ladder.rs` can be predicted.
 //!
 //! `cargo bench --bench parts` runs it. Compare within one run: the numbers are those of the machine at hand.
 
 mod support;
 
-use attention::flash::{Flash, Part, TileProducts};
+use attention::flash::Flash;
+use attention::testing::{Part, TileProducts};
 use attention::{Float, linear};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
@@ -22,7 +23,7 @@ const N: usize = 2048;
 const D: usize = 64;
 const SMALL: usize = 64;
 
-/// What the steps exchange: exponentials, products and copies, each by itself.
+/// The parts that differ from step to step: exponentials, products and copies, each by itself.
 fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parts");
     briefly(&mut group);

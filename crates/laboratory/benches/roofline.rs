@@ -4,14 +4,15 @@
 
 mod support;
 
-use attention::flash::{Flash, Part, TileProducts};
+use attention::flash::Flash;
+use attention::testing::{Part, TileProducts};
 use attention::{Mask, attention_weights, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nalgebra::DMatrix;
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};
 
-/// How fast it can multiply and add: in registers alone, and in nalgebra's product of square matrices.
+/// The speed of multiplications and additions: in registers alone, and in nalgebra's product of square matrices.
 fn arithmetic(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("arithmetic");
     briefly(&mut group);
@@ -28,7 +29,7 @@ fn arithmetic(criterion: &mut Criterion) {
     }
 }
 
-/// How fast numbers come from memory, and go there: arrays far larger than any cache.
+/// The speed of memory, read and written: arrays far larger than any cache.
 fn bandwidth(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("bandwidth");
     briefly(&mut group);
@@ -73,8 +74,7 @@ fn steps(criterion: &mut Criterion) {
         time(&mut group, &name("scale"), n, || {
             *black_box(&mut scores) *= black_box(1.0); // a factor of 1, so that they do not fade away
         });
-        let causal = Mask::causal();
-        let mask = causal.sized(n, n).expect("any size will do");
+        let mask = Mask::causal().sized(n, n).expect("any size will do");
         let mut masked = scores.clone();
         time(&mut group, &name("causal mask"), n, || {
             let all = std::mem::replace(&mut masked, DMatrix::zeros(0, 0));
@@ -82,13 +82,13 @@ fn steps(criterion: &mut Criterion) {
         });
         scores *= 1.0 / (D as f32).sqrt();
         time(&mut group, &name("softmax"), n, || softmax_rows(black_box(&scores)));
-        let (weights, _) = attention_weights(&q, &k, &Mask::none()).expect("one width");
+        let (weights, _) = attention_weights(&q, &k, Mask::none()).expect("one width");
         time(&mut group, &name("values"), n, || black_box(&weights) * &v);
     }
 }
 
-/// What a matrix costs before anything is computed with it: filled when it is new, and when it has been there before; and
-/// what it costs to transpose, for powers of two and for a length beside one.
+/// The cost of a matrix before anything is computed with it: filled when it is new, and when it has been there before; and
+/// the cost of transposing one, for powers of two and for a length beside one.
 fn matrices(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("matrix");
     briefly(&mut group);

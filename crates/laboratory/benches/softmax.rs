@@ -4,14 +4,14 @@
 
 mod support;
 
-use attention::{softmax, softmax_backward, softmax_jacobian, softmax_rows};
+use attention::{Float, softmax, softmax_backward, softmax_jacobian, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
-use nalgebra::{DMatrix, DVector, RealField};
+use nalgebra::{DMatrix, DVector};
 use std::hint::black_box;
 use support::{briefly, normal, time};
 
 /// Softmax of all rows column by column, as memory lies, against row by row.
-fn rows<T: RealField + Copy>(criterion: &mut Criterion, dtype: &str) {
+fn rows<T: Float>(criterion: &mut Criterion, dtype: &str) {
     let mut group = criterion.benchmark_group("softmax of rows");
     briefly(&mut group);
     // Powers of two, and two lengths beside them: strides of a power of two crowd into few lines of a cache.
@@ -32,7 +32,7 @@ fn rows<T: RealField + Copy>(criterion: &mut Criterion, dtype: &str) {
 }
 
 /// As `softmax_rows`, with the same exponential as [`along_the_rows`]: only the order of the loops differs.
-fn down_the_columns<T: RealField + Copy>(scores: &DMatrix<T>) -> DMatrix<T> {
+fn down_the_columns<T: Float>(scores: &DMatrix<T>) -> DMatrix<T> {
     let mut weights = scores.clone();
     let mut max = weights.column(0).into_owned();
     for column in weights.column_iter() {
@@ -49,7 +49,7 @@ fn down_the_columns<T: RealField + Copy>(scores: &DMatrix<T>) -> DMatrix<T> {
     weights
 }
 
-fn along_the_rows<T: RealField + Copy>(scores: &DMatrix<T>) -> DMatrix<T> {
+fn along_the_rows<T: Float>(scores: &DMatrix<T>) -> DMatrix<T> {
     let mut weights = scores.clone();
     for mut row in weights.row_iter_mut() {
         let max = row.max();

@@ -1,4 +1,4 @@
-//! A diagnosis of an attention layer from outside: what its weights, gradients and outputs say about its health.
+//! A diagnosis of an attention layer from outside, by its weights, gradients and outputs.
 //!
 //! Nothing here knows how a layer is written. It runs the layer, looks at what comes out and at what is cached, changes
 //! one token at a time, and compares the gradients with slopes that are measured.
@@ -62,7 +62,7 @@ const DIRECTIONS: usize = 4; // along which each gradient is compared with the s
 const STEP: f64 = 1e-5; // ε
 // ANCHOR_END: directions
 
-/// What [`diagnose`] measured. Its `Display` is a report.
+/// The measurements of [`diagnose`]. Its `Display` is a report.
 ///
 /// The report ends with what moves what, a row for each output and a column for each token: `x` may move it and does,
 /// `.` may not and does not, `L` is a leak, `D` is deafness. `o` is a token whose own key is hidden from it, but whose
@@ -84,22 +84,22 @@ const STEP: f64 = 1e-5; // ε
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
-    /// What was measured, head by head.
+    /// The measurements of each head.
     pub heads: Vec<HeadDiagnosis>,
-    /// Which query may see which key, by the mask that was asked for (n_q, n_k).
+    /// `true` where a query may see a key, by the mask that was asked for (n_q, n_k).
     allowed: DMatrix<bool>,
-    /// How far output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
+    /// The distance that output `i` moved when token `j` was changed, as a share of the largest output (n_q, n_k).
     pub influence: DMatrix<f64>,
-    /// How far each gradient is from the slope of the loss, along the worst of a few directions: by `x`, by the
-    /// `context` if there is one, and by each parameter under its name.
+    /// The relative error of each gradient against the slope of the loss, along the worst of a few directions: the gradients with
+    /// respect to `x`, to the `context` if there is one, and to each parameter, under its name.
     pub slope_errors: Vec<(String, f64)>,
-    /// Whether queries, and keys and values come from different sequences.
+    /// `true` if keys and values come from another sequence than queries.
     is_cross: bool,
-    /// What held a NaN or an infinity.
+    /// The matrices that held a NaN or an infinity.
     not_finite: Vec<&'static str>,
 }
 
-/// What [`diagnose`] measured of one head.
+/// The measurements of [`diagnose`] of one head.
 ///
 /// ```
 /// use attention::{Mask, SingleHeadAttention, example};
@@ -125,12 +125,12 @@ pub struct HeadDiagnosis {
     pub entropy: DVector<f64>,
     /// The most it could be: ln of the number of keys that the row may see (n_q), 0 where it may see none.
     pub max_entropy: DVector<f64>,
-    /// By what the products of queries and keys were multiplied before softmax, times √d_k: 1 is right. `None` where
+    /// The factor of the products of queries and keys before softmax, times √d_k: 1 is right. `None` where
     /// the weights are not the softmax, row by row, of a multiple of the products, or all products are the same.
     pub scale: Option<f64>,
-    /// Whether the products of queries and keys that are seen differ at all, beyond rounding: if not, any factor fits.
+    /// `true` if the products of queries and keys that are seen differ, beyond rounding: if not, any factor fits.
     pub products_differ: bool,
-    /// Where a weight is too small to be noticed (n_q, n_k), because the scores say so and not because of a mask.
+    /// `true` where a weight is too small to be noticed (n_q, n_k), because of the scores and not because of a mask.
     pub faint: DMatrix<bool>,
     /// The norms of the gradients with respect to this head's columns of `w_q`, `w_k` and `w_v` and its rows of `w_o`.
     pub gradients: [(&'static str, f64); 4],
@@ -152,7 +152,7 @@ pub enum Finding {
     /// A NaN or an infinity. Nothing else is judged then.
     #[display("{what}: NaN or infinite")]
     NotFinite {
-        /// What holds it.
+        /// The matrix that holds it.
         what: &'static str,
     },
     /// A row of weights that does not sum to 1, or to 0 where its query may see nothing.
@@ -210,7 +210,7 @@ pub enum Finding {
     Scale {
         /// The head.
         head: usize,
-        /// How many times too large they are.
+        /// The ratio of the scores to the right ones.
         factor: f64,
     },
     /// A head's part of a parameter that no gradient reaches.
@@ -228,7 +228,7 @@ pub enum Finding {
     WrongGradient {
         /// The variable: `x`, `context` or a parameter's name.
         by: String,
-        /// How far off it is, as a share.
+        /// Its relative error.
         error: f64,
     },
     /// Tokens that move outputs from which the mask hides them.
@@ -236,7 +236,7 @@ pub enum Finding {
     Leak {
         /// Output and token, each from 0.
         pairs: Vec<(usize, usize)>,
-        /// How far the furthest moved, as a share of the largest output.
+        /// The largest distance that an output moved, as a share of the largest output.
         moved: f64,
     },
     /// Tokens that move nothing where the mask lets them be seen.
@@ -253,7 +253,7 @@ pub enum Finding {
 /// nothing cannot be broken, so to find leaks use one that hides something. Choose an `x` with a few tokens, none like
 /// another, and as many entries a token as the layer wants; `context` is `None` in self-attention.
 ///
-/// What it costs: about 72 forward passes for the gradients and 4 for each token.
+/// It takes about 72 forward passes for the gradients and 4 for each token.
 ///
 /// # Errors
 /// As the layer's own forward pass, or what the layer returns has shapes that do not fit one another.
@@ -303,7 +303,7 @@ fn normal(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
     DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
 }
 
-/// What holds a NaN or an infinity.
+/// Returns the names of the matrices that hold a NaN or an infinity.
 fn not_finite(
     x: &DMatrix<f64>,
     context: Option<&DMatrix<f64>>,
@@ -418,7 +418,7 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
 }
 // ANCHOR_END: scale
 
-/// Whether some row has two products that its query may see and that are not the same up to rounding.
+/// Returns `true` if some row has two products that its query may see and that are not the same up to rounding.
 fn products_differ(head: &AttentionCache<f64>, mask: &SizedMask) -> bool {
     let products = &head.q * head.k.transpose(); // (n_q, n_k)
     let rounding = 1e-9 * head.q.amax().max(1.0) * head.k.amax().max(1.0);
@@ -458,7 +458,8 @@ struct Probe<'a, L> {
 
 impl<L: AttentionLayer> Probe<'_, L> {
     // ANCHOR: influence
-    /// How far each output moves as each token is changed: a share of the largest output.
+    /// The distance that each output moves as each token is changed: a share of the
+    /// largest output.
     fn influence(&self, rng: &mut ChaCha8Rng) -> Result<DMatrix<f64>> {
         let source = self.context.unwrap_or(self.x); // where keys and values come from
         let size = root_mean_square(source);
@@ -547,7 +548,8 @@ impl<L: AttentionLayer> Probe<'_, L> {
 }
 
 // ANCHOR: slope
-/// How far a gradient is from the slope of the loss: the worst of a few directions.
+/// The relative error of a gradient against the slope of the loss: the worst of a few
+/// directions.
 ///
 /// Along a direction the slope is the gradient's dot product with it. That takes two
 /// runs a direction, where entry by entry takes two for each entry. `floor` is a slope
@@ -596,7 +598,7 @@ impl HeadDiagnosis {
 }
 
 impl Diagnosis {
-    /// What is wrong, as far as these numbers say. A healthy layer raises nothing.
+    /// Returns the faults that these numbers show. A healthy layer raises nothing.
     ///
     /// A finding is a reason to look. A trained head that looks at one key only is collapsed by this measure, and may
     /// be right.
@@ -639,7 +641,7 @@ impl Diagnosis {
         findings
     }
 
-    /// Whether some query may see two keys or more: with fewer there is nothing to choose, and nothing to learn.
+    /// Returns `true` if some query may see two keys or more: with fewer there is nothing to choose, and nothing to learn.
     fn has_choice(&self) -> bool {
         self.allowed.row_iter().any(|row| row.iter().filter(|&&sees| sees).count() > 1)
     }
@@ -680,7 +682,7 @@ impl Diagnosis {
         head.gradients.into_iter().filter(silent).map(finding).collect()
     }
 
-    /// What output `i` and token `j` have in the report: see [`Diagnosis`].
+    /// The sign of output `i` and token `j` in the report: see [`Diagnosis`].
     fn sign(&self, i: usize, j: usize) -> char {
         let moved = self.influence[(i, j)] > MOVED;
         let is_faint = || self.heads.iter().all(|head| head.faint[(i, j)]);
@@ -858,7 +860,7 @@ mod tests {
         diagnose(&layer, &example::river().x, None, Mask::causal()).unwrap()
     }
 
-    /// What one head cannot tell, since its weight is too small, another one could.
+    /// One head is too faint to tell, but another one could.
     #[test]
     fn a_faint_weight_excuses_its_own_head_only() {
         let mut diagnosis = healthy();

@@ -6,7 +6,7 @@
 
 use attention::Float;
 
-/// How the exponentials of a tile are computed.
+/// A way to compute the exponentials of a tile.
 ///
 /// ```
 /// use laboratory::{Exponentials, LibraryFlash};
@@ -17,11 +17,11 @@ use attention::Float;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exponentials {
-    /// By the system's `exp`, one call for each.
+    /// The system's `exp`, one call for each.
     OneByOne,
-    /// By a polynomial, in the vector instructions that every processor of this family has.
+    /// A polynomial, in the vector instructions that every processor of this family has.
     Portable,
-    /// By a polynomial, in the widest vector instructions that this processor has.
+    /// A polynomial, in the widest vector instructions that this processor has.
     Vector,
 }
 

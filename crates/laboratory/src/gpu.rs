@@ -1,9 +1,9 @@
-//! A multiprocessor on paper: what its parts do in a clock, the banks of its shared memory, and a plan of who works when.
+//! A multiprocessor on paper: the rates of its parts, the banks of its shared memory, and the time-line of a kernel.
 //!
 //! The rates are those of NVIDIA's *CUDA C++ Programming Guide* for compute capability 9.0.
 
 mod banks; // of shared memory
-mod pipeline; // who has the tensor cores when
+mod pipeline; // the time-line of the tensor cores
 
 pub use banks::{Ask, busiest_bank, clocks, warp};
 pub use pipeline::{

@@ -9,7 +9,7 @@ mod exponentials; // the ways to exponentiate, from slow to fast
 mod library_flash; // attention by tiles, with products from a library
 
 mod diagnose; // finds what is wrong with a layer
-mod layer; // what can be examined
+mod layer; // the interface through which a layer is examined
 mod patients; // layers with something wrong
 
 pub use diagnose::{

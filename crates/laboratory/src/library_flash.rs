@@ -31,9 +31,9 @@ use std::ops::Range;
 /// ```
 #[derive(Debug, Clone)]
 pub struct LibraryFlash {
-    /// How many queries and keys meet in a tile. A size of 0 counts as 1, and one beyond what there is as all of it.
+    /// The queries and keys of a tile. A size of 0 counts as 1, and one beyond what there is as all of it.
     pub tiles: Tiles,
-    /// How the exponentials are computed.
+    /// The way to compute exponentials.
     pub exponentials: Exponentials,
 }
 

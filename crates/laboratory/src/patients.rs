@@ -1,6 +1,6 @@
 //! Attention layers that are ill: each has one planted fault, of the kind that people make.
 //!
-//! All shapes fit, and nothing panics. What is not at fault is the healthy layer.
+//! All shapes fit, and nothing panics. Everything but the fault is as in the healthy layer.
 
 use crate::layer::AttentionLayer;
 use attention::testing::check_count;
@@ -11,7 +11,7 @@ use attention::{
 };
 use nalgebra::DMatrix;
 
-/// What is wrong with a [`Patient`].
+/// The fault of a [`Patient`].
 ///
 /// ```
 /// use laboratory::Fault;
@@ -30,7 +30,7 @@ pub enum Fault {
     InvertedMask,
     /// The layer makes a causal mask of its own and does not look at the one it is given.
     ForgottenPadding,
-    /// What is hidden gets a weight of 0 after softmax has shared all weight out.
+    /// Hidden keys get a weight of 0 only after softmax has shared all weight out.
     MaskAfterSoftmax,
     /// Scores are not divided by √d_k. With d_k = 1 that changes nothing.
     MissingScale,
@@ -146,7 +146,7 @@ impl Patient {
         }
     }
 
-    /// Whether query `i` sees key `j`, if that mask is asked for.
+    /// Returns `true` if query `i` sees key `j` where that mask is asked for.
     fn sees(&self, asked: &SizedMask, i: usize, j: usize) -> bool {
         match self.fault {
             // ANCHOR: off_by_one_mask

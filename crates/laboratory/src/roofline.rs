@@ -2,10 +2,10 @@
 
 use attention::{AttentionShape, Result};
 
-/// A step of attention: what it computes, and what it has to move.
+/// A step of attention: its operations and the bytes that it has to move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Operations, by the convention of [`AttentionShape::flops`].
     pub flops: f64,

@@ -10,12 +10,12 @@
 //! inputs in slow memory and taking results out of it is free. What a real machine adds is not counted: cache lines,
 //! latency, and hardware that decides for itself what to keep.
 
-mod error; // what can be wrong with a program
+mod error; // the errors of programs
 mod programs; // attention step by step, written for this machine
 #[cfg(test)]
-mod samples; // what the programs are tested with
+mod samples; // inputs and checks for the tests
 mod tiled; // in tiles
-mod tiled_backward; // and back
+mod tiled_backward; // and their backward pass
 
 pub use error::{Error, Result};
 pub use programs::{fused_attention, naive_attention, naive_attention_backward};
@@ -80,7 +80,7 @@ impl<T: Float> Memory<T> {
         }
     }
 
-    /// How many numbers fast memory holds.
+    /// Returns the number of numbers that fast memory holds.
     ///
     /// ```
     /// assert_eq!(laboratory::traffic::Memory::<f64>::new(7).capacity(), 7);
@@ -89,7 +89,7 @@ impl<T: Float> Memory<T> {
         self.capacity
     }
 
-    /// How many more numbers fast memory has room for.
+    /// Returns the number of numbers that fast memory still has room for.
     ///
     /// ```
     /// let memory = laboratory::traffic::Memory::<f64>::new(10);
@@ -103,12 +103,12 @@ impl<T: Float> Memory<T> {
         self.capacity - self.used.get()
     }
 
-    /// How much is free, and of how much.
+    /// The free room, and the capacity.
     fn room(&self) -> (usize, usize) {
         (self.free(), self.capacity)
     }
 
-    /// The most numbers that fast memory held at any time.
+    /// Returns the most numbers that fast memory held at any time.
     ///
     /// ```
     /// let memory = laboratory::traffic::Memory::<f64>::new(10);
@@ -132,7 +132,7 @@ impl<T: Float> Memory<T> {
         self.report.borrow_mut().begin(name);
     }
 
-    /// What was read and written so far.
+    /// Returns the counts so far.
     ///
     /// ```
     /// let memory = laboratory::traffic::Memory::<f64>::new(10);
@@ -549,7 +549,7 @@ impl Add for Counts {
     }
 }
 
-/// What went over between slow and fast memory, by pass and by matrix.
+/// The numbers that moved between slow and fast memory, by pass and by matrix.
 ///
 /// ```
 /// use laboratory::traffic::Memory;
@@ -572,7 +572,7 @@ impl Add for Counts {
 pub struct Report {
     passes: Vec<&'static str>,
     current: Option<&'static str>,
-    /// By pass and matrix, and nothing of which nothing moved.
+    /// The counts by pass and matrix, without those of 0.
     entries: BTreeMap<(&'static str, &'static str), Counts>,
 }
 
@@ -613,7 +613,7 @@ impl Report {
         &self.passes
     }
 
-    /// Everything.
+    /// Returns the traffic of all passes.
     ///
     /// ```
     /// assert_eq!(laboratory::traffic::Report::default().total().all(), 0);
@@ -622,7 +622,7 @@ impl Report {
         self.sum(|_, _| true)
     }
 
-    /// What the passes of this name moved.
+    /// Returns the traffic of the passes of this name.
     ///
     /// ```
     /// assert_eq!(laboratory::traffic::Report::default().pass("mask").all(), 0);
@@ -631,7 +631,7 @@ impl Report {
         self.sum(|of, _| of == pass)
     }
 
-    /// How much of the matrices of this name was moved.
+    /// Returns the traffic of the matrices of this name.
     ///
     /// ```
     /// assert_eq!(laboratory::traffic::Report::default().matrix("scores").all(), 0);
@@ -640,7 +640,7 @@ impl Report {
         self.sum(|_, of| of == matrix)
     }
 
-    /// How much of a matrix one pass moved.
+    /// Returns the traffic of a matrix in one pass.
     ///
     /// ```
     /// assert_eq!(laboratory::traffic::Report::default().of("mask", "scores").all(), 0);

@@ -99,7 +99,7 @@ fn run<L: AttentionLayer>(
     (output, layer.backward(&cache, grad_output).unwrap())
 }
 
-/// What the patients share with the healthy layer is healthy.
+/// All that the patients share with the healthy layer is healthy.
 #[test]
 fn a_patient_without_a_fault_is_the_healthy_layer() {
     for (n_q, n_k, is_cross) in [(5, 5, false), (3, 6, true), (6, 3, true)] {

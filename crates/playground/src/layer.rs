@@ -1,17 +1,17 @@
 //! A layer on some tokens, forward and backward, with every matrix on the way.
 
 use crate::{Mask, Matrix};
-use attention::nalgebra::{DMatrix, RowDVector, convert};
-use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
 use attention::{
     AttentionCache, Float, ForwardOptions, HeadsCache, MultiHeadAttention, Parameters,
     attention_backward, example, linear, linear_backward, numerical_gradient,
     scaled_scores, softmax_rows_backward,
 };
+use nalgebra::{DMatrix, RowDVector, convert};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
 
-/// A layer, its input, and what it makes of it. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
+/// A layer and its input. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
 #[wasm_bindgen]
 pub struct Layer {
     layer: MultiHeadAttention<f64>,
@@ -97,7 +97,7 @@ impl Layer {
             "dA" => grad_weights(&cache, &grad_o)?,
             "dS" => {
                 let grad = grad_weights(&cache, &grad_o)?;
-                softmax_rows_backward(&cache.weights, grad)?
+                softmax_rows_backward(&cache.weights, &grad)?
             }
             "dQ" => grad_core()?.q,
             "dK" => grad_core()?.k,
@@ -107,7 +107,7 @@ impl Layer {
         }))
     }
 
-    /// What one path brings to dX: through the queries (0), the keys (1) or the values (2), of all heads.
+    /// The part of dX that comes by one path: through the queries (0), the keys (1) or the values (2), of all heads.
     ///
     /// # Errors
     /// There is no such path, or a pass fails.
@@ -120,8 +120,8 @@ impl Layer {
         let mut term = DMatrix::zeros(self.x.nrows(), self.x.ncols());
         for head in 0..self.layer.n_heads() {
             let grad = self.matrix(name, head)?.0;
-            let w = w.columns(grad.ncols() * head, grad.ncols()).into_owned();
-            term += linear_backward(&self.x, &w, &grad)?.0;
+            let w = w.columns(grad.ncols() * head, grad.ncols());
+            term += linear_backward(&self.x, w, &grad)?.0;
         }
         Ok(Matrix(term))
     }
@@ -130,7 +130,7 @@ impl Layer {
     #[wasm_bindgen(getter, js_name = parameterNames)]
     pub fn parameter_names(&self) -> Vec<String> {
         let named = self.layer.parameters.named();
-        named.into_iter().map(|(name, _)| name.to_owned()).collect()
+        named.into_iter().map(|(name, _)| name).collect()
     }
 
     /// One parameter, by its place among the names.
@@ -181,9 +181,11 @@ impl Layer {
 }
 
 impl Layer {
+    /// The same whenever it is asked for, so that every pass drops the same weights.
     fn options(&self) -> ForwardOptions<'_, f64> {
         let (probability, seed) = self.dropout;
-        ForwardOptions::new().with_mask(&self.mask).with_dropout(probability, seed)
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        ForwardOptions::new().mask(&self.mask).dropout(probability, rng)
     }
 
     fn loss_gradient(&self) -> DMatrix<f64> {

@@ -1,4 +1,4 @@
-//! What the figures that move ask of the crate `attention`, in the reader's browser.
+//! The interface of the crate `attention` for the figures that move, in the reader's browser.
 //!
 //! Matrices cross the border as [`Matrix`], row by row. Attention, its gradients and its slopes are the crate's; here they are only called.
 
@@ -9,10 +9,10 @@ pub use layer::{Layer, embed};
 pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
 
 use attention::flash;
-use attention::nalgebra::{DMatrix, DVector, RowDVector, convert};
-use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
 use attention::{Float, SingleHeadAttention, SizedMask, example, numerical_gradient};
 use layer::{example_parameters, loss_gradient};
+use nalgebra::{DMatrix, DVector, RowDVector, convert};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
 
@@ -100,7 +100,7 @@ impl Sentence {
     }
 }
 
-/// What each column of a sentence's matrix stands for.
+/// The names of the columns of a sentence's matrix.
 #[wasm_bindgen]
 pub fn dimensions() -> Vec<String> {
     example::DIMENSIONS.map(str::to_owned).to_vec()
@@ -121,7 +121,7 @@ pub fn project(x: &Matrix, w: &Matrix) -> Result<Matrix, JsError> {
     Ok(Matrix(attention::linear(&x.0, &w.0, &RowDVector::zeros(0))?))
 }
 
-/// Which keys a query may see.
+/// The keys that a query may see.
 #[wasm_bindgen]
 #[derive(Debug, Clone)]
 pub struct Mask(attention::Mask);
@@ -222,7 +222,7 @@ impl OnlineSoftmax {
         Ok(self.0.absorb(&scores, &values)?)
     }
 
-    /// What is known after the keys of both.
+    /// The state after the keys of both.
     ///
     /// # Errors
     /// As [`flash::OnlineSoftmax::merge`].
@@ -293,7 +293,7 @@ fn measured<T: Float>(epsilon: f64) -> attention::Result<T> {
     let number = DMatrix::from_element(1, 1, x[NUDGED]);
     let slope = numerical_gradient(&number, convert(epsilon), |number| {
         x[NUDGED] = number[0];
-        Ok(layer.forward(&x, &attention::Mask::none())?.0.dot(&p))
+        Ok(layer.forward(&x, attention::Mask::none())?.0.dot(&p))
     })?;
     Ok(slope[0])
 }

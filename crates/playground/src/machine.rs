@@ -1,14 +1,14 @@
-//! Operations, bytes and clocks: what the figures about machines ask of the laboratory.
+//! Operations, bytes and clocks, from the laboratory, for the figures about machines.
 
 use crate::Mask;
-use attention::nalgebra::DMatrix;
 use attention::{AttentionShape, Visibility};
 use laboratory::gpu::{Ask, BANKS, Lengths, WARP, Work, clocks, warp};
 use laboratory::roofline;
 use laboratory::traffic::{
-    Memory, SlowMatrix, blocks, chunked_attention, fused_attention, naive_attention,
-    strip_for, tiled_attention,
+    self, Memory, SlowMatrix, blocks, chunked_attention, fused_attention,
+    naive_attention, strip_for, tiled_attention,
 };
+use nalgebra::DMatrix;
 use wasm_bindgen::prelude::*;
 
 /// A step of attention under a roof.
@@ -78,8 +78,8 @@ impl TileWalk {
         type Program<'a> = &'a dyn for<'m> Fn(
             &'m Memory<f64>,
             [&SlowMatrix<'m, f64>; 3],
-        ) -> attention::Result<()>;
-        let total = |program: Program| -> attention::Result<f64> {
+        ) -> traffic::Result<()>;
+        let total = |program: Program| -> traffic::Result<f64> {
             let memory = Memory::new(capacity);
             // Whatever the numbers are, as many move.
             let inputs = ["q", "k", "v"]
@@ -186,7 +186,7 @@ impl BankLoad {
         Ok(BankLoad { asks })
     }
 
-    /// How long it takes.
+    /// Clocks of the load.
     #[wasm_bindgen(getter)]
     pub fn clocks(&self) -> usize {
         clocks(&self.asks)

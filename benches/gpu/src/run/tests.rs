@@ -18,11 +18,11 @@ const MATH: Contestant = Contestant::Torch(Backend::Math);
 /// Takes 2 ms for everything, but 1 s for naive; has no room for naive beyond n = 1024.
 #[derive(Default)]
 struct Fake {
-    /// Which kernel is wrong, in cells of this n.
+    /// The kernel that is wrong, in cells of this n.
     wrong: Option<(Program, usize)>,
-    /// Which kernel fails while it runs, in cells of this n.
+    /// The kernel that fails while it runs, in cells of this n.
     failing: Option<(Program, usize)>,
-    /// Who had turns, with how many launches.
+    /// The turns: the name, and the number of launches.
     turns: Rc<RefCell<Vec<(&'static str, usize)>>>,
 }
 

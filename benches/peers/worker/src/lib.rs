@@ -1,4 +1,4 @@
-//! How a peer is spoken to.
+//! The language of the peers.
 //!
 //! Each peer is a process of its own, with its own libraries, its own threads and the compiler flags that its users
 //! would give it. It reads one question a line and writes one answer a line, both in JSON; numbers in bulk go through
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use strum::Display;
 
-/// What is asked of a peer.
+/// A question to a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Question {
@@ -29,28 +29,28 @@ pub enum Question {
     Load {
         /// Its kind and sizes.
         problem: Problem,
-        /// Where its numbers are.
+        /// The file with its numbers.
         file: PathBuf,
     },
     /// Compute once, and leave the results in a file.
     Check {
-        /// What to compute.
+        /// The task.
         task: Task,
-        /// Where to leave the output, and the gradients if there are any.
+        /// The file for the output, and the gradients if there are any.
         file: PathBuf,
     },
     /// Compute again and again, and tell how long each time took.
     Time {
-        /// What to compute.
+        /// The task.
         task: Task,
-        /// Whether to compute once before the first time that counts.
+        /// `true` to compute once before the first time that counts.
         warm: bool,
-        /// How many times count.
+        /// The number of times that count.
         samples: usize,
     },
 }
 
-/// What a peer answers.
+/// An answer of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "lowercase")]
 pub enum Answer {
@@ -58,7 +58,7 @@ pub enum Answer {
     Hello {
         /// Of its libraries.
         versions: BTreeMap<String, String>,
-        /// How many threads it will use.
+        /// The number of threads that it will use.
         threads: usize,
     },
     /// It is done, after so many seconds for each time that it computed.
@@ -76,17 +76,17 @@ pub enum Answer {
 /// A problem: what is in the file, by kind and sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
-    /// What is to be computed on it.
+    /// The computation that is timed on it.
     pub kind: Kind,
-    /// How many tokens.
+    /// The number of tokens.
     pub n: usize,
-    /// How many heads.
+    /// The number of heads.
     pub heads: usize,
-    /// How wide a head is.
+    /// The width of a head.
     pub d: usize,
 }
 
-/// What is to be computed on a problem.
+/// A computation on a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -97,14 +97,14 @@ pub enum Kind {
     Layer,
 }
 
-/// What to compute, and by which way.
+/// A computation, and the way to do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The way.
     pub kernel: Kernel,
-    /// Whether queries see later keys.
+    /// The mask: full or causal.
     pub mask: Mask,
-    /// Whether there are gradients.
+    /// The pass: forward, or forward and backward.
     pub pass: Pass,
 }
 
@@ -130,19 +130,19 @@ pub enum Kernel {
     Naive,
 }
 
-/// Whether queries see later keys.
+/// A mask: all keys are seen, or none that comes later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(Display, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Mask {
-    /// They do.
+    /// Queries see later keys.
     Full,
-    /// They do not.
+    /// Queries do not see later keys.
     Causal,
 }
 
-/// How far to go.
+/// A pass: forward, or forward and backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(Display, VariantArray)]
@@ -210,7 +210,7 @@ impl Problem {
 pub trait Peer {
     /// A problem, laid out as the peer likes it.
     type Loaded;
-    /// What a computation leaves.
+    /// The results of a computation.
     type Results;
 
     /// Takes a problem.
@@ -297,7 +297,7 @@ fn answer<P: Peer>(
     }
 }
 
-/// How long it takes to compute once, and what was computed.
+/// Returns the time of one computation, and its results.
 fn time<P: Peer>(
     peer: &mut P,
     loaded: &P::Loaded,
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// How the questions ended, and the answers to them.
+    /// Returns the end of the questions, and the answers to them.
     fn ask(peer: &mut Counter, questions: &[u8]) -> (Result<()>, Vec<Answer>) {
         let hello = Answer::Hello { versions: BTreeMap::new(), threads: 1 };
         let mut answers = vec![];

@@ -16,7 +16,7 @@ pub struct Process {
     answers: BufReader<ChildStdout>,
     /// Of its libraries.
     pub versions: BTreeMap<String, String>,
-    /// How many threads it uses.
+    /// The number of its threads.
     pub threads: usize,
 }
 

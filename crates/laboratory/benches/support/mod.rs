@@ -1,18 +1,19 @@
-//! What the benchmarks share.
+//! The parts that the benchmarks share.
 //!
 //! The book's `cargo xtask bench --record` reads names in a fixed form, `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`: the number after
 //! the last slash is n, and says how large the problem was.
 
 #![allow(dead_code, reason = "each benchmark uses a part of this")]
 
+use attention::Float;
 use criterion::{BenchmarkGroup, BenchmarkId, measurement::WallTime};
-use nalgebra::{DMatrix, RealField};
+use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use std::time::Duration;
 
 /// A matrix of normal numbers, which is roughly what a layer sees.
-pub fn normal<T: RealField + Copy>(rows: usize, columns: usize, seed: u64) -> DMatrix<T> {
+pub fn normal<T: Float>(rows: usize, columns: usize, seed: u64) -> DMatrix<T> {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
     DMatrix::from_fn(rows, columns, |_, _| {
         let z: f64 = StandardNormal.sample(rng);
@@ -21,7 +22,7 @@ pub fn normal<T: RealField + Copy>(rows: usize, columns: usize, seed: u64) -> DM
 }
 
 /// Queries, keys and values (n, d).
-pub fn inputs<T: RealField + Copy>(n: usize, d: usize) -> [DMatrix<T>; 3] {
+pub fn inputs<T: Float>(n: usize, d: usize) -> [DMatrix<T>; 3] {
     [normal(n, d, 0), normal(n, d, 1), normal(n, d, 2)]
 }
 

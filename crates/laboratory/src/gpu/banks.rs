@@ -1,14 +1,14 @@
-//! Shared memory: which banks the lanes of a warp ask, and how many clocks that takes.
+//! Shared memory: the banks that the lanes of a warp read, and the clocks that a load takes.
 
 use super::{BANKS, WARP};
 use std::collections::BTreeSet;
 
-/// What a lane asks for: `words` of four bytes, from `address` on, which is counted in words.
+/// A lane's part of a load: `words` of four bytes, from `address` on, which is counted in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
     /// The first word.
     pub address: usize,
-    /// How many: one, or four.
+    /// Their number: one, or four.
     pub words: usize,
 }
 
@@ -23,7 +23,7 @@ impl Ask {
         Ask { address, words: 4 }
     }
 
-    /// Which words.
+    /// Returns the addresses of the words.
     pub fn words(self) -> impl Iterator<Item = usize> {
         self.address..self.address + self.words
     }
@@ -54,7 +54,7 @@ pub fn clocks(asks: &[Ask]) -> usize {
     asks.chunks(at_once).map(busiest_bank).sum()
 }
 
-/// How many different words the busiest bank is asked for.
+/// Returns the number of different words that the busiest bank is asked for.
 pub fn busiest_bank(asks: &[Ask]) -> usize {
     let mut banks = vec![BTreeSet::new(); BANKS];
     for word in asks.iter().flat_map(|ask| ask.words()) {
@@ -63,7 +63,7 @@ pub fn busiest_bank(asks: &[Ask]) -> usize {
     banks.iter().map(BTreeSet::len).max().unwrap_or(0)
 }
 
-/// What each lane of a warp asks for.
+/// Returns the parts of all lanes of a warp.
 pub fn warp(ask: impl Fn(usize) -> Ask) -> Vec<Ask> {
     (0..WARP).map(ask).collect()
 }

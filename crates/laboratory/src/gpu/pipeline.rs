@@ -1,4 +1,4 @@
-//! The time-line of kernel 4, as it is planned: who has the tensor cores when, if everything takes as long as its rates say.
+//! The time-line of kernel 4, as it is planned: the use of the tensor cores, if everything takes as long as its rates say.
 
 use super::{COMPARISONS, EXPONENTIALS, LANES, TENSOR};
 
@@ -16,7 +16,7 @@ pub const TILES: usize = 6;
 /// Something that takes its time, from one clock to another.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    /// For which tile of keys.
+    /// The tile of keys that it is for.
     pub tile: usize,
     /// The first clock.
     pub from: usize,
@@ -93,14 +93,14 @@ impl Lengths {
         units as f64 / (2 * CONSUMERS * self.product) as f64
     }
 
-    /// How long a softmax may take while two consumers keep the tensor cores busy.
+    /// Returns the longest time that a softmax may take while two consumers keep the tensor cores busy.
     pub fn longest_softmax(self, overlap: bool) -> usize {
         let waited_for = if overlap { 1 } else { 2 };
         (2 * CONSUMERS - waited_for) * self.product - self.correction
     }
 }
 
-/// What a bar of a time-line stands for.
+/// A kind of work, for which a bar of a time-line stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Work {
     /// A product with the keys.
@@ -114,11 +114,11 @@ pub enum Work {
 /// A piece of work of one consumer.
 #[derive(Debug, Clone, Copy)]
 pub struct Bar {
-    /// What is done.
+    /// The kind of work.
     pub work: Work,
-    /// By whom.
+    /// The consumer that does it.
     pub consumer: usize,
-    /// For which tile, and when.
+    /// Its tile, and its time.
     pub span: Span,
 }
 

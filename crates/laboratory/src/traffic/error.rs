@@ -1,4 +1,4 @@
-//! What can be wrong with a program for the machine that counts.
+//! The errors of programs for the machine that counts.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub enum Error {
         argument: &'static str,
         /// Its value.
         given: String,
-        /// What needs the room, such as `a tile of one query and one key`.
+        /// The purpose of the room, such as `a tile of one query and one key`.
         what: String,
         /// The numbers that there must be room for.
         needed: u128,
@@ -44,9 +44,9 @@ pub enum Error {
         given: Range<usize>,
         /// The matrix's name.
         matrix: &'static str,
-        /// What is counted: `row` or `column`.
+        /// The unit: `row` or `column`.
         axis: &'static str,
-        /// How many the matrix has.
+        /// The number of rows or columns that the matrix has.
         end: usize,
     },
     /// A matrix in the slow memory of another machine, which would count what is moved.
@@ -57,7 +57,7 @@ pub enum Error {
         /// The argument's name.
         argument: &'static str,
     },
-    /// What is wrong for [`attention`](attention::attention()), too.
+    /// An error of [`attention`](attention::attention()), too.
     #[error(transparent)]
     Attention(#[from] attention::Error),
 }

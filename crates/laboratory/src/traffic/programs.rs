@@ -108,7 +108,7 @@ pub(super) fn check<T: Float>(
     Ok(mask.into().sized(q.nrows(), k.nrows())?)
 }
 
-/// What lies in another machine would be counted there.
+/// Errs unless all lie in this machine: what lies in another one would be counted there.
 pub(super) fn check_home<T>(
     memory: &Memory<T>,
     matrices: &[(&'static str, &SlowMatrix<T>)],
@@ -130,8 +130,8 @@ pub(super) fn unless_hidden<T: Float>(
 // ---------------------------------------------------------------------------------------------------- products
 
 // ANCHOR: strip
-/// How many rows of width d make a strip. They share fast memory with one more row, and
-/// with a column of one number for each of them: r·d + d + r ≤ R.
+/// The number of rows of width d in a strip. They share fast memory with one more row,
+/// and with a column of one number for each of them: r·d + d + r ≤ R.
 fn strip_height<T: Float>(memory: &Memory<T>, d: usize) -> Result<usize> {
     check_row(memory, d)?;
     Ok((memory.free() - d) / (d + 1))

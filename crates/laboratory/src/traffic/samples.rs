@@ -1,4 +1,4 @@
-//! What the programs are tested with.
+//! Inputs and checks for the programs' tests.
 
 use super::tiled::RoomOf;
 use super::{Counts, Memory, Report, Result, SlowMatrix, blocks};
@@ -86,7 +86,7 @@ pub fn assert_close<const N: usize>(
 
 // ---------------------------------------------------------------------------------------------------- runs
 
-/// What a program returned, what was counted, and the most that fast memory held.
+/// The results of a program, its counts, and the most that fast memory held.
 pub type Ran<const N: usize> = ([DMatrix<f64>; N], Report, usize);
 
 /// Runs a program on queries, keys and values.
@@ -197,7 +197,7 @@ pub fn assert_needs_room_of_tiles<const N: usize>(
 /// Queries and keys in a block of [`left_over`], of which there are eight.
 pub const BLOCK: usize = 16;
 
-/// How many of the 8 × 8 tiles a mask leaves: causal 1 + 2 + … + 8, and a window as long as a block two for each block but the
+/// The number of the 8 × 8 tiles that each mask leaves: causal 1 + 2 + … + 8, and a window as long as a block two for each block but the
 /// first.
 pub fn left_over() -> [(Mask, usize); 5] {
     let late: Vec<bool> = (0..8 * BLOCK).map(|j| j >= 7 * BLOCK).collect();
@@ -211,7 +211,7 @@ pub fn left_over() -> [(Mask, usize); 5] {
     ]
 }
 
-/// What a formula says of n·d and the capacity is always a little less than what tiles that fill fast memory move, for they
+/// A formula in n·d and the capacity gives always a little less than what tiles that fill fast memory move, for they
 /// don't fill all of it and the last block is not full. It is less by 10 % at most where 2d is large beside 3, M beside 2d,
 /// and n beside a block.
 pub fn assert_moves_as_little_as(

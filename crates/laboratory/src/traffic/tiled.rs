@@ -22,7 +22,7 @@ use nalgebra::DMatrix;
 /// 2nd + 2n²(n + d)d / M for self-attention of width d: it grows with the cube of n.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must
-/// be finite, but for keys and values that are hidden from a whole strip.
+/// be finite, except keys and values that are hidden from a whole strip.
 ///
 /// # Errors
 /// As [`attention`](attention::attention()), a matrix lies in another machine, or `strip` is 0 or more rows than fast
@@ -164,7 +164,7 @@ pub(super) fn sum_of_products(products: &[[usize; 2]]) -> u128 {
 /// does not outgrow M / d: with one block of queries each matrix crosses once.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → output (n_q, d_v), log-sum-exp (n_q, 1). The entries must
-/// be finite, but for keys and values that stand in skipped tiles only.
+/// be finite, except keys and values that stand in skipped tiles only.
 ///
 /// # Errors
 /// As [`attention`](attention::attention()), a matrix lies in another machine, or `tiles` has a 0 or asks for more room
@@ -459,7 +459,7 @@ mod tests {
         }
     }
 
-    /// What is not loaded cannot be multiplied by either: a NaN in a skipped tile would show.
+    /// A tile that is not loaded cannot be multiplied by either: a NaN in it would show.
     #[test]
     fn hidden_tiles_are_not_computed() {
         let [q, mut k, mut v, _] = random_inputs([12, 12, 3, 3]);

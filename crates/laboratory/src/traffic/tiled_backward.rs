@@ -21,14 +21,14 @@ use attention::{Float, Mask, Visibility};
 ///
 /// 2·n_k·(d_k + d_v) + ⌈n_k / b_k⌉·n_q·(3d_k + d_v + 2)
 ///
-/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient there
-/// and back, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
+/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient, read
+/// and written, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
 /// of [`tiles_for_backward`] do, then b_k ≈ M / 4d for d_k = d_v = d, and self-attention moves about 7nd + 16n²d² / M.
 /// With the queries outside it would be 18n²d² / M: six of d numbers for each key, and b_q ≈ M / 3d. A causal mask
 /// leaves about half of what stands with ⌈n_k / b_k⌉.
 ///
 /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v), `output` (n_q, d_v), `log_sum_exp` (n_q, 1), `grad_output`
-/// (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). All entries must be finite, but for a log-sum-exp of −∞ where a
+/// (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). All entries must be finite, except a log-sum-exp of −∞ where a
 /// query sees nothing.
 ///
 /// # Errors
@@ -257,9 +257,9 @@ mod tests {
         assert_needs_room_of_tiles(room, run_backward, moved, gradients);
     }
 
-    /// What the tiled forward pass leaves is what the backward pass asks for; nothing of another program is needed.
+    /// The tiled forward pass leaves all that the backward pass asks for; nothing of another program is needed.
     #[test]
-    fn there_and_back() {
+    fn forward_and_backward() {
         let inputs @ [q, k, v, g] = &random_inputs([7, 9, 3, 2]);
         let mask = Mask::causal();
         let expected = gradients(inputs.each_ref(), &mask);
