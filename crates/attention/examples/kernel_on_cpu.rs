@@ -10,47 +10,84 @@
 mod on_cpu;
 
 use attention::cuda::Program;
-use clap::Parser;
 use on_cpu::{Choices, Data, OnCpu, Sizes, Watch, barriers, bound};
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Runs a GPU's kernel on this CPU, one fiber for each CUDA thread
-#[derive(Debug, Parser)]
+const USAGE: &str = "\
+usage: kernel_on_cpu [--kernel NAME] [--n-q N] [--n-k N] [--d N] [--heads N] [--causal] [--seed N]
+                     [--races | --addresses | --without-barrier NUMBER]
+
+  --kernel           naive, tiled, registers, tensor_cores, hopper, or backward (tiled)
+  --n-q              queries (100)
+  --n-k              keys; as many as queries if not given
+  --d                the width of a head (64)
+  --heads            heads (1)
+  --causal           hide the keys after each query
+  --seed             of the order in which the threads of a block run; 0 is the order of their numbers
+  --without-barrier  leave out one `__syncthreads()` of the file, counted from 1, and watch for races
+  --races            watch for races
+  --addresses        watch for reads and writes outside of the matrices";
+
 struct Options {
-    /// naive, tiled, registers, tensor_cores, hopper, or backward
-    #[arg(long, default_value = "tiled")]
     kernel: Program,
-    /// Queries
-    #[arg(long, default_value_t = 100)]
     n_q: usize,
-    /// Keys; as many as queries if not given
-    #[arg(long)]
     n_k: Option<usize>,
-    /// The width of a head
-    #[arg(long, default_value_t = 64)]
     d: usize,
-    #[arg(long, default_value_t = 1)]
     heads: usize,
-    /// Hide the keys after each query
-    #[arg(long)]
     causal: bool,
-    /// Of the order in which the threads of a block run; 0 is the order of their numbers
-    #[arg(long, default_value_t = 0)]
     seed: u32,
-    /// Leave out one `__syncthreads()` of the file, counted from 1, and watch for races
-    #[arg(long, value_name = "NUMBER")]
     without_barrier: Option<usize>,
-    /// Watch for races
-    #[arg(long)]
     races: bool,
-    /// Watch for reads and writes outside of what is there
-    #[arg(long, conflicts_with_all = ["races", "without_barrier"])]
     addresses: bool,
 }
 
+impl Options {
+    fn parse(
+        mut arguments: impl Iterator<Item = String>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut options = Options {
+            kernel: "tiled".parse()?,
+            n_q: 100,
+            n_k: None,
+            d: 64,
+            heads: 1,
+            causal: false,
+            seed: 0,
+            without_barrier: None,
+            races: false,
+            addresses: false,
+        };
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                arguments
+                    .next()
+                    .ok_or_else(|| format!("{argument} needs a value\n{USAGE}"))
+            };
+            match argument.as_str() {
+                "--kernel" => options.kernel = value()?.parse()?,
+                "--n-q" => options.n_q = value()?.parse()?,
+                "--n-k" => options.n_k = Some(value()?.parse()?),
+                "--d" => options.d = value()?.parse()?,
+                "--heads" => options.heads = value()?.parse()?,
+                "--causal" => options.causal = true,
+                "--seed" => options.seed = value()?.parse()?,
+                "--without-barrier" => options.without_barrier = Some(value()?.parse()?),
+                "--races" => options.races = true,
+                "--addresses" => options.addresses = true,
+                _ => return Err(format!("there is no {argument}\n{USAGE}").into()),
+            }
+        }
+        if options.addresses && (options.races || options.without_barrier.is_some()) {
+            return Err("--addresses cannot be combined with a watch for races".into());
+        }
+        Ok(options)
+    }
+}
+
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::parse(std::env::args().skip(1));
+    match options.and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let words = error.to_string(); // of the machine's own, some begin so

@@ -1,48 +1,82 @@
-//! Times attention, naive or flash, and prints one line of JSON.
+//! Times self-attention of random queries, keys and values, naive or flash, and prints one line of JSON.
 //!
 //! `cargo run --release -p attention --example time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --causal`
 
 use attention::flash::{Flash, Inputs};
 use attention::{AttentionShape, Float, Mask, attention, attention_backward};
-use clap::Parser;
 use nalgebra::{DMatrix, convert, try_convert};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use serde::Serialize;
 use std::error::Error;
-use std::num::NonZeroUsize;
 use std::time::Instant;
 
-/// Times self-attention of random queries, keys and values, and prints one line of JSON.
-#[derive(Parser, Serialize)]
+const USAGE: &str = "\
+usage: time_attention [--n N] [--d N] [--heads N] [--threads N] [--repeats N]
+                      [--naive] [--backward] [--double] [--causal]
+
+  --n        tokens (2048)
+  --d        width of a head: d_k and d_v (64)
+  --heads    heads (8)
+  --threads  threads (1)
+  --repeats  how many times; the median counts (9)
+  --naive    by `attention`, head by head, and not by `flash::Flash`
+  --backward forward and backward, and not forward alone
+  --double   in numbers of double precision, `f64`, and not in `f32`
+  --causal   no token sees its future";
+
+#[derive(Serialize)]
 struct Options {
-    /// Tokens.
-    #[arg(long, default_value = "2048")]
-    n: NonZeroUsize,
-    /// Width of a head: d_k and d_v.
-    #[arg(long, default_value = "64")]
-    d: NonZeroUsize,
-    /// Heads.
-    #[arg(long, default_value = "8")]
-    heads: NonZeroUsize,
-    /// Threads.
-    #[arg(long, default_value = "1")]
-    threads: NonZeroUsize,
-    /// By `attention`, head by head, and not by `flash::Flash`.
-    #[arg(long)]
+    n: usize,
+    d: usize,
+    heads: usize,
+    threads: usize,
     naive: bool,
-    /// Forward and backward, and not forward alone.
-    #[arg(long)]
     backward: bool,
-    /// In numbers of double precision, `f64`, and not in `f32`.
-    #[arg(long)]
     double: bool,
-    /// No token sees its future.
-    #[arg(long)]
     causal: bool,
-    /// How many times; the median counts.
-    #[arg(long, default_value = "9")]
-    repeats: NonZeroUsize,
+    repeats: usize,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Options {
+            n: 2048,
+            d: 64,
+            heads: 8,
+            threads: 1,
+            naive: false,
+            backward: false,
+            double: false,
+            causal: false,
+            repeats: 9,
+        };
+        while let Some(argument) = arguments.next() {
+            let number = match argument.as_str() {
+                "--n" => &mut options.n,
+                "--d" => &mut options.d,
+                "--heads" => &mut options.heads,
+                "--threads" => &mut options.threads,
+                "--repeats" => &mut options.repeats,
+                flag => {
+                    let flag = match flag {
+                        "--naive" => &mut options.naive,
+                        "--backward" => &mut options.backward,
+                        "--double" => &mut options.double,
+                        "--causal" => &mut options.causal,
+                        _ => return Err(format!("there is no {flag}\n{USAGE}")),
+                    };
+                    *flag = true;
+                    continue;
+                }
+            };
+            let value = arguments.next().and_then(|value| value.parse().ok());
+            *number = value.filter(|&value| value > 0).ok_or_else(|| {
+                format!("{argument} needs a number of at least 1\n{USAGE}")
+            })?;
+        }
+        Ok(options)
+    }
 }
 
 #[derive(Serialize)]
@@ -52,14 +86,18 @@ struct Report {
     /// Half of the runs took at most this.
     median_seconds: f64,
     flops_per_second: f64,
-    /// What counts as a FLOP.
+    /// The operations that are counted.
     flop_convention: &'static str,
     /// The sum of the output's entries.
     checksum: f64,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("{}", serde_json::to_string(&measure(Options::parse())?)?);
+    let options = Options::parse(std::env::args().skip(1)).unwrap_or_else(|usage| {
+        eprintln!("{usage}");
+        std::process::exit(2)
+    });
+    println!("{}", serde_json::to_string(&measure(options)?)?);
     Ok(())
 }
 
@@ -74,7 +112,7 @@ fn measure(options: Options) -> Result<Report, Box<dyn Error>> {
 
 /// By the convention that the report states.
 fn flops(options: &Options) -> attention::Result<f64> {
-    let [n, d, heads] = [options.n, options.d, options.heads].map(NonZeroUsize::get);
+    let Options { n, d, heads, .. } = *options;
     let flops = AttentionShape::self_attention(1, n, heads * d, d, heads).flops()?;
     let forward = (flops.scores + flops.values) as f64;
     let seen = if options.causal { 0.5 } else { 1.0 };
@@ -83,25 +121,24 @@ fn flops(options: &Options) -> attention::Result<f64> {
 
 /// The median of the seconds, and the sum of the output.
 fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
-    let (n, heads) = (options.n.get(), options.heads.get());
+    let (n, heads, threads) = (options.n, options.heads, options.threads);
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     let mut normal = || {
-        DMatrix::<T>::from_fn(n, heads * options.d.get(), |_, _| {
+        DMatrix::<T>::from_fn(n, heads * options.d, |_, _| {
             let z: f64 = StandardNormal.sample(rng);
             convert(z)
         })
     };
     let [q, k, v, grad_output] = std::array::from_fn(|_| normal());
     let mask = if options.causal { Mask::causal() } else { Mask::none() };
-    let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(heads)?;
-    let flash = Flash::new().with_threads(options.threads.get())?;
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(options.threads.get()).build()?;
+    let inputs = Inputs::new(&q, &k, &v, mask)?.with_heads(heads)?;
+    let flash = Flash::new().with_threads(threads)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let grad_output = options.backward.then_some(&grad_output);
 
     let once = || -> attention::Result<DMatrix<T>> {
         if options.naive {
-            return pool.install(|| naive(&q, &k, &v, &mask, heads, grad_output));
+            return pool.install(|| naive(&inputs, options.causal, grad_output));
         }
         let forward = flash.forward(&inputs);
         if let Some(grad_output) = grad_output {
@@ -111,7 +148,7 @@ fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
     };
     let mut checksum = 0.0;
     let mut seconds = vec![];
-    for run in 0..=options.repeats.get() {
+    for run in 0..=options.repeats {
         let start = Instant::now();
         let output = once()?;
         if run > 0 {
@@ -124,26 +161,24 @@ fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
     Ok((seconds[seconds.len() / 2], checksum))
 }
 
+/// One head after another, on as many threads as the pool has.
 fn naive<T: Float>(
-    q: &DMatrix<T>,
-    k: &DMatrix<T>,
-    v: &DMatrix<T>,
-    mask: &Mask,
-    heads: usize,
+    inputs: &Inputs<T>,
+    causal: bool,
     grad_output: Option<&DMatrix<T>>,
 ) -> attention::Result<DMatrix<T>> {
     use rayon::prelude::*;
-    let d = q.ncols() / heads;
-    let one = |h: usize| {
-        let slice = |x: &DMatrix<T>| x.columns(h * d, d).into_owned();
-        let (output, cache) = attention(&slice(q), &slice(k), &slice(v), mask)?;
+    let heads: Vec<_> = inputs.heads().enumerate().collect();
+    let one = |(h, head): &(usize, attention::flash::Head<T>)| {
+        let mask = if causal { Mask::causal() } else { Mask::none() };
+        let (output, cache) = attention(head.q, head.k, head.v, mask)?;
         if let Some(grad_output) = grad_output {
-            attention_backward(&cache, &slice(grad_output))?;
+            let d = head.v.ncols();
+            attention_backward(&cache, &grad_output.columns(h * d, d))?;
         }
         Ok(output)
     };
-    let outputs: Vec<_> =
-        (0..heads).into_par_iter().map(one).collect::<attention::Result<_>>()?;
+    let outputs: Vec<_> = heads.par_iter().map(one).collect::<attention::Result<_>>()?;
     let columns: Vec<_> =
         outputs.iter().flat_map(|output| output.column_iter()).collect();
     Ok(DMatrix::from_columns(&columns))
@@ -153,12 +188,14 @@ fn naive<T: Float>(
 mod tests {
     use super::*;
 
-    /// What the program prints for these arguments, as JSON.
+    fn parse(arguments: &str) -> Result<Options, String> {
+        Options::parse(arguments.split_whitespace().map(str::to_owned))
+    }
+
+    /// The program's report for these arguments, as JSON.
     fn report(arguments: &str) -> serde_json::Value {
-        let arguments =
-            format!("time_attention --n 40 --d 8 --heads 2 --repeats 3 {arguments}");
-        let options = Options::try_parse_from(arguments.split_whitespace()).unwrap();
-        serde_json::to_value(measure(options).unwrap()).unwrap()
+        let options = parse(&format!("--n 40 --d 8 --heads 2 --repeats 3 {arguments}"));
+        serde_json::to_value(measure(options.unwrap()).unwrap()).unwrap()
     }
 
     #[test]
@@ -189,12 +226,14 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_by_name() {
-        for (wrong, name) in
-            [("--n 0", "--n"), ("--threads 0", "--threads"), ("--fast", "--fast")]
-        {
-            let arguments = format!("time_attention {wrong}");
-            let error = Options::try_parse_from(arguments.split(' ')).err().unwrap();
-            assert!(error.to_string().contains(name), "{error}");
+        for (wrong, name) in [
+            ("--n 0", "--n needs"),
+            ("--threads", "--threads needs"),
+            ("--d x", "--d needs"),
+            ("--fast", "no --fast"),
+        ] {
+            let error = parse(wrong).err().unwrap();
+            assert!(error.contains(name), "{error}");
         }
     }
 }

@@ -438,7 +438,7 @@ mod tests {
                 let mut grad_output = DMatrix::zeros(6, 3);
                 grad_output.rows_mut(0, t).fill(1.0);
                 let gradients = attention_backward(&cache, &grad_output).unwrap();
-                assert!(is_finite(&gradients.q.rows(0, t).into_owned()));
+                assert!(gradients.q.rows(0, t).iter().all(|x| x.is_finite()));
                 // Queries from t on see the poison: for them 0 · NaN is NaN, rightly.
                 if poison == 100.0 {
                     assert!(gradients.k.rows(t, 6 - t).iter().all(|&g| g == 0.0));
@@ -519,7 +519,8 @@ mod tests {
             assert_eq!(cache.log_sum_exp[0], f64::NEG_INFINITY);
             let gradients = attention_backward(&cache, &numbers(4, 5, 3)).unwrap();
             assert!(gradients.q.rows(0, 2).iter().all(|&x| x == 0.0));
-            assert!(is_finite(&gradients.k) && is_finite(&gradients.v));
+            let all = gradients.k.iter().chain(&gradients.v);
+            assert!(all.clone().all(|x| x.is_finite()));
         }
     }
 

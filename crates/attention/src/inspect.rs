@@ -5,7 +5,7 @@ use crate::simd::Float;
 use crate::sums::RunningSum;
 use nalgebra::{DMatrixView, DVector};
 
-/// The entropy of each row of weights, in nats: `−Σ_j p[j] ln p[j]`.
+/// Returns the entropy of each row of weights, in nats: `−Σ_j p[j] ln p[j]`.
 ///
 /// 0 where one key takes all, ln n_k where all keys share alike. Shapes: `weights` (n_q, n_k) → (n_q).
 ///
@@ -37,9 +37,10 @@ pub fn row_entropy<'a, T: Float>(
 }
 // ANCHOR_END: row_entropy
 
-/// A heat map for the terminal: one line a row, each entry as a shade and a number with two decimals.
+/// Returns a heat map for the terminal: one line a row, each entry as a shade and a number with two decimals.
 ///
-/// Shades run from the smallest finite entry to the largest in five steps; what is not finite has none.
+/// Shades run from the smallest finite entry to the largest in five steps; what is not finite has none. Where such lines would be
+/// longer than 100 characters, entries are shades alone and labels are cut short, so that up to 87 columns fit.
 ///
 /// # Errors
 /// `matrix` is empty, or there is not one label for each row and column.
@@ -71,26 +72,61 @@ pub fn heat_map<'a, T: Float>(
     let least = finite().reduce(|a, b| a.min(b)).unwrap_or(T::zero());
     let most = finite().reduce(|a, b| a.max(b)).unwrap_or(T::zero());
     let cells = matrix.map(|x| format!("{} {x:.2}", shade(x, least, most)));
-    let length = |text: &str| text.chars().count();
-    let label_width = row_labels.iter().map(|label| length(label)).max().unwrap_or(0);
-    let widths = column_labels
-        .iter()
-        .map(|label| length(label))
-        .chain(cells.iter().map(|c| length(c)));
-    let width = widths.max().unwrap_or(0);
+    let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(length).max();
+    let label_width = widest(&mut row_labels.iter().copied()).unwrap_or(0);
+    let texts = column_labels.iter().copied();
+    let width = widest(&mut texts.chain(cells.iter().map(String::as_str))).unwrap_or(0);
 
-    // By hand, since the width of `format!` has a limit, beyond which it panics.
-    let padding = |text: &str, width: usize| " ".repeat(width - length(text));
-    let line = |label: &str, cells: Vec<&str>| {
-        let cells = cells.iter().map(|cell| format!("  {}{cell}", padding(cell, width)));
-        let cells: String = cells.collect();
-        format!("{label}{}{cells}\n", padding(label, label_width))
-    };
-    let mut map = line("", column_labels.to_vec());
-    for (i, label) in row_labels.iter().enumerate() {
-        map += &line(label, cells.row(i).iter().map(String::as_str).collect());
+    let whole_line = width.saturating_add(2).saturating_mul(columns);
+    if whole_line.saturating_add(label_width) <= LONGEST_LINE {
+        let cells = |i: usize| cells.row(i).iter().cloned().collect::<Vec<_>>();
+        return Ok(lines(row_labels, column_labels, (label_width, 2, width), cells));
     }
-    Ok(map)
+    // Shades as wide as there is room for, and a space between them if they are not too narrow for that.
+    let label_width = label_width.min(LONGEST_LABEL);
+    let room = (LONGEST_LINE - label_width - 1) / columns; // for each column
+    let (gap, width) = if room < 3 { (0, room.max(1)) } else { (1, room.min(8) - 1) };
+    let label_width = label_width + 1 - gap;
+    let cells = |i: usize| {
+        let shades =
+            matrix.row(i).iter().map(|&x| shade(x, least, most)).collect::<Vec<_>>();
+        shades.into_iter().map(|shade| String::from(shade).repeat(width)).collect()
+    };
+    Ok(lines(row_labels, column_labels, (label_width, gap, width), cells))
+}
+
+/// In characters: what a terminal shows without a break, and what is left of a label of a row in a wide map.
+const LONGEST_LINE: usize = 100;
+const LONGEST_LABEL: usize = 12;
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The lines of a heat map: labels, a gap before each cell, and cells of one width. What is longer is cut.
+fn lines(
+    row_labels: &[&str],
+    column_labels: &[&str],
+    (label_width, gap, width): (usize, usize, usize),
+    cells: impl Fn(usize) -> Vec<String>,
+) -> String {
+    // By hand, since the width of `format!` has a limit, beyond which it panics.
+    let cut = |text: &str, width: usize| text.chars().take(width).collect::<String>();
+    let line = |label: &str, cells: &mut dyn Iterator<Item = &str>| {
+        let label = cut(label, label_width);
+        let mut line = label.clone() + &" ".repeat(label_width - length(&label));
+        for cell in cells {
+            let cell = cut(cell, width);
+            line += &" ".repeat(gap + width - length(&cell));
+            line += &cell;
+        }
+        line + "\n"
+    };
+    let mut map = line("", &mut column_labels.iter().copied());
+    for (i, label) in row_labels.iter().enumerate() {
+        map += &line(label, &mut cells(i).iter().map(String::as_str));
+    }
+    map
 }
 
 fn shade<T: Float>(x: T, least: T, most: T) -> char {
@@ -115,6 +151,20 @@ mod tests {
         let widths: Vec<usize> = map.lines().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [29, 29, 29]);
         assert!(map.contains("█ 3.00") && map.contains("-inf") && map.contains("NaN"));
+    }
+
+    /// 18 tokens, as numbers, would take 150 characters a line.
+    #[test]
+    fn many_columns_are_shades_alone() {
+        let weights = DMatrix::from_fn(18, 18, |i, j| if i == j { 1.0 } else { 0.0 });
+        let labels: Vec<String> = (0..18).map(|i| format!("word {i}")).collect();
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        let map = heat_map(&weights, &labels, &labels).unwrap();
+        let all: Vec<&str> = map.lines().collect();
+        assert_eq!(all[0], format!("       {}", " word".repeat(18)));
+        assert_eq!(all[1], format!("word 0  ████{}", " ".repeat(17 * 5)));
+        assert_eq!(all[18], format!("word 17{} ████", " ".repeat(17 * 5)));
+        assert!(all.iter().all(|line| length(line) == 97));
     }
 
     #[test]

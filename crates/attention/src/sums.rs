@@ -1,14 +1,14 @@
 //! Sums of many numbers that lose little to rounding.
 //!
 //! A running sum in `f32` of n numbers of one size is off by up to n/2 units in its last place, and from 2²⁴ on it does not grow
-//! any more. A sum of sums of halves is off by log₂ n of them.
+//! any more. A sum of sums of halves is off by log₂ n of them, and by a few more if the last halves are blocks of 64.
 //!
 //! # Source
 //! N. J. Higham, *The accuracy of floating point summation* (1993).
 
 use nalgebra::{DMatrix, DVector, DVectorView, RealField};
 
-/// So many numbers are added one after the other: few enough to lose nothing, and enough to be quick.
+/// So many numbers are added one after the other: few enough to lose little, and enough to be quick.
 const BLOCK: usize = 64;
 
 /// Returns the sum of `numbers`, by halves.
@@ -81,7 +81,7 @@ mod tests {
         const N: usize = 1 << 20;
         let x = 0.999_f32;
         let right = x * N as f32;
-        let close = |sum: f32| (sum / right - 1.0).abs() < 2.0 * f32::EPSILON;
+        let close = |sum: f32| (sum / right - 1.0).abs() < 8.0 * f32::EPSILON;
         let numbers = vec![x; N + 7];
         assert!(close(sum(&numbers[..N])));
         assert!(!close(numbers[..N].iter().sum()), "this test can fail");

@@ -9,21 +9,18 @@
 //! `RANDOM_SEED` the seed of the first one: a failure names its seed. `--nocapture` shows how many cases each engine has
 //! passed.
 
-#[path = "common/problems.rs"]
-mod problems;
-
 use attention::flash::{Flash, Inputs, Instructions, Tiles};
-use attention::{
-    AttentionGradients, AttentionLayer, BatchGradients, Float, ForwardOptions,
-    LayerGradients, Mask, MultiHeadAttention, Parameters, SingleHeadAttention, attention,
-    attention_backward,
-};
-use nalgebra::{DMatrix, RowDVector, convert, dmatrix, try_convert};
-use problems::one_problem::{fast, naive, tiled};
-use problems::{
+use attention::testing::one_problem::{fast, naive, tiled};
+use attention::testing::options;
+use attention::testing::random_problems::{
     Answers, Data, LARGEST_F32, LARGEST_F64, Problem, Reference, exact, length, mask,
     reference, run, same, setting, unit,
 };
+use attention::{
+    AttentionGradients, BatchGradients, Float, LayerGradients, Mask, MultiHeadAttention,
+    Parameters, SingleHeadAttention, attention, attention_backward,
+};
+use nalgebra::{DMatrix, RowDVector, convert, dmatrix, try_convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::collections::BTreeMap;
 
@@ -202,8 +199,8 @@ fn project_back(
     (by_x, by_w, by_b)
 }
 
-/// What a layer gives, by names: the output, and the gradients with respect to its input, the context and every parameter.
-type Named = Vec<(&'static str, Vec<f64>)>;
+/// The results of a layer by their names: the output, and the gradients with respect to its input, the context and every parameter.
+type Named = Vec<(String, Vec<f64>)>;
 
 /// A layer from the definition: projections, heads side by side, projection.
 fn layer_by_definition(
@@ -263,7 +260,7 @@ fn layer_by_definition(
         ("b_v", b_v),
         ("b_o", b_o),
     ]
-    .map(|(name, matrix)| (name, matrix.as_slice().to_vec()))
+    .map(|(name, matrix)| (name.to_owned(), matrix.as_slice().to_vec()))
     .to_vec()
 }
 
@@ -271,9 +268,9 @@ fn layer_answer<T: Float>(output: &DMatrix<T>, gradients: &LayerGradients<T>) ->
     let list = |numbers: &[T]| numbers.iter().map(|&x| try_convert(x).unwrap()).collect();
     let context = gradients.context.as_ref().map_or(&[][..], |matrix| matrix.as_slice());
     let mut named = vec![
-        ("output", list(output.as_slice())),
-        ("x", list(gradients.x.as_slice())),
-        ("context", list(context)),
+        ("output".to_owned(), list(output.as_slice())),
+        ("x".to_owned(), list(gradients.x.as_slice())),
+        ("context".to_owned(), list(context)),
     ];
     for (name, matrix) in gradients.parameters.named() {
         named.push((name, list(matrix.into_owned().as_slice())));
@@ -358,8 +355,8 @@ fn every_layer<T: Float>(
     let right =
         layer_by_definition(&exact_parameters(&parameters), 1, inputs, &allowed, &grad);
     let single = SingleHeadAttention::from(parameters);
-    let options = ForwardOptions { context, ..(&mask).into() };
-    let (output, cache) = single.forward(&x, options).unwrap();
+    let options = options(context, &mask);
+    let (output, cache) = single.forward(&x, options.clone()).unwrap();
     let gradients = single.backward(&cache, &grad_output).unwrap();
     compare_layers(&layer_answer(&output, &gradients), &right, tolerance)
         .map_err(|how| format!("one head: {how}"))?;
@@ -374,11 +371,11 @@ fn every_layer<T: Float>(
         &grad,
     );
     let multi = MultiHeadAttention::from_parameters(parameters, n_heads).unwrap();
-    let (output, cache) = multi.forward(&x, options).unwrap();
+    let (output, cache) = multi.forward(&x, options.clone()).unwrap();
     let gradients = multi.backward(&cache, &grad_output).unwrap();
     compare_layers(&layer_answer(&output, &gradients), &right, tolerance)
         .map_err(|how| format!("{n_heads} heads: {how}"))?;
-    let (output, cache) = multi.forward(&x, options.with_flash(&flash)).unwrap();
+    let (output, cache) = multi.forward(&x, options.clone().engine(flash)).unwrap();
     let gradients = multi.backward(&cache, &grad_output).unwrap();
     compare_layers(&layer_answer(&output, &gradients), &right, tolerance)
         .map_err(|how| format!("{n_heads} heads, flash: {how}"))?;
@@ -386,13 +383,11 @@ fn every_layer<T: Float>(
 
     if !cross {
         let xs = [x.clone(), x.clone()];
-        let (outputs, caches) = multi.forward_batch(&xs, |_| options).unwrap();
+        let (outputs, caches) = multi.forward_batch(&xs, options).unwrap();
         let BatchGradients { mut parameters, xs: grad_xs, .. } =
             multi.backward_batch(&caches, &[grad_output.clone(), grad_output]).unwrap();
         let half: T = convert(0.5);
-        for (_, mut matrix) in parameters.named_mut() {
-            matrix *= half;
-        }
+        parameters *= half;
         let gradients =
             LayerGradients { parameters, x: grad_xs[1].clone(), context: None };
         compare_layers(&layer_answer(&outputs[0], &gradients), &right, tolerance)

@@ -255,7 +255,7 @@ mod tests {
             let x = (0..300_000).map(|i| lowest * (f64::from(i) / 300_000.0).powi(3));
             let x: Vec<T> = x.map(nalgebra::convert).collect();
             let mut y = x.clone();
-            let all = ExpAll::<T, T>(&mut y, PhantomData);
+            let all = ExpAll::<T>(&mut y);
             instructions.run(all).expect("available");
             let number = |x: T| nalgebra::try_convert::<T, f64>(x).expect("a number");
             let off = x.iter().zip(&y).map(|(&x, &y)| {

@@ -1,18 +1,19 @@
 //! Every gradient against the slope that is measured: by every parameter and every input, under every mask.
 
-mod common;
-
+use crate::layer::Layer;
 use attention::flash::{
     Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
+use attention::testing::{blame, masks, options, parameters, random};
 use attention::{
     AttentionCache, AttentionGradients, BatchGradients, ForwardOptions, GradientCheck,
-    LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Parameters, Result,
+    LayerGradients, Mask, MultiHeadAttention, NamedParameters, Result,
     SingleHeadAttention, attention, attention_backward, gradient_check,
-    numerical_gradient, softmax, softmax_backward, softmax_rows, softmax_rows_backward,
+    gradient_check_parameters, softmax, softmax_backward, softmax_rows,
+    softmax_rows_backward,
 };
-use common::{Layer, masks, named, options, parameters, random, set};
 use nalgebra::{DMatrix, DVector, RowDVector};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 const EPSILON: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-5;
@@ -50,7 +51,7 @@ fn of_softmax() {
 fn of_the_softmax_of_rows() {
     let (scores, r) = (3.0 * random(4, 6, 2), random(4, 6, 3));
     let weights = softmax_rows(&scores).unwrap();
-    let grad_scores = softmax_rows_backward(&weights, r.clone()).unwrap();
+    let grad_scores = softmax_rows_backward(&weights, &r).unwrap();
     let check =
         gradient_check(&scores, &grad_scores, EPSILON, |s| Ok(softmax_rows(s)?.dot(&r)))
             .unwrap();
@@ -206,7 +207,7 @@ fn of_what_no_query_sees_in_tiles_is_exactly_zero() {
 fn with_d_summed_over_a_tile_alone_the_check_fails() {
     let (q, k, v, r) =
         (random(4, 4, 90), random(6, 4, 91), random(6, 3, 92), random(4, 3, 93));
-    let (_, cache) = attention(&q, &k, &v, &Mask::none()).unwrap();
+    let (_, cache) = attention(&q, &k, &v, Mask::none()).unwrap();
     let grad_weights = &r * v.transpose();
     let grad_q = |width: usize| {
         let mut grad_q = DMatrix::zeros(4, 4);
@@ -221,7 +222,7 @@ fn with_d_summed_over_a_tile_alone_the_check_fails() {
         }
         grad_q
     };
-    let loss = |q: &_| Ok(attention(q, &k, &v, &Mask::none())?.0.dot(&r));
+    let loss = |q: &_| Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r));
     let one_tile = gradient_check(&q, &grad_q(6), EPSILON, loss).unwrap();
     assert_agrees(one_tile, "one tile");
     assert_fails(gradient_check(&q, &grad_q(3), EPSILON, loss), "two tiles");
@@ -232,7 +233,7 @@ fn with_d_summed_over_a_tile_alone_the_check_fails() {
 #[test]
 fn of_the_single_head_layer() {
     let layer = SingleHeadAttention::from(parameters(6, 4, 3, 20));
-    check_under_every_mask(&layer, 6, LINEAR);
+    check_under_every_mask(&layer, LINEAR, |o| o);
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn of_the_multi_head_layer_with_one_two_and_four_heads() {
     for n_heads in [1, 2, 4] {
         let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 21), n_heads)
             .unwrap();
-        check_under_every_mask(&layer, 8, LINEAR);
+        check_under_every_mask(&layer, LINEAR, |o| o);
     }
 }
 
@@ -248,24 +249,24 @@ fn of_the_multi_head_layer_with_one_two_and_four_heads() {
 #[test]
 fn of_heads_that_are_wider_or_narrower_than_their_share() {
     let layer = MultiHeadAttention::from_parameters(parameters(8, 6, 10, 27), 2).unwrap();
-    check_under_every_mask(&layer, 8, LINEAR);
+    check_under_every_mask(&layer, LINEAR, |o| o);
 }
 
 #[test]
 fn of_layers_without_biases() {
     let without = |d_k, d_v| parameters(6, d_k, d_v, 28).without_biases();
-    check_under_every_mask(&SingleHeadAttention::from(without(4, 3)), 6, LINEAR);
+    check_under_every_mask(&SingleHeadAttention::from(without(4, 3)), LINEAR, |o| o);
     let layer = MultiHeadAttention::from_parameters(without(4, 6), 2).unwrap();
-    check_under_every_mask(&layer, 6, LINEAR);
+    check_under_every_mask(&layer, LINEAR, |o| o);
 
     // The same as with biases of zero; and a layer may have some of them.
     let mut zeros = layer.clone();
     zeros.parameters.b_q = RowDVector::zeros(4);
     let x = random(5, 6, 29);
     let run =
-        |layer: &MultiHeadAttention<f64>| layer.forward(&x, &Mask::causal()).unwrap();
+        |layer: &MultiHeadAttention<f64>| layer.forward(&x, Mask::causal()).unwrap();
     assert_eq!(run(&layer).0, run(&zeros).0);
-    check_under_every_mask(&zeros, 6, LINEAR);
+    check_under_every_mask(&zeros, LINEAR, |o| o);
 }
 
 /// The layer's gradients from flash attention, with heads of other widths and without a bias.
@@ -274,17 +275,16 @@ fn of_a_layer_tile_by_tile() {
     let mut p = parameters(8, 6, 10, 31);
     p.b_v = RowDVector::zeros(0);
     let layer = MultiHeadAttention::from_parameters(p, 2).unwrap();
-    let by_tiles = Configured { layer, dropout: None, flash: Some(Flash::new()) };
-    check_under_every_mask(&by_tiles, 8, LINEAR);
+    check_under_every_mask(&layer, LINEAR, |options| options.flash());
 }
 
 #[test]
 fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
     let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 22), 2).unwrap();
-    let training = Configured { layer, dropout: Some((0.3, 5)), flash: None };
-    check_under_every_mask(&training, 8, LINEAR);
+    check_under_every_mask(&layer, LINEAR, DROPPING);
 
-    let (_, cache) = training.forward(&random(5, 8, 30), &Mask::none()).unwrap();
+    let (_, cache) =
+        layer.forward(&random(5, 8, 30), DROPPING(ForwardOptions::new())).unwrap();
     let dropped = |head: &AttentionCache<f64>| {
         head.dropout
             .as_ref()
@@ -300,11 +300,11 @@ fn of_the_multi_head_layer_in_training_where_weights_are_dropped() {
 fn of_a_loss_that_is_not_linear() {
     check_under_every_mask(
         &SingleHeadAttention::from(parameters(6, 4, 3, 23)),
-        6,
         NONLINEAR,
+        |options| options,
     );
     let layer = MultiHeadAttention::from_parameters(parameters(8, 8, 8, 24), 2).unwrap();
-    check_under_every_mask(&layer, 8, NONLINEAR);
+    check_under_every_mask(&layer, NONLINEAR, |o| o);
 }
 
 /// The gradients of a batch's summed loss.
@@ -313,13 +313,12 @@ fn of_a_batch_whose_sequences_differ_in_length() {
     fn check<L: Layer<f64>>(layer: &L, d_model: usize) {
         let xs = [random(4, d_model, 40), random(2, d_model, 41), random(5, d_model, 42)];
         let rs = [random(4, d_model, 46), random(2, d_model, 47), random(5, d_model, 48)];
-        let masks = [Mask::causal(), Mask::none(), Mask::window(2).unwrap()];
-        let of = |b: usize| ForwardOptions::from(&masks[b]);
-        let (here, caches) = layer.forward_batch(&xs, of).unwrap();
+        let masks = vec![Mask::causal(), Mask::none(), Mask::window(2).unwrap()];
+        let (here, caches) = layer.forward_batch(&xs, masks.clone()).unwrap();
         let BatchGradients { parameters: grad_parameters, xs: grad_xs, .. } =
             layer.backward_batch(&caches, &rs).unwrap();
         let loss = |layer: &L, xs: &[DMatrix<f64>]| {
-            let (outputs, _) = layer.forward_batch(xs, of)?;
+            let (outputs, _) = layer.forward_batch(xs, masks.clone())?;
             Ok((0..3).map(|b| (&outputs[b] - &here[b]).dot(&rs[b])).sum())
         };
         check_parameters(layer, &grad_parameters, "a batch", |layer| loss(layer, &xs));
@@ -336,53 +335,23 @@ fn of_a_batch_whose_sequences_differ_in_length() {
     check(&MultiHeadAttention::from_parameters(parameters(8, 8, 8, 26), 2).unwrap(), 8);
 }
 
-/// The multi-head layer with dropout or flash attention in every run. What is dropped is the same each time, since each run begins at
-/// the same seed.
-#[derive(Clone)]
-struct Configured {
-    layer: MultiHeadAttention<f64>,
-    dropout: Option<(f64, u64)>,
-    flash: Option<Flash>,
-}
+/// What every run of a layer adds to its mask and context.
+type Configure = for<'a> fn(ForwardOptions<'a, f64>) -> ForwardOptions<'a, f64>;
 
-impl Layer<f64> for Configured {
-    type Cache = MultiHeadCache<f64>;
-    fn parameters(&self) -> &Parameters<f64> {
-        &self.layer.parameters
-    }
-    fn parameters_mut(&mut self) -> &mut Parameters<f64> {
-        &mut self.layer.parameters
-    }
-    fn forward<'a>(
-        &self,
-        x: &DMatrix<f64>,
-        options: impl Into<ForwardOptions<'a, f64>>,
-    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        let ForwardOptions { context, mask, .. } = options.into();
-        let (dropout, flash) = (self.dropout, self.flash.as_ref());
-        self.layer.forward(x, ForwardOptions { context, mask, dropout, flash })
-    }
-    fn backward(
-        &self,
-        cache: &MultiHeadCache<f64>,
-        grad_output: &DMatrix<f64>,
-    ) -> Result<LayerGradients<f64>> {
-        self.layer.backward(cache, grad_output)
-    }
-    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        cache.heads()
-    }
-}
+/// The same weights are dropped in each run, since each begins at the same seed.
+const DROPPING: Configure =
+    |options| options.dropout(0.3, &mut ChaCha8Rng::seed_from_u64(5));
 
 /// Self-attention on four tokens and on one, and cross-attention with fewer and with more queries than keys.
-fn check_under_every_mask<L: Layer<f64>>(layer: &L, d_model: usize, loss: Loss) {
+fn check_under_every_mask<L: Layer<f64>>(layer: &L, loss: Loss, configure: Configure) {
+    let d_model = layer.parameters().d_model();
     for (n_q, n_k, is_cross) in [(4, 4, false), (1, 1, false), (2, 4, true), (4, 2, true)]
     {
         let x = 2.0 * random(n_q, d_model, 30);
         let context = is_cross.then(|| 2.0 * random(n_k, d_model, 31));
         for (kind, mask) in masks(n_q, n_k) {
             let what = format!("mask {kind}, {n_q} queries, {n_k} keys");
-            check_layer(layer, &x, context.as_ref(), &mask, loss, &what);
+            check_layer(layer, &x, context.as_ref(), &mask, loss, configure, &what);
         }
     }
 }
@@ -393,21 +362,23 @@ fn check_layer<L: Layer<f64>>(
     context: Option<&DMatrix<f64>>,
     mask: &Mask,
     loss: Loss,
+    configure: Configure,
     what: &str,
 ) {
     let r = random(x.nrows(), x.ncols(), 32);
-    let (output, cache) = layer.forward(x, options(context, mask)).unwrap();
+    let run = |layer: &L, x: &_, context: Option<&_>| {
+        layer.forward(x, configure(options(context, mask)))
+    };
+    let (output, cache) = run(layer, x, context).unwrap();
     let gradients =
         layer.backward(&cache, &output.map(loss.slope).component_mul(&r)).unwrap();
     // The loss less its value here: the slope is the same, and a small number is rounded less than a large one.
     let here = output.map(loss.f);
     let value = |layer: &L, x: &_, context: Option<&_>| {
-        Ok((layer.forward(x, options(context, mask))?.0.map(loss.f) - &here).dot(&r))
+        Ok((run(layer, x, context)?.0.map(loss.f) - &here).dot(&r))
     };
 
-    check_parameters(layer, &gradients.parameters, what, |layer| {
-        value(layer, x, context)
-    });
+    check_parameters(layer, &gradients, what, |layer| value(layer, x, context));
     let by_x = gradient_check(x, &gradients.x, EPSILON, |x| value(layer, x, context));
     assert_agrees(by_x.unwrap(), &format!("x, {what}"));
     assert_eq!(gradients.context.is_some(), context.is_some());
@@ -421,39 +392,22 @@ fn check_layer<L: Layer<f64>>(
 
 fn check_parameters<L: Layer<f64>>(
     layer: &L,
-    gradients: &Parameters<f64>,
+    gradients: &impl NamedParameters<f64>,
     what: &str,
-    loss: impl Fn(&L) -> Result<f64>,
+    loss: impl FnMut(&L) -> Result<f64>,
 ) {
-    let (values, gradients) = (named(layer.parameters()), named(gradients));
-    assert_eq!(values.len(), gradients.len(), "a gradient for each parameter, {what}");
-    for ((name, value), (of, gradient)) in values.iter().zip(gradients) {
-        assert_eq!(*name, of, "{what}");
-        let loss = |value: &DMatrix<f64>| {
-            let mut changed = layer.clone();
-            set(changed.parameters_mut(), name, value);
-            loss(&changed)
-        };
-        if *name == "b_k" {
-            assert_is_flat(value, &gradient, loss, what);
-        } else {
-            let check = gradient_check(value, &gradient, EPSILON, loss).unwrap();
-            assert_agrees(check, &format!("{name}, {what}"));
+    for (name, check) in
+        gradient_check_parameters(layer, gradients, EPSILON, loss).unwrap()
+    {
+        assert_agrees(check, &format!("{name}, {what}"));
+        // The key bias moves all scores of a query by the same amount, which softmax does not see.
+        if name == "b_k" {
+            assert!(
+                check.analytic.abs() < 1e-14 && check.numeric.abs() < 1e-9,
+                "{check:?}"
+            );
         }
     }
-}
-
-/// The key bias moves all scores of a query by the same amount, which softmax does not see: its gradient is zero. Both
-/// sides of the check are then nothing but rounding, so they are compared with zero and not with one another.
-fn assert_is_flat(
-    b_k: &DMatrix<f64>,
-    gradient: &DMatrix<f64>,
-    loss: impl Fn(&DMatrix<f64>) -> Result<f64>,
-    what: &str,
-) {
-    let measured = numerical_gradient(b_k, EPSILON, loss).unwrap();
-    assert!(gradient.amax() < 1e-14, "b_k, {what}: {gradient}");
-    assert!(measured.amax() < 1e-9, "b_k, {what}: measured {measured}");
 }
 
 // ---------------------------------------------------------------------------------------------------- planted errors
@@ -463,11 +417,11 @@ fn assert_is_flat(
 fn without_one_of_the_three_paths_into_x_the_check_fails() {
     let layer = SingleHeadAttention::from(parameters(6, 4, 3, 50));
     let (x, r) = (random(5, 6, 51), random(5, 6, 52));
-    let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    let (_, cache) = layer.forward(&x, Mask::none()).unwrap();
     let gradients = layer.backward(&cache, &r).unwrap();
     let p = &layer.parameters;
     let d = attention_backward(&cache.attention, &(&r * p.w_o.transpose())).unwrap();
-    let loss = |x: &_| Ok(layer.forward(x, &Mask::none())?.0.dot(&r));
+    let loss = |x: &_| Ok(layer.forward(x, Mask::none())?.0.dot(&r));
 
     let paths =
         [("queries", &d.q, &p.w_q), ("keys", &d.k, &p.w_k), ("values", &d.v, &p.w_v)];
@@ -483,10 +437,10 @@ fn without_one_of_the_three_paths_into_x_the_check_fails() {
 fn with_the_scale_forgotten_the_check_fails() {
     let (q, k, v) = (random(4, 9, 53), random(5, 9, 54), random(5, 3, 55));
     let r = random(4, 3, 56);
-    let (_, cache) = attention(&q, &k, &v, &Mask::none()).unwrap();
+    let (_, cache) = attention(&q, &k, &v, Mask::none()).unwrap();
     let d = attention_backward(&cache, &r).unwrap();
     let unscaled = d.q * 9.0_f64.sqrt();
-    let loss = |q: &_| Ok(attention(q, &k, &v, &Mask::none())?.0.dot(&r));
+    let loss = |q: &_| Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r));
     assert_fails(gradient_check(&q, &unscaled, EPSILON, loss), "unscaled");
 }
 
@@ -495,11 +449,11 @@ fn with_the_scale_forgotten_the_check_fails() {
 fn with_a_transpose_forgotten_the_check_fails() {
     let layer = SingleHeadAttention::from(parameters(5, 5, 5, 57));
     let (x, context, r) = (random(4, 5, 58), random(3, 5, 59), random(4, 5, 60));
-    let cross = ForwardOptions::new().with_context(&context);
-    let (_, cache) = layer.forward(&x, cross).unwrap();
+    let cross = ForwardOptions::new().context(&context);
+    let (_, cache) = layer.forward(&x, cross.clone()).unwrap();
     let grad_attended = &r * layer.parameters.w_o.transpose();
     let d = attention_backward(&cache.attention, &grad_attended).unwrap();
-    let loss = |x: &_| Ok(layer.forward(x, cross)?.0.dot(&r));
+    let loss = |x: &_| Ok(layer.forward(x, cross.clone())?.0.dot(&r));
     let right = &d.q * layer.parameters.w_q.transpose();
     let wrong = &d.q * &layer.parameters.w_q;
     assert_agrees(gradient_check(&x, &right, EPSILON, loss).unwrap(), "transposed");
@@ -521,8 +475,8 @@ fn assert_fails(check: Result<GradientCheck<f64>>, what: &str) {
     assert!(check.max_relative_error > 0.01, "{what} was not caught: {check:?}");
 }
 
-/// The gradient of the key bias is zero, and what is measured of it is rounding: no healthy layer is blamed for that. And
-/// each is, if something is wrong with a gradient.
+/// The gradient of the key bias is zero, and the measured one is rounding: no healthy layer is blamed for that. And each is, if
+/// something is wrong with a gradient.
 #[test]
 fn no_healthy_layer_is_blamed_for_the_rounding_of_its_loss() {
     for seed in 0..50 {
@@ -530,23 +484,51 @@ fn no_healthy_layer_is_blamed_for_the_rounding_of_its_loss() {
         let size = 10.0_f64.powi((seed % 5) as i32 - 1);
         let (x, r) = (random(6, 5, 2 * seed), size * random(6, 5, 2 * seed + 1));
         let layer = SingleHeadAttention::from(parameters(5, 4, 3, seed));
-        let (_, cache) = layer.forward(&x, &Mask::causal()).unwrap();
-        let gradients = layer.backward(&cache, &r).unwrap();
-        let values = named(&layer.parameters);
-        for ((name, value), (_, right)) in values.iter().zip(named(&gradients.parameters))
-        {
-            let loss = |value: &DMatrix<f64>| {
-                let mut layer = layer.clone();
-                set(&mut layer.parameters, name, value);
-                Ok(layer.forward(&x, &Mask::causal())?.0.dot(&r))
-            };
-            let check = gradient_check(value, &right, EPSILON, loss).unwrap();
+        let (_, cache) = layer.forward(&x, Mask::causal()).unwrap();
+        let right = layer.backward(&cache, &r).unwrap();
+        let check = |gradients: &LayerGradients<f64>| {
+            gradient_check_parameters(&layer, gradients, EPSILON, |layer| {
+                Ok(layer.forward(&x, Mask::causal())?.0.dot(&r))
+            })
+            .unwrap()
+        };
+        for (name, check) in check(&right) {
             assert_agrees(check, &format!("{name} of layer {seed}"));
-            // A thousandth too much, in the largest entry; of the key bias, whose gradient is zero, of the loss's size.
-            let mut wrong = right.clone();
-            wrong[right.iamax_full()] += 1e-3 * right.amax().max(1e-3 * size);
-            let check = gradient_check(value, &wrong, EPSILON, loss).unwrap();
+        }
+        // A thousandth too much, in the largest entry; of the key bias, whose gradient is zero, of the loss's size.
+        let mut wrong = right.clone();
+        for (_, mut gradient) in wrong.named_mut() {
+            let (largest, at) = (gradient.amax(), gradient.iamax_full());
+            gradient[at] += 1e-3 * largest.max(1e-3 * size);
+        }
+        for (name, check) in check(&wrong) {
             assert!(check.max_relative_error > 1e-4, "{name} of layer {seed}: {check:?}");
         }
     }
+}
+
+/// In `f32` the loss is rounded so much that a wrong gradient could pass: the check refuses, or shows what is wrong.
+#[test]
+fn no_wrong_gradient_passes_in_single_precision() {
+    let (q, k, v, r) =
+        (random(6, 8, 63), random(7, 8, 64), random(7, 5, 65), random(6, 5, 66));
+    let [q, k, v, r] = [q, k, v, r].map(|matrix| matrix.map(|x| x as f32));
+    let (_, cache) = attention(&q, &k, &v, Mask::none()).unwrap();
+    let right = attention_backward(&cache, &r).unwrap().q;
+    for epsilon in [1e-5, 1e-4, 1e-3, 1e-2, 1e-1] {
+        let check = |gradient: &DMatrix<f32>| {
+            gradient_check(&q, gradient, epsilon, |q| {
+                Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r))
+            })
+        };
+        for factor in [-1.0, 0.99, 1.01] {
+            let passes = check(&(&right * factor))
+                .is_ok_and(|check| check.max_relative_error < 1e-5);
+            assert!(!passes, "a gradient times {factor} passes with a step of {epsilon}");
+        }
+    }
+    let refused = gradient_check(&q, &right, 1e-5, |q| {
+        Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r))
+    });
+    assert_eq!(blame(&refused.unwrap_err()), "OutOfRange epsilon");
 }

@@ -1,12 +1,10 @@
 //! Flash attention equals the naive one: forward and backward, every mask, any lengths, whatever the tiles.
 
-#[path = "common/one_problem.rs"]
-mod one_problem;
-
 use attention::flash::{Flash, FlashOutput, Instructions, Tiles};
-use attention::{AttentionGradients, Float, ForwardOptions, Mask, MultiHeadAttention};
+use attention::testing::one_problem::{Answer, F64, Problem, numbers, off};
+use attention::testing::options;
+use attention::{AttentionGradients, Float, Mask, MultiHeadAttention};
 use nalgebra::DMatrix;
-use one_problem::{Answer, F64, Problem, numbers, off};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
@@ -301,8 +299,9 @@ fn a_layer_with_this_core_is_the_same_layer() {
     let grad_output = numbers(150, 24, 3);
     let flash = on_threads(2);
     for (context, mask) in [(None, Mask::causal()), (Some(&context), Mask::none())] {
-        let options = ForwardOptions { context, ..(&mask).into() };
-        let (output, cache) = layer.forward(&x, options.with_flash(&flash)).unwrap();
+        let options = options(context, &mask);
+        let by_tiles = options.clone().engine(flash.clone());
+        let (output, cache) = layer.forward(&x, by_tiles).unwrap();
         let ours = layer.backward(&cache, &grad_output).unwrap();
         let (naive_output, cache) = layer.forward(&x, options).unwrap();
         let naive = layer.backward(&cache, &grad_output).unwrap();

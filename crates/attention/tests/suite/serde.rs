@@ -1,7 +1,5 @@
 //! What is written and read again is the same, to the bit; and what was read may be wrong, but does not panic.
 
-#![cfg(feature = "serde")]
-
 use attention::{
     ForwardOptions, Mask, MultiHeadAttention, Parameters, SingleHeadAttention,
 };
@@ -20,6 +18,10 @@ fn multi_head() -> MultiHeadAttention<f64> {
     MultiHeadAttention::from_parameters(parameters(4, 4, 4), 2).unwrap()
 }
 
+fn dropping() -> ForwardOptions<'static, f64> {
+    ForwardOptions::new().dropout(0.1, &mut ChaCha8Rng::seed_from_u64(1))
+}
+
 fn x() -> DMatrix<f64> {
     attention::example::river().x
 }
@@ -33,9 +35,8 @@ fn a_single_head_layer_comes_back_to_the_bit() {
         layer.parameters.w_q.iter().map(|w| w.to_bits()).collect::<Vec<_>>()
     };
     assert_eq!(bits(&again), bits(&layer));
-    let run = |layer: &SingleHeadAttention<f64>| {
-        layer.forward(&x(), &Mask::causal()).unwrap().0
-    };
+    let run =
+        |layer: &SingleHeadAttention<f64>| layer.forward(&x(), Mask::causal()).unwrap().0;
     assert_eq!(run(&again), run(&layer));
 }
 
@@ -45,9 +46,7 @@ fn a_multi_head_layer_comes_back_with_its_heads() {
     let again: MultiHeadAttention<f64> = from_str(&to_string(&layer).unwrap()).unwrap();
     assert_eq!(again, layer);
     assert_eq!(again.n_heads(), 2);
-    let run = |layer: &MultiHeadAttention<f64>| {
-        layer.forward(&x(), ForwardOptions::new().with_dropout(0.1, 1)).unwrap()
-    };
+    let run = |layer: &MultiHeadAttention<f64>| layer.forward(&x(), dropping()).unwrap();
     assert_eq!(run(&again), run(&layer));
 }
 
@@ -181,7 +180,7 @@ fn use_layer(text: &str) -> bool {
     if let Ok(layer) = &single {
         layer.parameters.check().unwrap();
         let x = DMatrix::from_element(3, layer.parameters.d_model(), 0.5);
-        let (output, cache) = layer.forward(&x, &Mask::causal()).unwrap();
+        let (output, cache) = layer.forward(&x, Mask::causal()).unwrap();
         let gradients = layer.backward(&cache, &output).unwrap();
         for parameters in [&gradients.parameters, &layer.parameters] {
             let _ =
@@ -195,7 +194,7 @@ fn use_layer(text: &str) -> bool {
     if let Ok(layer) = &multi {
         layer.parameters.check().unwrap();
         let x = DMatrix::from_element(3, layer.parameters.d_model(), 0.5);
-        layer.forward(&x, ForwardOptions::new().with_dropout(0.1, 1)).unwrap();
+        layer.forward(&x, dropping()).unwrap();
         let again: MultiHeadAttention<f64> =
             from_str(&to_string(layer).unwrap()).unwrap();
         assert_eq!(&again, layer);

@@ -1,12 +1,9 @@
 //! Online softmax is softmax: whatever the tiles, however a row is split, in any order, and whatever is hidden.
 
-mod common;
-
-use attention::building_blocks::log_sum_exp_and_low;
 use attention::flash::OnlineSoftmax;
-use attention::{log_sum_exp_rows, softmax_rows};
-use common::random;
-use nalgebra::{DMatrix, DVector, RealField, convert, dmatrix, dvector};
+use attention::testing::{log_sum_exp_and_low, random};
+use attention::{Float, log_sum_exp_rows, softmax_rows};
+use nalgebra::{DMatrix, DVector, convert, dmatrix, dvector};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use rand::seq::SliceRandom;
@@ -24,8 +21,8 @@ fn config() -> ProptestConfig {
 
 // ---------------------------------------------------------------------------------------------------- material
 
-/// What is asked of a type here.
-trait Real: RealField + Copy + Into<f64> {
+/// A type of number and its rounding.
+trait Real: Float + Into<f64> {
     /// Half the gap between 1 and the next number.
     const U: f64;
 }
@@ -78,7 +75,7 @@ prop_compose! {
 }
 
 /// A problem in one precision.
-struct Rows<T: RealField> {
+struct Rows<T: Float> {
     scores: DMatrix<T>,
     values: DMatrix<T>,
 }

@@ -3,16 +3,15 @@
 //! `golden/generate.py` made the files in `golden/`. Set `ATTENTION_GOLDEN` to a folder with files of the same names to
 //! compare with those instead, such as freshly generated ones; a relative path starts at this package's root.
 
-mod common;
-
+use crate::layer::Layer;
 use attention::flash::{
     Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
+use attention::testing::options;
 use attention::{
     AttentionGradients, BatchGradients, Float, LayerGradients, Mask, MultiHeadAttention,
     Parameters, SingleHeadAttention, attention, attention_backward,
 };
-use common::{Layer, named, options};
 use nalgebra::{DMatrix, RowDVector};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use std::path::{Path, PathBuf};
@@ -404,7 +403,7 @@ impl Matrix {
 struct Computed<T: Number> {
     outputs: Vec<DMatrix<T>>,
     weights: Vec<Vec<DMatrix<T>>>,
-    grad_parameters: Vec<(&'static str, DMatrix<T>)>,
+    grad_parameters: Parameters<T>,
     grad_xs: Vec<DMatrix<T>>,
     grad_contexts: Vec<DMatrix<T>>,
 }
@@ -443,10 +442,10 @@ impl MultiHeadCase {
         };
 
         let Some(contexts) = &self.context else {
-            let (outputs, caches) = layer.forward_batch(&xs, |_| &mask).unwrap();
+            let (outputs, caches) = layer.forward_batch(&xs, &mask).unwrap();
             let BatchGradients { parameters: grad_parameters, xs: grad_xs, .. } =
                 layer.backward_batch(&caches, &grad_outputs).unwrap();
-            let (weights, grad_parameters) = (weights(&caches), named(&grad_parameters));
+            let weights = weights(&caches);
             return Computed {
                 outputs,
                 weights,
@@ -467,14 +466,8 @@ impl MultiHeadCase {
             .zip(&grad_outputs)
             .map(|(cache, grad_output)| layer.backward(cache, grad_output).unwrap())
             .collect();
-        let mut grad_parameters = named(&gradients[0].parameters);
-        for gradients in &gradients[1..] {
-            for ((_, sum), (_, d)) in
-                grad_parameters.iter_mut().zip(named(&gradients.parameters))
-            {
-                *sum += d;
-            }
-        }
+        let mut grad_parameters = gradients[0].parameters.clone();
+        gradients[1..].iter().for_each(|more| grad_parameters += &more.parameters);
         let grad_contexts =
             gradients.iter().map(|d| d.context.clone().expect("a gradient")).collect();
         let grad_xs = gradients.into_iter().map(|d| d.x).collect();
@@ -508,9 +501,10 @@ impl MultiHeadCase {
             expected_d_contexts,
         );
         let mut compared = 0;
-        for (name, ours) in &computed.grad_parameters {
-            if let Some(expected) = self.gradient_of(name) {
-                report.compare(&format!("gradient of {name}"), ours, &expected);
+        for (name, ours) in computed.grad_parameters.named() {
+            if let Some(expected) = self.gradient_of(&name) {
+                let ours = ours.into_owned();
+                report.compare(&format!("gradient of {name}"), &ours, &expected);
                 compared += 1;
             }
         }

@@ -1,0 +1,483 @@
+//! Every variant of the error, and a misuse of every public function that can fail: an error that names the argument, never a
+//! panic.
+
+use crate::layer::Layer;
+use attention::flash::{
+    Flash, FlashOptions, FlashOutput, Inputs, Instructions, OnlineSoftmax, Tiles, flash,
+    tiled_attention, tiled_attention_backward,
+};
+use attention::testing::{
+    TileProducts, blame, heads_of, options, parameters, random as numbers,
+};
+use attention::{
+    Adam, AttentionCache, AttentionShape, Error, ForwardOptions, HeadsCache, Mask,
+    MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result,
+    SingleHeadAttention, SingleHeadCache, attention, attention_backward,
+    attention_static, attention_weights, gradient_check, gradient_check_parameters,
+    heat_map, linear, linear_backward, log_sum_exp, log_sum_exp_rows, numerical_gradient,
+    relative_error, row_entropy, scaled_scores, softmax, softmax_backward,
+    softmax_jacobian, softmax_rows, softmax_rows_backward,
+};
+use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+/// Each call is an error that blames this argument.
+macro_rules! blames {
+    ($($expected:literal: $call:expr;)*) => {$(
+        match $call {
+            Err(error) => assert_eq!(blame(&error), $expected, "{}", stringify!($call)),
+            Ok(_) => panic!("no error: {}", stringify!($call)),
+        }
+    )*};
+}
+
+const ABSURD: usize = 1 << 50; // no memory holds as many numbers
+
+fn matrix(rows: usize, columns: usize) -> DMatrix<f64> {
+    numbers(rows, columns, 0)
+}
+
+fn vector(entries: usize) -> DVector<f64> {
+    DVector::from_element(entries, 0.5)
+}
+
+fn valid(entries: usize) -> Mask {
+    Mask::padding(&vec![true; entries]).unwrap()
+}
+
+fn rng() -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(0)
+}
+
+/// d_model = 4, d_k = 3, d_v = 2.
+fn single_head() -> SingleHeadAttention<f64> {
+    SingleHeadAttention::from(parameters(4, 3, 2, 0))
+}
+
+/// d_model = 4, two heads.
+fn multi_head() -> MultiHeadAttention<f64> {
+    MultiHeadAttention::from_parameters(parameters(4, 4, 4, 0), 2).unwrap()
+}
+
+// ---------------------------------------------------------------------------------------------------- variants
+
+/// A caller matches on variants, with numbers as numbers; a person reads the sentence. Of `OutOfBounds` and `Elsewhere` the makers
+/// are tested where they are: in the laboratory and on a GPU.
+#[test]
+fn every_variant_has_its_numbers_and_its_sentence() {
+    let x = matrix(2, 4);
+    let inputs = |heads| Inputs::new(&x, &x, &x, Mask::none())?.with_heads(heads);
+    let empty = || Error::Empty { argument: "x", given: "0 x 4".to_owned() };
+    let mut changed = single_head();
+    let (output, cache) = changed.forward(&x, Mask::none()).unwrap();
+    changed.parameters.w_k[0] += 1e-9;
+    for (error, expected, sentence) in [
+        (
+            single_head().forward(&matrix(0, 4), Mask::none()).unwrap_err(),
+            empty(),
+            "`x` is empty (0 x 4) but at least one entry is needed",
+        ),
+        (
+            scaled_scores(&x, &matrix(5, 3)).unwrap_err(),
+            Error::Shape {
+                argument: "k",
+                axis: "column",
+                given: 3,
+                expected: 4,
+                because: "`q` has d_k = 4".to_owned(),
+            },
+            "`k` has 3 columns but `q` has d_k = 4",
+        ),
+        (
+            inputs(0).unwrap_err(),
+            Error::Zero { argument: "n_heads" },
+            "`n_heads` is 0 but it must be at least 1",
+        ),
+        (
+            inputs(3).unwrap_err(),
+            Error::Indivisible {
+                argument: "n_heads",
+                given: 3,
+                total: 4,
+                because: "it must divide the 4 columns of `q`".to_owned(),
+            },
+            "`n_heads` is 3 but it must divide the 4 columns of `q`",
+        ),
+        (
+            Flash::new().with_threads(100_000).unwrap_err(),
+            Error::TooMany {
+                argument: "threads",
+                given: 100_000,
+                most: Some(1024),
+                because: "it must be at most 1024".to_owned(),
+            },
+            "`threads` is 100000 but it must be at most 1024",
+        ),
+        (
+            numerical_gradient(&x, -0.5, |x| Ok(x.sum())).unwrap_err(),
+            Error::OutOfRange {
+                argument: "epsilon",
+                given: -0.5,
+                because: "it must be positive and finite".to_owned(),
+            },
+            "`epsilon` is -0.5 but it must be positive and finite",
+        ),
+        (
+            Mask::none().sized(3, usize::MAX).unwrap_err(),
+            Error::NoMemory { rows: ("n_q", 3), columns: ("n_k", usize::MAX) },
+            "`n_k` is 18446744073709551615 but with n_q = 3 no memory could hold the matrix",
+        ),
+        (
+            MultiHeadAttention::<f64>::xavier(ABSURD, 1, &mut rng()).unwrap_err(),
+            Error::NoMemory { rows: ("d_model", ABSURD), columns: ("d_model", ABSURD) },
+            "`d_model` is 1125899906842624 but no memory could hold a square matrix of that size",
+        ),
+        (
+            AttentionShape::self_attention(ABSURD, ABSURD, ABSURD, 1, 1)
+                .flops()
+                .unwrap_err(),
+            Error::Overflow { argument: "shape" },
+            "`shape` is too large but its operations and bytes, and their sums, must fit 128 bits",
+        ),
+        (
+            changed.backward(&cache, &output).unwrap_err(),
+            Error::OtherParameters { argument: "cache" },
+            "`cache` is of other parameters but `backward` needs those of its forward pass",
+        ),
+        (
+            single_head().forward(&x, ForwardOptions::new().flash()).unwrap_err(),
+            Error::Unsupported {
+                argument: "options.engine",
+                given: "not naive".to_owned(),
+                expected: "SingleHeadAttention has none".to_owned(),
+            },
+            "`options.engine` is not naive but SingleHeadAttention has none",
+        ),
+        (
+            multi_head()
+                .forward_batch(&[x.clone(), matrix(0, 4)], Mask::none())
+                .unwrap_err(),
+            Error::Within {
+                place: "sequence 1 of the batch".to_owned(),
+                source: Box::new(empty()),
+            },
+            "sequence 1 of the batch: `x` is empty (0 x 4) but at least one entry is needed",
+        ),
+    ] {
+        assert_eq!(error, expected);
+        assert_eq!(error.to_string(), sentence);
+        assert_eq!(format!("{error:?}"), sentence, "what a `main` that fails prints");
+    }
+    let one = scaled_scores(&x, &matrix(5, 1)).unwrap_err().to_string();
+    assert_eq!(one, "`k` has 1 column but `q` has d_k = 4");
+    let none = softmax_backward(&vector(2), &vector(0)).unwrap_err().to_string();
+    assert_eq!(none, "`grad_p` has 0 entries but `p` has 2");
+}
+
+// ---------------------------------------------------------------------------------------------------- functions
+
+#[test]
+fn of_softmax_and_masks() {
+    let three = Mask::none().sized(3, 4).unwrap();
+    blames! {
+        "Empty x": softmax(&vector(0));
+        "Empty x": log_sum_exp(&vector(0));
+        "Empty p": softmax_jacobian(&vector(0));
+        "Empty p": softmax_backward(&vector(0), &vector(0));
+        "Shape grad_p": softmax_backward(&vector(4), &vector(3));
+        "Empty scores": softmax_rows(&matrix(0, 4));
+        "Empty scores": log_sum_exp_rows(&matrix(4, 0));
+        "Empty weights": softmax_rows_backward(&matrix(0, 4), &matrix(0, 4));
+        "Shape grad_weights": softmax_rows_backward(&matrix(3, 4), &matrix(3, 5));
+        "Empty valid": Mask::padding(&[]);
+        "Zero width": Mask::window(0);
+        "Empty allowed": Mask::dense(DMatrix::from_element(3, 0, true));
+        "Zero n_q": Mask::none().sized(0, 3);
+        "Zero n_k": Mask::none().sized(3, 0);
+        "Shape valid": Mask::causal().and(valid(2)).sized(3, 3);
+        "Shape allowed": Mask::dense(DMatrix::from_element(2, 3, true)).unwrap().sized(3, 3);
+        "Shape scores": three.apply(matrix(2, 4));
+    }
+}
+
+#[test]
+fn of_attention() {
+    let (q, k, v) = (matrix(3, 4), matrix(5, 4), matrix(5, 2));
+    let cache = |change: fn(&mut AttentionCache<f64>)| {
+        let mut cache = attention(&q, &k, &v, Mask::none()).unwrap().1;
+        change(&mut cache);
+        cache
+    };
+    let backward = |change| attention_backward(&cache(change), &matrix(3, 2));
+    blames! {
+        "Empty q": scaled_scores(&matrix(0, 4), &k);
+        "Empty k": attention_weights(&q, &matrix(5, 0), Mask::none());
+        "Shape valid": attention_weights(&q, &k, valid(2));
+        "Shape k": attention(&q, k.transpose().as_view(), &v, Mask::none()); // and not `v`
+        "Empty v": attention(&q, &k, &matrix(5, 0), Mask::none());
+        "Shape v": attention(&q, &k, &matrix(4, 2), Mask::none());
+        "Shape valid": attention(&q, &k, &v, valid(2));
+        "Shape grad_output": attention_backward(&cache(|_| ()), &matrix(3, 3));
+        "Empty cache.q": backward(|cache| cache.q = matrix(0, 4));
+        "Empty cache.v": cache(|cache| cache.v = matrix(5, 0)).check();
+        "Shape cache.k": backward(|cache| cache.k = matrix(4, 4));
+        "Shape cache.weights": cache(|cache| cache.weights = matrix(2, 5)).check();
+        "Shape cache.dropout": backward(|cache| cache.dropout = Some(matrix(2, 5)));
+        "Shape cache.dropout": cache(|cache| cache.dropout = Some(matrix(1, 5))).weights_used();
+        "Shape valid": backward(|cache| cache.mask = valid(2));
+    }
+}
+
+#[test]
+fn of_parameters_and_what_steps_along_gradients() {
+    let p = || parameters(4, 3, 2, 0);
+    let (mut one, other) = (p(), parameters(4, 2, 2, 0));
+    let mut adam = Adam::new(0.1);
+    adam.step(&mut one, &p()).unwrap();
+    let xavier =
+        |d_model, d_k, d_v| Parameters::<f64>::xavier(d_model, d_k, d_v, &mut rng());
+    let changed = |change: fn(&mut Parameters<f64>)| {
+        let mut parameters = p();
+        change(&mut parameters);
+        parameters.check()
+    };
+    let loss = |p: &Parameters<f64>| Ok(p.w_q.sum());
+    blames! {
+        "Zero d_model": xavier(0, 3, 2);
+        "NoMemory d_v": xavier(4, 3, ABSURD);
+        "Zero d_k": SingleHeadAttention::<f64>::xavier(4, 0, 2, &mut rng());
+        "Indivisible n_heads": MultiHeadAttention::<f64>::xavier(8, 3, &mut rng());
+        "Indivisible n_heads": MultiHeadAttention::from_parameters(p(), 2);
+        "Empty w_q": changed(|p| p.w_q = matrix(4, 0));
+        "Empty w_v": changed(|p| p.w_v = matrix(0, 2));
+        "Shape w_k": changed(|p| p.w_k = matrix(4, 5));
+        "Shape w_v": changed(|p| p.w_v = matrix(3, 2));
+        "Shape w_o": changed(|p| p.w_o = matrix(2, 5));
+        "Shape b_q": changed(|p| p.b_q = RowDVector::zeros(2));
+        "Shape b_k": changed(|p| p.b_k = RowDVector::zeros(1));
+        "Shape b_v": changed(|p| p.b_v = RowDVector::zeros(3));
+        "Shape b_o": changed(|p| p.b_o = RowDVector::zeros(5));
+        "`w_q`: Shape gradients": one.step(&other, 0.1);
+        "`w_q`: Shape other": one.accumulate(&other);
+        "Shape other": one.accumulate(&p().without_biases());
+        "`w_q`: Shape gradients": adam.step(&mut p(), &other);
+        "`w_q`: Shape gradients": adam.step(&mut other.clone(), &other); // of another model
+        "`w_q`: Shape gradients": gradient_check_parameters(&p(), &other, 1e-5, loss);
+        "OutOfRange epsilon": gradient_check_parameters(&p(), &p(), 0.0, loss);
+    }
+    // The parameters are public: a layer says what is wrong with them whenever it is used.
+    let (x, mut layer, mut single) = (matrix(3, 4), multi_head(), single_head());
+    let (output, cache) = layer.forward(&x, Mask::none()).unwrap();
+    let (_, cache_of_one) = single.forward(&x, Mask::none()).unwrap();
+    layer.parameters.b_k = RowDVector::zeros(1);
+    single.parameters.b_k = RowDVector::zeros(1);
+    blames! {
+        "Shape b_k": layer.forward(&x, Mask::none());
+        "Shape b_k": layer.backward(&cache, &output);
+        "Shape b_k": single.forward(&x, Mask::none());
+        "Shape b_k": single.backward(&cache_of_one, &output);
+    }
+}
+
+fn misuse_layer<L: Layer<f64>>(layer: &L) {
+    let x = matrix(3, 4);
+    let (output, cache) = layer.forward(&x, Mask::none()).unwrap();
+    let across = |context: &DMatrix<f64>, mask: Mask| {
+        layer.forward(&x, options(Some(context), &mask)).map(|(output, _)| output)
+    };
+    let batch = [x.clone(), x.clone()];
+    let (outputs, caches) = layer.forward_batch(&batch, Mask::none()).unwrap();
+    let dropping = |p| {
+        let options = ForwardOptions::new().dropout(p, &mut rng());
+        layer.forward(&x, options).map(|(output, _)| output)
+    };
+    blames! {
+        "Empty x": layer.forward(&matrix(0, 4), Mask::none());
+        "Shape x": layer.forward(&matrix(3, 5), Mask::none());
+        "Shape valid": layer.forward(&x, valid(7));
+        "Empty context": across(&matrix(0, 4), Mask::none());
+        "Shape context": across(&matrix(5, 3), Mask::none());
+        "Shape valid": across(&matrix(5, 4), valid(3));
+        "OutOfRange options.dropout": dropping(1.0);
+        "OutOfRange options.dropout": dropping(-0.1);
+        "OutOfRange options.dropout": dropping(f64::NAN);
+        "Shape grad_output": layer.backward(&cache, &matrix(2, 4));
+        "Shape grad_output": layer.backward(&cache, &matrix(3, 5));
+        "Empty xs": layer.forward_batch(&[], Mask::none());
+        "Shape options": layer.forward_batch(&batch, vec![Mask::none()]);
+        "sequence 1 of the batch: Shape valid": layer.forward_batch(&batch, vec![valid(3), valid(2)]);
+        "Empty caches": layer.backward_batch(&[], &[]);
+        "Shape grad_outputs": layer.backward_batch(&caches, std::slice::from_ref(&output));
+        "sequence 0 of the batch: Shape grad_output":
+            layer.backward_batch(&caches, &[matrix(1, 4), outputs[1].clone()]);
+    }
+}
+
+#[test]
+fn of_layers() {
+    misuse_layer(&single_head());
+    misuse_layer(&multi_head());
+    let dropping = ForwardOptions::new().dropout(0.5, &mut rng());
+    blames! {
+        "Unsupported options.dropout": single_head().forward(&matrix(3, 4), dropping);
+        "Empty x": linear(&matrix(0, 4), &matrix(4, 2), &RowDVector::zeros(2));
+        "Shape w": linear(&matrix(3, 4), &matrix(5, 2), &RowDVector::zeros(2));
+        "Shape b": linear(&matrix(3, 4), &matrix(4, 2), &RowDVector::zeros(3));
+        "Empty w": linear_backward(&matrix(3, 4), &matrix(4, 0), &matrix(3, 0));
+        "Shape grad_y": linear_backward(&matrix(3, 4), &matrix(4, 2), &matrix(1, 2));
+    }
+}
+
+/// The fields of a cache are public, too.
+#[test]
+fn of_caches_that_were_changed() {
+    let (x, context) = (matrix(3, 4), matrix(5, 4));
+    let of_one = |change: fn(&mut SingleHeadCache<f64>)| {
+        let options = ForwardOptions::new().context(&context);
+        let (output, mut cache) = single_head().forward(&x, options).unwrap();
+        change(&mut cache);
+        single_head().backward(&cache, &output)
+    };
+    let of_heads = |change: fn(&mut MultiHeadCache<f64>)| {
+        let options = ForwardOptions::new().context(&context);
+        let (output, mut cache) = multi_head().forward(&x, options).unwrap();
+        change(&mut cache);
+        multi_head().backward(&cache, &output)
+    };
+    type Core<'a> = ([&'a mut DMatrix<f64>; 3], &'a mut Mask, &'a mut FlashOutput<f64>);
+    let of_flash = |change: fn(Core)| {
+        let options = ForwardOptions::new().context(&context).flash();
+        let (output, mut cache) = multi_head().forward(&x, options).unwrap();
+        let HeadsCache::Flash { q, k, v, mask, forward, .. } = &mut cache.core else {
+            panic!("flash attention was asked for");
+        };
+        change(([q, k, v], mask, forward));
+        multi_head().backward(&cache, &output)
+    };
+    blames! {
+        "Empty cache.x": of_one(|cache| cache.x = matrix(0, 4));
+        "Shape cache.context": of_one(|cache| cache.context = Some(matrix(5, 3)));
+        "Shape cache.attended": of_one(|cache| cache.attended = matrix(2, 2));
+        "Shape cache.attention.q": of_one(|cache| cache.attention.q = matrix(2, 3));
+        "Shape cache.attention.v": of_one(|cache| cache.context = None);
+        "Shape cache.k": of_one(|cache| cache.attention.k = matrix(4, 3));
+        "Shape cache.x": of_heads(|cache| cache.x = matrix(3, 5));
+        "Empty cache.context": of_heads(|cache| cache.context = Some(matrix(0, 4)));
+        "Shape cache.heads": of_heads(|cache| heads_of(cache).truncate(1));
+        "Shape cache.heads[..].q": of_heads(|cache| heads_of(cache)[1].q = matrix(2, 2));
+        "Shape cache.heads[..].v": of_heads(|cache| heads_of(cache)[1].v = matrix(5, 1));
+        "Shape valid": of_heads(|cache| heads_of(cache)[0].mask = valid(4));
+        "Shape cache.q": of_flash(|([q, _, _], _, _)| *q = matrix(3, 3));
+        "Shape cache.k": of_flash(|([_, k, _], _, _)| *k = matrix(2, 4));
+        "Shape cache.v": of_flash(|([_, _, v], _, _)| *v = matrix(5, 3));
+        "Shape valid": of_flash(|(_, mask, _)| *mask = valid(4));
+        "Shape cache.forward.output": of_flash(|(_, _, forward)| forward.output = matrix(2, 4));
+        "Shape forward.log_sum_exp": of_flash(|(_, _, forward)| forward.log_sum_exp = matrix(1, 2));
+    }
+}
+
+#[test]
+fn of_gradient_checks_costs_and_inspection() {
+    let loss = |x: &DMatrix<f64>| Ok(x.sum());
+    let failing = |_: &DMatrix<f64>| Err(Error::Zero { argument: "mine" });
+    let x = matrix(2, 2);
+    let small = AttentionShape::self_attention(1, 8, 4, 4, 1);
+    let no_heads = AttentionShape { n_heads: 0, ..small };
+    blames! {
+        "Empty x": numerical_gradient(&matrix(0, 2), 1e-5, loss);
+        "OutOfRange epsilon": numerical_gradient(&x, f64::NAN, loss);
+        "Zero mine": numerical_gradient(&x, 1e-5, failing);
+        "Shape analytic": gradient_check(&x, &matrix(2, 1), 1e-5, loss);
+        "OutOfRange epsilon": gradient_check(&x, &x, 0.0, loss);
+        "Zero mine": gradient_check(&x, &x, 1e-5, failing);
+        "Zero batch": AttentionShape { batch: 0, ..small }.flops();
+        "Zero n_heads": no_heads.backward_flops();
+        "Zero d_v": AttentionShape { d_v: 0, ..small }.bytes(4);
+        "Zero element": small.bytes(0);
+        "Zero element": small.intensity(0);
+        "Empty weights": row_entropy(&matrix(0, 3));
+        "Empty matrix": heat_map(&matrix(0, 0), &[], &[]);
+        "Shape row_labels": heat_map(&x, &["a"], &["a", "b"]);
+        "Shape column_labels": heat_map(&x, &["a", "b"], &["a"]);
+    }
+}
+
+#[test]
+fn of_flash_attention() {
+    let (q, k, v) = (matrix(3, 8), matrix(5, 8), matrix(5, 4)); // two heads
+    let inputs = Inputs::new(&q, &k, &v, Mask::none()).unwrap().with_heads(2).unwrap();
+    let (forward, grad) = (Flash::new().forward(&inputs), matrix(3, 4));
+    let changed = |change: fn(&mut FlashOutput<f64>)| {
+        let mut forward = forward.clone();
+        change(&mut forward);
+        forward
+    };
+    let (engine, tiles) = (Flash::new(), Tiles::default());
+    let (no_queries, no_keys) =
+        (Tiles { queries: 0, ..tiles }, Tiles { keys: 0, ..tiles });
+    // No processor has both.
+    let elsewhere = match cfg!(target_arch = "aarch64") {
+        true => Instructions::Avx2,
+        false => Instructions::Neon,
+    };
+    let state = || OnlineSoftmax::<f64>::new(2, 3).unwrap();
+    blames! {
+        "Empty q": flash(&matrix(0, 8), &k, &v, Mask::none());
+        "Shape k": flash(&q, &matrix(5, 6), &v, Mask::none());
+        "Shape valid": flash(&q, &k, &v, valid(4));
+        "Indivisible n_heads": flash(&q, &k, &v, FlashOptions::new().heads(3));
+        "Shape v": Inputs::new(&q, &k, &matrix(4, 4), Mask::none());
+        "Zero n_heads": inputs.clone().with_heads(0);
+        "Zero tiles.queries": engine.clone().with_tiles(no_queries);
+        "Zero threads": engine.clone().with_threads(0);
+        "Unsupported instructions": engine.clone().with_instructions(elsewhere);
+        "Unsupported instructions": TileProducts::<f32>::new(elsewhere, 8, 8);
+        "Zero keys": TileProducts::<f32>::new(Instructions::Portable, 0, 8);
+        "Zero tiles.keys": tiled_attention(&inputs, no_keys);
+        "Zero tiles.keys": tiled_attention_backward(&inputs, &forward, &grad, no_keys);
+        "Shape forward.output": engine.backward(&inputs, &changed(|f| f.output = matrix(2, 4)), &grad);
+        "Shape forward.log_sum_exp_low": tiled_attention_backward(
+            &inputs, &changed(|f| f.log_sum_exp_low = matrix(2, 2)), &grad, tiles);
+        "Shape grad_output": engine.backward(&inputs, &forward, &matrix(4, 4));
+        "Empty grad_output": tiled_attention_backward(&inputs, &forward, &matrix(3, 0), tiles);
+        "Zero rows": OnlineSoftmax::<f64>::new(0, 2);
+        "NoMemory d_v": OnlineSoftmax::<f64>::new(2, usize::MAX);
+        "Empty scores": state().absorb(&matrix(2, 0), &matrix(0, 3));
+        "Shape scores": state().absorb(&matrix(1, 4), &matrix(4, 3));
+        "Shape values": state().absorb(&matrix(2, 4), &matrix(5, 3));
+        "Shape other": state().merge(OnlineSoftmax::new(3, 3).unwrap());
+    }
+    if cfg!(not(feature = "rayon")) {
+        blames! { "TooMany threads": engine.with_threads(2); }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- no error to return
+
+/// Functions that cannot fail have an answer for everything.
+#[test]
+fn functions_without_errors_answer_every_question() -> Result<()> {
+    assert!(relative_error(f64::NAN, 1.0).is_nan());
+    let sized = Mask::window(usize::MAX)?.and(Mask::causal()).sized(3, 5)?;
+    assert!(!sized.allows(usize::MAX, 0) && !sized.allows(0, usize::MAX));
+    #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
+    let tiles = [(usize::MAX..usize::MAX, 0..5), (2..1, 0..5), (0..3, 7..usize::MAX)];
+    for (rows, columns) in tiles {
+        assert_eq!(sized.visibility(rows, columns), attention::Visibility::Hidden);
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "a caller may give one")]
+    let elsewhere = [(usize::MAX, 0..3), (0, 2..9), (4, 3..usize::MAX), (9, 2..1)];
+    for (key, queries) in elsewhere {
+        let mut line = [1.0; 4];
+        sized.hide_queries(key, queries.clone(), &mut line, 0.0);
+        for (entry, i) in line.into_iter().zip(queries) {
+            assert_eq!(entry != 0.0, sized.allows(i, key), "query {i}, key {key}");
+        }
+    }
+    let huge = AttentionShape::self_attention(0, 0, usize::MAX, 0, 0);
+    assert_eq!(huge.crossover(), usize::MAX);
+    let no_keys = SMatrix::<f64, 0, 3>::zeros();
+    let output = attention_static(&SMatrix::<f64, 2, 3>::zeros(), &no_keys, &no_keys);
+    assert_eq!(output, SMatrix::<f64, 2, 3>::zeros());
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Both layers by the same calls, for tests that hold for either.
+
+use attention::{
+    AttentionCache, BatchGradients, BatchOptions, Float, ForwardOptions, LayerGradients,
+    MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result,
+    SingleHeadAttention, SingleHeadCache,
+};
+use nalgebra::DMatrix;
+
+/// The output, and what a backward pass needs.
+pub type Forward<M, C> = Result<(M, C)>;
+
+pub trait Layer<T: Float>: NamedParameters<T> + Clone {
+    type Cache;
+    fn parameters(&self) -> &Parameters<T>;
+    fn forward<'a>(
+        &self,
+        x: &DMatrix<T>,
+        options: impl Into<ForwardOptions<'a, T>>,
+    ) -> Forward<DMatrix<T>, Self::Cache>;
+    fn backward(
+        &self,
+        cache: &Self::Cache,
+        grad_output: &DMatrix<T>,
+    ) -> Result<LayerGradients<T>>;
+    fn forward_batch<'a>(
+        &self,
+        xs: &[DMatrix<T>],
+        options: impl Into<BatchOptions<'a, T>>,
+    ) -> Forward<Vec<DMatrix<T>>, Vec<Self::Cache>>;
+    fn backward_batch(
+        &self,
+        caches: &[Self::Cache],
+        grad_outputs: &[DMatrix<T>],
+    ) -> Result<BatchGradients<T>>;
+    fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
+}
+
+macro_rules! layer {
+    ($layer:ident, $cache:ident, $heads:expr) => {
+        impl<T: Float> Layer<T> for $layer<T> {
+            type Cache = $cache<T>;
+            fn parameters(&self) -> &Parameters<T> {
+                &self.parameters
+            }
+            fn forward<'a>(
+                &self,
+                x: &DMatrix<T>,
+                options: impl Into<ForwardOptions<'a, T>>,
+            ) -> Forward<DMatrix<T>, Self::Cache> {
+                self.forward(x, options)
+            }
+            fn backward(
+                &self,
+                cache: &Self::Cache,
+                grad_output: &DMatrix<T>,
+            ) -> Result<LayerGradients<T>> {
+                self.backward(cache, grad_output)
+            }
+            fn forward_batch<'a>(
+                &self,
+                xs: &[DMatrix<T>],
+                options: impl Into<BatchOptions<'a, T>>,
+            ) -> Forward<Vec<DMatrix<T>>, Vec<Self::Cache>> {
+                self.forward_batch(xs, options)
+            }
+            fn backward_batch(
+                &self,
+                caches: &[Self::Cache],
+                grad_outputs: &[DMatrix<T>],
+            ) -> Result<BatchGradients<T>> {
+                self.backward_batch(caches, grad_outputs)
+            }
+            fn heads(cache: &Self::Cache) -> &[AttentionCache<T>] {
+                $heads(cache)
+            }
+        }
+    };
+}
+
+layer!(SingleHeadAttention, SingleHeadCache, one_head);
+layer!(MultiHeadAttention, MultiHeadCache, MultiHeadCache::heads);
+
+fn one_head<T: Float>(cache: &SingleHeadCache<T>) -> &[AttentionCache<T>] {
+    std::slice::from_ref(&cache.attention)
+}

@@ -1,0 +1,19 @@
+//! The tests of the crate, in one program, which is linked once. `cargo test --test suite gradients` runs those of one file.
+
+mod layer;
+
+mod batches;
+mod errors;
+mod flash;
+mod flash_allocations;
+mod golden;
+mod gradients;
+mod inspect;
+mod online_softmax;
+mod options;
+mod precision;
+mod properties;
+mod serde;
+mod training;
+mod views;
+mod what_a_student_writes;
