@@ -88,6 +88,8 @@ fn machine(rng: &mut ChaCha8Rng, name: &str) -> Machine {
     Machine {
         cpu: name.to_owned(),
         microarchitecture: rng.random_bool(0.5).then(|| "imaginary".to_owned()),
+        family: rng.random_bool(0.5).then_some(6),
+        model: rng.random_bool(0.5).then_some(1000),
         cores: [1, 2, 96][rng.random_range(0..3)],
         memory: rng.random_range(1 << 30..1 << 40),
         caches: caches[rng.random_range(0..4)].clone(),

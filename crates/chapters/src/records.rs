@@ -169,14 +169,22 @@ pub mod tests {
         );
     }
 
-    /// Every record in the project can be read, whether a page shows it or not.
+    /// Every record in the project can be read, whether a page shows it or not, and lies in the folder that is named after its
+    /// machine.
     #[test]
     fn all_records_are_sound() {
         let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
         let mut topics = vec![];
         for file in files_below(&records).unwrap() {
             if file.extension().is_some_and(|extension| extension == "json") {
-                topics.push(Record::read(&records.join(&file)).unwrap().topic);
+                let Record { topic, machine, .. } =
+                    Record::read(&records.join(&file)).unwrap();
+                let folder = file.parent().unwrap();
+                if folder != Path::new("") {
+                    let named = machine.folder(&records).unwrap();
+                    assert_eq!(folder, Path::new(&named), "{}", file.display());
+                }
+                topics.push(topic);
             }
         }
         assert!(topics.len() >= 4, "{topics:?}");

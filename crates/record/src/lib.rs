@@ -13,12 +13,14 @@
 
 mod machines;
 mod name;
+mod processor;
 pub mod rounds;
 pub mod statistics;
 #[cfg(feature = "take")]
 pub mod take;
 
 pub use machines::{Records, SHOWN};
+pub use processor::{Design, Known};
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
@@ -54,9 +56,15 @@ pub struct Machine {
     /// The processor's model.
     pub cpu: String,
     /// The processor's microarchitecture by LLVM's name, such as `znver5`, if a compiler was there to tell: some vendors call
-    /// several generations by one `cpu`.
+    /// several generations by one `cpu`. It may be wrong; see [`Machine::known_design`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub microarchitecture: Option<String>,
+    /// The family that the processor reports, if the system tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<u32>,
+    /// The model within that family.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<u32>,
     /// How many of it the system sees.
     pub cores: usize,
     /// Main memory, in bytes.

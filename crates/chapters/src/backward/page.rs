@@ -91,8 +91,8 @@ fn three_paths(page: &mut Page) -> Result<()> {
 fn draw_cache(area: &Area) -> Result<()> {
     let steps = [
         ("Q, K, V = X W + b", "dX, dW, db", "X"),
-        ("R = Q Kᵀ", "dQ, dK", "Q, K"),
-        ("S = R / √dₖ", "dR", ""),
+        ("Q Kᵀ", "dQ, dK", "Q, K"),
+        ("S = Q Kᵀ / √dₖ", "d(Q Kᵀ)", ""),
         ("A = softmax(S + M)", "dS", "A"),
         ("O = A V", "dA, dV", "A, V"),
         ("Y = O W_O + b_O", "dO, dW_O, db_O", "O"),
