@@ -103,7 +103,7 @@ pub fn backward_products() -> [Product; 4] {
     ]
     .map(|(name, (rows, inner, columns), times, parameters)| {
         let flops = |m: usize, k: usize, l: usize| times * 2 * m * k * l;
-        // C = A B: grad_A = grad_C Bᵀ, and grad_B = Aᵀ grad_C
+        // H = F G: dF = dH Gᵀ, and dG = Fᵀ dH
         Product {
             name,
             forward: flops(rows, inner, columns),
@@ -133,7 +133,7 @@ pub fn tell_backward(page: &mut Page) -> Claim {
     let rows = products.map(|Product { name, forward, for_left, for_right, .. }| {
         vec![name.to_owned(), billions(forward), billions(for_left), billions(for_right)]
     });
-    let header = ["product $AB$", "forward", "for the left factor", "for the right"];
+    let header = ["product $FG$", "forward", "for the left factor", "for the right"];
     page.table("way-back", &header, &rows);
     page.value("back-frozen", fixed(frozen as f64 / forward as f64, 1));
     page.value("back-n", integer(BACK_N));
@@ -204,7 +204,7 @@ pub fn tell_backward_memory(page: &mut Page) -> Claim {
             alive(n).map(|numbers| figures::format::bytes(4 * numbers as u128));
         vec![integer(n), forward, both, fixed(ratio(n), 2)]
     };
-    let header = ["$n$", "forward", "with backward", "ratio"];
+    let header = ["$n$", "forward, with the log-sum-exp", "with backward", "ratio"];
     page.table("backward-memory", &header, &[256, 1024, 4096, 16_384].map(row));
     Claim {
         section: "11-memory-for-the-backward-pass",

@@ -94,7 +94,7 @@ pub fn tell_three_queries(page: &mut Page) -> Result<Claim> {
     Ok(Claim {
         section: "17-three-queries-by-hand",
         said: format!(
-            "In example (b) the three queries have the weights ${}$, ${}$ and ${}$, and the first the output ${}$.",
+            "By hand, the three queries of example (b) have the weights ${}$, ${}$ and ${}$, and the first the output ${}$.",
             said[0],
             said[1],
             said[2],

@@ -16,4 +16,3 @@ mod traffic;
 mod verdict;
 
 pub use page::generate;
-pub use roofline::{A100_BANDWIDTH, A100_BF16, A100_F32};

@@ -24,7 +24,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         numbers::tell_spread(page)?,
         draws::tell_largest_weight(page, &largest?)?,
         draws::tell_reach(page)?,
-        numbers::tell_three_measurements(page),
+        numbers::tell_three_measurements(page)?,
         examples::tell_four_scores(page)?,
         examples::tell_three_queries(page)?,
         counts::tell_core_and_projections(page)?,

@@ -7,17 +7,12 @@ use anyhow::{Context, Result};
 use attention::AttentionShape;
 use figures::format::{fixed, significant};
 use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
-
-/// NVIDIA A100, 80 GB, SXM: what its datasheet gives, in FLOP/s and byte/s. No sparsity.
-pub const A100_BANDWIDTH: f64 = 2.039e12;
-pub const A100_F32: f64 = 19.5e12;
-pub const A100_TF32: f64 = 156e12;
-pub const A100_BF16: f64 = 312e12;
+use laboratory::hardware::A100;
 
 /// Where the tensor cores cease to wait for memory, in FLOP/byte.
-pub const RIDGE_BF16: f64 = A100_BF16 / A100_BANDWIDTH;
+pub const RIDGE_BF16: f64 = A100.bf16 / A100.bandwidth;
 /// The ridge of bf16 with a bandwidth of about 2 TB/s.
-pub const SAID_RIDGE: f64 = A100_BF16 / 2e12;
+pub const SAID_RIDGE: f64 = A100.bf16 / 2e12;
 
 const N: usize = 4096;
 const D: usize = 64;
@@ -51,7 +46,7 @@ pub fn kinds() -> Result<Vec<Kind>> {
     let kind = |(name, rate, element)| {
         Ok(Kind {
             name,
-            ridge: rate / A100_BANDWIDTH,
+            ridge: rate / A100.bandwidth,
             intensities: [
                 core(N, D).intensity(element)?,
                 intensity(element, 4, NAIVE_CROSSINGS)?,
@@ -60,9 +55,9 @@ pub fn kinds() -> Result<Vec<Kind>> {
         })
     };
     let kinds = [
-        ("`f32`, no tensor cores", A100_F32, 4),
-        ("`f32` rounded to TF32", A100_TF32, 4),
-        ("bf16", A100_BF16, 2),
+        ("`f32`, no tensor cores", A100.f32, 4),
+        ("`f32` rounded to TF32", A100.tf32, 4),
+        ("bf16", A100.bf16, 2),
     ];
     kinds.into_iter().map(kind).collect()
 }
@@ -75,7 +70,7 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
             format!("{} ({bound})", fixed(x, 0))
         };
         let (peak, bandwidth) =
-            (kind.ridge * A100_BANDWIDTH / 1e12, A100_BANDWIDTH / 1e12);
+            (kind.ridge * A100.bandwidth / 1e12, A100.bandwidth / 1e12);
         let ridge = format!(
             "{} / {} = {}",
             significant(peak, 3),
@@ -95,7 +90,7 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
     page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());
     page.value("intensity", fixed(kinds[0].intensities[0], 1));
     page.value("ridge-said", fixed(SAID_RIDGE, 0));
-    page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
+    page.value("a100-bf16", fixed(A100.bf16 / 1e12, 0));
     let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
     Ok(Claim {
         section: "6-below-the-ridge",

@@ -4,8 +4,6 @@ use super::facts::{
     self, D, F32, Growth, HEADS, Meeting, Points, TimedLayer, WriteTime, core_share,
 };
 use super::roofline::{Ceilings, Step, steps};
-use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
-use crate::gpu::machine::{BF16 as H100_BF16, F32 as H100_F32, H100};
 use crate::output::Page;
 use crate::records::{least_and_most, list, provenance_of, threads};
 use anyhow::{Context, Result};
@@ -14,6 +12,7 @@ use figures::{
     Area, Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, Side, Spot, VERMILION,
     line_chart,
 };
+use laboratory::hardware::{A100, A100_PCIE, Gpu, H100};
 use record::Record;
 use std::ops::Range;
 
@@ -366,18 +365,19 @@ fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
         ],
     );
     page.value("machines", machines(ceilings));
-    page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
+    page.value("gpu-ridge", significant(A100.ridge_f32(), 3));
+    page.value("gpu-ridge-pcie", fixed(A100_PCIE.ridge_f32(), 1));
 }
 
 /// The roofs that the figure that moves knows: name, peak in GFLOP/s and bandwidth in GB/s, parted by bars, one roof after a semicolon.
 fn machines(ceilings: &Ceilings) -> String {
-    let sheet = |name, peak: f64, bandwidth: f64| (name, peak / 1e9, bandwidth / 1e9);
+    let sheet = |name, peak: f64, gpu: Gpu| (name, peak / 1e9, gpu.bandwidth / 1e9);
     let machines = [
         ("the machine of this chapter, f32", ceilings.peak(), ceilings.bandwidth()),
-        sheet("NVIDIA A100, f32", A100_F32, A100_BANDWIDTH),
-        sheet("NVIDIA A100, bf16 tensor cores", A100_BF16, A100_BANDWIDTH),
-        sheet("NVIDIA H100, f32", H100_F32, H100.bandwidth),
-        sheet("NVIDIA H100, bf16 tensor cores", H100_BF16, H100.bandwidth),
+        sheet("NVIDIA A100, f32", A100.f32, A100),
+        sheet("NVIDIA A100, bf16 tensor cores", A100.bf16, A100),
+        sheet("NVIDIA H100, f32", H100.f32, H100),
+        sheet("NVIDIA H100, bf16 tensor cores", H100.bf16, H100),
     ];
     let line = |(name, peak, bandwidth)| format!("{name}|{peak:.1}|{bandwidth:.1}");
     machines.map(line).join(";")

@@ -25,16 +25,16 @@ fn flops_are_counted_as_the_chapter_does() {
 #[test]
 fn attention_with_the_matrix_lies_right_of_all_ridges_but_one() {
     let [f32, bf16] = [4, 2].map(|bytes| intensity_with_matrix(bytes).unwrap());
-    assert!(f32 > ridge(F32, &H100));
-    assert!(bf16 < ridge(BF16, &H100));
-    assert!(bf16 > ridge(BF16, &H200));
+    assert!(f32 > H100.ridge_f32());
+    assert!(bf16 < H100.ridge_bf16());
+    assert!(bf16 > H200.ridge_bf16());
 }
 
 #[test]
 fn attention_without_the_matrix_lies_far_right_of_the_ridges() {
     let [f32, bf16] = [4, 2].map(|bytes| intensity_without_matrix(bytes).unwrap());
-    assert!(f32 > 50.0 * ridge(F32, &H100));
-    assert!(bf16 > 10.0 * ridge(BF16, &H100));
+    assert!(f32 > 50.0 * H100.ridge_f32());
+    assert!(bf16 > 10.0 * H100.ridge_bf16());
 }
 
 #[test]
@@ -158,6 +158,25 @@ fn kernels_0_3_and_4_ask_for_more_than_hbm_delivers() {
     let steps = steps().unwrap();
     let greedy = steps.iter().filter(|step| step.asked_of_l2() > H100.bandwidth);
     assert_eq!(greedy.map(|step| step.number).collect::<Vec<_>>(), [0, 3, 4]);
+}
+
+/// Without a cache, kernels 1, 3 and 4 would wait for slow memory alone, and kernel 5 as long as for its products.
+#[test]
+fn without_hits_in_l2_slow_memory_sets_the_pace_of_most_kernels() {
+    let [naive, tiled, registers, tensor, hopper, backward] =
+        steps().unwrap().each_ref().map(Step::slow_without_cache);
+    assert!(naive > 40.0 && (1.2..1.3).contains(&tiled));
+    assert!((0.6..0.65).contains(&registers) && (0.95..1.05).contains(&backward));
+    assert!((2.25..2.35).contains(&tensor) && tensor == hopper);
+}
+
+/// Kernels 3 and 4 fetch each key and value once for 128 queries: too few operations per byte for the tensor cores.
+#[test]
+fn the_reads_of_kernels_3_and_4_lie_left_of_the_ridge() {
+    for step in &steps().unwrap()[3..5] {
+        assert_eq!(step.intensity_beyond(), 128.0);
+        assert!(step.intensity_beyond() < H100.ridge_bf16());
+    }
 }
 
 #[test]

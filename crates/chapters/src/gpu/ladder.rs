@@ -4,7 +4,7 @@
 
 use super::banks::{self, D};
 use super::machine::{
-    BANKS, BF16, EXPONENTIALS, F32, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP,
+    BANKS, EXPONENTIALS, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP,
     clock_f32,
 };
 use super::source::{constant, has};
@@ -58,7 +58,7 @@ pub struct Step {
 impl Step {
     /// FLOP/s of the machine.
     pub fn roof(&self) -> f64 {
-        if self.dtype == "bf16" { BF16 } else { F32 }
+        if self.dtype == "bf16" { H100.bf16 } else { H100.f32 }
     }
 
     /// Clocks of the products at the roof.
@@ -87,6 +87,18 @@ impl Step {
         }
     }
 
+    /// Returns the FLOP per byte that comes from beyond the multiprocessors, by the convention.
+    pub fn intensity_beyond(&self) -> f64 {
+        2.0 * self.credited / self.beyond
+    }
+
+    /// Returns the time of slow memory in units of the products' time, if all that comes from beyond the multiprocessors comes
+    /// from there and no cache serves any of it.
+    pub fn slow_without_cache(&self) -> f64 {
+        let seconds = self.beyond / H100.bandwidth;
+        seconds * self.roof() / (2.0 * self.credited)
+    }
+
     /// Bytes a second from beyond the multiprocessors, if everything overlaps.
     pub fn asked_of_l2(&self) -> f64 {
         let scores = self.predicted().1 * self.roof() / (2.0 * self.credited);
@@ -99,10 +111,12 @@ fn slow(bytes: f64, clock: f64) -> f64 {
     bytes * MULTIPROCESSORS as f64 * clock / H100.bandwidth
 }
 
-/// Instructions of the softmax for each score: maximum, difference, exponential and sum; and for each score its share of the
-/// corrections of a row of the output.
+/// Instructions of the softmax for each score: maximum, difference, exponential and sum.
+const SOFTMAX: f64 = 4.0;
+
+/// The same, and for each score its share of the corrections of a row of the output, which is corrected at every tile.
 fn softmax(keys: usize) -> f64 {
-    4.0 + D as f64 / keys as f64
+    SOFTMAX + D as f64 / keys as f64
 }
 
 fn instructions(of_lanes: f64) -> f64 {
@@ -214,7 +228,8 @@ fn registers() -> Result<Counted> {
     Ok((vec![demands], arriving))
 }
 
-/// What `mma.sync` reaches of the tensor cores' rate on an H100, by the authors of FlashAttention-3.
+/// The share of the tensor cores' rate that `mma.sync` reaches on Hopper, by the measurements of W. Luo et al., *Benchmarking and
+/// Dissecting the NVIDIA Hopper GPU Architecture* (2024).
 const OF_THE_OLD_INSTRUCTION: f64 = 2.0 / 3.0;
 
 fn tensor_cores() -> Result<Counted> {
@@ -231,9 +246,8 @@ fn tensor_cores() -> Result<Counted> {
     let arriving = arriving(2, rows * warps);
     let demands = Demands {
         tensor,
-        instructions: instructions(
-            softmax(keys) + 0.5 + of_warp(matrix_loads + products),
-        ),
+        // Without corrections: the output is left alone until a weight would be too large.
+        instructions: instructions(SOFTMAX + 0.5 + of_warp(matrix_loads + products)),
         loads: matrix_loads as f64 * clocks(&banks::matrix_loads(true)) as f64 / scores
             + crossed(arriving),
         exponentials: EXPONENTIAL,

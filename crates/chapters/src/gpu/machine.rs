@@ -3,46 +3,16 @@
 use super::banks::D;
 use anyhow::Result;
 use attention::AttentionShape;
-pub use laboratory::gpu::{BANKS, COMPARISONS, EXPONENTIALS, LANES, TENSOR, WARP};
-
-/// A GPU by its data sheet and by the tables of NVIDIA's programming guide.
-pub struct Machine {
-    pub name: &'static str,
-    /// Bytes a second to and from the memory of the device, and its size in GB.
-    pub bandwidth: f64,
-    pub memory: usize,
-}
-
-/// NVIDIA, *H100 Tensor Core GPU datasheet* (SXM) and *H200 Tensor Core GPU datasheet*.
-pub const H100: Machine = Machine { name: "H100 SXM", bandwidth: 3.35e12, memory: 80 };
-pub const H200: Machine = Machine { name: "H200 SXM", bandwidth: 4.8e12, memory: 141 };
-
-// What both share. The rates are of the data sheets, the tensor cores' without sparsity.
-// Each takes another clock for granted: 1.98 GHz, and 1.83 GHz while the tensor cores work.
-pub const F32: f64 = 66.9e12;
-pub const BF16: f64 = 989.4e12;
-/// NVIDIA, *H100 Tensor Core GPU Architecture* (2022).
-pub const MULTIPROCESSORS: usize = 132;
-pub const L2: usize = 50 << 20;
-pub const REGISTERS: usize = 64 << 10;
-pub const SHARED: usize = 228 << 10;
-/// NVIDIA, *CUDA C++ Programming Guide*, compute capability 9.0: of a multiprocessor.
-pub const MOST_THREADS: usize = 2048;
-pub const MOST_BLOCKS: usize = 32;
-pub const MOST_SHARED: usize = 227 << 10; // of one block
+pub use laboratory::hardware::*;
 
 /// Clocks a second that the rate in f32 takes for granted.
 pub fn clock_f32() -> f64 {
-    F32 / (2 * MULTIPROCESSORS * LANES) as f64
+    H100.f32 / (2 * MULTIPROCESSORS * LANES) as f64
 }
 
 /// The same of the tensor cores' rate.
 pub fn clock_tensor() -> f64 {
-    BF16 / (2 * MULTIPROCESSORS * TENSOR) as f64
-}
-
-pub fn ridge(rate: f64, machine: &Machine) -> f64 {
-    rate / machine.bandwidth
+    H100.bf16 / (2 * MULTIPROCESSORS * TENSOR) as f64
 }
 
 /// One sequence and head, of which the intensities are told.

@@ -1,6 +1,6 @@
 //! What others say of their kernels.
 
-use super::machine::BF16;
+use super::machine::H100;
 
 /// Forward, d = 128, on an H100, in the numbers of J. Shah et al., *FlashAttention-3* (2024).
 pub struct Published {
@@ -13,7 +13,7 @@ pub struct Published {
 impl Published {
     /// The speeds as shares of the roof.
     pub fn shares(&self) -> [f64; 2] {
-        self.speeds.map(|speed| speed * 1e12 / BF16)
+        self.speeds.map(|speed| speed * 1e12 / H100.bf16)
     }
 }
 

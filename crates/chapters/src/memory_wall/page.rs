@@ -4,7 +4,6 @@ use super::facts::{
     self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, N, Runs, crossings, intensity,
     kibibytes, operations, shape,
 };
-use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::complexity::{self, ridge, softmax_share};
 use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
@@ -14,6 +13,7 @@ use figures::format::{duration, fixed, integer, percent, significant};
 use figures::{
     Area, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, text_box,
 };
+use laboratory::hardware::A100;
 use laboratory::traffic::{Counts, Report};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -120,7 +120,7 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
     let counted = intensity(facts::all_operations(naive.passes())?, total);
     page.value("naive-intensity", fixed(counted, 1));
     page.value("ideal-intensity", fixed(shape(N).intensity(ELEMENT)?, 1));
-    page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
+    page.value("gpu-ridge", significant(A100.ridge_f32(), 3));
     let (moved, work) = facts::middle(naive)?;
     page.value("middle-moved", percent(moved, 0));
     page.value("middle-work", percent(work, 1));

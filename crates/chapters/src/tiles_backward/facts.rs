@@ -1,12 +1,12 @@
 //! What is kept, what is computed again and what is moved, in bytes and operations.
 
-use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, capacities, counted_over_lengths,
     over_tiles, tiled_backward,
 };
 use anyhow::Result;
 use attention::AttentionShape;
+use laboratory::hardware::A100;
 
 /// Numbers that one head keeps for its backward pass: queries, keys, values and output, the weights, the log-sum-exp.
 pub struct Kept {
@@ -88,8 +88,8 @@ impl Recompute {
 /// By the data sheet of an A100: in `f32` without tensor cores, in bf16 with them.
 pub fn of_a100() -> [Recompute; 2] {
     [
-        Recompute::new(A100_F32 / A100_BANDWIDTH, ELEMENT),
-        Recompute::new(A100_BF16 / A100_BANDWIDTH, 2),
+        Recompute::new(A100.ridge_f32(), ELEMENT),
+        Recompute::new(A100.ridge_bf16(), 2),
     ]
 }
 

@@ -3,7 +3,6 @@
 use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
 use super::traffic;
-use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::tiles_traffic::claims::{
     blocks_predict_the_count, runs_as_predicted, the_formula_holds_of_every_size,
     tiles_pay, tiles_run_as_predicted,
@@ -14,6 +13,7 @@ use crate::tiles_traffic::facts::{
 };
 use attention::Mask;
 use attention::Visibility::{self, Full, Hidden, Partial};
+use laboratory::hardware::A100;
 use std::cmp::Ordering;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -292,7 +292,7 @@ fn traffic_is_linear_up_to_the_queries_of_one_block() {
 #[test]
 fn naive_and_tiled_program_stand_on_either_side_of_the_ridge() {
     let [naive, tiled] = traffic::intensities().unwrap();
-    let ridge = A100_F32 / A100_BANDWIDTH;
+    let ridge = A100.ridge_f32();
     assert!(naive < ridge && ridge < tiled);
 }
 

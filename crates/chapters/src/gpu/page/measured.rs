@@ -3,7 +3,7 @@
 use super::{kernel, predicted};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::Step;
-use crate::gpu::machine::{BF16, F32, H100};
+use crate::gpu::machine::H100;
 use crate::gpu::measured::{
     BACKENDS, WIDTH, find, is_of_the_chapter, lengths, longest, pass, size, speed,
     speed_of_product, tokens,
@@ -74,7 +74,7 @@ fn tflops(speed: f64) -> String {
 
 fn roofs(record: &Record) -> Result<String> {
     let mut parts = vec![];
-    for (dtype, stated) in [("f32", F32), ("bf16", BF16)] {
+    for (dtype, stated) in [("f32", H100.f32), ("bf16", H100.bf16)] {
         for m in record.all("roof/product", dtype) {
             let side = size(m, "n")?;
             let speed = speed_of_product(side, m.median);
