@@ -23,8 +23,8 @@ const MEASURED: &[Generator] = &[
     ("gpu", gpu::generate),
 ];
 
-const TOPICS: [&str; 7] =
-    ["complexity", "ladder", "memory", "parts", "peers", "roofline", "softmax"];
+const TOPICS: [&str; 8] =
+    ["complexity", "ladder", "memory", "pages", "parts", "peers", "roofline", "softmax"];
 
 fn measured(records: &Records) -> Result<Generated> {
     let mut generated = Generated::default();
@@ -327,6 +327,7 @@ fn a_broken_record_is_named_with_its_measurement() {
         ("parts", "parts/copied tile"),
         ("ladder", "ladder/both causal registers"),
         ("complexity", "attention/forward causal"),
+        ("pages", "kept/layer"),
         ("roofline", "steps/scale"),
         ("softmax", "softmax of rows/along the rows"),
     ] {

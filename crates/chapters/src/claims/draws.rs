@@ -245,10 +245,7 @@ pub fn tell_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
         section: "3-gradients-that-vanish",
         said: "Without scaling, gradients are below $10^{-6}$.".to_owned(),
         verdict: by_parts(&[
-            (
-                "most scores",
-                all[1..].iter().all(|of| of.scores > 0.5),
-            ),
+            ("most scores", all[1..].iter().all(|of| of.scores > 0.5)),
             ("most rows", most > 0.5),
         ]),
     }

@@ -12,8 +12,8 @@ use super::examples::{ROUNDING, SAID_DIVIDED, SAID_OUTPUT, scores, three_queries
 use super::flash::{difference, inputs, lengths_as_said, tiled_and_plain, work};
 use super::formats::{FORMATS, SCORES, leaks, plain_softmax, softmax_in};
 use super::roofline::{
-    LENGTHS, RIDGE_BF16, SAID_RIDGE, compute_bound_length,
-    intensity, kinds, narrow_core, tiled_layer, unfused_layer, wide_core,
+    LENGTHS, RIDGE_BF16, SAID_RIDGE, compute_bound_length, intensity, kinds, narrow_core,
+    tiled_layer, unfused_layer, wide_core,
 };
 use super::traffic::{
     FUSED_CROSSINGS, NAIVE_CROSSINGS, STEPS, TILES, WIDTHS, growth_with_width, slope,

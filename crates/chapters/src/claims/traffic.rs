@@ -151,8 +151,7 @@ pub fn tell_growth(page: &mut Page) -> Result<Claim> {
             times(claimed),
         ]);
     }
-    let header =
-        ["$d$", "queries in a block", "MiB", "growth", "growth by the claim"];
+    let header = ["$d$", "queries in a block", "MiB", "growth", "growth by the claim"];
     page.table("traffic-by-width", &header, &rows);
     page.value("traffic-room-kib", integer((2 * ROOM) >> 10));
     page.value("traffic-n", integer(COMPARED));

@@ -54,6 +54,13 @@ pub fn backward_flops_ratio(n: usize) -> Result<f64> {
     Ok(backward as f64 / layer(n).flops()?.total() as f64)
 }
 
+/// Returns what [`backward_flops_ratio`] tends to as n grows: a head's four products and softmax backward over its two products and
+/// softmax.
+pub fn backward_flops_limit() -> f64 {
+    let d = D as f64;
+    (8.0 * d + 4.0) / (4.0 * d + 5.0)
+}
+
 /// FLOP/byte of one head of this width in `f32`, each matrix moved once.
 pub fn intensity(n: usize, d: usize) -> Result<f64> {
     Ok(AttentionShape::self_attention(1, n, d, d, 1).intensity(F32)?)

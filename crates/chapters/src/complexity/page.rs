@@ -3,9 +3,10 @@
 use super::facts::{
     self, D, F32, Growth, HEADS, Meeting, Points, TimedLayer, WriteTime, core_share,
 };
+use super::pages::Pages;
 use super::roofline::{Ceilings, Step, steps};
 use crate::output::Page;
-use crate::records::{least_and_most, list, provenance_of, threads};
+use crate::records::{least_and_most, list, provenance, provenance_of, threads};
 use anyhow::{Context, Result};
 use figures::format::{bytes, duration, fixed, integer, percent, significant};
 use figures::{
@@ -25,8 +26,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let growth = facts::growth(&times)?;
     growth_tables(page, &times, &growth)?;
     growth_figure(page, &growth)?;
-    growth_words(page, &growth, &times, &roof)?;
+    growth_words(page, &growth, &roof)?;
     matrices(page, &roof, &times)?;
+    pages(page)?;
     crossover(page, &times)?;
     peaks(page, &memory)?;
     intensity(page)?;
@@ -68,6 +70,7 @@ fn counts(page: &mut Page) -> Result<()> {
         page.value(format!("doubling-{n}"), significant(facts::doubling(n)?, 3));
         page.value(backward, fixed(facts::backward_flops_ratio(n)?, 3));
     }
+    page.value("backward-limit", fixed(facts::backward_flops_limit(), 3));
     // Weights that training keeps, of one sequence.
     let layers = 24;
     page.value("training-layers", integer(layers));
@@ -163,17 +166,10 @@ fn log_range(base: f64, values: impl IntoIterator<Item = f64>) -> Range<f64> {
 }
 
 /// What the times say of the counts.
-fn growth_words(
-    page: &mut Page,
-    growth: &[Growth; 4],
-    times: &Record,
-    roof: &Record,
-) -> Result<()> {
+fn growth_words(page: &mut Page, growth: &[Growth; 4], roof: &Record) -> Result<()> {
     let forward = &growth[0];
     let (n, longest) = forward.longest();
     page.value("forward-4096", duration(longest));
-    let causal = times.seconds("attention/forward causal", "f32", n as u64)?;
-    page.value("causal-time", duration(causal));
 
     // A doubling of n should cost four times.
     let jump = facts::jump(forward);
@@ -205,6 +201,32 @@ fn growth_words(
             ("`f64`", &|(_, double)| fixed(double.1, 1)),
         ],
     );
+    Ok(())
+}
+
+/// What was measured with fresh pages and with kept ones, in one run.
+fn pages(page: &mut Page) -> Result<()> {
+    let [record] = page.records.of_one_machine(["pages"])?;
+    let pages = Pages::of(&record)?;
+    page.table_of(
+        "pages",
+        &pages.rows(),
+        &[
+            ("", &|row| row.name.to_owned()),
+            ("page faults", &|row| integer(row.faults as usize)),
+            ("time", &|row| duration(row.fresh)),
+            ("with the pages kept", &|row| duration(row.kept)),
+        ],
+    );
+    page.value("pages-where", provenance(&record));
+    let Pages { softmax, forward, causal, layer, .. } = &pages;
+    let spared = 1.0 - softmax.kept / softmax.fresh;
+    page.value("pages-softmax", percent(spared, 0));
+    page.value("pages-mask", fixed(causal.kept / forward.kept, 2));
+    page.value("pages-layer-faults", integer(layer.faults as usize));
+    let [fresh, kept] = pages.layer_over_parts().map(|factor| fixed(factor, 1));
+    page.value("pages-layer-fresh", fresh);
+    page.value("pages-layer-kept", kept);
     Ok(())
 }
 
@@ -340,7 +362,7 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
             ("of its roof", &|(_, step)| percent(ceilings.share(step), 0)),
         ],
     );
-    steps_values(page, &ceilings, &long, record)?;
+    steps_values(page, &ceilings, &long);
     draw_roofline(page, &ceilings, &short, &long)
 }
 
@@ -388,15 +410,12 @@ fn steps_values(
     page: &mut Page,
     ceilings: &Ceilings,
     [.., softmax, _, whole]: &[Step; 5],
-    record: &Record,
-) -> Result<()> {
+) {
     page.value("whole-intensity", fixed(whole.counted.intensity(), 1));
     page.value("whole-speed", significant(whole.speed(), 2));
     page.value("whole-share", percent(ceilings.share(whole), 0));
     page.value("softmax-flops", percent(softmax.counted.flops / whole.counted.flops, 0));
     page.value("softmax-time", percent(softmax.seconds / whole.seconds, 0));
-    page.value("mask-time", duration(record.seconds("steps/causal mask", "f32", 4096)?));
-    Ok(())
 }
 
 fn draw_roofline(

@@ -1,12 +1,14 @@
 //! What the chapter says of its numbers.
 
 use super::banks::{self, Clocks, D, clocks_with_padding};
+use super::compiled::needs;
 use super::fragments::{left_factor, scores};
 use super::ladder::{self, Step, steps};
 use super::machine::{self, *};
 use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
 use super::{race, source};
+use crate::records::tests::committed;
 use laboratory::gpu::{ARRIVAL, CONSUMERS, TILES, clocks};
 
 /// The guide's multiply-adds per clock and the data sheet's rates meet there.
@@ -235,6 +237,19 @@ fn no_two_softmaxes_run_at_once_but_for_the_very_first() {
     let (_, plan) = of_hopper().unwrap();
     let [first, second] = &plan.softmax;
     assert!((1..TILES).all(|tile| first[tile].to <= second[tile].from));
+}
+
+/// Two stages for keys and two for values are in use.
+#[test]
+fn shared_memory_has_room_for_a_third_stage_of_kernel_4_and_not_for_a_fourth() {
+    let kernels = committed().of_no_machine("kernels").unwrap();
+    let functions = needs(&kernels).unwrap();
+    let (.., hopper) = functions.iter().find(|(kernel, ..)| *kernel == "hopper").unwrap();
+    let keys = source::constant("hopper.cu", "KEYS").unwrap();
+    let stage = 2 * keys * D * 2; // a tile of keys and one of values, of two bytes a number
+    assert!(
+        hopper.shared + stage <= MOST_SHARED && hopper.shared + 2 * stage > MOST_SHARED
+    );
 }
 
 /// The design of kernel 3 is that of FlashAttention-2, and kernel 4's that of FlashAttention-3.

@@ -4,8 +4,7 @@
 
 use super::banks::{self, D};
 use super::machine::{
-    BANKS, EXPONENTIALS, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP,
-    clock_f32,
+    BANKS, EXPONENTIALS, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP, clock_f32,
 };
 use super::source::{constant, has};
 use anyhow::{Result, ensure};

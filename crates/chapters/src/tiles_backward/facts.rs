@@ -87,10 +87,7 @@ impl Recompute {
 
 /// By the data sheet of an A100: in `f32` without tensor cores, in bf16 with them.
 pub fn of_a100() -> [Recompute; 2] {
-    [
-        Recompute::new(A100.ridge_f32(), ELEMENT),
-        Recompute::new(A100.ridge_bf16(), 2),
-    ]
+    [Recompute::new(A100.ridge_f32(), ELEMENT), Recompute::new(A100.ridge_bf16(), 2)]
 }
 
 // ---------------------------------------------------------------------------------------------------- traffic

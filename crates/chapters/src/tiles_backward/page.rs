@@ -239,7 +239,7 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
 fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Backward)?;
     let all = facts::capacities_backward();
-    let pays = Pass::Backward.pays_from(all[0], naive_backward)?;
+    let pays = Pass::Backward.pays_from(LONG, all[0], naive_backward)?;
     page.value("pays-against-naive-kib", fixed(kibibytes(pays), 1));
     let formula = |m| Ok(Pass::Backward.by_capacity(LONG, m));
     let once = |_| Ok(Pass::Backward.each_once(LONG));

@@ -9,7 +9,7 @@ use crate::tiles_traffic::claims::{
 };
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, N, NAMED, OfTiles, Pass, Program, RUN, Total, capacities,
-    chunked, fused, greatest_common_divisor, lengths, naive, tiled,
+    chunked, fused, greatest_common_divisor, least_capacity, lengths, naive, tiled,
 };
 use attention::Mask;
 use attention::Visibility::{self, Full, Hidden, Partial};
@@ -261,9 +261,20 @@ fn over_capacities_counts_lie_above_the_formula_and_come_down_to_each_once() {
 
 #[test]
 fn tiles_pay_in_a_fast_memory_of_d_by_d_numbers() {
-    let least = (1..).find(|&m| Pass::Forward.tiles(m).is_ok()).unwrap();
+    let least = least_capacity();
     let from = [naive, fused].map(|program| tiles_pay(Pass::Forward, least, program));
     assert!(from[0] < from[1] && from[1] < D * D, "naive before fused: {from:?}");
+}
+
+/// The estimate counts no rereads of the other program, so less room is enough; the fewer tokens, the more of it.
+#[test]
+fn tiles_pay_in_less_than_d_by_d_numbers_and_at_the_long_lengths_in_less_than_half() {
+    let from =
+        NAMED.map(|n| Pass::Forward.pays_from(n, least_capacity(), fused).unwrap());
+    assert!(
+        from[0] < D * D && from[1..].iter().all(|&from| from < D * D / 2),
+        "{from:?}"
+    );
 }
 
 #[test]

@@ -5,7 +5,8 @@ use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, capacities, chunked, fused, naive, tiled,
+    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, capacities, chunked, fused, kibibytes,
+    least_capacity, naive, tiled,
 };
 use crate::tiles_traffic::page::{
     chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
@@ -169,6 +170,10 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Forward)?;
     page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));
+    for n in [N, LONG] {
+        let from = Pass::Forward.pays_from(n, least_capacity(), fused)?;
+        page.value(format!("break-even-{n}-kib"), fixed(kibibytes(from), 1));
+    }
     for kib in [32, 1024, 32 * 1024] {
         let longest = traffic::linear_to(traffic::of_kibibytes(kib))?;
         page.value(format!("linear-{kib}"), integer(longest));

@@ -113,7 +113,7 @@ pub fn blocks_predict_the_count(pass: Pass, capacities: &[usize]) {
 
 /// From some capacity on, which is returned.
 pub fn tiles_pay(pass: Pass, least: usize, other: Total) -> usize {
-    let from = pass.pays_from(least, other).unwrap();
+    let from = pass.pays_from(LONG, least, other).unwrap();
     assert!(least < from && from < CAPACITY / 4, "it pays from some capacity on");
     for m in capacities().into_iter().filter(|&m| m >= CAPACITY / 2) {
         let (tiled, other) = (pass.tiled(LONG, m).unwrap(), other(LONG, m).unwrap());

@@ -56,6 +56,11 @@ pub fn lengths() -> impl Iterator<Item = usize> {
     (6..=14).map(|power| 1 << power)
 }
 
+/// Returns the smallest capacity at which a tile of the forward pass fits.
+pub fn least_capacity() -> usize {
+    (1..).find(|&capacity| Pass::Forward.tiles(capacity).is_ok()).unwrap_or(usize::MAX)
+}
+
 /// The capacities of the figures: from the smallest power of two at which a tile of the forward pass fits to 4 MiB.
 pub fn capacities() -> Vec<usize> {
     (9..=20).map(|power| 1 << power).collect()
@@ -289,12 +294,12 @@ impl Pass {
         Ok(least_and_most(above).into())
     }
 
-    /// The capacity from which on tiles always move less than the other program does, at [`LONG`] tokens. (Both come down in
+    /// Returns the capacity from which on tiles always move less than the other program does for n tokens. (Both come down in
     /// steps, so a little below it they may alternate.)
-    pub fn pays_from(self, least: usize, other: Total) -> Result<usize> {
+    pub fn pays_from(self, n: usize, least: usize, other: Total) -> Result<usize> {
         let mut from = least;
         for capacity in least..CAPACITY / 2 {
-            if self.tiled(LONG, capacity)? >= other(LONG, capacity)? {
+            if self.tiled(n, capacity)? >= other(n, capacity)? {
                 from = capacity + 1;
             }
         }

@@ -2,12 +2,12 @@
 
 use super::facts::{self, Cell, Ratio, mean};
 use crate::output::Page;
-use crate::records::{least_and_most, machine_in_brief};
+use crate::records::{least_and_most, list, machine_in_brief};
 use anyhow::Result;
 use figures::format::{duration, fixed, integer};
 use figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
-use record::Record;
 use record::statistics::geometric_mean;
+use record::{Machine, Record};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -34,6 +34,9 @@ pub fn generate(
 ) -> Result<()> {
     by_width_of_vectors(page, records, without_avx512)?;
     by_machine(page, records)?;
+    let machines: Vec<_> = records.iter().map(|record| &record.machine).collect();
+    page.value("with-avx512", with_avx512(&machines));
+    page.value("numpy-exponentials", numpy_exponentials(&machines));
     let record = &records[0];
     let fused = &facts::compared(record)?;
     // Cells that could have come out the other way.
@@ -77,6 +80,42 @@ fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
     ];
     page.table("machines", &header, &rows);
     Ok(())
+}
+
+/// The names of the machines of which this is known to be so of AVX-512.
+fn named(machines: &[&Machine], has_avx512: Option<bool>) -> Option<String> {
+    let is = |machine: &&&Machine| {
+        machine.known_design().design().map(|design| design.has_avx512) == has_avx512
+    };
+    let names: Vec<_> =
+        machines.iter().filter(is).map(|machine| machine.processor()).collect();
+    (!names.is_empty()).then(|| list(&names))
+}
+
+/// Says which of the machines have AVX-512.
+fn with_avx512(machines: &[&Machine]) -> String {
+    let parts = [
+        named(machines, Some(true)).map(|names| format!("AVX-512 is there on {names}")),
+        named(machines, Some(false)).map(|names| format!("AVX2 alone on {names}")),
+        named(machines, None).map(|names| format!("we don't know of {names}")),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// Says on which of the machines NumPy exponentiates numbers of `f64` in vector instructions, as it does only with AVX-512.
+fn numpy_exponentials(machines: &[&Machine]) -> String {
+    let mut text = "Our exponentials are made in vector instructions everywhere. NumPy's of `f64` need AVX-512 for that"
+        .to_owned();
+    if let Some(names) = named(machines, Some(false)) {
+        text += &format!(
+            ", so on {names} it computes them one by one, and the ratio there rests partly on that"
+        );
+    }
+    if let Some(names) = named(machines, None) {
+        text += &format!("; we don't know whether {names} has it");
+    }
+    text + "."
 }
 
 /// A line for each machine that was measured with and without AVX-512.

@@ -30,6 +30,18 @@ you can change this:
 the GPU can't run are left out, with the reason.
 ";
 
+/// Returns a sentence or two on what has been done with the kernels, for pages that only touch on them.
+pub fn status(record: Option<&Record>) -> String {
+    let gpu = record.and_then(|record| record.machine.accelerator.as_deref());
+    let tested = "They are compiled by NVIDIA's compiler, and tested on a CPU, on which a program stands in for the GPU.";
+    match gpu {
+        None => format!("{tested} No GPU has run them yet."),
+        Some(gpu) => format!(
+            "{tested} [What was measured](gpu-measured.md#what-was-measured) has their speeds on {gpu}."
+        ),
+    }
+}
+
 /// What the section says: either that there is nothing, or all of it.
 pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
     let Some(record) = record else { return Ok(NOTHING_YET.to_owned()) };
@@ -192,6 +204,7 @@ mod tests {
     #[test]
     fn without_a_record_nothing_was_measured() {
         let text = in_words(None, &[]).unwrap();
+        assert!(status(None).ends_with("No GPU has run them yet."));
         assert!(text.contains("No kernel of this book has been timed on a GPU yet"));
         assert!(text.contains("cargo xtask gpu pack"));
     }
@@ -201,6 +214,7 @@ mod tests {
         let record = Record::parse("gpu", MADE_UP).unwrap();
         let text = in_words(Some(&record), &steps().unwrap()).unwrap();
         assert!(!text.contains("has been timed"), "{text}");
+        assert!(status(Some(&record)).ends_with("has their speeds on Slide Rule 3000."));
         assert!(text.contains("Slide Rule 3000 beside Abacus"), "{text}");
         // 4 · 8 · 16384² · 128 FLOPs in 20 ms are 55 TFLOP/s, and 82 % of 67.
         let registers =
