@@ -123,26 +123,26 @@ impl Records {
         self.folder.join(machine).join(format!("{topic}.json"))
     }
 
-    /// What a machine has no record of.
+    /// Returns the topics of which a machine has no record.
     fn missing(&self, name: &str, topics: &[&str]) -> String {
         let lacks = |topic: &&str| !self.file(name, topic).is_file();
         topics.iter().copied().filter(lacks).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Whether two reports agree, as they do if one of them is missing.
+/// Returns true if two reports agree, as they do if one of them is missing.
 fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// Whether the text names a folder without saying where it is: no path, and neither `.` nor `..`.
+/// Returns true if the text is the bare name of a folder: no path, and neither `.` nor `..`.
 fn is_folder_name(text: &str) -> bool {
     let mut parts = Path::new(text).components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == text)
 }
 
 impl Machine {
-    /// Whether both describe the same machine.
+    /// Returns true if both describe the same machine.
     ///
     /// The memory that a system reports shifts by some kibibytes with each of its updates, so 1 % more or less is the same.
     /// A record that no accelerator took part in does not say whether there is one, one that was taken without a compiler
@@ -175,7 +175,7 @@ impl Machine {
         unreachable!("there is always another number")
     }
 
-    /// Whether all records in the folder are of this machine.
+    /// Returns true if all records in the folder are of this machine.
     fn owns(&self, folder: &Path) -> Result<bool> {
         if !folder.is_dir() {
             return Ok(true);

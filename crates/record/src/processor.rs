@@ -9,7 +9,7 @@ pub struct Design {
     pub llvm: &'static str,
     /// The vendor's name for it.
     pub name: &'static str,
-    /// Whether it has AVX-512.
+    /// True if it has AVX-512.
     pub has_avx512: bool,
     /// The sizes in KiB of a core's first-level data cache, its first-level instruction cache, and its second-level cache.
     caches: [u64; 3],
@@ -37,7 +37,7 @@ const DESIGNS: [Design; 9] = [
     design("graniterapids", "Granite Rapids", true, [48, 64, 2048]),
 ];
 
-/// What is known of the design of a machine's cores.
+/// The design of a machine's cores, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known<'a> {
     /// The compiler's name for it, which doesn't contradict the caches.

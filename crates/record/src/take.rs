@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
-/// How benchmarks are to run.
+/// The choices for a run of the benchmarks.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// The benchmarks to run; all, if none is named
@@ -118,7 +118,7 @@ pub fn add(root: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What has to be done so that the book shows the machine of this folder.
+/// Returns instructions for showing the machine of this folder in the book.
 #[must_use]
 pub fn how_to_show(folder: &str) -> String {
     format!(
@@ -309,7 +309,7 @@ fn number_in(cpuinfo: &str, name: &str) -> Option<u32> {
     number.trim().parse().ok()
 }
 
-/// What Linux tells of the caches of one core; elsewhere, nothing.
+/// Returns the caches of one core that Linux tells of; elsewhere, none.
 fn caches(folder: &Path) -> Vec<Cache> {
     let cache = |folder: PathBuf| -> Option<Cache> {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
@@ -371,7 +371,7 @@ fn dependencies(metadata: &Metadata) -> Result<BTreeMap<String, String>> {
     Ok(used.filter(is_used).map(version).collect())
 }
 
-/// What was measured, if the project is under version control.
+/// Returns the commit that is checked out, if the project is under version control.
 fn commit(root: &Path) -> Option<String> {
     let mut git = Command::new("git");
     let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(root).output();

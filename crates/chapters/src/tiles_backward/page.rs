@@ -197,6 +197,7 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
         ],
     );
     page.value("order-count", integer(rounding::ORDERS));
+    page.value("saturated-keys", integer(rounding::LARGE_KEYS as usize));
     Ok(())
 }
 

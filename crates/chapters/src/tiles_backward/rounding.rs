@@ -4,7 +4,11 @@ use crate::random::normal;
 use crate::records::least_and_most;
 use crate::tiles_traffic::facts::D;
 use anyhow::Result;
-use attention::{log_sum_exp_rows, scaled_scores, softmax_rows, softmax_rows_backward};
+use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
+use attention::{
+    Mask, attention, attention_backward, log_sum_exp_rows, scaled_scores, softmax_rows,
+    softmax_rows_backward,
+};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -61,6 +65,35 @@ impl Weights {
     pub fn largest_log_sum_exp(&self) -> f64 {
         f64::from(self.log_sum_exp.max())
     }
+}
+
+// ---------------------------------------------------------------------------------------------------- saturation
+
+/// The factor by which the keys of saturated rows are larger than normal numbers.
+pub const LARGE_KEYS: f32 = 1000.0;
+
+/// The gradient with respect to the queries in `f32`, where each row has one weight of 1 and all others are 0.
+pub struct Saturated {
+    pub weights: DMatrix<f32>,
+    /// By the weights that were kept.
+    pub naive: DMatrix<f32>,
+    /// Tile by tile, by the weights that are computed again.
+    pub tiled: DMatrix<f32>,
+}
+
+pub fn saturated() -> Result<Saturated> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(8);
+    let [q, k, v, grad_output] =
+        [0, 1, 2, 3].map(|_| normal(64, D, rng).map(|x| x as f32));
+    let (q, k) = (q * 100.0, k * LARGE_KEYS);
+    let mask = Mask::none();
+    let (_, cache) = attention(&q, &k, &v, &mask)?;
+    let naive = attention_backward(&cache, &grad_output)?.q;
+    let (inputs, tiles) =
+        (Inputs::new(&q, &k, &v, &mask)?, Tiles { queries: 16, keys: 16 });
+    let forward = tiled_attention(&inputs, tiles)?;
+    let tiled = tiled_attention_backward(&inputs, &forward, &grad_output, tiles)?.q;
+    Ok(Saturated { weights: cache.weights, naive, tiled })
 }
 
 // ---------------------------------------------------------------------------------------------------- order
