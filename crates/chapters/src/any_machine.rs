@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What reads records: whole pages, and of two slow pages the part that does.
+/// The functions that read records: whole pages, and of two slow pages the part that does.
 const MEASURED: &[Generator] = &[
     ("softmax", softmax::generate),
     ("complexity", complexity::generate),
@@ -36,7 +36,7 @@ fn measured(records: &Records) -> Result<Generated> {
     Ok(generated)
 }
 
-/// What the book includes: all files, and the keys of those that have values.
+/// Returns the files that the book includes, with the keys of those that have values.
 fn included(generated: &Generated) -> BTreeMap<PathBuf, BTreeSet<String>> {
     let keys = |text: &str| {
         let key = |line: &str| line.strip_prefix("ANCHOR: ").map(str::to_owned);

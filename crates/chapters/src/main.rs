@@ -57,7 +57,7 @@ struct Arguments {
     records: PathBuf,
 }
 
-/// What computes one page: its name, which is its chapter's file name, and the function.
+/// A page: its name, which is its chapter's file name, and the function that computes it.
 type Generator = (&'static str, fn(&mut Page) -> Result<()>);
 
 /// In the order of the book.

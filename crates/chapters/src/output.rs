@@ -1,4 +1,4 @@
-//! What is generated, and how it is written or compared.
+//! The generated files, and the functions that write or compare them.
 
 use anyhow::{Context, Result, ensure};
 use figures::format::table;
@@ -23,7 +23,7 @@ pub fn sum_of_products(
 /// The generated files of one chapter.
 pub struct Page {
     name: &'static str,
-    /// What was measured, for the pages that show it.
+    /// The records, for the pages that show measurements.
     pub records: Records,
     values: BTreeMap<String, String>,
     files: BTreeMap<String, String>,
@@ -105,7 +105,7 @@ impl Generated {
         Generated { only: pages.to_vec(), ..Self::default() }
     }
 
-    /// Whether this page was asked for.
+    /// Returns true if this page was asked for.
     pub fn has(&self, page: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == page)
     }
@@ -162,7 +162,7 @@ impl Generated {
         Ok(())
     }
 
-    /// What is wrong with the files in the folder that belong to these pages, by their path.
+    /// Returns the faults of the files in the folder that belong to these pages, by their path.
     fn problems(&self, folder: &Path) -> Result<BTreeMap<PathBuf, &'static str>> {
         let mut there = files_below(folder)?;
         there.retain(|path| {

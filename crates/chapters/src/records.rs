@@ -51,7 +51,7 @@ fn versions<'a>(versions: impl Iterator<Item = (&'a String, &'a String)>) -> Str
     list(&versions.collect::<Vec<_>>())
 }
 
-/// How many threads the benchmarks of a record could use: `one thread`.
+/// Returns the number of threads that the benchmarks of a record could use, in words: `one thread`.
 pub fn threads(record: &Record) -> String {
     match record.threads() {
         Some(1) => "one thread".to_owned(),

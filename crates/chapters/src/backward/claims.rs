@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, FRESH_LAYERS, InputGradient, PathIntoX};
 use super::learning::{self, LOSS_OF_THE_MEAN};

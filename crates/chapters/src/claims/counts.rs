@@ -88,7 +88,7 @@ pub struct Product {
     pub forward: usize,
     pub for_left: usize,
     pub for_right: usize,
-    /// Whether its right factor is parameters.
+    /// True if its right factor is parameters.
     parameters: bool,
 }
 

@@ -47,7 +47,7 @@ fn summary(page: &mut Page, claims: &[Claim]) {
     page.file("summary.md", table.replacen("| :-- | --: |", "| :-- | :-- |", 1));
 }
 
-/// How many verdicts there are of each kind, in words.
+/// The number of verdicts of each kind, in words.
 fn tally(page: &mut Page, claims: &[Claim]) -> Result<()> {
     let count = |is: fn(&str) -> bool| claims.iter().filter(|c| is(&c.verdict)).count();
     let when = count(|v| v.starts_with(WHEN));

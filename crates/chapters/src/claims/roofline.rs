@@ -9,7 +9,7 @@ use figures::format::{fixed, significant};
 use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
 use laboratory::hardware::A100;
 
-/// Where the tensor cores cease to wait for memory, in FLOP/byte.
+/// The FLOP/byte from which on the tensor cores don't wait for memory.
 pub const RIDGE_BF16: f64 = A100.bf16 / A100.bandwidth;
 /// The ridge of bf16 with a bandwidth of about 2 TB/s.
 pub const SAID_RIDGE: f64 = A100.bf16 / 2e12;

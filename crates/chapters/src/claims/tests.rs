@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::counts::{
     MULTIPLY_ADDS, SAID_PROJECTIONS, backward_products, core_and_projections,
@@ -35,7 +35,7 @@ use record::statistics::quantile;
 use std::f64::consts::TAU;
 use std::sync::LazyLock;
 
-/// Which divisors c give the claimed ratio p_i / p_3 = e^((x_i − x_3) / c). The two decimals leave an interval.
+/// Returns the interval of divisors c that give the claimed ratio p_i / p_3 = e^((x_i − x_3) / c) to two decimals.
 fn divisors(i: usize) -> (f64, f64) {
     let x = scores();
     let divisor = |p: f64, p_3: f64| (x[2] - x[i]) / (p_3 / p).ln();

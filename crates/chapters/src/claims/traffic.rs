@@ -1,4 +1,4 @@
-//! What crosses slow memory: how often the (n, n) matrix does, and how the traffic grows with n.
+//! Traffic with slow memory: the crossings of the (n, n) matrix, and the growth with n and with d.
 
 use super::verdict::{Claim, about, by_parts, only_when};
 use crate::output::Page;
@@ -17,7 +17,7 @@ pub const STEPS: [(&str, &[&str], &[&str]); 5] = [
     ("softmax", &["read", "write"], &["read", "write"]),
     ("times values", &["read"], &["read"]),
 ];
-/// How often it crosses in all of the [`STEPS`].
+/// The number of its crossings in all of the [`STEPS`].
 pub const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
 pub const FUSED_CROSSINGS: usize = 1 + 2 + 1;
 
@@ -113,7 +113,7 @@ pub fn slope(traffic: impl Fn(usize) -> f64) -> f64 {
     (traffic(65_536) / traffic(32_768)).log2()
 }
 
-/// How many queries a tile of the table has.
+/// The numbers of queries in a tile of the table.
 pub const TILES: [usize; 4] = [64, 128, 256, 512];
 
 pub fn tell_growth(page: &mut Page) -> Result<Claim> {

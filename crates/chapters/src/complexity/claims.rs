@@ -1,4 +1,4 @@
-//! What the chapter says of its counts.
+//! Tests of what the chapter says of its counts.
 
 use super::facts::{
     D, backward_flops_limit, backward_flops_ratio, intensity, intensity_limit, layer,

@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{
     self, D, F32, Growth, HEADS, Meeting, Points, TimedLayer, WriteTime, core_share,
@@ -35,7 +35,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     roofline(page, &roof, &times)
 }
 
-/// What this chapter shows: times, memory, and what the roofline is made of. Other chapters that speak of its machine take the
+/// Returns the records that this chapter shows: times, memory, and the roofline's. Other chapters that speak of its machine take the
 /// same ones.
 pub fn records(page: &Page) -> Result<[Record; 3]> {
     page.records.of_one_machine(["complexity", "memory", "roofline"])
@@ -165,7 +165,7 @@ fn log_range(base: f64, values: impl IntoIterator<Item = f64>) -> Range<f64> {
     base.powf(least.floor()) * (1.0 - 1e-12)..base.powf(most.ceil()) * (1.0 + 1e-12)
 }
 
-/// What the times say of the counts.
+/// The times beside the counts.
 fn growth_words(page: &mut Page, growth: &[Growth; 4], roof: &Record) -> Result<()> {
     let forward = &growth[0];
     let (n, longest) = forward.longest();
@@ -204,7 +204,7 @@ fn growth_words(page: &mut Page, growth: &[Growth; 4], roof: &Record) -> Result<
     Ok(())
 }
 
-/// What was measured with fresh pages and with kept ones, in one run.
+/// The measurements with fresh pages and with kept ones, in one run.
 fn pages(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["pages"])?;
     let pages = Pages::of(&record)?;
@@ -230,7 +230,7 @@ fn pages(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What a matrix costs by being new, and what it costs to transpose.
+/// The time that a matrix costs by being new, and the time to transpose it.
 fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     page.table_of(
         "new",
@@ -261,7 +261,7 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
 
 // ----------------------------------------------------------------------------------------------------- the crossover
 
-/// Where the core costs as much as the projections: counted, and measured.
+/// The length at which the core costs as much as the projections: counted, and measured.
 fn crossover(page: &mut Page, record: &Record) -> Result<()> {
     let layer = TimedLayer::of(record)?;
     page.table_of(
@@ -405,7 +405,7 @@ fn machines(ceilings: &Ceilings) -> String {
     machines.map(line).join(";")
 }
 
-/// What the chapter says of the steps at n = 4096.
+/// The steps at n = 4096.
 fn steps_values(
     page: &mut Page,
     ceilings: &Ceilings,

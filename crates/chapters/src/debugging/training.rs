@@ -1,4 +1,4 @@
-//! What the chapter computes: how layers with and without a fault learn.
+//! Layers with and without a fault, in training.
 
 use super::facts::layer;
 use crate::random::normal;
@@ -59,7 +59,7 @@ fn test(
     Ok(losses.sum::<Result<f64>>()? / TESTS as f64)
 }
 
-/// What there is to watch in a step of training, of the layer's last head.
+/// The numbers to watch in a step of training, of the layer's last head.
 #[derive(Debug, Clone, Copy)]
 pub struct Watched {
     /// The mean over rows and sequences of a row's entropy, as a share of the most that it could have.
@@ -143,7 +143,7 @@ pub fn watched() -> Result<Vec<Vec<Watched>>> {
     RUNS.into_par_iter().map(run).collect()
 }
 
-/// What a layer's loss is before training, and after training to say the previous token or the next one.
+/// A layer's loss before training, and after training to say the previous token or the next one.
 pub struct Losses {
     pub fault: Fault,
     /// For the previous token.

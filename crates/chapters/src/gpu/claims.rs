@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::banks::{self, Clocks, D, clocks_with_padding};
 use super::compiled::needs;

@@ -1,4 +1,4 @@
-//! Which lane of a warp holds which entry of a matrix, before and after `mma.m16n8k16`.
+//! The lanes of a warp that hold the entries of a matrix, before and after `mma.m16n8k16`.
 
 use super::source::has;
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! What each kernel asks of a multiprocessor, counted, and the speed that follows if everything overlaps and if nothing does.
+//! The demands of each kernel on a multiprocessor, counted, and the speed that follows if everything overlaps and if nothing does.
 //!
 //! All is counted for one score, one query against one key, in clocks of one multiprocessor, for long sequences without a mask.
 
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use laboratory::gpu::clocks;
 use std::collections::BTreeSet;
 
-/// What somebody may have to wait for.
+/// The time that a function asks of each part of a multiprocessor, in clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demands {
     /// Of the tensor cores. In f32 the products are instructions like all others.
@@ -147,7 +147,7 @@ fn arriving(bytes: usize, queries: usize) -> f64 {
     (2 * D * bytes) as f64 / queries as f64
 }
 
-/// What the functions of a kernel ask for, and the bytes from beyond the multiprocessor.
+/// The demands of a kernel's functions, and the bytes from beyond the multiprocessor.
 type Counted = (Vec<Demands>, f64);
 
 pub fn steps() -> Result<[Step; 6]> {

@@ -1,4 +1,4 @@
-//! What others say of their kernels.
+//! Published speeds of other kernels.
 
 use super::machine::H100;
 

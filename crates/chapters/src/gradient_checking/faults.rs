@@ -18,7 +18,7 @@ pub struct Fault {
     pub case: fn(Trial) -> Result<Case<'static>>,
 }
 
-/// Whether the input is the one that hides the fault, and whether the fault is there.
+/// A case: true if the input is the one that hides the fault, and true if the fault is there.
 #[derive(Clone, Copy)]
 pub struct Trial {
     pub hides: bool,

@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, POINTS, Points, grid, on_circle};
 use super::recurrent::{factor_per_token, through_recurrence};

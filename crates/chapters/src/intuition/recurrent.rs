@@ -58,7 +58,7 @@ impl TanhRnn {
 pub const WIDTH: usize = 64;
 /// Over how many networks a mean is taken.
 pub const DRAWS: u64 = 40;
-/// How many tokens the gradient passes.
+/// The number of tokens that the gradient passes.
 pub const LENGTHS: [usize; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 
 /// The norms of the gradient that reaches the first token from the last output, for each length.
@@ -116,7 +116,7 @@ pub fn power(norms: &Norms) -> f64 {
     log_log_slope(&long(norms))
 }
 
-/// What a further token multiplies the norms by: their logarithms' slope, by least squares.
+/// Returns the factor by which a further token multiplies the norms, from the slope of their logarithms by least squares.
 pub fn factor_per_token(norms: &Norms) -> f64 {
     let (n, norms): (Vec<_>, Vec<_>) = long(norms).into_iter().unzip();
     let (n, norms) = (DVector::from(n), DVector::from(norms));

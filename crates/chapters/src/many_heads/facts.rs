@@ -1,4 +1,4 @@
-//! What the chapter computes.
+//! The chapter's numbers.
 
 use crate::random::normal;
 use crate::sentences::projected;
@@ -21,7 +21,7 @@ pub struct Cut {
     /// Width of a head.
     pub width: usize,
     pub flops: Flops,
-    /// How many weights all heads have to store.
+    /// Returns the number of weights that all heads have to store.
     pub weights: usize,
     /// The rank of the scores of each head.
     pub ranks: Vec<usize>,

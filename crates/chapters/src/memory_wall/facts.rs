@@ -1,4 +1,4 @@
-//! What the chapter counts and predicts.
+//! The chapter's counts and predictions.
 
 pub use crate::tiles_traffic::facts::{CAPACITY, D, ELEMENT, N, kibibytes, shape, strip};
 use crate::tiles_traffic::facts::{LONG, Program, RUN, lengths, sweeps};
@@ -75,7 +75,7 @@ pub fn crossings(numbers: u128) -> Result<usize> {
 /// The three passes between the products.
 pub const MIDDLE: [&str; 3] = ["scale", "mask", "softmax"];
 
-/// Which share of all numbers the passes in the middle move, and which share of the operations they do.
+/// Returns the share of all numbers that the passes in the middle move, and the share of the operations that they do.
 pub fn middle(naive: &Report) -> Result<(f64, f64)> {
     let moved: u128 = MIDDLE.iter().map(|pass| naive.pass(pass).all()).sum();
     let (part, all) = (all_operations(&MIDDLE)?, all_operations(naive.passes())?);

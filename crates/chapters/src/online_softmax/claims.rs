@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, Changes, TILE, harmonic};
 use super::rounding::{self, Errors, Keys, LONGEST, ROWS, Spread, Way};
@@ -20,7 +20,7 @@ fn near(a: f64, b: f64, factor: f64) -> bool {
     a < factor * b && b < factor * a
 }
 
-/// What rounding does is measured against numbers that have to be more exact than an `f64`.
+/// Rounding errors are measured against numbers that have to be more accurate than an `f64`.
 #[test]
 fn thirty_digits_are_right() {
     let off = |given: Quad, right: Quad| ((given - right) / right).0.abs();
@@ -146,7 +146,7 @@ fn errors_in_f32_are_like_those_in_f64() {
     }
 }
 
-/// What the crate says, `width` keys at a time or as a tree of tiles.
+/// Returns the crate's result, `width` keys at a time or as a tree of tiles.
 fn of_the_crate(keys: &Keys<f64>, width: usize, is_tree: bool) -> Result<f64> {
     let mut states = vec![OnlineSoftmax::new(1, 1)?];
     for tile in keys.0.chunks(width) {

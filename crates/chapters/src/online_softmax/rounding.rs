@@ -1,4 +1,4 @@
-//! What rounding does to a row, however it is taken.
+//! Rounding errors of a row, taken in several ways.
 
 use super::facts::{TILE, normal};
 use super::row::Row;
@@ -100,7 +100,7 @@ pub fn error<T: Number>(output: T, exact: Quad) -> f64 {
 
 // ------------------------------------------------------------------------------------------------ over many rows
 
-/// How a row is taken.
+/// A way to take a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// So many keys at a time.
@@ -172,7 +172,7 @@ pub fn errors_in_f32() -> Vec<(usize, Errors)> {
 
 // ------------------------------------------------------------------------------------------------ one row in many orders
 
-/// How many random orders are tried, of a row of so many keys.
+/// The number of random orders that are tried, and the number of keys in the row.
 pub const ORDERS: usize = 1000;
 pub const N_OF_ORDERS: usize = 1000;
 

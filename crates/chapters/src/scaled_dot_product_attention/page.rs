@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, N, QUERY_LENGTH};
 use crate::output::{Page, sum_of_products};

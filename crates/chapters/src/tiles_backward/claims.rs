@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, Kept, Steps};
 use super::gradients::{self, BothPasses, HEADS, Matrices, Problem, Program, TILES};
@@ -161,7 +161,7 @@ fn most_entries_vary_a_little_and_more_so_with_more_blocks() {
 
 // ---------------------------------------------------------------------------------------------------- gradients
 
-/// What a check asks for, here as in the tests.
+/// The threshold of a check, here as in the tests.
 const THRESHOLD: f64 = 1e-5;
 
 /// Head by head, with all weights at once.

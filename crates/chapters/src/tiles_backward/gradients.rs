@@ -34,10 +34,10 @@ pub fn tiled(of: &Matrices, mask: &Mask, grad_output: &DMatrix<f64>) -> BothPass
     Ok((forward.output, gradients))
 }
 
-/// What is checked: (5 queries, 7 keys) in two heads of (4, 3).
+/// The problem that is checked: (5 queries, 7 keys) in two heads of (4, 3).
 pub struct Problem {
     inputs: Matrices,
-    /// By which the outputs count in the loss.
+    /// The factors of the outputs in the loss.
     r: DMatrix<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::drawings;
 use super::facts::{self, Kept, Recompute, Steps};
@@ -113,7 +113,7 @@ fn operations(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What a weight costs that is fetched, and one that is computed again.
+/// The cost of a weight that is fetched, and of one that is computed again.
 pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let [_, _, roof] = complexity::records(page)?;
     let thread = Recompute::new(complexity::ridge(&roof)?, ELEMENT);
@@ -144,7 +144,7 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// How far weights are off that were computed by softmax, and those computed again from the log-sum-exp, in `f32`.
+/// The errors of weights that were computed by softmax, and of those computed again from the log-sum-exp, in `f32`.
 fn weights(page: &mut Page) -> Result<()> {
     let mut rows = vec![];
     for weights in rounding::weights()? {
@@ -203,7 +203,7 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-/// What both programs move in the fast memory of the chapter, and with tiles of several sizes.
+/// The traffic of both programs in the fast memory of the chapter, and with tiles of several sizes.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
     machine(page);
     for n in NAMED {

@@ -1,4 +1,4 @@
-//! What rounding does to weights that are computed again, and to a sum that is taken in any order.
+//! Rounding errors of weights that are computed again, of saturated rows, and of a sum that is taken in any order.
 
 use crate::random::normal;
 use crate::records::least_and_most;
@@ -23,7 +23,7 @@ pub const UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
 /// Weights in `f32`, by softmax, and computed again from the log-sum-exp.
 pub struct Weights {
-    /// What the scores are in `f32` is what they are; the question is what becomes of them.
+    /// The scores, taken as they are in `f32`: only the weights have errors.
     pub scores: DMatrix<f32>,
     pub log_sum_exp: nalgebra::DVector<f32>,
     pub again: DMatrix<f32>,
@@ -152,13 +152,13 @@ impl Sums {
         }
     }
 
-    /// By what share a sum is off.
+    /// Returns the relative error of a sum.
     pub fn error(&self, sum: &DMatrix<f32>) -> f64 {
         (sum.map(f64::from) - &self.exact).norm() / self.exact.norm()
     }
 }
 
-/// What the values of all entries have in common.
+/// The variation of all entries, over the orders of the sum.
 pub struct Varied {
     /// The share of entries that vary.
     pub share: f64,

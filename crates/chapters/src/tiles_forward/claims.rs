@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
@@ -86,7 +86,7 @@ fn the_share_of_tiles_that_are_not_square_has_a_formula() {
 
 // ---------------------------------------------------------------------------------------------------- memory
 
-/// What other tests allocate at the same time would be counted, too.
+/// Runs alone: allocations of other tests at the same time would be counted, too.
 #[test]
 fn memory_is_as_told_in_a_process_of_its_own() {
     let name = "tiles_forward::claims::alone_memory_is_as_told";
@@ -140,7 +140,7 @@ fn from_a_few_dozen_keys_on_corrections_are_lost_in_the_crowd() {
 static ERRORS: LazyLock<Vec<(usize, [Errors; 2])>> =
     LazyLock::new(|| rounding::errors().unwrap());
 
-/// How many times as large an error is at the greatest length as at the least, in `f32` and in `f64`.
+/// Returns the ratio of an error at the greatest length and at the least, in `f32` and in `f64`.
 fn growth(of: impl Fn(&Errors) -> f64) -> [f64; 2] {
     let (_, least) = &ERRORS[0];
     let (_, greatest) = &ERRORS[ERRORS.len() - 1];
@@ -180,7 +180,7 @@ fn what_grows_in_the_naive_program_is_the_rounding_of_the_sum() {
 
 static SIZES: LazyLock<Vec<OfTiles>> = LazyLock::new(|| traffic::sizes().unwrap());
 
-/// How many times as much as tiles a program moves.
+/// Returns the ratio of the traffic of a program and of tiles.
 fn over_tiled(program: Total, n: usize) -> f64 {
     program(n, CAPACITY).unwrap() / tiled(n, CAPACITY).unwrap()
 }

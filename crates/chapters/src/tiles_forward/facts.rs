@@ -1,4 +1,4 @@
-//! What the chapter computes of masks, memory and operations.
+//! Masks, memory and operations.
 
 use crate::random::normal;
 use crate::tiles_traffic::facts::{D, ELEMENT, LONG};
@@ -115,7 +115,7 @@ impl Allocated {
         })
     }
 
-    /// What tiles take beside the result.
+    /// Returns the bytes that tiles take beside the result.
     pub fn beside(&self) -> usize {
         self.tiled - self.result
     }
@@ -159,7 +159,7 @@ fn in_strips([q, k, v]: [&DMatrix<f32>; 3]) -> Result<DMatrix<f32>> {
 
 // ---------------------------------------------------------------------------------------------------- operations
 
-/// What the corrections add to the operations of [`LONG`] tokens.
+/// The operations that the corrections add for [`LONG`] tokens.
 pub struct Operations {
     /// As shares of the naive program's operations: the corrections, and all that is more.
     pub corrections: f64,

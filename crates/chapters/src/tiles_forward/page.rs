@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
@@ -102,7 +102,7 @@ fn memory(page: &mut Page) -> Result<()> {
     )
 }
 
-/// What the corrections add to the operations, and how many are not 1.
+/// The operations that the corrections add, and the number of corrections that aren't 1.
 fn operations(page: &mut Page) {
     let sign = |more: f64| if more > 0.0 { "+" } else { "" };
     page.table_of(
@@ -148,7 +148,7 @@ fn rounding(page: &mut Page) -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-/// What tiles move in the fast memory of the chapter, and how many times less than the programs that store the matrix.
+/// The traffic of tiles in the fast memory of the chapter, beside that of the programs that store the matrix.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
     machine(page);
     page.value("n", integer(N));

@@ -1,4 +1,4 @@
-//! How exact tiles are, compared with attention in twice the digits.
+//! The accuracy of tiles, compared with attention in twice the digits.
 
 use super::facts::TILE;
 use crate::random::normal;

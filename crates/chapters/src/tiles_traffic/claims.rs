@@ -1,4 +1,4 @@
-//! What both chapters say of traffic.
+//! Tests of what both chapters say of traffic.
 
 use super::facts::{
     CAPACITY, D, LONG, N, OfTiles, Pass, Program, Total, capacities, causal_share, fused,
@@ -102,7 +102,7 @@ fn a_causal_mask_leaves_half_and_the_diagonal() {
     assert!(exact > 50);
 }
 
-/// What is counted tile by tile.
+/// The counts tile by tile.
 pub fn blocks_predict_the_count(pass: Pass, capacities: &[usize]) {
     for &capacity in capacities {
         let tiles = pass.tiles(capacity).unwrap();

@@ -1,4 +1,4 @@
-//! What is counted and predicted of programs that move numbers between slow and fast memory.
+//! Counts and predictions for programs that move numbers between slow and fast memory.
 //!
 //! Lengths up to [`N`] are run by the machine that counts. For longer ones there are the formulas of the chapters.
 
@@ -35,7 +35,7 @@ pub const RUN: [usize; 5] = [64, 128, 256, 512, N];
 /// Queries and keys of a tile.
 pub type Tiles = (usize, usize);
 
-/// How many numbers a program moves, by the number of tokens and the capacity of fast memory.
+/// A function from the number of tokens and the capacity of fast memory to the numbers that a program moves.
 pub type Total = fn(usize, usize) -> Result<f64>;
 
 pub fn shape(n: usize) -> AttentionShape {
@@ -125,7 +125,7 @@ impl Program {
     }
 }
 
-/// What programs moved when they were run at each length of [`RUN`]: points of a figure.
+/// Returns the traffic of programs that were run at each length of [`RUN`]: points of a figure.
 pub fn counted_over_lengths(
     programs: impl Fn(usize) -> Result<Vec<Program>> + Sync,
 ) -> Result<Vec<(f64, f64)>> {
@@ -147,7 +147,7 @@ pub fn strip(capacity: usize) -> usize {
 }
 
 // ANCHOR: naive
-/// How often softmax reads a row.
+/// Returns the number of times that softmax reads a row.
 pub fn sweeps(n: usize, capacity: usize) -> usize {
     if n <= capacity { 1 } else { 3 }
 }
@@ -225,13 +225,13 @@ impl Pass {
         self.choose(Program::Tiled(tiles), Program::TiledBackward(tiles))
     }
 
-    /// What is moved once: forward queries, output and log-sum-exp, backward also D, and the zeros of the queries' gradient,
+    /// Returns the numbers that are moved once: forward queries, output and log-sum-exp, backward also D, and the zeros of the queries' gradient,
     /// to which every block of keys adds its share.
     fn fixed(self, n: usize) -> usize {
         self.choose(2 * n * D + n, n * (2 * D + 1) + n * D + 4 * n * D)
     }
 
-    /// What comes by with a token: forward a key and a value, backward what belongs to a query.
+    /// Returns the numbers that come by with a token: forward a key and a value, backward those that belong to a query.
     fn passing(self) -> usize {
         self.choose(2 * D, 4 * D + 2)
     }
@@ -309,7 +309,7 @@ impl Pass {
 
 // ---------------------------------------------------------------------------------------------------- sizes of tiles
 
-/// What tiles of one size move at [`LONG`] tokens.
+/// The traffic of tiles of one size at [`LONG`] tokens.
 pub struct OfTiles {
     pub tiles: Tiles,
     /// The most that fast memory held, in a run of [`N`] tokens.
@@ -336,7 +336,7 @@ impl OfTiles {
         })
     }
 
-    /// By what share the count lies above the formula.
+    /// Returns the share by which the count lies above the formula.
     pub fn off(&self) -> f64 {
         self.full / self.full_formula - 1.0
     }

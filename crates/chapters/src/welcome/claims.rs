@@ -1,4 +1,4 @@
-//! What the page and the project's README say alike.
+//! Tests of what the page and the project's README have in common.
 
 use super::facts::manifest_lines;
 

@@ -1,4 +1,4 @@
-//! How the first page draws it.
+//! The first page's values, files and figure.
 
 use super::facts::manifest_lines;
 use crate::output::Page;

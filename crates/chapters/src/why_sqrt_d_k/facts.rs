@@ -1,4 +1,4 @@
-//! What the chapter computes: how dot products of random vectors spread.
+//! The spread of dot products of random vectors.
 
 use anyhow::Result;
 use attention::softmax;
@@ -63,7 +63,7 @@ pub fn moments() -> [Moments; 4] {
     })
 }
 
-/// How often numbers fall into bins of one width.
+/// Returns the share of numbers in each of several bins of one width.
 pub struct Histogram {
     pub width: f64,
     /// The left edge of each bin that is not empty, and the density there.

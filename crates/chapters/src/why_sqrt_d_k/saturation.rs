@@ -1,4 +1,4 @@
-//! What the chapter computes: sharpness and gradients of softmax, with scores undivided, divided by √d and by d.
+//! Sharpness and gradients of softmax, with scores undivided, divided by √d and by d.
 
 use super::facts::draw;
 use crate::random::normal;

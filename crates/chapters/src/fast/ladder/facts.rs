@@ -1,4 +1,4 @@
-//! What each step was predicted to bring and what it brought, from the records of the ladder and of its parts.
+//! The predicted and the measured gain of each step, from the records of the ladder and of its parts.
 
 use crate::fast::facts::{D, HEADS, N, flops};
 use anyhow::{Context, Result, bail};
@@ -38,7 +38,7 @@ pub fn threads(step: &str) -> usize {
     if step == "threads" { 2 } else { 1 }
 }
 
-/// What every step that can do it was timed with.
+/// The passes with which each step was timed, if it has them.
 pub struct Pass {
     /// In the names of measurements.
     pub name: &'static str,
@@ -59,7 +59,7 @@ pub const PASSES: [Pass; 4] = [
     Pass { name: "both causal", words: "both, causal", backward: true, causal: true },
 ];
 
-/// What a micro-kernel does once: a panel of so many rows meets so many columns.
+/// One product of a micro-kernel: of a panel of so many rows by so many columns.
 #[derive(Debug, Clone, Copy)]
 pub struct MicroKernel {
     pub rows: usize,
@@ -177,7 +177,7 @@ pub struct Step {
     pub seconds: f64,
     /// The measured time of the step before, if there is one.
     pub before: Option<f64>,
-    /// What is exchanged for what that step had.
+    /// The parts that replace those of that step.
     pub exchange: Vec<Exchange>,
 }
 
@@ -205,13 +205,13 @@ impl Step {
         Some(self.before? + self.exchange.iter().map(Exchange::seconds).sum::<f64>())
     }
 
-    /// How many times as fast as the step before it is.
+    /// Returns the speed as a multiple of that of the step before.
     pub fn gain(&self) -> Option<f64> {
         Some(self.before? / self.seconds)
     }
 }
 
-/// How many tiles of this size the ladder's problem has.
+/// Returns the number of tiles of this size in the ladder's problem.
 fn tiles((rows, columns): (usize, usize)) -> f64 {
     (HEADS * (N / rows) * (N / columns)) as f64
 }
@@ -231,7 +231,7 @@ impl Ladder {
         Ok(steps)
     }
 
-    /// What a step exchanges for what the one before it had, which took so long.
+    /// Returns the parts that a step exchanges for those of the one before it, which took so long.
     fn exchanged(&self, step: &str, before: f64) -> Result<Vec<Exchange>> {
         const SMALL_PRODUCTS: &str = "products of small tiles";
         const LARGE_PRODUCTS: &str = "products of large tiles";
@@ -307,7 +307,7 @@ impl Ladder {
         Ok(products + scores() * self.exponential(exponential)?)
     }
 
-    /// What the time of step 7 is made of, as far as its parts were timed: each as a share of it.
+    /// Returns the parts of step 7's time, as far as they were timed: each as a share of it.
     pub fn rest(&self, registers: &Step) -> Result<[(&'static str, f64); 3]> {
         let products = self.micro_kernels("", "scores")?.seconds()
             + self.micro_kernels("", "values")?.seconds();

@@ -1,4 +1,4 @@
-//! How the chapter says and draws its ladder.
+//! The ladder on the page: values, tables and figures.
 
 use super::bars;
 use super::facts::{Exchange, LARGE, Ladder, PASSES, SMALL, Step, rate, threads};
@@ -146,7 +146,7 @@ fn predictions(page: &mut Page, steps: &[Step]) {
     }
 }
 
-/// Where the time of some steps goes.
+/// The parts of the time of some steps.
 fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
     let (naive, registers) = (&steps[0], &steps[6]);
     page.value("gain-one-thread", significant(naive.seconds / registers.seconds, 2));

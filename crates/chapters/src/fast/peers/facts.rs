@@ -1,4 +1,4 @@
-//! How many times as long as this crate others took.
+//! The times of others, as multiples of this crate's.
 
 use crate::fast::facts::flops;
 use anyhow::{Context, Result, ensure};
@@ -38,7 +38,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// How long somebody took in a cell: the median of the rounds.
+/// Returns a program's time in a cell: the median of the rounds.
 pub fn time<'a>(record: &'a Record, name: &str, cell: Cell) -> Result<&'a Measurement> {
     for m in record.all(&format!("attention/{name}"), "f32") {
         if m.unit == Unit::Seconds && Cell::of(m)? == cell {
@@ -48,7 +48,7 @@ pub fn time<'a>(record: &'a Record, name: &str, cell: Cell) -> Result<&'a Measur
     anyhow::bail!("the record `{}` has no time of {name} for {cell:?}", record.topic)
 }
 
-/// How many times as long as this crate somebody took in a cell: the median of the rounds' ratios, and their spread.
+/// A program's time in a cell as a multiple of this crate's: the median of the rounds' ratios, and their spread.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio<'a> {
     pub cell: Cell<'a>,

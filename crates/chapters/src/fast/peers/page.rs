@@ -1,4 +1,4 @@
-//! How the chapter says and draws its peers.
+//! The peers on the page: values, tables and figures.
 
 use super::facts::{self, Cell, Ratio, mean};
 use crate::output::Page;
@@ -229,7 +229,7 @@ fn chart(
     })
 }
 
-/// What is to be seen in a figure of these points.
+/// Returns a description of a figure of these points.
 fn chart_in_words(points: &[Ratio]) -> String {
     let above = match points.iter().filter(|point| point.ratio > 1.0).count() {
         all if all == points.len() => "All points lie".to_owned(),

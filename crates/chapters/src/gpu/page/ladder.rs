@@ -1,4 +1,4 @@
-//! What each kernel asks for, and what is predicted of it.
+//! The demands of each kernel, and its predicted speed.
 
 use super::{kernel, name, predicted};
 use crate::gpu::banks::D;
@@ -55,7 +55,7 @@ fn in_tflops(step: &Step) -> String {
     format!("{} to {}", tflops(least), tflops(most))
 }
 
-/// What all kernels ask for, and the speed that follows.
+/// The demands of all kernels, and the speed that follows.
 fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
     let cell = |(_, x): (&str, f64)| {
         if x < NOTHING { "–".to_owned() } else { significant(x, 2) }

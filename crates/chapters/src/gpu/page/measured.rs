@@ -1,4 +1,4 @@
-//! What was measured on a GPU, beside what was predicted; or how to measure it.
+//! Measurements on a GPU beside the predictions; without any, instructions for taking them.
 
 use super::{kernel, predicted};
 use crate::gpu::banks::D;
@@ -42,7 +42,7 @@ pub fn status(record: Option<&Record>) -> String {
     }
 }
 
-/// What the section says: either that there is nothing, or all of it.
+/// Returns the text of the section: either that there are no measurements, or all of them.
 pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
     let Some(record) = record else { return Ok(NOTHING_YET.to_owned()) };
     ensure!(
@@ -109,7 +109,7 @@ fn roofs(record: &Record) -> Result<String> {
     })
 }
 
-/// What is predicted, and every roof, are those of one chip.
+/// Returns a warning if the GPU isn't the chip of the predictions and of every roof.
 fn other_machine(record: &Record) -> String {
     match record.machine.accelerator.as_deref() {
         Some(name) if !is_of_the_chapter(record) => {

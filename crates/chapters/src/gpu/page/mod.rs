@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 mod banks;
 mod compiled;
@@ -62,7 +62,7 @@ fn race(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What others say of their kernels.
+/// Published speeds of other kernels.
 fn published(page: &mut Page) {
     use published::{CUDNN, FLASH_2, FLASH_3, UNFUSED};
     let row = |published: Published| {
