@@ -160,7 +160,7 @@ fn package<'a>(
 }
 
 /// Runs one benchmark and gathers what it measured: the times that criterion leaves in its folder, and what it prints itself;
-/// see [`told`].
+/// see [`printed_measurement`].
 fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measurement>> {
     let folder = tempfile::tempdir()?; // a fresh one, so that nothing of another day is in it
     let mut cargo =
@@ -181,7 +181,7 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
     for line in output.lines() {
         let line = line?;
         println!("{line}");
-        if let Some((name, unit, numbers)) = told(&line) {
+        if let Some((name, unit, numbers)) = printed_measurement(&line) {
             measurements.push(Measurement::of_benchmark(name, unit, numbers)?);
         }
     }
@@ -199,7 +199,7 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
 }
 
 /// Returns the measurement in a line `NAME: NUMBER bytes`, `NAME: NUMBER page faults` or `NAME: MEDIAN +- SPREAD seconds`.
-fn told(line: &str) -> Option<(&str, Unit, (f64, f64))> {
+fn printed_measurement(line: &str) -> Option<(&str, Unit, (f64, f64))> {
     let units = [
         (" bytes", Unit::Bytes),
         (" page faults", Unit::Count),
@@ -426,13 +426,19 @@ mod tests {
     fn measurements_are_read_from_lines() {
         let line = "memory/forward, f32, d = 64/128: 197120 bytes";
         let name = "memory/forward, f32, d = 64/128";
-        assert_eq!(told(line), Some((name, Unit::Bytes, (197_120.0, 0.0))));
+        assert_eq!(
+            printed_measurement(line),
+            Some((name, Unit::Bytes, (197_120.0, 0.0)))
+        );
         let line = "fresh/layer, f32/64: 0.5 +- 0.01 seconds";
-        assert_eq!(told(line), Some(("fresh/layer, f32/64", Unit::Seconds, (0.5, 0.01))));
+        assert_eq!(
+            printed_measurement(line),
+            Some(("fresh/layer, f32/64", Unit::Seconds, (0.5, 0.01)))
+        );
         let line = "fresh faults/layer, f32/64: 12 page faults";
         let name = "fresh faults/layer, f32/64";
-        assert_eq!(told(line), Some((name, Unit::Count, (12.0, 0.0))));
-        assert_eq!(told("memory/forward: many bytes"), None);
-        assert_eq!(told("time: [1.2 ms 1.3 ms 1.4 ms]"), None);
+        assert_eq!(printed_measurement(line), Some((name, Unit::Count, (12.0, 0.0))));
+        assert_eq!(printed_measurement("memory/forward: many bytes"), None);
+        assert_eq!(printed_measurement("time: [1.2 ms 1.3 ms 1.4 ms]"), None);
     }
 }

@@ -22,7 +22,7 @@ pub fn products(flops: &Flops) -> f64 {
 
 pub const SAID_PROJECTIONS: f64 = 4e6;
 
-pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
+pub fn claim_core_and_projections(page: &mut Page) -> Result<Claim> {
     let mut rows = vec![];
     for d_model in [2, 64, 512, 2048] {
         let flops = core_and_projections(d_model)?;
@@ -58,7 +58,7 @@ pub fn layer_in_numbers(heads: usize) -> AttentionShape {
 /// n² d, of one of the two products.
 pub const MULTIPLY_ADDS: f64 = 8192.0 * 8192.0 * 512.0;
 
-pub fn tell_layer_in_numbers(page: &mut Page) -> Result<Claim> {
+pub fn claim_layer_in_numbers(page: &mut Page) -> Result<Claim> {
     let layer = layer_in_numbers(1);
     let (flops, bytes) = (layer.flops()?, layer.bytes(4)?);
     let eight_heads = layer_in_numbers(8).bytes(4)?;
@@ -126,7 +126,7 @@ pub fn forward_backward_frozen(products: &[Product]) -> [usize; 3] {
     ]
 }
 
-pub fn tell_backward(page: &mut Page) -> Claim {
+pub fn claim_backward(page: &mut Page) -> Claim {
     let products = backward_products();
     let [forward, backward, frozen] = forward_backward_frozen(&products);
     let billions = |flops: usize| fixed(flops as f64 / 1e9, 1);
@@ -154,7 +154,7 @@ pub fn layer_with_heads(heads: usize) -> AttentionShape {
     AttentionShape::self_attention(1, HEADS_N, HEADS_D_MODEL, d, heads)
 }
 
-pub fn tell_heads(page: &mut Page) -> Result<Claim> {
+pub fn claim_heads(page: &mut Page) -> Result<Claim> {
     let count = |heads| {
         let layer = layer_with_heads(heads);
         anyhow::Ok((heads, layer.flops()?, layer.bytes(4)?.weights))
@@ -194,7 +194,7 @@ pub fn tell_heads(page: &mut Page) -> Result<Claim> {
 }
 
 /// (11) The peaks of the chapter [Complexity](crate::complexity).
-pub fn tell_backward_memory(page: &mut Page) -> Claim {
+pub fn claim_backward_memory(page: &mut Page) -> Claim {
     let ratio = |n| {
         let [forward, both] = alive(n);
         both as f64 / forward as f64

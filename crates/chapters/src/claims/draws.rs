@@ -60,7 +60,7 @@ pub fn deviation() -> f64 {
     (D as f64).sqrt()
 }
 
-pub fn tell_reach(page: &mut Page) -> Result<Claim> {
+pub fn claim_reach(page: &mut Page) -> Result<Claim> {
     let Reach { scores, scaled_scores, weights, scaled_weights } = reach()?;
     let row = |name: &str, x: &[f64], said: &str, text: &dyn Fn(f64) -> String| {
         let cells = [0.05, 0.5, 0.95, 1.0].map(|share| text(quantile(x, share)));
@@ -137,7 +137,7 @@ pub fn range_as_said(all: &[LargestWeight]) -> Result<(&LargestWeight, &LargestW
     Ok((first, held.next_back().unwrap_or(first)))
 }
 
-pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
+pub fn claim_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
     for LargestWeight { n, unscaled, scaled } in all {
         match n {
             4 | 5 => page.value(format!("largest-{n}-scaled"), fixed(*scaled, 2)),
@@ -220,7 +220,7 @@ pub fn small_gradients() -> [SmallGradients; 6] {
     sizes.map(of_size)
 }
 
-pub fn tell_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
+pub fn claim_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
     page.table_of(
         "small-gradients",
         all,

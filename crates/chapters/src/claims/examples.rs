@@ -17,7 +17,7 @@ pub fn scores() -> DVector<f64> {
     dvector![12.3, -8.7, 15.1, -3.2]
 }
 
-pub fn tell_four_scores(page: &mut Page) -> Result<Claim> {
+pub fn claim_four_scores(page: &mut Page) -> Result<Claim> {
     let x = scores();
     let (plain, divided) = (softmax(&x)?, softmax(&(x / 8.0))?);
     page.value("four-divided", tuple(&divided, 2));
@@ -70,7 +70,7 @@ impl ThreeQueries {
     }
 }
 
-pub fn tell_three_queries(page: &mut Page) -> Result<Claim> {
+pub fn claim_three_queries(page: &mut Page) -> Result<Claim> {
     let facts = three_queries()?;
     let [said, computed] = [&facts.said_weights, &facts.weights]
         .map(|m| [0, 1, 2].map(|i| tuple(m.row(i).iter(), 2)));

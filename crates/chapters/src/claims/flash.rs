@@ -33,7 +33,7 @@ pub fn lengths_as_said() -> Vec<usize> {
     LENGTHS.into_iter().filter(is_as_said).collect()
 }
 
-pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
+pub fn claim_work_and_memory(page: &mut Page) -> Result<Claim> {
     let sign = |extra: f64| if extra > 0.0 { "+" } else { "" };
     let work = work();
     let rows = work.map(|(keys, extra)| {
@@ -98,7 +98,7 @@ pub fn difference() -> Result<f64> {
     Ok((tiled - plain).amax())
 }
 
-pub fn tell_approximate(page: &mut Page) -> Result<Claim> {
+pub fn claim_approximate(page: &mut Page) -> Result<Claim> {
     page.value("exact-f64", "10^{−14}");
     page.value("exact-n", integer(N));
     Ok(Claim {

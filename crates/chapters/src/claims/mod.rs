@@ -1,6 +1,6 @@
 //! Claims, checked: what people repeat about attention, each computed, and a verdict that follows from the computation.
 //!
-//! A file a subject, with one or more of the claims: first what is computed, then how it is told.
+//! A file per subject, with one or more of the claims: first the numbers, then their wording.
 
 mod counts;
 mod draws;

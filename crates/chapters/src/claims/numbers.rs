@@ -47,7 +47,7 @@ pub fn speed() -> f64 {
     4.0 * n * n * WIDTH as f64 / SECONDS
 }
 
-pub fn tell_three_measurements(page: &mut Page) -> Result<Claim> {
+pub fn claim_three_measurements(page: &mut Page) -> Result<Claim> {
     let exponents = exponents();
     let [first, second] = bytes_per_square();
     page.value("three-exponent-first", fixed(exponents[0], 2));
@@ -88,7 +88,7 @@ pub fn largest_with_gap(keys: usize, gap: f64) -> f64 {
     1.0 / (1.0 + (keys - 1) as f64 * (-gap).exp())
 }
 
-pub fn tell_spread(page: &mut Page) -> Result<Claim> {
+pub fn claim_spread(page: &mut Page) -> Result<Claim> {
     let even = largest_of_even_scores()?;
     page.value("spread-even", fixed(even, 2));
     page.value("one-hot", fixed(ONE_HOT, 2));

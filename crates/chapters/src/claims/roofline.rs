@@ -62,7 +62,7 @@ pub fn kinds() -> Result<Vec<Kind>> {
     kinds.into_iter().map(kind).collect()
 }
 
-pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
+pub fn claim_ridge(page: &mut Page) -> Result<Claim> {
     let kinds = kinds()?;
     let row = |kind: &Kind| {
         let cell = |x: f64| {
@@ -149,7 +149,7 @@ pub fn narrow_core(n: usize) -> Result<f64> {
     Ok(core(n, 64).intensity(4)?)
 }
 
-pub fn tell_short_and_long(page: &mut Page) -> Result<Claim> {
+pub fn claim_short_and_long(page: &mut Page) -> Result<Claim> {
     let first = compute_bound_length()?;
     let (short, long) = (fixed(narrow_core(16)?, 1), fixed(narrow_core(65_536)?, 1));
     page.value("short-16", &short);

@@ -37,7 +37,7 @@ pub fn bytes_of_a_crossing() -> Result<u128> {
     Ok(AttentionShape::self_attention(1, 4096, 2048, 64, 32).bytes(4)?.weights)
 }
 
-pub fn tell_crossings(page: &mut Page) -> Result<Claim> {
+pub fn claim_crossings(page: &mut Page) -> Result<Claim> {
     let bytes = bytes_of_a_crossing()?;
     let gigabytes = |times: usize| fixed(times as f64 * bytes as f64 / 1e9, 1);
     let total = |times: usize| format!("{times}: {}\u{202f}GB", gigabytes(times));
@@ -116,7 +116,7 @@ pub fn slope(traffic: impl Fn(usize) -> f64) -> f64 {
 /// The numbers of queries in a tile of the table.
 pub const TILES: [usize; 4] = [64, 128, 256, 512];
 
-pub fn tell_growth(page: &mut Page) -> Result<Claim> {
+pub fn claim_growth(page: &mut Page) -> Result<Claim> {
     let [naive, fused] = [NAIVE_CROSSINGS, FUSED_CROSSINGS];
     let of = |queries| (queries, tiled(16_384, queries), tiled(32_768, queries));
     page.table_of(

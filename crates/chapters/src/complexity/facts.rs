@@ -274,7 +274,7 @@ impl TimedLayer {
 
 /// The place at which one line rises above another.
 #[derive(Debug, PartialEq)]
-pub enum Meeting {
+pub enum Crossing {
     /// At this n, interpolated on logarithmic axes.
     At(f64),
     /// It is above from the start.
@@ -283,7 +283,7 @@ pub enum Meeting {
     Beyond,
 }
 
-impl Meeting {
+impl Crossing {
     /// Returns the place at which the second line first rises above the first one.
     pub fn of([a, b]: &[Points; 2]) -> Self {
         let lead: Vec<_> =
@@ -356,11 +356,11 @@ mod tests {
         let line = |factor: f64, power: i32| -> Points {
             [1.0_f64, 2.0, 4.0, 8.0].map(|n| (n, factor * n.powi(power))).to_vec()
         };
-        let Meeting::At(n) = Meeting::of(&[line(3.0, 1), line(1.0, 2)]) else {
+        let Crossing::At(n) = Crossing::of(&[line(3.0, 1), line(1.0, 2)]) else {
             panic!("3 n = n² has a solution")
         };
         assert!((n - 3.0).abs() < 1e-12);
-        assert_eq!(Meeting::of(&[line(1.0, 1), line(2.0, 1)]), Meeting::Before);
-        assert_eq!(Meeting::of(&[line(2.0, 1), line(1.0, 1)]), Meeting::Beyond);
+        assert_eq!(Crossing::of(&[line(1.0, 1), line(2.0, 1)]), Crossing::Before);
+        assert_eq!(Crossing::of(&[line(2.0, 1), line(1.0, 1)]), Crossing::Beyond);
     }
 }

@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    self, D, F32, Growth, HEADS, Meeting, Points, TimedLayer, WriteTime, core_share,
+    self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, WriteTime, core_share,
 };
 use super::pages::Pages;
 use super::roofline::{Ceilings, Step, steps};
@@ -81,7 +81,7 @@ fn counts(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Operations a byte, as n grows.
+/// Operations per byte, as n grows.
 fn intensity(page: &mut Page) -> Result<()> {
     let row = |n: String, intensities: [f64; 2]| {
         let [narrow, wide] = intensities.map(|intensity| fixed(intensity, 1));
@@ -283,9 +283,9 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
         format!("the record `{}` has no layer of n = {}", record.topic, layer.crossover)
     })?;
     page.value("even", significant(even.cores / even.projections, 2));
-    let meeting = Meeting::of(&layer.measured());
+    let crossing = Crossing::of(&layer.measured());
     let (shortest, longest) = least_and_most(layer.times.iter().map(|time| time.n));
-    let they_cross = meeting_in_words(&meeting, shortest, longest);
+    let they_cross = crossing_in_words(&crossing, shortest, longest);
     page.value("measured-crossover", they_cross.clone());
     crossover_figures(page, &layer, &they_cross.replace('$', ""))
 }
@@ -481,14 +481,14 @@ fn named(step: &Step) -> Spot {
 }
 
 /// The end of a sentence that begins with "They cross", where these lengths were timed.
-fn meeting_in_words(meeting: &Meeting, shortest: f64, longest: f64) -> String {
+fn crossing_in_words(crossing: &Crossing, shortest: f64, longest: f64) -> String {
     let end = |end: f64| fixed(end, 0);
-    match meeting {
-        Meeting::At(n) => format!("near $n = {}$", integer(n.round() as usize)),
-        Meeting::Before => {
+    match crossing {
+        Crossing::At(n) => format!("near $n = {}$", integer(n.round() as usize)),
+        Crossing::Before => {
             format!("before $n = {}$, the shortest that was timed", end(shortest))
         }
-        Meeting::Beyond => {
+        Crossing::Beyond => {
             format!("beyond $n = {}$, the longest that was timed", end(longest))
         }
     }
@@ -500,8 +500,8 @@ mod tests {
 
     #[test]
     fn a_crossover_outside_of_the_timed_lengths_is_told_as_such() {
-        let told = |meeting| meeting_in_words(&meeting, 64.0, 2048.0);
-        assert!(told(Meeting::Before).contains("before $n = 64$"));
-        assert!(told(Meeting::Beyond).contains("beyond $n = 2048$"));
+        let words = |crossing| crossing_in_words(&crossing, 64.0, 2048.0);
+        assert!(words(Crossing::Before).contains("before $n = 64$"));
+        assert!(words(Crossing::Beyond).contains("beyond $n = 2048$"));
     }
 }

@@ -50,7 +50,7 @@ pub struct Step {
     credited: f64,
     /// One function after the other.
     pub functions: Vec<Demands>,
-    /// Bytes a score that come from beyond the multiprocessor.
+    /// Bytes per score that come from beyond the multiprocessor.
     pub beyond: f64,
 }
 
@@ -98,7 +98,7 @@ impl Step {
         seconds * self.roof() / (2.0 * self.credited)
     }
 
-    /// Bytes a second from beyond the multiprocessors, if everything overlaps.
+    /// Bytes per second from beyond the multiprocessors, if everything overlaps.
     pub fn asked_of_l2(&self) -> f64 {
         let scores = self.predicted().1 * self.roof() / (2.0 * self.credited);
         scores * self.beyond
@@ -130,7 +130,7 @@ fn crossed(bytes: f64) -> f64 {
 const EXPONENTIAL: f64 = 1.0 / EXPONENTIALS as f64;
 const FORWARD: f64 = (2 * D) as f64;
 
-/// Pieces of 32 bytes that a load of one word a lane moves. The addresses are counted in words.
+/// Pieces of 32 bytes that a load of one word per lane moves. The addresses are counted in words.
 pub fn sectors_of_a_load(addresses: impl Fn(usize) -> usize) -> usize {
     let sectors: BTreeSet<_> = (0..WARP).map(|lane| addresses(lane) / 8).collect();
     sectors.len()
@@ -142,7 +142,7 @@ fn sectors(addresses: impl Fn(usize) -> usize) -> f64 {
     (sectors_of_a_load(addresses) as f64 / 4.0).max(1.0)
 }
 
-/// Bytes of a key and of a value that arrive, of so many bytes a number, for each of the queries that share them.
+/// Bytes of a key and of a value that arrive, of so many bytes per number, for each of the queries that share them.
 fn arriving(bytes: usize, queries: usize) -> f64 {
     (2 * D * bytes) as f64 / queries as f64
 }
@@ -323,7 +323,7 @@ pub fn clocks_of_naive_keys() -> f64 {
     sectors(|lane| lane * D)
 }
 
-/// Bytes of a head's keys and values, with so many bytes a number.
+/// Bytes of a head's keys and values, with so many bytes per number.
 pub fn bytes_of_head(bytes: usize) -> usize {
     2 * N * D * bytes
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use attention::AttentionShape;
 pub use laboratory::hardware::*;
 
-/// Clocks a second that the rate in f32 takes for granted.
+/// Clocks per second that the rate in f32 takes for granted.
 pub fn clock_f32() -> f64 {
     H100.f32 / (2 * MULTIPROCESSORS * LANES) as f64
 }
@@ -27,7 +27,7 @@ pub fn core_flops() -> Result<u128> {
     Ok(shape().flops()?.core())
 }
 
-/// FLOPs a byte that attention has to offer if the matrix is moved once, of numbers with so many bytes.
+/// FLOPs per byte that attention has to offer if the matrix is moved once, of numbers with so many bytes.
 pub fn intensity_with_matrix(bytes: usize) -> Result<f64> {
     Ok(shape().intensity(bytes)?)
 }
@@ -45,12 +45,12 @@ pub struct Memory {
     pub bandwidth: Option<f64>,
 }
 
-/// Bytes a second of all registers: a multiply-add reads three numbers and writes one.
+/// Bytes per second of all registers: a multiply-add reads three numbers and writes one.
 pub fn registers_bandwidth() -> f64 {
     (LANES * 4 * 4) as f64 * MULTIPROCESSORS as f64 * clock_f32()
 }
 
-/// Bytes a second of all shared memory.
+/// Bytes per second of all shared memory.
 pub fn shared_bandwidth() -> f64 {
     (BANKS * 4) as f64 * MULTIPROCESSORS as f64 * clock_f32()
 }

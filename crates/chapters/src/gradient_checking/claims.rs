@@ -109,7 +109,7 @@ fn every_gradient_is_right() {
 }
 
 #[test]
-fn the_gradient_by_the_bias_of_the_keys_is_zero() {
+fn the_gradient_with_respect_to_the_bias_of_the_keys_is_zero() {
     of_every_gradient(|name, case| {
         if name == "b_k" {
             assert!(case.gradient.amax() < 1e-14);

@@ -63,7 +63,7 @@ fn on_the_gpu_the_middle_waits_and_products_do_not_until_they_have_tensor_cores(
     let (softmax, product) = (per_byte("softmax"), per_byte("scores"));
     let ridge = A100.ridge_f32();
     assert!(softmax < ridge && ridge < product);
-    // In two bytes a number.
+    // In two bytes per number.
     assert!(2.0 * product < A100.ridge_bf16());
 }
 

@@ -39,7 +39,11 @@ fn the_crate_keeps_what_is_counted() {
     assert_eq!(3 * x.len() + output.len(), kept.linear, "tiled");
     assert_eq!(log_sum_exp.len(), kept.log_sum_exp, "tiled: log-sum-exp");
     // The chapter says in a sentence that the crate keeps this second number, and counts without it.
-    assert_eq!(log_sum_exp_low.len(), kept.log_sum_exp, "tiled: the second number a row");
+    assert_eq!(
+        log_sum_exp_low.len(),
+        kept.log_sum_exp,
+        "tiled: the second number per row"
+    );
 }
 
 #[test]

@@ -133,8 +133,8 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let [single, half] = facts::of_a100();
     let rows = [
         row(&name, &thread),
-        row("A100, `f32`, no tensor cores", &single),
-        row("A100, bf16, tensor cores", &half),
+        row("A100 SXM, `f32`, no tensor cores", &single),
+        row("A100 SXM, bf16, tensor cores", &half),
     ];
     let header = ["machine", "ridge", "even at", "fetched / computed"];
     page.table("recompute", &header, &rows);

@@ -72,7 +72,7 @@ fn draw_rows(n: usize, d: usize) -> Result<Rows> {
     let mut rows = Rows::default();
     for _ in 0..ROWS {
         let q = draw(d, rng);
-        let keys = normal(d, n, rng); // a column a key
+        let keys = normal(d, n, rng); // one column per key
         let products = keys.tr_mul(&q); // (n)
         let grad_p = draw(n, rng); // the gradient that the weights are handed
         let row = |power: f64| -> Result<Row> {

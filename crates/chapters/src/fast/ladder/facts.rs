@@ -13,7 +13,7 @@ fn scores() -> f64 {
     (HEADS * N * N) as f64
 }
 
-/// FLOPs a second of a product from width D.
+/// FLOPs per second of a product from width D.
 pub fn rate(seconds: f64, (rows, columns): (usize, usize)) -> f64 {
     (2 * rows * columns * D) as f64 / seconds
 }
@@ -65,7 +65,7 @@ pub struct MicroKernel {
     pub rows: usize,
     pub columns: usize,
     pub seconds: f64,
-    /// FLOPs a second, if it has any.
+    /// FLOPs per second, if it has any.
     pub rate: f64,
 }
 
@@ -73,7 +73,7 @@ pub struct MicroKernel {
 pub struct Ladder {
     pub steps: Record,
     parts: Record,
-    /// FLOPs a second of the fastest product of all that were measured: no program whose work is products can be faster.
+    /// FLOPs per second of the fastest product of all that were measured: no program whose work is products can be faster.
     pub roof: f64,
 }
 
@@ -159,7 +159,7 @@ impl Ladder {
         seconds * scores() / (flops(N, false, false) / self.roof)
     }
 
-    /// The speed of a step in this pass: FLOPs a second, and as a share of the roof. Two threads have two roofs.
+    /// The speed of a step in this pass: FLOPs per second, and as a share of the roof. Two threads have two roofs.
     pub fn speed(&self, step: &str, pass: &Pass, seconds: f64) -> (f64, f64) {
         let speed = flops(N, pass.backward, pass.causal) / seconds;
         (speed, speed / (threads(step) as f64 * self.roof))
@@ -247,7 +247,7 @@ impl Ladder {
             ])
         };
         Ok(match step {
-            // Two large products a head become two small ones a tile, and tiles are copied.
+            // Two large products per head become two small ones per tile, and tiles are copied.
             "tiled" => {
                 let [go, come] = exponentials("vector", "one by one")?;
                 let whole = self.part("product whole")?;
