@@ -130,7 +130,7 @@ fn changed(topic: &str, machine: &Machine, rng: &mut ChaCha8Rng) -> Record {
     record
 }
 
-/// A folder of records with what no machine has a part in, and these machines, in the order in which they are shown.
+/// Returns a folder with the record that belongs to no machine and those of these machines, in the order in which they are shown.
 fn folder(machines: &[(&str, Vec<Record>)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records/kernels.json");

@@ -44,12 +44,12 @@ impl Page {
         assert!(before.is_none(), "{}: two values are called {key}", self.name);
     }
 
-    /// A table, in `NAME.md`. The first column is aligned to the left, all others to the right.
+    /// Adds a table, in `NAME.md`. The first column is aligned to the left, all others to the right.
     pub fn table(&mut self, name: &str, header: &[&str], rows: &[Vec<String>]) {
         self.file(format!("{name}.md"), table(header, rows));
     }
 
-    /// The same with a row for each item. A column is its header and what it says of an item.
+    /// Adds a table with a row for each item. A column is its header and a function from an item to its text.
     pub fn table_of<T>(&mut self, name: &str, items: &[T], columns: &[Column<T>]) {
         let header: Vec<_> = columns.iter().map(|(header, _)| *header).collect();
         let row = |item| columns.iter().map(|(_, text)| text(item)).collect();
@@ -70,7 +70,7 @@ impl Page {
         Ok(())
     }
 
-    /// A figure of a matrix.
+    /// Adds a figure of a matrix.
     pub fn heat_map(
         &mut self,
         name: &str,
@@ -100,7 +100,7 @@ pub struct Generated {
 }
 
 impl Generated {
-    /// Of these pages; of none: of all.
+    /// Returns the files of these pages, or of all pages if none is named.
     pub fn of(pages: &[String]) -> Self {
         Generated { only: pages.to_vec(), ..Self::default() }
     }
@@ -187,7 +187,7 @@ impl Generated {
     }
 }
 
-/// All files below a folder, by their path below it.
+/// Returns all files below a folder, by their path below it.
 pub fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     for entry in WalkDir::new(folder) {

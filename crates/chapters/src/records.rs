@@ -3,7 +3,7 @@
 use figures::format::bytes;
 use record::{Machine, Record};
 
-/// On what, when and with what it was measured: the end of a sentence that begins with "Measured", and another one.
+/// Returns the machine, the date and the versions of a record: the end of a sentence that begins with "Measured", and another one.
 ///
 /// "on one thread of AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) on 2026-11-20.
 /// Versions: rustc 1.95.0, …"
@@ -19,7 +19,7 @@ pub fn provenance(record: &Record) -> String {
     )
 }
 
-/// The same of several records of one machine: all of the first one, and of the others what differs from it.
+/// Returns the same for several records of one machine: all of the first one, and of the others the parts that differ from it.
 pub fn provenance_of(first: &Record, others: &[(&str, &Record)]) -> String {
     let mut text = provenance(first);
     for (name, record) in others {

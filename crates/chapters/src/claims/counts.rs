@@ -79,7 +79,7 @@ pub fn claim_layer_in_numbers(page: &mut Page) -> Result<Claim> {
 }
 
 pub const BACK_N: usize = 1024;
-/// Of the model, and of all heads together.
+/// The width of the model, and of all heads together.
 pub const BACK_D: usize = 512;
 
 /// (4) What a forward product and its two gradients cost, in FLOPs.

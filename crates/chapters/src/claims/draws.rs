@@ -193,7 +193,7 @@ fn largest_weight_figure(page: &mut Page, all: &[LargestWeight]) -> Result<()> {
 pub struct SmallGradients {
     pub n: usize,
     pub d: usize,
-    /// Of the norm of the gradient with respect to the query.
+    /// The median norm of the gradient with respect to the query.
     pub median: f64,
     /// The share of rows for which that is [`FAINT`].
     pub rows: f64,

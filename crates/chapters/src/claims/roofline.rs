@@ -116,7 +116,7 @@ pub fn wide_core(n: usize) -> Result<f64> {
     Ok(core(n, WIDE.1).intensity(2)?)
 }
 
-/// Of the whole layer: each projection reads its input and parameters and writes its output, and the core of each head
+/// Returns the intensity of the whole layer: each projection reads its input and parameters and writes its output, and the core of each head
 /// moves `core` numbers.
 fn layer_intensity(n: usize, core: f64) -> Result<f64> {
     let (d_model, d, heads) = WIDE;
@@ -125,12 +125,12 @@ fn layer_intensity(n: usize, core: f64) -> Result<f64> {
     Ok(flops.total() as f64 / (2.0 * (projections + heads as f64 * core)))
 }
 
-/// Of the layer with every pass over the scores.
+/// Returns the intensity of the layer with every pass over the scores.
 pub fn unfused_layer(n: usize) -> Result<f64> {
     layer_intensity(n, core_traffic(4, n, WIDE.1, NAIVE_CROSSINGS))
 }
 
-/// Of the layer with so many queries in a tile.
+/// Returns the intensity of the layer with so many queries in a tile.
 pub fn tiled_layer(n: usize, queries: usize) -> Result<f64> {
     layer_intensity(n, tiled_traffic(n, WIDE.1, queries))
 }
@@ -144,7 +144,7 @@ pub fn compute_bound_length() -> Result<usize> {
     Ok(first.context("the unfused layer is never compute-bound")?.0)
 }
 
-/// Of the core in `f32` with a width of 64: n(4d + 5) / (4(4d + n)).
+/// Returns the intensity of the core in `f32` with a width of 64: n(4d + 5) / (4(4d + n)).
 pub fn narrow_core(n: usize) -> Result<f64> {
     Ok(core(n, 64).intensity(4)?)
 }

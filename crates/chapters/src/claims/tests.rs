@@ -119,7 +119,7 @@ fn sixty_one_and_sixty_three_are_intensities_and_156_a_ridge() {
     assert_eq!(A100.bf16 / A100.f32, 16.0);
 }
 
-/// With each matrix once the tensor cores wait, and the plain ones do not; with every pass all wait; tiled none.
+/// With each matrix moved once, the tensor cores wait and the plain units don't. With every pass all wait, and in tiles none.
 #[test]
 fn who_waits_for_memory_depends_on_the_rate_and_on_the_passes() {
     let waits: Vec<_> =

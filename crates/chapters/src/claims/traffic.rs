@@ -77,7 +77,7 @@ pub fn untiled(n: usize, crossings: usize) -> f64 {
     mebibytes(core_traffic(4, n, D, crossings))
 }
 
-/// The same in tiles of so many queries.
+/// Returns the same for tiles of so many queries.
 pub fn tiled(n: usize, queries: usize) -> f64 {
     mebibytes(tiled_traffic(n, D, queries))
 }

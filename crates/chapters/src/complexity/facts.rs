@@ -312,7 +312,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// So many bytes in matrices of (n, n).
+    /// Returns so many bytes as a multiple of a matrix of (n, n).
     pub fn in_squares(&self, bytes: f64) -> f64 {
         bytes / (F32 * self.n * self.n) as f64
     }

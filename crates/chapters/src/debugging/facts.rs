@@ -46,7 +46,7 @@ pub fn examine(fault: Fault) -> Result<Diagnosis> {
     examine_under(fault, &Mask::causal())
 }
 
-/// With padding in the place of this token.
+/// Returns the diagnosis of a layer with this fault, with padding in the place of this token.
 fn examine_padded(fault: Fault, at: usize) -> Result<Diagnosis> {
     let valid: Vec<bool> = (0..TOKENS.len()).map(|j| j != at).collect();
     examine_under(fault, &Mask::causal().and(Mask::padding(&valid)?))

@@ -66,7 +66,7 @@ pub struct Watched {
     pub entropy: f64,
     /// The norm of the gradients of the head's queries and keys.
     pub gradient: f64,
-    /// Of the batch.
+    /// The loss of the batch.
     pub loss: f64,
 }
 
@@ -146,7 +146,7 @@ pub fn watched() -> Result<Vec<Vec<Watched>>> {
 /// A layer's loss before training, and after training to say the previous token or the next one.
 pub struct Losses {
     pub fault: Fault,
-    /// For the previous token.
+    /// The loss for the previous token, before training.
     pub before: f64,
     pub previous: f64,
     pub next: f64,

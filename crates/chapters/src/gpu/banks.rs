@@ -72,7 +72,7 @@ impl Clocks {
         Clocks::of(0, 0, false)
     }
 
-    /// As the kernels have it.
+    /// Returns the clocks with the remedies that the kernels have.
     pub fn with_remedies() -> Result<Self> {
         source::has(
             "tiled.cu",

@@ -38,7 +38,7 @@ impl Needs {
     }
 }
 
-/// Of every function at the chapter's width, with its kernel and its name.
+/// Returns the needs of every function at the chapter's width, with its kernel and its name.
 pub fn needs(record: &Record) -> Result<Vec<(&str, &str, Needs)>> {
     let mut functions = vec![];
     for first in on_hopper(record) {

@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 /// The time that a function asks of each part of a multiprocessor, in clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demands {
-    /// Of the tensor cores. In f32 the products are instructions like all others.
+    /// The time of the tensor cores. In f32 the products are instructions like all others.
     pub tensor: f64,
     pub instructions: f64,
-    /// Of shared memory or of the first-level cache, which are one unit: reads, and the writes of arriving tiles.
+    /// The time of shared memory or of the first-level cache, which are one unit: reads, and the writes of arriving tiles.
     pub loads: f64,
     pub exponentials: f64,
     pub slow: f64,
@@ -42,9 +42,9 @@ impl Demands {
 /// A kernel and what it asks for.
 pub struct Step {
     pub number: usize,
-    /// Of its source file.
+    /// The name of its source file.
     pub name: &'static str,
-    /// Of its products.
+    /// The type of its products.
     pub dtype: &'static str,
     /// Multiply-adds of a score by the convention.
     credited: f64,
@@ -72,7 +72,7 @@ impl Step {
         (self.products() / least, self.products() / most)
     }
 
-    /// All functions together, in units of the products' time.
+    /// Returns the demands of all functions together, in units of the products' time.
     pub fn relative(&self) -> Demands {
         let sum = |of: fn(&Demands) -> f64| {
             self.functions.iter().map(of).sum::<f64>() / self.products()

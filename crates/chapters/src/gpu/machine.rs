@@ -10,12 +10,12 @@ pub fn clock_f32() -> f64 {
     H100.f32 / (2 * MULTIPROCESSORS * LANES) as f64
 }
 
-/// The same of the tensor cores' rate.
+/// Returns the same for the tensor cores' rate.
 pub fn clock_tensor() -> f64 {
     H100.bf16 / (2 * MULTIPROCESSORS * TENSOR) as f64
 }
 
-/// One sequence and head, of which the intensities are told.
+/// The length of the sequence whose intensities are shown.
 pub const N: usize = 16_384;
 
 fn shape() -> AttentionShape {
@@ -32,7 +32,7 @@ pub fn intensity_with_matrix(bytes: usize) -> Result<f64> {
     Ok(shape().intensity(bytes)?)
 }
 
-/// The same if the matrix is not moved at all.
+/// Returns the same if the matrix isn't moved at all.
 pub fn intensity_without_matrix(bytes: usize) -> Result<f64> {
     Ok(core_flops()? as f64 / (4 * N * D * bytes) as f64)
 }
@@ -55,7 +55,7 @@ pub fn shared_bandwidth() -> f64 {
     (BANKS * 4) as f64 * MULTIPROCESSORS as f64 * clock_f32()
 }
 
-/// All that there is of each memory, from the nearest to the farthest.
+/// Returns the memories, from the nearest to the farthest, each with all of its pieces together.
 pub fn memories() -> [Memory; 4] {
     [
         Memory {

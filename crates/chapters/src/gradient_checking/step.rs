@@ -190,7 +190,7 @@ pub struct U {
     pub entries: usize,
     pub loss: f64,
     pub slope: f64,
-    /// Of the second derivative, and of the third.
+    /// The medians of the second derivative and of the third.
     pub second: f64,
     pub third: f64,
     pub double: Curve,
@@ -199,7 +199,7 @@ pub struct U {
 }
 
 impl U {
-    /// Of a median slope in `f32`, at the best step. It divides by the sum of both slopes.
+    /// Returns the relative error of a median slope in `f32`, at the best step. It divides by the sum of both slopes.
     pub fn relative_error_in_f32(&self) -> f64 {
         self.single.best().1 / (2.0 * self.slope)
     }

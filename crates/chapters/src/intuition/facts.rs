@@ -56,7 +56,7 @@ pub fn on_circle(angles: &[f64]) -> DMatrix<f64> {
 }
 
 impl Points {
-    /// On the grid: attention as a kernel smoother, with queries scaled so that the kernel has standard deviation `sigma`.
+    /// Returns the estimate of attention as a kernel smoother on the grid, with queries scaled so that the kernel has standard deviation `sigma`.
     ///
     /// exp(−‖q − k‖² / 2σ²) is exp(q·k / σ²) times what does not depend on the key, where all keys have one norm. Attention
     /// computes exp(q'·k / √d_k), so q' = q √d_k / σ².

@@ -106,7 +106,7 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// From the dot products of "bank" to its weights.
+/// A figure from the dot products of "bank" to its weights.
 fn weights_of_bank(page: &mut Page, river: &Sentence) -> Result<()> {
     let Steps { products, scores, weights, output, .. } = unprojected(&river.x)?;
     let (word, bank) = (river.x.row(RIVER), river.x.row(BANK));

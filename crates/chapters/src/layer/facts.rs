@@ -47,7 +47,7 @@ pub fn counts(d_model: usize, d: usize) -> (usize, usize) {
 pub const N: usize = 64;
 pub const D_MODEL: usize = 512;
 pub const D_K: usize = 64;
-/// Over how many layers a mean is taken.
+/// The number of layers over which a mean is taken.
 pub const LAYERS: usize = 20;
 
 /// The standard deviation of Xavier's start.

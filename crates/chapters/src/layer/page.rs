@@ -30,7 +30,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// From X to Y, with the shapes and the places of parameters.
+/// The figure from X to Y, with the shapes and the places of parameters.
 fn flow(area: &Area) -> Result<()> {
     let step = |(x, y), width, text: &str, colour| {
         text_box(area, (x, y), (width, 34), text, colour)

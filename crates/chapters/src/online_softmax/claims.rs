@@ -35,7 +35,7 @@ fn thirty_digits_are_right() {
     assert!(off(third + third + third, Quad::ONE) < 1e-31);
 }
 
-/// As the answer to the first question has it.
+/// The answer to the first question says so.
 #[test]
 fn an_exponential_overflows_just_above_the_largest_exponent() {
     let largest = facts::largest_exponent_f64();

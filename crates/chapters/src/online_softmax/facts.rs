@@ -36,7 +36,7 @@ pub fn long_row() -> (DMatrix<f64>, Vec<f64>) {
     (scores, (0..LONG).map(|j| (0.3 * j as f64).cos()).collect())
 }
 
-/// Of the textbook's program, the one that divides at the end, and online softmax: the average of the values with weights
+/// Returns the results of the textbook's program, of the one that divides at the end, and of online softmax: the average of the values with weights
 /// that are the softmax of the row, and how much of the row it read and wrote, as the machine of the chapter on the memory
 /// wall counts it.
 pub fn sweeps() -> Result<[(f64, Counts); 3]> {
@@ -221,7 +221,7 @@ pub struct Cost {
     /// Keys in a tile.
     pub tile: usize,
     pub exponentials: f64,
-    /// Of the sum, and of values of width [`VALUE_WIDTH`].
+    /// The operations on the sum, and on values of width [`VALUE_WIDTH`].
     pub multiplications: f64,
     /// The same as a share of those in both products: one for each entry of the key and of its value.
     pub share_of_products: f64,

@@ -37,7 +37,7 @@ pub fn largest_weight(d_k: usize, divisor: f64) -> Result<Results<f64>> {
     Ok(Results { wrong, right })
 }
 
-/// As [`largest_weight`] of one of the eight heads of a model of width 512, divided by the root of that width.
+/// Returns the [`largest_weight`] of one of the eight heads of a model of width 512, divided by the root of that width.
 pub fn largest_weight_by_model() -> Result<Results<f64>> {
     largest_weight(64, 512_f64.sqrt())
 }

@@ -31,7 +31,7 @@ pub struct Pattern {
     pub entropy_of_short_queries: f64,
     /// The same, with queries as long as those of the figures.
     pub entropy: f64,
-    /// With queries as long as those of the figures.
+    /// Its weights with queries as long as those of the figures.
     pub weights: DMatrix<f64>,
 }
 

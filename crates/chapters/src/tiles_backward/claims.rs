@@ -71,7 +71,7 @@ fn what_computing_again_adds_hardly_depends_on_the_length() {
     }
 }
 
-/// By the data sheet; what a thread says is measured.
+/// The ridges of the GPU are those of the data sheet. That of a thread is measured.
 #[test]
 fn an_a100_fetches_weights_faster_than_it_computes_them_but_for_tensor_cores() {
     let [single, half] = facts::of_a100();

@@ -74,7 +74,7 @@ pub struct Recompute {
 }
 
 impl Recompute {
-    /// On a machine with this ridge, with numbers of so many bytes, each written once and read once.
+    /// Returns the cost on a machine with this ridge, with numbers of so many bytes, each written once and read once.
     pub fn new(ridge: f64, element: usize) -> Self {
         Recompute { ridge, even: OPERATIONS as f64 / (2 * element) as f64 }
     }
@@ -85,7 +85,7 @@ impl Recompute {
     }
 }
 
-/// By the data sheet of an A100: in `f32` without tensor cores, in bf16 with them.
+/// Returns the costs on an A100: in `f32` without tensor cores, in bf16 with them.
 pub fn of_a100() -> [Recompute; 2] {
     [Recompute::new(A100.ridge_f32(), ELEMENT), Recompute::new(A100.ridge_bf16(), 2)]
 }

@@ -34,7 +34,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     loop_orders(page)
 }
 
-/// So many numbers, in bytes.
+/// Returns the bytes of so many numbers, as text.
 fn size(numbers: usize) -> String {
     bytes((ELEMENT * numbers) as u128)
 }
@@ -166,7 +166,7 @@ fn bound(x: f64) -> String {
     format!("$2^{{{}}}$", fixed(x.log2().ceil(), 0))
 }
 
-/// In scientific notation, with one digit.
+/// Returns a number in scientific notation, with one digit.
 fn one_digit(x: f64) -> String {
     format!("${}$", scientific(x, 0))
 }

@@ -30,7 +30,7 @@ pub struct Weights {
     pub exact: DMatrix<f64>,
 }
 
-/// Of random queries and keys, with scores that are larger and larger.
+/// Returns the weights of random queries and keys, with scores that are larger and larger.
 pub fn weights() -> Result<Vec<Weights>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(3);
     let scores = scaled_scores(&normal(QUERIES, D, rng), &normal(KEYS, D, rng))?;
@@ -75,9 +75,9 @@ pub const LARGE_KEYS: f32 = 1000.0;
 /// The gradient with respect to the queries in `f32`, where each row has one weight of 1 and all others are 0.
 pub struct Saturated {
     pub weights: DMatrix<f32>,
-    /// By the weights that were kept.
+    /// The gradient from the weights that were kept.
     pub naive: DMatrix<f32>,
-    /// Tile by tile, by the weights that are computed again.
+    /// The gradient tile by tile, from the weights that are computed again.
     pub tiled: DMatrix<f32>,
 }
 
@@ -106,11 +106,11 @@ pub const ORDERS: usize = 200;
 /// The gradient of some queries as a sum over blocks of keys, rounded in `f32`.
 pub struct Sums {
     pub blocks: usize,
-    /// In `f64`.
+    /// The sum in `f64`.
     exact: DMatrix<f64>,
-    /// In the order of the blocks.
+    /// The sum in the order of the blocks.
     pub in_order: DMatrix<f32>,
-    /// In random orders.
+    /// The sums in random orders.
     pub shuffled: Vec<DMatrix<f32>>,
 }
 

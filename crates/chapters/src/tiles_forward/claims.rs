@@ -28,7 +28,7 @@ fn every_tile_has_one_kind_and_all_that_is_seen_is_computed() {
     }
 }
 
-/// As caption and description of the figure have them.
+/// The caption and the description of the figure say so.
 #[test]
 fn the_kinds_of_tiles_are_as_the_figure_is_described() {
     let [causal, window, padding, _] = facts::masked().unwrap();

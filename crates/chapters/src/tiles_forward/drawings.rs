@@ -10,7 +10,7 @@ use figures::{
     label, line, text, text_box,
 };
 
-/// From the corner of one tile of the walk to that of the next, and the size of a tile.
+/// The steps from the corner of one tile of the walk to that of the next, and the size of a tile.
 const STEP: (i32, i32) = (50, 42);
 const SIZE: (i32, i32) = (STEP.0 - 4, STEP.1 - 4);
 /// The corner of the first tile.
@@ -132,7 +132,7 @@ fn corners(corner: (i32, i32)) -> [(i32, i32); 2] {
     [corner, (corner.0 + SIZE.0, corner.1 + SIZE.1)]
 }
 
-/// From one tile to the next of the grids of [`kinds`], and from one grid to the next.
+/// The steps from one tile to the next in the grids of [`kinds`], and from one grid to the next.
 const CELL: i32 = 19;
 const PANEL: i32 = 8 * CELL + 32;
 

@@ -51,7 +51,7 @@ pub const MASKED_N: usize = 512;
 pub const WINDOW: usize = 128;
 pub const VALID: usize = 300;
 
-/// A mask, and what it leaves.
+/// A mask, and the tiles that it leaves.
 pub struct Masked {
     pub name: &'static str,
     pub kinds: Kinds,
@@ -168,7 +168,7 @@ pub struct Operations {
     pub exponentials: f64,
 }
 
-/// Of tiles with so many keys. A score and its share of the products take 4d + 5 operations. To each row of each tile, tiles add
+/// Returns the operations of tiles with so many keys. A score and its share of the products take 4d + 5 operations. To each row of each tile, tiles add
 /// five for maximum, correction and sum, and d for the rescaled output; the division, one of the five for a score, moves to the
 /// end, once for each entry of the output.
 pub fn operations(keys: usize) -> Operations {

@@ -166,7 +166,7 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// In other fast memories, and with other tiles.
+/// The traffic in other fast memories, and with other tiles.
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Forward)?;
     page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));

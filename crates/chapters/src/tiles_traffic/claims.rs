@@ -41,7 +41,7 @@ fn by_formula(program: Program, n: usize, mask: &Mask, capacity: usize) -> Resul
     }
 }
 
-/// With the tiles of a table.
+/// Tests the tiles of a table.
 pub fn tiles_run_as_predicted(pass: Pass, sizes: &[OfTiles]) {
     for of in sizes {
         runs_as_predicted(pass.program(of.tiles), N, &Mask::none(), CAPACITY);
@@ -111,7 +111,7 @@ pub fn blocks_predict_the_count(pass: Pass, capacities: &[usize]) {
     }
 }
 
-/// From some capacity on, which is returned.
+/// Tests that tiles pay from some capacity on, and returns it.
 pub fn tiles_pay(pass: Pass, least: usize, other: Total) -> usize {
     let from = pass.pays_from(LONG, least, other).unwrap();
     assert!(least < from && from < CAPACITY / 4, "it pays from some capacity on");

@@ -42,7 +42,7 @@ pub fn shape(n: usize) -> AttentionShape {
     AttentionShape::self_attention(1, n, 1, D, 1)
 }
 
-/// From numbers to bytes.
+/// Returns the bytes of so many numbers.
 pub fn bytes(numbers: f64) -> f64 {
     numbers * ELEMENT as f64
 }
@@ -164,7 +164,7 @@ pub fn naive(n: usize, capacity: usize) -> Result<f64> {
 }
 // ANCHOR_END: naive
 
-/// With scale and mask in the pass of softmax.
+/// Returns the numbers that the fused program moves, with scale and mask in the pass of softmax.
 pub fn fused(n: usize, capacity: usize) -> Result<f64> {
     Ok(in_strips(3 + sweeps(n, capacity), n, capacity))
 }
@@ -182,7 +182,7 @@ pub fn chunked(n: usize, capacity: usize) -> Result<f64> {
     Ok(Pass::Forward.moved(n, strips * n))
 }
 
-/// In tiles, with those that move least.
+/// Returns the numbers that the tiled program moves, with the tiles that move least.
 pub fn tiled(n: usize, capacity: usize) -> Result<f64> {
     Pass::Forward.tiled(n, capacity)
 }
@@ -246,13 +246,13 @@ impl Pass {
         (self.fixed(n) + tokens * self.passing()) as f64
     }
 
-    /// With the tiles that move least, without a mask.
+    /// Returns the numbers that are moved with the tiles that move least, without a mask.
     pub fn tiled(self, n: usize, capacity: usize) -> Result<f64> {
         let blocks = n.div_ceil(self.staying(self.tiles(capacity)?));
         Ok(self.moved(n, blocks * n))
     }
 
-    /// The same tile by tile, where a mask may hide some.
+    /// Returns the same, counted tile by tile, where a mask may hide some.
     pub fn by_tiles(self, n: usize, mask: &Mask, (queries, keys): Tiles) -> Result<f64> {
         let mask = mask.sized(n, n)?;
         let mut tokens = 0;
@@ -266,7 +266,7 @@ impl Pass {
         Ok(self.moved(n, tokens))
     }
 
-    /// With tiles that fill fast memory: 2nd + 4n²d² / M forward, 7nd + 16n²d² / M backward.
+    /// Returns the same by the formula for tiles that fill fast memory: 2nd + 4n²d² / R forward, 7nd + 16n²d² / R backward.
     pub fn by_capacity(self, n: usize, capacity: usize) -> f64 {
         let [once, again] = self.choose([2.0, 4.0], [7.0, 16.0]);
         let numbers = (n * D) as f64;

@@ -146,7 +146,7 @@ fn by_width(
     })
 }
 
-/// For maths, with two digits that count.
+/// Returns a number for maths, with two digits that count.
 fn small(x: f64) -> String {
     if x < 0.01 { format!("${}$", scientific(x, 1)) } else { format!("${x:.2}$") }
 }

@@ -38,9 +38,9 @@ pub struct Row {
 #[derive(Default)]
 pub struct Rows {
     pub unscaled: Vec<Row>,
-    /// With scores divided by √d.
+    /// The rows with scores divided by √d.
     pub scaled: Vec<Row>,
-    /// With scores divided by d, only for the [`WIDTHS_SHOWN`].
+    /// The rows with scores divided by d, only for the [`WIDTHS_SHOWN`].
     pub divided_by_d: Vec<Row>,
 }
 
@@ -62,7 +62,7 @@ pub fn draw_all(sizes: impl Iterator<Item = (usize, usize)> + Send) {
     });
 }
 
-/// All sizes, those first that take longest.
+/// Returns the numbers of all sizes, those first that take longest.
 pub fn largest_first() -> impl Iterator<Item = (usize, usize)> + Send {
     DRAWN.keys().rev().copied()
 }

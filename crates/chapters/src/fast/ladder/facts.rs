@@ -33,14 +33,14 @@ const STEPS: [(&str, &str); 8] = [
 /// The steps that have no backward pass.
 const FORWARD_ALONE: [&str; 4] = ["scratch", "portable", "vector", "tiles"];
 
-/// On how many threads a step runs.
+/// Returns the number of threads on which a step runs.
 pub fn threads(step: &str) -> usize {
     if step == "threads" { 2 } else { 1 }
 }
 
-/// The passes with which each step was timed, if it has them.
+/// A pass that was timed with every step that has it.
 pub struct Pass {
-    /// In the names of measurements.
+    /// Its name in the names of measurements.
     pub name: &'static str,
     pub words: &'static str,
     pub backward: bool,
@@ -116,7 +116,7 @@ impl Ladder {
         Ok(self.find(&format!("ladder/{pass} {step}"), &[])?.median)
     }
 
-    /// The same, if the step has that pass.
+    /// Returns the same, if the step has that pass.
     pub fn time_if_any(&self, pass: &Pass, step: &str) -> Result<Option<f64>> {
         if pass.backward && FORWARD_ALONE.contains(&step) {
             return Ok(None);
@@ -181,7 +181,7 @@ pub struct Step {
     pub exchange: Vec<Exchange>,
 }
 
-/// So many of a part that takes so long come (or go, if the number is negative).
+/// An exchange: so many of a part come, or go if the number is negative, and each takes so long.
 pub struct Exchange {
     pub part: &'static str,
     pub count: f64,
@@ -287,7 +287,7 @@ impl Ladder {
         Ok(Exchange::new("copies of small tiles", count, self.part("copied tile")?))
     }
 
-    /// A micro-kernel, as often as it is due for all scores of the ladder's problem.
+    /// Returns the exchange of a micro-kernel, for all scores of the ladder's problem.
     fn micro_kernels(&self, part: &'static str, name: &str) -> Result<Exchange> {
         let kernel = self.kernel(name, D)?;
         let count = scores() / (kernel.rows * kernel.columns) as f64;

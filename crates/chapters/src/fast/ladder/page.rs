@@ -118,7 +118,7 @@ fn steps_table(page: &mut Page, ladder: &Ladder, steps: &[Step]) {
     page.value("heads", integer(HEADS));
 }
 
-/// For each step what it exchanges for what the one before had, and what that makes.
+/// A table for each step: the parts that it exchanges for those of the one before, and the predicted time.
 fn predictions(page: &mut Page, steps: &[Step]) {
     // That two threads take half of the time needs no table.
     for step in steps.iter().filter(|step| threads(step.name) == 1) {

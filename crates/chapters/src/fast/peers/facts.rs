@@ -71,7 +71,7 @@ pub fn shown_cells(pass: &str) -> impl Iterator<Item = Cell<'_>> {
     ["full", "causal"].into_iter().flat_map(move |mask| LENGTHS.map(|n| cell(mask, n)))
 }
 
-/// Of PyTorch's fused kernel, without which there is no comparison.
+/// Returns the ratios of PyTorch's fused kernel, without which there is no comparison.
 pub fn against_pytorch(record: &Record) -> Result<Vec<Ratio<'_>>> {
     let fused = ratios(record, "pytorch-fused")?;
     ensure!(
@@ -90,7 +90,7 @@ pub fn mean(ratios: &[Ratio]) -> f64 {
 /// aten/src/ATen/native/cpu/FlashAttentionKernel.cpp.
 pub const PYTORCH_TILE_KEYS: usize = 512;
 
-/// The same, of the cells with at least 512 tokens.
+/// Returns the same for the cells with at least 512 tokens.
 pub fn compared(record: &Record) -> Result<Vec<Ratio<'_>>> {
     let mut fused = against_pytorch(record)?;
     fused.retain(|r| r.cell.n >= 512);
@@ -106,7 +106,7 @@ pub fn layers(record: &Record) -> Result<Vec<f64>> {
     Ok(layers)
 }
 
-/// From a machine's records `peers` and `peers-avx2`, the geometric means over the cells that were measured again without
+/// Returns, from a machine's records `peers` and `peers-avx2`, the geometric means over the cells that were measured again without
 /// AVX-512: how many times as long as with it PyTorch's fused kernel takes, and this crate; and how many times as long as this
 /// crate PyTorch's takes, both with it and both without.
 pub fn without_avx512(with: &Record, without: &Record) -> Result<[f64; 4]> {

@@ -49,7 +49,7 @@ pub fn generate(
     charts(page, &facts::against_pytorch(record)?)
 }
 
-/// A line for each machine: how many times as long as this crate PyTorch's fused kernel took, and NumPy's layer.
+/// A line for each machine: the times of PyTorch's fused kernel and of NumPy's layer, as multiples of this crate's.
 fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
     let mean = |ratios: &[f64]| fixed(geometric_mean(ratios), 2);
     let wins = |ratios: &[f64]| {
@@ -142,7 +142,7 @@ fn by_width_of_vectors(
     Ok(())
 }
 
-/// Of some threads, this pass and this kind.
+/// Returns the ratios with this number of threads, this pass and this kind.
 fn group<'a>(
     ratios: &[Ratio<'a>],
     threads: usize,

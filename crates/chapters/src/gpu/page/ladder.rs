@@ -46,7 +46,7 @@ fn parts(step: &Step) -> [(&'static str, f64); 5] {
     ]
 }
 
-/// Less than this is as good as nothing.
+/// Demands below this are left out.
 const NOTHING: f64 = 0.005;
 
 fn in_tflops(step: &Step) -> String {
@@ -112,7 +112,7 @@ fn predicted_figure(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     })
 }
 
-/// The same of one kernel, a part a line.
+/// The same for one kernel, one part per line.
 fn demands_of(page: &mut Page, step: &Step) {
     let asked = parts(step).into_iter().filter(|(_, x)| *x >= NOTHING);
     let mut rows: Vec<_> =
@@ -142,7 +142,7 @@ fn asked_table(page: &mut Page, steps: &[Step; 6]) {
     );
 }
 
-/// In units of the products' time.
+/// Values in units of the products' time.
 fn demands(page: &mut Page, steps: &[Step; 6]) {
     let [naive, tiled, registers, tensor_cores, hopper, _] =
         steps.each_ref().map(Step::relative);
