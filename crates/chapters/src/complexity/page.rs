@@ -3,7 +3,7 @@
 use super::facts::{
     self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, WriteTime, core_share,
 };
-use super::pages::Pages;
+use super::pages::{self, Pages};
 use super::roofline::{Ceilings, Step, steps};
 use crate::output::Page;
 use crate::records::{least_and_most, list, provenance, provenance_of, threads};
@@ -28,7 +28,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     growth_figure(page, &growth)?;
     growth_words(page, &growth, &roof)?;
     matrices(page, &roof, &times)?;
-    pages(page)?;
+    fresh_pages(page)?;
     crossover(page, &times)?;
     peaks(page, &memory)?;
     intensity(page)?;
@@ -205,12 +205,12 @@ fn growth_words(page: &mut Page, growth: &[Growth; 4], roof: &Record) -> Result<
 }
 
 /// The measurements with fresh pages and with kept ones, in one run.
-fn pages(page: &mut Page) -> Result<()> {
+fn fresh_pages(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["pages"])?;
-    let pages = Pages::of(&record)?;
+    let all = Pages::of(&record)?;
     page.table_of(
         "pages",
-        &pages.rows(),
+        &all.rows(),
         &[
             ("", &|row| row.name.to_owned()),
             ("page faults", &|row| integer(row.faults as usize)),
@@ -219,12 +219,13 @@ fn pages(page: &mut Page) -> Result<()> {
         ],
     );
     page.value("pages-where", provenance(&record));
-    let Pages { softmax, forward, causal, layer, .. } = &pages;
+    page.value("pages-spread", percent(pages::widest_spread(&record), 0));
+    let Pages { softmax, forward, causal, layer, .. } = &all;
     let spared = 1.0 - softmax.kept / softmax.fresh;
     page.value("pages-softmax", percent(spared, 0));
     page.value("pages-mask", fixed(causal.kept / forward.kept, 2));
     page.value("pages-layer-faults", integer(layer.faults as usize));
-    let [fresh, kept] = pages.layer_over_parts().map(|factor| fixed(factor, 1));
+    let [fresh, kept] = all.layer_over_parts().map(|factor| fixed(factor, 1));
     page.value("pages-layer-fresh", fresh);
     page.value("pages-layer-kept", kept);
     Ok(())

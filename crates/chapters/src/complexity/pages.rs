@@ -30,6 +30,12 @@ impl Paged {
     }
 }
 
+/// Returns the largest spread of a time, as a share of its median.
+pub fn widest_spread(record: &Record) -> f64 {
+    let times = record.measurements.iter().filter(|m| m.unit == Unit::Seconds);
+    times.map(|m| m.spread / m.median).fold(0.0, f64::max)
+}
+
 /// All that the record has.
 pub struct Pages {
     pub softmax: Paged,
