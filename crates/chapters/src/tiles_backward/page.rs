@@ -197,7 +197,11 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
         ],
     );
     page.value("order-count", integer(rounding::ORDERS));
+    let saturated = rounding::saturated()?;
     page.value("saturated-keys", integer(rounding::LARGE_KEYS as usize));
+    page.value("saturated-naive", fixed(f64::from(saturated.naive.amax()), 0));
+    let power = saturated.row_norm().log10().round();
+    page.value("saturated-tiled", format!("10^{{{}}}", fixed(power, 0)));
     Ok(())
 }
 

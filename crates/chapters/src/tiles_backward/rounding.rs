@@ -3,7 +3,7 @@
 use crate::random::normal;
 use crate::records::least_and_most;
 use crate::tiles_traffic::facts::D;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::{
     Mask, attention, attention_backward, log_sum_exp_rows, scaled_scores, softmax_rows,
@@ -74,11 +74,17 @@ pub const LARGE_KEYS: f32 = 1000.0;
 
 /// The gradient with respect to the queries in `f32`, where each row has one weight of 1 and all others are 0.
 pub struct Saturated {
-    pub weights: DMatrix<f32>,
     /// The gradient from the weights that were kept.
     pub naive: DMatrix<f32>,
     /// The gradient tile by tile, from the weights that are computed again.
     pub tiled: DMatrix<f32>,
+}
+
+impl Saturated {
+    /// Returns the root mean square of the norms of the rows of the tiled gradient.
+    pub fn row_norm(&self) -> f64 {
+        f64::from(self.tiled.norm()) / (self.tiled.nrows() as f64).sqrt()
+    }
 }
 
 pub fn saturated() -> Result<Saturated> {
@@ -93,7 +99,11 @@ pub fn saturated() -> Result<Saturated> {
         (Inputs::new(&q, &k, &v, &mask)?, Tiles { queries: 16, keys: 16 });
     let forward = tiled_attention(&inputs, tiles)?;
     let tiled = tiled_attention_backward(&inputs, &forward, &grad_output, tiles)?.q;
-    Ok(Saturated { weights: cache.weights, naive, tiled })
+    ensure!(
+        cache.weights.iter().all(|&weight| weight == 0.0 || weight == 1.0),
+        "a row isn't saturated"
+    );
+    Ok(Saturated { naive, tiled })
 }
 
 // ---------------------------------------------------------------------------------------------------- order
