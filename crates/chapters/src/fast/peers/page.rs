@@ -95,9 +95,9 @@ fn named(machines: &[&Machine], has_avx512: Option<bool>) -> Option<String> {
 /// Says which of the machines have AVX-512.
 fn with_avx512(machines: &[&Machine]) -> String {
     let parts = [
-        named(machines, Some(true)).map(|names| format!("AVX-512 is there on {names}")),
-        named(machines, Some(false)).map(|names| format!("AVX2 alone on {names}")),
-        named(machines, None).map(|names| format!("we don't know of {names}")),
+        named(machines, Some(true)).map(|names| format!("{names} can use both")),
+        named(machines, Some(false)).map(|names| format!("{names} AVX2 alone")),
+        named(machines, None).map(|names| format!("of {names} we don't know")),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     parts.join("; ")
@@ -251,6 +251,38 @@ fn chart_in_words(points: &[Ratio]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::tests::committed;
+
+    /// A machine whose compiler gives this name for its design, and which tells no caches.
+    fn machine(design: &str) -> Machine {
+        let [record] = committed().of_one_machine(["peers"]).unwrap();
+        let mut machine = record.machine;
+        machine.cpu = "Abacus".to_owned();
+        machine.caches.clear();
+        machine.microarchitecture = Some(design.to_owned());
+        machine
+    }
+
+    #[test]
+    fn numpy_exponentiates_one_by_one_where_avx512_is_missing() {
+        let (wide, narrow, unknown) =
+            (machine("znver4"), machine("znver3"), machine("beads"));
+        let of = |machines: &[&Machine]| numpy_exponentials(machines);
+        assert!(of(&[&wide]).ends_with("need AVX-512 for that."));
+        let says = "so on Abacus (Zen 3) it computes them one by one";
+        assert!(of(&[&wide, &narrow]).contains(says));
+        let says = "we don't know whether Abacus (beads) has it";
+        assert!(of(&[&unknown]).contains(says));
+    }
+
+    #[test]
+    fn machines_are_sorted_by_their_instructions() {
+        let machines = ["znver3", "znver5", "znver4", "beads"].map(machine);
+        assert_eq!(
+            with_avx512(&machines.each_ref()),
+            "Abacus (Zen 5) and Abacus (Zen 4) can use both; Abacus (Zen 3) AVX2 alone; of Abacus (beads) we don't know"
+        );
+    }
 
     #[test]
     fn figures_are_told_as_they_are_drawn() {
