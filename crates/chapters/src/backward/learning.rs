@@ -18,7 +18,7 @@ pub const RATE: f64 = 0.5;
 pub const LOSS_OF_THE_MEAN: f64 = 0.5 * (NAMES - 1) as f64 / NAMES as f64;
 
 /// Six tokens, each with a name, the name of the token that it looks for, and a number: [name | looks for | number].
-/// What it should come up with is the number of the token that it looks for.
+/// The right answer is the number of the token that it looks for.
 struct Task {
     x: DMatrix<f64>,
     target: DMatrix<f64>,
@@ -69,7 +69,7 @@ impl Trained {
             .map(|(i, losses)| (10.0 * i as f64 + 5.0, losses.iter().sum::<f64>() / 10.0))
     }
 
-    /// How much attention each token of fresh sequences gives to the one that it looks for.
+    /// Returns the attention that each token of fresh sequences gives to the one that it looks for.
     pub fn found(&self) -> Result<Vec<f64>> {
         let rng = &mut ChaCha8Rng::seed_from_u64(9);
         let mut found = vec![];

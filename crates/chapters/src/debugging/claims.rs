@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, HEADS, KEYS, PATIENTS, examine};
 use super::training::{Losses, Watched, loss_of_zero, losses, watched};

@@ -1,4 +1,4 @@
-//! What the chapter computes, but for what is trained: layers with and without a fault are examined.
+//! Layers with and without a fault, examined. Those that are trained are in `training`.
 
 use crate::random::normal;
 use anyhow::{Context, Result};
@@ -46,13 +46,13 @@ pub fn examine(fault: Fault) -> Result<Diagnosis> {
     examine_under(fault, &Mask::causal())
 }
 
-/// With padding in the place of this token.
+/// Returns the diagnosis of a layer with this fault, with padding in the place of this token.
 fn examine_padded(fault: Fault, at: usize) -> Result<Diagnosis> {
     let valid: Vec<bool> = (0..TOKENS.len()).map(|j| j != at).collect();
     examine_under(fault, &Mask::causal().and(Mask::padding(&valid)?))
 }
 
-/// How many outputs of real tokens a layer that forgets padding lets the padding token at this place reach.
+/// Returns the number of outputs of real tokens that the padding token at this place reaches, in a layer that forgets padding.
 pub fn reached_by_filling(at: usize) -> Result<usize> {
     let diagnosis = examine_padded(Fault::ForgottenPadding, at)?;
     let mut leaks =
@@ -64,7 +64,7 @@ pub fn reached_by_filling(at: usize) -> Result<usize> {
     Ok(pairs.iter().filter(|(output, _)| *output != at).count())
 }
 
-/// How far the input's gradient is off, as a share of its size, where one of its paths is forgotten.
+/// Returns the error of the input's gradient, as a share of its size, where one of its paths is forgotten.
 pub fn error_of_forgotten_path() -> Result<f64> {
     let findings = examine(Fault::ForgottenPath)?.findings();
     let error = findings.iter().find_map(|finding| match finding {
@@ -74,7 +74,7 @@ pub fn error_of_forgotten_path() -> Result<f64> {
     error.context("the gradient with respect to x is right")
 }
 
-/// Whether a finding is one of a check's.
+/// Returns true if a finding is one of a check's.
 type Finds = fn(&Finding) -> bool;
 
 /// The checks, by what they find. Those that find most come first, where a phone shows them.

@@ -1,4 +1,4 @@
-//! What the chapter computes: how layers with and without a fault learn.
+//! Layers with and without a fault, in training.
 
 use super::facts::layer;
 use crate::random::normal;
@@ -59,14 +59,14 @@ fn test(
     Ok(losses.sum::<Result<f64>>()? / TESTS as f64)
 }
 
-/// What there is to watch in a step of training, of the layer's last head.
+/// The numbers to watch in a step of training, of the layer's last head.
 #[derive(Debug, Clone, Copy)]
 pub struct Watched {
     /// The mean over rows and sequences of a row's entropy, as a share of the most that it could have.
     pub entropy: f64,
     /// The norm of the gradients of the head's queries and keys.
     pub gradient: f64,
-    /// Of the batch.
+    /// The loss of the batch.
     pub loss: f64,
 }
 
@@ -137,10 +137,10 @@ pub fn watched() -> Result<Vec<Vec<Watched>>> {
     RUNS.into_par_iter().map(run).collect()
 }
 
-/// What a layer's loss is before training, and after training to say the previous token or the next one.
+/// A layer's loss before training, and after training to say the previous token or the next one.
 pub struct Losses {
     pub fault: Fault,
-    /// For the previous token.
+    /// The loss for the previous token, before training.
     pub before: f64,
     pub previous: f64,
     pub next: f64,

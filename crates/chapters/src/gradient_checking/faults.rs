@@ -18,7 +18,7 @@ pub struct Fault {
     pub case: fn(Trial) -> Result<Case<'static>>,
 }
 
-/// Whether the input is the one that hides the fault, and whether the fault is there.
+/// A trial of a fault: with the input that hides it or with another one, and with the fault or without it.
 #[derive(Clone, Copy)]
 pub struct Trial {
     pub hides: bool,

@@ -12,7 +12,7 @@ use rand::rngs::ChaCha8Rng;
 /// A layer and its input, without a mask.
 pub type WithInput<L> = (L, DMatrix<f64>);
 
-/// With one head, and with two.
+/// A layer with one head, and one with two.
 pub type Layers =
     (WithInput<SingleHeadAttention<f64>>, WithInput<MultiHeadAttention<f64>>);
 

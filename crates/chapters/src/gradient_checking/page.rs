@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::check::EPSILON;
 use super::faults::{FAULTS, Fault, Trial};
@@ -27,7 +27,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     planted_faults(page)
 }
 
-/// How far off the slopes are, against the step.
+/// The errors of the slopes, against the step.
 fn drawn_u(page: &mut Page, u: &U) -> Result<()> {
     let lines = [
         Line::new("central, f64", BLUE, u.double.measured.clone()),

@@ -1,4 +1,4 @@
-//! How exact tiles are, compared with attention in twice the digits.
+//! The accuracy of tiles, compared with attention in twice the digits.
 
 use super::facts::TILE;
 use crate::random::normal;
@@ -17,7 +17,7 @@ use std::ops::Add;
 /// the mean square of the differences, in units of the type's rounding and of the entries' own size.
 pub type Errors = [f64; 6];
 
-/// In `f32` and in `f64`, at each length.
+/// Returns the errors in `f32` and in `f64`, at each length.
 pub fn errors() -> Result<Vec<(usize, [Errors; 2])>> {
     [256, 1024, 4096].into_iter().map(|n| Ok((n, errors_of_length(n)?))).collect()
 }
