@@ -146,7 +146,9 @@ pub fn attention<'a, T: Float>(
     // `attend`, below, as it was compiled for f32 or f64.
     T::attend(q.into(), k.into(), v.into(), &mask.into(), None)
 }
+// ANCHOR_END: attention
 
+// ANCHOR: attend
 /// [`attention`]; `dropout` (n_q, n_k) multiplies the weights before they meet the values.
 pub(crate) fn attend<T: Float>(
     q: DMatrixView<T>,
@@ -166,7 +168,7 @@ pub(crate) fn attend<T: Float>(
     let output = masked_product(&*cache.weights_used()?, &cache.v, seen); // (n_q, d_v)
     Ok((output, cache))
 }
-// ANCHOR_END: attention
+// ANCHOR_END: attend
 
 /// The matrices that [`attention`] keeps for its backward pass, and for those who want to look inside.
 ///
@@ -292,7 +294,6 @@ pub struct AttentionGradients<T: Float> {
 /// assert_eq!(gradients.v, dmatrix![1.0, 1.0; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: backward
 pub fn attention_backward<'a, T: Float>(
     cache: &AttentionCache<T>,
     grad_output: impl Into<DMatrixView<'a, T>>,
@@ -300,6 +301,7 @@ pub fn attention_backward<'a, T: Float>(
     T::attend_backward(cache, grad_output.into()) // the next function, as it was compiled
 }
 
+// ANCHOR: backward
 pub(crate) fn attend_backward<T: Float>(
     cache: &AttentionCache<T>,
     grad_output: DMatrixView<T>,
@@ -321,6 +323,7 @@ pub(crate) fn attend_backward<T: Float>(
         Some(factors) => grad_weights.component_mul(factors),
         None => grad_weights,
     };
+    // ANCHOR_END: backward
 
     // ANCHOR: backward_softmax
     // weights = softmax(scores + mask): a hidden weight is the constant 0
@@ -342,7 +345,6 @@ pub(crate) fn attend_backward<T: Float>(
 
     Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v })
 }
-// ANCHOR_END: backward
 
 /// Returns `a · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_k, d).
 ///

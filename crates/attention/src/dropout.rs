@@ -11,6 +11,7 @@ pub(crate) struct Dropout {
 }
 
 impl Dropout {
+    // ANCHOR: dropout
     /// The factors of the weights of head `h` (n_q, n_k): 0, or 1/(1 − p).
     pub fn matrix<T: Float>(&self, h: usize, (n_q, n_k): (usize, usize)) -> DMatrix<T> {
         let kept = nalgebra::convert(1.0 / (1.0 - self.probability));
@@ -26,4 +27,5 @@ impl Dropout {
             if unit < self.probability { T::zero() } else { kept }
         })
     }
+    // ANCHOR_END: dropout
 }

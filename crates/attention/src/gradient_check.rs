@@ -40,7 +40,6 @@ fn relative_error_above<T: Float>(floor: T, analytic: T, numeric: T) -> T {
 /// assert!((gradient - 2.0 * x).amax() < 1e-9);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: numerical_gradient
 pub fn numerical_gradient<'a, T: Float>(
     x: impl Into<DMatrixView<'a, T>>,
     epsilon: T,
@@ -51,6 +50,7 @@ pub fn numerical_gradient<'a, T: Float>(
     if !(epsilon > T::zero() && epsilon.is_finite()) {
         return Err(epsilon_is(epsilon, "it must be positive and finite".to_owned()));
     }
+    // ANCHOR: slopes
     let mut nudged = x.into_owned();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
     for at in 0..x.len() {
@@ -68,8 +68,8 @@ pub fn numerical_gradient<'a, T: Float>(
         gradient[at] = (above - below) / (high - low);
     }
     Ok(gradient)
+    // ANCHOR_END: slopes
 }
-// ANCHOR_END: numerical_gradient
 
 fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {
     // By way of text, since 1e-5 in f32 is 0.00000999999974737875 in f64.
@@ -173,6 +173,8 @@ pub fn gradient_check<'a, 'g, T: Float>(
         analytic: analytic[(i, j)],
         numeric: numeric[(i, j)],
     };
+    // ANCHOR_END: gradient_check
+    // ANCHOR: worst
     let mut check = entry(0, 0);
     for (i, j) in (0..x.ncols()).flat_map(|j| (0..x.nrows()).map(move |i| (i, j))) {
         let candidate = entry(i, j);
@@ -187,7 +189,7 @@ pub fn gradient_check<'a, 'g, T: Float>(
     }
     Ok(check)
 }
-// ANCHOR_END: gradient_check
+// ANCHOR_END: worst
 
 /// Errs if a gradient that is off by a hundredth of the largest slope would stay below the threshold of 10⁻⁵, because the loss is
 /// rounded so much. Slopes that are nothing but rounding, or below the floor of 10⁻⁸, are zeros, and may stay.

@@ -80,7 +80,9 @@ pub fn softmax_rows<'a, T: Float>(
     divide_rows(&mut exponentials, &sums);
     Ok(exponentials) // by now the weights (n_q, n_k)
 }
+// ANCHOR_END: softmax_rows
 
+// ANCHOR: row_exponentials
 /// The exponentials of a matrix of scores; what was subtracted and summed in each row.
 struct RowExponentials<T> {
     exponentials: DMatrix<T>, // (n_q, n_k)
@@ -100,6 +102,7 @@ fn row_exponentials<T: Float>(scores: DMatrix<T>) -> RowExponentials<T> {
     }
     RowExponentials { exponentials, shifts, sums: sums.finish() }
 }
+// ANCHOR_END: row_exponentials
 
 fn divide_rows<T: RealField + Copy>(exponentials: &mut DMatrix<T>, sums: &DVector<T>) {
     for mut column in exponentials.column_iter_mut() {
@@ -108,7 +111,6 @@ fn divide_rows<T: RealField + Copy>(exponentials: &mut DMatrix<T>, sums: &DVecto
         }
     }
 }
-// ANCHOR_END: softmax_rows
 
 /// The largest entry of each row, column by column.
 pub(crate) fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {

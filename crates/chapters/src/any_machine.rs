@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What reads records: whole pages, and of two slow pages the part that does.
+/// The functions that read records: whole pages, and of two slow pages the part that does.
 const MEASURED: &[Generator] = &[
     ("softmax", softmax::generate),
     ("complexity", complexity::generate),
@@ -23,8 +23,8 @@ const MEASURED: &[Generator] = &[
     ("gpu", gpu::generate),
 ];
 
-const TOPICS: [&str; 7] =
-    ["complexity", "ladder", "memory", "parts", "peers", "roofline", "softmax"];
+const TOPICS: [&str; 8] =
+    ["complexity", "ladder", "memory", "pages", "parts", "peers", "roofline", "softmax"];
 
 fn measured(records: &Records) -> Result<Generated> {
     let mut generated = Generated::default();
@@ -36,7 +36,7 @@ fn measured(records: &Records) -> Result<Generated> {
     Ok(generated)
 }
 
-/// What the book includes: all files, and the keys of those that have values.
+/// Returns the files that the book includes, with the keys of those that have values.
 fn included(generated: &Generated) -> BTreeMap<PathBuf, BTreeSet<String>> {
     let keys = |text: &str| {
         let key = |line: &str| line.strip_prefix("ANCHOR: ").map(str::to_owned);
@@ -88,6 +88,8 @@ fn machine(rng: &mut ChaCha8Rng, name: &str) -> Machine {
     Machine {
         cpu: name.to_owned(),
         microarchitecture: rng.random_bool(0.5).then(|| "imaginary".to_owned()),
+        family: rng.random_bool(0.5).then_some(6),
+        model: rng.random_bool(0.5).then_some(1000),
         cores: [1, 2, 96][rng.random_range(0..3)],
         memory: rng.random_range(1 << 30..1 << 40),
         caches: caches[rng.random_range(0..4)].clone(),
@@ -128,7 +130,7 @@ fn changed(topic: &str, machine: &Machine, rng: &mut ChaCha8Rng) -> Record {
     record
 }
 
-/// A folder of records with what no machine has a part in, and these machines, in the order in which they are shown.
+/// Returns a folder with the record that belongs to no machine and those of these machines, in the order in which they are shown.
 fn folder(machines: &[(&str, Vec<Record>)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records/kernels.json");
@@ -325,6 +327,7 @@ fn a_broken_record_is_named_with_its_measurement() {
         ("parts", "parts/copied tile"),
         ("ladder", "ladder/both causal registers"),
         ("complexity", "attention/forward causal"),
+        ("pages", "kept/layer"),
         ("roofline", "steps/scale"),
         ("softmax", "softmax of rows/along the rows"),
     ] {

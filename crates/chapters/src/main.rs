@@ -57,10 +57,10 @@ struct Arguments {
     records: PathBuf,
 }
 
-/// What computes one page: its name, which is its chapter's file name, and the function.
+/// A page: its name, which is its chapter's file name, and the function that computes it.
 type Generator = (&'static str, fn(&mut Page) -> Result<()>);
 
-/// In the order of the book.
+/// The pages, in the order of the book.
 const PAGES: &[Generator] = &[
     ("welcome", welcome::generate),
     ("intuition", intuition::generate),

@@ -1,4 +1,4 @@
-//! What is generated, and how it is written or compared.
+//! The generated files, and the functions that write or compare them.
 
 use anyhow::{Context, Result, ensure};
 use figures::format::table;
@@ -23,7 +23,7 @@ pub fn sum_of_products(
 /// The generated files of one chapter.
 pub struct Page {
     name: &'static str,
-    /// What was measured, for the pages that show it.
+    /// The records, for the pages that show measurements.
     pub records: Records,
     values: BTreeMap<String, String>,
     files: BTreeMap<String, String>,
@@ -44,12 +44,12 @@ impl Page {
         assert!(before.is_none(), "{}: two values are called {key}", self.name);
     }
 
-    /// A table, in `NAME.md`. The first column is aligned to the left, all others to the right.
+    /// Adds a table, in `NAME.md`. The first column is aligned to the left, all others to the right.
     pub fn table(&mut self, name: &str, header: &[&str], rows: &[Vec<String>]) {
         self.file(format!("{name}.md"), table(header, rows));
     }
 
-    /// The same with a row for each item. A column is its header and what it says of an item.
+    /// Adds a table with a row for each item. A column is its header and a function from an item to its text.
     pub fn table_of<T>(&mut self, name: &str, items: &[T], columns: &[Column<T>]) {
         let header: Vec<_> = columns.iter().map(|(header, _)| *header).collect();
         let row = |item| columns.iter().map(|(_, text)| text(item)).collect();
@@ -70,7 +70,7 @@ impl Page {
         Ok(())
     }
 
-    /// A figure of a matrix.
+    /// Adds a figure of a matrix.
     pub fn heat_map(
         &mut self,
         name: &str,
@@ -100,12 +100,12 @@ pub struct Generated {
 }
 
 impl Generated {
-    /// Of these pages; of none: of all.
+    /// Returns the files of these pages, or of all pages if none is named.
     pub fn of(pages: &[String]) -> Self {
         Generated { only: pages.to_vec(), ..Self::default() }
     }
 
-    /// Whether this page was asked for.
+    /// Returns true if this page was asked for.
     pub fn has(&self, page: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == page)
     }
@@ -162,7 +162,7 @@ impl Generated {
         Ok(())
     }
 
-    /// What is wrong with the files in the folder that belong to these pages, by their path.
+    /// Returns the faults of the files in the folder that belong to these pages, by their path.
     fn problems(&self, folder: &Path) -> Result<BTreeMap<PathBuf, &'static str>> {
         let mut there = files_below(folder)?;
         there.retain(|path| {
@@ -187,7 +187,7 @@ impl Generated {
     }
 }
 
-/// All files below a folder, by their path below it.
+/// Returns all files below a folder, by their path below it.
 pub fn files_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     for entry in WalkDir::new(folder) {

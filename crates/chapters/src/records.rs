@@ -3,7 +3,7 @@
 use figures::format::bytes;
 use record::{Machine, Record};
 
-/// On what, when and with what it was measured: the end of a sentence that begins with "Measured", and another one.
+/// Returns the machine, the date and the versions of a record: the end of a sentence that begins with "Measured", and another one.
 ///
 /// "on one thread of AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) on 2026-11-20.
 /// Versions: rustc 1.95.0, …"
@@ -19,7 +19,7 @@ pub fn provenance(record: &Record) -> String {
     )
 }
 
-/// The same of several records of one machine: all of the first one, and of the others what differs from it.
+/// Returns the same for several records of one machine: all of the first one, and of the others the parts that differ from it.
 pub fn provenance_of(first: &Record, others: &[(&str, &Record)]) -> String {
     let mut text = provenance(first);
     for (name, record) in others {
@@ -51,7 +51,7 @@ fn versions<'a>(versions: impl Iterator<Item = (&'a String, &'a String)>) -> Str
     list(&versions.collect::<Vec<_>>())
 }
 
-/// How many threads the benchmarks of a record could use: `one thread`.
+/// Returns the number of threads that the benchmarks of a record could use, in words: `one thread`.
 pub fn threads(record: &Record) -> String {
     match record.threads() {
         Some(1) => "one thread".to_owned(),
@@ -169,14 +169,22 @@ pub mod tests {
         );
     }
 
-    /// Every record in the project can be read, whether a page shows it or not.
+    /// Every record in the project can be read, whether a page shows it or not, and lies in the folder that is named after its
+    /// machine.
     #[test]
     fn all_records_are_sound() {
         let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../records");
         let mut topics = vec![];
         for file in files_below(&records).unwrap() {
             if file.extension().is_some_and(|extension| extension == "json") {
-                topics.push(Record::read(&records.join(&file)).unwrap().topic);
+                let Record { topic, machine, .. } =
+                    Record::read(&records.join(&file)).unwrap();
+                let folder = file.parent().unwrap();
+                if folder != Path::new("") {
+                    let named = machine.folder(&records).unwrap();
+                    assert_eq!(folder, Path::new(&named), "{}", file.display());
+                }
+                topics.push(topic);
             }
         }
         assert!(topics.len() >= 4, "{topics:?}");

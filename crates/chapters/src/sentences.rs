@@ -5,12 +5,12 @@ use attention::example;
 use attention::{AttentionCache, Mask, attention, scaled_scores};
 use nalgebra::{DMatrix, dmatrix};
 
-/// Where words stand: in "the boat left the river bank", and the last in both sentences.
+/// The places of words in "the boat left the river bank"; the last one is the same in both sentences.
 pub const BOAT: usize = 1;
 pub const LEFT: usize = 2;
 pub const RIVER: usize = 4;
 pub const BANK: usize = 5;
-/// Where other words stand in "the clerk left the city bank".
+/// The places of other words in "the clerk left the city bank".
 pub const CLERK: usize = 1;
 pub const CITY: usize = 4;
 

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 use std::ops::Range;
 
-/// How an axis runs and what it says.
+/// An axis: its scale, its range and its name.
 pub struct Axis {
     pub label: &'static str,
     pub range: Range<f64>,
@@ -108,7 +108,7 @@ pub struct Spot {
     pub name: String,
     pub place: (f64, f64),
     pub colour: RGBColor,
-    /// Where the name stands, seen from the spot.
+    /// The side of the spot on which the name stands.
     pub side: Side,
 }
 
@@ -120,7 +120,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// How far from its spot a name begins, in pixels, and how it lies there.
+    /// The distance in pixels from the spot to its name, and the name's alignment.
     fn of_name(self) -> ((i32, i32), TextStyle<'static>) {
         let (offset, horizontal, vertical) = match self {
             Side::Left => ((-10, 0), HPos::Right, VPos::Center),
@@ -131,7 +131,7 @@ impl Side {
     }
 }
 
-/// What a chart shows beside its lines.
+/// Marks of a chart beside its lines.
 #[derive(Default)]
 pub struct Marks<'a> {
     /// Bars of a histogram, all of this width, with their left edges and their heights.

@@ -24,6 +24,7 @@ use nalgebra::DMatrix;
 /// assert!(largest_weight(&layer)? < 1.0);
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: trait
 pub trait AttentionLayer: NamedParameters<f64> + Clone {
     /// The matrices that the forward pass keeps for the backward pass.
     type Cache;
@@ -53,6 +54,7 @@ pub trait AttentionLayer: NamedParameters<f64> + Clone {
     /// Returns the queries, keys, values and weights of each head.
     fn heads(cache: &Self::Cache) -> &[AttentionCache<f64>];
 }
+// ANCHOR_END: trait
 
 macro_rules! attention_layer {
     ($layer:ident, $cache:ident, |$bound:ident| $heads:expr) => {

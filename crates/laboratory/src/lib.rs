@@ -2,6 +2,7 @@
 #![deny(missing_docs, unsafe_code)]
 
 pub mod gpu; // a multiprocessor on paper
+pub mod hardware; // the GPUs that the book speaks of
 pub mod roofline; // operations and bytes of each step
 pub mod traffic; // what crosses between slow and fast memory
 

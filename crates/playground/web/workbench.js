@@ -209,10 +209,10 @@ const rust = ({ tokens, rows, heads, width }, { line, mask, factor, dropout, see
     const numbers = rows.map(row => `        ${row.map(x => Number.isInteger(x) ? x.toFixed(1) : String(x)).join(', ')},`).join('\n');
     const shown = Math.min(head, heads) - 1;
     const changes = factor === 1 ? '' : `    layer.parameters.w_q *= ${factor.toFixed(1)};\n`;
-    const options = dropout === 0 ? '' : `.with_dropout(${dropout}, ${seed})`;
-    return `use attention::nalgebra::DMatrix;
-use attention::rand::{SeedableRng, rngs::ChaCha8Rng};
-use attention::{ForwardOptions, Mask, MultiHeadAttention};
+    const options = dropout === 0 ? '' : `.dropout(${dropout}, &mut ChaCha8Rng::seed_from_u64(${seed}))`;
+    return `use attention::{ForwardOptions, Mask, MultiHeadAttention};
+use nalgebra::DMatrix;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 fn main() -> attention::Result<()> {
     // ${line.trim().replaceAll(/\s+/gu, ' ')}
@@ -221,8 +221,7 @@ ${numbers}
     ]);
     let rng = &mut ChaCha8Rng::seed_from_u64(${seed});
     let ${factor === 1 ? '' : 'mut '}layer = MultiHeadAttention::<f64>::xavier(${width}, ${heads}, rng)?;
-${changes}    let mask = ${MASKS[mask][1]};
-    let options = ForwardOptions::new().with_mask(&mask)${options};
+${changes}    let options = ForwardOptions::new().mask(${MASKS[mask][1]})${options};
     let (output, cache) = layer.forward(&x, options)?;
     println!("weights of head ${shown + 1}:{:.2}", cache.heads()[${shown}].weights_used()?);
     println!("output:{output:.2}");

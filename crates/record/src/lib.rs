@@ -1,6 +1,6 @@
 //! Records: what was measured, on which machine, with which versions, and when.
 //!
-//! What depends on the machine cannot be computed again where the book is built. It is measured once, written to
+//! Measurements that depend on the machine can't be computed again where the book is built. They are taken once, written to
 //! `records/MACHINE/TOPIC.json`, committed, and shown with its circumstances beside it.
 //!
 //! ```
@@ -13,12 +13,14 @@
 
 mod machines;
 mod name;
+mod processor;
 pub mod rounds;
 pub mod statistics;
 #[cfg(feature = "take")]
 pub mod take;
 
 pub use machines::{Records, SHOWN};
+pub use processor::{Design, Known};
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
@@ -32,11 +34,11 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// What it is about, which is also the name of its file.
+    /// Its subject, which is also the name of its file.
     pub topic: String,
-    /// When it was taken, in UTC: `2026-01-31T12:00:00Z`.
+    /// The time at which it was taken, in UTC: `2026-01-31T12:00:00Z`.
     pub date: String,
-    /// Where.
+    /// The machine on which it was taken.
     pub machine: Machine,
     /// Of the compiler and of all crates that matter: `rustc`, `attention` and `nalgebra` at least. And the `commit` that
     /// was measured, if there was one.
@@ -54,10 +56,16 @@ pub struct Machine {
     /// The processor's model.
     pub cpu: String,
     /// The processor's microarchitecture by LLVM's name, such as `znver5`, if a compiler was there to tell: some vendors call
-    /// several generations by one `cpu`.
+    /// several generations by one `cpu`. It may be wrong; see [`Machine::known_design`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub microarchitecture: Option<String>,
-    /// How many of it the system sees.
+    /// The family that the processor reports, if the system tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<u32>,
+    /// The model within that family.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<u32>,
+    /// The number of its cores that the system sees.
     pub cores: usize,
     /// Main memory, in bytes.
     pub memory: u64,
@@ -92,12 +100,12 @@ pub struct Measurement {
     pub what: String,
     /// The type of its numbers: `f32`.
     pub dtype: String,
-    /// How large the problem was: `n`, and others.
+    /// The sizes of the problem: `n`, and others.
     pub sizes: BTreeMap<String, u64>,
-    /// What else was chosen, by name: `mask`, and others.
+    /// Other choices, by name: `mask`, and others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// How many threads it could use.
+    /// The number of threads that it could use.
     pub threads: usize,
     /// Of the numbers below.
     pub unit: Unit,
@@ -107,7 +115,7 @@ pub struct Measurement {
     pub spread: f64,
 }
 
-/// What a number counts.
+/// The unit of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -115,23 +123,23 @@ pub enum Unit {
     Seconds,
     /// Memory.
     Bytes,
-    /// How many times as much as something else.
+    /// A multiple of something else.
     Ratio,
     /// A number of things, which may be none.
     Count,
-    /// What goes through a memory.
+    /// A rate of a memory.
     BytesPerSecond,
 }
 
 impl Unit {
-    /// Whether it measures what there may be none of.
+    /// Returns true if a measurement in it may be zero.
     fn may_be_zero(self) -> bool {
         matches!(self, Self::Bytes | Self::Count)
     }
 }
 
 impl Measurement {
-    /// What several measurements have in common: all but their names and numbers, which [`Measurement::named`] adds.
+    /// Returns the parts that several measurements have in common: all but their names and numbers, which [`Measurement::named`] adds.
     #[must_use]
     pub fn common(
         dtype: impl ToString,
@@ -192,7 +200,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Whether every field says something that can be.
+    /// Checks that every field has a possible value.
     ///
     /// # Errors
     /// One does not; the message names it.
@@ -265,7 +273,7 @@ impl Record {
         self.measurements.iter().filter(move |m| m.what == what && m.dtype == dtype)
     }
 
-    /// How many threads were at work, if that was the same for all of it.
+    /// Returns the number of threads, if it was the same for all measurements.
     pub fn threads(&self) -> Option<usize> {
         let threads = self.measurements.first()?.threads;
         self.measurements.iter().all(|m| m.threads == threads).then_some(threads)
@@ -287,7 +295,7 @@ fn command(topics: &[&str]) -> String {
     }
 }
 
-/// Whether the text is a second of a day of the calendar, such as `2026-01-31T12:00:00Z`, as it is written there.
+/// Returns true if the text is a second of a day of the calendar, such as `2026-01-31T12:00:00Z`, as it is written there.
 fn is_time(text: &str) -> bool {
     Timestamp::from_str(text).is_ok_and(|time| time.to_string() == text)
 }

@@ -123,46 +123,40 @@ impl Records {
         self.folder.join(machine).join(format!("{topic}.json"))
     }
 
-    /// What a machine has no record of.
+    /// Returns the topics of which a machine has no record.
     fn missing(&self, name: &str, topics: &[&str]) -> String {
         let lacks = |topic: &&str| !self.file(name, topic).is_file();
         topics.iter().copied().filter(lacks).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Whether the text names a folder without saying where it is: no path, and neither `.` nor `..`.
+/// Returns true if two reports agree, as they do if one of them is missing.
+fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
+/// Returns true if the text is the bare name of a folder: no path, and neither `.` nor `..`.
 fn is_folder_name(text: &str) -> bool {
     let mut parts = Path::new(text).components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == text)
 }
 
 impl Machine {
-    /// Whether both describe the same machine.
+    /// Returns true if both describe the same machine.
     ///
     /// The memory that a system reports shifts by some kibibytes with each of its updates, so 1 % more or less is the same.
-    /// A record that no accelerator took part in does not say whether there is one, and one that was taken without a compiler
-    /// does not name the microarchitecture.
+    /// A record that no accelerator took part in does not say whether there is one, one that was taken without a compiler
+    /// does not name the microarchitecture, and older ones have neither family nor model.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let memory = self.memory.abs_diff(other.memory) <= self.memory / 100;
-        let agree = |one: &Option<String>, other: &Option<String>| match (one, other) {
-            (Some(one), Some(other)) => one == other,
-            _ => true,
-        };
         memory
             && agree(&self.accelerator, &other.accelerator)
             && agree(&self.microarchitecture, &other.microarchitecture)
+            && agree(&self.family, &other.family)
+            && agree(&self.model, &other.model)
             && (&self.cpu, self.cores, &self.caches)
                 == (&other.cpu, other.cores, &other.caches)
-    }
-
-    /// The processor's model, with its microarchitecture if that is known: `AMD EPYC (znver5)`.
-    #[must_use]
-    pub fn processor(&self) -> String {
-        match &self.microarchitecture {
-            Some(name) => format!("{} ({name})", self.cpu),
-            None => self.cpu.clone(),
-        }
     }
 
     /// The name of this machine's folder in `records`, which may not be there yet: the processor's, with a number behind it if
@@ -171,7 +165,7 @@ impl Machine {
     /// # Errors
     /// A record that is there cannot be read.
     pub fn folder(&self, records: &Path) -> Result<String> {
-        let name = slug(&self.processor());
+        let name = self.slug();
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         for name in std::iter::once(name.clone()).chain(numbered) {
             if self.owns(&records.join(&name))? {
@@ -181,7 +175,7 @@ impl Machine {
         unreachable!("there is always another number")
     }
 
-    /// Whether all records in the folder are of this machine.
+    /// Returns true if all records in the folder are of this machine.
     fn owns(&self, folder: &Path) -> Result<bool> {
         if !folder.is_dir() {
             return Ok(true);
@@ -195,19 +189,6 @@ impl Machine {
         }
         Ok(true)
     }
-}
-
-/// A name for a folder: `Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz` becomes `intel-xeon-gold-6148-cpu-2-40ghz`.
-fn slug(cpu: &str) -> String {
-    let mut text = cpu.to_lowercase();
-    for mark in ["(r)", "(tm)", "(c)", "®", "™"] {
-        text = text.replace(mark, " ");
-    }
-    let words: Vec<_> = text
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .collect();
-    if words.is_empty() { "machine".to_owned() } else { words.join("-") }
 }
 
 #[cfg(test)]
@@ -375,16 +356,5 @@ mod tests {
         assert!(machine.is_same(&rubber));
         machine.cpu = "Boots".to_owned();
         assert_eq!(name(&machine), "boots");
-    }
-
-    #[test]
-    fn folders_are_named_after_processors() {
-        assert_eq!(slug("AMD EPYC"), "amd-epyc");
-        assert_eq!(slug("Intel(R) Xeon(R) Processor"), "intel-xeon-processor");
-        assert_eq!(
-            slug("Intel(R) Core(TM) i7-8550U CPU @ 1.80GHz"),
-            "intel-core-i7-8550u-cpu-1-80ghz"
-        );
-        assert_eq!(slug("™"), "machine");
     }
 }

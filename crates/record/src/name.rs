@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
 impl Measurement {
-    /// What a benchmark measured on one thread. Its name says what that is: `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
+    /// Returns a benchmark's measurement on one thread. The benchmark's name has the form `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
     ///
     /// ```
     /// # use record::{Measurement, Unit};
@@ -32,7 +32,7 @@ impl Measurement {
     }
 }
 
-/// What was measured, the type of its numbers and its sizes; what follows the last slash is `n`.
+/// Returns the subject of a benchmark, the type of its numbers and its sizes. The number behind the last slash is `n`.
 fn parts(name: &str) -> Result<(String, String, BTreeMap<String, u64>)> {
     let (rest, n) = name.rsplit_once('/').context("it has no slash")?;
     let mut parts = rest.split(", ");

@@ -51,7 +51,7 @@ impl<C: Copy + Display + PartialEq> Rounds<C> {
         self.of(contestant).map(median)
     }
 
-    /// How many times as long as `ours` the `other` one took, and the spread of that; nothing if one took no part.
+    /// Returns the ratio of the times of `other` and `ours` with its spread, or nothing if one took no part.
     pub fn ratio(&self, other: C, ours: C) -> Option<(f64, f64)> {
         Some(ratio(self.of(other)?, self.of(ours)?))
     }

@@ -60,7 +60,7 @@ pub fn geometric_mean(numbers: &[f64]) -> f64 {
     (numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp()
 }
 
-/// How many times as long the other one took: the median, and the spread, over the rounds in which both took their turn. A slow
+/// Returns the ratio of the other one's time: its median and its spread, over the rounds in which both took part. A slow
 /// moment that hits both leaves it alone.
 ///
 /// ```

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
-/// How benchmarks are to run.
+/// The choices for a run of the benchmarks.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// The benchmarks to run; all, if none is named
@@ -118,7 +118,7 @@ pub fn add(root: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What has to be done so that the book shows the machine of this folder.
+/// Returns instructions for showing the machine of this folder in the book.
 #[must_use]
 pub fn how_to_show(folder: &str) -> String {
     format!(
@@ -159,8 +159,8 @@ fn package<'a>(
     found.with_context(|| format!("the workspace does not use `{name}`"))
 }
 
-/// Runs one benchmark and gathers what it measured: the times that criterion leaves in its folder, and the bytes that
-/// are told in lines `NAME: COUNT bytes`.
+/// Runs one benchmark and gathers what it measured: the times that criterion leaves in its folder, and what it prints itself;
+/// see [`printed_measurement`].
 fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measurement>> {
     let folder = tempfile::tempdir()?; // a fresh one, so that nothing of another day is in it
     let mut cargo =
@@ -181,9 +181,8 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
     for line in output.lines() {
         let line = line?;
         println!("{line}");
-        if let Some((name, bytes)) = counted(&line) {
-            let numbers = (bytes, 0.0);
-            measurements.push(Measurement::of_benchmark(name, Unit::Bytes, numbers)?);
+        if let Some((name, unit, numbers)) = printed_measurement(&line) {
+            measurements.push(Measurement::of_benchmark(name, unit, numbers)?);
         }
     }
     let status = child.wait()?;
@@ -199,10 +198,19 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
     Ok(measurements)
 }
 
-/// The name and the number in `NAME: COUNT bytes`.
-fn counted(line: &str) -> Option<(&str, f64)> {
-    let (name, count) = line.strip_suffix(" bytes")?.rsplit_once(": ")?;
-    Some((name, count.parse().ok()?))
+/// Returns the measurement in a line `NAME: NUMBER bytes`, `NAME: NUMBER page faults` or `NAME: MEDIAN +- SPREAD seconds`.
+fn printed_measurement(line: &str) -> Option<(&str, Unit, (f64, f64))> {
+    let units = [
+        (" bytes", Unit::Bytes),
+        (" page faults", Unit::Count),
+        (" seconds", Unit::Seconds),
+    ];
+    let (rest, unit) = units
+        .into_iter()
+        .find_map(|(name, unit)| Some((line.strip_suffix(name)?, unit)))?;
+    let (name, numbers) = rest.rsplit_once(": ")?;
+    let (median, spread) = numbers.split_once(" +- ").unwrap_or((numbers, "0"));
+    Some((name, unit, (median.parse().ok()?, spread.parse().ok()?)))
 }
 
 /// All that criterion measured below `folder`.
@@ -260,9 +268,12 @@ pub fn machine() -> Result<Machine> {
         .with_memory(MemoryRefreshKind::nothing().with_ram());
     let system = System::new_with_specifics(what);
     let cpu = system.cpus().first().context("the system shows no processor")?;
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Ok(Machine {
         cpu: cpu.brand().trim().to_owned(),
         microarchitecture: microarchitecture(),
+        family: number_in(&cpuinfo, "cpu family"),
+        model: number_in(&cpuinfo, "model"),
         cores: system.cpus().len(),
         memory: system.total_memory(),
         caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
@@ -291,7 +302,14 @@ fn microarchitecture_in(target_cpus: &str) -> Option<String> {
     (!name.is_empty() && name != "generic").then(|| name.to_owned())
 }
 
-/// What Linux tells of the caches of one core; elsewhere, nothing.
+/// Returns the number in the first line `NAME : NUMBER` of what Linux tells of its processors.
+fn number_in(cpuinfo: &str, name: &str) -> Option<u32> {
+    let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    let (_, number) = lines.find(|(found, _)| found.trim() == name)?;
+    number.trim().parse().ok()
+}
+
+/// Returns the caches of one core that Linux tells of; elsewhere, none.
 fn caches(folder: &Path) -> Vec<Cache> {
     let cache = |folder: PathBuf| -> Option<Cache> {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
@@ -353,7 +371,7 @@ fn dependencies(metadata: &Metadata) -> Result<BTreeMap<String, String>> {
     Ok(used.filter(is_used).map(version).collect())
 }
 
-/// What was measured, if the project is under version control.
+/// Returns the commit that is checked out, if the project is under version control.
 fn commit(root: &Path) -> Option<String> {
     let mut git = Command::new("git");
     let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(root).output();
@@ -391,15 +409,36 @@ mod tests {
     }
 
     #[test]
+    fn family_and_model_are_read_from_what_linux_tells() {
+        let text = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 173\nmodel name\t: Intel(R) Xeon(R)\n";
+        assert_eq!(number_in(text, "cpu family"), Some(6));
+        assert_eq!(number_in(text, "model"), Some(173));
+        assert_eq!(number_in(text, "stepping"), None);
+        assert_eq!(number_in("model\t: six", "model"), None);
+    }
+
+    #[test]
     fn now_is_a_date() {
         assert!(crate::is_time(&now().unwrap()));
     }
 
     #[test]
-    fn bytes_are_read_from_lines() {
+    fn measurements_are_read_from_lines() {
         let line = "memory/forward, f32, d = 64/128: 197120 bytes";
-        assert_eq!(counted(line), Some(("memory/forward, f32, d = 64/128", 197_120.0)));
-        assert_eq!(counted("memory/forward: many bytes"), None);
-        assert_eq!(counted("time: [1.2 ms 1.3 ms 1.4 ms]"), None);
+        let name = "memory/forward, f32, d = 64/128";
+        assert_eq!(
+            printed_measurement(line),
+            Some((name, Unit::Bytes, (197_120.0, 0.0)))
+        );
+        let line = "fresh/layer, f32/64: 0.5 +- 0.01 seconds";
+        assert_eq!(
+            printed_measurement(line),
+            Some(("fresh/layer, f32/64", Unit::Seconds, (0.5, 0.01)))
+        );
+        let line = "fresh faults/layer, f32/64: 12 page faults";
+        let name = "fresh faults/layer, f32/64";
+        assert_eq!(printed_measurement(line), Some((name, Unit::Count, (12.0, 0.0))));
+        assert_eq!(printed_measurement("memory/forward: many bytes"), None);
+        assert_eq!(printed_measurement("time: [1.2 ms 1.3 ms 1.4 ms]"), None);
     }
 }

@@ -61,7 +61,7 @@ fn record(project: &TempDir, bench: &str, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What criterion leaves behind for one benchmark, in nanoseconds; and a line with a count of bytes.
+/// Commands that leave the files of criterion for one benchmark, in nanoseconds, and print a line with a count of bytes.
 const WORKS: &str = r#"
 mkdir -p "$CRITERION_HOME/group/what/64/new"
 echo '{"full_id":"group/what, f32, d = 8/64","group_id":"group"}' > "$CRITERION_HOME/group/what/64/new/benchmark.json"

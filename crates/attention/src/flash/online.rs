@@ -97,7 +97,9 @@ impl<T: Float> OnlineSoftmax<T> {
         self.values += masked_product(&terms, values, |i, j| is_seen(scores[(i, j)]));
         Ok(())
     }
+    // ANCHOR_END: absorb
 
+    // ANCHOR: rescale
     /// A new largest score, never below the old one: the sums, which are relative to that,
     /// are corrected.
     fn rescale(&mut self, max: DVector<T>) {
@@ -108,7 +110,7 @@ impl<T: Float> OnlineSoftmax<T> {
         }
         self.max = max;
     }
-    // ANCHOR_END: absorb
+    // ANCHOR_END: rescale
 
     /// The largest score of each row so far (rows); −∞ where nothing was seen.
     ///

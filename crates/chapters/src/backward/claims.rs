@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, FRESH_LAYERS, InputGradient, PathIntoX};
 use super::learning::{self, LOSS_OF_THE_MEAN};
@@ -31,7 +31,7 @@ fn three_paths_make_the_gradient_of_x() {
     }
 }
 
-/// As this chapter and *Pitfalls* say.
+/// This chapter and *Pitfalls* say so.
 #[test]
 fn the_path_through_the_values_is_the_largest() {
     let [queries, keys, values] = facts::three_paths(&LAYERS).map(|path| path.share);

@@ -1,4 +1,4 @@
-//! What the chapter computes, but for the layer that learns.
+//! The chapter's numbers, without those of the layer that learns.
 
 use crate::random::normal;
 use crate::sentences::example_b;
@@ -34,7 +34,7 @@ pub fn worked_example() -> Result<Example> {
     let (_, cache) = attention(&q, &k, &v, &Mask::none())?;
     let grad_weights = &grad_output * v.transpose();
     Ok(Example {
-        grad_scores: softmax_rows_backward(&cache.weights, grad_weights.clone())?,
+        grad_scores: softmax_rows_backward(&cache.weights, &grad_weights)?,
         gradients: attention_backward(&cache, &grad_output)?,
         cache,
         grad_output,
@@ -71,7 +71,7 @@ impl InputGradient {
     }
 }
 
-/// How many fresh layers the medians of the three paths are taken over.
+/// The number of fresh layers over which the medians of the three paths are taken.
 pub const FRESH_LAYERS: usize = 2000;
 
 /// Fresh layers on the running example, each with a random gradient of the output. One draw would say little: the shares
@@ -98,7 +98,7 @@ pub struct PathIntoX {
     pub nine_of_ten: [f64; 2],
     /// The median of the cosines of the angle between the gradient without this path and with it.
     pub cosine_without: f64,
-    /// How many layers' gradient points downhill without this path.
+    /// The number of layers whose gradient points downhill without this path.
     pub downhill_without: usize,
 }
 

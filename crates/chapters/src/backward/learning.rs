@@ -1,7 +1,7 @@
 //! A layer that learns to look up a number by a name, with all parameters trained and with queries and keys held.
 
 use anyhow::Result;
-use attention::{AttentionLayer, ForwardOptions, SingleHeadAttention};
+use attention::{ForwardOptions, SingleHeadAttention};
 use nalgebra::DMatrix;
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -18,7 +18,7 @@ pub const RATE: f64 = 0.5;
 pub const LOSS_OF_THE_MEAN: f64 = 0.5 * (NAMES - 1) as f64 / NAMES as f64;
 
 /// Six tokens, each with a name, the name of the token that it looks for, and a number: [name | looks for | number].
-/// What it should come up with is the number of the token that it looks for.
+/// The right answer is the number of the token that it looks for.
 struct Task {
     x: DMatrix<f64>,
     target: DMatrix<f64>,
@@ -69,7 +69,7 @@ impl Trained {
             .map(|(i, losses)| (10.0 * i as f64 + 5.0, losses.iter().sum::<f64>() / 10.0))
     }
 
-    /// How much attention each token of fresh sequences gives to the one that it looks for.
+    /// Returns the attention that each token of fresh sequences gives to the one that it looks for.
     pub fn found(&self) -> Result<Vec<f64>> {
         let rng = &mut ChaCha8Rng::seed_from_u64(9);
         let mut found = vec![];
@@ -101,19 +101,18 @@ fn train(is_trained: fn(&str) -> bool) -> Result<Trained> {
         let tasks = (0..BATCH).map(|_| Task::draw(rng));
         let (xs, targets): (Vec<_>, Vec<_>) =
             tasks.map(|task| (task.x, task.target)).unzip();
-        let (outputs, caches) = layer.forward_batch(&xs, |_| ForwardOptions::new())?;
+        let (outputs, caches) = layer.forward_batch(&xs, ForwardOptions::new())?;
         let share = 1.0 / (BATCH * NAMES) as f64;
         let errors: Vec<_> = outputs.iter().zip(&targets).map(|(y, t)| y - t).collect();
         losses.push(share * errors.iter().map(|e| 0.5 * e.norm_squared()).sum::<f64>());
         let grad_outputs: Vec<_> =
             errors.into_iter().map(|error| error * share).collect();
-        let gradients = layer.backward_batch(&caches, &grad_outputs)?.parameters;
-        let pairs = layer.parameters.named_mut().into_iter().zip(gradients.named());
-        for ((_, mut parameter), (_, gradient)) in
-            pairs.filter(|((name, _), _)| is_trained(name))
-        {
-            parameter -= RATE * gradient;
+        let mut gradients = layer.backward_batch(&caches, &grad_outputs)?.parameters;
+        let named = gradients.named_mut().into_iter();
+        for (_, mut held) in named.filter(|(name, _)| !is_trained(name)) {
+            held.fill(0.0);
         }
+        layer.parameters.step(&gradients, RATE)?;
     }
     Ok(Trained { layer, losses })
 }

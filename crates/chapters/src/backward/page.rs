@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, PathIntoX};
 use super::learning;
@@ -91,8 +91,8 @@ fn three_paths(page: &mut Page) -> Result<()> {
 fn draw_cache(area: &Area) -> Result<()> {
     let steps = [
         ("Q, K, V = X W + b", "dX, dW, db", "X"),
-        ("R = Q Kᵀ", "dQ, dK", "Q, K"),
-        ("S = R / √dₖ", "dR", ""),
+        ("Q Kᵀ", "dQ, dK", "Q, K"),
+        ("S = Q Kᵀ / √dₖ", "d(Q Kᵀ)", ""),
         ("A = softmax(S + M)", "dS", "A"),
         ("O = A V", "dA, dV", "A, V"),
         ("Y = O W_O + b_O", "dO, dW_O, db_O", "O"),
@@ -144,7 +144,7 @@ fn draw_paths(area: &Area, paths: &[PathIntoX; 3]) -> Result<()> {
     Ok(())
 }
 
-/// What the forward pass keeps, in MiB.
+/// The matrices that the forward pass keeps, in MiB.
 fn cache(page: &mut Page) -> Result<()> {
     let mib = |bytes: u128| fixed(bytes as f64 / f64::from(1 << 20), 2);
     page.table_of(

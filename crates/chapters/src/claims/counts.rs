@@ -22,7 +22,7 @@ pub fn products(flops: &Flops) -> f64 {
 
 pub const SAID_PROJECTIONS: f64 = 4e6;
 
-pub fn tell_core_and_projections(page: &mut Page) -> Result<Claim> {
+pub fn claim_core_and_projections(page: &mut Page) -> Result<Claim> {
     let mut rows = vec![];
     for d_model in [2, 64, 512, 2048] {
         let flops = core_and_projections(d_model)?;
@@ -58,7 +58,7 @@ pub fn layer_in_numbers(heads: usize) -> AttentionShape {
 /// n² d, of one of the two products.
 pub const MULTIPLY_ADDS: f64 = 8192.0 * 8192.0 * 512.0;
 
-pub fn tell_layer_in_numbers(page: &mut Page) -> Result<Claim> {
+pub fn claim_layer_in_numbers(page: &mut Page) -> Result<Claim> {
     let layer = layer_in_numbers(1);
     let (flops, bytes) = (layer.flops()?, layer.bytes(4)?);
     let eight_heads = layer_in_numbers(8).bytes(4)?;
@@ -79,7 +79,7 @@ pub fn tell_layer_in_numbers(page: &mut Page) -> Result<Claim> {
 }
 
 pub const BACK_N: usize = 1024;
-/// Of the model, and of all heads together.
+/// The width of the model, and of all heads together.
 pub const BACK_D: usize = 512;
 
 /// (4) What a forward product and its two gradients cost, in FLOPs.
@@ -88,7 +88,7 @@ pub struct Product {
     pub forward: usize,
     pub for_left: usize,
     pub for_right: usize,
-    /// Whether its right factor is parameters.
+    /// True if its right factor is parameters.
     parameters: bool,
 }
 
@@ -103,7 +103,7 @@ pub fn backward_products() -> [Product; 4] {
     ]
     .map(|(name, (rows, inner, columns), times, parameters)| {
         let flops = |m: usize, k: usize, l: usize| times * 2 * m * k * l;
-        // C = A B: grad_A = grad_C Bᵀ, and grad_B = Aᵀ grad_C
+        // H = F G: dF = dH Gᵀ, and dG = Fᵀ dH
         Product {
             name,
             forward: flops(rows, inner, columns),
@@ -126,14 +126,14 @@ pub fn forward_backward_frozen(products: &[Product]) -> [usize; 3] {
     ]
 }
 
-pub fn tell_backward(page: &mut Page) -> Claim {
+pub fn claim_backward(page: &mut Page) -> Claim {
     let products = backward_products();
     let [forward, backward, frozen] = forward_backward_frozen(&products);
     let billions = |flops: usize| fixed(flops as f64 / 1e9, 1);
     let rows = products.map(|Product { name, forward, for_left, for_right, .. }| {
         vec![name.to_owned(), billions(forward), billions(for_left), billions(for_right)]
     });
-    let header = ["product $AB$", "forward", "for the left factor", "for the right"];
+    let header = ["product $FG$", "forward", "for the left factor", "for the right"];
     page.table("way-back", &header, &rows);
     page.value("back-frozen", fixed(frozen as f64 / forward as f64, 1));
     page.value("back-n", integer(BACK_N));
@@ -154,7 +154,7 @@ pub fn layer_with_heads(heads: usize) -> AttentionShape {
     AttentionShape::self_attention(1, HEADS_N, HEADS_D_MODEL, d, heads)
 }
 
-pub fn tell_heads(page: &mut Page) -> Result<Claim> {
+pub fn claim_heads(page: &mut Page) -> Result<Claim> {
     let count = |heads| {
         let layer = layer_with_heads(heads);
         anyhow::Ok((heads, layer.flops()?, layer.bytes(4)?.weights))
@@ -194,7 +194,7 @@ pub fn tell_heads(page: &mut Page) -> Result<Claim> {
 }
 
 /// (11) The peaks of the chapter [Complexity](crate::complexity).
-pub fn tell_backward_memory(page: &mut Page) -> Claim {
+pub fn claim_backward_memory(page: &mut Page) -> Claim {
     let ratio = |n| {
         let [forward, both] = alive(n);
         both as f64 / forward as f64
@@ -204,7 +204,7 @@ pub fn tell_backward_memory(page: &mut Page) -> Claim {
             alive(n).map(|numbers| figures::format::bytes(4 * numbers as u128));
         vec![integer(n), forward, both, fixed(ratio(n), 2)]
     };
-    let header = ["$n$", "forward", "with backward", "ratio"];
+    let header = ["$n$", "forward, with the log-sum-exp", "with backward", "ratio"];
     page.table("backward-memory", &header, &[256, 1024, 4096, 16_384].map(row));
     Claim {
         section: "11-memory-for-the-backward-pass",

@@ -60,7 +60,7 @@ pub fn deviation() -> f64 {
     (D as f64).sqrt()
 }
 
-pub fn tell_reach(page: &mut Page) -> Result<Claim> {
+pub fn claim_reach(page: &mut Page) -> Result<Claim> {
     let Reach { scores, scaled_scores, weights, scaled_weights } = reach()?;
     let row = |name: &str, x: &[f64], said: &str, text: &dyn Fn(f64) -> String| {
         let cells = [0.05, 0.5, 0.95, 1.0].map(|share| text(quantile(x, share)));
@@ -137,7 +137,7 @@ pub fn range_as_said(all: &[LargestWeight]) -> Result<(&LargestWeight, &LargestW
     Ok((first, held.next_back().unwrap_or(first)))
 }
 
-pub fn tell_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
+pub fn claim_largest_weight(page: &mut Page, all: &[LargestWeight]) -> Result<Claim> {
     for LargestWeight { n, unscaled, scaled } in all {
         match n {
             4 | 5 => page.value(format!("largest-{n}-scaled"), fixed(*scaled, 2)),
@@ -193,7 +193,7 @@ fn largest_weight_figure(page: &mut Page, all: &[LargestWeight]) -> Result<()> {
 pub struct SmallGradients {
     pub n: usize,
     pub d: usize,
-    /// Of the norm of the gradient with respect to the query.
+    /// The median norm of the gradient with respect to the query.
     pub median: f64,
     /// The share of rows for which that is [`FAINT`].
     pub rows: f64,
@@ -220,7 +220,7 @@ pub fn small_gradients() -> [SmallGradients; 6] {
     sizes.map(of_size)
 }
 
-pub fn tell_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
+pub fn claim_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
     page.table_of(
         "small-gradients",
         all,
@@ -245,10 +245,7 @@ pub fn tell_small_gradients(page: &mut Page, all: &[SmallGradients]) -> Claim {
         section: "3-gradients-that-vanish",
         said: "Without scaling, gradients are below $10^{-6}$.".to_owned(),
         verdict: by_parts(&[
-            (
-                "most scores, in all cases but the smallest",
-                all[1..].iter().all(|of| of.scores > 0.5),
-            ),
+            ("most scores", all[1..].iter().all(|of| of.scores > 0.5)),
             ("most rows", most > 0.5),
         ]),
     }

@@ -8,7 +8,7 @@ use attention::{Mask, attention, softmax};
 use figures::format::{fixed, tuple};
 use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 
-/// What is said to be softmax of the four scores, and of the same divided by 8.
+/// The claimed softmax of the four scores, and of the same divided by 8.
 pub const SAID_PLAIN: [f64; 4] = [0.06, 0.0, 0.94, 0.0];
 pub const SAID_DIVIDED: [f64; 4] = [0.28, 0.06, 0.40, 0.10];
 
@@ -17,7 +17,7 @@ pub fn scores() -> DVector<f64> {
     dvector![12.3, -8.7, 15.1, -3.2]
 }
 
-pub fn tell_four_scores(page: &mut Page) -> Result<Claim> {
+pub fn claim_four_scores(page: &mut Page) -> Result<Claim> {
     let x = scores();
     let (plain, divided) = (softmax(&x)?, softmax(&(x / 8.0))?);
     page.value("four-divided", tuple(&divided, 2));
@@ -41,7 +41,7 @@ pub struct ThreeQueries {
     pub weights: DMatrix<f64>,
     pub said_weights: DMatrix<f64>,
     pub output: DMatrix<f64>,
-    /// How far the sum of the first row is off, as it is said.
+    /// The distance of the first claimed row's sum from 1.
     pub off: f64,
 }
 
@@ -63,14 +63,14 @@ pub fn three_queries() -> Result<ThreeQueries> {
 }
 
 impl ThreeQueries {
-    /// Which rows of the claimed weights are right.
+    /// Returns, row by row, true if the claimed weights are right.
     pub fn right_rows(&self) -> [bool; 3] {
         let said = &self.said_weights;
         [0, 1, 2].map(|i| to_two_decimals(self.weights.row(i).iter(), said.row(i).iter()))
     }
 }
 
-pub fn tell_three_queries(page: &mut Page) -> Result<Claim> {
+pub fn claim_three_queries(page: &mut Page) -> Result<Claim> {
     let facts = three_queries()?;
     let [said, computed] = [&facts.said_weights, &facts.weights]
         .map(|m| [0, 1, 2].map(|i| tuple(m.row(i).iter(), 2)));
@@ -94,7 +94,7 @@ pub fn tell_three_queries(page: &mut Page) -> Result<Claim> {
     Ok(Claim {
         section: "17-three-queries-by-hand",
         said: format!(
-            "In example (b) the three queries have the weights ${}$, ${}$ and ${}$, and the first the output ${}$.",
+            "By hand, the three queries of example (b) have the weights ${}$, ${}$ and ${}$, and the first the output ${}$.",
             said[0],
             said[1],
             said[2],

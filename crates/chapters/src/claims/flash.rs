@@ -7,9 +7,9 @@ use crate::tiles_backward::Kept;
 use crate::tiles_forward::operations;
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
-use attention::{Mask, attention};
+use attention::{Float, Mask, attention};
 use figures::format::{fixed, integer, percent};
-use nalgebra::{DMatrix, RealField};
+use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use std::ops::Range;
@@ -21,19 +21,19 @@ pub fn work() -> [(usize, f64); 4] {
     [16, 32, 64, 128].map(|keys| (keys, operations(keys).more))
 }
 
-/// What computing the scores again adds to the products with n² d multiplications of a whole step: two forward, four
+/// The share that computing the scores again adds to the products with n² d multiplications of a whole step: two forward, four
 /// backward.
 const MORE_IN_A_STEP: f64 = 1.0 / (2.0 + 4.0);
 
 pub const LENGTHS: [usize; 7] = [256, 512, 1024, 2048, 4096, 8192, 16_384];
 
-/// Where tiles need 3 to 5 times less memory, rounded.
+/// Returns the lengths at which tiles need 3 to 5 times less memory, rounded.
 pub fn lengths_as_said() -> Vec<usize> {
     let is_as_said = |n: &usize| (2.9..5.05).contains(&Kept::new(*n).ratio());
     LENGTHS.into_iter().filter(is_as_said).collect()
 }
 
-pub fn tell_work_and_memory(page: &mut Page) -> Result<Claim> {
+pub fn claim_work_and_memory(page: &mut Page) -> Result<Claim> {
     let sign = |extra: f64| if extra > 0.0 { "+" } else { "" };
     let work = work();
     let rows = work.map(|(keys, extra)| {
@@ -84,9 +84,7 @@ pub fn inputs() -> [DMatrix<f64>; 3] {
 }
 
 /// (1) The outputs of tiled attention, with tiles that do not divide the length, and of plain attention.
-pub fn tiled_and_plain<T: RealField + Copy>(
-    [q, k, v]: &[DMatrix<T>; 3],
-) -> Result<[DMatrix<T>; 2]> {
+pub fn tiled_and_plain<T: Float>([q, k, v]: &[DMatrix<T>; 3]) -> Result<[DMatrix<T>; 2]> {
     let tiles = Tiles { queries: 40, keys: 48 };
     let tiled = tiled_attention(&Inputs::new(q, k, v, &Mask::none())?, tiles)?.output;
     Ok([tiled, attention(q, k, v, &Mask::none())?.0])
@@ -98,7 +96,7 @@ pub fn difference() -> Result<f64> {
     Ok((tiled - plain).amax())
 }
 
-pub fn tell_approximate(page: &mut Page) -> Result<Claim> {
+pub fn claim_approximate(page: &mut Page) -> Result<Claim> {
     page.value("exact-f64", "10^{−14}");
     page.value("exact-n", integer(N));
     Ok(Claim {

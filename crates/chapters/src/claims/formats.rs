@@ -45,12 +45,12 @@ pub fn leaks(mask: f64) -> [f64; 4] {
     FORMATS.map(|(_, round)| softmax_in(round, &SCORES, &[0.0, 0.0, mask])[2])
 }
 
-/// By how much a score must lie below another one to have no weight, in a format.
+/// Returns the distance below another score from which on a score has no weight, in a format.
 fn gap_without_weight(round: Rounding) -> Option<u16> {
     (1..1000).find(|gap| softmax_in(round, &[0.0; 2], &[0.0, -f64::from(*gap)])[1] == 0.0)
 }
 
-pub fn tell_large_negative(page: &mut Page) -> Result<Claim> {
+pub fn claim_large_negative(page: &mut Page) -> Result<Claim> {
     let weight = |x: f64| match x {
         0.0 => "0".to_owned(),
         x if x < 0.005 => format!("${}$", scientific(x, 0)),

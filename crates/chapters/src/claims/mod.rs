@@ -1,6 +1,6 @@
 //! Claims, checked: what people repeat about attention, each computed, and a verdict that follows from the computation.
 //!
-//! A file a subject, with one or more of the claims: first what is computed, then how it is told.
+//! A file per subject, with one or more of the claims: first the numbers, then their wording.
 
 mod counts;
 mod draws;
@@ -16,4 +16,3 @@ mod traffic;
 mod verdict;
 
 pub use page::generate;
-pub use roofline::{A100_BANDWIDTH, A100_BF16, A100_F32};

@@ -10,25 +10,25 @@ pub fn generate(page: &mut Page) -> Result<()> {
     // The slow ones, side by side.
     let (small, largest) = rayon::join(draws::small_gradients, draws::largest_weights);
     let claims = [
-        flash::tell_approximate(page)?,
-        formats::tell_large_negative(page)?,
-        draws::tell_small_gradients(page, &small),
-        counts::tell_backward(page),
-        counts::tell_heads(page)?,
-        roofline::tell_ridge(page)?,
-        roofline::tell_short_and_long(page)?,
-        traffic::tell_crossings(page)?,
-        traffic::tell_growth(page)?,
-        flash::tell_work_and_memory(page)?,
-        counts::tell_backward_memory(page),
-        numbers::tell_spread(page)?,
-        draws::tell_largest_weight(page, &largest?)?,
-        draws::tell_reach(page)?,
-        numbers::tell_three_measurements(page),
-        examples::tell_four_scores(page)?,
-        examples::tell_three_queries(page)?,
-        counts::tell_core_and_projections(page)?,
-        counts::tell_layer_in_numbers(page)?,
+        flash::claim_approximate(page)?,
+        formats::claim_large_negative(page)?,
+        draws::claim_small_gradients(page, &small),
+        counts::claim_backward(page),
+        counts::claim_heads(page)?,
+        roofline::claim_ridge(page)?,
+        roofline::claim_short_and_long(page)?,
+        traffic::claim_crossings(page)?,
+        traffic::claim_growth(page)?,
+        flash::claim_work_and_memory(page)?,
+        counts::claim_backward_memory(page),
+        numbers::claim_spread(page)?,
+        draws::claim_largest_weight(page, &largest?)?,
+        draws::claim_reach(page)?,
+        numbers::claim_three_measurements(page)?,
+        examples::claim_four_scores(page)?,
+        examples::claim_three_queries(page)?,
+        counts::claim_core_and_projections(page)?,
+        counts::claim_layer_in_numbers(page)?,
     ];
     summary(page, &claims);
     tally(page, &claims)
@@ -47,7 +47,7 @@ fn summary(page: &mut Page, claims: &[Claim]) {
     page.file("summary.md", table.replacen("| :-- | --: |", "| :-- | :-- |", 1));
 }
 
-/// How many verdicts there are of each kind, in words.
+/// The number of verdicts of each kind, in words.
 fn tally(page: &mut Page, claims: &[Claim]) -> Result<()> {
     let count = |is: fn(&str) -> bool| claims.iter().filter(|c| is(&c.verdict)).count();
     let when = count(|v| v.starts_with(WHEN));

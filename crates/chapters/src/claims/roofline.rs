@@ -7,17 +7,12 @@ use anyhow::{Context, Result};
 use attention::AttentionShape;
 use figures::format::{fixed, significant};
 use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
+use laboratory::hardware::A100;
 
-/// NVIDIA A100, 80 GB, SXM: what its datasheet gives, in FLOP/s and byte/s. No sparsity.
-pub const A100_BANDWIDTH: f64 = 2.039e12;
-pub const A100_F32: f64 = 19.5e12;
-pub const A100_TF32: f64 = 156e12;
-pub const A100_BF16: f64 = 312e12;
-
-/// Where the tensor cores cease to wait for memory, in FLOP/byte.
-pub const RIDGE_BF16: f64 = A100_BF16 / A100_BANDWIDTH;
+/// The FLOP/byte from which on the tensor cores don't wait for memory.
+pub const RIDGE_BF16: f64 = A100.bf16 / A100.bandwidth;
 /// The ridge of bf16 with a bandwidth of about 2 TB/s.
-pub const SAID_RIDGE: f64 = A100_BF16 / 2e12;
+pub const SAID_RIDGE: f64 = A100.bf16 / 2e12;
 
 const N: usize = 4096;
 const D: usize = 64;
@@ -51,7 +46,7 @@ pub fn kinds() -> Result<Vec<Kind>> {
     let kind = |(name, rate, element)| {
         Ok(Kind {
             name,
-            ridge: rate / A100_BANDWIDTH,
+            ridge: rate / A100.bandwidth,
             intensities: [
                 core(N, D).intensity(element)?,
                 intensity(element, 4, NAIVE_CROSSINGS)?,
@@ -60,14 +55,14 @@ pub fn kinds() -> Result<Vec<Kind>> {
         })
     };
     let kinds = [
-        ("`f32`, no tensor cores", A100_F32, 4),
-        ("`f32` rounded to TF32", A100_TF32, 4),
-        ("bf16", A100_BF16, 2),
+        ("`f32`, no tensor cores", A100.f32, 4),
+        ("`f32` rounded to TF32", A100.tf32, 4),
+        ("bf16", A100.bf16, 2),
     ];
     kinds.into_iter().map(kind).collect()
 }
 
-pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
+pub fn claim_ridge(page: &mut Page) -> Result<Claim> {
     let kinds = kinds()?;
     let row = |kind: &Kind| {
         let cell = |x: f64| {
@@ -75,7 +70,7 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
             format!("{} ({bound})", fixed(x, 0))
         };
         let (peak, bandwidth) =
-            (kind.ridge * A100_BANDWIDTH / 1e12, A100_BANDWIDTH / 1e12);
+            (kind.ridge * A100.bandwidth / 1e12, A100.bandwidth / 1e12);
         let ridge = format!(
             "{} / {} = {}",
             significant(peak, 3),
@@ -95,7 +90,7 @@ pub fn tell_ridge(page: &mut Page) -> Result<Claim> {
     page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());
     page.value("intensity", fixed(kinds[0].intensities[0], 1));
     page.value("ridge-said", fixed(SAID_RIDGE, 0));
-    page.value("a100-bf16", fixed(A100_BF16 / 1e12, 0));
+    page.value("a100-bf16", fixed(A100.bf16 / 1e12, 0));
     let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
     Ok(Claim {
         section: "6-below-the-ridge",
@@ -121,7 +116,7 @@ pub fn wide_core(n: usize) -> Result<f64> {
     Ok(core(n, WIDE.1).intensity(2)?)
 }
 
-/// Of the whole layer: each projection reads its input and parameters and writes its output, and the core of each head
+/// Returns the intensity of the whole layer: each projection reads its input and parameters and writes its output, and the core of each head
 /// moves `core` numbers.
 fn layer_intensity(n: usize, core: f64) -> Result<f64> {
     let (d_model, d, heads) = WIDE;
@@ -130,12 +125,12 @@ fn layer_intensity(n: usize, core: f64) -> Result<f64> {
     Ok(flops.total() as f64 / (2.0 * (projections + heads as f64 * core)))
 }
 
-/// Of the layer with every pass over the scores.
+/// Returns the intensity of the layer with every pass over the scores.
 pub fn unfused_layer(n: usize) -> Result<f64> {
     layer_intensity(n, core_traffic(4, n, WIDE.1, NAIVE_CROSSINGS))
 }
 
-/// Of the layer with so many queries in a tile.
+/// Returns the intensity of the layer with so many queries in a tile.
 pub fn tiled_layer(n: usize, queries: usize) -> Result<f64> {
     layer_intensity(n, tiled_traffic(n, WIDE.1, queries))
 }
@@ -149,12 +144,12 @@ pub fn compute_bound_length() -> Result<usize> {
     Ok(first.context("the unfused layer is never compute-bound")?.0)
 }
 
-/// Of the core in `f32` with a width of 64: n(4d + 5) / (4(4d + n)).
+/// Returns the intensity of the core in `f32` with a width of 64: n(4d + 5) / (4(4d + n)).
 pub fn narrow_core(n: usize) -> Result<f64> {
     Ok(core(n, 64).intensity(4)?)
 }
 
-pub fn tell_short_and_long(page: &mut Page) -> Result<Claim> {
+pub fn claim_short_and_long(page: &mut Page) -> Result<Claim> {
     let first = compute_bound_length()?;
     let (short, long) = (fixed(narrow_core(16)?, 1), fixed(narrow_core(65_536)?, 1));
     page.value("short-16", &short);

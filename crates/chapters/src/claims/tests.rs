@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::counts::{
     MULTIPLY_ADDS, SAID_PROJECTIONS, backward_products, core_and_projections,
@@ -12,11 +12,12 @@ use super::examples::{ROUNDING, SAID_DIVIDED, SAID_OUTPUT, scores, three_queries
 use super::flash::{difference, inputs, lengths_as_said, tiled_and_plain, work};
 use super::formats::{FORMATS, SCORES, leaks, plain_softmax, softmax_in};
 use super::roofline::{
-    A100_BF16, A100_F32, LENGTHS, RIDGE_BF16, SAID_RIDGE, compute_bound_length,
-    intensity, kinds, narrow_core, tiled_layer, unfused_layer, wide_core,
+    LENGTHS, RIDGE_BF16, SAID_RIDGE, compute_bound_length, intensity, kinds, narrow_core,
+    tiled_layer, unfused_layer, wide_core,
 };
 use super::traffic::{
-    FUSED_CROSSINGS, NAIVE_CROSSINGS, STEPS, TILES, slope, tiled, untiled,
+    FUSED_CROSSINGS, NAIVE_CROSSINGS, STEPS, TILES, WIDTHS, growth_with_width, slope,
+    tiled, untiled,
 };
 use super::verdict::{about, to_two_decimals};
 use super::{counts, flash, numbers};
@@ -28,12 +29,13 @@ use crate::why_sqrt_d_k::{FAINT, rows, share};
 use attention::{AttentionShape, Mask, attention};
 use figures::format::fixed;
 use half::bf16;
+use laboratory::hardware::A100;
 use nalgebra::DMatrix;
 use record::statistics::quantile;
 use std::f64::consts::TAU;
 use std::sync::LazyLock;
 
-/// Which divisors c give the claimed ratio p_i / p_3 = e^((x_i − x_3) / c). The two decimals leave an interval.
+/// Returns the interval of divisors c that give the claimed ratio p_i / p_3 = e^((x_i − x_3) / c) to two decimals.
 fn divisors(i: usize) -> (f64, f64) {
     let x = scores();
     let divisor = |p: f64, p_3: f64| (x[2] - x[i]) / (p_3 / p).ln();
@@ -114,10 +116,10 @@ fn sixty_one_and_sixty_three_are_intensities_and_156_a_ridge() {
     assert_eq!(fixed(intensity(4, 2, 1).unwrap(), 0), "63");
     assert_eq!(SAID_RIDGE, 156.0);
     // In the quick questions: the rates of bf16 against f32.
-    assert_eq!(A100_BF16 / A100_F32, 16.0);
+    assert_eq!(A100.bf16 / A100.f32, 16.0);
 }
 
-/// With each matrix once the tensor cores wait, and the plain ones do not; with every pass all wait; tiled none.
+/// With each matrix moved once, the tensor cores wait and the plain units don't. With every pass all wait, and in tiles none.
 #[test]
 fn who_waits_for_memory_depends_on_the_rate_and_on_the_passes() {
     let waits: Vec<_> =
@@ -314,6 +316,14 @@ fn most_scores_have_a_faint_gradient_but_for_few_keys_and_narrow_queries() {
     }
 }
 
+/// A wider head leaves room for fewer queries, and each block of queries reads wider keys and values.
+#[test]
+fn traffic_grows_with_the_square_of_the_width_as_well() {
+    for (growth, d) in growth_with_width().unwrap().iter().zip(WIDTHS).skip(1) {
+        assert!((3.6..4.2).contains(growth), "{d}: {growth}");
+    }
+}
+
 #[test]
 fn traffic_grows_with_the_square_of_n_with_tiles_and_without() {
     assert!((slope(|n| untiled(n, NAIVE_CROSSINGS)) - 2.0).abs() < 0.01);
@@ -368,9 +378,18 @@ fn the_backward_pass_doubles_the_peak_of_long_sequences() {
 }
 
 #[test]
-fn three_measurements_fit_no_square_over_lengths_that_double() {
-    let [first, second] = numbers::exponents_of_doublings();
-    assert!((2.0..3.0).contains(&first) && second > 3.5, "{first}, {second}");
+fn three_measurements_are_no_power_but_a_constant_and_a_square() {
+    let [first, second] = numbers::exponents();
+    assert!((1.2..1.3).contains(&first) && (1.9..1.95).contains(&second));
+    let [first, second] = numbers::bytes_per_square();
+    assert!((first / second - 1.0).abs() < 0.005, "{first}, {second}");
+    assert!((16.0..20.0).contains(&first), "four or five matrices of four bytes");
+    assert!(numbers::constant_megabytes() > 10.0);
+}
+
+#[test]
+fn the_longest_of_three_measurements_is_half_a_teraflop_per_second() {
+    assert!((numbers::speed() / 0.5e12 - 1.0).abs() < 0.05);
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! What crosses slow memory: how often the (n, n) matrix does, and how the traffic grows with n.
+//! Traffic with slow memory: the crossings of the (n, n) matrix, and the growth with n and with d.
 
-use super::verdict::{Claim, by_parts, only_when};
+use super::verdict::{Claim, about, by_parts, only_when};
 use crate::output::Page;
 use anyhow::Result;
 use attention::AttentionShape;
 use figures::format::{fixed, integer};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+use laboratory::traffic::tiles_for;
 
 /// The steps of attention, and how the (n, n) matrix crosses slow memory in each: if each is a pass of its own, and if
 /// scaling and masking are done on the way into softmax.
@@ -16,7 +17,7 @@ pub const STEPS: [(&str, &[&str], &[&str]); 5] = [
     ("softmax", &["read", "write"], &["read", "write"]),
     ("times values", &["read"], &["read"]),
 ];
-/// How often it crosses in all of the [`STEPS`].
+/// The number of its crossings in all of the [`STEPS`].
 pub const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
 pub const FUSED_CROSSINGS: usize = 1 + 2 + 1;
 
@@ -36,7 +37,7 @@ pub fn bytes_of_a_crossing() -> Result<u128> {
     Ok(AttentionShape::self_attention(1, 4096, 2048, 64, 32).bytes(4)?.weights)
 }
 
-pub fn tell_crossings(page: &mut Page) -> Result<Claim> {
+pub fn claim_crossings(page: &mut Page) -> Result<Claim> {
     let bytes = bytes_of_a_crossing()?;
     let gigabytes = |times: usize| fixed(times as f64 * bytes as f64 / 1e9, 1);
     let total = |times: usize| format!("{times}: {}\u{202f}GB", gigabytes(times));
@@ -76,7 +77,7 @@ pub fn untiled(n: usize, crossings: usize) -> f64 {
     mebibytes(core_traffic(4, n, D, crossings))
 }
 
-/// The same in tiles of so many queries.
+/// Returns the same for tiles of so many queries.
 pub fn tiled(n: usize, queries: usize) -> f64 {
     mebibytes(tiled_traffic(n, D, queries))
 }
@@ -85,15 +86,37 @@ fn mebibytes(numbers: f64) -> f64 {
     2.0 * numbers / f64::from(1 << 20)
 }
 
+/// The widths of the heads that are compared.
+pub const WIDTHS: [usize; 3] = [32, 64, 128];
+
+/// The numbers that fast memory holds for all of them.
+pub const ROOM: usize = 1 << 16;
+
+/// The length for which they are compared.
+const COMPARED: usize = 16_384;
+
+/// Returns the numbers that cross slow memory with heads of this width, in the tiles that move least.
+fn traffic_of_width(d: usize) -> Result<f64> {
+    let (queries, _) = tiles_for(ROOM, d, d)?;
+    Ok(tiled_traffic(COMPARED, d, queries))
+}
+
+/// Returns for each of the [`WIDTHS`] how many times as much traffic it makes as the width before it: 1 for the first.
+pub fn growth_with_width() -> Result<[f64; 3]> {
+    let [narrow, middle, wide] = WIDTHS.map(traffic_of_width);
+    let [narrow, middle, wide] = [narrow?, middle?, wide?];
+    Ok([1.0, middle / narrow, wide / middle])
+}
+
 /// The power of n that traffic grows with, at the most tokens of the figure.
 pub fn slope(traffic: impl Fn(usize) -> f64) -> f64 {
     (traffic(65_536) / traffic(32_768)).log2()
 }
 
-/// How many queries a tile of the table has.
+/// The numbers of queries in a tile of the table.
 pub const TILES: [usize; 4] = [64, 128, 256, 512];
 
-pub fn tell_growth(page: &mut Page) -> Result<Claim> {
+pub fn claim_growth(page: &mut Page) -> Result<Claim> {
     let [naive, fused] = [NAIVE_CROSSINGS, FUSED_CROSSINGS];
     let of = |queries| (queries, tiled(16_384, queries), tiled(32_768, queries));
     page.table_of(
@@ -111,10 +134,36 @@ pub fn tell_growth(page: &mut Page) -> Result<Claim> {
         ],
     );
     growth_figure(page)?;
+    let growth = growth_with_width()?;
+    let mut rows = vec![];
+    for (i, d) in WIDTHS.into_iter().enumerate() {
+        let numbers = traffic_of_width(d)?;
+        let times = |growth: f64| match i {
+            0 => "–".to_owned(),
+            _ => fixed(growth, 2),
+        };
+        let claimed = d as f64 / WIDTHS[i.max(1) - 1] as f64;
+        rows.push(vec![
+            integer(d),
+            integer(tiles_for(ROOM, d, d)?.0),
+            fixed(mebibytes(numbers), 0),
+            times(growth[i]),
+            times(claimed),
+        ]);
+    }
+    let header = ["$d$", "queries in a block", "MiB", "growth", "growth by the claim"];
+    page.table("traffic-by-width", &header, &rows);
+    page.value("traffic-room-kib", integer((2 * ROOM) >> 10));
+    page.value("traffic-n", integer(COMPARED));
+    let is_linear = |growth: f64| about(growth, 2.0);
     Ok(Claim {
-        section: "9-traffic-that-grows-with-n",
-        said: "With flash attention HBM traffic becomes $O(n)$.".to_owned(),
-        verdict: by_parts(&[("the traffic", slope(|n| tiled(n, 128)) < 1.5)]),
+        section: "9-traffic-with-slow-memory",
+        said: "With flash attention, traffic with slow memory is $O(n^2 d / R)$ for a fast memory of $R$ numbers."
+            .to_owned(),
+        verdict: by_parts(&[
+            ("$n$", about(slope(|n| tiled(n, 128)), 2.0)),
+            ("$d$", growth[1..].iter().all(|growth| is_linear(*growth))),
+        ]),
     })
 }
 

@@ -39,7 +39,7 @@ pub fn only_when(
     Ok(format!("{WHEN} {condition}"))
 }
 
-/// Whether two rows agree to the two decimals that a claim gives.
+/// Returns true if two rows agree to the two decimals that a claim gives.
 pub fn to_two_decimals<'a>(
     computed: impl IntoIterator<Item = &'a f64>,
     said: impl IntoIterator<Item = &'a f64>,
@@ -48,7 +48,7 @@ pub fn to_two_decimals<'a>(
     computed.into_iter().zip(said).all(|(x, y)| hundredths(*x) == hundredths(*y))
 }
 
-/// Whether a number that was said with one or two digits is right within a tenth.
+/// Returns true if a number that was said with one or two digits is right within a tenth.
 pub fn about(computed: f64, said: f64) -> bool {
     (computed / said - 1.0).abs() < 0.1
 }

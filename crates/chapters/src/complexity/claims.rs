@@ -1,6 +1,8 @@
-//! What the chapter says of its counts.
+//! Tests of what the chapter says of its counts.
 
-use super::facts::{D, backward_flops_ratio, intensity, intensity_limit, layer};
+use super::facts::{
+    D, backward_flops_limit, backward_flops_ratio, intensity, intensity_limit, layer,
+};
 
 #[test]
 fn core_and_projections_are_even_at_the_crossover() {
@@ -21,6 +23,14 @@ fn backward_has_twice_the_operations_and_hardly_less() {
         let ratio = backward_flops_ratio(n).unwrap();
         assert!((1.95..2.0).contains(&ratio), "n = {n}: {ratio}");
     }
+}
+
+#[test]
+fn backward_has_a_smaller_factor_the_longer_the_sequence_and_stays_above_a_limit() {
+    let ratios = [128, 8192, 16_384, 1 << 40].map(|n| backward_flops_ratio(n).unwrap());
+    assert!(ratios.is_sorted_by(|before, after| before > after), "{ratios:?}");
+    let limit = backward_flops_limit();
+    assert!(ratios[3] > limit && ratios[3] - limit < 1e-6);
 }
 
 #[test]

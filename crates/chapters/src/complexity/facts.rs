@@ -1,4 +1,4 @@
-//! What the chapter counts of attention, and what it makes of the times and of the memory that were measured. The roofline has
+//! The chapter's counts of attention, and what follows from the recorded times and bytes. The roofline has
 //! a file of its own.
 
 use crate::records::log_log_slope;
@@ -27,7 +27,7 @@ pub fn layer(n: usize) -> AttentionShape {
     AttentionShape::self_attention(1, n, HEADS * D, D, HEADS)
 }
 
-/// What the layer counts at one length.
+/// The layer's counts at one length.
 pub struct Counts {
     pub n: usize,
     pub flops: Flops,
@@ -38,20 +38,27 @@ pub fn counts(n: usize) -> Result<Counts> {
     Ok(Counts { n, flops: layer(n).flops()?, bytes: layer(n).bytes(F32)? })
 }
 
-/// Which share of its operations a layer does without the projections.
+/// Returns the share of a layer's operations that isn't in the projections.
 pub fn core_share(flops: &Flops) -> f64 {
     flops.core() as f64 / flops.total() as f64
 }
 
-/// How many times as many operations the layer has for 2n tokens as for n.
+/// Returns the ratio of the layer's operations for 2n tokens and for n.
 pub fn doubling(n: usize) -> Result<f64> {
     Ok(layer(2 * n).flops()?.total() as f64 / layer(n).flops()?.total() as f64)
 }
 
-/// How many times as many operations the layer has backward as forward.
+/// Returns the ratio of the layer's operations backward and forward.
 pub fn backward_flops_ratio(n: usize) -> Result<f64> {
     let backward = layer(n).backward_flops()?.total();
     Ok(backward as f64 / layer(n).flops()?.total() as f64)
+}
+
+/// Returns what [`backward_flops_ratio`] tends to as n grows: a head's four products and softmax backward over its two products and
+/// softmax.
+pub fn backward_flops_limit() -> f64 {
+    let d = D as f64;
+    (8.0 * d + 4.0) / (4.0 * d + 5.0)
 }
 
 /// FLOP/byte of one head of this width in `f32`, each matrix moved once.
@@ -59,7 +66,7 @@ pub fn intensity(n: usize, d: usize) -> Result<f64> {
     Ok(AttentionShape::self_attention(1, n, d, d, 1).intensity(F32)?)
 }
 
-/// What the intensity tends to as n grows.
+/// Returns the limit of the intensity as n grows.
 pub fn intensity_limit(d: usize) -> f64 {
     d as f64 + 1.25
 }
@@ -88,7 +95,7 @@ fn series(record: &Record, what: &str, dtype: &str) -> Result<Points> {
     Ok(points)
 }
 
-/// How the time of one pass in one type grows with n.
+/// The growth with n of the time of one pass in one type.
 pub struct Growth {
     pub direction: &'static str,
     pub dtype: &'static str,
@@ -137,12 +144,12 @@ pub fn widest_spread(record: &Record) -> f64 {
     timed.map(|m| m.spread / m.median).fold(0.0, f64::max)
 }
 
-/// How many seconds more the last doubling in `f32` costs than four times.
+/// Returns the seconds by which the time after the last doubling in `f32` exceeds four times the time before it.
 pub fn jump(forward: &Growth) -> f64 {
     forward.longest().1 - 4.0 * forward.points[forward.points.len() - 2].1
 }
 
-/// How many times as long as forward the backward pass takes over n: in `f32`, and in `f64`.
+/// Returns the ratio of the times of the backward and the forward pass over n: in `f32`, and in `f64`.
 pub fn backward_ratios([f32, f64, back_f32, back_f64]: &[Growth; 4]) -> [Points; 2] {
     [(f32, back_f32), (f64, back_f64)].map(|(forward, backward)| {
         let pairs = forward.points.iter().zip(&backward.points);
@@ -166,7 +173,7 @@ impl WriteTime {
         Ok(WriteTime { n, new: seconds("new")?, old: seconds("old")? })
     }
 
-    /// What the matrix costs by being new, in seconds.
+    /// Returns the seconds that the matrix costs by being new.
     pub fn extra(&self) -> f64 {
         self.new - self.old
     }
@@ -182,7 +189,7 @@ pub fn write_times(record: &Record) -> Result<Vec<WriteTime>> {
 
 // ----------------------------------------------------------------------------------------------------- the crossover
 
-/// What a layer counts and takes for n tokens.
+/// A layer's counts and times for n tokens.
 pub struct LayerTime {
     pub n: f64,
     pub flops: Flops,
@@ -265,9 +272,9 @@ impl TimedLayer {
     }
 }
 
-/// Where one line rises above another.
+/// The place at which one line rises above another.
 #[derive(Debug, PartialEq)]
-pub enum Meeting {
+pub enum Crossing {
     /// At this n, interpolated on logarithmic axes.
     At(f64),
     /// It is above from the start.
@@ -276,8 +283,8 @@ pub enum Meeting {
     Beyond,
 }
 
-impl Meeting {
-    /// Where the second line first rises above the first one.
+impl Crossing {
+    /// Returns the place at which the second line first rises above the first one.
     pub fn of([a, b]: &[Points; 2]) -> Self {
         let lead: Vec<_> =
             a.iter().zip(b).map(|(a, b)| (a.0.ln(), (b.1 / a.1).ln())).collect();
@@ -305,7 +312,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// So many bytes in matrices of (n, n).
+    /// Returns so many bytes as a multiple of a matrix of (n, n).
     pub fn in_squares(&self, bytes: f64) -> f64 {
         bytes / (F32 * self.n * self.n) as f64
     }
@@ -349,11 +356,11 @@ mod tests {
         let line = |factor: f64, power: i32| -> Points {
             [1.0_f64, 2.0, 4.0, 8.0].map(|n| (n, factor * n.powi(power))).to_vec()
         };
-        let Meeting::At(n) = Meeting::of(&[line(3.0, 1), line(1.0, 2)]) else {
+        let Crossing::At(n) = Crossing::of(&[line(3.0, 1), line(1.0, 2)]) else {
             panic!("3 n = n² has a solution")
         };
         assert!((n - 3.0).abs() < 1e-12);
-        assert_eq!(Meeting::of(&[line(1.0, 1), line(2.0, 1)]), Meeting::Before);
-        assert_eq!(Meeting::of(&[line(2.0, 1), line(1.0, 1)]), Meeting::Beyond);
+        assert_eq!(Crossing::of(&[line(1.0, 1), line(2.0, 1)]), Crossing::Before);
+        assert_eq!(Crossing::of(&[line(2.0, 1), line(1.0, 1)]), Crossing::Beyond);
     }
 }

@@ -4,6 +4,7 @@
 mod claims;
 mod facts;
 mod page;
+mod pages;
 mod roofline;
 
 pub use facts::alive;

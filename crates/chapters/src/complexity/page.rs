@@ -1,19 +1,19 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    self, D, F32, Growth, HEADS, Meeting, Points, TimedLayer, WriteTime, core_share,
+    self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, WriteTime, core_share,
 };
+use super::pages::{self, Pages};
 use super::roofline::{Ceilings, Step, steps};
-use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
-use crate::gpu::machine::{BF16 as H100_BF16, F32 as H100_F32, H100};
 use crate::output::Page;
-use crate::records::{least_and_most, list, provenance_of, threads};
+use crate::records::{least_and_most, list, provenance, provenance_of, threads};
 use anyhow::{Context, Result};
 use figures::format::{bytes, duration, fixed, integer, percent, significant};
 use figures::{
     Area, Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, Side, Spot, VERMILION,
     line_chart,
 };
+use laboratory::hardware::{A100, A100_PCIE, Gpu, H100};
 use record::Record;
 use std::ops::Range;
 
@@ -26,15 +26,16 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let growth = facts::growth(&times)?;
     growth_tables(page, &times, &growth)?;
     growth_figure(page, &growth)?;
-    growth_words(page, &growth, &times, &roof)?;
+    growth_words(page, &growth, &roof)?;
     matrices(page, &roof, &times)?;
+    fresh_pages(page)?;
     crossover(page, &times)?;
     peaks(page, &memory)?;
     intensity(page)?;
     roofline(page, &roof, &times)
 }
 
-/// What this chapter shows: times, memory, and what the roofline is made of. Other chapters that speak of its machine take the
+/// Returns the records that this chapter shows: times, memory, and the roofline's. Other chapters that speak of its machine take the
 /// same ones.
 pub fn records(page: &Page) -> Result<[Record; 3]> {
     page.records.of_one_machine(["complexity", "memory", "roofline"])
@@ -69,6 +70,7 @@ fn counts(page: &mut Page) -> Result<()> {
         page.value(format!("doubling-{n}"), significant(facts::doubling(n)?, 3));
         page.value(backward, fixed(facts::backward_flops_ratio(n)?, 3));
     }
+    page.value("backward-limit", fixed(facts::backward_flops_limit(), 3));
     // Weights that training keeps, of one sequence.
     let layers = 24;
     page.value("training-layers", integer(layers));
@@ -79,7 +81,7 @@ fn counts(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Operations a byte, as n grows.
+/// Operations per byte, as n grows.
 fn intensity(page: &mut Page) -> Result<()> {
     let row = |n: String, intensities: [f64; 2]| {
         let [narrow, wide] = intensities.map(|intensity| fixed(intensity, 1));
@@ -163,18 +165,11 @@ fn log_range(base: f64, values: impl IntoIterator<Item = f64>) -> Range<f64> {
     base.powf(least.floor()) * (1.0 - 1e-12)..base.powf(most.ceil()) * (1.0 + 1e-12)
 }
 
-/// What the times say of the counts.
-fn growth_words(
-    page: &mut Page,
-    growth: &[Growth; 4],
-    times: &Record,
-    roof: &Record,
-) -> Result<()> {
+/// The times beside the counts.
+fn growth_words(page: &mut Page, growth: &[Growth; 4], roof: &Record) -> Result<()> {
     let forward = &growth[0];
     let (n, longest) = forward.longest();
     page.value("forward-4096", duration(longest));
-    let causal = times.seconds("attention/forward causal", "f32", n as u64)?;
-    page.value("causal-time", duration(causal));
 
     // A doubling of n should cost four times.
     let jump = facts::jump(forward);
@@ -209,7 +204,34 @@ fn growth_words(
     Ok(())
 }
 
-/// What a matrix costs by being new, and what it costs to transpose.
+/// The measurements with fresh pages and with kept ones, in one run.
+fn fresh_pages(page: &mut Page) -> Result<()> {
+    let [record] = page.records.of_one_machine(["pages"])?;
+    let all = Pages::of(&record)?;
+    page.table_of(
+        "pages",
+        &all.rows(),
+        &[
+            ("", &|row| row.name.to_owned()),
+            ("page faults", &|row| integer(row.faults as usize)),
+            ("time", &|row| duration(row.fresh)),
+            ("with the pages kept", &|row| duration(row.kept)),
+        ],
+    );
+    page.value("pages-where", provenance(&record));
+    page.value("pages-spread", percent(pages::widest_spread(&record), 0));
+    let Pages { softmax, forward, causal, layer, .. } = &all;
+    let spared = 1.0 - softmax.kept / softmax.fresh;
+    page.value("pages-softmax", percent(spared, 0));
+    page.value("pages-mask", fixed(causal.kept / forward.kept, 2));
+    page.value("pages-layer-faults", integer(layer.faults as usize));
+    let [fresh, kept] = all.layer_over_parts().map(|factor| fixed(factor, 1));
+    page.value("pages-layer-fresh", fresh);
+    page.value("pages-layer-kept", kept);
+    Ok(())
+}
+
+/// The time that a matrix costs by being new, and the time to transpose it.
 fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     page.table_of(
         "new",
@@ -240,7 +262,7 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
 
 // ----------------------------------------------------------------------------------------------------- the crossover
 
-/// Where the core costs as much as the projections: counted, and measured.
+/// The length at which the core costs as much as the projections: counted, and measured.
 fn crossover(page: &mut Page, record: &Record) -> Result<()> {
     let layer = TimedLayer::of(record)?;
     page.table_of(
@@ -262,9 +284,9 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
         format!("the record `{}` has no layer of n = {}", record.topic, layer.crossover)
     })?;
     page.value("even", significant(even.cores / even.projections, 2));
-    let meeting = Meeting::of(&layer.measured());
+    let crossing = Crossing::of(&layer.measured());
     let (shortest, longest) = least_and_most(layer.times.iter().map(|time| time.n));
-    let they_cross = meeting_in_words(&meeting, shortest, longest);
+    let they_cross = crossing_in_words(&crossing, shortest, longest);
     page.value("measured-crossover", they_cross.clone());
     crossover_figures(page, &layer, &they_cross.replace('$', ""))
 }
@@ -341,7 +363,7 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
             ("of its roof", &|(_, step)| percent(ceilings.share(step), 0)),
         ],
     );
-    steps_values(page, &ceilings, &long, record)?;
+    steps_values(page, &ceilings, &long);
     draw_roofline(page, &ceilings, &short, &long)
 }
 
@@ -366,37 +388,35 @@ fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
         ],
     );
     page.value("machines", machines(ceilings));
-    page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
+    page.value("gpu-ridge", significant(A100.ridge_f32(), 3));
+    page.value("gpu-ridge-pcie", fixed(A100_PCIE.ridge_f32(), 1));
 }
 
 /// The roofs that the figure that moves knows: name, peak in GFLOP/s and bandwidth in GB/s, parted by bars, one roof after a semicolon.
 fn machines(ceilings: &Ceilings) -> String {
-    let sheet = |name, peak: f64, bandwidth: f64| (name, peak / 1e9, bandwidth / 1e9);
+    let sheet = |name, peak: f64, gpu: Gpu| (name, peak / 1e9, gpu.bandwidth / 1e9);
     let machines = [
         ("the machine of this chapter, f32", ceilings.peak(), ceilings.bandwidth()),
-        sheet("NVIDIA A100, f32", A100_F32, A100_BANDWIDTH),
-        sheet("NVIDIA A100, bf16 tensor cores", A100_BF16, A100_BANDWIDTH),
-        sheet("NVIDIA H100, f32", H100_F32, H100.bandwidth),
-        sheet("NVIDIA H100, bf16 tensor cores", H100_BF16, H100.bandwidth),
+        sheet("NVIDIA A100, f32", A100.f32, A100),
+        sheet("NVIDIA A100, bf16 tensor cores", A100.bf16, A100),
+        sheet("NVIDIA H100, f32", H100.f32, H100),
+        sheet("NVIDIA H100, bf16 tensor cores", H100.bf16, H100),
     ];
     let line = |(name, peak, bandwidth)| format!("{name}|{peak:.1}|{bandwidth:.1}");
     machines.map(line).join(";")
 }
 
-/// What the chapter says of the steps at n = 4096.
+/// The steps at n = 4096.
 fn steps_values(
     page: &mut Page,
     ceilings: &Ceilings,
     [.., softmax, _, whole]: &[Step; 5],
-    record: &Record,
-) -> Result<()> {
+) {
     page.value("whole-intensity", fixed(whole.counted.intensity(), 1));
     page.value("whole-speed", significant(whole.speed(), 2));
     page.value("whole-share", percent(ceilings.share(whole), 0));
     page.value("softmax-flops", percent(softmax.counted.flops / whole.counted.flops, 0));
     page.value("softmax-time", percent(softmax.seconds / whole.seconds, 0));
-    page.value("mask-time", duration(record.seconds("steps/causal mask", "f32", 4096)?));
-    Ok(())
 }
 
 fn draw_roofline(
@@ -462,14 +482,14 @@ fn named(step: &Step) -> Spot {
 }
 
 /// The end of a sentence that begins with "They cross", where these lengths were timed.
-fn meeting_in_words(meeting: &Meeting, shortest: f64, longest: f64) -> String {
+fn crossing_in_words(crossing: &Crossing, shortest: f64, longest: f64) -> String {
     let end = |end: f64| fixed(end, 0);
-    match meeting {
-        Meeting::At(n) => format!("near $n = {}$", integer(n.round() as usize)),
-        Meeting::Before => {
+    match crossing {
+        Crossing::At(n) => format!("near $n = {}$", integer(n.round() as usize)),
+        Crossing::Before => {
             format!("before $n = {}$, the shortest that was timed", end(shortest))
         }
-        Meeting::Beyond => {
+        Crossing::Beyond => {
             format!("beyond $n = {}$, the longest that was timed", end(longest))
         }
     }
@@ -481,8 +501,8 @@ mod tests {
 
     #[test]
     fn a_crossover_outside_of_the_timed_lengths_is_told_as_such() {
-        let told = |meeting| meeting_in_words(&meeting, 64.0, 2048.0);
-        assert!(told(Meeting::Before).contains("before $n = 64$"));
-        assert!(told(Meeting::Beyond).contains("beyond $n = 2048$"));
+        let words = |crossing| crossing_in_words(&crossing, 64.0, 2048.0);
+        assert!(words(Crossing::Before).contains("before $n = 64$"));
+        assert!(words(Crossing::Beyond).contains("beyond $n = 2048$"));
     }
 }

@@ -43,7 +43,7 @@ fn best(record: &Record, what: &str, of: impl Fn(f64) -> f64) -> Result<f64> {
     Ok(speeds.into_iter().fold(0.0, f64::max))
 }
 
-/// What the roof is made of, in GFLOP/s and GB/s.
+/// The ceilings that make the roof, in GFLOP/s and GB/s.
 #[derive(Clone, Copy)]
 pub struct Ceilings {
     pub registers: f64,
@@ -83,7 +83,7 @@ impl Ceilings {
         self.peak().min(self.bandwidth() * intensity)
     }
 
-    /// Which share of the roof above it a step reaches.
+    /// Returns the share of the roof above it that a step reaches.
     pub fn share(&self, step: &Step) -> f64 {
         step.speed() / self.roof(step.counted.intensity())
     }
@@ -94,7 +94,7 @@ pub fn ridge(record: &Record) -> Result<f64> {
     Ok(Ceilings::of(record)?.ridge())
 }
 
-/// Which share of its roof softmax reaches for long sequences: whether it waits for memory.
+/// Returns the share of its roof that softmax reaches for long sequences.
 pub fn softmax_share([times, _, roof]: &[Record; 3]) -> Result<f64> {
     let [_, _, softmax, ..] = steps(roof, times, 4096)?;
     Ok(Ceilings::of(roof)?.share(&softmax))

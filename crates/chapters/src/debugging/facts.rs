@@ -1,9 +1,9 @@
-//! What the chapter computes, but for what is trained: layers with and without a fault are examined.
+//! Layers with and without a fault, examined. Those that are trained are in `training`.
 
 use crate::random::normal;
 use anyhow::{Context, Result};
-use attention::{AttentionLayer, Mask, MultiHeadAttention, row_entropy};
-use laboratory::{Diagnosis, Fault, Finding, Patient, diagnose};
+use attention::{Mask, MultiHeadAttention, row_entropy};
+use laboratory::{AttentionLayer, Diagnosis, Fault, Finding, Patient, diagnose};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -46,13 +46,13 @@ pub fn examine(fault: Fault) -> Result<Diagnosis> {
     examine_under(fault, &Mask::causal())
 }
 
-/// With padding in the place of this token.
+/// Returns the diagnosis of a layer with this fault, with padding in the place of this token.
 fn examine_padded(fault: Fault, at: usize) -> Result<Diagnosis> {
     let valid: Vec<bool> = (0..TOKENS.len()).map(|j| j != at).collect();
     examine_under(fault, &Mask::causal().and(Mask::padding(&valid)?))
 }
 
-/// How many outputs of real tokens a layer that forgets padding lets the padding token at this place reach.
+/// Returns the number of outputs of real tokens that the padding token at this place reaches, in a layer that forgets padding.
 pub fn reached_by_filling(at: usize) -> Result<usize> {
     let diagnosis = examine_padded(Fault::ForgottenPadding, at)?;
     let mut leaks =
@@ -64,17 +64,17 @@ pub fn reached_by_filling(at: usize) -> Result<usize> {
     Ok(pairs.iter().filter(|(output, _)| *output != at).count())
 }
 
-/// How far the input's gradient is off, as a share of its size, where one of its paths is forgotten.
+/// Returns the error of the input's gradient, as a share of its size, where one of its paths is forgotten.
 pub fn error_of_forgotten_path() -> Result<f64> {
     let findings = examine(Fault::ForgottenPath)?.findings();
     let error = findings.iter().find_map(|finding| match finding {
-        Finding::WrongGradient { by: "x", error } => Some(*error),
+        Finding::WrongGradient { by, error } if by == "x" => Some(*error),
         _ => None,
     });
     error.context("the gradient with respect to x is right")
 }
 
-/// Whether a finding is one of a check's.
+/// Returns true if a finding is one of a check's.
 type Finds = fn(&Finding) -> bool;
 
 /// The checks, by what they find. Those that find most come first, where a phone shows them.
@@ -106,7 +106,7 @@ pub const WIDE_HEAD: usize = WIDE / 2;
 pub fn entropies(fault: Fault) -> Result<Vec<f64>> {
     let x: DMatrix<f64> = normal(KEYS, WIDE, &mut ChaCha8Rng::seed_from_u64(21));
     let patient = Patient::new(layer(WIDE, 2, 22)?, fault)?;
-    let (_, cache) = patient.forward(&x, &Mask::causal())?;
+    let (_, cache) = patient.forward(&x, None, Mask::causal())?;
     Ok(row_entropy(&Patient::heads(&cache)[1].weights)?.iter().copied().collect())
 }
 

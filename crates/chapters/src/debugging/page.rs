@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, CHECKS, D_HEAD, TOKENS, examine};
 use super::training::{self, Losses, Watched, loss_of_zero};
@@ -193,7 +193,7 @@ fn hunt(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Which of the checks each fault fails.
+/// The checks that each fault fails.
 fn overview(page: &mut Page) -> Result<()> {
     let failed = facts::failed_checks()?;
     let row = |(fault, failed): &(Fault, [bool; 7])| {

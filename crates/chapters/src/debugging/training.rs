@@ -1,10 +1,10 @@
-//! What the chapter computes: how layers with and without a fault learn.
+//! Layers with and without a fault, in training.
 
 use super::facts::layer;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{AttentionLayer, Mask, MultiHeadCache, row_entropy};
-use laboratory::{Fault, Patient};
+use attention::{Adam, Mask, MultiHeadCache, row_entropy};
+use laboratory::{AttentionLayer, Fault, Patient};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -59,14 +59,14 @@ fn test(
     Ok(losses.sum::<Result<f64>>()? / TESTS as f64)
 }
 
-/// What there is to watch in a step of training, of the layer's last head.
+/// The numbers to watch in a step of training, of the layer's last head.
 #[derive(Debug, Clone, Copy)]
 pub struct Watched {
     /// The mean over rows and sequences of a row's entropy, as a share of the most that it could have.
     pub entropy: f64,
     /// The norm of the gradients of the head's queries and keys.
     pub gradient: f64,
-    /// Of the batch.
+    /// The loss of the batch.
     pub loss: f64,
 }
 
@@ -80,21 +80,27 @@ struct Trained {
 /// Trains with Adam at this learning rate.
 fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
     let mask = Mask::causal();
-    let test = |patient: &Patient| test(ahead, |x| Ok(patient.forward(x, &mask)?.0));
+    let test =
+        |patient: &Patient| test(ahead, |x| Ok(patient.forward(x, None, &mask)?.0));
     let before = test(&patient)?;
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
-    let mut mean = patient.parameters().zeros_like();
-    let mut square = mean.clone();
+    let mut adam = Adam::new(rate);
+    adam.beta_2 = 0.99;
     let mut steps = vec![];
-    for step in 1..=STEPS {
+    for _ in 0..STEPS {
         let xs: Vec<_> = (0..BATCH).map(|_| sequence(rng)).collect();
-        let (outputs, caches) = patient.forward_batch(&xs, |_| &mask)?;
+        let passes = xs.iter().map(|x| Ok(patient.forward(x, None, &mask)?));
+        let passes = passes.collect::<Result<Vec<_>>>()?.into_iter();
+        let (outputs, caches): (Vec<_>, Vec<_>) = passes.unzip();
         let answers = outputs.iter().zip(&xs);
         let (losses, grad_outputs): (Vec<_>, Vec<_>) = answers
             .map(|(output, x)| loss(output, x, ahead))
             .map(|(loss, grad)| (loss, grad / BATCH as f64))
             .unzip();
-        let gradients = patient.backward_batch(&caches, &grad_outputs)?.parameters;
+        let mut gradients = patient.parameters().zeros_like();
+        for (cache, grad_output) in caches.iter().zip(&grad_outputs) {
+            gradients += &patient.backward(cache, grad_output)?.parameters;
+        }
         let last_head = |m: &DMatrix<f64>| m.columns(WIDTH / 2, WIDTH / 2).norm();
         let entropies = caches.iter().map(entropy).collect::<Result<Vec<_>>>()?;
         steps.push(Watched {
@@ -102,19 +108,7 @@ fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
             gradient: last_head(&gradients.w_q).hypot(last_head(&gradients.w_k)),
             loss: losses.iter().sum::<f64>() / BATCH as f64,
         });
-        let unbias = |decay: f64| 1.0 - decay.powi(step as i32);
-        let parameters = patient.parameters_mut().named_mut().into_iter();
-        let means = mean.named_mut().into_iter().zip(square.named_mut());
-        for (((_, mut parameter), (_, gradient)), ((_, mut mean), (_, mut square))) in
-            parameters.zip(gradients.named()).zip(means)
-        {
-            mean.zip_apply(&gradient, |m, g| *m = 0.9 * *m + 0.1 * g);
-            square.zip_apply(&gradient, |s, g| *s = 0.99 * *s + 0.01 * g * g);
-            parameter.zip_zip_apply(&mean, &square, |x, m, s| {
-                let size = (s / unbias(0.99)).sqrt() + 1e-8;
-                *x -= rate * m / unbias(0.9) / size;
-            });
-        }
+        adam.step(&mut patient, &gradients)?;
     }
     Ok(Trained { before, after: test(&patient)?, steps })
 }
@@ -143,10 +137,10 @@ pub fn watched() -> Result<Vec<Vec<Watched>>> {
     RUNS.into_par_iter().map(run).collect()
 }
 
-/// What a layer's loss is before training, and after training to say the previous token or the next one.
+/// A layer's loss before training, and after training to say the previous token or the next one.
 pub struct Losses {
     pub fault: Fault,
-    /// For the previous token.
+    /// The loss for the previous token, before training.
     pub before: f64,
     pub previous: f64,
     pub next: f64,

@@ -1,4 +1,4 @@
-//! What the chapter says of its polynomial.
+//! Tests of what the chapter says of its polynomial.
 
 use super::facts::{ROUNDING, error_of_taylor};
 

@@ -1,4 +1,4 @@
-//! What the chapter computes; what it makes of records is with the ladder and with the peers.
+//! The chapter's own numbers. Those from records are with the ladder and with the peers.
 
 use qd::Quad;
 
@@ -13,7 +13,7 @@ pub fn flops(n: usize, backward: bool, causal: bool) -> f64 {
     forward * if backward { 3.5 } else { 1.0 } * if causal { 0.5 } else { 1.0 }
 }
 
-/// How far Taylor's polynomial of 2^x with so many terms is off at most between −1/2 and 1/2.
+/// Returns the largest error of Taylor's polynomial of 2^x with so many terms between −1/2 and 1/2.
 pub fn error_of_taylor(terms: i32) -> f64 {
     // With more digits than an f64 has: what rounding adds is another matter.
     let off = |x: f64| {

@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{ROUNDING, error_of_taylor};
 use super::ladder::{self, Ladder};
@@ -113,7 +113,7 @@ fn ranges(page: &mut Page) -> Result<()> {
     })
 }
 
-/// How far Taylor's polynomial is off, over its number of terms.
+/// The error of Taylor's polynomial, over its number of terms.
 fn polynomial(page: &mut Page) -> Result<()> {
     let points = (2..=14).map(|terms| (f64::from(terms), error_of_taylor(terms)));
     let [single, double] = ROUNDING.map(|level| [(2.0, level), (14.0, level)]);

@@ -72,7 +72,7 @@ impl Clocks {
         Clocks::of(0, 0, false)
     }
 
-    /// As the kernels have it.
+    /// Returns the clocks with the remedies that the kernels have.
     pub fn with_remedies() -> Result<Self> {
         source::has(
             "tiled.cu",
@@ -100,7 +100,7 @@ pub fn clocks_with_padding(words: usize) -> usize {
     clocks(&tiled_loads(D + words)[0])
 }
 
-/// What the eight rows of a tile ask for: of kernel 1 without padding and with it, of kernel 3 without swizzle and with it.
+/// The words that eight rows of a tile ask for: in kernel 1 without padding and with it, in kernel 3 without swizzle and with it.
 pub fn eight_rows() -> [Vec<Ask>; 4] {
     let of_tiled = |stride| {
         let [queries, _] = tiled_loads(stride);

@@ -1,12 +1,14 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::banks::{self, Clocks, D, clocks_with_padding};
+use super::compiled::needs;
 use super::fragments::{left_factor, scores};
-use super::ladder::{self, Step, steps};
+use super::ladder::{self, Demands, Step, steps};
 use super::machine::{self, *};
 use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
 use super::{race, source};
+use crate::records::tests::committed;
 use laboratory::gpu::{ARRIVAL, CONSUMERS, TILES, clocks};
 
 /// The guide's multiply-adds per clock and the data sheet's rates meet there.
@@ -25,16 +27,16 @@ fn flops_are_counted_as_the_chapter_does() {
 #[test]
 fn attention_with_the_matrix_lies_right_of_all_ridges_but_one() {
     let [f32, bf16] = [4, 2].map(|bytes| intensity_with_matrix(bytes).unwrap());
-    assert!(f32 > ridge(F32, &H100));
-    assert!(bf16 < ridge(BF16, &H100));
-    assert!(bf16 > ridge(BF16, &H200));
+    assert!(f32 > H100.ridge_f32());
+    assert!(bf16 < H100.ridge_bf16());
+    assert!(bf16 > H200.ridge_bf16());
 }
 
 #[test]
 fn attention_without_the_matrix_lies_far_right_of_the_ridges() {
     let [f32, bf16] = [4, 2].map(|bytes| intensity_without_matrix(bytes).unwrap());
-    assert!(f32 > 50.0 * ridge(F32, &H100));
-    assert!(bf16 > 10.0 * ridge(BF16, &H100));
+    assert!(f32 > 50.0 * H100.ridge_f32());
+    assert!(bf16 > 10.0 * H100.ridge_bf16());
 }
 
 #[test]
@@ -160,6 +162,35 @@ fn kernels_0_3_and_4_ask_for_more_than_hbm_delivers() {
     assert_eq!(greedy.map(|step| step.number).collect::<Vec<_>>(), [0, 3, 4]);
 }
 
+/// Kernels 1, 2 and 5 would still wait longer for something else.
+#[test]
+fn without_hits_in_l2_slow_memory_sets_the_pace_of_kernels_0_3_and_4() {
+    let [naive, tiled, registers, tensor, hopper, backward] =
+        steps().unwrap().each_ref().map(Step::slow_without_cache);
+    assert!(naive > 40.0 && (1.2..1.3).contains(&tiled));
+    assert!((0.6..0.65).contains(&registers) && (0.95..1.05).contains(&backward));
+    assert!((2.25..2.35).contains(&tensor) && tensor == hopper);
+    let waits = |step: &Step| {
+        let Demands { tensor, instructions, loads, exponentials, .. } = step.relative();
+        let most =
+            [tensor, instructions, loads, exponentials].into_iter().fold(0.0, f64::max);
+        step.slow_without_cache() > most
+    };
+    assert_eq!(
+        steps().unwrap().each_ref().map(waits),
+        [true, false, false, true, true, false]
+    );
+}
+
+/// Kernels 3 and 4 fetch each key and value once for 128 queries: too few operations per byte for the tensor cores.
+#[test]
+fn the_reads_of_kernels_3_and_4_lie_left_of_the_ridge() {
+    for step in &steps().unwrap()[3..5] {
+        assert_eq!(step.intensity_beyond(), 128.0);
+        assert!(step.intensity_beyond() < H100.ridge_bf16());
+    }
+}
+
 #[test]
 fn with_tensor_cores_twice_as_fast_loads_and_then_exponentials_set_the_pace() {
     let hopper = steps().unwrap()[4].relative();
@@ -216,6 +247,19 @@ fn no_two_softmaxes_run_at_once_but_for_the_very_first() {
     let (_, plan) = of_hopper().unwrap();
     let [first, second] = &plan.softmax;
     assert!((1..TILES).all(|tile| first[tile].to <= second[tile].from));
+}
+
+/// Two stages for keys and two for values are in use.
+#[test]
+fn shared_memory_has_room_for_a_third_stage_of_kernel_4_and_not_for_a_fourth() {
+    let kernels = committed().of_no_machine("kernels").unwrap();
+    let functions = needs(&kernels).unwrap();
+    let (.., hopper) = functions.iter().find(|(kernel, ..)| *kernel == "hopper").unwrap();
+    let keys = source::constant("hopper.cu", "KEYS").unwrap();
+    let stage = 2 * keys * D * 2; // a tile of keys and one of values, of two bytes per number
+    assert!(
+        hopper.shared + stage <= MOST_SHARED && hopper.shared + 2 * stage > MOST_SHARED
+    );
 }
 
 /// The design of kernel 3 is that of FlashAttention-2, and kernel 4's that of FlashAttention-3.

@@ -1,4 +1,4 @@
-//! What the compiler says that each function needs on Hopper, and how many of its blocks a multiprocessor holds.
+//! The needs of each function on Hopper, by the compiler's report, and the number of its blocks that a multiprocessor holds.
 
 use super::banks::D;
 use super::machine::{MOST_BLOCKS, MOST_THREADS, REGISTERS, SHARED, WARP};
@@ -7,7 +7,7 @@ use super::source::has;
 use anyhow::{Context, Result, ensure};
 use record::{Measurement, Record};
 
-/// What a function needs on Hopper, without a mask.
+/// The needs of a function on Hopper, without a mask.
 pub struct Needs {
     pub registers: usize,
     pub spills: usize,
@@ -38,7 +38,7 @@ impl Needs {
     }
 }
 
-/// Of every function at the chapter's width, with its kernel and its name.
+/// Returns the needs of every function at the chapter's width, with its kernel and its name.
 pub fn needs(record: &Record) -> Result<Vec<(&str, &str, Needs)>> {
     let mut functions = vec![];
     for first in on_hopper(record) {

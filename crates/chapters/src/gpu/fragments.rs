@@ -1,4 +1,4 @@
-//! Which lane of a warp holds which entry of a matrix, before and after `mma.m16n8k16`.
+//! The lanes of a warp that hold the entries of a matrix, before and after `mma.m16n8k16`.
 
 use super::source::has;
 use anyhow::Result;
@@ -11,7 +11,7 @@ pub fn accumulator(row: usize, column: usize) -> (usize, usize) {
     (row % 8 * 4 + column / 2, row / 8 * 2 + column % 2)
 }
 
-/// A (16, 16) of bf16: four registers a lane, two numbers in each; the second number of a pair counts a half.
+/// The lane and register for each entry of a (16, 16) matrix of bf16: four registers per lane, two numbers in each.
 pub fn left_factor(row: usize, column: usize) -> (usize, usize) {
     (row % 8 * 4 + column % 8 / 2, column / 8 * 2 + row / 8)
 }

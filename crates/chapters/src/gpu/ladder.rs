@@ -1,24 +1,23 @@
-//! What each kernel asks of a multiprocessor, counted, and the speed that follows if everything overlaps and if nothing does.
+//! The demands of each kernel on a multiprocessor, counted, and the speed that follows if everything overlaps and if nothing does.
 //!
 //! All is counted for one score, one query against one key, in clocks of one multiprocessor, for long sequences without a mask.
 
 use super::banks::{self, D};
 use super::machine::{
-    BANKS, BF16, EXPONENTIALS, F32, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP,
-    clock_f32,
+    BANKS, EXPONENTIALS, H100, LANES, MULTIPROCESSORS, N, TENSOR, WARP, clock_f32,
 };
 use super::source::{constant, has};
 use anyhow::{Result, ensure};
 use laboratory::gpu::clocks;
 use std::collections::BTreeSet;
 
-/// What somebody may have to wait for.
+/// The time that a function asks of each part of a multiprocessor, in clocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demands {
-    /// Of the tensor cores. In f32 the products are instructions like all others.
+    /// The time of the tensor cores. In f32 the products are instructions like all others.
     pub tensor: f64,
     pub instructions: f64,
-    /// Of shared memory or of the first-level cache, which are one unit: reads, and the writes of arriving tiles.
+    /// The time of shared memory or of the first-level cache, which are one unit: reads, and the writes of arriving tiles.
     pub loads: f64,
     pub exponentials: f64,
     pub slow: f64,
@@ -43,22 +42,22 @@ impl Demands {
 /// A kernel and what it asks for.
 pub struct Step {
     pub number: usize,
-    /// Of its source file.
+    /// The name of its source file.
     pub name: &'static str,
-    /// Of its products.
+    /// The type of its products.
     pub dtype: &'static str,
     /// Multiply-adds of a score by the convention.
     credited: f64,
     /// One function after the other.
     pub functions: Vec<Demands>,
-    /// Bytes a score that come from beyond the multiprocessor.
+    /// Bytes per score that come from beyond the multiprocessor.
     pub beyond: f64,
 }
 
 impl Step {
     /// FLOP/s of the machine.
     pub fn roof(&self) -> f64 {
-        if self.dtype == "bf16" { BF16 } else { F32 }
+        if self.dtype == "bf16" { H100.bf16 } else { H100.f32 }
     }
 
     /// Clocks of the products at the roof.
@@ -73,7 +72,7 @@ impl Step {
         (self.products() / least, self.products() / most)
     }
 
-    /// All functions together, in units of the products' time.
+    /// Returns the demands of all functions together, in units of the products' time.
     pub fn relative(&self) -> Demands {
         let sum = |of: fn(&Demands) -> f64| {
             self.functions.iter().map(of).sum::<f64>() / self.products()
@@ -87,7 +86,19 @@ impl Step {
         }
     }
 
-    /// Bytes a second from beyond the multiprocessors, if everything overlaps.
+    /// Returns the FLOP per byte that comes from beyond the multiprocessors, by the convention.
+    pub fn intensity_beyond(&self) -> f64 {
+        2.0 * self.credited / self.beyond
+    }
+
+    /// Returns the time of slow memory in units of the products' time, if all that comes from beyond the multiprocessors comes
+    /// from there and no cache serves any of it.
+    pub fn slow_without_cache(&self) -> f64 {
+        let seconds = self.beyond / H100.bandwidth;
+        seconds * self.roof() / (2.0 * self.credited)
+    }
+
+    /// Bytes per second from beyond the multiprocessors, if everything overlaps.
     pub fn asked_of_l2(&self) -> f64 {
         let scores = self.predicted().1 * self.roof() / (2.0 * self.credited);
         scores * self.beyond
@@ -99,10 +110,12 @@ fn slow(bytes: f64, clock: f64) -> f64 {
     bytes * MULTIPROCESSORS as f64 * clock / H100.bandwidth
 }
 
-/// Instructions of the softmax for each score: maximum, difference, exponential and sum; and for each score its share of the
-/// corrections of a row of the output.
+/// Instructions of the softmax for each score: maximum, difference, exponential and sum.
+const SOFTMAX: f64 = 4.0;
+
+/// The same, and for each score its share of the corrections of a row of the output, which is corrected at every tile.
 fn softmax(keys: usize) -> f64 {
-    4.0 + D as f64 / keys as f64
+    SOFTMAX + D as f64 / keys as f64
 }
 
 fn instructions(of_lanes: f64) -> f64 {
@@ -117,7 +130,7 @@ fn crossed(bytes: f64) -> f64 {
 const EXPONENTIAL: f64 = 1.0 / EXPONENTIALS as f64;
 const FORWARD: f64 = (2 * D) as f64;
 
-/// Pieces of 32 bytes that a load of one word a lane moves. The addresses are counted in words.
+/// Pieces of 32 bytes that a load of one word per lane moves. The addresses are counted in words.
 pub fn sectors_of_a_load(addresses: impl Fn(usize) -> usize) -> usize {
     let sectors: BTreeSet<_> = (0..WARP).map(|lane| addresses(lane) / 8).collect();
     sectors.len()
@@ -129,12 +142,12 @@ fn sectors(addresses: impl Fn(usize) -> usize) -> f64 {
     (sectors_of_a_load(addresses) as f64 / 4.0).max(1.0)
 }
 
-/// Bytes of a key and of a value that arrive, of so many bytes a number, for each of the queries that share them.
+/// Bytes of a key and of a value that arrive, of so many bytes per number, for each of the queries that share them.
 fn arriving(bytes: usize, queries: usize) -> f64 {
     (2 * D * bytes) as f64 / queries as f64
 }
 
-/// What the functions of a kernel ask for, and the bytes from beyond the multiprocessor.
+/// The demands of a kernel's functions, and the bytes from beyond the multiprocessor.
 type Counted = (Vec<Demands>, f64);
 
 pub fn steps() -> Result<[Step; 6]> {
@@ -214,7 +227,8 @@ fn registers() -> Result<Counted> {
     Ok((vec![demands], arriving))
 }
 
-/// What `mma.sync` reaches of the tensor cores' rate on an H100, by the authors of FlashAttention-3.
+/// The share of the tensor cores' rate that `mma.sync` reaches on Hopper, by the measurements of W. Luo et al., *Benchmarking and
+/// Dissecting the NVIDIA Hopper GPU Architecture* (2024).
 const OF_THE_OLD_INSTRUCTION: f64 = 2.0 / 3.0;
 
 fn tensor_cores() -> Result<Counted> {
@@ -231,9 +245,8 @@ fn tensor_cores() -> Result<Counted> {
     let arriving = arriving(2, rows * warps);
     let demands = Demands {
         tensor,
-        instructions: instructions(
-            softmax(keys) + 0.5 + of_warp(matrix_loads + products),
-        ),
+        // Without corrections: the output is left alone until a weight would be too large.
+        instructions: instructions(SOFTMAX + 0.5 + of_warp(matrix_loads + products)),
         loads: matrix_loads as f64 * clocks(&banks::matrix_loads(true)) as f64 / scores
             + crossed(arriving),
         exponentials: EXPONENTIAL,
@@ -310,7 +323,7 @@ pub fn clocks_of_naive_keys() -> f64 {
     sectors(|lane| lane * D)
 }
 
-/// Bytes of a head's keys and values, with so many bytes a number.
+/// Bytes of a head's keys and values, with so many bytes per number.
 pub fn bytes_of_head(bytes: usize) -> usize {
     2 * N * D * bytes
 }

@@ -1,4 +1,4 @@
-//! What was measured on a GPU: speeds of the kernels, of PyTorch's, and of what they are compared with.
+//! Measurements on a GPU: speeds of the kernels, of PyTorch's, and of products and copies.
 
 use super::ladder::Step;
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ pub fn setting<'a>(m: &'a Measurement, name: &str) -> Result<&'a str> {
 /// heads · d of one sequence; the grid keeps it.
 pub const WIDTH: u64 = 2048;
 
-/// What was timed at a place of the grid, which alone has heads.
+/// Returns the times at places of the grid, which alone have heads.
 fn cells(record: &Record) -> impl Iterator<Item = &Measurement> {
     record.measurements.iter().filter(|m| m.sizes.contains_key("heads"))
 }
@@ -76,12 +76,12 @@ pub fn find<'a>(
 pub const BACKENDS: [&str; 4] =
     ["torch-flash", "torch-cudnn", "torch-efficient", "torch-math"];
 
-/// What a kernel does, as the record names it.
+/// Returns the pass that a kernel computes, as the record names it.
 pub fn pass(step: &Step) -> &'static str {
     if step.name == "backward" { "backward" } else { "forward" }
 }
 
-/// Whether the GPU has the chip of this chapter, which two products have.
+/// Returns true if the GPU has the chip of this chapter, which two products have.
 pub fn is_of_the_chapter(record: &Record) -> bool {
     let name = record.machine.accelerator.as_deref().unwrap_or_default();
     ["H100", "H200"].iter().any(|chip| name.contains(chip))

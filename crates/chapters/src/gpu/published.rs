@@ -1,6 +1,6 @@
-//! What others say of their kernels.
+//! Published speeds of other kernels.
 
-use super::machine::BF16;
+use super::machine::H100;
 
 /// Forward, d = 128, on an H100, in the numbers of J. Shah et al., *FlashAttention-3* (2024).
 pub struct Published {
@@ -13,7 +13,7 @@ pub struct Published {
 impl Published {
     /// The speeds as shares of the roof.
     pub fn shares(&self) -> [f64; 2] {
-        self.speeds.map(|speed| speed * 1e12 / BF16)
+        self.speeds.map(|speed| speed * 1e12 / H100.bf16)
     }
 }
 
@@ -26,6 +26,6 @@ pub const CUDNN: Published =
 pub const FLASH_3: Published =
     Published { who: "FlashAttention-3", speeds: [648.0, 616.0], tokens: 16_384 };
 
-/// Of kernels that were written to teach: what of which roof; gau-nernst (2025) and S. Li (2025).
+/// Shares that two kernels written to teach reached: of a roof, by gau-nernst (2025), and of FlashAttention-2, by S. Li (2025).
 pub const OF_A_5090: f64 = 0.94;
 pub const OF_FLASH_2: f64 = 0.99;

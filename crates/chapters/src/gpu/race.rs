@@ -3,7 +3,7 @@
 use anyhow::Result;
 use regex::Regex;
 
-/// A test holds this to what is reported.
+/// A report of a race. A test compares it with what is reported.
 pub const REPORT: &str =
     include_str!("../../../attention/tests/on_cpu/without_barrier.txt");
 

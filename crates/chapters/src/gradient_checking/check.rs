@@ -1,4 +1,4 @@
-//! What all checks of the chapter are made of.
+//! The parts that all checks of the chapter share.
 
 use anyhow::Result;
 use attention::{GradientCheck, Parameters, gradient_check};

@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::check::{Case, EPSILON};
 use super::faults::{FAULTS, Fault, Trial};
@@ -7,7 +7,7 @@ use super::step::{self, Curve, U, problems};
 use attention::{Mask, numerical_gradient};
 use std::sync::LazyLock;
 
-/// What a check asks for, here as in the tests.
+/// The threshold of a check, here as in the tests.
 const THRESHOLD: f64 = 1e-5;
 
 static THE_U: LazyLock<U> = LazyLock::new(|| step::the_u().unwrap());
@@ -109,7 +109,7 @@ fn every_gradient_is_right() {
 }
 
 #[test]
-fn the_gradient_by_the_bias_of_the_keys_is_zero() {
+fn the_gradient_with_respect_to_the_bias_of_the_keys_is_zero() {
     of_every_gradient(|name, case| {
         if name == "b_k" {
             assert!(case.gradient.amax() < 1e-14);

@@ -18,7 +18,7 @@ pub struct Fault {
     pub case: fn(Trial) -> Result<Case<'static>>,
 }
 
-/// Whether the input is the one that hides the fault, and whether the fault is there.
+/// A trial of a fault: with the input that hides it or with another one, and with the fault or without it.
 #[derive(Clone, Copy)]
 pub struct Trial {
     pub hides: bool,
@@ -133,12 +133,12 @@ fn transposed(trial: Trial) -> Result<Case<'static>> {
         layer.parameters.w_q.fill_with_identity();
     }
     let (x, context, r) = (uniform(3, 4, rng), uniform(5, 4, rng), uniform(3, 4, rng));
-    let (_, cache) = layer.forward(&x, ForwardOptions::new().with_context(&context))?;
+    let (_, cache) = layer.forward(&x, ForwardOptions::new().context(&context))?;
     let p = &layer.parameters;
     let d = attention_backward(&cache.attention, &(&r * p.w_o.transpose()))?;
     let gradient = if trial.planted { d.q * &p.w_q } else { d.q * p.w_q.transpose() };
     let loss = move |x: &DMatrix<f64>| {
-        Ok(layer.forward(x, ForwardOptions::new().with_context(&context))?.0.dot(&r))
+        Ok(layer.forward(x, ForwardOptions::new().context(&context))?.0.dot(&r))
     };
     Ok(Case { at: x, gradient, loss: Box::new(loss) })
 }
@@ -166,7 +166,8 @@ fn without_dropout(trial: Trial) -> Result<Case<'static>> {
     let (x, r) = (uniform(5, 4, rng), uniform(5, 4, rng));
     // The same draw each time, or else the slope would be that of another function.
     let p = if trial.hides { 0.0 } else { 0.5 };
-    let dropping = move || ForwardOptions::new().with_dropout(p, 1);
+    let dropping =
+        move || ForwardOptions::new().dropout(p, &mut ChaCha8Rng::seed_from_u64(1));
     let (_, mut cache) = layer.forward(&x, dropping())?;
     if let (true, HeadsCache::Weights { heads, .. }) = (trial.planted, &mut cache.core) {
         heads.iter_mut().for_each(|head| head.dropout = None);

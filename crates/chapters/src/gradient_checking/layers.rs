@@ -3,7 +3,8 @@
 use super::check::{Case, parameters};
 use crate::random::uniform;
 use anyhow::Result;
-use attention::{AttentionLayer, Mask, MultiHeadAttention, SingleHeadAttention};
+use attention::{Mask, MultiHeadAttention, SingleHeadAttention};
+use laboratory::AttentionLayer;
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -11,7 +12,7 @@ use rand::rngs::ChaCha8Rng;
 /// A layer and its input, without a mask.
 pub type WithInput<L> = (L, DMatrix<f64>);
 
-/// With one head, and with two.
+/// A layer with one head, and one with two.
 pub type Layers =
     (WithInput<SingleHeadAttention<f64>>, WithInput<MultiHeadAttention<f64>>);
 
@@ -29,16 +30,16 @@ pub fn masks() -> Result<[Mask; 3]> {
 }
 
 /// The gradient with respect to x and each parameter, of the loss Σ sin(output) ⊙ P.
-pub fn cases<'a, L: AttentionLayer<f64>>(
+pub fn cases<'a, L: AttentionLayer>(
     (layer, x): &'a WithInput<L>,
     mask: &'a Mask,
-) -> Result<Vec<(&'static str, Case<'a>)>> {
+) -> Result<Vec<(String, Case<'a>)>> {
     let r = uniform(x.nrows(), x.ncols(), &mut ChaCha8Rng::seed_from_u64(8));
-    let (output, cache) = layer.forward(x, mask)?;
+    let (output, cache) = layer.forward(x, None, mask)?;
     let gradients = layer.backward(&cache, &output.map(f64::cos).component_mul(&r))?;
     let here = output.map(f64::sin);
     let loss = move |layer: &L, x: &DMatrix<f64>| {
-        Ok((layer.forward(x, mask)?.0.map(f64::sin) - &here).dot(&r))
+        Ok((layer.forward(x, None, mask)?.0.map(f64::sin) - &here).dot(&r))
     };
     let of_x = loss.clone();
     let by_x = Case {
@@ -46,14 +47,14 @@ pub fn cases<'a, L: AttentionLayer<f64>>(
         gradient: gradients.x,
         loss: Box::new(move |x| of_x(layer, x)),
     };
-    let mut cases = vec![("x", by_x)];
-    let named = layer.parameters().named().into_iter();
+    let mut cases = vec![("x".to_owned(), by_x)];
+    let named = layer.named().into_iter();
     let named = named.zip(gradients.parameters.named()).enumerate();
     for (i, ((name, value), (_, gradient))) in named {
         let loss = loss.clone();
         let loss = move |entries: &DMatrix<f64>| {
             let mut changed = layer.clone();
-            changed.parameters_mut().named_mut()[i].1.copy_from(entries);
+            changed.named_mut()[i].1.copy_from(entries);
             loss(&changed, x)
         };
         let (at, gradient) = (value.into_owned(), gradient.into_owned());

@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::check::EPSILON;
 use super::faults::{FAULTS, Fault, Trial};
@@ -6,9 +6,9 @@ use super::layers::{self, WithInput};
 use super::step::{self, Curve, U};
 use crate::output::Page;
 use anyhow::Result;
-use attention::AttentionLayer;
 use figures::format::{fixed, integer, scientific};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+use laboratory::AttentionLayer;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let u = step::the_u()?;
@@ -27,7 +27,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     planted_faults(page)
 }
 
-/// How far off the slopes are, against the step.
+/// The errors of the slopes, against the step.
 fn drawn_u(page: &mut Page, u: &U) -> Result<()> {
     let lines = [
         Line::new("central, f64", BLUE, u.double.measured.clone()),
@@ -82,7 +82,7 @@ fn every_gradient(page: &mut Page) -> Result<()> {
     gradients_of_layer(page, "two-heads", &two_heads)
 }
 
-fn gradients_of_layer<L: AttentionLayer<f64>>(
+fn gradients_of_layer<L: AttentionLayer>(
     page: &mut Page,
     name: &str,
     layer: &WithInput<L>,

@@ -1,15 +1,15 @@
-//! How far a measured slope is off, against its step: a U, and what is predicted of it.
+//! The error of a measured slope against its step, measured and predicted.
 
 use crate::random::uniform;
 use anyhow::Result;
-use attention::{Mask, Parameters, SingleHeadAttention, numerical_gradient};
+use attention::{Float, Mask, Parameters, SingleHeadAttention, numerical_gradient};
 use nalgebra::{DMatrix, RealField, convert, convert_unchecked};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use record::statistics::median;
 
 /// A layer without biases, an input and the projection P of its loss, `r`, in either precision.
-pub struct Problem<T: RealField + Copy> {
+pub struct Problem<T: Float> {
     pub x: DMatrix<T>,
     /// W_Q, W_K, W_V and W_O.
     weights: [DMatrix<T>; 4],
@@ -49,8 +49,8 @@ impl Problem<f64> {
     }
 }
 
-impl<T: RealField + Copy> Problem<T> {
-    fn map<To: RealField + Copy>(&self, convert: fn(T) -> To) -> Problem<To> {
+impl<T: Float> Problem<T> {
+    fn map<To: Float>(&self, convert: fn(T) -> To) -> Problem<To> {
         let weights = self.weights.each_ref().map(|w| w.map(convert));
         Problem { x: self.x.map(convert), weights, r: self.r.map(convert) }
     }
@@ -137,7 +137,7 @@ fn higher_derivatives(problem: &Problem<f64>) -> Vec<(f64, f64)> {
     (0..problem.x.len()).map(along).collect()
 }
 
-/// What is predicted of the error of a slope: E(ε) = rounding / ε + truncation · ε^order.
+/// The predicted error of a slope: E(ε) = rounding / ε + truncation · ε^order.
 #[derive(Clone, Copy)]
 pub struct Prediction {
     rounding: f64,
@@ -190,7 +190,7 @@ pub struct U {
     pub entries: usize,
     pub loss: f64,
     pub slope: f64,
-    /// Of the second derivative, and of the third.
+    /// The medians of the second derivative and of the third.
     pub second: f64,
     pub third: f64,
     pub double: Curve,
@@ -199,7 +199,7 @@ pub struct U {
 }
 
 impl U {
-    /// Of a median slope in `f32`, at the best step. It divides by the sum of both slopes.
+    /// Returns the relative error of a median slope in `f32`, at the best step. It divides by the sum of both slopes.
     pub fn relative_error_in_f32(&self) -> f64 {
         self.single.best().1 / (2.0 * self.slope)
     }
@@ -210,7 +210,7 @@ fn median_entry(matrices: &[DMatrix<f64>]) -> f64 {
     median(&matrices.iter().flat_map(|m| m.abs().as_slice().to_vec()).collect::<Vec<_>>())
 }
 
-/// How far slopes are off, at steps down to this power of a half. `slopes` measures those of one layer.
+/// Returns the errors of slopes at steps down to this power of a half. `slopes` measures those of one layer.
 fn measured(
     last_power: i32,
     (problems, gradients): (&[Problem<f64>], &[DMatrix<f64>]),

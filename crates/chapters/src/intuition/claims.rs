@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, POINTS, Points, grid, on_circle};
 use super::recurrent::{factor_per_token, through_recurrence};
@@ -6,7 +6,7 @@ use crate::sentences::{BANK, LEFT, unprojected};
 use attention::example;
 use nalgebra::DMatrix;
 
-/// On the grid: the estimator of Nadaraya and Watson, by its definition.
+/// Returns the estimator of Nadaraya and Watson on the grid, by its definition.
 fn nadaraya_watson(points: &Points, sigma: f64) -> DMatrix<f64> {
     let queries = on_circle(&grid());
     DMatrix::from_fn(queries.nrows(), 1, |i, _| {

@@ -1,4 +1,4 @@
-//! What the chapter computes of single queries and of attention as a smoother.
+//! Single queries, and attention as a smoother.
 
 use crate::random::normal;
 use anyhow::Result;
@@ -16,7 +16,7 @@ pub fn lookup() -> Result<DMatrix<f64>> {
     Ok(cache.weights)
 }
 
-/// How many points are smoothed.
+/// The number of points that are smoothed.
 pub const POINTS: usize = 60;
 /// The standard deviation of their noise.
 pub const NOISE: f64 = 0.3;
@@ -56,7 +56,7 @@ pub fn on_circle(angles: &[f64]) -> DMatrix<f64> {
 }
 
 impl Points {
-    /// On the grid: attention as a kernel smoother, with queries scaled so that the kernel has standard deviation `sigma`.
+    /// Returns the estimate of attention as a kernel smoother on the grid, with queries scaled so that the kernel has standard deviation `sigma`.
     ///
     /// exp(−‖q − k‖² / 2σ²) is exp(q·k / σ²) times what does not depend on the key, where all keys have one norm. Attention
     /// computes exp(q'·k / √d_k), so q' = q √d_k / σ².
@@ -66,7 +66,7 @@ impl Points {
     }
 }
 
-/// How far an estimate on the grid is from the curve, as a root mean square.
+/// Returns the distance of an estimate on the grid from the curve, as a root mean square.
 pub fn error(estimate: &DMatrix<f64>) -> f64 {
     let pairs = grid().into_iter().zip(estimate);
     let squares = pairs.map(|(angle, value)| (curve(angle) - value).powi(2));

@@ -1,4 +1,4 @@
-//! Why let every position look at every other: one word in two sentences, a smoother, and the gradient's path.
+//! Intuition: one word in two sentences, a smoother, and the gradient's path.
 
 #[cfg(test)]
 mod claims;

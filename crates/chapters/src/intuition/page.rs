@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, curve, grid};
 use super::recurrent::{self, LENGTHS, Norms, factor_per_token, through_recurrence};
@@ -22,7 +22,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     gradient_paths(page)
 }
 
-/// How a word hears of an earlier one: by recurrence, by convolution, by attention.
+/// Three paths from an earlier word to a later one: recurrence, convolution, attention.
 fn three_designs(page: &mut Page) -> Result<()> {
     let words = (
         "Three ways from “boat” to “bank”",
@@ -106,7 +106,7 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// From the dot products of "bank" to its weights.
+/// A figure from the dot products of "bank" to its weights.
 fn weights_of_bank(page: &mut Page, river: &Sentence) -> Result<()> {
     let Steps { products, scores, weights, output, .. } = unprojected(&river.x)?;
     let (word, bank) = (river.x.row(RIVER), river.x.row(BANK));

@@ -32,7 +32,7 @@ impl TanhRnn {
         states
     }
 
-    /// From the last state, whose gradient is `grad_h`, back to the first token.
+    /// Returns the gradient at the first token, from that of the last state, `grad_h`.
     fn gradient_of_first_token(
         &self,
         x: &DMatrix<f64>,
@@ -56,15 +56,15 @@ impl TanhRnn {
 
 /// Width of both networks.
 pub const WIDTH: usize = 64;
-/// Over how many networks a mean is taken.
+/// The number of networks over which a mean is taken.
 pub const DRAWS: u64 = 40;
-/// How many tokens the gradient passes.
+/// The number of tokens that the gradient passes.
 pub const LENGTHS: [usize; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 
 /// The norms of the gradient that reaches the first token from the last output, for each length.
 pub type Norms = [f64; LENGTHS.len()];
 
-/// For each length the geometric mean over draws.
+/// Returns for each length the geometric mean over draws.
 fn mean_norms(
     norm: impl Fn(usize, &mut ChaCha8Rng) -> Result<f64> + Sync,
 ) -> Result<Norms> {
@@ -116,7 +116,7 @@ pub fn power(norms: &Norms) -> f64 {
     log_log_slope(&long(norms))
 }
 
-/// What a further token multiplies the norms by: their logarithms' slope, by least squares.
+/// Returns the factor by which a further token multiplies the norms, from the slope of their logarithms by least squares.
 pub fn factor_per_token(norms: &Norms) -> f64 {
     let (n, norms): (Vec<_>, Vec<_>) = long(norms).into_iter().unzip();
     let (n, norms) = (DVector::from(n), DVector::from(norms));

@@ -1,4 +1,4 @@
-//! What the chapter computes.
+//! The chapter's numbers.
 
 use crate::random::normal;
 use crate::sentences::BANK;
@@ -29,7 +29,7 @@ pub fn readable_layer(Sentence { x, .. }: &Sentence) -> Result<[RowDVector<f64>;
     Ok([output.row(BANK).into_owned(), (x + output).row(BANK).into_owned()])
 }
 
-/// How many numbers a layer learns with d_model = 8, d_k = 2 and d_v = 3 in parameters whose names begin so, counted by making it.
+/// Returns how many numbers a layer with d_model = 8, d_k = 2 and d_v = 3 learns in parameters whose names begin so, counted by making it.
 pub fn count_parameters(kind: &str) -> Result<usize> {
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     let parameters = Parameters::<f64>::xavier(8, 2, 3, rng)?;
@@ -38,7 +38,7 @@ pub fn count_parameters(kind: &str) -> Result<usize> {
     Ok(of_kind.map(|(_, numbers)| numbers.len()).sum())
 }
 
-/// How many numbers a layer with d_k = d_v = d learns in its weight matrices and in its biases.
+/// Returns how many numbers a layer with d_k = d_v = d learns in its weight matrices and in its biases.
 pub fn counts(d_model: usize, d: usize) -> (usize, usize) {
     (4 * d_model * d, 3 * d + d_model)
 }
@@ -47,7 +47,7 @@ pub fn counts(d_model: usize, d: usize) -> (usize, usize) {
 pub const N: usize = 64;
 pub const D_MODEL: usize = 512;
 pub const D_K: usize = 64;
-/// Over how many layers a mean is taken.
+/// The number of layers over which a mean is taken.
 pub const LAYERS: usize = 20;
 
 /// The standard deviation of Xavier's start.
@@ -60,7 +60,7 @@ pub fn variance_from(width: usize) -> f64 {
     (2.0 * width as f64) / (D_MODEL + D_K) as f64
 }
 
-/// What a fresh layer does to inputs and gradients of spread 1: root mean squares, each a mean over layers.
+/// The effect of a fresh layer on inputs and gradients of spread 1: root mean squares, each a mean over layers.
 #[derive(Default)]
 pub struct Start {
     pub queries: f64,

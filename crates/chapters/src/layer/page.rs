@@ -1,4 +1,4 @@
-//! How the chapter says it.
+//! The chapter's page: values and tables.
 
 use super::facts::{self, D_K, D_MODEL, LAYERS, N};
 use crate::output::Page;
@@ -30,7 +30,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// From X to Y, with the shapes and the places of parameters.
+/// The figure from X to Y, with the shapes and the places of parameters.
 fn flow(area: &Area) -> Result<()> {
     let step = |(x, y), width, text: &str, colour| {
         text_box(area, (x, y), (width, 34), text, colour)
@@ -58,7 +58,7 @@ fn flow(area: &Area) -> Result<()> {
     step((200, 360), 180, "Y  (n, d_model)", BLUE)
 }
 
-/// Where a layer stands in a transformer.
+/// The place of a layer in a transformer.
 fn block(area: &Area) -> Result<()> {
     let line = 90;
     label(area, (line, 12), "X", TEXT)?;
@@ -77,7 +77,7 @@ fn block(area: &Area) -> Result<()> {
     Ok(())
 }
 
-/// What a layer with readable parameters adds to "bank".
+/// The vector that a layer with readable parameters adds to "bank".
 fn readable_layer(page: &mut Page) -> Result<()> {
     let (river, city) = (example::river(), example::city());
     let row = |name: &str, of: &RowDVector<f64>| {
@@ -123,7 +123,7 @@ fn counts(page: &mut Page) {
     page.table("counts", &header, &rows);
 }
 
-/// What a fresh layer does to inputs and gradients, for several spreads of its weights.
+/// The effect of a fresh layer on inputs and gradients, for several spreads of its weights.
 fn initialisation(page: &mut Page) -> Result<()> {
     page.value("xavier", fixed(facts::xavier(), 3));
     page.value("n", integer(N));

@@ -1,4 +1,4 @@
-//! What the chapter computes.
+//! The chapter's numbers.
 
 use crate::random::normal;
 use crate::sentences::projected;
@@ -8,7 +8,7 @@ use attention::{
     example, scaled_scores,
 };
 use nalgebra::{DMatrix, DVector, dmatrix};
-use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 /// Tokens.
 pub const N: usize = 64;
@@ -21,13 +21,13 @@ pub struct Cut {
     /// Width of a head.
     pub width: usize,
     pub flops: Flops,
-    /// How many weights all heads have to store.
+    /// Returns the number of weights that all heads have to store.
     pub weights: usize,
     /// The rank of the scores of each head.
     pub ranks: Vec<usize>,
 }
 
-/// The same width in more and more heads.
+/// Returns layers of one width, cut into more and more heads.
 pub fn cuts() -> Result<Vec<Cut>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(3);
     let x = normal(N, D_MODEL, rng);
@@ -89,7 +89,7 @@ pub fn across_sentences() -> Result<DMatrix<f64>> {
     Ok(projected(&queries, &example::city().x, &Mask::none())?.weights)
 }
 
-/// Over how many rows of weights the sums under dropout are taken.
+/// The number of rows of weights over which the sums under dropout are taken.
 pub const ROWS: usize = 12_800;
 
 /// The sums of rows of weights under dropout.
@@ -117,8 +117,7 @@ fn dropout(p: f64, n: usize) -> Result<Dropout> {
     let x = normal(n, 8, rng);
     let (mut sums, mut squares) = (vec![], vec![]);
     while sums.len() < ROWS {
-        let dropping = ForwardOptions::new().with_dropout(p, rng.next_u64());
-        let (_, cache) = layer.forward(&x, dropping)?;
+        let (_, cache) = layer.forward(&x, ForwardOptions::new().dropout(p, rng))?;
         let head = &cache.heads()[0];
         sums.extend(head.weights_used()?.column_sum().iter().copied());
         squares.push(head.weights.norm_squared() / n as f64);

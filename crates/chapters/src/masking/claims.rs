@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, SCORES, everything_hidden, masked_after_softmax};
 use crate::sentences::{BANK, BOAT, LEFT, Steps};

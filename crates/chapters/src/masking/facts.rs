@@ -1,9 +1,9 @@
-//! What the chapter computes.
+//! The chapter's numbers.
 
 use crate::sentences::{BANK, Steps, projected};
 use anyhow::Result;
-use attention::{Mask, example, softmax};
-use nalgebra::{DMatrix, DVector, RealField};
+use attention::{Float, Mask, example, softmax};
+use nalgebra::{DMatrix, DVector};
 
 /// 1 where a query may see a key, `hidden` where it may not.
 pub fn allowed(mask: &Mask, n_q: usize, n_k: usize, hidden: f64) -> Result<DMatrix<f64>> {
@@ -11,7 +11,7 @@ pub fn allowed(mask: &Mask, n_q: usize, n_k: usize, hidden: f64) -> Result<DMatr
     Ok(allowed.map(|seen| if seen { 1.0 } else { hidden }))
 }
 
-/// What two queries see of six keys if a causal mask aligns their first positions, as this crate's does not.
+/// The keys of six that two queries see if a causal mask aligns their first positions, as this crate's doesn't.
 pub fn aligned_at_starts() -> DMatrix<f64> {
     DMatrix::from_fn(2, 6, |i, j| if j <= i { 1.0 } else { f64::NAN })
 }
@@ -36,9 +36,7 @@ pub fn with_a_longer_last_word() -> DMatrix<f64> {
 }
 
 /// A row of scores with this added to all of them, in the place of −∞, and its weights.
-pub fn everything_hidden<T: RealField + Copy>(
-    added: T,
-) -> Result<(DVector<T>, DVector<T>)> {
+pub fn everything_hidden<T: Float>(added: T) -> Result<(DVector<T>, DVector<T>)> {
     let hidden = SCORES.map(|score| nalgebra::convert::<f64, T>(score) + added);
     let hidden = DVector::from_row_slice(&hidden);
     let weights = softmax(&hidden)?;
@@ -47,7 +45,7 @@ pub fn everything_hidden<T: RealField + Copy>(
 
 pub const SCORES: [f64; 3] = [2.0, 1.0, 0.1];
 
-/// How far the next number is from −10⁹, in `f64` and in `f32`.
+/// The distance from −10⁹ to the next number, in `f64` and in `f32`.
 pub fn spacing() -> (f64, f32) {
     let (double, single) = (-1e9_f64, -1e9_f32);
     (double.next_up() - double, single.next_up() - single)

@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, allowed, everything_hidden, masked_after_softmax};
 use crate::output::Page;

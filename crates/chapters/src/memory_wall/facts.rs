@@ -1,4 +1,4 @@
-//! What the chapter counts and predicts.
+//! The chapter's counts and predictions.
 
 pub use crate::tiles_traffic::facts::{CAPACITY, D, ELEMENT, N, kibibytes, shape, strip};
 use crate::tiles_traffic::facts::{LONG, Program, RUN, lengths, sweeps};
@@ -28,7 +28,7 @@ impl Runs {
     }
 }
 
-/// For all lengths that are run, up to [`N`], under a causal mask.
+/// Returns the runs of all lengths up to [`N`], under a causal mask.
 pub fn runs() -> Result<Vec<Runs>> {
     let both = |&n: &usize| {
         let run = |program: Program| program.run(n, &Mask::causal(), CAPACITY);
@@ -65,7 +65,7 @@ pub fn intensity(operations: usize, counts: Counts) -> f64 {
     operations as f64 / counts.bytes(ELEMENT) as f64
 }
 
-/// As many times as the matrix (n, n) has entries.
+/// Returns so many numbers as a multiple of the entries of the matrix (n, n).
 pub fn crossings(numbers: u128) -> Result<usize> {
     let entries = (N * N) as u128;
     ensure!(numbers.is_multiple_of(entries), "{numbers} is no multiple of n²");
@@ -75,7 +75,7 @@ pub fn crossings(numbers: u128) -> Result<usize> {
 /// The three passes between the products.
 pub const MIDDLE: [&str; 3] = ["scale", "mask", "softmax"];
 
-/// Which share of all numbers the passes in the middle move, and which share of the operations they do.
+/// Returns the share of all numbers that the passes in the middle move, and the share of the operations that they do.
 pub fn middle(naive: &Report) -> Result<(f64, f64)> {
     let moved: u128 = MIDDLE.iter().map(|pass| naive.pass(pass).all()).sum();
     let (part, all) = (all_operations(&MIDDLE)?, all_operations(naive.passes())?);
@@ -89,18 +89,18 @@ pub fn saved_by_fusing(Runs { naive, fused, .. }: &Runs) -> f64 {
 
 /// Bytes that cross between slow and fast memory.
 pub struct Bytes {
-    /// Of the (n, n) matrix, in the naive program.
+    /// The bytes of the (n, n) matrix, in the naive program.
     pub matrix: f64,
-    /// The same with the passes in the middle fused.
+    /// The same, with the passes in the middle fused.
     pub fused_matrix: f64,
-    /// Of keys and values, again and again.
+    /// The bytes of keys and values, again and again.
     pub keys_and_values: f64,
-    /// Of inputs and output, if each crosses once.
+    /// The bytes of inputs and output, if each crosses once.
     pub inputs_and_output: f64,
 }
 
 impl Bytes {
-    /// By the formula of the chapter, term by term.
+    /// Returns the bytes by the formula of the chapter, term by term.
     pub fn predicted(n: usize, capacity: usize) -> Self {
         let bytes = |numbers: usize| (numbers * ELEMENT) as f64;
         let (square, sweeps) = (n * n, sweeps(n, capacity));
@@ -113,12 +113,12 @@ impl Bytes {
     }
 }
 
-/// For sequences of more and more tokens.
+/// Returns the predictions for sequences of more and more tokens.
 pub fn over_tokens() -> Vec<(usize, Bytes)> {
     lengths().map(|n| (n, Bytes::predicted(n, CAPACITY))).collect()
 }
 
-/// For fast memories from 1 KiB to 4 MiB, in numbers, eight steps for each doubling.
+/// Returns the predictions for fast memories from 1 KiB to 4 MiB, in numbers, eight steps for each doubling.
 pub fn over_capacity() -> Vec<(usize, Bytes)> {
     let capacities = (64..=160).map(|i| (f64::from(i) / 8.0).exp2().round() as usize);
     capacities.map(|m| (m, Bytes::predicted(CAPACITY_N, m))).collect()

@@ -1,10 +1,9 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{
     self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, N, Runs, crossings, intensity,
     kibibytes, operations, shape,
 };
-use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::complexity::{self, ridge, softmax_share};
 use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
@@ -14,6 +13,7 @@ use figures::format::{duration, fixed, integer, percent, significant};
 use figures::{
     Area, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, text_box,
 };
+use laboratory::hardware::A100;
 use laboratory::traffic::{Counts, Report};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -108,7 +108,7 @@ fn draw_crossings(
     })
 }
 
-/// What the chapter says of the naive program.
+/// The numbers of the naive program.
 fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()> {
     let (total, matrix) = (naive.total(), naive.matrix("scores"));
     let strip = facts::strip(CAPACITY);
@@ -120,7 +120,7 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
     let counted = intensity(facts::all_operations(naive.passes())?, total);
     page.value("naive-intensity", fixed(counted, 1));
     page.value("ideal-intensity", fixed(shape(N).intensity(ELEMENT)?, 1));
-    page.value("gpu-ridge", significant(A100_F32 / A100_BANDWIDTH, 3));
+    page.value("gpu-ridge", significant(A100.ridge_f32(), 3));
     let (moved, work) = facts::middle(naive)?;
     page.value("middle-moved", percent(moved, 0));
     page.value("middle-work", percent(work, 1));
@@ -130,7 +130,7 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
     Ok(())
 }
 
-/// What fusing saves, and what four crossings are for many heads.
+/// The savings of fusing, and the bytes of four crossings for many heads.
 fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     let crossings = |report: &Report| crossings(report.matrix("scores").all());
     draw_crossings(page, "crossings-fused", "fused", &run.fused)?;
@@ -145,7 +145,7 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     Ok(())
 }
 
-/// What was measured on the thread of the chapter Complexity: its ridge, what softmax reaches of its roof, and what fusing could
+/// The measurements on the thread of the chapter Complexity: its ridge, the share of its roof that softmax reaches, and what fusing could
 /// save at most.
 pub fn on_a_thread(page: &mut Page) -> Result<()> {
     let records = complexity::records(page)?;

@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, Changes, TILE, harmonic};
 use super::rounding::{self, Errors, Keys, LONGEST, ROWS, Spread, Way};
@@ -20,7 +20,7 @@ fn near(a: f64, b: f64, factor: f64) -> bool {
     a < factor * b && b < factor * a
 }
 
-/// What rounding does is measured against numbers that have to be more exact than an `f64`.
+/// Rounding errors are measured against numbers that have to be more accurate than an `f64`.
 #[test]
 fn thirty_digits_are_right() {
     let off = |given: Quad, right: Quad| ((given - right) / right).0.abs();
@@ -35,7 +35,7 @@ fn thirty_digits_are_right() {
     assert!(off(third + third + third, Quad::ONE) < 1e-31);
 }
 
-/// As the answer to the first question has it.
+/// The answer to the first question says so.
 #[test]
 fn an_exponential_overflows_just_above_the_largest_exponent() {
     let largest = facts::largest_exponent_f64();
@@ -146,7 +146,7 @@ fn errors_in_f32_are_like_those_in_f64() {
     }
 }
 
-/// What the crate says, `width` keys at a time or as a tree of tiles.
+/// Returns the crate's result, `width` keys at a time or as a tree of tiles.
 fn of_the_crate(keys: &Keys<f64>, width: usize, is_tree: bool) -> Result<f64> {
     let mut states = vec![OnlineSoftmax::new(1, 1)?];
     for tile in keys.0.chunks(width) {

@@ -1,4 +1,4 @@
-//! What the chapter computes, without what rounding does.
+//! The chapter's numbers, without those about rounding.
 
 use super::row::Row;
 use crate::random;
@@ -36,7 +36,7 @@ pub fn long_row() -> (DMatrix<f64>, Vec<f64>) {
     (scores, (0..LONG).map(|j| (0.3 * j as f64).cos()).collect())
 }
 
-/// Of the textbook's program, the one that divides at the end, and online softmax: the average of the values with weights
+/// Returns the results of the textbook's program, of the one that divides at the end, and of online softmax: the average of the values with weights
 /// that are the softmax of the row, and how much of the row it read and wrote, as the machine of the chapter on the memory
 /// wall counts it.
 pub fn sweeps() -> Result<[(f64, Counts); 3]> {
@@ -107,12 +107,12 @@ pub struct Step {
 }
 
 impl Step {
-    /// By which the old sums are multiplied.
+    /// The factor of the old sums.
     pub fn correction(&self) -> f64 {
         (self.before.max - self.after.max).exp()
     }
 
-    /// What is added to the sum.
+    /// The term that is added to the sum.
     pub fn term(&self) -> f64 {
         (self.score - self.after.max).exp()
     }
@@ -166,7 +166,7 @@ pub fn harmonic(n: usize) -> f64 {
     (1..=n).map(|i| 1.0 / i as f64).sum()
 }
 
-/// How often the maximum changes over a row, if it is looked at in tiles.
+/// Returns the number of changes of the maximum over a row that is taken in tiles.
 pub fn changes_of_maximum(scores: &[f64], tile: usize) -> usize {
     let mut max = f64::NEG_INFINITY;
     let mut changes = 0;
@@ -178,7 +178,7 @@ pub fn changes_of_maximum(scores: &[f64], tile: usize) -> usize {
     changes
 }
 
-/// How often the maximum of the first `n` random scores of a row changes, as a mean over [`ROWS_OF_CHANGES`] rows.
+/// Returns the number of changes of the maximum over the first `n` random scores of a row, as a mean over [`ROWS_OF_CHANGES`] rows.
 #[derive(Clone, Copy)]
 pub struct Changes {
     pub n: usize,
@@ -216,12 +216,12 @@ pub fn expected_changes(n: usize, tile: usize) -> impl Iterator<Item = (f64, f64
 
 // ------------------------------------------------------------------------------------------------ cost
 
-/// What the correction of a tile adds to each of its scores beside the work of plain softmax.
+/// Returns the work that the correction of a tile adds to each of its scores, beside that of plain softmax.
 pub struct Cost {
     /// Keys in a tile.
     pub tile: usize,
     pub exponentials: f64,
-    /// Of the sum, and of values of width [`VALUE_WIDTH`].
+    /// The operations on the sum, and on values of width [`VALUE_WIDTH`].
     pub multiplications: f64,
     /// The same as a share of those in both products: one for each entry of the key and of its value.
     pub share_of_products: f64,

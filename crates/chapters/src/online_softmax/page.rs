@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::drawings;
 use super::facts::{self, Changes, TILE, VALUE_WIDTH, harmonic};
@@ -26,7 +26,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// How often a program goes over a row that does not fit.
+/// The passes of each program over a row that doesn't fit.
 fn sweeps(page: &mut Page) -> Result<()> {
     let names = [
         "maximum; sum; divide; average",
@@ -251,7 +251,7 @@ fn changes_over_length(page: &mut Page, changes: &[Changes]) -> Result<()> {
     )
 }
 
-/// What a row costs more than the plain softmax.
+/// The work on a row beyond that of plain softmax.
 fn costs(page: &mut Page) {
     page.table_of(
         "cost",

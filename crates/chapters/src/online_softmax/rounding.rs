@@ -1,4 +1,4 @@
-//! What rounding does to a row, however it is taken.
+//! Rounding errors of a row, taken in several ways.
 
 use super::facts::{TILE, normal};
 use super::row::Row;
@@ -63,7 +63,7 @@ impl<T: Number> Keys<T> {
         add(&terms.collect::<Vec<T>>())
     }
 
-    /// In twice the digits of an `f64`: as the sum of two, the second one smaller than the last digit of the first.
+    /// Returns the average in twice the digits of an `f64`.
     pub fn exact(&self) -> Quad {
         let max = self.0.iter().fold(f64::NEG_INFINITY, |max, key| max.max(key.0.into()));
         let (mut sum, mut weighted) = (Quad::ZERO, Quad::ZERO);
@@ -100,10 +100,10 @@ pub fn error<T: Number>(output: T, exact: Quad) -> f64 {
 
 // ------------------------------------------------------------------------------------------------ over many rows
 
-/// How a row is taken.
+/// A way to take a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// So many keys at a time.
+    /// In groups of so many keys.
     Tiles(usize),
     /// Tiles of [`TILE`] keys, merged as a tree.
     Tree,
@@ -143,7 +143,7 @@ pub const ROWS: usize = 60;
 /// The mean errors of some ways.
 pub type Errors = BTreeMap<Way, f64>;
 
-/// Over [`ROWS`] rows of `n` random keys.
+/// Returns the errors over [`ROWS`] rows of `n` random keys.
 fn mean_errors<T: Number>(n: usize, ways: &[Way]) -> Errors {
     let of_row = |seed| {
         let keys = Keys::<T>::random(n, seed);
@@ -164,7 +164,7 @@ pub fn errors_in_f64() -> Vec<(usize, Errors)> {
     (6..=14).map(|power| 1 << power).map(|n| (n, mean_errors::<f64>(n, &ways))).collect()
 }
 
-/// The same in `f32`, at fewer lengths, of the ways that do not see the whole row.
+/// Returns the same in `f32`, at fewer lengths, for the ways that don't see the whole row.
 pub fn errors_in_f32() -> Vec<(usize, Errors)> {
     let lengths = [6, 8, 10, 12, 14].map(|power| 1 << power);
     lengths.map(|n| (n, mean_errors::<f32>(n, &Way::ONLINE))).into()
@@ -172,7 +172,7 @@ pub fn errors_in_f32() -> Vec<(usize, Errors)> {
 
 // ------------------------------------------------------------------------------------------------ one row in many orders
 
-/// How many random orders are tried, of a row of so many keys.
+/// The number of random orders that are tried, and the number of keys in the row.
 pub const ORDERS: usize = 1000;
 pub const N_OF_ORDERS: usize = 1000;
 

@@ -22,7 +22,7 @@ impl<T: RealField + Copy> Row<T> {
         if self.max.is_finite() { exponential(self.max - max) } else { T::zero() }
     }
 
-    /// A tile more: scores, each with its value.
+    /// Takes one more tile: scores, each with its value.
     pub fn absorb(self, keys: &[(T, T)]) -> Self {
         let max = keys.iter().fold(self.max, |max, &(score, _)| max.max(score));
         let (mut sum, mut weighted) = (T::zero(), T::zero());

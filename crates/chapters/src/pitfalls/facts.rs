@@ -1,4 +1,4 @@
-//! What the chapter computes.
+//! The chapter's numbers.
 
 use super::wrong;
 use crate::backward::gradients_by_path;
@@ -18,7 +18,7 @@ use rand::rngs::ChaCha8Rng;
 pub const KEYS: usize = 8;
 pub const ROWS: usize = 5000;
 
-/// What a wrong way gives, and what is right.
+/// The result of a wrong way, and the right one.
 pub struct Results<T> {
     pub wrong: T,
     pub right: T,
@@ -37,12 +37,12 @@ pub fn largest_weight(d_k: usize, divisor: f64) -> Result<Results<f64>> {
     Ok(Results { wrong, right })
 }
 
-/// As [`largest_weight`] of one of the eight heads of a model of width 512, divided by the root of that width.
+/// Returns the [`largest_weight`] of one of the eight heads of a model of width 512, divided by the root of that width.
 pub fn largest_weight_by_model() -> Result<Results<f64>> {
     largest_weight(64, 512_f64.sqrt())
 }
 
-/// Which of the tokens of [`padded`] are real.
+/// The tokens of [`padded`] that are real.
 pub const REAL: [bool; 8] = [true, true, true, true, true, true, false, false];
 
 /// Attention over the running example and two rows of padding, each like the word "the", under this padding mask.
@@ -109,9 +109,8 @@ pub fn dropout_sums() -> Result<Results<f64>> {
     let layer = MultiHeadAttention::<f64>::xavier(4, 1, rng)?;
     let x = example::river().x;
     let (mut wrong, mut right) = (0.0, 0.0);
-    for seed in 0..SEEDS {
-        let (_, cache) =
-            layer.forward(&x, ForwardOptions::new().with_dropout(0.5, seed))?;
+    for _ in 0..SEEDS {
+        let (_, cache) = layer.forward(&x, ForwardOptions::new().dropout(0.5, rng))?;
         let used = cache.heads()[0].weights_used()?;
         let kept = cache.heads()[0]
             .weights
@@ -148,7 +147,7 @@ pub fn stale(seed: u64) -> Result<Passed> {
 
 pub const STALE_SEEDS: u64 = 20;
 
-/// How far off the input's gradient is with a stale cache, if a backward pass takes any: the least and the most of
+/// Returns the error of the input's gradient with a stale cache, if a backward pass takes any: the least and the most of
 /// several layers.
 pub fn off_by_stale_caches() -> Result<(f64, f64)> {
     let all = (0..STALE_SEEDS).map(off_by_stale_cache).collect::<Result<Vec<_>>>()?;

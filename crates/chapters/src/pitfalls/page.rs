@@ -1,4 +1,4 @@
-//! How the chapter says it.
+//! The chapter's page: values and tables.
 
 use super::facts::{self, REAL, padded};
 use crate::output::Page;
@@ -30,7 +30,7 @@ fn scale(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Where more is seen than should be.
+/// The places at which more is seen than should be.
 fn leaking_mask(page: &mut Page) -> Result<()> {
     let (seen, pairs) = facts::future_seen()?;
     page.value("first-row-seen", integer(seen));

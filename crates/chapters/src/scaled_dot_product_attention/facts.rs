@@ -1,4 +1,4 @@
-//! What the chapter computes.
+//! The chapter's numbers.
 
 use crate::sentences::{self, Steps};
 use anyhow::Result;
@@ -20,7 +20,7 @@ pub fn worked_examples() -> Result<[(&'static str, Steps); 2]> {
 /// Tokens of a pattern.
 pub const N: usize = 8;
 
-/// How much longer the queries of the figures are than the keys, which have length 1.
+/// The length of the queries in the figures. The keys have length 1.
 pub const QUERY_LENGTH: f64 = 20.0;
 
 /// A pattern that weights often show. Which keys a query matches decides where a row looks; the query's length decides
@@ -31,7 +31,7 @@ pub struct Pattern {
     pub entropy_of_short_queries: f64,
     /// The same, with queries as long as those of the figures.
     pub entropy: f64,
-    /// With queries as long as those of the figures.
+    /// Its weights with queries as long as those of the figures.
     pub weights: DMatrix<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, N, QUERY_LENGTH};
 use crate::output::{Page, sum_of_products};
@@ -59,7 +59,7 @@ fn projected(page: &mut Page) -> Result<()> {
     ] {
         let words = (
             &*format!("{of} of “the boat left the river bank” after three projections"),
-            "A six by six grid, each row a query. The row of “left” is strongest at boat, the row of “bank” at boat, \
+            "A six by six grid, each row is a query. The row of “left” is strongest at boat, the row of “bank” at boat, \
              river and bank; the rows of “the” are nearly even.",
         );
         page.heat_map(name, words, &HeatMap::of_tokens(matrix, &tokens, full))?;

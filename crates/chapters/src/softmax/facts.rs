@@ -1,4 +1,4 @@
-//! What the chapter computes.
+//! The chapter's numbers.
 
 use anyhow::Result;
 use attention::{log_sum_exp, softmax, softmax_backward, softmax_jacobian};

@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, sharpened};
 use crate::output::{Page, sum_of_products};
@@ -87,7 +87,7 @@ fn sharpness(page: &mut Page) -> Result<()> {
     )
 }
 
-/// Where the exponential leaves the numbers that a type can hold.
+/// The scores at which the exponential leaves the range of a type.
 fn overflow(page: &mut Page) -> Result<()> {
     let row = |(name, max): (&str, f64)| {
         vec![format!("`{name}`"), format!("${}$", scientific(max, 2)), fixed(max.ln(), 2)]
@@ -123,7 +123,7 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
     )
 }
 
-/// What the gradient with respect to one row of n scores costs, with the Jacobian and without.
+/// The cost of the gradient with respect to one row of n scores, with the Jacobian and without.
 fn jacobian_cost(page: &mut Page) {
     page.table_of(
         "jacobian-cost",

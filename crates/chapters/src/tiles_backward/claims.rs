@@ -1,8 +1,8 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, Kept, Steps};
 use super::gradients::{self, BothPasses, HEADS, Matrices, Problem, Program, TILES};
-use super::rounding::{self, ORDERS, Sums, UNIT, Varied, Weights};
+use super::rounding::{self, LARGE_KEYS, ORDERS, Sums, UNIT, Varied, Weights};
 use crate::random::normal;
 use crate::tiles_traffic::claims::{
     blocks_predict_the_count, runs_as_predicted, the_formula_holds_of_every_size,
@@ -39,7 +39,11 @@ fn the_crate_keeps_what_is_counted() {
     assert_eq!(3 * x.len() + output.len(), kept.linear, "tiled");
     assert_eq!(log_sum_exp.len(), kept.log_sum_exp, "tiled: log-sum-exp");
     // The chapter says in a sentence that the crate keeps this second number, and counts without it.
-    assert_eq!(log_sum_exp_low.len(), kept.log_sum_exp, "tiled: the second number a row");
+    assert_eq!(
+        log_sum_exp_low.len(),
+        kept.log_sum_exp,
+        "tiled: the second number per row"
+    );
 }
 
 #[test]
@@ -67,7 +71,7 @@ fn what_computing_again_adds_hardly_depends_on_the_length() {
     }
 }
 
-/// By the data sheet; what a thread says is measured.
+/// The ridges of the GPU are those of the data sheet. That of a thread is measured.
 #[test]
 fn an_a100_fetches_weights_faster_than_it_computes_them_but_for_tensor_cores() {
     let [single, half] = facts::of_a100();
@@ -113,6 +117,15 @@ fn softmax_is_exact_at_any_size_of_scores_and_the_log_sum_exp_is_not() {
     assert!(errors[0].1 < 4.0 * errors[0].0, "and it is, of small scores: {errors:?}");
 }
 
+/// D and dA are the same sum in two orders, so their difference is a rounding error, and the keys multiply it.
+#[test]
+fn a_saturated_row_with_large_keys_has_a_gradient_of_zero_by_kept_weights_only() {
+    let saturated = rounding::saturated().unwrap();
+    assert_eq!(saturated.naive.amax(), 0.0);
+    let rounding = saturated.row_norm() / (UNIT * f64::from(LARGE_KEYS));
+    assert!((1.0..100.0).contains(&rounding), "{rounding}");
+}
+
 static SUMS: LazyLock<[Sums; 3]> = LazyLock::new(|| rounding::sums().unwrap());
 
 #[test]
@@ -151,7 +164,7 @@ fn most_entries_vary_a_little_and_more_so_with_more_blocks() {
 
 // ---------------------------------------------------------------------------------------------------- gradients
 
-/// What a check asks for, here as in the tests.
+/// The threshold of a check, here as in the tests.
 const THRESHOLD: f64 = 1e-5;
 
 /// Head by head, with all weights at once.

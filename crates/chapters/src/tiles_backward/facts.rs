@@ -1,12 +1,12 @@
-//! What is kept, what is computed again and what is moved, in bytes and operations.
+//! The bytes that are kept and moved, and the operations of computing weights again.
 
-use crate::claims::{A100_BANDWIDTH, A100_BF16, A100_F32};
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, capacities, counted_over_lengths,
     over_tiles, tiled_backward,
 };
 use anyhow::Result;
 use attention::AttentionShape;
+use laboratory::hardware::A100;
 
 /// Numbers that one head keeps for its backward pass: queries, keys, values and output, the weights, the log-sum-exp.
 pub struct Kept {
@@ -33,7 +33,7 @@ impl Kept {
     }
 }
 
-/// What both passes of the core cost, if weights are kept and if they are computed again.
+/// The cost of both passes of the core, if weights are kept and if they are computed again.
 pub struct Steps {
     pub naive: f64,
     pub tiled: f64,
@@ -53,7 +53,7 @@ impl Steps {
         })
     }
 
-    /// What computing again adds, as a share of both passes.
+    /// Returns the operations that computing again adds, as a share of both passes.
     pub fn more(&self) -> f64 {
         self.tiled / self.naive - 1.0
     }
@@ -65,7 +65,7 @@ pub const LENGTHS: [usize; 5] = [256, 1024, 4096, 16_384, 65_536];
 /// Operations of a weight that is computed again: a dot product, a subtraction, an exponential.
 pub const OPERATIONS: usize = 2 * D + 2;
 
-/// What a weight costs that is fetched, beside one that is computed again.
+/// The cost of a weight that is fetched, beside that of one that is computed again.
 pub struct Recompute {
     /// Operations in the time for a byte.
     pub ridge: f64,
@@ -74,23 +74,20 @@ pub struct Recompute {
 }
 
 impl Recompute {
-    /// On a machine with this ridge, with numbers of so many bytes, each written once and read once.
+    /// Returns the cost on a machine with this ridge, with numbers of so many bytes, each written once and read once.
     pub fn new(ridge: f64, element: usize) -> Self {
         Recompute { ridge, even: OPERATIONS as f64 / (2 * element) as f64 }
     }
 
-    /// How many times as long it takes to fetch a weight as to compute it.
+    /// Returns the time to fetch a weight as a multiple of the time to compute it.
     pub fn ratio(&self) -> f64 {
         self.ridge / self.even
     }
 }
 
-/// By the data sheet of an A100: in `f32` without tensor cores, in bf16 with them.
+/// Returns the costs on an A100: in `f32` without tensor cores, in bf16 with them.
 pub fn of_a100() -> [Recompute; 2] {
-    [
-        Recompute::new(A100_F32 / A100_BANDWIDTH, ELEMENT),
-        Recompute::new(A100_BF16 / A100_BANDWIDTH, 2),
-    ]
+    [Recompute::new(A100.ridge_f32(), ELEMENT), Recompute::new(A100.ridge_bf16(), 2)]
 }
 
 // ---------------------------------------------------------------------------------------------------- traffic

@@ -14,7 +14,7 @@ pub const TILES: Tiles = Tiles { queries: 2, keys: 3 };
 /// Queries, keys and values.
 pub type Matrices = [DMatrix<f64>; 3];
 
-/// In two heads.
+/// Returns the inputs of two heads.
 pub fn inputs<'a>(
     [q, k, v]: &'a Matrices,
     mask: &'a Mask,
@@ -22,7 +22,7 @@ pub fn inputs<'a>(
     Inputs::new(q, k, v, mask)?.with_heads(HEADS)
 }
 
-/// From inputs, a mask and the gradient of the output: the output, and the gradients of the inputs.
+/// A program from inputs, a mask and the gradient of the output to the output and the gradients of the inputs.
 pub type Program = fn(&Matrices, &Mask, &DMatrix<f64>) -> BothPasses;
 pub type BothPasses = attention::Result<(DMatrix<f64>, AttentionGradients<f64>)>;
 
@@ -34,10 +34,10 @@ pub fn tiled(of: &Matrices, mask: &Mask, grad_output: &DMatrix<f64>) -> BothPass
     Ok((forward.output, gradients))
 }
 
-/// What is checked: (5 queries, 7 keys) in two heads of (4, 3).
+/// The problem that is checked: (5 queries, 7 keys) in two heads of (4, 3).
 pub struct Problem {
     inputs: Matrices,
-    /// By which the outputs count in the loss.
+    /// The factors of the outputs in the loss.
     r: DMatrix<f64>,
 }
 

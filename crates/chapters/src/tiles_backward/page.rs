@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::drawings;
 use super::facts::{self, Kept, Recompute, Steps};
@@ -34,7 +34,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     loop_orders(page)
 }
 
-/// So many numbers, in bytes.
+/// Returns the bytes of so many numbers, as text.
 fn size(numbers: usize) -> String {
     bytes((ELEMENT * numbers) as u128)
 }
@@ -113,7 +113,7 @@ fn operations(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What a weight costs that is fetched, and one that is computed again.
+/// The cost of a weight that is fetched, and of one that is computed again.
 pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let [_, _, roof] = complexity::records(page)?;
     let thread = Recompute::new(complexity::ridge(&roof)?, ELEMENT);
@@ -133,8 +133,8 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     let [single, half] = facts::of_a100();
     let rows = [
         row(&name, &thread),
-        row("A100, `f32`, no tensor cores", &single),
-        row("A100, bf16, tensor cores", &half),
+        row("A100 SXM, `f32`, no tensor cores", &single),
+        row("A100 SXM, bf16, tensor cores", &half),
     ];
     let header = ["machine", "ridge", "even at", "fetched / computed"];
     page.table("recompute", &header, &rows);
@@ -144,7 +144,7 @@ pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// How far weights are off that were computed by softmax, and those computed again from the log-sum-exp, in `f32`.
+/// The errors of weights that were computed by softmax, and of those computed again from the log-sum-exp, in `f32`.
 fn weights(page: &mut Page) -> Result<()> {
     let mut rows = vec![];
     for weights in rounding::weights()? {
@@ -166,7 +166,7 @@ fn bound(x: f64) -> String {
     format!("$2^{{{}}}$", fixed(x.log2().ceil(), 0))
 }
 
-/// In scientific notation, with one digit.
+/// Returns a number in scientific notation, with one digit.
 fn one_digit(x: f64) -> String {
     format!("${}$", scientific(x, 0))
 }
@@ -197,12 +197,17 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
         ],
     );
     page.value("order-count", integer(rounding::ORDERS));
+    let saturated = rounding::saturated()?;
+    page.value("saturated-keys", integer(rounding::LARGE_KEYS as usize));
+    page.value("saturated-naive", fixed(f64::from(saturated.naive.amax()), 0));
+    let power = saturated.row_norm().log10().round();
+    page.value("saturated-tiled", format!("10^{{{}}}", fixed(power, 0)));
     Ok(())
 }
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-/// What both programs move in the fast memory of the chapter, and with tiles of several sizes.
+/// The traffic of both programs in the fast memory of the chapter, and with tiles of several sizes.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
     machine(page);
     for n in NAMED {
@@ -239,7 +244,7 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
 fn traffic_over_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Backward)?;
     let all = facts::capacities_backward();
-    let pays = Pass::Backward.pays_from(all[0], naive_backward)?;
+    let pays = Pass::Backward.pays_from(LONG, all[0], naive_backward)?;
     page.value("pays-against-naive-kib", fixed(kibibytes(pays), 1));
     let formula = |m| Ok(Pass::Backward.by_capacity(LONG, m));
     let once = |_| Ok(Pass::Backward.each_once(LONG));

@@ -1,10 +1,14 @@
-//! What rounding does to weights that are computed again, and to a sum that is taken in any order.
+//! Rounding errors of weights that are computed again, of saturated rows, and of a sum that is taken in any order.
 
 use crate::random::normal;
 use crate::records::least_and_most;
 use crate::tiles_traffic::facts::D;
-use anyhow::Result;
-use attention::{log_sum_exp_rows, scaled_scores, softmax_rows, softmax_rows_backward};
+use anyhow::{Result, ensure};
+use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
+use attention::{
+    Mask, attention, attention_backward, log_sum_exp_rows, scaled_scores, softmax_rows,
+    softmax_rows_backward,
+};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -19,14 +23,14 @@ pub const UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
 /// Weights in `f32`, by softmax, and computed again from the log-sum-exp.
 pub struct Weights {
-    /// What the scores are in `f32` is what they are; the question is what becomes of them.
+    /// The scores, taken as they are in `f32`: only the weights have errors.
     pub scores: DMatrix<f32>,
     pub log_sum_exp: nalgebra::DVector<f32>,
     pub again: DMatrix<f32>,
     pub exact: DMatrix<f64>,
 }
 
-/// Of random queries and keys, with scores that are larger and larger.
+/// Returns the weights of random queries and keys, with scores that are larger and larger.
 pub fn weights() -> Result<Vec<Weights>> {
     let rng = &mut ChaCha8Rng::seed_from_u64(3);
     let scores = scaled_scores(&normal(QUERIES, D, rng), &normal(KEYS, D, rng))?;
@@ -63,6 +67,45 @@ impl Weights {
     }
 }
 
+// ---------------------------------------------------------------------------------------------------- saturation
+
+/// The factor by which the keys of saturated rows are larger than normal numbers.
+pub const LARGE_KEYS: f32 = 1000.0;
+
+/// The gradient with respect to the queries in `f32`, where each row has one weight of 1 and all others are 0.
+pub struct Saturated {
+    /// The gradient from the weights that were kept.
+    pub naive: DMatrix<f32>,
+    /// The gradient tile by tile, from the weights that are computed again.
+    pub tiled: DMatrix<f32>,
+}
+
+impl Saturated {
+    /// Returns the root mean square of the norms of the rows of the tiled gradient.
+    pub fn row_norm(&self) -> f64 {
+        f64::from(self.tiled.norm()) / (self.tiled.nrows() as f64).sqrt()
+    }
+}
+
+pub fn saturated() -> Result<Saturated> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(8);
+    let [q, k, v, grad_output] =
+        [0, 1, 2, 3].map(|_| normal(64, D, rng).map(|x| x as f32));
+    let (q, k) = (q * 100.0, k * LARGE_KEYS);
+    let mask = Mask::none();
+    let (_, cache) = attention(&q, &k, &v, &mask)?;
+    let naive = attention_backward(&cache, &grad_output)?.q;
+    let (inputs, tiles) =
+        (Inputs::new(&q, &k, &v, &mask)?, Tiles { queries: 16, keys: 16 });
+    let forward = tiled_attention(&inputs, tiles)?;
+    let tiled = tiled_attention_backward(&inputs, &forward, &grad_output, tiles)?.q;
+    ensure!(
+        cache.weights.iter().all(|&weight| weight == 0.0 || weight == 1.0),
+        "a row isn't saturated"
+    );
+    Ok(Saturated { naive, tiled })
+}
+
 // ---------------------------------------------------------------------------------------------------- order
 
 /// Queries and keys of the sums, and how many orders are tried.
@@ -73,11 +116,11 @@ pub const ORDERS: usize = 200;
 /// The gradient of some queries as a sum over blocks of keys, rounded in `f32`.
 pub struct Sums {
     pub blocks: usize,
-    /// In `f64`.
+    /// The sum in `f64`.
     exact: DMatrix<f64>,
-    /// In the order of the blocks.
+    /// The sum in the order of the blocks.
     pub in_order: DMatrix<f32>,
-    /// In random orders.
+    /// The sums in random orders.
     pub shuffled: Vec<DMatrix<f32>>,
 }
 
@@ -86,7 +129,7 @@ pub fn sums() -> Result<[Sums; 3]> {
     let [q, grad_output] = [0, 1].map(|_| normal(QUERIES_OF_SUMS, D, rng));
     let [k, v] = [0, 1].map(|_| normal(KEYS_OF_SUMS, D, rng));
     let weights = softmax_rows(&scaled_scores(&q, &k)?)?;
-    let grad_scores = softmax_rows_backward(&weights, grad_output * v.transpose())?;
+    let grad_scores = softmax_rows_backward(&weights, &(grad_output * v.transpose()))?;
     let grad_products = grad_scores / (D as f64).sqrt();
     Ok([4, 16, 64].map(|blocks| {
         let width = KEYS_OF_SUMS / blocks;
@@ -119,13 +162,13 @@ impl Sums {
         }
     }
 
-    /// By what share a sum is off.
+    /// Returns the relative error of a sum.
     pub fn error(&self, sum: &DMatrix<f32>) -> f64 {
         (sum.map(f64::from) - &self.exact).norm() / self.exact.norm()
     }
 }
 
-/// What the values of all entries have in common.
+/// The variation of all entries, over the orders of the sum.
 pub struct Varied {
     /// The share of entries that vary.
     pub share: f64,

@@ -1,19 +1,19 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
 use super::traffic;
-use crate::claims::{A100_BANDWIDTH, A100_F32};
 use crate::tiles_traffic::claims::{
     blocks_predict_the_count, runs_as_predicted, the_formula_holds_of_every_size,
     tiles_pay, tiles_run_as_predicted,
 };
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, N, NAMED, OfTiles, Pass, Program, RUN, Total, capacities,
-    chunked, fused, greatest_common_divisor, lengths, naive, tiled,
+    chunked, fused, greatest_common_divisor, least_capacity, lengths, naive, tiled,
 };
 use attention::Mask;
 use attention::Visibility::{self, Full, Hidden, Partial};
+use laboratory::hardware::A100;
 use std::cmp::Ordering;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -28,7 +28,7 @@ fn every_tile_has_one_kind_and_all_that_is_seen_is_computed() {
     }
 }
 
-/// As caption and description of the figure have them.
+/// The caption and the description of the figure say so.
 #[test]
 fn the_kinds_of_tiles_are_as_the_figure_is_described() {
     let [causal, window, padding, _] = facts::masked().unwrap();
@@ -86,7 +86,7 @@ fn the_share_of_tiles_that_are_not_square_has_a_formula() {
 
 // ---------------------------------------------------------------------------------------------------- memory
 
-/// What other tests allocate at the same time would be counted, too.
+/// Runs alone: allocations of other tests at the same time would be counted, too.
 #[test]
 fn memory_is_as_told_in_a_process_of_its_own() {
     let name = "tiles_forward::claims::alone_memory_is_as_told";
@@ -140,7 +140,7 @@ fn from_a_few_dozen_keys_on_corrections_are_lost_in_the_crowd() {
 static ERRORS: LazyLock<Vec<(usize, [Errors; 2])>> =
     LazyLock::new(|| rounding::errors().unwrap());
 
-/// How many times as large an error is at the greatest length as at the least, in `f32` and in `f64`.
+/// Returns the ratio of an error at the greatest length and at the least, in `f32` and in `f64`.
 fn growth(of: impl Fn(&Errors) -> f64) -> [f64; 2] {
     let (_, least) = &ERRORS[0];
     let (_, greatest) = &ERRORS[ERRORS.len() - 1];
@@ -180,7 +180,7 @@ fn what_grows_in_the_naive_program_is_the_rounding_of_the_sum() {
 
 static SIZES: LazyLock<Vec<OfTiles>> = LazyLock::new(|| traffic::sizes().unwrap());
 
-/// How many times as much as tiles a program moves.
+/// Returns the ratio of the traffic of a program and of tiles.
 fn over_tiled(program: Total, n: usize) -> f64 {
     program(n, CAPACITY).unwrap() / tiled(n, CAPACITY).unwrap()
 }
@@ -261,9 +261,20 @@ fn over_capacities_counts_lie_above_the_formula_and_come_down_to_each_once() {
 
 #[test]
 fn tiles_pay_in_a_fast_memory_of_d_by_d_numbers() {
-    let least = (1..).find(|&m| Pass::Forward.tiles(m).is_ok()).unwrap();
+    let least = least_capacity();
     let from = [naive, fused].map(|program| tiles_pay(Pass::Forward, least, program));
     assert!(from[0] < from[1] && from[1] < D * D, "naive before fused: {from:?}");
+}
+
+/// The estimate counts no rereads of the other program, so less room is enough; the fewer tokens, the more of it.
+#[test]
+fn tiles_pay_in_less_than_d_by_d_numbers_and_at_the_long_lengths_in_less_than_half() {
+    let from =
+        NAMED.map(|n| Pass::Forward.pays_from(n, least_capacity(), fused).unwrap());
+    assert!(
+        from[0] < D * D && from[1..].iter().all(|&from| from < D * D / 2),
+        "{from:?}"
+    );
 }
 
 #[test]
@@ -292,7 +303,7 @@ fn traffic_is_linear_up_to_the_queries_of_one_block() {
 #[test]
 fn naive_and_tiled_program_stand_on_either_side_of_the_ridge() {
     let [naive, tiled] = traffic::intensities().unwrap();
-    let ridge = A100_F32 / A100_BANDWIDTH;
+    let ridge = A100.ridge_f32();
     assert!(naive < ridge && ridge < tiled);
 }
 

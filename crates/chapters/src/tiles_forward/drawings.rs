@@ -10,14 +10,14 @@ use figures::{
     label, line, text, text_box,
 };
 
-/// From the corner of one tile of the walk to that of the next, and the size of a tile.
+/// The steps from the corner of one tile of the walk to that of the next, and the size of a tile.
 const STEP: (i32, i32) = (50, 42);
 const SIZE: (i32, i32) = (STEP.0 - 4, STEP.1 - 4);
 /// The corner of the first tile.
 const CORNER: (i32, i32) = (92, 74);
-/// How many tiles there are: rows, columns.
+/// The number of tiles: rows, columns.
 const TILES: (i32, i32) = (5, 6);
-/// Where the walk is: row, column.
+/// The place of the walk: row, column.
 const HERE: (i32, i32) = (2, 3);
 
 /// The matrix of scores, cut into tiles, and the way through it.
@@ -90,7 +90,7 @@ fn tile(i: i32, j: i32) -> (i32, i32) {
     (CORNER.0 + STEP.0 * j, CORNER.1 + STEP.1 * i)
 }
 
-/// What stands to the left and to the right of a row.
+/// The labels to the left and to the right of a row.
 fn queries_and_output(area: &Area, i: i32) -> Result<()> {
     let (x, y) = tile(i, 0);
     let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
@@ -132,11 +132,11 @@ fn corners(corner: (i32, i32)) -> [(i32, i32); 2] {
     [corner, (corner.0 + SIZE.0, corner.1 + SIZE.1)]
 }
 
-/// From one tile to the next of the grids of [`kinds`], and from one grid to the next.
+/// The steps from one tile to the next in the grids of [`kinds`], and from one grid to the next.
 const CELL: i32 = 19;
 const PANEL: i32 = 8 * CELL + 32;
 
-/// Which tiles are computed, which of them are looked at entry by entry, and which are skipped.
+/// The tiles that are computed, those of them that are looked at entry by entry, and those that are skipped.
 pub fn kinds(page: &mut Page, masks: &[Masked]) -> Result<()> {
     page.figure(
         "kinds",

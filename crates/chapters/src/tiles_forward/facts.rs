@@ -1,4 +1,4 @@
-//! What the chapter computes of masks, memory and operations.
+//! Masks, memory and operations.
 
 use crate::random::normal;
 use crate::tiles_traffic::facts::{D, ELEMENT, LONG};
@@ -51,7 +51,7 @@ pub const MASKED_N: usize = 512;
 pub const WINDOW: usize = 128;
 pub const VALID: usize = 300;
 
-/// A mask, and what it leaves.
+/// A mask, and the tiles that it leaves.
 pub struct Masked {
     pub name: &'static str,
     pub kinds: Kinds,
@@ -115,7 +115,7 @@ impl Allocated {
         })
     }
 
-    /// What tiles take beside the result.
+    /// Returns the bytes that tiles take beside the result.
     pub fn beside(&self) -> usize {
         self.tiled - self.result
     }
@@ -159,7 +159,7 @@ fn in_strips([q, k, v]: [&DMatrix<f32>; 3]) -> Result<DMatrix<f32>> {
 
 // ---------------------------------------------------------------------------------------------------- operations
 
-/// What the corrections add to the operations of [`LONG`] tokens.
+/// The operations that the corrections add for [`LONG`] tokens.
 pub struct Operations {
     /// As shares of the naive program's operations: the corrections, and all that is more.
     pub corrections: f64,
@@ -168,7 +168,7 @@ pub struct Operations {
     pub exponentials: f64,
 }
 
-/// Of tiles with so many keys. A score and its share of the products take 4d + 5 operations. To each row of each tile, tiles add
+/// Returns the operations of tiles with so many keys. A score and its share of the products take 4d + 5 operations. To each row of each tile, tiles add
 /// five for maximum, correction and sum, and d for the rescaled output; the division, one of the five for a score, moves to the
 /// end, once for each entry of the output.
 pub fn operations(keys: usize) -> Operations {

@@ -1,11 +1,12 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, capacities, chunked, fused, naive, tiled,
+    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, capacities, chunked, fused, kibibytes,
+    least_capacity, naive, tiled,
 };
 use crate::tiles_traffic::page::{
     chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
@@ -101,7 +102,7 @@ fn memory(page: &mut Page) -> Result<()> {
     )
 }
 
-/// What the corrections add to the operations, and how many are not 1.
+/// The operations that the corrections add, and the number of corrections that aren't 1.
 fn operations(page: &mut Page) {
     let sign = |more: f64| if more > 0.0 { "+" } else { "" };
     page.table_of(
@@ -147,7 +148,7 @@ fn rounding(page: &mut Page) -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-/// What tiles move in the fast memory of the chapter, and how many times less than the programs that store the matrix.
+/// The traffic of tiles in the fast memory of the chapter, beside that of the programs that store the matrix.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
     machine(page);
     page.value("n", integer(N));
@@ -165,10 +166,14 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// In other fast memories, and with other tiles.
+/// The traffic in other fast memories, and with other tiles.
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
     formula(page, Pass::Forward)?;
     page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));
+    for n in [N, LONG] {
+        let from = Pass::Forward.pays_from(n, least_capacity(), fused)?;
+        page.value(format!("break-even-{n}-kib"), fixed(kibibytes(from), 1));
+    }
     for kib in [32, 1024, 32 * 1024] {
         let longest = traffic::linear_to(traffic::of_kibibytes(kib))?;
         page.value(format!("linear-{kib}"), integer(longest));

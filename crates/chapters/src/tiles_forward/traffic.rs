@@ -1,4 +1,4 @@
-//! What the chapter computes of traffic, beside what it has in common with the backward pass.
+//! The chapter's own numbers about traffic. Those that it shares with the backward pass are in `tiles_traffic`.
 
 use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, bytes, counted_over_lengths,

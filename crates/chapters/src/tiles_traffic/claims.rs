@@ -1,4 +1,4 @@
-//! What both chapters say of traffic.
+//! Tests of what both chapters say of traffic.
 
 use super::facts::{
     CAPACITY, D, LONG, N, OfTiles, Pass, Program, Total, capacities, causal_share, fused,
@@ -41,7 +41,7 @@ fn by_formula(program: Program, n: usize, mask: &Mask, capacity: usize) -> Resul
     }
 }
 
-/// With the tiles of a table.
+/// Tests the tiles of a table.
 pub fn tiles_run_as_predicted(pass: Pass, sizes: &[OfTiles]) {
     for of in sizes {
         runs_as_predicted(pass.program(of.tiles), N, &Mask::none(), CAPACITY);
@@ -102,7 +102,7 @@ fn a_causal_mask_leaves_half_and_the_diagonal() {
     assert!(exact > 50);
 }
 
-/// What is counted tile by tile.
+/// The counts tile by tile.
 pub fn blocks_predict_the_count(pass: Pass, capacities: &[usize]) {
     for &capacity in capacities {
         let tiles = pass.tiles(capacity).unwrap();
@@ -111,9 +111,9 @@ pub fn blocks_predict_the_count(pass: Pass, capacities: &[usize]) {
     }
 }
 
-/// From some capacity on, which is returned.
+/// Tests that tiles pay from some capacity on, and returns it.
 pub fn tiles_pay(pass: Pass, least: usize, other: Total) -> usize {
-    let from = pass.pays_from(least, other).unwrap();
+    let from = pass.pays_from(LONG, least, other).unwrap();
     assert!(least < from && from < CAPACITY / 4, "it pays from some capacity on");
     for m in capacities().into_iter().filter(|&m| m >= CAPACITY / 2) {
         let (tiled, other) = (pass.tiled(LONG, m).unwrap(), other(LONG, m).unwrap());

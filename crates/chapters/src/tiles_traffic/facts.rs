@@ -1,4 +1,4 @@
-//! What is counted and predicted of programs that move numbers between slow and fast memory.
+//! Counts and predictions for programs that move numbers between slow and fast memory.
 //!
 //! Lengths up to [`N`] are run by the machine that counts. For longer ones there are the formulas of the chapters.
 
@@ -35,14 +35,14 @@ pub const RUN: [usize; 5] = [64, 128, 256, 512, N];
 /// Queries and keys of a tile.
 pub type Tiles = (usize, usize);
 
-/// How many numbers a program moves, by the number of tokens and the capacity of fast memory.
+/// A function from the number of tokens and the capacity of fast memory to the numbers that a program moves.
 pub type Total = fn(usize, usize) -> Result<f64>;
 
 pub fn shape(n: usize) -> AttentionShape {
     AttentionShape::self_attention(1, n, 1, D, 1)
 }
 
-/// From numbers to bytes.
+/// Returns the bytes of so many numbers.
 pub fn bytes(numbers: f64) -> f64 {
     numbers * ELEMENT as f64
 }
@@ -54,6 +54,11 @@ pub fn kibibytes(numbers: usize) -> f64 {
 /// The lengths of the figures.
 pub fn lengths() -> impl Iterator<Item = usize> {
     (6..=14).map(|power| 1 << power)
+}
+
+/// Returns the smallest capacity at which a tile of the forward pass fits.
+pub fn least_capacity() -> usize {
+    (1..).find(|&capacity| Pass::Forward.tiles(capacity).is_ok()).unwrap_or(usize::MAX)
 }
 
 /// The capacities of the figures: from the smallest power of two at which a tile of the forward pass fits to 4 MiB.
@@ -120,7 +125,7 @@ impl Program {
     }
 }
 
-/// What programs moved when they were run at each length of [`RUN`]: points of a figure.
+/// Returns the traffic of programs that were run at each length of [`RUN`]: points of a figure.
 pub fn counted_over_lengths(
     programs: impl Fn(usize) -> Result<Vec<Program>> + Sync,
 ) -> Result<Vec<(f64, f64)>> {
@@ -142,7 +147,7 @@ pub fn strip(capacity: usize) -> usize {
 }
 
 // ANCHOR: naive
-/// How often softmax reads a row.
+/// Returns the number of times that softmax reads a row.
 pub fn sweeps(n: usize, capacity: usize) -> usize {
     if n <= capacity { 1 } else { 3 }
 }
@@ -159,7 +164,7 @@ pub fn naive(n: usize, capacity: usize) -> Result<f64> {
 }
 // ANCHOR_END: naive
 
-/// With scale and mask in the pass of softmax.
+/// Returns the numbers that the fused program moves, with scale and mask in the pass of softmax.
 pub fn fused(n: usize, capacity: usize) -> Result<f64> {
     Ok(in_strips(3 + sweeps(n, capacity), n, capacity))
 }
@@ -177,7 +182,7 @@ pub fn chunked(n: usize, capacity: usize) -> Result<f64> {
     Ok(Pass::Forward.moved(n, strips * n))
 }
 
-/// In tiles, with those that move least.
+/// Returns the numbers that the tiled program moves, with the tiles that move least.
 pub fn tiled(n: usize, capacity: usize) -> Result<f64> {
     Pass::Forward.tiled(n, capacity)
 }
@@ -220,13 +225,13 @@ impl Pass {
         self.choose(Program::Tiled(tiles), Program::TiledBackward(tiles))
     }
 
-    /// What is moved once: forward queries, output and log-sum-exp, backward also D, and the zeros of the queries' gradient,
+    /// Returns the numbers that are moved once: forward queries, output and log-sum-exp, backward also D, and the zeros of the queries' gradient,
     /// to which every block of keys adds its share.
     fn fixed(self, n: usize) -> usize {
         self.choose(2 * n * D + n, n * (2 * D + 1) + n * D + 4 * n * D)
     }
 
-    /// What comes by with a token: forward a key and a value, backward what belongs to a query.
+    /// Returns the numbers that come by with a token: forward a key and a value, backward those that belong to a query.
     fn passing(self) -> usize {
         self.choose(2 * D, 4 * D + 2)
     }
@@ -241,13 +246,13 @@ impl Pass {
         (self.fixed(n) + tokens * self.passing()) as f64
     }
 
-    /// With the tiles that move least, without a mask.
+    /// Returns the numbers that are moved with the tiles that move least, without a mask.
     pub fn tiled(self, n: usize, capacity: usize) -> Result<f64> {
         let blocks = n.div_ceil(self.staying(self.tiles(capacity)?));
         Ok(self.moved(n, blocks * n))
     }
 
-    /// The same tile by tile, where a mask may hide some.
+    /// Returns the same, counted tile by tile, where a mask may hide some.
     pub fn by_tiles(self, n: usize, mask: &Mask, (queries, keys): Tiles) -> Result<f64> {
         let mask = mask.sized(n, n)?;
         let mut tokens = 0;
@@ -261,7 +266,7 @@ impl Pass {
         Ok(self.moved(n, tokens))
     }
 
-    /// With tiles that fill fast memory: 2nd + 4n²d² / M forward, 7nd + 16n²d² / M backward.
+    /// Returns the same by the formula for tiles that fill fast memory: 2nd + 4n²d² / R forward, 7nd + 16n²d² / R backward.
     pub fn by_capacity(self, n: usize, capacity: usize) -> f64 {
         let [once, again] = self.choose([2.0, 4.0], [7.0, 16.0]);
         let numbers = (n * D) as f64;
@@ -289,12 +294,12 @@ impl Pass {
         Ok(least_and_most(above).into())
     }
 
-    /// The capacity from which on tiles always move less than the other program does, at [`LONG`] tokens. (Both come down in
+    /// Returns the capacity from which on tiles always move less than the other program does for n tokens. (Both come down in
     /// steps, so a little below it they may alternate.)
-    pub fn pays_from(self, least: usize, other: Total) -> Result<usize> {
+    pub fn pays_from(self, n: usize, least: usize, other: Total) -> Result<usize> {
         let mut from = least;
         for capacity in least..CAPACITY / 2 {
-            if self.tiled(LONG, capacity)? >= other(LONG, capacity)? {
+            if self.tiled(n, capacity)? >= other(n, capacity)? {
                 from = capacity + 1;
             }
         }
@@ -304,7 +309,7 @@ impl Pass {
 
 // ---------------------------------------------------------------------------------------------------- sizes of tiles
 
-/// What tiles of one size move at [`LONG`] tokens.
+/// The traffic of tiles of one size at [`LONG`] tokens.
 pub struct OfTiles {
     pub tiles: Tiles,
     /// The most that fast memory held, in a run of [`N`] tokens.
@@ -331,7 +336,7 @@ impl OfTiles {
         })
     }
 
-    /// By what share the count lies above the formula.
+    /// Returns the share by which the count lies above the formula.
     pub fn off(&self) -> f64 {
         self.full / self.full_formula - 1.0
     }

@@ -1,4 +1,4 @@
-//! How both chapters say and draw traffic.
+//! Tables and figures of traffic, for both chapters.
 
 use super::facts::{
     CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, bytes, kibibytes, lengths,
@@ -18,12 +18,12 @@ pub fn mebibytes(numbers: f64) -> String {
     }
 }
 
-/// How many times less.
+/// Returns a factor as text.
 pub fn factor(more: f64, less: f64) -> String {
     significant(more / less, 3)
 }
 
-/// What both chapters say of the machine.
+/// The machine's values, for both chapters.
 pub fn machine(page: &mut Page) {
     page.value("d", integer(D));
     page.value("long", integer(LONG));

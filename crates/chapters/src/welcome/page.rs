@@ -1,5 +1,6 @@
-//! How the first page draws it.
+//! The first page's values, files and figure.
 
+use super::facts::manifest_lines;
 use crate::output::Page;
 use crate::sentences;
 use anyhow::Result;
@@ -10,6 +11,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let river = example::river();
     let weights = sentences::unprojected(&river.x)?.weights;
     page.value("output", heat_map(&weights, &river.tokens, &river.tokens)?.trim_end());
+    page.file("cargo.md", format!("```toml\n{}\n```\n", manifest_lines()?));
     page.heat_map(
         "weights",
         (

@@ -1,4 +1,4 @@
-//! What the chapter says of its numbers.
+//! Tests of what the chapter says of its numbers.
 
 use super::facts;
 use super::saturation::{
@@ -13,7 +13,7 @@ fn for_each(lengths: &[usize], widths: &[usize], is_so: impl Fn(&Rows) -> bool) 
     }
 }
 
-/// Whether a mean is larger without scaling than with it.
+/// Returns true if a mean is larger without scaling than with it.
 fn larger(rows: &Rows, of: fn(&Row) -> f64) -> bool {
     mean(&rows.unscaled, of) > mean(&rows.scaled, of)
 }

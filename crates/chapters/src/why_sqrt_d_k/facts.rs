@@ -1,4 +1,4 @@
-//! What the chapter computes: how dot products of random vectors spread.
+//! The spread of dot products of random vectors.
 
 use anyhow::Result;
 use attention::softmax;
@@ -41,7 +41,7 @@ pub struct Moments {
     pub d: usize,
     pub mean: (f64, f64),
     pub variance: (f64, f64),
-    /// Of q·k / √d.
+    /// The variance of q·k / √d.
     pub scaled_variance: (f64, f64),
 }
 
@@ -63,7 +63,7 @@ pub fn moments() -> [Moments; 4] {
     })
 }
 
-/// How often numbers fall into bins of one width.
+/// The density of numbers in bins of one width.
 pub struct Histogram {
     pub width: f64,
     /// The left edge of each bin that is not empty, and the density there.
@@ -75,7 +75,7 @@ pub fn many_products(d: usize) -> DVector<f64> {
     products(d, 20_000, &mut ChaCha8Rng::seed_from_u64(d as u64))
 }
 
-/// Of those numbers that lie in the range, in bins of equal width.
+/// Returns the histogram of the numbers in the range.
 pub fn histogram(numbers: &[f64], range: Range<f64>, bins: u32) -> Histogram {
     let width = (range.end - range.start) / f64::from(bins);
     let mut counts = vec![0_usize; bins as usize];

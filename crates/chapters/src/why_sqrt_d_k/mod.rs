@@ -1,4 +1,4 @@
-//! Why √d_k: how dot products spread as they get longer, and what softmax makes of that.
+//! Why √d_k: the spread of dot products as they get longer, and its effect on softmax.
 
 #[cfg(test)]
 mod claims;

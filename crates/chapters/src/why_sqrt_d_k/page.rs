@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 use super::facts::{
     self, Correlated, Histogram, Moments, Responses, histogram, normal_density,
@@ -81,7 +81,7 @@ fn four_scores(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Where dot products lie, unscaled and scaled, with the normal density over them.
+/// The distribution of dot products, unscaled and scaled, with the normal density over it.
 fn histograms(page: &mut Page) -> Result<()> {
     for d in [8_usize, 512] {
         let root = (d as f64).sqrt();
@@ -146,7 +146,7 @@ fn by_width(
     })
 }
 
-/// For maths, with two digits that count.
+/// Returns a number for maths, with two digits that count.
 fn small(x: f64) -> String {
     if x < 0.01 { format!("${}$", scientific(x, 1)) } else { format!("${x:.2}$") }
 }
@@ -159,7 +159,7 @@ fn saturation(page: &mut Page) -> Result<()> {
     spread_of_gradients(page)
 }
 
-/// How large the gradients of rows are beside their root mean square, unscaled and scaled.
+/// The sizes of the gradients of rows beside their root mean square, unscaled and scaled.
 fn spread_of_gradients(page: &mut Page) -> Result<()> {
     let all = rows(8, 512);
     let (least, most) = (-4.0, 1.0);

@@ -1,4 +1,4 @@
-//! What the chapter computes: sharpness and gradients of softmax, with scores undivided, divided by √d and by d.
+//! Sharpness and gradients of softmax, with scores undivided, divided by √d and by d.
 
 use super::facts::draw;
 use crate::random::normal;
@@ -38,9 +38,9 @@ pub struct Row {
 #[derive(Default)]
 pub struct Rows {
     pub unscaled: Vec<Row>,
-    /// With scores divided by √d.
+    /// The rows with scores divided by √d.
     pub scaled: Vec<Row>,
-    /// With scores divided by d, only for the [`WIDTHS_SHOWN`].
+    /// The rows with scores divided by d, only for the [`WIDTHS_SHOWN`].
     pub divided_by_d: Vec<Row>,
 }
 
@@ -62,7 +62,7 @@ pub fn draw_all(sizes: impl Iterator<Item = (usize, usize)> + Send) {
     });
 }
 
-/// All sizes, those first that take longest.
+/// Returns the numbers of all sizes, those first that take longest.
 pub fn largest_first() -> impl Iterator<Item = (usize, usize)> + Send {
     DRAWN.keys().rev().copied()
 }
@@ -72,7 +72,7 @@ fn draw_rows(n: usize, d: usize) -> Result<Rows> {
     let mut rows = Rows::default();
     for _ in 0..ROWS {
         let q = draw(d, rng);
-        let keys = normal(d, n, rng); // a column a key
+        let keys = normal(d, n, rng); // one column per key
         let products = keys.tr_mul(&q); // (n)
         let grad_p = draw(n, rng); // the gradient that the weights are handed
         let row = |power: f64| -> Result<Row> {

@@ -51,7 +51,8 @@ fn the_bias_of_the_keys_has_no_gradient() {
 fn with_dropout_rows_sum_to_one_only_on_average() {
     let (layer, x) = (layer(1), example::river().x);
     let sums = |seed| {
-        let options = ForwardOptions::new().with_dropout(0.5, seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let options = ForwardOptions::new().dropout(0.5, &mut rng);
         let (_, cache) = layer.forward(&x, options).unwrap();
         cache.heads()[0].weights_used().unwrap().column_sum()
     };
@@ -97,7 +98,7 @@ fn a_large_factor_starves_the_row_of_left_and_not_those_of_the() {
     let w_o = &layer.parameters.w_o;
     let (grad_attended, ..) = linear_backward(&x, w_o, &gradient_of_output()).unwrap();
     let grad_weights = grad_attended.columns(0, 2) * head.v.transpose();
-    let grad_scores = softmax_rows_backward(&head.weights, grad_weights).unwrap();
+    let grad_scores = softmax_rows_backward(&head.weights, &grad_weights).unwrap();
     let largest = |token: usize| grad_scores.row(token).amax();
     assert!(head.weights.row(2).max() > 0.99 && largest(2) < 0.005, "{grad_scores:.3}");
     assert!([0, 3].iter().all(|the| largest(*the) > 0.05), "{grad_scores:.3}");

@@ -1,4 +1,4 @@
-//! What each step was predicted to bring and what it brought, from the records of the ladder and of its parts.
+//! The predicted and the measured gain of each step, from the records of the ladder and of its parts.
 
 use crate::fast::facts::{D, HEADS, N, flops};
 use anyhow::{Context, Result, bail};
@@ -13,7 +13,7 @@ fn scores() -> f64 {
     (HEADS * N * N) as f64
 }
 
-/// FLOPs a second of a product from width D.
+/// FLOPs per second of a product from width D.
 pub fn rate(seconds: f64, (rows, columns): (usize, usize)) -> f64 {
     (2 * rows * columns * D) as f64 / seconds
 }
@@ -33,14 +33,14 @@ const STEPS: [(&str, &str); 8] = [
 /// The steps that have no backward pass.
 const FORWARD_ALONE: [&str; 4] = ["scratch", "portable", "vector", "tiles"];
 
-/// On how many threads a step runs.
+/// Returns the number of threads on which a step runs.
 pub fn threads(step: &str) -> usize {
     if step == "threads" { 2 } else { 1 }
 }
 
-/// What every step that can do it was timed with.
+/// A pass that was timed with every step that has it.
 pub struct Pass {
-    /// In the names of measurements.
+    /// Its name in the names of measurements.
     pub name: &'static str,
     pub words: &'static str,
     pub backward: bool,
@@ -59,13 +59,13 @@ pub const PASSES: [Pass; 4] = [
     Pass { name: "both causal", words: "both, causal", backward: true, causal: true },
 ];
 
-/// What a micro-kernel does once: a panel of so many rows meets so many columns.
+/// One product of a micro-kernel: of a panel of so many rows by so many columns.
 #[derive(Debug, Clone, Copy)]
 pub struct MicroKernel {
     pub rows: usize,
     pub columns: usize,
     pub seconds: f64,
-    /// FLOPs a second, if it has any.
+    /// FLOPs per second, if it has any.
     pub rate: f64,
 }
 
@@ -73,7 +73,7 @@ pub struct MicroKernel {
 pub struct Ladder {
     pub steps: Record,
     parts: Record,
-    /// FLOPs a second of the fastest product of all that were measured: no program whose work is products can be faster.
+    /// FLOPs per second of the fastest product of all that were measured: no program whose work is products can be faster.
     pub roof: f64,
 }
 
@@ -116,7 +116,7 @@ impl Ladder {
         Ok(self.find(&format!("ladder/{pass} {step}"), &[])?.median)
     }
 
-    /// The same, if the step has that pass.
+    /// Returns the same, if the step has that pass.
     pub fn time_if_any(&self, pass: &Pass, step: &str) -> Result<Option<f64>> {
         if pass.backward && FORWARD_ALONE.contains(&step) {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Ladder {
         seconds * scores() / (flops(N, false, false) / self.roof)
     }
 
-    /// The speed of a step in this pass: FLOPs a second, and as a share of the roof. Two threads have two roofs.
+    /// The speed of a step in this pass: FLOPs per second, and as a share of the roof. Two threads have two roofs.
     pub fn speed(&self, step: &str, pass: &Pass, seconds: f64) -> (f64, f64) {
         let speed = flops(N, pass.backward, pass.causal) / seconds;
         (speed, speed / (threads(step) as f64 * self.roof))
@@ -177,11 +177,11 @@ pub struct Step {
     pub seconds: f64,
     /// The measured time of the step before, if there is one.
     pub before: Option<f64>,
-    /// What is exchanged for what that step had.
+    /// The parts that replace those of that step.
     pub exchange: Vec<Exchange>,
 }
 
-/// So many of a part that takes so long come (or go, if the number is negative).
+/// An exchange: so many of a part come, or go if the number is negative, and each takes so long.
 pub struct Exchange {
     pub part: &'static str,
     pub count: f64,
@@ -205,13 +205,13 @@ impl Step {
         Some(self.before? + self.exchange.iter().map(Exchange::seconds).sum::<f64>())
     }
 
-    /// How many times as fast as the step before it is.
+    /// Returns the speed as a multiple of that of the step before.
     pub fn gain(&self) -> Option<f64> {
         Some(self.before? / self.seconds)
     }
 }
 
-/// How many tiles of this size the ladder's problem has.
+/// Returns the number of tiles of this size in the ladder's problem.
 fn tiles((rows, columns): (usize, usize)) -> f64 {
     (HEADS * (N / rows) * (N / columns)) as f64
 }
@@ -231,7 +231,7 @@ impl Ladder {
         Ok(steps)
     }
 
-    /// What a step exchanges for what the one before it had, which took so long.
+    /// Returns the parts that a step exchanges for those of the one before it, which took so long.
     fn exchanged(&self, step: &str, before: f64) -> Result<Vec<Exchange>> {
         const SMALL_PRODUCTS: &str = "products of small tiles";
         const LARGE_PRODUCTS: &str = "products of large tiles";
@@ -247,7 +247,7 @@ impl Ladder {
             ])
         };
         Ok(match step {
-            // Two large products a head become two small ones a tile, and tiles are copied.
+            // Two large products per head become two small ones per tile, and tiles are copied.
             "tiled" => {
                 let [go, come] = exponentials("vector", "one by one")?;
                 let whole = self.part("product whole")?;
@@ -281,13 +281,13 @@ impl Ladder {
         })
     }
 
-    /// The transpose of the keys, the product, a copy of the scores, a copy of the values, their product: of each tile.
+    /// The scaled queries, the transpose of the keys, their product, a copy of it, the product with the values: of each tile.
     fn copies(&self, sign: f64) -> Result<Exchange> {
         let count = sign * 5.0 * tiles(SMALL);
         Ok(Exchange::new("copies of small tiles", count, self.part("copied tile")?))
     }
 
-    /// A micro-kernel, as often as it is due for all scores of the ladder's problem.
+    /// Returns the exchange of a micro-kernel, for all scores of the ladder's problem.
     fn micro_kernels(&self, part: &'static str, name: &str) -> Result<Exchange> {
         let kernel = self.kernel(name, D)?;
         let count = scores() / (kernel.rows * kernel.columns) as f64;
@@ -307,7 +307,7 @@ impl Ladder {
         Ok(products + scores() * self.exponential(exponential)?)
     }
 
-    /// What the time of step 7 is made of, as far as its parts were timed: each as a share of it.
+    /// Returns the parts of step 7's time, as far as they were timed: each as a share of it.
     pub fn rest(&self, registers: &Step) -> Result<[(&'static str, f64); 3]> {
         let products = self.micro_kernels("", "scores")?.seconds()
             + self.micro_kernels("", "values")?.seconds();

@@ -21,7 +21,7 @@ impl Ladder {
         Ok(self.find(&format!("tiles/{program}"), &sizes)?.median)
     }
 
-    /// FLOPs a second of a program without a mask, with tiles of this size.
+    /// FLOPs per second of a program without a mask, with tiles of this size.
     pub fn speed_with(&self, program: &str, tiles: Tiles) -> Result<f64> {
         Ok(flops(N, false, false) / self.time_with(program, tiles)?)
     }

@@ -1,4 +1,4 @@
-//! How many times as long as this crate others took.
+//! The times of others, as multiples of this crate's.
 
 use crate::fast::facts::flops;
 use anyhow::{Context, Result, ensure};
@@ -38,7 +38,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// How long somebody took in a cell: the median of the rounds.
+/// Returns a program's time in a cell: the median of the rounds.
 pub fn time<'a>(record: &'a Record, name: &str, cell: Cell) -> Result<&'a Measurement> {
     for m in record.all(&format!("attention/{name}"), "f32") {
         if m.unit == Unit::Seconds && Cell::of(m)? == cell {
@@ -48,7 +48,7 @@ pub fn time<'a>(record: &'a Record, name: &str, cell: Cell) -> Result<&'a Measur
     anyhow::bail!("the record `{}` has no time of {name} for {cell:?}", record.topic)
 }
 
-/// How many times as long as this crate somebody took in a cell: the median of the rounds' ratios, and their spread.
+/// A program's time in a cell as a multiple of this crate's: the median of the rounds' ratios, and their spread.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio<'a> {
     pub cell: Cell<'a>,
@@ -71,7 +71,7 @@ pub fn shown_cells(pass: &str) -> impl Iterator<Item = Cell<'_>> {
     ["full", "causal"].into_iter().flat_map(move |mask| LENGTHS.map(|n| cell(mask, n)))
 }
 
-/// Of PyTorch's fused kernel, without which there is no comparison.
+/// Returns the ratios of PyTorch's fused kernel, without which there is no comparison.
 pub fn against_pytorch(record: &Record) -> Result<Vec<Ratio<'_>>> {
     let fused = ratios(record, "pytorch-fused")?;
     ensure!(
@@ -90,7 +90,7 @@ pub fn mean(ratios: &[Ratio]) -> f64 {
 /// aten/src/ATen/native/cpu/FlashAttentionKernel.cpp.
 pub const PYTORCH_TILE_KEYS: usize = 512;
 
-/// The same, of the cells with at least 512 tokens.
+/// Returns the same for the cells with at least 512 tokens.
 pub fn compared(record: &Record) -> Result<Vec<Ratio<'_>>> {
     let mut fused = against_pytorch(record)?;
     fused.retain(|r| r.cell.n >= 512);
@@ -106,7 +106,7 @@ pub fn layers(record: &Record) -> Result<Vec<f64>> {
     Ok(layers)
 }
 
-/// From a machine's records `peers` and `peers-avx2`, the geometric means over the cells that were measured again without
+/// Returns, from a machine's records `peers` and `peers-avx2`, the geometric means over the cells that were measured again without
 /// AVX-512: how many times as long as with it PyTorch's fused kernel takes, and this crate; and how many times as long as this
 /// crate PyTorch's takes, both with it and both without.
 pub fn without_avx512(with: &Record, without: &Record) -> Result<[f64; 4]> {

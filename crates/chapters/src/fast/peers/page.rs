@@ -1,13 +1,13 @@
-//! How the chapter says and draws its peers.
+//! The peers on the page: values, tables and figures.
 
 use super::facts::{self, Cell, Ratio, mean};
 use crate::output::Page;
-use crate::records::{least_and_most, machine_in_brief};
+use crate::records::{least_and_most, list, machine_in_brief};
 use anyhow::Result;
 use figures::format::{duration, fixed, integer};
 use figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
-use record::Record;
 use record::statistics::geometric_mean;
+use record::{Machine, Record};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -34,6 +34,9 @@ pub fn generate(
 ) -> Result<()> {
     by_width_of_vectors(page, records, without_avx512)?;
     by_machine(page, records)?;
+    let machines: Vec<_> = records.iter().map(|record| &record.machine).collect();
+    page.value("with-avx512", with_avx512(&machines));
+    page.value("numpy-exponentials", numpy_exponentials(&machines));
     let record = &records[0];
     let fused = &facts::compared(record)?;
     // Cells that could have come out the other way.
@@ -46,7 +49,7 @@ pub fn generate(
     charts(page, &facts::against_pytorch(record)?)
 }
 
-/// A line for each machine: how many times as long as this crate PyTorch's fused kernel took, and NumPy's layer.
+/// A line for each machine: the times of PyTorch's fused kernel and of NumPy's layer, as multiples of this crate's.
 fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
     let mean = |ratios: &[f64]| fixed(geometric_mean(ratios), 2);
     let wins = |ratios: &[f64]| {
@@ -79,6 +82,42 @@ fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
     Ok(())
 }
 
+/// The names of the machines of which this is known to be so of AVX-512.
+fn named(machines: &[&Machine], has_avx512: Option<bool>) -> Option<String> {
+    let is = |machine: &&&Machine| {
+        machine.known_design().design().map(|design| design.has_avx512) == has_avx512
+    };
+    let names: Vec<_> =
+        machines.iter().filter(is).map(|machine| machine.processor()).collect();
+    (!names.is_empty()).then(|| list(&names))
+}
+
+/// Says which of the machines have AVX-512.
+fn with_avx512(machines: &[&Machine]) -> String {
+    let parts = [
+        named(machines, Some(true)).map(|names| format!("{names} can use both")),
+        named(machines, Some(false)).map(|names| format!("{names} AVX2 alone")),
+        named(machines, None).map(|names| format!("of {names} we don't know")),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+/// Says on which of the machines NumPy exponentiates numbers of `f64` in vector instructions, as it does only with AVX-512.
+fn numpy_exponentials(machines: &[&Machine]) -> String {
+    let mut text = "Our exponentials are made in vector instructions everywhere. NumPy's of `f64` need AVX-512 for that"
+        .to_owned();
+    if let Some(names) = named(machines, Some(false)) {
+        text += &format!(
+            ", so on {names} it computes them one by one, and the ratio there rests partly on that"
+        );
+    }
+    if let Some(names) = named(machines, None) {
+        text += &format!("; we don't know whether {names} has it");
+    }
+    text + "."
+}
+
 /// A line for each machine that was measured with and without AVX-512.
 fn by_width_of_vectors(
     page: &mut Page,
@@ -103,7 +142,7 @@ fn by_width_of_vectors(
     Ok(())
 }
 
-/// Of some threads, this pass and this kind.
+/// Returns the ratios with this number of threads, this pass and this kind.
 fn group<'a>(
     ratios: &[Ratio<'a>],
     threads: usize,
@@ -190,7 +229,7 @@ fn chart(
     })
 }
 
-/// What is to be seen in a figure of these points.
+/// Returns a description of a figure of these points.
 fn chart_in_words(points: &[Ratio]) -> String {
     let above = match points.iter().filter(|point| point.ratio > 1.0).count() {
         all if all == points.len() => "All points lie".to_owned(),
@@ -212,6 +251,38 @@ fn chart_in_words(points: &[Ratio]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::tests::committed;
+
+    /// A machine whose compiler gives this name for its design, and which tells no caches.
+    fn machine(design: &str) -> Machine {
+        let [record] = committed().of_one_machine(["peers"]).unwrap();
+        let mut machine = record.machine;
+        machine.cpu = "Abacus".to_owned();
+        machine.caches.clear();
+        machine.microarchitecture = Some(design.to_owned());
+        machine
+    }
+
+    #[test]
+    fn numpy_exponentiates_one_by_one_where_avx512_is_missing() {
+        let (wide, narrow, unknown) =
+            (machine("znver4"), machine("znver3"), machine("beads"));
+        let of = |machines: &[&Machine]| numpy_exponentials(machines);
+        assert!(of(&[&wide]).ends_with("need AVX-512 for that."));
+        let says = "so on Abacus (Zen 3) it computes them one by one";
+        assert!(of(&[&wide, &narrow]).contains(says));
+        let says = "we don't know whether Abacus (beads) has it";
+        assert!(of(&[&unknown]).contains(says));
+    }
+
+    #[test]
+    fn machines_are_sorted_by_their_instructions() {
+        let machines = ["znver3", "znver5", "znver4", "beads"].map(machine);
+        assert_eq!(
+            with_avx512(&machines.each_ref()),
+            "Abacus (Zen 5) and Abacus (Zen 4) can use both; Abacus (Zen 3) AVX2 alone; of Abacus (beads) we don't know"
+        );
+    }
 
     #[test]
     fn figures_are_told_as_they_are_drawn() {

@@ -53,7 +53,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
 const CELL: i32 = 13;
 const LEFT: i32 = 70;
 const WIDTH: i32 = CELL * BANKS as i32;
-/// Of a panel.
+/// The size of a panel.
 const HEIGHT: i32 = CELL * 8 + 46;
 
 /// Eight rows of a tile, one below the other, and the banks in which a piece of each lies.

@@ -1,4 +1,4 @@
-//! Which lane holds which entry, drawn.
+//! The lanes that hold the entries of a fragment, drawn.
 
 use crate::gpu::fragments::{Holder, check_source, left_factor, scores};
 use crate::output::Page;

@@ -1,9 +1,9 @@
-//! What each kernel asks for, and what is predicted of it.
+//! The demands of each kernel, and its predicted speed.
 
 use super::{kernel, name, predicted};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
-use crate::gpu::machine::{BF16, F32, H100};
+use crate::gpu::machine::H100;
 use crate::gpu::published::{FLASH_2, FLASH_3};
 use crate::output::Page;
 use anyhow::Result;
@@ -46,7 +46,7 @@ fn parts(step: &Step) -> [(&'static str, f64); 5] {
     ]
 }
 
-/// Less than this is as good as nothing.
+/// Demands below this are left out.
 const NOTHING: f64 = 0.005;
 
 fn in_tflops(step: &Step) -> String {
@@ -55,7 +55,7 @@ fn in_tflops(step: &Step) -> String {
     format!("{} to {}", tflops(least), tflops(most))
 }
 
-/// What all kernels ask for, and the speed that follows.
+/// The demands of all kernels, and the speed that follows.
 fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
     let cell = |(_, x): (&str, f64)| {
         if x < NOTHING { "–".to_owned() } else { significant(x, 2) }
@@ -84,7 +84,7 @@ fn predicted_figure(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
          Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A ring lies in each of these two.",
     );
     page.figure("ladder", words, ((LEFT + WIDTH + 20) as u32, 290), |area| {
-        for (roof, name) in [(F32, "roof, f32"), (BF16, "roof, tensor cores")] {
+        for (roof, name) in [(H100.f32, "roof, f32"), (H100.bf16, "roof, tensor cores")] {
             line(area, &[(x(roof / 1e12), 26), (x(roof / 1e12), BASE)], VERMILION)?;
             label(area, (x(roof / 1e12), 12), name, TEXT)?;
         }
@@ -112,7 +112,7 @@ fn predicted_figure(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     })
 }
 
-/// The same of one kernel, a part a line.
+/// The same for one kernel, one part per line.
 fn demands_of(page: &mut Page, step: &Step) {
     let asked = parts(step).into_iter().filter(|(_, x)| *x >= NOTHING);
     let mut rows: Vec<_> =
@@ -129,7 +129,11 @@ fn asked_table(page: &mut Page, steps: &[Step; 6]) {
         steps,
         &[
             ("kernel", &|step| format!("{} {}", step.number, name(step))),
-            ("bytes a score", &|step| significant(step.beyond, 2)),
+            ("bytes per score", &|step| significant(step.beyond, 2)),
+            ("FLOP per byte", &|step| significant(step.intensity_beyond(), 2)),
+            ("time, if all comes from HBM", &|step| {
+                significant(step.slow_without_cache(), 2)
+            }),
             ("TB/s at the upper end", &|step| fixed(step.asked_of_l2() / 1e12, 1)),
             ("times the bandwidth of HBM", &|step| {
                 significant(step.asked_of_l2() / H100.bandwidth, 2)
@@ -138,10 +142,13 @@ fn asked_table(page: &mut Page, steps: &[Step; 6]) {
     );
 }
 
-/// In units of the products' time.
+/// Values in units of the products' time.
 fn demands(page: &mut Page, steps: &[Step; 6]) {
     let [naive, tiled, registers, tensor_cores, hopper, _] =
         steps.each_ref().map(Step::relative);
+    page.value("beyond-intensity", fixed(steps[4].intensity_beyond(), 0));
+    page.value("beyond-ridge", fixed(H100.ridge_bf16(), 0));
+    page.value("beyond-hopper", fixed(steps[4].asked_of_l2() / 1e12, 1));
     page.value("loads-naive", fixed(naive.loads, 0));
     page.value("loads-tiled", significant(tiled.loads, 2));
     page.value("loads-registers", significant(registers.loads, 1));

@@ -14,10 +14,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("threads-at-once", integer(MULTIPROCESSORS * MOST_THREADS));
     page.value("most-threads", integer(MOST_THREADS));
     page.value("most-warps", integer(MOST_THREADS / WARP));
-    page.value("f32-tflops", fixed(F32 / 1e12, 0));
-    page.value("bf16-tflops", fixed(BF16 / 1e12, 0));
+    page.value("f32-tflops", fixed(H100.f32 / 1e12, 0));
+    page.value("bf16-tflops", fixed(H100.bf16 / 1e12, 0));
     page.value("clock-f32", fixed(clock_f32() / 1e9, 2));
-    page.value("tensor-over-f32", significant(BF16 / F32, 2));
+    page.value("tensor-over-f32", significant(H100.bf16 / H100.f32, 2));
     page.value("clock-tensor", fixed(clock_tensor() / 1e9, 2));
     page.value("tensor-a-clock", integer(TENSOR));
     page.value("exponential-per-multiply-adds", integer(TENSOR / EXPONENTIALS));
@@ -36,12 +36,12 @@ pub fn generate(page: &mut Page) -> Result<()> {
 }
 
 fn ridges(page: &mut Page) -> Result<()> {
-    let row = |machine: Machine| {
+    let row = |machine: Gpu| {
         vec![
             format!("{}, {}\u{202f}GB", machine.name, machine.memory),
             fixed(machine.bandwidth / 1e12, 2),
-            fixed(ridge(F32, &machine), 0),
-            fixed(ridge(BF16, &machine), 0),
+            fixed(machine.ridge_f32(), 0),
+            fixed(machine.ridge_bf16(), 0),
         ]
     };
     let header =

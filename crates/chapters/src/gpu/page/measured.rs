@@ -1,9 +1,9 @@
-//! What was measured on a GPU, beside what was predicted; or how to measure it.
+//! Measurements on a GPU beside the predictions; without any, instructions for taking them.
 
 use super::{kernel, predicted};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::Step;
-use crate::gpu::machine::{BF16, F32, H100};
+use crate::gpu::machine::H100;
 use crate::gpu::measured::{
     BACKENDS, WIDTH, find, is_of_the_chapter, lengths, longest, pass, size, speed,
     speed_of_product, tokens,
@@ -30,7 +30,19 @@ you can change this:
 the GPU can't run are left out, with the reason.
 ";
 
-/// What the section says: either that there is nothing, or all of it.
+/// Returns a sentence or two on what has been done with the kernels, for pages that only touch on them.
+pub fn status(record: Option<&Record>) -> String {
+    let gpu = record.and_then(|record| record.machine.accelerator.as_deref());
+    let tested = "They are compiled by NVIDIA's compiler, and tested on a CPU, on which a program stands in for the GPU.";
+    match gpu {
+        None => format!("{tested} No GPU has run them yet."),
+        Some(gpu) => format!(
+            "{tested} [What was measured](gpu-measured.md#what-was-measured) has their speeds on {gpu}."
+        ),
+    }
+}
+
+/// Returns the text of the section: either that there are no measurements, or all of them.
 pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
     let Some(record) = record else { return Ok(NOTHING_YET.to_owned()) };
     ensure!(
@@ -74,7 +86,7 @@ fn tflops(speed: f64) -> String {
 
 fn roofs(record: &Record) -> Result<String> {
     let mut parts = vec![];
-    for (dtype, stated) in [("f32", F32), ("bf16", BF16)] {
+    for (dtype, stated) in [("f32", H100.f32), ("bf16", H100.bf16)] {
         for m in record.all("roof/product", dtype) {
             let side = size(m, "n")?;
             let speed = speed_of_product(side, m.median);
@@ -97,7 +109,7 @@ fn roofs(record: &Record) -> Result<String> {
     })
 }
 
-/// What is predicted, and every roof, are those of one chip.
+/// Returns a warning if the GPU isn't the chip of the predictions and of every roof.
 fn other_machine(record: &Record) -> String {
     match record.machine.accelerator.as_deref() {
         Some(name) if !is_of_the_chapter(record) => {
@@ -192,6 +204,7 @@ mod tests {
     #[test]
     fn without_a_record_nothing_was_measured() {
         let text = in_words(None, &[]).unwrap();
+        assert!(status(None).ends_with("No GPU has run them yet."));
         assert!(text.contains("No kernel of this book has been timed on a GPU yet"));
         assert!(text.contains("cargo xtask gpu pack"));
     }
@@ -201,6 +214,7 @@ mod tests {
         let record = Record::parse("gpu", MADE_UP).unwrap();
         let text = in_words(Some(&record), &steps().unwrap()).unwrap();
         assert!(!text.contains("has been timed"), "{text}");
+        assert!(status(Some(&record)).ends_with("has their speeds on Slide Rule 3000."));
         assert!(text.contains("Slide Rule 3000 beside Abacus"), "{text}");
         // 4 · 8 · 16384² · 128 FLOPs in 20 ms are 55 TFLOP/s, and 82 % of 67.
         let registers =

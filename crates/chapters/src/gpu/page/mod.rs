@@ -1,4 +1,4 @@
-//! How the chapter says and draws it.
+//! The chapter's page: values, tables and figures.
 
 mod banks;
 mod compiled;
@@ -27,6 +27,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let kernels = page.records.of_no_machine("kernels")?;
     page.file("compiled.md", compiled::in_words(&kernels)?);
     let times = page.records.if_recorded(["gpu"])?.map(|[record]| record);
+    page.value("status", measured::status(times.as_ref()));
     page.file("measured.md", measured::in_words(times.as_ref(), &steps()?)?);
     published(page);
     Ok(())
@@ -61,7 +62,7 @@ fn race(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What others say of their kernels.
+/// Published speeds of other kernels.
 fn published(page: &mut Page) {
     use published::{CUDNN, FLASH_2, FLASH_3, UNFUSED};
     let row = |published: Published| {
@@ -80,6 +81,15 @@ fn published(page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The README can't include a value, so this compares.
+    #[test]
+    fn the_readme_says_that_no_gpu_has_run_the_kernels_as_long_as_that_is_so() {
+        let records = crate::records::tests::committed();
+        let none = records.if_recorded(["gpu"]).unwrap().is_none();
+        let readme = include_str!("../../../../../README.md").replace('\n', " ");
+        assert_eq!(readme.contains(&measured::status(None)), none);
+    }
 
     #[test]
     fn shares_are_told_as_a_range() {

@@ -71,7 +71,7 @@ fn cell(area: &Area, (x, y): (i32, i32), side: i32, colour: impl Color) -> Resul
 
 fn draw_threads(area: &Area) -> Result<()> {
     const CELL: i32 = 30;
-    label(area, (105, 8), "grid: a block a query", TEXT)?;
+    label(area, (105, 8), "grid: a block per query", TEXT)?;
     for (head, top) in [(0, 40), (1, 40 + CELL)] {
         text(area, (0, top + CELL / 2 - 1), &format!("head {head}"))?;
         for i in 0..4 {

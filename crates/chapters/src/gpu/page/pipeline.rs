@@ -82,7 +82,7 @@ fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
     clocks(area, TOP + 6 * ROW + 2 * GAP + 4, end)
 }
 
-/// Where a clock lies on an axis that ends with the clock `end`.
+/// Returns the place of a clock on an axis that ends with the clock `end`.
 fn place(clock: usize, end: usize) -> i32 {
     LEFT + (WIDTH as usize * clock.min(end) / end) as i32
 }
@@ -111,7 +111,7 @@ const ROWS: [&str; 7] = [
     "values, stage 0",
     "values, stage 1",
 ];
-/// Where the axis lies.
+/// The height of the axis.
 const BASE: i32 = TOP + ROW * ROWS.len() as i32 + 2;
 
 fn draw(area: &Area, plan: &Plan) -> Result<()> {
