@@ -3,7 +3,7 @@
 #[path = "common/one_problem.rs"]
 mod one_problem;
 
-use attention::flash::{Flash, FlashOutput, Instructions, Tiles};
+use attention::flash::{Flash, FlashOutput, Inputs, Instructions, Tiles};
 use attention::{AttentionGradients, Float, ForwardOptions, Mask, MultiHeadAttention};
 use nalgebra::DMatrix;
 use one_problem::{Answer, F64, Problem, numbers, off};
@@ -317,5 +317,37 @@ fn a_layer_with_this_core_is_the_same_layer() {
             let off = (ours - naive).amax();
             assert!(off < 100.0 * F64, "{name}: {off}"); // sums over 150 tokens
         }
+    }
+}
+
+/// A thread that waited for others inside a round of a loop would begin another round there: on the same stack, and with what the first
+/// one has locked.
+#[cfg(feature = "rayon")]
+#[test]
+fn no_round_of_a_parallel_loop_begins_inside_another() {
+    use rayon::prelude::*;
+    use std::cell::Cell;
+    thread_local! {
+        static INSIDE: Cell<bool> = const { Cell::new(false) };
+    }
+    let [q, k] = [(128, 0), (400, 1)].map(|(n, seed)| numbers::<f64>(n, 64, seed));
+    let mask = Mask::none();
+    let inputs = Inputs::new(&q, &k, &k, &mask).unwrap();
+    let both = |flash: &Flash| {
+        let forward = flash.forward(&inputs);
+        flash.backward(&inputs, &forward, &q).unwrap();
+    };
+    let (all, two) = (Flash::new(), Flash::new().with_threads(2).unwrap());
+    let naive = || drop(attention::attention(&q, &k, &k, &mask).unwrap());
+    let callers: [&(dyn Fn() + Sync); 3] = [&|| both(&all), &|| both(&two), &naive];
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    for call in callers {
+        pool.install(|| {
+            (0..60).into_par_iter().for_each(|_| {
+                assert!(!INSIDE.replace(true), "a round inside another");
+                call();
+                INSIDE.set(false);
+            });
+        });
     }
 }

@@ -5,6 +5,7 @@ use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
+use crate::parallel::on_a_worker;
 use crate::simd::{
     Aligned, Float, InstructionSet, Instructions, Sizes, Work, exp2, mul_add,
     pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
@@ -93,7 +94,8 @@ impl Flash {
         Ok(Flash { tiles, ..self })
     }
 
-    /// With at most this many threads; what is soon done is done by one. More than one need the feature `rayon`.
+    /// With at most this many threads; what is soon done is done by one, and so is what a worker thread of rayon asks for: in a parallel
+    /// loop each round works alone. More than one need the feature `rayon`.
     ///
     /// # Errors
     /// `threads` is 0, or more than 1024, or than the system starts.
@@ -153,14 +155,15 @@ impl Flash {
         self.instructions
     }
 
-    /// The threads that are worth waking up for these inputs.
+    /// The threads that are worth waking up for these inputs, and may be waited for.
     pub(super) fn threads_for<T: Float>(&self, inputs: &Inputs<T>) -> &Threads {
         /// Operations that a core does while another one wakes up.
         const WAKING: usize = 1 << 21;
         let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
         let factors = [2, inputs.n_heads, n_q, n_k, d_k + d_v];
         let operations = factors.into_iter().fold(1_usize, usize::saturating_mul);
-        if operations < WAKING { &Threads::One } else { &self.threads }
+        let alone = operations < WAKING || on_a_worker();
+        if alone { &Threads::One } else { &self.threads }
     }
 }
 
