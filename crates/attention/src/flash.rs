@@ -36,6 +36,7 @@ pub use tile_products::{Part, TileProducts};
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
+use crate::dropout::{Dropout, HeadDropout};
 use crate::error::{Result, check_heads, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
 use crate::softmax::log_sum_exp_and_low;
@@ -62,6 +63,7 @@ pub struct Inputs<'a, T: RealField> {
     pub(crate) k: &'a DMatrix<T>,
     pub(crate) v: &'a DMatrix<T>,
     pub(crate) mask: SizedMask<'a>,
+    pub(crate) dropout: Option<Dropout>,
     n_heads: usize,
 }
 
@@ -91,7 +93,7 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
         check_queries_and_keys(q, k)?;
         check_values(k, v)?;
         let mask = mask.sized(q.nrows(), k.nrows())?;
-        Ok(Inputs { q, k, v, mask, n_heads: 1 })
+        Ok(Inputs { q, k, v, mask, dropout: None, n_heads: 1 })
     }
 
     /// The same columns, shared out among `n_heads` heads: head `h` has `h · d .. (h + 1) · d`.
@@ -113,6 +115,11 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
             })?;
         }
         Ok(Inputs { n_heads, ..self })
+    }
+
+    /// The same, some weights of which are dropped.
+    pub(crate) fn with_dropout(self, dropout: Dropout) -> Self {
+        Inputs { dropout: Some(dropout), ..self }
     }
 
     /// The number of heads.
@@ -209,6 +216,7 @@ impl<'a, T: RealField + Copy> Inputs<'a, T> {
             v: self.v.columns(h * d_v, d_v),
             mask: self.mask,
             scale: scale(d_k),
+            dropout: self.dropout.map(|dropout| dropout.of_head(h)),
         }
     }
 
@@ -252,6 +260,7 @@ pub struct Head<'a, T: RealField> {
     pub mask: SizedMask<'a>,
     /// The factor 1/√d_k of the scores.
     pub scale: T,
+    pub(crate) dropout: Option<HeadDropout>,
 }
 
 /// What the forward pass finds, and all that the backward pass needs of it.

@@ -9,6 +9,8 @@ pub mod example;
 mod simd; // vector instructions
 mod softmax;
 
+mod dropout; // which weights
+
 mod dot_product; // scores, weights, output
 mod mask;
 mod static_shapes;

@@ -9,6 +9,7 @@ use super::queue::{into_inner, lock};
 use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
 use crate::dot_product::AttentionGradients;
+use crate::dropout::HeadDropout;
 use crate::error::Result;
 use crate::mask::Visibility;
 use crate::simd::{
@@ -151,6 +152,7 @@ struct BackwardWorkspace<T> {
     shift: Vec<T>,           // (n_q): log-sum-exps
     rest: Vec<T>,            // (n_q): what rounding took from them, as an exponent of 2
     d: Vec<T>,               // (n_q): rowsum(grad_output ⊙ output)
+    zeros: Vec<T>, // (queries): in place of D where it is subtracted later, after dropout
 }
 
 impl<T: Float> BackwardWorkspace<T> {
@@ -187,6 +189,7 @@ impl<T: Float> BackwardWorkspace<T> {
             shift: of_all(),
             rest: of_all(),
             d: of_all(),
+            zeros: vec![T::zero(); tile],
         }
     }
 
@@ -405,7 +408,9 @@ impl<T: Float> BackwardWorkspace<T> {
         let grads = &mut self.grad_scores[..count * width];
         let (blocks, into) = (blocks.chunks_exact(d_v), vectors_mut::<S, T, M>(grads));
         let weights = vectors::<S, T, M>(&self.weights);
-        let d = &self.d[queries.start..][..count];
+        let d =
+            if head.dropout.is_some() { &self.zeros } else { &self.d[queries.start..] };
+        let d = &d[..count];
         products::<S, T, M, NR>(simd, value_vectors, blocks, into, |j, into, sums| {
             let d = T::splat_vector(simd, d[j]);
             for i in 0..M {
@@ -413,8 +418,26 @@ impl<T: Float> BackwardWorkspace<T> {
                 into[i] = T::mul_vectors(simd, weights[j][i], behind);
             }
         });
+        if let Some(dropout) = head.dropout {
+            self.drop(dropout, panel, width);
+        }
         if panel.seen == Visibility::Partial {
-            hide(head.mask, queries, keys, grads, width);
+            hide(head.mask, queries, keys, &mut self.grad_scores[..count * width], width);
+        }
+    }
+
+    /// The gradient of a weight that met the values is multiplied by what the weight was multiplied by, and D, which is the mean of the
+    /// products, is subtracted after that. From then on `weights` are those that met the values.
+    #[inline(always)]
+    fn drop(&mut self, dropout: HeadDropout, panel: &Panel<T>, width: usize) {
+        let grads = self.grad_scores.chunks_exact_mut(width);
+        let lines = self.weights.chunks_exact_mut(width).zip(grads);
+        for ((weights, grads), i) in lines.zip(panel.queries.clone()) {
+            dropout.multiply_keys(i, panel.keys.start, grads);
+            for (grad, &mut weight) in grads.iter_mut().zip(&mut *weights) {
+                *grad -= weight * self.d[i];
+            }
+            dropout.multiply_keys(i, panel.keys.start, weights);
         }
     }
 

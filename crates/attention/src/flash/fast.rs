@@ -391,6 +391,12 @@ impl<T: Float> ForwardWorkspace<T> {
         let sum = &mut vectors_mut::<S, T, M>(&mut self.sum[first..][..width])[0];
         let scores = vectors_mut::<S, T, M>(&mut self.scores[..panel.keys.len() * width]);
         let correction = absorb::<S, T, M>(simd, largest, max, sum, scores);
+        if let Some(dropout) = panel.head.dropout {
+            let lines = self.scores.chunks_exact_mut(width);
+            for (line, j) in lines.zip(panel.keys.clone()) {
+                dropout.multiply_queries(panel.queries.start, j, line);
+            }
+        }
         self.add_values::<S, M, NR>(simd, &panel, correction);
     }
     // ANCHOR_END: panel
