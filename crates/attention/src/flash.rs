@@ -37,7 +37,7 @@ pub use online::OnlineSoftmax;
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
-use crate::dropout::Dropout;
+use crate::dropout::{Dropout, HeadDropout};
 use crate::error::{Result, check_heads, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
 use crate::simd::Float;
@@ -258,6 +258,7 @@ impl<'a, T: Float> Inputs<'a, T> {
             v: self.v.columns(h * d_v, d_v),
             mask: self.mask.clone(),
             scale: scale(d_k),
+            dropout: self.dropout.map(|dropout| dropout.of_head(h)),
         }
     }
 
@@ -300,6 +301,7 @@ pub struct Head<'a, T: Float> {
     pub mask: SizedMask,
     /// The factor 1/√d_k of the scores.
     pub scale: T,
+    pub(crate) dropout: Option<HeadDropout>,
 }
 
 /// The output of the forward pass, and all that the backward pass needs of it.

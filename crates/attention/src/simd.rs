@@ -8,6 +8,7 @@ mod exponential;
 mod instructions;
 mod matrix_product;
 mod microkernel;
+mod thin_product;
 mod vectors;
 
 pub use exponential::Float;

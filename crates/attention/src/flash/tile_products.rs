@@ -181,7 +181,8 @@ impl<T: Float> Work for Timed<'_, T> {
                 let (across, rows) = (&tile.panel[..width * d], n.next_multiple_of(NR));
                 let scores = &tile.scores[..rows * width];
                 let share = &mut tile.output[..rows * d];
-                add_grad_q::<S, T, MR, NR>(simd, across, scores, width, share, d);
+                let keys = 0..across.len() / d; // all of them
+                add_grad_q::<S, T, MR, NR>(simd, across, scores, width, share, d, keys);
             }
             Part::Packing => {
                 pack_rows::<T, NR>(tile.k.as_view(), &mut tile.keys);
