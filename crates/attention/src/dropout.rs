@@ -56,6 +56,7 @@ pub(crate) struct HeadDropout {
 
 impl HeadDropout {
     /// Returns the factor of the weight of query `i` and key `j`: 0, or 1/(1 − p).
+    #[cfg(test)]
     pub fn factor<T: Float>(&self, i: usize, j: usize) -> T {
         let mut one = [T::one()];
         self.multiply(i, j, 0, &mut one);

@@ -24,6 +24,7 @@
 
 mod backward;
 mod fast;
+mod few_queries;
 mod online;
 mod queue;
 mod tiled;

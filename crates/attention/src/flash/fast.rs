@@ -1,5 +1,6 @@
 //! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
+use super::few_queries::FEW;
 use super::queue::{Threads, into_inner, lock};
 use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
@@ -189,6 +190,9 @@ impl Flash {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
+        if n_q <= FEW {
+            return self.forward_few(inputs);
+        }
         let threads = self.threads_for(inputs);
         let enough = match threads.count() {
             1 => 1,
@@ -300,7 +304,7 @@ pub(super) fn write_panels<T: Float>(
     }
 }
 
-fn sees_something(mask: &SizedMask, query: usize) -> bool {
+pub(super) fn sees_something(mask: &SizedMask, query: usize) -> bool {
     mask.keys_seen_by(query..query + 1).any(|key| mask.allows(query, key))
 }
 
