@@ -1,6 +1,6 @@
 //! Chromium, or a browser built on it: where it is, and what it is started with.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::env;
 use std::path::PathBuf;
 
@@ -66,4 +66,16 @@ pub fn find() -> Result<Option<PathBuf>> {
         std::iter::once(PathBuf::from(place)).chain(below)
     });
     Ok(on_the_path.chain(in_places).find(|program| program.is_file()))
+}
+
+/// Returns the program to start, where there has to be one.
+///
+/// # Errors
+///
+/// If `CHROME` names no file, or none is installed.
+pub fn required() -> Result<PathBuf> {
+    find()?.context(
+        "`--formats` takes Chromium or a browser built on it, and there is none; install Chromium or Chrome, or say \
+         where it is in the variable CHROME",
+    )
 }

@@ -29,7 +29,8 @@ pub fn describe(book: &Path) -> Result<()> {
         if !path.ends_with("print.html")
             && let Some(text) = beginning(&page)
         {
-            let text = quick_xml::escape::escape(text);
+            let text =
+                text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
             html = description
                 .replace_all(&html, |found: &Captures| format!("{}{text}", &found[1]))
                 .into_owned();

@@ -48,13 +48,18 @@ pub fn render(
     files::copy(&project.root().join(on_demand), &destination.join(on_demand))
 }
 
-/// Runs all snippets of the book, as `mdbook test` does.
+/// Runs all snippets of the book, as `mdbook test` does, or those of one chapter.
 ///
 /// # Errors
 ///
 /// If a snippet fails; the message names the chapter and the line.
-pub fn test(project: &Project) -> Result<()> {
-    let (result, said) = listen(|| load(project)?.test(vec![]))?;
+pub fn test(project: &Project, chapter: Option<&str>) -> Result<()> {
+    let only = chapter.map(str::to_owned);
+    let (result, said) = listen(|| {
+        let mut book = load(project)?;
+        replace(&mut book, Snippets { project: project.clone(), only });
+        book.test(vec![])
+    })?;
     eprint!("{said}");
     result
 }
@@ -62,7 +67,6 @@ pub fn test(project: &Project) -> Result<()> {
 fn load(project: &Project) -> Result<MDBook> {
     let mut book = MDBook::load(project.root())?;
     replace(&mut book, Katex { project: project.clone() });
-    replace(&mut book, Snippets { project: project.clone() });
     Ok(book)
 }
 

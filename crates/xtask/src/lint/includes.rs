@@ -145,22 +145,3 @@ pub(super) fn of_all(sources: &Sources) -> impl Iterator<Item = Include> {
     let of = |document: &Document| followed(&document.text, document.folder(), DEPTH);
     sources.documents().flat_map(of).map(|(include, _)| include)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Whatever the file holds: lines of it, or what is missing.
-        #[test]
-        fn a_part_is_made_of_lines_of_the_file_or_missing(
-            file in mutated::text("// ANCHOR: a\nx\né\n// ANCHOR_END: a\n", &["ANCHOR: a", "ANCHOR_END: a", "\n", "\r"]),
-        ) {
-            if let Ok(text) = anchored(&file, "a") {
-                prop_assert!(file.lines().collect::<Vec<_>>().join("\n").contains(&text));
-            }
-        }
-    }
-}

@@ -51,7 +51,7 @@ enum Question {
 pub fn preprocess(project: &Project, options: &Options) -> Result<()> {
     let project = project.clone();
     match options.preprocessor {
-        Name::Snippets => answer(&snippets::Snippets { project }, options),
+        Name::Snippets => answer(&snippets::Snippets { project, only: None }, options),
         Name::Katex => answer(&katex::Katex { project }, options),
     }
 }

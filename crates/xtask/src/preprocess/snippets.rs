@@ -18,6 +18,7 @@ use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::Captures;
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
@@ -25,6 +26,8 @@ use std::time::Instant;
 pub struct Snippets {
     /// Where the crate and the chapters are.
     pub project: Project,
+    /// The name of the one chapter to run; none for all.
+    pub only: Option<String>,
 }
 
 impl Preprocessor for Snippets {
@@ -42,7 +45,13 @@ impl Preprocessor for Snippets {
     fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
         let begun = Instant::now();
         let mut snippets = Vec::new();
-        for chapter in book.chapters() {
+        let is_chosen = |chapter: &&Chapter| match (&self.only, &chapter.source_path) {
+            (Some(name), Some(path)) => {
+                path.file_stem().is_some_and(|stem| stem == name.as_str())
+            }
+            (only, _) => only.is_none(),
+        };
+        for chapter in book.chapters().filter(is_chosen) {
             snippets.extend(snippets_in(chapter, &self.project)?);
         }
         if !snippets.is_empty() {
@@ -168,12 +177,13 @@ fn libraries(project: &Project) -> Result<Vec<String>> {
         .context("the crates do not build, so no snippet can run")?;
     let mut arguments = Vec::new();
     for artifact in artifacts {
-        let mut files = artifact.filenames.iter();
-        let Some(file) = files.find(|file| file.extension() == Some("rlib")) else {
-            continue;
-        };
-        arguments.push(format!("--extern={}={file}", artifact.target.name));
-        arguments.extend(file.parent().map(|folder| format!("-Ldependency={folder}")));
+        let mut files = artifact.files.iter();
+        let is_library =
+            |file: &&PathBuf| file.extension().is_some_and(|it| it == "rlib");
+        let Some(file) = files.find(is_library) else { continue };
+        arguments.push(format!("--extern={}={}", artifact.name, file.display()));
+        let folder = file.parent().map(Path::display);
+        arguments.extend(folder.map(|folder| format!("-Ldependency={folder}")));
     }
     Ok(arguments)
 }
@@ -333,60 +343,4 @@ impl<'a> Batch<'a> {
 fn details(output: &str) -> &str {
     let after = output.split_once("failures:\n").map_or(output, |(_, after)| after);
     after.split_once("\nfailures:\n").map_or(after, |(details, _)| details).trim_end()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
-
-    fn snippet(line: usize, written: &str, resolved: &str) -> Snippet {
-        let block = |body: &str| CodeBlock {
-            info: "rust".to_owned(),
-            line,
-            body: body.to_owned(),
-        };
-        Snippet {
-            chapter: "src/a.md".to_owned(),
-            written: block(written),
-            resolved: block(resolved),
-        }
-    }
-
-    const SAID: &str = "test snippets.md - (line 7) ... FAILED\nfailures:\n\n---- snippets.md - (line 7) stdout ----\n\
-        error[E0308]: x\n --> snippets.md:9:5\nthread panicked at snippets.md:3:1:\n\nfailures:\n    snippets.md\n\n\
-        test result: FAILED. 1 passed; 1 failed;";
-
-    const WORDS: &[&str] = &[
-        "snippets.md:",
-        "0",
-        "18446744073709551615",
-        "99999999999999999999",
-        "---- snippets.md - (line 1) stdout ----\n",
-        "test result: ok. 18446744073709551615 passed;",
-        "\n",
-        "failures:\n",
-    ];
-
-    proptest! {
-        /// Whatever rustdoc says, what is told of it lies in the chapter.
-        #[test]
-        fn damaged_output_is_told_by_lines_of_the_chapter(
-            said in mutated::text(SAID, WORDS),
-            written in mutated::text("a\n{{#include b}}\nc\n", &["{{#", "\n"]),
-            resolved in mutated::text("a\nb\nb\nc\n", &["\n", "fn main() {"]),
-            line in 1_usize..50,
-        ) {
-            let snippets = [snippet(line, &written, &resolved), snippet(line + 100, &written, &resolved)];
-            let batch = Batch::new(snippets.iter().collect(), true);
-            let told = batch.in_chapters(details(&said));
-            let last = line + 100 + written.lines().count();
-            for place in told.split("src/a.md:").skip(1) {
-                let digits: String = place.chars().take_while(char::is_ascii_digit).collect();
-                prop_assert!(number(&digits) <= last, "{}", told);
-            }
-            let _ = batch.failed(&said);
-        }
-    }
 }

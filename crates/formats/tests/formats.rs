@@ -3,6 +3,7 @@
 //! Making them needs Chromium, and reading them epubcheck and poppler's pdftohtml. What needs a program that is missing is
 //! not tested, and says so; with `REQUIRE_BROWSER=1` and `REQUIRE_READERS=1` it fails.
 
+use formats::Contents;
 use rbook::Epub;
 use rbook::ebook::toc::TocEntryKind;
 use scraper::{ElementRef, Html, Selector};
@@ -12,7 +13,6 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::formats::{self, Contents};
 use xtask::{browser, build, files, project::Project};
 
 /// How near text of the PDF may come to the right edge of its page, as a share of the page's width.
@@ -22,7 +22,7 @@ const MARGIN: f64 = 0.05;
 fn the_formats_hold_the_whole_book() {
     let browser = browser::find().unwrap_or_else(|error| panic!("{error:#}"));
     let Some(browser) = required(browser, "Chromium", "REQUIRE_BROWSER") else { return };
-    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+    let project = Project::find().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let book = folder.path();
     build::build_into(&project, book, &build::Options::default())

@@ -3,15 +3,12 @@
 //! The built pages are the source of both: the EPUB is made of each chapter's page, and the PDF is the page with all
 //! chapters as Chromium prints it. So listings, numbers and figures are those that the checks have seen.
 
+#![deny(missing_docs, unsafe_code)]
+
 mod epub;
 mod pdf;
 mod xhtml;
 
-use crate::browser;
-use crate::console::Activity;
-use crate::files;
-use crate::process;
-use crate::project::Project;
 use anyhow::{Context, Result, bail, ensure};
 use mdbook_driver::MDBook;
 use mdbook_driver::book::BookItem;
@@ -20,6 +17,9 @@ use scraper::{ElementRef, Html, Selector};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use xtask::console::Activity;
+use xtask::project::Project;
+use xtask::{browser, files, process};
 
 /// The EPUB in the folder of the built book.
 pub const EPUB: &str = "attention-built.epub";
@@ -114,18 +114,6 @@ impl Contents {
     pub fn chapters(&self) -> impl Iterator<Item = &Chapter> {
         self.parts.iter().flat_map(|part| &part.chapters)
     }
-}
-
-/// The browser that makes the PDF and the cover.
-///
-/// # Errors
-///
-/// If none is installed.
-pub fn browser() -> Result<PathBuf> {
-    browser::find()?.context(
-        "`--formats` takes Chromium or a browser built on it, and there is none; install Chromium or Chrome, or say \
-         where it is in the variable CHROME",
-    )
 }
 
 /// Puts the EPUB and the PDF beside the pages in the folder `book`, and links them where the pages speak of them.
