@@ -28,7 +28,7 @@ use support::browser::{self, Browser, Screen, Tab};
 use support::server::{Sent, Site};
 use xtask::{build, files, project::Project};
 
-/// How many bytes a page may load, fonts included, when nothing of it has been loaded before. The playground, which comes when the page
+/// The number of bytes that a page may load, fonts included, when nothing of it has been loaded before. The playground, which comes when the page
 /// can be read, has a limit of its own.
 const MOST_ON_THE_WIRE: usize = 400 * KIB;
 
@@ -49,7 +49,7 @@ const WINDOWS: &[Screen] = &[
     PHONE,
 ];
 
-/// What runs inside the page.
+/// The script that runs inside the page.
 const CHECKS: &str = include_str!("support/checks.js");
 
 /// Files that mdBook adds to the chapters.
@@ -76,7 +76,7 @@ fn every_page_shows_what_it_should() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
-/// What `look` says of each page, in the order of the pages. As many browsers as there may be take turns at them.
+/// Returns what `look` says of each page, in the order of the pages. As many browsers as there may be take turns at them.
 fn of_each<T: Send>(
     pages: &[String],
     program: &Path,
@@ -331,7 +331,7 @@ struct Shift {
     moved: Vec<String>,
 }
 
-/// Whether all that was sent is too much, and what weighs most.
+/// Returns a complaint if all that was sent is too much, with what weighs most.
 fn weight(sent: &[Sent]) -> Option<String> {
     let mut heaviest: Vec<_> =
         sent.iter().filter(|file| !file.name.starts_with("playground/")).collect();
@@ -463,7 +463,7 @@ fn navigate(
     complaints.iter().map(|it| format!("{width} × {height} px, {it}")).collect()
 }
 
-/// Whether the text can be read where no script runs.
+/// Returns complaints about text that can't be read where no script runs.
 fn visit_without_scripts(browser: &mut Browser, site: &Site, page: &str) -> Vec<String> {
     let mut tab = browser.open(LAPTOP);
     tab.disable_scripts();

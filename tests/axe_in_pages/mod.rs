@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-/// What runs inside the page, beside axe-core.
+/// The script that runs inside the page, beside axe-core.
 const SCRIPT: &str = include_str!("../support/axe.js");
 
 #[test]
@@ -60,7 +60,7 @@ fn axe_finds_no_violation() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
-/// What one of the functions of `axe.js` finds in a theme.
+/// Returns what one of the functions of `axe.js` finds in a theme.
 fn look(tab: &mut Tab, theme: &str, function: &str) -> Vec<String> {
     tab.run(&format!("checks.wear('{theme}')"));
     let found: Vec<String> = tab.ask(&format!("axeChecks.{function}"));

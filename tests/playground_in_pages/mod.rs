@@ -643,7 +643,7 @@ fn entries_of_the_workbench_are_the_products_that_it_tells() {
     assert!(said.starts_with(&expected), "{said}\n{expected}");
 }
 
-/// What a program prints that has the crate at its disposal.
+/// Returns the output of a program that has the crate at its disposal.
 fn run_with_the_crate(program: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -41,7 +41,7 @@ impl Site {
         format!("http://{}/{name}", self.address)
     }
 
-    /// What was sent since this was asked last.
+    /// Returns what was sent since this was asked last.
     pub fn take_sent(&self) -> Vec<Sent> {
         std::mem::take(
             &mut *self.folder.sent.lock().unwrap_or_else(PoisonError::into_inner),

@@ -15,7 +15,7 @@ use mdbook_driver::book::BookItem;
 use regex::{Captures, Regex};
 use scraper::{ElementRef, Html, Selector};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use xtask::console::Activity;
 use xtask::project::Project;
@@ -27,16 +27,16 @@ pub const EPUB: &str = "attention-built.epub";
 /// The PDF in the folder of the built book.
 pub const PDF: &str = "attention-built.pdf";
 
-/// Who may do what with the book.
+/// The licences of the book.
 const RIGHTS: &str = "Text and figures: CC BY 4.0. Code: MIT or Apache-2.0.";
 
 /// The book as `book.toml` and `SUMMARY.md` describe it.
 pub struct Contents {
     /// The book's title.
     pub title: String,
-    /// What it is about, in a sentence.
+    /// Its subject, in a sentence.
     pub description: String,
-    /// Who wrote it.
+    /// Its authors.
     pub authors: Vec<String>,
     /// The code of its language.
     pub language: String,
@@ -51,7 +51,7 @@ pub struct Contents {
 /// Chapters under one title. The chapters before the first title are a part without.
 #[derive(Default)]
 pub struct Part {
-    /// What stands above the chapters in the list of chapters.
+    /// The title above the chapters in the list of chapters.
     pub title: Option<String>,
     /// The chapters in order.
     pub chapters: Vec<Chapter>,

@@ -36,7 +36,7 @@ pub(super) fn write(
     show(browser, book, &html, &file, &options)
 }
 
-/// What comes before the first chapter.
+/// The pages before the first chapter.
 fn front(contents: &Contents, book: &Path) -> Result<String> {
     let page = parsed(book, ALL)?;
     let figure = first(&page, "main figure svg", ALL)?.html();

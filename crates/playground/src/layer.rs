@@ -107,7 +107,7 @@ impl Layer {
         }))
     }
 
-    /// What one path brings to dX: through the queries (0), the keys (1) or the values (2), of all heads.
+    /// The part of dX that comes by one path: through the queries (0), the keys (1) or the values (2), of all heads.
     ///
     /// # Errors
     /// There is no such path, or a pass fails.

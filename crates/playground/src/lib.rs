@@ -1,4 +1,4 @@
-//! What the figures that move ask of the crate `attention`, in the reader's browser.
+//! The crate `attention` as the figures that move ask it, in the reader's browser.
 //!
 //! Matrices cross the border as [`Matrix`], row by row. Attention, its gradients and its slopes are the crate's; here they are only called.
 
@@ -100,7 +100,7 @@ impl Sentence {
     }
 }
 
-/// What each column of a sentence's matrix stands for.
+/// The meaning of each column of a sentence's matrix.
 #[wasm_bindgen]
 pub fn dimensions() -> Vec<String> {
     example::DIMENSIONS.map(str::to_owned).to_vec()
@@ -222,7 +222,7 @@ impl OnlineSoftmax {
         Ok(self.0.absorb(&scores, &values)?)
     }
 
-    /// What is known after the keys of both.
+    /// The state after the keys of both.
     ///
     /// # Errors
     /// As [`flash::OnlineSoftmax::merge`].

@@ -186,7 +186,7 @@ impl BankLoad {
         Ok(BankLoad { asks })
     }
 
-    /// How long it takes.
+    /// Its length in clocks.
     #[wasm_bindgen(getter)]
     pub fn clocks(&self) -> usize {
         clocks(&self.asks)

@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// The picture that others show beside a link to the book; `src/` has it, so it comes with the chapters.
 const PICTURE: &str = "social.png";
 
-/// What can be seen in it.
+/// The picture in words.
 const PICTURE_SHOWS: &str = "Attention weights of “the boat left the river bank”: each word of the sentence \
                              is a row of cells, and darker cells are larger shares of its attention.";
 

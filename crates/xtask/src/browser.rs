@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::env;
 use std::path::PathBuf;
 
-/// What it is always started with: no window, nothing asked or fetched on its own account, and no
+/// The options that it is always started with: no window, nothing asked or fetched on its own account, and no
 /// name resolved but this machine's, so that it never reaches the network.
 pub const FLAGS: &[&str] = &[
     "--headless=new",
@@ -34,7 +34,7 @@ const NAMES: &[&str] = &[
     "microsoft-edge",
 ];
 
-/// Where they are on systems that do not put programs on the PATH. On Windows this is below the
+/// Their places on systems that do not put programs on the PATH. On Windows this is below the
 /// folders for programs.
 const PLACES: &[&str] = &[
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",

@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What `build` can be asked for.
+/// The options of `build`.
 #[derive(Debug, Default, Args)]
 pub struct Options {
     /// Open the book in the browser once it is built

@@ -64,7 +64,7 @@ enum Command {
     )]
     Module(playground::Options),
 
-    /// What mdBook calls while it builds or tests the book
+    /// The preprocessors that mdBook calls while it builds or tests the book
     #[command(
         hide = true,
         after_help = "Example:\n  cargo xtask preprocess katex supports html"

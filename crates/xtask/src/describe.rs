@@ -1,4 +1,4 @@
-//! What mdBook's pages lack: a description of its own for each, where mdBook writes the book's on all
+//! Adds to mdBook's pages what they lack: a description of its own for each, where mdBook writes the book's on all
 //! of them, and plain cells where it writes headers without a word.
 
 use crate::files;
@@ -7,7 +7,7 @@ use anyhow::Result;
 use regex::{Captures, Regex};
 use std::path::Path;
 
-/// What search engines show of a description.
+/// The number of characters of a description that search engines show.
 const LONGEST: usize = 160;
 
 /// Puts the beginning of each page's text into its description, and turns the table headers that are

@@ -19,7 +19,7 @@ pub(crate) static ERROR_CODE: Pattern = pattern!(r"^E\d{4}$");
 /// A block of code in a chapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeBlock {
-    /// What stands behind the opening fence; nothing for an indented block.
+    /// The text behind the opening fence; nothing for an indented block.
     pub info: String,
     /// The line of the opening fence, or of the first line if it is indented.
     pub line: usize,
@@ -33,19 +33,19 @@ impl CodeBlock {
         self.info.split([',', ' ', '\t']).filter(|word| !word.is_empty())
     }
 
-    /// Whether `word` stands behind the fence.
+    /// Returns whether `word` stands behind the fence.
     #[must_use]
     pub fn has(&self, word: &str) -> bool {
         self.words().any(|found| found == word)
     }
 
-    /// Whether it is Rust.
+    /// Returns whether it is Rust.
     #[must_use]
     pub fn is_rust(&self) -> bool {
         self.words().next() == Some("rust")
     }
 
-    /// Whether it shows a part of the crate, which is compiled and tested there, rather than a
+    /// Returns whether it shows a part of the crate, which is compiled and tested there, rather than a
     /// program of its own.
     #[must_use]
     pub fn is_listing(&self) -> bool {

@@ -77,7 +77,7 @@ fn replace<P: Preprocessor + 'static>(book: &mut MDBook, preprocessor: P) {
     }
 }
 
-/// What `work` returns, and the warnings and errors that mdBook logs meanwhile.
+/// Returns the result of `work`, and the warnings and errors that mdBook logs meanwhile.
 fn listen<T>(work: impl FnOnce() -> Result<T>) -> Result<(Result<T>, String)> {
     let log = Arc::new(tempfile::tempfile().context("no temporary file can be made")?);
     let subscriber = tracing_subscriber::fmt()

@@ -39,7 +39,7 @@ const ORIGIN: &str = "origin.txt";
 /// The crates that the module is made of.
 const CRATES: [&str; 3] = ["attention", "laboratory", "playground"];
 
-/// What `module` can be asked for.
+/// The options of `module`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Change nothing; fail if the committed module has another interface than the sources, or other bytes where the same compiler made it
@@ -241,7 +241,7 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a figure that moves has in its tag.
+/// The attribute of a figure that moves.
 const MARK: &str = " data-figure=";
 
 /// Returns the compiled module. Cargo sees to it that this takes time only when something has changed.

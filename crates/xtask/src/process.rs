@@ -28,7 +28,7 @@ pub fn toolchain(name: &str) -> Command {
     Command::new(program.unwrap_or_else(|| name.into()))
 }
 
-/// How `command` would be typed, for messages.
+/// Returns `command` as it would be typed, for messages.
 #[must_use]
 pub fn typed(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());

@@ -1,4 +1,4 @@
-//! Where things are.
+//! The folders of the project.
 
 use crate::files;
 use crate::pattern::{Pattern, pattern};
@@ -58,7 +58,7 @@ impl Project {
         Ok(CHAPTER.captures_iter(&summary).map(|found| found[1].to_owned()).collect())
     }
 
-    /// What can be thrown away and made again.
+    /// The folder of everything that can be thrown away and made again.
     #[must_use]
     pub fn target(&self) -> PathBuf {
         self.root.join("target")

@@ -11,7 +11,7 @@ use clap::Args;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What `test` can be asked for.
+/// The options of `test`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The chapter to prove, by the name of its file (softmax, many-heads, …); without it, the whole book

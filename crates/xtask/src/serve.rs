@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What `serve` can be asked for.
+/// The options of `serve`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Port to listen on
@@ -32,7 +32,7 @@ pub struct Options {
     no_open: bool,
 }
 
-/// How long the files must lie still before the book is rebuilt: editors write a file in several steps.
+/// The time for which the files must lie still before the book is rebuilt: editors write a file in several steps.
 const STILL: Duration = Duration::from_millis(250);
 
 /// Serves the book until it is interrupted.
@@ -78,7 +78,7 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
     }
 }
 
-/// When each of the watched files was written last. To read a file changes nothing here.
+/// Returns the time at which each of the watched files was written last. To read a file changes nothing here.
 fn changes(watched: &[PathBuf]) -> BTreeMap<PathBuf, Option<SystemTime>> {
     let files = watched.iter().flat_map(|path| files::under(path));
     let modified = |file: &Path| fs::metadata(file).and_then(|file| file.modified()).ok();
@@ -197,7 +197,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     bail!("port {} is already in use; choose another with --port {free}", address.port())
 }
 
-/// Where to reach a server that listens on `address`.
+/// Returns the address at which to reach a server that listens on `address`.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());

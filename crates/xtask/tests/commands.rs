@@ -28,7 +28,7 @@ fn xtask(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command came to: its exit code, its output and its messages.
+/// The end of a command: its exit code, its output and its messages.
 struct Ended {
     code: i32,
     stdout: String,
@@ -305,7 +305,7 @@ fn book_with_crate(chapter: &str) -> TempDir {
     ])
 }
 
-/// What mdBook sends: the chapter after its includes are resolved.
+/// The request that mdBook sends: the chapter after its includes are resolved.
 fn request(book: &TempDir, resolved: &str) -> String {
     let root = book.path().to_str().unwrap();
     let context = serde_json::json!({

@@ -4,7 +4,7 @@
 //! they are written, [`pages()`] at what the reader gets.
 
 mod blocks;
-pub(crate) mod html;
+pub mod html;
 pub(crate) mod includes;
 mod links;
 pub mod pages;
@@ -28,7 +28,7 @@ pub struct Finding {
     pub file: String,
     /// The line, counted from one, unless it is about the whole file.
     pub line: Option<usize>,
-    /// What is wrong, and what to do.
+    /// The fault, and the remedy.
     pub message: String,
 }
 
@@ -118,7 +118,7 @@ impl Document {
         Ok(Self { path, name, text })
     }
 
-    /// What relative paths in the document start from.
+    /// The folder that relative paths in the document start from.
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }

@@ -21,7 +21,7 @@ const ERROR_COLOUR: &str = "#e4404e";
 /// Renders the formulas of the chapters.
 #[derive(Debug)]
 pub struct Katex {
-    /// Where the chapters are, so that an error can name the line.
+    /// The project with the chapters, so that an error can name the line.
     pub project: Project,
 }
 

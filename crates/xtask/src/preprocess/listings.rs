@@ -47,7 +47,7 @@ pub(super) fn presented(text: &str, written: &str, folder: &Path, root: &Path) -
     presented
 }
 
-/// Where a listing is from: its file, and the function that it is a part of.
+/// Returns the origin of a listing: its file, and the function that it is a part of.
 fn caption(written: &CodeBlock, folder: &Path, root: &Path) -> Option<String> {
     let include = includes(&written.body, folder).into_iter().next()?;
     let file = include.file.strip_prefix(root).ok()?.display().to_string();

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use mdbook_preprocessor::{Preprocessor, parse_input};
 
-/// What mdBook asks of a preprocessor.
+/// The questions of mdBook to a preprocessor.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Which preprocessor

@@ -7,7 +7,7 @@
 //! begins the next line. A formula of one box and the punctuation behind it are put into a span
 //! that does not break. Longer formulas may break inside, and are left to.
 
-/// How a formula in running text begins, other than one on lines of its own.
+/// The beginning of a formula in running text, other than one on lines of its own.
 const INLINE: &str = "<span class=\"katex\">";
 const BOX: &str = "<span class=\"base\">";
 const TOGETHER: &str = "<span class=\"nowrap\">";
@@ -24,7 +24,7 @@ pub(super) fn keep_together(formula: &str, after: &str) -> (String, usize) {
     }
 }
 
-/// What means something to Markdown in the midst of a line.
+/// The characters that mean something to Markdown in the midst of a line.
 const MARKDOWN: &str = r"\`*_~[]|";
 
 /// The HTML of a formula with the characters escaped that mean something to Markdown.

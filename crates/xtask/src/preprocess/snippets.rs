@@ -24,7 +24,7 @@ use std::time::Instant;
 /// Runs the snippets and returns the book with nothing left to run.
 #[derive(Debug)]
 pub struct Snippets {
-    /// Where the crate and the chapters are.
+    /// The project with the crate and the chapters.
     pub project: Project,
     /// The name of the one chapter to run; none for all.
     pub only: Option<String>,
@@ -139,7 +139,7 @@ impl Snippet {
         self.written.line + within
     }
 
-    /// What to say of a panic at line `line` of the program that rustdoc made of the snippet alone:
+    /// Returns the message about a panic at line `line` of the program that rustdoc made of the snippet alone:
     /// it puts one line before the code, and one more for a `main` of its own.
     fn panicked(&self, line: usize) -> String {
         let before = if OWN_MAIN.is_match(&self.resolved.body) { 1 } else { 2 };
@@ -148,7 +148,7 @@ impl Snippet {
     }
 }
 
-/// How rustdoc and rustc name a place in the file of snippets, and a test in it.
+/// The names that rustdoc and rustc have for a place in the file of snippets, and a test in it.
 static IN_FILE: Pattern = pattern!(r"snippets\.md:(\d+)(:\d+)?");
 static TEST_NAME: Pattern = pattern!(r"---- snippets\.md - \(line (\d+)\).* stdout ----");
 static FAILED: Pattern =
@@ -282,7 +282,7 @@ impl<'a> Batch<'a> {
         Ok(failed)
     }
 
-    /// What is wrong with the snippets that failed. In a merged program the lines of a panic are
+    /// Explains the snippets that failed. In a merged program the lines of a panic are
     /// lost, so each is run once more alone.
     fn explain(
         &self,

@@ -42,9 +42,9 @@ const ALSO_ORDINARY: [&str; 14] = [
 /// A word of the glossary.
 struct Term {
     id: String,
-    /// Where the chapter that introduces it stands in the book.
+    /// The place in the book of the chapter that introduces it.
     introduced: usize,
-    /// Whether a use of it may become a link.
+    /// True if a use of it may become a link.
     linked: bool,
 }
 
