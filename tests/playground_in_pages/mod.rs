@@ -69,6 +69,48 @@ fn the_playground_is_small_and_comes_with_the_pages_that_have_figures_of_it() {
     assert!(compressed <= 200 * crate::KIB, "{compressed} bytes");
 }
 
+/// By their names, so that it takes no compiler for WebAssembly; `cargo xtask module --check` also compares their arguments.
+#[test]
+fn the_committed_module_has_the_functions_of_its_sources() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/playground");
+    let script = files::read(&folder.join("module/attention.js")).unwrap();
+    let mut functions = 0;
+    for source in files::with_extension(&folder.join("src"), "rs") {
+        let source = files::read(&source).unwrap();
+        for function in source.split("pub fn ").skip(1) {
+            let name = function.split(['(', '<']).next().unwrap();
+            let words: Vec<_> = name.split('_').collect();
+            let capital = |word: &&str| word[..1].to_uppercase() + &word[1..];
+            let camel_case = words[0].to_owned()
+                + &words[1..].iter().map(capital).collect::<String>();
+            let is_there = [name, &camel_case]
+                .iter()
+                .any(|name| script.contains(&format!(" {name}(")));
+            assert!(
+                name == "new" || is_there,
+                "crates/playground/module has no `{name}`: run `cargo xtask module`, and commit it"
+            );
+            functions += 1;
+        }
+    }
+    assert!(functions > 10);
+}
+
+#[test]
+fn every_figure_moves() {
+    let Some(mut reader) = Reader::start() else { return };
+    let (folder, pages) = book();
+    let has_figures =
+        |page: &&String| files::read(&folder.join(page)).unwrap().contains(" data-figure=");
+    for page in pages.iter().filter(has_figures) {
+        let mut tab = reader.open(page, LAPTOP);
+        let [figures, moving]: [usize; 2] = tab.ask(
+            "[document.querySelectorAll('[data-figure]').length, document.querySelectorAll('figure.moving').length]",
+        );
+        assert_eq!(moving, figures, "{page}");
+    }
+}
+
 #[test]
 fn the_module_computes_what_the_crate_computes() {
     let Some(mut reader) = Reader::start() else { return };
