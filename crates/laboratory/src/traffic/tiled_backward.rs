@@ -22,8 +22,8 @@ use nalgebra::RealField;
 ///
 /// 2·n_k·(d_k + d_v) + ⌈n_k / b_k⌉·n_q·(3d_k + d_v + 2)
 ///
-/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient there
-/// and back, that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
+/// numbers: keys, values and their gradients once, and for every block of b_k keys all queries, their gradient twice,
+/// that of the output, and two numbers for each query. If the tiles fill a fast memory of M numbers, as those
 /// of [`tiles_for_backward`] do, then b_k ≈ M / 4d for d_k = d_v = d, and self-attention moves about 7nd + 16n²d² / M.
 /// With the queries outside it would be 18n²d² / M: six of d numbers for each key, and b_q ≈ M / 3d. A causal mask
 /// leaves about half of what stands with ⌈n_k / b_k⌉.
