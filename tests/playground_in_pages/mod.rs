@@ -7,7 +7,10 @@ use attention::nalgebra::{DMatrix, DVector};
 use attention::rand::SeedableRng;
 use attention::{Mask, example};
 use std::path::{Path, PathBuf};
-use xtask::files;
+use std::process::Command;
+use xtask::preprocess::snippets;
+use xtask::project::Project;
+use xtask::{files, process, prove};
 
 fn says(tab: &mut Tab, figure: &str) -> String {
     tab.ask(&format!(
@@ -81,8 +84,8 @@ fn the_committed_module_has_the_functions_of_its_sources() {
             let name = function.split(['(', '<']).next().unwrap();
             let words: Vec<_> = name.split('_').collect();
             let capital = |word: &&str| word[..1].to_uppercase() + &word[1..];
-            let camel_case = words[0].to_owned()
-                + &words[1..].iter().map(capital).collect::<String>();
+            let camel_case =
+                words[0].to_owned() + &words[1..].iter().map(capital).collect::<String>();
             let is_there = [name, &camel_case]
                 .iter()
                 .any(|name| script.contains(&format!(" {name}(")));
@@ -100,8 +103,9 @@ fn the_committed_module_has_the_functions_of_its_sources() {
 fn every_figure_moves() {
     let Some(mut reader) = Reader::start() else { return };
     let (folder, pages) = book();
-    let has_figures =
-        |page: &&String| files::read(&folder.join(page)).unwrap().contains(" data-figure=");
+    let has_figures = |page: &&String| {
+        files::read(&folder.join(page)).unwrap().contains(" data-figure=")
+    };
     for page in pages.iter().filter(has_figures) {
         let mut tab = reader.open(page, LAPTOP);
         let [figures, moving]: [usize; 2] = tab.ask(
@@ -688,21 +692,14 @@ fn entries_of_the_workbench_are_the_products_that_it_tells() {
 /// Returns the output of a program that has the crate at its disposal.
 fn run_with_the_crate(program: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manifest = format!(
-        "[package]\nname = \"copied\"\nedition = \"2024\"\n[dependencies]\nattention = {{ path = {:?} }}\n[workspace]\n",
-        root.join("crates/attention")
-    );
-    std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
-    std::fs::create_dir(folder.path().join("src")).unwrap();
-    std::fs::write(folder.path().join("src/main.rs"), program).unwrap();
-    std::fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    let output = std::process::Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--target-dir"])
-        .arg(root.join("target/copied"))
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    let (source, binary) = (folder.path().join("main.rs"), folder.path().join("main"));
+    std::fs::write(&source, program).unwrap();
+    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+    let libraries = snippets::libraries(prove::crates_of_tests(&project)).unwrap();
+    let mut compiler = process::toolchain("rustc");
+    compiler.args(["--edition", "2024"]).args(libraries).arg(source).arg("-o");
+    process::run(compiler.arg(&binary)).unwrap();
+    let output = Command::new(binary).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

@@ -12,6 +12,7 @@ use mdbook_driver::MDBook;
 use mdbook_preprocessor::Preprocessor;
 use std::io::{Read, Seek};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use tracing::Level;
 
@@ -48,16 +49,20 @@ pub fn render(
     files::copy(&project.root().join(on_demand), &destination.join(on_demand))
 }
 
-/// Runs all snippets of the book, as `mdbook test` does, or those of one chapter.
+/// Runs all snippets of the book, as `mdbook test` does, or those of one chapter. `build` is the command by which cargo builds the crates.
 ///
 /// # Errors
 ///
 /// If a snippet fails; the message names the chapter and the line.
-pub fn test(project: &Project, chapter: Option<&str>) -> Result<()> {
+pub fn test(
+    project: &Project,
+    chapter: Option<&str>,
+    build: fn(&Project) -> Command,
+) -> Result<()> {
     let only = chapter.map(str::to_owned);
     let (result, said) = listen(|| {
         let mut book = load(project)?;
-        replace(&mut book, Snippets { project: project.clone(), only });
+        replace(&mut book, Snippets { project: project.clone(), only, build });
         book.test(vec![])
     })?;
     eprint!("{said}");

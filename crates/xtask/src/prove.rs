@@ -55,7 +55,7 @@ fn book(project: &Project) -> Result<()> {
     step("generated files", || {
         run(cargo_test(project).args(["--bin", "chapters", "--", "--ignored", GENERATED]))
     })?;
-    step("snippets", || mdbook::test(project, None))
+    step("snippets", || mdbook::test(project, None, crates_of_tests))
 }
 
 /// The tests of the whole workspace but for the [`SLOW`] packages. Whatever of them is chosen, cargo then compiles everything with the same
@@ -66,6 +66,14 @@ fn cargo_test(project: &Project) -> Command {
     for package in SLOW {
         command.args(["--exclude", package]);
     }
+    command
+}
+
+/// Builds the crates as the tests have them: a test of the root package, which depends on them.
+#[must_use]
+pub fn crates_of_tests(project: &Project) -> Command {
+    let mut command = cargo_test(project);
+    command.args(["--quiet", "--no-run", "--test", "copy_out"]);
     command
 }
 
@@ -94,7 +102,7 @@ fn chapter(project: &Project, name: &str) -> Result<()> {
         })?;
         step(&format!("claims of {generate}"), || claims(project, &folders))?;
     }
-    step("snippets", || mdbook::test(project, Some(name)))?;
+    step("snippets", || mdbook::test(project, Some(name), crates_of_tests))?;
     step("page", || page(project, name, &folders))
 }
 

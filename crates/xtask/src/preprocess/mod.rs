@@ -51,7 +51,10 @@ enum Question {
 pub fn preprocess(project: &Project, options: &Options) -> Result<()> {
     let project = project.clone();
     match options.preprocessor {
-        Name::Snippets => answer(&snippets::Snippets { project, only: None }, options),
+        Name::Snippets => {
+            let build = snippets::build_alone;
+            answer(&snippets::Snippets { project, only: None, build }, options)
+        }
         Name::Katex => answer(&katex::Katex { project }, options),
     }
 }

@@ -19,6 +19,7 @@ use regex::Captures;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
@@ -28,6 +29,8 @@ pub struct Snippets {
     pub project: Project,
     /// The name of the one chapter to run; none for all.
     pub only: Option<String>,
+    /// The command with which cargo builds the crates.
+    pub build: fn(&Project) -> Command,
 }
 
 impl Preprocessor for Snippets {
@@ -55,7 +58,8 @@ impl Preprocessor for Snippets {
             snippets.extend(snippets_in(chapter, &self.project)?);
         }
         if !snippets.is_empty() {
-            run(&snippets, &libraries(&self.project)?, &self.project)?;
+            let libraries = libraries((self.build)(&self.project))?;
+            run(&snippets, &libraries, &self.project)?;
         }
         let chapters: BTreeSet<_> =
             snippets.iter().map(|snippet| &snippet.chapter).collect();
@@ -164,8 +168,12 @@ fn number(digits: &str) -> usize {
 /// The crates that snippets are about, if the workspace has them.
 const CRATES: [&str; 2] = ["attention", "laboratory"];
 
-/// Builds these crates, and returns the arguments by which rustdoc finds them and all that they depend on.
-fn libraries(project: &Project) -> Result<Vec<String>> {
+/// The crates that snippets may name: those, and what `attention` shows of others.
+const NAMED: [&str; 5] = ["attention", "laboratory", "nalgebra", "rand", "rand_distr"];
+
+/// Returns a command by which cargo builds the crates alone.
+#[must_use]
+pub fn build_alone(project: &Project) -> Command {
     let mut build = cargo(project);
     build.args(["build", "--quiet", "--lib"]);
     for name in CRATES {
@@ -173,19 +181,30 @@ fn libraries(project: &Project) -> Result<Vec<String>> {
             build.args(["--package", name]);
         }
     }
+    build
+}
+
+/// Builds the crates, and returns the arguments by which rustc and rustdoc find them and all that they depend on.
+///
+/// # Errors
+///
+/// If a crate does not build.
+pub fn libraries(mut build: Command) -> Result<Vec<String>> {
     let artifacts = artifacts(&mut build)
         .context("the crates do not build, so no snippet can run")?;
-    let mut arguments = Vec::new();
+    let mut arguments = BTreeSet::new();
     for artifact in artifacts {
         let mut files = artifact.files.iter();
         let is_library =
             |file: &&PathBuf| file.extension().is_some_and(|it| it == "rlib");
         let Some(file) = files.find(is_library) else { continue };
-        arguments.push(format!("--extern={}={}", artifact.name, file.display()));
+        if NAMED.contains(&artifact.name.as_str()) {
+            arguments.insert(format!("--extern={}={}", artifact.name, file.display()));
+        }
         let folder = file.parent().map(Path::display);
         arguments.extend(folder.map(|folder| format!("-Ldependency={folder}")));
     }
-    Ok(arguments)
+    Ok(arguments.into_iter().collect())
 }
 
 /// Runs all snippets: those that compile together as one program, those that must not each alone.
