@@ -1,11 +1,10 @@
-//! The book passes its checks, and each check can fail: a small book, broken in exactly one way,
-//! gets exactly one finding, with its file and line.
+//! Each check of the book can fail: a small book, broken in exactly one way, gets exactly one finding,
+//! with its file and line. `cargo xtask build` makes these checks of the book itself.
 
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 use xtask::lint::{self, Finding};
-use xtask::mdbook;
 use xtask::project::Project;
 
 fn book() -> Project {
@@ -14,21 +13,6 @@ fn book() -> Project {
 
 fn listed(findings: &[Finding]) -> String {
     findings.iter().map(|finding| format!("\n{finding}")).collect()
-}
-
-#[test]
-fn the_sources_of_the_book_pass() {
-    let findings = lint::sources(book().root()).unwrap();
-    assert!(findings.is_empty(), "{}", listed(&findings));
-}
-
-#[test]
-fn the_pages_of_the_book_pass() {
-    let folder = tempfile::tempdir().unwrap();
-    mdbook::render(&book(), folder.path(), None)
-        .unwrap_or_else(|error| panic!("{error:#}"));
-    let findings = lint::pages(folder.path()).unwrap();
-    assert!(findings.is_empty(), "{}", listed(&findings));
 }
 
 /// A folder of small files, and the checks it has to pass.
