@@ -91,8 +91,8 @@ pub fn formulas(text: &str) -> Vec<Range<usize>> {
     while let Some(next) = text[at..].find(['$', '`', '\\']) {
         at += next;
         let rest = &text[at..];
-        let length = if rest.starts_with('\\') {
-            Some(1 + rest[1..].chars().next().map_or(0, char::len_utf8))
+        let length = if let Some(escaped) = rest.strip_prefix('\\') {
+            Some(1 + escaped.chars().next().map_or(0, char::len_utf8))
         } else if rest.starts_with('`') {
             code(rest)
         } else {
@@ -130,7 +130,7 @@ fn formula(text: &str, delimiter: &str) -> Option<usize> {
         let before = &text[..at];
         let backslashes = before.len() - before.trim_end_matches('\\').len();
         at += delimiter.len();
-        if backslashes % 2 == 0 {
+        if backslashes.is_multiple_of(2) {
             return Some(at);
         }
     }
