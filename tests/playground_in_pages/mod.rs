@@ -3,8 +3,8 @@
 use crate::support::browser::{Key, Tab};
 use crate::{LAPTOP, PHONE, Reader, book};
 use ::playground as playground_native;
-use attention::nalgebra::{DMatrix, DVector};
-use attention::rand::SeedableRng;
+use nalgebra::{DMatrix, DVector};
+use rand::SeedableRng;
 use attention::{Mask, example};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -499,7 +499,7 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
     let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("workbench.html", LAPTOP);
     let x = example::river().x;
-    let rng = &mut attention::rand::rngs::ChaCha8Rng::seed_from_u64(1);
+    let rng = &mut rand::rngs::ChaCha8Rng::seed_from_u64(1);
     let layer = attention::MultiHeadAttention::xavier(4, 2, rng).unwrap();
     let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
     let said = says(&mut tab, "workbench");
