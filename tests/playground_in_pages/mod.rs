@@ -3,9 +3,9 @@
 use crate::support::browser::{Key, Tab};
 use crate::{LAPTOP, PHONE, Reader, book};
 use ::playground as playground_native;
+use attention::{Mask, example};
 use nalgebra::{DMatrix, DVector};
 use rand::SeedableRng;
-use attention::{Mask, example};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::preprocess::snippets;
