@@ -3,13 +3,13 @@
 use nalgebra::{DMatrix, DMatrixView, Scalar};
 use std::ops::Range;
 
-/// The ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
+/// Returns the ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
 pub fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     let size = size.max(1);
     (0..n).step_by(size).map(move |start| start..n.min(start.saturating_add(size)))
 }
 
-/// `range` in pieces of at most `size`.
+/// Returns `range` in pieces of at most `size`.
 pub fn tiles_between(
     range: Range<usize>,
     size: usize,

@@ -326,7 +326,7 @@ pub struct FlashOutput<T: Float> {
     pub output: DMatrix<T>,
     /// The log-sum-exp of each query's scores, a column for each head (n_q, n_heads); −∞ if it may see no key.
     pub log_sum_exp: DMatrix<T>,
-    /// What rounding took from each log-sum-exp (n_q, n_heads): the sum of both has twice the precision. Without it, scores
+    /// The rounding error of each log-sum-exp (n_q, n_heads): the sum of both has twice the precision. Without it, scores
     /// of 10⁷ in `f32` would give back weights that are off by a half. Zeros, where it is not known.
     pub log_sum_exp_low: DMatrix<T>,
 }
@@ -357,7 +357,7 @@ impl<T: Float> FlashOutput<T> {
     }
 }
 
-/// How many queries and keys meet in one tile. The last tile of a row or column may be smaller.
+/// The numbers of queries and keys that meet in one tile. The last tile of a row or column may be smaller.
 ///
 /// ```
 /// use attention::{Mask, flash::{Inputs, Tiles, tiled_attention}};
@@ -377,7 +377,7 @@ pub struct Tiles {
 }
 
 impl Default for Tiles {
-    /// 64 × 64: in `f64`, 32 KiB of scores.
+    /// Returns 64 × 64: in `f64`, 32 KiB of scores.
     fn default() -> Self {
         Tiles { queries: 64, keys: 64 }
     }
@@ -413,7 +413,7 @@ mod tests {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// What is hidden is not computed: the readable version takes one step a visible tile forward and two backward, and none
+    /// Hidden tiles are not computed: the readable version takes one step a visible tile forward and two backward, and none
     /// for the others.
     #[test]
     fn hidden_tiles_are_skipped() -> Result<()> {

@@ -448,7 +448,7 @@ impl<T: Float> MultiHeadAttention<T> {
         // ANCHOR_END: backward
     }
 
-    /// What flash attention kept has the shapes that this layer's projections give.
+    /// Checks that the matrices of flash attention have the shapes that this layer's projections give.
     fn check_projections(
         &self,
         [q, k, v]: [&DMatrix<T>; 3],

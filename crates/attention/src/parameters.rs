@@ -421,11 +421,13 @@ fn check_bias<T: Float>(
 mod saved {
     use super::{Parameters, check_bias};
     use crate::error::{Error, Result, check_not_empty};
-    use crate::saved::{Matrix, Row};
+    use crate::saved::Matrix;
     use crate::simd::Float;
+    use nalgebra::RowDVector;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// [`Parameters`] in a file: read as what is still to be checked, and written from references.
+    /// [`Parameters`] in a file: read as what is still to be checked, and written from references. A bias is the list of its entries:
+    /// nalgebra would write a unit for its number of rows, which TOML cannot hold.
     #[derive(Deserialize, Serialize)]
     #[serde(deny_unknown_fields)]
     struct Saved<M, R> {
@@ -441,17 +443,17 @@ mod saved {
 
     impl<'de, T: Float + Deserialize<'de>> Deserialize<'de> for Parameters<T> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let read = Saved::<Matrix<T>, Row<T>>::deserialize(deserializer)?;
+            let read = Saved::<Matrix<T>, Vec<T>>::deserialize(deserializer)?;
             let parameters = || -> Result<Self> {
                 let parameters = Parameters {
                     w_q: read.w_q.into_matrix("w_q")?,
                     w_k: read.w_k.into_matrix("w_k")?,
                     w_v: read.w_v.into_matrix("w_v")?,
                     w_o: read.w_o.into_matrix("w_o")?,
-                    b_q: read.b_q.into_row("b_q")?,
-                    b_k: read.b_k.into_row("b_k")?,
-                    b_v: read.b_v.into_row("b_v")?,
-                    b_o: read.b_o.into_row("b_o")?,
+                    b_q: RowDVector::from_vec(read.b_q),
+                    b_k: RowDVector::from_vec(read.b_k),
+                    b_v: RowDVector::from_vec(read.b_v),
+                    b_o: RowDVector::from_vec(read.b_o),
                 };
                 check(&parameters)?;
                 Ok(parameters)
@@ -466,6 +468,7 @@ mod saved {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             check(self).map_err(serde::ser::Error::custom)?;
             let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
+            let [b_q, b_k, b_v, b_o] = [b_q, b_k, b_v, b_o].map(RowDVector::as_slice);
             Saved { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o }.serialize(serializer)
         }
     }

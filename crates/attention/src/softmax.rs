@@ -10,7 +10,7 @@ use crate::sums::{RunningSum, sum};
 use nalgebra::{DMatrix, DMatrixView, DVector, RealField};
 
 // ANCHOR: shift
-/// The number that is subtracted from all scores: their maximum.
+/// Returns the number that is subtracted from all scores: their maximum.
 ///
 /// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so
 /// nothing is subtracted there: every exponential is then e^(−∞) = 0.
@@ -18,14 +18,14 @@ pub fn shift<T: RealField + Copy>(max: T) -> T {
     if max.is_finite() { max } else { T::zero() }
 }
 
-/// The number by which all exponentials are divided: their sum, or 1 for a row that sees
+/// Returns the number by which all exponentials are divided: their sum, or 1 for a row that sees
 /// nothing, since 0 / 0 is NaN.
 pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
 // ANCHOR_END: shift
 
-/// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
+/// Returns the softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
 /// Shapes: `x` (n) → (n). All entries −∞ give zeros. A NaN makes all
 /// weights NaN; +∞ among the scores makes some of them NaN.
@@ -55,7 +55,7 @@ pub fn softmax<T: Float>(x: &DVector<T>) -> Result<DVector<T>> {
 }
 // ANCHOR_END: softmax
 
-/// Softmax of every row of a matrix: the weights of every query.
+/// Returns the softmax of every row of a matrix: the weights of every query.
 ///
 /// Shapes: `scores` (n_q, n_k) → (n_q, n_k). A row of nothing but −∞ becomes a row of zeros.
 ///
@@ -121,7 +121,7 @@ pub(crate) fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
     max
 }
 
-/// The logarithm of a sum of exponentials: `ln Σ_j exp(x[j])`, without overflow.
+/// Returns the logarithm of a sum of exponentials: `ln Σ_j exp(x[j])`, without overflow.
 ///
 /// Softmax is `exp(x − log_sum_exp(x))`, so this one number and the scores give all weights back.
 /// Shapes: `x` (n) → scalar. All entries −∞ give −∞.
@@ -149,7 +149,7 @@ pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
 }
 // ANCHOR_END: log_sum_exp
 
-/// The log-sum-exp of a query's scores, and what rounding took from it, as
+/// Returns the log-sum-exp of a query's scores and its rounding error, as
 /// [`FlashOutput`](crate::flash::FlashOutput) has them. They are made from the query's largest product with a key, `max`, which is
 /// not scaled yet, and the sum of the exponentials of `scale` · (product − `max`).
 ///
@@ -161,17 +161,17 @@ pub fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T,
     if !lse.is_finite() {
         return (lse, T::zero());
     }
-    // What rounding took: the product less `lse` is exact, but for its last digits.
+    // The rounding error: the product less `lse` is exact, but for its last digits.
     (lse, max.mul_add(scale, -lse) + log_sum)
 }
 
-/// What is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
+/// The number that is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
 /// nothing, where −∞ − (−∞) is NaN. A NaN stays one.
 pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
     if log_sum_exp == crate::mask::neg_infinity() { T::zero() } else { log_sum_exp }
 }
 
-/// [`log_sum_exp`] of every row.
+/// Returns [`log_sum_exp`] of every row.
 ///
 /// Shapes: `scores` (n_q, n_k) → (n_q). A row of nothing but −∞ gives −∞.
 ///
@@ -208,7 +208,7 @@ pub(crate) fn softmax_and_log_sum_exp<T: Float>(
     Ok((exponentials, log_sums(&shifts, &sums)))
 }
 
-/// The Jacobian of softmax at the weights `p = softmax(x)`: `∂p[i]/∂x[j] = p[i] (δ_ij − p[j])`.
+/// Returns the Jacobian of softmax at the weights `p = softmax(x)`: `∂p[i]/∂x[j] = p[i] (δ_ij − p[j])`.
 ///
 /// Shapes: `p` (n) → (n, n), that is `diag(p) − p pᵀ`. Symmetric, and every row sums to zero. To multiply by it, use
 /// [`softmax_backward`], which needs n steps where this matrix needs n².
@@ -228,7 +228,7 @@ pub fn softmax_jacobian<T: Float>(p: &DVector<T>) -> Result<DMatrix<T>> {
     Ok(DMatrix::from_diagonal(p) - p * p.transpose())
 }
 
-/// The gradient through softmax: from `grad_p = ∂L/∂p` to `∂L/∂x = p ⊙ (grad_p − ⟨grad_p, p⟩)`.
+/// Returns the gradient through softmax: from `grad_p = ∂L/∂p` to `∂L/∂x = p ⊙ (grad_p − ⟨grad_p, p⟩)`.
 ///
 /// Shapes: `p` (n), `grad_p` (n) → (n). The product with [`softmax_jacobian`] in n steps, not n².
 ///

@@ -41,7 +41,7 @@ pub struct OnlineSoftmax<T: Float> {
 // ANCHOR_END: state
 
 impl<T: Float> OnlineSoftmax<T> {
-    /// Before any score: a largest one of −∞, and sums of 0.
+    /// Returns the state before any score: a largest one of −∞, and sums of 0.
     ///
     /// Shapes: `rows` queries, values `d_v` wide.
     ///
@@ -112,7 +112,7 @@ impl<T: Float> OnlineSoftmax<T> {
     }
     // ANCHOR_END: rescale
 
-    /// The largest score of each row so far (rows); −∞ where nothing was seen.
+    /// Returns the largest score of each row so far (rows); −∞ where nothing was seen.
     ///
     /// ```
     /// # use attention::flash::OnlineSoftmax;
@@ -126,7 +126,7 @@ impl<T: Float> OnlineSoftmax<T> {
         &self.max
     }
 
-    /// The sum of the exponentials of each row so far, relative to [`OnlineSoftmax::max`] (rows).
+    /// Returns the sum of the exponentials of each row so far, relative to [`OnlineSoftmax::max`] (rows).
     ///
     /// ```
     /// # use attention::flash::OnlineSoftmax;
@@ -140,7 +140,7 @@ impl<T: Float> OnlineSoftmax<T> {
         &self.sum
     }
 
-    /// The sum of the values so far, weighted by those exponentials (rows, d_v).
+    /// Returns the sum of the values so far, weighted by those exponentials (rows, d_v).
     ///
     /// ```
     /// # use attention::flash::OnlineSoftmax;
@@ -205,7 +205,7 @@ impl<T: Float> OnlineSoftmax<T> {
     }
     // ANCHOR_END: finish
 
-    /// What rounding takes from the log-sum-exp that [`OnlineSoftmax::finish`] returns (rows).
+    /// Returns the rounding error of the log-sum-exp that [`OnlineSoftmax::finish`] returns (rows).
     pub(super) fn log_sum_exp_low(&self) -> DVector<T> {
         self.max.zip_map(&self.sum, |m, sum| log_sum_exp_and_low(T::one(), m, sum).1)
     }
