@@ -173,7 +173,8 @@ impl Flash {
     /// Attention of every head. See [`tiled_attention`](super::tiled_attention).
     ///
     /// Shapes: see [`Inputs`]; → output (n_q, n_heads · d_v), log-sum-exp (n_q, n_heads). Extra memory: for each thread a
-    /// panel of scores, a block of queries with its output, and a tile of keys and values; whatever n.
+    /// panel of scores, a block of queries with its output, and a tile of keys and values; whatever n. A few queries have a way of
+    /// their own, whose vectors lie along the keys: for each chunk of keys an output.
     ///
     /// ```
     /// # use attention::{Mask, flash::{Flash, Inputs}};
