@@ -101,7 +101,7 @@ pub fn most_entropy() -> f64 {
     6.0_f64.ln()
 }
 
-pub const SEEDS: u64 = 1000;
+pub const SEEDS: u64 = 10_000;
 
 /// The mean sum of a row of weights under dropout. Wrong: what is kept is not divided by its probability.
 pub fn dropout_sums() -> Result<Results<f64>> {
