@@ -77,8 +77,8 @@ pub fn reference(
 pub enum Numbers {
     /// Between −1 and 1.
     Ordinary,
-    /// Whole numbers times powers of two: every product of queries and keys is exact, and many are equal. The exponent is
-    /// that of the largest scores.
+    /// Whole numbers times powers of two: every product of queries and keys is exact, and many are equal, if the factor 1/√d_k is
+    /// a power of two. The exponent is that of the largest scores.
     Exact { exponent: i32 },
     /// Queries up to this size.
     Large { size: f64 },
@@ -123,6 +123,9 @@ pub fn width(rng: &mut ChaCha8Rng) -> usize {
         _ => EDGES[rng.random_range(0..EDGES.len())],
     }
 }
+
+/// Widths whose factor 1/√d_k is a power of two.
+const EXACT_WIDTHS: [usize; 3] = [1, 4, 16];
 
 /// A mask, and the same by its definition.
 pub fn mask(rng: &mut ChaCha8Rng, (n_q, n_k): (usize, usize)) -> (Mask, DMatrix<bool>) {
@@ -177,9 +180,15 @@ impl Problem {
             _ => Poison::Infinity,
         };
         let (mask, allowed) = mask(rng, lengths);
+        let d_k = match numbers {
+            Numbers::Exact { .. } if rng.random_bool(0.5) => {
+                EXACT_WIDTHS[rng.random_range(0..EXACT_WIDTHS.len())]
+            }
+            _ => width(rng),
+        };
         Problem {
             lengths,
-            widths: (width(rng), width(rng)),
+            widths: (d_k, width(rng)),
             n_heads: [1, 1, 2, 3][rng.random_range(0..4)],
             numbers,
             poison,
@@ -287,11 +296,11 @@ impl Expected {
         let unit = unit::<T>();
         let root = (d_k as f64).sqrt();
         // A product of two vectors is off by d_k roundings of the sum of its terms' sizes; the factor 1/√d_k, the maximum
-        // and the difference to it add a few more. Of exact products, those few are all.
-        let roundings = match problem.numbers {
-            Numbers::Exact { .. } => 6.0,
-            _ => 2.0 * d_k as f64 + 6.0,
-        };
+        // and the difference to it add a few more. Of exact products, those few are all, if queries that are scaled before
+        // they are multiplied stay exact.
+        let is_exact = matches!(problem.numbers, Numbers::Exact { .. })
+            && EXACT_WIDTHS.contains(&d_k);
+        let roundings = if is_exact { 6.0 } else { 2.0 * d_k as f64 + 6.0 };
         let off_by: Vec<f64> = (0..n_q)
             .map(|i| {
                 let sizes = seen_by(i).map(|j| {
@@ -317,7 +326,7 @@ impl Expected {
                 let behind = best - scores[(i, j)];
                 behind > lost
                     || behind == 0.0
-                        && (matches!(problem.numbers, Numbers::Exact { .. })
+                        && (is_exact
                             || seen_by(i).filter(|&j| scores[(i, j)] == best).count()
                                 == 1)
             });
