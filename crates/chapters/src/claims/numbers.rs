@@ -61,7 +61,7 @@ pub fn claim_three_measurements(page: &mut Page) -> Result<Claim> {
     page.value("three-share", percent(speed() / A100.f32, 1));
     Ok(Claim {
         section: "15-three-measurements",
-        said: "Attention took 15, 85 and 1,200 MB at 512, 2048 and 8192 tokens, so its memory grows as $n^2$."
+        said: "Attention took 15, 85 and 1,200 MB, each time with four times the tokens, so its memory grows as $n^2$."
             .to_owned(),
         verdict: only_when(
             "a constant comes on top",
