@@ -140,8 +140,7 @@ pub fn passed(seed: u64) -> Result<Passed> {
 pub fn stale(seed: u64) -> Result<Passed> {
     let mut stale = passed(seed)?;
     let step = stale.layer.backward(&stale.cache, &stale.grad_output)?.parameters;
-    stale.layer.parameters.w_o -= 0.1 * step.w_o;
-    stale.layer.parameters.w_v -= 0.1 * step.w_v;
+    stale.layer.parameters.step(&step, 0.1)?;
     Ok(stale)
 }
 
