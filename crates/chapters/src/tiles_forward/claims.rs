@@ -124,7 +124,7 @@ fn alone_memory_is_as_told() {
         "at every length: {beside:?}"
     );
     let in_tiles = beside[0] as f64 / (ELEMENT * TILE * TILE) as f64;
-    assert!((in_tiles - 7.0).abs() < 0.05, "seven tiles, not {in_tiles}");
+    assert!((in_tiles - 6.0).abs() < 0.05, "six tiles, not {in_tiles}");
 }
 
 // ---------------------------------------------------------------------------------------------------- operations

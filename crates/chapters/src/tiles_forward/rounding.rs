@@ -95,10 +95,8 @@ fn summed_one_by_one<T: Float>(
     for mut row in weights.row_iter_mut() {
         let max = row.max();
         row.apply(|x| *x = (*x - max).exp());
+        let sum = row.iter().fold(T::zero(), |sum, &x| sum + x);
+        row.unscale_mut(sum);
     }
-    let mut output = &weights * v;
-    for (row, mut output) in weights.row_iter().zip(output.row_iter_mut()) {
-        output.unscale_mut(row.iter().fold(T::zero(), |sum, &x| sum + x));
-    }
-    Ok(output)
+    Ok(weights * v)
 }
