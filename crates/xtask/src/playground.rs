@@ -42,7 +42,7 @@ const CRATES: [&str; 3] = ["attention", "laboratory", "playground"];
 /// The options of `module`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Change nothing; fail if the committed module has another interface than the sources, or other bytes where the same compiler made it
+    /// Change nothing; fail if the committed module has another interface than a fresh one
     #[arg(long)]
     check: bool,
 }
@@ -57,10 +57,10 @@ pub fn module(project: &Project, options: &Options) -> Result<()> {
         .with_context(|| format!("nothing compiles for WebAssembly here: {HOW_TO}"))?;
     let made = bind(project, &compile(project, &compiler)?)?;
     let committed = project.root().join(COMMITTED);
-    let origin = format!("{}\n{}\n", digest(project), version(&compiler)?);
     if options.check {
-        return check(&made, &committed, &origin);
+        return check(&made, &committed);
     }
+    let origin = format!("{}\n{}\n", digest(project), version(&compiler)?);
     fs::create_dir_all(&committed)?;
     for file in BOUND {
         fs::copy(made.join(file), committed.join(file))?;
@@ -75,7 +75,7 @@ static INTERFACE: Pattern = pattern!(
     r"(?m)^(?:export )?(?:class|function) .*\{$|^    (?:static |get |set )*\w+\([^)]*\) \{$"
 );
 
-fn check(made: &Path, committed: &Path, origin: &str) -> Result<()> {
+fn check(made: &Path, committed: &Path) -> Result<()> {
     let interface = |folder: &Path| -> Result<BTreeSet<String>> {
         let script = files::read(&folder.join(BOUND[0]))?;
         Ok(INTERFACE
@@ -91,21 +91,15 @@ fn check(made: &Path, committed: &Path, origin: &str) -> Result<()> {
         differ.join(" ")
     );
     ensure!(new.len() > 10, "no interface was found in {}", BOUND[0]);
-    if files::read(&committed.join(ORIGIN))? != origin {
+    // A compiler numbers the lines of its messages, so a comment can change bytes, and another version of it changes more.
+    let module = BOUND[1];
+    if fs::read(made.join(module))? == fs::read(committed.join(module))? {
+        eprintln!("{COMMITTED} has the bytes of a fresh module");
+    } else {
         eprintln!(
-            "{COMMITTED} is of other sources or another compiler, with the same interface; \
-             `PLAYGROUND=committed cargo test --test pages` compares its results"
-        );
-        return Ok(());
-    }
-    for file in BOUND {
-        ensure!(
-            fs::read(made.join(file))? == fs::read(committed.join(file))?,
-            "{COMMITTED}/{file} has other bytes than the same compiler makes of these sources\n\
-             Run `cargo xtask module`, and commit it."
+            "{COMMITTED} has the interface of a fresh module; the tests of the pages compare the results of both"
         );
     }
-    eprintln!("{COMMITTED} is what this compiler makes of the sources, to the byte");
     Ok(())
 }
 
