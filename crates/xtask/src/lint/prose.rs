@@ -97,15 +97,8 @@ fn comments_alone(text: &str) -> String {
 /// A comment of documentation that opens like a question.
 static QUESTION: Pattern = pattern!(r"^\s*//[/!] (What|How|Whether|Where|Who|When)\b");
 
-/// Folders that have no such comments any more.
-const WITHOUT_QUESTIONS: [&str; 5] =
-    ["crates/bind/", "crates/formats/", "crates/playground/", "crates/xtask/", "tests/"];
-
 /// Comments of documentation that open with a word of a question.
 fn questions(document: &Document) -> Vec<Finding> {
-    if !WITHOUT_QUESTIONS.iter().any(|folder| document.name.starts_with(folder)) {
-        return vec![];
-    }
     let is_documentation =
         |line: &str| ["///", "//!"].iter().any(|mark| line.trim().starts_with(mark));
     let mut inside = false;
