@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -38,8 +39,13 @@ fn the_manifest_points_to_nothing_outside_of_the_folder() {
                     let is_target = [".lib.", ".bin", ".example", ".test", ".bench"]
                         .iter()
                         .any(|target| at.starts_with(target));
+                    // The crate itself, with the features that its tests need, is no other folder.
+                    let is_itself = value.as_str() == Some(".");
                     if key == "path" {
-                        assert!(is_target, "Cargo.toml depends on a folder: {at}");
+                        assert!(
+                            is_target || is_itself,
+                            "Cargo.toml depends on a folder: {at}"
+                        );
                     }
                     check(&at, value);
                 }
@@ -62,20 +68,44 @@ fn the_manifest_points_to_nothing_outside_of_the_folder() {
     check("", &toml::Value::Table(manifest));
 }
 
-/// The folder goes along, and no workspace above it and no build. The lock file beside it names the versions that the
+/// A copy of the folder, without a workspace above it and without a build. The lock file beside it names the versions that the
 /// book was tested with, so that cargo asks the network for nothing but a package that is not there yet.
-#[test]
-fn copied_out_alone_it_builds_and_passes_its_tests() {
+fn copied() -> TempDir {
     let elsewhere = tempfile::tempdir().unwrap();
-    let copy = elsewhere.path().join("attention");
-    copy_folder(&the_crate(), &copy);
+    let copy = elsewhere.path();
+    copy_folder(&the_crate(), copy);
     fs::copy(root().join("Cargo.lock"), copy.join("Cargo.lock")).unwrap();
     for above in copy.ancestors().skip(1) {
         let manifest = above.join("Cargo.toml");
         assert!(!manifest.exists(), "the copy is not alone: {}", manifest.display());
     }
+    elsewhere
+}
 
-    let (stdout, stderr) = cargo(&copy, &["test"]);
+/// With every target and feature it compiles, and a program of it runs.
+#[test]
+fn copied_out_alone_it_compiles_and_its_example_runs() {
+    let copy = copied();
+    cargo(copy.path(), &["check", "--all-targets", "--all-features"]);
+    let (stdout, _) = cargo(copy.path(), &["test", "--example", "first_steps"]);
+    assert!(
+        stdout.contains("test result: ok. ") && !stdout.contains(" 0 passed"),
+        "{stdout}"
+    );
+
+    // Without the feature `cuda`, nothing of it is downloaded or compiled.
+    let dependencies = |arguments: &[&str]| {
+        let tree = ["tree", "--edges", "normal,build,dev", "--prefix", "none"];
+        cargo(copy.path(), &[&tree, arguments].concat()).0
+    };
+    assert!(dependencies(&["--features", "cuda"]).contains("cudarc"));
+    assert!(!dependencies(&[]).contains("cudarc"));
+}
+
+#[test]
+#[ignore = "`.ci/run slow`: compiles and runs all of the crate's tests once more"]
+fn copied_out_alone_it_passes_its_tests() {
+    let (stdout, stderr) = cargo(copied().path(), &["test"]);
     assert!(
         stderr.contains("Doc-tests attention"),
         "no documentation tests ran:\n{stderr}"
@@ -88,20 +118,9 @@ fn copied_out_alone_it_builds_and_passes_its_tests() {
         .collect();
     let suites = passed.iter().filter(|&&passed| passed > 0).count();
     assert!(suites >= 2, "unit and documentation tests did not both run:\n{stdout}");
-
-    // And what the tests leave out: benchmarks, and the features that are off.
-    cargo(&copy, &["check", "--all-targets", "--all-features"]);
-
-    // Who does not ask for CUDA downloads and compiles nothing of it.
-    let dependencies = |arguments: &[&str]| {
-        let tree = ["tree", "--edges", "normal,build,dev", "--prefix", "none"];
-        cargo(&copy, &[&tree, arguments].concat()).0
-    };
-    assert!(dependencies(&["--features", "cuda"]).contains("cudarc"));
-    assert!(!dependencies(&[]).contains("cudarc"));
 }
 
-/// What cargo says in the copy, where it knows nothing of this build and must succeed.
+/// Returns what cargo says in the copy, where it knows nothing of this build and must succeed.
 fn cargo(copy: &Path, arguments: &[&str]) -> (String, String) {
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars_os() {
@@ -126,7 +145,7 @@ fn target_dir() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("copy-out")
 }
 
-/// What cargo tells the programs that it runs, and how this build was asked to be. Where crates come from and where they
+/// Returns whether a variable is one by which cargo tells programs of this build. Where crates come from and where they
 /// are kept stays.
 fn is_of_this_build(variable: &str) -> bool {
     const KEPT: [&str; 5] =

@@ -14,19 +14,21 @@ mod support;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde::Deserialize;
 use serde_json::Value;
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
+use std::thread;
 use support::browser::{self, Browser, Screen, Tab};
 use support::server::{Sent, Site};
 use xtask::{build, files, project::Project};
 
-/// How many bytes a page may load, fonts included, when nothing of it has been loaded before. The playground, which comes when the page
+/// The number of bytes that a page may load, fonts included, when nothing of it has been loaded before. The playground, which comes when the page
 /// can be read, has a limit of its own.
 const MOST_ON_THE_WIRE: usize = 400 * KIB;
 
@@ -47,7 +49,7 @@ const WINDOWS: &[Screen] = &[
     PHONE,
 ];
 
-/// What runs inside the page.
+/// The script that runs inside the page.
 const CHECKS: &str = include_str!("support/checks.js");
 
 /// Files that mdBook adds to the chapters.
@@ -57,43 +59,72 @@ const NO_CHAPTERS: &[&str] = &["404.html", "print.html", "toc.html"];
 fn every_page_shows_what_it_should() {
     let Some(program) = chromium() else { return };
     let (folder, pages) = book();
-    let site = Site::serve(folder);
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
-    let mut visits = Vec::new();
-    let mut complaints = Vec::new();
-    for page in pages {
+    let looked = of_each(pages, &program, folder, |browser, site, page| {
+        let mut visits = vec![];
+        let mut complaints = visit_without_scripts(browser, site, page);
         for screen in [LAPTOP, PHONE] {
-            let visit = visit(&mut browser, &site, page, screen);
-            complaints.extend(
-                visit.complaints.iter().map(|complaint| format!("{page}: {complaint}")),
-            );
+            let visit = visit(browser, site, page, screen);
+            complaints.extend(visit.complaints.clone());
             visits.push(visit);
         }
-        let unreadable = visit_without_scripts(&mut browser, &site, page);
-        complaints
-            .extend(unreadable.iter().map(|complaint| format!("{page}: {complaint}")));
-    }
-    println!("{}", table(&visits));
+        let complaints = complaints.iter().map(|it| format!("{page}: {it}"));
+        (visits, complaints.collect::<Vec<_>>())
+    });
+    let (visits, complaints): (Vec<_>, Vec<_>) = looked.into_iter().unzip();
+    println!("{}", table(&visits.concat()));
+    let complaints = complaints.concat();
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+/// Returns what `look` says of each page, in the order of the pages. As many browsers as there may be take turns at them.
+fn of_each<T: Send>(
+    pages: &[String],
+    program: &Path,
+    folder: &Path,
+    look: impl Fn(&mut Browser, &Site, &str) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::new());
+    let work = || {
+        let _turn = wait_for_turn();
+        let site = Site::serve(folder);
+        let mut browser = Browser::start(program.to_owned());
+        while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = (page, look(&mut browser, &site, page));
+            found.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..browsers_at_once() {
+            scope.spawn(work);
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|(page, _)| *page);
+    found.into_iter().map(|(_, result)| result).collect()
 }
 
 #[test]
 fn chapters_and_headings_can_be_found_in_any_window() {
-    let Some(program) = chromium() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let (folder, pages) = book();
     let page = most_headings(folder, pages);
-    let site = Site::serve(folder);
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
-    let mut navigate = |window: Screen, script: &str| {
-        navigate(&mut browser, &site, page, window, script)
-    };
-    let complaints: Vec<_> =
-        WINDOWS.iter().flat_map(|window| navigate(*window, "")).collect();
+    let complaints: Vec<_> = WINDOWS
+        .iter()
+        .flat_map(|window| navigate(&mut reader.browser, &reader.site, page, *window, ""))
+        .collect();
     assert!(complaints.is_empty(), "\n{page}:\n{}", complaints.join("\n"));
+}
+
+#[test]
+#[ignore = "`.ci/run slow`: proves that the checks of the navigation can fail"]
+fn every_obstacle_to_navigation_is_found() {
+    let Some(mut reader) = Reader::start() else { return };
+    let (folder, pages) = book();
+    let page = most_headings(folder, pages);
     for Obstacle { window, script, complaints } in OBSTACLES {
-        let mut found = navigate(*window, script);
+        let mut found =
+            navigate(&mut reader.browser, &reader.site, page, *window, script);
         // An obstacle may shift the layout too, if a frame is drawn at the right moment.
         const SHIFT: &str = "the layout shifts by";
         if !complaints.iter().any(|text| text.contains(SHIFT)) {
@@ -123,7 +154,7 @@ fn book() -> (&'static Path, &'static [String]) {
 struct Reader {
     browser: Browser,
     site: Site,
-    _turn: Box<dyn Any>,
+    _turn: Turn,
 }
 
 impl Reader {
@@ -131,7 +162,7 @@ impl Reader {
     fn start() -> Option<Self> {
         let program = chromium()?;
         let site = Site::serve(book().0);
-        let turn = Box::new(wait_for_turn());
+        let turn = wait_for_turn();
         Some(Self { browser: Browser::start(program), site, _turn: turn })
     }
 
@@ -184,13 +215,34 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// One browser at a time, so that neither disturbs what the other measures.
-fn wait_for_turn() -> impl Drop {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Browsers that may run at once: a busy machine disturbs what they measure.
+fn browsers_at_once() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).min(4)
 }
 
-/// What came of looking at a page.
+/// A browser's turn; the next one comes when it is dropped.
+struct Turn;
+
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+fn wait_for_turn() -> Turn {
+    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_full = |running: &mut usize| *running >= browsers_at_once();
+    let waited = ENDED.wait_while(running, is_full);
+    *waited.unwrap_or_else(PoisonError::into_inner) += 1;
+    Turn
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ENDED.notify_one();
+    }
+}
+
+/// The findings of a look at a page.
+#[derive(Clone)]
 struct Visit {
     page: String,
     width: u32,
@@ -279,7 +331,7 @@ struct Shift {
     moved: Vec<String>,
 }
 
-/// Whether all that was sent is too much, and what weighs most.
+/// Returns a complaint if all that was sent is too much, with what weighs most.
 fn weight(sent: &[Sent]) -> Option<String> {
     let mut heaviest: Vec<_> =
         sent.iter().filter(|file| !file.name.starts_with("playground/")).collect();
@@ -411,7 +463,7 @@ fn navigate(
     complaints.iter().map(|it| format!("{width} × {height} px, {it}")).collect()
 }
 
-/// Whether the text can be read where no script runs.
+/// Returns complaints about text that can't be read where no script runs.
 fn visit_without_scripts(browser: &mut Browser, site: &Site, page: &str) -> Vec<String> {
     let mut tab = browser.open(LAPTOP);
     tab.disable_scripts();
@@ -729,6 +781,7 @@ const OBSTACLES: &[Obstacle] = &[
 ];
 
 #[test]
+#[ignore = "`.ci/run slow`: proves that the checks of the pages can fail"]
 fn every_check_can_fail() {
     let Some(program) = chromium() else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -743,25 +796,19 @@ fn every_check_can_fail() {
     write("sound.html", SOUND);
     for (number, Break { old, new, .. }) in BREAKS.iter().enumerate() {
         assert_eq!(SOUND.matches(old).count(), 1, "once in the sound page: {old}");
-        write(&format!("{number}.html"), &SOUND.replace(old, new));
+        write(&format!("{number:02}.html"), &SOUND.replace(old, new));
     }
 
-    let site = Site::serve(folder.path());
-    let _turn = wait_for_turn();
-    let mut browser = Browser::start(program);
-    let mut complaints = |page: &str, with_scripts_off: bool| {
-        let mut complaints = visit(&mut browser, &site, page, PHONE).complaints;
-        if with_scripts_off {
-            complaints.extend(visit_without_scripts(&mut browser, &site, page));
-        }
+    let pages = (0..BREAKS.len()).map(|number| format!("{number:02}.html"));
+    let pages: Vec<_> = pages.chain(["sound.html".to_owned()]).collect();
+    let mut found = of_each(&pages, &program, folder.path(), |browser, site, page| {
+        let mut complaints = visit(browser, site, page, PHONE).complaints;
+        complaints.extend(visit_without_scripts(browser, site, page));
         complaints
-    };
-    assert_eq!(complaints("sound.html", true), Vec::<String>::new());
-    for (number, Break { old, new, complaints: expected }) in BREAKS.iter().enumerate() {
-        let with_scripts_off =
-            expected.iter().any(|text| text.contains("without scripts"));
-        let found = complaints(&format!("{number}.html"), with_scripts_off);
-        assert_only(expected, &found, &format!("{old}\nreplaced by\n{new}"));
+    });
+    assert_eq!(found.pop().unwrap(), Vec::<String>::new(), "of the sound page");
+    for (Break { old, new, complaints }, found) in BREAKS.iter().zip(&found) {
+        assert_only(complaints, found, &format!("{old}\nreplaced by\n{new}"));
     }
 }
 

@@ -3,46 +3,14 @@
 use crate::support::browser::{Key, Tab};
 use crate::{LAPTOP, PHONE, Reader, book};
 use ::playground as playground_native;
-use attention::nalgebra::{DMatrix, DVector};
-use attention::rand::SeedableRng;
 use attention::{Mask, example};
-use std::env;
-use std::path::Path;
-use xtask::{files, playground};
-
-/// The pages with figures that move.
-const PAGES: [&str; 13] = [
-    "backward.html",
-    "complexity.html",
-    "gpu-hopper.html",
-    "gpu-tiles.html",
-    "gradient-checking.html",
-    "intuition.html",
-    "masking.html",
-    "online-softmax.html",
-    "scaled-dot-product-attention.html",
-    "softmax.html",
-    "tiles-forward.html",
-    "why-sqrt-d-k.html",
-    "workbench.html",
-];
-
-/// The built book, if its figures can move here.
-fn moving_book() -> Option<&'static Path> {
-    if !playground::can_be_built() {
-        let required = env::var_os("REQUIRE_BROWSER").is_some_and(|value| value == "1");
-        assert!(!required, "nothing compiles for WebAssembly: {}", playground::HOW_TO);
-        eprintln!("skipped: nothing compiles for WebAssembly; {}", playground::HOW_TO);
-        return None;
-    }
-    Some(book().0)
-}
-
-/// Someone before the book whose figures move; none where there is no browser, or nothing that compiles for WebAssembly.
-fn reader() -> Option<Reader> {
-    moving_book()?;
-    Reader::start()
-}
+use nalgebra::{DMatrix, DVector};
+use rand::SeedableRng;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xtask::preprocess::snippets;
+use xtask::project::Project;
+use xtask::{files, process, prove};
 
 fn says(tab: &mut Tab, figure: &str) -> String {
     tab.ask(&format!(
@@ -81,17 +49,16 @@ fn softmax_says(scores: [f64; 3]) -> String {
 }
 
 #[test]
-fn only_the_pages_that_use_the_playground_ask_for_it() {
-    let Some(folder) = moving_book() else { return };
-    let asks =
-        |page: &Path| files::read(page).unwrap().contains("<meta name=\"playground\"");
-    let mut pages: Vec<_> = files::with_extension(folder, "html")
-        .into_iter()
-        .filter(|page| asks(page))
-        .map(|page| files::relative(&page, folder))
-        .collect();
-    pages.sort();
-    assert_eq!(pages, PAGES);
+fn the_playground_is_small_and_comes_with_the_pages_that_have_figures_of_it() {
+    let folder = book().0;
+    let pages = files::with_extension(folder, "html").into_iter();
+    let with = |text: &str| -> Vec<String> {
+        let pages = pages.clone().filter(|page| !page.ends_with("print.html"));
+        let has = |page: &PathBuf| files::read(page).unwrap().contains(text);
+        pages.filter(has).map(|page| files::relative(&page, folder)).collect()
+    };
+    assert_eq!(with("<meta name=\"playground\""), with(" data-figure="));
+    assert!(with(" data-figure=").len() > 10);
     let compressed: usize = files::under(&folder.join("playground"))
         .iter()
         .map(|file| {
@@ -105,9 +72,52 @@ fn only_the_pages_that_use_the_playground_ask_for_it() {
     assert!(compressed <= 200 * crate::KIB, "{compressed} bytes");
 }
 
+/// By their names, so that it takes no compiler for WebAssembly; `cargo xtask module --check` also compares their arguments.
+#[test]
+fn the_committed_module_has_the_functions_of_its_sources() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/playground");
+    let script = files::read(&folder.join("module/attention.js")).unwrap();
+    let mut functions = 0;
+    for source in files::with_extension(&folder.join("src"), "rs") {
+        let source = files::read(&source).unwrap();
+        for function in source.split("pub fn ").skip(1) {
+            let name = function.split(['(', '<']).next().unwrap();
+            let words: Vec<_> = name.split('_').collect();
+            let capital = |word: &&str| word[..1].to_uppercase() + &word[1..];
+            let camel_case =
+                words[0].to_owned() + &words[1..].iter().map(capital).collect::<String>();
+            let is_there = [name, &camel_case]
+                .iter()
+                .any(|name| script.contains(&format!(" {name}(")));
+            assert!(
+                name == "new" || is_there,
+                "crates/playground/module has no `{name}`: run `cargo xtask module`, and commit it"
+            );
+            functions += 1;
+        }
+    }
+    assert!(functions > 10);
+}
+
+#[test]
+fn every_figure_moves() {
+    let Some(mut reader) = Reader::start() else { return };
+    let (folder, pages) = book();
+    let has_figures = |page: &&String| {
+        files::read(&folder.join(page)).unwrap().contains(" data-figure=")
+    };
+    for page in pages.iter().filter(has_figures) {
+        let mut tab = reader.open(page, LAPTOP);
+        let [figures, moving]: [usize; 2] = tab.ask(
+            "[document.querySelectorAll('[data-figure]').length, document.querySelectorAll('figure.moving').length]",
+        );
+        assert_eq!(moving, figures, "{page}");
+    }
+}
+
 #[test]
 fn the_module_computes_what_the_crate_computes() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("softmax.html", LAPTOP);
     tab.run("import(new URL('playground/attention.js', location)).then(module => { globalThis.crate = module; })");
 
@@ -155,7 +165,7 @@ fn assert_close(a: &[f64], b: &[f64]) {
 
 #[test]
 fn keys_move_a_slider_and_undo_and_reset_go_back() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("softmax.html", LAPTOP);
     assert_eq!(says(&mut tab, "softmax"), softmax_says([2.0, 1.0, -1.0]));
 
@@ -207,7 +217,7 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
 
 #[test]
 fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
 
     let mut tab = reader.open("masking.html", PHONE);
     assert!(says(&mut tab, "masks").starts_with("Nothing is poked."));
@@ -251,7 +261,7 @@ fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
 
 #[test]
 fn one_word_gets_the_weights_that_the_page_prints() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("intuition.html", LAPTOP);
     let words = |sentence: example::Sentence| {
         let x = sentence.x;
@@ -276,7 +286,7 @@ fn one_word_gets_the_weights_that_the_page_prints() {
 
 #[test]
 fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let x = example::river().x;
     let [q, k, v] = example::projections().map(|w| &x * w);
     let (output, _) = attention::attention(&q, &k, &v, &Mask::none()).unwrap();
@@ -302,7 +312,7 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
 
 #[test]
 fn random_scores_are_divided_as_chosen() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     for (divisor, name) in ["1", "√d", "d"].into_iter().enumerate() {
         let address = format!("why-sqrt-d-k.html?root=3_{divisor}_7");
         let mut tab = reader.open(&address, LAPTOP);
@@ -325,7 +335,7 @@ fn random_scores_are_divided_as_chosen() {
 
 #[test]
 fn measured_slopes_are_those_of_the_crate() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let layer = playground_native::Layer::example().ok().unwrap();
     let gradient = layer.matrix("dX", 0).ok().unwrap();
     let analytic = gradient.entries()[5 * gradient.columns()]; // of “bank” by water
@@ -352,7 +362,7 @@ fn measured_slopes_are_those_of_the_crate() {
 
 #[test]
 fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let layer = playground_native::Layer::example().ok().unwrap();
     let whole = DVector::from_vec(layer.matrix("dX", 0).ok().unwrap().entries());
     for (path, name) in [(1, "queries"), (2, "keys"), (3, "values")] {
@@ -378,7 +388,7 @@ fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
 
 #[test]
 fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("complexity.html", LAPTOP);
     let machines: String =
         tab.ask("document.querySelector('[data-figure=roofline]').dataset.machines");
@@ -417,7 +427,7 @@ fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
 fn a_walk_over_tiles_moves_what_the_counting_machine_counts() {
     use laboratory::traffic::{Memory, tiled_attention};
 
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let x = DMatrix::from_fn(16, 4, |i, j| (i as f64 - 3.0 * j as f64).cos());
     for (number, mask) in
         [Mask::none(), Mask::causal(), Mask::window(4).unwrap()].into_iter().enumerate()
@@ -439,7 +449,7 @@ fn a_walk_over_tiles_moves_what_the_counting_machine_counts() {
 
 #[test]
 fn a_load_takes_the_clocks_of_its_busiest_bank() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     // Rows (8 or 32), width, padding, swizzle, words.
     for (state, says_first) in [
         ("0_2_0_0_0", "The load takes 8 clocks."),
@@ -457,7 +467,7 @@ fn a_load_takes_the_clocks_of_its_busiest_bank() {
 
 #[test]
 fn the_tensor_cores_are_as_busy_as_the_plan_says() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     for (plan, (consumers, overlap)) in
         [(1, false), (1, true), (2, false), (2, true)].into_iter().enumerate()
     {
@@ -486,10 +496,10 @@ fn copied(tab: &mut Tab, button: usize) -> String {
 
 #[test]
 fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("workbench.html", LAPTOP);
     let x = example::river().x;
-    let rng = &mut attention::rand::rngs::ChaCha8Rng::seed_from_u64(1);
+    let rng = &mut rand::rngs::ChaCha8Rng::seed_from_u64(1);
     let layer = attention::MultiHeadAttention::xavier(4, 2, rng).unwrap();
     let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
     let said = says(&mut tab, "workbench");
@@ -538,7 +548,7 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
 
 #[test]
 fn the_experiments_set_the_workbench() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("workbench.html", LAPTOP);
     let links: Vec<String> = tab.ask(
         "[...document.querySelectorAll('main li a[href*=\"?workbench=\"]')].map(link => link.getAttribute('href'))",
@@ -568,7 +578,7 @@ fn the_experiments_set_the_workbench() {
 
 #[test]
 fn a_step_goes_to_the_next_matrix_and_back() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let mut tab = reader.open("workbench.html", LAPTOP);
     let mut press = |button: usize| {
         let selector = format!("[data-figure=workbench] .steps > :nth-child({button})");
@@ -589,7 +599,7 @@ fn a_step_goes_to_the_next_matrix_and_back() {
 
 #[test]
 fn a_nudged_parameter_moves_the_loss_as_the_backward_pass_says() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
     let mask = playground_native::Mask::none();
     let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 1, 1.0, &mask, 0.0);
@@ -628,7 +638,7 @@ fn told_sum(told: &str) -> f64 {
 
 #[test]
 fn entries_of_the_workbench_are_the_products_that_it_tells() {
-    let Some(mut reader) = reader() else { return };
+    let Some(mut reader) = Reader::start() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
     let mask = playground_native::Mask::causal();
     let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 3, 1.5, &mask, 0.0);
@@ -679,24 +689,17 @@ fn entries_of_the_workbench_are_the_products_that_it_tells() {
     assert!(said.starts_with(&expected), "{said}\n{expected}");
 }
 
-/// What a program prints that has the crate at its disposal.
+/// Returns the output of a program that has the crate at its disposal.
 fn run_with_the_crate(program: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manifest = format!(
-        "[package]\nname = \"copied\"\nedition = \"2024\"\n[dependencies]\nattention = {{ path = {:?} }}\n[workspace]\n",
-        root.join("crates/attention")
-    );
-    std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
-    std::fs::create_dir(folder.path().join("src")).unwrap();
-    std::fs::write(folder.path().join("src/main.rs"), program).unwrap();
-    std::fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    let output = std::process::Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--target-dir"])
-        .arg(root.join("target/copied"))
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    let (source, binary) = (folder.path().join("main.rs"), folder.path().join("main"));
+    std::fs::write(&source, program).unwrap();
+    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+    let libraries = snippets::libraries(prove::crates_of_tests(&project)).unwrap();
+    let mut compiler = process::toolchain("rustc");
+    compiler.args(["--edition", "2024"]).args(libraries).arg(source).arg("-o");
+    process::run(compiler.arg(&binary)).unwrap();
+    let output = Command::new(binary).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

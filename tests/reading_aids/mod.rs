@@ -1,4 +1,4 @@
-//! What a page does for its reader beyond showing its text: a card beside a link, a copy of what runs, the place where one stopped.
+//! The services of a page beyond showing its text: a card beside a link, a copy of what runs, the place where one stopped.
 
 use crate::support::browser::{Key, Tab};
 use crate::{LAPTOP, Reader, Shift};
@@ -10,7 +10,7 @@ fn chapter(name: &str) -> String {
     files::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name)).unwrap()
 }
 
-/// What the glossary says of a word.
+/// Returns the meaning of a word by the glossary.
 fn meaning(word: &str) -> String {
     let glossary = chapter("glossary.md");
     let entry = glossary.lines().find(|line| line.contains(&format!("**[{word}]")));

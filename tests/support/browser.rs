@@ -21,10 +21,10 @@ use tempfile::TempDir;
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
-/// How long an answer may take, even on a busy machine.
+/// The time that an answer may take, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What else it is started with: an address to speak with it, and an empty tab.
+/// The other options that it is started with: an address to speak with it, and an empty tab.
 const FLAGS: &[&str] = &["--remote-debugging-port=0", "about:blank"];
 
 /// The browser to test with, if one is installed.
@@ -37,7 +37,7 @@ pub struct Browser {
     process: Process,
     socket: WebSocket<TcpStream>,
     calls: u64,
-    /// What happened in the open tab.
+    /// The events in the open tab.
     events: Vec<Value>,
 }
 
@@ -46,9 +46,9 @@ pub struct Browser {
 pub struct Screen {
     pub width: u32,
     pub height: u32,
-    /// Whether the system prefers dark colours.
+    /// True if the system prefers dark colours.
     pub dark: bool,
-    /// Whether one points with a finger: nothing hovers, and scroll bars take no room.
+    /// True if one points with a finger: nothing hovers, and scroll bars take no room.
     pub touch: bool,
 }
 
@@ -224,7 +224,7 @@ impl Process {
         panic!("{} did not start:\n{said}", program.display());
     }
 
-    /// Whether it ends by itself in this time.
+    /// Returns whether it ends by itself in this time.
     fn wait(&mut self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! What it takes to look at the book as a reader does: a server, and a browser.
+//! Support for looking at the book as a reader does: a server, and a browser.
 
 pub mod browser;
 pub mod server;

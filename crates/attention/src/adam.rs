@@ -37,11 +37,11 @@ use nalgebra::DMatrix;
 pub struct Adam<T: Float> {
     /// The step size, which a schedule may change from step to step.
     pub rate: T,
-    /// How much of the running mean of the gradient each step keeps: 0.9.
+    /// The share of the running mean of the gradient that each step keeps: 0.9.
     pub beta_1: T,
-    /// How much of the running mean of its square each step keeps: 0.999.
+    /// The share of the running mean of its square that each step keeps: 0.999.
     pub beta_2: T,
-    /// What is added to the denominator: 10⁻⁸.
+    /// The number that is added to the denominator: 10⁻⁸.
     pub epsilon: T,
     /// The share of each parameter, times the rate, that every step takes off: 0.
     pub weight_decay: T,

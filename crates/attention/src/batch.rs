@@ -45,7 +45,7 @@ pub(crate) fn forward<'a, T: Float, Cache: Send>(
         return Err(Error::Empty { argument: "xs", given: "0 sequences".to_owned() });
     }
     let options = options.for_each(xs.len())?;
-    let results = parallel::map(xs.len(), |b| forward(&xs[b], options[b].clone()));
+    let results = parallel::map_each(xs.len(), |b| forward(&xs[b], options[b].clone()));
     numbered(results).map(|pairs| pairs.into_iter().unzip())
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn backward<T: Float, Cache: Sync>(
         format!("`caches` has {}", caches.len())
     })?;
     let gradients =
-        parallel::map(caches.len(), |b| backward(&caches[b], &grad_outputs[b]));
+        parallel::map_each(caches.len(), |b| backward(&caches[b], &grad_outputs[b]));
     let (mut parameters, mut xs, mut contexts) = (vec![], vec![], vec![]);
     for gradients in numbered(gradients)? {
         parameters.push(gradients.parameters);

@@ -1,20 +1,28 @@
-//! Ranges, cut into blocks.
+//! Ranges, cut into blocks, and views, copied.
 
+use nalgebra::{DMatrix, DMatrixView, Scalar};
 use std::ops::Range;
 
-/// The ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
+/// Returns the ranges that cut `0..n` into blocks of `size`, the last of which may be shorter. A size of 0 counts as 1.
 pub fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     let size = size.max(1);
     (0..n).step_by(size).map(move |start| start..n.min(start.saturating_add(size)))
 }
 
-/// `range` in pieces of at most `size`.
+/// Returns `range` in pieces of at most `size`.
 pub fn tiles_between(
     range: Range<usize>,
     size: usize,
 ) -> impl Iterator<Item = Range<usize>> {
     blocks(range.len(), size)
         .map(move |block| range.start + block.start..range.start + block.end)
+}
+
+/// Returns a matrix with the entries of a view, which is copied a column at a time: nalgebra copies entry by entry.
+pub(crate) fn copy_of<T: Scalar + Copy>(view: DMatrixView<T>) -> DMatrix<T> {
+    let mut entries = Vec::with_capacity(view.len());
+    view.column_iter().for_each(|column| entries.extend_from_slice(column.as_slice()));
+    DMatrix::from_vec(view.nrows(), view.ncols(), entries)
 }
 
 #[cfg(test)]

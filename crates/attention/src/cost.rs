@@ -1,4 +1,4 @@
-//! What attention costs: floating-point operations, bytes, and their ratio.
+//! The cost of attention: floating-point operations, bytes, and their ratio.
 //!
 //! Conventions. A multiply-add counts as two operations. Softmax counts five per score: the running maximum, the
 //! subtraction, the exponential, the sum and the division, one each. Bytes are those of queries, keys, values, weights and
@@ -55,7 +55,7 @@ pub struct Flops {
 }
 
 impl Flops {
-    /// Without the projections: scores, softmax, values.
+    /// Returns the operations without the projections: scores, softmax, values.
     ///
     /// ```
     /// let flops = attention::AttentionShape::self_attention(1, 10, 4, 4, 1).flops()?;
@@ -66,7 +66,7 @@ impl Flops {
         self.scores.saturating_add(self.softmax).saturating_add(self.values)
     }
 
-    /// All steps.
+    /// Returns the operations of all steps.
     ///
     /// ```
     /// let flops = attention::AttentionShape::self_attention(1, 10, 4, 4, 1).flops()?;
@@ -100,7 +100,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// All of the above.
+    /// Returns the bytes of all matrices.
     ///
     /// ```
     /// let bytes = attention::AttentionShape::self_attention(1, 10, 4, 4, 1).bytes(8)?;
@@ -115,7 +115,7 @@ impl Bytes {
 }
 
 impl AttentionShape {
-    /// Self-attention of `n` tokens, with heads whose queries, keys and values are `d` wide.
+    /// Returns the sizes of self-attention of `n` tokens, with heads whose queries, keys and values are `d` wide.
     ///
     /// ```
     /// let shape = attention::AttentionShape::self_attention(2, 128, 512, 64, 8);
@@ -141,7 +141,7 @@ impl AttentionShape {
         check_positive("n_heads", self.n_heads)
     }
 
-    /// The operations of one forward pass. With one head and d_k = d_v = d these are 8·B·n·d_model·d for the
+    /// Returns the operations of one forward pass. With one head and d_k = d_v = d these are 8·B·n·d_model·d for the
     /// projections, 4·B·n²·d for both products, and 5·B·n² for softmax.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl AttentionShape {
     }
     // ANCHOR_END: flops
 
-    /// The operations of one backward pass, each beside the step that it differentiates. Every product forward gives two
+    /// Returns the operations of one backward pass, each beside the step that it differentiates. Every product forward gives two
     /// backward, one for each factor; softmax takes four operations a weight: a product and a sum for the mean, a
     /// difference and a product.
     ///
@@ -195,7 +195,7 @@ impl AttentionShape {
     }
     // ANCHOR_END: backward_flops
 
-    /// The bytes of queries, keys, values, weights and output, for numbers of `element` bytes (4 for `f32`).
+    /// Returns the bytes of queries, keys, values, weights and output, for numbers of `element` bytes (4 for `f32`).
     ///
     /// # Errors
     /// A size is 0, or the counts and their sums do not fit 128 bits.
@@ -221,7 +221,7 @@ impl AttentionShape {
     }
     // ANCHOR_END: bytes
 
-    /// Arithmetic intensity in FLOP/byte: the core's operations over [`AttentionShape::bytes`]. In `f32`, with one
+    /// Returns the arithmetic intensity in FLOP/byte: the core's operations over [`AttentionShape::bytes`]. In `f32`, with one
     /// width d for all, n(4d + 5) / (4(4d + n)).
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl AttentionShape {
     }
     // ANCHOR_END: intensity
 
-    /// The number of tokens at which the core's two products cost as much as the projections, and beyond which they cost
+    /// Returns the number of tokens at which the core's two products cost as much as the projections, and beyond which they cost
     /// more: 2·d_model, for as many keys as queries.
     ///
     /// ```

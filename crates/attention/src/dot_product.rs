@@ -1,5 +1,6 @@
 //! Scaled dot-product attention: scores, weights, output, and the backward pass.
 
+use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::mask::{Mask, SizedMask};
 use crate::simd::{Float, product, product_tr, tr_product};
@@ -12,7 +13,7 @@ pub fn scale<T: Float>(d_k: usize) -> T {
     T::one() / nalgebra::convert::<f64, T>(d_k as f64).sqrt()
 }
 
-/// Queries (n_q, d_k) and keys (n_k, d_k) that fit.
+/// Checks that queries (n_q, d_k) and keys (n_k, d_k) fit.
 ///
 /// # Errors
 /// One of them is empty, or `k` is not as wide as `q`.
@@ -26,7 +27,7 @@ pub fn check_queries_and_keys<T: Float>(
     check_count("k", "column", k.ncols(), q.ncols(), because)
 }
 
-/// Keys (n_k, d_k) and values (n_k, d_v) that fit.
+/// Checks that keys (n_k, d_k) and values (n_k, d_v) fit.
 ///
 /// # Errors
 /// One of them is empty, or `v` doesn't have as many rows as `k`.
@@ -64,7 +65,7 @@ pub fn scaled_scores<'a, T: Float>(
 ) -> Result<DMatrix<T>> {
     let (q, k) = (q.into(), k.into());
     check_queries_and_keys(q, k)?;
-    let scaled_q = q * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
+    let scaled_q = copy_of(q) * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
     Ok(product_tr(&scaled_q, k)) // q kᵀ / √d_k (n_q, n_k)
 }
 // ANCHOR_END: scores
@@ -160,7 +161,7 @@ pub(crate) fn attend<T: Float>(
     check_queries_and_keys(q, k)?;
     check_values(k, v)?;
     let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
-    let [q, k, v] = [q, k, v].map(|matrix| matrix.into_owned());
+    let [q, k, v] = [q, k, v].map(copy_of);
     let mask = mask.clone();
     let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
     let mask = cache.sized_mask()?;
@@ -195,12 +196,12 @@ pub struct AttentionCache<T: Float> {
     pub weights: DMatrix<T>,
     /// The log-sum-exp of each row of masked scores (n_q).
     pub log_sum_exp: DVector<T>,
-    /// What dropout multiplied the weights by (n_q, n_k): 0, or 1/(1 − p). `None` where there was no dropout.
+    /// The factors by which dropout multiplied the weights (n_q, n_k): 0, or 1/(1 − p). `None` where there was no dropout.
     pub dropout: Option<DMatrix<T>>,
 }
 
 impl<T: Float> AttentionCache<T> {
-    /// The weights that met the values: after dropout, if there was any.
+    /// Returns the weights that met the values: after dropout, if there was any.
     ///
     /// Shapes: → (n_q, n_k).
     ///
@@ -228,7 +229,7 @@ impl<T: Float> AttentionCache<T> {
         self.mask.sized(self.q.nrows(), self.k.nrows())
     }
 
-    /// The fields are public, so what comes back may have been changed.
+    /// Checks that the matrices fit one another: the fields are public, and may have been changed.
     ///
     /// # Errors
     /// A matrix is empty, or the shapes of queries, keys, values and weights do not fit one another.
@@ -276,7 +277,7 @@ pub struct AttentionGradients<T: Float> {
     pub v: DMatrix<T>,
 }
 
-/// Returns the gradients of queries, keys and values from `grad_output = ∂L/∂output`: the backward pass of [`attention`].
+/// Returns the gradients with respect to queries, keys and values from `grad_output = ∂L/∂output`: the backward pass of [`attention`].
 ///
 /// Shapes: `grad_output` (n_q, d_v) → (n_q, d_k), (n_k, d_k), (n_k, d_v). What the mask hides gets a gradient of exactly 0.
 ///
@@ -359,7 +360,7 @@ pub(crate) fn masked_product<'a, T: Float>(
 ) -> DMatrix<T> {
     let b = b.into();
     let Some(bad) = rows_not_finite(b) else { return product(a, b) };
-    let mut finite = b.into_owned();
+    let mut finite = copy_of(b);
     bad.iter().for_each(|&j| finite.row_mut(j).fill(T::zero()));
     let mut product = product(a, &finite);
     for j in bad {
@@ -386,7 +387,7 @@ pub(crate) fn masked_tr_product<'a, T: Float>(
     masked_product(&a.transpose(), b, |j, i| seen(i, j))
 }
 
-/// The rows that hold a NaN or an infinity; `None` if no row does.
+/// Returns the rows that hold a NaN or an infinity; `None` if no row does.
 fn rows_not_finite<T: Float>(matrix: DMatrixView<T>) -> Option<Vec<usize>> {
     let is_finite = |x: &T| x.is_finite();
     if matrix.column_iter().all(|column| column.as_slice().iter().all(is_finite)) {

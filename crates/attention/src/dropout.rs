@@ -1,31 +1,265 @@
-//! Dropout: which weights are set to zero.
+//! Dropout of weights as a function: nothing is drawn and nothing is kept, since what happens to the weight of query i and key j in head h
+//! follows from the seed and these three numbers. So programs that meet the weights in another order drop the same ones, and the backward
+//! pass finds out again what the forward pass dropped.
+//!
+//! # Source
+//! G. L. Steele, D. Lea, C. H. Flood, *Fast splittable pseudorandom number generators* (2014): SplitMix64, a counter and a function that
+//! mixes its bits.
 
 use crate::simd::Float;
 use nalgebra::DMatrix;
 
-/// The probability that a weight is dropped, and the seed of the draws.
+/// Weights are dropped with this probability, 0 ≤ p < 1, and the others are multiplied by 1/(1 − p).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Dropout {
     pub probability: f64,
     pub seed: u64,
 }
 
+/// The distance between two states of the generator: 2⁶⁴ over the golden ratio, and odd.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// 64 bits, each of which depends on every bit of `state`.
+#[inline(always)]
+fn mix(state: u64) -> u64 {
+    let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 impl Dropout {
-    // ANCHOR: dropout
-    /// The factors of the weights of head `h` (n_q, n_k): 0, or 1/(1 − p).
-    pub fn matrix<T: Float>(&self, h: usize, (n_q, n_k): (usize, usize)) -> DMatrix<T> {
-        let kept = nalgebra::convert(1.0 / (1.0 - self.probability));
-        let mix = |z: u64| {
-            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
+    /// Returns the factors of the weights of head `h` (n_q, n_k): 0, or 1/(1 − p).
+    pub fn matrix<T: Float>(self, h: usize, (n_q, n_k): (usize, usize)) -> DMatrix<T> {
+        let head = self.of_head(h);
+        let mut factors = DMatrix::repeat(n_q, n_k, T::one());
+        for (j, mut column) in factors.column_iter_mut().enumerate() {
+            head.multiply_queries(0, j, column.as_mut_slice());
+        }
+        factors
+    }
+
+    /// Returns the dropout of head `h`.
+    pub fn of_head(self, h: usize) -> HeadDropout {
+        let key = mix(mix(self.seed.wrapping_add(STEP)).wrapping_add(h as u64));
+        let below = (self.probability * 2.0_f64.powi(64)) as u64;
+        HeadDropout { key, below, kept: 1.0 / (1.0 - self.probability) }
+    }
+}
+
+/// [`Dropout`] of one head.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct HeadDropout {
+    key: u64,
+    below: u64, // a weight is dropped whose number is smaller
+    kept: f64,
+}
+
+impl HeadDropout {
+    /// Returns the factor of the weight of query `i` and key `j`: 0, or 1/(1 − p).
+    #[cfg(test)]
+    pub fn factor<T: Float>(&self, i: usize, j: usize) -> T {
+        let mut one = [T::one()];
+        self.multiply(i, j, 0, &mut one);
+        one[0]
+    }
+
+    /// Multiplies the weights of queries from `i` on and key `j` by their factors.
+    #[inline(always)]
+    pub fn multiply_queries<T: Float>(&self, i: usize, j: usize, weights: &mut [T]) {
+        self.multiply(i, j, 1 << 32, weights);
+    }
+
+    /// Multiplies the weights of query `i` and keys from `j` on by their factors.
+    #[inline(always)]
+    pub fn multiply_keys<T: Float>(&self, i: usize, j: usize, weights: &mut [T]) {
+        self.multiply(i, j, 1, weights);
+    }
+
+    /// The pair (i, j) has the number i · 2³² + j, and each weight's number is `step` after that of the last one.
+    #[inline(always)]
+    fn multiply<T: Float>(&self, i: usize, j: usize, step: u64, weights: &mut [T]) {
+        let kept: T = nalgebra::convert(self.kept);
+        let first = ((i as u64) << 32).wrapping_add(j as u64);
+        let mut state = self.key.wrapping_add(first.wrapping_mul(STEP));
+        for weight in weights {
+            let factor = if mix(state) < self.below { T::zero() } else { kept };
+            *weight *= factor;
+            state = state.wrapping_add(step.wrapping_mul(STEP));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dot_product::{AttentionGradients, attend, attention_backward};
+    use crate::error::Result;
+    use crate::flash::{Flash, FlashOutput, Inputs, Instructions, Tiles};
+    use crate::gradient_check::numerical_gradient;
+    use crate::mask::Mask;
+    use nalgebra::convert;
+
+    const DROPOUT: Dropout = Dropout { probability: 0.3, seed: 7 };
+
+    /// Pinned, so that a layer's results do not change in silence.
+    #[test]
+    fn the_same_weights_are_dropped_everywhere() {
+        let head = DROPOUT.of_head(1);
+        let dropped: Vec<(usize, usize)> = (0..3)
+            .flat_map(|i| (0..6).map(move |j| (i, j)))
+            .filter(|&(i, j)| head.factor::<f64>(i, j) == 0.0)
+            .collect();
+        assert_eq!(dropped, [(0, 0), (0, 2), (0, 3), (0, 4), (1, 0), (1, 2)]);
+    }
+
+    /// As many as the probability says, also of neighbours, of two heads and of two seeds; runs say what single factors do.
+    #[test]
+    fn factors_are_independent_of_each_other() {
+        let n = 400;
+        let share = |is: &dyn Fn(usize, usize) -> bool| {
+            let count = (0..n * n).filter(|at| is(at / n, at % n)).count();
+            count as f64 / (n * n) as f64
         };
-        let key = mix(self.seed).wrapping_add(h as u64);
-        DMatrix::from_fn(n_q, n_k, |i, j| {
-            let place = mix(key.wrapping_add((i as u64) << 32)).wrapping_add(j as u64);
-            let unit = (mix(place) >> 11) as f64 / (1_u64 << 53) as f64;
-            if unit < self.probability { T::zero() } else { kept }
+        let (a, b) = (DROPOUT.of_head(0), DROPOUT.of_head(1));
+        let c = Dropout { seed: 8, ..DROPOUT }.of_head(0);
+        let drops =
+            |head: HeadDropout, i: usize, j: usize| head.factor::<f32>(i, j) == 0.0;
+        // Four standard deviations
+        let near = |share: f64, p: f64| {
+            (share - p).abs() < 4.0 * (p * (1.0 - p)).sqrt() / n as f64
+        };
+        assert!(near(share(&|i, j| drops(a, i, j)), 0.3));
+        assert!(near(share(&|i, j| drops(a, i, j) && drops(a, i, j + 1)), 0.09));
+        assert!(near(share(&|i, j| drops(a, i, j) && drops(a, i + 1, j)), 0.09));
+        assert!(near(
+            share(&|i, j| drops(a, i, j) && drops(a, j, i)),
+            0.09 + 0.21 / n as f64
+        ));
+        assert!(near(share(&|i, j| drops(a, i, j) && drops(b, i, j)), 0.09));
+        assert!(near(share(&|i, j| drops(a, i, j) && drops(c, i, j)), 0.09));
+        let (mut queries, mut keys) = ([2.0_f64; 50], [2.0_f64; 50]);
+        a.multiply_queries(3, 5, &mut queries);
+        a.multiply_keys(3, 5, &mut keys);
+        for at in 0..50 {
+            assert_eq!(queries[at], 2.0 * a.factor::<f64>(3 + at, 5));
+            assert_eq!(keys[at], 2.0 * a.factor::<f64>(3, 5 + at));
+        }
+        assert!(queries.contains(&(2.0 / 0.7)) && queries.contains(&0.0));
+    }
+
+    fn numbers<T: Float>(rows: usize, columns: usize, seed: usize) -> DMatrix<T> {
+        DMatrix::from_fn(rows, columns, |i, j| {
+            convert(((seed + 7 * i + 3 * j) as f64).sin())
         })
     }
-    // ANCHOR_END: dropout
+
+    type Answer<T> = (FlashOutput<T>, AttentionGradients<T>);
+
+    fn by_flash(
+        inputs: &Inputs<f64>,
+        flash: &Flash,
+        grad: &DMatrix<f64>,
+    ) -> Result<Answer<f64>> {
+        let forward = flash.forward(inputs);
+        let gradients = flash.backward(inputs, &forward, grad)?;
+        Ok((forward, gradients))
+    }
+
+    /// The tiles drop what the definition drops, forward and backward, with any tiles, instructions and number of threads.
+    #[test]
+    fn flash_drops_the_same_weights() -> Result<()> {
+        let heads = 2;
+        for (n_q, n_k) in [(70, 70), (1, 90), (5, 300), (170, 130)] {
+            let (q, k) = (numbers::<f64>(n_q, 8 * heads, 0), numbers(n_k, 8 * heads, 1));
+            let (v, grad) = (numbers(n_k, 5 * heads, 2), numbers(n_q, 5 * heads, 3));
+            for mask in [
+                Mask::none(),
+                Mask::causal(),
+                Mask::window(40)?.and(Mask::padding(&vec![true; n_k])?),
+            ] {
+                let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(heads)?;
+                let inputs = inputs.with_dropout(Some(DROPOUT));
+                let mut first = None;
+                for threads in
+                    if cfg!(feature = "rayon") { vec![1, 2, 3] } else { vec![1] }
+                {
+                    let flash = Flash::new().with_threads(threads)?;
+                    let (forward, gradients) = by_flash(&inputs, &flash, &grad)?;
+                    let all = (forward.output, gradients);
+                    assert!(
+                        *first.get_or_insert_with(|| all.clone()) == all,
+                        "{threads} threads"
+                    );
+                }
+                for instructions in Instructions::available() {
+                    for tiles in [Flash::TILES, Tiles { queries: 9, keys: 20 }] {
+                        let flash = Flash::new()
+                            .with_tiles(tiles)?
+                            .with_instructions(instructions)?;
+                        let (forward, gradients) = by_flash(&inputs, &flash, &grad)?;
+                        for h in 0..heads {
+                            let part = |x: &DMatrix<f64>, d: usize| {
+                                x.columns(h * d, d).into_owned()
+                            };
+                            let (output, cache) = attend(
+                                part(&q, 8).as_view(),
+                                part(&k, 8).as_view(),
+                                part(&v, 5).as_view(),
+                                &mask,
+                                Some(DROPOUT.matrix(h, (n_q, n_k))),
+                            )?;
+                            let right = attention_backward(&cache, &part(&grad, 5))?;
+                            for (name, given, right) in [
+                                ("output", part(&forward.output, 5), output),
+                                ("q", part(&gradients.q, 8), right.q),
+                                ("k", part(&gradients.k, 8), right.k),
+                                ("v", part(&gradients.v, 5), right.v),
+                            ] {
+                                let off = (given - right).amax();
+                                assert!(off < 1e-12, "{instructions:?}, {name}: {off:e}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn gradients_are_those_of_what_is_computed() -> Result<()> {
+        let (x, grad) = (numbers::<f64>(9, 6, 0), numbers(9, 6, 3));
+        let (mask, flash) = (Mask::causal(), Flash::new());
+        let outputs = |q: &DMatrix<f64>, k: &DMatrix<f64>, v: &DMatrix<f64>| {
+            let inputs =
+                Inputs::new(q, k, v, &mask)?.with_heads(2)?.with_dropout(Some(DROPOUT));
+            Ok::<_, crate::Error>(flash.forward(&inputs).output)
+        };
+        let loss = |output: DMatrix<f64>| output.dot(&grad);
+        let inputs =
+            Inputs::new(&x, &x, &x, &mask)?.with_heads(2)?.with_dropout(Some(DROPOUT));
+        let (_, gradients) = by_flash(&inputs, &flash, &grad)?;
+        let step = 1e-5;
+        for (name, given, right) in [
+            (
+                "q",
+                gradients.q,
+                numerical_gradient(&x, step, |q| outputs(q, &x, &x).map(loss))?,
+            ),
+            (
+                "k",
+                gradients.k,
+                numerical_gradient(&x, step, |k| outputs(&x, k, &x).map(loss))?,
+            ),
+            (
+                "v",
+                gradients.v,
+                numerical_gradient(&x, step, |v| outputs(&x, &x, v).map(loss))?,
+            ),
+        ] {
+            let off = (given - right).amax();
+            assert!(off < 1e-9, "{name}: {off:e}");
+        }
+        Ok(())
+    }
 }

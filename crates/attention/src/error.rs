@@ -1,4 +1,4 @@
-//! What can be wrong with an argument, said in one sentence.
+//! The errors: what is wrong with an argument, in one sentence.
 
 use nalgebra::{DMatrixView, Scalar};
 use std::fmt;
@@ -47,13 +47,13 @@ pub enum Error {
     Shape {
         /// The argument's name.
         argument: &'static str,
-        /// What was counted: `row`, `column` or `entry`.
+        /// The things that were counted: `row`, `column` or `entry`.
         axis: &'static str,
-        /// How many there were.
+        /// The number that was given.
         given: usize,
-        /// How many there must be.
+        /// The number that is needed.
         expected: usize,
-        /// What asks for that number, such as `` `q` has d_k = 4 ``.
+        /// The reason for that number, such as `` `q` has d_k = 4 ``.
         because: String,
     },
     /// A size of 0, which must be at least 1.
@@ -71,7 +71,7 @@ pub enum Error {
         given: usize,
         /// The number that it must divide.
         total: usize,
-        /// What that number is, such as `it must divide d_model = 8`.
+        /// The meaning of that number, such as `it must divide d_model = 8`.
         because: String,
     },
     /// More of something than there can be.
@@ -79,11 +79,11 @@ pub enum Error {
     TooMany {
         /// The argument's name.
         argument: &'static str,
-        /// How many were asked for.
+        /// The number that was asked for.
         given: usize,
-        /// How many there can be, if that is known.
+        /// The most that there can be, if that is known.
         most: Option<usize>,
-        /// What sets that limit, such as ``without the feature `rayon` there is only 1``.
+        /// The reason for that limit, such as ``without the feature `rayon` there is only 1``.
         because: String,
     },
     /// A real number outside its range, or NaN.
@@ -105,9 +105,9 @@ pub enum Error {
         given: Range<usize>,
         /// The matrix's name.
         matrix: &'static str,
-        /// What is counted: `row` or `column`.
+        /// The things that are counted: `row` or `column`.
         axis: &'static str,
-        /// How many the matrix has.
+        /// The number that the matrix has.
         end: usize,
     },
     /// A matrix that no computer's memory could hold, or that this one's allocator refuses.
@@ -139,9 +139,9 @@ pub enum Error {
     Elsewhere {
         /// The argument's name.
         argument: &'static str,
-        /// Where it is, such as `on device 1`.
+        /// The place where it is, such as `on device 1`.
         given: String,
-        /// Where it must be.
+        /// The place where it must be.
         expected: String,
     },
     /// An argument of a kind that the function has no rule for, such as a mask that no kernel on the GPU knows.
@@ -159,7 +159,7 @@ pub enum Error {
     Within {
         /// The part, such as `layers.0` or `sequence 3 of the batch`.
         place: String,
-        /// What was wrong there.
+        /// The error there.
         source: Box<Error>,
     },
 }
@@ -184,7 +184,7 @@ impl Error {
 }
 
 impl fmt::Debug for Error {
-    /// The sentence, and not the fields: this is what a `main` that returns an error prints.
+    /// Writes the sentence, and not the fields: this is what a `main` that returns an error prints.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
@@ -253,7 +253,7 @@ pub fn check_count(
     Ok(())
 }
 
-/// A matrix of exactly this shape (rows, columns), called `name` in the error.
+/// Checks that a matrix has exactly this shape (rows, columns), called `name` in the error.
 ///
 /// # Errors
 /// [`Error::Shape`], of the rows or else of the columns.
@@ -269,7 +269,7 @@ pub fn check_shape<'a, T: Scalar>(
     check_count(argument, "column", matrix.ncols(), columns, because)
 }
 
-/// A size that must be at least 1.
+/// Checks that a size is at least 1.
 ///
 /// # Errors
 /// [`Error::Zero`].
@@ -311,7 +311,7 @@ pub(crate) fn check_matrix(
     Ok(())
 }
 
-/// Sizes of a matrix of `T` that the allocator does not refuse: a refusal later on would end the program. Each is given with the
+/// Checks that the allocator does not refuse a matrix of `T` of this size: a refusal later on would end the program. Each is given with the
 /// name of its argument.
 ///
 /// # Errors

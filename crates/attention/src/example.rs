@@ -2,7 +2,7 @@
 
 use nalgebra::{DMatrix, dmatrix};
 
-/// What each of the four dimensions of the running example stands for.
+/// The meaning of each of the four dimensions of the running example.
 ///
 /// ```
 /// assert_eq!(attention::example::DIMENSIONS[1], "money");
@@ -23,7 +23,7 @@ pub struct Sentence {
     pub x: DMatrix<f64>,
 }
 
-/// "the boat left the river bank".
+/// Returns "the boat left the river bank".
 ///
 /// ```
 /// assert_eq!(attention::example::river().tokens.join(" "), "the boat left the river bank");
@@ -45,7 +45,7 @@ pub fn river() -> Sentence {
 }
 // ANCHOR_END: river
 
-/// "the clerk left the city bank": another boat, another river, the same bank.
+/// Returns "the clerk left the city bank": another boat, another river, the same bank.
 ///
 /// ```
 /// use attention::example::{city, river};
@@ -68,7 +68,7 @@ pub fn city() -> Sentence {
 }
 // ANCHOR_END: city
 
-/// Three projections that can be read, for the running example: places ask who speaks of water or money, actions ask who acts.
+/// Returns three projections that can be read, for the running example: places ask who speaks of water or money, actions ask who acts.
 ///
 /// Shapes: W_Q and W_K (4, 2), W_V (4, 2).
 ///

@@ -24,6 +24,7 @@
 
 mod backward;
 mod fast;
+mod few_queries;
 mod online;
 mod queue;
 mod tiled;
@@ -37,7 +38,7 @@ pub use online::OnlineSoftmax;
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{check_queries_and_keys, check_values, scale};
-use crate::dropout::Dropout;
+use crate::dropout::{Dropout, HeadDropout};
 use crate::error::{Result, check_heads, check_not_empty, check_positive, check_shape};
 use crate::mask::{Mask, SizedMask};
 use crate::simd::Float;
@@ -258,6 +259,7 @@ impl<'a, T: Float> Inputs<'a, T> {
             v: self.v.columns(h * d_v, d_v),
             mask: self.mask.clone(),
             scale: scale(d_k),
+            dropout: self.dropout.map(|dropout| dropout.of_head(h)),
         }
     }
 
@@ -300,6 +302,7 @@ pub struct Head<'a, T: Float> {
     pub mask: SizedMask,
     /// The factor 1/√d_k of the scores.
     pub scale: T,
+    pub(crate) dropout: Option<HeadDropout>,
 }
 
 /// The output of the forward pass, and all that the backward pass needs of it.
@@ -323,7 +326,7 @@ pub struct FlashOutput<T: Float> {
     pub output: DMatrix<T>,
     /// The log-sum-exp of each query's scores, a column for each head (n_q, n_heads); −∞ if it may see no key.
     pub log_sum_exp: DMatrix<T>,
-    /// What rounding took from each log-sum-exp (n_q, n_heads): the sum of both has twice the precision. Without it, scores
+    /// The rounding error of each log-sum-exp (n_q, n_heads): the sum of both has twice the precision. Without it, scores
     /// of 10⁷ in `f32` would give back weights that are off by a half. Zeros, where it is not known.
     pub log_sum_exp_low: DMatrix<T>,
 }
@@ -354,7 +357,7 @@ impl<T: Float> FlashOutput<T> {
     }
 }
 
-/// How many queries and keys meet in one tile. The last tile of a row or column may be smaller.
+/// The numbers of queries and keys that meet in one tile. The last tile of a row or column may be smaller.
 ///
 /// ```
 /// use attention::{Mask, flash::{Inputs, Tiles, tiled_attention}};
@@ -374,7 +377,7 @@ pub struct Tiles {
 }
 
 impl Default for Tiles {
-    /// 64 × 64: in `f64`, 32 KiB of scores.
+    /// Returns 64 × 64: in `f64`, 32 KiB of scores.
     fn default() -> Self {
         Tiles { queries: 64, keys: 64 }
     }
@@ -410,7 +413,7 @@ mod tests {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// What is hidden is not computed: the readable version takes one step a visible tile forward and two backward, and none
+    /// Hidden tiles are not computed: the readable version takes one step a visible tile forward and two backward, and none
     /// for the others.
     #[test]
     fn hidden_tiles_are_skipped() -> Result<()> {

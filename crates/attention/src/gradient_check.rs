@@ -54,7 +54,7 @@ pub fn numerical_gradient<'a, T: Float>(
     let mut nudged = x.into_owned();
     let mut gradient = DMatrix::zeros(x.nrows(), x.ncols());
     for at in 0..x.len() {
-        // What is added is not quite ε, as the sum is rounded: divide by the step taken.
+        // The step is not quite ε, as the sum is rounded: divide by the step taken.
         let (high, low) = (x[at] + epsilon, x[at] - epsilon);
         if high == low {
             let because = format!("it is lost beside the entry {} of `x`", x[at]);
@@ -81,7 +81,7 @@ fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {
 /// Returns the standard deviation of the rounding errors of the losses around `x`.
 ///
 /// Over steps whose square is lost beside 1, any smooth function is a straight line.
-/// What second differences are left, `L(−h) − 2 L(0) + L(h)`, is rounding, and of three
+/// The second differences that are left, `L(−h) − 2 L(0) + L(h)`, is rounding, and of three
 /// numbers of variance σ² their variance is (1 + 4 + 1) σ². All of them may be zero by
 /// chance, but no loss is more exact than its own last rounding.
 fn rounding<T: Float>(

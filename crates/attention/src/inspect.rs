@@ -31,7 +31,8 @@ pub fn row_entropy<'a, T: Float>(
     let mut entropies = RunningSum::new(weights.nrows());
     for column in weights.column_iter() {
         // p ln p → 0 as p → 0, but 0 · ln 0 is NaN
-        entropies.add(column, |_, p| if p.is_zero() { p } else { -p * p.ln() });
+        let term = |&p: &T| if p.is_zero() { p } else { -p * p.ln() };
+        entropies.add(column.as_slice().iter().map(term));
     }
     Ok(entropies.finish()) // (n_q)
 }

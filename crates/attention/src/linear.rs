@@ -5,7 +5,7 @@ use crate::simd::{Float, product, product_plus, product_tr, tr_product};
 use crate::sums::sum;
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 
-/// A linear map with a bias: `y = x W + b`. For none, pass a bias of no columns.
+/// Returns a linear map with a bias: `y = x W + b`. For none, pass a bias of no columns.
 ///
 /// Shapes: `x` (n, d_in), `w` (d_in, d_out), `b` (1, d_out) or (1, 0) → (n, d_out).
 ///
@@ -36,7 +36,8 @@ pub fn linear<'a, T: Float>(
 }
 // ANCHOR_END: linear
 
-/// The gradients of [`linear`]: by `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out), to be ignored if there is no bias.
+/// Returns the gradients of [`linear`] with respect to `x` (n, d_in), `w` (d_in, d_out) and `b` (1, d_out). Ignore the last if there is
+/// no bias.
 ///
 /// Shapes: `x` (n, d_in), `w` (d_in, d_out), `grad_y` (n, d_out).
 ///

@@ -58,7 +58,7 @@ impl Mask {
         Mask(Arc::new(rules))
     }
 
-    /// Every query sees every key.
+    /// Returns the mask in which every query sees every key.
     ///
     /// ```
     /// assert!(attention::Mask::none().sized(2, 3)?.allows(0, 2));
@@ -68,7 +68,7 @@ impl Mask {
         Mask::of(vec![])
     }
 
-    /// No query sees the future: query `i` sees key `j` when `j ≤ i + n_k − n_q`.
+    /// Returns the mask in which no query sees the future: query `i` sees key `j` when `j ≤ i + n_k − n_q`.
     ///
     /// ```
     /// let mask = attention::Mask::causal();
@@ -81,9 +81,9 @@ impl Mask {
         Mask::of(vec![Rule::Causal])
     }
 
-    /// Only keys that are real tokens: query `i` sees key `j` when `valid[j]`.
+    /// Returns the mask that leaves only keys that are real tokens: query `i` sees key `j` when `valid[j]`.
     ///
-    /// What fills the other rows may be anything in a forward pass. In training it must be finite: it has queries of its
+    /// The rows of padding tokens may hold anything in a forward pass. In training they must be finite: they have queries of its
     /// own, and the gradients of the parameters are sums over all rows.
     ///
     /// # Errors
@@ -104,7 +104,8 @@ impl Mask {
         Ok(Mask::of(vec![Rule::Padding(valid.to_vec())]))
     }
 
-    /// Only the last `width` keys up to the query's own position, itself among them: a causal sliding window.
+    /// Returns the mask that leaves only the last `width` keys up to the query's own position, itself among them: a causal sliding
+    /// window.
     ///
     /// # Errors
     /// `width` is 0.
@@ -122,7 +123,7 @@ impl Mask {
         Ok(Mask::of(vec![Rule::Window(width)]))
     }
 
-    /// Any pattern: query `i` sees key `j` when `allowed[(i, j)]`. `true` means "may see".
+    /// Returns the mask of any pattern: query `i` sees key `j` when `allowed[(i, j)]`. `true` means "may see".
     ///
     /// Shapes: `allowed` (n_q, n_k).
     ///
@@ -141,7 +142,7 @@ impl Mask {
         Ok(Mask::of(vec![Rule::Dense(allowed)]))
     }
 
-    /// Both rules at once: a key is seen where both masks allow it.
+    /// Returns both rules at once: a key is seen where both masks allow it.
     ///
     /// ```
     /// use attention::Mask;
@@ -155,7 +156,7 @@ impl Mask {
         self
     }
 
-    /// The rule laid over `n_q` queries and `n_k` keys.
+    /// Returns the rule laid over `n_q` queries and `n_k` keys.
     ///
     /// # Errors
     /// `n_q` or `n_k` is 0 or beyond any memory, or the rule was made for another shape: [`Mask::padding`] of another length than `n_k`,
@@ -217,7 +218,7 @@ mod read {
     }
 }
 
-/// How much of a tile of the score matrix may be seen.
+/// The part of a tile of the score matrix that may be seen.
 ///
 /// ```
 /// use attention::{Mask, Visibility};
@@ -256,7 +257,7 @@ pub struct SizedMask {
 }
 
 impl SizedMask {
-    /// `(n_q, n_k)`.
+    /// Returns `(n_q, n_k)`.
     ///
     /// ```
     /// assert_eq!(attention::Mask::none().sized(2, 3)?.shape(), (2, 3));
@@ -266,7 +267,7 @@ impl SizedMask {
         (self.n_q, self.n_k)
     }
 
-    /// Whether query `i` may see key `j`. A pair outside of the matrix is never seen.
+    /// Returns `true` if query `i` may see key `j`. A pair outside of the matrix is never seen.
     ///
     /// ```
     /// assert!(!attention::Mask::causal().sized(2, 2)?.allows(0, 1));
@@ -277,7 +278,7 @@ impl SizedMask {
         is_inside && self.rules.iter().all(|rule| self.rule_allows(rule, i, j))
     }
 
-    /// Whether this is the causal rule: `Some(false)` if nothing is hidden, `None` if something else is.
+    /// Returns `Some(true)` for the causal rule, `Some(false)` if nothing is hidden, `None` if something else is.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_causal(&self) -> Option<bool> {
         let no_others = self.rules.iter().all(|rule| *rule == Rule::Causal);
@@ -298,7 +299,7 @@ impl SizedMask {
     }
     // ANCHOR_END: rules
 
-    /// How much of the tile `rows` × `columns` may be seen. An empty tile, or one outside of the matrix, is not seen.
+    /// Returns the part of the tile `rows` × `columns` that may be seen. An empty tile, or one outside of the matrix, is not seen.
     ///
     /// ```
     /// use attention::{Mask, Visibility};
@@ -345,7 +346,7 @@ impl SizedMask {
         }
     }
 
-    /// The mask as a matrix of booleans, `true` where a query may see a key.
+    /// Returns the mask as a matrix of booleans, `true` where a query may see a key.
     ///
     /// Shapes: → (n_q, n_k).
     ///
@@ -360,7 +361,7 @@ impl SizedMask {
         DMatrix::from_fn(self.n_q, self.n_k, |i, j| self.allows(i, j))
     }
 
-    /// The matrix that the equations add to the scores: 0 where a query may see a key, −∞ where it may not.
+    /// Returns the matrix that the equations add to the scores: 0 where a query may see a key, −∞ where it may not.
     ///
     /// Shapes: → (n_q, n_k).
     ///
@@ -375,7 +376,7 @@ impl SizedMask {
         self.fill_hidden(DMatrix::zeros(self.n_q, self.n_k), neg_infinity())
     }
 
-    /// The scores with −∞ in every place that a query may not see.
+    /// Returns the scores with −∞ in every place that a query may not see.
     ///
     /// The same as adding [`SizedMask::additive`], but for scores that are NaN: NaN + (−∞) is NaN, so what must stay
     /// hidden is overwritten, not added to.
@@ -411,7 +412,7 @@ impl SizedMask {
     }
     // ANCHOR_END: fill_hidden
 
-    /// The keys that at least one of these queries may see: any other is hidden from each of them.
+    /// Returns the keys that at least one of these queries may see: any other is hidden from each of them.
     ///
     /// This is what tiled code walks. It is as narrow as [`Mask::causal`] and [`Mask::window`] make it, and knows nothing of
     /// [`Mask::padding`] and [`Mask::dense`]: of the tiles within it, some may still be hidden.
@@ -572,7 +573,7 @@ fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
     }
 }
 
-/// −∞: the score of what is hidden.
+/// Returns −∞: the score of a hidden key.
 pub fn neg_infinity<T: RealField>() -> T {
     nalgebra::convert(f64::NEG_INFINITY)
 }
@@ -649,7 +650,7 @@ mod tests {
         );
     }
 
-    /// What is said of a tile must be true of each of its pairs, for every tile of every mask.
+    /// The visibility of a tile is that of each of its pairs, for every tile of every mask.
     #[test]
     fn visibility_agrees_with_every_pair() {
         for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 1)] {

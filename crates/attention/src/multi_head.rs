@@ -1,6 +1,7 @@
 //! Multi-head attention: the same attention several times at once, each on its own slice of the projections.
 
 use crate::batch::{self, BatchGradients};
+use crate::blocks::copy_of;
 use crate::dot_product::{AttentionCache, AttentionGradients, attention_backward};
 use crate::dropout::Dropout;
 use crate::error::{Result, check_count, check_heads, check_room, check_shape};
@@ -251,8 +252,8 @@ impl<T: Float> MultiHeadAttention<T> {
         };
         let Parameters { w_o, b_o, .. } = &self.parameters;
         let output = linear(core.attended().1, w_o, b_o)?; // (n_q, d_model)
-        let context = options.context.map(|context| context.into_owned());
-        let (x, fingerprint) = (x.into_owned(), self.parameters.fingerprint());
+        let context = options.context.map(copy_of);
+        let (x, fingerprint) = (copy_of(x), self.parameters.fingerprint());
         Ok((output, MultiHeadCache { x, context, core, fingerprint }))
     }
 
@@ -304,8 +305,9 @@ impl<T: Float> MultiHeadAttention<T> {
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
-    /// these parameters: take the step of an optimiser after the backward pass.
+    /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or from before a step of
+    /// an optimiser: take the step after the backward pass. (A sample of the parameters is compared, so a change of a few entries of a
+    /// large layer may go unseen.)
     ///
     /// ```
     /// use attention::{Mask, MultiHeadAttention, example};
@@ -446,7 +448,7 @@ impl<T: Float> MultiHeadAttention<T> {
         // ANCHOR_END: backward
     }
 
-    /// What flash attention kept has the shapes that this layer's projections give.
+    /// Checks that the matrices of flash attention have the shapes that this layer's projections give.
     fn check_projections(
         &self,
         [q, k, v]: [&DMatrix<T>; 3],

@@ -5,7 +5,7 @@
 //! checked before they become matrices.
 
 use crate::error::{Result, check_count};
-use nalgebra::{DMatrix, RowDVector, Scalar};
+use nalgebra::{DMatrix, Scalar};
 use serde::Deserialize;
 
 /// A matrix as nalgebra writes it: the entries column by column, the number of rows, and that of columns.
@@ -17,18 +17,6 @@ impl<T: Scalar> Matrix<T> {
         let Matrix(entries, rows, columns) = self;
         check_entries(argument, entries.len(), (rows, columns))?;
         Ok(DMatrix::from_vec(rows, columns, entries))
-    }
-}
-
-/// A row as nalgebra writes it: the entries, nothing for the number of rows, and the number of columns.
-#[derive(Deserialize)]
-pub struct Row<T>(Vec<T>, (), usize);
-
-impl<T: Scalar> Row<T> {
-    pub fn into_row(self, argument: &'static str) -> Result<RowDVector<T>> {
-        let Row(entries, (), columns) = self;
-        check_entries(argument, entries.len(), (1, columns))?;
-        Ok(RowDVector::from_vec(entries))
     }
 }
 

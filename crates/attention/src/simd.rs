@@ -8,6 +8,7 @@ mod exponential;
 mod instructions;
 mod matrix_product;
 mod microkernel;
+mod thin_product;
 mod vectors;
 
 pub use exponential::Float;
@@ -22,3 +23,4 @@ pub(crate) use microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
     product_with_rows, products, vectors, vectors_mut,
 };
+pub(crate) use thin_product::{LARGEST_VECTOR, combinations, dots};

@@ -1,6 +1,7 @@
 //! The single-head layer: projections that are learned, around an attention that is not.
 
 use crate::batch::{self, BatchGradients};
+use crate::blocks::copy_of;
 use crate::dot_product::{AttentionCache, attention, attention_backward};
 use crate::error::{Result, check_count, check_not_empty, check_shape, unsupported};
 use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
@@ -154,8 +155,8 @@ impl<T: Float> SingleHeadAttention<T> {
         let (attended, attention) = attention(&q, &k, &v, &options.mask)?; // (n_q, d_v)
         // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
-        let context = options.context.map(|context| context.into_owned());
-        let (x, fingerprint) = (x.into_owned(), self.parameters.fingerprint());
+        let context = options.context.map(copy_of);
+        let (x, fingerprint) = (copy_of(x), self.parameters.fingerprint());
         Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))
     }
     // ANCHOR_END: run
@@ -165,8 +166,9 @@ impl<T: Float> SingleHeadAttention<T> {
     /// Shapes: `grad_output` (n_q, d_model).
     ///
     /// # Errors
-    /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or not from a layer with
-    /// these parameters: take the step of an optimiser after the backward pass.
+    /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or from before a step of
+    /// an optimiser: take the step after the backward pass. (A sample of the parameters is compared, so a change of a few entries of a
+    /// large layer may go unseen.)
     ///
     /// ```
     /// use attention::{Mask, SingleHeadAttention, example};

@@ -3,13 +3,14 @@
 //! Before it exponentiates, every function here subtracts the largest score. The result is the same, since softmax does
 //! not change when all scores move by one constant, and no exponential of finite scores can overflow.
 
+use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::simd::Float;
 use crate::sums::{RunningSum, sum};
 use nalgebra::{DMatrix, DMatrixView, DVector, RealField};
 
 // ANCHOR: shift
-/// The number that is subtracted from all scores: their maximum.
+/// Returns the number that is subtracted from all scores: their maximum.
 ///
 /// A row of nothing but −∞ sees nothing. Its maximum is −∞ too, and −∞ − (−∞) is NaN, so
 /// nothing is subtracted there: every exponential is then e^(−∞) = 0.
@@ -17,14 +18,14 @@ pub fn shift<T: RealField + Copy>(max: T) -> T {
     if max.is_finite() { max } else { T::zero() }
 }
 
-/// The number by which all exponentials are divided: their sum, or 1 for a row that sees
+/// Returns the number by which all exponentials are divided: their sum, or 1 for a row that sees
 /// nothing, since 0 / 0 is NaN.
 pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
 // ANCHOR_END: shift
 
-/// Softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
+/// Returns the softmax of one vector of scores: `p[i] = exp(x[i] − max x) / Σ_j exp(x[j] − max x)`.
 ///
 /// Shapes: `x` (n) → (n). All entries −∞ give zeros. A NaN makes all
 /// weights NaN; +∞ among the scores makes some of them NaN.
@@ -54,7 +55,7 @@ pub fn softmax<T: Float>(x: &DVector<T>) -> Result<DVector<T>> {
 }
 // ANCHOR_END: softmax
 
-/// Softmax of every row of a matrix: the weights of every query.
+/// Returns the softmax of every row of a matrix: the weights of every query.
 ///
 /// Shapes: `scores` (n_q, n_k) → (n_q, n_k). A row of nothing but −∞ becomes a row of zeros.
 ///
@@ -74,7 +75,7 @@ pub fn softmax_rows<'a, T: Float>(
 ) -> Result<DMatrix<T>> {
     let scores = scores.into();
     check_not_empty("scores", scores)?;
-    let scores = scores.into_owned();
+    let scores = copy_of(scores);
     let RowExponentials { mut exponentials, sums, .. } = row_exponentials(scores);
     divide_rows(&mut exponentials, &sums);
     Ok(exponentials) // by now the weights (n_q, n_k)
@@ -97,7 +98,7 @@ fn row_exponentials<T: Float>(scores: DMatrix<T>) -> RowExponentials<T> {
     for mut column in exponentials.column_iter_mut() {
         column -= &shifts;
         T::exp_all(column.as_mut_slice());
-        sums.add(column.as_view(), |_, exponential| exponential);
+        sums.add(column.as_slice().iter().copied());
     }
     RowExponentials { exponentials, shifts, sums: sums.finish() }
 }
@@ -120,7 +121,7 @@ pub(crate) fn row_max<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
     max
 }
 
-/// The logarithm of a sum of exponentials: `ln Σ_j exp(x[j])`, without overflow.
+/// Returns the logarithm of a sum of exponentials: `ln Σ_j exp(x[j])`, without overflow.
 ///
 /// Softmax is `exp(x − log_sum_exp(x))`, so this one number and the scores give all weights back.
 /// Shapes: `x` (n) → scalar. All entries −∞ give −∞.
@@ -148,7 +149,7 @@ pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
 }
 // ANCHOR_END: log_sum_exp
 
-/// The log-sum-exp of a query's scores, and what rounding took from it, as
+/// Returns the log-sum-exp of a query's scores and its rounding error, as
 /// [`FlashOutput`](crate::flash::FlashOutput) has them. They are made from the query's largest product with a key, `max`, which is
 /// not scaled yet, and the sum of the exponentials of `scale` · (product − `max`).
 ///
@@ -160,17 +161,17 @@ pub fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T,
     if !lse.is_finite() {
         return (lse, T::zero());
     }
-    // What rounding took: the product less `lse` is exact, but for its last digits.
+    // The rounding error: the product less `lse` is exact, but for its last digits.
     (lse, max.mul_add(scale, -lse) + log_sum)
 }
 
-/// What is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
+/// The number that is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
 /// nothing, where −∞ − (−∞) is NaN. A NaN stays one.
 pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
     if log_sum_exp == crate::mask::neg_infinity() { T::zero() } else { log_sum_exp }
 }
 
-/// [`log_sum_exp`] of every row.
+/// Returns [`log_sum_exp`] of every row.
 ///
 /// Shapes: `scores` (n_q, n_k) → (n_q). A row of nothing but −∞ gives −∞.
 ///
@@ -189,7 +190,7 @@ pub fn log_sum_exp_rows<'a, T: Float>(
 ) -> Result<DVector<T>> {
     let scores = scores.into();
     check_not_empty("scores", scores)?;
-    let RowExponentials { shifts, sums, .. } = row_exponentials(scores.into_owned());
+    let RowExponentials { shifts, sums, .. } = row_exponentials(copy_of(scores));
     Ok(log_sums(&shifts, &sums))
 }
 
@@ -207,7 +208,7 @@ pub(crate) fn softmax_and_log_sum_exp<T: Float>(
     Ok((exponentials, log_sums(&shifts, &sums)))
 }
 
-/// The Jacobian of softmax at the weights `p = softmax(x)`: `∂p[i]/∂x[j] = p[i] (δ_ij − p[j])`.
+/// Returns the Jacobian of softmax at the weights `p = softmax(x)`: `∂p[i]/∂x[j] = p[i] (δ_ij − p[j])`.
 ///
 /// Shapes: `p` (n) → (n, n), that is `diag(p) − p pᵀ`. Symmetric, and every row sums to zero. To multiply by it, use
 /// [`softmax_backward`], which needs n steps where this matrix needs n².
@@ -227,7 +228,7 @@ pub fn softmax_jacobian<T: Float>(p: &DVector<T>) -> Result<DMatrix<T>> {
     Ok(DMatrix::from_diagonal(p) - p * p.transpose())
 }
 
-/// The gradient through softmax: from `grad_p = ∂L/∂p` to `∂L/∂x = p ⊙ (grad_p − ⟨grad_p, p⟩)`.
+/// Returns the gradient through softmax: from `grad_p = ∂L/∂p` to `∂L/∂x = p ⊙ (grad_p − ⟨grad_p, p⟩)`.
 ///
 /// Shapes: `p` (n), `grad_p` (n) → (n). The product with [`softmax_jacobian`] in n steps, not n².
 ///
@@ -282,7 +283,7 @@ pub fn softmax_rows_backward<'a, T: Float>(
     let (weights, grad_weights) = (weights.into(), grad_weights.into());
     check_not_empty("weights", weights)?;
     check_shape("grad_weights", grad_weights, weights.shape(), "`weights`")?;
-    Ok(softmax_rows_backward_in_place(weights, grad_weights.into_owned()))
+    Ok(softmax_rows_backward_in_place(weights, copy_of(grad_weights)))
 }
 
 /// The same in the memory of `grad_weights`.
@@ -292,7 +293,8 @@ pub(crate) fn softmax_rows_backward_in_place<T: RealField + Copy>(
 ) -> DMatrix<T> {
     let mut means = RunningSum::new(weights.nrows()); // of the gradients, under the weights
     for (weights, grads) in weights.column_iter().zip(grad_weights.column_iter()) {
-        means.add(grads, |i, grad| weights[i] * grad);
+        let pairs = weights.as_slice().iter().zip(grads.as_slice());
+        means.add(pairs.map(|(&weight, &grad)| weight * grad));
     }
     let means = means.finish();
     for (weights, mut grads) in weights.column_iter().zip(grad_weights.column_iter_mut())

@@ -3,7 +3,7 @@
 use crate::simd::Float;
 use nalgebra::SMatrix;
 
-/// Scaled dot-product attention whose shapes the compiler checks: there is no error left to return.
+/// Returns scaled dot-product attention whose shapes the compiler checks: there is no error left to return.
 ///
 /// Shapes: `q` (N_Q, D_K), `k` (N_K, D_K), `v` (N_K, D_V) → (N_Q, D_V). No mask.
 ///

@@ -87,19 +87,43 @@ const PAGES: &[Generator] = &[
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let records = Records::open(&arguments.records)?;
-    let mut generated = Generated::of(&arguments.chapters);
-    let chosen: Vec<_> = PAGES.iter().filter(|page| generated.has(page.0)).collect();
-    for &&(name, generate) in &chosen {
-        let start = Instant::now();
-        let mut page = Page::new(name, &records);
-        generate(&mut page).with_context(|| format!("computing the page {name}"))?;
-        generated.add(page);
-        eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
-    }
+    let generated = generate(&arguments.chapters, &Records::open(&arguments.records)?)?;
     if arguments.check {
         generated.check(&arguments.folder)
     } else {
         generated.write(&arguments.folder)
+    }
+}
+
+/// Computes these pages; without any, all.
+fn generate(chapters: &[String], records: &Records) -> Result<Generated> {
+    let mut generated = Generated::of(chapters);
+    let chosen: Vec<_> = PAGES.iter().filter(|page| generated.has(page.0)).collect();
+    for &&(name, generate) in &chosen {
+        let start = Instant::now();
+        let mut page = Page::new(name, records);
+        generate(&mut page).with_context(|| format!("computing the page {name}"))?;
+        generated.add(page);
+        eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+    Ok(generated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo xtask test` runs this by itself, and so needs no program beside the tests. The variable `CHAPTERS` names the pages to
+    /// compute; without it, all are.
+    #[test]
+    #[ignore = "`cargo xtask test` runs it alone: other tests would disturb the memory that it measures"]
+    fn generated_files_are_those_of_the_code() {
+        let defaults = Arguments::parse_from(["chapters"]);
+        let chapters = std::env::var("CHAPTERS").unwrap_or_default();
+        let chapters: Vec<_> = chapters.split_whitespace().map(str::to_owned).collect();
+        let unknown = |name: &&String| !PAGES.iter().any(|page| page.0 == name.as_str());
+        assert_eq!(chapters.iter().find(unknown), None, "there is no such page");
+        let records = Records::open(&defaults.records).unwrap();
+        generate(&chapters, &records).unwrap().check(&defaults.folder).unwrap();
     }
 }

@@ -55,14 +55,14 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where an item is documented, by its source file and its name; with each place, the line of the source where the item begins.
+/// The places where items are documented, by the item's source file and its name; with each place, the line of the source where the item begins.
 struct Items(BTreeMap<(String, String), BTreeSet<(String, String)>>);
 
 /// The name of an item's page.
 static ITEM: Pattern =
     pattern!(r"^(?:fn|struct|enum|trait|macro|constant|type)\.(\w+)\.html$");
 
-/// Where the item of a page comes from: file and line.
+/// The origin of a page's item: file and line.
 static SOURCE: Pattern =
     pattern!(r##"<a class="src" href="[./]*/src/attention/([^"#]+)\.html#(\d+)"##);
 
@@ -76,7 +76,7 @@ static LISTING: Pattern = pattern!(
     r#"(?s)<div class="source">From crates/attention/src/([^<,]+)(?:, in (\w+))?</div>(.*?</pre>)"#
 );
 
-/// What a listing shows, if that is public.
+/// The public item that a listing shows.
 static PUBLIC: Pattern = pattern!(
     r"(?m)(?:^|>)pub (?:const )?(?:unsafe )?(?:fn|struct|enum|trait|type) (\w+)"
 );
@@ -92,7 +92,7 @@ impl Items {
         Ok(items)
     }
 
-    /// What the page called `name` documents.
+    /// Adds the items that the page called `name` documents.
     fn add(&mut self, page: &str, name: &str, html: &str) {
         let mut insert = |file: &str, item: &str, line: &str, place: String| {
             let places = self.0.entry((file.to_owned(), item.to_owned())).or_default();
@@ -106,7 +106,7 @@ impl Items {
         }
     }
 
-    /// Where the item is documented. Nothing if the file has several of that name, such as methods of two types.
+    /// Returns the place where the item is documented. Nothing if the file has several of that name, such as methods of two types.
     fn place(&self, file: &str, name: &str) -> Option<&str> {
         let places = self.0.get(&(file.to_owned(), name.to_owned()))?;
         let lines: BTreeSet<_> = places.iter().map(|(line, _)| line).collect();

@@ -6,7 +6,7 @@ use crate::project::Project;
 use anyhow::Result;
 use clap::Args;
 
-/// What `bench` can be asked for.
+/// The options of `bench`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Features of the crate to turn on

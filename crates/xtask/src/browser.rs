@@ -1,10 +1,10 @@
 //! Chromium, or a browser built on it: where it is, and what it is started with.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::env;
 use std::path::PathBuf;
 
-/// What it is always started with: no window, nothing asked or fetched on its own account, and no
+/// The options that it is always started with: no window, nothing asked or fetched on its own account, and no
 /// name resolved but this machine's, so that it never reaches the network.
 pub const FLAGS: &[&str] = &[
     "--headless=new",
@@ -34,7 +34,7 @@ const NAMES: &[&str] = &[
     "microsoft-edge",
 ];
 
-/// Where they are on systems that do not put programs on the PATH. On Windows this is below the
+/// Their places on systems that do not put programs on the PATH. On Windows this is below the
 /// folders for programs.
 const PLACES: &[&str] = &[
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -66,4 +66,16 @@ pub fn find() -> Result<Option<PathBuf>> {
         std::iter::once(PathBuf::from(place)).chain(below)
     });
     Ok(on_the_path.chain(in_places).find(|program| program.is_file()))
+}
+
+/// Returns the program to start, where there has to be one.
+///
+/// # Errors
+///
+/// If `CHROME` names no file, or none is installed.
+pub fn required() -> Result<PathBuf> {
+    find()?.context(
+        "`--formats` takes Chromium or a browser built on it, and there is none; install Chromium or Chrome, or say \
+         where it is in the variable CHROME",
+    )
 }

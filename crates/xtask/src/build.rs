@@ -2,12 +2,13 @@
 
 use crate::address::SiteAddress;
 use crate::api;
+use crate::browser;
 use crate::console::{Activity, count};
 use crate::describe::describe;
-use crate::formats;
 use crate::lint::{self, Finding};
 use crate::mdbook;
 use crate::playground;
+use crate::process;
 use crate::project::Project;
 use crate::search;
 use crate::style_sheets;
@@ -17,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What `build` can be asked for.
+/// The options of `build`.
 #[derive(Debug, Default, Args)]
 pub struct Options {
     /// Open the book in the browser once it is built
@@ -44,13 +45,17 @@ pub struct Options {
 ///
 /// If a check finds something, mdBook fails, or a format that was asked for cannot be made.
 pub fn build(project: &Project, options: &Options) -> Result<()> {
-    let browser = options.formats.then(formats::browser).transpose()?;
+    if options.formats {
+        browser::required()?; // before anything is built
+    }
     let activity = Activity::begin("building the book");
     let staging = staging(project)?;
     let finished = staging.path().join("book");
     build_into(project, &finished, options)?;
-    if let Some(browser) = browser {
-        formats::add_to(project, &finished, &browser)?;
+    if options.formats {
+        let mut formats = process::cargo(project);
+        formats.args(["run", "--quiet", "--locked", "--package", "formats", "--"]);
+        process::run(formats.arg(&finished))?;
     }
     if options.api {
         // The formats have no links to it, so it comes after them.

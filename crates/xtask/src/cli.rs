@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and which module answers.
 
 use crate::project::Project;
-use crate::{bench, build, generate, gpu, preprocess, prove, serve};
+use crate::{bench, build, generate, gpu, playground, preprocess, prove, serve};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,9 +31,9 @@ enum Command {
                       cargo xtask build --site-url https://OWNER.github.io/REPOSITORY --api")]
     Build(build::Options),
 
-    /// Prove the book: all tests, all generated files, all snippets, all pages
-    #[command(after_help = "Example:\n  cargo xtask test")]
-    Test,
+    /// Prove the book, or one chapter: tests, generated files, snippets, pages
+    #[command(after_help = "Example:\n  cargo xtask test\n  cargo xtask test softmax")]
+    Test(prove::Options),
 
     /// Compute every figure, table and number that the book shows
     #[command(
@@ -57,7 +57,14 @@ enum Command {
     )]
     Gpu(gpu::Options),
 
-    /// What mdBook calls while it builds or tests the book
+    /// Compile the figures that move, and commit that to crates/playground/module
+    #[command(
+        after_help = "Example:\n  cargo xtask module           after a change to what they compute\n  \
+                      cargo xtask module --check"
+    )]
+    Module(playground::Options),
+
+    /// The preprocessors that mdBook calls while it builds or tests the book
     #[command(
         hide = true,
         after_help = "Example:\n  cargo xtask preprocess katex supports html"
@@ -83,10 +90,11 @@ fn dispatch(command: Command) -> Result<()> {
     match command {
         Command::Serve(options) => serve::serve(&project, &options),
         Command::Build(options) => build::build(&project, &options),
-        Command::Test => prove::prove(&project),
+        Command::Test(options) => prove::prove(&project, &options),
         Command::Generate(options) => generate::generate(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
         Command::Gpu(options) => gpu::gpu(&project, &options),
+        Command::Module(options) => playground::module(&project, &options),
         Command::Preprocess(options) => preprocess::preprocess(&project, &options),
     }
 }

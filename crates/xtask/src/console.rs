@@ -1,4 +1,4 @@
-//! What the person at the terminal sees while something takes its time.
+//! Messages for the person at the terminal while something takes its time.
 //!
 //! Everything goes to standard error: mdBook reads the standard output of its preprocessors.
 

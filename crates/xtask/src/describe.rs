@@ -1,13 +1,14 @@
-//! What mdBook's pages lack: a description of its own for each, where mdBook writes the book's on all
+//! Adds to mdBook's pages what they lack: a description of its own for each, where mdBook writes the book's on all
 //! of them, and plain cells where it writes headers without a word.
 
 use crate::files;
 use crate::lint::html::{Page, inside, text_of};
 use anyhow::Result;
+use rayon::prelude::*;
 use regex::{Captures, Regex};
 use std::path::Path;
 
-/// What search engines show of a description.
+/// The number of characters of a description that search engines show.
 const LONGEST: usize = 160;
 
 /// Puts the beginning of each page's text into its description, and turns the table headers that are
@@ -21,22 +22,21 @@ pub fn describe(book: &Path) -> Result<()> {
         r#"(<meta (?:name="description"|property="og:description") content=")[^"]*"#,
     )?;
     let empty_header = Regex::new("<th( [^>]*)?></th>")?;
-    for path in files::with_extension(book, "html") {
+    files::with_extension(book, "html").into_par_iter().try_for_each(|path| {
         let source = files::read(&path)?;
         let mut html = empty_header.replace_all(&source, "<td$1></td>").into_owned();
         // The page for the printer is all of them in one, and is not for search engines.
-        let page = Page::parse(path.display().to_string(), &html);
         if !path.ends_with("print.html")
-            && let Some(text) = beginning(&page)
+            && let Some(text) = beginning(&Page::parse(path.display().to_string(), &html))
         {
-            let text = quick_xml::escape::escape(text);
+            let text =
+                text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
             html = description
                 .replace_all(&html, |found: &Captures| format!("{}{text}", &found[1]))
                 .into_owned();
         }
-        files::write(&path, html)?;
-    }
-    Ok(())
+        files::write(&path, html)
+    })
 }
 
 /// The first paragraphs of the text, as far as they fit; those with maths are passed over, since

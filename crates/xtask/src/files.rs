@@ -66,8 +66,5 @@ pub fn relative(path: &Path, root: &Path) -> String {
 /// The line, counted from one, that byte `offset` of `text` lies on.
 #[must_use]
 pub fn line_at(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes()[..offset.min(text.len())]
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
+    1 + memchr::memchr_iter(b'\n', &text.as_bytes()[..offset.min(text.len())]).count()
 }

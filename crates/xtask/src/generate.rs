@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 
-/// What `generate` can be asked for.
+/// The options of `generate`.
 #[derive(Debug, Default, Args)]
 pub struct Options {
     /// The chapters to compute, by the names of their files (softmax, fast, …); without any, all

@@ -1,6 +1,6 @@
 //! `cargo xtask gpu`: the kernels on a GPU, which may be in another machine.
 //!
-//! What it takes is made in `target/gpu`: programs for here and for there, and two Python environments.
+//! Everything that it takes is made in `target/gpu`: programs for here and for there, and two Python environments.
 
 use crate::process::{artifacts, cargo, program, run, typed};
 use crate::project::Project;
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `gpu` can be asked for.
+/// The options of `gpu`.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(subcommand)]

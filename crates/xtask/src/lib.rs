@@ -15,15 +15,11 @@ pub mod cli;
 pub mod console;
 mod describe;
 pub mod files;
-pub mod formats;
 pub mod generate;
 pub mod gpu;
 pub mod lint;
 pub mod markdown;
 pub mod mdbook;
-#[cfg(test)]
-#[path = "../../attention/tests/mutated/mod.rs"]
-mod mutated;
 mod pattern;
 pub mod peers;
 pub mod playground;
@@ -34,4 +30,5 @@ pub mod prove;
 pub mod python;
 mod search;
 pub mod serve;
+pub mod server;
 mod style_sheets;

@@ -12,6 +12,7 @@ use mdbook_driver::MDBook;
 use mdbook_preprocessor::Preprocessor;
 use std::io::{Read, Seek};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use tracing::Level;
 
@@ -48,13 +49,22 @@ pub fn render(
     files::copy(&project.root().join(on_demand), &destination.join(on_demand))
 }
 
-/// Runs all snippets of the book, as `mdbook test` does.
+/// Runs all snippets of the book, as `mdbook test` does, or those of one chapter. `build` is the command by which cargo builds the crates.
 ///
 /// # Errors
 ///
 /// If a snippet fails; the message names the chapter and the line.
-pub fn test(project: &Project) -> Result<()> {
-    let (result, said) = listen(|| load(project)?.test(vec![]))?;
+pub fn test(
+    project: &Project,
+    chapter: Option<&str>,
+    build: fn(&Project) -> Command,
+) -> Result<()> {
+    let only = chapter.map(str::to_owned);
+    let (result, said) = listen(|| {
+        let mut book = load(project)?;
+        replace(&mut book, Snippets { project: project.clone(), only, build });
+        book.test(vec![])
+    })?;
     eprint!("{said}");
     result
 }
@@ -62,7 +72,6 @@ pub fn test(project: &Project) -> Result<()> {
 fn load(project: &Project) -> Result<MDBook> {
     let mut book = MDBook::load(project.root())?;
     replace(&mut book, Katex { project: project.clone() });
-    replace(&mut book, Snippets { project: project.clone() });
     Ok(book)
 }
 
@@ -73,7 +82,7 @@ fn replace<P: Preprocessor + 'static>(book: &mut MDBook, preprocessor: P) {
     }
 }
 
-/// What `work` returns, and the warnings and errors that mdBook logs meanwhile.
+/// Returns the result of `work`, and the warnings and errors that mdBook logs meanwhile.
 fn listen<T>(work: impl FnOnce() -> Result<T>) -> Result<(Result<T>, String)> {
     let log = Arc::new(tempfile::tempfile().context("no temporary file can be made")?);
     let subscriber = tracing_subscriber::fmt()

@@ -1,6 +1,6 @@
 //! `cargo xtask bench --peers`: times the crate beside PyTorch, NumPy and candle.
 //!
-//! What they need is made in `target/peers`: two programs, and a Python environment.
+//! Everything that they need is made in `target/peers`: two programs, and a Python environment.
 
 use crate::process::{cargo, run};
 use crate::project::Project;
@@ -10,7 +10,7 @@ use std::env::consts::EXE_SUFFIX;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What the peers in Python need.
+/// The environment of the peers in Python.
 const PEERS: Environment = Environment {
     what: "PyTorch and NumPy",
     size: "these are some gigabytes",

@@ -1,28 +1,160 @@
 //! The figures that move: `crates/playground` as WebAssembly, beside the pages that use it.
 //!
-//! It takes a compiler for `wasm32-unknown-unknown`: rustup's target, or Debian's packages, with which the standard library is compiled
-//! from its source. Where there is neither, the figures stay as they are printed.
+//! The module is committed, so that a reader needs no compiler for `wasm32-unknown-unknown`, and the first page does not wait for it. Beside it
+//! stands a digest of the sources that it was made of. Where they have changed since, and there is a compiler, it is made afresh: by
+//! rustup's target, or by Debian's packages, which compile the standard library from its source.
 
 use crate::console::Activity;
 use crate::files;
+use crate::pattern::{Pattern, pattern};
 use crate::process;
 use crate::project::Project;
-use anyhow::Result;
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// What to do where the figures don't move.
-pub const HOW_TO: &str = concat!(
+/// Says how to get a compiler for WebAssembly.
+const HOW_TO: &str = concat!(
     "`rustup target add wasm32-unknown-unknown`, or on Debian `apt update && apt install rustc-web cargo-web rust-web-src lld`, \
      where that is Rust ",
     env!("CARGO_PKG_RUST_VERSION"),
     " or newer"
 );
 
-/// Who can compile for WebAssembly here.
+/// The folder of the committed module.
+const COMMITTED: &str = "crates/playground/module";
+
+/// The module as a page loads it, and the JavaScript through which the scripts of the figures call it.
+const BOUND: [&str; 2] = ["attention.js", "attention_bg.wasm"];
+
+/// The file beside the committed module with the digest of its sources and the version of its compiler, a line each.
+const ORIGIN: &str = "origin.txt";
+
+/// The crates that the module is made of.
+const CRATES: [&str; 3] = ["attention", "laboratory", "playground"];
+
+/// The options of `module`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Change nothing; fail if the committed module has another interface than a fresh one
+    #[arg(long)]
+    check: bool,
+}
+
+/// Makes the module afresh and commits it to its folder, or compares it with the one there.
+///
+/// # Errors
+///
+/// If there is no compiler for it, it does not compile, or with `check` if the committed one differs.
+pub fn module(project: &Project, options: &Options) -> Result<()> {
+    let compiler = compiler()
+        .with_context(|| format!("nothing compiles for WebAssembly here: {HOW_TO}"))?;
+    let made = bind(project, &compile(project, &compiler)?)?;
+    let committed = project.root().join(COMMITTED);
+    if options.check {
+        return check(&made, &committed);
+    }
+    let origin = format!("{}\n{}\n", digest(project), version(&compiler)?);
+    fs::create_dir_all(&committed)?;
+    for file in BOUND {
+        fs::copy(made.join(file), committed.join(file))?;
+    }
+    files::write(&committed.join(ORIGIN), origin)?;
+    eprintln!("wrote {COMMITTED}; commit it");
+    Ok(())
+}
+
+/// Classes, functions and methods of the module's JavaScript, with the names of their arguments.
+static INTERFACE: Pattern = pattern!(
+    r"(?m)^(?:export )?(?:class|function) .*\{$|^    (?:static |get |set )*\w+\([^)]*\) \{$"
+);
+
+fn check(made: &Path, committed: &Path) -> Result<()> {
+    let interface = |folder: &Path| -> Result<BTreeSet<String>> {
+        let script = files::read(&folder.join(BOUND[0]))?;
+        Ok(INTERFACE
+            .find_iter(&script)
+            .map(|line| line.as_str().trim().to_owned())
+            .collect())
+    };
+    let (new, old) = (interface(made)?, interface(committed)?);
+    let differ: Vec<_> = new.symmetric_difference(&old).map(String::as_str).collect();
+    ensure!(
+        differ.is_empty(),
+        "{COMMITTED} has another interface than the sources: {}\nRun `cargo xtask module`, and commit it.",
+        differ.join(" ")
+    );
+    ensure!(new.len() > 10, "no interface was found in {}", BOUND[0]);
+    // A compiler numbers the lines of its messages, so a comment can change bytes, and another version of it changes more.
+    let module = BOUND[1];
+    if fs::read(made.join(module))? == fs::read(committed.join(module))? {
+        eprintln!("{COMMITTED} has the bytes of a fresh module");
+    } else {
+        eprintln!(
+            "{COMMITTED} has the interface of a fresh module; the tests of the pages compare the results of both"
+        );
+    }
+    Ok(())
+}
+
+/// Returns a number of the sources, in hexadecimal digits. Comments and empty lines don't count, since they change nothing that a figure shows.
+fn digest(project: &Project) -> String {
+    let folders = CRATES.map(|name| project.root().join("crates").join(name));
+    let files = folders.iter().flat_map(|folder| {
+        let sources = files::with_extension(&folder.join("src"), "rs");
+        sources.into_iter().chain([folder.join("Cargo.toml")])
+    });
+    // FNV-1a, which stays the same in all versions of Rust.
+    let mut digest: u64 = 0xcbf2_9ce4_8422_2325;
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let lines = text.lines().map(str::trim);
+        let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+        for byte in code.flat_map(|line| line.bytes().chain([b'\n'])) {
+            digest = (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{digest:016x}")
+}
+
+/// The folder of the module for a book: the committed one if it is of these sources or nothing compiles a new one. The variable
+/// `PLAYGROUND` asks for one of them, by `committed` or `fresh`.
+fn folder(project: &Project) -> Result<PathBuf> {
+    let committed = project.root().join(COMMITTED);
+    let origin = fs::read_to_string(committed.join(ORIGIN)).unwrap_or_default();
+    let is_current = origin.lines().next() == Some(&digest(project));
+    let asked = env::var("PLAYGROUND").unwrap_or_default();
+    let fresh = match (asked.as_str(), is_current) {
+        ("committed", _) | ("", true) => false,
+        ("fresh", _) | ("", false) => true,
+        _ => bail!("PLAYGROUND is `{asked}`, which is neither `committed` nor `fresh`"),
+    };
+    let age = if is_current { "of these sources" } else { "of older sources" };
+    match compiler() {
+        Some(compiler) if fresh => bind(project, &compile(project, &compiler)?),
+        None if asked == "fresh" => {
+            bail!("nothing compiles for WebAssembly here: {HOW_TO}")
+        }
+        None if fresh => {
+            eprintln!(
+                "the figures that move use {COMMITTED}, which is {age}; for a new one, {HOW_TO}"
+            );
+            Ok(committed)
+        }
+        _ => {
+            eprintln!("the figures that move use {COMMITTED}, which is {age}");
+            Ok(committed)
+        }
+    }
+}
+
+/// The compilers for WebAssembly.
 enum Compiler {
     Rustup,
     /// The compiler of Debian's package `rustc-web`, with the source of the standard library.
@@ -60,13 +192,18 @@ fn minor(version: &str) -> Option<u32> {
     version.split_once("1.")?.1.split('.').next()?.parse().ok()
 }
 
-/// Whether the figures can move here.
-#[must_use]
-pub fn can_be_built() -> bool {
-    compiler().is_some()
+/// Returns how the compiler names its version.
+fn version(compiler: &Compiler) -> Result<String> {
+    let mut command = match compiler {
+        Compiler::Rustup => process::toolchain("rustc"),
+        Compiler::Debian => Command::new(DEBIAN[1]),
+    };
+    let output =
+        command.arg("--version").output().context("rustc could not be started")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Puts the playground into the built book, if any page asks for it and there is a compiler. Says so where there is none.
+/// Puts the playground into the built book, if any page asks for it, and says which module it uses.
 ///
 /// # Errors
 ///
@@ -82,12 +219,7 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     if pages.is_empty() {
         return Ok(());
     }
-    let Some(compiler) = compiler() else {
-        eprintln!("note: the figures don't move in this build; for that, {HOW_TO}");
-        return Ok(());
-    };
-    let module = compile(project, &compiler)?;
-    let bound = bind(project, &module)?;
+    let bound = self::folder(project)?;
     let folder = book.join("playground");
     fs::create_dir_all(&folder)?;
     for file in BOUND {
@@ -103,19 +235,20 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a figure that moves has in its tag.
+/// The attribute of a figure that moves.
 const MARK: &str = " data-figure=";
 
-/// The compiled module. Cargo sees to it that this takes time only when something has changed.
+/// Returns the compiled module. Cargo sees to it that this takes time only when something has changed.
 fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
     let target = project.target().join("playground");
     let module = target.join(TARGET).join("playground/playground.wasm");
-    let activity = (!module.exists())
-        .then(|| Activity::begin("compiling the figures that move, once"));
+    let activity = Activity::begin("compiling the module of the figures that move");
     let mut command = match compiler {
         Compiler::Rustup => process::cargo(project),
         Compiler::Debian => debian(project),
     };
+    let linker = if let Compiler::Debian = compiler { "-C linker=wasm-ld" } else { "" };
+    command.env("RUSTFLAGS", format!("{linker}{}", remapped(project)));
     command.args([
         "build",
         "--quiet",
@@ -130,10 +263,21 @@ fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
         command.args(["-Z", "build-std=std,panic_abort"]);
     }
     process::run(&mut command)?;
-    if let Some(activity) = activity {
-        activity.done("compiled the figures that move");
-    }
+    activity.done("compiled the module");
     Ok(module)
+}
+
+/// Flags by which the module's messages name no folder of this machine, so that it has the same bytes wherever it is made.
+fn remapped(project: &Project) -> String {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
+        let user = env::var_os(if cfg!(windows) { "USERPROFILE" } else { "HOME" })?;
+        Some(PathBuf::from(user).join(".cargo"))
+    });
+    let registry = home.unwrap_or_default().join("registry/src");
+    let registries = fs::read_dir(registry).into_iter().flatten().flatten();
+    let folders =
+        registries.map(|folder| folder.path()).chain([project.root().to_owned()]);
+    folders.map(|folder| format!(" --remap-path-prefix={}=.", folder.display())).collect()
 }
 
 /// Debian's cargo, without what rustup's cargo has told us of itself.
@@ -142,14 +286,11 @@ fn debian(project: &Project) -> Command {
     let mut command = Command::new(cargo);
     command.current_dir(project.root());
     command.env("CARGO", cargo).env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1");
-    command.env("RUSTFLAGS", "-C linker=wasm-ld").env_remove("RUSTUP_TOOLCHAIN");
+    command.env_remove("RUSTUP_TOOLCHAIN");
     command
 }
 
-/// The module as a page loads it, and the JavaScript through which the scripts of the figures call it.
-const BOUND: [&str; 2] = ["attention.js", "attention_bg.wasm"];
-
-/// The folder with both, made again if the module is newer.
+/// The folder with the module as pages load it, made again if the module is newer.
 fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
     let folder = project.target().join("playground/bound");
     let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());
@@ -172,5 +313,19 @@ mod tests {
             minor("rustc 1.96.0 (ac68faa20 2026-05-25) (built from a source tarball)");
         assert!(new > minor(LEAST) && minor(LEAST) > minor("rustc 1.85.0"));
         assert_eq!(minor("rustc of another kind"), None);
+    }
+
+    #[test]
+    fn code_changes_the_digest_and_comments_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("crates/attention/src/lib.rs");
+        fs::create_dir_all(source.parent().unwrap()).unwrap();
+        let digest_of = |text: &str| {
+            fs::write(&source, text).unwrap();
+            digest(&Project::at(folder.path()))
+        };
+        let first = digest_of("fn f() {\n    1\n}\n");
+        assert_eq!(digest_of("// One.\n\nfn f() {\n1\n}\n"), first);
+        assert_ne!(digest_of("fn f() {\n    2\n}\n"), first);
     }
 }

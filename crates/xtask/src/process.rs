@@ -2,7 +2,7 @@
 
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
-use cargo_metadata::{Artifact, Message};
+use serde_json::Value;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ pub fn toolchain(name: &str) -> Command {
     Command::new(program.unwrap_or_else(|| name.into()))
 }
 
-/// How `command` would be typed, for messages.
+/// Returns `command` as it would be typed, for messages.
 #[must_use]
 pub fn typed(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
@@ -40,7 +40,18 @@ pub fn typed(command: &Command) -> String {
         .join(" ")
 }
 
-/// What a build by cargo made or found up to date.
+/// A program or a library that cargo made or found up to date.
+#[derive(Debug)]
+pub struct Artifact {
+    /// The name of the target.
+    pub name: String,
+    /// The files that were made.
+    pub files: Vec<PathBuf>,
+    /// The program, unless it is a library.
+    pub executable: Option<PathBuf>,
+}
+
+/// Returns what a build by cargo made or found up to date.
 ///
 /// # Errors
 ///
@@ -53,24 +64,33 @@ pub fn artifacts(command: &mut Command) -> Result<Vec<Artifact>> {
     if !output.status.success() {
         bail!("`{typed}` failed ({})", output.status);
     }
-    artifacts_in(&output.stdout)
+    Ok(artifacts_in(&output.stdout))
 }
 
-fn artifacts_in(messages: &[u8]) -> Result<Vec<Artifact>> {
+fn artifacts_in(messages: &[u8]) -> Vec<Artifact> {
     let mut artifacts = Vec::new();
-    for message in Message::parse_stream(messages) {
-        if let Message::CompilerArtifact(artifact) = message? {
-            artifacts.push(artifact);
+    for line in messages.split(|byte| *byte == b'\n') {
+        // Tests and build scripts may print other lines.
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
+        if message["reason"] != "compiler-artifact" {
+            continue;
         }
+        let path = |value: &Value| value.as_str().map(PathBuf::from);
+        let files = message["filenames"].as_array().into_iter().flatten();
+        artifacts.push(Artifact {
+            name: message["target"]["name"].as_str().unwrap_or_default().to_owned(),
+            files: files.filter_map(path).collect(),
+            executable: path(&message["executable"]),
+        });
     }
-    Ok(artifacts)
+    artifacts
 }
 
 /// The program of that name, if it is among what cargo made.
 #[must_use]
 pub fn program<'a>(artifacts: &'a [Artifact], name: &str) -> Option<&'a Path> {
-    let mut named = artifacts.iter().filter(|artifact| artifact.target.name == name);
-    named.find_map(|artifact| Some(artifact.executable.as_deref()?.as_std_path()))
+    let mut named = artifacts.iter().filter(|artifact| artifact.name == name);
+    named.find_map(|artifact| artifact.executable.as_deref())
 }
 
 /// Runs `command` with our own input and outputs.
@@ -96,7 +116,7 @@ mod tests {
     fn programs_are_found_in_what_cargo_says() {
         let artifact = |name: &str, executable: &str| {
             format!(
-                r#"{{"reason":"compiler-artifact","package_id":"path+file:///a#0.1.0","manifest_path":"/a/Cargo.toml","target":{{"kind":["test"],"crate_types":["bin"],"name":"{name}","src_path":"/a/a.rs","edition":"2024","doc":false,"doctest":false,"test":true}},"profile":{{"opt_level":"0","debuginfo":0,"debug_assertions":true,"overflow_checks":true,"test":true}},"features":[],"filenames":[],"executable":{executable},"fresh":false}}"#
+                r#"{{"reason":"compiler-artifact","target":{{"name":"{name}"}},"filenames":["/t/{name}"],"executable":{executable}}}"#
             )
         };
         let messages = [
@@ -105,7 +125,7 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
             "not JSON\n".to_owned(),
         ];
-        let found = artifacts_in(messages.join("\n").as_bytes()).unwrap();
+        let found = artifacts_in(messages.join("\n").as_bytes());
         assert_eq!(found.len(), 2);
         assert_eq!(program(&found, "cuda_device"), Some(Path::new("/t/cuda_device-0f")));
         assert_eq!(program(&found, "attention"), None);

@@ -1,8 +1,13 @@
-//! Where things are.
+//! The folders of the project.
 
+use crate::files;
+use crate::pattern::{Pattern, pattern};
 use anyhow::{Context, Result};
 use std::env;
 use std::path::{Path, PathBuf};
+
+/// The file of a chapter in `SUMMARY.md`.
+static CHAPTER: Pattern = pattern!(r"\]\(([\w-]+)\.md\)");
 
 /// A checkout of the book, known by the folder that holds its `book.toml`.
 #[derive(Debug, Clone)]
@@ -43,7 +48,17 @@ impl Project {
         self.root.join("src")
     }
 
-    /// What can be thrown away and made again.
+    /// Returns the names of the chapters, in the order of `SUMMARY.md`: `softmax` for `softmax.md`.
+    ///
+    /// # Errors
+    ///
+    /// If `SUMMARY.md` cannot be read.
+    pub fn chapters_of_summary(&self) -> Result<Vec<String>> {
+        let summary = files::read(&self.chapters().join("SUMMARY.md"))?;
+        Ok(CHAPTER.captures_iter(&summary).map(|found| found[1].to_owned()).collect())
+    }
+
+    /// The folder of everything that can be thrown away and made again.
     #[must_use]
     pub fn target(&self) -> PathBuf {
         self.root.join("target")

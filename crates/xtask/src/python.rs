@@ -12,15 +12,15 @@ use std::process::Command;
 /// One environment.
 #[derive(Debug, Clone, Copy)]
 pub struct Environment {
-    /// What it has, for messages.
+    /// Its contents, for messages.
     pub what: &'static str,
-    /// How much that is.
+    /// The size of these, for messages.
     pub size: &'static str,
-    /// Where it is, in `target`.
+    /// Its folder in `target`.
     pub folder: &'static str,
     /// The file that pins what it has, in the project.
     pub requirements: &'static str,
-    /// What to do if it cannot be installed.
+    /// Advice if it cannot be installed.
     pub otherwise: &'static str,
 }
 

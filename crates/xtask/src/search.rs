@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// What mdBook writes around the index, which is JSON in a string of JavaScript.
+/// The text that mdBook writes around the index, which is JSON in a string of JavaScript.
 const BEFORE: &str = "window.search = Object.assign(window.search, JSON.parse('";
 const AFTER: &str = "'));";
 

@@ -2,25 +2,21 @@
 
 use crate::console::Activity;
 use crate::project::Project;
-use crate::{build, lint, mdbook, playground};
-use anyhow::{Context, Result, bail};
-use axum::Router;
+use crate::server::{self, Answer};
+use crate::{build, files, lint, mdbook, playground};
+use anyhow::{Result, bail};
 use clap::Args;
 use mdbook_driver::config::Config;
-use notify_debouncer_mini::{
-    DebounceEventResult, DebouncedEvent, new_debouncer, notify::RecursiveMode,
-};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
-use tower_http::services::{ServeDir, ServeFile};
-use tower_livereload::LiveReloadLayer;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What `serve` can be asked for.
+/// The options of `serve`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Port to listen on
@@ -36,8 +32,8 @@ pub struct Options {
     no_open: bool,
 }
 
-/// How long a file must lie still before the book is rebuilt: editors write a file in several steps.
-const STILL: Duration = Duration::from_millis(200);
+/// The time for which the files must lie still before the book is rebuilt: editors write a file in several steps.
+const STILL: Duration = Duration::from_millis(250);
 
 /// Serves the book until it is interrupted.
 ///
@@ -47,60 +43,119 @@ const STILL: Duration = Duration::from_millis(200);
 pub fn serve(project: &Project, options: &Options) -> Result<()> {
     let address = SocketAddr::new(options.host, options.port);
     let listener = listen(address)?;
-    // Changes are watched before the first build, so that none is missed.
-    let (sender, changes) = mpsc::channel::<DebounceEventResult>();
-    let mut watcher = new_debouncer(STILL, sender)?;
-    for path in watched(project)? {
-        watcher
-            .watcher()
-            .watch(&path, RecursiveMode::Recursive)
-            .with_context(|| format!("{} cannot be watched", path.display()))?;
-    }
-
+    let watched = watched(project)?;
+    let mut built = changes(&watched);
     let pages = project.target().join("serve");
-    let mut last = SystemTime::now();
     rebuild(project, &pages)?;
-    let live_reload = LiveReloadLayer::new();
-    let reloader = live_reload.reloader();
-    let not_found = ServeFile::new(pages.join("404.html"));
-    let files = ServeDir::new(pages.clone()).not_found_service(not_found);
-    let site = Router::new().fallback_service(files).layer(live_reload);
-    thread::spawn(move || {
-        if let Err(error) = run(listener, site) {
-            eprintln!("error: the pages cannot be served: {error:#}");
-            std::process::exit(1);
-        }
-    });
+    let version = Arc::new(Version::now());
+    let (shown, served) = (Arc::clone(&version), pages.clone());
+    server::listen(listener, move |path, query| answer(&served, &shown, path, query));
     announce(address, !options.no_open);
 
     // The first time it may take a while, and the book can be read without.
-    let figures_move = playground::can_be_built();
     match playground::add_to(project, &pages) {
-        Ok(()) => reloader.reload(),
+        Ok(()) => version.renew(),
         Err(error) => eprintln!("error: {error:#}"),
     }
 
-    for change in changes {
-        let events = change.map_err(|error| eprintln!("warning: {error}"));
-        // To read a file is an event, too, and a build reads them all.
-        let changed = |event: &DebouncedEvent| is_newer(&event.path, last);
-        if events.is_ok_and(|events| events.iter().any(changed)) {
-            last = SystemTime::now();
-            let rebuilt = rebuild(project, &pages).and_then(|()| {
-                if figures_move { playground::add_to(project, &pages) } else { Ok(()) }
-            });
-            match rebuilt {
-                Ok(()) => reloader.reload(),
-                Err(error) => eprintln!("error: {error:#}"),
-            }
+    loop {
+        thread::sleep(STILL);
+        let now = changes(&watched);
+        if now == built {
+            continue;
+        }
+        thread::sleep(STILL);
+        if changes(&watched) != now {
+            continue;
+        }
+        built = now;
+        let rebuilt =
+            rebuild(project, &pages).and_then(|()| playground::add_to(project, &pages));
+        match rebuilt {
+            Ok(()) => version.renew(),
+            Err(error) => eprintln!("error: {error:#}"),
         }
     }
-    bail!("nothing watches the files any more")
 }
 
-/// Whether a file was written after a time, or is gone.
-fn is_newer(file: &Path, than: SystemTime) -> bool {
-    fs::metadata(file).and_then(|file| file.modified()).map_or(true, |time| time >= than)
+/// Returns the time at which each of the watched files was written last. To read a file changes nothing here.
+fn changes(watched: &[PathBuf]) -> BTreeMap<PathBuf, Option<SystemTime>> {
+    let files = watched.iter().flat_map(|path| files::under(path));
+    let modified = |file: &Path| fs::metadata(file).and_then(|file| file.modified()).ok();
+    files.map(|file| (file.clone(), modified(&file))).collect()
+}
+
+/// The version of the book that is served, which a page asks for and waits on.
+struct Version {
+    number: Mutex<u128>,
+    changed: Condvar,
+}
+
+impl Version {
+    /// A number that no earlier run has given out.
+    fn now() -> Self {
+        Self { number: Mutex::new(Self::number()), changed: Condvar::new() }
+    }
+
+    fn number() -> u128 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos())
+    }
+
+    fn renew(&self) {
+        *self.number.lock().unwrap_or_else(PoisonError::into_inner) = Self::number();
+        self.changed.notify_all();
+    }
+
+    /// The number, as soon as it is another than `known`, or after half a minute.
+    fn other_than(&self, known: &str) -> String {
+        let number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |number: &mut u128| number.to_string() == known;
+        let patience = Duration::from_secs(30);
+        let waited = self.changed.wait_timeout_while(number, patience, is_known);
+        waited.unwrap_or_else(PoisonError::into_inner).0.to_string()
+    }
+}
+
+/// The path at which a page asks for the version.
+const LIVE_RELOAD: &str = "live-reload";
+
+/// Loads the page again when its version is no longer the one that is served.
+const SCRIPT: &str = r#"<script>
+(async () => {
+    for (;;) {
+        try {
+            const answer = await fetch('/live-reload?VERSION');
+            if (answer.ok && await answer.text() !== 'VERSION') { location.reload(); return; }
+        } catch {
+            await new Promise(done => setTimeout(done, 1000));
+        }
+    }
+})();
+</script>
+</body>"#;
+
+/// The answer to a request: a file of the book, with the script in each page.
+fn answer(pages: &Path, version: &Version, path: &str, query: &str) -> Answer {
+    let text = |status, kind, text: String| Answer {
+        status,
+        kind,
+        encoding: "identity",
+        body: text.into_bytes().into(),
+    };
+    if path == LIVE_RELOAD {
+        return text("200 OK", "text/plain", version.other_than(query));
+    }
+    let found = server::file(pages, path);
+    let status = if found.is_some() { "200 OK" } else { "404 Not Found" };
+    let file = found.unwrap_or_else(|| pages.join("404.html"));
+    let kind = server::kind(&file);
+    let body = fs::read(&file).unwrap_or_default();
+    if !kind.starts_with("text/html") {
+        return Answer { status, kind, encoding: "identity", body: body.into() };
+    }
+    let script = SCRIPT.replace("VERSION", &version.other_than(""));
+    let page = String::from_utf8_lossy(&body).replacen("</body>", &script, 1);
+    text(status, kind, page)
 }
 
 /// Renders the book into `pages`. What the checks find in its sources is only said: it is being written.
@@ -142,22 +197,12 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     bail!("port {} is already in use; choose another with --port {free}", address.port())
 }
 
-/// Where to reach a server that listens on `address`.
+/// Returns the address at which to reach a server that listens on `address`.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());
     }
     address
-}
-
-/// Answers browsers for as long as the program runs.
-fn run(listener: TcpListener, site: Router) -> Result<()> {
-    listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(axum::serve(listener, site).await?)
-    })
 }
 
 /// Says where the book is, and opens it.

@@ -28,7 +28,7 @@ fn xtask(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command came to: its exit code, its output and its messages.
+/// The end of a command: its exit code, its output and its messages.
 struct Ended {
     code: i32,
     stdout: String,
@@ -65,7 +65,9 @@ fn says(text: &str, parts: &[&str]) {
 #[test]
 fn every_command_explains_itself_with_an_example() {
     let here = folder(&[("book.toml", "")]);
-    for command in ["serve", "build", "test", "generate", "bench", "gpu", "preprocess"] {
+    for command in
+        ["serve", "build", "test", "generate", "bench", "gpu", "module", "preprocess"]
+    {
         let help = run(&mut xtask(here.path(), &[command, "--help"]));
         assert_eq!(help.code, 0);
         says(
@@ -79,6 +81,15 @@ fn every_command_explains_itself_with_an_example() {
         &["serve", "build", "test", "generate", "bench", "gpu", "Example:"],
     );
     assert!(!all.stdout.contains("preprocess"));
+}
+
+/// A filter that matches nothing would look like success.
+#[test]
+fn an_unknown_chapter_is_an_error_that_names_the_known_ones() {
+    let book = small_book("# Softmax\n");
+    let tested = run(&mut xtask(book.path(), &["test", "soft_max"]));
+    assert_eq!(tested.code, 1);
+    says(&tested.stderr, &["there is no chapter `soft-max`; the chapters are softmax"]);
 }
 
 #[test]
@@ -146,7 +157,7 @@ fn a_served_book_follows_its_changes_and_outlives_a_mistake() {
     let served = Served::begin(&book);
     served.comes_to_show("softmax.html", "The first, with");
     served.comes_to_show("softmax.html", "katex-mathml");
-    served.comes_to_show("softmax.html", "tower-livereload");
+    served.comes_to_show("softmax.html", "live-reload");
     served.comes_to_show("gone.html", "404 Not Found");
     let chapter = book.path().join("src/softmax.md");
     fs::write(&chapter, "# Softmax\n\n$\\frac{a$\n").unwrap();
@@ -305,7 +316,7 @@ fn book_with_crate(chapter: &str) -> TempDir {
     ])
 }
 
-/// What mdBook sends: the chapter after its includes are resolved.
+/// The request that mdBook sends: the chapter after its includes are resolved.
 fn request(book: &TempDir, resolved: &str) -> String {
     let root = book.path().to_str().unwrap();
     let context = serde_json::json!({

@@ -10,15 +10,15 @@ use object::{Object, ObjectSection, ObjectSymbol};
 /// Machine code for one architecture, and what the compiler says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
-    /// What it is.
+    /// The program that was compiled.
     pub program: Program,
-    /// What it runs on.
+    /// The architecture that it runs on.
     pub architecture: Architecture,
     /// The machine code, an ELF file.
     pub cubin: Vec<u8>,
-    /// What each function needs, in the order of the log.
+    /// The needs of each function, in the order of the log.
     pub resources: Vec<Resources>,
-    /// How each function wants to be launched, in the order of [`Source::functions`](super::Source::functions).
+    /// The launch that each function wants, in the order of [`Source::functions`](super::Source::functions).
     pub launches: Vec<Launch>,
     /// For a kernel that takes tensor maps: the rows of a box of queries, and of one of keys and values.
     pub boxes: Option<[u32; 2]>,
@@ -26,7 +26,7 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// What a thread of a function needs, and its block, in the words of `ptxas -v`.
+/// The needs of a thread of a function and of its block, in the words of `ptxas -v`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resources {
     /// The function.
@@ -75,7 +75,7 @@ fn number_before(line: &str, words: &str) -> Option<u32> {
     before.rsplit([' ', ',']).next()?.parse().ok()
 }
 
-/// How a function wants to be launched. Its source says so in a constant `NAME_launch`; nothing else does.
+/// The launch that a function wants. Its source says so in a constant `NAME_launch`; nothing else does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
     /// The function.
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(Launch::read("f", &bytes(&[128, 64, 0])[..11]), None);
     }
 
-    /// What `ptxas -v` says of two functions.
+    /// The words of `ptxas -v` on two functions.
     const LOG: &str = "\
 ptxas info    : Compiling entry function 'scores' for 'sm_90'
 ptxas info    : Function properties for scores

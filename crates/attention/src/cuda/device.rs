@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a device is.
+/// The description of a device.
 ///
 /// ```no_run
 /// let gpu = attention::cuda::Gpu::open()?;
@@ -24,7 +24,7 @@ pub struct Device {
     pub name: String,
     /// Its compute capability: major, minor.
     pub capability: (u32, u32),
-    /// How many multiprocessors it has, each of which runs blocks of threads.
+    /// The number of multiprocessors, each of which runs blocks of threads.
     pub multiprocessors: u32,
     /// Bytes of memory.
     pub memory: u64,
@@ -54,7 +54,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// The first device.
+    /// Returns the first device.
     ///
     /// # Errors
     /// No driver or one that is too old, no NVRTC, no device, or a failed call of the driver.
@@ -100,7 +100,7 @@ impl Gpu {
     }
     // ANCHOR_END: open
 
-    /// What the device is.
+    /// Returns the description of the device.
     ///
     /// ```no_run
     /// let gpu = attention::cuda::Gpu::open()?;
@@ -111,7 +111,7 @@ impl Gpu {
         &self.device
     }
 
-    /// Bytes of the device's memory that are free.
+    /// Returns the bytes of the device's memory that are free.
     ///
     /// # Errors
     /// A failed call of the driver, also if a kernel that was launched before has failed.
@@ -140,7 +140,7 @@ impl Gpu {
         self.stream.synchronize().map_err(failed("wait for the device"))
     }
 
-    /// What the device's memory can do at best, in bytes a second: the median of copies from one part of it to another,
+    /// Returns the best throughput of the device's memory, in bytes a second: the median of copies from one part of it to another,
     /// with the bytes that are read and those that are written.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Device {
     }
 }
 
-/// How long `work` takes on the stream, without the first `warm_up` times.
+/// Returns the time that `work` takes on the stream, without the first `warm_up` times.
 pub fn time(
     stream: &Arc<CudaStream>,
     warm_up: usize,

@@ -1,11 +1,11 @@
-//! What can go wrong between a program and a GPU.
+//! The errors between a program and a GPU.
 
 use super::Program;
 
 /// The result of everything in this module that can fail.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why something could not be done on a GPU, and what helps.
+/// The reason why something could not be done on a GPU, and what helps.
 ///
 /// A program that shows the error to a person prints it. A program that reacts to it matches on the variant:
 ///
@@ -60,7 +60,7 @@ pub enum Error {
     NoDevice {
         /// The number that was asked for.
         ordinal: usize,
-        /// How many there are.
+        /// The number of devices.
         count: usize,
     },
     /// A kernel with instructions that a device or architecture does not have.
@@ -71,9 +71,9 @@ pub enum Error {
     Capability {
         /// The program.
         program: Program,
-        /// What it needs, such as `8.0 or newer`.
+        /// The capability that it needs, such as `8.0 or newer`.
         needs: String,
-        /// What there is: major, minor.
+        /// The capability of the device: major, minor.
         has: (u32, u32),
     },
     /// Not enough memory on the device.
@@ -129,7 +129,7 @@ pub enum Error {
     Compile {
         /// The program.
         program: Program,
-        /// What it was compiled for.
+        /// The architecture that it was compiled for.
         architecture: super::Architecture,
         /// The compiler's words.
         log: String,
@@ -140,7 +140,7 @@ pub enum Error {
          scores, need less, and so do fewer programs at a time"
     )]
     OutOfMemory {
-        /// What was tried, such as `allocate device memory`.
+        /// The action that was tried, such as `allocate device memory`.
         tried: String,
     },
     /// A kernel failed while it ran. The driver says so at the next call, and at every call after it.
@@ -148,7 +148,7 @@ pub enum Error {
         "could not {tried}, since a kernel failed: {says}; the process must be restarted"
     )]
     Fault {
-        /// What was tried when the driver said so, such as `wait for the device`.
+        /// The action that was tried when the driver said so, such as `wait for the device`.
         tried: String,
         /// The driver's number for what happened: 700 is an illegal address.
         code: u32,
@@ -158,7 +158,7 @@ pub enum Error {
     /// Another call of the driver failed.
     #[error("could not {tried}: {says}")]
     Driver {
-        /// What was tried, such as `load kernel \`tiled\``.
+        /// The action that was tried, such as `load kernel \`tiled\``.
         tried: String,
         /// The driver's number for the reason: 201 is an invalid context.
         code: u32,
@@ -168,7 +168,7 @@ pub enum Error {
     /// A call of NVRTC, other than compiling, failed.
     #[error("could not {tried} in NVRTC: {says}")]
     Nvrtc {
-        /// What was tried, such as `take the source`.
+        /// The action that was tried, such as `take the source`.
         tried: String,
         /// NVRTC's number for the reason: 3 is an invalid input.
         code: u32,

@@ -10,7 +10,7 @@ use crate::flash::{FlashOutput, Inputs};
 use nalgebra::{DMatrix, DMatrixView};
 
 impl Gpu {
-    /// The output, and the log-sum-exps, as [`Flash::forward`](crate::flash::Flash::forward) finds them, but for
+    /// The output, and the log-sum-exps, as [`Flash::forward`](crate::flash::Flash::forward) finds them, up to
     /// rounding. A kernel in bf16 rounds its inputs and its output.
     ///
     /// Everything is copied to the device and back: to time a kernel, use [`Gpu::tensors`].
@@ -46,8 +46,8 @@ impl Gpu {
         })
     }
 
-    /// The gradients of queries, keys and values, as [`Flash::backward`](crate::flash::Flash::backward) finds them, but
-    /// for rounding. `forward` may come from there, or from [`Gpu::forward`].
+    /// The gradients of queries, keys and values, as [`Flash::backward`](crate::flash::Flash::backward) finds them, up
+    /// to rounding. `forward` may come from there, or from [`Gpu::forward`].
     ///
     /// Shapes: `grad_output` as the output (n_q, n_heads · d).
     /// The kernels keep one number a row, the log-sum-exp L rounded to `f32`, and compute weights as e^(score − L). Each

@@ -10,7 +10,7 @@ use super::shape::Shape;
 use crate::error::{check_count, unsupported};
 use std::fmt;
 
-/// What a tensor is to attention. Its name is that of the parameter in the source.
+/// The role of a tensor in attention. Its name is that of the parameter in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Q,
@@ -76,7 +76,7 @@ impl Role {
         }
     }
 
-    /// How many entries the tensor has. Scores may be more than can be counted: no tensor has as many as that.
+    /// Returns the number of entries of the tensor. Scores may be more than can be counted: no tensor has as many as that.
     pub fn entries(self, shape: Shape) -> usize {
         self.sizes(shape).into_iter().fold(1, usize::saturating_mul)
     }
@@ -92,7 +92,7 @@ impl Role {
     }
 }
 
-/// How a function on the device finds a tensor.
+/// The form in which a function on the device is given a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// By its address.
@@ -102,7 +102,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the tensor holds.
+    /// The role of the tensor.
     pub fn precision(self) -> Precision {
         match self {
             Format::Address(precision) => precision,
@@ -215,7 +215,7 @@ pub fn bytes(tensors: &[(Role, Format, bool)], shape: Shape) -> u64 {
 }
 
 impl Shape {
-    /// Bytes of device memory that the tensors of a program take.
+    /// Returns the bytes of device memory that the tensors of a program take.
     ///
     /// ```
     /// use attention::cuda::{Kernel, Program, Shape};
@@ -355,7 +355,7 @@ mod tests {
         check_entries(Role::Scores, 0, shape).unwrap_err();
     }
 
-    /// What a launch refuses: other numbers, other boxes, another length.
+    /// The mistakes that a launch refuses: other numbers, other boxes, another length.
     #[test]
     fn a_tensor_fits_its_parameter_or_is_refused() {
         let (bf16, map) = (Format::Address(Precision::Bf16), |rows| Format::Map { rows });

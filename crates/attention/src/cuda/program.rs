@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// What NVRTC compiles for, and a device runs: an instruction set.
+/// An instruction set, for which NVRTC compiles and which a device runs.
 ///
 /// ```
 /// use attention::cuda::Architecture;
@@ -19,7 +19,7 @@ pub struct Architecture {
     pub major: u32,
     /// The last digit: 0 of sm_90.
     pub minor: u32,
-    /// Whether instructions are used that no other device has, older or newer: the `a` of sm_90a.
+    /// `true` if instructions are used that no other device has, older or newer: the `a` of sm_90a.
     pub specific: bool,
 }
 
@@ -33,7 +33,7 @@ impl Architecture {
     /// Hopper, with the instructions that it alone has.
     pub const SM_90A: Self = Architecture { major: 9, minor: 0, specific: true };
 
-    /// Whether a device of this compute capability (major, minor) has the instructions.
+    /// Returns `true` if a device of this compute capability (major, minor) has the instructions.
     ///
     /// ```
     /// use attention::cuda::Architecture;
@@ -45,7 +45,7 @@ impl Architecture {
         if self.specific { own == (major, minor) } else { own <= (major, minor) }
     }
 
-    /// Such as `8.0 or newer`.
+    /// Returns the capability in words, such as `8.0 or newer`.
     fn needs(self) -> String {
         let rest = if self.specific { " and no other" } else { " or newer" };
         format!("{}.{}{rest}", self.major, self.minor)
@@ -64,7 +64,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// What a kernel reads and writes. It adds up in `f32` either way.
+/// The numbers that a kernel reads and writes. It adds up in `f32` either way.
 ///
 /// ```
 /// assert_eq!(attention::cuda::Precision::Bf16.bytes(), 2);
@@ -78,7 +78,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// The size of a number.
+    /// Returns the size of a number.
     ///
     /// ```
     /// assert_eq!(attention::cuda::Precision::F32.bytes(), 4);
@@ -122,15 +122,15 @@ pub struct Source {
     pub name: &'static str,
     /// The file, in CUDA C++. It wants the macros `D`, the head dimension, and `CAUSAL`, 0 or 1.
     pub text: &'static str,
-    /// What the file includes: names and texts.
+    /// The files that it includes: names and texts.
     pub headers: &'static [(&'static str, &'static str)],
     /// The functions that are launched, in the order in which they are.
     pub functions: &'static [&'static str],
-    /// What it reads and writes.
+    /// The numbers that it reads and writes.
     pub precision: Precision,
     /// The head dimensions that it is written for. The width of the values is that of the keys.
     pub widths: &'static [usize],
-    /// What it is tested to compile for, the oldest first: older devices cannot run it.
+    /// The architectures that it is tested to compile for, the oldest first: older devices cannot run it.
     pub architectures: &'static [Architecture],
 }
 
@@ -167,7 +167,7 @@ macro_rules! ladder {
             /// All of them, from the slowest to the fastest.
             pub const ALL: [Kernel; [$(Kernel::$kernel),*].len()] = [$(Kernel::$kernel),*];
 
-            /// Its source file, with its name and what it is written for.
+            /// Returns its source file, with its name and what it is written for.
             ///
             /// ```
             /// use attention::cuda::{Kernel, Precision};
@@ -218,7 +218,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// What is compiled as one: a forward kernel, or the backward pass.
+/// The unit of compilation: a forward kernel, or the backward pass.
 ///
 /// ```
 /// use attention::cuda::{Kernel, Program};
@@ -238,7 +238,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// All of them: the forward kernels, then the backward pass.
+    /// Returns all of them: the forward kernels, then the backward pass.
     ///
     /// ```
     /// use attention::cuda::{Kernel, Program};
@@ -249,7 +249,7 @@ impl Program {
         Kernel::ALL.into_iter().map(Program::Forward).chain([Program::Backward])
     }
 
-    /// Its source file, with its name and what it is written for.
+    /// Returns its source file, with its name and what it is written for.
     ///
     /// ```
     /// use attention::cuda::{Kernel, Program};
@@ -264,7 +264,7 @@ impl Program {
         }
     }
 
-    /// What to compile for, so that a device of this compute capability (major, minor) runs it: the device's own
+    /// Returns the architecture to compile for, so that a device of this compute capability (major, minor) runs it: the device's own
     /// instruction set.
     ///
     /// # Errors

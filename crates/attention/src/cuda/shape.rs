@@ -22,7 +22,7 @@ pub struct Shape {
     pub n_k: usize,
     /// The width of a query, a key and a value.
     pub d: usize,
-    /// Whether query `i` sees key `j` only when `j ≤ i + n_k − n_q`.
+    /// `true` if query `i` sees key `j` only when `j ≤ i + n_k − n_q`.
     pub causal: bool,
 }
 
@@ -32,7 +32,7 @@ const MOST_ROWS: usize = 1 << 30;
 const MOST_HEADS: usize = 65_535;
 
 impl Shape {
-    /// The sizes of these inputs.
+    /// Returns the sizes of these inputs.
     ///
     /// # Errors
     /// The mask is neither none nor causal, or values are not as wide as keys.

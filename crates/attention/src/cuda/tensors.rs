@@ -129,7 +129,7 @@ impl Gpu {
         }
         let loaded = self.load(program, shape.d, shape.causal)?;
         let mut missing = loaded.tensors();
-        // What the program does not take gives its memory back.
+        // Tensors that the program does not take give its memory back.
         all.retain(|tensor| missing.iter().any(|&(role, ..)| role == tensor.role()));
         missing.retain(|&(role, ..)| all.iter().all(|tensor| tensor.role() != role));
         let needed = bytes(&missing, shape);
@@ -146,7 +146,7 @@ impl Gpu {
 }
 
 impl Tensors {
-    /// The sizes.
+    /// Returns the sizes.
     ///
     /// ```no_run
     /// use attention::cuda::{Gpu, Kernel, Shape};
@@ -160,7 +160,7 @@ impl Tensors {
         self.shape
     }
 
-    /// What is launched.
+    /// Returns the program that is launched.
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
@@ -193,7 +193,7 @@ impl Tensors {
         self.loaded.launch(self.shape, &mut self.all)
     }
 
-    /// How long the program takes on the device: so many launches, each between two looks at the device's clock, after
+    /// Returns the seconds that the program takes on the device: so many launches, each between two looks at the device's clock, after
     /// `warm_up` that do not count. All are launched before the first one is waited for, so that the device is not kept
     /// waiting; of a program of a few microseconds, the time between two launches is a part all the same.
     ///

@@ -4,11 +4,12 @@
 //! weights and gradients of scores are where the products with `grad_output` and with the queries want them, and what belongs
 //! to a query, its log-sum-exp and D, is one number a row.
 
-use super::fast::{Attend, Flash, ForwardWorkspace, Grid, is_finite, write_panels};
+use super::fast::{Flash, Grid, NotFinite, two_scales, within, without, write_panels};
 use super::queue::{into_inner, lock};
 use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
 use crate::dot_product::AttentionGradients;
+use crate::dropout::HeadDropout;
 use crate::error::Result;
 use crate::mask::Visibility;
 use crate::simd::{
@@ -16,10 +17,8 @@ use crate::simd::{
     pack_columns, pack_panels, pack_rows, pieces, product_with_rows, products, vectors,
     vectors_mut,
 };
-use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
+use crate::softmax::log_sum_exp_or_zero;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
-use std::cell::LazyCell;
-use std::cmp::Ordering;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -97,8 +96,7 @@ impl Flash {
             |workspace, (h, (number, keys))| {
                 let back = Back::new(inputs, h, forward, &grad_output);
                 let scale = back.head.scale;
-                let work =
-                    Stripe { workspace, inputs, back, h, keys, gradients: &gradients };
+                let work = Stripe { workspace, back, h, keys, gradients: &gradients };
                 let share = self.instructions().run(work).expect("checked instructions");
                 let mut shares = lock(&shares[h]);
                 shares[number] = Some(share);
@@ -113,31 +111,6 @@ impl Flash {
         );
         into_inner(gradients)
     }
-}
-
-/// Whether scores may be so large that the rounding of their sums changes weights by more than a hundredth or so.
-///
-/// No score is larger than the longest query times the longest key, and a sum of d_k products is off by at most d_k times
-/// the type's precision.
-fn rounding_moves_weights<T: Float>(head: &Head<T>) -> bool {
-    let largest = longest_row(head.q) * longest_row(head.k) * head.scale;
-    let d_k: T = nalgebra::convert(head.q.ncols() as f64);
-    let off = largest * d_k * T::default_epsilon();
-    // It is NaN, and no smaller, where one norm is too small for this type and the other too large.
-    let small: T = nalgebra::convert(1.0 / 128.0);
-    off.partial_cmp(&small).is_none_or(Ordering::is_gt)
-}
-
-/// The largest Euclidean norm of a row. A NaN is passed over.
-fn longest_row<T: Float>(matrix: DMatrixView<T>) -> T {
-    let mut squares = vec![T::zero(); matrix.nrows()];
-    for column in matrix.column_iter() {
-        for (square, &x) in squares.iter_mut().zip(column.as_slice()) {
-            *square += x * x;
-        }
-    }
-    let larger = |a: T, &b: &T| if b > a { b } else { a };
-    squares.iter().fold(T::zero(), larger).sqrt()
 }
 
 /// One head, and what its backward pass starts from.
@@ -174,20 +147,22 @@ struct BackwardWorkspace<T> {
     tile: usize,               // queries that pass by at once
     d_k: usize,                // next multiple of NR
     d_v: usize,                // next multiple of NR
+    scales: (T, T),            // of queries, and of their products with keys
     keys: Aligned<T>,          // panels of (d_k, width)
     values: Aligned<T>,        // panels of (d_v, width)
     keys_across: Aligned<T>, // for each panel (keys, some vectors of d_k), several times
     grad_k: Aligned<T>,      // panels of (d_k, width)
     grad_v: Aligned<T>,      // panels of (d_v, width)
-    query_rows: Aligned<T>,  // blocks of (d_k, NR)
+    query_rows: Aligned<T>,  // blocks of (d_k, NR), times the power of two in the scale
     query_columns: Aligned<T>, // blocks of (queries, NR)
     grad_rows: Aligned<T>,   // blocks of (d_v, NR)
     grad_columns: Aligned<T>, // blocks of (queries, NR)
     weights: Aligned<T>,     // (queries, width); scores, before
     grad_scores: Aligned<T>, // (queries, width)
-    shift: Vec<T>,           // (n_q): log-sum-exps, in the unit of the unscaled scores
+    shift: Vec<T>,           // (n_q): log-sum-exps
     rest: Vec<T>,            // (n_q): what rounding took from them, as an exponent of 2
     d: Vec<T>,               // (n_q): rowsum(grad_output ⊙ output)
+    zeros: Vec<T>, // (queries): in place of D where it is subtracted later, after dropout
 }
 
 impl<T: Float> BackwardWorkspace<T> {
@@ -209,6 +184,7 @@ impl<T: Float> BackwardWorkspace<T> {
             tile,
             d_k: padded_k,
             d_v: padded_v,
+            scales: two_scales(inputs.head(0).scale),
             keys: zeros(keys * d_k),
             values: zeros(keys * d_v),
             keys_across: zeros(keys * d_k.next_multiple_of(lanes)),
@@ -223,20 +199,17 @@ impl<T: Float> BackwardWorkspace<T> {
             shift: of_all(),
             rest: of_all(),
             d: of_all(),
+            zeros: vec![T::zero(); tile],
         }
     }
 
     /// What the forward pass knows of each row: its log-sum-exp, in two parts, and D.
     fn rows_of(&mut self, back: &Back<T>) {
-        let scale = back.head.scale;
         let numbers = back.log_sum_exp.iter().zip(back.log_sum_exp_low);
         let places = self.shift.iter_mut().zip(&mut self.rest);
         for ((shift, rest), (&lse, &low)) in places.zip(numbers) {
-            let lse = log_sum_exp_or_zero(lse);
-            *shift = lse / scale;
-            // What is lost in that division, and what had been lost before.
-            let lost = (-*shift).mul_add(scale, lse) + low;
-            *rest = -lost * nalgebra::convert(LOG2_E);
+            *shift = log_sum_exp_or_zero(lse);
+            *rest = -low * nalgebra::convert(LOG2_E);
         }
         self.d.fill(T::zero());
         for (a, b) in back.grad_output.column_iter().zip(back.output.column_iter()) {
@@ -245,36 +218,11 @@ impl<T: Float> BackwardWorkspace<T> {
             }
         }
     }
-
-    /// `shift` and `rest` once more, from a forward pass of its own, which knows the largest score and the sum apart from each
-    /// other.
-    ///
-    /// Of scores beyond the precision of both parts of the log-sum-exp, the logarithm of the sum would be lost.
-    #[inline(always)]
-    fn measure_rows<S: InstructionSet, const MR: usize, const NR: usize>(
-        &mut self,
-        simd: S,
-        inputs: &Inputs<T>,
-        head: &Head<T>,
-    ) {
-        // This pass holds queries, as every forward pass does, and in blocks as large as those of the keys here.
-        let tiles = Tiles { queries: self.block.min(head.q.nrows()), keys: self.tile };
-        let mut workspace = ForwardWorkspace::new(self.sizes, tiles, inputs);
-        for rows in blocks(head.q.nrows(), tiles.queries) {
-            Attend { workspace: &mut workspace, head, rows: rows.clone() }
-                .run::<S, MR, NR>(simd);
-            for (i, (&max, &sum)) in rows.zip(workspace.max.iter().zip(&*workspace.sum)) {
-                self.shift[i] = shift(max);
-                self.rest[i] = -normaliser(sum).ln() * nalgebra::convert(LOG2_E);
-            }
-        }
-    }
 }
 
 /// Some keys of a head, and all queries that see them.
 struct Stripe<'a, T: Float> {
     workspace: &'a mut BackwardWorkspace<T>,
-    inputs: &'a Inputs<'a, T>,
     back: Back<'a, T>,
     h: usize,
     keys: Range<usize>,
@@ -288,21 +236,14 @@ impl<T: Float> Work for Stripe<'_, T> {
     /// share in the gradients of all queries (n_q, d_k), row by row, which is returned.
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Vec<T> {
-        let Stripe { workspace, inputs, back, h, keys, gradients } = self;
-        let Back { head, grad_output, .. } = &back;
+        let Stripe { workspace, back, h, keys, gradients } = self;
+        let head = &back.head;
         let ((n_q, d_k), lanes) = (head.q.shape(), workspace.sizes.lanes);
         workspace.rows_of(&back);
-        if rounding_moves_weights(head) {
-            workspace.measure_rows::<S, MR, NR>(simd, inputs, head);
-        }
         let mut share =
             vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
-        // A weight of 0 hides what is a number, and nothing else.
-        let mut all = [head.q, head.k, *grad_output].into_iter();
-        let finite = LazyCell::new(|| all.all(is_finite));
-
         for block in tiles_between(keys, workspace.block) {
-            workspace.block::<S, MR, NR>(simd, &back, &block, &finite, &mut share);
+            workspace.block::<S, MR, NR>(simd, &back, &block, &mut share);
             workspace.write(head, h, &block, &mut lock(gradients));
         }
         share
@@ -317,7 +258,8 @@ struct Panel<'a, T: Float> {
     keys: Range<usize>,      // some of the block
     queries: Range<usize>,   // some of the tile, from a multiple of NR on
     seen: Visibility,
-    zeros_hide: bool, // whether a weight of 0 hides everything that is hidden
+    /// Keys of the block and queries of the tile that a weight of 0 would not hide.
+    not_finite: (&'a [usize], &'a [usize]),
 }
 
 impl<T: Float> BackwardWorkspace<T> {
@@ -328,8 +270,7 @@ impl<T: Float> BackwardWorkspace<T> {
         &mut self,
         simd: S,
         back: &Back<T>,
-        block: &Range<usize>,                           // of keys
-        finite: &LazyCell<bool, impl FnOnce() -> bool>, // all that is read
+        block: &Range<usize>, // of keys
         share: &mut [T],
     ) {
         let (Back { head, grad_output, .. }, sizes) = (back, self.sizes);
@@ -340,6 +281,7 @@ impl<T: Float> BackwardWorkspace<T> {
         self.grad_k.fill(T::zero());
         self.grad_v.fill(T::zero());
         let grid = Grid { size: self.tile, step: NR, end: head.q.nrows() };
+        let [mut of_keys, mut of_queries] = [NotFinite::default(), NotFinite::default()];
         for tile in grid.tiles(head.mask.queries_that_see(block.clone())) {
             if head.mask.visibility(tile.clone(), block.clone()) == Visibility::Hidden {
                 continue;
@@ -347,9 +289,13 @@ impl<T: Float> BackwardWorkspace<T> {
             let q = head.q.rows_range(tile.clone());
             let grad = grad_output.rows_range(tile.clone());
             pack_rows::<T, NR>(q, &mut self.query_rows);
+            let packed = tile.len().next_multiple_of(NR) * q.ncols();
+            let power = self.scales.0;
+            self.query_rows[..packed].iter_mut().for_each(|x| *x *= power);
             pack_columns::<T, NR>(q, &mut self.query_columns);
             pack_rows::<T, NR>(grad, &mut self.grad_rows);
             pack_columns::<T, NR>(grad, &mut self.grad_columns);
+            of_queries.forget();
             for keys in tiles_between(block.clone(), sizes.panel) {
                 let queries = head.mask.queries_that_see(keys.clone());
                 let Some(queries) = grid.common(queries, &tile) else { continue };
@@ -357,9 +303,10 @@ impl<T: Float> BackwardWorkspace<T> {
                 if seen == Visibility::Hidden {
                     continue;
                 }
-                let zeros_hide = seen == Visibility::Full || **finite;
+                let not_finite =
+                    (of_keys.among(seen, [k]), of_queries.among(seen, [q, grad]));
                 let tile = &tile;
-                let panel = Panel { back, block, tile, keys, queries, seen, zeros_hide };
+                let panel = Panel { back, block, tile, keys, queries, seen, not_finite };
                 match panel.keys.len().div_ceil(sizes.lanes) {
                     1 => self.panel::<S, 1, MR, NR>(simd, &panel, share),
                     2 => self.panel::<S, 2, MR, NR>(simd, &panel, share),
@@ -405,11 +352,8 @@ impl<T: Float> BackwardWorkspace<T> {
 
         self.weights::<S, M, NR>(simd, panel);
         self.grad_scores::<S, M, NR>(simd, panel);
-        if panel.zeros_hide {
-            self.add_gradients::<S, M, MR, NR>(simd, panel, share);
-        } else {
-            self.add_gradients_of_seen(panel, M * self.sizes.lanes, share);
-        }
+        self.add_gradients::<S, M, MR, NR>(simd, panel, share);
+        self.add_not_finite(panel, M * self.sizes.lanes, share);
     }
     // ANCHOR_END: panel
 
@@ -430,11 +374,12 @@ impl<T: Float> BackwardWorkspace<T> {
         let blocks = self.query_rows[from * d_k..][..count * d_k].as_chunks::<NR>().0;
         let weights = &mut self.weights[..count * width];
         let (blocks, into) = (blocks.chunks_exact(d_k), vectors_mut::<S, T, M>(weights));
+        let scale = T::splat_vector(simd, self.scales.1);
         products::<S, T, M, NR>(simd, key_vectors, blocks, into, |_, into, sums| {
-            *into = sums
+            *into = sums.map(|sum| T::mul_vectors(simd, sum, scale));
         });
 
-        let base = T::splat_vector(simd, head.scale * nalgebra::convert(LOG2_E));
+        let base = T::splat_vector(simd, nalgebra::convert(LOG2_E));
         let shift = &self.shift[queries.start..][..count];
         let rows = shift.iter().zip(&self.rest[queries.start..][..count]);
         for (scores, (&shift, &rest)) in
@@ -473,7 +418,9 @@ impl<T: Float> BackwardWorkspace<T> {
         let grads = &mut self.grad_scores[..count * width];
         let (blocks, into) = (blocks.chunks_exact(d_v), vectors_mut::<S, T, M>(grads));
         let weights = vectors::<S, T, M>(&self.weights);
-        let d = &self.d[queries.start..][..count];
+        let d =
+            if head.dropout.is_some() { &self.zeros } else { &self.d[queries.start..] };
+        let d = &d[..count];
         products::<S, T, M, NR>(simd, value_vectors, blocks, into, |j, into, sums| {
             let d = T::splat_vector(simd, d[j]);
             for i in 0..M {
@@ -481,8 +428,32 @@ impl<T: Float> BackwardWorkspace<T> {
                 into[i] = T::mul_vectors(simd, weights[j][i], behind);
             }
         });
+        if let Some(dropout) = head.dropout {
+            self.drop(dropout, panel, width);
+        }
         if panel.seen == Visibility::Partial {
-            hide(&head.mask, queries, keys, grads, width);
+            hide(
+                &head.mask,
+                queries,
+                keys,
+                &mut self.grad_scores[..count * width],
+                width,
+            );
+        }
+    }
+
+    /// The gradient of a weight that met the values is multiplied by what the weight was multiplied by, and D, which is the mean of the
+    /// products, is subtracted after that. From then on `weights` are those that met the values.
+    #[inline(always)]
+    fn drop(&mut self, dropout: HeadDropout, panel: &Panel<T>, width: usize) {
+        let grads = self.grad_scores.chunks_exact_mut(width);
+        let lines = self.weights.chunks_exact_mut(width).zip(grads);
+        for ((weights, grads), i) in lines.zip(panel.queries.clone()) {
+            dropout.multiply_keys(i, panel.keys.start, grads);
+            for (grad, &mut weight) in grads.iter_mut().zip(&mut *weights) {
+                *grad -= weight * self.d[i];
+            }
+            dropout.multiply_keys(i, panel.keys.start, weights);
         }
     }
 
@@ -501,54 +472,73 @@ impl<T: Float> BackwardWorkspace<T> {
         panel: &Panel<T>,
         share: &mut [T],
     ) {
-        let Panel { keys, queries, .. } = panel;
-        let (width, first) = (M * self.sizes.lanes, keys.start - panel.block.start);
-        let from = queries.start - panel.tile.start;
+        let Panel { keys, queries, not_finite, .. } = panel;
+        let width = M * self.sizes.lanes;
+        let in_tile = queries.start - panel.tile.start..queries.end - panel.tile.start;
+        let in_block = keys.start - panel.block.start..keys.end - panel.block.start;
         for (left, right, into, d) in [
             (&self.weights, &self.grad_columns, &mut self.grad_v, self.d_v),
             (&self.grad_scores, &self.query_columns, &mut self.grad_k, self.d_k),
         ] {
-            let left = vectors::<S, T, M>(&left[..queries.len() * width]);
-            let columns = right.chunks_exact(panel.tile.len() * NR);
-            let blocks =
-                columns.map(|column| &column.as_chunks().0[from..][..queries.len()]);
-            let into = vectors_mut::<S, T, M>(&mut into[first * d..][..width * d]);
-            products::<S, T, M, NR>(simd, left, blocks, into, |_, into, sums| {
-                for i in 0..M {
-                    into[i] = T::add_vectors(simd, into[i], sums[i]);
-                }
-            });
+            let into = &mut into[in_block.start * d..][..width * d];
+            for healthy in without(&in_tile, not_finite.1) {
+                let rows = healthy.start - in_tile.start..healthy.end - in_tile.start;
+                let left =
+                    vectors::<S, T, M>(&left[rows.start * width..rows.end * width]);
+                let columns = right.chunks_exact(panel.tile.len() * NR);
+                let blocks = columns.map(|column| &column.as_chunks().0[healthy.clone()]);
+                let into = vectors_mut::<S, T, M>(into);
+                products::<S, T, M, NR>(simd, left, blocks, into, |_, into, sums| {
+                    for i in 0..M {
+                        into[i] = T::add_vectors(simd, into[i], sums[i]);
+                    }
+                });
+            }
         }
         let d = panel.back.head.k.ncols().next_multiple_of(self.sizes.lanes);
         let count = queries.len().next_multiple_of(NR);
-        let across = &self.keys_across[first * d..][..keys.len() * d];
+        let across = &self.keys_across[in_block.start * d..][..keys.len() * d];
         let grad_scores = &self.grad_scores[..count * width];
         let share = &mut share[queries.start * d..][..count * d];
-        add_grad_q::<S, T, MR, NR>(simd, across, grad_scores, width, share, d);
+        for healthy in without(&in_block, not_finite.0) {
+            let keys = healthy.start - in_block.start..healthy.end - in_block.start;
+            add_grad_q::<S, T, MR, NR>(simd, across, grad_scores, width, share, d, keys);
+        }
     }
     // ANCHOR_END: add_gradients
 
-    /// The same where something is not finite, over the pairs that are seen: a hidden NaN times a weight of 0 would be NaN.
-    fn add_gradients_of_seen(&mut self, panel: &Panel<T>, width: usize, share: &mut [T]) {
+    /// What was left out there, over the pairs that are seen.
+    fn add_not_finite(&mut self, panel: &Panel<T>, width: usize, share: &mut [T]) {
         let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = panel;
         let (d_k, d_v) = (head.k.ncols(), head.v.ncols());
         let d_lanes = d_k.next_multiple_of(self.sizes.lanes);
         let first = keys.start - panel.block.start;
+        let in_tile = queries.start - panel.tile.start..queries.end - panel.tile.start;
+        let in_block = first..keys.end - panel.block.start;
         let grad_k = &mut self.grad_k[first * self.d_k..];
         let grad_v = &mut self.grad_v[first * self.d_v..];
-        for (row, i) in queries.clone().enumerate() {
-            for (at, j) in keys.clone().enumerate() {
-                if !head.mask.allows(i, j) {
-                    continue;
-                }
-                let place = row * width + at;
-                let (weight, grad) = (self.weights[place], self.grad_scores[place]);
+        let place = |i: usize, j: usize| (i - queries.start) * width + j - keys.start;
+        for i in within(&in_tile, panel.not_finite.1).iter().map(|i| panel.tile.start + i)
+        {
+            for j in keys.clone().filter(|&j| head.mask.allows(i, j)) {
+                let (weight, grad) =
+                    (self.weights[place(i, j)], self.grad_scores[place(i, j)]);
+                let at = j - keys.start;
                 for c in 0..d_v {
                     grad_v[c * width + at] += weight * grad_output[(i, c)];
                 }
                 for c in 0..d_k {
                     grad_k[c * width + at] += grad * head.q[(i, c)];
-                    share[i * d_lanes + c] += grad * head.k[(j, c)];
+                }
+            }
+        }
+        for j in
+            within(&in_block, panel.not_finite.0).iter().map(|j| panel.block.start + j)
+        {
+            for i in queries.clone().filter(|&i| head.mask.allows(i, j)) {
+                for c in 0..d_k {
+                    share[i * d_lanes + c] +=
+                        self.grad_scores[place(i, j)] * head.k[(j, c)];
                 }
             }
         }
@@ -558,7 +548,7 @@ impl<T: Float> BackwardWorkspace<T> {
 /// `share += grad_scores · keys`: here the vectors lie along the columns, since what is added up are the keys.
 ///
 /// Shapes: `across` is for some vectors of the columns (keys, vectors), one after the other; `grad_scores` (queries, width),
-/// `share` (queries, d_lanes).
+/// `share` (queries, d_lanes); `keys` are those of the panel that count.
 #[inline(always)]
 pub(super) fn add_grad_q<
     S: InstructionSet,
@@ -572,11 +562,14 @@ pub(super) fn add_grad_q<
     width: usize,
     share: &mut [T],
     d_lanes: usize,
+    keys: Range<usize>,
 ) {
-    let lanes = T::lanes::<S>();
-    let keys = across.len() / d_lanes;
+    let (lanes, all) = (T::lanes::<S>(), across.len() / d_lanes);
     for piece in pieces(d_lanes / lanes, MR) {
-        let across = &across[piece.start * lanes * keys..piece.end * lanes * keys];
+        let vectors = piece.len() * lanes;
+        let across = &across[piece.start * lanes * all..][..vectors * all];
+        let across = &across[keys.start * vectors..keys.end * vectors];
+        let grad_scores = &grad_scores[keys.start..];
         let to = Columns { first: piece.start, d_lanes };
         match piece.len() {
             1 => add_columns::<S, T, 1, NR>(simd, across, grad_scores, width, share, to),
@@ -601,7 +594,7 @@ fn add_columns<S: InstructionSet, T: Float, const M: usize, const NR: usize>(
     Columns { first, d_lanes }: Columns,
 ) {
     let keys = vectors::<S, T, M>(across);
-    let rows = grad_scores.chunks_exact(NR * width);
+    let rows = grad_scores.chunks(NR * width); // the last one may be shorter
     for (grads, share) in rows.zip(share.chunks_exact_mut(NR * d_lanes)) {
         let grads: [&[T]; NR] = std::array::from_fn(|j| &grads[j * width..]);
         let sums = product_with_rows::<S, T, M, NR>(simd, keys, grads);

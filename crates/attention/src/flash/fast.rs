@@ -1,17 +1,19 @@
 //! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
+use super::few_queries::FEW;
 use super::queue::{Threads, into_inner, lock};
 use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
 use crate::error::Result;
-use crate::mask::{Visibility, neg_infinity};
+use crate::mask::{SizedMask, Visibility, neg_infinity};
+use crate::parallel::on_a_worker;
 use crate::simd::{
     Aligned, Float, InstructionSet, Instructions, Sizes, Work, exp2, mul_add,
     pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
 };
 use crate::softmax::normaliser;
 use nalgebra::{DMatrixView, DMatrixViewMut};
-use std::cell::LazyCell;
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -92,7 +94,8 @@ impl Flash {
         Ok(Flash { tiles, ..self })
     }
 
-    /// With at most this many threads; what is soon done is done by one. More than one need the feature `rayon`.
+    /// With at most this many threads; what is soon done is done by one, and so is what a worker thread of rayon asks for: in a parallel
+    /// loop each round works alone. More than one need the feature `rayon`.
     ///
     /// # Errors
     /// `threads` is 0, or more than 1024, or than the system starts.
@@ -152,14 +155,15 @@ impl Flash {
         self.instructions
     }
 
-    /// The threads that are worth waking up for these inputs.
+    /// The threads that are worth waking up for these inputs, and may be waited for.
     pub(super) fn threads_for<T: Float>(&self, inputs: &Inputs<T>) -> &Threads {
         /// Operations that a core does while another one wakes up.
         const WAKING: usize = 1 << 21;
         let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
         let factors = [2, inputs.n_heads, n_q, n_k, d_k + d_v];
         let operations = factors.into_iter().fold(1_usize, usize::saturating_mul);
-        if operations < WAKING { &Threads::One } else { &self.threads }
+        let alone = operations < WAKING || on_a_worker();
+        if alone { &Threads::One } else { &self.threads }
     }
 }
 
@@ -169,7 +173,8 @@ impl Flash {
     /// Attention of every head. See [`tiled_attention`](super::tiled_attention).
     ///
     /// Shapes: see [`Inputs`]; → output (n_q, n_heads · d_v), log-sum-exp (n_q, n_heads). Extra memory: for each thread a
-    /// panel of scores, a block of queries with its output, and a tile of keys and values; whatever n.
+    /// panel of scores, a block of queries with its output, and a tile of keys and values; whatever n. A few queries have a way of
+    /// their own, whose vectors lie along the keys: for each chunk of keys an output.
     ///
     /// ```
     /// # use attention::{Mask, flash::{Flash, Inputs}};
@@ -186,6 +191,9 @@ impl Flash {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
+        if n_q <= FEW {
+            return self.forward_few(inputs);
+        }
         let threads = self.threads_for(inputs);
         let enough = match threads.count() {
             1 => 1,
@@ -209,7 +217,7 @@ impl Flash {
                 let head = inputs.head(h);
                 let work = Attend { workspace, head: &head, rows: rows.clone() };
                 self.instructions.run(work).expect("instructions of this processor");
-                workspace.write(&mut lock(&forward), h, rows, head.scale);
+                workspace.write(&mut lock(&forward), h, rows, &head.mask);
             },
         );
         into_inner(forward)
@@ -217,20 +225,21 @@ impl Flash {
 }
 
 /// One thread's walk over the keys, and the memory that it uses again for every tile.
-pub(super) struct ForwardWorkspace<T> {
+struct ForwardWorkspace<T> {
     sizes: Sizes,
     keys_in_tile: usize,
-    queries: Aligned<T>, // panels of (d_k, width)
+    scales: (T, T),      // of queries, and of their products with keys
+    queries: Aligned<T>, // panels of (d_k, width), scaled
     keys: Aligned<T>,    // blocks of (d_k, NR)
     values: Aligned<T>,  // blocks of (keys, NR)
     scores: Aligned<T>,  // (keys, width), then their exponentials
-    pub max: Aligned<T>, // (rows): the largest scores, not scaled
-    pub sum: Aligned<T>, // (rows)
+    max: Aligned<T>,     // (rows): the largest scores
+    sum: Aligned<T>,     // (rows)
     output: Aligned<T>,  // panels of (d_v, width)
 }
 
 impl<T: Float> ForwardWorkspace<T> {
-    pub fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>) -> Self {
+    fn new(sizes: Sizes, tiles: Tiles, inputs: &Inputs<T>) -> Self {
         let ((_, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
         let rows = tiles.queries.next_multiple_of(sizes.lanes);
         let keys = tiles.keys.min(n_k).next_multiple_of(sizes.numbers);
@@ -238,6 +247,7 @@ impl<T: Float> ForwardWorkspace<T> {
         ForwardWorkspace {
             sizes,
             keys_in_tile: keys,
+            scales: two_scales(inputs.head(0).scale),
             queries: Aligned::zeros(rows * d_k),
             keys: Aligned::zeros(keys * d_k),
             values: Aligned::zeros(keys * d_v),
@@ -250,12 +260,18 @@ impl<T: Float> ForwardWorkspace<T> {
 
     /// The finished block, to where it belongs.
     fn write(
-        &self,
+        &mut self,
         forward: &mut FlashOutput<T>,
         h: usize,
         rows: Range<usize>,
-        scale: T,
+        mask: &SizedMask,
     ) {
+        for (i, sum) in rows.clone().zip(&mut *self.sum) {
+            // Scores that overflowed to −∞ look like hidden ones.
+            if sum.is_zero() && sees_something(mask, i) {
+                *sum = nalgebra::convert(f64::NAN);
+            }
+        }
         let d_v = forward.output.ncols() / forward.log_sum_exp.ncols();
         let output = forward.output.columns_mut(h * d_v, d_v);
         write_panels(&self.output, self.sizes, &rows, output, |panel, from, to| {
@@ -264,7 +280,7 @@ impl<T: Float> ForwardWorkspace<T> {
             }
         });
         for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(&*self.sum)) {
-            forward.write_log_sum_exp((i, h), scale, max, sum);
+            forward.write_log_sum_exp((i, h), T::one(), max, sum);
         }
     }
 }
@@ -289,15 +305,24 @@ pub(super) fn write_panels<T: Float>(
     }
 }
 
-pub(super) fn is_finite<T: Float>(matrix: DMatrixView<T>) -> bool {
-    matrix.column_iter().all(|column| column.as_slice().iter().all(|x| x.is_finite()))
+pub(super) fn sees_something(mask: &SizedMask, query: usize) -> bool {
+    mask.keys_seen_by(query..query + 1).any(|key| mask.allows(query, key))
+}
+
+/// The scale in two factors: a power of two, by which queries are multiplied before a score could overflow, and exactly; and the rest,
+/// from 1 to 2, by which their products with the keys are.
+pub(super) fn two_scales<T: Float>(scale: T) -> (T, T) {
+    let exact = nalgebra::try_convert::<T, f64>(scale).unwrap_or(1.0);
+    let power = exact.abs().log2().floor().exp2();
+    let power = nalgebra::convert(if power.is_normal() { power } else { 1.0 });
+    (power, scale / power)
 }
 
 /// One block of queries, and all keys that it sees.
-pub(super) struct Attend<'a, T: Float> {
-    pub workspace: &'a mut ForwardWorkspace<T>,
-    pub head: &'a Head<'a, T>,
-    pub rows: Range<usize>,
+struct Attend<'a, T: Float> {
+    workspace: &'a mut ForwardWorkspace<T>,
+    head: &'a Head<'a, T>,
+    rows: Range<usize>,
 }
 
 impl<T: Float> Work for Attend<'_, T> {
@@ -309,12 +334,14 @@ impl<T: Float> Work for Attend<'_, T> {
         let sizes = workspace.sizes;
         let q = head.q.rows_range(rows.clone());
         pack_panels(q, sizes.panel, sizes.lanes, &mut workspace.queries);
+        let packed = rows.len().next_multiple_of(sizes.lanes) * q.ncols();
+        let power = workspace.scales.0;
+        workspace.queries[..packed].iter_mut().for_each(|x| *x *= power);
         workspace.max.fill(neg_infinity());
         workspace.sum.fill(T::zero());
         workspace.output.fill(T::zero());
         let grid = Grid { size: workspace.keys_in_tile, step: NR, end: head.k.nrows() };
-        // A weight of 0 hides a value that is a number, and no other.
-        let finite = LazyCell::new(|| is_finite(head.v));
+        let mut not_finite = NotFinite::default();
 
         for tile in grid.tiles(head.mask.keys_seen_by(rows.clone())) {
             if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
@@ -324,6 +351,7 @@ impl<T: Float> Work for Attend<'_, T> {
                 (head.k.rows_range(tile.clone()), head.v.rows_range(tile.clone()));
             pack_rows::<T, NR>(k, &mut workspace.keys);
             pack_columns::<T, NR>(v, &mut workspace.values);
+            not_finite.forget();
             for queries in tiles_between(rows.clone(), sizes.panel) {
                 let keys = head.mask.keys_seen_by(queries.clone());
                 let Some(keys) = grid.common(keys, &tile) else { continue };
@@ -331,16 +359,9 @@ impl<T: Float> Work for Attend<'_, T> {
                 if seen == Visibility::Hidden {
                     continue;
                 }
-                let zeros_hide = seen == Visibility::Full || *finite;
-                let panel = Panel {
-                    head,
-                    rows: &rows,
-                    tile: &tile,
-                    queries,
-                    keys,
-                    seen,
-                    zeros_hide,
-                };
+                let not_finite = not_finite.among(seen, [v]);
+                let (rows, tile) = (&rows, &tile);
+                let panel = Panel { head, rows, tile, queries, keys, seen, not_finite };
                 match panel.queries.len().div_ceil(sizes.lanes) {
                     1 => workspace.panel::<S, 1, NR>(simd, panel),
                     2 => workspace.panel::<S, 2, NR>(simd, panel),
@@ -359,7 +380,7 @@ struct Panel<'a, T: Float> {
     queries: Range<usize>, // some of the rows
     keys: Range<usize>,    // some of the tile, from a multiple of NR on
     seen: Visibility,
-    zeros_hide: bool, // whether a weight of 0 hides every value that is hidden
+    not_finite: &'a [usize], // keys of the tile whose values a weight of 0 would not hide
 }
 
 impl<T: Float> ForwardWorkspace<T> {
@@ -376,16 +397,20 @@ impl<T: Float> ForwardWorkspace<T> {
         let first = panel.queries.start - panel.rows.start;
         let max = &mut vectors_mut::<S, T, M>(&mut self.max[first..][..width])[0];
         let sum = &mut vectors_mut::<S, T, M>(&mut self.sum[first..][..width])[0];
-        // e^(scale · x) = 2^(scale · log₂ e · x)
-        let base = panel.head.scale * nalgebra::convert(std::f64::consts::LOG2_E);
         let scores = vectors_mut::<S, T, M>(&mut self.scores[..panel.keys.len() * width]);
-        let correction = absorb::<S, T, M>(simd, base, largest, max, sum, scores);
+        let correction = absorb::<S, T, M>(simd, largest, max, sum, scores);
+        if let Some(dropout) = panel.head.dropout {
+            let lines = self.scores.chunks_exact_mut(width);
+            for (line, j) in lines.zip(panel.keys.clone()) {
+                dropout.multiply_queries(panel.queries.start, j, line);
+            }
+        }
         self.add_values::<S, M, NR>(simd, &panel, correction);
     }
     // ANCHOR_END: panel
 
     // ANCHOR: scores
-    /// The scores, not scaled, with −∞ where the mask hides; and the largest of each query.
+    /// The scores, with −∞ where the mask hides; and the largest of each query.
     #[inline(always)]
     fn scores<S: InstructionSet, const M: usize, const NR: usize>(
         &mut self,
@@ -405,11 +430,12 @@ impl<T: Float> ForwardWorkspace<T> {
         let blocks = self.keys[from * d_k..][..count * d_k].as_chunks::<NR>().0;
         let scores = &mut self.scores[..count * width];
         let mut largest = [T::splat_vector(simd, neg_infinity()); M];
+        let scale = T::splat_vector(simd, self.scales.1);
         let (blocks, into) = (blocks.chunks_exact(d_k), vectors_mut::<S, T, M>(scores));
         products::<S, T, M, NR>(simd, query_vectors, blocks, into, |_, into, sums| {
             for i in 0..M {
-                into[i] = sums[i];
-                largest[i] = T::larger(simd, sums[i], largest[i]);
+                into[i] = T::mul_vectors(simd, sums[i], scale);
+                largest[i] = T::larger(simd, into[i], largest[i]);
             }
         });
         if panel.seen == Visibility::Partial || count > keys.len() {
@@ -435,29 +461,26 @@ impl<T: Float> ForwardWorkspace<T> {
         let Panel { head, queries, keys, .. } = panel;
         let d_v = head.v.ncols().next_multiple_of(NR);
         let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
-        let weights = &self.scores[..keys.len() * width];
         let output = &mut self.output[first * d_v..][..width * d_v];
-        let into = vectors_mut::<S, T, M>(output);
-        if panel.zeros_hide {
-            let from = keys.start - panel.tile.start;
+        let here = keys.start - panel.tile.start..keys.end - panel.tile.start;
+        let mut correction = correction;
+        for healthy in without(&here, panel.not_finite) {
             let columns = self.values.chunks_exact(panel.tile.len() * NR);
-            let blocks =
-                columns.map(|column| &column.as_chunks().0[from..][..keys.len()]);
-            let weights = vectors::<S, T, M>(weights);
+            let blocks = columns.map(|column| &column.as_chunks().0[healthy.clone()]);
+            let weights = healthy.start - here.start..healthy.end - here.start;
+            let weights = &self.scores[weights.start * width..weights.end * width];
+            let (weights, into) =
+                (vectors::<S, T, M>(weights), vectors_mut::<S, T, M>(output));
             products::<S, T, M, NR>(simd, weights, blocks, into, |_, into, sums| {
                 for i in 0..M {
                     into[i] = mul_add::<S, T>(simd, into[i], correction[i], sums[i]);
                 }
             });
-            return;
+            correction = [T::splat_vector(simd, T::one()); M]; // once is enough
         }
-        for into in into {
-            for i in 0..M {
-                into[i] = T::mul_vectors(simd, into[i], correction[i]);
-            }
-        }
-        // A hidden NaN times a weight of 0 would be NaN.
-        for (weights, j) in weights.chunks_exact(width).zip(keys.clone()) {
+        for &key in within(&here, panel.not_finite) {
+            let (j, weights) =
+                (panel.tile.start + key, &self.scores[(key - here.start) * width..]);
             for (at, i) in queries.clone().enumerate() {
                 if head.mask.allows(i, j) {
                     for c in 0..head.v.ncols() {
@@ -488,13 +511,12 @@ fn maxima<S: InstructionSet, T: Float, const M: usize>(
 #[inline(always)]
 fn absorb<S: InstructionSet, T: Float, const M: usize>(
     simd: S,
-    base: T, // e^(scale · x) = 2^(base · x)
     largest: [T::Vector<S>; M],
     max: &mut [T::Vector<S>; M],
     sum: &mut [T::Vector<S>; M],
     scores: &mut [[T::Vector<S>; M]],
 ) -> [T::Vector<S>; M] {
-    let base = T::splat_vector(simd, base);
+    let base = T::splat_vector(simd, nalgebra::convert(LOG2_E)); // e^x = 2^(base · x)
     let finite = T::splat_vector(simd, T::min_value().expect("floats have one"));
     let (mut shift, mut correction) = (*max, *max);
     for i in 0..M {
@@ -549,4 +571,76 @@ impl Grid {
             self.common(range.clone(), &(tile * self.size..(tile + 1) * self.size))
         })
     }
+}
+
+/// The rows of a tile that hold something which is not finite: a weight of 0 does not hide it, since 0 · NaN is NaN. Where only a part of
+/// the tile is seen, they are left out of the products, and added by themselves to what does see them.
+#[derive(Default)]
+pub(super) struct NotFinite {
+    rows: Vec<usize>,
+    known: bool,
+}
+
+impl NotFinite {
+    /// Before another tile.
+    pub fn forget(&mut self) {
+        self.known = false;
+    }
+
+    /// The rows, found by the first call for this tile; none where all of it is `seen`.
+    #[inline(always)]
+    pub fn among<T: Float, const N: usize>(
+        &mut self,
+        seen: Visibility,
+        tile: [DMatrixView<T>; N],
+    ) -> &[usize] {
+        if seen == Visibility::Full {
+            return &[];
+        }
+        if !self.known {
+            self.rows.clear();
+            if !tile.iter().all(is_finite) {
+                let is_finite = |i: &usize| {
+                    tile.iter().all(|x| x.row(*i).iter().all(|x| x.is_finite()))
+                };
+                self.rows.extend((0..tile[0].nrows()).filter(|i| !is_finite(i)));
+            }
+            self.known = true;
+        }
+        &self.rows
+    }
+}
+
+#[inline(always)]
+fn is_finite<T: Float>(matrix: &DMatrixView<T>) -> bool {
+    // Independent sums fill vectors. 0 · ∞ is NaN, as 0 · NaN is.
+    let mut sums = [T::zero(); 32];
+    for column in matrix.column_iter() {
+        let (chunks, rest) = column.as_slice().as_chunks::<32>();
+        for chunk in chunks {
+            for (sum, &x) in sums.iter_mut().zip(chunk) {
+                *sum += x * T::zero();
+            }
+        }
+        for (sum, &x) in sums.iter_mut().zip(rest) {
+            *sum += x * T::zero();
+        }
+    }
+    sums.iter().all(|sum| sum.is_zero())
+}
+
+/// Those of some rows, in order, that lie in a range.
+pub(super) fn within<'a>(range: &Range<usize>, rows: &'a [usize]) -> &'a [usize] {
+    let place = |end: usize| rows.partition_point(|&row| row < end);
+    &rows[place(range.start)..place(range.end)]
+}
+
+/// What is left of a range without some rows: one piece more than there are of these, and some may be empty.
+pub(super) fn without<'a>(
+    range: &Range<usize>,
+    rows: &'a [usize],
+) -> impl Iterator<Item = Range<usize>> + use<'a> {
+    let rows = within(range, rows).iter().copied();
+    let starts = std::iter::once(range.start).chain(rows.clone().map(|row| row + 1));
+    starts.zip(rows.chain([range.end])).map(|(start, end)| start..end)
 }

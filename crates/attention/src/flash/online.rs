@@ -1,5 +1,6 @@
 //! Softmax of rows that are not seen all at once.
 
+use crate::blocks::copy_of;
 use crate::dot_product::masked_product;
 use crate::error::{Result, check_count, check_not_empty, check_room, check_shape};
 use crate::mask::neg_infinity;
@@ -40,7 +41,7 @@ pub struct OnlineSoftmax<T: Float> {
 // ANCHOR_END: state
 
 impl<T: Float> OnlineSoftmax<T> {
-    /// Before any score: a largest one of −∞, and sums of 0.
+    /// Returns the state before any score: a largest one of −∞, and sums of 0.
     ///
     /// Shapes: `rows` queries, values `d_v` wide.
     ///
@@ -86,7 +87,7 @@ impl<T: Float> OnlineSoftmax<T> {
     ) -> Result<()> {
         let (scores, values) = (scores.into(), values.into());
         self.check(scores, values)?;
-        let mut terms = scores.into_owned(); // (rows, keys)
+        let mut terms = copy_of(scores); // (rows, keys)
         let max = self.max.zip_map(&row_max(&terms), |old, new| old.max(new));
         self.rescale(max);
         for mut column in terms.column_iter_mut() {
@@ -111,7 +112,7 @@ impl<T: Float> OnlineSoftmax<T> {
     }
     // ANCHOR_END: rescale
 
-    /// The largest score of each row so far (rows); −∞ where nothing was seen.
+    /// Returns the largest score of each row so far (rows); −∞ where nothing was seen.
     ///
     /// ```
     /// # use attention::flash::OnlineSoftmax;
@@ -125,7 +126,7 @@ impl<T: Float> OnlineSoftmax<T> {
         &self.max
     }
 
-    /// The sum of the exponentials of each row so far, relative to [`OnlineSoftmax::max`] (rows).
+    /// Returns the sum of the exponentials of each row so far, relative to [`OnlineSoftmax::max`] (rows).
     ///
     /// ```
     /// # use attention::flash::OnlineSoftmax;
@@ -139,7 +140,7 @@ impl<T: Float> OnlineSoftmax<T> {
         &self.sum
     }
 
-    /// The sum of the values so far, weighted by those exponentials (rows, d_v).
+    /// Returns the sum of the values so far, weighted by those exponentials (rows, d_v).
     ///
     /// ```
     /// # use attention::flash::OnlineSoftmax;
@@ -204,7 +205,7 @@ impl<T: Float> OnlineSoftmax<T> {
     }
     // ANCHOR_END: finish
 
-    /// What rounding takes from the log-sum-exp that [`OnlineSoftmax::finish`] returns (rows).
+    /// Returns the rounding error of the log-sum-exp that [`OnlineSoftmax::finish`] returns (rows).
     pub(super) fn log_sum_exp_low(&self) -> DVector<T> {
         self.max.zip_map(&self.sum, |m, sum| log_sum_exp_and_low(T::one(), m, sum).1)
     }

@@ -30,7 +30,7 @@ pub struct TileProducts<T: Float> {
     output: Aligned<T>, // (d, queries), or the gradients of queries (keys, d)
 }
 
-/// What can be timed.
+/// The parts that can be timed.
 ///
 /// ```
 /// use attention::{flash::Instructions, testing::{Part, TileProducts}};
@@ -43,9 +43,9 @@ pub enum Part {
     /// The scores of a panel of queries and a tile of keys, without their maxima. Backward, weights and their gradients are made
     /// so.
     Scores,
-    /// What a tile of values adds to the output of a panel. Backward, keys and values get their gradients so.
+    /// The product that a tile of values adds to the output of a panel. Backward, keys and values get their gradients so.
     Values,
-    /// What a panel of keys adds to the gradients of queries: the one product with a factor that is not packed.
+    /// The product that a panel of keys adds to the gradients of queries: the one product with a factor that is not packed.
     Queries,
     /// The packing of a tile of keys and values.
     Packing,
@@ -54,7 +54,7 @@ pub enum Part {
 }
 
 impl<T: Float> TileProducts<T> {
-    /// A panel of queries, a tile of `keys` keys, and heads `d` wide, of numbers between 0 and 1.
+    /// Returns a panel of queries, a tile of `keys` keys, and heads `d` wide, of numbers between 0 and 1.
     ///
     /// # Errors
     /// `keys` or `d` is 0, or this processor does not have these instructions.
@@ -90,7 +90,7 @@ impl<T: Float> TileProducts<T> {
         Ok(products)
     }
 
-    /// How many queries are in the panel.
+    /// Returns the number of queries in the panel.
     ///
     /// ```
     /// use attention::{flash::Instructions, testing::TileProducts};
@@ -102,7 +102,7 @@ impl<T: Float> TileProducts<T> {
         self.sizes.panel
     }
 
-    /// How many numbers meet the panel's vectors in registers.
+    /// Returns the number of numbers that meet the panel's vectors in registers.
     ///
     /// ```
     /// use attention::{flash::Instructions, testing::TileProducts};
@@ -114,7 +114,7 @@ impl<T: Float> TileProducts<T> {
         self.sizes.numbers
     }
 
-    /// The floating-point operations of a part.
+    /// Returns the floating-point operations of a part.
     ///
     /// ```
     /// use attention::{flash::Instructions, testing::{Part, TileProducts}};
@@ -181,7 +181,8 @@ impl<T: Float> Work for Timed<'_, T> {
                 let (across, rows) = (&tile.panel[..width * d], n.next_multiple_of(NR));
                 let scores = &tile.scores[..rows * width];
                 let share = &mut tile.output[..rows * d];
-                add_grad_q::<S, T, MR, NR>(simd, across, scores, width, share, d);
+                let keys = 0..across.len() / d; // all of them
+                add_grad_q::<S, T, MR, NR>(simd, across, scores, width, share, d, keys);
             }
             Part::Packing => {
                 pack_rows::<T, NR>(tile.k.as_view(), &mut tile.keys);

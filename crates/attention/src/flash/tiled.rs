@@ -100,14 +100,14 @@ impl<T: Float> Head<'_, T> {
     // ANCHOR_END: hide
 }
 
-/// [`attention_backward`](crate::attention_backward()) of every head, one tile at a time: the weights are not kept, they are
+/// Returns [`attention_backward`](crate::attention_backward()) of every head, one tile at a time: the weights are not kept, they are
 /// computed again from the scores and the log-sum-exp.
 ///
 /// Shapes: `forward` as [`tiled_attention`] or [`Flash`](super::Flash) returned it for these inputs, `grad_output`
 /// (n_q, n_heads · d_v) → (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). What the mask hides gets a gradient of
 /// exactly 0.
 ///
-/// Where scores are so large that their last digit decides (about 1/ε, 10⁷ in `f32`), take the tiles of the forward pass:
+/// If scores are so large that their last digit decides (about 1/ε, 10⁷ in `f32`), take the tiles of the forward pass:
 /// in tiles of other sizes a score may be rounded otherwise, and a weight recomputed from it would be another.
 ///
 /// # Errors

@@ -6,7 +6,10 @@ use super::microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows,
     product as sums_of_products, vectors, vectors_mut,
 };
+use super::thin_product::{LARGEST_VECTOR, Thin};
 use crate::blocks::blocks;
+#[cfg(feature = "rayon")]
+use crate::parallel::on_a_worker;
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use std::ops::Range;
 
@@ -65,6 +68,18 @@ impl<'a, T: Float> Factor<'a, T> {
     }
 }
 
+/// Returns true where `a` has so few rows, or `b` so few columns, that to pack the other factor would cost more than it gains.
+fn is_thin<T: Float>(a: &Factor<T>, b: &Factor<T>) -> bool {
+    /// Where the columns of the other factor lie along the results, and so many where they lie along the sums.
+    const FEW: (usize, usize) = (5, 12);
+    /// Numbers of the other factor from which on the second one holds.
+    const LARGE: usize = 1 << 14;
+    let ((rows, depth), columns) = (a.shape(), b.shape().1);
+    let along_sums = if rows <= columns { !b.transposed } else { a.transposed };
+    let large = along_sums && depth * rows.max(columns) >= LARGE;
+    rows.min(columns) <= if large { FEW.1 } else { FEW.0 }
+}
+
 /// The product of two factors, with `bias` added to each row: what [`Compiled::multiply`](crate::compiled::Compiled) compiles.
 pub(crate) fn multiply<T: Float>(
     a: Factor<T>,
@@ -73,17 +88,24 @@ pub(crate) fn multiply<T: Float>(
 ) -> DMatrix<T> {
     /// Up to this number of multiplications, packing would cost more than it gains.
     const FEW: usize = 64 * 64 * 64;
+    /// The same for thin products, which are not packed.
+    const FEWEST: usize = 512;
     let ((rows, depth), columns) = (a.shape(), b.shape().1);
-    if rows.saturating_mul(depth).saturating_mul(columns) <= FEW {
-        return multiply_by_nalgebra(a, b, bias);
+    let count = rows.saturating_mul(depth).saturating_mul(columns);
+    let thin = is_thin(&a, &b);
+    if count <= if thin { FEWEST } else { FEW } {
+        multiply_by_nalgebra(&a, &b, bias)
+    } else if thin {
+        multiply_thin(&a, &b, bias)
+    } else {
+        multiply_packed(&a, &b, bias, threads())
     }
-    multiply_in_panels(a, b, bias)
 }
 
 /// Small matrices.
 fn multiply_by_nalgebra<T: Float>(
-    a: Factor<T>,
-    b: Factor<T>,
+    a: &Factor<T>,
+    b: &Factor<T>,
     bias: Option<&[T]>,
 ) -> DMatrix<T> {
     let mut c = match (a.transposed, b.transposed) {
@@ -100,40 +122,98 @@ fn multiply_by_nalgebra<T: Float>(
     c
 }
 
-/// Each thread gets a share of the columns where the feature `rayon` is on. Results do not depend on the number of threads, since
-/// each entry is summed in the same order.
-fn multiply_in_panels<T: Float>(
-    a: Factor<T>,
-    b: Factor<T>,
+/// A product with few rows, or few columns: these are copied to vectors, and the other factor is read where it lies.
+fn multiply_thin<T: Float>(
+    a: &Factor<T>,
+    b: &Factor<T>,
     bias: Option<&[T]>,
+) -> DMatrix<T> {
+    /// Numbers of the large factor that are worth another thread.
+    const SHARE: usize = 1 << 18;
+    let ((rows, depth), columns) = (a.shape(), b.shape().1);
+    let of_rows = rows <= columns;
+    // The results lie along n, of which there are many.
+    let (few, wide, count, n) =
+        if of_rows { (a, b, rows, columns) } else { (b, a, columns, rows) };
+    let x_stride = depth.next_multiple_of(LARGEST_VECTOR);
+    let mut x = vec![T::zero(); count * x_stride];
+    for (i, x) in x.chunks_exact_mut(x_stride).enumerate() {
+        if few.transposed == of_rows {
+            x[..depth].copy_from_slice(few.matrix.column(i).as_slice());
+        } else {
+            x.iter_mut().zip(few.matrix.row(i).iter()).for_each(|(to, &from)| *to = from);
+        }
+    }
+    // Whether the large factor has its columns along the results.
+    let across = wide.transposed == of_rows;
+    let share = n.min((SHARE / depth).max(1)).next_multiple_of(LARGEST_VECTOR);
+    let mut y = vec![T::zero(); n.div_ceil(share) * share * count];
+    for_each_chunk(&mut y, share * count, |(chunk, y)| {
+        let range = chunk * share..n.min((chunk + 1) * share);
+        let w = if across {
+            wide.matrix.rows_range(range)
+        } else {
+            wide.matrix.columns_range(range)
+        };
+        let work = Thin { x: &x, x_stride, w, transposed: across, y, y_stride: share };
+        Instructions::best().run(work).expect("instructions of this processor");
+    });
+    let mut c = DMatrix::zeros(rows, columns);
+    for (chunk, y) in y.chunks_exact(share * count).enumerate() {
+        for (i, y) in y.chunks_exact(share).enumerate() {
+            for (j, &sum) in (chunk * share..n).zip(y) {
+                let at = if of_rows { (i, j) } else { (j, i) };
+                c[at] = bias.map_or(sum, |bias| sum + bias[at.1]);
+            }
+        }
+    }
+    c
+}
+
+/// Each thread gets a share of the columns where the feature `rayon` is on. Results do not depend on the number of threads, since each
+/// entry is summed in the same order.
+fn multiply_packed<T: Float>(
+    a: &Factor<T>,
+    b: &Factor<T>,
+    bias: Option<&[T]>,
+    threads: usize,
 ) -> DMatrix<T> {
     let (rows, columns) = (a.shape().0, b.shape().1);
     // `vec!` asks for memory that is zero already, where `DMatrix::zeros` would write to it.
     let mut c = vec![T::zero(); rows * columns];
     // Fewer columns are not worth the packed copy of `a` that each share makes; of more, the copy leaves the cache.
-    let share = columns.div_ceil(threads()).clamp(128, 1024);
+    let share = columns.div_ceil(threads).clamp(128, 1024);
     let one = |(group, c): (usize, &mut [T])| {
         let from = group * share;
         let columns = from..from + c.len() / rows;
-        let work = Multiply { a: &a, b: &b, bias, columns, c };
+        let work = Multiply { a, b, bias, columns, c };
         Instructions::best().run(work).expect("instructions of this processor");
     };
     let numbers = (share * rows).max(1);
-    #[cfg(feature = "rayon")]
-    {
-        use rayon::prelude::*;
-        c.par_chunks_mut(numbers).enumerate().for_each(one);
-    }
-    #[cfg(not(feature = "rayon"))]
-    c.chunks_mut(numbers).enumerate().for_each(one);
+    for_each_chunk(&mut c, numbers, one);
     DMatrix::from_vec(rows, columns, c)
 }
 
 fn threads() -> usize {
     #[cfg(feature = "rayon")]
-    return rayon::current_num_threads();
-    #[cfg(not(feature = "rayon"))]
+    if !on_a_worker() {
+        return rayon::current_num_threads();
+    }
     1
+}
+
+/// `f` of each chunk of `size` numbers and its index.
+fn for_each_chunk<T: Float>(
+    numbers: &mut [T],
+    size: usize,
+    f: impl Fn((usize, &mut [T])) + Sync + Send,
+) {
+    #[cfg(feature = "rayon")]
+    if numbers.len() > size && !on_a_worker() {
+        use rayon::prelude::*;
+        return numbers.par_chunks_mut(size).enumerate().for_each(f);
+    }
+    numbers.chunks_mut(size).enumerate().for_each(f);
 }
 
 /// Some columns of `a · b`, with `bias` added to each row.
@@ -316,7 +396,7 @@ mod tests {
                 })
             };
             let exact = |c: DMatrix<T>| c.map(|x| try_convert::<T, f64>(x).unwrap());
-            for rows in [1, 7, 24, 49, 400] {
+            for rows in [1, 2, 5, 7, 24, 49, 400] {
                 for depth in [1, 5, 257] {
                     for columns in [1, 8, 13, 129] {
                         let a = numbers(rows, depth, 0);
@@ -336,10 +416,18 @@ mod tests {
                         for a in [Factor::of(&a), Factor::transpose(&a_tr)] {
                             for b in [Factor::of(&b), Factor::transpose(&b_tr)] {
                                 let bias = Some(bias.as_slice());
-                                let panels = multiply_in_panels(a, b, bias);
-                                assert_eq!(exact(panels), right_plus, "{shape:?}");
-                                let others = multiply_by_nalgebra(a, b, bias);
-                                assert_eq!(exact(others), right_plus, "{shape:?}");
+                                let thin = || multiply_thin(&a, &b, bias);
+                                for product in [
+                                    multiply_packed(&a, &b, bias, 2),
+                                    multiply_by_nalgebra(&a, &b, bias),
+                                    if is_thin(&a, &b) {
+                                        thin()
+                                    } else {
+                                        multiply(a, b, bias)
+                                    },
+                                ] {
+                                    assert_eq!(exact(product), right_plus, "{shape:?}");
+                                }
                             }
                         }
                         let plus = product_plus(&a, &b, &bias);
@@ -362,10 +450,8 @@ mod tests {
             DMatrix::from_fn(rows, columns, |i, j| ((3 * i + 7 * j) as f64).sin())
         };
         let (a, b) = (numbers(50, 300), numbers(300, 517));
-        let run = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            pool.unwrap().install(|| product_plus(&a, &b, &RowDVector::zeros(517)))
-        };
+        let run =
+            |threads| multiply_packed(&Factor::of(&a), &Factor::of(&b), None, threads);
         let one = run(1);
         assert!((2..6).all(|threads| run(threads) == one));
     }

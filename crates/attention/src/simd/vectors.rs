@@ -52,6 +52,10 @@ pub trait Element: Copy + Send + Sync + 'static {
         a: Self::Vector<S>,
         b: Self::Vector<S>,
     ) -> Self::Vector<S>;
+    /// Fewer numbers than a vector has, and zeros after them.
+    fn load_some<S: Simd>(simd: S, slice: &[Self]) -> Self::Vector<S>;
+    /// The sum of all entries.
+    fn sum_of_vector<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
     /// 2^k, for the whole numbers k that stand in the last bits of `rounded` after [`Element::ROUND`] was added to them.
     fn power_of_two<S: Simd>(simd: S, rounded: Self::Vector<S>) -> Self::Vector<S>;
 }
@@ -66,7 +70,8 @@ macro_rules! element {
         fused: $fused:ident, greater: $greater:ident, select: $select:ident,
         to_bits: $to_bits:ident, from_bits: $from_bits:ident,
         splat_bits: $splat_bits:ident, add_bits: $add_bits:ident,
-        mul_bits: $mul_bits:ident
+        mul_bits: $mul_bits:ident,
+        load_some: $load_some:ident, sum: $sum:ident
     ) => {
         impl Element for $float {
             const ROUND: $float =
@@ -115,6 +120,14 @@ macro_rules! element {
                 simd.$select(simd.$greater(a, b), a, b)
             }
             #[inline(always)]
+            fn load_some<S: Simd>(simd: S, slice: &[Self]) -> S::$vector {
+                simd.$load_some(slice)
+            }
+            #[inline(always)]
+            fn sum_of_vector<S: Simd>(simd: S, x: S::$vector) -> Self {
+                simd.$sum(x)
+            }
+            #[inline(always)]
             fn power_of_two<S: Simd>(simd: S, rounded: S::$vector) -> S::$vector {
                 const MANTISSA: u32 = <$float>::MANTISSA_DIGITS - 1;
                 const BIAS: $bits = <$float>::MAX_EXP as $bits - 1;
@@ -146,7 +159,9 @@ element! {
     from_bits: transmute_f32s_u32s,
     splat_bits: splat_u32s,
     add_bits: add_u32s,
-    mul_bits: mul_u32s
+    mul_bits: mul_u32s,
+    load_some: partial_load_f32s,
+    sum: reduce_sum_f32s
 }
 element! {
     f64,
@@ -166,5 +181,7 @@ element! {
     from_bits: transmute_f64s_u64s,
     splat_bits: splat_u64s,
     add_bits: add_u64s,
-    mul_bits: mul_u64s
+    mul_bits: mul_u64s,
+    load_some: partial_load_f64s,
+    sum: reduce_sum_f64s
 }

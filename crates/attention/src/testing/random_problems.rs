@@ -86,7 +86,7 @@ pub enum Numbers {
     Subnormal,
 }
 
-/// What stands among them, in some places.
+/// The kind of numbers that stand among them in some places.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Poison {
     None,
@@ -270,7 +270,7 @@ pub fn exact<T: Float>(x: &DMatrix<T>) -> DMatrix<f64> {
 /// The right results of one head, how far each entry may be off, and what an infinity reaches.
 pub struct Expected {
     pub right: Reference,
-    /// How far outputs and gradients of queries, keys and values may be off.
+    /// The tolerances of outputs and of gradients of queries, keys and values.
     pub tolerance: [DMatrix<f64>; 4],
     pub tolerance_of_log_sum_exp: Vec<f64>,
     /// Queries with an infinity of their own, or among what they see.

@@ -1,7 +1,7 @@
 //! Flash attention equals the naive one: forward and backward, every mask, any lengths, whatever the tiles.
 
-use attention::flash::{Flash, FlashOutput, Instructions, Tiles};
-use attention::testing::one_problem::{Answer, F64, Problem, numbers, off};
+use attention::flash::{Flash, FlashOutput, Inputs, Instructions, Tiles};
+use attention::testing::one_problem::{Answer, Data, F64, Problem, numbers, off};
 use attention::testing::options;
 use attention::{AttentionGradients, Float, Mask, MultiHeadAttention};
 use nalgebra::DMatrix;
@@ -316,5 +316,166 @@ fn a_layer_with_this_core_is_the_same_layer() {
             let off = (ours - naive).amax();
             assert!(off < 100.0 * F64, "{name}: {off}"); // sums over 150 tokens
         }
+    }
+}
+
+/// `Flash` with all instructions, and tiles of two sizes.
+fn programs<T: Float>(problem: &Problem, data: &Data<T>) -> Vec<(String, Answer<T>)> {
+    let tiles = Tiles { queries: 8, keys: 5 };
+    let mut answers = vec![];
+    for instructions in Instructions::available() {
+        let flash = Flash::new().with_instructions(instructions).unwrap();
+        answers.push((format!("{instructions:?}"), problem.fast(data, &flash)));
+        let flash = flash.with_tiles(tiles).unwrap();
+        answers.push((format!("{instructions:?}, small"), problem.fast(data, &flash)));
+    }
+    answers
+}
+
+/// Products of 4e38 are none in `f32`; divided by √64 they are.
+#[test]
+fn a_score_may_overflow_before_it_is_scaled() {
+    for n_q in [1, 20] {
+        let lengths = (n_q, 2);
+        let problem =
+            Problem { lengths, widths: (64, 3), n_heads: 1, mask: Mask::none() };
+        for (sign, winner) in [(1.0, 0), (-1.0, 1)] {
+            let mut data = problem.data::<f32>(0.0);
+            data.q.column_mut(0).fill(2e19);
+            data.k.fill(0.0);
+            (data.k[(0, 0)], data.k[(1, 0)]) = (sign * 2e19, sign * 8e18);
+            for (program, (forward, gradients)) in programs(&problem, &data) {
+                let score = 2e19 / 8.0 * data.k[(winner, 0)];
+                for i in 0..n_q {
+                    assert_eq!(forward.output.row(i), data.v.row(winner), "{program}");
+                    let off = forward.log_sum_exp[i] / score - 1.0;
+                    assert!(off.abs() < 1e-6, "{program}: {off}");
+                }
+                let grad_v = &gradients.v;
+                let right = data.grad_output.row_sum();
+                assert!((grad_v.row(winner) - right).amax() < 1e-5, "{program}");
+                assert_eq!(grad_v.row(1 - winner).amax(), 0.0, "{program}");
+            }
+        }
+    }
+}
+
+/// A score that is too low for any number is not a hidden one, and no zero says that it was.
+#[test]
+fn nothing_but_scores_that_overflow_is_not_nothing() {
+    for n_q in [1, 20] {
+        let mask = Mask::padding(&[true, false, true]).unwrap();
+        let problem = Problem { lengths: (n_q, 3), widths: (4, 3), n_heads: 1, mask };
+        let mut data = problem.data::<f32>(0.0);
+        data.q.fill(1e30);
+        data.k.fill(-1e30);
+        for instructions in Instructions::available() {
+            let flash = Flash::new().with_instructions(instructions).unwrap();
+            let (forward, gradients) = problem.fast(&data, &flash);
+            let all = forward.output.iter().chain(&forward.log_sum_exp);
+            assert!(all.chain(&gradients.v.row(0)).all(|x| x.is_nan()));
+            assert!(gradients.v.row(1).iter().all(|&x| x == 0.0));
+        }
+    }
+}
+
+/// What several machines do that share out the keys: each has the log-sum-exp over all keys, and some of these.
+#[test]
+fn gradients_over_parts_of_the_keys_add_up() {
+    let (n_q, n_k, d, cut) = (70, 150, 16, 60);
+    for spread in [1.0, 30.0, 100.0, 3e3, 1e5] {
+        let mask = Mask::none();
+        let problem = Problem { lengths: (n_q, n_k), widths: (d, d), n_heads: 1, mask };
+        let mut data = problem.data::<f32>(spread);
+        data.k *= spread as f32;
+        let flash = Flash::new();
+        let (whole, right) = problem.fast(&data, &flash);
+        let parts = [0..cut, cut..n_k].map(|keys| {
+            let [k, v] =
+                [&data.k, &data.v].map(|x| x.rows_range(keys.clone()).into_owned());
+            let forward =
+                flash.forward(&Inputs::new(&data.q, &k, &v, &problem.mask).unwrap());
+            (k, v, forward)
+        });
+        let mut merged = whole.clone();
+        for i in 0..n_q {
+            let exact = |x: &FlashOutput<f32>| {
+                f64::from(x.log_sum_exp[i]) + f64::from(x.log_sum_exp_low[i])
+            };
+            let of_parts = parts.each_ref().map(|(.., forward)| exact(forward));
+            let max = of_parts[0].max(of_parts[1]);
+            let all = max + of_parts.map(|x| (x - max).exp()).iter().sum::<f64>().ln();
+            assert!((all - exact(&whole)).abs() < 1e-6 * all.abs().max(1.0));
+            merged.log_sum_exp[i] = all as f32;
+            merged.log_sum_exp_low[i] = (all - f64::from(all as f32)) as f32;
+        }
+        let gradients = parts.map(|(k, v, _)| {
+            let inputs = Inputs::new(&data.q, &k, &v, &problem.mask).unwrap();
+            flash.backward(&inputs, &merged, &data.grad_output).unwrap()
+        });
+        let stack =
+            |a: &DMatrix<f32>, b: &DMatrix<f32>| {
+                DMatrix::from_fn(n_k, d, |i, c| {
+                    if i < cut { a[(i, c)] } else { b[(i - cut, c)] }
+                })
+            };
+        let [a, b] = gradients;
+        for (name, sum, right) in [
+            ("q", a.q + b.q, right.q),
+            ("k", stack(&a.k, &b.k), right.k),
+            ("v", stack(&a.v, &b.v), right.v),
+        ] {
+            let off = off(&sum, &right);
+            assert!(off < 1e-5, "times {spread}: gradient of {name} off by {off:e}");
+        }
+    }
+}
+
+/// A million equal scores: one sum of all of them in `f32` would be far off.
+#[test]
+fn equal_scores_of_many_keys() {
+    for (n_q, n_k) in [(1, 1 << 20), (20, 1 << 20), (20, 1 << 16)] {
+        let (q, k) = (DMatrix::repeat(n_q, 1, 0.7_f32), DMatrix::repeat(n_k, 1, 0.3));
+        let v = DMatrix::repeat(n_k, 1, 1.0);
+        let mask = Mask::none();
+        let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
+        let forward = Flash::new().forward(&inputs);
+        let log_sum_exp = 0.7 * 0.3 + (n_k as f32).ln();
+        for i in 0..n_q {
+            assert!((forward.output[i] - 1.0).abs() < 1e-6, "{}", forward.output[i]);
+            assert!((forward.log_sum_exp[i] - log_sum_exp).abs() < 2e-6);
+        }
+    }
+}
+
+/// A thread that waited for others inside a round of a loop would begin another round there: on the same stack, and with what the first
+/// one has locked.
+#[cfg(feature = "rayon")]
+#[test]
+fn no_round_of_a_parallel_loop_begins_inside_another() {
+    use rayon::prelude::*;
+    use std::cell::Cell;
+    thread_local! {
+        static INSIDE: Cell<bool> = const { Cell::new(false) };
+    }
+    let [q, k] = [(128, 0), (400, 1)].map(|(n, seed)| numbers::<f64>(n, 64, seed));
+    let mask = Mask::none();
+    let inputs = Inputs::new(&q, &k, &k, &mask).unwrap();
+    let both = |flash: &Flash| {
+        let forward = flash.forward(&inputs);
+        flash.backward(&inputs, &forward, &q).unwrap();
+    };
+    let (all, two) = (Flash::new(), Flash::new().with_threads(2).unwrap());
+    let naive = || drop(attention::attention(&q, &k, &k, &mask).unwrap());
+    let callers: [&(dyn Fn() + Sync); 3] = [&|| both(&all), &|| both(&two), &naive];
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    for call in callers {
+        pool.install(|| {
+            (0..60).into_par_iter().for_each(|_| {
+                assert!(!INSIDE.replace(true), "a round inside another");
+                call();
+                INSIDE.set(false);
+            });
+        });
     }
 }

@@ -9,6 +9,7 @@ mod flash_allocations;
 mod golden;
 mod gradients;
 mod inspect;
+mod names;
 mod online_softmax;
 mod options;
 mod precision;

@@ -1,5 +1,6 @@
 //! What is written and read again is the same, to the bit; and what was read may be wrong, but does not panic.
 
+use attention::testing::random;
 use attention::{
     ForwardOptions, Mask, MultiHeadAttention, Parameters, SingleHeadAttention,
 };
@@ -76,6 +77,43 @@ fn masks_of_every_kind_come_back() {
         let matrix = |mask: &Mask| mask.sized(2, 3).unwrap().allowed_matrix();
         assert_eq!(matrix(&again), matrix(&mask));
     }
+}
+
+/// Grouped heads: fewer keys and values than queries, in a layer of one's own, which is saved as its parameters.
+#[test]
+fn parameters_with_fewer_heads_for_keys_and_values_come_back() {
+    let mut grouped = parameters(8, 8, 2); // four heads of queries, and one of keys and values
+    grouped.w_k = grouped.w_k.columns(0, 2).into_owned();
+    grouped.b_k = RowDVector::from_element(2, 0.25);
+    grouped.w_o = DMatrix::from_fn(8, 8, |i, j| (i + j) as f64);
+    let again: Parameters<f64> = from_str(&to_string(&grouped).unwrap()).unwrap();
+    assert_eq!(again, grouped);
+    assert!(
+        SingleHeadAttention::from(again).forward(&random(2, 8, 0), Mask::none()).is_err()
+    );
+    grouped.b_k = RowDVector::zeros(3);
+    let error = to_string(&grouped).unwrap_err().to_string();
+    assert_eq!(error, "`b_k` has 3 columns but `w_k` has 2");
+}
+
+/// TOML has no `null` and no unit.
+#[test]
+fn layers_and_masks_come_back_from_toml() {
+    #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+    struct Saved {
+        layer: MultiHeadAttention<f64>,
+        masks: Vec<Mask>,
+    }
+    let allowed = DMatrix::from_fn(2, 3, |i, j| (i + j) % 2 == 0);
+    let masks = vec![
+        Mask::none(),
+        Mask::causal(),
+        Mask::padding(&[true, false, true]).unwrap(),
+        Mask::window(2).unwrap().and(Mask::dense(allowed).unwrap()),
+    ];
+    let saved = Saved { layer: multi_head(), masks };
+    let text = toml::to_string(&saved).unwrap();
+    assert_eq!(toml::from_str::<Saved>(&text).unwrap(), saved);
 }
 
 /// A file may hold what no constructor would have let through: reading it is an error.

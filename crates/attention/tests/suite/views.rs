@@ -130,3 +130,12 @@ fn of_a_cache_of_keys_and_values_that_is_filled_row_by_row() -> Result<()> {
     }
     Ok(())
 }
+
+/// nalgebra refuses a view whose rows are not neighbours in memory when it becomes one with neighbours; nothing is computed from the
+/// wrong numbers.
+#[test]
+#[should_panic]
+fn rows_with_gaps_are_refused() {
+    let x = random(6, 4, 1);
+    let _ = softmax_rows(&x.rows_with_step(0, 3, 1));
+}

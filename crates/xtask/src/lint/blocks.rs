@@ -5,7 +5,7 @@ use super::{Document, Finding, Sources};
 use crate::markdown::{CodeBlock, ERROR_CODE, code_blocks};
 use crate::preprocess::listings::margin;
 
-/// What the page has room for beside the table of contents; rustfmt.toml says the same.
+/// The columns that the page has room for beside the table of contents; rustfmt.toml says the same.
 const COLUMNS: usize = 90;
 /// The same for the kernels, which the style sheet sets in smaller letters.
 const COLUMNS_OF_KERNELS: usize = 100;

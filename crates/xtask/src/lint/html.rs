@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::iter;
 
 /// Elements that never have an end tag.
-pub(crate) const VOID: &[&str] = &[
+pub const VOID: &[&str] = &[
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source",
     "track", "wbr",
 ];
@@ -23,13 +23,13 @@ pub(crate) struct Page {
 /// An element or a run of text, with what is inside and around it.
 pub(crate) type Node<'a> = NodeRef<'a, Part>;
 
-/// What is known of an element, or of a run of text.
+/// An element, or a run of text.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     /// The name of the element; a text has none.
     pub(crate) tag: String,
     attributes: BTreeMap<String, String>,
-    /// What is written; in an element, the texts inside say it.
+    /// The words of a text; an element has none of its own.
     pub(crate) text: String,
     pub(crate) line: usize,
 }

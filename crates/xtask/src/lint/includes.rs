@@ -16,7 +16,7 @@ static DIRECTIVE: Pattern = pattern!(
 static BEGIN: Pattern = pattern!(r"ANCHOR:\s*([\w-]+)");
 static END: Pattern = pattern!(r"ANCHOR_END:\s*([\w-]+)");
 
-/// How deep mdBook follows includes in included files.
+/// The depth to which mdBook follows includes in included files.
 const DEPTH: usize = 10;
 
 /// A directive that takes in a file, or a part of one.
@@ -66,7 +66,7 @@ pub(super) fn without_directives(text: &str) -> String {
 }
 
 impl Include {
-    /// How many lines of the file stand above the part.
+    /// Returns the number of lines of the file above the part.
     pub(crate) fn lines_above(&self, text: &str) -> Option<usize> {
         match &self.anchor {
             None => Some(0),
@@ -83,7 +83,7 @@ impl Include {
     }
 }
 
-/// Where the first line is in which `mark` has this name.
+/// Returns the place of the first line in which `mark` has this name.
 fn marked(text: &str, mark: &Regex, name: &str) -> Option<usize> {
     let is_marked = |found: Captures| &found[1] == name;
     text.lines().position(|line| mark.captures(line).is_some_and(is_marked))
@@ -144,23 +144,4 @@ fn followed(text: &str, folder: &Path, depth: usize) -> Vec<(Include, Option<Str
 pub(super) fn of_all(sources: &Sources) -> impl Iterator<Item = Include> {
     let of = |document: &Document| followed(&document.text, document.folder(), DEPTH);
     sources.documents().flat_map(of).map(|(include, _)| include)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Whatever the file holds: lines of it, or what is missing.
-        #[test]
-        fn a_part_is_made_of_lines_of_the_file_or_missing(
-            file in mutated::text("// ANCHOR: a\nx\né\n// ANCHOR_END: a\n", &["ANCHOR: a", "ANCHOR_END: a", "\n", "\r"]),
-        ) {
-            if let Ok(text) = anchored(&file, "a") {
-                prop_assert!(file.lines().collect::<Vec<_>>().join("\n").contains(&text));
-            }
-        }
-    }
 }

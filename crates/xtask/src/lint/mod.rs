@@ -4,7 +4,7 @@
 //! they are written, [`pages()`] at what the reader gets.
 
 mod blocks;
-pub(crate) mod html;
+pub mod html;
 pub(crate) mod includes;
 mod links;
 pub mod pages;
@@ -17,6 +17,7 @@ use crate::project::Project;
 use anyhow::Result;
 use path_clean::PathClean;
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ pub struct Finding {
     pub file: String,
     /// The line, counted from one, unless it is about the whole file.
     pub line: Option<usize>,
-    /// What is wrong, and what to do.
+    /// The fault, and the remedy.
     pub message: String,
 }
 
@@ -66,6 +67,27 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
     Ok(sorted(checks.par_iter().flat_map_iter(|check| check(&sources)).collect()))
 }
 
+/// Returns the folders of `src/generated` of which the chapter `name` includes or links a file, sorted.
+///
+/// # Errors
+///
+/// If a file cannot be read.
+pub fn generated_folders(project: &Project, name: &str) -> Result<Vec<String>> {
+    let sources = Sources::read(project.root())?;
+    let file = format!("src/{name}.md");
+    let chapters = sources.chapters.iter().filter(|chapter| chapter.name == file);
+    let files = chapters.flat_map(|chapter| {
+        let includes = includes::includes(&chapter.text, chapter.folder()).into_iter();
+        includes.map(|include| include.file).chain(links::linked_files(chapter))
+    });
+    let folder = |file: PathBuf| {
+        let name = sources.name(&file);
+        Some(name.strip_prefix("src/generated/")?.split_once('/')?.0.to_owned())
+    };
+    let folders: BTreeSet<_> = files.filter_map(folder).collect();
+    Ok(folders.into_iter().collect())
+}
+
 /// Checks the built pages, style sheets and scripts in `folder`.
 ///
 /// # Errors
@@ -96,7 +118,7 @@ impl Document {
         Ok(Self { path, name, text })
     }
 
-    /// What relative paths in the document start from.
+    /// The folder that relative paths in the document start from.
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
@@ -141,96 +163,5 @@ impl Sources {
     /// `path` as seen from the root.
     fn name(&self, path: &Path) -> String {
         files::relative(path, &self.root)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
-
-    const CHAPTER: &str = "# A\n\nSee [B](b.md#c), ![d](figures/d%20e.svg), 12.5 % and $ x $.\n\n\
-        <img src=\"f.svg\">\n\n{{#include ../g.rs:h}} and {{#include i.txt:5:7}}\n\n```rust,listing\nlet é = 1;\n```\n";
-
-    const WORDS: &[&str] = &[
-        "{{#include ",
-        "}}",
-        ":0",
-        ":3:1",
-        ":18446744073709551615:1",
-        "%",
-        "%e",
-        "%C3",
-        "](",
-        "[",
-        "<!--",
-        "-->",
-        "```rust,ignore\n",
-        "$",
-        "`",
-        "\\",
-        "\r",
-        "é",
-        "3 × 10⁻⁴",
-        "src=\"",
-        "href='",
-        "§ ",
-    ];
-
-    const PAGE: &str = "<!DOCTYPE html><html lang=\"en\"><head><title>A</title></head><body><main><h1 id=\"a\">A</h1>\
-        <p>{{#include b}} <a href=\"c.html#d\">e</a></p><svg role=\"img\"><title>f</title></svg></main></body></html>";
-
-    const TAGS: &[&str] = &[
-        "<",
-        ">",
-        "</p>",
-        "<svg",
-        "<main>",
-        "</main>",
-        "<script>",
-        "<!--",
-        "id=\"a\"",
-        "href=\"%\"",
-        "é",
-        "\"",
-        "&#x",
-        "<h2>",
-    ];
-
-    proptest! {
-        /// Whatever a chapter holds, each finding has a place in it.
-        #[test]
-        fn a_damaged_chapter_has_findings_with_their_lines(text in mutated::text(CHAPTER, WORDS)) {
-            let root = PathBuf::from("/nowhere/at/all");
-            let document = |name: &str, text: &str| Document {
-                path: root.join(name),
-                name: name.to_owned(),
-                text: text.to_owned(),
-            };
-            let lines = text.matches('\n').count() + 1;
-            let sources = Sources {
-                chapters: vec![document("src/a.md", &text)],
-                summary: document("src/SUMMARY.md", "[A](a.md)"),
-                readme: Some(document("README.md", &text)),
-                root: root.clone(),
-            };
-            let checks = [includes::broken, blocks::check, links::broken, links::forgotten, prose::check];
-            for finding in checks.iter().flat_map(|check| check(&sources)) {
-                let is_known = ["src/a.md", "README.md", "src/SUMMARY.md"].contains(&finding.file.as_str());
-                let has_line = finding.line.is_some_and(|line| (1..=lines).contains(&line));
-                prop_assert!(is_known && has_line, "{}", finding);
-            }
-        }
-
-        /// Whatever a page holds, each finding has its name.
-        #[test]
-        fn a_damaged_page_has_findings_with_its_name(html in mutated::text(PAGE, TAGS)) {
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::write(folder.path().join("page.html"), html).unwrap();
-            for finding in pages(folder.path()).unwrap() {
-                prop_assert!(finding.file.contains("page.html"), "{}", finding);
-            }
-        }
     }
 }

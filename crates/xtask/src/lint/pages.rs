@@ -1,4 +1,4 @@
-//! What the reader gets: pages, style sheets and scripts.
+//! Checks of what the reader gets: pages, style sheets and scripts.
 
 use super::html::{Node, Page, Part, inside, text_of, texts};
 use super::links::{decoded, local_path};
@@ -40,7 +40,7 @@ static SCRIPT_REQUEST: Pattern = pattern!(
         "#,
 );
 
-/// Where mdBook's own script sends a snippet of class `playground`, if its button is pressed.
+/// The address to which mdBook's own script sends a snippet of class `playground`, if its button is pressed.
 const PLAYGROUND: &str = "https://play.rust-lang.org/";
 
 /// The number of pages in `folder`.
@@ -60,7 +60,7 @@ fn pages_in(folder: &Path) -> Vec<PathBuf> {
 struct Site {
     folder: PathBuf,
     pages: Vec<Page>,
-    /// What a fragment can point to on each page.
+    /// The ids and names on each page that a fragment can point to.
     ids: BTreeMap<PathBuf, BTreeSet<String>>,
 }
 
@@ -123,7 +123,7 @@ fn broken_links(page: &Page, site: &Site) -> Vec<Finding> {
     all.filter_map(problem).collect()
 }
 
-/// What is wrong with an address in the file `from`.
+/// Returns the fault of an address in the file `from`, if it has one.
 fn broken(address: &str, from: &Path, site: &Site) -> Option<String> {
     let file = match local_path(address) {
         Some(path) if path.starts_with('/') => {
@@ -174,7 +174,7 @@ fn request(address: &str) -> String {
     format!("the page asks another host for {address}; serve the file with the book")
 }
 
-/// What the browser fetches for `element` from other hosts.
+/// The addresses on other hosts that the browser fetches for `element`.
 fn loaded(element: &Part) -> Vec<&str> {
     let relation = element.attribute("rel").unwrap_or_default();
     let only_names = element.tag == "link" && UNLOADED.contains(&relation);
@@ -234,7 +234,7 @@ fn requests_in(
         .collect()
 }
 
-/// What should have been turned into something else.
+/// Finds text that should have been turned into something else.
 fn leftovers(page: &Page) -> Vec<Finding> {
     let empty = page.all("code").filter(|code| text_of(*code).trim().is_empty());
     let message = "an empty piece of code: does its include name an anchor?";
@@ -255,7 +255,7 @@ fn leftover(node: Node, page: &Page) -> Option<Finding> {
     Some(page.finding(line - 1 + files::line_at(text, at), message))
 }
 
-/// What search engines and screen readers rely on.
+/// Finds pages that lack what search engines and screen readers rely on.
 fn structure(page: &Page) -> Vec<Finding> {
     let mut findings = repeated_ids(page);
     findings.extend(undescribed(page));

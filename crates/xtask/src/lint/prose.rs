@@ -9,7 +9,7 @@ use crate::files;
 use crate::markdown::{formulas, parse};
 use crate::pattern::{Pattern, pattern};
 use mdbook_markdown::pulldown_cmark::{Event, Tag, TagEnd};
-use regex::Match;
+use regex::{Captures, Match};
 use std::ops::Range;
 
 static NUMBER: Pattern = pattern!(
@@ -23,23 +23,22 @@ static NUMBER: Pattern = pattern!(
         ",
 );
 
-/// What makes the number behind it a place or a name rather than a result.
+/// Words that make the number behind them a place or a name rather than a result.
 static BEFORE_A_NAME: Pattern = pattern!(
     r"(?i)([\w:/]|\b(section|sections|§|chapter|appendix|equation|eq\.|figure|table|theorem|algorithm)\s*)$",
 );
 
-static COMMENT: Pattern = pattern!("//.*");
-
 static TAG: Pattern = pattern!(r"(?s)<!--.*?-->|<[^>]*>");
 
-/// Words that make a reader stop, and what to write instead.
-const WORDS: [(&str, &str); 12] = [
+/// Words that make a reader stop, as patterns in which a blank stands for any space, and their replacement.
+const WORDS: [(&str, &str); 13] = [
     ("but for rounding", "up to rounding"),
     ("dearest", "most expensive"),
     ("everybody", "all, and who they are"),
     ("filling", "padding"),
     ("foretell", "predict"),
     ("foretold", "predicted"),
+    ("gradients? by (?:the|its|their|each|every|an?|[a-z])", "gradient with respect to"),
     ("is to be had", "is available"),
     ("nobody", "no one, or better who"),
     ("shall", "will or should"),
@@ -48,9 +47,10 @@ const WORDS: [(&str, &str); 12] = [
     ("whoever", "who it is"),
 ];
 
+/// The [`WORDS`], a group each.
 static WORD: Pattern = pattern!(&format!(
-    r"(?i)\b({})\b",
-    WORDS.map(|(word, _)| word.replace(' ', r"\s+")).join("|")
+    r"(?i)\b(?:{})\b",
+    WORDS.map(|(word, _)| format!("({})", word.replace(' ', r"\s+"))).join("|")
 ));
 
 /// Decimals, percentages and powers of ten in the text of the chapters, and the [`WORDS`].
@@ -62,30 +62,77 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
     sources.chapters.iter().flat_map(check).collect()
 }
 
-/// The [`WORDS`] in the comments of the crates.
+/// The [`WORDS`] in the comments of the code, and documentation that opens with a question.
 pub(super) fn comments(sources: &Sources) -> Vec<Finding> {
     let code = ["rs", "cu", "cuh", "h", "cpp", "js"];
-    let folder = sources.root.join("crates");
-    let files =
-        code.iter().flat_map(|extension| files::with_extension(&folder, extension));
+    let folders = ["crates", "tests"].map(|folder| sources.root.join(folder));
+    let files = folders.iter().flat_map(|folder| {
+        code.iter().flat_map(move |extension| files::with_extension(folder, extension))
+    });
     let documents = files.filter_map(|file| Document::read(file, &sources.root).ok());
     let check = |document: Document| {
-        let comments = COMMENT.find_iter(&document.text).map(|found| found.range());
-        words(&document, &blank(&document.text, comments))
+        // Those in tests/ are about the words themselves.
+        let is_of_tests = document.name.starts_with("tests/");
+        let comments =
+            if is_of_tests { String::new() } else { comments_alone(&document.text) };
+        [words(&document, &comments), questions(&document)].concat()
     };
     documents.flat_map(check).collect()
 }
 
-fn words(chapter: &Document, prose: &str) -> Vec<Finding> {
-    let finding = |found: Match| {
-        let word = found.as_str().to_lowercase();
-        let word = word.split_whitespace().collect::<Vec<_>>().join(" ");
-        let better =
-            WORDS.iter().find(|(bad, _)| *bad == word).map(|(_, better)| *better);
-        let message = format!("“{word}”: write {}", better.unwrap_or_default());
-        chapter.finding(files::line_at(prose, found.start()), message)
+/// A mark between two comments, so that no phrase begins in one and ends in the other.
+const APART: &str = "\u{1}";
+
+/// The lines of `text` with nothing but their comments. Those on adjacent lines are one text.
+fn comments_alone(text: &str) -> String {
+    let comment = |line: &str| {
+        let (code, comment) = line.split_once("//").unwrap_or((line, ""));
+        let comment = comment.trim_start_matches(['/', '!']);
+        let continues = code.trim().is_empty() && !comment.trim().is_empty();
+        format!("{}{comment}", if continues { "" } else { APART })
     };
-    WORD.find_iter(prose).map(finding).collect()
+    text.lines().map(comment).collect::<Vec<_>>().join("\n")
+}
+
+/// A comment of documentation that opens like a question.
+static QUESTION: Pattern = pattern!(r"^\s*//[/!] (What|How|Whether|Where|Who|When)\b");
+
+/// Folders that have no such comments any more.
+const WITHOUT_QUESTIONS: [&str; 5] =
+    ["crates/bind/", "crates/formats/", "crates/playground/", "crates/xtask/", "tests/"];
+
+/// Comments of documentation that open with a word of a question.
+fn questions(document: &Document) -> Vec<Finding> {
+    if !WITHOUT_QUESTIONS.iter().any(|folder| document.name.starts_with(folder)) {
+        return vec![];
+    }
+    let is_documentation =
+        |line: &str| ["///", "//!"].iter().any(|mark| line.trim().starts_with(mark));
+    let mut inside = false;
+    let mut findings = vec![];
+    for (number, line) in (1..).zip(document.text.lines()) {
+        if let Some(found) = QUESTION.captures(line).filter(|_| !inside) {
+            let message = format!(
+                "documentation that opens with “{}”: say what it is, does or returns",
+                &found[1]
+            );
+            findings.push(document.finding(number, message));
+        }
+        inside = is_documentation(line);
+    }
+    findings
+}
+
+fn words(chapter: &Document, prose: &str) -> Vec<Finding> {
+    let finding = |found: Captures| {
+        let whole = found.get(0)?;
+        let which = (1..=WORDS.len()).find(|group| found.get(*group).is_some())?;
+        let word = whole.as_str().to_lowercase();
+        let word = word.split_whitespace().collect::<Vec<_>>().join(" ");
+        let message = format!("“{word}”: write {}", WORDS[which - 1].1);
+        Some(chapter.finding(files::line_at(prose, whole.start()), message))
+    };
+    WORD.captures_iter(prose).filter_map(finding).collect()
 }
 
 fn numbers(chapter: &Document, prose: &str) -> Vec<Finding> {
@@ -102,7 +149,7 @@ fn numbers(chapter: &Document, prose: &str) -> Vec<Finding> {
     typed.map(finding).collect()
 }
 
-/// Whether `number`, after the text `before` it, is a version such as 0.5.4 or names a place.
+/// Returns whether `number`, after the text `before` it, is a version such as 0.5.4 or names a place.
 fn is_name(before: &str, number: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or(before);
     number.matches('.').count() > 1 || BEFORE_A_NAME.is_match(line)
@@ -128,7 +175,7 @@ fn blank(text: &str, kept: impl IntoIterator<Item = Range<usize>>) -> String {
     String::from_utf8_lossy(&blank).into_owned()
 }
 
-/// Where `text` has words to be read, outside code, tags and addresses.
+/// Returns the ranges of `text` that have words to be read, outside code, tags and addresses.
 fn prose_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut in_code = false;

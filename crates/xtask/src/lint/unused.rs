@@ -35,7 +35,7 @@ pub(super) fn anchors(sources: &Sources) -> Vec<Finding> {
     files_with_anchors(&sources.root).into_iter().flat_map(unused_in).collect()
 }
 
-/// What a chapter may show of the crates, and what is generated.
+/// The files of the crates that a chapter may show, and the generated ones.
 fn files_with_anchors(root: &Path) -> Vec<PathBuf> {
     [root.join("crates"), root.join("src/generated")]
         .iter()

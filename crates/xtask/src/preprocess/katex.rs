@@ -3,6 +3,7 @@
 
 use super::{listings, minutes, numbers, punctuation, terms};
 use crate::files;
+use crate::lint::html::Page;
 use crate::markdown;
 use crate::project::Project;
 use anyhow::{Result, ensure};
@@ -20,7 +21,7 @@ const ERROR_COLOUR: &str = "#e4404e";
 /// Renders the formulas of the chapters.
 #[derive(Debug)]
 pub struct Katex {
-    /// Where the chapters are, so that an error can name the line.
+    /// The project with the chapters, so that an error can name the line.
     pub project: Project,
 }
 
@@ -104,9 +105,10 @@ fn html(formula: &str) -> Result<String, String> {
             // HTML does not need these, and without them a page with many formulas is a twentieth shorter.
             .replace(" xmlns=\"http://www.w3.org/1998/Math/MathML\"", "")
             .replace(" encoding=\"application/x-tex\"", "");
-    if let Some(error) = html.strip_prefix("<span class=\"katex-error\" title=\"") {
-        let why = error.split('"').next().unwrap_or(error);
-        return Err(quick_xml::escape::unescape(why).map_or(why.to_owned(), Into::into));
+    if html.starts_with("<span class=\"katex-error\"") {
+        let page = Page::parse(String::new(), &html);
+        let why = page.all("span").find_map(|error| error.value().attribute("title"));
+        return Err(why.unwrap_or(&html).to_owned());
     }
     if html.contains(ERROR_COLOUR) {
         return Err("unknown command".to_owned());

@@ -47,7 +47,7 @@ pub(super) fn presented(text: &str, written: &str, folder: &Path, root: &Path) -
     presented
 }
 
-/// Where a listing is from: its file, and the function that it is a part of.
+/// Returns the origin of a listing: its file, and the function that it is a part of.
 fn caption(written: &CodeBlock, folder: &Path, root: &Path) -> Option<String> {
     let include = includes(&written.body, folder).into_iter().next()?;
     let file = include.file.strip_prefix(root).ok()?.display().to_string();
@@ -84,8 +84,6 @@ pub(crate) fn margin(code: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
 
     const FILE: &str = "\
 impl X {
@@ -156,40 +154,5 @@ impl X {
             fenced("rust,listing", "if x {\n\n    y\n}\n")
         );
         assert_eq!(dedented(&fenced("rust", indented)), fenced("rust", indented));
-    }
-
-    const MARKDOWN: &[&str] = &[
-        "```rust,listing\n",
-        "```\n",
-        "~~~rust,listing\n",
-        "\r",
-        "\r\n",
-        "\n",
-        "> ",
-        "- ",
-        "\t",
-        "    ",
-        "\u{a0}",
-        "\u{2028}",
-        "é",
-        "\0",
-    ];
-
-    proptest! {
-        /// Whatever a chapter holds, no line is lost, and none but those of a listing changes.
-        #[test]
-        fn a_damaged_chapter_keeps_its_lines(
-            text in mutated::text("A.\n\n> ```rust,listing\n>     é\n>\n>       b\n> ```\n\n```rust,listing\n    x\n```\n", MARKDOWN),
-        ) {
-            let dedented = dedented(&text);
-            let lines = |text: &str| -> Vec<String> {
-                text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
-            };
-            let (before, after) = (lines(&text), lines(&dedented));
-            prop_assert_eq!(before.len().max(1), after.len());
-            for (before, after) in before.iter().zip(&after) {
-                prop_assert!(before.ends_with(after.as_str()));
-            }
-        }
     }
 }

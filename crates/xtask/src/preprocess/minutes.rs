@@ -1,4 +1,4 @@
-//! How long chapters take to read: `{{minutes softmax masking}}` becomes a number, and a chapter that some page names in this way says it
+//! The time that chapters take to read: `{{minutes softmax masking}}` becomes a number, and a chapter that some page names in this way says it
 //! below its own title, too.
 
 use crate::markdown::parse;

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use mdbook_preprocessor::{Preprocessor, parse_input};
 
-/// What mdBook asks of a preprocessor.
+/// The questions of mdBook to a preprocessor.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Which preprocessor
@@ -51,7 +51,10 @@ enum Question {
 pub fn preprocess(project: &Project, options: &Options) -> Result<()> {
     let project = project.clone();
     match options.preprocessor {
-        Name::Snippets => answer(&snippets::Snippets { project }, options),
+        Name::Snippets => {
+            let build = snippets::build_alone;
+            answer(&snippets::Snippets { project, only: None, build }, options)
+        }
         Name::Katex => answer(&katex::Katex { project }, options),
     }
 }

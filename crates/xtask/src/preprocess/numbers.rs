@@ -27,7 +27,7 @@ static LABEL: Pattern = pattern!(r"\s*\\label\{([a-z0-9-]+)\}");
 static REFERENCE: Pattern =
     pattern!(r"\[\]\(([^()\s#]*)#((?:figure|equation)-[^()\s]+)\)");
 
-/// What was numbered: its id, and what a link to it says.
+/// A numbered item: its id, and the text of a link to it.
 type Named = (String, String);
 
 /// Numbers the figures and equations of all chapters, and names them in the links to them.

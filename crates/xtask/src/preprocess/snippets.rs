@@ -18,13 +18,19 @@ use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::Captures;
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 /// Runs the snippets and returns the book with nothing left to run.
 #[derive(Debug)]
 pub struct Snippets {
-    /// Where the crate and the chapters are.
+    /// The project with the crate and the chapters.
     pub project: Project,
+    /// The name of the one chapter to run; none for all.
+    pub only: Option<String>,
+    /// The command with which cargo builds the crates.
+    pub build: fn(&Project) -> Command,
 }
 
 impl Preprocessor for Snippets {
@@ -42,11 +48,18 @@ impl Preprocessor for Snippets {
     fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
         let begun = Instant::now();
         let mut snippets = Vec::new();
-        for chapter in book.chapters() {
+        let is_chosen = |chapter: &&Chapter| match (&self.only, &chapter.source_path) {
+            (Some(name), Some(path)) => {
+                path.file_stem().is_some_and(|stem| stem == name.as_str())
+            }
+            (only, _) => only.is_none(),
+        };
+        for chapter in book.chapters().filter(is_chosen) {
             snippets.extend(snippets_in(chapter, &self.project)?);
         }
         if !snippets.is_empty() {
-            run(&snippets, &libraries(&self.project)?, &self.project)?;
+            let libraries = libraries((self.build)(&self.project))?;
+            run(&snippets, &libraries, &self.project)?;
         }
         let chapters: BTreeSet<_> =
             snippets.iter().map(|snippet| &snippet.chapter).collect();
@@ -130,7 +143,7 @@ impl Snippet {
         self.written.line + within
     }
 
-    /// What to say of a panic at line `line` of the program that rustdoc made of the snippet alone:
+    /// Returns the message about a panic at line `line` of the program that rustdoc made of the snippet alone:
     /// it puts one line before the code, and one more for a `main` of its own.
     fn panicked(&self, line: usize) -> String {
         let before = if OWN_MAIN.is_match(&self.resolved.body) { 1 } else { 2 };
@@ -139,7 +152,7 @@ impl Snippet {
     }
 }
 
-/// How rustdoc and rustc name a place in the file of snippets, and a test in it.
+/// The names that rustdoc and rustc have for a place in the file of snippets, and a test in it.
 static IN_FILE: Pattern = pattern!(r"snippets\.md:(\d+)(:\d+)?");
 static TEST_NAME: Pattern = pattern!(r"---- snippets\.md - \(line (\d+)\).* stdout ----");
 static FAILED: Pattern =
@@ -155,8 +168,12 @@ fn number(digits: &str) -> usize {
 /// The crates that snippets are about, if the workspace has them.
 const CRATES: [&str; 2] = ["attention", "laboratory"];
 
-/// Builds these crates, and returns the arguments by which rustdoc finds them and all that they depend on.
-fn libraries(project: &Project) -> Result<Vec<String>> {
+/// The crates that snippets may name: those, and what `attention` shows of others.
+const NAMED: [&str; 5] = ["attention", "laboratory", "nalgebra", "rand", "rand_distr"];
+
+/// Returns a command by which cargo builds the crates alone.
+#[must_use]
+pub fn build_alone(project: &Project) -> Command {
     let mut build = cargo(project);
     build.args(["build", "--quiet", "--lib"]);
     for name in CRATES {
@@ -164,18 +181,30 @@ fn libraries(project: &Project) -> Result<Vec<String>> {
             build.args(["--package", name]);
         }
     }
+    build
+}
+
+/// Builds the crates, and returns the arguments by which rustc and rustdoc find them and all that they depend on.
+///
+/// # Errors
+///
+/// If a crate does not build.
+pub fn libraries(mut build: Command) -> Result<Vec<String>> {
     let artifacts = artifacts(&mut build)
         .context("the crates do not build, so no snippet can run")?;
-    let mut arguments = Vec::new();
+    let mut arguments = BTreeSet::new();
     for artifact in artifacts {
-        let mut files = artifact.filenames.iter();
-        let Some(file) = files.find(|file| file.extension() == Some("rlib")) else {
-            continue;
-        };
-        arguments.push(format!("--extern={}={file}", artifact.target.name));
-        arguments.extend(file.parent().map(|folder| format!("-Ldependency={folder}")));
+        let mut files = artifact.files.iter();
+        let is_library =
+            |file: &&PathBuf| file.extension().is_some_and(|it| it == "rlib");
+        let Some(file) = files.find(is_library) else { continue };
+        if NAMED.contains(&artifact.name.as_str()) {
+            arguments.insert(format!("--extern={}={}", artifact.name, file.display()));
+        }
+        let folder = file.parent().map(Path::display);
+        arguments.extend(folder.map(|folder| format!("-Ldependency={folder}")));
     }
-    Ok(arguments)
+    Ok(arguments.into_iter().collect())
 }
 
 /// Runs all snippets: those that compile together as one program, those that must not each alone.
@@ -272,7 +301,7 @@ impl<'a> Batch<'a> {
         Ok(failed)
     }
 
-    /// What is wrong with the snippets that failed. In a merged program the lines of a panic are
+    /// Explains the snippets that failed. In a merged program the lines of a panic are
     /// lost, so each is run once more alone.
     fn explain(
         &self,
@@ -333,60 +362,4 @@ impl<'a> Batch<'a> {
 fn details(output: &str) -> &str {
     let after = output.split_once("failures:\n").map_or(output, |(_, after)| after);
     after.split_once("\nfailures:\n").map_or(after, |(details, _)| details).trim_end()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
-
-    fn snippet(line: usize, written: &str, resolved: &str) -> Snippet {
-        let block = |body: &str| CodeBlock {
-            info: "rust".to_owned(),
-            line,
-            body: body.to_owned(),
-        };
-        Snippet {
-            chapter: "src/a.md".to_owned(),
-            written: block(written),
-            resolved: block(resolved),
-        }
-    }
-
-    const SAID: &str = "test snippets.md - (line 7) ... FAILED\nfailures:\n\n---- snippets.md - (line 7) stdout ----\n\
-        error[E0308]: x\n --> snippets.md:9:5\nthread panicked at snippets.md:3:1:\n\nfailures:\n    snippets.md\n\n\
-        test result: FAILED. 1 passed; 1 failed;";
-
-    const WORDS: &[&str] = &[
-        "snippets.md:",
-        "0",
-        "18446744073709551615",
-        "99999999999999999999",
-        "---- snippets.md - (line 1) stdout ----\n",
-        "test result: ok. 18446744073709551615 passed;",
-        "\n",
-        "failures:\n",
-    ];
-
-    proptest! {
-        /// Whatever rustdoc says, what is told of it lies in the chapter.
-        #[test]
-        fn damaged_output_is_told_by_lines_of_the_chapter(
-            said in mutated::text(SAID, WORDS),
-            written in mutated::text("a\n{{#include b}}\nc\n", &["{{#", "\n"]),
-            resolved in mutated::text("a\nb\nb\nc\n", &["\n", "fn main() {"]),
-            line in 1_usize..50,
-        ) {
-            let snippets = [snippet(line, &written, &resolved), snippet(line + 100, &written, &resolved)];
-            let batch = Batch::new(snippets.iter().collect(), true);
-            let told = batch.in_chapters(details(&said));
-            let last = line + 100 + written.lines().count();
-            for place in told.split("src/a.md:").skip(1) {
-                let digits: String = place.chars().take_while(char::is_ascii_digit).collect();
-                prop_assert!(number(&digits) <= last, "{}", told);
-            }
-            let _ = batch.failed(&said);
-        }
-    }
 }

@@ -20,7 +20,7 @@ pub struct DeviceTensor {
     map: Option<TensorMap>, // if the format is one; it holds the address of the bytes
 }
 
-/// How Hopper's copy engine finds boxes of a tensor.
+/// The description by which Hopper's copy engine finds boxes of a tensor.
 #[repr(transparent)]
 struct TensorMap(sys::CUtensorMap);
 
@@ -116,7 +116,7 @@ impl DeviceTensor {
     // ANCHOR_END: push
 }
 
-/// What lies on a device cannot be used by another.
+/// Checks that a tensor lies on this device: another cannot use it.
 pub fn elsewhere(argument: &'static str, own: &CudaStream, wanted: &CudaStream) -> Error {
     let given = format!("on device {}", own.context().ordinal());
     let expected = format!("the program is on device {}", wanted.context().ordinal());

@@ -3,14 +3,15 @@
 //! E-readers differ in what they know. So the formulas are MathML without the spans that KaTeX adds for browsers, colours of
 //! figures are written out where the pages name variables, folds are open, and no script is needed.
 
-use crate::lint::html::VOID;
-use crate::pattern::{Pattern, pattern};
 use anyhow::{Context, Result, ensure};
 use quick_xml::Writer;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
+use regex::Regex;
 use scraper::node::Element;
 use scraper::{ElementRef, Node};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use xtask::lint::html::VOID;
 
 const MATHML: &str = "http://www.w3.org/1998/Math/MathML";
 const SVG: &str = "http://www.w3.org/2000/svg";
@@ -19,7 +20,9 @@ const SVG: &str = "http://www.w3.org/2000/svg";
 const TOKENS: &[&str] = &["mi", "mn", "mo", "mtext"];
 
 /// A variable of the style sheet with the value that stands for it where there is none.
-static VARIABLE: Pattern = pattern!(r"var\(--[\w-]+,\s*([^()]+)\)");
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"var\(--[\w-]+,\s*([^()]+)\)").expect("the pattern is a constant")
+});
 
 /// The content of `element`, for a book whose pages have these names without their extension.
 ///
@@ -117,7 +120,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// What the attribute is in an EPUB, if it is there at all.
+    /// Returns the attribute as an EPUB has it, if it has it at all.
     fn attribute(
         &self,
         element: &Element,
@@ -141,7 +144,7 @@ impl Page<'_> {
         })
     }
 
-    /// Where a link to a page of the book goes in the EPUB.
+    /// Returns the target in the EPUB of a link to a page of the book.
     fn link(&self, target: &str) -> Result<String> {
         let (path, fragment) = target.split_once('#').unwrap_or((target, ""));
         // A query sets a figure that moves, and here none does.
@@ -170,7 +173,7 @@ fn source(formula: ElementRef) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::selector;
+    use crate::selector;
     use scraper::Html;
 
     fn xhtml(html: &str) -> Result<String> {

@@ -3,23 +3,23 @@
 //! The built pages are the source of both: the EPUB is made of each chapter's page, and the PDF is the page with all
 //! chapters as Chromium prints it. So listings, numbers and figures are those that the checks have seen.
 
+#![deny(missing_docs, unsafe_code)]
+
 mod epub;
 mod pdf;
 mod xhtml;
 
-use crate::browser;
-use crate::console::Activity;
-use crate::files;
-use crate::process;
-use crate::project::Project;
 use anyhow::{Context, Result, bail, ensure};
 use mdbook_driver::MDBook;
 use mdbook_driver::book::BookItem;
 use regex::{Captures, Regex};
 use scraper::{ElementRef, Html, Selector};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use xtask::console::Activity;
+use xtask::project::Project;
+use xtask::{browser, files, process};
 
 /// The EPUB in the folder of the built book.
 pub const EPUB: &str = "attention-built.epub";
@@ -27,16 +27,16 @@ pub const EPUB: &str = "attention-built.epub";
 /// The PDF in the folder of the built book.
 pub const PDF: &str = "attention-built.pdf";
 
-/// Who may do what with the book.
+/// The licences of the book.
 const RIGHTS: &str = "Text and figures: CC BY 4.0. Code: MIT or Apache-2.0.";
 
 /// The book as `book.toml` and `SUMMARY.md` describe it.
 pub struct Contents {
     /// The book's title.
     pub title: String,
-    /// What it is about, in a sentence.
+    /// Its subject, in a sentence.
     pub description: String,
-    /// Who wrote it.
+    /// Its authors.
     pub authors: Vec<String>,
     /// The code of its language.
     pub language: String,
@@ -51,7 +51,7 @@ pub struct Contents {
 /// Chapters under one title. The chapters before the first title are a part without.
 #[derive(Default)]
 pub struct Part {
-    /// What stands above the chapters in the list of chapters.
+    /// The title above the chapters in the list of chapters.
     pub title: Option<String>,
     /// The chapters in order.
     pub chapters: Vec<Chapter>,
@@ -114,18 +114,6 @@ impl Contents {
     pub fn chapters(&self) -> impl Iterator<Item = &Chapter> {
         self.parts.iter().flat_map(|part| &part.chapters)
     }
-}
-
-/// The browser that makes the PDF and the cover.
-///
-/// # Errors
-///
-/// If none is installed.
-pub fn browser() -> Result<PathBuf> {
-    browser::find()?.context(
-        "`--formats` takes Chromium or a browser built on it, and there is none; install Chromium or Chrome, or say \
-         where it is in the variable CHROME",
-    )
 }
 
 /// Puts the EPUB and the PDF beside the pages in the folder `book`, and links them where the pages speak of them.

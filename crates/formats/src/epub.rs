@@ -2,8 +2,6 @@
 
 use super::xhtml;
 use super::{Chapter, Contents, EPUB, RIGHTS, escaped, first, parsed, show, title_page};
-use crate::files;
-use crate::project::Project;
 use anyhow::{Context, Result};
 use rbook::Epub;
 use rbook::ebook::toc::TocEntryKind;
@@ -12,8 +10,10 @@ use rbook::epub::manifest::DetachedEpubManifestEntry;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use xtask::files;
+use xtask::project::Project;
 
-/// What names this book, whatever its version.
+/// The name of this book, whatever its version.
 const IDENTIFIER: &str = "urn:uuid:6f1d3c52-8a0e-4d6b-9b57-2e7c0d9a41f3";
 
 const STYLE: &str = "book.css";
@@ -23,7 +23,7 @@ const FONTS: &[&str] =
     &["source-sans-3-latin-wght-normal.woff2", "source-sans-3-greek-wght-normal.woff2"];
 const LICENCE_OF_FONTS: &str = "OFL-source-sans-3.txt";
 
-/// What the book offers to those who cannot see it, in the words of <https://www.w3.org/TR/epub-a11y>.
+/// The accessibility of the book, in the words of <https://www.w3.org/TR/epub-a11y>.
 const ACCESSIBILITY: &[(&str, &str)] = &[
     ("schema:accessMode", "textual"),
     ("schema:accessMode", "visual"),
@@ -158,7 +158,7 @@ fn file(contents: &Contents, title: &str, name: &str, body: &str) -> EpubChapter
         .xhtml(xhtml)
 }
 
-/// What blank lines divide, as paragraphs.
+/// The text with a paragraph for each part that blank lines divide.
 fn paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(str::trim).filter(|text| !text.is_empty());
     paragraphs.map(|text| format!("<p>{}</p>\n", escaped(text))).collect()

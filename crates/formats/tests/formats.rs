@@ -3,6 +3,7 @@
 //! Making them needs Chromium, and reading them epubcheck and poppler's pdftohtml. What needs a program that is missing is
 //! not tested, and says so; with `REQUIRE_BROWSER=1` and `REQUIRE_READERS=1` it fails.
 
+use formats::Contents;
 use rbook::Epub;
 use rbook::ebook::toc::TocEntryKind;
 use scraper::{ElementRef, Html, Selector};
@@ -12,17 +13,16 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use xtask::formats::{self, Contents};
 use xtask::{browser, build, files, project::Project};
 
-/// How near text of the PDF may come to the right edge of its page, as a share of the page's width.
+/// The least distance of the PDF's text to the right edge of its page, as a share of the page's width.
 const MARGIN: f64 = 0.05;
 
 #[test]
 fn the_formats_hold_the_whole_book() {
     let browser = browser::find().unwrap_or_else(|error| panic!("{error:#}"));
     let Some(browser) = required(browser, "Chromium", "REQUIRE_BROWSER") else { return };
-    let project = Project::at(env!("CARGO_MANIFEST_DIR"));
+    let project = Project::find().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let book = folder.path();
     build::build_into(&project, book, &build::Options::default())
@@ -40,7 +40,7 @@ fn the_formats_hold_the_whole_book() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
-/// What was found, or nothing with a word about it.
+/// Returns what was found, or nothing with a word about it.
 fn required(program: Option<PathBuf>, name: &str, variable: &str) -> Option<PathBuf> {
     if program.is_none() {
         let required = env::var_os(variable).is_some_and(|value| value == "1");
@@ -55,7 +55,7 @@ fn selector(text: &str) -> Selector {
     Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What `what` selects.
+/// Returns the elements that `what` selects.
 fn all<'a>(html: &'a Html, what: &str) -> Vec<ElementRef<'a>> {
     html.select(&selector(what)).collect()
 }
@@ -92,7 +92,7 @@ fn documents(epub: &Epub) -> BTreeMap<String, Html> {
     read.collect()
 }
 
-/// What the pages have and the EPUB lacks, or the other way round.
+/// Complaints about what the pages have and the EPUB lacks, or the other way round.
 fn missing_in_epub(epub: &Epub, contents: &Contents, book: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
     let documents = documents(epub);
@@ -196,7 +196,7 @@ fn broken_links(epub: &Epub) -> Vec<String> {
     complaints
 }
 
-/// What would run, or be fetched from another host.
+/// Complaints about what would run, or be fetched from another host.
 fn scripts(epub: &Epub) -> Vec<String> {
     let documents = documents(epub);
     let found = documents.iter().flat_map(|(name, html)| {

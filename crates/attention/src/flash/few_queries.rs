@@ -1,0 +1,203 @@
+//! Few queries, such as the one of a token that is written, against many keys.
+//!
+//! Tiles would leave most of each vector empty, since their vectors lie along the queries, and would give one thread all the work. Here
+//! vectors lie along the keys, which are read where they are, and threads share the keys: each chunk of keys has a softmax of its own, and
+//! the chunks are merged as parts of a softmax can be.
+
+use super::fast::{Flash, NotFinite, sees_something, two_scales};
+use super::queue::{into_inner, lock};
+use super::{FlashOutput, Head, Inputs};
+use crate::blocks::blocks;
+use crate::mask::{Visibility, neg_infinity};
+use crate::simd::{
+    Float, InstructionSet, LARGEST_VECTOR, Work, combinations, dots, exp2,
+};
+use crate::softmax::{normaliser, shift};
+use nalgebra::convert;
+use std::f64::consts::LOG2_E;
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// With up to so many queries, this way was the faster one where it was measured.
+pub(super) const FEW: usize = 6;
+
+/// Tiles in a chunk of keys. It depends on nothing but the tiles: sums over chunks must not depend on the number of threads.
+const TILES: usize = 8;
+
+impl Flash {
+    pub(super) fn forward_few<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
+        let (n_q, n_k) = inputs.lengths();
+        let (d_k, d_v) = inputs.widths();
+        let seen = inputs.mask.keys_seen_by(0..n_q);
+        let keys = self.tiles().keys.saturating_mul(TILES).min(n_k);
+        let seen = move |chunk: Range<usize>| {
+            chunk.start.max(seen.start)..chunk.end.min(seen.end)
+        };
+        let chunks: Vec<_> = blocks(n_k, keys).map(seen).collect();
+        let hidden = |keys: &Range<usize>| {
+            keys.is_empty()
+                || inputs.mask.visibility(0..n_q, keys.clone()) == Visibility::Hidden
+        };
+        let chunks: Vec<_> = chunks.into_iter().filter(|keys| !hidden(keys)).collect();
+        let tasks = (0..inputs.n_heads())
+            .flat_map(|h| (0..chunks.len()).map(move |chunk| (h, chunk)))
+            .collect();
+        let part = Part::new(n_q, d_v);
+        let parts = Mutex::new(vec![part; inputs.n_heads() * chunks.len()]);
+        let scales = two_scales(inputs.head(0).scale);
+        let stride = keys.next_multiple_of(LARGEST_VECTOR);
+        self.threads_for(inputs).run(
+            tasks,
+            || (vec![T::zero(); n_q * d_k], vec![T::zero(); n_q * stride]),
+            |(queries, scores), (h, chunk)| {
+                let (head, keys) = (&inputs.head(h), chunks[chunk].clone());
+                let work = Chunk { head, keys, scales, queries, scores, stride };
+                let part = self.instructions().run(work).expect("checked instructions");
+                lock(&parts)[h * chunks.len() + chunk] = part;
+            },
+        );
+        let parts = into_inner(parts);
+        let mut forward = FlashOutput::zeros(inputs);
+        for h in 0..inputs.n_heads() {
+            let parts = &parts[h * chunks.len()..][..chunks.len()];
+            for i in 0..n_q {
+                merge(parts, inputs, &mut forward, (i, h));
+            }
+        }
+        forward
+    }
+}
+
+/// What a chunk of keys says to each query, as in [`OnlineSoftmax`](super::OnlineSoftmax).
+#[derive(Clone)]
+struct Part<T> {
+    max: Vec<T>,    // (n_q)
+    sum: Vec<T>,    // (n_q)
+    output: Vec<T>, // (n_q, d_v), row by row
+}
+
+impl<T: Float> Part<T> {
+    fn new(n_q: usize, d_v: usize) -> Self {
+        let zeros = |n| vec![T::zero(); n];
+        Part { max: vec![neg_infinity(); n_q], sum: zeros(n_q), output: zeros(n_q * d_v) }
+    }
+}
+
+/// One query's parts become its output and its log-sum-exp.
+fn merge<T: Float>(
+    parts: &[Part<T>],
+    inputs: &Inputs<T>,
+    forward: &mut FlashOutput<T>,
+    (i, h): (usize, usize),
+) {
+    let d_v = inputs.widths().1;
+    let larger = |a: T, b: T| if b > a { b } else { a };
+    let max = parts.iter().map(|part| part.max[i]).fold(neg_infinity(), larger);
+    let mut sum = T::zero();
+    let mut output = vec![T::zero(); d_v];
+    for part in parts {
+        let behind = (part.max[i] - shift(max)) * convert(LOG2_E);
+        let correction = T::exp2_polynomial::<false>(behind);
+        sum += part.sum[i] * correction;
+        for (to, &from) in output.iter_mut().zip(&part.output[i * d_v..]) {
+            *to += from * correction;
+        }
+    }
+    // Scores that overflowed to −∞ look like hidden ones.
+    if sum.is_zero() && sees_something(&inputs.mask, i) {
+        sum = convert(f64::NAN);
+    }
+    for (c, output) in output.into_iter().enumerate() {
+        forward.output[(i, h * d_v + c)] = output / normaliser(sum);
+    }
+    forward.write_log_sum_exp((i, h), T::one(), max, sum);
+}
+
+/// All queries of a head, and some of its keys.
+struct Chunk<'a, T: Float> {
+    head: &'a Head<'a, T>,
+    keys: Range<usize>,
+    scales: (T, T),       // of queries, and of their products with keys
+    queries: &'a mut [T], // (n_q, d_k), row by row
+    scores: &'a mut [T],  // (n_q, stride), row by row
+    stride: usize,
+}
+
+impl<T: Float> Work for Chunk<'_, T> {
+    type Output = Part<T>;
+
+    #[inline(always)]
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(
+        self,
+        simd: S,
+    ) -> Part<T> {
+        let Chunk { head, keys, scales, queries, scores, stride } = self;
+        let ((n_q, d_k), d_v) = (head.q.shape(), head.v.ncols());
+        let (k, v) = (head.k.rows_range(keys.clone()), head.v.rows_range(keys.clone()));
+        for (i, row) in queries.chunks_exact_mut(d_k).enumerate() {
+            row.iter_mut().zip(&head.q.row(i)).for_each(|(to, &x)| *to = x * scales.0);
+        }
+        scores.fill(T::zero());
+        combinations::<S, T>(simd, (queries, d_k), k, (scores, stride));
+
+        let seen = head.mask.visibility(0..n_q, keys.clone());
+        let mut part = Part::new(n_q, d_v);
+        for (i, line) in scores.chunks_exact_mut(stride).enumerate() {
+            let (line, rest) = line.split_at_mut(keys.len());
+            line.iter_mut().for_each(|score| *score *= scales.1);
+            if seen == Visibility::Partial {
+                head.mask.hide_keys(i, keys.clone(), line, neg_infinity());
+            }
+            rest.fill(neg_infinity());
+        }
+        for (i, line) in scores.chunks_exact_mut(stride).enumerate() {
+            (part.max[i], part.sum[i]) = exponentials::<S, T>(simd, line);
+            if let Some(dropout) = head.dropout {
+                dropout.multiply_keys(i, keys.start, &mut line[..keys.len()]);
+            }
+        }
+
+        // A weight of 0 does not hide what is not finite.
+        let mut not_finite = NotFinite::default();
+        let not_finite = not_finite.among(seen, [v]);
+        let (weights, output) = ((&*scores, stride), (&mut part.output[..], d_v));
+        if not_finite.is_empty() {
+            dots::<S, T>(simd, weights, v, output);
+            return part;
+        }
+        let mut finite = v.into_owned();
+        not_finite.iter().for_each(|&row| finite.row_mut(row).fill(T::zero()));
+        dots::<S, T>(simd, weights, finite.as_view(), output);
+        for &row in not_finite {
+            for i in (0..n_q).filter(|&i| head.mask.allows(i, keys.start + row)) {
+                for c in 0..d_v {
+                    part.output[i * d_v + c] += scores[i * stride + row] * v[(row, c)];
+                }
+            }
+        }
+        part
+    }
+}
+
+/// Scores become exponentials of their distance to the largest one. Returns that, and the sum.
+#[inline(always)]
+fn exponentials<S: InstructionSet, T: Float>(simd: S, scores: &mut [T]) -> (T, T) {
+    let scores = T::vectors_mut::<S>(scores);
+    let mut largest = T::splat_vector(simd, neg_infinity());
+    for &scores in &*scores {
+        largest = T::larger(simd, scores, largest);
+    }
+    let mut lanes = [neg_infinity(); LARGEST_VECTOR];
+    T::vectors_mut::<S>(&mut lanes)[0] = largest;
+    let max = lanes.into_iter().fold(neg_infinity(), |a: T, b| if b > a { b } else { a });
+    let lowest = T::min_value().expect("floats have one");
+    let shift = T::splat_vector(simd, if max > lowest { max } else { lowest }); // −∞ − (−∞) is NaN
+    let base = T::splat_vector(simd, convert(LOG2_E)); // e^x = 2^(base · x)
+    let mut sum = T::splat_vector(simd, T::zero());
+    for scores in scores {
+        let behind = T::sub_vectors(simd, *scores, shift);
+        *scores = exp2::<S, T>(simd, T::mul_vectors(simd, behind, base));
+        sum = T::add_vectors(simd, sum, *scores);
+    }
+    (max, T::sum_of_vector(simd, sum))
+}
