@@ -149,7 +149,8 @@ pub fn attention<'a, T: Float>(
 // ANCHOR_END: attention
 
 // ANCHOR: attend
-/// [`attention`]; `dropout` (n_q, n_k) multiplies the weights before they meet the values.
+/// [`attention`]; `dropout` (n_q, n_k) multiplies the weights before they meet the
+/// values.
 pub(crate) fn attend<T: Float>(
     q: DMatrixView<T>,
     k: DMatrixView<T>,
@@ -328,8 +329,9 @@ pub(crate) fn attend_backward<T: Float>(
     // ANCHOR: backward_softmax
     // weights = softmax(scores + mask): a hidden weight is the constant 0
     let grad_weights = mask.fill_hidden(grad_weights, T::zero());
-    let grad_scores = softmax_rows_backward_in_place(weights.into(), grad_weights); // (n_q, n_k)
-    let grad_scores = mask.fill_hidden(grad_scores, T::zero()); // even beside a NaN
+    let grad_scores = softmax_rows_backward_in_place(weights.into(), grad_weights);
+    // (n_q, n_k); 0 where hidden, even beside a NaN
+    let grad_scores = mask.fill_hidden(grad_scores, T::zero());
     // ANCHOR_END: backward_softmax
 
     // ANCHOR: backward_scale

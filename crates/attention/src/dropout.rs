@@ -38,12 +38,14 @@ impl Dropout {
         factors
     }
 
+    // ANCHOR: dropout
     /// Returns the dropout of head `h`.
     pub fn of_head(self, h: usize) -> HeadDropout {
         let key = mix(mix(self.seed.wrapping_add(STEP)).wrapping_add(h as u64));
         let below = (self.probability * 2.0_f64.powi(64)) as u64;
         HeadDropout { key, below, kept: 1.0 / (1.0 - self.probability) }
     }
+    // ANCHOR_END: dropout
 }
 
 /// [`Dropout`] of one head.
@@ -75,7 +77,9 @@ impl HeadDropout {
         self.multiply(i, j, 1, weights);
     }
 
-    /// The pair (i, j) has the number i · 2³² + j, and each weight's number is `step` after that of the last one.
+    // ANCHOR: factors
+    /// The pair (i, j) has the number i · 2³² + j, and each weight's number is `step`
+    /// after that of the last one.
     #[inline(always)]
     fn multiply<T: Float>(&self, i: usize, j: usize, step: u64, weights: &mut [T]) {
         let kept: T = nalgebra::convert(self.kept);
@@ -87,6 +91,7 @@ impl HeadDropout {
             state = state.wrapping_add(step.wrapping_mul(STEP));
         }
     }
+    // ANCHOR_END: factors
 }
 
 #[cfg(test)]

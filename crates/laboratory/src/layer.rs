@@ -29,8 +29,9 @@ pub trait AttentionLayer: NamedParameters<f64> + Clone {
     /// The matrices that the forward pass keeps for the backward pass.
     type Cache;
 
-    /// Returns the output (n_q, d_model) of queries from `x` (n_q, d_model), and of keys and values from the context (n_k, d_model),
-    /// or from `x` where there is none; and the cache.
+    /// Returns the output (n_q, d_model) of queries from `x` (n_q, d_model), and of keys
+    /// and values from the context (n_k, d_model), or from `x` where there is none; and
+    /// the cache.
     ///
     /// # Errors
     /// The shapes do not fit one another or the layer.
@@ -41,7 +42,8 @@ pub trait AttentionLayer: NamedParameters<f64> + Clone {
         mask: impl Into<Mask>,
     ) -> Result<(DMatrix<f64>, Self::Cache)>;
 
-    /// Returns the gradients with respect to parameters and inputs, from `grad_output` (n_q, d_model).
+    /// Returns the gradients with respect to parameters and inputs, from `grad_output`
+    /// (n_q, d_model).
     ///
     /// # Errors
     /// `grad_output` has another shape than the output, or the cache does not fit.

@@ -31,7 +31,7 @@ impl Example {
 pub fn worked_example() -> Result<Example> {
     let [q, k, v] = example_b();
     let grad_output = dmatrix![1.0, 0.0; 0.0, 1.0; 1.0, -1.0];
-    let (_, cache) = attention(&q, &k, &v, &Mask::none())?;
+    let (_, cache) = attention(&q, &k, &v, Mask::none())?;
     let grad_weights = &grad_output * v.transpose();
     Ok(Example {
         grad_scores: softmax_rows_backward(&cache.weights, &grad_weights)?,
@@ -82,7 +82,7 @@ pub fn fresh_layers() -> Result<Vec<InputGradient>> {
     let draw = |_| {
         let layer = SingleHeadAttention::xavier(4, 3, 2, rng)?;
         let grad_output = normal(6, 4, rng);
-        let (_, cache) = layer.forward(&x, &Mask::none())?;
+        let (_, cache) = layer.forward(&x, Mask::none())?;
         let paths = gradients_by_path(&layer.parameters, &cache, &grad_output)?;
         Ok(InputGradient { whole: layer.backward(&cache, &grad_output)?.x, paths })
     };

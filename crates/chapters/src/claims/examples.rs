@@ -51,7 +51,7 @@ pub const ROUNDING: f64 = 3.0 * 0.005;
 
 pub fn three_queries() -> Result<ThreeQueries> {
     let [q, k, v] = example_b();
-    let (output, cache) = attention(&q, &k, &v, &Mask::none())?;
+    let (output, cache) = attention(&q, &k, &v, Mask::none())?;
     let said_weights: DMatrix<f64> =
         dmatrix![0.41, 0.20, 0.41; 0.38, 0.38, 0.24; 0.52, 0.25, 0.25];
     Ok(ThreeQueries {

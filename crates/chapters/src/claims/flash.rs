@@ -86,8 +86,8 @@ pub fn inputs() -> [DMatrix<f64>; 3] {
 /// (1) The outputs of tiled attention, with tiles that do not divide the length, and of plain attention.
 pub fn tiled_and_plain<T: Float>([q, k, v]: &[DMatrix<T>; 3]) -> Result<[DMatrix<T>; 2]> {
     let tiles = Tiles { queries: 40, keys: 48 };
-    let tiled = tiled_attention(&Inputs::new(q, k, v, &Mask::none())?, tiles)?.output;
-    Ok([tiled, attention(q, k, v, &Mask::none())?.0])
+    let tiled = tiled_attention(&Inputs::new(q, k, v, Mask::none())?, tiles)?.output;
+    Ok([tiled, attention(q, k, v, Mask::none())?.0])
 }
 
 /// The largest difference of the two in `f64`.

@@ -20,7 +20,7 @@ fn curves() -> [&'static Curve; 3] {
 fn the_loops_compute_the_layers_loss() {
     for problem in problems().unwrap() {
         let layer = problem.layer().unwrap();
-        let (output, _) = layer.forward(&problem.x, &Mask::none()).unwrap();
+        let (output, _) = layer.forward(&problem.x, Mask::none()).unwrap();
         let off = output.dot(&problem.r) - problem.loss(&problem.x);
         assert!(off.abs() < 1e-14, "{off}");
     }

@@ -120,7 +120,7 @@ fn plain_mean(trial: Trial) -> Result<Case<'static>> {
 fn unmasked(trial: Trial) -> Result<Case<'static>> {
     let mask = if trial.hides { Mask::none() } else { Mask::causal() };
     by_queries(trial, (4, 4), 1.0, mask, |cache, r| {
-        let (_, again) = attention(&cache.q, &cache.k, &cache.v, &Mask::none())?;
+        let (_, again) = attention(&cache.q, &cache.k, &cache.v, Mask::none())?;
         Ok(attention_backward(&again, r)?.q)
     })
 }
@@ -148,14 +148,14 @@ fn tripled(trial: Trial) -> Result<Case<'static>> {
     let layer = SingleHeadAttention::from(parameters(4, 3, 2, rng)?);
     let scale = if trial.hides { 0.0 } else { 1.0 };
     let (x, r) = (scale * uniform(5, 4, rng), uniform(5, 4, rng));
-    let (_, cache) = layer.forward(&x, &Mask::none())?;
+    let (_, cache) = layer.forward(&x, Mask::none())?;
     let factor = if trial.planted { 3.0 } else { 1.0 };
     let gradient = factor * layer.backward(&cache, &r)?.parameters.w_q;
     let at = layer.parameters.w_q.clone();
     let loss = move |w_q: &DMatrix<f64>| {
         let mut layer = layer.clone();
         layer.parameters.w_q.copy_from(w_q);
-        Ok(layer.forward(&x, &Mask::none())?.0.dot(&r))
+        Ok(layer.forward(&x, Mask::none())?.0.dot(&r))
     };
     Ok(Case { at, gradient, loss: Box::new(loss) })
 }

@@ -44,7 +44,7 @@ impl Problem<f64> {
     /// The gradient with respect to x, from the crate.
     fn gradient(&self) -> Result<DMatrix<f64>> {
         let layer = self.layer()?;
-        let (_, cache) = layer.forward(&self.x, &Mask::none())?;
+        let (_, cache) = layer.forward(&self.x, Mask::none())?;
         Ok(layer.backward(&cache, &self.r)?.x)
     }
 }

@@ -12,7 +12,7 @@ use std::f64::consts::TAU;
 pub fn lookup() -> Result<DMatrix<f64>> {
     let keys = dmatrix![4.0, 0.0; 0.0, 4.0; -4.0, 0.0];
     let values = dmatrix![10.0; 20.0; 30.0];
-    let (_, cache) = attention(&dmatrix![2.0, 2.0], &keys, &values, &Mask::none())?;
+    let (_, cache) = attention(&dmatrix![2.0, 2.0], &keys, &values, Mask::none())?;
     Ok(cache.weights)
 }
 
@@ -62,7 +62,7 @@ impl Points {
     /// computes exp(q'·k / √d_k), so q' = q √d_k / σ².
     pub fn smoothed(&self, sigma: f64) -> Result<DMatrix<f64>> {
         let queries = on_circle(&grid()) * (2_f64.sqrt() / sigma.powi(2));
-        Ok(attention(&queries, &self.keys, &self.values, &Mask::none())?.0)
+        Ok(attention(&queries, &self.keys, &self.values, Mask::none())?.0)
     }
 }
 

@@ -99,7 +99,7 @@ pub fn through_attention() -> Result<Norms> {
         let layer = SingleHeadAttention::xavier(WIDTH, WIDTH, WIDTH, rng)?;
         let grad_last = normal(1, WIDTH, rng) / (WIDTH as f64).sqrt();
         let x = normal(n, WIDTH, rng);
-        let (_, cache) = layer.forward(&x, &Mask::causal())?;
+        let (_, cache) = layer.forward(&x, Mask::causal())?;
         let mut grad_output = DMatrix::zeros(n, WIDTH);
         grad_output.row_mut(n - 1).copy_from(&grad_last);
         Ok(layer.backward(&cache, &grad_output)?.x.row(0).norm())

@@ -25,7 +25,7 @@ pub fn readable_layer(Sentence { x, .. }: &Sentence) -> Result<[RowDVector<f64>;
         w_k,
         w_v,
     });
-    let (output, _) = layer.forward(x, &Mask::none())?;
+    let (output, _) = layer.forward(x, Mask::none())?;
     Ok([output.row(BANK).into_owned(), (x + output).row(BANK).into_owned()])
 }
 
@@ -83,7 +83,7 @@ pub fn start(factor: f64) -> Result<Start> {
         }
         let x = normal(N, D_MODEL, rng);
         let grad_output = normal(N, D_MODEL, rng);
-        let (output, cache) = layer.forward(&x, &Mask::none())?;
+        let (output, cache) = layer.forward(&x, Mask::none())?;
         let AttentionCache { q, k, weights, .. } = &cache.attention;
         let gradients = layer.backward(&cache, &grad_output)?;
         let share = 1.0 / LAYERS as f64;

@@ -56,7 +56,7 @@ fn the_last_query_by_itself_gets_the_last_output_of_all() {
     let x = example::river().x;
     let Steps { q, k, v, output: all, .. } = projected(&x, &x, &Mask::causal()).unwrap();
     let last = q.rows(5, 1).into_owned();
-    let (alone, _) = attention(&last, &k, &v, &Mask::causal()).unwrap();
+    let (alone, _) = attention(&last, &k, &v, Mask::causal()).unwrap();
     assert!((all.rows(5, 1) - alone).amax() < 1e-14);
 }
 
@@ -66,7 +66,7 @@ fn the_second_half_of_a_sentence_does_not_see_the_first_after_a_reshape() {
     let attend = |x: &DMatrix<f64>| {
         let heads = wrong::split_by_reshape(x, 2).into_iter();
         let outputs = heads
-            .map(|head| attention(&head, &head, &head, &Mask::none()).unwrap().0)
+            .map(|head| attention(&head, &head, &head, Mask::none()).unwrap().0)
             .collect::<Vec<_>>();
         wrong::join_by_reshape(&outputs)
     };

@@ -32,7 +32,7 @@ pub fn largest_weight(d_k: usize, divisor: f64) -> Result<Results<f64>> {
     for _ in 0..ROWS {
         let (q, k) = (normal(1, d_k, rng), normal(KEYS, d_k, rng));
         wrong += wrong::unscaled_weights(&(&q / divisor), &k)?.max() / ROWS as f64;
-        right += attention_weights(&q, &k, &Mask::none())?.0.max() / ROWS as f64;
+        right += attention_weights(&q, &k, Mask::none())?.0.max() / ROWS as f64;
     }
     Ok(Results { wrong, right })
 }
@@ -84,7 +84,7 @@ pub fn with_a_flat_head() -> Result<(MultiHeadAttention<f64>, MultiHeadCache<f64
     let mut layer = MultiHeadAttention::<f64>::xavier(4, 2, rng)?;
     layer.parameters.w_q *= 6.0;
     layer.parameters.w_q.columns_mut(2, 2).fill(0.0);
-    let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    let (_, cache) = layer.forward(&example::river().x, Mask::none())?;
     Ok((layer, cache))
 }
 
@@ -132,7 +132,7 @@ pub fn passed(seed: u64) -> Result<Passed> {
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
     let layer = SingleHeadAttention::from(parameters(4, 3, 2, rng)?);
     let grad_output = uniform(6, 4, rng);
-    let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    let (_, cache) = layer.forward(&example::river().x, Mask::none())?;
     Ok(Passed { layer, cache, grad_output })
 }
 
@@ -156,7 +156,7 @@ pub fn off_by_stale_caches() -> Result<(f64, f64)> {
 fn off_by_stale_cache(seed: u64) -> Result<f64> {
     let Passed { layer, cache, grad_output } = stale(seed)?;
     let [q, k, v] = gradients_by_path(&layer.parameters, &cache, &grad_output)?;
-    let (_, cache) = layer.forward(&example::river().x, &Mask::none())?;
+    let (_, cache) = layer.forward(&example::river().x, Mask::none())?;
     let fresh = layer.backward(&cache, &grad_output)?.x;
     Ok((q + k + v - &fresh).norm() / fresh.norm())
 }

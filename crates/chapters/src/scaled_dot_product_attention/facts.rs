@@ -55,8 +55,8 @@ pub fn patterns() -> Result<[Pattern; 4]> {
 }
 
 fn pattern(name: &'static str, q: &DMatrix<f64>, k: &DMatrix<f64>) -> Result<Pattern> {
-    let (short, _) = attention_weights(q, k, &Mask::none())?;
-    let (weights, _) = attention_weights(&(q * QUERY_LENGTH), k, &Mask::none())?;
+    let (short, _) = attention_weights(q, k, Mask::none())?;
+    let (weights, _) = attention_weights(&(q * QUERY_LENGTH), k, Mask::none())?;
     Ok(Pattern {
         name,
         entropy_of_short_queries: row_entropy(&short)?.mean(),

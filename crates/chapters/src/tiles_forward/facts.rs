@@ -151,7 +151,7 @@ fn in_strips([q, k, v]: [&DMatrix<f32>; 3]) -> Result<DMatrix<f32>> {
     let mut output = DMatrix::zeros(q.nrows(), v.ncols());
     for rows in blocks(q.nrows(), TILE) {
         let q = q.rows_range(rows.clone()).into_owned();
-        let (o, _) = attention(&q, k, v, &Mask::none())?;
+        let (o, _) = attention(&q, k, v, Mask::none())?;
         output.rows_range_mut(rows).copy_from(&o);
     }
     Ok(output)

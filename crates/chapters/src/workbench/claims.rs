@@ -18,11 +18,11 @@ fn gradient_of_output() -> DMatrix<f64> {
 #[test]
 fn equal_tokens_get_equal_weights() {
     let x = DMatrix::from_fn(3, 4, |_, j| example::river().x[(5, j)]);
-    let (_, cache) = layer(2).forward(&x, &Mask::none()).unwrap();
+    let (_, cache) = layer(2).forward(&x, Mask::none()).unwrap();
     assert!(
         cache.heads()[0].weights.iter().all(|weight| (weight - 1.0 / 3.0).abs() < 1e-15)
     );
-    let (_, cache) = layer(2).forward(&x, &Mask::causal()).unwrap();
+    let (_, cache) = layer(2).forward(&x, Mask::causal()).unwrap();
     let second = cache.heads()[0].weights.row(1).into_owned();
     assert_eq!([second[0], second[1], second[2]], [0.5, 0.5, 0.0]);
 }
@@ -31,7 +31,7 @@ fn equal_tokens_get_equal_weights() {
 fn a_single_token_has_no_gradient_through_its_score() {
     let x = example::river().x.rows(5, 1).into_owned();
     let layer = layer(2);
-    let (output, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    let (output, cache) = layer.forward(&x, Mask::none()).unwrap();
     assert_eq!(cache.heads()[0].weights[0], 1.0);
     let gradients = layer.backward(&cache, &output).unwrap().parameters;
     assert_eq!(gradients.w_q.amax().max(gradients.w_k.amax()), 0.0);
@@ -41,7 +41,7 @@ fn a_single_token_has_no_gradient_through_its_score() {
 fn the_bias_of_the_keys_has_no_gradient() {
     for heads in [1, 2, 4] {
         let layer = layer(heads);
-        let (_, cache) = layer.forward(&example::river().x, &Mask::causal()).unwrap();
+        let (_, cache) = layer.forward(&example::river().x, Mask::causal()).unwrap();
         let gradients = layer.backward(&cache, &gradient_of_output()).unwrap().parameters;
         assert!(gradients.b_k.amax() < 1e-15 && gradients.b_q.amax() > 1e-6);
     }
@@ -64,7 +64,7 @@ fn with_dropout_rows_sum_to_one_only_on_average() {
 
 #[test]
 fn in_heads_of_width_one_queries_of_one_sign_agree_on_the_order_of_the_keys() {
-    let (_, cache) = layer(4).forward(&example::river().x, &Mask::none()).unwrap();
+    let (_, cache) = layer(4).forward(&example::river().x, Mask::none()).unwrap();
     for head in cache.heads() {
         for i in 0..6 {
             let along = (head.q[i] * (head.k[1] - head.k[5])).signum();
@@ -76,7 +76,7 @@ fn in_heads_of_width_one_queries_of_one_sign_agree_on_the_order_of_the_keys() {
 
 #[test]
 fn with_four_heads_only_bank_in_the_second_turns_the_order_round() {
-    let (_, cache) = layer(4).forward(&example::river().x, &Mask::none()).unwrap();
+    let (_, cache) = layer(4).forward(&example::river().x, Mask::none()).unwrap();
     let signs: Vec<Vec<bool>> = cache
         .heads()
         .iter()
@@ -93,7 +93,7 @@ fn a_large_factor_starves_the_row_of_left_and_not_those_of_the() {
     let mut layer = layer(2);
     layer.parameters.w_q *= 5.0;
     let x = example::river().x;
-    let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    let (_, cache) = layer.forward(&x, Mask::none()).unwrap();
     let head = &cache.heads()[0];
     let w_o = &layer.parameters.w_o;
     let (grad_attended, ..) = linear_backward(&x, w_o, &gradient_of_output()).unwrap();

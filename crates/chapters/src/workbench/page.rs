@@ -10,7 +10,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let river = example::river();
     // As the workbench begins, and the program on its page.
     let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(1))?;
-    let (_, cache) = layer.forward(&river.x, &Mask::none())?;
+    let (_, cache) = layer.forward(&river.x, Mask::none())?;
     let weights = &cache.heads()[0].weights;
     page.heat_map(
         "weights",
