@@ -1,6 +1,6 @@
 //! Work on several threads, where the feature `rayon` is on.
 
-/// Whether the caller is a worker thread of rayon, and so has to work alone. A worker that waits for others takes up whatever else its
+/// Returns true if the caller is a worker thread of rayon, and so has to work alone. A worker that waits for others takes up whatever else its
 /// pool has to do, another round of a loop that called this crate, for example. That round would run on the same stack, and would wait
 /// forever for a lock that the loop holds during the call.
 pub(crate) fn on_a_worker() -> bool {

@@ -7,7 +7,7 @@ use attention::cuda::{
 };
 use std::io::Write;
 
-/// What a line `// Budget: NAME N registers, no spills` in a source file allows a function.
+/// The budget that a line `// Budget: NAME N registers, no spills` in a source file gives a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Budget<'a> {
     function: &'a str,
@@ -49,12 +49,12 @@ fn every_function_has_a_budget() {
     }
 }
 
-/// What is written so appears even if the test passes.
+/// Writes a line that appears even if the test passes.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Whether there is a compiler. With REQUIRE_NVRTC=1, there must be.
+/// Returns true if there is a compiler. With REQUIRE_NVRTC=1, there must be.
 fn compiler_is_there() -> bool {
     match compiler_version() {
         Ok((major, minor)) => {
@@ -118,7 +118,7 @@ fn rows_of(compiled: &Compiled, at: &str) -> Vec<String> {
     compiled.resources.iter().filter_map(row).collect()
 }
 
-/// What breaks the promises of the source.
+/// Returns the violations of the source's promises.
 fn faults_of(compiled: &Compiled, budgets: &[Budget], at: &str) -> Vec<String> {
     let mut faults = vec![];
     for &Launch { function, threads, shared_bytes, .. } in &compiled.launches {

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 // ---------------------------------------------------------------------------------------------------- material
 
-/// What is written so appears even if the test passes.
+/// Writes a line that appears even if the test passes.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -100,7 +100,7 @@ struct Problem {
     d_output: Vec<f32>,
 }
 
-/// What attention is, by the definition, in f64.
+/// Attention by its definition, in f64.
 struct Reference {
     output: Vec<f64>,
     lse: Vec<f64>,
@@ -120,7 +120,7 @@ impl Problem {
         }
     }
 
-    /// What a kernel gets to see of it.
+    /// Returns the same numbers, rounded to a kernel's precision.
     fn rounded(&self, precision: Precision) -> Self {
         let round = |values: &[f32]| match precision {
             Precision::F32 => values.to_vec(),

@@ -183,7 +183,7 @@ fn mistakes_are_seen() {
     }
 }
 
-/// What the book shows of a good run. The system's exponential differs in its last bit, so errors are those shown to within
+/// The book shows the output of a good run. The system's exponential differs in its last bit, so errors are those shown to within
 /// a factor of two.
 #[test]
 fn a_good_run_says_what_the_book_shows() {
@@ -208,7 +208,7 @@ fn a_good_run_says_what_the_book_shows() {
     }
 }
 
-/// What the book shows: the first, then the second barrier of the tiled kernel is left out. Which threads meet may differ.
+/// The book shows this, too: the first, then the second barrier of the tiled kernel is left out. The pair of threads may differ.
 #[test]
 fn a_missing_barrier_is_reported_as_the_book_says() {
     if !on_cpu::here() {

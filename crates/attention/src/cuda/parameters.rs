@@ -1,4 +1,4 @@
-//! What each function on the device takes, read from its declaration in CUDA C++.
+//! The parameters of each function on the device, read from its declaration in CUDA C++.
 //!
 //! A launch gives a function nothing but addresses, which the device believes. So the list of arguments is not written
 //! down a second time in Rust, where it could disagree: it follows from the text that is compiled. A parameter's name

@@ -203,7 +203,7 @@ impl<T: Float> BackwardWorkspace<T> {
         }
     }
 
-    /// What the forward pass knows of each row: its log-sum-exp, in two parts, and D.
+    /// Takes from the forward pass two facts of each row: its log-sum-exp, in two parts, and D.
     fn rows_of(&mut self, back: &Back<T>) {
         let numbers = back.log_sum_exp.iter().zip(back.log_sum_exp_low);
         let places = self.shift.iter_mut().zip(&mut self.rest);
@@ -507,7 +507,7 @@ impl<T: Float> BackwardWorkspace<T> {
     }
     // ANCHOR_END: add_gradients
 
-    /// What was left out there, over the pairs that are seen.
+    /// Adds the rows that were left out there, over the pairs that are seen.
     fn add_not_finite(&mut self, panel: &Panel<T>, width: usize, share: &mut [T]) {
         let Panel { back: Back { head, grad_output, .. }, keys, queries, .. } = panel;
         let (d_k, d_v) = (head.k.ncols(), head.v.ncols());

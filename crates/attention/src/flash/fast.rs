@@ -543,8 +543,8 @@ fn absorb<S: InstructionSet, T: Float, const M: usize>(
 
 // ---------------------------------------------------------------------------------------------------- helpers
 
-/// Where rows or columns of scores may be cut: into tiles at the multiples of `size`, so that where a sum is cut does not
-/// depend on who asks; and within a tile at the multiples of `step`, which divides `size`.
+/// The places at which rows or columns of scores may be cut: into tiles at the multiples of `size`, so that sums are cut at the
+/// same places for every caller; and within a tile at the multiples of `step`, which divides `size`.
 #[derive(Clone, Copy)]
 pub(super) struct Grid {
     pub size: usize,
@@ -553,7 +553,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// What a range and a tile have in common, widened to where may be cut; `None` if that is nothing.
+    /// Returns the common part of a range and a tile, widened to the next places for a cut; `None` if it is empty.
     pub fn common(
         self,
         range: Range<usize>,
@@ -635,7 +635,7 @@ pub(super) fn within<'a>(range: &Range<usize>, rows: &'a [usize]) -> &'a [usize]
     &rows[place(range.start)..place(range.end)]
 }
 
-/// What is left of a range without some rows: one piece more than there are of these, and some may be empty.
+/// Returns the pieces of a range that are left without some rows: one piece more than there are of these, and some may be empty.
 pub(super) fn without<'a>(
     range: &Range<usize>,
     rows: &'a [usize],

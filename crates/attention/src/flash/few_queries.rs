@@ -68,7 +68,7 @@ impl Flash {
     }
 }
 
-/// What a chunk of keys says to each query, as in [`OnlineSoftmax`](super::OnlineSoftmax).
+/// The state of each query's softmax after a chunk of keys, as in [`OnlineSoftmax`](super::OnlineSoftmax).
 #[derive(Clone)]
 struct Part<T> {
     max: Vec<T>,    // (n_q)

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, check_positive};
 use std::sync::{Mutex, PoisonError};
 
-/// Who does the work.
+/// The threads that do the work.
 #[derive(Debug, Clone)]
 pub(super) enum Threads {
     /// As many as rayon has: `RAYON_NUM_THREADS`, or the cores of the machine.
@@ -116,7 +116,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a mutex held, once the lock is no longer needed.
+/// Returns the content of a mutex, once the lock is no longer needed.
 pub(super) fn into_inner<T>(mutex: Mutex<T>) -> T {
     mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

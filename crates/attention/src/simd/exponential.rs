@@ -233,7 +233,7 @@ mod tests {
     struct Exponentiate<'a, T>(&'a mut [T]);
 
     impl<T: Float> Work for Exponentiate<'_, T> {
-        /// Whether multiply-adds are fused.
+        /// True if multiply-adds are fused.
         type Output = bool;
 
         #[inline(always)]

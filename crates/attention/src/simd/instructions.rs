@@ -45,7 +45,7 @@ impl Instructions {
         best.expect("every processor has the portable ones")
     }
 
-    /// What their vectors and products hold.
+    /// Returns the sizes of their vectors and products.
     pub(crate) fn sizes<T: Element>(self) -> Sizes {
         self.run(SizesOf::<T>(PhantomData)).expect("instructions of this processor")
     }
@@ -89,7 +89,7 @@ pub(crate) trait Work {
     ) -> Self::Output;
 }
 
-/// How much fits into registers.
+/// The numbers that fit into registers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     /// Numbers in a vector.
@@ -119,7 +119,7 @@ impl Work for Nothing {
 
 /// A set of instructions, as a type: what is generic over it is compiled once for each.
 pub(crate) trait InstructionSet: Simd {
-    /// Whether it multiplies and adds in one instruction. Where it does not, to ask for that is to call a slow function.
+    /// True if it multiplies and adds in one instruction. Elsewhere, to ask for that is to call a slow function.
     const FUSED: bool;
 }
 

@@ -70,7 +70,7 @@ impl<'a, T: Float> Factor<'a, T> {
 
 /// Returns true where `a` has so few rows, or `b` so few columns, that to pack the other factor would cost more than it gains.
 fn is_thin<T: Float>(a: &Factor<T>, b: &Factor<T>) -> bool {
-    /// Where the columns of the other factor lie along the results, and so many where they lie along the sums.
+    /// The limit if the columns of the other factor lie along the results, and the limit if they lie along the sums.
     const FEW: (usize, usize) = (5, 12);
     /// Numbers of the other factor from which on the second one holds.
     const LARGE: usize = 1 << 14;
@@ -328,7 +328,7 @@ fn pack_left<T: Float>(
     }
 }
 
-/// Where sums go: some rows of columns that begin `stride` numbers apart.
+/// The place for sums: some rows of columns that begin `stride` numbers apart.
 struct Target<'a, T> {
     numbers: &'a mut [T],
     stride: usize,

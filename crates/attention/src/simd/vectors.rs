@@ -12,7 +12,7 @@ pub trait Element: Copy + Send + Sync + 'static {
     /// A vector of these numbers.
     type Vector<S: Simd>: Copy;
 
-    /// How many numbers there are in a vector.
+    /// Returns the count of numbers in a vector.
     fn lanes<S: Simd>() -> usize;
     /// A slice as vectors. What fills no vector is left out.
     fn vectors<S: Simd>(slice: &[Self]) -> &[Self::Vector<S>];

@@ -1,4 +1,4 @@
-//! What a kernel is given, and what the equations make of it.
+//! The input of a kernel, and the result of the equations.
 
 use super::{Choices, Failure, OnCpu, Sizes};
 use attention::cuda::{Bf16, Precision, Program};
@@ -121,7 +121,7 @@ fn worse(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// What an error may be at most: rounding of the numbers, times what a sum of some hundreds of them makes of it.
+/// Returns the largest error that is allowed: rounding of the numbers, times what a sum of some hundreds of them makes of it.
 pub fn bound(program: Program) -> f64 {
     match program.source().precision {
         Precision::F32 => 1e-5,

@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 use std::{env, fmt, fs, io};
 use tempfile::TempDir;
 
-/// What watches over a run.
+/// The sanitizer that watches over a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
     /// None.
@@ -38,7 +38,7 @@ impl Watch {
     }
 }
 
-/// How large the problem is; (heads, n, d) are the shapes of all tensors.
+/// The size of the problem; (heads, n, d) are the shapes of all tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     pub heads: usize,
@@ -46,7 +46,7 @@ pub struct Sizes {
     pub n_k: usize,
 }
 
-/// What is chosen for one run.
+/// The choices for one run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Choices {
     /// Of the order in which threads run; 0 is the order of their numbers.
@@ -58,7 +58,7 @@ pub struct Choices {
 /// Why a run has no result.
 #[derive(Debug)]
 pub enum Failure {
-    /// What ThreadSanitizer found, the first of it.
+    /// The first race that ThreadSanitizer found.
     Race(Race),
     /// Threads wait for one another for ever, or at different barriers: who, and where.
     Stuck(String),
@@ -239,7 +239,7 @@ pub fn run_test(name: &str) -> Result<(), String> {
     }
 }
 
-/// How far each result is off, in words.
+/// Returns the error of each result, in words.
 pub fn lines(program: Program, errors: &[f64]) -> Vec<String> {
     let names: &[&str] = match program {
         Program::Backward => &["gradient of q", "gradient of k", "gradient of v"],
@@ -314,7 +314,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// Whether kernels can run here; the machine switches fibers as Linux does it.
+/// Returns true if kernels can run here; the machine switches fibers as Linux does it.
 pub fn here() -> bool {
     cfg!(target_os = "linux") || {
         println!("skipped: kernels run on a CPU under Linux only");

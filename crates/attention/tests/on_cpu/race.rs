@@ -5,9 +5,9 @@ use std::fmt;
 /// Two threads of a block at one place of memory, at least one of them writing, and no barrier between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Race {
-    /// Who came second.
+    /// The second access.
     pub now: Access,
-    /// Who had been there before.
+    /// The first access.
     pub before: Access,
 }
 
@@ -16,7 +16,7 @@ pub struct Race {
 pub struct Access {
     /// `threadIdx.x`
     pub thread: u32,
-    /// Whether it writes.
+    /// True if it writes.
     pub writes: bool,
     /// The kernel's file.
     pub file: String,

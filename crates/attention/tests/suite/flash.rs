@@ -189,7 +189,7 @@ fn large_scores() {
     }
 }
 
-/// What the mask hides may be anything, and nothing that does not see it changes.
+/// Hidden numbers may be anything, and nothing that does not see them changes.
 #[test]
 fn nothing_hidden_reaches_anything() {
     let tiles = Tiles { queries: 8, keys: 5 };
@@ -379,7 +379,7 @@ fn nothing_but_scores_that_overflow_is_not_nothing() {
     }
 }
 
-/// What several machines do that share out the keys: each has the log-sum-exp over all keys, and some of these.
+/// Several machines share out the keys: each has the log-sum-exp over all keys, and some of these.
 #[test]
 fn gradients_over_parts_of_the_keys_add_up() {
     let (n_q, n_k, d, cut) = (70, 150, 16, 60);

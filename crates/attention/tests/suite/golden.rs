@@ -100,7 +100,7 @@ struct Golden<C> {
     cases: Vec<C>,
 }
 
-/// Where the values come from and how they are laid out, in words.
+/// The origin and the layout of the values, in words.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Meta {
@@ -248,7 +248,7 @@ fn cast_all<T: Number>(matrices: &[Matrix]) -> Vec<DMatrix<T>> {
     matrices.iter().map(cast).collect()
 }
 
-/// How far a case is from its reference, matrix by matrix.
+/// The distance of a case from its reference, matrix by matrix.
 struct Report {
     case: String,
     floor: f64,
@@ -398,7 +398,7 @@ impl Matrix {
     }
 }
 
-/// What a layer made of a batch.
+/// A layer's results for a batch.
 #[derive(PartialEq)]
 struct Computed<T: Number> {
     outputs: Vec<DMatrix<T>>,

@@ -335,7 +335,7 @@ fn of_a_batch_whose_sequences_differ_in_length() {
     check(&MultiHeadAttention::from_parameters(parameters(8, 8, 8, 26), 2).unwrap(), 8);
 }
 
-/// What every run of a layer adds to its mask and context.
+/// The options that every run of a layer has besides its mask and context.
 type Configure = for<'a> fn(ForwardOptions<'a, f64>) -> ForwardOptions<'a, f64>;
 
 /// The same weights are dropped in each run, since each begins at the same seed.

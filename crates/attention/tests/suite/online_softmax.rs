@@ -286,7 +286,7 @@ fn a_row_that_sees_nothing_is_zero_and_stays_ready() {
     assert_eq!(log_sum_exp, dvector![-5.0, HIDDEN]);
 }
 
-/// What one row may not see, another may; NaN goes where it is seen, and no further.
+/// One row may not see a key that another may; NaN goes where it is seen, and no further.
 #[test]
 fn nan_goes_where_it_is_seen() {
     let mut state = OnlineSoftmax::<f64>::new(2, 1).unwrap();

@@ -1,4 +1,4 @@
-//! What must hold of attention for any input, whatever its numbers are.
+//! Properties of attention that hold for any input, whatever its numbers are.
 
 use crate::layer::Layer;
 use attention::testing::{masks, options, parameters, random};

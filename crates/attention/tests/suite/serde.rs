@@ -1,4 +1,4 @@
-//! What is written and read again is the same, to the bit; and what was read may be wrong, but does not panic.
+//! Values that are written and read again are the same, to the bit; files may be wrong, but reading them does not panic.
 
 use attention::testing::random;
 use attention::{
@@ -212,7 +212,7 @@ fn a_layer_whose_heads_do_not_divide_is_not_written() {
     assert_eq!(error, "`n_heads` is 2 but it must divide the 3 columns of `w_q`");
 }
 
-/// What was read works: it passes its own check, and is written and read again as the same.
+/// Uses a layer that was read: it passes its own check, and is written and read again as the same.
 fn use_layer(text: &str) -> bool {
     let single = from_str::<SingleHeadAttention<f64>>(text);
     if let Ok(layer) = &single {

@@ -150,8 +150,9 @@ fn is_name(before: &str, number: &str) -> bool {
 
 /// `text` with everything blanked that is not prose, so that places in it stay the same.
 fn prose(text: &str) -> String {
+    let formulas = formulas(text); // a directive in one is still there
     let mut text = without_directives(text);
-    for formula in formulas(&text) {
+    for formula in formulas {
         let kept = blank(&text[formula.clone()], []);
         text.replace_range(formula, &kept);
     }
