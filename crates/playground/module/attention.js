@@ -131,7 +131,7 @@ export class BankLoad {
         return v1;
     }
     /**
-     * How long it takes.
+     * Clocks of the load.
      * @returns {number}
      */
     get clocks() {
@@ -164,7 +164,7 @@ export class BankLoad {
 if (Symbol.dispose) BankLoad.prototype[Symbol.dispose] = BankLoad.prototype.free;
 
 /**
- * A layer, its input, and what it makes of it. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
+ * A layer and its input. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
  */
 export class Layer {
     static __wrap(ptr) {
@@ -300,7 +300,7 @@ export class Layer {
         return Matrix.__wrap(ret[0]);
     }
     /**
-     * What one path brings to dX: through the queries (0), the keys (1) or the values (2), of all heads.
+     * The part of dX that comes by one path: through the queries (0), the keys (1) or the values (2), of all heads.
      *
      * # Errors
      * There is no such path, or a pass fails.
@@ -318,7 +318,7 @@ export class Layer {
 if (Symbol.dispose) Layer.prototype[Symbol.dispose] = Layer.prototype.free;
 
 /**
- * Which keys a query may see.
+ * The keys that a query may see.
  */
 export class Mask {
     static __wrap(ptr) {
@@ -518,7 +518,7 @@ export class OnlineSoftmax {
         return ret;
     }
     /**
-     * What is known after the keys of both.
+     * The state after the keys of both.
      *
      * # Errors
      * As [`flash::OnlineSoftmax::merge`].
@@ -909,7 +909,7 @@ export class TileWalk {
 if (Symbol.dispose) TileWalk.prototype[Symbol.dispose] = TileWalk.prototype.free;
 
 /**
- * What each column of a sentence's matrix stands for.
+ * The names of the columns of a sentence's matrix.
  * @returns {string[]}
  */
 export function dimensions() {
