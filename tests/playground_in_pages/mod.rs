@@ -265,7 +265,7 @@ fn one_word_gets_the_weights_that_the_page_prints() {
     let mut tab = reader.open("intuition.html", LAPTOP);
     let words = |sentence: example::Sentence| {
         let x = sentence.x;
-        let (output, cache) = attention::attention(&x, &x, &x, &Mask::none()).unwrap();
+        let (output, cache) = attention::attention(&x, &x, &x, Mask::none()).unwrap();
         let (weights, out) =
             (cache.weights.row(5).into_owned(), output.row(5).into_owned());
         let largest = weights.transpose().imax();
@@ -289,7 +289,7 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
     let Some(mut reader) = Reader::start() else { return };
     let x = example::river().x;
     let [q, k, v] = example::projections().map(|w| &x * w);
-    let (output, _) = attention::attention(&q, &k, &v, &Mask::none()).unwrap();
+    let (output, _) = attention::attention(&q, &k, &v, Mask::none()).unwrap();
     let end = format!("That is the whole row's output, {:.3}.", output[(5, 0)]);
     let largest = attention::scaled_scores(&q, &k).unwrap().row(5).max();
     // The order, all six keys, and where a second worker begins.
@@ -501,7 +501,7 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
     let x = example::river().x;
     let rng = &mut rand::rngs::ChaCha8Rng::seed_from_u64(1);
     let layer = attention::MultiHeadAttention::xavier(4, 2, rng).unwrap();
-    let (_, cache) = layer.forward(&x, &Mask::none()).unwrap();
+    let (_, cache) = layer.forward(&x, Mask::none()).unwrap();
     let said = says(&mut tab, "workbench");
     let weight = cache.heads()[0].weights[(5, 1)];
     let expected = format!("A, row 6, column 2: {weight:.2}, by softmax of row 6 of S.");

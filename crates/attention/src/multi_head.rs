@@ -381,6 +381,7 @@ impl<T: Float> MultiHeadAttention<T> {
     /// # assert_eq!((outputs[0].nrows(), caches.len()), (6, 2));
     /// # Ok::<(), attention::Error>(())
     /// ```
+    #[expect(clippy::type_complexity, reason = "a list of outputs and a list of caches")]
     pub fn forward_batch<'a>(
         &self,
         xs: &[DMatrix<T>],

@@ -281,7 +281,7 @@ impl<T: Float> Parameters<T> {
             let count = matrix.len().min(SAMPLE);
             // Steps of a golden section spread over the columns; that they are odd spreads them over the rows.
             let step =
-                if count < matrix.len() { matrix.len() * 618 / 1000 | 1 } else { 1 };
+                if count < matrix.len() { (matrix.len() * 618 / 1000) | 1 } else { 1 };
             hash = (0..count)
                 .fold(hash, |hash, i| mix(hash, &matrix[i * step % matrix.len()]));
         }

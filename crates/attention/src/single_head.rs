@@ -215,6 +215,7 @@ impl<T: Float> SingleHeadAttention<T> {
     ///
     /// # Errors
     /// `xs` is empty, `options` is a list of another length, or a sequence is wrong, which the error names.
+    #[expect(clippy::type_complexity, reason = "a list of outputs and a list of caches")]
     pub fn forward_batch<'a>(
         &self,
         xs: &[DMatrix<T>],
