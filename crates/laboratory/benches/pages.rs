@@ -61,7 +61,7 @@ fn layer() -> [Task; 3] {
     };
     let cores = move || {
         for [q, k, v] in &heads {
-            drop(black_box(attention(q, k, v, &Mask::none())));
+            drop(black_box(attention(q, k, v, Mask::none())));
         }
     };
     [
@@ -69,7 +69,7 @@ fn layer() -> [Task; 3] {
         (name("cores"), Box::new(cores)),
         (
             name("layer"),
-            Box::new(move || drop(black_box(layer.forward(&x, &Mask::none())))),
+            Box::new(move || drop(black_box(layer.forward(&x, Mask::none())))),
         ),
     ]
 }
