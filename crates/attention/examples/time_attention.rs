@@ -174,7 +174,7 @@ fn naive<T: Float>(
         let (output, cache) = attention(head.q, head.k, head.v, mask)?;
         if let Some(grad_output) = grad_output {
             let d = head.v.ncols();
-            attention_backward(&cache, &grad_output.columns(h * d, d))?;
+            attention_backward(&cache, grad_output.columns(h * d, d))?;
         }
         Ok(output)
     };

@@ -379,6 +379,7 @@ impl<T: Float> MultiHeadAttention<T> {
     /// # assert_eq!((outputs[0].nrows(), caches.len()), (6, 2));
     /// # Ok::<(), attention::Error>(())
     /// ```
+    #[expect(clippy::type_complexity, reason = "a name would hide what comes back")]
     pub fn forward_batch<'a>(
         &self,
         xs: &[DMatrix<T>],

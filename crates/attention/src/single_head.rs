@@ -213,6 +213,7 @@ impl<T: Float> SingleHeadAttention<T> {
     ///
     /// # Errors
     /// `xs` is empty, `options` is a list of another length, or a sequence is wrong, which the error names.
+    #[expect(clippy::type_complexity, reason = "a name would hide what comes back")]
     pub fn forward_batch<'a>(
         &self,
         xs: &[DMatrix<T>],
