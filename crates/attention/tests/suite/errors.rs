@@ -61,117 +61,71 @@ fn multi_head() -> MultiHeadAttention<f64> {
 
 // ---------------------------------------------------------------------------------------------------- variants
 
+/// Each call is an error of this variant, with these numbers, and prints this sentence.
+macro_rules! says {
+    ($($call:expr => $pattern:pat, $sentence:literal;)*) => {$(
+        let error = $call.unwrap_err();
+        assert!(matches!(error, $pattern), "{}", stringify!($call));
+        assert_eq!(error.to_string(), $sentence);
+        assert_eq!(format!("{error:?}"), $sentence, "what a `main` that fails prints");
+    )*};
+}
+
 /// A caller matches on variants, with numbers as numbers; a person reads the sentence. Of `OutOfBounds` and `Elsewhere` the makers
 /// are tested where they are: in the laboratory and on a GPU.
 #[test]
 fn every_variant_has_its_numbers_and_its_sentence() {
     let x = matrix(2, 4);
     let inputs = |heads| Inputs::new(&x, &x, &x, Mask::none())?.with_heads(heads);
-    let empty = || Error::Empty { argument: "x", given: "0 x 4".to_owned() };
+    let batch = [x.clone(), matrix(0, 4)];
     let mut changed = single_head();
     let (output, cache) = changed.forward(&x, Mask::none()).unwrap();
     changed.parameters.w_k[0] += 1e-9;
-    for (error, expected, sentence) in [
-        (
-            single_head().forward(&matrix(0, 4), Mask::none()).unwrap_err(),
-            empty(),
-            "`x` is empty (0 x 4) but at least one entry is needed",
-        ),
-        (
-            scaled_scores(&x, &matrix(5, 3)).unwrap_err(),
-            Error::Shape {
-                argument: "k",
-                axis: "column",
-                given: 3,
-                expected: 4,
-                because: "`q` has d_k = 4".to_owned(),
-            },
-            "`k` has 3 columns but `q` has d_k = 4",
-        ),
-        (
-            inputs(0).unwrap_err(),
-            Error::Zero { argument: "n_heads" },
-            "`n_heads` is 0 but it must be at least 1",
-        ),
-        (
-            inputs(3).unwrap_err(),
-            Error::Indivisible {
-                argument: "n_heads",
-                given: 3,
-                total: 4,
-                because: "it must divide the 4 columns of `q`".to_owned(),
-            },
-            "`n_heads` is 3 but it must divide the 4 columns of `q`",
-        ),
-        (
-            Flash::new().with_threads(100_000).unwrap_err(),
-            Error::TooMany {
-                argument: "threads",
-                given: 100_000,
-                most: Some(1024),
-                because: "it must be at most 1024".to_owned(),
-            },
-            "`threads` is 100000 but it must be at most 1024",
-        ),
-        (
-            numerical_gradient(&x, -0.5, |x| Ok(x.sum())).unwrap_err(),
-            Error::OutOfRange {
-                argument: "epsilon",
-                given: -0.5,
-                because: "it must be positive and finite".to_owned(),
-            },
-            "`epsilon` is -0.5 but it must be positive and finite",
-        ),
-        (
-            Mask::none().sized(3, usize::MAX).unwrap_err(),
-            Error::NoMemory { rows: ("n_q", 3), columns: ("n_k", usize::MAX) },
-            "`n_k` is 18446744073709551615 but with n_q = 3 no memory could hold the matrix",
-        ),
-        (
-            MultiHeadAttention::<f64>::xavier(ABSURD, 1, &mut rng()).unwrap_err(),
-            Error::NoMemory { rows: ("d_model", ABSURD), columns: ("d_model", ABSURD) },
-            "`d_model` is 1125899906842624 but no memory could hold a square matrix of that size",
-        ),
-        (
-            AttentionShape::self_attention(ABSURD, ABSURD, ABSURD, 1, 1)
-                .flops()
-                .unwrap_err(),
-            Error::Overflow { argument: "shape" },
-            "`shape` is too large but its operations and bytes, and their sums, must fit 128 bits",
-        ),
-        (
-            changed.backward(&cache, &output).unwrap_err(),
-            Error::OtherParameters { argument: "cache" },
-            "`cache` is of other parameters but `backward` needs those of its forward pass",
-        ),
-        (
-            single_head().forward(&x, ForwardOptions::new().flash()).unwrap_err(),
-            Error::Unsupported {
-                argument: "options.engine",
-                given: "not naive".to_owned(),
-                expected: "SingleHeadAttention has none".to_owned(),
-            },
-            "`options.engine` is not naive but SingleHeadAttention has none",
-        ),
-        (
-            multi_head()
-                .forward_batch(&[x.clone(), matrix(0, 4)], Mask::none())
-                .unwrap_err(),
-            Error::Within {
-                place: "sequence 1 of the batch".to_owned(),
-                source: Box::new(empty()),
-            },
-            "sequence 1 of the batch: `x` is empty (0 x 4) but at least one entry is needed",
-        ),
-    ] {
-        assert_eq!(error, expected);
-        assert_eq!(error.to_string(), sentence);
-        assert_eq!(format!("{error:?}"), sentence, "what a `main` that fails prints");
+    let huge = AttentionShape::self_attention(ABSURD, ABSURD, ABSURD, 1, 1);
+    says! {
+        single_head().forward(&matrix(0, 4), Mask::none())
+            => Error::Empty { argument: "x", .. },
+            "`x` is empty (0 x 4) but at least one entry is needed";
+        scaled_scores(&x, &matrix(5, 3))
+            => Error::Shape { argument: "k", axis: "column", given: 3, expected: 4, .. },
+            "`k` has 3 columns but `q` has d_k = 4";
+        scaled_scores(&x, &matrix(5, 1))
+            => Error::Shape { given: 1, .. },
+            "`k` has 1 column but `q` has d_k = 4";
+        softmax_backward(&vector(2), &vector(0))
+            => Error::Shape { axis: "entry", given: 0, .. },
+            "`grad_p` has 0 entries but `p` has 2";
+        inputs(0)
+            => Error::Zero { argument: "n_heads" },
+            "`n_heads` is 0 but it must be at least 1";
+        inputs(3)
+            => Error::Indivisible { argument: "n_heads", given: 3, total: 4, .. },
+            "`n_heads` is 3 but it must divide the 4 columns of `q`";
+        Flash::new().with_threads(100_000)
+            => Error::TooMany { argument: "threads", given: 100_000, most: Some(1024), .. },
+            "`threads` is 100000 but it must be at most 1024";
+        numerical_gradient(&x, -0.5, |x| Ok(x.sum()))
+            => Error::OutOfRange { argument: "epsilon", given: -0.5, .. },
+            "`epsilon` is -0.5 but it must be positive and finite";
+        Mask::none().sized(3, usize::MAX)
+            => Error::NoMemory { rows: ("n_q", 3), columns: ("n_k", usize::MAX) },
+            "`n_k` is 18446744073709551615 but with n_q = 3 no memory could hold the matrix";
+        MultiHeadAttention::<f64>::xavier(ABSURD, 1, &mut rng())
+            => Error::NoMemory { rows: ("d_model", ABSURD), columns: ("d_model", ABSURD) },
+            "`d_model` is 1125899906842624 but no memory could hold a square matrix of that size";
+        huge.flops()
+            => Error::Overflow { argument: "shape" },
+            "`shape` is too large but its operations and bytes, and their sums, must fit 128 bits";
+        changed.backward(&cache, &output)
+            => Error::OtherParameters { argument: "cache" },
+            "`cache` is of other parameters but `backward` needs those of its forward pass";
+        single_head().forward(&x, ForwardOptions::new().flash())
+            => Error::Unsupported { argument: "options.engine", .. },
+            "`options.engine` is not naive but SingleHeadAttention has none";
+        multi_head().forward_batch(&batch, Mask::none())
+            => Error::Within { .. },
+            "sequence 1 of the batch: `x` is empty (0 x 4) but at least one entry is needed";
     }
-    let one = scaled_scores(&x, &matrix(5, 1)).unwrap_err().to_string();
-    assert_eq!(one, "`k` has 1 column but `q` has d_k = 4");
-    let none = softmax_backward(&vector(2), &vector(0)).unwrap_err().to_string();
-    assert_eq!(none, "`grad_p` has 0 entries but `p` has 2");
 }
 
 // ---------------------------------------------------------------------------------------------------- functions

@@ -23,7 +23,7 @@ fn views(check: impl Fn(DMatrixView<f64>)) {
     check((&columns.columns(3, 4)).into());
     check((&rows.rows(2, 4)).into());
     check((&large.view((2, 3), (4, 4))).into());
-    check(rows.rows_range(2..6).into());
+    check(rows.rows_range(2..6));
     check((&SMatrix::<f64, 4, 4>::from_fn(|i, j| large[(i + 2, j + 3)])).into());
     check((&large.fixed_view::<4, 4>(2, 3)).into());
 }

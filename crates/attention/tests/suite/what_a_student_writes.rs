@@ -5,6 +5,7 @@ use attention::{Adam, ForwardOptions, Mask, MultiHeadAttention, attention};
 use nalgebra::DMatrix;
 
 #[test]
+#[expect(clippy::needless_borrows_for_generic_args, reason = "a first try borrows")]
 fn ten_lines() -> Result<(), attention::Error> {
     let numbers = |rows, columns| {
         DMatrix::<f32>::from_fn(rows, columns, |i, j| ((7 * i + 3 * j) as f32).sin())
