@@ -18,8 +18,8 @@ pub fn shift<T: RealField + Copy>(max: T) -> T {
     if max.is_finite() { max } else { T::zero() }
 }
 
-/// Returns the number by which all exponentials are divided: their sum, or 1 for a row that sees
-/// nothing, since 0 / 0 is NaN.
+/// Returns the number by which all exponentials are divided: their sum, or 1 for a row
+/// that sees nothing, since 0 / 0 is NaN.
 pub fn normaliser<T: RealField + Copy>(sum: T) -> T {
     if sum.is_zero() { T::one() } else { sum }
 }
