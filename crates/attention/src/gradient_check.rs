@@ -81,9 +81,9 @@ fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {
 /// Returns the standard deviation of the rounding errors of the losses around `x`.
 ///
 /// Over steps whose square is lost beside 1, any smooth function is a straight line.
-/// The second differences that are left, `L(−h) − 2 L(0) + L(h)`, are rounding. Of three
-/// numbers of variance σ² their variance is (1 + 4 + 1) σ². All of them may be zero by
-/// chance, but no loss is more exact than its own last rounding.
+/// The second differences that are left, `L(−h) − 2 L(0) + L(h)`, are rounding. Three
+/// numbers of variance σ² give them the variance (1 + 4 + 1) σ². All of them may be zero
+/// by chance, but no loss is more exact than its own last rounding.
 fn rounding<T: Float>(
     x: DMatrixView<T>,
     mut loss: impl FnMut(&DMatrix<T>) -> Result<T>,
