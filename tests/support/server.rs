@@ -32,7 +32,7 @@ impl Site {
         let address = listener.local_addr().expect("the port has a number");
         let folder = Arc::new(Folder { path: folder.to_owned(), ..Folder::default() });
         let served = Arc::clone(&folder);
-        server::listen(listener, move |path, _| served.answer(path)).expect("a thread");
+        server::listen(listener, move |path, _| served.answer(path));
         Self { address, folder }
     }
 
@@ -64,7 +64,12 @@ impl Folder {
     fn answer(&self, name: &str) -> Answer {
         let Some((answer, uncompressed)) = self.file(name) else {
             let (kind, encoding) = ("text/plain", "identity");
-            return Answer { status: 404, kind, encoding, body: Arc::new([]) };
+            return Answer {
+                status: "404 Not Found",
+                kind,
+                encoding,
+                body: Arc::new([]),
+            };
         };
         let on_the_wire = answer.body.len();
         let sent = Sent { name: name.to_owned(), on_the_wire, uncompressed };
@@ -92,7 +97,7 @@ fn read(path: &Path) -> Option<File> {
         && kind != "application/octet-stream";
     let (encoding, body) =
         if is_compressed { ("gzip", gzip(&body)) } else { ("identity", body) };
-    Some((Answer { status: 200, kind, encoding, body: body.into() }, uncompressed))
+    Some((Answer { status: "200 OK", kind, encoding, body: body.into() }, uncompressed))
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {

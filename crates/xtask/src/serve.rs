@@ -49,7 +49,7 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
     rebuild(project, &pages)?;
     let version = Arc::new(Version::now());
     let (shown, served) = (Arc::clone(&version), pages.clone());
-    server::listen(listener, move |path, query| answer(&served, &shown, path, query))?;
+    server::listen(listener, move |path, query| answer(&served, &shown, path, query));
     announce(address, !options.no_open);
 
     // The first time it may take a while, and the book can be read without.
@@ -143,10 +143,10 @@ fn answer(pages: &Path, version: &Version, path: &str, query: &str) -> Answer {
         body: text.into_bytes().into(),
     };
     if path == LIVE_RELOAD {
-        return text(200, "text/plain", version.other_than(query));
+        return text("200 OK", "text/plain", version.other_than(query));
     }
     let found = server::file(pages, path);
-    let status = if found.is_some() { 200 } else { 404 };
+    let status = if found.is_some() { "200 OK" } else { "404 Not Found" };
     let file = found.unwrap_or_else(|| pages.join("404.html"));
     let kind = server::kind(&file);
     let body = fs::read(&file).unwrap_or_default();

@@ -1,18 +1,18 @@
 //! A small server for the pages of the book: one reader at a time, and the browser of the tests.
 
-use anyhow::{Result, anyhow};
 use percent_encoding::percent_decode_str;
-use std::net::TcpListener;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use tiny_http::{Header, Request, Response, Server};
+use std::time::Duration;
 
 /// The answer to a request for a file.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The status, such as 200.
-    pub status: u16,
+    /// The status line behind the version, such as `200 OK`.
+    pub status: &'static str,
     /// The media type.
     pub kind: &'static str,
     /// The encoding of the body: `identity` or `gzip`.
@@ -21,44 +21,46 @@ pub struct Answer {
     pub body: Arc<[u8]>,
 }
 
-/// Answers requests in threads of their own, for as long as the program runs: one may wait for the next version of the book.
+/// Answers requests in threads of their own, for as long as the program runs: a browser opens some connections long before it asks.
 /// `answer` is given the path of a request, decoded and without its first slash, and the query behind the question mark.
-///
-/// # Errors
-///
-/// If the system gives the server no thread.
 pub fn listen(
     listener: TcpListener,
     answer: impl Fn(&str, &str) -> Answer + Send + Sync + 'static,
-) -> Result<()> {
-    let server = Server::from_listener(listener, None).map_err(|error| anyhow!(error))?;
+) {
     let answer = Arc::new(answer);
     thread::spawn(move || {
-        for request in server.incoming_requests() {
+        for stream in listener.incoming().flatten() {
             let answer = Arc::clone(&answer);
             // An error here is a browser that has closed the connection.
-            thread::spawn(move || reply(request, &*answer));
+            thread::spawn(move || reply(stream, &*answer));
         }
     });
-    Ok(())
 }
 
+/// Answers one request, then closes the connection.
 fn reply(
-    request: Request,
+    mut stream: TcpStream,
     answer: &(dyn Fn(&str, &str) -> Answer + Send + Sync),
-) -> std::io::Result<()> {
-    let (path, query) = request.url().split_once('?').unwrap_or((request.url(), ""));
+) -> io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    let target = request.split(' ').nth(1).unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = percent_decode_str(path.trim_start_matches('/')).decode_utf8_lossy();
     let Answer { status, kind, encoding, body } = answer(&path, query);
-    let mut response = Response::from_data(&*body).with_status_code(status);
-    for (name, value) in [
-        ("Content-Type", kind),
-        ("Content-Encoding", encoding),
-        ("Cache-Control", "no-cache"),
-    ] {
-        response.add_header(Header::from_bytes(name, value).expect("ASCII"));
-    }
-    request.respond(response)
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\
+         Cache-Control: no-cache\r\nConnection: close\r\n\r\n",
+        body.len()
+    )?;
+    stream.write_all(&body)
 }
 
 /// The file that a request for `path` in `folder` means. None if that lies outside of the folder, or does not exist.
