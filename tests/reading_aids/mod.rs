@@ -178,8 +178,8 @@ fn formulas_are_soon_there_for_screen_readers() {
 #[test]
 fn a_name_inside_code_is_found() {
     let Some(mut reader) = Reader::start() else { return };
-    // The workbench has it in `ForwardOptions::new().with_mask(&mask)` alone.
-    let mut tab = reader.open("welcome.html?search=with_mask", LAPTOP);
+    // The workbench has it in code alone.
+    let mut tab = reader.open("welcome.html?search=ForwardOptions", LAPTOP);
     let found: Vec<String> = tab.ask(
         "new Promise(done => { const begun = performance.now(); const look = () => { \
          const links = [...document.querySelectorAll('#mdbook-searchresults a')].map(link => link.getAttribute('href')); \

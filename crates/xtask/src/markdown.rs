@@ -2,9 +2,7 @@
 
 use crate::files::line_at;
 use crate::pattern::{Pattern, pattern};
-use mdbook_markdown::pulldown_cmark::{
-    CodeBlockKind, Event, Options, Parser, Tag, TagEnd,
-};
+use mdbook_markdown::pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
 use mdbook_markdown::{MarkdownOptions, new_cmark_parser};
 use std::ops::Range;
 
@@ -84,18 +82,58 @@ pub fn code_blocks(text: &str) -> Vec<CodeBlock> {
     blocks
 }
 
-/// Returns where the formulas of `text` are, with their dollar signs: `$…$` in a line, and `$$…$$`. A backslash makes a dollar sign a
-/// character, and code has no formulas.
+/// Returns where the formulas of `text` are, with their dollar signs: `$…$` in a line and `$$…$$` on lines of their own. A
+/// backslash makes a dollar sign a character, and code has no formulas.
 #[must_use]
 pub fn formulas(text: &str) -> Vec<Range<usize>> {
-    let options = Options::ENABLE_MATH | Options::ENABLE_TABLES;
-    let events = Parser::new_ext(text, options).into_offset_iter();
-    events
-        .filter(|(event, _)| {
-            matches!(event, Event::InlineMath(_) | Event::DisplayMath(_))
-        })
-        .map(|(_, range)| range)
-        .collect()
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(next) = text[at..].find(['$', '`', '\\']) {
+        at += next;
+        let rest = &text[at..];
+        let length = if let Some(escaped) = rest.strip_prefix('\\') {
+            Some(1 + escaped.chars().next().map_or(0, char::len_utf8))
+        } else if rest.starts_with('`') {
+            code(rest)
+        } else {
+            let length = formula(rest, if rest.starts_with("$$") { "$$" } else { "$" });
+            found.extend(length.map(|length| at..at + length));
+            length
+        };
+        // What does not end has no formulas behind it.
+        let Some(length) = length else { break };
+        at += length;
+    }
+    found
+}
+
+/// Returns the length of the code that `text` begins with, up to as many backticks as it begins with.
+fn code(text: &str) -> Option<usize> {
+    let ticks = |text: &str| text.len() - text.trim_start_matches('`').len();
+    let fence = ticks(text);
+    let mut at = fence;
+    loop {
+        at += text[at..].find('`')?;
+        let found = ticks(&text[at..]);
+        at += found;
+        if found == fence {
+            return Some(at);
+        }
+    }
+}
+
+/// Returns the length of the formula that `text` begins with, up to the next delimiter without a backslash.
+fn formula(text: &str, delimiter: &str) -> Option<usize> {
+    let mut at = delimiter.len();
+    loop {
+        at += text[at..].find(delimiter)?;
+        let before = &text[..at];
+        let backslashes = before.len() - before.trim_end_matches('\\').len();
+        at += delimiter.len();
+        if backslashes.is_multiple_of(2) {
+            return Some(at);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -118,6 +156,7 @@ mod tests {
         let text = r"a $x$ \$5 é `$no$` ``a`$b$`` $$ y \$ z $$ \é$c$ end $ open `x` $y$";
         let found: Vec<_> =
             formulas(text).into_iter().map(|range| &text[range]).collect();
-        assert_eq!(found, ["$x$", r"$$ y \$ z $$", "$c$", "$y$"]);
+        assert_eq!(found, ["$x$", r"$$ y \$ z $$", "$c$", "$ open `x` $"]);
+        assert!(formulas("`$x$ and \\").is_empty());
     }
 }
