@@ -299,9 +299,10 @@ pub(crate) fn softmax_rows_backward_in_place<T: RealField + Copy>(
     let means = means.finish();
     for (weights, mut grads) in weights.column_iter().zip(grad_weights.column_iter_mut())
     {
-        grads.zip_zip_apply(&weights, &means, |grad, weight, mean| {
+        let pairs = weights.as_slice().iter().zip(means.as_slice());
+        for (grad, (&weight, &mean)) in grads.as_mut_slice().iter_mut().zip(pairs) {
             *grad = weight * (*grad - mean);
-        });
+        }
     }
     grad_weights // by now the gradients of the scores
 }

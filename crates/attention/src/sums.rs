@@ -31,8 +31,8 @@ pub(crate) fn row_sums<T: RealField + Copy>(matrix: &DMatrix<T>) -> DVector<T> {
 ///
 /// Blocks of columns are summed, then pairs of blocks, pairs of pairs, and so on: `sums[k]` is the sum of 2ᵏ blocks.
 pub(crate) struct RunningSum<T> {
-    block: DVector<T>, // columns since the last whole block
-    columns: usize,
+    block: DVector<T>, // the last columns, up to a whole block
+    columns: usize,    // of the block
     sums: Vec<Option<DVector<T>>>,
 }
 
@@ -43,26 +43,28 @@ impl<T: RealField + Copy> RunningSum<T> {
 
     /// Adds a column: one term for each row.
     pub fn add(&mut self, terms: impl Iterator<Item = T>) {
-        self.block
-            .as_mut_slice()
-            .iter_mut()
-            .zip(terms)
-            .for_each(|(sum, term)| *sum += term);
+        if self.columns == BLOCK {
+            self.close_block();
+        }
+        let sums = self.block.as_mut_slice().iter_mut();
+        sums.zip(terms).for_each(|(sum, term)| *sum += term);
         self.columns += 1;
-        if self.columns.is_multiple_of(BLOCK) {
-            let rows = self.block.len();
-            let mut carry = std::mem::replace(&mut self.block, DVector::zeros(rows));
-            for sum in &mut self.sums {
-                match sum.take() {
-                    Some(equal) => carry += equal,
-                    None => {
-                        *sum = Some(carry);
-                        return;
-                    }
+    }
+
+    fn close_block(&mut self) {
+        let empty = DVector::zeros(self.block.len());
+        let mut carry = std::mem::replace(&mut self.block, empty);
+        self.columns = 0;
+        for sum in &mut self.sums {
+            match sum.take() {
+                Some(equal) => carry += equal,
+                None => {
+                    *sum = Some(carry);
+                    return;
                 }
             }
-            self.sums.push(Some(carry));
         }
+        self.sums.push(Some(carry));
     }
 
     /// Returns the sum of each row.

@@ -115,8 +115,10 @@ fn multiply_by_nalgebra<T: Float>(
         (true, true) => a.matrix.transpose() * b.matrix.transpose(),
     };
     if let Some(bias) = bias {
-        for (mut column, &bias) in c.column_iter_mut().zip(bias) {
-            column.add_scalar_mut(bias);
+        let rows = c.nrows();
+        // By slices, since nalgebra's own addition takes one entry at a time.
+        for (column, &bias) in c.as_mut_slice().chunks_exact_mut(rows).zip(bias) {
+            column.iter_mut().for_each(|sum| *sum += bias);
         }
     }
     c
