@@ -2,7 +2,6 @@
 
 use nalgebra::{DMatrixView, Scalar};
 use std::fmt;
-use std::ops::Range;
 
 /// The result of everything in this crate that can be given bad input.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -95,20 +94,6 @@ pub enum Error {
         given: f64,
         /// The range, such as `it must be positive and finite`.
         because: String,
-    },
-    /// Rows or columns that are not all inside a matrix.
-    #[error("`{argument}` is {given:?} but `{matrix}` ends at {axis} {end}")]
-    OutOfBounds {
-        /// The argument's name.
-        argument: &'static str,
-        /// The rows or columns.
-        given: Range<usize>,
-        /// The matrix's name.
-        matrix: &'static str,
-        /// The things that are counted: `row` or `column`.
-        axis: &'static str,
-        /// The number that the matrix has.
-        end: usize,
     },
     /// A matrix that no computer's memory could hold, or that this one's allocator refuses.
     #[error("{}", too_large(.rows, .columns))]

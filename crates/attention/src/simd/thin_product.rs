@@ -8,6 +8,7 @@
 use super::exponential::Float;
 use super::instructions::{InstructionSet, Work, mul_add};
 use super::microkernel::pieces;
+use crate::blocks::blocks;
 use nalgebra::DMatrixView;
 
 /// No vector has more numbers.
@@ -18,6 +19,24 @@ const AT_ONCE: usize = 3;
 
 /// So many columns are read at once: their sums are independent of each other, and a processor can wait for all of them.
 const COLUMNS: usize = 4;
+
+/// So many vectors are added one after the other, so that a long sum loses little to rounding.
+const BLOCK: usize = 64;
+
+/// Calls a function of M vectors with up to three of `x` and of `y` at once.
+macro_rules! in_pieces {
+    ($f:ident, $simd:ident, ($x:ident, $x_stride:ident), $w:ident, ($y:ident, $y_stride:ident)) => {
+        for piece in pieces($x.len() / $x_stride, AT_ONCE) {
+            let x = (&$x[piece.start * $x_stride..], $x_stride);
+            let y = (&mut $y[piece.start * $y_stride..], $y_stride);
+            match piece.len() {
+                1 => $f::<S, T, 1>($simd, x, $w, y),
+                2 => $f::<S, T, 2>($simd, x, $w, y),
+                _ => $f::<S, T, AT_ONCE>($simd, x, $w, y),
+            }
+        }
+    };
+}
 
 /// `y[i][j] = Σ_k x[i][k] · w[(k, j)]`.
 ///
@@ -30,15 +49,7 @@ pub(crate) fn dots<S: InstructionSet, T: Float>(
     w: DMatrixView<T>,
     (y, y_stride): (&mut [T], usize),
 ) {
-    for piece in pieces(x.len() / x_stride, AT_ONCE) {
-        let x = &x[piece.start * x_stride..];
-        let y = &mut y[piece.start * y_stride..];
-        match piece.len() {
-            1 => dots_of::<S, T, 1>(simd, (x, x_stride), w, (y, y_stride)),
-            2 => dots_of::<S, T, 2>(simd, (x, x_stride), w, (y, y_stride)),
-            _ => dots_of::<S, T, AT_ONCE>(simd, (x, x_stride), w, (y, y_stride)),
-        }
-    }
+    in_pieces!(dots_of, simd, (x, x_stride), w, (y, y_stride));
 }
 
 #[inline(always)]
@@ -60,11 +71,19 @@ fn dots_of<S: InstructionSet, T: Float, const M: usize>(
         let vectors =
             columns.map(|column| &T::vectors::<S>(column)[..whole / T::lanes::<S>()]);
         let mut sums = [[T::splat_vector(simd, T::zero()); M]; COLUMNS];
-        for k in 0..vectors[0].len() {
+        for block in blocks(vectors[0].len(), BLOCK) {
+            let mut block_sums = [[T::splat_vector(simd, T::zero()); M]; COLUMNS];
+            for k in block {
+                for j in 0..COLUMNS {
+                    for i in 0..M {
+                        let sum = &mut block_sums[j][i];
+                        *sum = mul_add::<S, T>(simd, x[i][k], vectors[j][k], *sum);
+                    }
+                }
+            }
             for j in 0..COLUMNS {
                 for i in 0..M {
-                    sums[j][i] =
-                        mul_add::<S, T>(simd, x[i][k], vectors[j][k], sums[j][i]);
+                    sums[j][i] = T::add_vectors(simd, sums[j][i], block_sums[j][i]);
                 }
             }
         }
@@ -93,15 +112,7 @@ pub(crate) fn combinations<S: InstructionSet, T: Float>(
     w: DMatrixView<T>,
     (y, y_stride): (&mut [T], usize),
 ) {
-    for piece in pieces(x.len() / x_stride, AT_ONCE) {
-        let x = &x[piece.start * x_stride..];
-        let y = &mut y[piece.start * y_stride..];
-        match piece.len() {
-            1 => add_columns::<S, T, 1>(simd, (x, x_stride), w, (y, y_stride)),
-            2 => add_columns::<S, T, 2>(simd, (x, x_stride), w, (y, y_stride)),
-            _ => add_columns::<S, T, AT_ONCE>(simd, (x, x_stride), w, (y, y_stride)),
-        }
-    }
+    in_pieces!(add_columns, simd, (x, x_stride), w, (y, y_stride));
 }
 
 #[inline(always)]

@@ -72,7 +72,6 @@ pub fn blame(error: &Error) -> String {
         Error::Indivisible { argument, .. } => ("Indivisible", *argument),
         Error::TooMany { argument, .. } => ("TooMany", *argument),
         Error::OutOfRange { argument, .. } => ("OutOfRange", *argument),
-        Error::OutOfBounds { argument, .. } => ("OutOfBounds", *argument),
         Error::NoMemory { rows, columns } => {
             ("NoMemory", if rows.1 > columns.1 { rows.0 } else { columns.0 })
         }

@@ -71,8 +71,7 @@ macro_rules! says {
     )*};
 }
 
-/// A caller matches on variants, with numbers as numbers; a person reads the sentence. Of `OutOfBounds` and `Elsewhere` the makers
-/// are tested where they are: in the laboratory and on a GPU.
+/// A caller matches on variants, with numbers as numbers; a person reads the sentence. `Elsewhere` is made, and tested, on a GPU.
 #[test]
 fn every_variant_has_its_numbers_and_its_sentence() {
     let x = matrix(2, 4);

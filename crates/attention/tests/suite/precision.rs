@@ -129,15 +129,17 @@ fn of_the_gradient_with_respect_to_queries() -> Result<()> {
 }
 
 #[test]
-fn of_the_gradient_of_a_bias_over_many_rows() -> Result<()> {
+fn of_the_gradients_of_parameters_over_many_rows() -> Result<()> {
     const N: usize = 65_536;
     let x = DMatrix::from_element(N, 1, 0.5_f32);
     let w = dmatrix![1.0_f32, 2.0];
     let grad_y = DMatrix::from_fn(N, 2, |_, c| if c == 0 { 0.999 } else { 0.1 });
-    let (_, _, grad_b) = linear_backward(&x, &w, &grad_y)?;
+    let (_, grad_w, grad_b) = linear_backward(&x, &w, &grad_y)?;
     for c in 0..2 {
         let right = f64::from(grad_y[(0, c)]) * N as f64;
         assert!(relative(grad_b[c], right) < 1e-6, "bias: {} for {right}", grad_b[c]);
+        let of_weight = 2.0 * grad_w[c];
+        assert!(relative(of_weight, right) < 3e-6, "weight: {of_weight} for {right}");
     }
     Ok(())
 }
