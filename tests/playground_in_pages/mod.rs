@@ -389,7 +389,7 @@ fn a_dropped_path_changes_the_gradient_as_in_the_crate() {
 #[test]
 fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("complexity.html", LAPTOP);
+    let mut tab = reader.open("roofline.html", LAPTOP);
     let machines: String =
         tab.ask("document.querySelector('[data-figure=roofline]').dataset.machines");
     drop(tab);
@@ -410,7 +410,7 @@ fn steps_stand_on_the_side_of_the_ridge_where_their_intensity_puts_them() {
             let names: Vec<_> = side.map(|step| step.name).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
-        let address = format!("complexity.html?roofline={machine}_{length}_2");
+        let address = format!("roofline.html?roofline={machine}_{length}_2");
         let mut tab = reader.open(&address, LAPTOP);
         let expected = format!(
             "{} tokens. Right of the ridge, {ridge:.1} FLOP/byte: {}. Left of it: {}. The whole has {:.1} FLOP/byte.",

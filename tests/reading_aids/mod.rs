@@ -78,7 +78,7 @@ fn a_word_of_the_glossary_shows_its_meaning() {
 #[test]
 fn a_link_with_the_focus_shows_its_section() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("complexity.html", LAPTOP);
+    let mut tab = reader.open("counting.html", LAPTOP);
     const LINK: &str = "main a[href=\"softmax.html#a-row-at-a-time\"]";
     tab.press(Key::TAB);
     tab.run(&format!("document.querySelector('{LINK}').focus()"));

@@ -40,7 +40,7 @@ function page(address) {
 const LETTERS = 'formulas.html#letters';
 
 // Where a letter is not that of the table: any letter on the first page, where matrices have names of no meaning, and beside the table.
-const OTHER_LETTERS = [[/\/((welcome|index|formulas)\.html)?$/, /./], [/\/(layer|backward)\.html$/, /^R$/]];
+const OTHER_LETTERS = [[/\/((using-this-book|welcome|index|formulas)\.html)?$/, /./], [/\/(layer|backward)\.html$/, /^R$/]];
 
 // The link to a page of the book, or the formula of one letter, that an element is in. A link that sets a figure (by its query) has no card:
 // that would show the figure as it was drawn.

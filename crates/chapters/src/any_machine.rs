@@ -3,7 +3,7 @@
 
 use crate::output::{Generated, Page, files_below};
 use crate::records::tests::committed;
-use crate::{Generator, complexity, fast, gpu, memory_wall, softmax, tiles_backward};
+use crate::{Generator, counting, fast, gpu, memory_wall, softmax, tiles_backward};
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// The functions that read records: whole pages, and of two slow pages the part that does.
 const MEASURED: &[Generator] = &[
     ("softmax", softmax::generate),
-    ("complexity", complexity::generate),
+    ("counting", counting::generate),
     ("memory-wall", memory_wall::on_a_thread),
     ("tiles-backward", tiles_backward::keep_or_recompute),
     ("fast", fast::generate),
@@ -168,7 +168,7 @@ fn records_of_any_machine_make_every_page() {
             .unwrap_or_else(|error| panic!("seed {seed}: {error:#}"));
         assert_eq!(included(&generated), expected, "seed {seed}");
         for (path, text) in generated.files() {
-            let is_measured = path.starts_with("complexity") || path.starts_with("fast");
+            let is_measured = path.starts_with("counting") || path.starts_with("fast");
             let text = text.replace("for a NaN", "");
             for word in ["NaN", "inf ", "inf\u{202f}", "AMD", "Intel"] {
                 assert!(
@@ -196,7 +196,7 @@ fn what_is_tried_is_what_the_book_includes() {
             );
         }
     }
-    for page in ["softmax", "complexity", "fast", "gpu"] {
+    for page in ["softmax", "counting", "fast", "gpu"] {
         for entry in fs::read_dir(folder.join(page)).unwrap() {
             let path = Path::new(page).join(entry.unwrap().file_name());
             let text = fs::read_to_string(folder.join(&path)).unwrap();
@@ -218,7 +218,7 @@ fn every_page_that_reads_records_is_tried() {
     let mut readers = BTreeSet::new();
     for path in files_below(&folder).unwrap() {
         let text = fs::read_to_string(folder.join(&path)).unwrap();
-        if text.contains("page.records") || text.contains("complexity::records") {
+        if text.contains("page.records") || text.contains("counting::records") {
             // A page is a file, or a folder of files.
             let page = Path::new(path.iter().next().unwrap());
             readers.insert(page.file_stem().unwrap().to_str().unwrap().replace('_', "-"));
@@ -241,7 +241,7 @@ fn a_machine_with_some_topics_stands_beside_one_with_all() {
         (
             &["complexity", "memory", "roofline"],
             &[
-                "complexity/values.txt",
+                "counting/values.txt",
                 "memory-wall/values.txt",
                 "tiles-backward/recompute.md",
             ],
@@ -254,7 +254,7 @@ fn a_machine_with_some_topics_stands_beside_one_with_all() {
         assert_eq!(included(&generated), usual, "{topics:?}");
         for page in [
             "softmax/values.txt",
-            "complexity/values.txt",
+            "counting/values.txt",
             "memory-wall/values.txt",
             "tiles-backward/recompute.md",
         ] {
@@ -300,7 +300,7 @@ fn of_several_machines_the_first_one_is_shown() {
     let shown = |first: usize| {
         let mut machines = machines.to_vec();
         machines.rotate_left(first);
-        text(&generated(&machines).unwrap(), "complexity/values.txt").to_owned()
+        text(&generated(&machines).unwrap(), "counting/values.txt").to_owned()
     };
     for (first, (name, _)) in machines.iter().enumerate() {
         assert!(
@@ -324,7 +324,7 @@ fn a_broken_record_is_named_with_its_measurement() {
         );
     };
     for (topic, what) in [
-        ("parts", "parts/copied tile"),
+        ("parts", "parts/product matrixmultiply"),
         ("ladder", "ladder/both causal registers"),
         ("complexity", "attention/forward causal"),
         ("pages", "kept/layer"),

@@ -7,7 +7,7 @@
 mod any_machine;
 mod backward;
 mod claims;
-mod complexity;
+mod counting;
 mod debugging;
 mod fast;
 mod gpu;
@@ -72,7 +72,7 @@ const PAGES: &[Generator] = &[
     ("many-heads", many_heads::generate),
     ("backward", backward::generate),
     ("gradient-checking", gradient_checking::generate),
-    ("complexity", complexity::generate),
+    ("counting", counting::generate),
     ("memory-wall", memory_wall::generate),
     ("online-softmax", online_softmax::generate),
     ("tiles-forward", tiles_forward::generate),

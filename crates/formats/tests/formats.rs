@@ -276,12 +276,13 @@ fn said_of_pdf(pdf: &Path, contents: &Contents, book: &Path) -> Vec<String> {
     complaints
 }
 
-/// The welcome page speaks of both formats, and links them where they are.
+/// The page *Using this book* speaks of both formats, and links them where they are.
 fn unlinked(book: &Path) -> Vec<String> {
-    let welcome = Html::parse_document(&files::read(&book.join("index.html")).unwrap());
+    let path = book.join("using-this-book.html");
+    let page = Html::parse_document(&files::read(&path).unwrap());
     let names = [formats::EPUB, formats::PDF];
     let missing = names.into_iter().filter(|name| {
-        welcome.select(&selector(&format!("main a[href='{name}']"))).next().is_none()
+        page.select(&selector(&format!("main a[href='{name}']"))).next().is_none()
     });
-    missing.map(|name| format!("the welcome page has no link to {name}")).collect()
+    missing.map(|name| format!("*Using this book* has no link to {name}")).collect()
 }

@@ -23,7 +23,7 @@ const N: usize = 2048;
 const D: usize = 64;
 const SMALL: usize = 64;
 
-/// The parts that differ from step to step: exponentials, products and copies, each by itself.
+/// The parts that differ from step to step: exponentials and products, each by itself.
 fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parts");
     briefly(&mut group);
@@ -34,14 +34,6 @@ fn parts(criterion: &mut Criterion) {
     for d in [D, 2 * D] {
         micro_kernels(&mut group, d);
     }
-    let tile = normal::<f32>(SMALL, SMALL, 0);
-    time(&mut group, &format!("copied tile, f32, columns = {}", SMALL), SMALL, || {
-        black_box(&tile).clone()
-    });
-    let ([q, k, _], zeros) = (inputs::<f32>(N, D), RowDVector::zeros(N));
-    time(&mut group, &format!("product whole, f32, d = {D}"), N, || {
-        linear(black_box(&q), &k.transpose(), &zeros) // (n, n), by the product of the naive program
-    });
 }
 
 /// `n` exponentials in the first cache.

@@ -101,13 +101,6 @@ fn matrices(criterion: &mut Criterion) {
             black_box(&mut old).as_mut_slice().fill(black_box(1.0)) // as fast as a new one is filled
         });
     }
-    for n in [500, 512, 4096] {
-        let from = normal::<f32>(n, n, 0);
-        let mut to = DMatrix::zeros(n, n);
-        time(&mut group, "transposed, f32", n, || {
-            black_box(&from).transpose_to(&mut to);
-        });
-    }
 }
 
 criterion_group!(all, arithmetic, bandwidth, steps, matrices);

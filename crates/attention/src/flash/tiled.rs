@@ -81,7 +81,6 @@ fn attend<T: Float>(
 // ANCHOR_END: forward
 
 impl<T: Float> Head<'_, T> {
-    // ANCHOR: hide
     /// Writes `hidden` over the entries of a tile that the mask hides.
     fn hide(
         &self,
@@ -97,7 +96,6 @@ impl<T: Float> Head<'_, T> {
             self.mask.hide_queries(j, rows.clone(), column.as_mut_slice(), hidden);
         }
     }
-    // ANCHOR_END: hide
 }
 
 /// Returns [`attention_backward`](crate::attention_backward()) of every head, one tile at a time: the weights are not kept, they are

@@ -1,7 +1,7 @@
 //! FLOPs and bytes: the core beside the projections, a whole layer, and the backward pass.
 
 use super::verdict::{Claim, about, by_parts};
-use crate::complexity::alive;
+use crate::counting::alive;
 use crate::output::Page;
 use anyhow::Result;
 use attention::{AttentionShape, Flops};
@@ -193,7 +193,7 @@ pub fn claim_heads(page: &mut Page) -> Result<Claim> {
     })
 }
 
-/// (11) The peaks of the chapter [Complexity](crate::complexity).
+/// (11) The peaks of the chapter [Complexity](crate::counting).
 pub fn claim_backward_memory(page: &mut Page) -> Claim {
     let ratio = |n| {
         let [forward, both] = alive(n);

@@ -21,7 +21,7 @@ use super::traffic::{
 };
 use super::verdict::{about, to_two_decimals};
 use super::{counts, flash, numbers};
-use crate::complexity::alive;
+use crate::counting::alive;
 use crate::sentences::example_b;
 use crate::tiles_backward::Kept;
 use crate::tiles_traffic::facts::{N, Program};

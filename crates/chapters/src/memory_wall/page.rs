@@ -4,7 +4,7 @@ use super::facts::{
     self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, N, Runs, crossings, intensity,
     kibibytes, operations, shape,
 };
-use crate::complexity::{self, ridge, softmax_share};
+use crate::counting::{self, ridge, softmax_share};
 use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
 use anyhow::{Context, Result};
@@ -116,7 +116,7 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
     page.value("strips", integer(N.div_ceil(strip)));
     page.value("total", integer(total.all() as usize));
     page.value("peak", integer(*peak));
-    // Against the formula of the chapter Complexity, and the ridge of a GPU that it names.
+    // Against the formula of the chapter Roofline, and the ridge of a GPU that it names.
     let counted = intensity(facts::all_operations(naive.passes())?, total);
     page.value("naive-intensity", fixed(counted, 1));
     page.value("ideal-intensity", fixed(shape(N).intensity(ELEMENT)?, 1));
@@ -145,10 +145,10 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     Ok(())
 }
 
-/// The measurements on the thread of the chapter Complexity: its ridge, the share of its roof that softmax reaches, and what fusing could
+/// The measurements on the thread of the chapter Roofline: its ridge, the share of its roof that softmax reaches, and what fusing could
 /// save at most.
 pub fn on_a_thread(page: &mut Page) -> Result<()> {
-    let records = complexity::records(page)?;
+    let records = counting::records(page)?;
     page.value("cpu-ridge", fixed(ridge(&records[2])?, 1));
     page.value("cpu-softmax-share", percent(softmax_share(&records)?, 0));
     page.value("cpu-name", records[0].machine.processor());

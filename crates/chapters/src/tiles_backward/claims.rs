@@ -1,13 +1,9 @@
 //! Tests of what the chapter says of its numbers.
 
 use super::facts::{self, Kept, Steps};
-use super::gradients::{self, BothPasses, HEADS, Matrices, Problem, Program, TILES};
-use super::rounding::{self, LARGE_KEYS, ORDERS, Sums, UNIT, Varied, Weights};
+use super::rounding::{self, ORDERS, Sums, UNIT, Varied, Weights};
 use crate::random::normal;
-use crate::tiles_traffic::claims::{
-    blocks_predict_the_count, runs_as_predicted, the_formula_holds_of_every_size,
-    tiles_pay, tiles_run_as_predicted,
-};
+use crate::tiles_traffic::claims::runs_as_predicted;
 use crate::tiles_traffic::facts::{
     CAPACITY, D, LONG, N, NAMED, OfTiles, Pass, RUN, lengths, naive_backward,
     tiled_backward,
@@ -117,15 +113,6 @@ fn softmax_is_exact_at_any_size_of_scores_and_the_log_sum_exp_is_not() {
     assert!(errors[0].1 < 4.0 * errors[0].0, "and it is, of small scores: {errors:?}");
 }
 
-/// D and dA are the same sum in two orders, so their difference is a rounding error, and the keys multiply it.
-#[test]
-fn a_saturated_row_with_large_keys_has_a_gradient_of_zero_by_kept_weights_only() {
-    let saturated = rounding::saturated().unwrap();
-    assert_eq!(saturated.naive.amax(), 0.0);
-    let rounding = saturated.row_norm() / (UNIT * f64::from(LARGE_KEYS));
-    assert!((1.0..100.0).contains(&rounding), "{rounding}");
-}
-
 static SUMS: LazyLock<[Sums; 3]> = LazyLock::new(|| rounding::sums().unwrap());
 
 #[test]
@@ -162,89 +149,7 @@ fn most_entries_vary_a_little_and_more_so_with_more_blocks() {
     assert!(varied.is_sorted_by(|a, b| a.mean < b.mean), "more blocks, more values");
 }
 
-// ---------------------------------------------------------------------------------------------------- gradients
-
-/// The threshold of a check, here as in the tests.
-const THRESHOLD: f64 = 1e-5;
-
-/// Head by head, with all weights at once.
-fn naive(of: &Matrices, mask: &Mask, grad_output: &DMatrix<f64>) -> BothPasses {
-    let of_head = |h| {
-        let [q, k, v] = of.each_ref().map(|x| head(x, h));
-        let (output, cache) = attention(&q, &k, &v, mask)?;
-        Ok((output, attention_backward(&cache, &head(grad_output, h))?))
-    };
-    let [(output, a), (other_output, b)] = [of_head(0)?, of_head(1)?];
-    let gradients = AttentionGradients {
-        q: side_by_side([a.q, b.q]),
-        k: side_by_side([a.k, b.k]),
-        v: side_by_side([a.v, b.v]),
-    };
-    Ok((side_by_side([output, other_output]), gradients))
-}
-
-/// The columns of one head.
-fn head(x: &DMatrix<f64>, h: usize) -> DMatrix<f64> {
-    let d = x.ncols() / HEADS;
-    x.columns(h * d, d).into_owned()
-}
-
-fn side_by_side(heads: [DMatrix<f64>; HEADS]) -> DMatrix<f64> {
-    let columns: Vec<_> = heads.iter().flat_map(DMatrix::column_iter).collect();
-    DMatrix::from_columns(&columns)
-}
-
-fn flash(of: &Matrices, mask: &Mask, grad_output: &DMatrix<f64>) -> BothPasses {
-    let flash = Flash::new().with_tiles(TILES)?.with_threads(2)?;
-    let inputs = gradients::inputs(of, mask)?;
-    let forward = flash.forward(&inputs);
-    let gradients = flash.backward(&inputs, &forward, grad_output)?;
-    Ok((forward.output, gradients))
-}
-
-#[test]
-fn all_programs_have_the_same_error_in_their_gradients() {
-    let problem = Problem::new();
-    let others: [(&str, Program); 2] = [("naive", naive), ("Flash", flash)];
-    for (name, mask) in &gradients::masks().unwrap() {
-        let tiled = problem.worst(gradients::tiled, mask, 1e-3).unwrap();
-        for (what, program) in others {
-            let other = problem.worst(program, mask, 1e-3).unwrap();
-            let same = tiled.iter().zip(other).all(|(a, b)| (a / b - 1.0).abs() < 1e-3);
-            assert!(same, "{name}: {what} has another error: {tiled:?}, {other:?}");
-        }
-    }
-}
-
-#[test]
-fn the_error_is_that_of_the_differences_and_shrinks_with_the_square_of_the_step() {
-    let problem = Problem::new();
-    for (name, mask) in &gradients::masks().unwrap() {
-        let [wide, narrow] =
-            [1e-2, 1e-3].map(|step| problem.worst(gradients::tiled, mask, step).unwrap());
-        for (wide, narrow) in wide.iter().zip(narrow) {
-            let ratio = wide / narrow;
-            assert!((95.0..105.0).contains(&ratio), "{name}: it shrinks by {ratio}");
-        }
-    }
-}
-
-#[test]
-fn at_the_usual_step_gradients_pass_the_check_by_far() {
-    let problem = Problem::new();
-    let programs: [Program; 2] = [gradients::tiled, flash];
-    for (name, mask) in &gradients::masks().unwrap() {
-        for program in programs {
-            for error in problem.worst(program, mask, 1e-5).unwrap() {
-                assert!(error < THRESHOLD / 100.0, "{name}: off by {error}");
-            }
-        }
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------- traffic
-
-static SIZES: LazyLock<Vec<OfTiles>> = LazyLock::new(|| facts::sizes().unwrap());
 
 #[test]
 fn tiles_move_less_than_half_of_what_the_naive_program_moves() {
@@ -270,31 +175,7 @@ fn the_backward_pass_runs_as_predicted() {
     for n in RUN {
         runs_as_predicted(chosen, n, &Mask::none(), CAPACITY);
     }
-    tiles_run_as_predicted(Pass::Backward, &SIZES);
     let tiles = Pass::Backward.program((32, 64));
     runs_as_predicted(tiles, N, &Mask::causal(), CAPACITY);
 }
 
-#[test]
-fn the_formula_holds_of_tiles_of_every_size() {
-    the_formula_holds_of_every_size(&SIZES);
-}
-
-#[test]
-fn blocks_of_keys_predict_the_count() {
-    blocks_predict_the_count(Pass::Backward, &facts::capacities_backward());
-}
-
-#[test]
-fn the_tiled_backward_pass_pays_from_some_capacity_on() {
-    tiles_pay(Pass::Backward, facts::capacities_backward()[0], naive_backward);
-}
-
-#[test]
-fn keys_outside_move_less_than_queries_outside_and_two_sweeps_less_still() {
-    let orders @ [keys_outside, queries_outside, two_sweeps] =
-        facts::loop_orders().unwrap();
-    let program = tiled_backward(LONG, CAPACITY).unwrap();
-    assert_eq!(keys_outside, program, "the order of the program");
-    assert!(two_sweeps < keys_outside && keys_outside < queries_outside, "{orders:?}");
-}

@@ -4,7 +4,6 @@
 mod claims;
 mod drawings;
 mod facts;
-mod gradients;
 mod page;
 mod rounding;
 

@@ -13,7 +13,7 @@ use crate::tiles_traffic::page::{
     chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
     over_lengths, over_tiles, tokens,
 };
-use crate::{complexity, records};
+use crate::{counting, records};
 use anyhow::Result;
 use figures::format::{bytes, fixed, integer, percent, scientific, significant};
 use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
@@ -26,12 +26,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     operations(page)?;
     keep_or_recompute(page)?;
     weights(page)?;
-    checked(page)?;
     orders_of_a_sum(page)?;
     traffic_by_length(page)?;
-    traffic_over_tokens(page)?;
-    traffic_over_capacity(page)?;
-    loop_orders(page)
+    traffic_over_tokens(page)
 }
 
 /// Returns the bytes of so many numbers, as text.
@@ -115,10 +112,10 @@ fn operations(page: &mut Page) -> Result<()> {
 
 /// The cost of a weight that is fetched, and of one that is computed again.
 pub fn keep_or_recompute(page: &mut Page) -> Result<()> {
-    let [_, _, roof] = complexity::records(page)?;
-    let thread = Recompute::new(complexity::ridge(&roof)?, ELEMENT);
+    let [_, _, roof] = counting::records(page)?;
+    let thread = Recompute::new(counting::ridge(&roof)?, ELEMENT);
     let name = format!(
-        "{} of the {} in [Complexity](complexity.md#the-roofline), `f32`",
+        "{} of the {} in [Roofline](roofline.md#the-slower-of-two), `f32`",
         records::threads(&roof),
         roof.machine.processor()
     );
@@ -171,18 +168,6 @@ fn one_digit(x: f64) -> String {
     format!("${}$", scientific(x, 0))
 }
 
-/// Central differences under every mask, at a step where truncation is all there is, so that the digits are the same on
-/// every machine.
-fn checked(page: &mut Page) -> Result<()> {
-    let mut rows = vec![];
-    for (name, mask) in &gradients::masks()? {
-        let errors = Problem::new().worst(gradients::tiled, mask, 1e-3)?;
-        rows.push([vec![(*name).to_owned()], errors.map(one_digit).into()].concat());
-    }
-    page.table("checked", &["mask", "$dQ$", "$dK$", "$dV$"], &rows);
-    Ok(())
-}
-
 /// The gradient of some queries as a sum over blocks of keys, rounded in `f32` in many orders.
 fn orders_of_a_sum(page: &mut Page) -> Result<()> {
     page.table_of(
@@ -197,11 +182,6 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
         ],
     );
     page.value("order-count", integer(rounding::ORDERS));
-    let saturated = rounding::saturated()?;
-    page.value("saturated-keys", integer(rounding::LARGE_KEYS as usize));
-    page.value("saturated-naive", fixed(f64::from(saturated.naive.amax()), 0));
-    let power = saturated.row_norm().log10().round();
-    page.value("saturated-tiled", format!("10^{{{}}}", fixed(power, 0)));
     Ok(())
 }
 
@@ -221,7 +201,6 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
         let both = tiled? + tiled_back;
         page.value(format!("both-naive-{n}"), factor(naive? + naive_back, both));
     }
-    over_tiles(page, &facts::sizes()?);
     Ok(())
 }
 
@@ -241,41 +220,3 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
     chart(page, ("tokens", words), (tokens(), 1e4..1e11), &lines, marks)
 }
 
-fn traffic_over_capacity(page: &mut Page) -> Result<()> {
-    formula(page, Pass::Backward)?;
-    let all = facts::capacities_backward();
-    let pays = Pass::Backward.pays_from(LONG, all[0], naive_backward)?;
-    page.value("pays-against-naive-kib", fixed(kibibytes(pays), 1));
-    let formula = |m| Ok(Pass::Backward.by_capacity(LONG, m));
-    let once = |_| Ok(Pass::Backward.each_once(LONG));
-    let lines = [
-        over_capacities("naive", VERMILION, &all, |m| naive_backward(LONG, m))?,
-        over_capacities("7nd + 16n²d²/R", BLUE, &all, formula)?,
-        over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
-    ];
-    let rings = over_capacities("tiled", BLUE, &all, |m| tiled_backward(LONG, m))?.points;
-    let words = (
-        "Bytes between slow and fast memory in the backward pass against the capacity of fast memory",
-        "The rings of the tiled program lie a little above the falling line of the formula, further above it in the \
-         smallest memories and where only a few blocks are left, and come down to a level that is not far above \
-         each matrix once. In the smallest memories they lie above the line of the naive program, \
-         which soon is almost level.",
-    );
-    let marks = Marks { rings: &rings, ..Marks::default() };
-    chart(page, ("capacity", words), (fast_memory(4.0), 1e6..1e11), &lines, marks)
-}
-
-fn loop_orders(page: &mut Page) -> Result<()> {
-    let [keys_outside, queries_outside, two_sweeps] = facts::loop_orders()?;
-    let row = |name: &str, numbers, products: &str| {
-        vec![name.to_owned(), mebibytes(numbers), products.to_owned()]
-    };
-    let rows = [
-        row("keys outside", keys_outside, "5"),
-        row("queries outside", queries_outside, "5"),
-        row("two sweeps, one of each", two_sweeps, "7"),
-    ];
-    let header = ["order of the loops", "MiB", "products of a tile"];
-    page.table("orders", &header, &rows);
-    Ok(())
-}

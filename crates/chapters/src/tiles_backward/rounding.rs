@@ -1,4 +1,4 @@
-//! Rounding errors of weights that are computed again, of saturated rows, and of a sum that is taken in any order.
+//! Rounding errors of weights that are computed again, and of a sum that is taken in any order.
 
 use crate::random::normal;
 use crate::records::least_and_most;
@@ -65,45 +65,6 @@ impl Weights {
     pub fn largest_log_sum_exp(&self) -> f64 {
         f64::from(self.log_sum_exp.max())
     }
-}
-
-// ---------------------------------------------------------------------------------------------------- saturation
-
-/// The factor by which the keys of saturated rows are larger than normal numbers.
-pub const LARGE_KEYS: f32 = 1000.0;
-
-/// The gradient with respect to the queries in `f32`, where each row has one weight of 1 and all others are 0.
-pub struct Saturated {
-    /// The gradient from the weights that were kept.
-    pub naive: DMatrix<f32>,
-    /// The gradient tile by tile, from the weights that are computed again.
-    pub tiled: DMatrix<f32>,
-}
-
-impl Saturated {
-    /// Returns the root mean square of the norms of the rows of the tiled gradient.
-    pub fn row_norm(&self) -> f64 {
-        f64::from(self.tiled.norm()) / (self.tiled.nrows() as f64).sqrt()
-    }
-}
-
-pub fn saturated() -> Result<Saturated> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(8);
-    let [q, k, v, grad_output] =
-        [0, 1, 2, 3].map(|_| normal(64, D, rng).map(|x| x as f32));
-    let (q, k) = (q * 100.0, k * LARGE_KEYS);
-    let mask = Mask::none();
-    let (_, cache) = attention(&q, &k, &v, &mask)?;
-    let naive = attention_backward(&cache, &grad_output)?.q;
-    let (inputs, tiles) =
-        (Inputs::new(&q, &k, &v, &mask)?, Tiles { queries: 16, keys: 16 });
-    let forward = tiled_attention(&inputs, tiles)?;
-    let tiled = tiled_attention_backward(&inputs, &forward, &grad_output, tiles)?.q;
-    ensure!(
-        cache.weights.iter().all(|&weight| weight == 0.0 || weight == 1.0),
-        "a row isn't saturated"
-    );
-    Ok(Saturated { naive, tiled })
 }
 
 // ---------------------------------------------------------------------------------------------------- order

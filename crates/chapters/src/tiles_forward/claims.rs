@@ -4,19 +4,17 @@ use super::facts::{self, Allocated, Masked, TILE};
 use super::rounding::{self, Errors};
 use super::traffic;
 use crate::tiles_traffic::claims::{
-    blocks_predict_the_count, runs_as_predicted, the_formula_holds_of_every_size,
-    tiles_pay, tiles_run_as_predicted,
+    runs_as_predicted,
 };
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, NAMED, OfTiles, Pass, Program, RUN, Total, capacities,
-    chunked, fused, greatest_common_divisor, least_capacity, lengths, naive, tiled,
+    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, Program, RUN, Total,
+    chunked, fused, least_capacity, lengths, naive, tiled,
 };
 use attention::Mask;
 use attention::Visibility::{self, Full, Hidden, Partial};
 use laboratory::hardware::A100;
 use std::cmp::Ordering;
 use std::process::Command;
-use std::sync::LazyLock;
 
 #[test]
 fn every_tile_has_one_kind_and_all_that_is_seen_is_computed() {
@@ -66,20 +64,6 @@ fn a_causal_mask_leaves_half_of_one_and_one_over_the_blocks() {
             let left = kinds.0.len() - kinds.count(Hidden);
             let m = n / size;
             assert_eq!(2 * left, m * m + m, "n = {n}, tiles of {size}");
-        }
-    }
-}
-
-/// (1 + (B_q + B_k − gcd) / n) / 2
-#[test]
-fn the_share_of_tiles_that_are_not_square_has_a_formula() {
-    let n = 3840;
-    for queries in [16, 24, 60, 64, 128, 256] {
-        for keys in [8, 16, 30, 64, 96, 240] {
-            let kinds = facts::causal(n, queries, keys).unwrap();
-            let left = kinds.0.len() - kinds.count(Hidden);
-            let more = queries + keys - greatest_common_divisor(queries, keys);
-            assert_eq!(2 * left * n, kinds.0.len() * (n + more), "{queries} × {keys}");
         }
     }
 }
@@ -178,8 +162,6 @@ fn what_grows_in_the_naive_program_is_the_rounding_of_the_sum() {
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-static SIZES: LazyLock<Vec<OfTiles>> = LazyLock::new(|| traffic::sizes().unwrap());
-
 /// Returns the ratio of the traffic of a program and of tiles.
 fn over_tiled(program: Total, n: usize) -> f64 {
     program(n, CAPACITY).unwrap() / tiled(n, CAPACITY).unwrap()
@@ -226,44 +208,6 @@ fn tiles_and_strips_run_as_predicted() {
         // Of a length at which it takes little time.
         runs_as_predicted(Program::Tiled(tiles), N / 2, &Mask::none(), capacity);
     }
-}
-
-#[test]
-fn tiles_of_every_size_run_as_predicted() {
-    tiles_run_as_predicted(Pass::Forward, &SIZES);
-    for of in &*SIZES {
-        runs_as_predicted(Program::Tiled(of.tiles), N, &Mask::causal(), CAPACITY);
-    }
-}
-
-#[test]
-fn the_formula_is_exact_where_the_blocks_are_whole() {
-    the_formula_holds_of_every_size(&SIZES);
-    for of in &*SIZES {
-        assert!(of.off() >= 0.0, "{:?}: as many blocks as the formula has", of.tiles);
-        assert!(!LONG.is_multiple_of(of.tiles.0) || of.off() == 0.0, "{:?}", of.tiles);
-    }
-}
-
-#[test]
-fn over_capacities_counts_lie_above_the_formula_and_come_down_to_each_once() {
-    let all = capacities();
-    blocks_predict_the_count(Pass::Forward, &all);
-    for &m in &all {
-        assert!(tiled(LONG, m).unwrap() > Pass::Forward.by_capacity(LONG, m), "M = {m}");
-    }
-    let last = tiled(LONG, all[all.len() - 1]).unwrap();
-    assert_eq!(last, Pass::Forward.each_once(LONG));
-    let above = |m| tiled(LONG, m).unwrap() / Pass::Forward.by_capacity(LONG, m);
-    let few = [LONG * D / 4, LONG * D / 2, LONG * D, 2 * LONG * D].map(above);
-    assert!(few.is_sorted(), "the fewer the blocks, the further above: {few:?}");
-}
-
-#[test]
-fn tiles_pay_in_a_fast_memory_of_d_by_d_numbers() {
-    let least = least_capacity();
-    let from = [naive, fused].map(|program| tiles_pay(Pass::Forward, least, program));
-    assert!(from[0] < from[1] && from[1] < D * D, "naive before fused: {from:?}");
 }
 
 /// The estimate counts no rereads of the other program, so less room is enough; the fewer tokens, the more of it.

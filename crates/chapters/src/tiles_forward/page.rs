@@ -22,14 +22,11 @@ pub fn generate(page: &mut Page) -> Result<()> {
     drawings::walk(page)?;
     drawings::strip(page)?;
     masks(page)?;
-    causal(page)?;
     memory(page)?;
-    operations(page);
     rounding(page)?;
     traffic_by_length(page)?;
     traffic_by_capacity(page)?;
     traffic_over_tokens(page)?;
-    traffic_over_capacity(page)?;
     traffic_of_strips(page)
 }
 
@@ -51,21 +48,6 @@ fn masks(page: &mut Page) -> Result<()> {
     let header = ["mask", "full", "partial", "hidden", "computed", "visible pairs"];
     page.table("kinds", &header, &masked.each_ref().map(row));
     drawings::kinds(page, &masked[..3])
-}
-
-/// The share of tiles that a causal mask leaves.
-fn causal(page: &mut Page) -> Result<()> {
-    let row = |n| {
-        let share =
-            |size| anyhow::Ok(percent(facts::causal(n, size, size)?.computed(), 1));
-        let shares =
-            facts::CAUSAL_TILES.map(share).into_iter().collect::<Result<Vec<_>>>()?;
-        Ok([vec![integer(n)], shares].concat())
-    };
-    let rows = facts::CAUSAL_LENGTHS.map(row).into_iter().collect::<Result<Vec<_>>>()?;
-    let header = ["$n$", "$B = 32$", "$B = 64$", "$B = 128$", "$B = 256$"];
-    page.table("causal", &header, &rows);
-    Ok(())
 }
 
 /// The bytes that three programs allocate.
@@ -100,23 +82,6 @@ fn memory(page: &mut Page) -> Result<()> {
             line_chart(area, &x, &y, &lines, Marks::default())
         },
     )
-}
-
-/// The operations that the corrections add, and the number of corrections that aren't 1.
-fn operations(page: &mut Page) {
-    let sign = |more: f64| if more > 0.0 { "+" } else { "" };
-    page.table_of(
-        "operations",
-        &[1, 4, 16, 64, 256].map(|keys| (keys, facts::operations(keys))),
-        &[
-            ("keys in a tile", &|(keys, _)| keys.to_string()),
-            ("corrections", &|(_, of)| percent(of.corrections, 1)),
-            ("all operations", &|(_, of)| {
-                format!("{}{}", sign(of.more), percent(of.more, 1))
-            }),
-            ("exponentials a score", &|(_, of)| fixed(of.exponentials, 2)),
-        ],
-    );
 }
 
 /// Against attention in twice the digits.
@@ -168,7 +133,6 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
 
 /// The traffic in other fast memories, and with other tiles.
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
-    formula(page, Pass::Forward)?;
     page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));
     for n in [N, LONG] {
         let from = Pass::Forward.pays_from(n, least_capacity(), fused)?;
@@ -178,7 +142,6 @@ fn traffic_by_capacity(page: &mut Page) -> Result<()> {
         let longest = traffic::linear_to(traffic::of_kibibytes(kib))?;
         page.value(format!("linear-{kib}"), integer(longest));
     }
-    over_tiles(page, &traffic::sizes()?);
     Ok(())
 }
 
@@ -200,30 +163,6 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
     );
     let marks = Marks { dots: &dots, ..Marks::default() };
     chart(page, ("tokens", words), (tokens(), 1e4..1e12), &lines, marks)
-}
-
-fn traffic_over_capacity(page: &mut Page) -> Result<()> {
-    let all = capacities();
-    // As far as keys and values are read more than once.
-    let again: Vec<_> = all.iter().copied().filter(|&m| m <= traffic::AGAIN_TO).collect();
-    let formula = |m| Ok(Pass::Forward.by_capacity(LONG, m));
-    let once = |_| Ok(Pass::Forward.each_once(LONG));
-    let lines = [
-        over_capacities("naive", VERMILION, &all, |m| naive(LONG, m))?,
-        over_capacities("fused", VERMILION, &all, |m| fused(LONG, m))?.dashed(),
-        over_capacities("2nd + 4n²d²/R", BLUE, &again, formula)?,
-        over_capacities("each matrix once", GREEN, &all, once)?.dashed(),
-    ];
-    let rings = over_capacities("tiled", BLUE, &all, |m| tiled(LONG, m))?.points;
-    let words = (
-        "Bytes between slow and fast memory against the capacity of fast memory",
-        "The rings of the tiled program lie a little above the falling line of the formula, further above it in the \
-         smallest memories and where only a few blocks are left, and end at the level at which each matrix crosses \
-         once. In the smallest memories they lie above the lines of the naive and the fused program, which soon are \
-         almost level.",
-    );
-    let marks = Marks { rings: &rings, ..Marks::default() };
-    chart(page, ("capacity", words), (fast_memory(2.0), 1e6..1e10), &lines, marks)
 }
 
 /// Half a step.

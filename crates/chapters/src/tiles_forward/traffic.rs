@@ -1,10 +1,10 @@
 //! The chapter's own numbers about traffic. Those that it shares with the backward pass are in `tiles_traffic`.
 
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, Program, bytes, counted_over_lengths,
-    naive, over_tiles, shape, tiled,
+    CAPACITY, D, ELEMENT, LONG, Pass, Program, bytes, counted_over_lengths,
+    naive, shape, tiled,
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use laboratory::traffic::{strip_for, tiles_for};
 
 /// Counts of tiles and of strips: points of a figure.
@@ -12,23 +12,6 @@ pub fn counted() -> Result<Vec<(f64, f64)>> {
     counted_over_lengths(|n| {
         Ok(vec![Program::Tiled(Pass::Forward.chosen()?), Program::Chunked(strip(n)?)])
     })
-}
-
-/// Up to this capacity keys and values are read more than once, by the formula.
-pub const AGAIN_TO: usize = 2 * LONG * D;
-
-/// The largest square tile that fits.
-pub fn largest_square() -> Result<usize> {
-    let fits = |side: &usize| side * (4 * D + 2) + side * side <= CAPACITY;
-    (1..=CAPACITY.isqrt()).rev().find(fits).context("no square tile fits")
-}
-
-/// Sizes of tiles, the largest square and the tiles that move least among them.
-pub fn sizes() -> Result<Vec<OfTiles>> {
-    let square = largest_square()?;
-    let chosen = Pass::Forward.chosen()?;
-    let sizes = [(16, 16), (32, 32), (64, 64), (square, square), (128, 32), chosen];
-    over_tiles(Pass::Forward, &sizes)
 }
 
 // ---------------------------------------------------------------------------------------------------- strips

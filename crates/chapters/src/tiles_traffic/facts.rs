@@ -61,11 +61,6 @@ pub fn least_capacity() -> usize {
     (1..).find(|&capacity| Pass::Forward.tiles(capacity).is_ok()).unwrap_or(usize::MAX)
 }
 
-/// The capacities of the figures: from the smallest power of two at which a tile of the forward pass fits to 4 MiB.
-pub fn capacities() -> Vec<usize> {
-    (9..=20).map(|power| 1 << power).collect()
-}
-
 // ---------------------------------------------------------------------------------------------------- programs
 
 /// A program for which nothing but its shape, mask and memory is left to be chosen.
@@ -307,56 +302,3 @@ impl Pass {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- sizes of tiles
-
-/// The traffic of tiles of one size at [`LONG`] tokens.
-pub struct OfTiles {
-    pub tiles: Tiles,
-    /// The most that fast memory held, in a run of [`N`] tokens.
-    pub peak: usize,
-    /// Numbers without a mask, and with a causal one: tile by tile, and by formula.
-    pub full: f64,
-    pub full_formula: f64,
-    pub causal: f64,
-    pub causal_formula: f64,
-}
-
-impl OfTiles {
-    pub fn new(pass: Pass, tiles: Tiles) -> Result<Self> {
-        let once = pass.fixed(LONG) as f64;
-        let blocks = LONG as f64 / pass.staying(tiles) as f64;
-        let again = blocks * (LONG * pass.passing()) as f64;
-        Ok(OfTiles {
-            tiles,
-            peak: pass.program(tiles).run(N, &Mask::none(), CAPACITY)?.1.peak(),
-            full: pass.by_tiles(LONG, &Mask::none(), tiles)?,
-            full_formula: once + again,
-            causal: pass.by_tiles(LONG, &Mask::causal(), tiles)?,
-            causal_formula: once + again * causal_share(LONG, tiles),
-        })
-    }
-
-    /// Returns the share by which the count lies above the formula.
-    pub fn off(&self) -> f64 {
-        self.full / self.full_formula - 1.0
-    }
-
-    pub fn causal_off(&self) -> f64 {
-        self.causal / self.causal_formula - 1.0
-    }
-}
-
-/// Tiles of several sizes.
-pub fn over_tiles(pass: Pass, sizes: &[Tiles]) -> Result<Vec<OfTiles>> {
-    sizes.par_iter().map(|&tiles| OfTiles::new(pass, tiles)).collect()
-}
-
-/// The share of tiles that a causal mask leaves, if their sides divide n: (1 + (B_q + B_k − gcd) / n) / 2.
-pub fn causal_share(n: usize, (queries, keys): Tiles) -> f64 {
-    let diagonal = queries + keys - greatest_common_divisor(queries, keys);
-    (n + diagonal) as f64 / (2 * n) as f64
-}
-
-pub fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}

@@ -130,11 +130,6 @@ impl Ladder {
         Ok(self.find("parts/product matrixmultiply", &sizes)?.median)
     }
 
-    /// The seconds of another part.
-    pub fn part(&self, name: &str) -> Result<f64> {
-        Ok(self.find(&format!("parts/{name}"), &[])?.median)
-    }
-
     pub fn kernel(&self, name: &str, d: usize) -> Result<MicroKernel> {
         let m = self.find(&format!("parts/micro-kernel {name}"), &[("d", d)])?;
         let size = |name: &str| match m.sizes.get(name) {
@@ -177,7 +172,7 @@ pub struct Step {
     pub seconds: f64,
     /// The measured time of the step before, if there is one.
     pub before: Option<f64>,
-    /// The parts that replace those of that step.
+    /// The parts that replace those of that step; none if nothing is predicted.
     pub exchange: Vec<Exchange>,
 }
 
@@ -199,10 +194,11 @@ impl Exchange {
 }
 
 impl Step {
-    /// The time that is predicted, if there is a step before. It is negative if the parts that go take longer by themselves than
-    /// that whole step.
+    /// The time that is predicted, if something is. It is negative if the parts that go take longer by themselves than the whole
+    /// step before.
     pub fn predicted(&self) -> Option<f64> {
-        Some(self.before? + self.exchange.iter().map(Exchange::seconds).sum::<f64>())
+        let before = self.before.filter(|_| !self.exchange.is_empty())?;
+        Some(before + self.exchange.iter().map(Exchange::seconds).sum::<f64>())
     }
 
     /// Returns the speed as a multiple of that of the step before.
@@ -247,23 +243,8 @@ impl Ladder {
             ])
         };
         Ok(match step {
-            // Two large products per head become two small ones per tile, and tiles are copied.
-            "tiled" => {
-                let [go, come] = exponentials("vector", "one by one")?;
-                let whole = self.part("product whole")?;
-                vec![
-                    Exchange::new("products of whole heads", -2.0 * HEADS as f64, whole),
-                    Exchange::new(
-                        SMALL_PRODUCTS,
-                        2.0 * tiles(SMALL),
-                        self.product(SMALL)?,
-                    ),
-                    self.copies(1.0)?,
-                    go,
-                    come,
-                ]
-            }
-            "scratch" => vec![self.copies(-1.0)?],
+            // What takes their time isn't in parts that were timed alone.
+            "tiled" | "scratch" => vec![],
             "portable" => exponentials("one by one", "portable")?.into(),
             "vector" => exponentials("portable", "vector")?.into(),
             "tiles" => vec![
@@ -279,12 +260,6 @@ impl Ladder {
             "threads" => vec![Exchange::new("half of the work", -0.5, before)],
             other => bail!("nothing is predicted for {other}"),
         })
-    }
-
-    /// The scaled queries, the transpose of the keys, their product, a copy of it, the product with the values: of each tile.
-    fn copies(&self, sign: f64) -> Result<Exchange> {
-        let count = sign * 5.0 * tiles(SMALL);
-        Ok(Exchange::new("copies of small tiles", count, self.part("copied tile")?))
     }
 
     /// Returns the exchange of a micro-kernel, for all scores of the ladder's problem.

@@ -30,7 +30,7 @@ pub fn generate(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Res
 
 fn exponentials(page: &mut Page, ladder: &Ladder) -> Result<()> {
     let each = ladder.exponential("one by one")?;
-    // Those of a (4096, 4096) matrix, which *Complexity* speaks of.
+    // Those of a (4096, 4096) matrix, which *Counting* speaks of.
     let vector = ladder.exponential("vector")?;
     page.value("exponentials-4096", duration(f64::from(4096 * 4096) * vector));
     let ways = [

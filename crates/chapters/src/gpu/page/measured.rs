@@ -37,7 +37,7 @@ pub fn status(record: Option<&Record>) -> String {
     match gpu {
         None => format!("{tested} No GPU has run them yet."),
         Some(gpu) => format!(
-            "{tested} [What was measured](gpu-measured.md#what-was-measured) has their speeds on {gpu}."
+            "{tested} [What was measured](gpu-backward.md#what-was-measured) has their speeds on {gpu}."
         ),
     }
 }

@@ -24,10 +24,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("where", provenance_of(&times, &others));
     page.value("threads", threads(&roof));
     let growth = facts::growth(&times)?;
-    growth_tables(page, &times, &growth)?;
+    growth_table(page, &times, &growth);
     growth_figure(page, &growth)?;
-    growth_words(page, &growth, &roof)?;
-    matrices(page, &roof, &times)?;
+    new_matrices(page, &roof)?;
     fresh_pages(page)?;
     crossover(page, &times)?;
     peaks(page, &memory)?;
@@ -100,7 +99,7 @@ fn intensity(page: &mut Page) -> Result<()> {
 
 // ----------------------------------------------------------------------------------------------------- times over n
 
-fn growth_tables(page: &mut Page, record: &Record, lines: &[Growth]) -> Result<()> {
+fn growth_table(page: &mut Page, record: &Record, lines: &[Growth]) {
     let from_to = |from: usize| format!("{} to {}", integer(from), integer(2 * from));
     page.table_of(
         "slopes",
@@ -115,18 +114,8 @@ fn growth_tables(page: &mut Page, record: &Record, lines: &[Growth]) -> Result<(
         ],
     );
 
-    let time = |i: usize| {
-        let times = lines.iter().map(|line| duration(line.points[i].1));
-        let n = integer(lines[0].points[i].0 as usize);
-        [n].into_iter().chain(times).collect()
-    };
-    let rows: Vec<_> = (0..lines[0].points.len()).map(time).collect();
-    let header =
-        ["$n$", "forward, `f32`", "forward, `f64`", "backward, `f32`", "backward, `f64`"];
-    page.table("times", &header, &rows);
     page.value("spread", percent(facts::widest_spread(record), 0));
-    page.value("matrix-4096", bytes(facts::one_head(4096).bytes(F32)?.weights));
-    Ok(())
+    page.value("forward-4096", duration(lines[0].longest().1));
 }
 
 /// Time against n, on axes on which a power is a straight line.
@@ -165,45 +154,6 @@ fn log_range(base: f64, values: impl IntoIterator<Item = f64>) -> Range<f64> {
     base.powf(least.floor()) * (1.0 - 1e-12)..base.powf(most.ceil()) * (1.0 + 1e-12)
 }
 
-/// The times beside the counts.
-fn growth_words(page: &mut Page, growth: &[Growth; 4], roof: &Record) -> Result<()> {
-    let forward = &growth[0];
-    let (n, longest) = forward.longest();
-    page.value("forward-4096", duration(longest));
-
-    // A doubling of n should cost four times.
-    let jump = facts::jump(forward);
-    let new = WriteTime::of(roof, n as u64)?.extra();
-    let milliseconds = |seconds: f64| format!("{} ms", fixed(1e3 * seconds, 1));
-    page.value("excess", milliseconds(jump));
-    let row = |what: &str, seconds: f64| {
-        let share = percent(seconds / jump, 0);
-        vec![what.to_owned(), milliseconds(seconds), share]
-    };
-    page.table(
-        "excess",
-        &["the last doubling beyond four times", "time", "share"],
-        &[
-            row("its pages are new", new),
-            row("other causes", jump - new),
-            row("together", jump),
-        ],
-    );
-
-    let [single, double] = facts::backward_ratios(growth);
-    let rows: Vec<_> = single.iter().zip(&double).collect();
-    page.table_of(
-        "backward",
-        &rows,
-        &[
-            ("$n$", &|(single, _)| integer(single.0 as usize)),
-            ("backward / forward, `f32`", &|(single, _)| fixed(single.1, 1)),
-            ("`f64`", &|(_, double)| fixed(double.1, 1)),
-        ],
-    );
-    Ok(())
-}
-
 /// The measurements with fresh pages and with kept ones, in one run.
 fn fresh_pages(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["pages"])?;
@@ -220,19 +170,18 @@ fn fresh_pages(page: &mut Page) -> Result<()> {
     );
     page.value("pages-where", provenance(&record));
     page.value("pages-spread", percent(pages::widest_spread(&record), 0));
-    let Pages { softmax, forward, causal, layer, .. } = &all;
+    let Pages { softmax, forward, causal, .. } = &all;
     let spared = 1.0 - softmax.kept / softmax.fresh;
     page.value("pages-softmax", percent(spared, 0));
     page.value("pages-mask", fixed(causal.kept / forward.kept, 2));
-    page.value("pages-layer-faults", integer(layer.faults as usize));
     let [fresh, kept] = all.layer_over_parts().map(|factor| fixed(factor, 1));
     page.value("pages-layer-fresh", fresh);
     page.value("pages-layer-kept", kept);
     Ok(())
 }
 
-/// The time that a matrix costs by being new, and the time to transpose it.
-fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
+/// The time that a matrix costs by being new.
+fn new_matrices(page: &mut Page, record: &Record) -> Result<()> {
     page.table_of(
         "new",
         &facts::write_times(record)?,
@@ -243,20 +192,6 @@ fn matrices(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
             ("there before", &|write_time| duration(write_time.old)),
         ],
     );
-    page.value("scale-time", duration(record.seconds("steps/scale", "f32", 4096)?));
-
-    let transposed = |n| Ok((n, record.seconds("matrix/transposed", "f32", n as u64)?));
-    let transposed = [500, 512, 4096].into_iter().map(transposed);
-    page.table_of(
-        "transposed",
-        &transposed.collect::<Result<Vec<_>>>()?,
-        &[
-            ("$n$", &|(n, _): &(usize, f64)| integer(*n)),
-            ("to transpose a matrix of $(n, n)$", &|(_, seconds)| duration(*seconds)),
-        ],
-    );
-    let backward = times.seconds("attention/backward", "f32", 4096)?;
-    page.value("backward-full", duration(backward));
     Ok(())
 }
 
@@ -276,7 +211,6 @@ fn crossover(page: &mut Page, record: &Record) -> Result<()> {
             ("whole layer", &|time| duration(time.whole)),
         ],
     );
-    page.value("core-differs", fixed(layer.core_differs(record)?, 1));
     page.value("layer-heads", integer(layer.heads));
     page.value("layer-crossover", integer(layer.crossover));
     page.value("layer-d-model", integer(layer.d_model));
@@ -335,10 +269,6 @@ fn peaks(page: &mut Page, record: &Record) -> Result<()> {
             ("in $n^2$", &|peak| fixed(peak.in_squares(peak.with_backward), 2)),
         ],
     );
-    if let Some(peak) = peaks.iter().find(|peak| peak.n == 4096) {
-        page.value("peak-4096", bytes(peak.forward as u128));
-        page.value("peak-both-4096", bytes(peak.with_backward as u128));
-    }
     Ok(())
 }
 

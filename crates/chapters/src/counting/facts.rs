@@ -144,19 +144,6 @@ pub fn widest_spread(record: &Record) -> f64 {
     timed.map(|m| m.spread / m.median).fold(0.0, f64::max)
 }
 
-/// Returns the seconds by which the time after the last doubling in `f32` exceeds four times the time before it.
-pub fn jump(forward: &Growth) -> f64 {
-    forward.longest().1 - 4.0 * forward.points[forward.points.len() - 2].1
-}
-
-/// Returns the ratio of the times of the backward and the forward pass over n: in `f32`, and in `f64`.
-pub fn backward_ratios([f32, f64, back_f32, back_f64]: &[Growth; 4]) -> [Points; 2] {
-    [(f32, back_f32), (f64, back_f64)].map(|(forward, backward)| {
-        let pairs = forward.points.iter().zip(&backward.points);
-        pairs.map(|(forward, backward)| (forward.0, backward.1 / forward.1)).collect()
-    })
-}
-
 /// Seconds to fill a matrix of (n, n).
 #[derive(Debug, Clone, Copy)]
 pub struct WriteTime {
@@ -171,11 +158,6 @@ impl WriteTime {
     pub fn of(record: &Record, n: u64) -> Result<Self> {
         let seconds = |which| record.seconds(&format!("matrix/{which}"), "f32", n);
         Ok(WriteTime { n, new: seconds("new")?, old: seconds("old")? })
-    }
-
-    /// Returns the seconds that the matrix costs by being new.
-    pub fn extra(&self) -> f64 {
-        self.new - self.old
     }
 }
 
@@ -256,19 +238,6 @@ impl TimedLayer {
     /// Its times where both have the same FLOPs.
     pub fn at_crossover(&self) -> Option<&LayerTime> {
         self.times.iter().find(|time| time.n == self.crossover as f64)
-    }
-
-    /// The factor by which the time of a core among others differs from that of one alone, at most: in which state the allocator is
-    /// makes a difference.
-    pub fn core_differs(&self, record: &Record) -> Result<f64> {
-        let alone = series(record, "attention/forward", "f32")?;
-        let mut most = 1.0_f64;
-        for time in &self.times {
-            let core = alone.iter().find(|point| point.0 == time.n);
-            let factor = time.cores / self.heads as f64 / core.context("a core alone")?.1;
-            most = most.max(factor).max(1.0 / factor);
-        }
-        Ok(most)
     }
 }
 

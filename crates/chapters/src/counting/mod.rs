@@ -1,4 +1,4 @@
-//! Complexity: what is counted of attention, and what was measured.
+//! Counting, Roofline and What new memory costs: what is counted of attention, and what was measured.
 
 #[cfg(test)]
 mod claims;
