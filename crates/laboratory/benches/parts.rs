@@ -1,19 +1,18 @@
-//! The parts of attention, each by itself: exponentials, products of tiles and of whole matrices, and the copy of a
-//! tile. From these the gains of the steps in `ladder.rs` can be predicted.
+//! The parts of attention, each by itself: exponentials and products of tiles. From these the gains of the steps in `ladder.rs` can be predicted.
 //!
 //! `cargo bench --bench parts` runs it. Compare within one run: the numbers are those of the machine at hand.
 
 mod support;
 
+use attention::Float;
 use attention::flash::Flash;
 use attention::testing::{Part, TileProducts};
-use attention::{Float, linear};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use mimalloc::MiMalloc;
-use nalgebra::{DMatrix, DMatrixView, Dyn, RowDVector};
+use nalgebra::{DMatrix, DMatrixView, Dyn};
 use std::hint::black_box;
-use support::{briefly, inputs, normal, time};
+use support::{briefly, normal, time};
 
 /// As in `ladder.rs`.
 #[global_allocator]

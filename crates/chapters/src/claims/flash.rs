@@ -4,7 +4,7 @@ use super::verdict::{Claim, by_parts, only_when};
 use crate::output::Page;
 use crate::random::normal;
 use crate::tiles_backward::Kept;
-use crate::tiles_forward::operations;
+use crate::tiles_forward::operations_more;
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{Float, Mask, attention};
@@ -18,7 +18,7 @@ const D: usize = 64;
 
 /// (10) The widths of tiles, and how many more operations a forward pass takes in these, as a share.
 pub fn work() -> [(usize, f64); 4] {
-    [16, 32, 64, 128].map(|keys| (keys, operations(keys).more))
+    [16, 32, 64, 128].map(|keys| (keys, operations_more(keys)))
 }
 
 /// The share that computing the scores again adds to the products with n² d multiplications of a whole step: two forward, four

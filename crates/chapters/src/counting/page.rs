@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{
-    self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, WriteTime, core_share,
+    self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, core_share,
 };
 use super::pages::{self, Pages};
 use super::roofline::{Ceilings, Step, steps};

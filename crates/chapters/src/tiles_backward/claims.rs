@@ -5,14 +5,11 @@ use super::rounding::{self, ORDERS, Sums, UNIT, Varied, Weights};
 use crate::random::normal;
 use crate::tiles_traffic::claims::runs_as_predicted;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, LONG, N, NAMED, OfTiles, Pass, RUN, lengths, naive_backward,
+    CAPACITY, D, LONG, N, NAMED, Pass, Program, RUN, lengths, naive_backward,
     tiled_backward,
 };
-use attention::flash::{Flash, FlashOutput, Inputs, Tiles, tiled_attention};
-use attention::{
-    AttentionGradients, AttentionShape, Flops, Mask, attention, attention_backward,
-    log_sum_exp_rows,
-};
+use attention::flash::{FlashOutput, Inputs, Tiles, tiled_attention};
+use attention::{AttentionShape, Flops, Mask, attention, log_sum_exp_rows};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -171,11 +168,10 @@ fn tiles_move_more_than_each_matrix_once_and_less_than_the_naive_program() {
 
 #[test]
 fn the_backward_pass_runs_as_predicted() {
-    let chosen = Pass::Backward.program(Pass::Backward.chosen().unwrap());
+    let chosen = Program::TiledBackward(Pass::Backward.chosen().unwrap());
     for n in RUN {
         runs_as_predicted(chosen, n, &Mask::none(), CAPACITY);
     }
-    let tiles = Pass::Backward.program((32, 64));
+    let tiles = Program::TiledBackward((32, 64));
     runs_as_predicted(tiles, N, &Mask::causal(), CAPACITY);
 }
-

@@ -93,4 +93,3 @@ pub fn of_a100() -> [Recompute; 2] {
 pub fn counted() -> Result<Vec<(f64, f64)>> {
     counted_over_lengths(|_| Ok(vec![Program::TiledBackward(Pass::Backward.chosen()?)]))
 }
-

@@ -2,16 +2,13 @@
 
 use super::drawings;
 use super::facts::{self, Kept, Recompute, Steps};
-use super::gradients::{self, Problem};
 use super::rounding::{self, UNIT, Varied};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, kibibytes, naive, naive_backward, tiled,
-    tiled_backward,
+    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, naive, naive_backward, tiled, tiled_backward,
 };
 use crate::tiles_traffic::page::{
-    chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
-    over_lengths, over_tiles, tokens,
+    above_formula, chart, factor, machine, mebibytes, over_lengths, tokens,
 };
 use crate::{counting, records};
 use anyhow::Result;
@@ -190,6 +187,7 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 /// The traffic of both programs in the fast memory of the chapter, and with tiles of several sizes.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
     machine(page);
+    above_formula(page, Pass::Backward)?;
     for n in NAMED {
         let [naive, tiled, naive_back, tiled_back] =
             [naive, tiled, naive_backward, tiled_backward]
@@ -219,4 +217,3 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
     let marks = Marks { rings: &rings, ..Marks::default() };
     chart(page, ("tokens", words), (tokens(), 1e4..1e11), &lines, marks)
 }
-

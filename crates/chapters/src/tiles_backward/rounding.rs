@@ -3,12 +3,8 @@
 use crate::random::normal;
 use crate::records::least_and_most;
 use crate::tiles_traffic::facts::D;
-use anyhow::{Result, ensure};
-use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
-use attention::{
-    Mask, attention, attention_backward, log_sum_exp_rows, scaled_scores, softmax_rows,
-    softmax_rows_backward,
-};
+use anyhow::Result;
+use attention::{log_sum_exp_rows, scaled_scores, softmax_rows, softmax_rows_backward};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;

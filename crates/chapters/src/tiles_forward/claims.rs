@@ -1,20 +1,20 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts::{self, Allocated, Masked, TILE};
+use super::facts::{self, Allocated, Kinds, Masked, TILE};
 use super::rounding::{self, Errors};
 use super::traffic;
-use crate::tiles_traffic::claims::{
-    runs_as_predicted,
-};
+use crate::tiles_traffic::claims::runs_as_predicted;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, Program, RUN, Total,
-    chunked, fused, least_capacity, lengths, naive, tiled,
+    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, Program, RUN, Total, chunked, fused,
+    least_capacity, lengths, naive, tiled,
 };
 use attention::Mask;
 use attention::Visibility::{self, Full, Hidden, Partial};
+use attention::flash::Tiles;
 use laboratory::hardware::A100;
 use std::cmp::Ordering;
 use std::process::Command;
+use std::sync::LazyLock;
 
 #[test]
 fn every_tile_has_one_kind_and_all_that_is_seen_is_computed() {
@@ -58,9 +58,10 @@ fn the_kinds_of_tiles_are_as_the_figure_is_described() {
 
 #[test]
 fn a_causal_mask_leaves_half_of_one_and_one_over_the_blocks() {
-    for n in facts::CAUSAL_LENGTHS {
-        for size in facts::CAUSAL_TILES {
-            let kinds = facts::causal(n, size, size).unwrap();
+    for n in [256, 512, 1024, 4096, 16_384] {
+        for size in [32, 64, 128, 256] {
+            let tiles = Tiles { queries: size, keys: size };
+            let kinds = Kinds::new(&Mask::causal(), n, tiles).unwrap();
             let left = kinds.0.len() - kinds.count(Hidden);
             let m = n / size;
             assert_eq!(2 * left, m * m + m, "n = {n}, tiles of {size}");
@@ -115,7 +116,7 @@ fn alone_memory_is_as_told() {
 
 #[test]
 fn from_a_few_dozen_keys_on_corrections_are_lost_in_the_crowd() {
-    let more = [1, 64, 256].map(|keys| facts::operations(keys).more);
+    let more = [1, 64, 256].map(facts::operations_more);
     assert!(more[0] > 0.2 && more[1].abs() < 0.005 && more[2] < 0.0, "{more:?}");
 }
 
@@ -203,7 +204,7 @@ fn tiles_and_strips_run_as_predicted() {
         let strips = Program::Chunked(traffic::strip(n).unwrap());
         runs_as_predicted(strips, n, &Mask::none(), CAPACITY);
     }
-    for capacity in capacities() {
+    for capacity in (9..=20).map(|power| 1 << power) {
         let tiles = Pass::Forward.tiles(capacity).unwrap();
         // Of a length at which it takes little time.
         runs_as_predicted(Program::Tiled(tiles), N / 2, &Mask::none(), capacity);

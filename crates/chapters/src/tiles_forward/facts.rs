@@ -75,15 +75,6 @@ pub fn masked() -> Result<[Masked; 4]> {
     ])
 }
 
-/// Lengths, and queries and keys of square tiles, for which causal masks are looked at.
-pub const CAUSAL_LENGTHS: [usize; 5] = [256, 512, 1024, 4096, 16_384];
-pub const CAUSAL_TILES: [usize; 4] = [32, 64, 128, 256];
-
-/// The tiles of a causal mask.
-pub fn causal(n: usize, queries: usize, keys: usize) -> Result<Kinds> {
-    Kinds::new(&Mask::causal(), n, Tiles { queries, keys })
-}
-
 // ---------------------------------------------------------------------------------------------------- memory
 
 /// The most bytes that programs for `n` tokens allocate, counted.
@@ -159,26 +150,13 @@ fn in_strips([q, k, v]: [&DMatrix<f32>; 3]) -> Result<DMatrix<f32>> {
 
 // ---------------------------------------------------------------------------------------------------- operations
 
-/// The operations that the corrections add for [`LONG`] tokens.
-pub struct Operations {
-    /// As shares of the naive program's operations: the corrections, and all that is more.
-    pub corrections: f64,
-    pub more: f64,
-    /// Exponentials for each score.
-    pub exponentials: f64,
-}
-
-/// Returns the operations of tiles with so many keys. A score and its share of the products take 4d + 5 operations. To each row of each tile, tiles add
-/// five for maximum, correction and sum, and d for the rescaled output; the division, one of the five for a score, moves to the
-/// end, once for each entry of the output.
-pub fn operations(keys: usize) -> Operations {
+/// Returns how many more operations tiles with so many keys take for [`LONG`] tokens, as a share of the naive program's. A score and
+/// its share of the products take 4d + 5 operations. To each row of each tile, tiles add five for maximum, correction and sum, and d
+/// for the rescaled output; the division, one of the five for a score, moves to the end, once for each entry of the output.
+pub fn operations_more(keys: usize) -> f64 {
     let (n, d) = (LONG as f64, D as f64);
     let naive = n * (4.0 * d + 5.0);
     let corrections = n / keys as f64 * (d + 5.0);
     let tiled = n * (4.0 * d + 4.0) + corrections + d;
-    Operations {
-        corrections: corrections / naive,
-        more: tiled / naive - 1.0,
-        exponentials: 1.0 + 1.0 / keys as f64,
-    }
+    tiled / naive - 1.0
 }

@@ -8,5 +8,5 @@ mod page;
 mod rounding;
 mod traffic;
 
-pub use facts::operations;
+pub use facts::operations_more;
 pub use page::generate;

@@ -5,12 +5,11 @@ use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, capacities, chunked, fused, kibibytes,
+    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, chunked, fused, kibibytes,
     least_capacity, naive, tiled,
 };
 use crate::tiles_traffic::page::{
-    chart, factor, fast_memory, formula, machine, mebibytes, over_capacities,
-    over_lengths, over_tiles, tokens,
+    above_formula, chart, factor, machine, mebibytes, over_lengths, tokens,
 };
 use anyhow::Result;
 use attention::Visibility;
@@ -133,6 +132,7 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
 
 /// The traffic in other fast memories, and with other tiles.
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
+    above_formula(page, Pass::Forward)?;
     page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));
     for n in [N, LONG] {
         let from = Pass::Forward.pays_from(n, least_capacity(), fused)?;

@@ -1,8 +1,8 @@
 //! The chapter's own numbers about traffic. Those that it shares with the backward pass are in `tiles_traffic`.
 
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, Pass, Program, bytes, counted_over_lengths,
-    naive, shape, tiled,
+    CAPACITY, D, ELEMENT, LONG, Pass, Program, bytes, counted_over_lengths, naive, shape,
+    tiled,
 };
 use anyhow::Result;
 use laboratory::traffic::{strip_for, tiles_for};

@@ -5,9 +5,9 @@
 use crate::random::normal;
 use crate::records::least_and_most;
 use anyhow::Result;
-use attention::{AttentionShape, Mask, Visibility, attention};
+use attention::{AttentionShape, Mask, attention};
 use laboratory::traffic::{
-    Memory, SlowMatrix, blocks, chunked_attention, fused_attention, naive_attention,
+    Memory, SlowMatrix, chunked_attention, fused_attention, naive_attention,
     naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,
     tiles_for, tiles_for_backward,
 };
@@ -216,10 +216,6 @@ impl Pass {
         self.tiles(CAPACITY)
     }
 
-    pub fn program(self, tiles: Tiles) -> Program {
-        self.choose(Program::Tiled(tiles), Program::TiledBackward(tiles))
-    }
-
     /// Returns the numbers that are moved once: forward queries, output and log-sum-exp, backward also D, and the zeros of the queries' gradient,
     /// to which every block of keys adds its share.
     fn fixed(self, n: usize) -> usize {
@@ -247,21 +243,7 @@ impl Pass {
         Ok(self.moved(n, blocks * n))
     }
 
-    /// Returns the same, counted tile by tile, where a mask may hide some.
-    pub fn by_tiles(self, n: usize, mask: &Mask, (queries, keys): Tiles) -> Result<f64> {
-        let mask = mask.sized(n, n)?;
-        let mut tokens = 0;
-        for rows in blocks(n, queries) {
-            for columns in blocks(n, keys) {
-                if mask.visibility(rows.clone(), columns.clone()) != Visibility::Hidden {
-                    tokens += self.choose(columns.len(), rows.len());
-                }
-            }
-        }
-        Ok(self.moved(n, tokens))
-    }
-
-    /// Returns the same by the formula for tiles that fill fast memory: 2nd + 4n²d² / R forward, 7nd + 16n²d² / R backward.
+    /// Returns the numbers that are moved by the formula for tiles that fill fast memory: 2nd + 4n²d² / R forward, 7nd + 16n²d² / R backward.
     pub fn by_capacity(self, n: usize, capacity: usize) -> f64 {
         let [once, again] = self.choose([2.0, 4.0], [7.0, 16.0]);
         let numbers = (n * D) as f64;
@@ -301,4 +283,3 @@ impl Pass {
         Ok(from)
     }
 }
-

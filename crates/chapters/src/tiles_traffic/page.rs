@@ -1,8 +1,6 @@
 //! Tables and figures of traffic, for both chapters.
 
-use super::facts::{
-    CAPACITY, D, ELEMENT, LONG, OfTiles, Pass, bytes, kibibytes, lengths,
-};
+use super::facts::{CAPACITY, D, ELEMENT, LONG, Pass, bytes, lengths};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, significant};
@@ -30,6 +28,12 @@ pub fn machine(page: &mut Page) {
     page.value("capacity-kib", integer(CAPACITY * ELEMENT / 1024));
 }
 
+/// The share by which the count lies above the formula of a pass, at most, where the formula is close.
+pub fn above_formula(page: &mut Page, pass: Pass) -> Result<()> {
+    page.value("formula-within", percent(pass.above_formula(pass.close())?[1], 1));
+    Ok(())
+}
+
 /// A line over the number of tokens.
 pub fn over_lengths(
     name: &str,
@@ -42,6 +46,11 @@ pub fn over_lengths(
 
 pub fn tokens() -> Axis {
     Axis::log("tokens n (logarithmic)", 2.0, 64.0..16384.0)
+}
+
+/// The capacity of fast memory, from so many KiB on.
+pub fn fast_memory(from: f64) -> Axis {
+    Axis::log("fast memory in KiB (logarithmic)", 2.0, from..4096.0)
 }
 
 /// Bytes over the number of tokens or the capacity of fast memory.
