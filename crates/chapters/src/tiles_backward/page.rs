@@ -8,7 +8,7 @@ use crate::tiles_traffic::facts::{
     CAPACITY, D, ELEMENT, LONG, NAMED, Pass, naive, naive_backward, tiled, tiled_backward,
 };
 use crate::tiles_traffic::page::{
-    above_formula, chart, factor, machine, mebibytes, over_lengths, tokens,
+    above_formula, capacity, chart, factor, mebibytes, over_lengths, tokens,
 };
 use crate::{counting, records};
 use anyhow::Result;
@@ -186,7 +186,7 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 
 /// The traffic of both programs in the fast memory of the chapter, and with tiles of several sizes.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
-    machine(page);
+    capacity(page);
     above_formula(page, Pass::Backward)?;
     for n in NAMED {
         let [naive, tiled, naive_back, tiled_back] =

@@ -9,7 +9,7 @@ use crate::tiles_traffic::facts::{
     least_capacity, naive, tiled,
 };
 use crate::tiles_traffic::page::{
-    above_formula, chart, factor, machine, mebibytes, over_lengths, tokens,
+    above_formula, capacity, chart, factor, mebibytes, over_lengths, tokens,
 };
 use anyhow::Result;
 use attention::Visibility;
@@ -114,7 +114,9 @@ fn rounding(page: &mut Page) -> Result<()> {
 
 /// The traffic of tiles in the fast memory of the chapter, beside that of the programs that store the matrix.
 fn traffic_by_length(page: &mut Page) -> Result<()> {
-    machine(page);
+    capacity(page);
+    page.value("d", integer(D));
+    page.value("long", integer(LONG));
     page.value("n", integer(N));
     page.value("tile-queries", integer(Pass::Forward.chosen()?.0));
     for n in NAMED {

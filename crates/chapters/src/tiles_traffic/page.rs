@@ -1,6 +1,6 @@
 //! Tables and figures of traffic, for both chapters.
 
-use super::facts::{CAPACITY, D, ELEMENT, LONG, Pass, bytes, lengths};
+use super::facts::{CAPACITY, ELEMENT, Pass, bytes, lengths};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, significant};
@@ -21,10 +21,8 @@ pub fn factor(more: f64, less: f64) -> String {
     significant(more / less, 3)
 }
 
-/// The machine's values, for both chapters.
-pub fn machine(page: &mut Page) {
-    page.value("d", integer(D));
-    page.value("long", integer(LONG));
+/// The machine's fast memory, for both chapters.
+pub fn capacity(page: &mut Page) {
     page.value("capacity-kib", integer(CAPACITY * ELEMENT / 1024));
 }
 
