@@ -1,9 +1,5 @@
 //! A large negative number in the place of −∞, in several formats of numbers.
 
-use super::verdict::{Claim, by_parts};
-use crate::output::Page;
-use anyhow::{Context, Result};
-use figures::format::{fixed, integer, scientific};
 use half::{bf16, f16};
 
 /// A number format: rounds after every operation, as arithmetic in that format does.
@@ -18,11 +14,7 @@ pub const FORMATS: [(&str, Rounding); 4] = [
 /// Softmax of scores plus a mask, as a textbook writes it (no guard for rows that see nothing), in a format.
 pub fn softmax_in(round: Rounding, scores: &[f64], mask: &[f64]) -> Vec<f64> {
     let masked = scores.iter().zip(mask).map(|(s, m)| round(round(*s) + round(*m)));
-    plain_softmax(round, &masked.collect::<Vec<_>>())
-}
-
-/// Softmax as a textbook writes it, in a format.
-pub fn plain_softmax(round: Rounding, masked: &[f64]) -> Vec<f64> {
+    let masked: Vec<f64> = masked.collect();
     let max = masked.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let exponentials: Vec<f64> =
         masked.iter().map(|s| round(round(s - max).exp())).collect();
@@ -30,8 +22,8 @@ pub fn plain_softmax(round: Rounding, masked: &[f64]) -> Vec<f64> {
     exponentials.iter().map(|e| round(e / sum)).collect()
 }
 
-/// (2) What is added to hidden scores.
-const MASKS: [(&str, f64); 5] = [
+/// What is added to hidden scores.
+pub const MASKS: [(&str, f64); 5] = [
     ("$−\\infty$", f64::NEG_INFINITY),
     ("$−10^9$", -1e9),
     ("$−65504$", -65_504.0),
@@ -46,31 +38,8 @@ pub fn leaks(mask: f64) -> [f64; 4] {
 }
 
 /// Returns the distance below another score from which on a score has no weight, in a format.
-fn gap_without_weight(round: Rounding) -> Option<u16> {
+pub fn gap_without_weight(round: Rounding) -> Option<u16> {
     (1..1000).find(|gap| softmax_in(round, &[0.0; 2], &[0.0, -f64::from(*gap)])[1] == 0.0)
-}
-
-pub fn claim_large_negative(page: &mut Page) -> Result<Claim> {
-    let weight = |x: f64| match x {
-        0.0 => "0".to_owned(),
-        x if x < 0.005 => format!("${}$", scientific(x, 0)),
-        x => fixed(x, 2),
-    };
-    let row = |name: &str, cells: [String; 4]| [&[name.to_owned()][..], &cells].concat();
-    let beside = MASKS.map(|(name, mask)| row(name, leaks(mask).map(weight)));
-    let header = ["added", "`f64`", "`f32`", "bf16", "`f16`"];
-    page.table("hidden-beside", &header, &beside);
-    for (name, round) in [FORMATS[0], FORMATS[2]] {
-        let gap = gap_without_weight(round)
-            .with_context(|| format!("{name}: no gap is large enough"))?;
-        page.value(format!("hidden-gap-{name}"), integer(gap.into()));
-    }
-    let most = leaks(-1e9).into_iter().fold(0.0, f64::max);
-    Ok(Claim {
-        section: "2-a-large-negative-number",
-        said: "A mask of $-10^9$ leaks small probabilities to hidden keys; $-\\infty$ does not.".to_owned(),
-        verdict: by_parts(&[("any format", most > 0.0)]),
-    })
 }
 
 #[cfg(test)]

@@ -1,65 +1,302 @@
-//! All claims in the order of the chapter, and their summary.
+//! The ten claims in the order of the page, each with its numbers and its verdict.
 
-use super::verdict::{Claim, HOLDS, NOT, WHEN};
-use super::{counts, draws, examples, flash, formats, numbers, roofline, traffic};
+use super::facts::{self, SmallGradients};
+use super::formats::{FORMATS, MASKS, gap_without_weight, leaks};
+use super::verdict::{Claim, HOLDS, by_parts, only_when};
 use crate::output::Page;
-use anyhow::{Result, ensure};
-use figures::format::table;
+use crate::why_sqrt_d_k::ROWS;
+use anyhow::{Context, Result, ensure};
+use figures::format::{bytes, fixed, integer, percent, scientific, significant};
+use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
+use laboratory::hardware::{A100, H100};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    // The slow ones, side by side.
-    let (small, largest) = rayon::join(draws::small_gradients, draws::largest_weights);
     let claims = [
-        flash::claim_approximate(page)?,
-        formats::claim_large_negative(page)?,
-        draws::claim_small_gradients(page, &small),
-        counts::claim_backward(page),
-        counts::claim_heads(page)?,
-        roofline::claim_ridge(page)?,
-        roofline::claim_short_and_long(page)?,
-        traffic::claim_crossings(page)?,
-        traffic::claim_growth(page)?,
-        flash::claim_work_and_memory(page)?,
-        counts::claim_backward_memory(page),
-        numbers::claim_spread(page)?,
-        draws::claim_largest_weight(page, &largest?)?,
-        draws::claim_reach(page)?,
-        numbers::claim_three_measurements(page)?,
-        examples::claim_four_scores(page)?,
-        examples::claim_three_queries(page)?,
-        counts::claim_core_and_projections(page)?,
-        counts::claim_layer_in_numbers(page)?,
+        approximate(page)?,
+        small_gradients(page),
+        large_negative(page)?,
+        traffic(page)?,
+        decoding(page)?,
+        faster(page)?,
+        backward(page)?,
+        ridge(page)?,
+        gradient_check(page)?,
+        three_measurements(page)?,
     ];
-    summary(page, &claims);
-    tally(page, &claims)
-}
-
-fn summary(page: &mut Page, claims: &[Claim]) {
-    let mut rows = vec![];
-    for (number, claim) in (1..).zip(claims) {
-        let said = format!("[{number}](#{}) {}", claim.section, claim.said);
-        rows.push(vec![said, claim.verdict.clone()]);
-        page.value(format!("claim-{number}"), &claim.said);
-        page.value(format!("verdict-{number}"), &claim.verdict);
+    let mut summary = String::new();
+    for (number, Claim { section, said, verdict }) in (1..).zip(claims) {
+        ensure!(verdict != HOLDS, "claim {number} holds as it stands: say so");
+        summary += &format!("{number}. [{said}](#{section}) {verdict}\n");
+        page.value(format!("claim-{number}"), said);
+        page.value(format!("verdict-{number}"), verdict);
     }
-    let table = table(&["claim", "verdict"], &rows);
-    // Sentences are aligned to the left.
-    page.file("summary.md", table.replacen("| :-- | --: |", "| :-- | :-- |", 1));
-}
-
-/// The number of verdicts of each kind, in words.
-fn tally(page: &mut Page, claims: &[Claim]) -> Result<()> {
-    let count = |is: fn(&str) -> bool| claims.iter().filter(|c| is(&c.verdict)).count();
-    let when = count(|v| v.starts_with(WHEN));
-    let not = count(|v| v.starts_with(NOT));
-    let part = count(|v| v.starts_with(HOLDS) && !v.starts_with(WHEN) && v.contains(NOT));
-    ensure!(when + not + part == claims.len(), "a claim holds as it stands: say so");
-    const WORDS: [&str; 13] = [
-        "none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
-        "ten", "eleven", "twelve",
-    ];
-    for (name, count) in [("when", when), ("not", not), ("part", part)] {
-        page.value(format!("count-{name}"), WORDS[count]);
-    }
+    page.file("summary.md", summary);
     Ok(())
+}
+
+fn approximate(page: &mut Page) -> Result<Claim> {
+    page.value("exact-f64", "10^{−14}");
+    page.value("exact-n", integer(facts::EXACT_N));
+    Ok(Claim {
+        section: "1-is-it-approximate",
+        said: "Flash attention is approximate.".to_owned(),
+        verdict: by_parts(&[("the output", facts::difference()? > 1e-12)]),
+    })
+}
+
+fn small_gradients(page: &mut Page) -> Claim {
+    let all = facts::small_gradients();
+    page.table_of(
+        "small-gradients",
+        &all,
+        &[
+            ("$n$", &|of| integer(of.n)),
+            ("$d_k$", &|of| integer(of.d)),
+            ("median $\\lVert \\partial \\mathcal{L} / \\partial q \\rVert$", &|of| {
+                match of.median {
+                    median if median < 0.01 => format!("${}$", scientific(median, 0)),
+                    median => significant(median, 1),
+                }
+            }),
+            ("rows below", &|of| percent(of.rows, 0)),
+            ("scores below", &|of| percent(of.scores, 0)),
+            ("scores below, scaled", &|of| percent(of.scaled_scores, 1)),
+        ],
+    );
+    let most = all.iter().map(|of| of.rows).fold(0.0, f64::max);
+    page.value("small-draws", integer(ROWS));
+    page.value("small-most", percent(most, 0));
+    let saturated = |of: &SmallGradients| of.d < 512 || of.largest > 0.9;
+    Claim {
+        section: "2-gradients-that-vanish",
+        said: "Without scaling, weights saturate and gradients fall below $10^{-6}$."
+            .to_owned(),
+        verdict: by_parts(&[
+            ("the weights", all.iter().all(saturated)),
+            ("most scores", all[1..].iter().all(|of| of.scores > 0.5)),
+            ("most rows", most > 0.5),
+        ]),
+    }
+}
+
+fn large_negative(page: &mut Page) -> Result<Claim> {
+    let weight = |x: f64| match x {
+        0.0 => "0".to_owned(),
+        x if x < 0.005 => format!("${}$", scientific(x, 0)),
+        x => fixed(x, 2),
+    };
+    let beside = MASKS
+        .map(|(name, mask)| [&[name.to_owned()][..], &leaks(mask).map(weight)].concat());
+    let header = ["added", "`f64`", "`f32`", "bf16", "`f16`"];
+    page.table("hidden-beside", &header, &beside);
+    for (name, round) in [FORMATS[0], FORMATS[2]] {
+        let gap = gap_without_weight(round)
+            .with_context(|| format!("{name}: no gap is large enough"))?;
+        page.value(format!("hidden-gap-{name}"), integer(gap.into()));
+    }
+    let most = leaks(-1e9).into_iter().fold(0.0, f64::max);
+    Ok(Claim {
+        section: "3-a-large-negative-number",
+        said: "A mask of $-10^9$ leaks small probabilities to hidden keys; $-\\infty$ does not.".to_owned(),
+        verdict: by_parts(&[("any format", most > 0.0)]),
+    })
+}
+
+fn traffic(page: &mut Page) -> Result<Claim> {
+    let [tokens, width] = facts::traffic_doubled()?;
+    page.value("traffic-doubled-n", fixed(tokens, 1));
+    page.value("traffic-doubled-d", fixed(width, 1));
+    page.value("traffic-room-kib", integer((facts::HALF * facts::ROOM) >> 10));
+    page.value("traffic-n", integer(facts::COMPARED));
+    traffic_figure(page)?;
+    Ok(Claim {
+        section: "4-traffic-with-slow-memory",
+        said: "With flash attention, traffic with slow memory becomes $O(n)$; or, for those who count, $O(n^2 d / R)$ with a \
+               fast memory of $R$ numbers."
+            .to_owned(),
+        verdict: by_parts(&[("$O(n)$", tokens < 2.5), ("$O(n^2 d / R)$", width < 2.5)]),
+    })
+}
+
+fn traffic_figure(page: &mut Page) -> Result<()> {
+    let line = |name, colour, numbers: fn(usize) -> f64| {
+        let mebibytes = |n| facts::HALF as f64 * numbers(n) / f64::from(1 << 20);
+        let lengths = (7..=16).map(|power| 1 << power);
+        Line::new(name, colour, lengths.map(|n| (n as f64, mebibytes(n))))
+    };
+    let lines = [
+        line("eight crossings", VERMILION, |n| {
+            facts::core_traffic(n, 64, facts::NAIVE_CROSSINGS)
+        }),
+        line("tiles of 128 queries", BLUE, |n| facts::tiled_traffic(n, 64, 128)),
+        line("each matrix once", GREEN, |n| facts::core_traffic(n, 64, 0)).dashed(),
+    ];
+    page.figure(
+        "traffic",
+        (
+            "Traffic with slow memory against the number of tokens",
+            "On logarithmic axes the traffic of the naive program and of the tiled one rise in parallel for large n, with a \
+             slope of two; the tiled one lies far below. A line of slope one, for each matrix once, leaves them both behind.",
+        ),
+        (520, 400),
+        |area| {
+            let x = Axis::log("tokens n (logarithmic)", 2.0, 128.0..65_536.0);
+            let y = Axis::log("MiB (logarithmic)", 10.0, 0.01..100_000.0);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
+}
+
+fn decoding(page: &mut Page) -> Result<Claim> {
+    let mut rows = vec![];
+    for keys in [1024, 4096, 16_384, 65_536] {
+        let step = facts::decoding_step(keys);
+        let [weights, cache] = facts::weights_and_cache(keys)?;
+        rows.push(vec![
+            integer(keys),
+            bytes(weights),
+            bytes(cache),
+            fixed(step.flops()?.core() as f64 / 1e6, 0),
+            fixed(step.intensity(facts::HALF)?, 2),
+        ]);
+    }
+    let header = ["keys", "weights", "keys and values", "MFLOP", "FLOP/byte"];
+    page.table("decoding", &header, &rows);
+    let [weights, cache] = facts::weights_and_cache(4096)?;
+    page.value("decode-heads", integer(facts::DECODE_HEADS));
+    page.value("decode-width", integer(facts::DECODE_WIDTH));
+    page.value("decode-times", fixed(cache as f64 / weights as f64, 0));
+    page.value("decode-ridge", fixed(H100.ridge_bf16(), 0));
+    page.value("decode-even", integer(facts::decoding_step(1).crossover()));
+    Ok(Claim {
+        section: "5-one-token-at-a-time",
+        said: "Decoding is bound by the $(n, n)$ matrix of weights.".to_owned(),
+        verdict: by_parts(&[("its bytes", weights > cache)]),
+    })
+}
+
+fn faster(page: &mut Page) -> Result<Claim> {
+    let share = facts::causal_share()?;
+    let [least, most] = facts::left_of_speedups()?;
+    page.value("faster-n", integer(facts::FASTER_N));
+    page.value("faster-tile", integer(facts::FASTER_TILE));
+    page.value("faster-share", percent(share, 0));
+    page.value("faster-work", fixed(1.0 / share, 2));
+    page.value("faster-least", fixed(least, 1));
+    page.value("faster-most", fixed(most, 1));
+    Ok(Claim {
+        section: "6-two-to-four-times-as-fast",
+        said: "Flash attention is 2–4 times as fast: compare the naive program, without a mask, with the tiled one, which is \
+               causal."
+            .to_owned(),
+        verdict: by_parts(&[("the tiles", least >= 2.0)]),
+    })
+}
+
+fn backward(page: &mut Page) -> Result<Claim> {
+    let [all, frozen] = facts::backward_over_forward()?;
+    page.value("back-whole", fixed(all, 2));
+    page.value("back-frozen", fixed(frozen, 1));
+    Ok(Claim {
+        section: "7-the-price-of-the-backward-pass",
+        said: "The backward pass costs what the forward pass costs.".to_owned(),
+        verdict: by_parts(&[("the operations", all < 1.1)]),
+    })
+}
+
+fn ridge(page: &mut Page) -> Result<Claim> {
+    let kinds = facts::kinds()?;
+    let row = |kind: &facts::Kind| {
+        let ridge = kind.ridge();
+        let cell = |x: f64| {
+            let bound = if x < ridge { "memory" } else { "compute" };
+            format!("{} ({bound})", fixed(x, 0))
+        };
+        let peak = significant(kind.rate / 1e12, 3);
+        let bandwidth = fixed(A100.bandwidth / 1e12, 2);
+        let ridge = format!("{peak} / {bandwidth} = {}", fixed(ridge, 0));
+        [&[kind.name.to_owned(), ridge][..], &kind.intensities.map(cell)].concat()
+    };
+    let header = [
+        "numbers",
+        "ridge: TFLOP/s over TB/s",
+        "each matrix once",
+        "all passes, average",
+        "weights never leave",
+    ];
+    page.table("ridges", &header, &kinds.iter().map(row).collect::<Vec<_>>());
+    page.value("intensity", fixed(kinds[0].intensities[0], 1));
+    page.value("ridge-said", fixed(facts::SAID_RIDGE, 0));
+    page.value("a100-bf16", fixed(A100.bf16 / 1e12, 0));
+    let waits: Vec<_> = kinds.iter().map(|kind| kind.waits_for_memory()[0]).collect();
+    Ok(Claim {
+        section: "8-below-the-ridge",
+        said: "At $n = 4096$, $d = 64$ the intensity is 61 FLOP/byte, below the 156 of an A100, so attention is memory-bound."
+            .to_owned(),
+        verdict: only_when(
+            "the tensor cores do the products, and each matrix is counted once",
+            waits.iter().all(|waits| *waits),
+            waits[1] && waits[2],
+        )?,
+    })
+}
+
+fn gradient_check(page: &mut Page) -> Result<Claim> {
+    page.value("check-rounding", scientific(f64::from(f32::EPSILON) / 2.0, 0));
+    page.value("check-problems", integer(facts::PROBLEMS as usize));
+    page.value("check-f32", "10^{−2}");
+    page.value("check-best", "10^{−3}");
+    let pass =
+        |errors: Vec<f64>| errors.iter().all(|error| *error < facts::SAID_TOLERANCE);
+    Ok(Claim {
+        section: "9-a-small-step-in-f32",
+        said: "To check a gradient, take a step of $10^{-4}$; if it is right, the relative error is below $10^{-5}$.".to_owned(),
+        verdict: only_when(
+            "the numbers are `f64`",
+            pass(facts::largest_errors::<f32>(facts::SAID_STEP)?),
+            pass(facts::largest_errors::<f64>(facts::SAID_STEP)?),
+        )?,
+    })
+}
+
+fn three_measurements(page: &mut Page) -> Result<Claim> {
+    let [shortest, middle, longest] = facts::MEASURED;
+    let tokens = |(n, _): (f64, f64)| integer(n as usize);
+    let megabytes = |(_, megabytes): (f64, f64)| match megabytes {
+        much if much > 1000.0 => format!("{}\u{202f}GB", fixed(much / 1000.0, 1)),
+        little => format!("{}\u{202f}MB", fixed(little, 0)),
+    };
+    let [short, long] =
+        facts::SECONDS.map(|seconds| format!("{}\u{202f}ms", fixed(1e3 * seconds, 0)));
+    let first =
+        format!("{} and {short} for {} tokens", megabytes(shortest), tokens(shortest));
+    let second = format!("{} for {}", megabytes(middle), tokens(middle));
+    let last = format!("{} and {long} for {}", megabytes(longest), tokens(longest));
+    page.value("slide", format!("{first}, {last}"));
+    let times = longest.0 / shortest.0;
+    page.value("slide-tokens", fixed(times, 0));
+    page.value("slide-square", fixed(times * times, 0));
+    page.value("slide-memory", fixed(longest.1 / shortest.1, 0));
+    page.value("slide-time", fixed(facts::SECONDS[1] / facts::SECONDS[0], 0));
+
+    let exponents = facts::exponents();
+    let [before, after] = facts::bytes_per_square();
+    page.value("three-exponent-first", fixed(exponents[0], 2));
+    page.value("three-exponent-second", fixed(exponents[1], 2));
+    page.value("three-exponent-time", fixed(facts::exponent_of_time(), 2));
+    page.value("three-bytes-first", fixed(before, 1));
+    page.value("three-bytes-second", fixed(after, 1));
+    page.value("three-constant", fixed(facts::constant_megabytes(), 0));
+    page.value("three-width", integer(facts::WIDTH));
+    page.value("three-speed", fixed(facts::speed() / 1e12, 1));
+    page.value("three-share", percent(facts::speed() / A100.f32, 1));
+    Ok(Claim {
+        section: "10-three-measurements",
+        said: format!("Attention takes {first}, {second}, {last}, so it is quadratic."),
+        verdict: only_when(
+            "a constant comes on top",
+            exponents.iter().all(|exponent| (exponent - 2.0).abs() < 0.05),
+            (before / after - 1.0).abs() < 0.01,
+        )?,
+    })
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-/// One row of the summary.
+/// One line of the summary.
 pub struct Claim {
     /// The id of the section that checks it.
     pub section: &'static str,
@@ -39,20 +39,6 @@ pub fn only_when(
     Ok(format!("{WHEN} {condition}"))
 }
 
-/// Returns true if two rows agree to the two decimals that a claim gives.
-pub fn to_two_decimals<'a>(
-    computed: impl IntoIterator<Item = &'a f64>,
-    said: impl IntoIterator<Item = &'a f64>,
-) -> bool {
-    let hundredths = |x: f64| (100.0 * x).round();
-    computed.into_iter().zip(said).all(|(x, y)| hundredths(*x) == hundredths(*y))
-}
-
-/// Returns true if a number that was said with one or two digits is right within a tenth.
-pub fn about(computed: f64, said: f64) -> bool {
-    (computed / said - 1.0).abs() < 0.1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,11 +58,5 @@ mod tests {
         assert_eq!(verdict, "**holds when** it is so");
         assert!(only_when("it is so", true, true).is_err());
         assert!(only_when("it is so", false, false).is_err());
-    }
-
-    #[test]
-    fn two_decimals_are_compared_as_they_are_rounded() {
-        assert!(to_two_decimals(&[0.4011, 0.1978], &[0.40, 0.20]));
-        assert!(!to_two_decimals(&[0.4011, 0.1978], &[0.41, 0.20]));
     }
 }

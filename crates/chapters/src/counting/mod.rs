@@ -7,6 +7,5 @@ mod page;
 mod pages;
 mod roofline;
 
-pub use facts::alive;
 pub use page::{generate, records};
 pub use roofline::{ridge, softmax_share};

@@ -7,7 +7,6 @@ mod facts;
 mod page;
 mod rounding;
 
-pub use facts::Kept;
 pub use page::generate;
 #[cfg(test)]
 pub use page::keep_or_recompute;

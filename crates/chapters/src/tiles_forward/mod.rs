@@ -8,5 +8,4 @@ mod page;
 mod rounding;
 mod traffic;
 
-pub use facts::operations_more;
 pub use page::generate;

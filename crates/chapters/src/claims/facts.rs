@@ -1,0 +1,304 @@
+//! What the claims are tested with, in the order of the page.
+
+use crate::random::normal;
+use crate::why_sqrt_d_k::{self, FAINT, mean, median, share};
+use anyhow::Result;
+use attention::flash::{Inputs, Tiles, tiled_attention};
+use attention::{
+    AttentionShape, Float, Mask, Visibility, attention, attention_backward,
+    numerical_gradient, relative_error,
+};
+use laboratory::hardware::A100;
+use laboratory::traffic::{blocks, tiles_for};
+use nalgebra::{DMatrix, convert, convert_unchecked};
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+
+// ---------------------------------------------------------------------------------------------------- 1, approximate
+
+pub const EXACT_N: usize = 512;
+
+/// Random queries, keys and values.
+pub fn inputs() -> [DMatrix<f64>; 3] {
+    let rng = &mut ChaCha8Rng::seed_from_u64(15);
+    [(); 3].map(|()| normal(EXACT_N, 64, rng))
+}
+
+/// The outputs of tiled attention, with tiles that do not divide the length, and of plain attention.
+pub fn tiled_and_plain<T: Float>([q, k, v]: &[DMatrix<T>; 3]) -> Result<[DMatrix<T>; 2]> {
+    let tiles = Tiles { queries: 40, keys: 48 };
+    let tiled = tiled_attention(&Inputs::new(q, k, v, Mask::none())?, tiles)?.output;
+    Ok([tiled, attention(q, k, v, Mask::none())?.0])
+}
+
+/// The largest difference of the two in `f64`.
+pub fn difference() -> Result<f64> {
+    let [tiled, plain] = tiled_and_plain(&inputs())?;
+    Ok((tiled - plain).amax())
+}
+
+// ---------------------------------------------------------------------------------------------------- 2, gradients
+
+/// The size of gradients without scaling, of the rows that [Why √dₖ](why_sqrt_d_k) draws.
+pub struct SmallGradients {
+    pub n: usize,
+    pub d: usize,
+    /// The mean largest weight of a row.
+    pub largest: f64,
+    /// The median norm of the gradient with respect to the query.
+    pub median: f64,
+    /// The share of rows for which that is [`FAINT`].
+    pub rows: f64,
+    /// The share of scores whose gradient is.
+    pub scores: f64,
+    pub scaled_scores: f64,
+}
+
+pub fn small_gradients() -> [SmallGradients; 6] {
+    let sizes = [(8, 64), (8, 512), (64, 64), (64, 512), (512, 64), (512, 512)];
+    why_sqrt_d_k::draw_all(sizes.into_iter().rev());
+    let of_size = |(n, d)| {
+        let rows = why_sqrt_d_k::rows(n, d);
+        SmallGradients {
+            n,
+            d,
+            largest: mean(&rows.unscaled, |row| row.largest),
+            median: median(&rows.unscaled, |row| row.grad_query),
+            rows: share(&rows.unscaled, |row| row.grad_query < FAINT),
+            scores: mean(&rows.unscaled, |row| row.faint_scores),
+            scaled_scores: mean(&rows.scaled, |row| row.faint_scores),
+        }
+    };
+    sizes.map(of_size)
+}
+
+// ---------------------------------------------------------------------------------------------------- 4, traffic
+
+/// How often the (n, n) matrix crosses slow memory if each step is a pass of its own: scores are written; scale, mask and softmax
+/// read and write; the product with the values reads.
+pub const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
+
+/// Numbers that cross slow memory: four (n, d) matrices once, the (n, n) matrix so many times.
+pub fn core_traffic(n: usize, d: usize, crossings: usize) -> f64 {
+    (4 * n * d + crossings * n * n) as f64
+}
+
+/// Numbers that cross slow memory if `rows` queries at a time visit all keys and values: q read once, the output written
+/// once, k and v read once for each group of queries. The weights never leave fast memory.
+pub fn tiled_traffic(n: usize, d: usize, rows: usize) -> f64 {
+    (2 * n * d + n.div_ceil(rows) * 2 * n * d) as f64
+}
+
+/// The numbers that fast memory holds.
+pub const ROOM: usize = 1 << 16;
+/// The length at which widths are compared.
+pub const COMPARED: usize = 16_384;
+
+/// Returns the numbers that n tokens with heads of this width move, in the tiles that move least.
+pub fn least_traffic(n: usize, d: usize) -> Result<f64> {
+    let (queries, _) = tiles_for(ROOM, d, d)?;
+    Ok(tiled_traffic(n, d, queries))
+}
+
+/// Returns how many times as much traffic twice the tokens make, and twice the width.
+pub fn traffic_doubled() -> Result<[f64; 2]> {
+    let longest = least_traffic(COMPARED, 64)?;
+    Ok([
+        longest / least_traffic(COMPARED / 2, 64)?,
+        least_traffic(COMPARED, 128)? / longest,
+    ])
+}
+
+// ---------------------------------------------------------------------------------------------------- 5, decoding
+
+/// Bytes of a number in 16 bits.
+pub const HALF: usize = 2;
+pub const DECODE_HEADS: usize = 32;
+pub const DECODE_WIDTH: usize = 128;
+
+/// One step of decoding in one layer: one query, and so many keys.
+pub fn decoding_step(keys: usize) -> AttentionShape {
+    AttentionShape {
+        batch: 1,
+        n_q: 1,
+        n_k: keys,
+        d_model: DECODE_HEADS * DECODE_WIDTH,
+        d_k: DECODE_WIDTH,
+        d_v: DECODE_WIDTH,
+        n_heads: DECODE_HEADS,
+    }
+}
+
+/// Bytes of the weights, and of keys and values.
+pub fn weights_and_cache(keys: usize) -> Result<[u128; 2]> {
+    let bytes = decoding_step(keys).bytes(HALF)?;
+    Ok([bytes.weights, bytes.k + bytes.v])
+}
+
+// ---------------------------------------------------------------------------------------------------- 6, two to four times
+
+pub const FASTER_N: usize = 4096;
+/// Queries and keys of a tile.
+pub const FASTER_TILE: usize = 64;
+
+/// The share of tiles that a causal mask leaves.
+pub fn causal_share() -> Result<f64> {
+    let mask = Mask::causal().sized(FASTER_N, FASTER_N)?;
+    let tiles = || blocks(FASTER_N, FASTER_TILE);
+    let all: Vec<_> =
+        tiles().flat_map(|q| tiles().map(move |k| (q.clone(), k))).collect();
+    let computed = all.iter().filter(|(queries, keys)| {
+        mask.visibility(queries.clone(), keys.clone()) != Visibility::Hidden
+    });
+    Ok(computed.count() as f64 / all.len() as f64)
+}
+
+/// Returns what is left of speedups of two and of four if both programs compute the same pairs.
+pub fn left_of_speedups() -> Result<[f64; 2]> {
+    let share = causal_share()?;
+    Ok([2.0, 4.0].map(|said| said * share))
+}
+
+// ---------------------------------------------------------------------------------------------------- 7, backward
+
+/// FLOPs of the backward pass over those of the forward pass: of all operations, and of the products if the parameters are frozen.
+pub fn backward_over_forward() -> Result<[f64; 2]> {
+    let layer = AttentionShape::self_attention(1, 1024, 512, 64, 8);
+    let (forward, backward) = (layer.flops()?, layer.backward_flops()?);
+    let all = backward.total() as f64 / forward.total() as f64;
+    let frozen = backward.projections / 2 + backward.scores + backward.values;
+    let products = forward.projections + forward.scores + forward.values;
+    Ok([all, frozen as f64 / products as f64])
+}
+
+// ---------------------------------------------------------------------------------------------------- 8, the ridge
+
+/// The ridge of bf16 with a bandwidth of about 2 TB/s.
+pub const SAID_RIDGE: f64 = A100.bf16 / 2e12;
+
+const RIDGE_N: usize = 4096;
+const RIDGE_D: usize = 64;
+
+/// A kind of numbers, with the rate of what computes with them.
+pub struct Kind {
+    pub name: &'static str,
+    pub rate: f64,
+    /// FLOP/byte with each matrix once, with all passes, and if the weights never leave fast memory.
+    pub intensities: [f64; 3],
+}
+
+impl Kind {
+    pub fn ridge(&self) -> f64 {
+        self.rate / A100.bandwidth
+    }
+
+    pub fn waits_for_memory(&self) -> [bool; 3] {
+        self.intensities.map(|intensity| intensity < self.ridge())
+    }
+}
+
+pub fn kinds() -> Result<Vec<Kind>> {
+    let core = AttentionShape::self_attention(1, RIDGE_N, RIDGE_D, RIDGE_D, 1);
+    let flops = core.flops()?.core() as f64;
+    let kind = |(name, rate, element): (_, _, usize)| {
+        let crossing =
+            |times| flops / (element as f64 * core_traffic(RIDGE_N, RIDGE_D, times));
+        let once = core.intensity(element)?;
+        Ok(Kind {
+            name,
+            rate,
+            intensities: [once, crossing(NAIVE_CROSSINGS), crossing(0)],
+        })
+    };
+    let kinds = [
+        ("`f32`, no tensor cores", A100.f32, 4),
+        ("`f32` rounded to TF32", A100.tf32, 4),
+        ("bf16", A100.bf16, HALF),
+    ];
+    kinds.into_iter().map(kind).collect()
+}
+
+// ---------------------------------------------------------------------------------------------------- 9, a gradient check
+
+pub const SAID_STEP: f64 = 1e-4;
+pub const SAID_TOLERANCE: f64 = 1e-5;
+pub const PROBLEMS: u64 = 40;
+
+// ANCHOR: check
+/// Checks attention's gradient with respect to the queries, on random numbers, and
+/// returns the largest relative error.
+fn largest_error<T: Float>(seed: u64, step: f64) -> Result<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let [q, k, v, r] = [(); 4].map(|()| normal(5, 8, rng).map(convert::<f64, T>));
+    let loss = |q: &DMatrix<T>| Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r));
+
+    let (_, cache) = attention(&q, &k, &v, Mask::none())?;
+    let gradient = attention_backward(&cache, &r)?.q;
+    let slopes = numerical_gradient(&q, convert(step), loss)?;
+    let errors = gradient.zip_map(&slopes, relative_error); // entry by entry
+    Ok(convert_unchecked(errors.max()))
+}
+// ANCHOR_END: check
+
+/// The largest errors of all problems.
+pub fn largest_errors<T: Float>(step: f64) -> Result<Vec<f64>> {
+    (0..PROBLEMS).map(|seed| largest_error::<T>(seed, step)).collect()
+}
+
+/// The least median of the largest errors in `f32`, over steps that are powers of two.
+pub fn best_median() -> Result<f64> {
+    let median = |power: i32| {
+        let errors = largest_errors::<f32>(2_f64.powi(-power))?;
+        anyhow::Ok(record::statistics::median(&errors))
+    };
+    let medians = (1..=16).map(median).collect::<Result<Vec<_>>>()?;
+    Ok(medians.into_iter().fold(f64::INFINITY, f64::min))
+}
+
+// ---------------------------------------------------------------------------------------------------- 10, three measurements
+
+/// Tokens, and the megabytes that were measured.
+pub const MEASURED: [(f64, f64); 3] = [(512.0, 15.0), (2048.0, 85.0), (8192.0, 1200.0)];
+
+/// Seconds that the shortest and the longest of the three took.
+pub const SECONDS: [f64; 2] = [2e-3, 0.28];
+
+/// The width for which a speed is computed from that time.
+pub const WIDTH: usize = 512;
+
+/// Returns the power with which something grew between two of the measurements.
+fn exponent(tokens: [f64; 2], grew: [f64; 2]) -> f64 {
+    (grew[1] / grew[0]).ln() / (tokens[1] / tokens[0]).ln()
+}
+
+/// Returns the power of the length with which memory grew, from each measurement to the next.
+pub fn exponents() -> [f64; 2] {
+    let [(a, bytes_a), (b, bytes_b), (c, bytes_c)] = MEASURED;
+    [exponent([a, b], [bytes_a, bytes_b]), exponent([b, c], [bytes_b, bytes_c])]
+}
+
+/// Returns the power with which time grew.
+pub fn exponent_of_time() -> f64 {
+    exponent([MEASURED[0].0, MEASURED[2].0], SECONDS)
+}
+
+/// Returns the bytes per n² that the difference between each measurement and the next gives: a constant doesn't count there.
+pub fn bytes_per_square() -> [f64; 2] {
+    let of = |from: usize| {
+        let [(n, bytes), (more, more_bytes)] = [MEASURED[from], MEASURED[from + 1]];
+        1e6 * (more_bytes - bytes) / (more * more - n * n)
+    };
+    [of(0), of(1)]
+}
+
+/// Returns the megabytes that don't grow with the length, if all else grows with its square.
+pub fn constant_megabytes() -> f64 {
+    let (n, bytes) = MEASURED[0];
+    bytes - bytes_per_square()[0] * n * n / 1e6
+}
+
+/// Returns the FLOP/s of the two products of the longest sequence.
+pub fn speed() -> f64 {
+    let (n, _) = MEASURED[2];
+    4.0 * n * n * WIDTH as f64 / SECONDS[1]
+}
