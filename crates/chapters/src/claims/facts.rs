@@ -1,4 +1,4 @@
-//! What the claims are tested with, in the order of the page.
+//! The computations that test the claims, in the order of the page.
 
 use crate::random::normal;
 use crate::why_sqrt_d_k::{self, FAINT, mean, median, share};
@@ -74,7 +74,7 @@ pub fn small_gradients() -> [SmallGradients; 6] {
 
 // ---------------------------------------------------------------------------------------------------- 4, traffic
 
-/// How often the (n, n) matrix crosses slow memory if each step is a pass of its own: scores are written; scale, mask and softmax
+/// The times that the (n, n) matrix crosses slow memory if each step is a pass of its own: scores are written; scale, mask and softmax
 /// read and write; the product with the values reads.
 pub const NAIVE_CROSSINGS: usize = 1 + 2 + 2 + 2 + 1;
 
@@ -243,16 +243,6 @@ fn largest_error<T: Float>(seed: u64, step: f64) -> Result<f64> {
 /// The largest errors of all problems.
 pub fn largest_errors<T: Float>(step: f64) -> Result<Vec<f64>> {
     (0..PROBLEMS).map(|seed| largest_error::<T>(seed, step)).collect()
-}
-
-/// The least median of the largest errors in `f32`, over steps that are powers of two.
-pub fn best_median() -> Result<f64> {
-    let median = |power: i32| {
-        let errors = largest_errors::<f32>(2_f64.powi(-power))?;
-        anyhow::Ok(record::statistics::median(&errors))
-    };
-    let medians = (1..=16).map(median).collect::<Result<Vec<_>>>()?;
-    Ok(medians.into_iter().fold(f64::INFINITY, f64::min))
 }
 
 // ---------------------------------------------------------------------------------------------------- 10, three measurements

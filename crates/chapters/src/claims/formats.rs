@@ -22,7 +22,7 @@ pub fn softmax_in(round: Rounding, scores: &[f64], mask: &[f64]) -> Vec<f64> {
     exponentials.iter().map(|e| round(e / sum)).collect()
 }
 
-/// What is added to hidden scores.
+/// The numbers that are added to hidden scores.
 pub const MASKS: [(&str, f64); 5] = [
     ("$−\\infty$", f64::NEG_INFINITY),
     ("$−10^9$", -1e9),

@@ -268,11 +268,11 @@ fn three_measurements(page: &mut Page) -> Result<Claim> {
     };
     let [short, long] =
         facts::SECONDS.map(|seconds| format!("{}\u{202f}ms", fixed(1e3 * seconds, 0)));
-    let first =
-        format!("{} and {short} for {} tokens", megabytes(shortest), tokens(shortest));
-    let second = format!("{} for {}", megabytes(middle), tokens(middle));
-    let last = format!("{} and {long} for {}", megabytes(longest), tokens(longest));
-    page.value("slide", format!("{first}, {last}"));
+    let row = |measured, time: &str| {
+        vec![tokens(measured), megabytes(measured), time.to_owned()]
+    };
+    let rows = [row(shortest, &short), row(middle, "–"), row(longest, &long)];
+    page.table("slide", &["tokens", "memory", "time"], &rows);
     let times = longest.0 / shortest.0;
     page.value("slide-tokens", fixed(times, 0));
     page.value("slide-square", fixed(times * times, 0));
@@ -292,7 +292,7 @@ fn three_measurements(page: &mut Page) -> Result<Claim> {
     page.value("three-share", percent(facts::speed() / A100.f32, 1));
     Ok(Claim {
         section: "10-three-measurements",
-        said: format!("Attention takes {first}, {second}, {last}, so it is quadratic."),
+        said: "Attention is quadratic: see these three measurements.".to_owned(),
         verdict: only_when(
             "a constant comes on top",
             exponents.iter().all(|exponent| (exponent - 2.0).abs() < 0.05),

@@ -1,7 +1,7 @@
 //! Masks, memory and operations.
 
 use crate::random::normal;
-use crate::tiles_traffic::facts::{D, ELEMENT, LONG};
+use crate::tiles_traffic::facts::{D, ELEMENT};
 use anyhow::{Result, anyhow};
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{Mask, Visibility, attention};
@@ -146,17 +146,4 @@ fn in_strips([q, k, v]: [&DMatrix<f32>; 3]) -> Result<DMatrix<f32>> {
         output.rows_range_mut(rows).copy_from(&o);
     }
     Ok(output)
-}
-
-// ---------------------------------------------------------------------------------------------------- operations
-
-/// Returns how many more operations tiles with so many keys take for [`LONG`] tokens, as a share of the naive program's. A score and
-/// its share of the products take 4d + 5 operations. To each row of each tile, tiles add five for maximum, correction and sum, and d
-/// for the rescaled output; the division, one of the five for a score, moves to the end, once for each entry of the output.
-pub fn operations_more(keys: usize) -> f64 {
-    let (n, d) = (LONG as f64, D as f64);
-    let naive = n * (4.0 * d + 5.0);
-    let corrections = n / keys as f64 * (d + 5.0);
-    let tiled = n * (4.0 * d + 4.0) + corrections + d;
-    tiled / naive - 1.0
 }
