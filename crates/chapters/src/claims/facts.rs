@@ -245,6 +245,16 @@ pub fn largest_errors<T: Float>(step: f64) -> Result<Vec<f64>> {
     (0..PROBLEMS).map(|seed| largest_error::<T>(seed, step)).collect()
 }
 
+/// Returns the least median of the largest errors in `f32`, over steps that are powers of two.
+pub fn best_median() -> Result<f64> {
+    let median = |power: i32| {
+        let errors = largest_errors::<f32>(2_f64.powi(-power))?;
+        anyhow::Ok(record::statistics::median(&errors))
+    };
+    let medians = (1..=16).map(median).collect::<Result<Vec<_>>>()?;
+    Ok(medians.into_iter().fold(f64::INFINITY, f64::min))
+}
+
 // ---------------------------------------------------------------------------------------------------- 10, three measurements
 
 /// Tokens, and the megabytes that were measured.
