@@ -175,7 +175,7 @@ fn steps_figure(page: &mut Page, steps: &[Step]) -> Result<()> {
         format!("{} {}{predicted}", step.name, duration(step.seconds))
     });
     let says = format!(
-        "A bar for each step from top to bottom, and from the second on a ring at the time that was predicted: {}.",
+        "A bar for each step from top to bottom, and a ring where a time was predicted: {}.",
         told.collect::<Vec<_>>().join("; ")
     );
     let title = "Time of each step of the ladder, forward, measured and predicted";
