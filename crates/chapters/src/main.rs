@@ -19,7 +19,6 @@ mod masking;
 mod memory_wall;
 mod online_softmax;
 mod output;
-mod pitfalls;
 mod random;
 mod records;
 mod scaled_dot_product_attention;
@@ -80,7 +79,6 @@ const PAGES: &[Generator] = &[
     ("fast", fast::generate),
     ("gpu", gpu::generate),
     ("debugging", debugging::generate),
-    ("pitfalls", pitfalls::generate),
     ("claims", claims::generate),
     ("workbench", workbench::generate),
 ];

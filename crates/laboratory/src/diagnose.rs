@@ -15,7 +15,6 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use std::fmt;
 
-// ANCHOR: thresholds
 /// A row's weights sum to 1 up to rounding: about 10⁻¹⁵ for a few hundred keys.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-9;
 
@@ -51,16 +50,11 @@ pub const NO_GRADIENT: f64 = 1e-12;
 /// Central differences with a step of 10⁻⁵ agree with a right gradient to 10⁻⁵ or
 /// better, unless softmax is steep. A forgotten piece is off by a visible share.
 pub const SLOPE_TOLERANCE: f64 = 1e-4;
-// ANCHOR_END: thresholds
 
 const SEED: u64 = 0; // of the changes and directions: the same layer gets the same diagnosis
-// ANCHOR: nudges
 const NUDGES: usize = 2; // changes that are tried on each token, each with both signs
-// ANCHOR_END: nudges
-// ANCHOR: directions
 const DIRECTIONS: usize = 4; // along which each gradient is compared with the slope
 const STEP: f64 = 1e-5; // ε
-// ANCHOR_END: directions
 
 /// The measurements of [`diagnose`]. Its `Display` is a report.
 ///
@@ -387,7 +381,6 @@ fn max_entropy(mask: &SizedMask) -> DVector<f64> {
     DVector::from_fn(mask.shape().0, |i, _| most(i))
 }
 
-// ANCHOR: scale
 /// The factor c of `weights = softmax(c · q kᵀ)`, times √d_k.
 ///
 /// In a row the logarithms of two weights differ by the difference of their scores,
@@ -416,7 +409,6 @@ fn scale(head: &AttentionCache<f64>) -> Option<f64> {
     let fits = unexplained <= SCALE_TOLERANCE * total;
     fits.then(|| rise / run * (head.q.ncols() as f64).sqrt())
 }
-// ANCHOR_END: scale
 
 /// Returns `true` if some row has two products that its query may see and that are not the same up to rounding.
 fn products_differ(head: &AttentionCache<f64>, mask: &SizedMask) -> bool {
@@ -547,7 +539,6 @@ impl<L: AttentionLayer> Probe<'_, L> {
     }
 }
 
-// ANCHOR: slope
 /// The relative error of a gradient against the slope of the loss: the worst of a few
 /// directions.
 ///
@@ -579,7 +570,6 @@ fn slope_error(
     }
     Ok(worst)
 }
-// ANCHOR_END: slope
 
 fn moved(x: &DMatrix<f64>, direction: &DVector<f64>) -> DMatrix<f64> {
     x + DMatrix::from_column_slice(x.nrows(), x.ncols(), direction.as_slice())

@@ -31,7 +31,7 @@ fn three_paths_make_the_gradient_of_x() {
     }
 }
 
-/// This chapter and *Pitfalls* say so.
+/// This chapter says so.
 #[test]
 fn the_path_through_the_values_is_the_largest() {
     let [queries, keys, values] = facts::three_paths(&LAYERS).map(|path| path.share);

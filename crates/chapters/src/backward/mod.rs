@@ -6,5 +6,4 @@ mod facts;
 mod learning;
 mod page;
 
-pub use facts::gradients_by_path;
 pub use page::generate;

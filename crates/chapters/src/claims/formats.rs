@@ -22,14 +22,6 @@ pub fn softmax_in(round: Rounding, scores: &[f64], mask: &[f64]) -> Vec<f64> {
     exponentials.iter().map(|e| round(e / sum)).collect()
 }
 
-/// The numbers that are added to hidden scores.
-pub const MASKS: [(&str, f64); 5] = [
-    ("$−\\infty$", f64::NEG_INFINITY),
-    ("$−10^9$", -1e9),
-    ("$−65504$", -65_504.0),
-    ("$−100$", -100.0),
-    ("$−10$", -10.0),
-];
 pub const SCORES: [f64; 3] = [2.0, 0.0, 1.0];
 
 /// The weight of a hidden key beside two visible ones, in each format.

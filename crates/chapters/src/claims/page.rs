@@ -1,7 +1,7 @@
 //! The ten claims in the order of the page, each with its numbers and its verdict.
 
 use super::facts::{self, SmallGradients};
-use super::formats::{FORMATS, MASKS, gap_without_weight, leaks};
+use super::formats::{FORMATS, gap_without_weight, leaks};
 use super::verdict::{Claim, HOLDS, by_parts, only_when};
 use crate::output::Page;
 use crate::why_sqrt_d_k::ROWS;
@@ -80,15 +80,6 @@ fn small_gradients(page: &mut Page) -> Claim {
 }
 
 fn large_negative(page: &mut Page) -> Result<Claim> {
-    let weight = |x: f64| match x {
-        0.0 => "0".to_owned(),
-        x if x < 0.005 => format!("${}$", scientific(x, 0)),
-        x => fixed(x, 2),
-    };
-    let beside = MASKS
-        .map(|(name, mask)| [&[name.to_owned()][..], &leaks(mask).map(weight)].concat());
-    let header = ["added", "`f64`", "`f32`", "bf16", "`f16`"];
-    page.table("hidden-beside", &header, &beside);
     for (name, round) in [FORMATS[0], FORMATS[2]] {
         let gap = gap_without_weight(round)
             .with_context(|| format!("{name}: no gap is large enough"))?;
@@ -287,12 +278,10 @@ fn three_measurements(page: &mut Page) -> Result<Claim> {
     let [before, after] = facts::bytes_per_square();
     page.value("three-exponent-first", fixed(exponents[0], 2));
     page.value("three-exponent-second", fixed(exponents[1], 2));
-    page.value("three-exponent-time", fixed(facts::exponent_of_time(), 2));
     page.value("three-bytes-first", fixed(before, 1));
     page.value("three-bytes-second", fixed(after, 1));
     page.value("three-constant", fixed(facts::constant_megabytes(), 0));
     page.value("three-width", integer(facts::WIDTH));
-    page.value("three-speed", fixed(facts::speed() / 1e12, 1));
     page.value("three-share", percent(facts::speed() / A100.f32, 1));
     Ok(Claim {
         section: "10-three-measurements",

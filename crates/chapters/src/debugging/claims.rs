@@ -2,7 +2,12 @@
 
 use super::facts::{self, HEADS, KEYS, PATIENTS, examine};
 use super::training::{Losses, Watched, loss_of_zero, losses, watched};
-use laboratory::{Diagnosis, Fault, Finding, HeadDiagnosis};
+use super::wrong::tile_added_twice;
+use crate::random::normal;
+use attention::{Mask, MultiHeadAttention};
+use laboratory::{Diagnosis, Fault, Finding, HeadDiagnosis, Patient, diagnose};
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
 use std::sync::LazyLock;
 
 static TRAINED: LazyLock<Vec<Losses>> = LazyLock::new(|| losses().unwrap());
@@ -186,4 +191,33 @@ fn at_a_rate_too_high_entropy_collapses_and_gradients_do_not_vanish() {
     let last = healthy.len() - 1;
     assert!(fast[0] > healthy[0] && fast[last] > healthy[last], "{fast:?}\n{healthy:?}");
     assert!(fast.iter().zip(&healthy).any(|(fast, healthy)| fast < healthy));
+}
+
+#[test]
+fn the_first_tile_is_right_when_a_tile_is_added_twice() {
+    let mask = tile_added_twice(6).unwrap().sized(6, 6).unwrap();
+    assert!((0..2).all(|i| (2..6).all(|j| !mask.allows(i, j))) && !mask.allows(0, 1));
+    assert!(facts::future_seen().unwrap().0 > 0);
+}
+
+/// Parameters in the wrong places, a mask that hides nothing, and the false alarm of tiny inputs.
+#[test]
+fn three_things_a_diagnosis_does_not_see() {
+    let healthy = facts::layer(16, 2, 0).unwrap();
+    let x = normal(6, 16, &mut ChaCha8Rng::seed_from_u64(1));
+    let mut swapped = healthy.clone();
+    let parameters = &mut swapped.parameters;
+    std::mem::swap(&mut parameters.w_q, &mut parameters.w_k);
+    let output =
+        |layer: &MultiHeadAttention<f64>| layer.forward(&x, Mask::causal()).unwrap().0;
+    assert!((output(&swapped) - output(&healthy)).amax() > 0.1);
+    assert!(diagnose(&swapped, &x, None, Mask::causal()).unwrap().findings().is_empty());
+
+    let leaking = Patient::new(healthy.clone(), Fault::OffByOneMask).unwrap();
+    assert!(diagnose(&leaking, &x, None, Mask::none()).unwrap().findings().is_empty());
+
+    let alarms =
+        diagnose(&healthy, &(&x * 1e-3), None, Mask::causal()).unwrap().findings();
+    let diffuse = |finding: &Finding| matches!(finding, Finding::Diffuse { .. });
+    assert!(alarms.len() == HEADS && alarms.iter().all(diffuse), "{alarms:?}");
 }

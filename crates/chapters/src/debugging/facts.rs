@@ -1,8 +1,10 @@
 //! Layers with and without a fault, examined. Those that are trained are in `training`.
 
+use super::wrong::tile_added_twice;
 use crate::random::normal;
+use crate::sentences::projected;
 use anyhow::{Context, Result};
-use attention::{Mask, MultiHeadAttention, row_entropy};
+use attention::{Mask, MultiHeadAttention, example, row_entropy};
 use laboratory::{AttentionLayer, Diagnosis, Fault, Finding, Patient, diagnose};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -64,16 +66,6 @@ pub fn reached_by_filling(at: usize) -> Result<usize> {
     Ok(pairs.iter().filter(|(output, _)| *output != at).count())
 }
 
-/// Returns the error of the input's gradient, as a share of its size, where one of its paths is forgotten.
-pub fn error_of_forgotten_path() -> Result<f64> {
-    let findings = examine(Fault::ForgottenPath)?.findings();
-    let error = findings.iter().find_map(|finding| match finding {
-        Finding::WrongGradient { by, error } if by == "x" => Some(*error),
-        _ => None,
-    });
-    error.context("the gradient with respect to x is right")
-}
-
 /// Returns true if a finding is one of a check's.
 type Finds = fn(&Finding) -> bool;
 
@@ -113,4 +105,33 @@ pub fn entropies(fault: Fault) -> Result<Vec<f64>> {
 /// The most that the entropies of rows can be.
 pub fn most_entropies() -> Vec<f64> {
     (1..=KEYS).map(|n| (n as f64).ln()).collect()
+}
+
+/// Pairs of a query and a later key in the mask of [`tile_added_twice`]: those that it allows, and all.
+pub fn future_seen() -> Result<(usize, usize)> {
+    let mask = tile_added_twice(TOKENS.len())?.sized(TOKENS.len(), TOKENS.len())?;
+    let future =
+        (0..TOKENS.len()).flat_map(|i| (i + 1..TOKENS.len()).map(move |j| (i, j)));
+    let seen = future.clone().filter(|&(i, j)| mask.allows(i, j)).count();
+    Ok((seen, future.count()))
+}
+
+/// Returns the mean share of a token's weights that lies on the other sentence, if both sentences of the running example
+/// are attended to as one.
+pub fn share_elsewhere() -> Result<f64> {
+    let (river, city) = (example::river().x, example::city().x);
+    let both = DMatrix::from_fn(12, 4, |i, c| match i {
+        i if i < 6 => river[(i, c)],
+        i => city[(i - 6, c)],
+    });
+    let weights = projected(&both, &both, &Mask::none())?.weights;
+    let elsewhere =
+        weights.view((0, 6), (6, 6)).sum() + weights.view((6, 0), (6, 6)).sum();
+    Ok(elsewhere / 12.0)
+}
+
+/// Returns every other word of both sentences, one behind the other.
+pub fn every_other_word() -> String {
+    let words = [example::river().tokens, example::city().tokens].concat();
+    words.into_iter().step_by(2).collect::<Vec<_>>().join(" ")
 }

@@ -5,5 +5,6 @@ mod claims;
 mod facts;
 mod page;
 mod training;
+mod wrong;
 
 pub use page::generate;

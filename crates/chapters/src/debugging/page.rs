@@ -5,7 +5,7 @@ use super::training::{self, Losses, Watched, loss_of_zero};
 use crate::output::Page;
 use anyhow::{Context, Result};
 use attention::heat_map;
-use figures::format::{fixed, integer};
+use figures::format::{fixed, integer, percent};
 use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
 use laboratory::Fault;
 
@@ -15,6 +15,11 @@ pub fn generate(page: &mut Page) -> Result<()> {
     entropies(page)?;
     healthy(page)?;
     hunt(page)?;
+    let (seen, pairs) = facts::future_seen()?;
+    page.value("future-seen", integer(seen));
+    page.value("future-pairs", integer(pairs));
+    page.value("stacked-share", percent(facts::share_elsewhere()?, 0));
+    page.value("swapped", facts::every_other_word());
     page.value("padding-end", integer(facts::reached_by_filling(5)?));
     page.value("padding-start", integer(facts::reached_by_filling(0)?));
     overview(page)
@@ -55,8 +60,6 @@ fn training(page: &mut Page) -> Result<()> {
     ]);
     page.table("training", &["layer", "before", "previous token", "next token"], &rows);
     page.value("training-steps", integer(training::STEPS));
-    page.value("training-batch", integer(training::BATCH));
-    page.value("training-rate", fixed(training::RATE, 2));
     Ok(())
 }
 
@@ -78,13 +81,11 @@ fn watched(page: &mut Page) -> Result<()> {
     };
     let x = || Axis::linear("steps of training", 0.0..training::STEPS as f64);
     page.value("watched-factor", fixed(training::RUNS[2].2, 0));
-    let row = |((name, ..), steps): ((&str, Fault, f64), &Vec<Watched>)| {
-        let last = &steps[steps.len() - 10..];
-        let mean = |of: fn(&Watched) -> f64| last.iter().map(of).sum::<f64>() / 10.0;
-        vec![name.to_owned(), fixed(mean(|w| w.loss), 3), fixed(mean(|w| w.entropy), 2)]
+    let loss = |steps: &[Watched]| {
+        steps[steps.len() - 10..].iter().map(|w| w.loss).sum::<f64>() / 10.0
     };
-    let rows: Vec<_> = training::RUNS.into_iter().zip(&runs).map(row).collect();
-    page.table("watched", &["run", "loss, last ten steps", "entropy"], &rows);
+    page.value("watched-healthy", fixed(loss(&runs[0]), 3));
+    page.value("watched-dead", fixed(loss(&runs[1]), 3));
     page.figure(
         "watched-entropy",
         (
@@ -189,7 +190,6 @@ fn hunt(page: &mut Page) -> Result<()> {
     page.file("patient-a-map.txt", map);
     page.value("d-head", integer(D_HEAD));
     page.value("root-d", fixed((D_HEAD as f64).sqrt(), 3));
-    page.value("path-error", fixed(facts::error_of_forgotten_path()?, 2));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The chapter's numbers, without those about rounding.
+//! The chapter's numbers.
 
 use super::row::Row;
 use crate::random;

@@ -1,11 +1,10 @@
-//! Online softmax in numbers: one row by hand, what it costs, how often the maximum changes, and what rounding does to it.
+//! Online softmax in numbers: one row by hand, what it costs, and how often the maximum changes.
 
 #[cfg(test)]
 mod claims;
 mod drawings;
 mod facts;
 mod page;
-mod rounding;
 mod row;
 
 pub use page::generate;

@@ -2,13 +2,10 @@
 
 use super::drawings;
 use super::facts::{self, Changes, TILE, VALUE_WIDTH, harmonic};
-use super::rounding::{self, Errors, LONGEST, Spread, Way};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, significant};
-use figures::{
-    Axis, BLUE, GREEN, Line, MUTED, Marks, Side, Spot, TEXT, VERMILION, line_chart,
-};
+use figures::{Axis, BLUE, Line, Marks, TEXT, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));
@@ -19,8 +16,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     by_hand(page)?;
     staircase(page)?;
     drawings::mergings(page)?;
-    rounding(page)?;
-    orders(page);
     changes(page)?;
     costs(page);
     Ok(())
@@ -106,86 +101,6 @@ fn staircase(page: &mut Page) -> Result<()> {
     )
 }
 
-// ------------------------------------------------------------------------------------------------ rounding
-
-/// The error against the number of keys, for each way of splitting them.
-fn rounding(page: &mut Page) -> Result<()> {
-    let errors = rounding::errors_in_f64();
-    errors_over_length(page, &errors)?;
-    let longest = &errors[errors.len() - 1].1;
-    page.value("rounding-n", integer(LONGEST));
-    for (key, way) in [("rising", Way::Rising), ("rising-plain", Way::RisingPlain)] {
-        page.value(format!("rounding-{key}"), significant(longest[&way], 2));
-    }
-    let row = |(name, way): (&str, Way)| {
-        vec![name.to_owned(), format!("$ {}\\, u $", significant(longest[&way], 2))]
-    };
-    let rows = [
-        ("one key at a time", Way::ONE),
-        ("plain softmax", Way::Plain),
-        ("tiles of 64", Way::TILES),
-        ("a tree of tiles", Way::Tree),
-        ("plain softmax, both sums as trees", Way::PlainTree),
-    ];
-    page.table("rounding", &["the row is taken", "error"], &rows.map(row));
-    Ok(())
-}
-
-fn errors_over_length(page: &mut Page, errors: &[(usize, Errors)]) -> Result<()> {
-    let line = |name: &str, colour, way| {
-        let points = errors.iter().map(|(n, errors)| (*n as f64, errors[&way]));
-        Line::new(name, colour, points)
-    };
-    let lines = [
-        line("one key at a time", BLUE, Way::ONE),
-        line("plain softmax", TEXT, Way::Plain).dashed(),
-        line("plain, sums as trees", MUTED, Way::PlainTree).dashed(),
-        line("tiles of 64", VERMILION, Way::TILES),
-        line("a tree of tiles of 64", GREEN, Way::Tree),
-    ];
-    let mut spots = vec![];
-    for (n, errors) in rounding::errors_in_f32() {
-        for (way, colour) in Way::ONLINE.iter().zip([BLUE, VERMILION, GREEN]) {
-            let (name, place) = (String::new(), (n as f64, errors[way]));
-            spots.push(Spot { name, place, colour, side: Side::Right });
-        }
-    }
-    page.figure(
-        "rounding",
-        (
-            "Rounding errors of the output against the number of keys, for several ways to split a row",
-            "Two lines, one key at a time and plain softmax, rise side by side with the square root of the number of \
-             keys. The line of tiles rises far more slowly. That of a tree of tiles stays level, and beside it that of \
-             plain softmax whose sums are taken as trees. Dots for f32, in the colours of the three solid lines, lie on \
-             these or not far off.",
-        ),
-        (520, 424),
-        |area| {
-            let x = Axis::log("keys n (logarithmic)", 2.0, 64.0..16384.0);
-            let y = Axis::log("error in units of u (logarithmic)", 2.0, 0.5..64.0);
-            line_chart(area, &x, &y, &lines, Marks { spots: &spots, ..Marks::default() })
-        },
-    )
-}
-
-/// Many ways to split one row, in any order.
-fn orders(page: &mut Page) {
-    page.value("ways", integer(rounding::ORDERS));
-    page.value("ways-n", integer(rounding::N_OF_ORDERS));
-    let (doubles, singles) =
-        rayon::join(rounding::spreads::<f64>, rounding::spreads::<f32>);
-    let names = ["whole, by plain softmax", "one at a time", "split anywhere"];
-    let row = |(name, (double, single)): (&&str, (&Spread, &Spread))| {
-        let errors = [double.median, double.largest, single.median, single.largest];
-        let errors = errors.map(|error| significant(error, 2));
-        [vec![(*name).to_owned()], errors.into()].concat()
-    };
-    let rows = names.iter().zip(doubles.iter().zip(&singles)).map(row);
-    let header =
-        ["the row is taken", "`f64`: median", "largest", "`f32`: median", "largest"];
-    page.table("ways", &header, &rows.collect::<Vec<_>>());
-}
-
 // ------------------------------------------------------------------------------------------------ cost
 
 fn changes(page: &mut Page) -> Result<()> {
@@ -195,25 +110,7 @@ fn changes(page: &mut Page) -> Result<()> {
     page.value("changes-rows", integer(facts::ROWS_OF_CHANGES));
     page.value("changes-n", integer(last.n));
     page.value("changes-gap", fixed(harmonic(last.n) - n.ln(), 2));
-    changes_over_length(page, &changes)?;
-
-    let row = |name: &str, one, in_tiles| vec![name.to_owned(), one, in_tiles];
-    let counted = |name, scores: &[f64]| {
-        let count = |tile| integer(facts::changes_of_maximum(scores, tile));
-        row(name, count(1), count(TILE))
-    };
-    let rising: Vec<f64> = (0..last.n).map(|j| j as f64).collect();
-    let falling: Vec<f64> = rising.iter().rev().copied().collect();
-    let expected = |tile| fixed(harmonic(last.n / tile), 1);
-    let mean = format!("random, mean of {} rows", integer(facts::ROWS_OF_CHANGES));
-    let rows = [
-        counted("falling", &falling),
-        row("random, expected", expected(1), expected(TILE)),
-        row(&mean, fixed(last.one_at_a_time, 1), fixed(last.in_tiles, 1)),
-        counted("rising", &rising),
-    ];
-    page.table("changes", &["scores", "one key at a time", "in tiles of 64"], &rows);
-    Ok(())
+    changes_over_length(page, &changes)
 }
 
 fn changes_over_length(page: &mut Page, changes: &[Changes]) -> Result<()> {

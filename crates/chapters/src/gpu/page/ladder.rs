@@ -16,10 +16,9 @@ pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     page.value("d", integer(D));
     predicted_table(page, steps);
     predicted_figure(page, steps)?;
-    for step in steps {
+    for step in &steps[..5] {
         demands_of(page, step);
     }
-    asked_table(page, steps);
     page.value("predicted-registers", predicted(&steps[2]));
     page.value("predicted-tensor-cores", predicted(&steps[3]));
     demands(page, steps);
@@ -121,25 +120,6 @@ fn demands_of(page: &mut Page, step: &Step) {
     let header = format!("kernel {}: time for", step.number);
     let unit = "in units of the products' time";
     page.table(&format!("kernel-{}", step.number), &[&header, unit], &rows);
-}
-
-fn asked_table(page: &mut Page, steps: &[Step; 6]) {
-    page.table_of(
-        "asked",
-        steps,
-        &[
-            ("kernel", &|step| format!("{} {}", step.number, name(step))),
-            ("bytes per score", &|step| significant(step.beyond, 2)),
-            ("FLOP per byte", &|step| significant(step.intensity_beyond(), 2)),
-            ("time, if all comes from HBM", &|step| {
-                significant(step.slow_without_cache(), 2)
-            }),
-            ("TB/s at the upper end", &|step| fixed(step.asked_of_l2() / 1e12, 1)),
-            ("times the bandwidth of HBM", &|step| {
-                significant(step.asked_of_l2() / H100.bandwidth, 2)
-            }),
-        ],
-    );
 }
 
 /// Values in units of the products' time.

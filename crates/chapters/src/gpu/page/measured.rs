@@ -16,7 +16,7 @@ use record::{Record, Unit};
 const NOTHING_YET: &str = "\
 > [!IMPORTANT]
 > **No kernel of this book has been timed on a GPU yet.** The numbers above are counted, or predicted from counts and from the \
-rates that NVIDIA states. The kernels themselves are tested, on a CPU, as in the [appendix](gpu-on-cpu.md). If you have a GPU, \
+rates that NVIDIA states. The kernels themselves are tested [on a CPU](gpu-on-cpu.md). If you have a GPU, \
 you can change this:
 >
 > ```sh
