@@ -13,7 +13,6 @@ use nalgebra::{DMatrix, DMatrixView};
 /// assert_eq!(attention::relative_error(1.0_f64, 1.0), 0.0);
 /// assert!((attention::relative_error(1.0_f64, 3.0) - 0.5).abs() < 1e-8);
 /// ```
-// ANCHOR: relative_error
 pub fn relative_error<T: Float>(analytic: T, numeric: T) -> T {
     let floor = nalgebra::convert(1e-8); // two zeros are equal
     relative_error_above(floor, analytic, numeric)
@@ -22,7 +21,6 @@ pub fn relative_error<T: Float>(analytic: T, numeric: T) -> T {
 fn relative_error_above<T: Float>(floor: T, analytic: T, numeric: T) -> T {
     (analytic - numeric).abs() / (analytic.abs() + numeric.abs() + floor)
 }
-// ANCHOR_END: relative_error
 
 /// Returns the gradient of `loss` at `x`, measured: `(loss(x + ε e) − loss(x − ε e)) / 2ε` for every entry in turn.
 ///
@@ -148,7 +146,6 @@ pub struct GradientCheck<T> {
 /// assert!(check.max_relative_error < 1e-9);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: gradient_check
 pub fn gradient_check<'a, 'g, T: Float>(
     x: impl Into<DMatrixView<'a, T>>,
     analytic: impl Into<DMatrixView<'g, T>>,
@@ -173,8 +170,6 @@ pub fn gradient_check<'a, 'g, T: Float>(
         analytic: analytic[(i, j)],
         numeric: numeric[(i, j)],
     };
-    // ANCHOR_END: gradient_check
-    // ANCHOR: worst
     let mut check = entry(0, 0);
     for (i, j) in (0..x.ncols()).flat_map(|j| (0..x.nrows()).map(move |i| (i, j))) {
         let candidate = entry(i, j);
@@ -189,7 +184,6 @@ pub fn gradient_check<'a, 'g, T: Float>(
     }
     Ok(check)
 }
-// ANCHOR_END: worst
 
 /// Errs if a gradient that is off by a hundredth of the largest slope would stay below the threshold of 10⁻⁵, because the loss is
 /// rounded so much. Slopes that are nothing but rounding, or below the floor of 10⁻⁸, are zeros, and may stay.

@@ -4,6 +4,7 @@ mod check;
 #[cfg(test)]
 mod claims;
 mod faults;
+#[cfg(test)]
 mod layers;
 mod page;
 mod step;

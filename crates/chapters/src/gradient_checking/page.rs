@@ -2,28 +2,18 @@
 
 use super::check::EPSILON;
 use super::faults::{FAULTS, Fault, Trial};
-use super::layers::{self, WithInput};
 use super::step::{self, Curve, U};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, scientific};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
-use laboratory::AttentionLayer;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let u = step::the_u()?;
     drawn_u(page, &u)?;
     best_steps(page, &u);
-    let of_rounding = u.double.prediction.of_rounding(EPSILON);
     page.value("u-entries", integer(u.entries));
     page.value("u-layers", integer(u.layers));
-    page.value("u-loss", fixed(u.loss, 2));
-    page.value("u-second", fixed(u.second, 3));
-    page.value("u-third", fixed(u.third, 3));
-    page.value("u-zero", scientific(of_rounding, 0));
-    page.value("u-slope", fixed(u.slope, 2));
-    page.value("u-single", scientific(u.relative_error_in_f32(), 1));
-    every_gradient(page)?;
     planted_faults(page)
 }
 
@@ -72,35 +62,6 @@ fn best_steps(page: &mut Page, u: &U) {
     ];
     let header = ["", "central, `f64`", "central, `f32`", "one-sided, `f64`"];
     page.table("best", &header, &rows);
-}
-
-/// The tables are measured at a step where truncation is all there is, so that their digits are the same on every machine.
-/// The key bias is missing: both its gradients are zero.
-fn every_gradient(page: &mut Page) -> Result<()> {
-    let (one_head, two_heads) = layers::layers()?;
-    gradients_of_layer(page, "one-head", &one_head)?;
-    gradients_of_layer(page, "two-heads", &two_heads)
-}
-
-fn gradients_of_layer<L: AttentionLayer>(
-    page: &mut Page,
-    name: &str,
-    layer: &WithInput<L>,
-) -> Result<()> {
-    let mut rows = vec![];
-    for mask in &layers::masks()? {
-        let cases = layers::cases(layer, mask)?;
-        let shown = cases.iter().filter(|(name, _)| *name != "b_k");
-        for (i, (name, case)) in shown.enumerate() {
-            if rows.len() == i {
-                rows.push(vec![format!("`{name}`")]);
-            }
-            rows[i].push(format!("${}$", scientific(case.relative_error(1e-3)?, 0)));
-        }
-    }
-    let header = ["gradient with respect to", "no mask", "causal", "padding"];
-    page.table(name, &header, &rows);
-    Ok(())
 }
 
 fn planted_faults(page: &mut Page) -> Result<()> {

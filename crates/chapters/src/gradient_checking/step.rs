@@ -42,7 +42,7 @@ impl Problem<f64> {
     }
 
     /// The gradient with respect to x, from the crate.
-    fn gradient(&self) -> Result<DMatrix<f64>> {
+    pub fn gradient(&self) -> Result<DMatrix<f64>> {
         let layer = self.layer()?;
         let (_, cache) = layer.forward(&self.x, Mask::none())?;
         Ok(layer.backward(&cache, &self.r)?.x)
@@ -146,7 +146,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    pub fn of_rounding(self, epsilon: f64) -> f64 {
+    fn of_rounding(self, epsilon: f64) -> f64 {
         self.rounding / epsilon
     }
 
@@ -188,25 +188,13 @@ impl Curve {
 pub struct U {
     pub layers: usize,
     pub entries: usize,
-    pub loss: f64,
-    pub slope: f64,
-    /// The medians of the second derivative and of the third.
-    pub second: f64,
-    pub third: f64,
     pub double: Curve,
     pub single: Curve,
     pub one_sided: Curve,
 }
 
-impl U {
-    /// Returns the relative error of a median slope in `f32`, at the best step. It divides by the sum of both slopes.
-    pub fn relative_error_in_f32(&self) -> f64 {
-        self.single.best().1 / (2.0 * self.slope)
-    }
-}
-
 /// The median of the entries, without signs.
-fn median_entry(matrices: &[DMatrix<f64>]) -> f64 {
+pub fn median_entry(matrices: &[DMatrix<f64>]) -> f64 {
     median(&matrices.iter().flat_map(|m| m.abs().as_slice().to_vec()).collect::<Vec<_>>())
 }
 
@@ -240,7 +228,6 @@ pub fn the_u() -> Result<U> {
     Ok(U {
         layers: problems.len(),
         entries: seconds.len(),
-        slope: median_entry(&gradients),
         double: Curve {
             measured: measured(40, asked, Problem::central)?,
             prediction: central(unit_64),
@@ -258,8 +245,5 @@ pub fn the_u() -> Result<U> {
                 order: 1,
             },
         },
-        loss,
-        second,
-        third,
     })
 }

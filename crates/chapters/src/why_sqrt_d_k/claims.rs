@@ -1,9 +1,12 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts;
+use super::facts::{self, draw};
 use super::saturation::{
     LENGTHS, Row, Rows, WIDTHS, left_out, mean, median, rows, share,
 };
+use nalgebra::DVector;
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
 
 fn for_each(lengths: &[usize], widths: &[usize], is_so: impl Fn(&Rows) -> bool) {
     for &n in lengths {
@@ -74,6 +77,27 @@ fn no_scaled_row_is_left_out() {
 }
 
 #[test]
-fn without_scaling_the_mean_jacobian_of_long_rows_is_larger() {
-    for_each(&[512], &WIDTHS, |rows| larger(rows, |row| row.jacobian));
+fn products_have_the_variance_of_their_width_and_mean_zero() {
+    for d in [8, 512] {
+        let scaled = facts::many_products(d) / (d as f64).sqrt();
+        assert!(scaled.mean().abs() < 0.03, "{}", scaled.mean());
+        assert!((scaled.variance() - 1.0).abs() < 0.05, "{}", scaled.variance());
+    }
+}
+
+/// For normal entries, the variance is 1 + ρ².
+#[test]
+fn aligned_scores_grow_with_the_width_and_their_spread_does_not() {
+    let rho = 0.5_f64;
+    for d in [64, 256] {
+        let rng = &mut ChaCha8Rng::seed_from_u64(d as u64);
+        let scores = DVector::from_fn(5000, |_, _| {
+            let (k, z) = (draw(d, rng), draw(d, rng));
+            let q = &k * rho + z * (1.0 - rho * rho).sqrt();
+            q.dot(&k) / (d as f64).sqrt()
+        });
+        let off = scores.mean() - facts::aligned_mean(rho, d);
+        assert!(off.abs() < 0.1, "{off}");
+        assert!((scores.variance() - 1.25).abs() < 0.1, "{}", scores.variance());
+    }
 }

@@ -1,11 +1,9 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{
-    self, Correlated, Histogram, Moments, Responses, histogram, normal_density,
-};
+use super::facts::{self, Histogram, Responses, histogram, normal_density};
 use super::saturation::{
-    LENGTHS, ROWS, Row, WIDTHS, WIDTHS_SHOWN, draw_all, largest_first, left_out,
-    logarithmic_sizes, mean, median, rows, share,
+    LENGTHS, ROWS, Row, WIDTHS, draw_all, largest_first, left_out, logarithmic_sizes,
+    mean, median, rows, share,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -13,50 +11,16 @@ use figures::format::{fixed, integer, percent, scientific};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    // The slow ones, side by side.
-    let other = || rayon::join(facts::moments, facts::correlated);
-    let (_, (moments, scores)) = rayon::join(|| draw_all(largest_first()), other);
+    draw_all(largest_first()); // the slow ones, side by side
 
     four_scores(page)?;
     page.value("rows", integer(ROWS));
-    show_moments(page, &moments);
-    correlated(page, &scores);
+    page.value("aligned-ratio", scientific(facts::aligned_mean(0.5, 1024).exp(), 0));
     histograms(page)?;
-    saturation(page)?;
-    by_width(
-        page,
-        "largest",
-        Axis::linear("mean largest weight", 0.0..1.0),
-        "Without scaling the largest weight climbs towards one as d grows, for each n. With scaling it stays where it \
-         was, low for large n.",
-        |row| row.largest,
-    )?;
-    by_width(
-        page,
-        "jacobian",
-        Axis::linear("mean Jacobian norm", 0.0..0.4),
-        "Without scaling the norm falls with d for n = 8, and rises before it falls for n = 64 and 512. With scaling it \
-         stays level, and is smallest for n = 512.",
-        |row| row.jacobian,
-    )
-}
-
-fn show_moments(page: &mut Page, moments: &[Moments]) {
-    let measured = |(x, error): (f64, f64), decimals| {
-        format!("{} ± {}", fixed(x, decimals), fixed(error, decimals))
-    };
-    let row = |of: &Moments| {
-        vec![
-            integer(of.d),
-            measured(of.mean, 2),
-            measured(of.variance, 1),
-            measured(of.scaled_variance, 3),
-        ]
-    };
-    let header =
-        ["$d_k$", "mean of $s$", "variance of $s$", "variance of $s / \\sqrt{d_k}$"];
-    page.table("moments", &header, &moments.iter().map(row).collect::<Vec<_>>());
-    page.value("moments-count", integer(facts::MOMENTS_COUNT));
+    largest_weights(page)?;
+    page.value("flat-8-unscaled", percent(left_out(&rows(8, 512).unscaled), 0));
+    saturation_tables(page);
+    spread_of_gradients(page)
 }
 
 /// Four scores before and after the division, with what their weights respond.
@@ -81,82 +45,60 @@ fn four_scores(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// The distribution of dot products, unscaled and scaled, with the normal density over it.
+/// The distribution of dot products, with the normal density over it.
 fn histograms(page: &mut Page) -> Result<()> {
+    let (reach, bins, most) = (80.0, 160, 0.16);
     for d in [8_usize, 512] {
-        let root = (d as f64).sqrt();
+        let deviation = (d as f64).sqrt();
         let products = facts::many_products(d);
-        for (name, label, says, (factor, deviation, reach, bins, most)) in [
-            (
-                "unscaled",
-                "s",
-                "the bars fill a bell whose standard deviation is the square root of d",
-                (1.0, root, 80.0, 160, 0.16),
-            ),
-            (
-                "scaled",
-                "s / √d",
-                "the bars fill a bell of standard deviation one",
-                (1.0 / root, 1.0, 4.0, 32, 0.45),
-            ),
-        ] {
-            let numbers = &products * factor;
-            let Histogram { width, bars } =
-                histogram(numbers.as_slice(), -reach..reach, bins);
-            let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
-            let normal = points.map(|x| (x, normal_density(x, deviation)));
-            let title = format!("Dot products for d = {d}, {name}");
-            let says =
-                format!("A histogram in which {says}, with the normal density over it.");
-            let name = format!("histogram-{d}-{name}");
-            page.figure(&name, (&title, &says), (360, 260), |area| {
-                let x = Axis::linear(label, -reach..reach);
-                let y = Axis::linear("density", 0.0..most);
-                let curve = Line::new("normal density", VERMILION, normal);
-                let marks = Marks { bars: (width, &bars), ..Marks::default() };
-                line_chart(area, &x, &y, &[curve], marks)
-            })?;
-        }
+        let Histogram { width, bars } =
+            histogram(products.as_slice(), -reach..reach, bins);
+        let points = (-200..=200).map(|i| reach * f64::from(i) / 200.0);
+        let normal = points.map(|x| (x, normal_density(x, deviation)));
+        let title = format!("Dot products for d = {d}, unscaled");
+        let says = "A histogram in which the bars fill a bell whose standard deviation is the square root of d, with the \
+                    normal density over it.";
+        let name = format!("histogram-{d}-unscaled");
+        page.figure(&name, (&title, says), (360, 260), |area| {
+            let x = Axis::linear("s", -reach..reach);
+            let y = Axis::linear("density", 0.0..most);
+            let curve = Line::new("normal density", VERMILION, normal);
+            let marks = Marks { bars: (width, &bars), ..Marks::default() };
+            line_chart(area, &x, &y, &[curve], marks)
+        })?;
     }
     Ok(())
 }
 
-/// A figure of a mean over rows against d, for each n, unscaled and scaled.
-fn by_width(
-    page: &mut Page,
-    name: &str,
-    y: Axis,
-    says: &str,
-    of: fn(&Row) -> f64,
-) -> Result<()> {
+/// The mean largest weight of a row against d, for each n, unscaled and scaled.
+fn largest_weights(page: &mut Page) -> Result<()> {
     let mut lines = vec![];
     for (n, colour) in LENGTHS.into_iter().zip([GREEN, BLUE, VERMILION]) {
-        let unscaled = WIDTHS.map(|d| (d as f64, mean(&rows(n, d).unscaled, of)));
-        let scaled = WIDTHS.map(|d| (d as f64, mean(&rows(n, d).scaled, of)));
+        let largest = |rows: &[Row]| mean(rows, |row| row.largest);
+        let unscaled = WIDTHS.map(|d| (d as f64, largest(&rows(n, d).unscaled)));
+        let scaled = WIDTHS.map(|d| (d as f64, largest(&rows(n, d).scaled)));
         lines.push(Line::new(format!("n = {n}, unscaled"), colour, unscaled));
         lines.push(Line::new(format!("n = {n}, scaled"), colour, scaled).dashed());
     }
-    let what = y.label;
-    let title = format!(
-        "The {what} of a row against d, for three numbers of keys, unscaled and scaled"
-    );
-    page.figure(name, (&title, says), (520, 400), |area| {
-        let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
-        line_chart(area, &x, &y, &lines, Marks::default())
-    })
+    page.figure(
+        "largest",
+        (
+            "The mean largest weight of a row against d, for three numbers of keys, unscaled and scaled",
+            "Without scaling the largest weight climbs towards one as d grows, for each n. With scaling it stays where it \
+             was, low for large n.",
+        ),
+        (520, 400),
+        |area| {
+            let x = Axis::log("width d (logarithmic)", 2.0, 4.0..512.0);
+            let y = Axis::linear("mean largest weight", 0.0..1.0);
+            line_chart(area, &x, &y, &lines, Marks::default())
+        },
+    )
 }
 
 /// Returns a number for maths, with two digits that count.
 fn small(x: f64) -> String {
     if x < 0.01 { format!("${}$", scientific(x, 1)) } else { format!("${x:.2}$") }
-}
-
-/// Sharpness and gradients against d and n, with scores undivided, divided by √d and by d.
-fn saturation(page: &mut Page) -> Result<()> {
-    let starved = left_out(&rows(8, 512).unscaled);
-    page.value("flat-8-unscaled", percent(starved, 0));
-    saturation_tables(page);
-    spread_of_gradients(page)
 }
 
 /// The sizes of the gradients of rows beside their root mean square, unscaled and scaled.
@@ -187,64 +129,31 @@ fn spread_of_gradients(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
+/// Sharpness and gradients of the widest rows of eight, with scores undivided, divided by √d and by d.
 fn saturation_tables(page: &mut Page) {
-    let (mut sharpness, mut gradients) = (vec![], vec![]);
-    let (mut short, mut short_gradients) = (vec![], vec![]);
-    for (n, d) in LENGTHS.into_iter().flat_map(|n| WIDTHS_SHOWN.map(|d| (n, d))) {
-        let all = rows(n, d);
-        let by_divisor =
-            [("1", &all.unscaled), ("\\sqrt d", &all.scaled), ("d", &all.divided_by_d)];
-        for (divisor, rows) in by_divisor {
-            let start = [integer(n), integer(d), format!("${divisor}$")];
-            let sharp = [
-                fixed(mean(rows, |row| row.largest), 3),
-                fixed(mean(rows, |row| row.entropy), 2),
-                percent(share(rows, |row| row.largest > 0.99), 0),
-            ];
-            let gradient = [
-                fixed(mean(rows, |row| row.jacobian), 2),
-                small(mean(rows, |row| row.grad_query)),
-                small(median(rows, |row| row.grad_query)),
-                percent(left_out(rows), 0),
-            ];
-            if (n, d) == (8, 512) {
-                short.push([&start[2..], &sharp].concat());
-                short_gradients.push([&start[2..], &gradient[1..]].concat());
-            }
-            sharpness.push([&start[..], &sharp].concat());
-            gradients.push([&start[..], &gradient].concat());
-        }
-    }
-    let start = ["$n$", "$d$", "divided by"];
-    let header = ["largest weight", "entropy", "rows with a weight above 0.99"];
-    page.table("short", &[&start[2..], &header].concat(), &short);
-    page.table("sharpness", &[&start[..], &header].concat(), &sharpness);
-    let header = ["mean $\\lVert J \\rVert$", "mean norm", "median norm", "starved rows"];
-    page.table(
-        "short-gradients",
-        &[&start[2..], &header[1..]].concat(),
-        &short_gradients,
-    );
-    page.table("gradients", &[&start[..], &header].concat(), &gradients);
-}
-
-fn correlated(page: &mut Page, scores: &[Correlated]) {
+    let all = rows(8, 512);
+    let by_divisor =
+        [("1", &all.unscaled), ("\\sqrt d", &all.scaled), ("d", &all.divided_by_d)];
     page.table_of(
-        "correlated",
-        scores,
+        "short",
+        &by_divisor,
         &[
-            ("$d_k$", &|of| integer(of.d)),
-            ("$\\rho$", &|of| fixed(of.rho, 1)),
-            ("mean scaled score", &|of| fixed(of.measured.0, 2)),
-            ("$\\rho \\sqrt{d_k}$", &|of| fixed(of.expected.0, 2)),
-            ("variance", &|of| fixed(of.measured.1, 2)),
-            ("$1 + \\rho^2$", &|of| fixed(of.expected.1, 2)),
+            ("divided by", &|(divisor, _)| format!("${divisor}$")),
+            ("largest weight", &|(_, rows)| fixed(mean(rows, |row| row.largest), 3)),
+            ("entropy", &|(_, rows)| fixed(mean(rows, |row| row.entropy), 2)),
+            ("rows with a weight above 0.99", &|(_, rows)| {
+                percent(share(rows, |row| row.largest > 0.99), 0)
+            }),
         ],
     );
-    page.value("correlated-count", integer(facts::CORRELATED_COUNT));
-    // The last one: the widest vectors, and those that agree most.
-    if let Some(Correlated { measured: (mean, _), .. }) = scores.last() {
-        page.value("correlated-mean", fixed(*mean, 1));
-        page.value("correlated-ratio", scientific(mean.exp(), 0));
-    }
+    page.table_of(
+        "short-gradients",
+        &by_divisor,
+        &[
+            ("divided by", &|(divisor, _)| format!("${divisor}$")),
+            ("mean norm", &|(_, rows)| small(mean(rows, |row| row.grad_query))),
+            ("median norm", &|(_, rows)| small(median(rows, |row| row.grad_query))),
+            ("starved rows", &|(_, rows)| percent(left_out(rows), 0)),
+        ],
+    );
 }

@@ -4,7 +4,6 @@ use super::facts::draw;
 use crate::random::normal;
 use anyhow::Result;
 use attention::{softmax, softmax_backward};
-use nalgebra::DVector;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -13,8 +12,6 @@ use std::sync::{LazyLock, OnceLock};
 
 pub const LENGTHS: [usize; 3] = [8, 64, 512];
 pub const WIDTHS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
-/// The widths in the tables.
-pub const WIDTHS_SHOWN: [usize; 2] = [64, 512];
 pub const ROWS: usize = 1000;
 
 /// A gradient below this is next to none, as [Claims, checked](crate::claims) has it.
@@ -26,8 +23,6 @@ pub struct Row {
     pub largest: f64,
     /// Divided by ln n, the most it can be.
     pub entropy: f64,
-    /// The norm of softmax's Jacobian.
-    pub jacobian: f64,
     /// The norm of the gradient with respect to the query.
     pub grad_query: f64,
     /// The share of the row's scores whose gradient is below [`FAINT`].
@@ -40,7 +35,7 @@ pub struct Rows {
     pub unscaled: Vec<Row>,
     /// The rows with scores divided by √d.
     pub scaled: Vec<Row>,
-    /// The rows with scores divided by d, only for the [`WIDTHS_SHOWN`].
+    /// The rows with scores divided by d.
     pub divided_by_d: Vec<Row>,
 }
 
@@ -85,24 +80,14 @@ fn draw_rows(n: usize, d: usize) -> Result<Rows> {
                 faint_scores: faint as f64 / n as f64,
                 largest: p.max(),
                 entropy: entropy / (n as f64).ln(),
-                jacobian: jacobian_norm(&p),
                 grad_query: (&keys * grad_scores).norm() / divisor, // scores = keysᵀ q / divisor
             })
         };
         rows.unscaled.push(row(0.0)?);
         rows.scaled.push(row(0.5)?);
-        if WIDTHS_SHOWN.contains(&d) {
-            rows.divided_by_d.push(row(1.0)?);
-        }
+        rows.divided_by_d.push(row(1.0)?);
     }
     Ok(rows)
-}
-
-/// The Frobenius norm of softmax's Jacobian, √(Σ_ij (p_i δ_ij − p_i p_j)²), without building it.
-fn jacobian_norm(p: &DVector<f64>) -> f64 {
-    let power = |k: i32| p.iter().map(|p| p.powi(k)).sum::<f64>();
-    // the diagonal's p_i² − 2 p_i³ + p_i⁴, and p_i² p_j² beside it
-    (power(2) - 2.0 * power(3) + power(2).powi(2)).max(0.0).sqrt()
 }
 
 pub fn mean(rows: &[Row], of: impl Fn(&Row) -> f64) -> f64 {
@@ -132,16 +117,4 @@ pub fn left_out(rows: &[Row]) -> f64 {
 pub fn logarithmic_sizes(rows: &[Row]) -> Vec<f64> {
     let root_mean_square = root_mean_square(rows);
     rows.iter().map(|row| (row.grad_query / root_mean_square).log10()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use attention::softmax_jacobian;
-
-    #[test]
-    fn the_short_way_to_the_norm_agrees_with_the_matrix() {
-        let p = softmax(&draw(7, &mut ChaCha8Rng::seed_from_u64(0))).unwrap();
-        assert!((jacobian_norm(&p) - softmax_jacobian(&p).unwrap().norm()).abs() < 1e-14);
-    }
 }
