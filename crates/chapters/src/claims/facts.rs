@@ -277,11 +277,6 @@ pub fn exponents() -> [f64; 2] {
     [exponent([a, b], [bytes_a, bytes_b]), exponent([b, c], [bytes_b, bytes_c])]
 }
 
-/// Returns the power with which time grew.
-pub fn exponent_of_time() -> f64 {
-    exponent([MEASURED[0].0, MEASURED[2].0], SECONDS)
-}
-
 /// Returns the bytes per n² that the difference between each measurement and the next gives: a constant doesn't count there.
 pub fn bytes_per_square() -> [f64; 2] {
     let of = |from: usize| {

@@ -162,26 +162,6 @@ fn kernels_0_3_and_4_ask_for_more_than_hbm_delivers() {
     assert_eq!(greedy.map(|step| step.number).collect::<Vec<_>>(), [0, 3, 4]);
 }
 
-/// Kernels 1, 2 and 5 would still wait longer for something else.
-#[test]
-fn without_hits_in_l2_slow_memory_sets_the_pace_of_kernels_0_3_and_4() {
-    let [naive, tiled, registers, tensor, hopper, backward] =
-        steps().unwrap().each_ref().map(Step::slow_without_cache);
-    assert!(naive > 40.0 && (1.2..1.3).contains(&tiled));
-    assert!((0.6..0.65).contains(&registers) && (0.95..1.05).contains(&backward));
-    assert!((2.25..2.35).contains(&tensor) && tensor == hopper);
-    let waits = |step: &Step| {
-        let Demands { tensor, instructions, loads, exponentials, .. } = step.relative();
-        let most =
-            [tensor, instructions, loads, exponentials].into_iter().fold(0.0, f64::max);
-        step.slow_without_cache() > most
-    };
-    assert_eq!(
-        steps().unwrap().each_ref().map(waits),
-        [true, false, false, true, true, false]
-    );
-}
-
 /// Kernels 3 and 4 fetch each key and value once for 128 queries: too few operations per byte for the tensor cores.
 #[test]
 fn the_reads_of_kernels_3_and_4_lie_left_of_the_ridge() {

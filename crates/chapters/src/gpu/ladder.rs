@@ -91,13 +91,6 @@ impl Step {
         2.0 * self.credited / self.beyond
     }
 
-    /// Returns the time of slow memory in units of the products' time, if all that comes from beyond the multiprocessors comes
-    /// from there and no cache serves any of it.
-    pub fn slow_without_cache(&self) -> f64 {
-        let seconds = self.beyond / H100.bandwidth;
-        seconds * self.roof() / (2.0 * self.credited)
-    }
-
     /// Bytes per second from beyond the multiprocessors, if everything overlaps.
     pub fn asked_of_l2(&self) -> f64 {
         let scores = self.predicted().1 * self.roof() / (2.0 * self.credited);

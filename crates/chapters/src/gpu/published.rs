@@ -25,7 +25,3 @@ pub const CUDNN: Published =
     Published { who: "cuDNN", speeds: [595.0, 539.0], tokens: 16_384 };
 pub const FLASH_3: Published =
     Published { who: "FlashAttention-3", speeds: [648.0, 616.0], tokens: 16_384 };
-
-/// Shares that two kernels written to teach reached: of a roof, by gau-nernst (2025), and of FlashAttention-2, by S. Li (2025).
-pub const OF_A_5090: f64 = 0.94;
-pub const OF_FLASH_2: f64 = 0.99;

@@ -9,6 +9,5 @@ mod layers;
 mod page;
 mod step;
 
-pub use check::parameters;
 pub use page::generate;
 pub use step::exponential;

@@ -102,8 +102,8 @@ pub struct Step {
     pub token: &'static str,
     pub score: f64,
     pub value: f64,
-    pub before: Row<f64>,
-    pub after: Row<f64>,
+    pub before: Row,
+    pub after: Row,
 }
 
 impl Step {
@@ -137,7 +137,7 @@ pub fn by_hand() -> Result<(Vec<Step>, f64)> {
 /// Scores as they come, and the state after each.
 pub struct Staircase {
     pub scores: Vec<f64>,
-    pub states: Vec<Row<f64>>,
+    pub states: Vec<Row>,
 }
 
 impl Staircase {

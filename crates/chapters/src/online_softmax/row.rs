@@ -1,31 +1,30 @@
 //! The state of online softmax for one row.
 
 use crate::gradient_checking::exponential;
-use nalgebra::{RealField, convert};
 
 /// The state of one row with values of width 1, from additions, multiplications and divisions alone, which have the same
 /// last digit on every machine.
 #[derive(Clone, Copy)]
-pub struct Row<T> {
-    pub max: T,
-    pub sum: T,
-    pub weighted: T,
+pub struct Row {
+    pub max: f64,
+    pub sum: f64,
+    pub weighted: f64,
 }
 
-impl<T: RealField + Copy> Row<T> {
+impl Row {
     pub fn empty() -> Self {
-        Row { max: convert(f64::NEG_INFINITY), sum: T::zero(), weighted: T::zero() }
+        Row { max: f64::NEG_INFINITY, sum: 0.0, weighted: 0.0 }
     }
 
     /// e^(m − m'), which is 0 for a row that has seen nothing.
-    fn correction(self, max: T) -> T {
-        if self.max.is_finite() { exponential(self.max - max) } else { T::zero() }
+    fn correction(self, max: f64) -> f64 {
+        if self.max.is_finite() { exponential(self.max - max) } else { 0.0 }
     }
 
     /// Takes one more tile: scores, each with its value.
-    pub fn absorb(self, keys: &[(T, T)]) -> Self {
+    pub fn absorb(self, keys: &[(f64, f64)]) -> Self {
         let max = keys.iter().fold(self.max, |max, &(score, _)| max.max(score));
-        let (mut sum, mut weighted) = (T::zero(), T::zero());
+        let (mut sum, mut weighted) = (0.0, 0.0);
         for &(score, value) in keys {
             let weight = exponential(score - max);
             sum += weight;
@@ -39,21 +38,11 @@ impl<T: RealField + Copy> Row<T> {
         }
     }
 
-    pub fn merge(self, other: Self) -> Self {
-        let max = self.max.max(other.max);
-        let [a, b] = [self, other].map(|row| row.correction(max));
-        Row {
-            max,
-            sum: self.sum * a + other.sum * b,
-            weighted: self.weighted * a + other.weighted * b,
-        }
-    }
-
-    pub fn output(self) -> T {
+    pub fn output(self) -> f64 {
         self.weighted / self.sum
     }
 
-    pub fn log_sum_exp(self) -> T {
+    pub fn log_sum_exp(self) -> f64 {
         self.max + self.sum.ln()
     }
 }

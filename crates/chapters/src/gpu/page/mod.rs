@@ -73,8 +73,6 @@ fn published(page: &mut Page) {
     };
     let header = ["program", "tokens", "TFLOP/s", "of the roof", "causal", "of the roof"];
     page.table("published", &header, &[UNFUSED, FLASH_2, CUDNN, FLASH_3].map(row));
-    page.value("published-5090", percent(published::OF_A_5090, 0));
-    page.value("published-a100", percent(published::OF_FLASH_2, 0));
     page.value("published-machine", H100.name);
 }
 
