@@ -22,7 +22,6 @@ use nalgebra::{DMatrixView, DVector};
 /// assert_eq!(entropy.as_slice(), [0.0, 2.0_f64.ln()]);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: row_entropy
 pub fn row_entropy<'a, T: Float>(
     weights: impl Into<DMatrixView<'a, T>>,
 ) -> Result<DVector<T>> {
@@ -36,7 +35,6 @@ pub fn row_entropy<'a, T: Float>(
     }
     Ok(entropies.finish()) // (n_q)
 }
-// ANCHOR_END: row_entropy
 
 /// Returns a heat map for the terminal: one line a row, each entry as a shade and a number with two decimals.
 ///

@@ -285,7 +285,6 @@ impl SizedMask {
         no_others.then_some(!self.rules.is_empty())
     }
 
-    // ANCHOR: rules
     fn rule_allows(&self, rule: &Rule, i: usize, j: usize) -> bool {
         // Query i stands at key position i + n_k − n_q. We add n_q to both sides, because a
         // usize can't be negative.
@@ -297,7 +296,6 @@ impl SizedMask {
             Rule::Dense(allowed) => allowed[(i, j)],
         }
     }
-    // ANCHOR_END: rules
 
     /// Returns the part of the tile `rows` × `columns` that may be seen. An empty tile, or one outside of the matrix, is not seen.
     ///

@@ -1,7 +1,7 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts::{self, FRESH_LAYERS, InputGradient, PathIntoX};
-use super::learning::{self, LOSS_OF_THE_MEAN};
+use super::facts::{self, InputGradient};
+use super::learning;
 use attention::{AttentionCache, attention};
 use std::sync::LazyLock;
 
@@ -43,8 +43,8 @@ fn without_queries_or_keys_the_direction_is_nearly_the_same_and_points_downhill(
     let [queries, keys, values] = facts::three_paths(&LAYERS);
     let cosines = [&queries, &keys, &values].map(|path| path.cosine_without);
     assert!(cosines[0] > 0.9 && cosines[1] > 0.9 && cosines[2] < 0.7, "{cosines:?}");
-    let downhill = |path: PathIntoX| path.downhill_without;
-    assert_eq!([queries, keys].map(downhill), [FRESH_LAYERS; 2]);
+    assert!(LAYERS.iter().all(|layer| layer.cosine_without(0) > 0.0));
+    assert!(LAYERS.iter().all(|layer| layer.cosine_without(1) > 0.0));
 }
 
 #[test]
@@ -62,5 +62,6 @@ fn the_layer_learns_if_all_is_trained() {
 #[test]
 fn values_alone_learn_the_mean() {
     let held = learning::with_queries_and_keys_held().unwrap();
-    assert!((held.loss_at_end(400) - LOSS_OF_THE_MEAN).abs() < 0.02);
+    // The wanted number less the mean of all six has a variance of 5/6.
+    assert!((held.loss_at_end(400) - 0.5 * 5.0 / 6.0).abs() < 0.02);
 }

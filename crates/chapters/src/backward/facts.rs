@@ -10,7 +10,7 @@ use attention::{
 };
 use nalgebra::{DMatrix, DVector, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
-use record::statistics::{median, quantile};
+use record::statistics::median;
 
 /// Example (b) of *Scaled dot-product attention*, run backwards.
 pub struct Example {
@@ -65,7 +65,7 @@ impl InputGradient {
     }
 
     /// The cosine of the angle between the gradient without this path and with it.
-    fn cosine_without(&self, path: usize) -> f64 {
+    pub fn cosine_without(&self, path: usize) -> f64 {
         let without = &self.whole - &self.paths[path];
         without.dot(&self.whole) / (without.norm() * self.whole.norm())
     }
@@ -94,12 +94,8 @@ pub struct PathIntoX {
     pub name: &'static str,
     /// The median of its shares in the norm.
     pub share: f64,
-    /// Nine of ten layers have a share between these.
-    pub nine_of_ten: [f64; 2],
     /// The median of the cosines of the angle between the gradient without this path and with it.
     pub cosine_without: f64,
-    /// The number of layers whose gradient points downhill without this path.
-    pub downhill_without: usize,
 }
 
 pub fn three_paths(layers: &[InputGradient]) -> [PathIntoX; 3] {
@@ -107,13 +103,7 @@ pub fn three_paths(layers: &[InputGradient]) -> [PathIntoX; 3] {
         let shares: Vec<_> = layers.iter().map(|layer| layer.share(path)).collect();
         let cosines: Vec<_> =
             layers.iter().map(|layer| layer.cosine_without(path)).collect();
-        PathIntoX {
-            name,
-            share: median(&shares),
-            nine_of_ten: [0.05, 0.95].map(|share| quantile(&shares, share)),
-            cosine_without: median(&cosines),
-            downhill_without: cosines.iter().filter(|&&cosine| cosine > 0.0).count(),
-        }
+        PathIntoX { name, share: median(&shares), cosine_without: median(&cosines) }
     })
 }
 
@@ -150,18 +140,4 @@ pub fn kept() -> Result<Vec<Kept>> {
         })
     };
     [128, 1024, 8192].into_iter().map(of).collect()
-}
-
-/// The number of tokens whose products are counted.
-pub const COUNTED: usize = 1024;
-
-/// The products of matrices in the forward pass: what they are, how many, and their FLOPs.
-pub fn products() -> Result<[(&'static str, usize, u128); 3]> {
-    let flops = layer_shape(COUNTED).flops()?;
-    let core = flops.scores + flops.values;
-    Ok([
-        ("projections", 4, flops.projections),
-        ("$Q K^\\top$ and $A V$", 2, core),
-        ("all", 6, flops.projections + core),
-    ])
 }

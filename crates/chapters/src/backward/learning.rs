@@ -1,7 +1,7 @@
 //! A layer that learns to look up a number by a name, with all parameters trained and with queries and keys held.
 
 use anyhow::Result;
-use attention::{ForwardOptions, SingleHeadAttention};
+use attention::{ForwardOptions, Parameters, SingleHeadAttention};
 use nalgebra::DMatrix;
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -14,9 +14,6 @@ const NUMBER: usize = 2 * NAMES;
 pub const STEPS: usize = 800;
 pub const BATCH: usize = 32;
 pub const RATE: f64 = 0.5;
-/// The loss of a layer that gives the mean of all numbers to every token.
-pub const LOSS_OF_THE_MEAN: f64 = 0.5 * (NAMES - 1) as f64 / NAMES as f64;
-
 /// Six tokens, each with a name, the name of the token that it looks for, and a number: [name | looks for | number].
 /// The right answer is the number of the token that it looks for.
 struct Task {
@@ -96,23 +93,32 @@ pub fn with_queries_and_keys_held() -> Result<Trained> {
 fn train(is_trained: fn(&str) -> bool) -> Result<Trained> {
     let rng = &mut ChaCha8Rng::seed_from_u64(8);
     let mut layer = SingleHeadAttention::<f64>::xavier(D_MODEL, NAMES, 2, rng)?;
+    let share = 1.0 / (BATCH * NAMES) as f64;
     let mut losses = vec![];
+    // ANCHOR: train
     for _ in 0..STEPS {
         let tasks = (0..BATCH).map(|_| Task::draw(rng));
         let (xs, targets): (Vec<_>, Vec<_>) =
             tasks.map(|task| (task.x, task.target)).unzip();
         let (outputs, caches) = layer.forward_batch(&xs, ForwardOptions::new())?;
-        let share = 1.0 / (BATCH * NAMES) as f64;
         let errors: Vec<_> = outputs.iter().zip(&targets).map(|(y, t)| y - t).collect();
         losses.push(share * errors.iter().map(|e| 0.5 * e.norm_squared()).sum::<f64>());
+
+        // The loss is half a squared error, so its gradient is the error.
         let grad_outputs: Vec<_> =
             errors.into_iter().map(|error| error * share).collect();
         let mut gradients = layer.backward_batch(&caches, &grad_outputs)?.parameters;
-        let named = gradients.named_mut().into_iter();
-        for (_, mut held) in named.filter(|(name, _)| !is_trained(name)) {
-            held.fill(0.0);
-        }
+        hold(&mut gradients, is_trained);
         layer.parameters.step(&gradients, RATE)?;
     }
+    // ANCHOR_END: train
     Ok(Trained { layer, losses })
+}
+
+/// Sets the gradients of all parameters to zero that are not trained.
+fn hold(gradients: &mut Parameters<f64>, is_trained: fn(&str) -> bool) {
+    let named = gradients.named_mut().into_iter();
+    for (_, mut held) in named.filter(|(name, _)| !is_trained(name)) {
+        held.fill(0.0);
+    }
 }

@@ -24,7 +24,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     worked_example(page)?;
     three_paths(page)?;
     cache(page)?;
-    cost(page)?;
     learning(page)
 }
 
@@ -48,33 +47,13 @@ fn worked_example(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Each path's share of the gradient of X, and what is left of its direction without that path.
+/// Each path's share of the gradient of X, and what is left of its direction without the queries' path.
 fn three_paths(page: &mut Page) -> Result<()> {
     let paths = facts::three_paths(&facts::fresh_layers()?);
     let without_queries = paths.iter().find(|path| path.name == "queries");
     let without_queries = without_queries.context("a path through the queries")?;
     page.value("cosine-without-queries", fixed(without_queries.cosine_without, 2));
-    let layers = integer(facts::FRESH_LAYERS);
-    let header = [
-        "path",
-        "its norm ÷ norm of $dX$, median",
-        "nine of ten layers",
-        "cosine of the angle to $dX$ without it, median",
-        &format!("of {layers} layers, the loss still falls without it in"),
-    ];
-    let row = |path: &PathIntoX| {
-        let [low, high] = path.nine_of_ten.map(|share| fixed(share, 2));
-        vec![
-            path.name.to_owned(),
-            fixed(path.share, 2),
-            format!("{low} to {high}"),
-            fixed(path.cosine_without, 2),
-            integer(path.downhill_without),
-        ]
-    };
-    page.table("paths", &header, &paths.each_ref().map(row));
-    page.value("path-queries", fixed(paths[0].share, 2));
-    page.value("fresh-layers", layers);
+    page.value("fresh-layers", integer(facts::FRESH_LAYERS));
     page.figure(
         "paths",
         (
@@ -163,30 +142,13 @@ fn cache(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// Products forward and backward: the backward pass has twice as many, and as many FLOPs in each.
-fn cost(page: &mut Page) -> Result<()> {
-    let gigaflops = |flops: u128| fixed(flops as f64 / 1e9, 2);
-    let row = |(name, count, flops): (&str, usize, u128)| {
-        let name = name.to_owned();
-        let [forward, backward] = [count, 2 * count].map(integer);
-        vec![name, forward, gigaflops(flops), backward, gigaflops(2 * flops)]
-    };
-    let header = ["products", "forward", "GFLOP", "backward", "GFLOP"];
-    page.table("cost", &header, &facts::products()?.map(row));
-    page.value("cost-n", integer(facts::COUNTED));
-    Ok(())
-}
-
 fn learning(page: &mut Page) -> Result<()> {
     let all = learning::with_all_trained()?;
     let held = learning::with_queries_and_keys_held()?;
     page.value("steps", integer(learning::STEPS));
     page.value("batch", integer(learning::BATCH));
     page.value("rate", fixed(learning::RATE, 1));
-    page.value("loss-start", fixed(all.losses[0], 2));
-    page.value("loss-all", fixed(all.loss_at_end(20), 3));
     page.value("loss-values", fixed(held.loss_at_end(400), 2));
-    page.value("loss-mean", fixed(learning::LOSS_OF_THE_MEAN, 2));
     let found = all.found()?;
     page.value("mean-found", percent(found.iter().sum::<f64>() / found.len() as f64, 0));
     page.value("least-found", percent(found.into_iter().fold(1.0, f64::min), 0));

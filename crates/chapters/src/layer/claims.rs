@@ -12,3 +12,13 @@ fn xaviers_start_lies_between_two_extremes() {
     let beyond_the_matrices = xavier.grad_w_q / small.grad_w_q / 1000.0;
     assert!((1.5..2.5).contains(&beyond_the_matrices), "{beyond_the_matrices}");
 }
+
+#[test]
+fn place_and_action_want_water_or_money_and_action_wants_no_place() {
+    let product = facts::comparison();
+    for (i, j) in [(2, 0), (2, 1), (3, 0), (3, 1)] {
+        assert!(product[(i, j)] > 0.0, "{product}");
+    }
+    assert_eq!(product.min(), product[(3, 2)]);
+    assert_eq!(product.rows(0, 2).amax(), 0.0);
+}

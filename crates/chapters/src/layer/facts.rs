@@ -29,6 +29,12 @@ pub fn readable_layer(Sentence { x, .. }: &Sentence) -> Result<[RowDVector<f64>;
     Ok([output.row(BANK).into_owned(), (x + output).row(BANK).into_owned()])
 }
 
+/// W_Q W_Kᵀ of the running example: how strongly a feature of the asking token matches one of the answering token.
+pub fn comparison() -> DMatrix<f64> {
+    let [w_q, w_k, _] = example::projections();
+    w_q * w_k.transpose()
+}
+
 /// Returns how many numbers a layer with d_model = 8, d_k = 2 and d_v = 3 learns in parameters whose names begin so, counted by making it.
 pub fn count_parameters(kind: &str) -> Result<usize> {
     let rng = &mut ChaCha8Rng::seed_from_u64(0);

@@ -6,7 +6,9 @@ use crate::sentences::BANK;
 use anyhow::Result;
 use attention::example;
 use figures::format::{fixed, integer, percent, scientific};
-use figures::{Area, BLUE, GREEN, MUTED, TEXT, VERMILION, arrow, label, ring, text_box};
+use figures::{
+    Area, BLUE, GREEN, HeatMap, MUTED, TEXT, VERMILION, arrow, label, ring, text_box,
+};
 use nalgebra::RowDVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -23,11 +25,28 @@ pub fn generate(page: &mut Page) -> Result<()> {
          attention first and then feed-forward, and is added to it.",
     );
     page.figure("block", words, (520, 300), block)?;
+    comparison(page)?;
     readable_layer(page)?;
     quiz(page)?;
     initialisation(page)?;
     counts(page);
     Ok(())
+}
+
+/// The matrix through which the hand-made projections compare two tokens.
+fn comparison(page: &mut Page) -> Result<()> {
+    let features = ["water", "money", "place", "action"];
+    let product = facts::comparison();
+    let words = (
+        "W_Q W_Kᵀ of the running example",
+        "Four by four cells. The rows of water and money are zero. Place matches water and money with 3 and place with −1; \
+         action matches water and money with 2 and place with −3. The column of action is zero.",
+    );
+    let map = HeatMap {
+        decimals: Some(0),
+        ..HeatMap::of_tokens(&product, &features, product.amax())
+    };
+    page.heat_map("comparison", words, &map)
 }
 
 /// The figure from X to Y, with the shapes and the places of parameters.

@@ -11,11 +11,6 @@ pub fn allowed(mask: &Mask, n_q: usize, n_k: usize, hidden: f64) -> Result<DMatr
     Ok(allowed.map(|seen| if seen { 1.0 } else { hidden }))
 }
 
-/// The keys of six that two queries see if a causal mask aligns their first positions, as this crate's doesn't.
-pub fn aligned_at_starts() -> DMatrix<f64> {
-    DMatrix::from_fn(2, 6, |i, j| if j <= i { 1.0 } else { f64::NAN })
-}
-
 /// The first sentence of the running example, with its hand-made projections: under a causal mask, and without.
 pub fn causal_and_free() -> Result<[Steps; 2]> {
     let x = example::river().x;

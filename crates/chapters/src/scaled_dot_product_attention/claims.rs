@@ -1,8 +1,7 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts;
 use crate::sentences::{BOAT, LEFT, RIVER, projected, unprojected};
-use attention::{Mask, example};
+use attention::{Mask, example, row_entropy};
 
 #[test]
 fn without_projections_left_keeps_half_of_its_attention() {
@@ -24,17 +23,10 @@ fn with_projections_boat_gives_most_to_itself() {
 }
 
 #[test]
-fn short_queries_are_nearly_diffuse_whatever_they_match() {
-    for pattern in facts::patterns().unwrap() {
-        let entropy = pattern.entropy_of_short_queries;
-        assert!(entropy > 0.98 * facts::largest_entropy(), "{}", pattern.name);
-    }
-}
-
-#[test]
-fn long_queries_show_their_pattern() {
-    for pattern in facts::patterns().unwrap() {
-        let is_diffuse = pattern.entropy > 0.98 * facts::largest_entropy();
-        assert_eq!(is_diffuse, pattern.name == "diffuse", "{}", pattern.name);
-    }
+fn the_row_of_left_has_a_low_entropy_and_that_of_the_nearly_the_largest() {
+    let x = example::river().x;
+    let weights = projected(&x, &x, &Mask::none()).unwrap().weights;
+    let entropy = row_entropy(&weights).unwrap() / 6_f64.ln();
+    assert!(entropy[LEFT] < 0.6 && entropy[LEFT] == entropy.min(), "{entropy}");
+    assert!(entropy[0] > 0.95, "{entropy}");
 }

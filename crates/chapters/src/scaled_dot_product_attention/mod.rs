@@ -1,4 +1,4 @@
-//! Scaled dot-product attention in numbers: the running example, two worked examples, and patterns of weights.
+//! Scaled dot-product attention in numbers: the running example, and two worked examples.
 
 #[cfg(test)]
 mod claims;

@@ -1,6 +1,6 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{self, N, QUERY_LENGTH};
+use super::facts;
 use crate::output::{Page, sum_of_products};
 use crate::sentences::{self, BANK, BOAT, CITY, CLERK, LEFT, Steps};
 use anyhow::Result;
@@ -12,8 +12,7 @@ use figures::format::{fixed, matrix, percent};
 pub fn generate(page: &mut Page) -> Result<()> {
     unprojected(page)?;
     projected(page)?;
-    worked_examples(page)?;
-    patterns(page)
+    worked_examples(page)
 }
 
 /// Every token against every token, without anything learned: X Xᵀ.
@@ -110,31 +109,4 @@ fn second_query_by_hand(page: &mut Page, steps: &Steps) {
         [steps.weights.row(1).transpose(), steps.v.column(0).into_owned()];
     let terms = weights.iter().zip(&values).map(|(&w, &v)| (fixed(w, 4), fixed(v, 0)));
     page.value("a-by-hand", sum_of_products(terms, fixed(steps.output[(1, 0)], 2)));
-}
-
-/// Four patterns, with queries of length 1 in the table and with long ones in table and figures.
-fn patterns(page: &mut Page) -> Result<()> {
-    let mut rows = vec![];
-    let descriptions = [
-        "Each row has its weight on the diagonal.",
-        "Each row has its weight in the first column.",
-        "Rows of a group share their weight among the columns of the group.",
-        "All cells are equally pale.",
-    ];
-    for (pattern, says) in facts::patterns()?.into_iter().zip(descriptions) {
-        let name = pattern.name;
-        let entropies = [pattern.entropy_of_short_queries, pattern.entropy];
-        let [short, long] = entropies.map(|entropy| fixed(entropy, 2));
-        rows.push(vec![name.to_owned(), short, long]);
-        let words = (&*format!("Weights of eight tokens: {name}"), says);
-        let map = HeatMap::pattern(&pattern.weights, &[""; N]);
-        page.heat_map(&format!("pattern-{name}"), words, &map)?;
-    }
-    let length = fixed(QUERY_LENGTH, 0);
-    let times = format!("queries {length} times as long");
-    let header = ["pattern", "mean entropy, queries as long as keys", &times];
-    page.table("patterns", &header, &rows);
-    page.value("query-length", length);
-    page.value("ln-8", fixed(facts::largest_entropy(), 2));
-    Ok(())
 }

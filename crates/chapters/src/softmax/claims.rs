@@ -20,3 +20,15 @@ fn the_first_score_is_pushed_down_and_the_others_up() {
     let gradient = facts::example().unwrap().grad_scores;
     assert!(gradient[0] > 0.0 && gradient[1] < 0.0 && gradient[2] < 0.0, "{gradient}");
 }
+
+/// With ln(1 + eˣ) in the place of eˣ.
+#[test]
+fn with_another_function_that_grows_large_scores_get_nearly_equal_weights() {
+    let weights = |shift: f64| {
+        let f = facts::scores().map(|x| (x + shift).exp().ln_1p());
+        let sum = f.sum();
+        f / sum
+    };
+    assert!(weights(0.0)[0] > 6.0 * weights(0.0)[2], "{}", weights(0.0));
+    assert!(weights(100.0).max() - weights(100.0).min() < 0.02, "{}", weights(100.0));
+}

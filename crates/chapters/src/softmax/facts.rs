@@ -13,7 +13,6 @@ pub fn scores() -> DVector<f64> {
 pub struct Example {
     pub scores: DVector<f64>,
     pub weights: DVector<f64>,
-    pub log_sum_exp: f64,
     pub jacobian: DMatrix<f64>,
     pub grad_weights: DVector<f64>,
     /// ⟨g, p⟩, the mean of the gradient under the weights.
@@ -25,7 +24,6 @@ pub fn example() -> Result<Example> {
     let (x, g) = (scores(), dvector![0.5, -0.3, 0.2]);
     let p = softmax(&x)?;
     Ok(Example {
-        log_sum_exp: log_sum_exp(&x)?,
         jacobian: softmax_jacobian(&p)?,
         mean: g.dot(&p),
         grad_scores: softmax_backward(&p, &g)?,
@@ -53,10 +51,4 @@ pub fn of_large_scores() -> Result<(DVector<f64>, f64)> {
 /// ln(eᵗ + e⁰), the smooth maximum of t and 0.
 pub fn smooth_maximum(t: f64) -> Result<f64> {
     Ok(log_sum_exp(&dvector![t, 0.0])?)
-}
-
-/// Multiplications for the gradient with respect to one row of n scores: with the Jacobian, p pᵀ and its product with the gradient;
-/// directly, ⟨g, p⟩ and p ⊙ (g − ⟨g, p⟩).
-pub fn multiplications(n: usize) -> [usize; 2] {
-    [2 * n * n, 2 * n]
 }

@@ -1,4 +1,4 @@
-//! Softmax in numbers: one example to the last digit, where it overflows, and what its Jacobian costs.
+//! Softmax in numbers: one example to the last digit, and where it overflows.
 
 #[cfg(test)]
 mod claims;

@@ -4,9 +4,7 @@ use super::facts::{self, sharpened};
 use crate::output::{Page, sum_of_products};
 use crate::records::provenance;
 use anyhow::{Context, Result};
-use figures::format::{
-    bytes, duration, fixed, integer, matrix, scientific, significant, tuple,
-};
+use figures::format::{duration, fixed, integer, matrix, scientific, significant, tuple};
 use figures::{Axis, BLUE, GREEN, Line, Marks, TEXT, VERMILION, line_chart};
 use nalgebra::DVector;
 use record::Unit;
@@ -16,7 +14,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     sharpness(page)?;
     overflow(page)?;
     smooth_maximum(page)?;
-    jacobian_cost(page);
     columns(page)
 }
 
@@ -37,7 +34,6 @@ fn example(page: &mut Page) -> Result<()> {
     let ratio = exponentials[0] / exponentials[1];
     page.value("ratio", format!("{ratio:.7}")[..5].to_owned()); // cut, not rounded
     page.value("shifted", tuple(&e.scores.add_scalar(-e.scores.max()), 1));
-    page.value("lse", fixed(e.log_sum_exp, 4));
     page.value("jacobian", matrix(&e.jacobian, 4));
     let terms = e.grad_weights.iter().zip(&e.weights);
     let terms = terms.map(|(&g, &p)| (fixed(g, 1), fixed(p, 4)));
@@ -121,22 +117,6 @@ fn smooth_maximum(page: &mut Page) -> Result<()> {
             line_chart(area, &x, &y, &[smooth, corner], Marks::default())
         },
     )
-}
-
-/// The cost of the gradient with respect to one row of n scores, with the Jacobian and without.
-fn jacobian_cost(page: &mut Page) {
-    page.table_of(
-        "jacobian-cost",
-        &[64, 512, 4096],
-        &[
-            ("n", &|&n| integer(n)),
-            ("multiplications with the Jacobian", &|&n| {
-                integer(facts::multiplications(n)[0])
-            }),
-            ("directly", &|&n| integer(facts::multiplications(n)[1])),
-            ("the Jacobian, `f64`", &|&n| bytes((size_of::<f64>() * n * n) as u128)),
-        ],
-    );
 }
 
 /// The time of softmax down the columns and along the rows, as it was recorded.
