@@ -3,7 +3,7 @@
 use super::banks::{self, Clocks, D, clocks_with_padding};
 use super::compiled::needs;
 use super::fragments::{left_factor, scores};
-use super::ladder::{self, Demands, Step, steps};
+use super::ladder::{self, Step, steps};
 use super::machine::{self, *};
 use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
