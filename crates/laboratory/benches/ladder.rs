@@ -83,7 +83,7 @@ fn ladder(criterion: &mut Criterion) {
     }
 }
 
-/// Steps 6 and 7 over the sizes of tiles.
+/// Steps 5, 6 and 7 once more, later in the same run: how far are two runs apart?
 fn tiles(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tiles");
     briefly(&mut group);
@@ -95,23 +95,12 @@ fn tiles(criterion: &mut Criterion) {
         let name = |step: &str, Tiles { queries, keys }: Tiles| {
             format!("{step}{how}, f32, queries = {queries}, keys = {keys}")
         };
-        for queries in [64, 128, 256, 512] {
-            for keys in [64, 128, 256, 512] {
-                let tiles = Tiles { queries, keys };
-                let flash = LibraryFlash { tiles, ..LibraryFlash::default() };
-                time(&mut group, &name("library", tiles), N, || flash.forward(&inputs));
-            }
+        for tiles in [SMALL, LibraryFlash::default().tiles] {
+            let flash = LibraryFlash { tiles, ..LibraryFlash::default() };
+            time(&mut group, &name("library", tiles), N, || flash.forward(&inputs));
         }
-        for queries in [48, 192, 576, 1152] {
-            for keys in [64, 128, 256, 512] {
-                let tiles = Tiles { queries, keys };
-                let flash = Flash::new()
-                    .with_threads(1)
-                    .and_then(|flash| flash.with_tiles(tiles));
-                let flash = flash.expect("sizes above 0");
-                time(&mut group, &name("registers", tiles), N, || flash.forward(&inputs));
-            }
-        }
+        let flash = Flash::new().with_threads(1).expect("one thread");
+        time(&mut group, &name("registers", Flash::TILES), N, || flash.forward(&inputs));
     }
 }
 

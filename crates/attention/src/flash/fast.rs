@@ -409,7 +409,6 @@ impl<T: Float> ForwardWorkspace<T> {
     }
     // ANCHOR_END: panel
 
-    // ANCHOR: scores
     /// The scores, with −∞ where the mask hides; and the largest of each query.
     #[inline(always)]
     fn scores<S: InstructionSet, const M: usize, const NR: usize>(
@@ -448,7 +447,6 @@ impl<T: Float> ForwardWorkspace<T> {
         }
         largest
     }
-    // ANCHOR_END: scores
 
     /// Corrects the output so far, and adds the values by their weights.
     #[inline(always)]

@@ -33,7 +33,6 @@ use std::ops::Range;
 /// assert!((forward.output - expected).amax() < 1e-15);
 /// # Ok::<(), attention::Error>(())
 /// ```
-// ANCHOR: tiled_attention
 pub fn tiled_attention<T: Float>(
     inputs: &Inputs<T>,
     tiles: Tiles,
@@ -55,7 +54,6 @@ pub fn tiled_attention<T: Float>(
     }
     Ok(forward)
 }
-// ANCHOR_END: tiled_attention
 
 // ANCHOR: forward
 /// One block of queries, and all keys that it sees, a tile at a time.

@@ -59,7 +59,6 @@ impl Instructions {
         })
     }
 
-    // ANCHOR: run
     /// Runs `work` as it was compiled for these instructions; `None` if this processor does
     /// not have them.
     pub(crate) fn run<W: Work>(self, work: W) -> Option<W::Output> {
@@ -76,7 +75,6 @@ impl Instructions {
             _ => None, // those of other families of processors
         }
     }
-    // ANCHOR_END: run
 }
 
 /// Something that is compiled for every set of instructions. Its products keep `MR` vectors times `NR` numbers in registers.

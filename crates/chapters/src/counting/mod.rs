@@ -8,4 +8,4 @@ mod pages;
 mod roofline;
 
 pub use page::{generate, records};
-pub use roofline::{ridge, softmax_share};
+pub use roofline::ridge;

@@ -93,9 +93,3 @@ impl Ceilings {
 pub fn ridge(record: &Record) -> Result<f64> {
     Ok(Ceilings::of(record)?.ridge())
 }
-
-/// Returns the share of its roof that softmax reaches for long sequences.
-pub fn softmax_share([times, _, roof]: &[Record; 3]) -> Result<f64> {
-    let [_, _, softmax, ..] = steps(roof, times, 4096)?;
-    Ok(Ceilings::of(roof)?.share(&softmax))
-}

@@ -7,7 +7,7 @@ use super::facts::{
 use crate::tiles_traffic::claims::runs_as_predicted;
 use crate::tiles_traffic::facts::Program;
 use attention::Mask;
-use laboratory::hardware::A100;
+use laboratory::hardware::H100;
 use std::sync::LazyLock;
 
 static RUNS: LazyLock<Vec<Runs>> = LazyLock::new(|| facts::runs().unwrap());
@@ -52,7 +52,7 @@ fn naive_attention_stands_left_of_a_gpus_ridge_and_of_the_ideal() {
     let naive = &run().naive;
     let operations = facts::all_operations(naive.passes()).unwrap();
     let counted = intensity(operations, naive.total());
-    assert!(counted < A100.ridge_f32());
+    assert!(counted < H100.ridge_f32());
     assert!(counted < shape(N).intensity(ELEMENT).unwrap());
 }
 
@@ -61,10 +61,10 @@ fn on_the_gpu_the_middle_waits_and_products_do_not_until_they_have_tensor_cores(
     let naive = &run().naive;
     let per_byte = |pass| intensity(operations(pass).unwrap(), naive.pass(pass));
     let (softmax, product) = (per_byte("softmax"), per_byte("scores"));
-    let ridge = A100.ridge_f32();
+    let ridge = H100.ridge_f32();
     assert!(softmax < ridge && ridge < product);
     // In two bytes per number.
-    assert!(2.0 * product < A100.ridge_bf16());
+    assert!(2.0 * product < H100.ridge_bf16());
 }
 
 #[test]

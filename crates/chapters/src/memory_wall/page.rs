@@ -4,16 +4,16 @@ use super::facts::{
     self, Bytes, CAPACITY, CAPACITY_N, D, ELEMENT, N, Runs, crossings, intensity,
     kibibytes, operations, shape,
 };
-use crate::counting::{self, ridge, softmax_share};
+use crate::counting::{self, ridge};
 use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
 use anyhow::{Context, Result};
 use attention::AttentionShape;
-use figures::format::{duration, fixed, integer, percent, significant};
+use figures::format::{duration, fixed, integer, percent};
 use figures::{
     Area, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, text_box,
 };
-use laboratory::hardware::A100;
+use laboratory::hardware::H100;
 use laboratory::traffic::{Counts, Report};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -116,16 +116,16 @@ fn naive_in_words(page: &mut Page, Runs { naive, peak, .. }: &Runs) -> Result<()
     page.value("strips", integer(N.div_ceil(strip)));
     page.value("total", integer(total.all() as usize));
     page.value("peak", integer(*peak));
-    // Against the formula of the chapter Roofline, and the ridge of a GPU that it names.
+    // Against the formula of the chapter Roofline, and the ridges of a GPU.
     let counted = intensity(facts::all_operations(naive.passes())?, total);
     page.value("naive-intensity", fixed(counted, 1));
     page.value("ideal-intensity", fixed(shape(N).intensity(ELEMENT)?, 1));
-    page.value("gpu-ridge", significant(A100.ridge_f32(), 3));
+    page.value("gpu-ridge", fixed(H100.ridge_f32(), 0));
+    page.value("gpu-ridge-bf16", fixed(H100.ridge_bf16(), 0));
     let (moved, work) = facts::middle(naive)?;
     page.value("middle-moved", percent(moved, 0));
     page.value("middle-work", percent(work, 1));
     page.value("matrix-share", percent(matrix.all() as f64 / total.all() as f64, 1));
-    page.value("matrix-mib", integer((N * N * ELEMENT) >> 20));
     page.value("inputs-mib", integer((4 * N * D * ELEMENT) >> 20));
     Ok(())
 }
@@ -145,12 +145,10 @@ fn fused(page: &mut Page, run: &Runs) -> Result<()> {
     Ok(())
 }
 
-/// The measurements on the thread of the chapter Roofline: its ridge, the share of its roof that softmax reaches, and what fusing could
-/// save at most.
+/// The measurements on the thread of the chapter Roofline: its ridge, and what fusing could save at most.
 pub fn on_a_thread(page: &mut Page) -> Result<()> {
     let records = counting::records(page)?;
     page.value("cpu-ridge", fixed(ridge(&records[2])?, 1));
-    page.value("cpu-softmax-share", percent(softmax_share(&records)?, 0));
     page.value("cpu-name", records[0].machine.processor());
     let [times, _, steps] = records;
     let step = |name: &str| steps.seconds(name, "f32", 4096);

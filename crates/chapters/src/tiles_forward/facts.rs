@@ -105,11 +105,6 @@ impl Allocated {
             result: ELEMENT * n * (D + 2),
         })
     }
-
-    /// Returns the bytes that tiles take beside the result.
-    pub fn beside(&self) -> usize {
-        self.tiled - self.result
-    }
 }
 
 /// The most bytes alive at once on one thread, beyond those that were there before. More threads have more buffers.

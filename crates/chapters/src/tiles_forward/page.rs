@@ -5,12 +5,9 @@ use super::rounding::{self, Errors};
 use super::{drawings, traffic};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, N, NAMED, Pass, chunked, fused, kibibytes,
-    least_capacity, naive, tiled,
+    CAPACITY, D, ELEMENT, LONG, Pass, chunked, fused, naive, tiled,
 };
-use crate::tiles_traffic::page::{
-    above_formula, capacity, chart, factor, mebibytes, over_lengths, tokens,
-};
+use crate::tiles_traffic::page::{capacity, chart, factor, over_lengths, tokens};
 use anyhow::Result;
 use attention::Visibility;
 use figures::format::{bytes, fixed, integer, percent, significant};
@@ -25,8 +22,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     rounding(page)?;
     traffic_by_length(page)?;
     traffic_by_capacity(page)?;
-    traffic_over_tokens(page)?;
-    traffic_of_strips(page)
+    traffic_over_tokens(page)
 }
 
 fn masks(page: &mut Page) -> Result<()> {
@@ -53,10 +49,8 @@ fn masks(page: &mut Page) -> Result<()> {
 fn memory(page: &mut Page) -> Result<()> {
     let counted = facts::allocated()?;
     let last = &counted[counted.len() - 1];
-    page.value("memory-beside", bytes(last.beside() as u128));
     page.value("memory-n", integer(last.n));
     page.value("memory-naive", bytes(last.naive as u128));
-    page.value("memory-strips", bytes(last.strips as u128));
     page.value("memory-tiled", bytes(last.tiled as u128));
     let line = |name: &str, colour, of: fn(&Allocated) -> usize| {
         Line::new(name, colour, counted.iter().map(|at| (at.n as f64, of(at) as f64)))
@@ -117,29 +111,17 @@ fn traffic_by_length(page: &mut Page) -> Result<()> {
     capacity(page);
     page.value("d", integer(D));
     page.value("long", integer(LONG));
-    page.value("n", integer(N));
-    page.value("tile-queries", integer(Pass::Forward.chosen()?.0));
-    for n in NAMED {
-        let [naive, tiled] = [naive(n, CAPACITY)?, tiled(n, CAPACITY)?];
-        page.value(format!("naive-over-tiled-{n}"), factor(naive, tiled));
-        page.value(format!("naive-mib-{n}"), mebibytes(naive));
-        page.value(format!("fused-mib-{n}"), mebibytes(fused(n, CAPACITY)?));
-        page.value(format!("tiled-mib-{n}"), mebibytes(tiled));
-    }
+    let more = factor(naive(LONG, CAPACITY)?, tiled(LONG, CAPACITY)?);
+    page.value("naive-over-tiled", more);
     let [naive, tiled] = traffic::intensities()?;
     page.value("intensity-naive", fixed(naive, 1));
     page.value("intensity-tiled", fixed(tiled, 0));
     Ok(())
 }
 
-/// The traffic in other fast memories, and with other tiles.
+/// The traffic in other fast memories.
 fn traffic_by_capacity(page: &mut Page) -> Result<()> {
-    above_formula(page, Pass::Forward)?;
     page.value("break-even-kib", integer((D * D * ELEMENT) >> 10));
-    for n in [N, LONG] {
-        let from = Pass::Forward.pays_from(n, least_capacity(), fused)?;
-        page.value(format!("break-even-{n}-kib"), fixed(kibibytes(from), 1));
-    }
     for kib in [32, 1024, 32 * 1024] {
         let longest = traffic::linear_to(traffic::of_kibibytes(kib))?;
         page.value(format!("linear-{kib}"), integer(longest));
@@ -165,12 +147,4 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
     );
     let marks = Marks { dots: &dots, ..Marks::default() };
     chart(page, ("tokens", words), (tokens(), 1e4..1e12), &lines, marks)
-}
-
-/// Half a step.
-fn traffic_of_strips(page: &mut Page) -> Result<()> {
-    for n in NAMED {
-        page.value(format!("chunked-mib-{n}"), mebibytes(chunked(n, CAPACITY)?));
-    }
-    Ok(())
 }

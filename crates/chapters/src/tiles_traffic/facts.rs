@@ -35,9 +35,6 @@ pub const RUN: [usize; 5] = [64, 128, 256, 512, N];
 /// Queries and keys of a tile.
 pub type Tiles = (usize, usize);
 
-/// A function from the number of tokens and the capacity of fast memory to the numbers that a program moves.
-pub type Total = fn(usize, usize) -> Result<f64>;
-
 pub fn shape(n: usize) -> AttentionShape {
     AttentionShape::self_attention(1, n, 1, D, 1)
 }
@@ -54,11 +51,6 @@ pub fn kibibytes(numbers: usize) -> f64 {
 /// The lengths of the figures.
 pub fn lengths() -> impl Iterator<Item = usize> {
     (6..=14).map(|power| 1 << power)
-}
-
-/// Returns the smallest capacity at which a tile of the forward pass fits.
-pub fn least_capacity() -> usize {
-    (1..).find(|&capacity| Pass::Forward.tiles(capacity).is_ok()).unwrap_or(usize::MAX)
 }
 
 // ---------------------------------------------------------------------------------------------------- programs
@@ -269,17 +261,5 @@ impl Pass {
         };
         let above: Vec<f64> = capacities.map(above).collect::<Result<_>>()?;
         Ok(least_and_most(above).into())
-    }
-
-    /// Returns the capacity from which on tiles always move less than the other program does for n tokens. (Both come down in
-    /// steps, so a little below it they may alternate.)
-    pub fn pays_from(self, n: usize, least: usize, other: Total) -> Result<usize> {
-        let mut from = least;
-        for capacity in least..CAPACITY / 2 {
-            if self.tiled(n, capacity)? >= other(n, capacity)? {
-                from = capacity + 1;
-            }
-        }
-        Ok(from)
     }
 }

@@ -129,14 +129,12 @@ pub(super) fn unless_hidden<T: Float>(
 
 // ---------------------------------------------------------------------------------------------------- products
 
-// ANCHOR: strip
 /// The number of rows of width d in a strip. They share fast memory with one more row,
 /// and with a column of one number for each of them: r·d + d + r ≤ R.
 fn strip_height<T: Float>(memory: &Memory<T>, d: usize) -> Result<usize> {
     check_row(memory, d)?;
     Ok((memory.free() - d) / (d + 1))
 }
-// ANCHOR_END: strip
 
 /// Room for a strip of one row.
 fn check_row<T: Float>(memory: &Memory<T>, d: usize) -> Result<()> {

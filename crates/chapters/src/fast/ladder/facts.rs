@@ -172,25 +172,8 @@ pub struct Step {
     pub seconds: f64,
     /// The measured time of the step before, if there is one.
     pub before: Option<f64>,
-    /// The parts that replace those of that step; none if nothing is predicted.
-    pub exchange: Vec<Exchange>,
-}
-
-/// An exchange: so many of a part come, or go if the number is negative, and each takes so long.
-pub struct Exchange {
-    pub part: &'static str,
-    pub count: f64,
-    pub each: f64,
-}
-
-impl Exchange {
-    fn new(part: &'static str, count: f64, each: f64) -> Self {
-        Exchange { part, count, each }
-    }
-
-    pub fn seconds(&self) -> f64 {
-        self.count * self.each
-    }
+    /// The seconds of the parts that replace those of that step, negative for parts that go; none if nothing is predicted.
+    pub exchange: Vec<f64>,
 }
 
 impl Step {
@@ -198,7 +181,7 @@ impl Step {
     /// step before.
     pub fn predicted(&self) -> Option<f64> {
         let before = self.before.filter(|_| !self.exchange.is_empty())?;
-        Some(before + self.exchange.iter().map(Exchange::seconds).sum::<f64>())
+        Some(before + self.exchange.iter().sum::<f64>())
     }
 
     /// Returns the speed as a multiple of that of the step before.
@@ -227,71 +210,60 @@ impl Ladder {
         Ok(steps)
     }
 
-    /// Returns the parts that a step exchanges for those of the one before it, which took so long.
-    fn exchanged(&self, step: &str, before: f64) -> Result<Vec<Exchange>> {
-        const SMALL_PRODUCTS: &str = "products of small tiles";
-        const LARGE_PRODUCTS: &str = "products of large tiles";
-        let exponentials = |from, to| -> Result<[Exchange; 2]> {
-            let name = |way| match way {
-                "one by one" => "exponentials by the system",
-                "portable" => "exponentials by polynomial",
-                _ => "exponentials in wide vectors",
-            };
-            Ok([
-                Exchange::new(name(from), -scores(), self.exponential(from)?),
-                Exchange::new(name(to), scores(), self.exponential(to)?),
-            ])
-        };
+    /// Returns the seconds of the parts that a step exchanges for those of the one before it, which took so long.
+    fn exchanged(&self, step: &str, before: f64) -> Result<Vec<f64>> {
         Ok(match step {
             // What takes their time isn't in parts that were timed alone.
             "tiled" | "scratch" => vec![],
-            "portable" => exponentials("one by one", "portable")?.into(),
-            "vector" => exponentials("portable", "vector")?.into(),
-            "tiles" => vec![
-                Exchange::new(SMALL_PRODUCTS, -2.0 * tiles(SMALL), self.product(SMALL)?),
-                Exchange::new(LARGE_PRODUCTS, 2.0 * tiles(LARGE), self.product(LARGE)?),
-            ],
+            "portable" => {
+                vec![-self.exponentials("one by one")?, self.exponentials("portable")?]
+            }
+            "vector" => {
+                vec![-self.exponentials("portable")?, self.exponentials("vector")?]
+            }
+            "tiles" => {
+                vec![-self.library_products(SMALL)?, self.library_products(LARGE)?]
+            }
             "registers" => vec![
-                Exchange::new(LARGE_PRODUCTS, -2.0 * tiles(LARGE), self.product(LARGE)?),
-                self.micro_kernels("panels times keys", "scores")?,
-                self.micro_kernels("panels times values", "values")?,
+                -self.library_products(LARGE)?,
+                self.micro_kernels("scores")?,
+                self.micro_kernels("values")?,
                 self.packing()?,
             ],
-            "threads" => vec![Exchange::new("half of the work", -0.5, before)],
+            "threads" => vec![-0.5 * before],
             other => bail!("nothing is predicted for {other}"),
         })
     }
 
-    /// Returns the exchange of a micro-kernel, for all scores of the ladder's problem.
-    fn micro_kernels(&self, part: &'static str, name: &str) -> Result<Exchange> {
-        let kernel = self.kernel(name, D)?;
-        let count = scores() / (kernel.rows * kernel.columns) as f64;
-        Ok(Exchange::new(part, count, kernel.seconds))
+    /// Returns the seconds of all exponentials of the ladder's problem, computed this way.
+    fn exponentials(&self, way: &str) -> Result<f64> {
+        Ok(scores() * self.exponential(way)?)
     }
 
-    fn packing(&self) -> Result<Exchange> {
+    /// Returns the seconds of both products of all tiles, by the library.
+    fn library_products(&self, tile: (usize, usize)) -> Result<f64> {
+        Ok(2.0 * tiles(tile) * self.product(tile)?)
+    }
+
+    /// Returns the seconds of a micro-kernel for all scores of the ladder's problem.
+    fn micro_kernels(&self, name: &str) -> Result<f64> {
+        let kernel = self.kernel(name, D)?;
+        Ok(scores() / (kernel.rows * kernel.columns) as f64 * kernel.seconds)
+    }
+
+    fn packing(&self) -> Result<f64> {
         let packing = self.kernel("packing", D)?;
         let blocks = (HEADS * N.div_ceil(Flash::TILES.queries)) as f64;
-        let count = blocks * (N / packing.columns) as f64;
-        Ok(Exchange::new("packing a tile", count, packing.seconds))
+        Ok(blocks * (N / packing.columns) as f64 * packing.seconds)
     }
 
     /// The time of products of small tiles and of such exponentials, by themselves.
     pub fn explained(&self, exponential: &str) -> Result<f64> {
-        let products = 2.0 * tiles(SMALL) * self.product(SMALL)?;
-        Ok(products + scores() * self.exponential(exponential)?)
+        Ok(self.library_products(SMALL)? + self.exponentials(exponential)?)
     }
 
-    /// Returns the parts of step 7's time, as far as they were timed: each as a share of it.
-    pub fn rest(&self, registers: &Step) -> Result<[(&'static str, f64); 3]> {
-        let products = self.micro_kernels("", "scores")?.seconds()
-            + self.micro_kernels("", "values")?.seconds();
-        let exponentials = scores() * self.exponential("vector")?;
-        let parts = [
-            ("both products", products),
-            ("exponentials", exponentials),
-            ("packing", self.packing()?.seconds()),
-        ];
-        Ok(parts.map(|(part, seconds)| (part, seconds / registers.seconds)))
+    /// The time of both products of step 7, by themselves.
+    pub fn products(&self) -> Result<f64> {
+        Ok(self.micro_kernels("scores")? + self.micro_kernels("values")?)
     }
 }

@@ -1,4 +1,4 @@
-//! The ladder: its parts, its steps, the sizes of its tiles, and how far runs of it are apart.
+//! The ladder: its parts, its steps, and how far runs of it are apart.
 
 mod bars;
 mod facts;

@@ -1,15 +1,14 @@
 //! The ladder on the page: values, tables and figures.
 
 use super::bars;
-use super::facts::{Exchange, LARGE, Ladder, PASSES, SMALL, Step, rate, threads};
-use super::runs::{Again, BLOCKS, SIZES};
+use super::facts::{LARGE, Ladder, PASSES, SMALL, Step, rate, threads};
+use super::runs::Again;
 use crate::fast::facts::{D, HEADS, N};
 use crate::output::Page;
 use crate::records::least_and_most;
 use anyhow::{Context, Result};
 use attention::flash::{Flash, Tiles};
 use figures::format::{duration, fixed, integer, percent, significant};
-use laboratory::LibraryFlash;
 use record::Record;
 
 /// `peers` were timed on the same machine, if they are there.
@@ -22,7 +21,6 @@ pub fn generate(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Res
     time_of_steps(page, ladder, &steps)?;
     steps_figure(page, &steps)?;
     both(page, ladder, &steps)?;
-    tile_sizes(page, ladder)?;
     again(page, ladder, peers)
 }
 
@@ -57,38 +55,29 @@ fn giga(rate: f64) -> String {
     fixed(rate / 1e9, 0)
 }
 
+fn sizes((rows, columns): (usize, usize)) -> String {
+    format!("{} × {columns}", integer(rows))
+}
+
 /// Products of tiles, by the library and by the micro-kernels, beside what the registers could do.
 fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
-    let mut rows = vec![];
-    for tile in [SMALL, LARGE] {
-        let speed = giga(rate(ladder.product(tile)?, tile));
-        rows.push(vec![format!("{} × {}", tile.0, tile.1), speed]);
-    }
-    page.table("products", &["tile", "matrixmultiply, GFLOP/s"], &rows);
-
-    let mut rows = vec![];
-    for d in [D, 2 * D] {
-        let peak = ladder.kernel("registers", d)?.rate;
-        let mut row = vec![format!("$d = {d}$"), giga(peak)];
-        for name in ["scores", "values", "queries"] {
-            let rate = ladder.kernel(name, d)?.rate;
-            row.push(format!("{} ({})", giga(rate), percent(rate / peak, 0)));
-        }
-        rows.push(row);
-    }
-    let header = [
-        "",
-        "in registers alone",
-        "scores, $Q K^\\top$",
-        "values, $A V$",
-        "gradients of queries, $dS\\, K$",
-    ];
-    page.table("kernels", &header, &rows);
+    let Tiles { queries, keys } = Flash::TILES;
+    page.value("tile-small", sizes(SMALL));
+    page.value("tile-large", sizes(LARGE));
+    page.value("tile-registers", sizes((queries, keys)));
+    let [small, large] = [SMALL, LARGE]
+        .map(|tile| -> Result<f64> { Ok(rate(ladder.product(tile)?, tile)) });
+    let (small, large) = (small?, large?);
+    page.value("rate-small", giga(small));
+    page.value("rate-large", giga(large));
 
     let registers = ladder.kernel("registers", D)?.rate;
-    let library = rate(ladder.product(LARGE)?, LARGE);
     page.value("registers", giga(registers));
-    page.value("library-of-registers", percent(library / registers, 0));
+    page.value("library-of-registers", percent(large / registers, 0));
+    for name in ["scores", "values", "queries"] {
+        let share = ladder.kernel(name, D)?.rate / registers;
+        page.value(format!("{name}-of-registers"), percent(share, 0));
+    }
     Ok(())
 }
 
@@ -118,31 +107,22 @@ fn steps_table(page: &mut Page, ladder: &Ladder, steps: &[Step]) {
     page.value("heads", integer(HEADS));
 }
 
-/// A table for each step: the parts that it exchanges for those of the one before, and the predicted time.
+/// A sum for each step, in milliseconds: the parts that it exchanges for those of the one before.
 fn predictions(page: &mut Page, steps: &[Step]) {
-    // That two threads take half of the time needs no table.
+    let milliseconds = |seconds: f64| fixed(1e3 * seconds, 0);
+    // That two threads take half of the time needs no sum.
     for step in steps.iter().filter(|step| threads(step.name) == 1) {
         let Some((before, predicted)) = step.before.zip(step.predicted()) else {
             continue;
         };
-        let line = |name: &str, seconds: f64| {
-            vec![name.to_owned(), String::new(), String::new(), duration(seconds)]
-        };
-        let mut rows = vec![line(&format!("step {}, measured", step.number - 1), before)];
-        for exchange in &step.exchange {
-            let Exchange { part, count, each } = *exchange;
-            let sign = if count < 0.0 { "−\u{202f}" } else { "+\u{202f}" };
-            let seconds = format!("{sign}{}", duration(exchange.seconds().abs()));
-            let count = integer(count.abs() as usize);
-            rows.push(vec![part.to_owned(), count, duration(each), seconds]);
+        let mut sum = milliseconds(before);
+        for seconds in &step.exchange {
+            let sign = if *seconds < 0.0 { '-' } else { '+' };
+            sum += &format!(" {sign} {}", milliseconds(seconds.abs()));
         }
-        rows.push(line("**predicted**", predicted));
-        rows.push(line("**measured**", step.seconds));
-        page.table(
-            &format!("step-{}", step.name),
-            &["", "times", "each", "together"],
-            &rows,
-        );
+        let sum = format!("{sum} \\approx {}", milliseconds(predicted));
+        page.value(format!("predicted-{}", step.name), sum);
+        page.value(format!("measured-{}", step.name), duration(step.seconds));
     }
 }
 
@@ -155,16 +135,14 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
         let share = ladder.explained("one by one")? / step.seconds;
         page.value(format!("explained-{}", step.name), percent(share, 0));
     }
-    for (step, exponential) in [(&steps[2], "one by one"), (&steps[3], "portable")] {
+    for (step, exponential) in
+        [(&steps[2], "one by one"), (&steps[3], "portable"), (&steps[4], "vector")]
+    {
         let left = step.seconds - ladder.explained(exponential)?;
         page.value(format!("left-{}", step.name), format!("{} ms", fixed(1e3 * left, 0)));
     }
-    let parts = ladder.rest(registers)?;
-    let row = |part: &str, share| vec![part.to_owned(), percent(share, 0)];
-    let mut rows = parts.map(|(part, share)| row(part, share)).to_vec();
-    let known: f64 = parts.iter().map(|(_, share)| share).sum();
-    rows.push(row("all else: maxima, sums, corrections", 1.0 - known));
-    page.table("rest", &["step 7", "of its time"], &rows);
+    let products = ladder.products()? / registers.seconds;
+    page.value("products-of-step-7", percent(products, 0));
     Ok(())
 }
 
@@ -207,32 +185,6 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
     Ok(())
 }
 
-// ------------------------------------------------------------------------------------------------ the sizes of tiles
-
-fn tile_sizes(page: &mut Page, ladder: &Ladder) -> Result<()> {
-    for (program, file, sizes, default) in [
-        ("library", "tile-sizes", SIZES, LibraryFlash::default().tiles),
-        ("registers", "panel-sizes", BLOCKS, Flash::TILES),
-    ] {
-        let header = ["queries \\ keys", "64", "128", "256", "512"];
-        let mut rows = vec![];
-        for queries in sizes {
-            let mut row = vec![integer(queries)];
-            for keys in SIZES {
-                row.push(giga(ladder.speed_with(program, Tiles { queries, keys })?));
-            }
-            rows.push(row);
-        }
-        page.table(file, &header, &rows);
-        let Tiles { queries, keys } = default;
-        page.value(
-            format!("default-{program}"),
-            format!("{} × {keys}", integer(queries)),
-        );
-    }
-    Ok(())
-}
-
 // ---------------------------------------------------------------------------------------------------- measured again
 
 /// Returns the shares of the roof that the forward pass of step 7 reached, over all of its runs: "79 to 85 %".
@@ -263,7 +215,7 @@ fn again(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()>
         &[
             ("computation", &|run| run.name.clone()),
             ("ladder", &|run| time(run.times[0])),
-            ("sizes of tiles", &|run| time(run.times[1])),
+            ("once more", &|run| time(run.times[1])),
             ("beside the others", &|run| time(run.times[2])),
             ("longest / shortest", &|run| fixed(run.apart(), 2)),
         ],

@@ -1,7 +1,7 @@
-//! The speed over the sizes of tiles, and how far several runs of one computation are apart.
+//! How far several runs of one computation are apart.
 
 use super::facts::{Ladder, PASSES, Pass, SMALL, threads};
-use crate::fast::facts::{D, N, flops};
+use crate::fast::facts::{D, N};
 use crate::fast::peers::{Cell, time};
 use crate::records::least_and_most;
 use anyhow::Result;
@@ -9,27 +9,7 @@ use attention::flash::{Flash, Tiles};
 use laboratory::LibraryFlash;
 use record::Record;
 
-/// The numbers of keys that were tried, and of queries with the library.
-pub const SIZES: [usize; 4] = [64, 128, 256, 512];
-/// The numbers of queries that were tried with the micro-kernels.
-pub const BLOCKS: [usize; 4] = [48, 192, 576, 1152];
-
-impl Ladder {
-    /// The time of a program with tiles of this size.
-    fn time_with(&self, program: &str, Tiles { queries, keys }: Tiles) -> Result<f64> {
-        let sizes = [("queries", queries), ("keys", keys)];
-        Ok(self.find(&format!("tiles/{program}"), &sizes)?.median)
-    }
-
-    /// FLOPs per second of a program without a mask, with tiles of this size.
-    pub fn speed_with(&self, program: &str, tiles: Tiles) -> Result<f64> {
-        Ok(flops(N, false, false) / self.time_with(program, tiles)?)
-    }
-}
-
-// ---------------------------------------------------------------------------------------------------- measured again
-
-/// The times of one computation in several runs: in the ladder, among the sizes of tiles, and beside the peers.
+/// The times of one computation in several runs: in the ladder, once more after it, and beside the peers.
 pub struct Again {
     pub name: String,
     pub times: [Option<f64>; 3],
@@ -60,7 +40,7 @@ impl Ladder {
                     Some((peers, peer)) => Some(beside(peers, peer, step, pass)?),
                     None => None,
                 };
-                let times = [Some(time), self.time_among_tiles(step, pass)?, beside];
+                let times = [Some(time), self.once_more(step, pass)?, beside];
                 if times.iter().flatten().count() > 1 {
                     rows.push(Again { name: format!("{step}, {}", pass.words), times });
                 }
@@ -69,17 +49,18 @@ impl Ladder {
         Ok(rows)
     }
 
-    /// The time of a pass among the sizes of tiles, if it is there.
-    fn time_among_tiles(&self, step: &str, pass: &Pass) -> Result<Option<f64>> {
+    /// The time of a pass that was timed once more after the ladder, if it was.
+    fn once_more(&self, step: &str, pass: &Pass) -> Result<Option<f64>> {
         let (queries, keys) = SMALL;
-        let (program, tiles) = match step {
+        let (program, Tiles { queries, keys }) = match step {
             "vector" => ("library", Tiles { queries, keys }),
             "tiles" => ("library", LibraryFlash::default().tiles),
             "registers" if !pass.backward => ("registers", Flash::TILES),
             _ => return Ok(None),
         };
         let mask = if pass.causal { " causal" } else { "" };
-        self.time_with(&format!("{program}{mask}"), tiles).map(Some)
+        let sizes = [("queries", queries), ("keys", keys)];
+        Ok(Some(self.find(&format!("tiles/{program}{mask}"), &sizes)?.median))
     }
 }
 
