@@ -3,11 +3,12 @@
 use crate::data;
 use crate::grid::Cell;
 use crate::own_peer::{heads, tensors_of, written};
+use crate::question::{Kernel, Kind, Task};
+use crate::raw;
 use anyhow::{Result, ensure};
 use itertools::izip;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use std::path::Path;
-use worker::{Kernel, Kind, Task};
 
 /// The longest sequence for which there is a reference in f64. Beyond, peers are compared with this crate's fast path,
 /// which was compared with the reference on shorter ones.
@@ -53,9 +54,9 @@ pub fn reference(cell: &Cell) -> Result<Option<Results>> {
 pub fn read(Cell { problem, pass, .. }: &Cell, file: &Path) -> Result<Results> {
     let sizes: Vec<_> = problem.results(*pass).iter().map(|(_, size)| *size).collect();
     Ok(match problem.kind {
-        Kind::Layer => worker::read::<f64>(file, &sizes)?,
+        Kind::Layer => raw::read::<f64>(file, &sizes)?,
         Kind::Attention => {
-            let tensors = worker::read::<f32>(file, &sizes)?.into_iter();
+            let tensors = raw::read::<f32>(file, &sizes)?.into_iter();
             tensors.map(|tensor| tensor.into_iter().map(f64::from).collect()).collect()
         }
     })
@@ -98,7 +99,7 @@ fn difference(found: &[f64], expected: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::grid::tests::cell;
-    use worker::{Mask, Pass, Problem};
+    use crate::question::{Mask, Pass, Problem};
 
     #[test]
     fn differences_are_parts_of_the_largest_entry() {

@@ -17,7 +17,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", num_args = 0..)]
     record: Option<Vec<String>>,
 
-    /// Time the crate beside PyTorch, NumPy and candle; what follows goes to the program that does it
+    /// Time the crate beside PyTorch and NumPy; what follows goes to the program that does it
     #[arg(
         long,
         value_name = "ARGUMENTS",
