@@ -409,6 +409,17 @@ fn without_one_of_the_three_paths_into_x_the_check_fails() {
     assert_agrees(gradient_check(&x, &all, EPSILON, loss).unwrap(), "all three paths");
 }
 
+#[test]
+fn with_the_scale_forgotten_the_check_fails() {
+    let (q, k, v) = (random(4, 9, 53), random(5, 9, 54), random(5, 3, 55));
+    let r = random(4, 3, 56);
+    let (_, cache) = attention(&q, &k, &v, Mask::none()).unwrap();
+    let d = attention_backward(&cache, &r).unwrap();
+    let unscaled = d.q * 9.0_f64.sqrt();
+    let loss = |q: &_| Ok(attention(q, &k, &v, Mask::none())?.0.dot(&r));
+    assert_fails(gradient_check(&q, &unscaled, EPSILON, loss), "unscaled");
+}
+
 fn assert_fails(check: Result<GradientCheck<f64>>, what: &str) {
     let check = check.unwrap();
     assert!(check.max_relative_error > 0.01, "{what} was not caught: {check:?}");
