@@ -113,13 +113,13 @@ fn visible(mask: Mask) -> Visible {
 }
 
 /// The heads of a tensor (h, n, d) that lies in memory row by row: h times (n, d).
-pub fn heads<T: Float>(problem: Problem, tensor: &[T]) -> Vec<DMatrix<T>> {
+fn heads(problem: Problem, tensor: &[f32]) -> Vec<DMatrix<f32>> {
     let Problem { n, d, .. } = problem;
     tensor.chunks(n * d).map(|head| DMatrix::from_row_slice(n, d, head)).collect()
 }
 
 /// The tensors (h, n, d), row by row as NumPy has them, of what was computed head by head.
-pub fn tensors_of<T: Float>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
+fn tensors_of<T: Float>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
     let row_major = |matrix: &DMatrix<T>| matrix.transpose().as_slice().to_vec();
     let tensor = |i: usize| heads.iter().flat_map(|head| row_major(&head[i])).collect();
     (0..heads[0].len()).map(tensor).collect()
@@ -133,10 +133,10 @@ fn join(heads: &[DMatrix<f32>]) -> DMatrix<f32> {
 }
 
 /// One head's output, and the gradients with respect to its q, k and v if they are asked for.
-pub fn written<T: Float>(
-    [q, k, v, grad_output]: &[DMatrix<T>; 4],
+fn written(
+    [q, k, v, grad_output]: &[DMatrix<f32>; 4],
     task: Task,
-) -> Result<Vec<DMatrix<T>>> {
+) -> Result<Vec<DMatrix<f32>>> {
     let (output, cache) = attention(q, k, v, visible(task.mask))?;
     if task.pass == Pass::Forward {
         return Ok(vec![output]);
