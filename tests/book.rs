@@ -168,22 +168,6 @@ fn words_that_make_a_reader_stop_are_found() {
     chapter_with("The gradient by the weights, multiplied by a gradient by\n\n5.")
         .finds("src/softmax.md:16: “gradient by the”: write gradient with respect to");
     chapter_with("`nobody` is a name, and so is\n\n```text\nnobody\n```").passes();
-    let with =
-        |code: &str| sources().with("crates/small/src/lib.rs", &format!("{CRATE}{code}"));
-    let found = "crates/small/src/lib.rs:7: “way back”: write backward pass";
-    with("// It finds the way back.\n").finds(found);
-    with("/// It finds the way\n    /// back.\nfn f() {}\n").finds(found);
-    with("/// It finds the way\n///\n/// back.\nfn f() {} // the way\n").passes();
-    with("// A way\nfn f() {}\n// back.\n").passes();
-}
-
-#[test]
-fn documentation_that_opens_like_a_question_is_found() {
-    let with = |code: &str| sources().with("crates/xtask/src/lib.rs", code);
-    with("//! What it does.\n").finds(
-        "crates/xtask/src/lib.rs:1: documentation that opens with “What”: say what it is",
-    );
-    with("/// The sum.\n///\n/// What it adds.\n// How.\nfn f() {}\n").passes();
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Every page of the book as a reader's browser shows it: how much it loads and from where, whether
-//! it holds still and fits its screen, its colours, its formulas, its navigation. And each of the
-//! checks can fail: a small page, broken in one way, gets the complaints that belong to it and no
-//! others.
+//! it holds still and fits its screen, its colours, its formulas, its navigation.
 //!
 //! This needs Chromium, or a browser built on it. Without one, nothing is tested and the tests pass,
 //! unless `REQUIRE_BROWSER=1` is set. With `SCREENSHOTS=folder` every page is pictured there.
@@ -11,7 +9,6 @@ mod playground_in_pages;
 mod reading_aids;
 mod support;
 
-use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,27 +108,9 @@ fn chapters_and_headings_can_be_found_in_any_window() {
     let page = most_headings(folder, pages);
     let complaints: Vec<_> = WINDOWS
         .iter()
-        .flat_map(|window| navigate(&mut reader.browser, &reader.site, page, *window, ""))
+        .flat_map(|window| navigate(&mut reader.browser, &reader.site, page, *window))
         .collect();
     assert!(complaints.is_empty(), "\n{page}:\n{}", complaints.join("\n"));
-}
-
-#[test]
-#[ignore = "`.ci/run slow`: proves that the checks of the navigation can fail"]
-fn every_obstacle_to_navigation_is_found() {
-    let Some(mut reader) = Reader::start() else { return };
-    let (folder, pages) = book();
-    let page = most_headings(folder, pages);
-    for Obstacle { window, script, complaints } in OBSTACLES {
-        let mut found =
-            navigate(&mut reader.browser, &reader.site, page, *window, script);
-        // An obstacle may shift the layout too, if a frame is drawn at the right moment.
-        const SHIFT: &str = "the layout shifts by";
-        if !complaints.iter().any(|text| text.contains(SHIFT)) {
-            found.retain(|text| !text.contains(SHIFT));
-        }
-        assert_only(complaints, &found, script);
-    }
 }
 
 /// The book as it is published, and the pages of it that are chapters. It is built once for all tests, and none changes it.
@@ -432,19 +411,17 @@ fn said(arguments: &Value) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Looks for the chapters and the headings of a page in a window, after `script` has run there.
+/// Looks for the chapters and the headings of a page in a window.
 fn navigate(
     browser: &mut Browser,
     site: &Site,
     page: &str,
     window: Screen,
-    script: &str,
 ) -> Vec<String> {
     let mut tab = browser.open(window);
     tab.run_first(CHECKS);
     tab.go(&site.url(page));
     let mut complaints: Vec<String> = tab.ask("checks.shown()");
-    tab.run(script);
     for check in ["checks.headings()", "checks.place()"] {
         complaints.extend(tab.ask::<Vec<String>>(check));
     }
@@ -478,351 +455,4 @@ fn visit_without_scripts(browser: &mut Browser, site: &Site, page: &str) -> Vec<
         );
     }
     complaints
-}
-
-/// A small page with a bit of everything, and nothing wrong.
-const SOUND: &str = r#"<!DOCTYPE html>
-<html lang="en" class="light">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Sound</title>
-<link rel="icon" href="data:,">
-<style>
-@font-face { font-family: Face; src: url("face.woff2"); font-display: block; }
-html { background: #fff; color: #111; --fig-fg: #111; }
-html:is(.coal, .navy, .ayu) { background: #111; color: #eee; --fig-fg: #eee; }
-body { margin: 0; overflow: auto hidden; }
-main { width: 350px; padding: 20px; font: 16px/24px Face; }
-button { position: fixed; visibility: hidden; }
-figure { width: 200px; margin: 0; }
-.katex { font-family: Face; }
-.katex-display { display: block; overflow: auto hidden; }
-.long { display: inline-block; width: 900px; }
-</style>
-</head>
-<body>
-<button id="mdbook-theme-light"></button><button id="mdbook-theme-rust"></button>
-<button id="mdbook-theme-coal"></button><button id="mdbook-theme-navy"></button>
-<button id="mdbook-theme-ayu"></button>
-<script>
-document.documentElement.classList.add('js');
-document.querySelectorAll('button').forEach(button => button.onclick = () =>
-    document.documentElement.className = `js ${button.id.replace('mdbook-theme-', '')}`);
-</script>
-<main>
-<h1>Sound</h1>
-<p>Text.</p>
-<span class="katex-display"><span class="katex"><math><mi>x</mi></math><i class="long">x</i></span></span>
-<figure>
-<svg viewBox="0 0 200 100" width="200" height="100"><title>Drawing</title>
-<text x="10" y="50" font-size="16" fill="var(--fig-fg, #111)">label</text></svg>
-</figure>
-</main>
-<script src="long.js"></script>
-</body>
-</html>
-"#;
-
-/// A way to break the sound page: one text of it replaced, and what all complaints then are about.
-struct Break {
-    old: &'static str,
-    new: &'static str,
-    complaints: &'static [&'static str],
-}
-
-const BREAKS: &[Break] = &[
-    Break { old: "long.js", new: "random.js", complaints: &["390 px wide, loads 5"] },
-    Break {
-        old: "<p>",
-        new: r#"<p><img src="http://other.host/x.png" alt="" width="9" height="9">"#,
-        complaints: &[
-            "asks another host for http://other.host/x.png",
-            "http://other.host/x.png fails: net::ERR_NAME_NOT_RESOLVED",
-            "console error: Failed to load resource: net::ERR_NAME_NOT_RESOLVED",
-        ],
-    },
-    Break {
-        old: "long.js",
-        new: "missing.js",
-        complaints: &[
-            "/missing.js answers 404",
-            "console error: Failed to load resource",
-        ],
-    },
-    Break {
-        old: "</main>",
-        new: "</main><script>console.error('something', 'is wrong')</script>",
-        complaints: &["console error: something is wrong"],
-    },
-    Break {
-        old: "</main>",
-        new: "</main><script>nothing.at.all</script>",
-        complaints: &["exception: ReferenceError: nothing is not defined"],
-    },
-    Break {
-        old: "</main>",
-        new: "</main><script>onload = () => setTimeout(() => \
-              document.querySelector('p').before('Extra! Extra!'), 200)</script>",
-        complaints: &["the layout shifts by 0."],
-    },
-    Break {
-        old: "body { margin: 0; overflow: auto hidden; }",
-        new: "body { margin: 0; } p { width: 2000px; }",
-        complaints: &[
-            "the page scrolls sideways: its content is 2020 px wide in 390 px; see <p> Text.",
-        ],
-    },
-    Break {
-        old: "main { ",
-        new: "main { overflow: auto; } p { width: 2000px; } main { ",
-        complaints: &["<main> scrolls sideways: its content is 20", "see <p> Text."],
-    },
-    Break {
-        old: "auto hidden; }\n.long",
-        new: "hidden; }\n.long",
-        complaints: &["a formula is 900 px wide in 350 px and does not scroll"],
-    },
-    Break {
-        old: "figure { width: 200px;",
-        new: "figure { width: 100px;",
-        complaints: &["a drawing of 200 × 100 px sticks out of its figure of 100 × 1"],
-    },
-    Break {
-        old: r#"<text x="10""#,
-        new: r#"<text x="180""#,
-        complaints: &[r#"the label "label" is cut off at the edge of: Drawing"#],
-    },
-    Break {
-        old: "var(--fig-fg, #111)",
-        new: "#111",
-        complaints: &["a drawing does not use --fig-fg: Drawing"],
-    },
-    Break {
-        old: "figure { ",
-        new: "text { fill: #777; } figure { ",
-        complaints: &["a drawing is rgb(119, 119, 119) in light as in navy: Drawing"],
-    },
-    Break {
-        old: "--fig-fg: #eee; }",
-        new: "--fig-fg: #eee; } html.ayu { --fig-fg: #555; }",
-        complaints: &["in ayu the contrast of --fig-fg is 2.53"],
-    },
-    Break {
-        old: "--fig-fg: #eee; }",
-        new: "--fig-fg: #eee; } html.rust p { color: #999; }",
-        complaints: &["in rust the contrast of <p> Text. is 2.85"],
-    },
-    Break {
-        old: "<main>",
-        new: r#"<nav class="page-headings" style="color: #999">Here</nav><main>"#,
-        complaints: &[
-            r#"in light the contrast of <nav class="page-headings""#,
-            r#"in rust the contrast of <nav class="page-headings""#,
-        ],
-    },
-    Break {
-        old: "<math><mi>x</mi></math>",
-        new: "",
-        complaints: &["a formula without MathML"],
-    },
-    Break {
-        old: "16px/24px Face",
-        new: "16px/24px Georgia",
-        complaints: &["the font Georgia is not loaded"],
-    },
-    Break {
-        old: ".katex { font-family: Face; }",
-        new: ".katex { font-family: KaTeX_Main; }",
-        complaints: &["the font KaTeX_Main is not loaded"],
-    },
-    Break {
-        old: "main { ",
-        new: "html:not(.js) main { visibility: hidden; } main { ",
-        complaints: &[
-            "1400 px wide, without scripts, hidden: <h1> Sound",
-            "390 px wide, without scripts, hidden: <h1> Sound",
-            "without scripts, hidden: <p> Text.",
-            "without scripts, hidden: <figure>",
-        ],
-    },
-    Break {
-        old: "<main>",
-        new: "<nav></nav><style>html:not(.js) nav { position: fixed; inset: 0; }</style><main>",
-        complaints: &["without scripts, the text is covered by <nav>"],
-    },
-    Break {
-        old: "<main>",
-        new: "<style>html.js main { opacity: 0; }</style><main>",
-        complaints: &["the text is hidden 5 s after the page has loaded"],
-    },
-    Break {
-        old: "</main>",
-        new: "</main><script>onunload = () => {}</script>",
-        complaints: &["uses what browsers will drop: UnloadHandler"],
-    },
-    Break {
-        old: "<h1>",
-        new: r#"<h1 role="button">"#,
-        complaints: &["<h1> may not have the role button"],
-    },
-    Break {
-        old: "<p>",
-        new: "<table><tr><th></th><td>cell</td></tr></table><p>",
-        complaints: &["a header is empty in the table <table> cell"],
-    },
-];
-
-/// A way to spoil the navigation of a page that is sound, in a window, and what all complaints then
-/// are about.
-struct Obstacle {
-    window: Screen,
-    script: &'static str,
-    complaints: &'static [&'static str],
-}
-
-const OBSTACLES: &[Obstacle] = &[
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelector('.page-headings').style.translate = '-200px'",
-        complaints: &["the headings lie on <"],
-    },
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelector('.page-headings').style.translate = '50px'",
-        complaints: &["the headings lie on <a rel=\"next"],
-    },
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelector('.page-headings-box').style.minHeight = '100vh'",
-        complaints: &["the headings, ", " px, stick out of the window"],
-    },
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelector('.page-headings-button').style.display = 'block'",
-        complaints: &["the headings are there and so is their button"],
-    },
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelectorAll('.page-headings a').forEach(link => \
-                 link.classList.remove('header-in-summary'))",
-        complaints: &["the list of headings marks "],
-    },
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelector('.page-headings ol').lastChild.remove()",
-        complaints: &["the headings of the page are listed as "],
-    },
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelector('.page-headings').removeAttribute('aria-labelledby')",
-        complaints: &["the list of headings has no name"],
-    },
-    Obstacle {
-        window: WINDOWS[0],
-        script: "document.querySelector('.page-headings').remove()",
-        complaints: &[
-            "the headings of the page are not listed",
-            "the list of headings marks nothing",
-        ],
-    },
-    Obstacle {
-        window: PHONE,
-        script: "document.querySelector('.page-headings-button').style.display = 'none'",
-        complaints: &["the headings are folded and no button opens them"],
-    },
-    Obstacle {
-        window: PHONE,
-        script: "document.querySelector('.page-headings-box').style.display = 'none'",
-        complaints: &["the button does not open the headings"],
-    },
-    Obstacle {
-        window: PHONE,
-        script: "addEventListener('keydown', event => event.stopPropagation(), true)",
-        complaints: &["the Escape key does not close the headings"],
-    },
-    Obstacle {
-        window: WINDOWS[3],
-        script: "document.querySelector('.chapter .active').closest('li').after(\
-                 Object.assign(document.createElement('li'), { style: 'height: 90px' }))",
-        complaints: &["px of other things are above the chapter <a href"],
-    },
-    Obstacle {
-        window: WINDOWS[3],
-        script: "document.getElementById('mdbook-sidebar').append(Object.assign(\
-                 document.createElement('div'), \
-                 { style: 'position: absolute; inset: 55% 0 0 0' }))",
-        complaints: &["the chapter <a href", " is covered by <div"],
-    },
-    Obstacle {
-        window: WINDOWS[3],
-        script: "document.querySelector('.chapter').style.transform = 'translateY(800px)'",
-        complaints: &["the chapter being read is not in sight in the sidebar"],
-    },
-    Obstacle {
-        window: WINDOWS[3],
-        script: "document.documentElement.classList.remove('sidebar-visible')",
-        complaints: &["the sidebar is closed"],
-    },
-    Obstacle {
-        window: WINDOWS[3],
-        script: "addEventListener('click', event => event.stopPropagation(), true)",
-        complaints: &[
-            "the sidebar does not close",
-            "the button does not open the headings",
-            "the Escape key does not close the headings",
-        ],
-    },
-    Obstacle {
-        window: WINDOWS[3],
-        script: "document.querySelector('main p').before('Extra! Extra!')",
-        complaints: &["the layout shifts by 0."],
-    },
-];
-
-#[test]
-#[ignore = "`.ci/run slow`: proves that the checks of the pages can fail"]
-fn every_check_can_fail() {
-    let Some(program) = chromium() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let write =
-        |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-    let font = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("theme/fonts/KaTeX_Main-Regular.woff2");
-    fs::copy(font, folder.path().join("face.woff2")).unwrap();
-    // Two comments as long as each other. Only one gets much shorter when it is compressed.
-    write("long.js", &format!("// {}", "all the same ".repeat(80 * KIB)));
-    write("random.js", &format!("// {}", random_digits(1040 * KIB)));
-    write("sound.html", SOUND);
-    for (number, Break { old, new, .. }) in BREAKS.iter().enumerate() {
-        assert_eq!(SOUND.matches(old).count(), 1, "once in the sound page: {old}");
-        write(&format!("{number:02}.html"), &SOUND.replace(old, new));
-    }
-
-    let pages = (0..BREAKS.len()).map(|number| format!("{number:02}.html"));
-    let pages: Vec<_> = pages.chain(["sound.html".to_owned()]).collect();
-    let mut found = of_each(&pages, &program, folder.path(), |browser, site, page| {
-        let mut complaints = visit(browser, site, page, PHONE).complaints;
-        complaints.extend(visit_without_scripts(browser, site, page));
-        complaints
-    });
-    assert_eq!(found.pop().unwrap(), Vec::<String>::new(), "of the sound page");
-    for (Break { old, new, complaints }, found) in BREAKS.iter().zip(&found) {
-        assert_only(complaints, found, &format!("{old}\nreplaced by\n{new}"));
-    }
-}
-
-/// Asserts that a page which is `broken` in this way gets the expected complaints and no others.
-fn assert_only(expected: &[&str], found: &[String], broken: &str) {
-    let all_found = expected.iter().all(|text| found.iter().any(|it| it.contains(text)));
-    let no_others = found.iter().all(|it| expected.iter().any(|text| it.contains(text)));
-    assert!(
-        all_found && no_others,
-        "{broken}\nexpected: {expected:#?}\nfound: {found:#?}"
-    );
-}
-
-fn random_digits(number: usize) -> String {
-    let mut rng = ChaCha8Rng::seed_from_u64(1);
-    (0..number).map(|_| char::from(rng.random_range(b'0'..=b'9'))).collect()
 }

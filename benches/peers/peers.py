@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch and NumPy as peers: reads one question a line, writes one answer a line, both in JSON.
 
-The questions and answers are those of `worker/src/lib.rs`. Numbers in bulk go through files of raw little-endian
+The questions are those of `src/question.rs`, the answers those of `worker/src/lib.rs`. Numbers in bulk go through files of raw little-endian
 numbers. If you run this by hand, you want `cargo xtask bench --peers` instead.
 """
 

@@ -84,10 +84,4 @@ mod tests {
         let error = parse("time --kernels fastest").unwrap_err().to_string();
         assert!(error.contains("the kernels are naive, tiled, "), "{error}");
     }
-
-    #[test]
-    fn a_record_is_written_or_checked_but_not_both() {
-        assert!(parse("compile --record a --check b").is_err());
-        assert!(parse("compile").is_ok());
-    }
 }

@@ -1,17 +1,11 @@
-//! Checks that the peers compute the same: against this crate's written-out path in f64, or against one another.
+//! Checks that the peers compute the same.
 
-use crate::data;
 use crate::grid::Cell;
-use crate::own_peer::{heads, tensors_of, written};
+use crate::question::{Kernel, Kind};
+use crate::raw;
 use anyhow::{Result, ensure};
 use itertools::izip;
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use std::path::Path;
-use worker::{Kernel, Kind, Task};
-
-/// The longest sequence for which there is a reference in f64. Beyond, peers are compared with this crate's fast path,
-/// which was compared with the reference on shorter ones.
-pub const REFERENCE_UP_TO: usize = 1024;
 
 /// The results of a peer: tensors, in the order of [`Problem::results`].
 pub type Results = Vec<Vec<f64>>;
@@ -24,28 +18,6 @@ pub fn tolerance(kind: Kind) -> f64 {
     }
 }
 
-/// Returns the expected results of a cell, in f64, if it is one of attention and short enough.
-///
-/// # Errors
-/// The crate refuses to compute it.
-pub fn reference(cell: &Cell) -> Result<Option<Results>> {
-    let Cell { problem, mask, pass, .. } = *cell;
-    if problem.kind != Kind::Attention || problem.n > REFERENCE_UP_TO {
-        return Ok(None);
-    }
-    let task = Task { kernel: Kernel::Naive, mask, pass };
-    let rounded = |x: &f64| f64::from(*x as f32); // what the peers were given
-    let tensors = data::draw(problem).into_iter();
-    let inputs: Vec<_> = tensors
-        .map(|tensor| heads(problem, &tensor.iter().map(rounded).collect::<Vec<_>>()))
-        .collect();
-    let by_head: Vec<_> = (0..problem.heads)
-        .into_par_iter()
-        .map(|h| written(&[0, 1, 2, 3].map(|i: usize| inputs[i][h].clone()), task))
-        .collect::<Result<_>>()?;
-    Ok(Some(tensors_of(&by_head)))
-}
-
 /// Returns the results that a peer left in a file.
 ///
 /// # Errors
@@ -53,9 +25,9 @@ pub fn reference(cell: &Cell) -> Result<Option<Results>> {
 pub fn read(Cell { problem, pass, .. }: &Cell, file: &Path) -> Result<Results> {
     let sizes: Vec<_> = problem.results(*pass).iter().map(|(_, size)| *size).collect();
     Ok(match problem.kind {
-        Kind::Layer => worker::read::<f64>(file, &sizes)?,
+        Kind::Layer => raw::read::<f64>(file, &sizes)?,
         Kind::Attention => {
-            let tensors = worker::read::<f32>(file, &sizes)?.into_iter();
+            let tensors = raw::read::<f32>(file, &sizes)?.into_iter();
             tensors.map(|tensor| tensor.into_iter().map(f64::from).collect()).collect()
         }
     })
@@ -98,7 +70,7 @@ fn difference(found: &[f64], expected: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::grid::tests::cell;
-    use worker::{Mask, Pass, Problem};
+    use crate::question::{Mask, Pass};
 
     #[test]
     fn differences_are_parts_of_the_largest_entry() {
@@ -121,22 +93,5 @@ mod tests {
             "numpy computes something else: n = 256, d = 64, causal, forward, 1 thread: the output is off by 5.0e-4 \
              of its largest entry, where 1e-5 is allowed"
         );
-    }
-
-    /// The reference is attention: one query that sees one key takes its value.
-    #[test]
-    fn the_reference_is_attention_with_its_gradients() {
-        let problem = Problem { kind: Kind::Attention, n: 3, heads: 2, d: 4 };
-        let values = data::draw(problem).remove(2);
-        let cell = Cell { problem, ..cell(3, Mask::Causal, Pass::ForwardBackward) };
-        let reference = reference(&cell).unwrap().unwrap();
-        let sizes: Vec<_> = reference.iter().map(Vec::len).collect();
-        assert_eq!(sizes, [24; 4]); // the output, ∂q, ∂k, ∂v
-        for head in 0..2 {
-            for column in 0..4 {
-                let at = head * 12 + column; // the first token of the head
-                assert!((reference[0][at] - values[at]).abs() < 1e-6);
-            }
-        }
     }
 }

@@ -1,10 +1,11 @@
 //! The numbers that all peers are given.
 
+use crate::question::{Kind, Problem};
+use crate::raw;
 use anyhow::Result;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::StandardNormal;
 use std::path::Path;
-use worker::{Kind, Problem};
 
 /// Draws the numbers of a problem: the same on every run.
 pub fn draw(problem: Problem) -> Vec<Vec<f64>> {
@@ -28,10 +29,10 @@ pub fn draw(problem: Problem) -> Vec<Vec<f64>> {
 pub fn write(problem: Problem, file: &Path) -> Result<()> {
     let tensors = draw(problem);
     match problem.kind {
-        Kind::Layer => worker::write(file, &tensors),
+        Kind::Layer => raw::write(file, &tensors),
         Kind::Attention => {
             let short = |tensor: &Vec<f64>| tensor.iter().map(|x| *x as f32).collect();
-            worker::write(file, &tensors.iter().map(short).collect::<Vec<Vec<f32>>>())
+            raw::write(file, &tensors.iter().map(short).collect::<Vec<Vec<f32>>>())
         }
     }
 }

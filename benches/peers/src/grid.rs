@@ -1,11 +1,16 @@
 //! The cells of the grid: what is measured, and who takes part.
 
+use crate::arguments::Arguments;
+use crate::question::{Kernel, Kind, Mask, Pass, Problem};
+use itertools::iproduct;
 use std::fmt;
-use worker::{Kernel, Kind, Mask, Pass, Problem, VariantArray};
+use strum::VariantArray;
+
+const HEADS: usize = 8;
 
 /// The longest sequence whose scores are written out: beyond, all heads' n² scores are more than a gigabyte, and the
 /// time they take tells nothing new.
-pub const WRITTEN_UP_TO: usize = 2048;
+const WRITTEN_UP_TO: usize = 2048;
 
 /// A problem and the kernels that are measured on it: one row of a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +20,7 @@ pub struct Cell {
     pub pass: Pass,
     pub threads: usize,
     /// The kernels that take part. The first is this crate's.
-    pub kernels: Vec<Kernel>,
+    pub kernels: &'static [Kernel],
 }
 
 /// The kernel with which the others are compared.
@@ -34,17 +39,47 @@ pub fn rival(kind: Kind) -> Kernel {
     }
 }
 
-/// The kernels that can take part, this crate's first; not one that would write out the scores of a sequence that is too long.
-pub fn kernels(problem: Problem, pass: Pass) -> Vec<Kernel> {
-    let kernels: &[Kernel] = match (problem.kind, problem.n) {
-        (Kind::Attention, ..=WRITTEN_UP_TO) => Kernel::VARIANTS,
-        (Kind::Attention, _) => &[Kernel::Flash, Kernel::PytorchFused],
-        (Kind::Layer, ..=WRITTEN_UP_TO) => &[Kernel::Naive, Kernel::Numpy],
-        (Kind::Layer, _) => &[],
+/// The cells of the grid, in the order in which they are measured: peers are restarted when the number of threads
+/// changes, and given new numbers when the problem changes.
+pub fn cells(arguments: &Arguments) -> Vec<Cell> {
+    let Arguments { quick, avx2, .. } = *arguments;
+    let (threads, widths): (&[usize], &[usize]) =
+        if quick { (&[1], &[64]) } else { (&[1, 2], &[64, 128]) };
+    let lengths: &[usize] = match (quick, avx2) {
+        (true, _) => &[256, 1024],
+        (false, true) => &[512, 2048],
+        (false, false) => &[256, 512, 1024, 2048, 4096, 8192],
     };
-    let has_pass =
-        |kernel: &Kernel| *kernel != Kernel::CandleFlash || pass == Pass::Forward;
-    kernels.iter().copied().filter(has_pass).collect()
+    let layers: &[usize] = match (quick, avx2) {
+        (_, true) => &[],
+        (true, false) => &[256],
+        (false, false) => &[256, 512, 1024],
+    };
+    let of = |kind, lengths: &'static [usize]| {
+        iproduct!(widths, lengths).map(move |(&d, &n)| Problem {
+            kind,
+            n,
+            heads: HEADS,
+            d,
+        })
+    };
+    let problems = of(Kind::Attention, lengths).chain(of(Kind::Layer, layers));
+    let cell = |(&threads, problem, &mask, &pass)| {
+        let kernels = kernels(problem, avx2);
+        Cell { problem, mask, pass, threads, kernels }
+    };
+    iproduct!(threads, problems, Mask::VARIANTS, Pass::VARIANTS).map(cell).collect()
+}
+
+/// The kernels that take part, this crate's first; not one that would write out the scores of a sequence that is too long.
+fn kernels(problem: Problem, avx2: bool) -> &'static [Kernel] {
+    match problem.kind {
+        Kind::Layer => &[Kernel::Naive, Kernel::Numpy],
+        Kind::Attention if avx2 || problem.n > WRITTEN_UP_TO => {
+            &[Kernel::Flash, Kernel::PytorchFused]
+        }
+        Kind::Attention => Kernel::VARIANTS,
+    }
 }
 
 /// In words: "n = 512, d = 64, causal, forward, 1 thread".
@@ -60,25 +95,34 @@ impl fmt::Display for Cell {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use clap::Parser;
 
     pub fn cell(n: usize, mask: Mask, pass: Pass) -> Cell {
-        let problem = Problem { kind: Kind::Attention, n, heads: 8, d: 64 };
-        Cell { problem, mask, pass, threads: 1, kernels: kernels(problem, pass) }
+        let problem = Problem { kind: Kind::Attention, n, heads: HEADS, d: 64 };
+        Cell { problem, mask, pass, threads: 1, kernels: kernels(problem, false) }
+    }
+
+    fn grid(line: &str) -> Vec<Cell> {
+        let words = ["peers"].into_iter().chain(line.split_whitespace());
+        cells(&Arguments::parse_from(words))
     }
 
     #[test]
-    fn who_has_no_backward_pass_and_who_writes_scores_out_stays_away() {
-        let long = cell(4096, Mask::Full, Pass::Forward);
-        assert_eq!(long.kernels, [Kernel::Flash, Kernel::PytorchFused]);
-        assert_eq!(cell(2048, Mask::Full, Pass::Forward).kernels, Kernel::VARIANTS);
-        let backward = cell(256, Mask::Full, Pass::ForwardBackward);
-        assert!(!backward.kernels.contains(&Kernel::CandleFlash));
-        assert_eq!(backward.kernels.len(), Kernel::VARIANTS.len() - 1);
+    fn the_grid_is_whole_and_who_writes_scores_out_stays_away_from_long_ones() {
+        let cells = grid("");
+        assert_eq!(cells.len(), 2 * 2 * (6 + 3) * 2 * 2); // threads, d, n, masks, passes
+        assert!(cells.is_sorted_by_key(|cell| cell.threads));
+        for cell in cells.iter().filter(|cell| cell.problem.kind == Kind::Attention) {
+            let is_long = cell.problem.n > WRITTEN_UP_TO;
+            assert_eq!(cell.kernels.len(), if is_long { 2 } else { 5 });
+        }
     }
 
     #[test]
-    fn a_cell_is_named_in_words() {
-        let name = cell(512, Mask::Causal, Pass::Forward).to_string();
-        assert_eq!(name, "n = 512, d = 64, causal, forward, 1 thread");
+    fn held_to_avx2_there_is_a_smaller_grid() {
+        let cells = grid("--avx2");
+        assert_eq!(cells.len(), 2 * 2 * 2 * 2 * 2); // threads, d, n, masks, passes
+        let kernels = [Kernel::Flash, Kernel::PytorchFused];
+        assert!(cells.iter().all(|cell| cell.kernels == kernels));
     }
 }

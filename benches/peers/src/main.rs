@@ -4,17 +4,17 @@ mod arguments;
 mod check;
 mod data;
 mod grid;
-mod idle;
 mod measured;
 mod own_peer;
 mod programs;
+mod question;
+mod raw;
 mod report;
 mod run;
 
 use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::Parser;
-use itertools::Itertools;
 use mimalloc::MiMalloc;
 use record::take::{how_to_show, write};
 use std::path::Path;
@@ -34,13 +34,7 @@ fn main() -> Result<()> {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let cells = arguments.cells()?;
-    if arguments.list {
-        for cell in &cells {
-            println!("{cell}: {}", cell.kernels.iter().join(", "));
-        }
-        return Ok(());
-    }
+    let cells = grid::cells(arguments);
     // Asked for before anything is measured: an error here must not cost the measurements.
     let mut record = report::circumstances(arguments.topic())?;
     let begun = Instant::now();
@@ -48,18 +42,14 @@ fn run(arguments: &Arguments) -> Result<()> {
     if arguments.check_only {
         return Ok(());
     }
-    println!("{}", measured::summary(&measured.cells));
-    for warning in &measured.warnings {
-        eprintln!("warning: {warning}");
-    }
     record.measurements = measured.cells.iter().flat_map(report::measurements).collect();
     record.versions.extend(measured.versions);
     record.check()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    let (machine, file) = write(&root, &record, arguments.is_complete())?;
+    let (machine, file) = write(&root, &record, !arguments.quick)?;
     let minutes = begun.elapsed().as_secs_f64() / 60.0;
     println!("written to {} after {minutes:.1} minutes", root.join(file).display());
-    if arguments.is_complete() {
+    if !arguments.quick {
         println!("{}", how_to_show(&machine));
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! This crate as a peer: its fast attention, its attention as the equations write it, and the layer on that.
 
-use anyhow::{Result, bail, ensure};
+use crate::question::{Kernel, Kind, Mask, Pass, Problem, Question, Task};
+use crate::raw;
+use anyhow::{Context, Result, bail, ensure};
 use attention::flash::{Flash, Inputs, Instructions};
 use attention::{
     AttentionGradients, Float, Mask as Visible, MultiHeadAttention, Parameters,
@@ -8,8 +10,11 @@ use attention::{
 };
 use nalgebra::{DMatrix, RowDVector};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use std::collections::BTreeMap;
+use std::io::{Write, stdin, stdout};
 use std::path::Path;
-use worker::{Kernel, Kind, Mask, Pass, Peer, Problem, Task};
+use std::time::Instant;
+use worker::Answer;
 
 /// Answers questions until there are no more.
 ///
@@ -23,10 +28,54 @@ pub fn serve(threads: usize, avx2: bool) -> Result<()> {
     if avx2 {
         flash = flash.with_instructions(Instructions::Avx2)?;
     }
-    worker::serve(&mut OwnPeer(flash), threads)
+    say(&Answer::Hello { versions: BTreeMap::new(), threads })?;
+    let mut loaded = None;
+    for line in stdin().lines() {
+        let question = serde_json::from_str(&line?)?;
+        say(&match answer(&flash, &mut loaded, question) {
+            Ok(seconds) => Answer::Done { seconds },
+            Err(error) => Answer::Error { message: format!("{error:#}") },
+        })?;
+    }
+    Ok(())
 }
 
-struct OwnPeer(Flash);
+fn say(answer: &Answer) -> Result<()> {
+    Ok(writeln!(stdout(), "{}", serde_json::to_string(answer)?)?)
+}
+
+fn answer(
+    flash: &Flash,
+    loaded: &mut Option<Loaded>,
+    question: Question,
+) -> Result<Vec<f64>> {
+    if let Question::Load { problem, file } = question {
+        *loaded = None; // before there are two of them in memory
+        *loaded = Some(Loaded::new(problem, &file)?);
+        return Ok(vec![]);
+    }
+    let loaded = loaded.as_ref().context("there is no problem yet")?;
+    let time = |task| -> Result<(f64, Results)> {
+        let begun = Instant::now();
+        let results = std::hint::black_box(loaded.compute(flash, task)?);
+        Ok((begun.elapsed().as_secs_f64(), results))
+    };
+    match question {
+        Question::Load { .. } => Ok(vec![]),
+        Question::Check { task, file } => {
+            let (seconds, results) = time(task)?;
+            results.write(&file)?;
+            Ok(vec![seconds])
+        }
+        Question::Time { task, warm, samples } => {
+            if warm {
+                loaded.compute(flash, task)?;
+            }
+            // What was computed is thrown away after the clock has stopped.
+            (0..samples).map(|_| Ok(time(task)?.0)).collect()
+        }
+    }
+}
 
 enum Loaded {
     Attention(Box<Attention>),
@@ -48,7 +97,7 @@ struct Layer {
 }
 
 /// The computed matrices, one after the other.
-pub enum Results {
+enum Results {
     /// Each (n, h · d).
     Joined(Problem, Vec<DMatrix<f32>>),
     /// Head by head: each (n, d).
@@ -64,13 +113,13 @@ fn visible(mask: Mask) -> Visible {
 }
 
 /// The heads of a tensor (h, n, d) that lies in memory row by row: h times (n, d).
-pub fn heads<T: Float>(problem: Problem, tensor: &[T]) -> Vec<DMatrix<T>> {
+fn heads(problem: Problem, tensor: &[f32]) -> Vec<DMatrix<f32>> {
     let Problem { n, d, .. } = problem;
     tensor.chunks(n * d).map(|head| DMatrix::from_row_slice(n, d, head)).collect()
 }
 
 /// The tensors (h, n, d), row by row as NumPy has them, of what was computed head by head.
-pub fn tensors_of<T: Float>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
+fn tensors_of<T: Float>(heads: &[Vec<DMatrix<T>>]) -> Vec<Vec<T>> {
     let row_major = |matrix: &DMatrix<T>| matrix.transpose().as_slice().to_vec();
     let tensor = |i: usize| heads.iter().flat_map(|head| row_major(&head[i])).collect();
     (0..heads[0].len()).map(tensor).collect()
@@ -84,10 +133,10 @@ fn join(heads: &[DMatrix<f32>]) -> DMatrix<f32> {
 }
 
 /// One head's output, and the gradients with respect to its q, k and v if they are asked for.
-pub fn written<T: Float>(
-    [q, k, v, grad_output]: &[DMatrix<T>; 4],
+fn written(
+    [q, k, v, grad_output]: &[DMatrix<f32>; 4],
     task: Task,
-) -> Result<Vec<DMatrix<T>>> {
+) -> Result<Vec<DMatrix<f32>>> {
     let (output, cache) = attention(q, k, v, visible(task.mask))?;
     if task.pass == Pass::Forward {
         return Ok(vec![output]);
@@ -98,7 +147,7 @@ pub fn written<T: Float>(
 
 impl Attention {
     fn new(problem: Problem, file: &Path) -> Result<Self> {
-        let tensors = worker::read::<f32>(file, &problem.inputs())?;
+        let tensors = raw::read::<f32>(file, &problem.inputs())?;
         let tensors: Vec<_> =
             tensors.iter().map(|tensor| heads(problem, tensor)).collect();
         let [q, k, v, grad_output] = &tensors[..] else {
@@ -130,7 +179,7 @@ impl Attention {
 impl Layer {
     fn new(problem: Problem, file: &Path) -> Result<Self> {
         let (n, width) = (problem.n, problem.heads * problem.d);
-        let tensors = worker::read::<f64>(file, &problem.inputs())?;
+        let tensors = raw::read::<f64>(file, &problem.inputs())?;
         let matrix = |i: usize, rows| DMatrix::from_row_slice(rows, width, &tensors[i]);
         let bias = |i: usize| RowDVector::from_row_slice(&tensors[i]);
         let parameters = Parameters {
@@ -160,46 +209,43 @@ impl Layer {
     }
 }
 
-impl Peer for OwnPeer {
-    type Loaded = Loaded;
-    type Results = Results;
-
-    fn load(&self, problem: Problem, file: &Path) -> Result<Loaded> {
+impl Loaded {
+    fn new(problem: Problem, file: &Path) -> Result<Self> {
         Ok(match problem.kind {
-            Kind::Attention => {
-                Loaded::Attention(Box::new(Attention::new(problem, file)?))
-            }
-            Kind::Layer => Loaded::Layer(Box::new(Layer::new(problem, file)?)),
+            Kind::Attention => Self::Attention(Box::new(Attention::new(problem, file)?)),
+            Kind::Layer => Self::Layer(Box::new(Layer::new(problem, file)?)),
         })
     }
 
-    fn compute(&mut self, loaded: &Loaded, task: Task) -> Result<Results> {
-        match (loaded, task.kernel) {
-            (Loaded::Attention(inputs), Kernel::Flash) => {
-                Ok(Results::Joined(inputs.problem, inputs.flash(task, &self.0)?))
+    fn compute(&self, flash: &Flash, task: Task) -> Result<Results> {
+        match (self, task.kernel) {
+            (Self::Attention(inputs), Kernel::Flash) => {
+                Ok(Results::Joined(inputs.problem, inputs.flash(task, flash)?))
             }
-            (Loaded::Attention(inputs), Kernel::Naive) => {
+            (Self::Attention(inputs), Kernel::Naive) => {
                 let heads = inputs.heads.par_iter().map(|head| written(head, task));
                 Ok(Results::Heads(heads.collect::<Result<_>>()?))
             }
-            (Loaded::Layer(layer), Kernel::Naive) => {
+            (Self::Layer(layer), Kernel::Naive) => {
                 Ok(Results::Layer(layer.compute(task)?))
             }
             (_, other) => bail!("this crate does not know {other} here"),
         }
     }
+}
 
-    fn write(&self, results: Results, file: &Path) -> Result<()> {
-        match results {
-            Results::Joined(Problem { heads, d, .. }, joined) => {
+impl Results {
+    fn write(self, file: &Path) -> Result<()> {
+        match self {
+            Self::Joined(Problem { heads, d, .. }, joined) => {
                 let head = |h: usize| -> Vec<_> {
                     joined.iter().map(|all| all.columns(h * d, d).into_owned()).collect()
                 };
                 let heads: Vec<_> = (0..heads).map(head).collect();
-                worker::write(file, &tensors_of(&heads))
+                raw::write(file, &tensors_of(&heads))
             }
-            Results::Heads(heads) => worker::write(file, &tensors_of(&heads)),
-            Results::Layer(matrices) => worker::write(file, &tensors_of(&[matrices])),
+            Self::Heads(heads) => raw::write(file, &tensors_of(&heads)),
+            Self::Layer(matrices) => raw::write(file, &tensors_of(&[matrices])),
         }
     }
 }

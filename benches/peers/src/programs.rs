@@ -1,10 +1,11 @@
 //! The processes of the peers.
 
 use crate::arguments::Arguments;
+use crate::question::Kernel;
 use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::Command;
-use worker::{Kernel, Process};
+use worker::Process;
 
 /// A program that computes, in one or more ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
@@ -13,8 +14,6 @@ pub enum Program {
     Ours,
     PyTorch,
     NumPy,
-    #[strum(serialize = "candle")]
-    Candle,
 }
 
 impl Program {
@@ -23,25 +22,20 @@ impl Program {
             Kernel::Flash | Kernel::Naive => Self::Ours,
             Kernel::PytorchFused | Kernel::PytorchWritten => Self::PyTorch,
             Kernel::Numpy => Self::NumPy,
-            Kernel::CandleFlash | Kernel::CandleWritten => Self::Candle,
         }
     }
 
     fn command(self, arguments: &Arguments) -> Result<Command> {
         let own = std::env::current_exe()?;
-        let candle = format!("candle-peer{}", std::env::consts::EXE_SUFFIX);
-        let beside = own.with_file_name(candle);
         let mut command = Command::new(match self {
             Self::Ours => &own,
             Self::PyTorch | Self::NumPy => &arguments.python,
-            Self::Candle => arguments.candle.as_ref().unwrap_or(&beside),
         });
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers.py");
         match self {
             Self::Ours => command.arg("worker"),
             Self::PyTorch => command.arg(script).arg("pytorch"),
             Self::NumPy => command.arg(script).arg("numpy"),
-            Self::Candle => &mut command,
         };
         Ok(command)
     }
@@ -53,9 +47,6 @@ impl Program {
                 "; install Python 3, then\n  python3 -m venv target/peers/venv\n  \
                  target/peers/venv/bin/pip install -r benches/peers/requirements.txt\nand name it with \
                  --python target/peers/venv/bin/python; `cargo xtask bench --peers` does all of that"
-            }
-            Self::Candle => {
-                "; build it with `cargo build --release --workspace` in benches/peers; `cargo xtask bench --peers` does"
             }
         }
     }
@@ -72,14 +63,13 @@ pub fn start(program: Program, threads: usize, arguments: &Arguments) -> Result<
         if program == Program::Ours {
             command.arg("--avx2");
         }
-        // PyTorch's own loops, its library of products, and NumPy's library of products.
+        // PyTorch's own loops, and its library of products.
         command.env("ATEN_CPU_CAPABILITY", "avx2");
         command.env("MKL_ENABLE_INSTRUCTIONS", "AVX2").env("ONEDNN_MAX_CPU_ISA", "AVX2");
-        command.env("OPENBLAS_CORETYPE", "Haswell");
     }
     // Every library that reads its number of threads from the environment. How its threads wait is left to each:
     // PyTorch is slower with OMP_WAIT_POLICY=passive.
-    for library in ["RAYON", "CANDLE", "OMP", "MKL", "OPENBLAS"] {
+    for library in ["RAYON", "OMP", "MKL", "OPENBLAS"] {
         command.env(format!("{library}_NUM_THREADS"), threads.to_string());
     }
     let process = Process::start(&program.to_string(), command, program.advice())?;
@@ -102,18 +92,6 @@ mod tests {
             "pip install -r benches/peers/requirements.txt",
         ] {
             assert!(error.contains(part), "{error}");
-        }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn one_that_says_something_else_or_nothing_is_named() {
-        for (program, says) in
-            [("echo", "candle said 1"), ("true", "candle went away (exit status: 0)")]
-        {
-            let arguments = Arguments::parse_from(["peers", "--candle", program]);
-            let error = start(Program::Candle, 1, &arguments).err().unwrap().to_string();
-            assert!(error.contains(says), "{error}");
         }
     }
 }

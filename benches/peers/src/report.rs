@@ -2,15 +2,14 @@
 
 use crate::grid::base;
 use crate::measured::MeasuredCell;
+use crate::question::Kind;
 use anyhow::Result;
 use record::take::versions;
 use record::{Measurement, Record};
 use std::path::Path;
-use worker::Kind;
 
 /// Crates of which the record tells the version.
-const CRATES: [&str; 6] =
-    ["attention", "candle-core", "candle-nn", "matrixmultiply", "nalgebra", "pulp"];
+const CRATES: [&str; 4] = ["attention", "matrixmultiply", "nalgebra", "pulp"];
 
 /// When, where and with which crates it is measured.
 ///
@@ -38,8 +37,8 @@ pub fn measurements(MeasuredCell { cell, rounds }: &MeasuredCell) -> Vec<Measure
 mod tests {
     use super::*;
     use crate::measured::tests::measured;
+    use crate::question::Mask;
     use record::Unit;
-    use worker::Mask;
 
     #[test]
     fn a_cell_becomes_times_and_ratios() {
@@ -70,6 +69,6 @@ mod tests {
         record.check().unwrap();
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(Record::parse("peers", &text).unwrap(), record);
-        assert!(record.versions.contains_key("candle-nn"));
+        assert!(record.versions.contains_key("pulp"));
     }
 }

@@ -4,9 +4,9 @@ use crate::arguments::Arguments;
 use crate::check;
 use crate::data;
 use crate::grid::{Cell, base, rival};
-use crate::idle::{self, Idle};
 use crate::measured::{Measured, MeasuredCell};
 use crate::programs::{Program, start};
+use crate::question::{Kernel, Problem, Question, Task};
 use anyhow::{Context, Result};
 use record::rounds::{Rounds, interleave};
 use record::statistics::median;
@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
-use sysinfo::Pid;
-use worker::{Kernel, Problem, Process, Question, Task};
+use std::time::Duration;
+use worker::Process;
 
 /// Measures all cells.
 ///
@@ -26,11 +25,9 @@ pub fn run(arguments: &Arguments, cells: &[Cell]) -> Result<Measured> {
     // Beside this program, where the next run writes over what an interrupted one leaves.
     let folder = std::env::current_exe()?.with_file_name("exchange");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let warnings = Vec::from_iter(idle::disturbance());
-    let mut measured = Measured { cells: vec![], versions: BTreeMap::new(), warnings };
-    let mut idle = Idle::default();
+    let mut measured = Measured { cells: vec![], versions: BTreeMap::new() };
     for by_threads in cells.chunk_by(|a, b| a.threads == b.threads) {
-        let mut bench = Bench::start(arguments, by_threads, &folder, &mut idle)?;
+        let mut bench = Bench::start(arguments, by_threads, &folder)?;
         for peer in bench.peers.values() {
             measured.versions.extend(peer.versions.clone());
         }
@@ -47,7 +44,6 @@ pub fn run(arguments: &Arguments, cells: &[Cell]) -> Result<Measured> {
         }
     }
     fs::remove_dir_all(&folder)?;
-    measured.warnings.extend(idle.warning());
     Ok(measured)
 }
 
@@ -62,7 +58,6 @@ struct Bench<'a> {
     threads: usize,
     /// Whose turn it was last.
     last: Option<Program>,
-    idle: &'a mut Idle,
 }
 
 /// The time that a peer's threads spin when they have nothing left to do, and a bit. To make them
@@ -72,24 +67,19 @@ fn settles(program: Program, threads: usize) -> Duration {
         _ if threads == 1 => 1,
         Program::NumPy => 60,   // OpenBLAS
         Program::PyTorch => 15, // OpenMP
-        Program::Ours | Program::Candle => 2,
+        Program::Ours => 2,
     })
 }
 
 impl<'a> Bench<'a> {
-    fn start(
-        arguments: &Arguments,
-        cells: &[Cell],
-        folder: &'a Path,
-        idle: &'a mut Idle,
-    ) -> Result<Self> {
+    fn start(arguments: &Arguments, cells: &[Cell], folder: &'a Path) -> Result<Self> {
         let threads = cells.first().context("there is nothing to measure")?.threads;
-        let kernels = cells.iter().flat_map(|cell| &cell.kernels);
+        let kernels = cells.iter().flat_map(|cell| cell.kernels);
         let programs: BTreeSet<_> = kernels.map(|kernel| Program::of(*kernel)).collect();
         let start = |program| Ok((program, start(program, threads, arguments)?));
         let peers = programs.into_iter().map(start).collect::<Result<_>>()?;
         let (loaded, written, last) = (BTreeMap::new(), None, None);
-        Ok(Self { peers, loaded, written, folder, threads, last, idle })
+        Ok(Self { peers, loaded, written, folder, threads, last })
     }
 
     fn ask(&mut self, kernel: Kernel, question: &Question) -> Result<Vec<f64>> {
@@ -115,8 +105,8 @@ impl<'a> Bench<'a> {
     fn check(&mut self, cell: &Cell) -> Result<(f64, BTreeMap<Kernel, f64>)> {
         let (mut off, mut times) = (0.0_f64, BTreeMap::new());
         let file = self.folder.join("results");
-        let mut expected = check::reference(cell)?;
-        for &kernel in &cell.kernels {
+        let mut expected = None;
+        for &kernel in cell.kernels {
             self.load(cell.problem, kernel)?;
             let at = || format!("{kernel}, {cell}");
             let question =
@@ -127,7 +117,7 @@ impl<'a> Bench<'a> {
             if let Some(expected) = &expected {
                 off = off.max(check::compare(cell, kernel, &results, expected)?);
             } else {
-                // Without a reference, this crate, which comes first, is what the others are compared with.
+                // This crate, which comes first, is what the others are compared with.
                 expected = Some(results);
             }
         }
@@ -174,15 +164,7 @@ impl<'a> Bench<'a> {
         if let Some(last) = self.last.replace(program) {
             sleep(settles(last, self.threads));
         }
-        let others = self.peers.iter().filter(|(other, _)| **other != program);
-        let pid = |(other, process): (&Program, &Process)| {
-            (*other, Pid::from_u32(process.id()))
-        };
-        let others: Vec<_> = others.map(pid).collect();
-        let (before, begun) = (self.idle.cpu(&others), Instant::now());
-        let seconds = self.ask(kernel, question)?;
-        self.idle.add(&others, &before, begun.elapsed());
-        Ok(seconds)
+        self.ask(kernel, question)
     }
 }
 

@@ -41,10 +41,6 @@ mod program;
 mod shape;
 mod tensors;
 
-#[cfg(test)]
-#[path = "../tests/mutated/mod.rs"]
-mod mutated;
-
 pub use bf16::Bf16;
 pub use compile::{Compiled, Launch, Resources, compile};
 pub use device::{Device, Gpu};

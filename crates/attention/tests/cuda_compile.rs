@@ -28,17 +28,6 @@ impl<'a> Budget<'a> {
 }
 
 #[test]
-fn a_budget_is_one_line_of_these_words() {
-    let budget = Budget { function: "f", registers: 64 };
-    assert_eq!(Budget::parse("  // Budget: f 64 registers, no spills"), Some(budget));
-    for other in
-        ["// Budget: f 64", "// Budget: f many registers, no spills", "// f 64 registers"]
-    {
-        assert_eq!(Budget::parse(other), None, "{other}");
-    }
-}
-
-#[test]
 fn every_function_has_a_budget() {
     for program in Program::all() {
         let budgets = Budget::all_of(program);
@@ -191,55 +180,6 @@ fn most_shared_memory(architecture: Architecture) -> u32 {
         _ => panic!("{architecture} is new here: look it up"),
     };
     kib << 10
-}
-
-#[test]
-fn a_budget_that_is_not_kept_is_found() {
-    let program = Program::Forward(Kernel::Tiled);
-    let launch = Launch { function: "f", threads: 256, rows: 64, shared_bytes: 1024 };
-    let needs =
-        Resources { function: "f".to_owned(), registers: 128, ..Resources::default() };
-    let good = Compiled {
-        program,
-        architecture: Architecture::SM_75,
-        cubin: vec![],
-        resources: vec![needs],
-        launches: vec![launch],
-        boxes: None,
-        log: String::new(),
-    };
-    let budget = |function: &'static str, registers| Budget { function, registers };
-    let kept = [budget("f", 128)];
-    assert_eq!(faults_of(&good, &kept, "here"), [""; 0]);
-
-    let fault_of = |change: fn(&mut Compiled), budgets: &[Budget]| {
-        let mut changed = good.clone();
-        change(&mut changed);
-        let faults = faults_of(&changed, budgets, "here");
-        assert_eq!(faults.len(), 1, "{faults:?}");
-        faults.into_iter().next().unwrap_or_default()
-    };
-    assert_eq!(
-        fault_of(|_| (), &[budget("f", 127)]),
-        "here: `f` takes 128 registers, more than its 127"
-    );
-    assert!(fault_of(|_| (), &[]).contains("has no line"));
-    assert!(
-        fault_of(|_| (), &[budget("f", 128), budget("g", 128)]).contains("not launched")
-    );
-    assert!(fault_of(|c| c.resources[0].spill_stores = 4, &kept).contains("spills 4"));
-    assert!(fault_of(|c| c.resources[0].spill_loads = 4, &kept).contains("reads 4"));
-    assert!(
-        fault_of(|c| c.resources[0].shared = 64 << 10, &kept).contains("shared memory")
-    );
-    assert!(
-        fault_of(|c| c.launches[0].shared_bytes = 65_537, &kept)
-            .contains("shared memory")
-    );
-    assert!(fault_of(|c| c.launches[0].threads = 100, &kept).contains("warps"));
-    assert!(fault_of(|c| c.launches[0].threads = 1024, &kept).contains("no room"));
-    assert!(fault_of(|c| c.resources.clear(), &kept).contains("says nothing"));
-    assert!(fault_of(|c| c.boxes = Some([64, 512]), &kept).contains("box"));
 }
 
 #[test]

@@ -139,17 +139,6 @@ on_cpu! {
     backward: Program::Backward;
 }
 
-/// The instructions of tensor cores and of the copy engine are imitated. Are they, against plain loops?
-#[test]
-fn imitated_instructions_are_right() {
-    if !on_cpu::here() {
-        return;
-    }
-    for test in ["test_tensor_cores.cpp", "test_hopper.cpp"] {
-        on_cpu::run_test(test).unwrap_or_else(|failure| panic!("{test}: {failure}"));
-    }
-}
-
 /// Small mistakes, each of which a student could make, are seen.
 #[test]
 fn mistakes_are_seen() {

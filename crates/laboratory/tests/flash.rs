@@ -1,25 +1,9 @@
-//! The forward pass with products from a library equals the naive one, however it exponentiates.
+//! The forward pass with products from a library, in tiles of any size.
 
 use attention::Mask;
 use attention::flash::Tiles;
 use attention::testing::one_problem::{F64, Problem, off};
-use laboratory::{Exponentials, LibraryFlash};
-
-#[test]
-fn every_way_to_exponentiate() {
-    let mask = Mask::causal().and(Mask::window(90).unwrap());
-    let problem = Problem { lengths: (200, 230), widths: (16, 24), n_heads: 2, mask };
-    let data = problem.data::<f64>(1.0);
-    let (right, _) = problem.naive(&data);
-    for exponentials in
-        [Exponentials::OneByOne, Exponentials::Portable, Exponentials::Vector]
-    {
-        let library = LibraryFlash { exponentials, ..LibraryFlash::default() };
-        let answer = library.forward(&problem.inputs(&data));
-        assert!(off(&answer.output, &right.output) < F64, "{exponentials:?}");
-        assert!(off(&answer.log_sum_exp, &right.log_sum_exp) < F64, "{exponentials:?}");
-    }
-}
+use laboratory::LibraryFlash;
 
 #[test]
 fn tiles_of_no_query_or_no_key_are_tiles_of_one() {

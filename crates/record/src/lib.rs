@@ -301,13 +301,8 @@ fn is_time(text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "../../attention/tests/mutated/mod.rs"]
-mod mutated;
-
-#[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const PACE: &str = include_str!("../tests/pace.json");
 
@@ -412,75 +407,6 @@ mod tests {
         let error = bytes.seconds("walk/home", "f32", 3000).unwrap_err().to_string();
         assert!(error.starts_with("in the record `pace`, walk/home, f32"), "{error}");
         assert!(error.ends_with("is in Bytes and not in Seconds"), "{error}");
-    }
-
-    const JSON: &[&str] = &[
-        "0",
-        "-1",
-        "0.0",
-        "1e999",
-        "null",
-        "[]",
-        "{}",
-        "\"",
-        ",",
-        ":",
-        "[[[[",
-        "\"n\": 2000",
-        "\"seconds\"",
-    ];
-
-    proptest! {
-        /// Whatever the file holds: a record that can be, or an error that says where.
-        #[test]
-        fn a_damaged_record_is_refused_with_its_place(text in mutated::text(PACE, JSON)) {
-            match Record::parse("pace", &text) {
-                Ok(record) => {
-                    record.check().unwrap();
-                    prop_assert!(is_time(&record.date));
-                    for measurement in &record.measurements {
-                        prop_assert!(measurement.median.is_finite() && measurement.spread.is_finite());
-                    }
-                    let again = serde_json::to_string(&record).unwrap();
-                    prop_assert_eq!(Record::parse("pace", &again).unwrap(), record);
-                }
-                Err(error) => {
-                    let message = format!("{error:#}");
-                    let has_place = message.contains('`') || message.contains("line ");
-                    prop_assert!(has_place, "{}", message);
-                }
-            }
-        }
-
-        /// The name of a benchmark is what it says, or an error that has it.
-        #[test]
-        fn a_damaged_name_is_refused_by_name(
-            name in mutated::text("attention/forward, f32, d = 64/4096", &[", ", "/", " = ", "bf16", "d = 64"]),
-        ) {
-            match Measurement::of_benchmark(&name, Unit::Seconds, (0.25, 0.01)) {
-                Ok(parsed) => {
-                    prop_assert!(name.starts_with(&parsed.what) && parsed.what.contains('/'));
-                    prop_assert!(parsed.sizes.contains_key("n"));
-                }
-                Err(error) => {
-                    let says = format!("{name:?}");
-                    prop_assert!(error.to_string().contains(&says), "{}", error);
-                }
-            }
-        }
-    }
-
-    /// Twenty thousand measurements are no endless loop.
-    #[test]
-    fn a_long_record_is_checked() {
-        let mut record = Record::parse("pace", PACE).unwrap();
-        let one = record.measurements[0].clone();
-        for n in 1..20_000 {
-            let mut other = one.clone();
-            other.sizes.insert("n".to_owned(), 1_000_000 + n);
-            record.measurements.push(other);
-        }
-        record.check().unwrap();
     }
 
     #[test]

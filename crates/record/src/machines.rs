@@ -194,8 +194,6 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutated;
-    use proptest::prelude::*;
 
     const PACE: &str = include_str!("../tests/pace.json");
 
@@ -274,50 +272,6 @@ mod tests {
         assert!(error(Records::open(folder.path())).contains("names no machine"));
         fs::remove_file(folder.path().join(SHOWN)).unwrap();
         assert!(error(Records::open(folder.path())).contains("shown.txt cannot be read"));
-    }
-
-    #[test]
-    fn a_path_is_no_name_of_a_machine() {
-        let folder = records("shoes\n", &[("shoes", "pace", "Shoes")]);
-        for path in [".", "..", "/", "shoes/", "./shoes", "shoes/../shoes"] {
-            fs::write(folder.path().join(SHOWN), path).unwrap();
-            let message = error(Records::open(folder.path()));
-            let part = format!("names {path:?}, which is no folder beside it");
-            assert!(message.contains(&part), "{message}");
-        }
-    }
-
-    const NAMES: &[&str] = &[
-        "boots", "shoes", "sandals", "\n", "\r\n", "#", " ", ".", "..", "/", "\0",
-        "\u{feff}",
-    ];
-
-    /// Whatever the list holds: machines with a folder beside it, in its order, or an error that names the file.
-    #[test]
-    fn a_damaged_list_of_machines_is_refused_with_its_file() {
-        let machines = [("boots", "pace", "Boots"), ("shoes", "pace", "Shoes")];
-        let folder = records("", &machines);
-        let list = b"# the machines\n\nboots\nshoes\n".to_vec();
-        proptest!(|(list in mutated::bytes(list, NAMES))| {
-            fs::write(folder.path().join(SHOWN), &list).unwrap();
-            match Records::open(folder.path()) {
-                Ok(records) => {
-                    let text = String::from_utf8(list).unwrap();
-                    let mut lines = text.lines();
-                    prop_assert!(!records.shown.is_empty());
-                    for name in &records.shown {
-                        prop_assert!(["boots", "shoes"].contains(&name.as_str()), "{name:?}");
-                        prop_assert!(lines.any(|line| line.trim() == name), "{name:?}");
-                    }
-                    let [record] = records.of_one_machine(["pace"]).unwrap();
-                    prop_assert_eq!(record.machine.cpu.to_lowercase(), &*records.shown[0]);
-                }
-                Err(error) => {
-                    let message = format!("{error:#}");
-                    prop_assert!(message.contains(SHOWN), "{}", message);
-                }
-            }
-        });
     }
 
     #[test]

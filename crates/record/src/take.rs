@@ -18,9 +18,6 @@ use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 pub struct Options {
     /// The benchmarks to run; all, if none is named
     topics: Vec<String>,
-    /// Features of the crate to turn on
-    #[arg(long, value_delimiter = ',')]
-    features: Vec<String>,
     /// Measure in a hurry, and badly
     #[arg(long)]
     quick: bool,
@@ -48,7 +45,7 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
     // The circumstances are one for all, since they are shown together. They are asked for before anything is measured:
     // an error here must not cost the measurements.
     let versions = versions(root, &MEASURED_WITH)?;
-    let circumstances = circumstances("", versions, features(&metadata, options)?)?;
+    let circumstances = circumstances("", versions, features(&metadata)?)?;
     let mut records = vec![];
     for topic in benchmarks.iter().filter(chosen) {
         let measurements = measure(root, topic, options)?;
@@ -166,9 +163,6 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
     let mut cargo =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--package", "laboratory", "--bench", topic]);
-    if !options.features.is_empty() {
-        cargo.args(["--features", &options.features.join(",")]);
-    }
     if options.quick {
         cargo.args(["--", "--quick"]);
     }
@@ -379,13 +373,10 @@ fn commit(root: &Path) -> Option<String> {
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
-fn features(metadata: &Metadata, options: &Options) -> Result<Vec<String>> {
+/// The features of `attention` that are on by default.
+fn features(metadata: &Metadata) -> Result<Vec<String>> {
     let declared = &package(metadata, "attention")?.features;
-    let mut features = declared.get("default").cloned().unwrap_or_default();
-    features.extend(options.features.iter().cloned());
-    features.sort();
-    features.dedup();
-    Ok(features)
+    Ok(declared.get("default").cloned().unwrap_or_default())
 }
 
 #[cfg(test)]

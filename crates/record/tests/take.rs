@@ -121,28 +121,6 @@ fn what_was_measured_is_written_with_its_circumstances() {
 }
 
 #[test]
-fn another_machine_of_the_same_name_keeps_its_folder() {
-    let project = project();
-    record(&project, WORKS, &["first"]);
-    let file = project.path().join("records").join(machine()).join("first.json");
-    let theirs =
-        fs::read_to_string(&file).unwrap().replacen("\"cores\": ", "\"cores\": 9", 1);
-    fs::write(&file, &theirs).unwrap();
-    let output = record(&project, WORKS, &["first"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
-    let ours = project.path().join(format!("records/{}-2", machine()));
-    read_in(&ours, "first");
-
-    // A record that was taken there goes into its own folder again.
-    let copy = project.path().join("first.json");
-    fs::rename(&file, &copy).unwrap();
-    let output = record(&project, "false", &["--add", copy.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(fs::read_to_string(&file).unwrap(), theirs);
-}
-
-#[test]
 fn nothing_is_written_if_any_benchmark_fails() {
     let project = project();
     record(&project, WORKS, &["first"]);
@@ -161,31 +139,4 @@ fn nothing_is_written_if_any_benchmark_fails() {
     );
     assert_eq!(records(project.path()), ["first.json"]);
     assert_eq!(fs::read(&file).unwrap(), before);
-}
-
-#[test]
-fn a_hurry_does_not_touch_what_is_shown() {
-    let project = project();
-    assert!(record(&project, WORKS, &["first", "--quick"]).status.success());
-    assert!(records(project.path()).is_empty());
-    read_in(&project.path().join("target/records").join(machine()), "first");
-}
-
-#[test]
-fn what_makes_no_record_is_said() {
-    let project = project();
-    for (bench, arguments, says) in [
-        ("true", &["first"][..], "the benchmark first measured nothing"),
-        (WORKS, &["third"], "there is no benchmark third; there are first, second"),
-        (
-            "echo 'group/peak: 7 bytes'",
-            &["first"],
-            "\"group/peak\" is not called GROUP/WHAT",
-        ),
-    ] {
-        let output = record(&project, bench, arguments);
-        assert!(!output.status.success());
-        assert!(stderr(&output).contains(says), "{}", stderr(&output));
-        assert!(records(project.path()).is_empty());
-    }
 }

@@ -1,5 +1,5 @@
 //! The address at which the book is published, and what a page can say only if it knows its own: a canonical address and a
-//! picture for those who link to it; and `sitemap.xml` and `robots.txt` for search engines.
+//! picture for those who link to it.
 
 use crate::files;
 use anyhow::{Result, bail};
@@ -63,14 +63,13 @@ impl SiteAddress {
         format!("{}{page}", self.whole)
     }
 
-    /// Lets the chapters in the folder `book` say their addresses, and writes the lists for search engines.
+    /// Lets the chapters in the folder `book` say their addresses.
     ///
     /// # Errors
     ///
     /// If a page cannot be read, or a file cannot be written.
     pub fn add_to(&self, book: &Path) -> Result<()> {
         let index = files::read(&book.join("index.html"))?;
-        let mut addresses = Vec::new();
         for file in files::with_extension(book, "html") {
             let name = files::relative(&file, book);
             if NO_CHAPTERS.contains(&name.as_str()) {
@@ -82,14 +81,8 @@ impl SiteAddress {
             let html =
                 html.replacen("</head>", &format!("{}</head>", self.tags(&address)), 1);
             files::write(&file, html)?;
-            addresses.push(address);
         }
-        addresses.sort();
-        addresses.dedup();
-        files::write(&book.join("sitemap.xml"), sitemap(&addresses))?;
-        let robots =
-            format!("User-agent: *\nAllow: /\n\nSitemap: {}\n", self.of("sitemap.xml"));
-        files::write(&book.join("robots.txt"), robots)
+        Ok(())
     }
 
     fn tags(&self, page: &str) -> String {
@@ -102,18 +95,6 @@ impl SiteAddress {
              <meta name=\"twitter:card\" content=\"summary_large_image\">\n"
         )
     }
-}
-
-/// <https://www.sitemaps.org/protocol.html>
-fn sitemap(addresses: &[String]) -> String {
-    let urls: String = addresses
-        .iter()
-        .map(|address| format!("<url><loc>{address}</loc></url>\n"))
-        .collect();
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\n{urls}</urlset>\n"
-    )
 }
 
 #[cfg(test)]
@@ -154,22 +135,6 @@ mod tests {
         for page in ["404.html", "print.html"] {
             assert!(!read(page).contains("someone.github.io"), "{page}");
         }
-    }
-
-    #[test]
-    fn search_engines_get_each_chapter_once() {
-        let folder = published_at("https://example.org/");
-        let read = |name: &str| files::read(&folder.path().join(name)).unwrap();
-        let sitemap = read("sitemap.xml");
-        let listed: Vec<_> = sitemap
-            .split("<loc>")
-            .skip(1)
-            .filter_map(|rest| rest.split("</loc>").next())
-            .collect();
-        assert_eq!(listed, ["https://example.org/", "https://example.org/softmax.html"]);
-        assert!(
-            read("robots.txt").ends_with("\nSitemap: https://example.org/sitemap.xml\n")
-        );
     }
 
     #[test]

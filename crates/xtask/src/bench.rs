@@ -9,21 +9,17 @@ use clap::Args;
 /// The options of `bench`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Features of the crate to turn on
-    #[arg(long)]
-    features: Option<String>,
-
     /// Write what was measured to this machine's folder in records/, of all benchmarks or of these
     #[arg(long, value_name = "NAME", num_args = 0..)]
     record: Option<Vec<String>>,
 
-    /// Time the crate beside PyTorch, NumPy and candle; what follows goes to the program that does it
+    /// Time the crate beside PyTorch and NumPy; what follows goes to the program that does it
     #[arg(
         long,
         value_name = "ARGUMENTS",
         num_args = 0..,
         allow_hyphen_values = true,
-        conflicts_with_all = ["features", "record", "quick"]
+        conflicts_with_all = ["record", "quick"]
     )]
     peers: Option<Vec<String>>,
 
@@ -50,9 +46,6 @@ pub fn bench(project: &Project, options: &Options) -> Result<()> {
     }
     let mut command = cargo(project);
     command.args(["bench", "--package", "laboratory"]);
-    if let Some(features) = &options.features {
-        command.args(["--features", features]);
-    }
     run(command.arg("--").args(&options.arguments))
 }
 
@@ -61,9 +54,6 @@ fn record(project: &Project, options: &Options, topics: &[String]) -> Result<()>
     let mut command = cargo(project);
     command.args(["run", "--quiet", "--package", "record", "--"]);
     command.args(topics);
-    if let Some(features) = &options.features {
-        command.args(["--features", features]);
-    }
     if options.quick {
         command.arg("--quick");
     }

@@ -1,6 +1,6 @@
-//! `cargo xtask bench --peers`: times the crate beside PyTorch, NumPy and candle.
+//! `cargo xtask bench --peers`: times the crate beside PyTorch and NumPy.
 //!
-//! Everything that they need is made in `target/peers`: two programs, and a Python environment.
+//! Everything that they need is made in `target/peers`: a program, and a Python environment.
 
 use crate::process::{cargo, run};
 use crate::project::Project;
@@ -8,7 +8,7 @@ use crate::python::Environment;
 use anyhow::Result;
 use std::env::consts::EXE_SUFFIX;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The environment of the peers in Python.
 const PEERS: Environment = Environment {
@@ -28,14 +28,9 @@ pub fn peers(project: &Project, arguments: &[String]) -> Result<()> {
     let folder = project.target().join("peers");
     build(project, &folder)?;
     let program = folder.join("release").join(format!("peers{EXE_SUFFIX}"));
-    let mut command = Command::new(&program);
+    let mut command = Command::new(program);
     command.args(arguments).current_dir(project.root());
-    if ["-h", "--help", "--list"].iter().any(|option| names(arguments, option)) {
-        return run(&mut command);
-    }
-    // What makes no sense is refused before gigabytes are installed.
-    run(Command::new(&program).args(arguments).arg("--list").stdout(Stdio::null()))?;
-    if !names(arguments, "--python") {
+    if !["-h", "--help", "--python"].iter().any(|option| names(arguments, option)) {
         command.arg("--python").arg(PEERS.ensure(project)?);
     }
     run(&mut command)
@@ -45,10 +40,10 @@ fn names(arguments: &[String], option: &str) -> bool {
     arguments.iter().any(|argument| argument.split('=').next() == Some(option))
 }
 
-/// Compiles the program, and candle beside it: without flags for the processor at hand, as most users do it.
+/// Compiles the program: without flags for the processor at hand, as most users do it.
 fn build(project: &Project, folder: &Path) -> Result<()> {
     let mut command = cargo(project);
-    command.args(["build", "--release", "--locked", "--workspace"]);
+    command.args(["build", "--release", "--locked"]);
     command.args(["--manifest-path", "benches/peers/Cargo.toml", "--target-dir"]);
     run(command.arg(folder))
 }
@@ -62,6 +57,6 @@ mod tests {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert!(names(&words("--quick --python /usr/bin/python3"), "--python"));
         assert!(names(&words("--python=/usr/bin/python3"), "--python"));
-        assert!(!names(&words("--quick --candle x"), "--python"));
+        assert!(!names(&words("--quick --check-only"), "--python"));
     }
 }

@@ -6,9 +6,7 @@ use crate::grid::tests::{cell, options};
 use anyhow::bail;
 use attention::cuda::{Kernel, Precision};
 use record::{Record, Unit};
-use std::cell::RefCell;
 use std::path::Path;
-use std::rc::Rc;
 
 const TILED: Contestant = Contestant::Ours(Program::Forward(Kernel::Tiled));
 const NAIVE: Contestant = Contestant::Ours(Program::Forward(Kernel::Naive));
@@ -20,10 +18,6 @@ const MATH: Contestant = Contestant::Torch(Backend::Math);
 struct Fake {
     /// The kernel that is wrong, in cells of this n.
     wrong: Option<(Program, usize)>,
-    /// The kernel that fails while it runs, in cells of this n.
-    failing: Option<(Program, usize)>,
-    /// The turns: the name, and the number of launches.
-    turns: Rc<RefCell<Vec<(&'static str, usize)>>>,
 }
 
 impl Device for Fake {
@@ -41,16 +35,7 @@ impl Device for Fake {
             return Ok(Err("it takes 90.0 GiB".to_owned()));
         }
         let seconds = if is_naive { 1.0 } else { 2e-3 };
-        let (fails, turns) = (self.failing == at, self.turns.clone());
-        Ok(Ok(Box::new(move |_, launches| {
-            if fails {
-                let (tried, says) = ("wait for what is timed".into(), "fault".into());
-                let fault = attention::cuda::Error::Fault { tried, code: 719, says };
-                return Err(fault.into());
-            }
-            turns.borrow_mut().push((program.source().name, launches));
-            Ok(vec![seconds; launches])
-        })))
+        Ok(Ok(Box::new(move |_, launches| Ok(vec![seconds; launches]))))
     }
 
     fn copy_bandwidth(&mut self) -> Result<f64> {
@@ -124,27 +109,6 @@ fn times_and_ratios_reach_the_record_and_the_line() {
     assert!(line.contains(&part) && line.ends_with(" TFLOP/s"), "{line}");
 }
 
-/// Each in turn, none always after the same one, and the slow one less often.
-#[test]
-fn turns_go_round() {
-    let mut fake = Fake::default();
-    let cell = cell(512, false, Pass::Forward);
-    let count = cell.contestants.iter().filter(|contestant| contestant.is_ours()).count();
-    let Rounds(rounds) = turns(&cell, &mut fake, None, 0.5).unwrap();
-    let turns = fake.turns.borrow();
-    let of = |name: &str| {
-        let its = turns.iter().filter(|(turn, _)| *turn == name);
-        its.map(|(_, launches)| *launches).collect::<Vec<_>>()
-    };
-    assert_eq!(of("naive"), [1, 1, 1, 1]); // the first try, then three rounds
-    assert_eq!(of("tiled"), [1, 50, 50, 50, 50, 50]); // 0.1 s a round
-    let order: Vec<_> = turns[count..].iter().map(|(name, _)| *name).collect();
-    assert_eq!(order[..2], ["naive", "tiled"]);
-    assert_ne!(order[count], "naive", "{order:?}");
-    assert_eq!(rounds.len(), count); // without PyTorch, ours alone
-    assert_eq!(rounds.iter().find(|(who, _)| *who == NAIVE).unwrap().1, [1.0; 3]);
-}
-
 #[test]
 fn a_run_without_pytorch_has_a_record_all_the_same() {
     let cells = forward(&[512]);
@@ -178,44 +142,15 @@ fn who_refuses_or_goes_away_is_absent_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_launch_that_fails_is_named() {
-    let failing = Some((Program::Forward(Kernel::Tiled), 8192));
-    let mut fake = Fake { failing, ..Fake::default() };
-    let error =
-        run(&forward(&[512, 8192]), &mut fake, None, later(), |_| Ok(())).unwrap_err();
-    let message = format!("{error:#}");
-    for part in ["kernel `tiled`, f32, forward, d = 64, causal, n = 8192", "fault"] {
-        assert!(message.contains(part), "{message}");
-    }
-}
-
-#[test]
 fn a_wrong_kernel_is_named() {
     let cells = forward(&[512, 1024, 2048, 4096, 8192]);
     let wrong = Some((Program::Forward(Kernel::Tiled), 8192));
-    let mut fake = Fake { wrong, ..Fake::default() };
+    let mut fake = Fake { wrong };
     let error = run(&cells, &mut fake, None, later(), |_| Ok(())).unwrap_err();
     assert_eq!(
         format!("{error:#}"),
         "kernel `tiled`, f32, forward, d = 64, causal, n = 8192: the output is off by 2.0e-1 of its norm, where 1e-5 is allowed"
     );
-}
-
-/// The real script, with a Python that most likely has no PyTorch: it says so, or finds no GPU, or works.
-#[test]
-fn the_real_script_says_hello_or_what_is_missing() {
-    let script = script().unwrap();
-    match Torch::start(Path::new("python3"), &script) {
-        Ok(torch) => assert!(torch.versions.contains_key("cudnn")),
-        Err(error) => {
-            let message = error.to_string();
-            let known = ["has no PyTorch", "finds no GPU"];
-            assert!(known.iter().any(|part| message.contains(part)), "{message}");
-        }
-    }
-    let error =
-        Torch::start(Path::new("no-such-python"), &script).err().unwrap().to_string();
-    assert!(error.contains("name one that has PyTorch with --python PROGRAM"), "{error}");
 }
 
 #[test]

@@ -173,8 +173,6 @@ fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::mutated;
-    use proptest::prelude::*;
 
     fn bytes(numbers: &[i32]) -> Vec<u8> {
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -213,31 +211,5 @@ ptxas info    : Used 32 registers";
         assert_eq!(resources[0].registers, 128);
         assert_eq!(resources[0].spill_stores, 8);
         assert!(Resources::parse("ptxas info    : 0 bytes gmem").is_empty());
-    }
-
-    const WORDS: &[&str] =
-        &["Compiling entry function '", " registers", "4294967296", "-1", "\n"];
-
-    proptest! {
-        #[test]
-        fn a_damaged_log_has_no_more_functions_than_it_names(log in mutated::text(LOG, WORDS)) {
-            let resources = Resources::parse(&log);
-            prop_assert!(resources.len() <= log.matches("Compiling entry function '").count());
-            for Resources { function, registers, .. } in resources {
-                prop_assert!(log.contains(&function));
-                prop_assert!(registers == 0 || log.contains(&registers.to_string()));
-            }
-        }
-
-        /// Whatever the constant holds: a launch whose blocks exist, or none.
-        #[test]
-        fn a_launch_of_any_bytes_is_possible_or_refused(bytes in mutated::bytes(bytes(&[128, 64, 0]), &["\0\0\0\0"])) {
-            if let Some(launch) = Launch::read("f", &bytes) {
-                let Launch { threads, rows, shared_bytes, .. } = launch;
-                prop_assert_eq!(bytes.len(), 12);
-                prop_assert!((1..=1 << 20).contains(&threads) && (1..=1 << 20).contains(&rows));
-                prop_assert!(shared_bytes <= 1 << 20);
-            }
-        }
     }
 }

@@ -252,8 +252,7 @@ pub fn check_format(role: Role, given: Format, wanted: Format) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::{Error, Kernel, mutated};
-    use proptest::prelude::*;
+    use crate::cuda::Kernel;
 
     const BOXES: Option<[u32; 2]> = Some([64, 128]);
     const F32: Format = Format::Address(Precision::F32);
@@ -400,50 +399,6 @@ mod tests {
                 let error = check_entries(role, other, shape).unwrap_err().to_string();
                 let start = format!("`{}` has {other} entries but heads · ", role.name());
                 assert!(error.starts_with(&start), "{error}");
-            }
-        }
-    }
-
-    const DECLARATION: &str = "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)
-attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
-                  const float* v, Bf16* output, float* lse, int n_q, int n_k, float scale) {";
-
-    const WORDS: &[&str] = &[
-        "extern \"C\" __global__ void ",
-        "attention_forward(",
-        "const float* q,",
-        "int n_q,",
-        ",",
-        ")",
-        "(",
-    ];
-
-    proptest! {
-        /// Whatever the source is: parameters that can be passed, each once, or none.
-        #[test]
-        fn a_damaged_declaration_has_parameters_or_is_refused(
-            source in mutated::text(DECLARATION, WORDS),
-            boxes: Option<[u32; 2]>,
-        ) {
-            for (i, parameter) in
-                Parameter::of(&source, "attention_forward", boxes).iter().flatten().enumerate()
-            {
-                let all = Parameter::of(&source, "attention_forward", boxes).unwrap();
-                prop_assert!(!all[..i].contains(parameter));
-                if let Parameter::Tensor { role, format: Format::Map { rows }, is_written } = *parameter {
-                    prop_assert!(!is_written);
-                    let boxes = boxes.unwrap();
-                    prop_assert_eq!(rows, if role == Role::Q { boxes[0] } else { boxes[1] });
-                }
-            }
-        }
-
-        /// A name is that of a kernel, or an error that says it.
-        #[test]
-        fn any_name_is_a_kernel_or_named(name in mutated::text("tensor_cores", &["naive", "tiled"])) {
-            match name.parse::<Program>() {
-                Ok(program) => prop_assert_eq!(program.source().name, name),
-                Err(error) => prop_assert_eq!(error, Error::Name { given: name }),
             }
         }
     }

@@ -226,19 +226,6 @@ fn compile_with_fibers(
     Ok(file)
 }
 
-/// Compiles and runs a file of `cuda/host` that tests the machine itself; what it says if it fails.
-pub fn run_test(name: &str) -> Result<(), String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let file = compile_with_fibers(name, &[], folder.path())
-        .map_err(|error| error.to_string())?;
-    let output = Command::new(file).output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(format!("{}: {}", output.status, said(&output)))
-    }
-}
-
 /// Returns the error of each result, in words.
 pub fn lines(program: Program, errors: &[f64]) -> Vec<String> {
     let names: &[&str] = match program {

@@ -206,20 +206,6 @@ fn check_laws<T: Real>(problem: &Problem) {
     check_same(merge(&a, &merge(&b, &c)), &right, "other brackets");
 }
 
-/// At any time the state is that of the keys seen so far.
-fn check_on_the_way<T: Real>(problem: &Problem) {
-    let rows = Rows::<T>::new(problem);
-    let mut state = rows.nothing();
-    for n in 1..=rows.n_keys() {
-        rows.absorb(&mut state, &[n - 1]);
-        let seen = Rows {
-            scores: rows.scores.columns(0, n).into_owned(),
-            values: rows.values.rows(0, n).into_owned(),
-        };
-        check_same(state.clone(), &seen.plain(), "on the way");
-    }
-}
-
 proptest! {
     #![proptest_config(config())]
 
@@ -233,12 +219,6 @@ proptest! {
     fn states_are_a_commutative_monoid(problem in problems()) {
         check_laws::<f64>(&problem);
         check_laws::<f32>(&problem);
-    }
-
-    #[test]
-    fn on_the_way_it_is_the_softmax_of_what_was_seen(problem in problems()) {
-        check_on_the_way::<f64>(&problem);
-        check_on_the_way::<f32>(&problem);
     }
 
     #[test]
@@ -319,50 +299,6 @@ fn scores_that_are_no_numbers_are_not_hidden() {
             }
         }
     }
-}
-
-fn check_far_apart<T: Real>() {
-    for scores in [
-        dmatrix![-1000.0, 1000.0, 999.0, -1000.0],
-        dmatrix![1000.0, -1000.0, 1000.0, HIDDEN],
-        dmatrix![-1000.0, -1000.0, HIDDEN, -999.0],
-    ] {
-        let values = dmatrix![1.0, 0.5; -1.0, 0.25; 0.5, -0.125; 0.75, 1.0];
-        let rows = Rows::<T>::new(&Problem { scores, values, seed: 0 });
-        let right = rows.plain();
-        assert!(right.0.iter().chain(&right.1).all(|&x| x.is_finite()));
-        for width in 1..=4 {
-            check_same(rows.in_tiles(&[0, 1, 2, 3], width), &right, "far apart");
-            check_same(
-                rows.in_tiles(&[3, 2, 1, 0], width),
-                &right,
-                "far apart, backwards",
-            );
-        }
-        check_same(
-            rows.state(&[0, 3]).merge(rows.state(&[2, 1])).unwrap(),
-            &right,
-            "merged",
-        );
-    }
-}
-
-#[test]
-fn a_thousand_up_or_down_overflows_nothing() {
-    check_far_apart::<f64>();
-    check_far_apart::<f32>();
-}
-
-/// By hand: weights 1/6, 2/6 and 3/6.
-#[test]
-fn three_keys_by_hand() {
-    let mut state = OnlineSoftmax::<f64>::new(1, 1).unwrap();
-    for (score, value) in [(1.0_f64, 6.0), (2.0, 60.0), (3.0, 600.0)] {
-        state.absorb(&dmatrix![score.ln()], &dmatrix![value]).unwrap();
-    }
-    let (output, log_sum_exp) = state.finish();
-    assert!((output[0] - 321.0).abs() < 1e-12);
-    assert!((log_sum_exp[0] - 6.0_f64.ln()).abs() < 1e-15);
 }
 
 /// However large the score, both numbers together are off by no more than the rounding of the logarithm.

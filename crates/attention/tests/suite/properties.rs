@@ -4,9 +4,9 @@ use crate::layer::Layer;
 use attention::testing::{masks, options, parameters, random};
 use attention::{
     AttentionShape, BatchGradients, Float, ForwardOptions, Mask, MultiHeadAttention,
-    NamedParameters, Parameters, SingleHeadAttention, Visibility, attention,
-    attention_backward, attention_weights, log_sum_exp, log_sum_exp_rows, scaled_scores,
-    softmax, softmax_rows, softmax_rows_backward,
+    Parameters, SingleHeadAttention, Visibility, attention, attention_backward,
+    attention_weights, log_sum_exp, log_sum_exp_rows, scaled_scores, softmax,
+    softmax_rows, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
@@ -179,28 +179,6 @@ proptest! {
         .unwrap();
         prop_assert!((output - again).amax() < 1e-12 * v.amax());
     }
-
-    #[test]
-    fn outputs_follow_the_order_of_the_queries(problem in problems(), seed in any::<u32>()) {
-        let Problem { q, k, v, .. } = problem;
-        let mut order: Vec<usize> = (0..q.nrows()).collect();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed.into()));
-        let (output, _) = attention(&q, &k, &v, Mask::none()).unwrap();
-        let (again, _) = attention(&q.select_rows(&order), &k, &v, Mask::none()).unwrap();
-        prop_assert!((output.select_rows(&order) - again).amax() < 1e-12 * v.amax());
-    }
-
-    /// Without a mask and without positions, a sentence is a bag of words.
-    #[test]
-    fn a_layer_without_a_mask_knows_no_order(n in 1..8_usize, seed in any::<u32>()) {
-        let x = random(n, 6, seed.into());
-        let mut order: Vec<usize> = (0..n).collect();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed.into()));
-        let layer = multi_head(seed.into());
-        let (output, _) = layer.forward(&x, Mask::none()).unwrap();
-        let (again, _) = layer.forward(&x.select_rows(&order), Mask::none()).unwrap();
-        prop_assert!((output.select_rows(&order) - again).amax() < 1e-13);
-    }
 }
 
 // ---------------------------------------------------------------------------------------------------- what masks hide
@@ -255,32 +233,6 @@ proptest! {
                 prop_assert!(d.q.row(other).iter().all(|&d| d == 0.0));
             }
         }
-    }
-
-    /// NaN and infinities where no query may look change nothing but rounding, forward and backward.
-    #[test]
-    fn nothing_behind_a_mask_reaches_the_output(
-        problem in problems(),
-        poison in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(f64::NEG_INFINITY)],
-    ) {
-        let Problem { q, mut k, mut v, mask } = problem;
-        let sized = mask.sized(q.nrows(), k.nrows()).unwrap();
-        let r = random(q.nrows(), v.ncols(), 5);
-        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let d = attention_backward(&cache, &r).unwrap();
-
-        let hidden = |j: &usize| (0..q.nrows()).all(|i| !sized.allows(i, *j));
-        for j in (0..k.nrows()).filter(hidden) {
-            k.row_mut(j).fill(poison);
-            v.row_mut(j).fill(poison);
-        }
-        let (poisoned, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let poisoned_d = attention_backward(&cache, &r).unwrap();
-        let close = |a: &DMatrix<f64>, b: &DMatrix<f64>| (a - b).amax() <= 1e-12 * (1.0 + a.amax());
-        prop_assert!(close(&output, &poisoned));
-        prop_assert!(close(&d.q, &poisoned_d.q));
-        prop_assert!(close(&d.k, &poisoned_d.k));
-        prop_assert!(close(&d.v, &poisoned_d.v));
     }
 
     /// For every tile of a mask, and for tiles that reach out of it.
@@ -349,28 +301,6 @@ fn padding_tokens_may_hold_anything() {
 
 // ---------------------------------------------------------------------------------------------------- shapes and batches
 
-#[test]
-fn the_output_is_as_wide_as_the_input_for_any_batch_and_length() {
-    fn check(layer: &impl Layer<f64>) {
-        for (batch, n) in [1, 4, 16].into_iter().flat_map(|b| [1, 2, 7].map(|n| (b, n))) {
-            let xs: Vec<_> = (0..batch).map(|b| random(n, 6, b)).collect();
-            let (outputs, caches) = layer.forward_batch(&xs, Mask::causal()).unwrap();
-            let BatchGradients { parameters: gradients, xs: grad_xs, .. } =
-                layer.backward_batch(&caches, &outputs).unwrap();
-            assert_eq!((outputs.len(), grad_xs.len()), (xs.len(), xs.len()));
-            assert!(
-                outputs.iter().chain(&grad_xs).all(|matrix| matrix.shape() == (n, 6))
-            );
-            let shapes = |p: &Parameters<f64>| {
-                p.named().iter().map(|(_, matrix)| matrix.shape()).collect::<Vec<_>>()
-            };
-            assert_eq!(shapes(&gradients), shapes(layer.parameters()));
-        }
-    }
-    check(&single_head(8)); // d_model = 6, d_k = 4, d_v = 3
-    check(&multi_head(8));
-}
-
 /// Each sequence of a batch comes out as it would alone, to the bit; and the parameters' gradients are the sum.
 #[test]
 fn the_members_of_a_batch_do_not_see_one_another() {
@@ -429,41 +359,6 @@ proptest! {
 
 // ---------------------------------------------------------------------------------------------------- large numbers
 
-proptest! {
-    #![proptest_config(config())]
-
-    /// With entries up to 100 the scores reach thousands, far beyond the 709 whose exponential `f64` can hold.
-    #[test]
-    fn inputs_up_to_a_hundred_stay_finite(
-        (n_q, n_k, d_k) in (1..8_usize, 1..8_usize, 1..16_usize),
-        kind in 0..7_u8,
-        seed in any::<u32>(),
-    ) {
-        let seed = seed.into();
-        let q = 100.0 * random(n_q, d_k, seed);
-        let k = 100.0 * random(n_k, d_k, seed + 1);
-        let v = 100.0 * random(n_k, 3, seed + 2);
-        let mask = any_mask(n_q, n_k, kind, seed + 3);
-        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
-        let d = attention_backward(&cache, &(100.0 * random(n_q, 3, seed + 4))).unwrap();
-        prop_assert!(is_finite(&output) && is_finite(&d.q) && is_finite(&d.k) && is_finite(&d.v));
-        prop_assert!(output.amax() <= v.amax() * (1.0 + 1e-12)); // a mean of values
-    }
-}
-
-#[test]
-fn layers_stay_finite_for_inputs_up_to_a_hundred() {
-    fn check(layer: &impl Layer<f64>) {
-        let x = 100.0 * random(8, 6, 10);
-        let (output, cache) = layer.forward(&x, Mask::causal()).unwrap();
-        let gradients = layer.backward(&cache, &output).unwrap();
-        assert!(is_finite(&output) && is_finite(&gradients.x));
-        assert!(gradients.norm().is_finite());
-    }
-    check(&single_head(10));
-    check(&multi_head(10));
-}
-
 #[test]
 fn scores_over_seven_hundred_stay_finite() {
     let scores = DMatrix::from_row_slice(2, 3, &[710.0, 900.0, -900.0, 5e4, 5e4, 0.0]);
@@ -474,55 +369,6 @@ fn scores_over_seven_hundred_stay_finite() {
     let lse = log_sum_exp_rows(&scores).unwrap();
     assert_eq!((lse[0], lse[1]), (900.0, 5e4 + 2.0_f64.ln()));
     assert!(is_finite(&softmax_rows_backward(&weights, &random(2, 3, 11)).unwrap()));
-}
-
-/// One key takes almost everything: what is left for the others is 10⁻⁴⁰, or nothing that a number can hold.
-#[test]
-fn near_saturation_the_gradient_is_small_and_finite() {
-    for gap in [30.0, 92.0, 700.0, 800.0] {
-        let q = DMatrix::from_row_slice(1, 1, &[1.0]);
-        let k = DMatrix::from_row_slice(3, 1, &[gap, 0.0, 0.0]);
-        let v = random(3, 2, 12);
-        let (_, cache) = attention(&q, &k, &v, Mask::none()).unwrap();
-        assert!(cache.weights[0] > 1.0 - 1e-12);
-        let d = attention_backward(&cache, &random(1, 2, 13)).unwrap();
-        assert!(is_finite(&d.q) && is_finite(&d.k) && is_finite(&d.v));
-        assert!(d.k.amax() < 1e-12, "gap {gap}: {}", d.k);
-    }
-}
-
-/// Scores of normal vectors have a variance of d_k. Without the scale, at d_k = 512, one key takes nearly all.
-#[test]
-fn the_scale_keeps_softmax_from_saturating() {
-    let d_k = 512;
-    let unit_variance = 3.0_f64.sqrt(); // of numbers that are uniform between −1 and 1 the variance is 1/3
-    let (q, k) =
-        (unit_variance * random(32, d_k, 14), unit_variance * random(32, d_k, 15));
-    let scaled = scaled_scores(&q, &k).unwrap();
-    let unscaled = &q * k.transpose();
-    assert!((&scaled * (d_k as f64).sqrt() - &unscaled).amax() < 1e-12);
-
-    let (scaled, unscaled) =
-        (softmax_rows(&scaled).unwrap(), softmax_rows(&unscaled).unwrap());
-    let largest = |weights: &DMatrix<f64>| -> Vec<f64> {
-        weights.row_iter().map(|row| row.max()).collect()
-    };
-    let (with, without) = (largest(&scaled), largest(&unscaled));
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    assert!(with.iter().zip(&without).all(|(with, without)| with < without));
-    assert!(mean(&without) > 0.9, "{}", mean(&without));
-    assert!(mean(&with) < 0.3, "{}", mean(&with));
-
-    // In most rows next to nothing is left of the gradient; a few rows where two keys compete still have one.
-    let r = random(32, 32, 16);
-    let median_gradient = |weights: &DMatrix<f64>| {
-        let grad_scores = softmax_rows_backward(weights, &r).unwrap();
-        let mut norms: Vec<f64> = grad_scores.row_iter().map(|row| row.norm()).collect();
-        norms.sort_by(f64::total_cmp);
-        norms[norms.len() / 2]
-    };
-    let (with, without) = (median_gradient(&scaled), median_gradient(&unscaled));
-    assert!(without < 0.5 * with, "{without} without the scale, {with} with it");
 }
 
 // ---------------------------------------------------------------------------------------------------- the same bits
@@ -557,20 +403,6 @@ fn the_same_seed_gives_the_same_bits_with_any_number_of_threads() {
     assert_eq!(alone, with(1), "a second run");
     assert_eq!(alone, with(2), "two threads");
     assert_eq!(alone, with(4), "four threads");
-}
-
-#[test]
-fn another_seed_gives_another_layer() {
-    let draw =
-        |seed| Parameters::<f64>::xavier(6, 4, 3, &mut ChaCha8Rng::seed_from_u64(seed));
-    let (a, b) = (draw(0).unwrap(), draw(1).unwrap());
-    for ((name, a), (_, b)) in a.named().iter().zip(b.named()).take(4) {
-        assert!(a.iter().zip(b.iter()).all(|(a, b)| a != b), "{name}");
-    }
-    let of = |parameters| {
-        SingleHeadAttention::from(parameters).forward(&random(3, 6, 18), Mask::none())
-    };
-    assert_ne!(of(a).unwrap().0, of(b).unwrap().0);
 }
 
 /// Weights of mean 0 and standard deviation √(2 / (d_in + d_out)), within four of the estimate's own; no bias.
@@ -647,59 +479,6 @@ mod pinned {
 
 // ---------------------------------------------------------------------------------------------------- precision
 
-/// In `f32` and `f64` the same layer gives the same, relative to the largest entry.
-#[test]
-fn single_precision_agrees_with_double() {
-    fn cast(parameters: &Parameters<f64>) -> Parameters<f32> {
-        let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = parameters.clone();
-        let narrow = |x| x as f32;
-        Parameters {
-            w_q: w_q.map(narrow),
-            w_k: w_k.map(narrow),
-            w_v: w_v.map(narrow),
-            w_o: w_o.map(narrow),
-            b_q: b_q.map(narrow),
-            b_k: b_k.map(narrow),
-            b_v: b_v.map(narrow),
-            b_o: b_o.map(narrow),
-        }
-    }
-    fn assert_close(what: &str, single: &DMatrix<f32>, double: &DMatrix<f64>) {
-        let difference = (single.map(f64::from) - double).amax() / double.amax();
-        assert!(difference < 1e-5, "{what}: {difference:e}");
-    }
-    fn check(single: &impl Layer<f32>, double: &impl Layer<f64>) {
-        let x = random(12, 6, 20);
-        for (kind, mask) in masks(12, 12) {
-            let (output, cache) = double.forward(&x, &mask).unwrap();
-            let gradients = double.backward(&cache, &output).unwrap();
-            let narrow = |matrix: &DMatrix<f64>| matrix.map(|x| x as f32);
-            let (output_32, cache) = single.forward(&narrow(&x), &mask).unwrap();
-            let gradients_32 = single.backward(&cache, &narrow(&output)).unwrap();
-            assert_close(kind, &output_32, &output);
-            assert_close(kind, &gradients_32.x, &gradients.x);
-            let pairs = gradients_32.named().into_iter().zip(gradients.named());
-            for ((name, single), (_, double)) in pairs {
-                // The gradient with respect to b_k is zero.
-                if name != "b_k" {
-                    let (single, double) = (single.into_owned(), double.into_owned());
-                    assert_close(&format!("{name}, {kind}"), &single, &double);
-                }
-            }
-        }
-    }
-    let parameters_of_one = parameters(6, 4, 3, 21);
-    check(
-        &SingleHeadAttention::from(cast(&parameters_of_one)),
-        &SingleHeadAttention::from(parameters_of_one),
-    );
-    let shared = parameters(6, 6, 6, 22);
-    check(
-        &MultiHeadAttention::from_parameters(cast(&shared), 3).unwrap(),
-        &MultiHeadAttention::from_parameters(shared, 3).unwrap(),
-    );
-}
-
 /// Both precisions draw the same numbers, so that a layer can be checked in one and timed in the other.
 #[test]
 fn both_precisions_draw_the_same_parameters() {
@@ -771,49 +550,6 @@ fn dropout_is_for_training_only() {
 }
 
 // ---------------------------------------------------------------------------------------------------- cost
-
-/// d_model = 64, one head 16 wide, `f32`; worked out with pencil and paper.
-#[test]
-fn operations_and_bytes_are_those_counted_by_hand() {
-    #[derive(Clone, Copy)]
-    struct Row {
-        n: usize,
-        projections: u128, // 4 · 2 · n · 64 · 16
-        scores: u128,      // 2 · n² · 16, and the same for the values
-        softmax: u128,     // 5 · n²
-        q: u128,           // 4 · n · 16, and the same for k, v and output
-        weights: u128,     // 4 · n²
-    }
-    #[rustfmt::skip]
-    let by_hand = [
-        Row { n: 16,  projections: 131_072,   scores: 8_192,   softmax: 1_280,  q: 1_024, weights: 1_024 },
-        Row { n: 32,  projections: 262_144,   scores: 32_768,  softmax: 5_120,  q: 2_048, weights: 4_096 },
-        Row { n: 64,  projections: 524_288,   scores: 131_072, softmax: 20_480, q: 4_096, weights: 16_384 },
-        Row { n: 128, projections: 1_048_576, scores: 524_288, softmax: 81_920, q: 8_192, weights: 65_536 },
-    ];
-    for Row { n, projections, scores, softmax, q, weights } in by_hand {
-        let shape = AttentionShape::self_attention(1, n, 64, 16, 1);
-        let (flops, bytes) = (shape.flops().unwrap(), shape.bytes(4).unwrap());
-        assert_eq!((flops.projections, flops.scores), (projections, scores));
-        assert_eq!((flops.softmax, flops.values), (softmax, scores));
-        assert_eq!(flops.core(), 2 * scores + softmax);
-        assert_eq!(flops.total(), projections + 2 * scores + softmax);
-        assert_eq!((bytes.q, bytes.k, bytes.v, bytes.output), (q, q, q, q));
-        assert_eq!((bytes.weights, bytes.total()), (weights, 4 * q + weights));
-        let intensity = shape.intensity(4).unwrap();
-        assert_eq!(intensity, (2 * scores + softmax) as f64 / (4 * q + weights) as f64);
-        assert_eq!(shape.crossover(), 128);
-    }
-    for (shorter, longer) in by_hand.iter().zip(&by_hand[1..]) {
-        assert_eq!(longer.n, 2 * shorter.n);
-        assert_eq!(
-            longer.scores,
-            4 * shorter.scores,
-            "twice the tokens, four times the scores"
-        );
-        assert_eq!(longer.weights, 4 * shorter.weights, "and four times their memory");
-    }
-}
 
 /// Loops that do nothing but count, where no two sizes are equal.
 #[test]

@@ -560,17 +560,6 @@ mod tests {
         assert_eq!(peak, 11); // softmax aside: 2·3 + 3 + 2 in the scores
     }
 
-    /// Room for 5 numbers and rows of 7: each row is read three times, in two pieces.
-    #[test]
-    fn rows_that_do_not_fit_are_swept_three_times() {
-        let [q, k, v, _] = &random_inputs([3, 7, 2, 2]);
-        let (_, report, _) = run([q, k, v], 5, |memory, inputs| {
-            naive_attention(memory, inputs, Mask::none()).map(Into::into)
-        })
-        .unwrap();
-        assert_eq!(report.pass("softmax"), Counts { read: 3 * 21, written: 21 });
-    }
-
     #[test]
     fn one_number_less_than_the_least_is_an_error() {
         for sizes @ [_, _, d_k, d_v] in SIZES {

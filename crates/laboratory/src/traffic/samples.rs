@@ -16,8 +16,6 @@ pub const SIZES: [[usize; 4]; 6] = [
     [1, 9, 3, 5],
     [13, 1, 3, 2],
 ];
-/// The same, with more of everything.
-pub const LARGER: [[usize; 4]; 3] = [[40, 40, 4, 4], [64, 96, 5, 3], [100, 37, 2, 6]];
 pub const ROOMY: usize = 10_000;
 
 pub fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
@@ -50,10 +48,6 @@ pub fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
 /// Queries and keys: of one, that divide nothing, of the whole, and of more than there is.
 pub const TILES: [(usize, usize); 6] =
     [(1, 1), (2, 3), (3, 2), (5, 1), (1, 4), (20, usize::MAX)];
-/// For the sizes of [`LARGER`].
-pub const LARGER_TILES: [(usize, usize); 6] =
-    [(1, 1), (7, 3), (8, 8), (16, 4), (64, 1), (200, 200)];
-
 // ---------------------------------------------------------------------------------------------------- what is expected
 
 /// Output and log-sum-exp.
@@ -192,47 +186,4 @@ pub fn assert_needs_room_of_tiles<const N: usize>(
             }
         }
     }
-}
-
-/// Queries and keys in a block of [`left_over`], of which there are eight.
-pub const BLOCK: usize = 16;
-
-/// The number of the 8 × 8 tiles that each mask leaves: causal 1 + 2 + … + 8, and a window as long as a block two for each block but the
-/// first.
-pub fn left_over() -> [(Mask, usize); 5] {
-    let late: Vec<bool> = (0..8 * BLOCK).map(|j| j >= 7 * BLOCK).collect();
-    let late = Mask::padding(&late).unwrap();
-    [
-        (Mask::none(), 64),
-        (Mask::causal(), 36),
-        (Mask::window(BLOCK).unwrap(), 15),
-        (late.clone(), 8),
-        (Mask::causal().and(late), 1),
-    ]
-}
-
-/// A formula in n·d and the capacity gives always a little less than what tiles that fill fast memory move, for they
-/// don't fill all of it and the last block is not full. It is less by 10 % at most where 2d is large beside 3, M beside 2d,
-/// and n beside a block.
-pub fn assert_moves_as_little_as(
-    formula: impl Fn(f64, f64) -> f64,
-    tiles_for: fn(usize, usize, usize) -> Result<(usize, usize)>,
-    moved: impl Fn([usize; 4], (usize, usize)) -> Vec<Moved>,
-) {
-    let mut compared = 0;
-    for d in [32, 64, 128, 256] {
-        for capacity in (10..20).map(|power| 1 << power) {
-            for n in [512, 1000, 1024, 3000, 8192, 65_536] {
-                let Ok(tiles) = tiles_for(capacity, d, d) else { continue };
-                let counted = total(&moved([n, n, d, d], tiles)) as f64;
-                let formula = formula((n * d) as f64, capacity as f64);
-                assert!(counted > formula);
-                if capacity >= 128 * d && n * d >= 16 * capacity {
-                    assert!(counted < 1.1 * formula, "{d} {capacity} {n}");
-                    compared += 1;
-                }
-            }
-        }
-    }
-    assert!(compared > 30, "{compared}");
 }

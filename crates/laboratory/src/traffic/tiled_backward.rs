@@ -198,9 +198,8 @@ fn room((b_q, b_k): (usize, usize), d_k: usize, d_v: usize) -> u128 {
 mod tests {
     use super::*;
     use crate::traffic::samples::{
-        BLOCK, LARGER, LARGER_TILES, Moved, ROOMY, Ran, assert_close,
-        assert_moves_as_little_as, assert_needs_room_of_tiles, attended, gradients,
-        left_over, random_inputs, run, total,
+        Moved, ROOMY, Ran, assert_close, assert_needs_room_of_tiles, attended, gradients,
+        random_inputs, run, total,
     };
     use crate::traffic::{chunked_attention, tiled_attention};
     use attention::Mask;
@@ -278,35 +277,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_closed_formula_is_exact() {
-        for sizes @ [n_q, n_k, d_k, d_v] in LARGER {
-            let inputs = random_inputs(sizes);
-            for (b_q, b_k) in LARGER_TILES {
-                let (_, report, _) =
-                    run_backward(inputs.each_ref(), &Mask::none(), 200_000, (b_q, b_k))
-                        .unwrap();
-                let first = n_q * (2 * d_v + d_k + 1);
-                let queries = n_k.div_ceil(b_k) * n_q;
-                let second = 2 * n_k * (d_k + d_v) + queries * (3 * d_k + d_v + 2);
-                assert_eq!(report.total().all(), (first + second) as u128, "{sizes:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn hidden_tiles_cost_nothing() {
-        let (n, d) = (8 * BLOCK, 4);
-        let inputs = random_inputs([n, n, d, d]);
-        for (mask, tiles) in left_over() {
-            let (_, report, _) =
-                run_backward(inputs.each_ref(), &mask, ROOMY, (BLOCK, BLOCK)).unwrap();
-            let second = report.pass("tiles, backward").all();
-            let expected = 4 * n * d + tiles * BLOCK * (4 * d + 2);
-            assert_eq!(second, expected as u128, "{mask:?}");
-        }
-    }
-
     /// No other tiles that fit the same memory move less, and none that fit are larger.
     #[test]
     fn the_choice_is_the_best() {
@@ -322,15 +292,5 @@ mod tests {
         let least = room((1, 1), 4, 3) as usize;
         assert_eq!(tiles_for_backward(least, 4, 3).unwrap(), (1, 1));
         assert!(tiles_for_backward(least - 1, 4, 3).is_err());
-    }
-
-    /// 7nd + 16n²d²/M.
-    #[test]
-    fn tiles_that_fill_fast_memory_move_as_little_as_the_formula_says() {
-        assert_moves_as_little_as(
-            |numbers, capacity| 7.0 * numbers + 16.0 * numbers * numbers / capacity,
-            tiles_for_backward,
-            moved_without_mask,
-        );
     }
 }

@@ -62,7 +62,6 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
         links::broken,
         links::forgotten,
         prose::check,
-        prose::comments,
     ];
     Ok(sorted(checks.par_iter().flat_map_iter(|check| check(&sources)).collect()))
 }

@@ -1,4 +1,4 @@
-//! Numbers typed by hand, and words that the book and its code do without.
+//! Numbers typed by hand, and words that the book does without.
 //!
 //! A decimal in the prose looks measured, so it must have been: it comes from `src/generated` by an
 //! include. Not meant are code, formulas, links, and places in other texts: "Section 3.2".
@@ -60,60 +60,6 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
         [numbers(chapter, &prose), words(chapter, &prose)].concat()
     };
     sources.chapters.iter().flat_map(check).collect()
-}
-
-/// The [`WORDS`] in the comments of the code, and documentation that opens with a question.
-pub(super) fn comments(sources: &Sources) -> Vec<Finding> {
-    let code = ["rs", "cu", "cuh", "h", "cpp", "js"];
-    let folders = ["crates", "tests"].map(|folder| sources.root.join(folder));
-    let files = folders.iter().flat_map(|folder| {
-        code.iter().flat_map(move |extension| files::with_extension(folder, extension))
-    });
-    let documents = files.filter_map(|file| Document::read(file, &sources.root).ok());
-    let check = |document: Document| {
-        // Those in tests/ are about the words themselves.
-        let is_of_tests = document.name.starts_with("tests/");
-        let comments =
-            if is_of_tests { String::new() } else { comments_alone(&document.text) };
-        [words(&document, &comments), questions(&document)].concat()
-    };
-    documents.flat_map(check).collect()
-}
-
-/// A mark between two comments, so that no phrase begins in one and ends in the other.
-const APART: &str = "\u{1}";
-
-/// The lines of `text` with nothing but their comments. Those on adjacent lines are one text.
-fn comments_alone(text: &str) -> String {
-    let comment = |line: &str| {
-        let (code, comment) = line.split_once("//").unwrap_or((line, ""));
-        let comment = comment.trim_start_matches(['/', '!']);
-        let continues = code.trim().is_empty() && !comment.trim().is_empty();
-        format!("{}{comment}", if continues { "" } else { APART })
-    };
-    text.lines().map(comment).collect::<Vec<_>>().join("\n")
-}
-
-/// A comment of documentation that opens like a question.
-static QUESTION: Pattern = pattern!(r"^\s*//[/!] (What|How|Whether|Where|Who|When)\b");
-
-/// Comments of documentation that open with a word of a question.
-fn questions(document: &Document) -> Vec<Finding> {
-    let is_documentation =
-        |line: &str| ["///", "//!"].iter().any(|mark| line.trim().starts_with(mark));
-    let mut inside = false;
-    let mut findings = vec![];
-    for (number, line) in (1..).zip(document.text.lines()) {
-        if let Some(found) = QUESTION.captures(line).filter(|_| !inside) {
-            let message = format!(
-                "documentation that opens with “{}”: say what it is, does or returns",
-                &found[1]
-            );
-            findings.push(document.finding(number, message));
-        }
-        inside = is_documentation(line);
-    }
-    findings
 }
 
 fn words(chapter: &Document, prose: &str) -> Vec<Finding> {
