@@ -97,7 +97,6 @@ fn traffic(page: &mut Page) -> Result<Claim> {
     let [tokens, width] = facts::traffic_doubled()?;
     page.value("traffic-doubled-n", fixed(tokens, 1));
     page.value("traffic-doubled-d", fixed(width, 1));
-    page.value("traffic-room-kib", integer((facts::HALF * facts::ROOM) >> 10));
     page.value("traffic-n", integer(facts::COMPARED));
     traffic_figure(page)?;
     Ok(Claim {
