@@ -17,12 +17,10 @@ const PASSES: [&str; 2] = ["forward", "forward+backward"];
 const KINDS: [(u64, &str); 4] =
     [(64, "full"), (64, "causal"), (128, "full"), (128, "causal")];
 
-const PEERS: [(&str, &str); 6] = [
+const PEERS: [(&str, &str); 4] = [
     ("pytorch-fused", "PyTorch, fused"),
     ("pytorch-written", "PyTorch, written out"),
     ("numpy", "NumPy"),
-    ("candle-flash", "candle, fused"),
-    ("candle-written", "candle, written out"),
     ("naive", "this crate, naive"),
 ];
 
