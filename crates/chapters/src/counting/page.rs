@@ -63,12 +63,12 @@ fn counts(page: &mut Page) -> Result<()> {
     let even = facts::counts(4096)?;
     let softmax = even.flops.softmax as f64 / even.flops.core() as f64;
     page.value("softmax-share", percent(softmax, 1));
-    for (n, backward) in [(128, "backward-shortest"), (8192, "backward-longest")] {
+    for n in [128, 8192] {
         let share = core_share(&facts::counts(n)?.flops);
         page.value(format!("share-{n}"), percent(share, 0));
         page.value(format!("doubling-{n}"), significant(facts::doubling(n)?, 3));
-        page.value(backward, fixed(facts::backward_flops_ratio(n)?, 3));
     }
+    page.value("backward-shortest", fixed(facts::backward_flops_ratio(128)?, 3));
     page.value("backward-limit", fixed(facts::backward_flops_limit(), 3));
     // Weights that training keeps, of one sequence.
     let layers = 24;

@@ -83,7 +83,6 @@ fn layer(page: &mut Page) {
     page.value("layer-layers", integer(layers));
     page.value("layer-all-naive", of_layer(layers * kept.naive()));
     page.value("layer-all-tiled", of_layer(layers * kept.tiled()));
-    page.value("layer-ratio", fixed(kept.ratio(), 0));
 }
 
 fn operations(page: &mut Page) -> Result<()> {

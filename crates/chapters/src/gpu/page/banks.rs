@@ -25,7 +25,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("column-of-keys", integer(without.tiled[1]));
     page.value("conflict-matrix", integer(without.matrices));
     page.value("conflict-matrix-swizzled", integer(with.matrices));
-    for words in [4, 8, 16] {
+    for words in [4, 8] {
         page.value(format!("padding-{words}"), integer(clocks_with_padding(words)));
     }
     let [direct, padded, plain, swizzled] = eight_rows();

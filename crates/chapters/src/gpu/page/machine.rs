@@ -48,13 +48,9 @@ fn ridges(page: &mut Page) -> Result<()> {
         ["machine", "TB/s", "ridge in f32, FLOP/byte", "ridge of the tensor cores, bf16"];
     page.table("ridges", &header, &[H100, H200].map(row));
     page.value("intensity-n", integer(N));
-    for (name, bytes) in [("f32", 4), ("bf16", 2)] {
-        let (with, without) =
-            (intensity_with_matrix(bytes)?, intensity_without_matrix(bytes)?);
-        page.value(format!("intensity-matrix-{name}"), fixed(with, 0));
-        let without = integer(without.round() as usize);
-        page.value(format!("intensity-tiled-{name}"), without);
-    }
+    page.value("intensity-matrix-bf16", fixed(intensity_with_matrix(2)?, 0));
+    let tiled = integer(intensity_without_matrix(2)?.round() as usize);
+    page.value("intensity-tiled-bf16", tiled);
     Ok(())
 }
 
