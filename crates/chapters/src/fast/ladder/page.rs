@@ -135,12 +135,26 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
         let share = ladder.explained("one by one")? / step.seconds;
         page.value(format!("explained-{}", step.name), percent(share, 0));
     }
+    let mut left = vec![];
     for (step, exponential) in
         [(&steps[2], "one by one"), (&steps[3], "portable"), (&steps[4], "vector")]
     {
-        let left = step.seconds - ladder.explained(exponential)?;
-        page.value(format!("left-{}", step.name), format!("{} ms", fixed(1e3 * left, 0)));
+        let seconds = step.seconds - ladder.explained(exponential)?;
+        page.value(
+            format!("left-{}", step.name),
+            format!("{} ms", fixed(1e3 * seconds, 0)),
+        );
+        left.push(seconds);
     }
+    let too_dear = left[0] < 0.5 * left[1].min(left[2]);
+    page.value(
+        "left-says",
+        if too_dear {
+            "Too much was subtracted there: the price of the system's function was too high."
+        } else {
+            "These are too much alike for a price that is far off."
+        },
+    );
     let products = ladder.products()? / registers.seconds;
     page.value("products-of-step-7", percent(products, 0));
     Ok(())

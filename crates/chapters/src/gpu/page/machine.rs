@@ -47,7 +47,6 @@ fn ridges(page: &mut Page) -> Result<()> {
     let header =
         ["machine", "TB/s", "ridge in f32, FLOP/byte", "ridge of the tensor cores, bf16"];
     page.table("ridges", &header, &[H100, H200].map(row));
-    page.value("intensity-n", integer(N));
     page.value("intensity-matrix-bf16", fixed(intensity_with_matrix(2)?, 0));
     let tiled = integer(intensity_without_matrix(2)?.round() as usize);
     page.value("intensity-tiled-bf16", tiled);
