@@ -6,7 +6,7 @@ use record::{Machine, Record};
 /// Returns the machine, the date and the versions of a record: the end of a sentence that begins with "Measured", and another one.
 ///
 /// "on one thread of AMD EPYC (2 cores, caches of 32 KiB, 1 MiB and 32 MiB, 24 GiB of memory; linux, x86_64) on 2026-11-20.
-/// Versions: rustc 1.95.0, …"
+/// Versions: commit 3369c0c8a8 and rustc 1.95.0"
 pub fn provenance(record: &Record) -> String {
     // The threads of an accelerator are another matter.
     let counts = record.machine.accelerator.is_none() && record.threads().is_some();
@@ -15,8 +15,14 @@ pub fn provenance(record: &Record) -> String {
         "on {threads}{} on {}. Versions: {}",
         machine(&record.machine),
         record.day(),
-        versions(record.versions.iter())
+        versions(record.versions.iter().filter(is_told))
     )
+}
+
+/// Returns false for a crate whose version the lock file at the record's commit has: telling the commit tells it.
+fn is_told((name, _): &(&String, &String)) -> bool {
+    let locked = format!("name = \"{name}\"\n");
+    !include_str!("../../../Cargo.lock").contains(&locked)
 }
 
 /// Returns the same for several records of one machine: all of the first one, and of the others the parts that differ from it.
@@ -27,7 +33,7 @@ pub fn provenance_of(first: &Record, others: &[(&str, &Record)]) -> String {
             let is_new = |(name, version): &(&String, &String)| {
                 first.versions.get(*name) != Some(version)
             };
-            record.versions.iter().filter(is_new)
+            record.versions.iter().filter(is_told).filter(is_new)
         };
         let mut parts = vec![];
         if threads(record) != threads(first) {
@@ -148,7 +154,7 @@ pub mod tests {
         assert_eq!(
             provenance(&pace()),
             "on one thread of Shoes (2 cores, caches of 64\u{202f}bytes, 0\u{202f}GiB of memory; linux, x86_64) on \
-             2026-01-31. Versions: attention 0.1.0, nalgebra 0.1.0 and rustc 1.0.0"
+             2026-01-31. Versions: rustc 1.0.0"
         );
         let mut accelerated = pace();
         accelerated.machine.accelerator = Some("Wheels".to_owned());
@@ -159,13 +165,14 @@ pub mod tests {
     fn of_other_records_only_what_differs_is_told() {
         let (first, mut other) = (pace(), pace());
         assert_eq!(provenance_of(&first, &[("the race", &other)]), provenance(&first));
-        other.versions.insert("nalgebra".to_owned(), "0.2.0".to_owned());
+        other.versions.insert("rustc".to_owned(), "1.1.0".to_owned());
+        other.versions.insert("nalgebra".to_owned(), "0.2.0".to_owned()); // locked
         other.date = "2026-02-01T12:00:00Z".to_owned();
         other.measurements.iter_mut().for_each(|m| m.threads = 3);
         assert_eq!(
             provenance_of(&first, &[("the race", &other)]),
             provenance(&first)
-                + "; the race on 3 threads, with nalgebra 0.2.0, on 2026-02-01"
+                + "; the race on 3 threads, with rustc 1.1.0, on 2026-02-01"
         );
     }
 
