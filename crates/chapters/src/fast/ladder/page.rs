@@ -62,7 +62,6 @@ fn sizes((rows, columns): (usize, usize)) -> String {
 /// Products of tiles, by the library and by the micro-kernels, beside what the registers could do.
 fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
     let Tiles { queries, keys } = Flash::TILES;
-    page.value("tile-small", sizes(SMALL));
     page.value("tile-large", sizes(LARGE));
     page.value("tile-registers", sizes((queries, keys)));
     let [small, large] = [SMALL, LARGE]
