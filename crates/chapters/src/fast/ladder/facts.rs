@@ -236,7 +236,7 @@ impl Ladder {
     }
 
     /// Returns the seconds of all exponentials of the ladder's problem, computed this way.
-    fn exponentials(&self, way: &str) -> Result<f64> {
+    pub fn exponentials(&self, way: &str) -> Result<f64> {
         Ok(scores() * self.exponential(way)?)
     }
 

@@ -154,6 +154,10 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
             "These are too much alike for a price that is far off."
         },
     );
+    let exponentials = ladder.exponentials("one by one")?;
+    page.value("price-exponentials", duration(exponentials));
+    let products = ladder.explained("one by one")? - exponentials;
+    page.value("price-products", duration(products));
     let products = ladder.products()? / registers.seconds;
     page.value("products-of-step-7", percent(products, 0));
     Ok(())
