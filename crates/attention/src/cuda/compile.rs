@@ -112,7 +112,6 @@ impl Launch {
 /// }
 /// # Ok::<(), attention::cuda::Error>(())
 /// ```
-// ANCHOR: compile
 pub fn compile(
     program: Program,
     architecture: Architecture,
@@ -151,7 +150,6 @@ pub fn compile(
     let resources = Resources::parse(&log);
     Ok(Compiled { program, architecture, resources, launches, boxes, log, cubin })
 }
-// ANCHOR_END: compile
 
 /// The bytes of a constant in the compiler's output, which is an ELF file: so they are known without a device.
 fn constant<'a>(cubin: &'a [u8], name: &str) -> Option<&'a [u8]> {

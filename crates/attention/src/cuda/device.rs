@@ -76,7 +76,6 @@ impl Gpu {
     /// let second = attention::cuda::Gpu::open_device(1)?;
     /// # Ok::<(), attention::cuda::Error>(())
     /// ```
-    // ANCHOR: open
     pub fn open_device(ordinal: usize) -> Result<Self> {
         let has = ffi::driver_version()?; // without a driver, every other call would panic
         if has < (13, 0) {
@@ -98,7 +97,6 @@ impl Gpu {
         let stream = context.default_stream();
         Ok(Gpu { device, stream, programs: Mutex::default() })
     }
-    // ANCHOR_END: open
 
     /// Returns the description of the device.
     ///

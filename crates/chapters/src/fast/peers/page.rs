@@ -187,6 +187,11 @@ fn times(page: &mut Page, record: &Record) -> Result<()> {
         let header = [&["mask", "$n$", "this crate", "GFLOP/s"][..], &names[..]].concat();
         page.table(file, &header, &rows);
     }
+    // PyTorch's attention as separate products and a softmax, and NumPy's.
+    let written = peers[1].iter().chain(&peers[2]).filter(|r| r.cell.d == 64);
+    let (least, most) = least_and_most(written.map(|r| r.ratio));
+    page.value("written-least", fixed(least, 1));
+    page.value("written-most", fixed(most, 0));
     Ok(())
 }
 
