@@ -21,7 +21,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("n", integer(N));
     page.value("capacity", integer(CAPACITY));
     page.value("capacity-kib", fixed(kibibytes(CAPACITY), 0));
-    page.value("fits", integer(CAPACITY.isqrt()));
     let runs = facts::runs()?;
     let run = runs.last().context("nothing ran")?;
     passes(page, &run.naive)?;
