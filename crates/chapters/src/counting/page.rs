@@ -312,7 +312,7 @@ fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
             ),
             speed("nalgebra's product of square matrices", ceilings.product, "GFLOP/s"),
             speed("reading", ceilings.read, "GB/s"),
-            speed("changing in place", ceilings.update, "GB/s"),
+            speed("scaling in place", ceilings.update, "GB/s"),
             speed("triad", ceilings.triad, "GB/s"),
             speed("**ridge**", ceilings.ridge(), "FLOP/byte"),
         ],
