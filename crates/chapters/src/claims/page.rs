@@ -4,7 +4,6 @@ use super::facts::{self, SmallGradients};
 use super::formats::{FORMATS, gap_without_weight, leaks};
 use super::verdict::{Claim, HOLDS, by_parts, only_when};
 use crate::output::Page;
-use crate::why_sqrt_d_k::ROWS;
 use anyhow::{Context, Result, ensure};
 use figures::format::{bytes, fixed, integer, percent, scientific, significant};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
@@ -64,7 +63,6 @@ fn small_gradients(page: &mut Page) -> Claim {
         ],
     );
     let most = all.iter().map(|of| of.rows).fold(0.0, f64::max);
-    page.value("small-draws", integer(ROWS));
     page.value("small-most", percent(most, 0));
     let saturated = |of: &SmallGradients| of.d < 512 || of.largest > 0.9;
     Claim {
@@ -168,7 +166,6 @@ fn decoding(page: &mut Page) -> Result<Claim> {
 fn faster(page: &mut Page) -> Result<Claim> {
     let share = facts::causal_share()?;
     let [least, most] = facts::left_of_speedups()?;
-    page.value("faster-n", integer(facts::FASTER_N));
     page.value("faster-tile", integer(facts::FASTER_TILE));
     page.value("faster-share", percent(share, 0));
     page.value("faster-work", fixed(1.0 / share, 2));
@@ -268,7 +265,6 @@ fn three_measurements(page: &mut Page) -> Result<Claim> {
     let rows = [row(shortest, &short), row(middle, "–"), row(longest, &long)];
     page.table("slide", &["tokens", "memory", "time"], &rows);
     let times = longest.0 / shortest.0;
-    page.value("slide-tokens", fixed(times, 0));
     page.value("slide-square", fixed(times * times, 0));
     page.value("slide-memory", fixed(longest.1 / shortest.1, 0));
     page.value("slide-time", fixed(facts::SECONDS[1] / facts::SECONDS[0], 0));

@@ -33,7 +33,6 @@ fn example(page: &mut Page) -> Result<()> {
     page.table("steps", &header, &rows);
     let ratio = exponentials[0] / exponentials[1];
     page.value("ratio", format!("{ratio:.7}")[..5].to_owned()); // cut, not rounded
-    page.value("shifted", tuple(&e.scores.add_scalar(-e.scores.max()), 1));
     page.value("jacobian", matrix(&e.jacobian, 4));
     let terms = e.grad_weights.iter().zip(&e.weights);
     let terms = terms.map(|(&g, &p)| (fixed(g, 1), fixed(p, 4)));

@@ -261,9 +261,4 @@ impl Ladder {
     pub fn explained(&self, exponential: &str) -> Result<f64> {
         Ok(self.library_products(SMALL)? + self.exponentials(exponential)?)
     }
-
-    /// The time of both products of step 7, by themselves.
-    pub fn products(&self) -> Result<f64> {
-        Ok(self.micro_kernels("scores")? + self.micro_kernels("values")?)
-    }
 }

@@ -158,8 +158,6 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
     page.value("price-exponentials", duration(exponentials));
     let products = ladder.explained("one by one")? - exponentials;
     page.value("price-products", duration(products));
-    let products = ladder.products()? / registers.seconds;
-    page.value("products-of-step-7", percent(products, 0));
     Ok(())
 }
 

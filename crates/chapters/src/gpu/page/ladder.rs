@@ -1,7 +1,6 @@
 //! The demands of each kernel, and its predicted speed.
 
 use super::{kernel, name, predicted};
-use crate::gpu::banks::D;
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
 use crate::gpu::machine::H100;
 use crate::gpu::published::{FLASH_2, FLASH_3};
@@ -13,7 +12,6 @@ use figures::{
 };
 
 pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
-    page.value("d", integer(D));
     predicted_table(page, steps);
     predicted_figure(page, steps)?;
     for step in &steps[..5] {
