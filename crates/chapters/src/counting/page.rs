@@ -170,10 +170,9 @@ fn fresh_pages(page: &mut Page) -> Result<()> {
     );
     page.value("pages-where", provenance(&record));
     page.value("pages-spread", percent(pages::widest_spread(&record), 0));
-    let Pages { softmax, forward, causal, .. } = &all;
+    let Pages { softmax, .. } = &all;
     let spared = 1.0 - softmax.kept / softmax.fresh;
     page.value("pages-softmax", percent(spared, 0));
-    page.value("pages-mask", fixed(causal.kept / forward.kept, 2));
     let [fresh, kept] = all.layer_over_parts().map(|factor| fixed(factor, 1));
     page.value("pages-layer-fresh", fresh);
     page.value("pages-layer-kept", kept);

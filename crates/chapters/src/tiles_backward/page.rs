@@ -62,22 +62,11 @@ fn kept(page: &mut Page) -> Result<()> {
     )
 }
 
-/// A layer of a realistic size.
+/// Layers of a realistic size.
 fn layer(page: &mut Page) {
     let (n, heads, layers) = (4096, 32, 24);
     let kept = Kept::new(n);
     let of_layer = |numbers| size(heads * numbers);
-    let row = |what: &str, naive, tiled| vec![what.to_owned(), naive, tiled];
-    let both = |what, numbers| row(what, of_layer(numbers), of_layer(numbers));
-    let none = || "–".to_owned();
-    let rows = [
-        both("$Q$, $K$, $V$", kept.linear / 4 * 3),
-        both("$O$", kept.linear / 4),
-        row("$A$", of_layer(kept.weights), none()),
-        row("$L$", none(), of_layer(kept.log_sum_exp)),
-        row("together", of_layer(kept.naive()), of_layer(kept.tiled())),
-    ];
-    page.table("layer", &["", "naive", "tiled"], &rows);
     page.value("layer-n", integer(n));
     page.value("layer-heads", integer(heads));
     page.value("layer-layers", integer(layers));
