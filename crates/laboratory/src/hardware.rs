@@ -47,9 +47,6 @@ pub const A100: Gpu = Gpu {
     memory: 80,
 };
 
-/// Source: the same data sheet, the PCIe card with 80 GB.
-pub const A100_PCIE: Gpu = Gpu { name: "A100 PCIe", bandwidth: 1.935e12, ..A100 };
-
 /// Sources: *H100 Tensor Core GPU Architecture* (2022) for the rates, which the data sheet rounds, and *H100 Tensor Core GPU
 /// Datasheet* for the memory; the SXM card.
 pub const H100: Gpu = Gpu {

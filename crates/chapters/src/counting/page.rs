@@ -13,7 +13,7 @@ use figures::{
     Area, Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, Side, Spot, VERMILION,
     line_chart,
 };
-use laboratory::hardware::{A100, A100_PCIE, Gpu, H100};
+use laboratory::hardware::{A100, Gpu, H100};
 use record::Record;
 use std::ops::Range;
 
@@ -318,7 +318,6 @@ fn ceilings_values(page: &mut Page, ceilings: &Ceilings) {
     );
     page.value("machines", machines(ceilings));
     page.value("gpu-ridge", significant(A100.ridge_f32(), 3));
-    page.value("gpu-ridge-pcie", fixed(A100_PCIE.ridge_f32(), 1));
 }
 
 /// The roofs that the figure that moves knows: name, peak in GFLOP/s and bandwidth in GB/s, parted by bars, one roof after a semicolon.
