@@ -145,20 +145,21 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
         );
         left.push(seconds);
     }
-    let too_dear = left[0] < 0.5 * left[1].min(left[2]);
-    page.value(
-        "left-says",
-        if too_dear {
-            "Too much was subtracted there: the price of the system's function was too high."
-        } else {
-            "These are too much alike for a price that is far off."
-        },
-    );
+    page.value("left-says", left_says(&left));
     let exponentials = ladder.exponentials("one by one")?;
     page.value("price-exponentials", duration(exponentials));
     let products = ladder.explained("one by one")? - exponentials;
     page.value("price-products", duration(products));
     Ok(())
+}
+
+/// Says what the seconds that are left of steps 3, 4 and 5 tell of the price of step 3's exponential.
+fn left_says(left: &[f64]) -> &'static str {
+    if left[0] < 0.5 * left[1].min(left[2]) {
+        "Too much was subtracted there: the price of the system's function was too high."
+    } else {
+        "These are too much alike for a price that is far off."
+    }
 }
 
 fn steps_figure(page: &mut Page, steps: &[Step]) -> Result<()> {
@@ -243,4 +244,17 @@ fn again(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()>
         bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));
     page.value("samples", samples.context("how many samples are there?")?.0);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::left_says;
+
+    #[test]
+    fn a_price_is_too_high_if_it_leaves_less_than_half_of_what_others_leave() {
+        assert!(left_says(&[0.004, 0.033, 0.027]).starts_with("Too much"));
+        assert!(
+            left_says(&[0.028, 0.026, 0.021]).starts_with("These are too much alike")
+        );
+    }
 }

@@ -54,11 +54,12 @@ fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
         let wins = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
         format!("{wins} of {}", ratios.len())
     };
-    let mut rows = vec![];
+    let (mut rows, mut means) = (vec![], vec![]);
     for record in records {
         let fused: Vec<_> = facts::compared(record)?.iter().map(|r| r.ratio).collect();
         let (least, most) = least_and_most(fused.iter().copied());
         let layers = facts::layers(record)?;
+        means.push(geometric_mean(&fused));
         rows.push(vec![
             machine_in_brief(&record.machine),
             mean(&fused),
@@ -77,6 +78,9 @@ fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
         "at least 1",
     ];
     page.table("machines", &header, &rows);
+    let (least, most) = least_and_most(means);
+    page.value("fused-least", fixed(least, 1));
+    page.value("fused-most", fixed(most, 1));
     Ok(())
 }
 
