@@ -141,7 +141,7 @@ fn written(
     if task.pass == Pass::Forward {
         return Ok(vec![output]);
     }
-    let AttentionGradients { q, k, v } = attention_backward(&cache, grad_output)?;
+    let AttentionGradients { q, k, v, .. } = attention_backward(&cache, grad_output)?;
     Ok(vec![output, q, k, v])
 }
 
@@ -170,7 +170,7 @@ impl Attention {
         if task.pass == Pass::Forward {
             return Ok(vec![forward.output]);
         }
-        let AttentionGradients { q, k, v } =
+        let AttentionGradients { q, k, v, .. } =
             flash.backward(&inputs, &forward, grad_output)?;
         Ok(vec![forward.output, q, k, v])
     }

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result, check_count};
 use crate::forward_options::{BatchOptions, ForwardOptions};
+use crate::multi_head::sum_of_tables;
 use crate::parallel;
 use crate::parameters::{LayerGradients, Parameters};
 use crate::simd::Float;
@@ -31,6 +32,8 @@ pub struct BatchGradients<T: Float> {
     pub xs: Vec<DMatrix<T>>,
     /// With respect to the context of each sequence, in cross-attention; `None` in self-attention.
     pub contexts: Vec<Option<DMatrix<T>>>,
+    /// With respect to each table in the masks' rules for scores (buckets, n_heads), summed over the batch.
+    pub tables: Vec<DMatrix<T>>,
 }
 
 /// Returns the output and the cache of each sequence.
@@ -61,7 +64,9 @@ pub(crate) fn backward<T: Float, Cache: Sync>(
     let gradients =
         parallel::map_each(caches.len(), |b| backward(&caches[b], &grad_outputs[b]));
     let (mut parameters, mut xs, mut contexts) = (vec![], vec![], vec![]);
-    for gradients in numbered(gradients)? {
+    let gradients = numbered(gradients)?;
+    let tables = sum_of_tables(gradients.iter().map(|sequence| &sequence.tables[..]))?;
+    for gradients in gradients {
         parameters.push(gradients.parameters);
         xs.push(gradients.x);
         contexts.push(gradients.context);
@@ -80,7 +85,7 @@ pub(crate) fn backward<T: Float, Cache: Sync>(
     let Some(parameters) = parameters.pop() else {
         return Err(Error::Empty { argument: "caches", given: "0 sequences".to_owned() });
     };
-    Ok(BatchGradients { parameters, xs, contexts })
+    Ok(BatchGradients { parameters, xs, contexts, tables })
 }
 
 /// Returns all results, or the first error with the number of its sequence.

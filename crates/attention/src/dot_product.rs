@@ -3,6 +3,7 @@
 use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
 use crate::mask::{Mask, SizedMask};
+use crate::score_rule::RuleGradients;
 use crate::simd::{Float, product, product_tr, tr_product};
 use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward_in_place};
 use nalgebra::{DMatrix, DMatrixView, DVector};
@@ -263,7 +264,7 @@ impl<T: Float> AttentionCache<T> {
 ///
 /// let x = dmatrix![1.0_f64, 0.0; 0.0, 1.0];
 /// let (output, cache) = attention(&x, &x, &x, Mask::none())?;
-/// let AttentionGradients { q, k, v } = attention_backward(&cache, &output)?;
+/// let AttentionGradients { q, k, v, .. } = attention_backward(&cache, &output)?;
 /// assert_eq!((q.shape(), k.shape(), v.shape()), ((2, 2), (2, 2), (2, 2)));
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -275,6 +276,8 @@ pub struct AttentionGradients<T: Float> {
     pub k: DMatrix<T>,
     /// `∂L/∂v` (n_k, d_v).
     pub v: DMatrix<T>,
+    /// With respect to each table in the mask's rule for scores (buckets, n_heads): see [`ScoreRule::table`](crate::ScoreRule::table).
+    pub tables: Vec<DMatrix<T>>,
 }
 
 /// Returns the gradients with respect to queries, keys and values from `grad_output = ∂L/∂output`: the backward pass of [`attention`].
@@ -334,6 +337,9 @@ pub(crate) fn attend_backward<T: Float>(
     let grad_scores = mask.fill_hidden(grad_scores, T::zero());
     // ANCHOR_END: backward_softmax
 
+    // changed scores = rule(scores), where the mask has a rule for scores
+    let (grad_scores, tables) = change_back(&mask, cache, grad_scores)?;
+
     // ANCHOR: backward_scale
     // scores = products / √d_k
     let grad_products = grad_scores * scale::<T>(q.ncols());
@@ -345,7 +351,28 @@ pub(crate) fn attend_backward<T: Float>(
     let grad_k = masked_tr_product(&grad_products, q, seen); // (n_k, d_k)
     // ANCHOR_END: backward_products
 
-    Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v })
+    Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v, tables })
+}
+
+/// Returns the gradients with respect to the scores from those with respect to what the mask's rule made of them, and those of its tables.
+fn change_back<T: Float>(
+    mask: &SizedMask,
+    cache: &AttentionCache<T>,
+    mut grads: DMatrix<T>, // (n_q, n_k)
+) -> Result<(DMatrix<T>, Vec<DMatrix<T>>)> {
+    let rule = mask.scores();
+    let mut tables = rule.zero_tables();
+    if rule.has_backward() {
+        let scores = scaled_scores(&cache.q, &cache.k)?; // not kept, as they are rarely needed
+        let mut sums = RuleGradients::new(rule);
+        let columns = scores.column_iter().zip(grads.column_iter_mut());
+        for (j, (scores, mut grads)) in columns.enumerate() {
+            let (scores, grads) = (scores.as_slice(), grads.as_mut_slice());
+            mask.change_queries_back(j, 0..scores.len(), scores, grads, &mut sums);
+        }
+        sums.add_to(&mut tables, mask.head());
+    }
+    Ok((grads, tables))
 }
 
 /// Returns `a · b` for an `a` (n_q, n_k) that is 0 where a key is not `seen`, and `b` (n_k, d).

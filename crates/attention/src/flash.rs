@@ -159,7 +159,7 @@ pub struct Inputs<'a, T: Float> {
 }
 
 impl<'a, T: Float> Inputs<'a, T> {
-    /// Returns the inputs of one head.
+    /// Returns the inputs of one head; or of as many as the mask's rule for scores is for.
     ///
     /// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v).
     ///
@@ -184,14 +184,18 @@ impl<'a, T: Float> Inputs<'a, T> {
         let (q, k, v) = (q.into(), k.into(), v.into());
         check_queries_and_keys(q, k)?;
         check_values(k, v)?;
-        let mask = mask.into().sized(q.nrows(), k.nrows())?;
-        Ok(Inputs { q, k, v, mask, n_heads: 1, dropout: None })
+        let mask: Mask = mask.into();
+        let n_heads = mask.n_heads().unwrap_or(1);
+        mask.check_heads(n_heads)?;
+        let mask = mask.sized_for_heads(q.nrows(), k.nrows())?;
+        Inputs { q, k, v, mask, n_heads: 1, dropout: None }.with_heads(n_heads)
     }
 
     /// Returns the same columns, shared out among `n_heads` heads: head `h` has `h · d .. (h + 1) · d`.
     ///
     /// # Errors
-    /// `n_heads` is 0, or does not divide the width of queries and keys, or that of the values.
+    /// `n_heads` is 0, or does not divide the width of queries and keys, or that of the values; or the mask's rule for scores is for another
+    /// number of heads.
     ///
     /// ```
     /// # use attention::{Mask, flash::Inputs};
@@ -201,6 +205,7 @@ impl<'a, T: Float> Inputs<'a, T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn with_heads(self, n_heads: usize) -> Result<Self> {
+        self.mask.check_heads(n_heads)?;
         for (name, width) in [("q", self.q.ncols()), ("v", self.v.ncols())] {
             check_heads(n_heads, width, || {
                 format!("it must divide the {width} columns of `{name}`")
@@ -257,7 +262,7 @@ impl<'a, T: Float> Inputs<'a, T> {
             q: self.q.columns(h * d_k, d_k),
             k: self.k.columns(h * d_k, d_k),
             v: self.v.columns(h * d_v, d_v),
-            mask: self.mask.clone(),
+            mask: self.mask.of_head(h),
             scale: scale(d_k),
             dropout: self.dropout.map(|dropout| dropout.of_head(h)),
         }

@@ -13,6 +13,7 @@ mod sums;
 
 mod dot_product; // scores, weights, output
 mod mask;
+mod score_rule; // positions as a bias, soft caps
 mod static_shapes;
 
 mod linear;
@@ -65,6 +66,7 @@ pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{DroppedWeights, HeadsCache, MultiHeadAttention, MultiHeadCache};
 pub use named_parameters::{Named, NamedMut, NamedParameters, prefixed, prefixed_mut};
 pub use parameters::{LayerGradients, Parameters};
+pub use score_rule::{DistanceBuckets, ScoreFunction, ScorePlace, ScoreRule};
 pub use simd::Float;
 pub use single_head::{SingleHeadAttention, SingleHeadCache};
 pub use softmax::{

@@ -8,6 +8,7 @@ use crate::error::{
     Error, Result, check_count, check_matrix, check_not_empty, check_positive,
     check_shape,
 };
+use crate::score_rule::{Along, Line, RuleGradients, ScorePlace, ScoreRule};
 use nalgebra::{DMatrix, RealField};
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,10 +33,14 @@ use std::sync::Arc;
 ///
 /// Functions that need a mask take it by value or by reference (`impl Into<Mask>`). A copy shares its rules with the original,
 /// so it costs nothing, however large the mask is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "Vec<read::Rule>"))]
-pub struct Mask(Arc<Vec<Rule>>); // a key is seen where all rules allow it
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Vec<saved::Rule>"))]
+pub struct Mask {
+    rules: Arc<Vec<Rule>>, // a key is seen where all rules allow it
+    scores: ScoreRule,
+    head: Option<usize>, // that the scores are of; a layer says it for each of its heads
+}
 
 impl From<&Mask> for Mask {
     /// Returns the same mask, which shares its rules with the given one.
@@ -53,9 +58,16 @@ enum Rule {
     Dense(DMatrix<bool>),
 }
 
+impl From<ScoreRule> for Mask {
+    /// Returns the mask that hides nothing, with this rule for scores.
+    fn from(scores: ScoreRule) -> Self {
+        Mask::none().with_scores(scores)
+    }
+}
+
 impl Mask {
     fn of(rules: Vec<Rule>) -> Self {
-        Mask(Arc::new(rules))
+        Mask { rules: Arc::new(rules), scores: ScoreRule::none(), head: None }
     }
 
     /// Returns the mask in which every query sees every key.
@@ -151,16 +163,69 @@ impl Mask {
     /// assert!(!mask.sized(2, 2)?.allows(0, 0)); // the first token sees nothing at all
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn and(mut self, other: Mask) -> Self {
-        Arc::make_mut(&mut self.0).extend(Arc::unwrap_or_clone(other.0));
-        self
+    pub fn and(self, other: Mask) -> Self {
+        let mut rules = self.rules;
+        Arc::make_mut(&mut rules).extend(Arc::unwrap_or_clone(other.rules));
+        let scores = self.scores.then(other.scores);
+        Mask { rules, scores, head: self.head.or(other.head) }
+    }
+
+    /// Returns the mask with a rule for the scores of what it leaves, after any that it has.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, ScoreRule, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let mask = Mask::causal().with_scores(ScoreRule::alibi(2)?);
+    /// let (output, _) = layer.forward(&example::river().x, &mask)?;
+    /// assert_ne!(output, layer.forward(&example::river().x, Mask::causal())?.0);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn with_scores(self, rule: ScoreRule) -> Self {
+        Mask { scores: self.scores.then(rule), ..self }
+    }
+
+    /// Returns the mask of one head of several, for [`attention`](crate::attention()), which doesn't know which head it computes:
+    /// a rule for scores may differ from head to head. Layers say it themselves.
+    ///
+    /// ```
+    /// use attention::{Mask, ScoreRule};
+    ///
+    /// let mask = Mask::from(ScoreRule::alibi(2)?);
+    /// let error = mask.sized(2, 2).unwrap_err();
+    /// assert_eq!(error.to_string(), "`slopes` has 2 heads but n_heads = 1");
+    /// assert!(mask.of_head(1).sized(2, 2).is_ok());
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn of_head(self, head: usize) -> Self {
+        Mask { head: Some(head), ..self }
+    }
+
+    /// The same; for a mask that names its head already, that head.
+    pub(crate) fn or_of_head(&self, head: usize) -> Self {
+        Mask { head: self.head.or(Some(head)), ..self.clone() }
+    }
+
+    /// The number of heads that the mask asks for.
+    pub(crate) fn n_heads(&self) -> Option<usize> {
+        self.scores.n_heads().filter(|_| self.head.is_none())
+    }
+
+    /// Checks that the mask can be that of so many heads.
+    pub(crate) fn check_heads(&self, n_heads: usize) -> Result<()> {
+        match self.head {
+            Some(head) => self.scores.check_head(head),
+            None => self.scores.check_heads(n_heads),
+        }
     }
 
     /// Returns the rule laid over `n_q` queries and `n_k` keys.
     ///
     /// # Errors
     /// `n_q` or `n_k` is 0 or beyond any memory, or the rule was made for another shape: [`Mask::padding`] of another length than `n_k`,
-    /// [`Mask::dense`] of another shape than `(n_q, n_k)`.
+    /// [`Mask::dense`] of another shape than `(n_q, n_k)`; or its rule for scores is for several heads, and [`Mask::of_head`] didn't say
+    /// which.
     ///
     /// ```
     /// let error = attention::Mask::padding(&[true, false])?.sized(3, 3).unwrap_err();
@@ -168,8 +233,14 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn sized(&self, n_q: usize, n_k: usize) -> Result<SizedMask> {
+        self.check_heads(1)?;
+        self.sized_for_heads(n_q, n_k)
+    }
+
+    /// The same for each of several heads: see [`SizedMask::of_head`].
+    pub(crate) fn sized_for_heads(&self, n_q: usize, n_k: usize) -> Result<SizedMask> {
         check_matrix(("n_q", n_q), ("n_k", n_k))?;
-        for rule in self.0.iter() {
+        for rule in self.rules.iter() {
             match rule {
                 Rule::Padding(valid) => {
                     let because = || format!("n_k = {n_k}");
@@ -181,13 +252,14 @@ impl Mask {
                 Rule::Causal | Rule::Window(_) => {} // fit any shape
             }
         }
-        Ok(SizedMask { rules: Arc::clone(&self.0), n_q, n_k })
+        let (rules, scores) = (Arc::clone(&self.rules), self.scores.clone());
+        Ok(SizedMask { rules, scores, head: self.head, n_q, n_k })
     }
 }
 
 /// Masks in files: what is read has to be something that the constructors could have made.
 #[cfg(feature = "serde")]
-mod read {
+mod saved {
     use super::Mask;
     use crate::error::{Error, Result};
     use crate::saved::Matrix;
@@ -214,6 +286,21 @@ mod read {
                 });
             }
             Ok(mask)
+        }
+    }
+
+    impl serde::Serialize for Mask {
+        /// Writes the list of rules. A rule for scores may be any function, and is no part of a file.
+        fn serialize<S: serde::Serializer>(
+            &self,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            if !self.scores.is_none() {
+                let what =
+                    "a mask with a rule for scores can't be saved: save the mask alone";
+                return Err(serde::ser::Error::custom(what));
+            }
+            self.rules.serialize(serializer)
         }
     }
 }
@@ -252,6 +339,8 @@ pub enum Visibility {
 #[derive(Debug, Clone)]
 pub struct SizedMask {
     rules: Arc<Vec<Rule>>,
+    scores: ScoreRule,
+    head: Option<usize>,
     n_q: usize,
     n_k: usize,
 }
@@ -281,7 +370,8 @@ impl SizedMask {
     /// Returns `Some(true)` for the causal rule, `Some(false)` if nothing is hidden, `None` if something else is.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_causal(&self) -> Option<bool> {
-        let no_others = self.rules.iter().all(|rule| *rule == Rule::Causal);
+        let no_others =
+            self.rules.iter().all(|rule| *rule == Rule::Causal) && self.scores.is_none();
         no_others.then_some(!self.rules.is_empty())
     }
 
@@ -359,7 +449,8 @@ impl SizedMask {
         DMatrix::from_fn(self.n_q, self.n_k, |i, j| self.allows(i, j))
     }
 
-    /// Returns the matrix that the equations add to the scores: 0 where a query may see a key, −∞ where it may not.
+    /// Returns the matrix that the equations add to the scores: 0 where a query may see a key, −∞ where it may not. A rule for scores is
+    /// not in it.
     ///
     /// Shapes: → (n_q, n_k).
     ///
@@ -374,10 +465,10 @@ impl SizedMask {
         self.fill_hidden(DMatrix::zeros(self.n_q, self.n_k), neg_infinity())
     }
 
-    /// Returns the scores with −∞ in every place that a query may not see.
+    /// Returns the scores with −∞ in every place that a query may not see, and the others as the rule for scores makes them.
     ///
-    /// The same as adding [`SizedMask::additive`], but for scores that are NaN: NaN + (−∞) is NaN, so what must stay
-    /// hidden is overwritten, not added to.
+    /// Without such a rule the same as adding [`SizedMask::additive`], but for scores that are NaN: NaN + (−∞) is NaN, so what must
+    /// stay hidden is overwritten, not added to.
     ///
     /// Shapes: `scores` (n_q, n_k) → (n_q, n_k).
     ///
@@ -393,7 +484,98 @@ impl SizedMask {
     /// ```
     pub fn apply<T: RealField + Copy>(&self, scores: DMatrix<T>) -> Result<DMatrix<T>> {
         check_shape("scores", &scores, self.shape(), "the mask")?;
+        let scores = self.change_scores(scores);
         Ok(self.fill_hidden(scores, neg_infinity()))
+    }
+
+    /// These scores of all queries and keys, as the rule for scores makes them.
+    fn change_scores<T: RealField + Copy>(&self, mut scores: DMatrix<T>) -> DMatrix<T> {
+        if !self.scores.is_none() {
+            for (j, mut column) in scores.column_iter_mut().enumerate() {
+                self.change_queries(j, 0..self.n_q, column.as_mut_slice());
+            }
+        }
+        scores
+    }
+
+    /// The mask of one head, if it isn't that of another already.
+    pub(crate) fn of_head(&self, head: usize) -> Self {
+        SizedMask { head: self.head.or(Some(head)), ..self.clone() }
+    }
+
+    /// Checks that the mask can be that of so many heads.
+    pub(crate) fn check_heads(&self, n_heads: usize) -> Result<()> {
+        match self.head {
+            Some(head) => self.scores.check_head(head),
+            None => self.scores.check_heads(n_heads),
+        }
+    }
+
+    /// The number of the head.
+    pub(crate) fn head(&self) -> usize {
+        self.head.unwrap_or(0)
+    }
+
+    /// The rule for scores.
+    pub(crate) fn scores(&self) -> &ScoreRule {
+        &self.scores
+    }
+
+    /// What rows and columns of scores are to the rule: the place of the first entry, and the way to the next.
+    fn line(&self, query: usize, key: usize, along: Along) -> Line {
+        let distance = (query + self.n_k) as isize - (key + self.n_q) as isize;
+        Line { first: ScorePlace { head: self.head(), query, key, distance }, along }
+    }
+
+    /// Changes the scores of key `j`. `line` is a column of them, from `queries.start` on.
+    #[inline(always)]
+    pub(crate) fn change_queries<T: RealField + Copy>(
+        &self,
+        j: usize,
+        queries: Range<usize>,
+        line: &mut [T],
+    ) {
+        let at = self.line(queries.start, j, Along::Queries);
+        self.scores.change(at, line, |i, j| self.allows(i, j));
+    }
+
+    /// Changes the scores of query `i`. `line` is a row of them, from `keys.start` on.
+    #[inline(always)]
+    pub(crate) fn change_keys<T: RealField + Copy>(
+        &self,
+        i: usize,
+        keys: Range<usize>,
+        line: &mut [T],
+    ) {
+        let at = self.line(i, keys.start, Along::Keys);
+        self.scores.change(at, line, |i, j| self.allows(i, j));
+    }
+
+    /// Turns gradients with respect to the scores of key `j` as they were changed, zeros where they are hidden, into those with respect to
+    /// `scores`, as they were before.
+    pub(crate) fn change_queries_back<T: RealField + Copy>(
+        &self,
+        j: usize,
+        queries: Range<usize>,
+        scores: &[T],
+        grads: &mut [T],
+        into: &mut RuleGradients,
+    ) {
+        let at = self.line(queries.start, j, Along::Queries);
+        self.scores.change_back(at, scores, grads, into, |i, j| self.allows(i, j));
+    }
+
+    /// The same along the keys of query `i`.
+    pub(crate) fn change_keys_back<T: RealField + Copy>(
+        &self,
+        i: usize,
+        keys: Range<usize>,
+        scores: &[T],
+        grads: &mut [T],
+        into: &mut RuleGradients,
+    ) {
+        let at = self.line(i, keys.start, Along::Keys);
+        self.scores.change_back(at, scores, grads, into, |i, j| self.allows(i, j));
     }
 
     /// `matrix` with `hidden` in every place that a query may not see.
@@ -654,7 +836,7 @@ mod tests {
         for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 1)] {
             for mask in masks(n_q, n_k) {
                 let sized = mask.sized(n_q, n_k).unwrap();
-                let combined = mask.0.len() > 1;
+                let combined = mask.rules.len() > 1;
                 for (r0, r1) in (0..n_q).flat_map(|a| (a + 1..=n_q).map(move |b| (a, b)))
                 {
                     for (c0, c1) in

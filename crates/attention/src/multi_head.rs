@@ -265,11 +265,12 @@ impl<T: Float> MultiHeadAttention<T> {
         mask: &Mask,
         dropout: Option<Dropout>,
     ) -> Result<HeadsCache<T>> {
+        mask.check_heads(self.n_heads)?;
         let scores = (qkv[0].nrows(), qkv[1].nrows()); // (n_q, n_k)
         let heads = parallel::map(self.n_heads, |h| {
             let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
             let factors = dropout.map(|dropout| dropout.matrix(h, scores));
-            T::attend(q, k, v, mask, factors) // attention, and dropout on its weights
+            T::attend(q, k, v, &mask.or_of_head(h), factors) // attention, and dropout on its weights
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let (outputs, heads): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
@@ -337,7 +338,7 @@ impl<T: Float> MultiHeadAttention<T> {
         let (grad_attended, w_o, b_o) =
             linear_backward(attended, &self.parameters.w_o, grad_output)?;
         let lengths = (x.nrows(), context.unwrap_or(x).nrows());
-        let [grad_q, grad_k, grad_v] = match core {
+        let gradients = match core {
             HeadsCache::Weights { heads, .. } => {
                 self.attend_backward(heads, lengths, &grad_attended)?
             }
@@ -345,14 +346,11 @@ impl<T: Float> MultiHeadAttention<T> {
                 self.check_projections([q, k, v], lengths)?;
                 let inputs = Inputs::new(q, k, v, mask)?.with_heads(self.n_heads)?;
                 let inputs = inputs.with_dropout(dropout.map(|dropped| dropped.0));
-                let AttentionGradients { q, k, v } =
-                    flash.backward(&inputs, forward, &grad_attended)?;
-                [q, k, v]
+                flash.backward(&inputs, forward, &grad_attended)?
             }
         };
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
-        let grad_qkv = [&grad_q, &grad_k, &grad_v];
-        gather_gradients(&self.parameters, x, context, (w_o, b_o), grad_qkv)
+        gather_gradients(&self.parameters, x, context, (w_o, b_o), &gradients)
     }
 
     /// Returns the outputs and the caches of a batch of sequences, which do not see one another and may differ in length, so that
@@ -422,7 +420,7 @@ impl<T: Float> MultiHeadAttention<T> {
         heads: &[AttentionCache<T>],
         (n_q, n_k): (usize, usize),
         grad_attended: &DMatrix<T>,
-    ) -> Result<[DMatrix<T>; 3]> {
+    ) -> Result<AttentionGradients<T>> {
         check_count("cache.heads", "entry", heads.len(), self.n_heads, || {
             format!("the layer has n_heads = {}", self.n_heads)
         })?;
@@ -439,14 +437,16 @@ impl<T: Float> MultiHeadAttention<T> {
             attention_backward(&heads[h], self.split(grad_attended, h))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
-        let mut grad_qkv = [vec![], vec![], vec![]];
+        let tables = sum_of_tables(heads.iter().map(|head| &head.tables[..]))?;
+        let (mut q, mut k, mut v) = (vec![], vec![], vec![]);
         for head in heads {
-            for (joined, grad) in grad_qkv.iter_mut().zip([head.q, head.k, head.v]) {
-                joined.push(grad);
-            }
+            q.push(head.q);
+            k.push(head.k);
+            v.push(head.v);
         }
-        Ok(grad_qkv.map(|heads| join(&heads))) // each as wide as all heads
+        let [q, k, v] = [q, k, v].map(|heads| join(&heads)); // each as wide as all heads
         // ANCHOR_END: backward
+        Ok(AttentionGradients { q, k, v, tables })
     }
 
     /// Checks that the matrices of flash attention have the shapes that this layer's projections give.
@@ -470,6 +470,26 @@ impl<T: Float> NamedParameters<T> for MultiHeadAttention<T> {
     fn named_mut(&mut self) -> NamedMut<'_, T> {
         self.parameters.named_mut()
     }
+}
+
+/// Sums the gradients of several tables over heads or sequences.
+///
+/// # Errors
+/// The tables of one are not those of another.
+pub(crate) fn sum_of_tables<'a, T: Float>(
+    mut all: impl Iterator<Item = &'a [DMatrix<T>]>,
+) -> Result<Vec<DMatrix<T>>> {
+    let mut sums = all.next().unwrap_or_default().to_vec();
+    for tables in all {
+        check_count("tables", "entry", tables.len(), sums.len(), || {
+            format!("another sequence has {}", sums.len())
+        })?;
+        for (sum, table) in sums.iter_mut().zip(tables) {
+            check_shape("tables", table, sum.shape(), "another sequence's")?;
+            *sum += table;
+        }
+    }
+    Ok(sums)
 }
 
 /// The weights that dropout dropped: a probability and a seed, from which each of them follows.

@@ -391,6 +391,8 @@ pub struct LayerGradients<T: Float> {
     pub x: DMatrix<T>,
     /// With respect to the context (n_k, d_model), in cross-attention; `None` in self-attention.
     pub context: Option<DMatrix<T>>,
+    /// With respect to each table in the mask's rule for scores (buckets, n_heads).
+    pub tables: Vec<DMatrix<T>>,
 }
 
 impl<T: Float> NamedParameters<T> for LayerGradients<T> {

@@ -2,7 +2,9 @@
 
 use crate::batch::{self, BatchGradients};
 use crate::blocks::copy_of;
-use crate::dot_product::{AttentionCache, attention, attention_backward};
+use crate::dot_product::{
+    AttentionCache, AttentionGradients, attention, attention_backward,
+};
 use crate::error::{Result, check_count, check_not_empty, check_shape, unsupported};
 use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
 use crate::linear::{linear, linear_backward};
@@ -19,8 +21,9 @@ pub(crate) fn gather_gradients<T: Float>(
     x: &DMatrix<T>,
     context: Option<&DMatrix<T>>,
     (w_o, b_o): (DMatrix<T>, RowDVector<T>),
-    [grad_q, grad_k, grad_v]: [&DMatrix<T>; 3],
+    gradients: &AttentionGradients<T>,
 ) -> Result<LayerGradients<T>> {
+    let AttentionGradients { q: grad_q, k: grad_k, v: grad_v, tables } = gradients;
     let source = context.unwrap_or(x); // where keys and values came from
     let (grad_x_q, w_q, b_q) = linear_backward(x, &parameters.w_q, grad_q)?;
     let (grad_source_k, w_k, b_k) = linear_backward(source, &parameters.w_k, grad_k)?;
@@ -32,7 +35,8 @@ pub(crate) fn gather_gradients<T: Float>(
     };
     let gradients = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
     let parameters = gradients.with_biases_of(parameters); // some layers have none
-    Ok(LayerGradients { parameters, x: grad_x, context: grad_context })
+    let (x, context, tables) = (grad_x, grad_context, tables.to_vec());
+    Ok(LayerGradients { parameters, x, context, tables })
 }
 // ANCHOR_END: gather
 
@@ -205,8 +209,7 @@ impl<T: Float> SingleHeadAttention<T> {
         // attended = softmax(q kᵀ / √d_k + mask) v
         let grad = attention_backward(attention, &grad_attended)?;
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
-        let grad_qkv = [&grad.q, &grad.k, &grad.v];
-        gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), grad_qkv)
+        gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), &grad)
         // ANCHOR_END: backward
     }
 

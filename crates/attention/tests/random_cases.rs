@@ -124,7 +124,7 @@ fn a_nan_among_visible_scores_is_nan_in_every_gradient_of_its_row() {
     let mask = Mask::none();
     let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
     let tiles = Tiles { queries: 1, keys: 1 };
-    for (_, AttentionGradients { q, k, v }) in [
+    for (_, AttentionGradients { q, k, v, .. }) in [
         tiled(&inputs, &dmatrix![1.0], tiles),
         fast(&inputs, &dmatrix![1.0], &Flash::new().with_tiles(tiles).unwrap()),
     ] {
@@ -388,8 +388,12 @@ fn every_layer<T: Float>(
             multi.backward_batch(&caches, &[grad_output.clone(), grad_output]).unwrap();
         let half: T = convert(0.5);
         parameters *= half;
-        let gradients =
-            LayerGradients { parameters, x: grad_xs[1].clone(), context: None };
+        let gradients = LayerGradients {
+            parameters,
+            x: grad_xs[1].clone(),
+            context: None,
+            tables: vec![],
+        };
         compare_layers(&layer_answer(&outputs[0], &gradients), &right, tolerance)
             .map_err(|how| format!("{n_heads} heads, a batch of two: {how}"))?;
         passed.push("several heads, a batch");

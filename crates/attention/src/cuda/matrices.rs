@@ -97,6 +97,7 @@ impl Gpu {
             q: side_by_side(&d_q, shape.heads, shape.n_q),
             k: side_by_side(&d_k, shape.heads, shape.n_k),
             v: side_by_side(&d_v, shape.heads, shape.n_k),
+            tables: vec![],
         })
     }
 }

@@ -12,6 +12,7 @@ use crate::dot_product::AttentionGradients;
 use crate::dropout::HeadDropout;
 use crate::error::Result;
 use crate::mask::Visibility;
+use crate::score_rule::RuleGradients;
 use crate::simd::{
     Aligned, Float, InstructionSet, Sizes, Work, exp2, mul_add, pack_across,
     pack_columns, pack_panels, pack_rows, pieces, product_with_rows, products, vectors,
@@ -84,6 +85,7 @@ impl Flash {
             q: DMatrix::zeros(n_q, inputs.q.ncols()),
             k: DMatrix::zeros(n_k, inputs.k.ncols()),
             v: DMatrix::zeros(n_k, inputs.v.ncols()),
+            tables: inputs.mask.scores().zero_tables(),
         });
         // Every stripe has a share in the gradients of all queries. Shares are added in the
         // order of the stripes, by whichever thread completes them.
@@ -95,7 +97,7 @@ impl Flash {
             || BackwardWorkspace::new(sizes, self.tiles(), inputs, stripe),
             |workspace, (h, (number, keys))| {
                 let back = Back::new(inputs, h, forward, &grad_output);
-                let scale = back.head.scale;
+                let (scale, head) = (back.head.scale, back.head.mask.head());
                 let work = Stripe { workspace, back, h, keys, gradients: &gradients };
                 let share = self.instructions().run(work).expect("checked instructions");
                 let mut shares = lock(&shares[h]);
@@ -104,8 +106,12 @@ impl Flash {
                     let shares = std::mem::take(&mut *shares).into_iter().flatten();
                     let d_k = inputs.widths().0;
                     let mut gradients = lock(&gradients);
+                    let (shares, tables): (Vec<_>, Vec<_>) = shares.unzip();
                     let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
-                    write_grad_q(shares, scale, sizes.lanes, &mut grad_q);
+                    write_grad_q(shares.into_iter(), scale, sizes.lanes, &mut grad_q);
+                    for table in tables {
+                        table.add_to(&mut gradients.tables, head);
+                    }
                 }
             },
         );
@@ -159,9 +165,11 @@ struct BackwardWorkspace<T> {
     grad_columns: Aligned<T>, // blocks of (queries, NR)
     weights: Aligned<T>,     // (queries, width); scores, before
     grad_scores: Aligned<T>, // (queries, width)
-    shift: Vec<T>,           // (n_q): log-sum-exps
-    rest: Vec<T>,            // (n_q): what rounding took from them, as an exponent of 2
-    d: Vec<T>,               // (n_q): rowsum(grad_output ⊙ output)
+    scores: Vec<T>, // (queries, width), before they were changed, if the way back asks for them
+    of_tables: RuleGradients, // of the mask's rule for scores
+    shift: Vec<T>,  // (n_q): log-sum-exps
+    rest: Vec<T>,   // (n_q): what rounding took from them, as an exponent of 2
+    d: Vec<T>,      // (n_q): rowsum(grad_output ⊙ output)
     zeros: Vec<T>, // (queries): in place of D where it is subtracted later, after dropout
 }
 
@@ -196,6 +204,8 @@ impl<T: Float> BackwardWorkspace<T> {
             grad_columns: zeros(tile * padded_v),
             weights: zeros(tile * panel.min(keys)),
             grad_scores: zeros(tile * panel.min(keys)),
+            scores: vec![],
+            of_tables: RuleGradients::default(),
             shift: of_all(),
             rest: of_all(),
             d: of_all(),
@@ -230,23 +240,28 @@ struct Stripe<'a, T: Float> {
 }
 
 impl<T: Float> Work for Stripe<'_, T> {
-    type Output = Vec<T>;
+    type Output = (Vec<T>, RuleGradients);
 
     /// The gradients of these keys and their values, written where they belong; and their
-    /// share in the gradients of all queries (n_q, d_k), row by row, which is returned.
+    /// share in the gradients of all queries (n_q, d_k), row by row, which is returned, with that
+    /// in those of the rule for scores.
     #[inline(always)]
-    fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) -> Vec<T> {
+    fn run<S: InstructionSet, const MR: usize, const NR: usize>(
+        self,
+        simd: S,
+    ) -> (Vec<T>, RuleGradients) {
         let Stripe { workspace, back, h, keys, gradients } = self;
         let head = &back.head;
         let ((n_q, d_k), lanes) = (head.q.shape(), workspace.sizes.lanes);
         workspace.rows_of(&back);
+        workspace.of_tables = RuleGradients::new(head.mask.scores());
         let mut share =
             vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
         for block in tiles_between(keys, workspace.block) {
             workspace.block::<S, MR, NR>(simd, &back, &block, &mut share);
             workspace.write(head, h, &block, &mut lock(gradients));
         }
-        share
+        (share, std::mem::take(&mut workspace.of_tables))
     }
 }
 
@@ -378,6 +393,16 @@ impl<T: Float> BackwardWorkspace<T> {
         products::<S, T, M, NR>(simd, key_vectors, blocks, into, |_, into, sums| {
             *into = sums.map(|sum| T::mul_vectors(simd, sum, scale));
         });
+        let rule = head.mask.scores();
+        if !rule.is_none() {
+            if rule.has_backward() {
+                self.scores.clear();
+                self.scores.extend_from_slice(weights);
+            }
+            for (line, i) in weights.chunks_exact_mut(width).zip(queries.clone()) {
+                head.mask.change_keys(i, keys.clone(), &mut line[..keys.len()]);
+            }
+        }
 
         let base = T::splat_vector(simd, nalgebra::convert(LOG2_E));
         let shift = &self.shift[queries.start..][..count];
@@ -439,6 +464,15 @@ impl<T: Float> BackwardWorkspace<T> {
                 &mut self.grad_scores[..count * width],
                 width,
             );
+        }
+        if head.mask.scores().has_backward() {
+            let grads = self.grad_scores.chunks_exact_mut(width);
+            let lines = self.scores.chunks_exact(width).zip(grads);
+            for ((scores, grads), i) in lines.zip(queries.clone()) {
+                let (scores, grads) = (&scores[..keys.len()], &mut grads[..keys.len()]);
+                let into = &mut self.of_tables;
+                head.mask.change_keys_back(i, keys.clone(), scores, grads, into);
+            }
         }
     }
 

@@ -437,7 +437,14 @@ impl<T: Float> ForwardWorkspace<T> {
                 largest[i] = T::larger(simd, into[i], largest[i]);
             }
         });
-        if panel.seen == Visibility::Partial || count > keys.len() {
+        let changes = !head.mask.scores().is_none();
+        if changes {
+            for (line, j) in scores.chunks_exact_mut(width).zip(keys.clone()) {
+                let line = &mut line[..queries.len()];
+                head.mask.change_queries(j, queries.clone(), line);
+            }
+        }
+        if changes || panel.seen == Visibility::Partial || count > keys.len() {
             for (line, j) in scores.chunks_exact_mut(width).zip(keys.clone()) {
                 let line = &mut line[..queries.len()];
                 head.mask.hide_queries(j, queries.clone(), line, neg_infinity());

@@ -145,6 +145,7 @@ impl<T: Float> Work for Chunk<'_, T> {
         for (i, line) in scores.chunks_exact_mut(stride).enumerate() {
             let (line, rest) = line.split_at_mut(keys.len());
             line.iter_mut().for_each(|score| *score *= scales.1);
+            head.mask.change_keys(i, keys.clone(), line);
             if seen == Visibility::Partial {
                 head.mask.hide_keys(i, keys.clone(), line, neg_infinity());
             }

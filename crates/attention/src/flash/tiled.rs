@@ -5,6 +5,7 @@ use crate::blocks::blocks;
 use crate::dot_product::{AttentionGradients, masked_product, masked_tr_product};
 use crate::error::Result;
 use crate::mask::{Visibility, neg_infinity};
+use crate::score_rule::RuleGradients;
 use crate::simd::Float;
 use crate::softmax::log_sum_exp_or_zero;
 use nalgebra::{DMatrix, DMatrixView, DVector, DVectorView};
@@ -71,6 +72,7 @@ fn attend<T: Float>(
         let k = head.k.rows_range(columns.clone()); // (columns, d_k)
         let v = head.v.rows_range(columns.clone()); // (columns, d_v)
         let mut scores = (q * head.scale) * k.transpose(); // (rows, columns)
+        head.change(&mut scores, rows.clone(), columns.clone());
         head.hide(&mut scores, rows.clone(), columns, neg_infinity());
         state.absorb(&scores, v)?;
     }
@@ -79,6 +81,31 @@ fn attend<T: Float>(
 // ANCHOR_END: forward
 
 impl<T: Float> Head<'_, T> {
+    /// Changes the scores of a tile, where the mask has a rule for scores.
+    fn change(&self, tile: &mut DMatrix<T>, rows: Range<usize>, columns: Range<usize>) {
+        if self.mask.scores().is_none() {
+            return;
+        }
+        for (mut column, j) in tile.column_iter_mut().zip(columns) {
+            self.mask.change_queries(j, rows.clone(), column.as_mut_slice());
+        }
+    }
+
+    /// Turns the gradients of a tile's changed scores into those of `scores`, as they were before.
+    fn change_back(
+        &self,
+        scores: &DMatrix<T>,
+        grads: &mut DMatrix<T>,
+        (rows, columns): (Range<usize>, Range<usize>),
+        into: &mut RuleGradients,
+    ) {
+        let lines = scores.column_iter().zip(grads.column_iter_mut());
+        for ((scores, mut grads), j) in lines.zip(columns) {
+            let (scores, grads) = (scores.as_slice(), grads.as_mut_slice());
+            self.mask.change_queries_back(j, rows.clone(), scores, grads, into);
+        }
+    }
+
     /// Writes `hidden` over the entries of a tile that the mask hides.
     fn hide(
         &self,
@@ -142,8 +169,10 @@ pub fn tiled_attention_backward<'g, T: Float>(
         q: DMatrix::zeros(n_q, inputs.q.ncols()),
         k: DMatrix::zeros(n_k, inputs.k.ncols()),
         v: DMatrix::zeros(n_k, inputs.v.ncols()),
+        tables: inputs.mask.scores().zero_tables(),
     };
     for (h, head) in inputs.heads().enumerate() {
+        let mut of_tables = RuleGradients::new(head.mask.scores());
         let output = forward.output.columns(h * d_v, d_v);
         let grad_output = grad_output.columns(h * d_v, d_v);
         let (log_sum_exp, low) =
@@ -174,7 +203,7 @@ pub fn tiled_attention_backward<'g, T: Float>(
                     d: d.rows_range(rows.clone()),
                 };
                 let [from_q, from_k, from_v] =
-                    tile.backward(&head, rows.clone(), columns.clone());
+                    tile.backward(&head, rows.clone(), columns.clone(), &mut of_tables);
                 let mut grad_q = grad_q.rows_range_mut(rows);
                 grad_q += from_q; // every block of keys adds to it
                 grad_k += from_k;
@@ -185,6 +214,7 @@ pub fn tiled_attention_backward<'g, T: Float>(
             gradients.v.view_mut(place_v, grad_v.shape()).copy_from(&grad_v);
         }
         // ANCHOR_END: backward
+        of_tables.add_to(&mut gradients.tables, head.mask.head());
     }
     Ok(gradients)
 }
@@ -208,13 +238,16 @@ impl<T: Float> Tile<'_, T> {
         head: &Head<T>,
         rows: Range<usize>,
         columns: Range<usize>,
+        of_tables: &mut RuleGradients,
     ) -> [DMatrix<T>; 3] {
         let Tile { q, k, v, grad_output, log_sum_exp, log_sum_exp_low: low, d } = self;
         let seen = |i, j| head.mask.allows(rows.start + i, columns.start + j);
 
         // The forward pass once more; but with the log-sum-exp at hand, no softmax is needed.
         let scores = (q * head.scale) * k.transpose(); // (rows, columns)
-        let mut weights = by_row(&scores, |score, i| {
+        let mut changed = scores.clone();
+        head.change(&mut changed, rows.clone(), columns.clone());
+        let mut weights = by_row(&changed, |score, i| {
             (score - log_sum_exp_or_zero(log_sum_exp[i]) - low[i]).exp()
         });
         head.hide(&mut weights, rows.clone(), columns.clone(), T::zero());
@@ -227,6 +260,10 @@ impl<T: Float> Tile<'_, T> {
         let grad_scores = by_row(&grad_weights, |grad, i| grad - d[i]);
         let mut grad_scores = weights.component_mul(&grad_scores);
         head.hide(&mut grad_scores, rows.clone(), columns.clone(), T::zero());
+        if head.mask.scores().has_backward() {
+            let tile = (rows.clone(), columns.clone());
+            head.change_back(&scores, &mut grad_scores, tile, of_tables);
+        }
 
         // scores = q kᵀ / √d_k
         let grad_products = grad_scores * head.scale;

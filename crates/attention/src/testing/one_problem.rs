@@ -71,18 +71,26 @@ pub fn naive<T: Float>(
 ) -> Answer<T> {
     let mut forward = FlashOutput::zeros(inputs);
     let zeros = |matrix: DMatrixView<T>| DMatrix::zeros(matrix.nrows(), matrix.ncols());
-    let mut gradients =
-        AttentionGradients { q: zeros(inputs.q), k: zeros(inputs.k), v: zeros(inputs.v) };
+    let mut gradients = AttentionGradients {
+        q: zeros(inputs.q),
+        k: zeros(inputs.k),
+        v: zeros(inputs.v),
+        tables: inputs.mask.scores().zero_tables(),
+    };
     for (h, head) in inputs.heads().enumerate() {
         let (d_k, d_v) = (head.k.ncols(), head.v.ncols());
         let grad_output = grad_output.columns(h * d_v, d_v);
-        let (output, cache) = attention(head.q, head.k, head.v, mask).unwrap();
+        let (output, cache) =
+            attention(head.q, head.k, head.v, mask.or_of_head(h)).unwrap();
         let grads = attention_backward(&cache, grad_output).unwrap();
         forward.output.columns_mut(h * d_v, d_v).copy_from(&output);
         forward.log_sum_exp.set_column(h, &cache.log_sum_exp);
         gradients.q.columns_mut(h * d_k, d_k).copy_from(&grads.q);
         gradients.k.columns_mut(h * d_k, d_k).copy_from(&grads.k);
         gradients.v.columns_mut(h * d_v, d_v).copy_from(&grads.v);
+        for (sum, table) in gradients.tables.iter_mut().zip(&grads.tables) {
+            *sum += table;
+        }
     }
     (forward, gradients)
 }

@@ -406,7 +406,7 @@ impl Expected {
         let right = &self.right;
         let mut all =
             vec![("output", output, &right.output, &self.tolerance[0], queries)];
-        if let Some(AttentionGradients { q, k, v }) = gradients {
+        if let Some(AttentionGradients { q, k, v, .. }) = gradients {
             all.extend([
                 ("gradient of q", q, &right.q, &self.tolerance[1], queries),
                 ("gradient of k", k, &right.k, &self.tolerance[2], keys),

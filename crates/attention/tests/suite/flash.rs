@@ -50,7 +50,7 @@ fn rounded(right: &Answer<f64>) -> Answer<f32> {
     let [q, k, v] = [&gradients.q, &gradients.k, &gradients.v].map(round);
     let log_sum_exp_low = round(&forward.log_sum_exp_low);
     let forward = FlashOutput { output, log_sum_exp, log_sum_exp_low };
-    (forward, AttentionGradients { q, k, v })
+    (forward, AttentionGradients { q, k, v, tables: vec![] })
 }
 
 /// All programs, in both precisions, against the naive one.
@@ -95,7 +95,7 @@ fn every_way_to_multiply() {
 
 /// Every entry as bits, since a NaN equals nothing.
 fn bits((forward, gradients): &Answer<f32>) -> Vec<u32> {
-    let AttentionGradients { q, k, v } = gradients;
+    let AttentionGradients { q, k, v, .. } = gradients;
     let all = [&forward.output, &forward.log_sum_exp, &forward.log_sum_exp_low, q, k, v];
     all.into_iter().flatten().map(|x| x.to_bits()).collect()
 }

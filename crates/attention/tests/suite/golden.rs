@@ -1,21 +1,29 @@
-//! PyTorch's values: the outputs, weights, log-sum-exps and gradients that another program computed. `golden/generate.py` made the
-//! files in `golden/`; in them a matrix is a list of its rows.
+//! PyTorch's values: the outputs, weights, log-sum-exps and gradients that another program computed. `golden/generate.py SEED OUT`
+//! made the files in `golden/`; in them a matrix is a list of its rows. Files with another seed are read from the folder that
+//! `ATTENTION_GOLDEN` names.
 
 use crate::layer::Layer;
 use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
+use attention::testing::one_problem::{fast, naive, tiled};
 use attention::{
-    ForwardOptions, Mask, MultiHeadAttention, Parameters, SingleHeadAttention, attention,
-    attention_backward,
+    DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention, Parameters, ScoreRule,
+    SingleHeadAttention, attention, attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// The largest |ours − PyTorch's| / max(1, |PyTorch's|) of all entries. Both programs round at every step, in another order; they differ by
 /// 4 · 10⁻¹⁵ at most.
 const TOLERANCE: f64 = 1e-12;
 
 fn cases(file: &str) -> Vec<Value> {
-    let golden: Value = serde_json::from_str(file).unwrap();
+    let here = || concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden").into();
+    let folder: PathBuf =
+        std::env::var_os("ATTENTION_GOLDEN").map_or_else(here, Into::into);
+    let file = folder.join(file);
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file:?}: {e}"));
+    let golden: Value = serde_json::from_str(&text).unwrap();
     golden["cases"].as_array().unwrap().clone()
 }
 
@@ -68,7 +76,7 @@ fn mask(case: &Value) -> Mask {
 
 #[test]
 fn attention_computes_what_pytorch_computes_and_so_do_tiles() {
-    for case in cases(include_str!("../golden/sdpa.json")) {
+    for case in cases("sdpa.json") {
         let [q, k, v, grad] =
             ["q", "k", "v", "grad_output"].map(|name| matrix(&case[name]));
         let mask = mask(&case);
@@ -96,6 +104,60 @@ fn attention_computes_what_pytorch_computes_and_so_do_tiles() {
             compare(&what("∂q"), &gradients.q, &matrix(&case["grad_q"]));
             compare(&what("∂k"), &gradients.k, &matrix(&case["grad_k"]));
             compare(&what("∂v"), &gradients.v, &matrix(&case["grad_v"]));
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- rules for scores
+
+fn rule(case: &Value, n_heads: usize) -> ScoreRule {
+    let step = |step: &Value| {
+        let count = |name: &str| step[name].as_u64().unwrap() as usize;
+        let buckets = |of: fn(usize, usize) -> attention::Result<DistanceBuckets>| {
+            of(count("count"), count("furthest")).unwrap()
+        };
+        let table = |buckets| ScoreRule::table(&matrix(&step["table"]), buckets);
+        match step["kind"].as_str().unwrap() {
+            "alibi" => ScoreRule::alibi(n_heads),
+            "soft cap" => ScoreRule::soft_cap(step["cap"].as_f64().unwrap()),
+            "t5" => table(buckets(DistanceBuckets::t5)),
+            "t5 causal" => table(buckets(DistanceBuckets::t5_causal)),
+            other => panic!("a rule of the kind {other}"),
+        }
+        .unwrap()
+    };
+    let steps = case["rule"].as_array().unwrap().iter().map(step);
+    steps.fold(ScoreRule::none(), ScoreRule::then)
+}
+
+#[test]
+fn rules_for_scores_do_what_pytorch_does() {
+    for case in cases("score_rules.json") {
+        let [q, k, v, grad] =
+            ["q", "k", "v", "grad_output"].map(|name| matrix(&case[name]));
+        let is_causal = case["causal"].as_bool().unwrap();
+        let mask = if is_causal { Mask::causal() } else { Mask::none() };
+        let n_heads = case["heads"].as_u64().unwrap() as usize;
+        let mask = mask.with_scores(rule(&case, n_heads));
+        let inputs = Inputs::new(&q, &k, &v, &mask).unwrap().with_heads(n_heads).unwrap();
+        let tiles = Tiles { queries: 2, keys: 3 };
+        let flash = Flash::new().with_tiles(tiles).unwrap();
+        for (program, (forward, gradients)) in [
+            ("naive", naive(&inputs, &mask, &grad)),
+            ("tiled", tiled(&inputs, &grad, tiles)),
+            ("flash", fast(&inputs, &grad, &flash)),
+        ] {
+            let what = |of: &str| format!("{}, {program}: {of}", case["name"]);
+            compare(&what("output"), &forward.output, &matrix(&case["output"]));
+            compare(&what("lse"), &forward.log_sum_exp, &matrix(&case["log_sum_exp"]));
+            compare(&what("∂q"), &gradients.q, &matrix(&case["grad_q"]));
+            compare(&what("∂k"), &gradients.k, &matrix(&case["grad_k"]));
+            compare(&what("∂v"), &gradients.v, &matrix(&case["grad_v"]));
+            let tables = matrices(&case["grad_tables"]);
+            assert_eq!(gradients.tables.len(), tables.len());
+            for (ours, expected) in gradients.tables.iter().zip(&tables) {
+                compare(&what("∂table"), ours, expected);
+            }
         }
     }
 }
@@ -143,7 +205,7 @@ fn check<L: Layer<f64>>(layer: &L, case: &Value) {
 
 #[test]
 fn layers_compute_what_pytorch_computes() {
-    for case in cases(include_str!("../golden/multi_head.json")) {
+    for case in cases("multi_head.json") {
         let [w_q, w_k, w_v, w_o] =
             ["w_q", "w_k", "w_v", "w_o"].map(|name| matrix(&case[name]));
         let [b_q, b_k, b_v, b_o] =

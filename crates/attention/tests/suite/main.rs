@@ -14,6 +14,7 @@ mod online_softmax;
 mod options;
 mod precision;
 mod properties;
+mod score_rules;
 mod serde;
 mod training;
 mod views;
