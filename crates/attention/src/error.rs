@@ -267,14 +267,14 @@ pub fn check_positive(argument: &'static str, given: usize) -> Result<()> {
 
 /// `total` can be shared out among the heads.
 pub(crate) fn check_heads(
-    n_heads: usize,
+    argument: &'static str,
+    given: usize,
     total: usize,
     because: impl FnOnce() -> String,
 ) -> Result<()> {
-    check_positive("n_heads", n_heads)?;
-    if !total.is_multiple_of(n_heads) {
+    check_positive(argument, given)?;
+    if !total.is_multiple_of(given) {
         let because = because();
-        let (argument, given) = ("n_heads", n_heads);
         return Err(Error::Indivisible { argument, given, total, because });
     }
     Ok(())

@@ -37,21 +37,26 @@ pub use fast::Flash;
 pub use online::OnlineSoftmax;
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
-use crate::dot_product::{check_queries_and_keys, check_values, scale};
+use crate::dot_product::{
+    AttentionGradients, check_queries_and_keys, check_values, scale,
+};
 use crate::dropout::{Dropout, HeadDropout};
-use crate::error::{Result, check_heads, check_not_empty, check_positive, check_shape};
+use crate::error::{
+    Result, check_count, check_heads, check_not_empty, check_positive, check_shape,
+};
 use crate::mask::{Mask, SizedMask};
 use crate::simd::Float;
 use crate::softmax::log_sum_exp_and_low;
 use nalgebra::{DMatrix, DMatrixView};
+use std::ops::Range;
 
 /// Returns the output of attention, as [`attention`](crate::attention()) does, without ever holding its matrix of weights.
 ///
 /// A mask alone will do for `options`; [`FlashOptions`] has several heads, and the settings of the engine. For a backward pass take
 /// [`Flash::forward`] and [`Flash::backward`], or a layer.
 ///
-/// Shapes: `q` (n_q, heads · d_k), `k` (n_k, heads · d_k), `v` (n_k, heads · d_v) → (n_q, heads · d_v). Views will do, and nothing is
-/// copied.
+/// Shapes: `q` (n_q, heads · d_k), `k` (n_k, kv_heads · d_k), `v` (n_k, kv_heads · d_v) → (n_q, heads · d_v), where there are as many
+/// heads of keys and values as of queries unless [`FlashOptions::kv_heads`] says otherwise. Views will do, and nothing is copied.
 ///
 /// # Errors
 /// An argument is empty, `k` is not as wide as `q`, `v` doesn't have as many rows as `k`, the number of heads does not divide the
@@ -77,8 +82,8 @@ pub fn flash<'a, T: Float>(
     v: impl Into<DMatrixView<'a, T>>,
     options: impl Into<FlashOptions>,
 ) -> Result<DMatrix<T>> {
-    let FlashOptions { mask, heads, engine } = options.into();
-    let inputs = Inputs::new(q, k, v, mask)?.with_heads(heads)?;
+    let FlashOptions { mask, heads, kv_heads, engine } = options.into();
+    let inputs = Inputs::grouped(q, k, v, mask, heads, kv_heads.unwrap_or(heads))?;
     Ok(engine.forward(&inputs).output)
 }
 
@@ -96,13 +101,15 @@ pub fn flash<'a, T: Float>(
 pub struct FlashOptions {
     mask: Mask,
     heads: usize,
+    kv_heads: Option<usize>, // as many as heads, if it isn't said
     engine: Flash,
 }
 
 impl FlashOptions {
     /// Returns the options for one head in which every query sees every key.
     pub fn new() -> Self {
-        FlashOptions { mask: Mask::none(), heads: 1, engine: Flash::new() }
+        let (mask, engine) = (Mask::none(), Flash::new());
+        FlashOptions { mask, heads: 1, kv_heads: None, engine }
     }
 
     /// Returns these options with this mask, which holds in every head.
@@ -113,6 +120,11 @@ impl FlashOptions {
     /// Returns these options with so many heads: head `h` has the columns `h · d .. (h + 1) · d`.
     pub fn heads(self, heads: usize) -> Self {
         FlashOptions { heads, ..self }
+    }
+
+    /// Returns these options with so many heads of keys and values, each of which several heads of queries share.
+    pub fn kv_heads(self, kv_heads: usize) -> Self {
+        FlashOptions { kv_heads: Some(kv_heads), ..self }
     }
 
     /// Returns these options with this engine, that is with other tiles, threads or instructions.
@@ -155,6 +167,7 @@ pub struct Inputs<'a, T: Float> {
     pub(crate) v: DMatrixView<'a, T>,
     pub(crate) mask: SizedMask,
     n_heads: usize,
+    n_kv_heads: usize, // each is shared by n_heads / n_kv_heads heads, one after the other
     pub(crate) dropout: Option<Dropout>,
 }
 
@@ -183,15 +196,61 @@ impl<'a, T: Float> Inputs<'a, T> {
     ) -> Result<Self> {
         let (q, k, v) = (q.into(), k.into(), v.into());
         check_queries_and_keys(q, k)?;
-        check_values(k, v)?;
         let mask: Mask = mask.into();
         let n_heads = mask.n_heads().unwrap_or(1);
-        mask.check_heads(n_heads)?;
-        let mask = mask.sized_for_heads(q.nrows(), k.nrows())?;
-        Inputs { q, k, v, mask, n_heads: 1, dropout: None }.with_heads(n_heads)
+        Inputs::grouped(q, k, v, mask, n_heads, n_heads)
     }
 
-    /// Returns the same columns, shared out among `n_heads` heads: head `h` has `h · d .. (h + 1) · d`.
+    /// Returns the inputs of heads of queries that share heads of keys and values: grouped-query attention, and with one of the latter
+    /// multi-query attention.
+    ///
+    /// The heads of a group follow one another: query head `h` asks the keys of head `h · n_kv_heads / n_heads`, rounded down.
+    ///
+    /// Shapes: `q` (n_q, n_heads · d_k), `k` (n_k, n_kv_heads · d_k), `v` (n_k, n_kv_heads · d_v).
+    ///
+    /// # Errors
+    /// As [`Inputs::new`]; a number of heads is 0 or doesn't divide the columns that it shares out; or `n_kv_heads` doesn't divide
+    /// `n_heads`.
+    ///
+    /// # Source
+    /// N. Shazeer, *Fast Transformer Decoding: One Write-Head is All You Need* (2019); J. Ainslie et al., *GQA* (2023).
+    ///
+    /// ```
+    /// use attention::{Mask, flash::{Flash, Inputs}};
+    /// use nalgebra::{DMatrix, dmatrix};
+    ///
+    /// let (q, k) = (DMatrix::<f64>::zeros(1, 4), DMatrix::zeros(2, 2));
+    /// let v = dmatrix![10.0, 20.0; 10.0, 20.0]; // two heads of one column each
+    /// let inputs = Inputs::grouped(&q, &k, &v, Mask::none(), 4, 2)?;
+    /// assert_eq!(Flash::new().forward(&inputs).output, dmatrix![10.0, 10.0, 20.0, 20.0]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn grouped(
+        q: impl Into<DMatrixView<'a, T>>,
+        k: impl Into<DMatrixView<'a, T>>,
+        v: impl Into<DMatrixView<'a, T>>,
+        mask: impl Into<Mask>,
+        n_heads: usize,
+        n_kv_heads: usize,
+    ) -> Result<Self> {
+        let (q, k, v) = (q.into(), k.into(), v.into());
+        check_not_empty("q", q)?;
+        check_groups(n_heads, n_kv_heads)?;
+        check_columns("n_heads", n_heads, [("q", q)])?;
+        let width = q.ncols() / n_heads * n_kv_heads;
+        check_not_empty("k", k)?;
+        check_count("k", "column", k.ncols(), width, || match n_kv_heads == n_heads {
+            true => format!("`q` has d_k = {}", q.ncols()),
+            false => format!("{n_kv_heads} heads as wide as those of `q` have {width}"),
+        })?;
+        check_values(k, v)?;
+        check_columns(kv_name(n_heads, n_kv_heads), n_kv_heads, [("v", v)])?;
+        let mask = mask.into().sized_for_heads(q.nrows(), k.nrows())?;
+        mask.check_heads(n_heads)?;
+        Ok(Inputs { q, k, v, mask, n_heads, n_kv_heads, dropout: None })
+    }
+
+    /// Returns the same columns, shared out among `n_heads` heads, each with keys of its own: head `h` has `h · d .. (h + 1) · d`.
     ///
     /// # Errors
     /// `n_heads` is 0, or does not divide the width of queries and keys, or that of the values; or the mask's rule for scores is for another
@@ -206,12 +265,10 @@ impl<'a, T: Float> Inputs<'a, T> {
     /// ```
     pub fn with_heads(self, n_heads: usize) -> Result<Self> {
         self.mask.check_heads(n_heads)?;
-        for (name, width) in [("q", self.q.ncols()), ("v", self.v.ncols())] {
-            check_heads(n_heads, width, || {
-                format!("it must divide the {width} columns of `{name}`")
-            })?;
-        }
-        Ok(Inputs { n_heads, ..self })
+        check_columns("n_heads", n_heads, [("q", self.q), ("v", self.v)])?;
+        let because = || "with_heads is for heads with keys of their own".to_owned();
+        check_count("k", "column", self.k.ncols(), self.q.ncols(), because)?;
+        Ok(Inputs { n_heads, n_kv_heads: n_heads, ..self })
     }
 
     /// The same, with dropout on the weights of every head.
@@ -229,6 +286,39 @@ impl<'a, T: Float> Inputs<'a, T> {
     /// ```
     pub fn n_heads(&self) -> usize {
         self.n_heads
+    }
+
+    /// Returns the number of heads of keys and values.
+    pub fn n_kv_heads(&self) -> usize {
+        self.n_kv_heads
+    }
+
+    /// The heads that share the keys and values of head `g`.
+    pub(crate) fn group(&self, g: usize) -> Range<usize> {
+        let heads = self.n_heads / self.n_kv_heads;
+        g * heads..(g + 1) * heads
+    }
+
+    /// The head of keys and values that head `h` asks.
+    pub(crate) fn kv_head(&self, h: usize) -> usize {
+        h / (self.n_heads / self.n_kv_heads)
+    }
+
+    /// (n_q, n_heads · d_v)
+    pub(crate) fn output_shape(&self) -> (usize, usize) {
+        (self.q.nrows(), self.n_heads * self.widths().1)
+    }
+
+    /// Gradients of zero.
+    pub(crate) fn zero_gradients(&self) -> AttentionGradients<T> {
+        let zeros = |x: DMatrixView<T>| DMatrix::zeros(x.nrows(), x.ncols());
+        let tables = self.mask.scores().zero_tables();
+        AttentionGradients {
+            q: zeros(self.q),
+            k: zeros(self.k),
+            v: zeros(self.v),
+            tables,
+        }
     }
 
     /// Returns one head after another.
@@ -252,16 +342,16 @@ impl<'a, T: Float> Inputs<'a, T> {
 
     /// (d_k, d_v) of one head
     pub(crate) fn widths(&self) -> (usize, usize) {
-        (self.q.ncols() / self.n_heads, self.v.ncols() / self.n_heads)
+        (self.q.ncols() / self.n_heads, self.v.ncols() / self.n_kv_heads)
     }
 
     /// The columns of head `h`.
     fn head(&self, h: usize) -> Head<'_, T> {
-        let (d_k, d_v) = self.widths();
+        let ((d_k, d_v), g) = (self.widths(), self.kv_head(h));
         Head {
             q: self.q.columns(h * d_k, d_k),
-            k: self.k.columns(h * d_k, d_k),
-            v: self.v.columns(h * d_v, d_v),
+            k: self.k.columns(g * d_k, d_k), // which the heads of a group share
+            v: self.v.columns(g * d_v, d_v),
             mask: self.mask.of_head(h),
             scale: scale(d_k),
             dropout: self.dropout.map(|dropout| dropout.of_head(h)),
@@ -269,9 +359,8 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 
     pub(crate) fn check_output(&self, forward: &FlashOutput<T>) -> Result<()> {
-        let shape = (self.q.nrows(), self.v.ncols());
         let name = "(n_q, n_heads · d_v)";
-        check_shape("forward.output", &forward.output, shape, name)?;
+        check_shape("forward.output", &forward.output, self.output_shape(), name)?;
         let (shape, name) = ((self.q.nrows(), self.n_heads), "(n_q, n_heads)");
         check_shape("forward.log_sum_exp", &forward.log_sum_exp, shape, name)?;
         check_shape("forward.log_sum_exp_low", &forward.log_sum_exp_low, shape, name)
@@ -279,9 +368,34 @@ impl<'a, T: Float> Inputs<'a, T> {
 
     pub(crate) fn check_grad_output(&self, grad_output: DMatrixView<T>) -> Result<()> {
         check_not_empty("grad_output", grad_output)?;
-        let shape = (self.q.nrows(), self.v.ncols());
-        check_shape("grad_output", grad_output, shape, "the output")
+        check_shape("grad_output", grad_output, self.output_shape(), "the output")
     }
+}
+
+/// Checks that heads divide the columns that they share out.
+fn check_columns<T: Float, const N: usize>(
+    argument: &'static str,
+    heads: usize,
+    matrices: [(&str, DMatrixView<T>); N],
+) -> Result<()> {
+    matrices.into_iter().try_for_each(|(name, matrix)| {
+        let width = matrix.ncols();
+        check_heads(argument, heads, width, || {
+            format!("it must divide the {width} columns of `{name}`")
+        })
+    })
+}
+
+/// Checks that the heads of keys and values divide those of queries.
+pub(crate) fn check_groups(n_heads: usize, n_kv_heads: usize) -> Result<()> {
+    check_positive("n_heads", n_heads)?;
+    let because = || format!("it must divide n_heads = {n_heads}");
+    check_heads("n_kv_heads", n_kv_heads, n_heads, because)
+}
+
+/// What the heads of keys and values are called in errors: where there are as many as of queries, nobody has given them a number.
+pub(crate) fn kv_name(n_heads: usize, n_kv_heads: usize) -> &'static str {
+    if n_kv_heads == n_heads { "n_heads" } else { "n_kv_heads" }
 }
 
 /// The queries, keys and values of one head: see [`Inputs::heads`].
@@ -347,9 +461,9 @@ impl<T: Float> FlashOutput<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn zeros(inputs: &Inputs<T>) -> Self {
-        let n_q = inputs.q.nrows();
+        let (n_q, width) = inputs.output_shape();
         FlashOutput {
-            output: DMatrix::zeros(n_q, inputs.v.ncols()),
+            output: DMatrix::zeros(n_q, width),
             log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads),
             log_sum_exp_low: DMatrix::zeros(n_q, inputs.n_heads),
         }

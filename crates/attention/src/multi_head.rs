@@ -5,13 +5,14 @@ use crate::blocks::copy_of;
 use crate::dot_product::{AttentionCache, AttentionGradients, attention_backward};
 use crate::dropout::Dropout;
 use crate::error::{Result, check_count, check_heads, check_room, check_shape};
-use crate::flash::{Flash, FlashOutput, Inputs};
+use crate::flash::{Flash, FlashOutput, Inputs, check_groups, kv_name};
 use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
 use crate::linear::{linear, linear_backward};
 use crate::mask::Mask;
 use crate::named_parameters::{Named, NamedMut, NamedParameters};
 use crate::parallel;
 use crate::parameters::{Fingerprint, LayerGradients, Parameters};
+use crate::rotary::{Rotary, check_width};
 use crate::simd::Float;
 use crate::single_head::{check_cache, gather_gradients};
 use nalgebra::{DMatrix, DMatrixView};
@@ -20,7 +21,8 @@ use rand::Rng;
 /// Attention with several heads, to the input itself or to a context; by the matrix of weights, with or without dropout, or tile by tile.
 ///
 /// The projections are cut into `n_heads` slices of columns, d_model / n_heads in a fresh layer. Each head attends on its slice;
-/// the outputs are joined and projected once more.
+/// the outputs are joined and projected once more. Heads may share keys and values ([`MultiHeadAttention::xavier_grouped`]), and know
+/// where they stand by rotary positions ([`MultiHeadAttention::with_rotary`]).
 ///
 /// # Source
 /// A. Vaswani et al., *Attention Is All You Need* (2017), section 3.2.2.
@@ -42,6 +44,8 @@ pub struct MultiHeadAttention<T: Float> {
     /// The learned parameters; of the d · n_heads columns of a projection those of head `h` are `h · d .. (h + 1) · d`.
     pub parameters: Parameters<T>,
     n_heads: usize,
+    n_kv_heads: usize,
+    rotary: Option<Rotary>,
 }
 
 /// The matrices that [`MultiHeadAttention::forward`] keeps for the backward pass.
@@ -160,11 +164,39 @@ impl<T: Float> MultiHeadAttention<T> {
         n_heads: usize,
         rng: &mut R,
     ) -> Result<Self> {
+        Self::xavier_grouped(d_model, n_heads, n_heads, rng)
+    }
+
+    /// Returns a layer with fresh parameters whose heads share `n_kv_heads` heads of keys and values: grouped-query attention, or with
+    /// one of them multi-query attention. See [`Inputs::grouped`] for which head asks which keys.
+    ///
+    /// # Errors
+    /// As [`MultiHeadAttention::xavier`], or `n_kv_heads` does not divide `n_heads`.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    /// let layer = MultiHeadAttention::<f64>::xavier_grouped(8, 4, 2, rng)?; // d = 2
+    /// assert_eq!((layer.parameters.w_q.shape(), layer.parameters.w_k.shape()), ((8, 8), (8, 4)));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn xavier_grouped<R: Rng + ?Sized>(
+        d_model: usize,
+        n_heads: usize,
+        n_kv_heads: usize,
+        rng: &mut R,
+    ) -> Result<Self> {
         // Before anything is drawn, which takes a while for a wide layer.
         check_room::<T>(("d_model", d_model), ("d_model", d_model))?;
-        check_heads(n_heads, d_model, || format!("it must divide d_model = {d_model}"))?;
-        let parameters = Parameters::xavier(d_model, d_model, d_model, rng)?;
-        Self::from_parameters(parameters, n_heads)
+        let because = || format!("it must divide d_model = {d_model}");
+        check_heads("n_heads", n_heads, d_model, because)?;
+        check_groups(n_heads, n_kv_heads)?;
+        let shared = d_model / n_heads * n_kv_heads;
+        let widths = ((d_model, shared), (shared, d_model));
+        let parameters = Parameters::xavier_grouped(d_model, widths.0, widths.1, rng)?;
+        Self::from_grouped_parameters(parameters, n_heads, n_kv_heads)
     }
 
     /// Returns a layer with these parameters. Heads may be narrower or wider than d_model / n_heads, and their values of another width than
@@ -183,9 +215,57 @@ impl<T: Float> MultiHeadAttention<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn from_parameters(parameters: Parameters<T>, n_heads: usize) -> Result<Self> {
-        let layer = MultiHeadAttention { parameters, n_heads };
+        Self::from_grouped_parameters(parameters, n_heads, n_heads)
+    }
+
+    /// Returns a layer with these parameters whose `n_heads` heads share `n_kv_heads` heads of keys and values.
+    ///
+    /// # Errors
+    /// As [`MultiHeadAttention::from_parameters`], or `n_kv_heads` does not divide `n_heads`, or the columns of `w_k` and `w_v`.
+    pub fn from_grouped_parameters(
+        parameters: Parameters<T>,
+        n_heads: usize,
+        n_kv_heads: usize,
+    ) -> Result<Self> {
+        let layer = MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary: None };
         layer.check()?;
         Ok(layer)
+    }
+
+    /// Returns the layer with rotary positions, by which its queries and keys are turned before they meet.
+    ///
+    /// The first token of a sequence stands at position 0. In cross-attention positions are aligned at the ends, as those of a mask.
+    ///
+    /// # Errors
+    /// The heads of queries and keys have an odd width.
+    ///
+    /// ```
+    /// use attention::{Mask, MultiHeadAttention, Rotary, RotaryPairs, example};
+    /// use rand::{SeedableRng, rngs::ChaCha8Rng};
+    ///
+    /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// let x = example::river().x; // whose tokens 0 and 4 are the same word
+    /// let same = |output: nalgebra::DMatrix<f64>| (output.row(0) - output.row(4)).amax() < 1e-12;
+    /// assert!(same(layer.forward(&x, Mask::none())?.0));
+    ///
+    /// let layer = layer.with_rotary(Rotary::new(10_000.0, RotaryPairs::Halves)?)?;
+    /// assert!(!same(layer.forward(&x, Mask::none())?.0));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn with_rotary(self, rotary: Rotary) -> Result<Self> {
+        let layer = MultiHeadAttention { rotary: Some(rotary), ..self };
+        layer.check()?;
+        Ok(layer)
+    }
+
+    /// Returns the rotary positions, if there are any.
+    pub fn rotary(&self) -> Option<Rotary> {
+        self.rotary
+    }
+
+    /// Returns the number of heads of keys and values.
+    pub fn n_kv_heads(&self) -> usize {
+        self.n_kv_heads
     }
 
     /// Returns the number of heads.
@@ -201,11 +281,21 @@ impl<T: Float> MultiHeadAttention<T> {
     }
 
     fn check(&self) -> Result<()> {
-        self.parameters.check()?;
-        for (name, w) in [("w_q", &self.parameters.w_q), ("w_v", &self.parameters.w_v)] {
-            check_heads(self.n_heads, w.ncols(), || {
+        let MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary } = self;
+        check_groups(*n_heads, *n_kv_heads)?;
+        parameters.check_grouped(*n_heads, *n_kv_heads)?;
+        let kv_name = kv_name(*n_heads, *n_kv_heads);
+        for (argument, heads, name, w) in [
+            ("n_heads", *n_heads, "w_q", &parameters.w_q),
+            (kv_name, *n_kv_heads, "w_v", &parameters.w_v),
+        ] {
+            check_heads(argument, heads, w.ncols(), || {
                 format!("it must divide the {} columns of `{name}`", w.ncols())
             })?;
+        }
+        if let Some(rotary) = rotary {
+            rotary.check()?;
+            check_width("w_q", parameters.w_q.as_view(), *n_heads)?;
         }
         Ok(())
     }
@@ -243,7 +333,8 @@ impl<T: Float> MultiHeadAttention<T> {
         self.check()?;
         let dropout = options.active_dropout()?;
         // Three matrices, each as wide as all heads together.
-        let qkv = self.parameters.project_inputs(x, options.source(x))?;
+        let mut qkv = self.parameters.project_inputs(x, options.source(x))?;
+        self.turn(&mut qkv, 1.0);
         let core = match options.engine {
             Engine::Naive => self.attend(&qkv, &options.mask, dropout)?,
             Engine::Flash(flash) => {
@@ -257,6 +348,15 @@ impl<T: Float> MultiHeadAttention<T> {
         Ok((output, MultiHeadCache { x, context, core, fingerprint }))
     }
 
+    /// Turns queries and keys, or their gradients, in this direction, if the layer has rotary positions.
+    fn turn(&self, [q, k, _]: &mut [DMatrix<T>; 3], direction: f64) {
+        if let Some(rotary) = self.rotary {
+            let first = k.nrows() as isize - q.nrows() as isize;
+            rotary.turn_by(q, self.n_heads, first, direction);
+            rotary.turn_by(k, self.n_kv_heads, 0, direction);
+        }
+    }
+
     // ANCHOR: attend
     /// Each head attends on its slice of queries, keys and values.
     fn attend(
@@ -266,9 +366,12 @@ impl<T: Float> MultiHeadAttention<T> {
         dropout: Option<Dropout>,
     ) -> Result<HeadsCache<T>> {
         mask.check_heads(self.n_heads)?;
-        let scores = (qkv[0].nrows(), qkv[1].nrows()); // (n_q, n_k)
+        let [q, k, v] = qkv;
+        let scores = (q.nrows(), k.nrows()); // (n_q, n_k)
         let heads = parallel::map(self.n_heads, |h| {
-            let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
+            let g = h * self.n_kv_heads / self.n_heads; // h itself, unless heads share keys
+            let q = split(q, h, self.n_heads); // (n_q, d)
+            let [k, v] = [k, v].map(|joined| split(joined, g, self.n_kv_heads)); // (n_k, d)
             let factors = dropout.map(|dropout| dropout.matrix(h, scores));
             T::attend(q, k, v, &mask.or_of_head(h), factors) // attention, and dropout on its weights
         });
@@ -287,19 +390,20 @@ impl<T: Float> MultiHeadAttention<T> {
         dropout: Option<Dropout>,
         flash: Flash,
     ) -> Result<HeadsCache<T>> {
-        let inputs = Inputs::new(&q, &k, &v, &mask)?.with_heads(self.n_heads)?;
+        let inputs = self.inputs([&q, &k, &v], &mask)?;
         let forward = flash.forward(&inputs.with_dropout(dropout));
         let dropout = dropout.map(DroppedWeights);
         Ok(HeadsCache::Flash { q, k, v, mask, forward, dropout, flash })
     }
 
-    // ANCHOR: split
-    /// The columns of head `h`: (n, d · n_heads) → (n, d).
-    fn split<'m>(&self, joined: &'m DMatrix<T>, h: usize) -> DMatrixView<'m, T> {
-        let d = joined.ncols() / self.n_heads;
-        joined.columns(h * d, d) // a view: nothing is copied
+    /// Queries, keys and values of all heads.
+    fn inputs<'m>(
+        &self,
+        [q, k, v]: [&'m DMatrix<T>; 3],
+        mask: &Mask,
+    ) -> Result<Inputs<'m, T>> {
+        Inputs::grouped(q, k, v, mask, self.n_heads, self.n_kv_heads)
     }
-    // ANCHOR_END: split
 
     /// Returns the gradients with respect to parameters and inputs from `grad_output = ∂L/∂output`: the backward pass.
     ///
@@ -344,12 +448,17 @@ impl<T: Float> MultiHeadAttention<T> {
             }
             HeadsCache::Flash { q, k, v, mask, forward, dropout, flash } => {
                 self.check_projections([q, k, v], lengths)?;
-                let inputs = Inputs::new(q, k, v, mask)?.with_heads(self.n_heads)?;
+                let inputs = self.inputs([q, k, v], mask)?;
                 let inputs = inputs.with_dropout(dropout.map(|dropped| dropped.0));
                 flash.backward(&inputs, forward, &grad_attended)?
             }
         };
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
+        let AttentionGradients { q, k, v, tables } = gradients;
+        let mut grad_qkv = [q, k, v];
+        self.turn(&mut grad_qkv, -1.0); // back, with rotary positions
+        let [q, k, v] = grad_qkv;
+        let gradients = AttentionGradients { q, k, v, tables };
         gather_gradients(&self.parameters, x, context, (w_o, b_o), &gradients)
     }
 
@@ -424,8 +533,8 @@ impl<T: Float> MultiHeadAttention<T> {
         check_count("cache.heads", "entry", heads.len(), self.n_heads, || {
             format!("the layer has n_heads = {}", self.n_heads)
         })?;
-        let width = |w: &DMatrix<T>| w.ncols() / self.n_heads;
-        let (d_k, d_v) = (width(&self.parameters.w_q), width(&self.parameters.w_v));
+        let Parameters { w_q, w_v, .. } = &self.parameters;
+        let (d_k, d_v) = (w_q.ncols() / self.n_heads, w_v.ncols() / self.n_kv_heads);
         for head in heads {
             check_shape("cache.heads[..].q", &head.q, (n_q, d_k), "a head's slice")?;
             check_shape("cache.heads[..].v", &head.v, (n_k, d_v), "a head's slice")?;
@@ -434,7 +543,7 @@ impl<T: Float> MultiHeadAttention<T> {
         // ANCHOR: backward
         // attended = join of every head's attention
         let heads = parallel::map(self.n_heads, |h| {
-            attention_backward(&heads[h], self.split(grad_attended, h))
+            attention_backward(&heads[h], split(grad_attended, h, self.n_heads))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let tables = sum_of_tables(heads.iter().map(|head| &head.tables[..]))?;
@@ -444,6 +553,15 @@ impl<T: Float> MultiHeadAttention<T> {
             k.push(head.k);
             v.push(head.v);
         }
+        // Heads that share keys share their gradients.
+        let group = self.n_heads / self.n_kv_heads;
+        let shared = |heads: Vec<DMatrix<T>>| -> Vec<_> {
+            heads
+                .chunks(group)
+                .map(|heads| heads[1..].iter().fold(heads[0].clone(), |a, b| a + b))
+                .collect()
+        };
+        let (k, v) = (shared(k), shared(v));
         let [q, k, v] = [q, k, v].map(|heads| join(&heads)); // each as wide as all heads
         // ANCHOR_END: backward
         Ok(AttentionGradients { q, k, v, tables })
@@ -455,8 +573,9 @@ impl<T: Float> MultiHeadAttention<T> {
         [q, k, v]: [&DMatrix<T>; 3],
         (n_q, n_k): (usize, usize),
     ) -> Result<()> {
-        let (d_k, d_v) = (self.parameters.w_q.ncols(), self.parameters.w_v.ncols());
-        check_shape("cache.q", q, (n_q, d_k), "its projection")?;
+        let Parameters { w_q, w_k, w_v, .. } = &self.parameters;
+        let (d_q, d_k, d_v) = (w_q.ncols(), w_k.ncols(), w_v.ncols());
+        check_shape("cache.q", q, (n_q, d_q), "its projection")?;
         check_shape("cache.k", k, (n_k, d_k), "its projection")?;
         check_shape("cache.v", v, (n_k, d_v), "its projection")
     }
@@ -496,6 +615,14 @@ pub(crate) fn sum_of_tables<'a, T: Float>(
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DroppedWeights(Dropout);
 
+// ANCHOR: split
+/// The columns of head `h`: (n, d · n_heads) → (n, d).
+fn split<T: Float>(joined: &DMatrix<T>, h: usize, n_heads: usize) -> DMatrixView<'_, T> {
+    let d = joined.ncols() / n_heads;
+    joined.columns(h * d, d) // a view: nothing is copied
+}
+// ANCHOR_END: split
+
 // ANCHOR: join
 /// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).
 fn join<T: Float>(heads: &[DMatrix<T>]) -> DMatrix<T> {
@@ -511,6 +638,7 @@ mod saved {
     use super::MultiHeadAttention;
     use crate::error::{Error, Result};
     use crate::parameters::Parameters;
+    use crate::rotary::Rotary;
     use crate::simd::Float;
     use serde::{Deserialize, Serialize, Serializer};
 
@@ -518,15 +646,23 @@ mod saved {
     #[derive(Deserialize, Serialize)]
     #[serde(deny_unknown_fields)]
     pub struct Saved<P> {
-        parameters: P,
         n_heads: usize,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        n_kv_heads: Option<usize>, // if there are fewer than heads
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rotary: Option<Rotary>,
+        parameters: P,
     }
 
     impl<T: Float> TryFrom<Saved<Parameters<T>>> for MultiHeadAttention<T> {
         type Error = Error;
 
         fn try_from(read: Saved<Parameters<T>>) -> Result<Self> {
-            MultiHeadAttention::from_parameters(read.parameters, read.n_heads)
+            let Saved { parameters, n_heads, n_kv_heads, rotary } = read;
+            let n_kv_heads = n_kv_heads.unwrap_or(n_heads);
+            let layer = MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary };
+            layer.check()?;
+            Ok(layer)
         }
     }
 
@@ -534,8 +670,10 @@ mod saved {
         /// Heads that do not divide the parameters are an error now, and not when the file is read.
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             self.check().map_err(serde::ser::Error::custom)?;
-            let MultiHeadAttention { parameters, n_heads } = self;
-            Saved { parameters, n_heads: *n_heads }.serialize(serializer)
+            let &MultiHeadAttention { ref parameters, n_heads, n_kv_heads, rotary } =
+                self;
+            let n_kv_heads = (n_kv_heads != n_heads).then_some(n_kv_heads);
+            Saved { parameters, n_heads, n_kv_heads, rotary }.serialize(serializer)
         }
     }
 }

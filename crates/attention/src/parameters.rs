@@ -33,11 +33,11 @@ use std::ops::{AddAssign, Mul, MulAssign};
 pub struct Parameters<T: Float> {
     /// Projects to queries (d_model, d_k); d_k is that of all heads together.
     pub w_q: DMatrix<T>,
-    /// Projects to keys (d_model, d_k).
+    /// Projects to keys (d_model, d_k); narrower where heads share keys.
     pub w_k: DMatrix<T>,
-    /// Projects to values (d_model, d_v).
+    /// Projects to values (d_model, d_v); narrower where heads share values.
     pub w_v: DMatrix<T>,
-    /// Projects what was attended to back to the model's width (d_v, d_model).
+    /// Projects what was attended to back to the model's width (d_v of all heads, d_model).
     pub w_o: DMatrix<T>,
     /// Bias of the queries (1, d_k).
     pub b_q: RowDVector<T>,
@@ -75,8 +75,18 @@ impl<T: Float> Parameters<T> {
         d_v: usize,
         rng: &mut R,
     ) -> Result<Self> {
-        check_room::<T>(("d_model", d_model), ("d_k", d_k))?;
-        check_room::<T>(("d_model", d_model), ("d_v", d_v))?;
+        Self::xavier_grouped(d_model, (d_k, d_k), (d_v, d_v), rng)
+    }
+
+    /// The same for queries and keys of different widths, and for values and outputs.
+    pub(crate) fn xavier_grouped<R: Rng + ?Sized>(
+        d_model: usize,
+        (d_q, d_k): (usize, usize),
+        (d_v, d_o): (usize, usize),
+        rng: &mut R,
+    ) -> Result<Self> {
+        check_room::<T>(("d_model", d_model), ("d_k", d_q.max(d_k)))?;
+        check_room::<T>(("d_model", d_model), ("d_v", d_v.max(d_o)))?;
         // ANCHOR: xavier
         let mut draw = |d_in: usize, d_out: usize| {
             let deviation = (2.0 / (d_in as f64 + d_out as f64)).sqrt();
@@ -87,11 +97,11 @@ impl<T: Float> Parameters<T> {
         };
         // ANCHOR_END: xavier
         Ok(Parameters {
-            w_q: draw(d_model, d_k),
+            w_q: draw(d_model, d_q),
             w_k: draw(d_model, d_k),
             w_v: draw(d_model, d_v),
-            w_o: draw(d_v, d_model),
-            b_q: RowDVector::zeros(d_k),
+            w_o: draw(d_o, d_model),
+            b_q: RowDVector::zeros(d_q),
             b_k: RowDVector::zeros(d_k),
             b_v: RowDVector::zeros(d_v),
             b_o: RowDVector::zeros(d_model),
@@ -249,16 +259,27 @@ impl<T: Float> Parameters<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn check(&self) -> Result<()> {
+        self.check_grouped(1, 1)
+    }
+
+    /// The same for `n_heads` heads of queries that share `n_kv_heads` heads of keys and values, which divide them.
+    pub(crate) fn check_grouped(&self, n_heads: usize, n_kv_heads: usize) -> Result<()> {
         check_not_empty("w_q", &self.w_q)?;
         check_not_empty("w_v", &self.w_v)?;
-        let (d_model, d_k, d_v) = (self.d_model(), self.w_q.ncols(), self.w_v.ncols());
-        check_shape("w_k", &self.w_k, (d_model, d_k), "`w_q`")?;
+        let (d_model, d_q, d_v) = (self.d_model(), self.w_q.ncols(), self.w_v.ncols());
+        let group = n_heads / n_kv_heads;
+        let d_k = d_q / group;
+        let (k_name, o_name) = match group {
+            1 => ("`w_q`", "(d_v, d_model)"),
+            _ => ("(d_model, n_kv_heads · d_k)", "(n_heads · d_v, d_model)"),
+        };
+        check_shape("w_k", &self.w_k, (d_model, d_k), k_name)?;
         check_count("w_v", "row", self.w_v.nrows(), d_model, || {
             format!("`w_q` has d_model = {d_model}")
         })?;
-        check_shape("w_o", &self.w_o, (d_v, d_model), "(d_v, d_model)")?;
+        check_shape("w_o", &self.w_o, (d_v.saturating_mul(group), d_model), o_name)?;
         for (argument, bias, weight, width) in [
-            ("b_q", &self.b_q, "w_q", d_k),
+            ("b_q", &self.b_q, "w_q", d_q),
             ("b_k", &self.b_k, "w_k", d_k),
             ("b_v", &self.b_v, "w_v", d_v),
             ("b_o", &self.b_o, "w_o", d_model),
@@ -291,13 +312,13 @@ impl<T: Float> Parameters<T> {
         Fingerprint(hash)
     }
 
-    /// Returns queries from `x`, keys and values from `context`: the three projections of every attention layer.
+    /// Returns queries from `x`, keys and values from `context`: the three projections of every attention layer, whose parameters were
+    /// checked.
     pub(crate) fn project_inputs(
         &self,
         x: DMatrixView<T>,
         context: DMatrixView<T>,
     ) -> Result<[DMatrix<T>; 3]> {
-        self.check()?;
         for (argument, matrix) in [("x", x), ("context", context)] {
             check_not_empty(argument, matrix)?;
             check_count(argument, "column", matrix.ncols(), self.d_model(), || {

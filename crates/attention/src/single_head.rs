@@ -139,6 +139,7 @@ impl<T: Float> SingleHeadAttention<T> {
         options: impl Into<ForwardOptions<'a, T>>,
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
         let options = options.into();
+        self.parameters.check()?;
         let expected = "SingleHeadAttention has none";
         if options.active_dropout()?.is_some() {
             return Err(unsupported("options.dropout", "given", expected));
@@ -192,6 +193,7 @@ impl<T: Float> SingleHeadAttention<T> {
     ) -> Result<LayerGradients<T>> {
         let grad_output = grad_output.into();
         let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
+        self.parameters.check()?;
         check_cache(&self.parameters, x, context.as_ref(), ("cache.attended", attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
         let (n_q, n_k) = (x.nrows(), context.as_ref().unwrap_or(x).nrows());
@@ -257,8 +259,7 @@ pub(crate) fn check_cache<T: Float>(
     context: Option<&DMatrix<T>>,
     (name, attended): (&'static str, &DMatrix<T>),
 ) -> Result<()> {
-    parameters.check()?;
-    let (d_model, d_v) = (parameters.d_model(), parameters.w_v.ncols());
+    let (d_model, d_v) = (parameters.d_model(), parameters.w_o.nrows());
     for (argument, matrix) in [("cache.x", x), ("cache.context", context.unwrap_or(x))] {
         check_not_empty(argument, matrix)?;
         check_count(argument, "column", matrix.ncols(), d_model, || {

@@ -58,6 +58,11 @@ impl Shape {
             let expected = "the kernels on the GPU know these two";
             return Err(unsupported("mask", given, expected).into());
         };
+        if inputs.n_kv_heads() != inputs.n_heads() {
+            let (given, expected) =
+                ("grouped", "the kernels on the GPU want a head of keys for each head");
+            return Err(unsupported("k", given, expected).into());
+        }
         let width = inputs.q.ncols();
         let because = || format!("the kernels on the GPU want the {width} of `q`");
         check_count("v", "column", inputs.v.ncols(), width, because)?;

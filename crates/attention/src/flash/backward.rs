@@ -19,7 +19,7 @@ use crate::simd::{
     vectors_mut,
 };
 use crate::softmax::log_sum_exp_or_zero;
-use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
+use nalgebra::{DMatrixView, DMatrixViewMut};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -35,9 +35,9 @@ impl Flash {
     /// The gradients of every head. See [`tiled_attention_backward`](super::tiled_attention_backward).
     ///
     /// Shapes: `forward` as [`Flash::forward`] returned it for these inputs, `grad_output` (n_q, n_heads · d_v) →
-    /// (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). Extra memory: for each thread a block of keys, a tile
-    /// of queries, panels of scores and three numbers a query; and for a head in work up to four matrices of the size of its
-    /// queries, with rows of whole vectors. One head keeps at most four threads busy.
+    /// (n_q, n_heads · d_k), (n_k, n_kv_heads · d_k), (n_k, n_kv_heads · d_v). Extra memory: for each thread a block of keys, a tile
+    /// of queries, panels of scores and three numbers a query; and for a head in work, with all that share its keys, up to
+    /// four matrices of the size of its queries, with rows of whole vectors. One head of keys keeps at most four threads busy.
     ///
     /// # Errors
     /// `forward` or `grad_output` doesn't have the shape of these inputs' output.
@@ -72,46 +72,34 @@ impl Flash {
         forward: &FlashOutput<T>,
         grad_output: DMatrixView<T>,
     ) -> AttentionGradients<T> {
-        let (n_q, n_k) = inputs.lengths();
+        let n_k = inputs.lengths().1;
         let sizes = self.instructions().sizes::<T>();
-        let stripes = TASKS.div_ceil(inputs.n_heads()).min(STRIPES);
+        let stripes = TASKS.div_ceil(inputs.n_kv_heads()).min(STRIPES);
         let stripe = n_k.div_ceil(stripes).next_multiple_of(sizes.panel);
         let stripes: Vec<_> = blocks(n_k, stripe).collect();
-        let tasks = (0..inputs.n_heads()).flat_map(|h| {
-            stripes.iter().cloned().enumerate().map(move |stripe| (h, stripe))
+        let tasks = (0..inputs.n_kv_heads()).flat_map(|g| {
+            stripes.iter().cloned().enumerate().map(move |stripe| (g, stripe))
         });
 
-        let gradients = Mutex::new(AttentionGradients {
-            q: DMatrix::zeros(n_q, inputs.q.ncols()),
-            k: DMatrix::zeros(n_k, inputs.k.ncols()),
-            v: DMatrix::zeros(n_k, inputs.v.ncols()),
-            tables: inputs.mask.scores().zero_tables(),
-        });
+        let gradients = Mutex::new(inputs.zero_gradients());
         // Every stripe has a share in the gradients of all queries. Shares are added in the
         // order of the stripes, by whichever thread completes them.
-        let shares: Vec<_> = (0..inputs.n_heads())
+        let shares: Vec<_> = (0..inputs.n_kv_heads())
             .map(|_| Mutex::new(vec![None; stripes.len()]))
             .collect();
         self.threads_for(inputs).run(
             tasks.collect(),
             || BackwardWorkspace::new(sizes, self.tiles(), inputs, stripe),
-            |workspace, (h, (number, keys))| {
-                let back = Back::new(inputs, h, forward, &grad_output);
-                let (scale, head) = (back.head.scale, back.head.mask.head());
-                let work = Stripe { workspace, back, h, keys, gradients: &gradients };
+            |workspace, (g, (number, keys))| {
+                let back = |h| Back::new(inputs, h, forward, &grad_output);
+                let heads = inputs.group(g).map(back).collect();
+                let work = Stripe { workspace, heads, g, keys, gradients: &gradients };
                 let share = self.instructions().run(work).expect("checked instructions");
-                let mut shares = lock(&shares[h]);
+                let mut shares = lock(&shares[g]);
                 shares[number] = Some(share);
                 if shares.iter().all(Option::is_some) {
                     let shares = std::mem::take(&mut *shares).into_iter().flatten();
-                    let d_k = inputs.widths().0;
-                    let mut gradients = lock(&gradients);
-                    let (shares, tables): (Vec<_>, Vec<_>) = shares.unzip();
-                    let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
-                    write_grad_q(shares.into_iter(), scale, sizes.lanes, &mut grad_q);
-                    for table in tables {
-                        table.add_to(&mut gradients.tables, head);
-                    }
+                    add_shares(inputs, g, shares.collect(), sizes, &mut lock(&gradients));
                 }
             },
         );
@@ -166,7 +154,6 @@ struct BackwardWorkspace<T> {
     weights: Aligned<T>,     // (queries, width); scores, before
     grad_scores: Aligned<T>, // (queries, width)
     scores: Vec<T>, // (queries, width), before they were changed, if the way back asks for them
-    of_tables: RuleGradients, // of the mask's rule for scores
     shift: Vec<T>,  // (n_q): log-sum-exps
     rest: Vec<T>,   // (n_q): what rounding took from them, as an exponent of 2
     d: Vec<T>,      // (n_q): rowsum(grad_output ⊙ output)
@@ -205,7 +192,6 @@ impl<T: Float> BackwardWorkspace<T> {
             weights: zeros(tile * panel.min(keys)),
             grad_scores: zeros(tile * panel.min(keys)),
             scores: vec![],
-            of_tables: RuleGradients::default(),
             shift: of_all(),
             rest: of_all(),
             d: of_all(),
@@ -230,38 +216,66 @@ impl<T: Float> BackwardWorkspace<T> {
     }
 }
 
-/// Some keys of a head, and all queries that see them.
+/// What a stripe of keys contributes to the gradients of a head's queries (n_q, d_k), row by row, and to those of the rule for scores.
+type Share<T> = (Vec<T>, RuleGradients);
+
+/// The shares of all stripes in the gradients of a group of heads, to where they belong.
+fn add_shares<T: Float>(
+    inputs: &Inputs<T>,
+    g: usize,
+    stripes: Vec<Vec<Share<T>>>, // for each, those of each head
+    sizes: Sizes,
+    gradients: &mut AttentionGradients<T>,
+) {
+    let d_k = inputs.widths().0;
+    let mut stripes: Vec<_> = stripes.into_iter().map(Vec::into_iter).collect();
+    for h in inputs.group(g) {
+        let shares: Vec<_> = stripes.iter_mut().filter_map(Iterator::next).collect();
+        let (shares, tables): (Vec<_>, Vec<_>) = shares.into_iter().unzip();
+        let head = inputs.head(h);
+        let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
+        write_grad_q(shares.into_iter(), head.scale, sizes.lanes, &mut grad_q);
+        for table in tables {
+            table.add_to(&mut gradients.tables, head.mask.head());
+        }
+    }
+}
+
+/// Some keys of the heads that share them, and all queries that see them.
 struct Stripe<'a, T: Float> {
     workspace: &'a mut BackwardWorkspace<T>,
-    back: Back<'a, T>,
-    h: usize,
+    heads: Vec<Back<'a, T>>,
+    g: usize,
     keys: Range<usize>,
     gradients: &'a Mutex<AttentionGradients<T>>,
 }
 
 impl<T: Float> Work for Stripe<'_, T> {
-    type Output = (Vec<T>, RuleGradients);
+    type Output = Vec<Share<T>>;
 
-    /// The gradients of these keys and their values, written where they belong; and their
-    /// share in the gradients of all queries (n_q, d_k), row by row, which is returned, with that
-    /// in those of the rule for scores.
+    /// The gradients of these keys and their values, written where they belong; and for each head
+    /// its share in the gradients of all queries, which is returned.
     #[inline(always)]
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(
         self,
         simd: S,
-    ) -> (Vec<T>, RuleGradients) {
-        let Stripe { workspace, back, h, keys, gradients } = self;
-        let head = &back.head;
-        let ((n_q, d_k), lanes) = (head.q.shape(), workspace.sizes.lanes);
-        workspace.rows_of(&back);
-        workspace.of_tables = RuleGradients::new(head.mask.scores());
-        let mut share =
-            vec![T::zero(); n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes)];
+    ) -> Vec<Share<T>> {
+        let Stripe { workspace, heads, g, keys, gradients } = self;
+        let ((n_q, d_k), lanes) = (heads[0].head.q.shape(), workspace.sizes.lanes);
+        let size = n_q.next_multiple_of(NR) * d_k.next_multiple_of(lanes);
+        let share = |back: &Back<T>| {
+            (vec![T::zero(); size], RuleGradients::new(back.head.mask.scores()))
+        };
+        let mut shares: Vec<_> = heads.iter().map(share).collect();
         for block in tiles_between(keys, workspace.block) {
-            workspace.block::<S, MR, NR>(simd, &back, &block, &mut share);
-            workspace.write(head, h, &block, &mut lock(gradients));
+            workspace.hold::<MR>(&heads[0].head, &block);
+            for (back, share) in heads.iter().zip(&mut shares) {
+                workspace.rows_of(back);
+                workspace.block::<S, MR, NR>(simd, back, &block, share);
+            }
+            workspace.write(&heads[0].head, g, &block, &mut lock(gradients));
         }
-        (share, std::mem::take(&mut workspace.of_tables))
+        shares
     }
 }
 
@@ -277,8 +291,25 @@ struct Panel<'a, T: Float> {
     not_finite: (&'a [usize], &'a [usize]),
 }
 
+/// Where the gradients of a head's queries go, and those of its rule for scores.
+struct Grads<'a, T> {
+    share: &'a mut [T], // (n_q, d_k), with rows of whole vectors
+    of_tables: &'a mut RuleGradients,
+}
+
 impl<T: Float> BackwardWorkspace<T> {
-    /// Adds up the gradients of a block of keys, which is held while all queries that see some of it pass by, and its
+    /// Takes up a block of keys, with gradients of zero.
+    fn hold<const MR: usize>(&mut self, head: &Head<T>, block: &Range<usize>) {
+        let sizes = self.sizes;
+        let (k, v) = (head.k.rows_range(block.clone()), head.v.rows_range(block.clone()));
+        pack_panels(k, sizes.panel, sizes.lanes, &mut self.keys);
+        pack_panels(v, sizes.panel, sizes.lanes, &mut self.values);
+        pack_across(k, sizes.panel, sizes.lanes, MR, &mut self.keys_across);
+        self.grad_k.fill(T::zero());
+        self.grad_v.fill(T::zero());
+    }
+
+    /// Adds up the gradients of a block of keys, which is held while all queries of a head that see some of it pass by, and its
     /// share in the gradients of these queries.
     #[inline(always)]
     fn block<S: InstructionSet, const MR: usize, const NR: usize>(
@@ -286,15 +317,10 @@ impl<T: Float> BackwardWorkspace<T> {
         simd: S,
         back: &Back<T>,
         block: &Range<usize>, // of keys
-        share: &mut [T],
+        (share, of_tables): &mut Share<T>,
     ) {
         let (Back { head, grad_output, .. }, sizes) = (back, self.sizes);
-        let (k, v) = (head.k.rows_range(block.clone()), head.v.rows_range(block.clone()));
-        pack_panels(k, sizes.panel, sizes.lanes, &mut self.keys);
-        pack_panels(v, sizes.panel, sizes.lanes, &mut self.values);
-        pack_across(k, sizes.panel, sizes.lanes, MR, &mut self.keys_across);
-        self.grad_k.fill(T::zero());
-        self.grad_v.fill(T::zero());
+        let k = head.k.rows_range(block.clone());
         let grid = Grid { size: self.tile, step: NR, end: head.q.nrows() };
         let [mut of_keys, mut of_queries] = [NotFinite::default(), NotFinite::default()];
         for tile in grid.tiles(head.mask.queries_that_see(block.clone())) {
@@ -322,10 +348,11 @@ impl<T: Float> BackwardWorkspace<T> {
                     (of_keys.among(seen, [k]), of_queries.among(seen, [q, grad]));
                 let tile = &tile;
                 let panel = Panel { back, block, tile, keys, queries, seen, not_finite };
+                let into = Grads { share, of_tables };
                 match panel.keys.len().div_ceil(sizes.lanes) {
-                    1 => self.panel::<S, 1, MR, NR>(simd, &panel, share),
-                    2 => self.panel::<S, 2, MR, NR>(simd, &panel, share),
-                    _ => self.panel::<S, MR, MR, NR>(simd, &panel, share),
+                    1 => self.panel::<S, 1, MR, NR>(simd, &panel, into),
+                    2 => self.panel::<S, 2, MR, NR>(simd, &panel, into),
+                    _ => self.panel::<S, MR, MR, NR>(simd, &panel, into),
                 }
             }
         }
@@ -335,7 +362,7 @@ impl<T: Float> BackwardWorkspace<T> {
     fn write(
         &self,
         head: &Head<T>,
-        h: usize,
+        g: usize,
         block: &Range<usize>,
         gradients: &mut AttentionGradients<T>,
     ) {
@@ -344,7 +371,7 @@ impl<T: Float> BackwardWorkspace<T> {
             (&self.grad_k, head.scale, d_k, &mut gradients.k),
             (&self.grad_v, T::one(), d_v, &mut gradients.v),
         ] {
-            let matrix = matrix.columns_mut(h * d, d);
+            let matrix = matrix.columns_mut(g * d, d);
             write_panels(panels, self.sizes, block, matrix, |_, from, to| {
                 for (to, &from) in to.iter_mut().zip(from) {
                     *to = from * factor;
@@ -360,13 +387,14 @@ impl<T: Float> BackwardWorkspace<T> {
         &mut self,
         simd: S,
         panel: &Panel<T>,
-        share: &mut [T], // (n_q, d_k), with rows of whole vectors
+        Grads { share, of_tables }: Grads<T>,
     ) {
         #[cfg(test)]
         super::tests::count_pairs(panel.queries.len() * panel.keys.len());
 
         self.weights::<S, M, NR>(simd, panel);
         self.grad_scores::<S, M, NR>(simd, panel);
+        self.change_back(panel, M * self.sizes.lanes, of_tables);
         self.add_gradients::<S, M, MR, NR>(simd, panel, share);
         self.add_not_finite(panel, M * self.sizes.lanes, share);
     }
@@ -465,14 +493,19 @@ impl<T: Float> BackwardWorkspace<T> {
                 width,
             );
         }
-        if head.mask.scores().has_backward() {
-            let grads = self.grad_scores.chunks_exact_mut(width);
-            let lines = self.scores.chunks_exact(width).zip(grads);
-            for ((scores, grads), i) in lines.zip(queries.clone()) {
-                let (scores, grads) = (&scores[..keys.len()], &mut grads[..keys.len()]);
-                let into = &mut self.of_tables;
-                head.mask.change_keys_back(i, keys.clone(), scores, grads, into);
-            }
+    }
+
+    /// Back through the rule for scores, if there is one.
+    fn change_back(&mut self, panel: &Panel<T>, width: usize, into: &mut RuleGradients) {
+        let Panel { back: Back { head, .. }, keys, queries, .. } = panel;
+        if !head.mask.scores().has_backward() {
+            return;
+        }
+        let grads = self.grad_scores.chunks_exact_mut(width);
+        let lines = self.scores.chunks_exact(width).zip(grads);
+        for ((scores, grads), i) in lines.zip(queries.clone()) {
+            let (scores, grads) = (&scores[..keys.len()], &mut grads[..keys.len()]);
+            head.mask.change_keys_back(i, keys.clone(), scores, grads, into);
         }
     }
 

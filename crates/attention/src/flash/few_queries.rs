@@ -39,29 +39,33 @@ impl Flash {
                 || inputs.mask.visibility(0..n_q, keys.clone()) == Visibility::Hidden
         };
         let chunks: Vec<_> = chunks.into_iter().filter(|keys| !hidden(keys)).collect();
-        let tasks = (0..inputs.n_heads())
-            .flat_map(|h| (0..chunks.len()).map(move |chunk| (h, chunk)))
+        let tasks = (0..inputs.n_kv_heads())
+            .flat_map(|g| (0..chunks.len()).map(move |chunk| (g, chunk)))
             .collect();
-        let part = Part::new(n_q, d_v);
-        let parts = Mutex::new(vec![part; inputs.n_heads() * chunks.len()]);
+        let rows = inputs.group(0).len() * n_q; // the queries of all heads that share their keys
+        let part = Part::new(rows, d_v);
+        let parts = Mutex::new(vec![part; inputs.n_kv_heads() * chunks.len()]);
         let scales = two_scales(inputs.head(0).scale);
         let stride = keys.next_multiple_of(LARGEST_VECTOR);
         self.threads_for(inputs).run(
             tasks,
-            || (vec![T::zero(); n_q * d_k], vec![T::zero(); n_q * stride]),
-            |(queries, scores), (h, chunk)| {
-                let (head, keys) = (&inputs.head(h), chunks[chunk].clone());
-                let work = Chunk { head, keys, scales, queries, scores, stride };
+            || (vec![T::zero(); rows * d_k], vec![T::zero(); rows * stride]),
+            |(queries, scores), (g, chunk)| {
+                let heads: Vec<_> = inputs.group(g).map(|h| inputs.head(h)).collect();
+                let (heads, keys) = (&heads[..], chunks[chunk].clone());
+                let work = Chunk { heads, keys, scales, queries, scores, stride };
                 let part = self.instructions().run(work).expect("checked instructions");
-                lock(&parts)[h * chunks.len() + chunk] = part;
+                lock(&parts)[g * chunks.len() + chunk] = part;
             },
         );
         let parts = into_inner(parts);
         let mut forward = FlashOutput::zeros(inputs);
         for h in 0..inputs.n_heads() {
-            let parts = &parts[h * chunks.len()..][..chunks.len()];
+            let g = inputs.kv_head(h);
+            let parts = &parts[g * chunks.len()..][..chunks.len()];
             for i in 0..n_q {
-                merge(parts, inputs, &mut forward, (i, h));
+                let row = (h - inputs.group(g).start) * n_q + i;
+                merge(parts, row, inputs, &mut forward, (i, h));
             }
         }
         forward
@@ -71,35 +75,37 @@ impl Flash {
 /// The state of each query's softmax after a chunk of keys, as in [`OnlineSoftmax`](super::OnlineSoftmax).
 #[derive(Clone)]
 struct Part<T> {
-    max: Vec<T>,    // (n_q)
-    sum: Vec<T>,    // (n_q)
-    output: Vec<T>, // (n_q, d_v), row by row
+    max: Vec<T>,    // (rows)
+    sum: Vec<T>,    // (rows)
+    output: Vec<T>, // (rows, d_v), row by row
 }
 
 impl<T: Float> Part<T> {
-    fn new(n_q: usize, d_v: usize) -> Self {
+    fn new(rows: usize, d_v: usize) -> Self {
         let zeros = |n| vec![T::zero(); n];
-        Part { max: vec![neg_infinity(); n_q], sum: zeros(n_q), output: zeros(n_q * d_v) }
+        let max = vec![neg_infinity(); rows];
+        Part { max, sum: zeros(rows), output: zeros(rows * d_v) }
     }
 }
 
 /// One query's parts become its output and its log-sum-exp.
 fn merge<T: Float>(
     parts: &[Part<T>],
+    row: usize, // of the parts
     inputs: &Inputs<T>,
     forward: &mut FlashOutput<T>,
     (i, h): (usize, usize),
 ) {
     let d_v = inputs.widths().1;
     let larger = |a: T, b: T| if b > a { b } else { a };
-    let max = parts.iter().map(|part| part.max[i]).fold(neg_infinity(), larger);
+    let max = parts.iter().map(|part| part.max[row]).fold(neg_infinity(), larger);
     let mut sum = T::zero();
     let mut output = vec![T::zero(); d_v];
     for part in parts {
-        let behind = (part.max[i] - shift(max)) * convert(LOG2_E);
+        let behind = (part.max[row] - shift(max)) * convert(LOG2_E);
         let correction = T::exp2_polynomial::<false>(behind);
-        sum += part.sum[i] * correction;
-        for (to, &from) in output.iter_mut().zip(&part.output[i * d_v..]) {
+        sum += part.sum[row] * correction;
+        for (to, &from) in output.iter_mut().zip(&part.output[row * d_v..]) {
             *to += from * correction;
         }
     }
@@ -113,13 +119,13 @@ fn merge<T: Float>(
     forward.write_log_sum_exp((i, h), T::one(), max, sum);
 }
 
-/// All queries of a head, and some of its keys.
+/// All queries of the heads that share their keys, one head after the other, and some of these keys.
 struct Chunk<'a, T: Float> {
-    head: &'a Head<'a, T>,
+    heads: &'a [Head<'a, T>],
     keys: Range<usize>,
     scales: (T, T),       // of queries, and of their products with keys
-    queries: &'a mut [T], // (n_q, d_k), row by row
-    scores: &'a mut [T],  // (n_q, stride), row by row
+    queries: &'a mut [T], // (rows, d_k), row by row
+    scores: &'a mut [T],  // (rows, stride), row by row
     stride: usize,
 }
 
@@ -131,28 +137,30 @@ impl<T: Float> Work for Chunk<'_, T> {
         self,
         simd: S,
     ) -> Part<T> {
-        let Chunk { head, keys, scales, queries, scores, stride } = self;
+        let Chunk { heads, keys, scales, queries, scores, stride } = self;
+        let head = &heads[0]; // keys and values are the same in all
         let ((n_q, d_k), d_v) = (head.q.shape(), head.v.ncols());
         let (k, v) = (head.k.rows_range(keys.clone()), head.v.rows_range(keys.clone()));
-        for (i, row) in queries.chunks_exact_mut(d_k).enumerate() {
-            row.iter_mut().zip(&head.q.row(i)).for_each(|(to, &x)| *to = x * scales.0);
+        let head_and_query = |row: usize| (&heads[row / n_q], row % n_q);
+        for (row, to) in queries.chunks_exact_mut(d_k).enumerate() {
+            let (head, i) = head_and_query(row);
+            to.iter_mut().zip(&head.q.row(i)).for_each(|(to, &x)| *to = x * scales.0);
         }
         scores.fill(T::zero());
         combinations::<S, T>(simd, (queries, d_k), k, (scores, stride));
 
         let seen = head.mask.visibility(0..n_q, keys.clone());
-        let mut part = Part::new(n_q, d_v);
-        for (i, line) in scores.chunks_exact_mut(stride).enumerate() {
-            let (line, rest) = line.split_at_mut(keys.len());
-            line.iter_mut().for_each(|score| *score *= scales.1);
-            head.mask.change_keys(i, keys.clone(), line);
+        let mut part = Part::new(heads.len() * n_q, d_v);
+        for (row, line) in scores.chunks_exact_mut(stride).enumerate() {
+            let (head, i) = head_and_query(row);
+            let (scores, rest) = line.split_at_mut(keys.len());
+            scores.iter_mut().for_each(|score| *score *= scales.1);
+            head.mask.change_keys(i, keys.clone(), scores);
             if seen == Visibility::Partial {
-                head.mask.hide_keys(i, keys.clone(), line, neg_infinity());
+                head.mask.hide_keys(i, keys.clone(), scores, neg_infinity());
             }
             rest.fill(neg_infinity());
-        }
-        for (i, line) in scores.chunks_exact_mut(stride).enumerate() {
-            (part.max[i], part.sum[i]) = exponentials::<S, T>(simd, line);
+            (part.max[row], part.sum[row]) = exponentials::<S, T>(simd, line);
             if let Some(dropout) = head.dropout {
                 dropout.multiply_keys(i, keys.start, &mut line[..keys.len()]);
             }
@@ -167,12 +175,16 @@ impl<T: Float> Work for Chunk<'_, T> {
             return part;
         }
         let mut finite = v.into_owned();
-        not_finite.iter().for_each(|&row| finite.row_mut(row).fill(T::zero()));
+        not_finite.iter().for_each(|&bad| finite.row_mut(bad).fill(T::zero()));
         dots::<S, T>(simd, weights, finite.as_view(), output);
-        for &row in not_finite {
-            for i in (0..n_q).filter(|&i| head.mask.allows(i, keys.start + row)) {
-                for c in 0..d_v {
-                    part.output[i * d_v + c] += scores[i * stride + row] * v[(row, c)];
+        for &bad in not_finite {
+            for row in 0..heads.len() * n_q {
+                let (head, i) = head_and_query(row);
+                if head.mask.allows(i, keys.start + bad) {
+                    for c in 0..d_v {
+                        let weight = scores[row * stride + bad];
+                        part.output[row * d_v + c] += weight * v[(bad, c)];
+                    }
                 }
             }
         }

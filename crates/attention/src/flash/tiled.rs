@@ -165,13 +165,9 @@ pub fn tiled_attention_backward<'g, T: Float>(
     inputs.check_output(forward)?;
     inputs.check_grad_output(grad_output)?;
     let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
-    let mut gradients = AttentionGradients {
-        q: DMatrix::zeros(n_q, inputs.q.ncols()),
-        k: DMatrix::zeros(n_k, inputs.k.ncols()),
-        v: DMatrix::zeros(n_k, inputs.v.ncols()),
-        tables: inputs.mask.scores().zero_tables(),
-    };
+    let mut gradients = inputs.zero_gradients();
     for (h, head) in inputs.heads().enumerate() {
+        let g = inputs.kv_head(h);
         let mut of_tables = RuleGradients::new(head.mask.scores());
         let output = forward.output.columns(h * d_v, d_v);
         let grad_output = grad_output.columns(h * d_v, d_v);
@@ -209,9 +205,11 @@ pub fn tiled_attention_backward<'g, T: Float>(
                 grad_k += from_k;
                 grad_v += from_v;
             }
-            let (place_k, place_v) = ((columns.start, h * d_k), (columns.start, h * d_v));
-            gradients.k.view_mut(place_k, grad_k.shape()).copy_from(&grad_k);
-            gradients.v.view_mut(place_v, grad_v.shape()).copy_from(&grad_v);
+            let (place_k, place_v) = ((columns.start, g * d_k), (columns.start, g * d_v));
+            let mut sum_k = gradients.k.view_mut(place_k, grad_k.shape());
+            sum_k += grad_k; // over all heads that share these keys
+            let mut sum_v = gradients.v.view_mut(place_v, grad_v.shape());
+            sum_v += grad_v;
         }
         // ANCHOR_END: backward
         of_tables.add_to(&mut gradients.tables, head.mask.head());

@@ -4,7 +4,7 @@ use crate::flash::{
     Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
 };
 use crate::{AttentionGradients, Float, Mask, attention, attention_backward};
-use nalgebra::{DMatrix, DMatrixView, convert};
+use nalgebra::{DMatrix, convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 /// Results that differ by less than this are equal.
@@ -22,6 +22,7 @@ pub struct Problem {
     pub lengths: (usize, usize),
     pub widths: (usize, usize),
     pub n_heads: usize,
+    pub n_kv_heads: usize,
     pub mask: Mask,
 }
 
@@ -36,18 +37,20 @@ pub type Answer<T> = (FlashOutput<T>, AttentionGradients<T>);
 
 impl Problem {
     pub fn data<T: Float>(&self, spread: f64) -> Data<T> {
-        let ((n_q, n_k), (d_k, d_v), h) = (self.lengths, self.widths, self.n_heads);
+        let ((n_q, n_k), (d_k, d_v)) = (self.lengths, self.widths);
+        let (h, g) = (self.n_heads, self.n_kv_heads);
         Data {
             q: numbers(n_q, h * d_k, 0) * convert::<f64, T>(spread),
-            k: numbers(n_k, h * d_k, 1),
-            v: numbers(n_k, h * d_v, 2),
+            k: numbers(n_k, g * d_k, 1),
+            v: numbers(n_k, g * d_v, 2),
             grad_output: numbers(n_q, h * d_v, 3),
         }
     }
 
     pub fn inputs<'a, T: Float>(&'a self, data: &'a Data<T>) -> Inputs<'a, T> {
-        let inputs = Inputs::new(&data.q, &data.k, &data.v, &self.mask).unwrap();
-        inputs.with_heads(self.n_heads).unwrap()
+        let (n_heads, n_kv_heads) = (self.n_heads, self.n_kv_heads);
+        Inputs::grouped(&data.q, &data.k, &data.v, &self.mask, n_heads, n_kv_heads)
+            .unwrap()
     }
 
     pub fn naive<T: Float>(&self, data: &Data<T>) -> Answer<T> {
@@ -70,13 +73,7 @@ pub fn naive<T: Float>(
     grad_output: &DMatrix<T>,
 ) -> Answer<T> {
     let mut forward = FlashOutput::zeros(inputs);
-    let zeros = |matrix: DMatrixView<T>| DMatrix::zeros(matrix.nrows(), matrix.ncols());
-    let mut gradients = AttentionGradients {
-        q: zeros(inputs.q),
-        k: zeros(inputs.k),
-        v: zeros(inputs.v),
-        tables: inputs.mask.scores().zero_tables(),
-    };
+    let mut gradients = inputs.zero_gradients();
     for (h, head) in inputs.heads().enumerate() {
         let (d_k, d_v) = (head.k.ncols(), head.v.ncols());
         let grad_output = grad_output.columns(h * d_v, d_v);
@@ -86,8 +83,11 @@ pub fn naive<T: Float>(
         forward.output.columns_mut(h * d_v, d_v).copy_from(&output);
         forward.log_sum_exp.set_column(h, &cache.log_sum_exp);
         gradients.q.columns_mut(h * d_k, d_k).copy_from(&grads.q);
-        gradients.k.columns_mut(h * d_k, d_k).copy_from(&grads.k);
-        gradients.v.columns_mut(h * d_v, d_v).copy_from(&grads.v);
+        let g = inputs.kv_head(h);
+        let mut sum_k = gradients.k.columns_mut(g * d_k, d_k);
+        sum_k += grads.k;
+        let mut sum_v = gradients.v.columns_mut(g * d_v, d_v);
+        sum_v += grads.v;
         for (sum, table) in gradients.tables.iter_mut().zip(&grads.tables) {
             *sum += table;
         }

@@ -79,14 +79,24 @@ fn every_length_up_to_300() {
     for n in 1..=300 {
         let lengths = if n % 3 == 0 { (n, 301 - n) } else { (n, n) };
         let mask = mask(n % 8, lengths, n as u64);
-        check(&Problem { lengths, widths: (3, 2), n_heads: 1, mask }, tiles, &flash);
+        check(
+            &Problem { lengths, widths: (3, 2), n_heads: 1, n_kv_heads: 1, mask },
+            tiles,
+            &flash,
+        );
     }
 }
 
 #[test]
 fn every_way_to_multiply() {
     let mask = Mask::causal().and(Mask::window(90).unwrap());
-    let problem = Problem { lengths: (200, 230), widths: (16, 24), n_heads: 2, mask };
+    let problem = Problem {
+        lengths: (200, 230),
+        widths: (16, 24),
+        n_heads: 2,
+        n_kv_heads: 2,
+        mask,
+    };
     for instructions in Instructions::available() {
         let flash = Flash::new().with_instructions(instructions).unwrap();
         check(&problem, Tiles::default(), &flash);
@@ -108,7 +118,8 @@ fn the_same_bits_with_any_number_of_threads() {
         ((40, 60), 3, Mask::causal()),
         ((481, 481), 1, Mask::causal()), // its last row can be a block of its own
     ] {
-        let problem = Problem { lengths, widths: (16, 16), n_heads, mask };
+        let problem =
+            Problem { lengths, widths: (16, 16), n_heads, n_kv_heads: n_heads, mask };
         for poison in [false, true] {
             let mut data = problem.data::<f32>(1.0);
             if poison {
@@ -152,8 +163,13 @@ fn programs<T: Float>(problem: &Problem, data: &Data<T>) -> Vec<(String, Answer<
 fn a_score_may_overflow_before_it_is_scaled() {
     for n_q in [1, 20] {
         let lengths = (n_q, 2);
-        let problem =
-            Problem { lengths, widths: (64, 3), n_heads: 1, mask: Mask::none() };
+        let problem = Problem {
+            lengths,
+            widths: (64, 3),
+            n_heads: 1,
+            n_kv_heads: 1,
+            mask: Mask::none(),
+        };
         for (sign, winner) in [(1.0, 0), (-1.0, 1)] {
             let mut data = problem.data::<f32>(0.0);
             data.q.column_mut(0).fill(2e19);
@@ -180,7 +196,13 @@ fn a_score_may_overflow_before_it_is_scaled() {
 fn nothing_but_scores_that_overflow_is_not_nothing() {
     for n_q in [1, 20] {
         let mask = Mask::padding(&[true, false, true]).unwrap();
-        let problem = Problem { lengths: (n_q, 3), widths: (4, 3), n_heads: 1, mask };
+        let problem = Problem {
+            lengths: (n_q, 3),
+            widths: (4, 3),
+            n_heads: 1,
+            n_kv_heads: 1,
+            mask,
+        };
         let mut data = problem.data::<f32>(0.0);
         data.q.fill(1e30);
         data.k.fill(-1e30);
@@ -200,7 +222,13 @@ fn gradients_over_parts_of_the_keys_add_up() {
     let (n_q, n_k, d, cut) = (70, 150, 16, 60);
     for spread in [1.0, 30.0, 100.0, 3e3, 1e5] {
         let mask = Mask::none();
-        let problem = Problem { lengths: (n_q, n_k), widths: (d, d), n_heads: 1, mask };
+        let problem = Problem {
+            lengths: (n_q, n_k),
+            widths: (d, d),
+            n_heads: 1,
+            n_kv_heads: 1,
+            mask,
+        };
         let mut data = problem.data::<f32>(spread);
         data.k *= spread as f32;
         let flash = Flash::new();

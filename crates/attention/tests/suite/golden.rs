@@ -6,8 +6,8 @@ use crate::layer::Layer;
 use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::testing::one_problem::{fast, naive, tiled};
 use attention::{
-    DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention, Parameters, ScoreRule,
-    SingleHeadAttention, attention, attention_backward,
+    DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention, Parameters, Rotary,
+    RotaryPairs, ScoreRule, SingleHeadAttention, attention, attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector};
 use serde_json::Value;
@@ -43,6 +43,14 @@ fn matrices(value: &Value) -> Vec<DMatrix<f64>> {
 /// The bias of this name, or none.
 fn bias(case: &Value, name: &str) -> RowDVector<f64> {
     case.get(name).map_or(RowDVector::zeros(0), |bias| list(bias).into())
+}
+
+fn count(case: &Value, name: &str) -> usize {
+    case[name].as_u64().unwrap() as usize
+}
+
+fn causal(case: &Value) -> Mask {
+    if case["causal"].as_bool().unwrap() { Mask::causal() } else { Mask::none() }
 }
 
 #[track_caller]
@@ -112,9 +120,8 @@ fn attention_computes_what_pytorch_computes_and_so_do_tiles() {
 
 fn rule(case: &Value, n_heads: usize) -> ScoreRule {
     let step = |step: &Value| {
-        let count = |name: &str| step[name].as_u64().unwrap() as usize;
         let buckets = |of: fn(usize, usize) -> attention::Result<DistanceBuckets>| {
-            of(count("count"), count("furthest")).unwrap()
+            of(count(step, "count"), count(step, "furthest")).unwrap()
         };
         let table = |buckets| ScoreRule::table(&matrix(&step["table"]), buckets);
         match step["kind"].as_str().unwrap() {
@@ -135,10 +142,8 @@ fn rules_for_scores_do_what_pytorch_does() {
     for case in cases("score_rules.json") {
         let [q, k, v, grad] =
             ["q", "k", "v", "grad_output"].map(|name| matrix(&case[name]));
-        let is_causal = case["causal"].as_bool().unwrap();
-        let mask = if is_causal { Mask::causal() } else { Mask::none() };
-        let n_heads = case["heads"].as_u64().unwrap() as usize;
-        let mask = mask.with_scores(rule(&case, n_heads));
+        let n_heads = count(&case, "heads");
+        let mask = causal(&case).with_scores(rule(&case, n_heads));
         let inputs = Inputs::new(&q, &k, &v, &mask).unwrap().with_heads(n_heads).unwrap();
         let tiles = Tiles { queries: 2, keys: 3 };
         let flash = Flash::new().with_tiles(tiles).unwrap();
@@ -162,14 +167,95 @@ fn rules_for_scores_do_what_pytorch_does() {
     }
 }
 
+// ---------------------------------------------------------------------------------------------------- rotary positions
+
+fn pairs(case: &Value) -> RotaryPairs {
+    match case["pairs"].as_str().unwrap() {
+        "neighbours" => RotaryPairs::Neighbours,
+        "halves" => RotaryPairs::Halves,
+        other => panic!("pairs of the kind {other}"),
+    }
+}
+
+#[test]
+fn rotary_positions_turn_as_in_pytorch() {
+    for case in cases("rotary.json") {
+        let (base, first) =
+            (case["base"].as_f64().unwrap(), case["first"].as_i64().unwrap());
+        let rotary = Rotary::new(base, pairs(&case)).unwrap();
+        let (n_heads, first) = (count(&case, "heads"), first as isize);
+        let turned = rotary.turn(&matrix(&case["x"]), n_heads, first).unwrap();
+        compare(&format!("{}", case["name"]), &turned, &matrix(&case["turned"]));
+        let back = rotary.turn_back(&matrix(&case["grad"]), n_heads, first).unwrap();
+        compare(&format!("{}: ∂x", case["name"]), &back, &matrix(&case["grad_x"]));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- shared keys
+
+#[test]
+fn heads_share_keys_as_in_pytorch() {
+    for case in cases("grouped.json") {
+        let [q, k, v, grad] =
+            ["q", "k", "v", "grad_output"].map(|name| matrix(&case[name]));
+        let mask = causal(&case);
+        let (heads, kv_heads) = (count(&case, "heads"), count(&case, "kv_heads"));
+        let inputs = Inputs::grouped(&q, &k, &v, &mask, heads, kv_heads).unwrap();
+        let tiles = Tiles { queries: 2, keys: 3 };
+        let flash = Flash::new().with_tiles(tiles).unwrap();
+        for (program, (forward, gradients)) in [
+            ("naive", naive(&inputs, &mask, &grad)),
+            ("tiled", tiled(&inputs, &grad, tiles)),
+            ("flash", fast(&inputs, &grad, &flash)),
+        ] {
+            let what = |of: &str| format!("{}, {program}: {of}", case["name"]);
+            compare(&what("output"), &forward.output, &matrix(&case["output"]));
+            compare(&what("∂q"), &gradients.q, &matrix(&case["grad_q"]));
+            compare(&what("∂k"), &gradients.k, &matrix(&case["grad_k"]));
+            compare(&what("∂v"), &gradients.v, &matrix(&case["grad_v"]));
+        }
+    }
+}
+
+#[test]
+fn layers_with_shared_keys_and_rotary_positions_are_those_of_pytorch() {
+    for case in cases("layers.json") {
+        let named = |name: &str| matrix(&case[name]);
+        let row = |name: &str| RowDVector::from_row_slice(named(name).as_slice());
+        let [w_q, w_k, w_v, w_o] = ["w_q", "w_k", "w_v", "w_o"].map(named);
+        let [b_q, b_k, b_v, b_o] = ["b_q", "b_k", "b_v", "b_o"].map(row);
+        let parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
+        let (heads, kv_heads) = (count(&case, "heads"), count(&case, "kv_heads"));
+        let mut layer =
+            MultiHeadAttention::from_grouped_parameters(parameters, heads, kv_heads)
+                .unwrap();
+        if !case["pairs"].is_null() {
+            let rotary = Rotary::new(10_000.0, pairs(&case)).unwrap();
+            layer = layer.with_rotary(rotary).unwrap();
+        }
+        let options = ForwardOptions::new().mask(causal(&case));
+        for (engine, options) in [("naive", options.clone()), ("flash", options.flash())]
+        {
+            let what = |of: &str| format!("{}, {engine}: {of}", case["name"]);
+            let (output, cache) = layer.forward(&named("x"), options).unwrap();
+            compare(&what("output"), &output, &named("output"));
+            let gradients = layer.backward(&cache, &named("grad_output")).unwrap();
+            compare(&what("∂x"), &gradients.x, &named("grad_x"));
+            for (name, ours) in gradients.parameters.named() {
+                let expected = named(&format!("grad_{name}"));
+                compare(&what(&name), &ours.into_owned(), &expected);
+            }
+        }
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------- layers
 
 /// A batch of two sequences, as through `torch.nn.MultiheadAttention`.
 fn check<L: Layer<f64>>(layer: &L, case: &Value) {
     let (xs, grads) = (matrices(&case["x"]), matrices(&case["grad_output"]));
     let contexts = case.get("context").map(matrices);
-    let is_causal = case["causal"].as_bool().unwrap();
-    let mask = if is_causal { Mask::causal() } else { Mask::none() };
+    let mask = causal(case);
     let options = (0..xs.len()).map(|b| {
         let options = ForwardOptions::new().mask(&mask);
         match &contexts {
@@ -211,7 +297,7 @@ fn layers_compute_what_pytorch_computes() {
         let [b_q, b_k, b_v, b_o] =
             ["b_q", "b_k", "b_v", "b_o"].map(|name| bias(&case, name));
         let parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
-        let n_heads = case["n_heads"].as_u64().unwrap() as usize;
+        let n_heads = count(&case, "n_heads");
         if n_heads == 1 {
             check(&SingleHeadAttention::from(parameters.clone()), &case);
         }

@@ -16,6 +16,7 @@ mod precision;
 mod properties;
 mod score_rules;
 mod serde;
+mod shared_keys;
 mod training;
 mod views;
 mod what_a_student_writes;

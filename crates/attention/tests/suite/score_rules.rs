@@ -59,7 +59,13 @@ fn every_program_changes_scores_alike() -> Result<()> {
             }
             for (name, rule) in all {
                 let mask = mask.clone().with_scores(rule);
-                let problem = Problem { lengths, widths: (6, 5), n_heads: HEADS, mask };
+                let problem = Problem {
+                    lengths,
+                    widths: (6, 5),
+                    n_heads: HEADS,
+                    n_kv_heads: HEADS,
+                    mask,
+                };
                 let data = problem.data::<f64>(2.0);
                 let (right, right_gradients) = problem.naive(&data);
                 let flash = Flash::new().with_tiles(tiles)?;
@@ -183,7 +189,13 @@ fn gradients_of_tables_have_the_same_bits_for_any_threads() -> Result<()> {
     let rule =
         ScoreRule::table(&table(8, 40).map(|x| x as f32), DistanceBuckets::t5(8, 20)?)?;
     let mask = Mask::causal().with_scores(rule);
-    let problem = Problem { lengths: (700, 700), widths: (16, 16), n_heads: HEADS, mask };
+    let problem = Problem {
+        lengths: (700, 700),
+        widths: (16, 16),
+        n_heads: HEADS,
+        n_kv_heads: HEADS,
+        mask,
+    };
     let data = problem.data::<f32>(1.0);
     let of = |threads| Ok(problem.fast(&data, &Flash::new().with_threads(threads)?));
     let (one, two): (_, Result<_>) = (of(1)?, of(2));

@@ -2,7 +2,8 @@
 
 use attention::testing::random;
 use attention::{
-    ForwardOptions, Mask, MultiHeadAttention, Parameters, SingleHeadAttention,
+    ForwardOptions, Mask, MultiHeadAttention, Parameters, Rotary, RotaryPairs,
+    SingleHeadAttention,
 };
 use nalgebra::{DMatrix, RowDVector};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -49,6 +50,20 @@ fn a_multi_head_layer_comes_back_with_its_heads() {
     assert_eq!(again.n_heads(), 2);
     let run = |layer: &MultiHeadAttention<f64>| layer.forward(&x(), dropping()).unwrap();
     assert_eq!(run(&again), run(&layer));
+}
+
+#[test]
+fn a_layer_comes_back_with_shared_keys_and_positions() {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let layer = MultiHeadAttention::<f64>::xavier_grouped(8, 4, 2, rng).unwrap();
+    let rotary = Rotary::new(500.0, RotaryPairs::Halves).unwrap();
+    let layer = layer.with_rotary(rotary.stretched(4.0).unwrap()).unwrap();
+    let again: MultiHeadAttention<f64> = from_str(&to_string(&layer).unwrap()).unwrap();
+    assert_eq!(again, layer);
+    let mut written: Value = to_value(&layer).unwrap();
+    written["rotary"]["base"] = json!(1.0);
+    let error = from_value::<MultiHeadAttention<f64>>(written).unwrap_err();
+    assert_eq!(error.to_string(), "`base` is 1 but it must be greater than 1 and finite");
 }
 
 #[test]
@@ -130,7 +145,7 @@ fn a_layer_with_wrong_numbers_is_not_read() {
         (
             "dropout",
             json!(0.1),
-            "unknown field `dropout`, expected `parameters` or `n_heads`",
+            "unknown field `dropout`, expected one of `n_heads`, `n_kv_heads`, `rotary`, `parameters`",
         ),
     ] {
         let mut written: Value = to_value(multi_head()).unwrap();

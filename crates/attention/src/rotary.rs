@@ -1,0 +1,260 @@
+//! Rotary positions: queries and keys are turned by angles that grow with their position, so that their product depends on how far they
+//! are apart.
+
+use crate::blocks::copy_of;
+use crate::error::{Error, Result, check_heads, check_not_empty};
+use crate::simd::Float;
+use nalgebra::{DMatrix, DMatrixView, convert};
+
+/// Rotary positions: pair `i` of the columns of a head is turned by `position · base^(−2i/d)`.
+///
+/// A product of a turned query and a turned key depends on the distance of their positions alone. Angles are computed in `f64` whatever
+/// the numbers are in: in `f32` they would be off by a hundredth at position 131,072.
+///
+/// [`MultiHeadAttention::with_rotary`](crate::MultiHeadAttention::with_rotary) turns the queries and keys of a layer.
+///
+/// # Source
+/// J. Su et al., *RoFormer: Enhanced Transformer with Rotary Position Embedding* (2021).
+///
+/// ```
+/// use attention::{Rotary, RotaryPairs};
+/// use nalgebra::dmatrix;
+///
+/// let rotary = Rotary::new(10_000.0, RotaryPairs::Neighbours)?;
+/// let x = dmatrix![1.0_f64, 0.0; 1.0, 0.0];
+/// let turned = rotary.turn(&x, 1, 0)?; // one head; the first row stands at position 0
+/// assert_eq!(turned, dmatrix![1.0, 0.0; 1_f64.cos(), 1_f64.sin()]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Rotary {
+    base: f64,
+    pairs: RotaryPairs,
+    stretch: f64,
+}
+
+/// The columns of a head of width d that are turned together.
+///
+/// Programs differ in this, and a model that was trained with one runs with the other, and is wrong: see [`RotaryPairs::reorder`].
+///
+/// ```
+/// use attention::RotaryPairs;
+///
+/// assert_eq!(RotaryPairs::Neighbours.columns(1, 6), [2, 3]);
+/// assert_eq!(RotaryPairs::Halves.columns(1, 6), [1, 4]);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum RotaryPairs {
+    /// Columns 2i and 2i + 1, as in the paper, in GPT-J and in Llama's own program.
+    Neighbours,
+    /// Columns i and i + d/2, as in GPT-NeoX and in Hugging Face's programs.
+    Halves,
+}
+
+impl RotaryPairs {
+    /// Returns the columns of pair `i` in a head of width `d`.
+    pub fn columns(self, i: usize, d: usize) -> [usize; 2] {
+        match self {
+            RotaryPairs::Neighbours => [2 * i, 2 * i + 1],
+            RotaryPairs::Halves => [i, i + d / 2],
+        }
+    }
+
+    /// Returns weights of queries or keys (d_model, n_heads · d), or a bias as a matrix of one row, with the columns of each head so ordered
+    /// that `to` makes of them what these pairs made of `w`.
+    ///
+    /// # Errors
+    /// `w` is empty, or `n_heads` does not divide its columns into heads of an even width.
+    ///
+    /// ```
+    /// use attention::RotaryPairs::{Halves, Neighbours};
+    /// use nalgebra::dmatrix;
+    ///
+    /// let w = dmatrix![0.0, 1.0, 2.0, 3.0]; // pairs (0, 1) and (2, 3)
+    /// assert_eq!(Neighbours.reorder(&w, 1, Halves)?, dmatrix![0.0, 2.0, 1.0, 3.0]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn reorder<'a, T: Float>(
+        self,
+        w: impl Into<DMatrixView<'a, T>>,
+        n_heads: usize,
+        to: RotaryPairs,
+    ) -> Result<DMatrix<T>> {
+        let w = w.into();
+        let d = check_width("w", w, n_heads)?;
+        let mut reordered = copy_of(w);
+        for first in (0..w.ncols()).step_by(d) {
+            for i in 0..d / 2 {
+                for (from, to) in self.columns(i, d).into_iter().zip(to.columns(i, d)) {
+                    reordered.set_column(first + to, &w.column(first + from));
+                }
+            }
+        }
+        Ok(reordered)
+    }
+}
+
+impl Rotary {
+    /// Returns rotary positions with this base, 10,000 in the paper, and these pairs.
+    ///
+    /// # Errors
+    /// `base` is not greater than 1 and finite.
+    pub fn new(base: f64, pairs: RotaryPairs) -> Result<Self> {
+        let rotary = Rotary { base, pairs, stretch: 1.0 };
+        rotary.check()?;
+        Ok(rotary)
+    }
+
+    /// Returns the same with positions divided by `stretch`, so that a longer text has the angles of a shorter one: position
+    /// interpolation.
+    ///
+    /// # Errors
+    /// `stretch` is not at least 1 and finite.
+    ///
+    /// # Source
+    /// S. Chen et al., *Extending Context Window of Large Language Models via Positional Interpolation* (2023).
+    pub fn stretched(self, stretch: f64) -> Result<Self> {
+        let rotary = Rotary { stretch, ..self };
+        rotary.check()?;
+        Ok(rotary)
+    }
+
+    pub(crate) fn check(self) -> Result<()> {
+        let out_of_range = |argument, given, because: &str| {
+            Err(Error::OutOfRange { argument, given, because: because.to_owned() })
+        };
+        if !(self.base > 1.0 && self.base.is_finite()) {
+            return out_of_range(
+                "base",
+                self.base,
+                "it must be greater than 1 and finite",
+            );
+        }
+        if !(self.stretch >= 1.0 && self.stretch.is_finite()) {
+            let because = "it must be at least 1 and finite";
+            return out_of_range("stretch", self.stretch, because);
+        }
+        Ok(())
+    }
+
+    /// Returns the angle of a pair at a position, in a head of width `d`.
+    ///
+    /// ```
+    /// # use attention::{Rotary, RotaryPairs};
+    /// let rotary = Rotary::new(10_000.0, RotaryPairs::Halves)?;
+    /// assert_eq!(rotary.angle(7, 0, 64), 7.0);
+    /// assert!((rotary.angle(7, 16, 64) - 0.07).abs() < 1e-15); // 10,000^(−1/2) = 1/100
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn angle(self, position: isize, pair: usize, d: usize) -> f64 {
+        let frequency = self.base.powf(-2.0 * pair as f64 / d as f64);
+        position as f64 / self.stretch * frequency
+    }
+
+    /// Returns queries or keys of one or more heads, turned; the first row stands at the position `first`, and each one after the last.
+    ///
+    /// Shapes: `x` (n, n_heads · d) → (n, n_heads · d).
+    ///
+    /// # Errors
+    /// `x` is empty, or `n_heads` does not divide its columns into heads of an even width.
+    ///
+    /// ```
+    /// # use attention::{Rotary, RotaryPairs};
+    /// let x = nalgebra::DMatrix::<f64>::zeros(2, 6);
+    /// let error = Rotary::new(1e4, RotaryPairs::Halves)?.turn(&x, 2, 0).unwrap_err();
+    /// assert_eq!(error.to_string(), "`x` has 3 columns but rotary positions turn pairs of them");
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn turn<'a, T: Float>(
+        &self,
+        x: impl Into<DMatrixView<'a, T>>,
+        n_heads: usize,
+        first: isize,
+    ) -> Result<DMatrix<T>> {
+        let x = x.into();
+        check_width("x", x, n_heads)?;
+        let mut turned = copy_of(x);
+        self.turn_by(&mut turned, n_heads, first, 1.0);
+        Ok(turned)
+    }
+
+    /// Returns the gradient with respect to `x` from that with respect to what [`Rotary::turn`] returned: it is turned back.
+    ///
+    /// Shapes and errors: as [`Rotary::turn`].
+    ///
+    /// ```
+    /// # use attention::{Rotary, RotaryPairs};
+    /// let rotary = Rotary::new(1e4, RotaryPairs::Halves)?;
+    /// let x = nalgebra::dmatrix![1.0_f64, 2.0, 3.0, 4.0];
+    /// let there_and_back = rotary.turn_back(&rotary.turn(&x, 1, 9)?, 1, 9)?;
+    /// assert!((there_and_back - x).amax() < 1e-15);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn turn_back<'a, T: Float>(
+        &self,
+        grad: impl Into<DMatrixView<'a, T>>,
+        n_heads: usize,
+        first: isize,
+    ) -> Result<DMatrix<T>> {
+        let grad = grad.into();
+        check_width("grad", grad, n_heads)?;
+        let mut turned = copy_of(grad);
+        self.turn_by(&mut turned, n_heads, first, -1.0);
+        Ok(turned)
+    }
+
+    // ANCHOR: turn
+    /// Turns the pairs of every head by `direction` times their angles.
+    pub(crate) fn turn_by<T: Float>(
+        &self,
+        x: &mut DMatrix<T>, // (n, n_heads · d)
+        n_heads: usize,
+        first: isize,
+        direction: f64,
+    ) {
+        let (n, d) = (x.nrows(), x.ncols() / n_heads);
+        for i in 0..d / 2 {
+            let angles =
+                (0..n).map(|row| direction * self.angle(first + row as isize, i, d));
+            let turns: Vec<(T, T)> = angles
+                .map(|angle| (convert(angle.cos()), convert(angle.sin())))
+                .collect();
+            for h in 0..n_heads {
+                let [a, b] = self.pairs.columns(i, d).map(|column| h * d + column);
+                for (row, &(cos, sin)) in turns.iter().enumerate() {
+                    let (x_a, x_b) = (x[(row, a)], x[(row, b)]);
+                    x[(row, a)] = x_a * cos - x_b * sin;
+                    x[(row, b)] = x_a * sin + x_b * cos;
+                }
+            }
+        }
+    }
+    // ANCHOR_END: turn
+}
+
+/// Returns the width of a head, which is even.
+pub(crate) fn check_width<T: Float>(
+    argument: &'static str,
+    x: DMatrixView<T>,
+    n_heads: usize,
+) -> Result<usize> {
+    check_not_empty(argument, x)?;
+    let width = x.ncols();
+    check_heads("n_heads", n_heads, width, || {
+        format!("it must divide the {width} columns of `{argument}`")
+    })?;
+    let d = width / n_heads;
+    if !d.is_multiple_of(2) {
+        return Err(Error::Shape {
+            argument,
+            axis: "column",
+            given: d,
+            expected: d + 1,
+            because: "rotary positions turn pairs of them".to_owned(),
+        });
+    }
+    Ok(d)
+}
