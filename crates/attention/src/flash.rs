@@ -99,10 +99,10 @@ pub fn flash<'a, T: Float>(
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlashOptions {
-    mask: Mask,
+    pub(crate) mask: Mask,
     heads: usize,
     kv_heads: Option<usize>, // as many as heads, if it isn't said
-    engine: Flash,
+    pub(crate) engine: Flash,
 }
 
 impl FlashOptions {

@@ -24,6 +24,7 @@ mod adam;
 
 mod dropout;
 mod forward_options; // mask, context, dropout, engine
+mod key_value_cache; // for a model that writes
 mod multi_head;
 mod parallel;
 mod rotary; // positions as angles
@@ -62,6 +63,7 @@ pub use gradient_check::{
     relative_error,
 };
 pub use inspect::{heat_map, row_entropy};
+pub use key_value_cache::KeyValueCache;
 pub use linear::{linear, linear_backward};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{DroppedWeights, HeadsCache, MultiHeadAttention, MultiHeadCache};

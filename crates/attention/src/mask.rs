@@ -55,6 +55,7 @@ enum Rule {
     Causal,
     Padding(Vec<bool>),
     Window(usize),
+    Sinks { width: usize, sinks: usize },
     Dense(DMatrix<bool>),
 }
 
@@ -133,6 +134,25 @@ impl Mask {
     pub fn window(width: usize) -> Result<Self> {
         check_positive("width", width)?;
         Ok(Mask::of(vec![Rule::Window(width)]))
+    }
+
+    /// Returns the mask that leaves the last `width` keys up to the query's own position, as [`Mask::window`], and beside them the first
+    /// `sinks` keys of all that are not later than the query.
+    ///
+    /// # Errors
+    /// `width` is 0.
+    ///
+    /// # Source
+    /// G. Xiao et al., *Efficient Streaming Language Models with Attention Sinks* (2023).
+    ///
+    /// ```
+    /// let mask = attention::Mask::window_with_sinks(2, 1)?.sized(5, 5)?.allowed_matrix();
+    /// assert_eq!(mask.row(4).iter().copied().collect::<Vec<_>>(), [true, false, false, true, true]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn window_with_sinks(width: usize, sinks: usize) -> Result<Self> {
+        check_positive("width", width)?;
+        Ok(Mask::of(vec![Rule::Sinks { width, sinks }]))
     }
 
     /// Returns the mask of any pattern: query `i` sees key `j` when `allowed[(i, j)]`. `true` means "may see".
@@ -249,7 +269,7 @@ impl Mask {
                 Rule::Dense(allowed) => {
                     check_shape("allowed", allowed, (n_q, n_k), "the score matrix")?;
                 }
-                Rule::Causal | Rule::Window(_) => {} // fit any shape
+                Rule::Causal | Rule::Window(_) | Rule::Sinks { .. } => {} // fit any shape
             }
         }
         let (rules, scores) = (Arc::clone(&self.rules), self.scores.clone());
@@ -269,6 +289,7 @@ mod saved {
         Causal,
         Padding(Vec<bool>),
         Window(usize),
+        Sinks { width: usize, sinks: usize },
         Dense(Matrix<bool>),
     }
 
@@ -282,6 +303,9 @@ mod saved {
                     Rule::Causal => Mask::causal(),
                     Rule::Padding(valid) => Mask::padding(&valid)?,
                     Rule::Window(width) => Mask::window(width)?,
+                    Rule::Sinks { width, sinks } => {
+                        Mask::window_with_sinks(width, sinks)?
+                    }
                     Rule::Dense(allowed) => Mask::dense(allowed.into_matrix("allowed")?)?,
                 });
             }
@@ -383,6 +407,9 @@ impl SizedMask {
             Rule::Causal => key <= query,
             Rule::Padding(valid) => valid[j],
             Rule::Window(width) => key <= query && query - key < *width,
+            Rule::Sinks { width, sinks } => {
+                key <= query && (query - key < *width || j < *sinks)
+            }
             Rule::Dense(allowed) => allowed[(i, j)],
         }
     }
@@ -426,6 +453,19 @@ impl SizedMask {
                 } else {
                     Visibility::Partial
                 }
+            }
+            Rule::Sinks { width, sinks } => {
+                // The sinks among these keys, and the others: seen as under two rules.
+                let middle = columns.end.min(columns.start.max(*sinks));
+                let parts = [
+                    (Rule::Causal, columns.start..middle),
+                    (Rule::Window(*width), middle..columns.end),
+                ];
+                let parts = parts.iter().filter(|(_, columns)| !columns.is_empty());
+                let mut seen = parts
+                    .map(|(rule, columns)| self.rule_visibility(rule, rows, columns));
+                let first = seen.next().unwrap_or(Visibility::Hidden);
+                if seen.all(|other| other == first) { first } else { Visibility::Partial }
             }
             Rule::Padding(valid) => of_all(columns.clone().map(|j| valid[j])),
             Rule::Dense(allowed) => of_all(
@@ -638,6 +678,8 @@ impl SizedMask {
                 let start = (i + 1 + self.n_k).saturating_sub(*width);
                 start.saturating_sub(self.n_q)..end
             }
+            Rule::Sinks { sinks: 0, width } => self.rule_keys(&Rule::Window(*width), i),
+            Rule::Sinks { .. } => 0..end, // with a gap
             Rule::Padding(_) | Rule::Dense(_) => 0..self.n_k,
         }
     }
@@ -656,6 +698,8 @@ impl SizedMask {
                 let end = (j + self.n_q).saturating_add(*width);
                 start..end.saturating_sub(self.n_k).min(self.n_q)
             }
+            Rule::Sinks { sinks, .. } if j < *sinks => start..self.n_q,
+            Rule::Sinks { width, .. } => self.rule_queries(&Rule::Window(*width), j),
             Rule::Padding(_) | Rule::Dense(_) => 0..self.n_q,
         }
     }
@@ -672,6 +716,13 @@ impl SizedMask {
         for rule in self.rules.iter() {
             match rule {
                 Rule::Causal | Rule::Window(_) => {} // ranges, which are hidden by now
+                Rule::Sinks { width, sinks } => {
+                    // Before the window all but the sinks.
+                    let first = self.rule_keys(&Rule::Window(*width), i).start;
+                    let place = |j: usize| j.saturating_sub(keys.start).min(line.len());
+                    let gap = place(*sinks)..place(first).max(place(*sinks));
+                    line[gap].fill(hidden);
+                }
                 Rule::Padding(valid) => {
                     hide_where_false(&valid[keys.clone()], line, hidden);
                 }
@@ -710,7 +761,8 @@ impl SizedMask {
         let queries = queries.start.min(self.n_q)..queries.end.min(self.n_q);
         for rule in self.rules.iter() {
             match rule {
-                Rule::Causal | Rule::Window(_) => {} // ranges, which are hidden by now
+                // Ranges, which are hidden by now.
+                Rule::Causal | Rule::Window(_) | Rule::Sinks { .. } => {}
                 Rule::Padding(valid) if valid[j] => {}
                 Rule::Padding(_) => line.fill(hidden),
                 Rule::Dense(allowed) => {
@@ -807,6 +859,9 @@ mod tests {
             Mask::window(1).unwrap(),
             Mask::window(3).unwrap(),
             Mask::window(usize::MAX).unwrap(),
+            Mask::window_with_sinks(3, 2).unwrap(),
+            Mask::window_with_sinks(1, 0).unwrap(),
+            Mask::window_with_sinks(2, usize::MAX).unwrap(),
             Mask::padding(&valid).unwrap(),
             Mask::dense(allowed).unwrap(),
             Mask::causal().and(Mask::padding(&valid).unwrap()),

@@ -280,7 +280,7 @@ impl<T: Float> MultiHeadAttention<T> {
         self.n_heads
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary } = self;
         check_groups(*n_heads, *n_kv_heads)?;
         parameters.check_grouped(*n_heads, *n_kv_heads)?;
@@ -354,6 +354,14 @@ impl<T: Float> MultiHeadAttention<T> {
             let first = k.nrows() as isize - q.nrows() as isize;
             rotary.turn_by(q, self.n_heads, first, direction);
             rotary.turn_by(k, self.n_kv_heads, 0, direction);
+        }
+    }
+
+    /// Turns the queries and keys of tokens of which the first stands at this position.
+    pub(crate) fn turn_at(&self, [q, k, _]: &mut [DMatrix<T>; 3], first: isize) {
+        if let Some(rotary) = self.rotary {
+            rotary.turn_by(q, self.n_heads, first, 1.0);
+            rotary.turn_by(k, self.n_kv_heads, first, 1.0);
         }
     }
 

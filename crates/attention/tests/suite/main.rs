@@ -3,6 +3,7 @@
 mod layer;
 
 mod batches;
+mod cached;
 mod errors;
 mod flash;
 mod flash_allocations;

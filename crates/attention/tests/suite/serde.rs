@@ -169,7 +169,7 @@ fn a_mask_with_wrong_numbers_is_not_read() {
         ),
         (
             json!(["Forward"]),
-            "unknown variant `Forward`, expected one of `Causal`, `Padding`, `Window`, `Dense`",
+            "unknown variant `Forward`, expected one of `Causal`, `Padding`, `Window`, `Sinks`, `Dense`",
         ),
         (json!(["Causal", ["Causal"]]), "invalid type: sequence, expected string or map"),
     ] {

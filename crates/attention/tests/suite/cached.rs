@@ -1,0 +1,147 @@
+//! Decoding with a cache: whatever the chunks, the outputs are those of the whole text at once.
+
+use attention::testing::one_problem::{numbers, off};
+use attention::{
+    KeyValueCache, Mask, MultiHeadAttention, Result, Rotary, RotaryPairs, ScoreRule,
+};
+use nalgebra::DMatrix;
+use proptest::prelude::*;
+use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+const D_MODEL: usize = 16;
+
+fn layer<T: attention::Float>(n_kv_heads: usize, rotary: bool) -> MultiHeadAttention<T> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(5);
+    let layer = MultiHeadAttention::xavier_grouped(D_MODEL, 4, n_kv_heads, rng).unwrap();
+    let positions = Rotary::new(10_000.0, RotaryPairs::Halves).unwrap();
+    if rotary { layer.with_rotary(positions).unwrap() } else { layer }
+}
+
+/// Tokens as models have them: some columns are a hundred times as large, and tokens come again.
+fn tokens(n: usize, seed: u64) -> DMatrix<f64> {
+    let mut x = numbers::<f64>(n, D_MODEL, seed);
+    x.column_mut(3).scale_mut(100.0);
+    for i in (5..n).step_by(3) {
+        let before = x.row(i - 5).into_owned();
+        x.set_row(i, &before);
+    }
+    x
+}
+
+/// The text in chunks of these lengths, again and again.
+fn in_chunks<T: attention::Float>(
+    layer: &MultiHeadAttention<T>,
+    mut cache: KeyValueCache<T>,
+    x: &DMatrix<T>,
+    chunks: &[usize],
+    mask: &Mask,
+) -> Result<DMatrix<T>> {
+    let mut outputs = DMatrix::zeros(x.nrows(), x.ncols());
+    let mut first = 0;
+    for &chunk in chunks.iter().cycle() {
+        if first == x.nrows() {
+            break;
+        }
+        let n = chunk.min(x.nrows() - first);
+        let output = layer.forward_cached(&x.rows(first, n), &mut cache, mask)?;
+        outputs.rows_mut(first, n).copy_from(&output);
+        first += n;
+        assert_eq!(cache.tokens(), first);
+    }
+    Ok(outputs)
+}
+
+fn single(x: &DMatrix<f64>) -> DMatrix<f32> {
+    x.map(|x| x as f32)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_cut_is_the_whole_text(
+        n in 1..60_usize,
+        chunks in prop::collection::vec(1..20_usize, 1..4),
+        n_kv_heads in prop::sample::select(vec![1, 2, 4]),
+        rotary in any::<bool>(),
+        biased in any::<bool>(),
+    ) {
+        let mut mask = Mask::causal();
+        if biased {
+            mask = mask.with_scores(ScoreRule::alibi(4).unwrap());
+        }
+        let x = tokens(n, 6);
+        let layer64 = layer::<f64>(n_kv_heads, rotary);
+        let (whole, _) = layer64.forward(&x, &mask).unwrap();
+        let cut = in_chunks(&layer64, KeyValueCache::new(), &x, &chunks, &mask).unwrap();
+        prop_assert!(off(&cut, &whole) < 1e-12);
+
+        let (x, layer) = (single(&x), layer::<f32>(n_kv_heads, rotary));
+        let (whole, _) = layer.forward(&x, &mask).unwrap();
+        let cut = in_chunks(&layer, KeyValueCache::new(), &x, &chunks, &mask).unwrap();
+        prop_assert!(off(&cut, &whole) < 1e-3); // scores of some thousands, of which f32 keeps seven digits
+    }
+
+    /// What is forgotten was seen by no later token.
+    #[test]
+    fn a_cache_with_a_window_is_the_mask(
+        n in 1..80_usize,
+        chunks in prop::collection::vec(1..9_usize, 1..4),
+        width in 1..12_usize,
+        sinks in 0..4_usize,
+        rotary in any::<bool>(),
+    ) {
+        let (x, layer) = (tokens(n, 7), layer::<f64>(2, rotary));
+        let mask = Mask::window_with_sinks(width, sinks).unwrap();
+        let (whole, _) = layer.forward(&x, &mask).unwrap();
+        let cache = KeyValueCache::with_window(width, sinks).unwrap();
+        let cut = in_chunks(&layer, cache, &x, &chunks, &Mask::none()).unwrap();
+        prop_assert!(off(&cut, &whole) < 1e-12);
+    }
+}
+
+#[test]
+fn a_window_bounds_the_memory() -> Result<()> {
+    let (layer, x) = (layer::<f32>(2, true), single(&tokens(1, 8)));
+    let mut cache = KeyValueCache::with_window(16, 2)?;
+    let mut most = 0;
+    for _ in 0..200 {
+        layer.forward_cached(&x, &mut cache, Mask::causal())?;
+        most = most.max(cache.held());
+    }
+    assert_eq!(cache.tokens(), 200);
+    assert!(most <= 2 * 16 + 2, "{most}");
+    assert_eq!(cache.bytes(), cache.held() * 2 * 2 * 4 * 4); // keys and values, two heads, four wide
+    Ok(())
+}
+
+/// With an error nothing is added.
+#[test]
+fn wrong_input_leaves_the_cache_as_it_was() -> Result<()> {
+    let (one, other, x) = (layer::<f64>(2, false), layer::<f64>(1, false), tokens(3, 9));
+    let mut cache = KeyValueCache::new();
+    one.forward_cached(&x, &mut cache, Mask::causal())?;
+    let before = cache.clone();
+    for (error, sentence) in [
+        (
+            other.forward_cached(&x, &mut cache, Mask::causal()).unwrap_err(),
+            "`cache.keys` has 8 columns but the layer's are 4 wide",
+        ),
+        (
+            one.forward_cached(&x, &mut cache, Mask::padding(&[true; 3])?).unwrap_err(),
+            "`valid` has 3 entries but n_k = 6",
+        ),
+        (
+            one.forward_cached(&x.columns(0, 3), &mut cache, Mask::causal()).unwrap_err(),
+            "`x` has 3 columns but the layer has d_model = 16",
+        ),
+        (
+            one.forward_cached(&x, &mut cache, ScoreRule::alibi(3)?).unwrap_err(),
+            "`slopes` has 3 heads but n_heads = 4",
+        ),
+    ] {
+        assert_eq!(error.to_string(), sentence);
+        assert_eq!(cache, before);
+    }
+    Ok(())
+}
