@@ -39,7 +39,7 @@ use rand::Rng;
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "saved::Saved<Parameters<T>>"))]
 pub struct MultiHeadAttention<T: Float> {
-    /// The learned parameters; of the d · n_heads columns of a projection those of head `h` are `h · d .. (h + 1) · d`.
+    /// The learned parameters; of the d · n_heads columns of a projection those of head number `head` are `head · d .. (head + 1) · d`.
     pub parameters: Parameters<T>,
     n_heads: usize,
 }
@@ -265,10 +265,10 @@ impl<T: Float> MultiHeadAttention<T> {
         mask: &Mask,
         dropout: Option<Dropout>,
     ) -> Result<HeadsCache<T>> {
-        let scores = (qkv[0].nrows(), qkv[1].nrows()); // (n_q, n_k)
-        let heads = parallel::map(self.n_heads, |h| {
-            let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, h)); // (n, d)
-            let factors = dropout.map(|dropout| dropout.matrix(h, scores));
+        let shape = (qkv[0].nrows(), qkv[1].nrows()); // (n_q, n_k)
+        let heads = parallel::map(self.n_heads, |head| {
+            let [q, k, v] = qkv.each_ref().map(|joined| self.split(joined, head)); // (n, d)
+            let factors = dropout.map(|dropout| dropout.matrix(head, shape));
             T::attend(q, k, v, mask, factors) // attention, and dropout on its weights
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
@@ -293,10 +293,10 @@ impl<T: Float> MultiHeadAttention<T> {
     }
 
     // ANCHOR: split
-    /// The columns of head `h`: (n, d · n_heads) → (n, d).
-    fn split<'m>(&self, joined: &'m DMatrix<T>, h: usize) -> DMatrixView<'m, T> {
+    /// The columns of head `head`: (n, d · n_heads) → (n, d).
+    fn split<'m>(&self, joined: &'m DMatrix<T>, head: usize) -> DMatrixView<'m, T> {
         let d = joined.ncols() / self.n_heads;
-        joined.columns(h * d, d) // a view: nothing is copied
+        joined.columns(head * d, d) // a view: nothing is copied
     }
     // ANCHOR_END: split
 
@@ -435,8 +435,8 @@ impl<T: Float> MultiHeadAttention<T> {
 
         // ANCHOR: backward
         // attended = join of every head's attention
-        let heads = parallel::map(self.n_heads, |h| {
-            attention_backward(&heads[h], self.split(grad_attended, h))
+        let heads = parallel::map(self.n_heads, |head| {
+            attention_backward(&heads[head], self.split(grad_attended, head))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let mut grad_qkv = [vec![], vec![], vec![]];
