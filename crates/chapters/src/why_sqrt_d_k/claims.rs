@@ -48,6 +48,16 @@ fn without_scaling_the_median_gradient_is_hundreds_of_times_smaller_than_the_mea
 }
 
 #[test]
+fn without_scaling_a_quarter_of_the_rows_gets_nearly_all_of_the_gradient() {
+    let mut norms: Vec<f64> =
+        rows_of_eight().unscaled.iter().map(|row| row.grad_query).collect();
+    norms.sort_by(|a, b| b.total_cmp(a));
+    let quarter: f64 = norms[..norms.len() / 4].iter().sum();
+    let part = quarter / norms.iter().sum::<f64>();
+    assert!(part > 0.95, "{part}");
+}
+
+#[test]
 fn with_more_keys_even_the_median_gradient_can_be_larger_without_scaling() {
     for n in [64, 512] {
         let Rows { unscaled, scaled, .. } = rows(n, 64);
