@@ -172,7 +172,7 @@ fn faster(page: &mut Page) -> Result<Claim> {
     page.value("faster-most", fixed(most, 1));
     Ok(Claim {
         section: "6-two-to-four-times-as-fast",
-        said: "Flash attention is 2–4 times as fast, by a chart of a naive program and a causal tiled one.".to_owned(),
+        said: "Flash attention is 2–4 times as fast: see this chart of a naive program and a causal tiled one.".to_owned(),
         verdict: by_parts(&[("the tiles", least >= 2.0)]),
     })
 }
