@@ -4,7 +4,7 @@ use super::facts::{
     self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, core_share,
 };
 use super::pages::{self, Pages};
-use super::roofline::{Ceilings, Step, steps};
+use super::roofline::{Ceilings, Step, products_over_projections, steps};
 use crate::output::Page;
 use crate::records::{least_and_most, list, provenance, provenance_of, threads};
 use anyhow::{Context, Result};
@@ -66,7 +66,11 @@ fn counts(page: &mut Page) -> Result<()> {
     for n in [128, 8192] {
         let share = core_share(&facts::counts(n)?.flops);
         page.value(format!("share-{n}"), percent(share, 0));
-        page.value(format!("doubling-{n}"), significant(facts::doubling(n)?, 3));
+        let doubling = significant(facts::doubling(n)?, 3);
+        let [linear, quadratic] = [1.0 - share, share].map(|part| fixed(part, 3));
+        let sum = format!("{linear} \\cdot 2 + {quadratic} \\cdot 4 \\approx {doubling}");
+        page.value(format!("doubling-{n}-sum"), sum);
+        page.value(format!("doubling-{n}"), doubling);
     }
     page.value("backward-shortest", fixed(facts::backward_flops_ratio(128)?, 3));
     page.value("backward-limit", fixed(facts::backward_flops_limit(), 3));
@@ -293,6 +297,13 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
         ],
     );
     steps_values(page, &ceilings, &long);
+    let [.., softmax, _, whole] = &short;
+    page.value("softmax-time-short", percent(softmax.seconds / whole.seconds, 0));
+    let layer = TimedLayer::of(times)?;
+    let time = layer.times.iter().find(|time| time.n == 512.0);
+    let time = time.context("a layer of 512 tokens")?;
+    let left = products_over_projections(time, layer.heads, softmax);
+    page.value("cores-without-softmax", fixed(left, 1));
     draw_roofline(page, &ceilings, &short, &long)
 }
 
