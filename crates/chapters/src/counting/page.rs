@@ -114,6 +114,8 @@ fn growth_table(page: &mut Page, record: &Record, lines: &[Growth]) {
             ("to a matrix of", &|line| bytes(line.matrix_after_costliest())),
         ],
     );
+    page.value("kink-lengths", from_to(lines[0].costliest.0));
+    page.value("kink-factor", fixed(lines[0].costliest.1, 1));
     page.value("kinks", kinks(lines));
 
     page.value("spread", percent(facts::widest_spread(record), 0));
