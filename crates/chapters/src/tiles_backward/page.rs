@@ -5,7 +5,7 @@ use super::facts::{self, Kept, Recompute, Steps};
 use super::rounding::{self, UNIT, Varied};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, naive, naive_backward, tiled, tiled_backward,
+    CAPACITY, D, ELEMENT, LONG, Pass, naive, naive_backward, tiled, tiled_backward,
 };
 use crate::tiles_traffic::page::{
     above_formula, capacity, chart, factor, mebibytes, over_lengths, tokens,
@@ -23,7 +23,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     keep_or_recompute(page)?;
     weights(page)?;
     orders_of_a_sum(page)?;
-    traffic_by_length(page)?;
+    traffic_of_long(page)?;
     traffic_over_tokens(page)
 }
 
@@ -144,21 +144,18 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-/// The traffic of both programs in the fast memory of the chapter, and with tiles of several sizes.
-fn traffic_by_length(page: &mut Page) -> Result<()> {
+/// The traffic of both programs in the fast memory of the chapter.
+fn traffic_of_long(page: &mut Page) -> Result<()> {
     capacity(page);
     above_formula(page, Pass::Backward)?;
-    for n in NAMED {
-        let [naive, tiled, naive_back, tiled_back] =
-            [naive, tiled, naive_backward, tiled_backward]
-                .map(|program| program(n, CAPACITY));
-        let (naive_back, tiled_back) = (naive_back?, tiled_back?);
-        page.value(format!("naive-over-tiled-{n}"), factor(naive_back, tiled_back));
-        page.value(format!("naive-mib-{n}"), mebibytes(naive_back));
-        page.value(format!("tiled-mib-{n}"), mebibytes(tiled_back));
-        let both = tiled? + tiled_back;
-        page.value(format!("both-naive-{n}"), factor(naive? + naive_back, both));
-    }
+    let [naive, tiled, naive_back, tiled_back] =
+        [naive, tiled, naive_backward, tiled_backward]
+            .map(|program| program(LONG, CAPACITY));
+    let (naive_back, tiled_back) = (naive_back?, tiled_back?);
+    page.value("naive-over-tiled", factor(naive_back, tiled_back));
+    page.value("naive-mib", mebibytes(naive_back));
+    page.value("tiled-mib", mebibytes(tiled_back));
+    page.value("both-naive", factor(naive? + naive_back, tiled? + tiled_back));
     Ok(())
 }
 
