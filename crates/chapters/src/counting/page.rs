@@ -110,16 +110,40 @@ fn growth_table(page: &mut Page, record: &Record, lines: &[Growth]) {
         lines,
         &[
             ("", &|line| format!("{}, `{}`", line.direction, line.dtype)),
-            ("slope", &|line| fixed(line.slope, 2)),
+            ("slope of the whole line", &|line| fixed(line.slope, 2)),
             ("most expensive doubling", &|line| {
                 format!("×{}", fixed(line.costliest.1, 1))
             }),
             ("of $n$, from", &|line| from_to(line.costliest.0)),
+            ("to a matrix of", &|line| bytes(line.matrix_after_costliest())),
         ],
     );
+    page.value("kink-lengths", from_to(lines[0].costliest.0));
+    page.value("kink-factor", fixed(lines[0].costliest.1, 1));
+    page.value("kinks", kinks(lines));
 
     page.value("spread", percent(facts::widest_spread(record), 0));
     page.value("forward-4096", duration(lines[0].longest().1));
+}
+
+/// Says which of the kinks new memory can explain.
+fn kinks(lines: &[Growth]) -> String {
+    /// From this size on, glibc takes fresh pages for every matrix.
+    const NEVER_KEPT: u128 = 32 << 20;
+    let names = |is_large: bool| {
+        let of =
+            |line: &&Growth| (line.matrix_after_costliest() >= NEVER_KEPT) == is_large;
+        let name = |line: &Growth| format!("“{}, `{}`”", line.direction, line.dtype);
+        let names: Vec<_> = lines.iter().filter(of).map(name).collect();
+        (!names.is_empty()).then(|| list(&names))
+    };
+    let explained = names(true).map(|names| {
+        format!("It can where a doubling ends at 32 MiB or more: in {names}.")
+    });
+    let open = names(false).map(|names| {
+        format!("In {names} the matrix is smaller, and we don't know the reason.")
+    });
+    [explained, open].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Time against n, on axes on which a power is a straight line.

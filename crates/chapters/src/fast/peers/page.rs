@@ -111,7 +111,7 @@ fn numpy_exponentials(machines: &[&Machine]) -> String {
         .to_owned();
     if let Some(names) = named(machines, Some(false)) {
         text += &format!(
-            ", so on {names} it computes them one by one, and the ratio there rests partly on that"
+            ", so on {names} it computes them one by one, which is part of its ratio there"
         );
     }
     if let Some(names) = named(machines, None) {
@@ -126,13 +126,18 @@ fn by_width_of_vectors(
     records: &[Record],
     without_avx512: &[Record],
 ) -> Result<()> {
-    let mut rows = vec![];
+    let (mut rows, mut leads) = (vec![], vec![]);
     for without in without_avx512 {
         let with = records.iter().find(|with| with.machine.is_same(&without.machine));
         let Some(with) = with else { continue };
-        let means = facts::without_avx512(with, without)?.map(|mean| fixed(mean, 2));
+        let means = facts::without_avx512(with, without)?;
+        leads.push(means[3]);
+        let means = means.map(|mean| fixed(mean, 2));
         rows.push([&[with.machine.processor()][..], &means].concat());
     }
+    let (least, most) = least_and_most(leads);
+    page.value("avx2-least", fixed(least, 2));
+    page.value("avx2-most", fixed(most, 2));
     let header = [
         "machine",
         "PyTorch, fused: time with AVX2 / with AVX-512",
