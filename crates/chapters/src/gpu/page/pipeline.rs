@@ -18,6 +18,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("plan-exponentials", integer(lengths.exponentials));
     page.value("plan-others", integer(lengths.others));
     page.value("plan-correction", integer(lengths.correction));
+    page.value("plan-softmax", integer(lengths.softmax()));
+    page.value("plan-slack", integer(lengths.longest_softmax(true) - lengths.softmax()));
     page.value("plan-waited-for", integer(lengths.softmax() + lengths.correction));
     page.value("plan-slack-both", integer(lengths.longest_softmax(true)));
     page.value("plan-softmax-busy", percent(lengths.softmax_busy(), 0));
