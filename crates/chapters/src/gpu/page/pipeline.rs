@@ -1,4 +1,4 @@
-//! The time-line of kernel 4, drawn.
+//! The timeline of kernel 4, drawn.
 
 use crate::gpu::pipeline::{SHOWN, of_hopper};
 use crate::output::Page;
@@ -29,7 +29,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.figure(
         "overlaps",
         (
-            "Three time-lines of the tensor cores and of softmax",
+            "Three timelines of the tensor cores and of softmax",
             "Above, one consumer: scores, softmax and output follow one another, and the tensor cores are idle for about \
              half of the time. In the middle its softmax lies beside the output of the tile before, and the gaps are \
              shorter. Below, two consumers alternate, and the tensor cores have no gap after the first softmax.",
@@ -40,7 +40,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.figure(
         "pipeline",
         (
-            "The planned time-line of kernel 4",
+            "The planned timeline of kernel 4",
             "Seven rows over time. In the first, the tensor cores are idle until the first keys have come and again after the first scores; from S₁ on \
              they go without a gap from the scores and the output of one consumer to those of the other. In the next two, each consumer's softmax lies beside the products of the other. The last four show \
              how long each stage of keys and of values is taken by a tile.",
@@ -50,7 +50,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     )
 }
 
-/// Between two time-lines.
+/// Between two timelines.
 const GAP: i32 = 14;
 
 fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
