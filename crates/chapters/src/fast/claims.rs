@@ -76,3 +76,18 @@ fn this_crate_is_faster_than_pytorch_nearly_everywhere() {
         assert!(20 * faster >= 19 * ratios.len());
     }
 }
+
+#[test]
+fn a_causal_mask_nearly_halves_the_time_of_tiles_and_leaves_the_naive_program_alone() {
+    let ladder = ladder();
+    for pass in ["forward", "both"] {
+        let ratio = |step| {
+            ladder.time(&format!("{pass} causal"), step).unwrap()
+                / ladder.time(pass, step).unwrap()
+        };
+        assert!((0.9..1.1).contains(&ratio("naive")));
+        for step in ["tiled", "registers", "threads"] {
+            assert!((0.45..0.6).contains(&ratio(step)), "{step}");
+        }
+    }
+}

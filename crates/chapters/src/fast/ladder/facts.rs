@@ -33,6 +33,10 @@ const STEPS: [(&str, &str); 8] = [
 /// The steps that have no backward pass.
 const FORWARD_ALONE: [&str; 4] = ["scratch", "portable", "vector", "tiles"];
 
+pub fn has_backward(step: &str) -> bool {
+    !FORWARD_ALONE.contains(&step)
+}
+
 /// Returns the number of threads on which a step runs.
 pub fn threads(step: &str) -> usize {
     if step == "threads" { 2 } else { 1 }
@@ -118,7 +122,7 @@ impl Ladder {
 
     /// Returns the same, if the step has that pass.
     pub fn time_if_any(&self, pass: &Pass, step: &str) -> Result<Option<f64>> {
-        if pass.backward && FORWARD_ALONE.contains(&step) {
+        if pass.backward && !has_backward(step) {
             return Ok(None);
         }
         self.time(pass.name, step).map(Some)

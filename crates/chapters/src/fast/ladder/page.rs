@@ -1,7 +1,7 @@
 //! The ladder on the page: values, tables and figures.
 
 use super::bars;
-use super::facts::{LARGE, Ladder, PASSES, SMALL, Step, rate, threads};
+use super::facts::{LARGE, Ladder, PASSES, SMALL, Step, has_backward, rate, threads};
 use super::runs::Again;
 use crate::fast::facts::{D, HEADS, N};
 use crate::output::Page;
@@ -180,17 +180,15 @@ fn steps_figure(page: &mut Page, steps: &[Step]) -> Result<()> {
     page.figure("steps", (title, &says), (520, 380), |area| bars::draw(area, steps))
 }
 
-/// The same steps forward and backward, and with a causal mask.
+/// The steps that have a backward pass: forward and backward, and with a causal mask.
 fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
     let mut rows = vec![];
-    for step in steps {
+    for step in steps.iter().filter(|step| has_backward(step.name)) {
         let mut row = vec![step.name.to_owned()];
         for pass in &PASSES {
-            let time = ladder.time_if_any(pass, step.name)?.map(|seconds| {
-                let (_, share) = ladder.speed(step.name, pass, seconds);
-                format!("{} ({})", duration(seconds), percent(share, 0))
-            });
-            row.push(time.unwrap_or("–".to_owned()));
+            let seconds = ladder.time(pass.name, step.name)?;
+            let (_, share) = ladder.speed(step.name, pass, seconds);
+            row.push(format!("{} ({})", duration(seconds), percent(share, 0)));
         }
         rows.push(row);
     }
