@@ -58,8 +58,8 @@ struct Work {
 __device__ int stage(int t) { return t % STAGES; }
 __device__ unsigned parity(int t) { return t / STAGES % 2; }
 
-// A consumer waits until the tile is there; the producer until the stage's last tile was used. The
-// first tile of a stage follows none: the phase before a barrier's first counts as over.
+// A consumer waits until the tile is there; the producer until the stage's previous tile was used.
+// The first tile of a stage follows none: the phase before a barrier's first counts as over.
 __device__ void wait_full(Barrier (&full)[STAGES], int t) {
     mbarrier_wait(full[stage(t)], parity(t));
 }

@@ -118,6 +118,22 @@ __device__ inline void mask(Scores& s, int first_query, int first_key, int n_q, 
 }
 // ANCHOR_END: mask
 
+// ANCHOR: correct
+// What was summed so far was measured from `m_before`; from now on it is measured from `m`.
+__device__ inline void correct(Output& o, OfRows& sum, const OfRows& m_before, const OfRows& m) {
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; ++r)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float correction = exp2f(m_before[r][half] - m[r][half]);
+            sum[r][half] *= correction;
+#pragma unroll
+            for (int c = 0; c < D / 8; ++c)
+                o[r][c][2 * half] *= correction, o[r][c][2 * half + 1] *= correction;
+        }
+}
+// ANCHOR_END: correct
+
 // ANCHOR: follow
 // The online softmax, first half. `m` is what a row's scores are measured from, in powers of two.
 // It need not be the largest so far: a weight may be as large as 2⁸ without harm, in floats and in
@@ -142,21 +158,9 @@ __device__ inline void follow(OfRows& m, OfRows& sum, Output& o, const Scores& s
             m_before[r][half] = m[r][half];
             if (largest > m[r][half] + SLACK) m[r][half] = largest, moved = true;
         }
-    if (!__any_sync(~0u, moved)) return;
-    // ANCHOR_END: follow
-    // ANCHOR: correct
-#pragma unroll
-    for (int r = 0; r < ROW_TILES; ++r)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float correction = exp2f(m_before[r][half] - m[r][half]);
-            sum[r][half] *= correction;
-#pragma unroll
-            for (int c = 0; c < D / 8; ++c)
-                o[r][c][2 * half] *= correction, o[r][c][2 * half + 1] *= correction;
-        }
+    if (__any_sync(~0u, moved)) correct(o, sum, m_before, m);
 }
-// ANCHOR_END: correct
+// ANCHOR_END: follow
 
 // ANCHOR: weights
 // The online softmax, second half: the weights of 16 keys from `j` on, as the left factor of a

@@ -9,7 +9,7 @@ constexpr int KEYS = 32;          // rows of a tile of keys and values
 constexpr int THREADS_A_ROW = 4;  // a row of queries belongs to four neighbouring threads
 constexpr int THREADS = QUERIES * THREADS_A_ROW;
 
-// One word of padding a row: rows that lie D words apart would all begin in the same bank.
+// One word of padding a row: without it, reads of a column would have to queue.
 struct Shared {
     float q[QUERIES][D + 1];
     float k[KEYS][D + 1];

@@ -9,7 +9,7 @@ fn main() -> Result<(), Error> {
     let sentence = example::river();
     let x = &sentence.x; // (6, 4): six words, four numbers each
 
-    let (output, cache) = attention(x, x, x, Mask::none())?;
+    let (output, cache) = attention(x, x, x, Mask::none())?; // cache: weights and more
 
     assert_eq!(output.shape(), (6, 4)); // one new vector for each word
     assert_eq!(cache.weights.shape(), (6, 6)); // every word looks at every word

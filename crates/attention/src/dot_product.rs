@@ -316,43 +316,35 @@ pub(crate) fn attend_backward<T: Float>(
     let mask = cache.sized_mask()?;
     let seen = |i, j| mask.allows(i, j);
 
-    // ANCHOR: backward_values
     // output = weights · v
     let grad_v = masked_tr_product(&*cache.weights_used()?, grad_output, seen);
     let grad_weights = product_tr(grad_output, v); // (n_q, n_k)
-    // ANCHOR_END: backward_values
 
     // weights used = weights ⊙ dropout
     let grad_weights = match dropout {
         Some(factors) => grad_weights.component_mul(factors),
         None => grad_weights,
     };
-    // ANCHOR_END: backward
 
-    // ANCHOR: backward_softmax
     // weights = softmax(scores + mask): a hidden weight is the constant 0
     let grad_weights = mask.fill_hidden(grad_weights, T::zero());
     let grad_scores = softmax_rows_backward_in_place(weights.into(), grad_weights);
     // (n_q, n_k); 0 where hidden, even beside a NaN
     let grad_scores = mask.fill_hidden(grad_scores, T::zero());
-    // ANCHOR_END: backward_softmax
 
     // changed scores = rule(scores), where the mask has a rule for scores
     let (grad_scores, tables) = change_back(&mask, cache, grad_scores)?;
 
-    // ANCHOR: backward_scale
     // scores = products / √d_k
     let grad_products = grad_scores * scale::<T>(q.ncols());
-    // ANCHOR_END: backward_scale
 
-    // ANCHOR: backward_products
     // products = q kᵀ
     let grad_q = masked_product(&grad_products, k, seen); // (n_q, d_k)
     let grad_k = masked_tr_product(&grad_products, q, seen); // (n_k, d_k)
-    // ANCHOR_END: backward_products
 
     Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v, tables })
 }
+// ANCHOR_END: backward
 
 /// Returns the gradients with respect to the scores from those with respect to what the mask's rule made of them, and those of its tables.
 fn change_back<T: Float>(

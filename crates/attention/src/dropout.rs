@@ -17,7 +17,7 @@ pub(crate) struct Dropout {
 }
 
 /// The distance between two states of the generator: 2⁶⁴ over the golden ratio, and odd.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// 64 bits, each of which depends on every bit of `state`.
 #[inline(always)]
@@ -28,9 +28,9 @@ fn mix(state: u64) -> u64 {
 }
 
 impl Dropout {
-    /// Returns the factors of the weights of head `h` (n_q, n_k): 0, or 1/(1 − p).
-    pub fn matrix<T: Float>(self, h: usize, (n_q, n_k): (usize, usize)) -> DMatrix<T> {
-        let head = self.of_head(h);
+    /// Returns the factors of the weights of head number `head` (n_q, n_k): 0, or 1/(1 − p).
+    pub fn matrix<T: Float>(self, head: usize, (n_q, n_k): (usize, usize)) -> DMatrix<T> {
+        let head = self.of_head(head);
         let mut factors = DMatrix::repeat(n_q, n_k, T::one());
         for (j, mut column) in factors.column_iter_mut().enumerate() {
             head.multiply_queries(0, j, column.as_mut_slice());
@@ -38,14 +38,12 @@ impl Dropout {
         factors
     }
 
-    // ANCHOR: dropout
-    /// Returns the dropout of head `h`.
-    pub fn of_head(self, h: usize) -> HeadDropout {
-        let key = mix(mix(self.seed.wrapping_add(STEP)).wrapping_add(h as u64));
+    /// Returns the dropout of head number `head`.
+    pub fn of_head(self, head: usize) -> HeadDropout {
+        let key = mix(mix(self.seed.wrapping_add(GOLDEN)).wrapping_add(head as u64));
         let below = (self.probability * 2.0_f64.powi(64)) as u64;
         HeadDropout { key, below, kept: 1.0 / (1.0 - self.probability) }
     }
-    // ANCHOR_END: dropout
 }
 
 /// [`Dropout`] of one head.
@@ -84,11 +82,11 @@ impl HeadDropout {
     fn multiply<T: Float>(&self, i: usize, j: usize, step: u64, weights: &mut [T]) {
         let kept: T = nalgebra::convert(self.kept);
         let first = ((i as u64) << 32).wrapping_add(j as u64);
-        let mut state = self.key.wrapping_add(first.wrapping_mul(STEP));
+        let mut state = self.key.wrapping_add(first.wrapping_mul(GOLDEN));
         for weight in weights {
             let factor = if mix(state) < self.below { T::zero() } else { kept };
             *weight *= factor;
-            state = state.wrapping_add(step.wrapping_mul(STEP));
+            state = state.wrapping_add(step.wrapping_mul(GOLDEN));
         }
     }
     // ANCHOR_END: factors
@@ -202,16 +200,16 @@ mod tests {
                             .with_tiles(tiles)?
                             .with_instructions(instructions)?;
                         let (forward, gradients) = by_flash(&inputs, &flash, &grad)?;
-                        for h in 0..heads {
+                        for head in 0..heads {
                             let part = |x: &DMatrix<f64>, d: usize| {
-                                x.columns(h * d, d).into_owned()
+                                x.columns(head * d, d).into_owned()
                             };
                             let (output, cache) = attend(
                                 part(&q, 8).as_view(),
                                 part(&k, 8).as_view(),
                                 part(&v, 5).as_view(),
                                 &mask,
-                                Some(DROPOUT.matrix(h, (n_q, n_k))),
+                                Some(DROPOUT.matrix(head, (n_q, n_k))),
                             )?;
                             let right = attention_backward(&cache, &part(&grad, 5))?;
                             for (name, given, right) in [

@@ -90,12 +90,12 @@ pub fn projections() -> [DMatrix<f64>; 3] {
         1.5, 1.0; // water answers both questions,
         1.5, 1.0; // money answers both,
        -0.5,-1.5; // and being a place counts against both
-        0.0, 0.0;
+        0.0, 0.0; // an action answers neither
     ];
     let w_v = dmatrix![
         1.0, 0.0; // how much water
         0.0, 1.0; // how much money
-        0.0, 0.0;
+        0.0, 0.0; // place and action hand nothing over
         0.0, 0.0;
     ];
     [w_q, w_k, w_v]

@@ -41,7 +41,7 @@ use rand::Rng;
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "saved::Saved<Parameters<T>>"))]
 pub struct MultiHeadAttention<T: Float> {
-    /// The learned parameters; of the d · n_heads columns of a projection those of head `h` are `h · d .. (h + 1) · d`.
+    /// The learned parameters; of the d · n_heads columns of a projection those of head number `head` are `head · d .. (head + 1) · d`.
     pub parameters: Parameters<T>,
     n_heads: usize,
     n_kv_heads: usize,
@@ -375,13 +375,16 @@ impl<T: Float> MultiHeadAttention<T> {
     ) -> Result<HeadsCache<T>> {
         mask.check_heads(self.n_heads)?;
         let [q, k, v] = qkv;
-        let scores = (q.nrows(), k.nrows()); // (n_q, n_k)
-        let heads = parallel::map(self.n_heads, |h| {
-            let g = h * self.n_kv_heads / self.n_heads; // h itself, unless heads share keys
-            let q = split(q, h, self.n_heads); // (n_q, d)
-            let [k, v] = [k, v].map(|joined| split(joined, g, self.n_kv_heads)); // (n_k, d)
-            let factors = dropout.map(|dropout| dropout.matrix(h, scores));
-            T::attend(q, k, v, &mask.or_of_head(h), factors) // attention, and dropout on its weights
+        let shape = (q.nrows(), k.nrows()); // of the scores, (n_q, n_k)
+        let heads = parallel::map(self.n_heads, |head| {
+            let shared = head * self.n_kv_heads / self.n_heads; // head itself, unless heads share keys
+            let q = split(q, head, self.n_heads); // (n_q, d)
+            let [k, v] = [k, v].map(|joined| split(joined, shared, self.n_kv_heads)); // (n_k, d)
+            let (mask, factors) = (
+                mask.or_of_head(head),
+                dropout.map(|dropout| dropout.matrix(head, shape)),
+            );
+            T::attend(q, k, v, &mask, factors) // attention, and dropout on its weights
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let (outputs, heads): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
@@ -550,8 +553,8 @@ impl<T: Float> MultiHeadAttention<T> {
 
         // ANCHOR: backward
         // attended = join of every head's attention
-        let heads = parallel::map(self.n_heads, |h| {
-            attention_backward(&heads[h], split(grad_attended, h, self.n_heads))
+        let heads = parallel::map(self.n_heads, |head| {
+            attention_backward(&heads[head], split(grad_attended, head, self.n_heads))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
         let tables = sum_of_tables(heads.iter().map(|head| &head.tables[..]))?;
@@ -561,16 +564,10 @@ impl<T: Float> MultiHeadAttention<T> {
             k.push(head.k);
             v.push(head.v);
         }
+        let q = join(&q); // as wide as all heads
         // Heads that share keys share their gradients.
         let group = self.n_heads / self.n_kv_heads;
-        let shared = |heads: Vec<DMatrix<T>>| -> Vec<_> {
-            heads
-                .chunks(group)
-                .map(|heads| heads[1..].iter().fold(heads[0].clone(), |a, b| a + b))
-                .collect()
-        };
-        let (k, v) = (shared(k), shared(v));
-        let [q, k, v] = [q, k, v].map(|heads| join(&heads)); // each as wide as all heads
+        let [k, v] = [k, v].map(|heads| join(&sums(&heads, group)));
         // ANCHOR_END: backward
         Ok(AttentionGradients { q, k, v, tables })
     }
@@ -599,6 +596,14 @@ impl<T: Float> NamedParameters<T> for MultiHeadAttention<T> {
     }
 }
 
+/// The sum of each `group` matrices that follow one another.
+fn sums<T: Float>(matrices: &[DMatrix<T>], group: usize) -> Vec<DMatrix<T>> {
+    let sum = |group: &[DMatrix<T>]| {
+        group[1..].iter().fold(group[0].clone(), |sum, other| sum + other)
+    };
+    matrices.chunks(group).map(sum).collect()
+}
+
 /// Sums the gradients of several tables over heads or sequences.
 ///
 /// # Errors
@@ -624,10 +629,14 @@ pub(crate) fn sum_of_tables<'a, T: Float>(
 pub struct DroppedWeights(Dropout);
 
 // ANCHOR: split
-/// The columns of head `h`: (n, d · n_heads) → (n, d).
-fn split<T: Float>(joined: &DMatrix<T>, h: usize, n_heads: usize) -> DMatrixView<'_, T> {
+/// The columns of head `head`: (n, d · n_heads) → (n, d).
+fn split<T: Float>(
+    joined: &DMatrix<T>,
+    head: usize,
+    n_heads: usize,
+) -> DMatrixView<'_, T> {
     let d = joined.ncols() / n_heads;
-    joined.columns(h * d, d) // a view: nothing is copied
+    joined.columns(head * d, d) // a view: nothing is copied
 }
 // ANCHOR_END: split
 

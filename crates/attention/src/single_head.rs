@@ -203,11 +203,9 @@ impl<T: Float> SingleHeadAttention<T> {
         fingerprint.check(&self.parameters)?;
 
         // ANCHOR: backward
-        // ANCHOR: backward_output
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) =
             linear_backward(attended, &self.parameters.w_o, grad_output)?;
-        // ANCHOR_END: backward_output
         // attended = softmax(q kᵀ / √d_k + mask) v
         let grad = attention_backward(attention, &grad_attended)?;
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V

@@ -43,7 +43,7 @@ fn in_chunks<T: attention::Float>(
             break;
         }
         let n = chunk.min(x.nrows() - first);
-        let output = layer.forward_cached(&x.rows(first, n), &mut cache, mask)?;
+        let output = layer.forward_cached(x.rows(first, n), &mut cache, mask)?;
         outputs.rows_mut(first, n).copy_from(&output);
         first += n;
         assert_eq!(cache.tokens(), first);
@@ -132,7 +132,7 @@ fn wrong_input_leaves_the_cache_as_it_was() -> Result<()> {
             "`valid` has 3 entries but n_k = 6",
         ),
         (
-            one.forward_cached(&x.columns(0, 3), &mut cache, Mask::causal()).unwrap_err(),
+            one.forward_cached(x.columns(0, 3), &mut cache, Mask::causal()).unwrap_err(),
             "`x` has 3 columns but the layer has d_model = 16",
         ),
         (

@@ -179,7 +179,7 @@ fn wrong_groups_are_refused() {
             "`k` has 8 columns but 2 heads as wide as those of `q` have 4",
         ),
         (
-            Inputs::new(&x, &narrow, &narrow, Mask::none()).unwrap_err(),
+            Inputs::new(&x, narrow, narrow, Mask::none()).unwrap_err(),
             "`k` has 4 columns but `q` has d_k = 8",
         ),
         (
@@ -187,12 +187,12 @@ fn wrong_groups_are_refused() {
             "`n_kv_heads` is 0 but it must be at least 1",
         ),
         (
-            attention(&x, &narrow, &narrow, Mask::none()).unwrap_err(),
+            attention(&x, narrow, narrow, Mask::none()).unwrap_err(),
             "`k` has 4 columns but `q` has d_k = 8",
         ),
     ] {
         assert_eq!(error.to_string(), sentence);
     }
     let options = FlashOptions::new().heads(4).kv_heads(2);
-    assert_eq!(flash(&x, &narrow, &narrow, options).unwrap().shape(), (3, 8));
+    assert_eq!(flash(&x, narrow, narrow, options).unwrap().shape(), (3, 8));
 }

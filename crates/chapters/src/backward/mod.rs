@@ -5,5 +5,7 @@ mod claims;
 mod facts;
 mod learning;
 mod page;
+#[cfg(test)]
+mod plain;
 
 pub use page::generate;

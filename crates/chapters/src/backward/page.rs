@@ -44,6 +44,32 @@ fn worked_example(page: &mut Page) -> Result<()> {
         page.value(name, matrix(m, decimals));
     }
     page.value("row-sums", tuple(&e.row_sums(), 3));
+
+    // One entry of each of the harder steps, term by term.
+    let (a, grad_a, means) = (&e.cache.weights, &e.grad_weights, e.row_sums());
+    let sum = (0..3)
+        .map(|j| format!("{} \\cdot {}", fixed(a[(0, j)], 3), fixed(grad_a[(0, j)], 0)));
+    let sum: Vec<_> = sum.collect();
+    page.value("first-mean", format!("{} = {}", sum.join(" + "), fixed(means[0], 3)));
+    page.value(
+        "first-grad-score",
+        format!(
+            "{} \\cdot ({} - {}) = {}",
+            fixed(a[(0, 0)], 3),
+            fixed(grad_a[(0, 0)], 0),
+            fixed(means[0], 3),
+            fixed(e.grad_scores[(0, 0)], 3)
+        ),
+    );
+    let sum = (0..3).map(|i| {
+        let score = fixed(e.grad_scores[(i, 0)], 3);
+        let score =
+            if e.grad_scores[(i, 0)] < 0.0 { format!("({score})") } else { score };
+        format!("{score} \\cdot {}", fixed(e.cache.q[(i, 0)], 0))
+    });
+    let sum: Vec<_> = sum.collect();
+    let entry = fixed(e.gradients.k[(0, 0)], 3);
+    page.value("first-grad-key", format!("({}) / \\sqrt 2 = {entry}", sum.join(" + ")));
     Ok(())
 }
 

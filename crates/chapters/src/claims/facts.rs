@@ -161,9 +161,12 @@ pub fn left_of_speedups() -> Result<[f64; 2]> {
 
 // ---------------------------------------------------------------------------------------------------- 7, backward
 
+/// The tokens of the layer whose backward pass is counted.
+pub const BACKWARD_N: usize = 1024;
+
 /// FLOPs of the backward pass over those of the forward pass: of all operations, and of the products if the parameters are frozen.
 pub fn backward_over_forward() -> Result<[f64; 2]> {
-    let layer = AttentionShape::self_attention(1, 1024, 512, 64, 8);
+    let layer = AttentionShape::self_attention(1, BACKWARD_N, 512, 64, 8);
     let (forward, backward) = (layer.flops()?, layer.backward_flops()?);
     let all = backward.total() as f64 / forward.total() as f64;
     let frozen = backward.projections / 2 + backward.scores + backward.values;

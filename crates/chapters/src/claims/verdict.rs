@@ -10,21 +10,22 @@ pub struct Claim {
     pub verdict: String,
 }
 
-pub const HOLDS: &str = "**holds**";
-pub const WHEN: &str = "**holds when**";
-pub const NOT: &str = "**does not hold**";
+pub const TRUE: &str = "**True.**";
+pub const FALSE: &str = "**False.**";
 
 /// The verdict on a claim of several parts, each with whether it is true.
 pub fn by_parts(parts: &[(&str, bool)]) -> String {
-    let of = |word: &str, wanted: bool| {
+    let of = |wanted: bool| {
         let names: Vec<_> =
             parts.iter().filter(|part| part.1 == wanted).map(|part| part.0).collect();
-        (!names.is_empty()).then(|| format!("{word} for {}", names.join(" and ")))
+        (!names.is_empty()).then(|| names.join(" and "))
     };
-    match (of(HOLDS, true), of(NOT, false)) {
-        (Some(holds), Some(not)) => format!("{holds}, {not}"),
-        (Some(_), None) => HOLDS.to_owned(),
-        _ => NOT.to_owned(),
+    match (of(true), of(false)) {
+        (Some(these), Some(those)) => {
+            format!("**Partly true:** of {these}, but not of {those}.")
+        }
+        (Some(_), None) => TRUE.to_owned(),
+        _ => FALSE.to_owned(),
     }
 }
 
@@ -36,7 +37,7 @@ pub fn only_when(
 ) -> Result<String> {
     ensure!(!as_said, "true as said, so the verdict needs no condition: {condition}");
     ensure!(under_condition, "not even true under the condition: {condition}");
-    Ok(format!("{WHEN} {condition}"))
+    Ok(format!("**True only if** {condition}."))
 }
 
 #[cfg(test)]
@@ -46,16 +47,16 @@ mod tests {
     #[test]
     fn a_verdict_by_parts_names_what_holds_and_what_does_not() {
         let parts = [("the core", true), ("the rest", false), ("the end", false)];
-        let both = "**holds** for the core, **does not hold** for the rest and the end";
+        let both = "**Partly true:** of the core, but not of the rest and the end.";
         assert_eq!(by_parts(&parts), both);
-        assert_eq!(by_parts(&parts[..1]), HOLDS);
-        assert_eq!(by_parts(&parts[1..]), NOT);
+        assert_eq!(by_parts(&parts[..1]), TRUE);
+        assert_eq!(by_parts(&parts[1..]), FALSE);
     }
 
     #[test]
     fn a_condition_must_be_needed_and_must_be_enough() {
         let verdict = only_when("it is so", false, true).unwrap();
-        assert_eq!(verdict, "**holds when** it is so");
+        assert_eq!(verdict, "**True only if** it is so.");
         assert!(only_when("it is so", true, true).is_err());
         assert!(only_when("it is so", false, false).is_err());
     }

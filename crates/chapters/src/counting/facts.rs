@@ -107,6 +107,12 @@ pub struct Growth {
 }
 
 impl Growth {
+    /// Returns the bytes of the (n, n) matrix after the most expensive doubling.
+    pub fn matrix_after_costliest(&self) -> u128 {
+        let entry = if self.dtype == "f32" { F32 } else { 2 * F32 };
+        (2 * self.costliest.0).pow(2) as u128 * entry as u128
+    }
+
     pub fn longest(&self) -> (f64, f64) {
         self.points[self.points.len() - 1]
     }

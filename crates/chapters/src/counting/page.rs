@@ -4,7 +4,7 @@ use super::facts::{
     self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, core_share,
 };
 use super::pages::{self, Pages};
-use super::roofline::{Ceilings, Step, steps};
+use super::roofline::{Ceilings, Step, products_over_projections, steps};
 use crate::output::Page;
 use crate::records::{least_and_most, list, provenance, provenance_of, threads};
 use anyhow::{Context, Result};
@@ -66,7 +66,11 @@ fn counts(page: &mut Page) -> Result<()> {
     for n in [128, 8192] {
         let share = core_share(&facts::counts(n)?.flops);
         page.value(format!("share-{n}"), percent(share, 0));
-        page.value(format!("doubling-{n}"), significant(facts::doubling(n)?, 3));
+        let doubling = significant(facts::doubling(n)?, 3);
+        let [linear, quadratic] = [1.0 - share, share].map(|part| fixed(part, 3));
+        let sum = format!("{linear} \\cdot 2 + {quadratic} \\cdot 4 \\approx {doubling}");
+        page.value(format!("doubling-{n}-sum"), sum);
+        page.value(format!("doubling-{n}"), doubling);
     }
     page.value("backward-shortest", fixed(facts::backward_flops_ratio(128)?, 3));
     page.value("backward-limit", fixed(facts::backward_flops_limit(), 3));
@@ -106,16 +110,40 @@ fn growth_table(page: &mut Page, record: &Record, lines: &[Growth]) {
         lines,
         &[
             ("", &|line| format!("{}, `{}`", line.direction, line.dtype)),
-            ("slope", &|line| fixed(line.slope, 2)),
+            ("slope of the whole line", &|line| fixed(line.slope, 2)),
             ("most expensive doubling", &|line| {
                 format!("×{}", fixed(line.costliest.1, 1))
             }),
             ("of $n$, from", &|line| from_to(line.costliest.0)),
+            ("to a matrix of", &|line| bytes(line.matrix_after_costliest())),
         ],
     );
+    page.value("kink-lengths", from_to(lines[0].costliest.0));
+    page.value("kink-factor", fixed(lines[0].costliest.1, 1));
+    page.value("kinks", kinks(lines));
 
     page.value("spread", percent(facts::widest_spread(record), 0));
     page.value("forward-4096", duration(lines[0].longest().1));
+}
+
+/// Says which of the kinks new memory can explain.
+fn kinks(lines: &[Growth]) -> String {
+    /// From this size on, glibc takes fresh pages for every matrix.
+    const NEVER_KEPT: u128 = 32 << 20;
+    let names = |is_large: bool| {
+        let of =
+            |line: &&Growth| (line.matrix_after_costliest() >= NEVER_KEPT) == is_large;
+        let name = |line: &Growth| format!("“{}, `{}`”", line.direction, line.dtype);
+        let names: Vec<_> = lines.iter().filter(of).map(name).collect();
+        (!names.is_empty()).then(|| list(&names))
+    };
+    let explained = names(true).map(|names| {
+        format!("It can where a doubling ends at 32 MiB or more: in {names}.")
+    });
+    let open = names(false).map(|names| {
+        format!("In {names} the matrix is smaller, and we don't know the reason.")
+    });
+    [explained, open].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Time against n, on axes on which a power is a straight line.
@@ -293,6 +321,13 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
         ],
     );
     steps_values(page, &ceilings, &long);
+    let [.., softmax, _, whole] = &short;
+    page.value("softmax-time-short", percent(softmax.seconds / whole.seconds, 0));
+    let layer = TimedLayer::of(times)?;
+    let time = layer.times.iter().find(|time| time.n == 512.0);
+    let time = time.context("a layer of 512 tokens")?;
+    let left = products_over_projections(time, layer.heads, softmax);
+    page.value("cores-without-softmax", fixed(left, 1));
     draw_roofline(page, &ceilings, &short, &long)
 }
 

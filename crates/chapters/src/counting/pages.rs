@@ -57,8 +57,8 @@ impl Pages {
             forward: of("attention, $n = 4096$", "forward")?,
             causal: of("the same with a causal mask", "forward causal")?,
             projections: of("four projections, $n = 1024$", "projections")?,
-            cores: of("eight cores, one after the other", "cores")?,
-            layer: of("the whole layer", "layer")?,
+            cores: of("eight heads, one after the other, $n = 1024$", "cores")?,
+            layer: of("the whole layer, $n = 1024$", "layer")?,
         })
     }
 

@@ -1,6 +1,6 @@
 //! The roofline: what the machine can do at most, and how near the steps of attention come to it.
 
-use super::facts::{F32, one_head};
+use super::facts::{F32, LayerTime, one_head};
 use anyhow::{Context, Result, ensure};
 use record::{Record, Unit};
 
@@ -30,6 +30,13 @@ pub fn steps(record: &Record, times: &Record, n: usize) -> Result<[Step; 5]> {
         Ok(Step { counted, seconds })
     };
     Ok([timed(scores)?, timed(scale)?, timed(softmax)?, timed(values)?, timed(whole)?])
+}
+
+/// How long the cores of a layer take per FLOP when a softmax for each head is subtracted, as a multiple of what the projections take.
+pub fn products_over_projections(layer: &LayerTime, heads: usize, softmax: &Step) -> f64 {
+    let products = layer.cores - heads as f64 * softmax.seconds;
+    let per_flop = products / (layer.flops.scores + layer.flops.values) as f64;
+    per_flop / (layer.projections / layer.flops.projections as f64)
 }
 
 /// The most that `of` makes of any measurement.

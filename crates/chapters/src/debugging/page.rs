@@ -175,12 +175,34 @@ fn entropies(page: &mut Page) -> Result<()> {
     )
 }
 
-/// Each patient's report up to the findings, and the findings.
+/// The blocks of a report that differ from those of the healthy one, and the names of the others.
+fn differing_blocks(report: &str, healthy: &str) -> String {
+    let healthy: Vec<_> = healthy.trim_end().split("\n\n").collect();
+    let blocks = report.trim_end().split("\n\n");
+    let (same, differing): (Vec<_>, Vec<_>) =
+        blocks.partition(|block| healthy.contains(block));
+    let mut shown = differing.join("\n\n") + "\n";
+    if !same.is_empty() {
+        let names: Vec<_> =
+            same.iter().filter_map(|block| block.split_whitespace().next()).collect();
+        shown += &format!("\nhealthy   {}\n", names.join(", "));
+    }
+    shown
+}
+
+/// Each patient's report up to the findings, and the findings. The first one is whole.
 fn hunt(page: &mut Page) -> Result<()> {
-    for (letter, fault) in facts::PATIENTS {
+    let split = |fault| -> Result<(String, String)> {
         let report = examine(fault)?.to_string();
         let (symptoms, findings) =
             report.split_once("\nfindings\n").context("a report without findings")?;
+        Ok((symptoms.to_owned(), findings.to_owned()))
+    };
+    let (healthy, _) = split(Fault::None)?;
+    for (at, (letter, fault)) in facts::PATIENTS.into_iter().enumerate() {
+        let (symptoms, findings) = split(fault)?;
+        let symptoms =
+            if at == 0 { symptoms } else { differing_blocks(&symptoms, &healthy) };
         let findings = findings.lines().map(|line| line.trim().to_owned() + "\n");
         page.file(format!("patient-{letter}.txt"), symptoms);
         page.file(format!("patient-{letter}-findings.txt"), findings.collect::<String>());

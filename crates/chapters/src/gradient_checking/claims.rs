@@ -5,7 +5,11 @@ use super::faults::{FAULTS, Fault, Trial};
 use super::layers::{cases, layers, masks};
 use super::step::{self, Curve, Problem, U, median_entry, problems};
 use anyhow::Result;
-use attention::{Mask, numerical_gradient};
+use attention::{
+    Mask, SingleHeadAttention, example, gradient_check_parameters, numerical_gradient,
+};
+use nalgebra::{DMatrix, RowDVector};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::sync::LazyLock;
 
 /// The threshold of a check, here as in the tests.
@@ -149,5 +153,39 @@ fn the_difference_from_a_wrong_gradient_does_not_shrink_with_the_step() {
             let stays = (wide / narrow - 1.0).abs() < 0.01;
             assert!(narrow < THRESHOLD || stays, "{name}: {wide}, {narrow}");
         }
+    }
+}
+
+/// The layer that the chapter checks, its input and P.
+fn checked_layer() -> (SingleHeadAttention<f64>, [DMatrix<f64>; 2]) {
+    let rng = &mut ChaCha8Rng::seed_from_u64(1);
+    let layer = SingleHeadAttention::xavier(4, 3, 2, rng).unwrap();
+    let projection = DMatrix::from_fn(6, 4, |_, _| rng.random_range(-1.0..1.0));
+    (layer, [example::river().x, projection])
+}
+
+#[test]
+fn without_a_floor_the_key_bias_raises_a_false_alarm_and_with_one_it_does_not() {
+    let (layer, [x, projection]) = checked_layer();
+    let loss = |layer: &SingleHeadAttention<f64>| {
+        Ok(layer.forward(&x, Mask::causal())?.0.dot(&projection))
+    };
+    let (_, cache) = layer.forward(&x, Mask::causal()).unwrap();
+    let gradients = layer.backward(&cache, &projection).unwrap();
+    let b_k = DMatrix::from_row_slice(1, 3, layer.parameters.b_k.as_slice());
+    let slopes = numerical_gradient(&b_k, EPSILON, |b_k| {
+        let mut nudged = layer.clone();
+        nudged.parameters.b_k = RowDVector::from_row_slice(b_k.as_slice());
+        loss(&nudged)
+    });
+    let slopes = slopes.unwrap();
+    let errors = gradients.parameters.b_k.iter().zip(slopes.iter());
+    let errors = errors.map(|(a, slope)| (a - slope).abs() / (a.abs() + slope.abs()));
+    let worst = errors.filter(|error| error.is_finite()).fold(0.0, f64::max);
+    assert!(worst > 0.9, "{worst}");
+    for (name, check) in
+        gradient_check_parameters(&layer, &gradients, EPSILON, loss).unwrap()
+    {
+        assert!(check.max_relative_error < THRESHOLD, "{name}: {check:?}");
     }
 }

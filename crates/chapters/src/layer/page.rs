@@ -152,7 +152,8 @@ fn initialisation(page: &mut Page) -> Result<()> {
     page.value("var-q", fixed(facts::variance_from(D_MODEL), 2));
     page.value("var-o", fixed(facts::variance_from(D_K), 2));
     let mut rows = vec![];
-    for (name, factor) in [("Xavier ÷ 10", 0.1), ("**Xavier**", 1.0), ("Xavier × 3", 3.0)]
+    for (name, factor) in
+        [("a tenth of Xavier", 0.1), ("**Xavier**", 1.0), ("three times Xavier", 3.0)]
     {
         let start = facts::start(factor)?;
         let gradient = if start.grad_w_q < 0.01 {
@@ -173,12 +174,12 @@ fn initialisation(page: &mut Page) -> Result<()> {
         ]);
     }
     let header = [
-        "deviation",
-        "queries",
-        "scores",
-        "entropy",
-        "output",
-        "$\\partial L / \\partial W_Q$",
+        "spread of the matrices",
+        "size of the queries",
+        "size of the scores",
+        "evenness of the weights",
+        "size of the output",
+        "size of $\\partial \\mathcal{L} / \\partial W_Q$",
     ];
     page.table("initialisation", &header, &rows);
     Ok(())

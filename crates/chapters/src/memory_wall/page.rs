@@ -9,7 +9,7 @@ use crate::output::Page;
 use crate::tiles_traffic::page::{chart, fast_memory, mebibytes, tokens};
 use anyhow::{Context, Result};
 use attention::AttentionShape;
-use figures::format::{duration, fixed, integer, percent};
+use figures::format::{fixed, integer, percent};
 use figures::{
     Area, BLUE, GREEN, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, text_box,
 };
@@ -153,8 +153,7 @@ pub fn on_a_thread(page: &mut Page) -> Result<()> {
     let step = |name: &str| steps.seconds(name, "f32", 4096);
     let removed = step("steps/scale")? + step("steps/causal mask")?;
     let whole = times.seconds("attention/forward causal", "f32", 4096)?;
-    page.value("fusable-time", duration(removed));
-    page.value("whole-time", duration(whole));
+    page.value("fusable-share", percent(removed / whole, 0));
     Ok(())
 }
 

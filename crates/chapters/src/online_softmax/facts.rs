@@ -166,53 +166,8 @@ pub fn harmonic(n: usize) -> f64 {
     (1..=n).map(|i| 1.0 / i as f64).sum()
 }
 
-/// Returns the number of changes of the maximum over a row that is taken in tiles.
-pub fn changes_of_maximum(scores: &[f64], tile: usize) -> usize {
-    let mut max = f64::NEG_INFINITY;
-    let mut changes = 0;
-    for tile in scores.chunks(tile) {
-        let new = tile.iter().copied().fold(max, f64::max);
-        changes += usize::from(new != max);
-        max = new;
-    }
-    changes
-}
-
-/// Returns the number of changes of the maximum over the first `n` random scores of a row, as a mean over [`ROWS_OF_CHANGES`] rows.
-#[derive(Clone, Copy)]
-pub struct Changes {
-    pub n: usize,
-    pub one_at_a_time: f64,
-    pub in_tiles: f64,
-}
-
-pub const ROWS_OF_CHANGES: usize = 2000;
-
-/// Rows up to the length of the table, which is the last.
-pub fn changes() -> Vec<Changes> {
-    let lengths: Vec<usize> = (0..=12).map(|power| 1 << power).collect();
-    let rng = &mut ChaCha8Rng::seed_from_u64(7);
-    let mut counts = vec![(0, 0); lengths.len()];
-    for _ in 0..ROWS_OF_CHANGES {
-        let scores = normal(lengths[lengths.len() - 1], rng);
-        for (count, &n) in counts.iter_mut().zip(&lengths) {
-            count.0 += changes_of_maximum(&scores[..n], 1);
-            count.1 += changes_of_maximum(&scores[..n], TILE);
-        }
-    }
-    let mean = |count: usize| count as f64 / ROWS_OF_CHANGES as f64;
-    let means = lengths.into_iter().zip(counts).map(|(n, (one, tiles))| Changes {
-        n,
-        one_at_a_time: mean(one),
-        in_tiles: mean(tiles),
-    });
-    means.collect()
-}
-
-/// The changes to be expected of random scores in tiles, after every tile of a row of `n`: the number of keys, and of changes.
-pub fn expected_changes(n: usize, tile: usize) -> impl Iterator<Item = (f64, f64)> {
-    (1..=n / tile).map(move |i| ((i * tile) as f64, harmonic(i)))
-}
+/// The length of the row whose changes the chapter names.
+pub const CHANGES_N: usize = 4096;
 
 // ------------------------------------------------------------------------------------------------ cost
 

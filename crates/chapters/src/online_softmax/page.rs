@@ -1,11 +1,11 @@
 //! The chapter's page: values, tables and figures.
 
 use super::drawings;
-use super::facts::{self, Changes, TILE, VALUE_WIDTH, harmonic};
+use super::facts::{self, TILE, VALUE_WIDTH, harmonic};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, significant};
-use figures::{Axis, BLUE, Line, Marks, TEXT, VERMILION, line_chart};
+use figures::{Axis, BLUE, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));
@@ -16,7 +16,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     by_hand(page)?;
     staircase(page)?;
     drawings::mergings(page)?;
-    changes(page)?;
+    changes(page);
     costs(page);
     Ok(())
 }
@@ -47,13 +47,14 @@ fn by_hand(page: &mut Page) -> Result<()> {
             ("$s$", &|step| fixed(step.score, 3)),
             ("$v$", &|step| fixed(step.value, 1)),
             ("$m$", &|step| fixed(step.after.max, 3)),
-            ("$\\alpha$", &|step| fixed(step.correction(), 3)),
             ("$e^{s-m}$", &|step| fixed(step.term(), 3)),
             ("$\\ell$", &|step| fixed(step.after.sum, 3)),
             ("$o$", &|step| fixed(step.after.weighted, 3)),
             ("$o / \\ell$", &|step| fixed(step.after.output(), 3)),
         ],
     );
+    let scores: Vec<_> = steps.iter().map(|step| fixed(step.score, 3)).collect();
+    page.value("row", scores.join(", "));
     let river = steps.iter().find(|step| step.token == "river");
     if let Some(step) = river {
         page.value("river-correction", fixed(step.correction(), 3));
@@ -103,49 +104,10 @@ fn staircase(page: &mut Page) -> Result<()> {
 
 // ------------------------------------------------------------------------------------------------ cost
 
-fn changes(page: &mut Page) -> Result<()> {
-    let changes = facts::changes();
-    let last = changes[changes.len() - 1];
-    let n = last.n as f64;
-    page.value("changes-rows", integer(facts::ROWS_OF_CHANGES));
-    page.value("changes-n", integer(last.n));
-    page.value("changes-gap", fixed(harmonic(last.n) - n.ln(), 2));
-    changes_over_length(page, &changes)
-}
-
-fn changes_over_length(page: &mut Page, changes: &[Changes]) -> Result<()> {
-    let longest = changes[changes.len() - 1].n;
-    let expected = |name: &str, colour, tile| {
-        Line::new(name, colour, facts::expected_changes(longest, tile))
-    };
-    let logarithm = changes.iter().map(|of| (of.n as f64, (of.n as f64).ln()));
-    let lines = [
-        expected("one key at a time: Hₙ", BLUE, 1),
-        expected("tiles of 64: H of n / 64", VERMILION, TILE),
-        Line::new("ln n", TEXT, logarithm).dashed(),
-    ];
-    let mut dots = vec![];
-    for of in changes {
-        dots.push((of.n as f64, of.one_at_a_time));
-        if of.n >= TILE {
-            dots.push((of.n as f64, of.in_tiles));
-        }
-    }
-    page.figure(
-        "changes",
-        (
-            "How often the maximum of random scores changes, against the number of keys",
-            "One key at a time, the number of changes follows the harmonic number, a nearly straight line over the \
-             logarithm of the number of keys, a little above ln n. In tiles of 64 it is a line as steep, which starts at 1 \
-             where the first tile is full.",
-        ),
-        (520, 360),
-        |area| {
-            let x = Axis::log("keys n (logarithmic)", 2.0, 1.0..4096.0);
-            let y = Axis::linear("changes of the maximum", 0.0..10.0);
-            line_chart(area, &x, &y, &lines, Marks { dots: &dots, ..Marks::default() })
-        },
-    )
+fn changes(page: &mut Page) {
+    let gap = harmonic(facts::CHANGES_N) - (facts::CHANGES_N as f64).ln();
+    page.value("changes-n", integer(facts::CHANGES_N));
+    page.value("changes-gap", fixed(gap, 2));
 }
 
 /// The work on a row beyond that of plain softmax.

@@ -40,12 +40,6 @@ fn the_crate_keeps_what_is_counted() {
 }
 
 #[test]
-fn weights_are_as_many_as_the_rest_at_four_times_the_width() {
-    let even = Kept::new(4 * D);
-    assert_eq!(even.linear, even.weights);
-}
-
-#[test]
 fn products_backward_are_twice_those_forward() {
     for n in facts::LENGTHS {
         let shape = AttentionShape::self_attention(1, n, D, D, 1);
@@ -111,20 +105,6 @@ fn softmax_is_exact_at_any_size_of_scores_and_the_log_sum_exp_is_not() {
 }
 
 static SUMS: LazyLock<[Sums; 3]> = LazyLock::new(|| rounding::sums().unwrap());
-
-#[test]
-fn the_order_of_the_blocks_is_one_order_among_others() {
-    for sums in &*SUMS {
-        let errors = || sums.shuffled.iter().map(|sum| sums.error(sum));
-        let least = errors().fold(f64::INFINITY, f64::min);
-        let most = errors().fold(0.0, f64::max);
-        let in_order = sums.error(&sums.in_order);
-        assert!(
-            (0.9 * least..1.1 * most).contains(&in_order),
-            "{least} {in_order} {most}"
-        );
-    }
-}
 
 #[test]
 fn no_two_orders_of_many_blocks_give_the_same_bits() {

@@ -5,7 +5,7 @@ use super::facts::{self, Kept, Recompute, Steps};
 use super::rounding::{self, UNIT, Varied};
 use crate::output::Page;
 use crate::tiles_traffic::facts::{
-    CAPACITY, D, ELEMENT, LONG, NAMED, Pass, naive, naive_backward, tiled, tiled_backward,
+    CAPACITY, D, ELEMENT, LONG, Pass, naive, naive_backward, tiled, tiled_backward,
 };
 use crate::tiles_traffic::page::{
     above_formula, capacity, chart, factor, mebibytes, over_lengths, tokens,
@@ -13,18 +13,17 @@ use crate::tiles_traffic::page::{
 use crate::{counting, records};
 use anyhow::Result;
 use figures::format::{bytes, fixed, integer, percent, scientific, significant};
-use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
+use figures::{BLUE, GREEN, Marks, VERMILION};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     drawings::walk(page)?;
     drawings::one_tile(page)?;
-    kept(page)?;
     layer(page);
     operations(page)?;
     keep_or_recompute(page)?;
     weights(page)?;
     orders_of_a_sum(page)?;
-    traffic_by_length(page)?;
+    traffic_of_long(page)?;
     traffic_over_tokens(page)
 }
 
@@ -33,40 +32,14 @@ fn size(numbers: usize) -> String {
     bytes((ELEMENT * numbers) as u128)
 }
 
-/// Bytes over the length: a square, and two straight lines.
-fn kept(page: &mut Page) -> Result<()> {
-    let line = |name: &str, colour, of: fn(&Kept) -> usize| {
-        let lengths = (6..=16).map(|power| 1 << power);
-        let point = |n| (n as f64, (ELEMENT * of(&Kept::new(n))) as f64);
-        Line::new(name, colour, lengths.map(point))
-    };
-    let lines = [
-        line("A", VERMILION, |kept| kept.weights),
-        line("Q, K, V, O", MUTED, |kept| kept.linear).dashed(),
-        line("L", BLUE, |kept| kept.log_sum_exp),
-    ];
-    page.value("kept-width", integer(D));
-    page.figure(
-        "kept",
-        (
-            "Bytes that one head keeps for the backward pass, against the number of tokens",
-            "On logarithmic axes the line of the weights is twice as steep as the two others. It crosses that of queries, keys, \
-             values and output at 256 tokens. The log-sum-exp runs far below, parallel to the latter.",
-        ),
-        (520, 400),
-        |area| {
-            let x = Axis::log("tokens n (logarithmic)", 2.0, 64.0..65_536.0);
-            let y = Axis::log("bytes (logarithmic)", 10.0, 100.0..1e11);
-            line_chart(area, &x, &y, &lines, Marks::default())
-        },
-    )
-}
-
 /// Layers of a realistic size.
 fn layer(page: &mut Page) {
     let (n, heads, layers) = (4096, 32, 24);
     let kept = Kept::new(n);
     let of_layer = |numbers| size(heads * numbers);
+    page.value("width", integer(D));
+    page.value("kept-naive", size(kept.naive()));
+    page.value("kept-tiled", size(kept.tiled()));
     page.value("layer-n", integer(n));
     page.value("layer-heads", integer(heads));
     page.value("layer-layers", integer(layers));
@@ -163,7 +136,6 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
             ("entries that vary", &|(varied, _)| percent(varied.share, 0)),
             ("values of an entry", &|(varied, _)| fixed(varied.mean, 1)),
             ("largest spread", &|(varied, _)| one_digit(varied.spread)),
-            ("error", &|(_, sums)| one_digit(sums.error(&sums.in_order))),
         ],
     );
     page.value("order-count", integer(rounding::ORDERS));
@@ -172,21 +144,18 @@ fn orders_of_a_sum(page: &mut Page) -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------- traffic
 
-/// The traffic of both programs in the fast memory of the chapter, and with tiles of several sizes.
-fn traffic_by_length(page: &mut Page) -> Result<()> {
+/// The traffic of both programs in the fast memory of the chapter.
+fn traffic_of_long(page: &mut Page) -> Result<()> {
     capacity(page);
     above_formula(page, Pass::Backward)?;
-    for n in NAMED {
-        let [naive, tiled, naive_back, tiled_back] =
-            [naive, tiled, naive_backward, tiled_backward]
-                .map(|program| program(n, CAPACITY));
-        let (naive_back, tiled_back) = (naive_back?, tiled_back?);
-        page.value(format!("naive-over-tiled-{n}"), factor(naive_back, tiled_back));
-        page.value(format!("naive-mib-{n}"), mebibytes(naive_back));
-        page.value(format!("tiled-mib-{n}"), mebibytes(tiled_back));
-        let both = tiled? + tiled_back;
-        page.value(format!("both-naive-{n}"), factor(naive? + naive_back, both));
-    }
+    let [naive, tiled, naive_back, tiled_back] =
+        [naive, tiled, naive_backward, tiled_backward]
+            .map(|program| program(LONG, CAPACITY));
+    let (naive_back, tiled_back) = (naive_back?, tiled_back?);
+    page.value("naive-over-tiled", factor(naive_back, tiled_back));
+    page.value("naive-mib", mebibytes(naive_back));
+    page.value("tiled-mib", mebibytes(tiled_back));
+    page.value("both-naive", factor(naive? + naive_back, tiled? + tiled_back));
     Ok(())
 }
 

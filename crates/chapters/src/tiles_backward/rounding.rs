@@ -75,8 +75,6 @@ pub struct Sums {
     pub blocks: usize,
     /// The sum in `f64`.
     exact: DMatrix<f64>,
-    /// The sum in the order of the blocks.
-    pub in_order: DMatrix<f32>,
     /// The sums in random orders.
     pub shuffled: Vec<DMatrix<f32>>,
 }
@@ -106,7 +104,6 @@ impl Sums {
             sum
         };
         let mut order: Vec<usize> = (0..shares.len()).collect();
-        let in_order = add(&order);
         let mut shuffled = || {
             order.shuffle(rng);
             add(&order)
@@ -114,14 +111,8 @@ impl Sums {
         Sums {
             blocks: shares.len(),
             exact: shares.iter().map(|share| share.map(f64::from)).sum(),
-            in_order,
             shuffled: (0..ORDERS).map(|_| shuffled()).collect(),
         }
-    }
-
-    /// Returns the relative error of a sum.
-    pub fn error(&self, sum: &DMatrix<f32>) -> f64 {
-        (sum.map(f64::from) - &self.exact).norm() / self.exact.norm()
     }
 }
 

@@ -27,7 +27,8 @@ pub const ELEMENT: usize = 4;
 pub const N: usize = 1024;
 /// The length of the tables and of the figures over capacities.
 pub const LONG: usize = 4096;
-/// The lengths for which factors are named.
+/// The lengths at which claims are tested.
+#[cfg(test)]
 pub const NAMED: [usize; 3] = [N, LONG, 16_384];
 /// The lengths that are run for the figures over lengths.
 pub const RUN: [usize; 5] = [64, 128, 256, 512, N];

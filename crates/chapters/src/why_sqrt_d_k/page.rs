@@ -2,8 +2,8 @@
 
 use super::facts::{self, Histogram, Responses, histogram, normal_density};
 use super::saturation::{
-    LENGTHS, ROWS, Row, WIDTHS, draw_all, largest_first, left_out, logarithmic_sizes,
-    mean, median, rows, share,
+    LENGTHS, ROWS, Row, WIDTHS, draw_all, largest_first, logarithmic_sizes, mean, median,
+    rows, rows_of_eight, share, starved,
 };
 use crate::output::Page;
 use anyhow::Result;
@@ -18,7 +18,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("aligned-ratio", scientific(facts::aligned_mean(0.5, 1024).exp(), 0));
     histograms(page)?;
     largest_weights(page)?;
-    page.value("flat-8-unscaled", percent(left_out(&rows(8, 512).unscaled), 0));
+    page.value("starved", percent(starved(&rows_of_eight().unscaled), 0));
+    page.value("rows-of-eight", integer(rows_of_eight().scaled.len()));
     saturation_tables(page);
     spread_of_gradients(page)
 }
@@ -101,26 +102,25 @@ fn small(x: f64) -> String {
     if x < 0.01 { format!("${}$", scientific(x, 1)) } else { format!("${x:.2}$") }
 }
 
-/// The sizes of the gradients of rows beside their root mean square, unscaled and scaled.
+/// The sizes of the gradients of rows beside their mean, unscaled and scaled.
 fn spread_of_gradients(page: &mut Page) -> Result<()> {
-    let all = rows(8, 512);
+    let all = rows_of_eight();
     let (least, most) = (-4.0, 1.0);
     for (name, rows, says) in [
         (
             "unscaled",
             &all.unscaled,
-            "Bars over the whole width. Many rows lie more than two powers of ten below the root mean square, and the \
+            "Bars over the whole width. Many rows lie more than two powers of ten below the mean, and the \
              leftmost bar, of all that is smaller still, is the highest.",
         ),
-        ("scaled", &all.scaled, "One narrow hill around the root mean square."),
+        ("scaled", &all.scaled, "One narrow hill around the mean."),
     ] {
         let sizes: Vec<f64> =
             logarithmic_sizes(rows).iter().map(|x| x.max(least)).collect();
         let Histogram { width, bars } = histogram(&sizes, least..most, 25);
-        let title =
-            format!("The gradients of rows beside their root mean square, {name}");
+        let title = format!("The gradients of rows beside their mean, {name}");
         page.figure(&format!("gradients-{name}"), (&title, says), (360, 260), |area| {
-            let x = Axis::linear("log₁₀(gradient / r.m.s.)", least..most);
+            let x = Axis::linear("log₁₀(gradient / mean)", least..most);
             let y = Axis::linear("density", 0.0..2.5);
             let marks = Marks { bars: (width, &bars), ..Marks::default() };
             line_chart(area, &x, &y, &[], marks)
@@ -131,7 +131,7 @@ fn spread_of_gradients(page: &mut Page) -> Result<()> {
 
 /// Sharpness and gradients of the widest rows of eight, with scores undivided, divided by √d and by d.
 fn saturation_tables(page: &mut Page) {
-    let all = rows(8, 512);
+    let all = rows_of_eight();
     let by_divisor =
         [("1", &all.unscaled), ("\\sqrt d", &all.scaled), ("d", &all.divided_by_d)];
     page.table_of(
@@ -153,7 +153,7 @@ fn saturation_tables(page: &mut Page) {
             ("divided by", &|(divisor, _)| format!("${divisor}$")),
             ("mean norm", &|(_, rows)| small(mean(rows, |row| row.grad_query))),
             ("median norm", &|(_, rows)| small(median(rows, |row| row.grad_query))),
-            ("starved rows", &|(_, rows)| percent(left_out(rows), 0)),
+            ("starved rows", &|(_, rows)| percent(starved(rows), 0)),
         ],
     );
 }

@@ -13,6 +13,8 @@ use std::sync::{LazyLock, OnceLock};
 pub const LENGTHS: [usize; 3] = [8, 64, 512];
 pub const WIDTHS: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 pub const ROWS: usize = 1000;
+/// Of the tables, whose mean gradient without scaling is made by few rows.
+const ROWS_OF_EIGHT: usize = 20_000;
 
 /// A gradient below this is next to none, as [Claims, checked](crate::claims) has it.
 pub const FAINT: f64 = 1e-6;
@@ -47,7 +49,14 @@ static DRAWN: LazyLock<BTreeMap<(usize, usize), OnceLock<Rows>>> = LazyLock::new
 
 /// Rows of weights, each of one random query and `n` of [`LENGTHS`] random keys of a width `d` of [`WIDTHS`].
 pub fn rows(n: usize, d: usize) -> &'static Rows {
-    DRAWN[&(n, d)].get_or_init(|| draw_rows(n, d).expect("rows of weights"))
+    DRAWN[&(n, d)].get_or_init(|| draw_rows(n, d, ROWS).expect("rows of weights"))
+}
+
+/// Many rows of eight keys, 512 wide.
+pub fn rows_of_eight() -> &'static Rows {
+    static DRAWN: LazyLock<Rows> =
+        LazyLock::new(|| draw_rows(8, 512, ROWS_OF_EIGHT).expect("rows of weights"));
+    &DRAWN
 }
 
 /// Draws the rows of these sizes on several threads, so that [`rows`] has them at hand.
@@ -62,10 +71,10 @@ pub fn largest_first() -> impl Iterator<Item = (usize, usize)> + Send {
     DRAWN.keys().rev().copied()
 }
 
-fn draw_rows(n: usize, d: usize) -> Result<Rows> {
+fn draw_rows(n: usize, d: usize, count: usize) -> Result<Rows> {
     let rng = &mut ChaCha8Rng::seed_from_u64((1000 * n + d) as u64);
     let mut rows = Rows::default();
-    for _ in 0..ROWS {
+    for _ in 0..count {
         let q = draw(d, rng);
         let keys = normal(d, n, rng); // one column per key
         let products = keys.tr_mul(&q); // (n)
@@ -103,18 +112,18 @@ pub fn share(rows: &[Row], is: impl Fn(&Row) -> bool) -> f64 {
     mean(rows, |row| f64::from(is(row)))
 }
 
-fn root_mean_square(rows: &[Row]) -> f64 {
-    mean(rows, |row| row.grad_query.powi(2)).sqrt()
+fn mean_norm(rows: &[Row]) -> f64 {
+    mean(rows, |row| row.grad_query)
 }
 
-/// The share of rows whose gradient is below one hundredth of the root mean square of all.
-pub fn left_out(rows: &[Row]) -> f64 {
-    let root_mean_square = root_mean_square(rows);
-    share(rows, |row| row.grad_query < 0.01 * root_mean_square)
+/// The share of rows whose gradient is below one hundredth of the mean of all.
+pub fn starved(rows: &[Row]) -> f64 {
+    let mean_norm = mean_norm(rows);
+    share(rows, |row| row.grad_query < 0.01 * mean_norm)
 }
 
-/// The gradient of each row beside the root mean square of all, as a power of ten.
+/// The gradient of each row beside the mean of all, as a power of ten.
 pub fn logarithmic_sizes(rows: &[Row]) -> Vec<f64> {
-    let root_mean_square = root_mean_square(rows);
-    rows.iter().map(|row| (row.grad_query / root_mean_square).log10()).collect()
+    let mean_norm = mean_norm(rows);
+    rows.iter().map(|row| (row.grad_query / mean_norm).log10()).collect()
 }

@@ -33,6 +33,10 @@ const STEPS: [(&str, &str); 8] = [
 /// The steps that have no backward pass.
 const FORWARD_ALONE: [&str; 4] = ["scratch", "portable", "vector", "tiles"];
 
+pub fn has_backward(step: &str) -> bool {
+    !FORWARD_ALONE.contains(&step)
+}
+
 /// Returns the number of threads on which a step runs.
 pub fn threads(step: &str) -> usize {
     if step == "threads" { 2 } else { 1 }
@@ -118,7 +122,7 @@ impl Ladder {
 
     /// Returns the same, if the step has that pass.
     pub fn time_if_any(&self, pass: &Pass, step: &str) -> Result<Option<f64>> {
-        if pass.backward && FORWARD_ALONE.contains(&step) {
+        if pass.backward && !has_backward(step) {
             return Ok(None);
         }
         self.time(pass.name, step).map(Some)
@@ -172,8 +176,8 @@ pub struct Step {
     pub seconds: f64,
     /// The measured time of the step before, if there is one.
     pub before: Option<f64>,
-    /// The seconds of the parts that replace those of that step, negative for parts that go; none if nothing is predicted.
-    pub exchange: Vec<f64>,
+    /// The parts that replace those of that step, and their seconds, negative for parts that go; none if nothing is predicted.
+    pub exchange: Vec<(&'static str, f64)>,
 }
 
 impl Step {
@@ -181,7 +185,7 @@ impl Step {
     /// step before.
     pub fn predicted(&self) -> Option<f64> {
         let before = self.before.filter(|_| !self.exchange.is_empty())?;
-        Some(before + self.exchange.iter().sum::<f64>())
+        Some(before + self.exchange.iter().map(|(_, seconds)| seconds).sum::<f64>())
     }
 
     /// Returns the speed as a multiple of that of the step before.
@@ -210,27 +214,30 @@ impl Ladder {
         Ok(steps)
     }
 
-    /// Returns the seconds of the parts that a step exchanges for those of the one before it, which took so long.
-    fn exchanged(&self, step: &str, before: f64) -> Result<Vec<f64>> {
+    /// Returns the parts that a step exchanges for those of the one before it, which took so long, and their seconds.
+    fn exchanged(&self, step: &str, before: f64) -> Result<Vec<(&'static str, f64)>> {
         Ok(match step {
             // What takes their time isn't in parts that were timed alone.
             "tiled" | "scratch" => vec![],
-            "portable" => {
-                vec![-self.exponentials("one by one")?, self.exponentials("portable")?]
-            }
-            "vector" => {
-                vec![-self.exponentials("portable")?, self.exponentials("vector")?]
-            }
-            "tiles" => {
-                vec![-self.library_products(SMALL)?, self.library_products(LARGE)?]
-            }
-            "registers" => vec![
-                -self.library_products(LARGE)?,
-                self.micro_kernels("scores")?,
-                self.micro_kernels("values")?,
-                self.packing()?,
+            "portable" => vec![
+                ("exp2f", -self.exponentials("one by one")?),
+                ("polynomial", self.exponentials("portable")?),
             ],
-            "threads" => vec![-0.5 * before],
+            "vector" => vec![
+                ("polynomial", -self.exponentials("portable")?),
+                ("in wide vectors", self.exponentials("vector")?),
+            ],
+            "tiles" => vec![
+                ("products, small tiles", -self.library_products(SMALL)?),
+                ("products, large tiles", self.library_products(LARGE)?),
+            ],
+            "registers" => vec![
+                ("library's products", -self.library_products(LARGE)?),
+                ("scores", self.micro_kernels("scores")?),
+                ("values", self.micro_kernels("values")?),
+                ("packing", self.packing()?),
+            ],
+            "threads" => vec![("half", -0.5 * before)],
             other => bail!("nothing is predicted for {other}"),
         })
     }
@@ -257,8 +264,8 @@ impl Ladder {
         Ok(blocks * (N / packing.columns) as f64 * packing.seconds)
     }
 
-    /// The time of products of small tiles and of such exponentials, by themselves.
-    pub fn explained(&self, exponential: &str) -> Result<f64> {
-        Ok(self.library_products(SMALL)? + self.exponentials(exponential)?)
+    /// The time of the library's products of such tiles and of such exponentials, by themselves.
+    pub fn explained(&self, tile: (usize, usize), exponential: &str) -> Result<f64> {
+        Ok(self.library_products(tile)? + self.exponentials(exponential)?)
     }
 }

@@ -1,7 +1,7 @@
 //! The ladder on the page: values, tables and figures.
 
 use super::bars;
-use super::facts::{LARGE, Ladder, PASSES, SMALL, Step, rate, threads};
+use super::facts::{LARGE, Ladder, PASSES, SMALL, Step, has_backward, rate, threads};
 use super::runs::Again;
 use crate::fast::facts::{D, HEADS, N};
 use crate::output::Page;
@@ -59,7 +59,7 @@ fn sizes((rows, columns): (usize, usize)) -> String {
     format!("{} × {columns}", integer(rows))
 }
 
-/// Products of tiles, by the library and by the micro-kernels, beside what the registers could do.
+/// Products of tiles, by the library and by the micro-kernels, as shares of the roof.
 fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
     let Tiles { queries, keys } = Flash::TILES;
     page.value("tile-large", sizes(LARGE));
@@ -70,12 +70,10 @@ fn products(page: &mut Page, ladder: &Ladder) -> Result<()> {
     page.value("rate-small", giga(small));
     page.value("rate-large", giga(large));
 
-    let registers = ladder.kernel("registers", D)?.rate;
-    page.value("registers", giga(registers));
-    page.value("library-of-registers", percent(large / registers, 0));
+    page.value("library-of-roof", percent(large / ladder.roof, 0));
     for name in ["scores", "values", "queries"] {
-        let share = ladder.kernel(name, D)?.rate / registers;
-        page.value(format!("{name}-of-registers"), percent(share, 0));
+        let share = ladder.kernel(name, D)?.rate / ladder.roof;
+        page.value(format!("{name}-of-roof"), percent(share, 0));
     }
     Ok(())
 }
@@ -114,10 +112,13 @@ fn predictions(page: &mut Page, steps: &[Step]) {
         let Some((before, predicted)) = step.before.zip(step.predicted()) else {
             continue;
         };
-        let mut sum = milliseconds(before);
-        for seconds in &step.exchange {
+        let term = |seconds: f64, name: &str| {
+            format!("\\underbrace{{{}}}_{{\\text{{{name}}}}}", milliseconds(seconds))
+        };
+        let mut sum = term(before, &format!("step {}", step.number - 1));
+        for (name, seconds) in &step.exchange {
             let sign = if *seconds < 0.0 { '-' } else { '+' };
-            sum += &format!(" {sign} {}", milliseconds(seconds.abs()));
+            sum += &format!(" {sign} {}", term(seconds.abs(), name));
         }
         let sum = format!("{sum} \\approx {}", milliseconds(predicted));
         page.value(format!("predicted-{}", step.name), sum);
@@ -130,15 +131,19 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
     let (naive, registers) = (&steps[0], &steps[6]);
     page.value("gain-one-thread", significant(naive.seconds / registers.seconds, 2));
     page.value("gain-threads", fixed(steps[7].gain().context("a gain")?, 2));
+    let explained = ladder.explained(SMALL, "one by one")?;
     for step in &steps[1..3] {
-        let share = ladder.explained("one by one")? / step.seconds;
+        let share = explained / step.seconds;
         page.value(format!("explained-{}", step.name), percent(share, 0));
     }
     let mut left = vec![];
-    for (step, exponential) in
-        [(&steps[2], "one by one"), (&steps[3], "portable"), (&steps[4], "vector")]
-    {
-        let seconds = step.seconds - ladder.explained(exponential)?;
+    for (step, tile, exponential) in [
+        (&steps[2], SMALL, "one by one"),
+        (&steps[3], SMALL, "portable"),
+        (&steps[4], SMALL, "vector"),
+        (&steps[5], LARGE, "vector"),
+    ] {
+        let seconds = step.seconds - ladder.explained(tile, exponential)?;
         page.value(
             format!("left-{}", step.name),
             format!("{} ms", fixed(1e3 * seconds, 0)),
@@ -147,16 +152,15 @@ fn time_of_steps(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()>
     }
     page.value("left-says", left_says(&left));
     let exponentials = ladder.exponentials("one by one")?;
-    page.value("price-exponentials", duration(exponentials));
-    let products = ladder.explained("one by one")? - exponentials;
-    page.value("price-products", duration(products));
+    page.value("price-products", duration(explained - exponentials));
     Ok(())
 }
 
 /// Says what the seconds that are left of steps 3, 4 and 5 tell of the price of step 3's exponential.
 fn left_says(left: &[f64]) -> &'static str {
     if left[0] < 0.5 * left[1].min(left[2]) {
-        "Too much was subtracted there: the price of the system's function was too high."
+        "Too much was subtracted there: the price of the system's function was too high. So \
+         bookkeeping was left after step 3, and the wrong price hid it."
     } else {
         "These are too much alike for a price that is far off."
     }
@@ -176,17 +180,15 @@ fn steps_figure(page: &mut Page, steps: &[Step]) -> Result<()> {
     page.figure("steps", (title, &says), (520, 380), |area| bars::draw(area, steps))
 }
 
-/// The same steps forward and backward, and with a causal mask.
+/// The steps that have a backward pass: forward and backward, and with a causal mask.
 fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
     let mut rows = vec![];
-    for step in steps {
+    for step in steps.iter().filter(|step| has_backward(step.name)) {
         let mut row = vec![step.name.to_owned()];
         for pass in &PASSES {
-            let time = ladder.time_if_any(pass, step.name)?.map(|seconds| {
-                let (_, share) = ladder.speed(step.name, pass, seconds);
-                format!("{} ({})", duration(seconds), percent(share, 0))
-            });
-            row.push(time.unwrap_or("–".to_owned()));
+            let seconds = ladder.time(pass.name, step.name)?;
+            let (_, share) = ladder.speed(step.name, pass, seconds);
+            row.push(format!("{} ({})", duration(seconds), percent(share, 0)));
         }
         rows.push(row);
     }
@@ -203,22 +205,43 @@ fn both(page: &mut Page, ladder: &Ladder, steps: &[Step]) -> Result<()> {
 
 // ---------------------------------------------------------------------------------------------------- measured again
 
+/// The times of the forward pass of a step, in all of its runs.
+fn times<'a>(runs: &'a [Again], step: &str) -> &'a [Option<f64>] {
+    let name = format!("{step}, {}", PASSES[0].words);
+    runs.iter().find(|run| run.name == name).map_or(&[], |run| &run.times)
+}
+
 /// Returns the shares of the roof that the forward pass of step 7 reached, over all of its runs: "79 to 85 %".
 fn shares_of_the_roof(ladder: &Ladder, runs: &[Again]) -> Result<String> {
-    let pass = &PASSES[0];
-    let name = format!("registers, {}", pass.words);
-    let run = runs.iter().find(|run| run.name == name);
-    let times: Vec<_> = match run {
-        Some(run) => run.times.iter().flatten().copied().collect(),
-        None => vec![ladder.time("forward", "registers")?],
-    };
-    let share = |time: f64| ladder.speed("registers", pass, time).1;
-    let (least, most) = least_and_most(times.into_iter().map(share));
+    let mut seconds: Vec<_> =
+        times(runs, "registers").iter().flatten().copied().collect();
+    if seconds.is_empty() {
+        seconds.push(ladder.time("forward", "registers")?);
+    }
+    let share = |time: f64| ladder.speed("registers", &PASSES[0], time).1;
+    let (least, most) = least_and_most(seconds.into_iter().map(share));
     let [least, most] = [least, most].map(|share| percent(share, 0));
     Ok(match least == most {
         true => most,
         false => format!("{} to {most}", least.trim_end_matches('%').trim_end()),
     })
+}
+
+/// Says how long step 7 took in its other runs, and what two threads gained beside the peers, if they were timed there.
+fn other_runs(page: &mut Page, runs: &[Again]) {
+    let others = times(runs, "registers").iter().skip(1).flatten();
+    let others: Vec<_> = others.map(|seconds| duration(*seconds)).collect();
+    let told = match &others[..] {
+        [] => String::new(),
+        [one] => format!(", and {one} in another run"),
+        many => format!(", and {} in other runs", many.join(" and ")),
+    };
+    page.value("registers-again", told);
+    let beside = |step| times(runs, step).last().copied().flatten();
+    let gain = beside("registers").zip(beside("threads"));
+    let told =
+        gain.map(|(one, two)| format!(", and {} in a second run", fixed(one / two, 2)));
+    page.value("threads-again", told.unwrap_or_default());
 }
 
 /// The same computation in several runs.
@@ -239,6 +262,7 @@ fn again(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()>
     let apart = runs.iter().map(Again::apart).fold(1.0, f64::max);
     page.value("again-apart", fixed(apart, 2));
     page.value("roof-registers", shares_of_the_roof(ladder, &runs)?);
+    other_runs(page, &runs);
     let bench = include_str!("../../../../laboratory/benches/support/mod.rs");
     let samples =
         bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));

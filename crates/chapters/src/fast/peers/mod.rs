@@ -3,5 +3,7 @@
 mod facts;
 mod page;
 
+#[cfg(test)]
+pub use facts::compared;
 pub use facts::{Cell, time};
 pub use page::generate;

@@ -2,7 +2,7 @@
 
 use super::{kernel, name, predicted};
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
-use crate::gpu::machine::H100;
+use crate::gpu::machine::{H100, N};
 use crate::gpu::published::{FLASH_2, FLASH_3};
 use crate::output::Page;
 use anyhow::Result;
@@ -14,17 +14,20 @@ use figures::{
 pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
     predicted_table(page, steps);
     predicted_figure(page, steps)?;
-    for step in &steps[..5] {
+    for step in &steps[..4] {
         demands_of(page, step);
     }
+    demands_side_by_side(page, [&steps[3], &steps[4]]);
+    speeds(page, &steps[..4]);
     page.value("predicted-registers", predicted(&steps[2]));
-    page.value("predicted-tensor-cores", predicted(&steps[3]));
+    page.value("predicted-backward", predicted(&steps[5]));
     demands(page, steps);
     let row = [1, 2].map(row_of_loads);
     page.value("example-first", integer(row[1]));
     page.value("example-second", integer(row[0]));
     page.value("example-mean", integer((row[0] + row[1]) / 2));
     page.value("head-bf16-mib", integer(bytes_of_head(2) >> 20));
+    page.value("head-tokens", integer(N));
     let clocks = clocks_of_naive_keys() as usize;
     page.value("key-sectors", integer(clocks * 4));
     page.value("key-clocks", integer(clocks));
@@ -65,6 +68,25 @@ fn predicted_table(page: &mut Page, steps: &[Step; 6]) {
     let header =
         [&["kernel"][..], &names, &["predicted, of the roof", "in TFLOP/s"]].concat();
     page.table("predicted", &header, &steps.each_ref().map(row));
+}
+
+/// The speeds that are predicted of some kernels, beside their roofs.
+fn speeds(page: &mut Page, steps: &[Step]) {
+    page.table_of(
+        "speeds",
+        steps,
+        &[
+            ("kernel", &|step| kernel(step)),
+            ("roof, TFLOP/s", &|step| fixed(step.roof() / 1e12, 0)),
+            ("predicted, of the roof", &|step| predicted(step)),
+            ("predicted, TFLOP/s", &|step| in_tflops(step)),
+        ],
+    );
+    // From the upper end of the last kernel in f32 to the lower end of the first with tensor cores.
+    let [.., before, after] = steps else { return };
+    let least =
+        after.predicted().0 * after.roof() / (before.predicted().1 * before.roof());
+    page.value("tensor-cores-over-registers", fixed(least, 0));
 }
 
 /// The predicted ranges as bars over a logarithmic axis, with the roofs, and with what others published of two designs.
@@ -120,10 +142,27 @@ fn demands_of(page: &mut Page, step: &Step) {
     page.table(&format!("kernel-{}", step.number), &[&header, unit], &rows);
 }
 
+/// The same for two kernels with the same parts, side by side.
+fn demands_side_by_side(page: &mut Page, steps: [&Step; 2]) {
+    let [before, after] = steps.map(parts);
+    let asked = before.into_iter().zip(after).filter(|((_, x), _)| *x >= NOTHING);
+    let number = |x| significant(x, 2);
+    let mut rows: Vec<_> = asked
+        .map(|((name, x), (_, y))| vec![name.to_owned(), number(x), number(y)])
+        .collect();
+    let [before, after] = steps.map(predicted);
+    rows.push(vec!["**predicted**, of the roof".to_owned(), before, after]);
+    let [before, after] = steps.map(|step| format!("kernel {}", step.number));
+    let header = ["time for, in units of the products' time", &before, &after];
+    page.table("kernels-3-and-4", &header, &rows);
+}
+
 /// Values in units of the products' time.
 fn demands(page: &mut Page, steps: &[Step; 6]) {
-    let [naive, tiled, registers, tensor_cores, hopper, _] =
+    let [naive, tiled, registers, tensor_cores, hopper, backward] =
         steps.each_ref().map(Step::relative);
+    page.value("instructions-backward", significant(backward.instructions, 2));
+    page.value("loads-backward", significant(backward.loads, 2));
     page.value("beyond-intensity", fixed(steps[4].intensity_beyond(), 0));
     page.value("beyond-ridge", fixed(H100.ridge_bf16(), 0));
     page.value("beyond-hopper", fixed(steps[4].asked_of_l2() / 1e12, 1));

@@ -1,4 +1,4 @@
-//! The time-line of kernel 4, drawn.
+//! The timeline of kernel 4, drawn.
 
 use crate::gpu::pipeline::{SHOWN, of_hopper};
 use crate::output::Page;
@@ -18,6 +18,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("plan-exponentials", integer(lengths.exponentials));
     page.value("plan-others", integer(lengths.others));
     page.value("plan-correction", integer(lengths.correction));
+    page.value("plan-softmax", integer(lengths.softmax()));
+    page.value("plan-slack", integer(lengths.longest_softmax(true) - lengths.softmax()));
     page.value("plan-waited-for", integer(lengths.softmax() + lengths.correction));
     page.value("plan-slack-both", integer(lengths.longest_softmax(true)));
     page.value("plan-softmax-busy", percent(lengths.softmax_busy(), 0));
@@ -27,7 +29,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.figure(
         "overlaps",
         (
-            "Three time-lines of the tensor cores and of softmax",
+            "Three timelines of the tensor cores and of softmax",
             "Above, one consumer: scores, softmax and output follow one another, and the tensor cores are idle for about \
              half of the time. In the middle its softmax lies beside the output of the tile before, and the gaps are \
              shorter. Below, two consumers alternate, and the tensor cores have no gap after the first softmax.",
@@ -38,7 +40,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.figure(
         "pipeline",
         (
-            "The planned time-line of kernel 4",
+            "The planned timeline of kernel 4",
             "Seven rows over time. In the first, the tensor cores are idle until the first keys have come and again after the first scores; from S₁ on \
              they go without a gap from the scores and the output of one consumer to those of the other. In the next two, each consumer's softmax lies beside the products of the other. The last four show \
              how long each stage of keys and of values is taken by a tile.",
@@ -48,7 +50,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     )
 }
 
-/// Between two time-lines.
+/// Between two timelines.
 const GAP: i32 = 14;
 
 fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
