@@ -377,9 +377,10 @@ impl<T: Float> MultiHeadAttention<T> {
         let [q, k, v] = qkv;
         let shape = (q.nrows(), k.nrows()); // of the scores, (n_q, n_k)
         let heads = parallel::map(self.n_heads, |head| {
-            let shared = head * self.n_kv_heads / self.n_heads; // head itself, unless heads share keys
+            // The head of keys and values: itself, unless heads share them.
+            let shared = head * self.n_kv_heads / self.n_heads;
             let q = split(q, head, self.n_heads); // (n_q, d)
-            let [k, v] = [k, v].map(|joined| split(joined, shared, self.n_kv_heads)); // (n_k, d)
+            let [k, v] = [k, v].map(|all| split(all, shared, self.n_kv_heads)); // (n_k, d)
             let (mask, factors) = (
                 mask.or_of_head(head),
                 dropout.map(|dropout| dropout.matrix(head, shape)),

@@ -37,7 +37,7 @@ pub struct Parameters<T: Float> {
     pub w_k: DMatrix<T>,
     /// Projects to values (d_model, d_v); narrower where heads share values.
     pub w_v: DMatrix<T>,
-    /// Projects what was attended to back to the model's width (d_v of all heads, d_model).
+    /// Projects what was attended to back to the model's width (d_v, d_model).
     pub w_o: DMatrix<T>,
     /// Bias of the queries (1, d_k).
     pub b_q: RowDVector<T>,

@@ -71,8 +71,8 @@ fn attend<T: Float>(
         }
         let k = head.k.rows_range(columns.clone()); // (columns, d_k)
         let v = head.v.rows_range(columns.clone()); // (columns, d_v)
-        let mut scores = (q * head.scale) * k.transpose(); // (rows, columns)
-        head.change(&mut scores, rows.clone(), columns.clone());
+        let scores = (q * head.scale) * k.transpose(); // (rows, columns)
+        let mut scores = head.changed(scores, &rows, &columns); // if there is a bias
         head.hide(&mut scores, rows.clone(), columns, neg_infinity());
         state.absorb(&scores, v)?;
     }
@@ -81,14 +81,19 @@ fn attend<T: Float>(
 // ANCHOR_END: forward
 
 impl<T: Float> Head<'_, T> {
-    /// Changes the scores of a tile, where the mask has a rule for scores.
-    fn change(&self, tile: &mut DMatrix<T>, rows: Range<usize>, columns: Range<usize>) {
-        if self.mask.scores().is_none() {
-            return;
+    /// The scores of a tile as the mask's rule for scores makes them, if it has one.
+    fn changed(
+        &self,
+        mut scores: DMatrix<T>,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+    ) -> DMatrix<T> {
+        if !self.mask.scores().is_none() {
+            for (mut column, j) in scores.column_iter_mut().zip(columns.clone()) {
+                self.mask.change_queries(j, rows.clone(), column.as_mut_slice());
+            }
         }
-        for (mut column, j) in tile.column_iter_mut().zip(columns) {
-            self.mask.change_queries(j, rows.clone(), column.as_mut_slice());
-        }
+        scores
     }
 
     /// Turns the gradients of a tile's changed scores into those of `scores`, as they were before.
@@ -96,11 +101,14 @@ impl<T: Float> Head<'_, T> {
         &self,
         scores: &DMatrix<T>,
         grads: &mut DMatrix<T>,
-        (rows, columns): (Range<usize>, Range<usize>),
+        (rows, columns): (&Range<usize>, &Range<usize>),
         into: &mut RuleGradients,
     ) {
+        if !self.mask.scores().has_backward() {
+            return;
+        }
         let lines = scores.column_iter().zip(grads.column_iter_mut());
-        for ((scores, mut grads), j) in lines.zip(columns) {
+        for ((scores, mut grads), j) in lines.zip(columns.clone()) {
             let (scores, grads) = (scores.as_slice(), grads.as_mut_slice());
             self.mask.change_queries_back(j, rows.clone(), scores, grads, into);
         }
@@ -199,7 +207,7 @@ pub fn tiled_attention_backward<'g, T: Float>(
                     d: d.rows_range(rows.clone()),
                 };
                 let [from_q, from_k, from_v] =
-                    tile.backward(&head, rows.clone(), columns.clone(), &mut of_tables);
+                    tile.backward(&head, (rows.clone(), columns.clone()), &mut of_tables);
                 let mut grad_q = grad_q.rows_range_mut(rows);
                 grad_q += from_q; // every block of keys adds to it
                 grad_k += from_k;
@@ -234,8 +242,7 @@ impl<T: Float> Tile<'_, T> {
     fn backward(
         &self,
         head: &Head<T>,
-        rows: Range<usize>,
-        columns: Range<usize>,
+        (rows, columns): (Range<usize>, Range<usize>),
         of_tables: &mut RuleGradients,
     ) -> [DMatrix<T>; 3] {
         let Tile { q, k, v, grad_output, log_sum_exp, log_sum_exp_low: low, d } = self;
@@ -243,8 +250,7 @@ impl<T: Float> Tile<'_, T> {
 
         // The forward pass once more; but with the log-sum-exp at hand, no softmax is needed.
         let scores = (q * head.scale) * k.transpose(); // (rows, columns)
-        let mut changed = scores.clone();
-        head.change(&mut changed, rows.clone(), columns.clone());
+        let changed = head.changed(scores.clone(), &rows, &columns); // if there is a bias
         let mut weights = by_row(&changed, |score, i| {
             (score - log_sum_exp_or_zero(log_sum_exp[i]) - low[i]).exp()
         });
@@ -258,10 +264,7 @@ impl<T: Float> Tile<'_, T> {
         let grad_scores = by_row(&grad_weights, |grad, i| grad - d[i]);
         let mut grad_scores = weights.component_mul(&grad_scores);
         head.hide(&mut grad_scores, rows.clone(), columns.clone(), T::zero());
-        if head.mask.scores().has_backward() {
-            let tile = (rows.clone(), columns.clone());
-            head.change_back(&scores, &mut grad_scores, tile, of_tables);
-        }
+        head.change_back(&scores, &mut grad_scores, (&rows, &columns), of_tables);
 
         // scores = q kᵀ / √d_k
         let grad_products = grad_scores * head.scale;
