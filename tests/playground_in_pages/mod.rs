@@ -333,6 +333,24 @@ fn random_scores_are_divided_as_chosen() {
     }
 }
 
+/// The product of a turned query and key depends on how far they are apart, and not on where they stand.
+#[test]
+fn turned_rows_meet_as_in_the_crate() {
+    let Some(mut reader) = Reader::start() else { return };
+    for (query, key) in [(9, 6), (40, 37), (40, 90)] {
+        let mut tab = reader.open(&format!("positions.html?turn={query}_{key}"), LAPTOP);
+        let row = |position| {
+            DVector::from_vec(playground_native::turned_row(position, 4).unwrap())
+        };
+        let sum = row(query).dot(&row(key));
+        let apart = (query - key).abs();
+        let expected = format!(
+            "Query at {query}, key at {key}: {apart} apart. The products of the pairs sum to {sum:.2}."
+        );
+        assert_eq!(says(&mut tab, "turn").replace('−', "-"), expected);
+    }
+}
+
 #[test]
 fn measured_slopes_are_those_of_the_crate() {
     let Some(mut reader) = Reader::start() else { return };

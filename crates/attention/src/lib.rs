@@ -27,7 +27,7 @@ mod forward_options; // mask, context, dropout, engine
 mod key_value_cache; // for a model that writes
 mod multi_head;
 mod parallel;
-mod rotary; // positions as angles
+mod positions; // as waves, as angles
 mod single_head; // projections, and the layer with one head
 
 mod batch; // many sequences
@@ -69,7 +69,7 @@ pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{DroppedWeights, HeadsCache, MultiHeadAttention, MultiHeadCache};
 pub use named_parameters::{Named, NamedMut, NamedParameters, prefixed, prefixed_mut};
 pub use parameters::{LayerGradients, Parameters};
-pub use rotary::{Rotary, RotaryPairs};
+pub use positions::{Rotary, RotaryPairs, sinusoidal_positions};
 pub use score_rule::{DistanceBuckets, ScoreFunction, ScorePlace, ScoreRule};
 pub use simd::Float;
 pub use single_head::{SingleHeadAttention, SingleHeadCache};

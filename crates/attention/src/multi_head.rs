@@ -12,7 +12,7 @@ use crate::mask::Mask;
 use crate::named_parameters::{Named, NamedMut, NamedParameters};
 use crate::parallel;
 use crate::parameters::{Fingerprint, LayerGradients, Parameters};
-use crate::rotary::{Rotary, check_width};
+use crate::positions::{Rotary, check_width};
 use crate::simd::Float;
 use crate::single_head::{check_cache, gather_gradients};
 use nalgebra::{DMatrix, DMatrixView};
@@ -244,8 +244,8 @@ impl<T: Float> MultiHeadAttention<T> {
     /// use rand::{SeedableRng, rngs::ChaCha8Rng};
     ///
     /// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-    /// let x = example::river().x; // whose tokens 0 and 4 are the same word
-    /// let same = |output: nalgebra::DMatrix<f64>| (output.row(0) - output.row(4)).amax() < 1e-12;
+    /// let x = example::river().x; // whose tokens 0 and 3 are the same word
+    /// let same = |output: nalgebra::DMatrix<f64>| (output.row(0) - output.row(3)).amax() < 1e-12;
     /// assert!(same(layer.forward(&x, Mask::none())?.0));
     ///
     /// let layer = layer.with_rotary(Rotary::new(10_000.0, RotaryPairs::Halves)?)?;
@@ -656,7 +656,7 @@ mod saved {
     use super::MultiHeadAttention;
     use crate::error::{Error, Result};
     use crate::parameters::Parameters;
-    use crate::rotary::Rotary;
+    use crate::positions::Rotary;
     use crate::simd::Float;
     use serde::{Deserialize, Serialize, Serializer};
 

@@ -82,7 +82,7 @@ pub struct ScorePlace {
 ///     }
 /// }
 ///
-/// let (q, k) = (dmatrix![1.0; 1.0; 1.0], dmatrix![1.0; 1.0; 2.0]);
+/// let (q, k) = (dmatrix![1.0_f64; 1.0; 1.0], dmatrix![1.0; 1.0; 2.0]);
 /// let mask = Mask::none().with_scores(ScoreRule::custom(HalfInTheEnd));
 /// let (output, cache) = attention(&q, &k, &k, mask)?;
 /// assert!((output[0] - 4.0 / 3.0).abs() < 1e-15); // three scores of 1

@@ -19,6 +19,7 @@ mod masking;
 mod memory_wall;
 mod online_softmax;
 mod output;
+mod positions;
 mod random;
 mod records;
 mod scaled_dot_product_attention;
@@ -67,6 +68,7 @@ const PAGES: &[Generator] = &[
     ("scaled-dot-product-attention", scaled_dot_product_attention::generate),
     ("why-sqrt-d-k", why_sqrt_d_k::generate),
     ("masking", masking::generate),
+    ("positions", positions::generate),
     ("layer", layer::generate),
     ("many-heads", many_heads::generate),
     ("backward", backward::generate),

@@ -9,7 +9,10 @@ pub use layer::{Layer, embed};
 pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
 
 use attention::flash;
-use attention::{Float, SingleHeadAttention, SizedMask, example, numerical_gradient};
+use attention::{
+    Float, Rotary, RotaryPairs, SingleHeadAttention, SizedMask, example,
+    numerical_gradient,
+};
 use layer::{example_parameters, loss_gradient};
 use nalgebra::{DMatrix, DVector, RowDVector, convert};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -253,6 +256,17 @@ impl OnlineSoftmax {
     pub fn output(&self) -> f64 {
         self.0.clone().finish().0[0]
     }
+}
+
+/// The row (1, 0, 1, 0, …) of some pairs of neighbours, turned to a position with a base of 100.
+///
+/// # Errors
+/// `pairs` is 0.
+#[wasm_bindgen]
+pub fn turned_row(position: i32, pairs: usize) -> Result<Vec<f64>, JsError> {
+    let row = DMatrix::from_fn(1, 2 * pairs, |_, c| if c % 2 == 0 { 1.0 } else { 0.0 });
+    let rotary = Rotary::new(100.0, RotaryPairs::Neighbours)?;
+    Ok(rotary.turn(&row, 1, position as isize)?.as_slice().to_vec())
 }
 
 /// The dot products of a random query with random keys of this width, all entries of mean 0 and variance 1.

@@ -12,11 +12,12 @@ import { root } from './root.js';
 import { slope } from './slope.js';
 import { softmax } from './softmax.js';
 import { steps } from './steps.js';
+import { turn } from './turn.js';
 import { walk } from './walk.js';
 import { workbench } from './workbench.js';
 
 const figures = {
-    backward, bank, banks, masks, online, pipeline, roofline, root, slope, softmax, steps, walk, workbench,
+    backward, bank, banks, masks, online, pipeline, roofline, root, slope, softmax, steps, turn, walk, workbench,
 };
 
 await start();

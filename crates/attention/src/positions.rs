@@ -1,10 +1,37 @@
-//! Rotary positions: queries and keys are turned by angles that grow with their position, so that their product depends on how far they
-//! are apart.
+//! Positions: waves that are added to the input of a model, and angles by which queries and keys are turned. Those by distance are rules
+//! for scores: see [`ScoreRule`](crate::ScoreRule).
 
 use crate::blocks::copy_of;
-use crate::error::{Error, Result, check_heads, check_not_empty};
+use crate::error::{Error, Result, check_heads, check_not_empty, check_room};
 use crate::simd::Float;
 use nalgebra::{DMatrix, DMatrixView, convert};
+
+/// Returns sinusoidal positions, a row for each of `n` positions from 0 on, which are added to a model's input: columns 2i and 2i + 1 are
+/// the sine and the cosine of `position · 10000^(−2i/d)`.
+///
+/// Shapes: → (n, d). An odd `d` ends with a sine.
+///
+/// # Errors
+/// `n` or `d` is 0, or no memory could hold the rows.
+///
+/// # Source
+/// A. Vaswani et al., *Attention Is All You Need* (2017), section 3.5.
+///
+/// ```
+/// let rows = attention::sinusoidal_positions::<f64>(2, 4)?;
+/// assert_eq!(rows, nalgebra::dmatrix![0.0, 1.0, 0.0, 1.0; 1_f64.sin(), 1_f64.cos(), 0.01_f64.sin(), 0.01_f64.cos()]);
+/// # Ok::<(), attention::Error>(())
+/// ```
+// ANCHOR: sinusoidal
+pub fn sinusoidal_positions<T: Float>(n: usize, d: usize) -> Result<DMatrix<T>> {
+    check_room::<T>(("n", n), ("d", d))?;
+    Ok(DMatrix::from_fn(n, d, |position, column| {
+        let pair = column / 2;
+        let angle = position as f64 * 10_000_f64.powf(-2.0 * pair as f64 / d as f64);
+        convert(if column % 2 == 0 { angle.sin() } else { angle.cos() })
+    }))
+}
+// ANCHOR_END: sinusoidal
 
 /// Rotary positions: pair `i` of the columns of a head is turned by `position · base^(−2i/d)`.
 ///
