@@ -3,7 +3,7 @@
 //! `cargo run --release -p attention --example time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --causal`
 
 use attention::flash::{Flash, Inputs};
-use attention::{AttentionShape, Float, Mask, attention, attention_backward};
+use attention::{AttentionShape, Float, Mask, ScoreRule, attention, attention_backward};
 use nalgebra::{DMatrix, convert, try_convert};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -13,28 +13,37 @@ use std::time::Instant;
 
 const USAGE: &str = "\
 usage: time_attention [--n N] [--d N] [--heads N] [--threads N] [--repeats N]
-                      [--naive] [--backward] [--double] [--causal]
+                      [--queries M] [--kv-heads K] [--window W]
+                      [--naive] [--backward] [--double] [--causal] [--alibi]
 
   --n        tokens (2048)
   --d        width of a head: d_k and d_v (64)
   --heads    heads (8)
+  --queries  queries, the last of the tokens (as many as tokens)
+  --kv-heads heads of keys and values, which the heads share (as many as heads)
+  --window   each query sees so many keys, itself among them (all)
   --threads  threads (1)
   --repeats  how many times; the median counts (9)
   --naive    by `attention`, head by head, and not by `flash::Flash`
   --backward forward and backward, and not forward alone
   --double   in numbers of double precision, `f64`, and not in `f32`
-  --causal   no token sees its future";
+  --causal   no token sees its future
+  --alibi    scores fall with the distance";
 
 #[derive(Serialize)]
 struct Options {
     n: usize,
     d: usize,
     heads: usize,
+    queries: Option<usize>,
+    kv_heads: Option<usize>,
+    window: Option<usize>,
     threads: usize,
     naive: bool,
     backward: bool,
     double: bool,
     causal: bool,
+    alibi: bool,
     repeats: usize,
 }
 
@@ -44,11 +53,15 @@ impl Options {
             n: 2048,
             d: 64,
             heads: 8,
+            queries: None,
+            kv_heads: None,
+            window: None,
             threads: 1,
             naive: false,
             backward: false,
             double: false,
             causal: false,
+            alibi: false,
             repeats: 9,
         };
         while let Some(argument) = arguments.next() {
@@ -56,6 +69,9 @@ impl Options {
                 "--n" => &mut options.n,
                 "--d" => &mut options.d,
                 "--heads" => &mut options.heads,
+                "--queries" => options.queries.insert(0),
+                "--kv-heads" => options.kv_heads.insert(0),
+                "--window" => options.window.insert(0),
                 "--threads" => &mut options.threads,
                 "--repeats" => &mut options.repeats,
                 flag => {
@@ -64,6 +80,7 @@ impl Options {
                         "--backward" => &mut options.backward,
                         "--double" => &mut options.double,
                         "--causal" => &mut options.causal,
+                        "--alibi" => &mut options.alibi,
                         _ => return Err(format!("there is no {flag}\n{USAGE}")),
                     };
                     *flag = true;
@@ -75,7 +92,32 @@ impl Options {
                 format!("{argument} needs a number of at least 1\n{USAGE}")
             })?;
         }
+        let queries = options.queries();
+        if queries > options.n {
+            let n = options.n;
+            return Err(format!("--queries is {queries} but there are {n} tokens"));
+        }
         Ok(options)
+    }
+
+    fn queries(&self) -> usize {
+        self.queries.unwrap_or(self.n)
+    }
+
+    fn kv_heads(&self) -> usize {
+        self.kv_heads.unwrap_or(self.heads)
+    }
+
+    fn mask(&self) -> attention::Result<Mask> {
+        let mut mask = if self.causal { Mask::causal() } else { Mask::none() };
+        if let Some(width) = self.window {
+            mask = mask.and(Mask::window(width)?);
+        }
+        Ok(if self.alibi {
+            mask.with_scores(ScoreRule::alibi(self.heads)?)
+        } else {
+            mask
+        })
     }
 }
 
@@ -85,7 +127,10 @@ struct Report {
     options: Options,
     /// Half of the runs took at most this.
     median_seconds: f64,
+    /// As if every query saw every key, or half of them if causal; a window is not counted.
     flops_per_second: f64,
+    /// Of keys and values, each read once: what a few queries wait for.
+    bytes_per_second: f64,
     /// The operations that are counted.
     flop_convention: &'static str,
     /// The sum of the output's entries.
@@ -106,14 +151,25 @@ fn measure(options: Options) -> Result<Report, Box<dyn Error>> {
         if options.double { time::<f64>(&options)? } else { time::<f32>(&options)? };
     let flops_per_second = flops(&options)? / median_seconds;
     let flop_convention =
-        "4 heads n^2 d forward, half of it if causal; 3.5 times that with backward";
-    Ok(Report { options, median_seconds, flops_per_second, flop_convention, checksum })
+        "4 heads queries n d forward, half of it if causal; 3.5 times that with backward";
+    let bytes = 2 * options.kv_heads() * options.d * options.n;
+    let bytes_per_second =
+        (bytes * if options.double { 8 } else { 4 }) as f64 / median_seconds;
+    Ok(Report {
+        options,
+        median_seconds,
+        flops_per_second,
+        bytes_per_second,
+        flop_convention,
+        checksum,
+    })
 }
 
 /// By the convention that the report states.
 fn flops(options: &Options) -> attention::Result<f64> {
     let Options { n, d, heads, .. } = *options;
-    let flops = AttentionShape::self_attention(1, n, heads * d, d, heads).flops()?;
+    let shape = AttentionShape::self_attention(1, n, heads * d, d, heads);
+    let flops = AttentionShape { n_q: options.queries(), ..shape }.flops()?;
     let forward = (flops.scores + flops.values) as f64;
     let seen = if options.causal { 0.5 } else { 1.0 };
     Ok(seen * forward * if options.backward { 3.5 } else { 1.0 })
@@ -121,24 +177,27 @@ fn flops(options: &Options) -> attention::Result<f64> {
 
 /// The median of the seconds, and the sum of the output.
 fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
-    let (n, heads, threads) = (options.n, options.heads, options.threads);
+    let (heads, kv_heads, threads) = (options.heads, options.kv_heads(), options.threads);
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    let mut normal = || {
+    let mut normal = |n: usize, heads: usize| {
         DMatrix::<T>::from_fn(n, heads * options.d, |_, _| {
             let z: f64 = StandardNormal.sample(rng);
             convert(z)
         })
     };
-    let [q, k, v, grad_output] = std::array::from_fn(|_| normal());
-    let mask = if options.causal { Mask::causal() } else { Mask::none() };
-    let inputs = Inputs::new(&q, &k, &v, mask)?.with_heads(heads)?;
+    let (n_q, n_k) = (options.queries(), options.n);
+    let q = normal(n_q, heads);
+    let [k, v] = std::array::from_fn(|_| normal(n_k, kv_heads));
+    let grad_output = normal(n_q, heads);
+    let mask = options.mask()?;
+    let inputs = Inputs::grouped(&q, &k, &v, &mask, heads, kv_heads)?;
     let flash = Flash::new().with_threads(threads)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let grad_output = options.backward.then_some(&grad_output);
 
     let once = || -> attention::Result<DMatrix<T>> {
         if options.naive {
-            return pool.install(|| naive(&inputs, options.causal, grad_output));
+            return pool.install(|| naive(&inputs, &mask, grad_output));
         }
         let forward = flash.forward(&inputs);
         if let Some(grad_output) = grad_output {
@@ -164,13 +223,13 @@ fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
 /// One head after another, on as many threads as the pool has.
 fn naive<T: Float>(
     inputs: &Inputs<T>,
-    causal: bool,
+    mask: &Mask,
     grad_output: Option<&DMatrix<T>>,
 ) -> attention::Result<DMatrix<T>> {
     use rayon::prelude::*;
     let heads: Vec<_> = inputs.heads().enumerate().collect();
     let one = |(h, head): &(usize, attention::flash::Head<T>)| {
-        let mask = if causal { Mask::causal() } else { Mask::none() };
+        let mask = mask.clone().of_head(*h);
         let (output, cache) = attention(head.q, head.k, head.v, mask)?;
         if let Some(grad_output) = grad_output {
             let d = head.v.ncols();
@@ -200,8 +259,13 @@ mod tests {
 
     #[test]
     fn both_kinds_report_the_same_output() {
-        for rest in ["--causal", "--backward", "--double", "--double --backward --causal"]
-        {
+        for rest in [
+            "--causal",
+            "--backward",
+            "--double",
+            "--double --backward --causal",
+            "--queries 3 --kv-heads 1 --window 20 --alibi",
+        ] {
             let [naive, flash] =
                 ["--naive", ""].map(|kind| report(&format!("{kind} {rest}")));
             let sum = |report: &serde_json::Value| report["checksum"].as_f64().unwrap();
@@ -231,6 +295,8 @@ mod tests {
             ("--threads", "--threads needs"),
             ("--d x", "--d needs"),
             ("--fast", "no --fast"),
+            ("--kv-heads", "--kv-heads needs"),
+            ("--queries 3000", "--queries is 3000 but there are 2048 tokens"),
         ] {
             let error = parse(wrong).err().unwrap();
             assert!(error.contains(name), "{error}");
