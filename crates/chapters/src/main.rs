@@ -24,6 +24,7 @@ mod random;
 mod records;
 mod scaled_dot_product_attention;
 mod sentences;
+mod shared_keys;
 mod softmax;
 mod tiles_backward;
 mod tiles_forward;
@@ -71,6 +72,7 @@ const PAGES: &[Generator] = &[
     ("positions", positions::generate),
     ("layer", layer::generate),
     ("many-heads", many_heads::generate),
+    ("shared-keys", shared_keys::generate),
     ("backward", backward::generate),
     ("gradient-checking", gradient_checking::generate),
     ("counting", counting::generate),
