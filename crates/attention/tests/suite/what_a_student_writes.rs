@@ -1,7 +1,10 @@
 //! The lines that a user of nalgebra would write at a first try. They compile as they stand, and do what they say.
 
 use attention::flash::flash;
-use attention::{Adam, ForwardOptions, Mask, MultiHeadAttention, attention};
+use attention::{
+    Adam, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Rotary, RotaryPairs,
+    attention,
+};
 use nalgebra::DMatrix;
 
 #[test]
@@ -39,5 +42,30 @@ fn ten_lines() -> Result<(), attention::Error> {
 
     let outputs = layer.forward_batch(&batch, Mask::causal())?;
     assert_eq!(outputs.0[1].shape(), (4, 64));
+    Ok(())
+}
+
+/// A model that writes: a layer, eight letters, and the loop.
+#[test]
+fn a_text_in_ten_lines() -> Result<(), attention::Error> {
+    let letters = DMatrix::<f32>::from_fn(8, 64, |i, j| ((5 * i + j) as f32).sin());
+    let layer = MultiHeadAttention::<f32>::xavier_grouped(64, 8, 2, &mut rand::rng())?
+        .with_rotary(Rotary::new(10_000.0, RotaryPairs::Halves)?)?;
+
+    let mut text = vec![3, 1, 4];
+    let prompt = letters.select_rows(&text);
+    let mut cache = KeyValueCache::new();
+    let mut output = layer.forward_cached(&prompt, &mut cache, Mask::causal())?;
+    while text.len() < 40 {
+        let scores = &letters * output.row(output.nrows() - 1).transpose();
+        text.push(scores.imax());
+        let token = letters.rows(text[text.len() - 1], 1);
+        output = layer.forward_cached(token, &mut cache, Mask::causal())?;
+    }
+    assert_eq!(cache.tokens(), 40);
+
+    // The last output is that of the whole text at once.
+    let (whole, _) = layer.forward(&letters.select_rows(&text), Mask::causal())?;
+    assert!((output - whole.rows(39, 1)).amax() < 1e-5);
     Ok(())
 }
