@@ -1039,6 +1039,25 @@ export function softmax_jacobian(scores) {
     }
     return Matrix.__wrap(ret[0]);
 }
+
+/**
+ * The row (1, 0, 1, 0, …) of some pairs of neighbours, turned to a position with a base of 100.
+ *
+ * # Errors
+ * `pairs` is 0.
+ * @param {number} position
+ * @param {number} pairs
+ * @returns {Float64Array}
+ */
+export function turned_row(position, pairs) {
+    const ret = wasm.turned_row(position, pairs);
+    if (ret[3]) {
+        throw takeFromExternrefTable0(ret[2]);
+    }
+    var v1 = getArrayF64FromWasm0(ret[0], ret[1]).slice();
+    wasm.__wbindgen_free(ret[0], ret[1] * 8, 8);
+    return v1;
+}
 function __wbg_get_imports() {
     const import0 = {
         __proto__: null,
