@@ -139,7 +139,7 @@ fn a_link_to_an_equation_says_its_number_and_shows_it() {
 #[test]
 fn a_copy_is_what_runs() {
     let Some(mut reader) = Reader::start() else { return };
-    let mut tab = reader.open("backward.html", LAPTOP);
+    let mut tab = reader.open("gradient-checking.html", LAPTOP);
     tab.run(
         "navigator.clipboard.writeText = async text => { globalThis.copied = text; }",
     );
@@ -149,7 +149,7 @@ fn a_copy_is_what_runs() {
          hidden.closest('pre').querySelector('.clip-button').click(); return copied; })()",
     );
     let all: Vec<_> = copied.lines().collect();
-    let written = chapter("backward.md");
+    let written = chapter("gradient-checking.md");
     let mut program =
         written.split("```").find(|block| block.contains("\n# let ")).unwrap().lines();
     program.next(); // the language

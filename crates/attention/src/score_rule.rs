@@ -366,7 +366,9 @@ impl ScoreRule {
 }
 
 impl Step {
-    #[inline(always)]
+    // With the caller's vector instructions; in a browser, where there are none, once and small.
+    #[cfg_attr(not(target_family = "wasm"), inline(always))]
+    #[cfg_attr(target_family = "wasm", inline(never))]
     fn change<T: RealField + Copy>(
         &self,
         line: Line,

@@ -350,8 +350,8 @@ impl<T: Float> BackwardWorkspace<T> {
                 let panel = Panel { back, block, tile, keys, queries, seen, not_finite };
                 let into = Grads { share, of_tables };
                 match panel.keys.len().div_ceil(sizes.lanes) {
-                    1 => self.panel::<S, 1, MR, NR>(simd, &panel, into),
-                    2 => self.panel::<S, 2, MR, NR>(simd, &panel, into),
+                    1 if MR > 1 => self.panel::<S, 1, MR, NR>(simd, &panel, into),
+                    2 if MR > 2 => self.panel::<S, 2, MR, NR>(simd, &panel, into),
                     _ => self.panel::<S, MR, MR, NR>(simd, &panel, into),
                 }
             }
@@ -639,8 +639,12 @@ pub(super) fn add_grad_q<
         let grad_scores = &grad_scores[keys.start..];
         let to = Columns { first: piece.start, d_lanes };
         match piece.len() {
-            1 => add_columns::<S, T, 1, NR>(simd, across, grad_scores, width, share, to),
-            2 => add_columns::<S, T, 2, NR>(simd, across, grad_scores, width, share, to),
+            1 if MR > 1 => {
+                add_columns::<S, T, 1, NR>(simd, across, grad_scores, width, share, to)
+            }
+            2 if MR > 2 => {
+                add_columns::<S, T, 2, NR>(simd, across, grad_scores, width, share, to)
+            }
             _ => add_columns::<S, T, MR, NR>(simd, across, grad_scores, width, share, to),
         }
     }

@@ -191,7 +191,7 @@ impl Flash {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
-        if n_q <= FEW {
+        if FEW > 0 && n_q <= FEW {
             return self.forward_few(inputs);
         }
         let threads = self.threads_for(inputs);
@@ -363,8 +363,8 @@ impl<T: Float> Work for Attend<'_, T> {
                 let (rows, tile) = (&rows, &tile);
                 let panel = Panel { head, rows, tile, queries, keys, seen, not_finite };
                 match panel.queries.len().div_ceil(sizes.lanes) {
-                    1 => workspace.panel::<S, 1, NR>(simd, panel),
-                    2 => workspace.panel::<S, 2, NR>(simd, panel),
+                    1 if MR > 1 => workspace.panel::<S, 1, NR>(simd, panel),
+                    2 if MR > 2 => workspace.panel::<S, 2, NR>(simd, panel),
                     _ => workspace.panel::<S, MR, NR>(simd, panel),
                 }
             }

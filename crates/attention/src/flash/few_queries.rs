@@ -18,8 +18,8 @@ use std::f64::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// With up to so many queries, this way was the faster one where it was measured.
-pub(super) const FEW: usize = 6;
+/// With up to so many queries, this way was the faster one where it was measured. A browser has one way for all: less code to send.
+pub(super) const FEW: usize = if cfg!(target_family = "wasm") { 0 } else { 6 };
 
 /// Tiles in a chunk of keys. It depends on nothing but the tiles: sums over chunks must not depend on the number of threads.
 const TILES: usize = 8;

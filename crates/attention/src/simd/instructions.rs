@@ -63,6 +63,10 @@ impl Instructions {
     /// not have them.
     pub(crate) fn run<W: Work>(self, work: W) -> Option<W::Output> {
         match self {
+            // In a browser code is sent over a network, and what is larger isn't faster there.
+            #[cfg(target_family = "wasm")]
+            Self::Portable => Some(compiled::<_, _, 1, 2>(pulp::Scalar128b, work)),
+            #[cfg(not(target_family = "wasm"))]
             Self::Portable => Some(compiled::<_, _, 2, 6>(pulp::Scalar128b, work)),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => {

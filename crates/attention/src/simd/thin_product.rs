@@ -14,8 +14,8 @@ use nalgebra::DMatrixView;
 /// No vector has more numbers.
 pub(crate) const LARGEST_VECTOR: usize = 16;
 
-/// So many vectors meet a column at once.
-const AT_ONCE: usize = 3;
+/// So many vectors meet a column at once; in a browser one, so that there is less code to send.
+const AT_ONCE: usize = if cfg!(target_family = "wasm") { 1 } else { 3 };
 
 /// So many columns are read at once: their sums are independent of each other, and a processor can wait for all of them.
 const COLUMNS: usize = 4;
@@ -31,7 +31,7 @@ macro_rules! in_pieces {
             let y = (&mut $y[piece.start * $y_stride..], $y_stride);
             match piece.len() {
                 1 => $f::<S, T, 1>($simd, x, $w, y),
-                2 => $f::<S, T, 2>($simd, x, $w, y),
+                2 if AT_ONCE > 2 => $f::<S, T, 2>($simd, x, $w, y),
                 _ => $f::<S, T, AT_ONCE>($simd, x, $w, y),
             }
         }
