@@ -56,6 +56,13 @@ fn counts(page: &mut Page) -> Result<()> {
             ("products", &|c| giga(c.flops.scores + c.flops.values)),
             ("softmax", &|c| giga(c.flops.softmax)),
             ("core's share", &|c| percent(core_share(&c.flops), 0)),
+        ],
+    );
+    page.table_of(
+        "weights",
+        &counts,
+        &[
+            ("$n$", &|c| integer(c.n)),
             ("weights of a head", &|c| bytes(c.bytes.weights / HEADS as u128)),
             ("of 32 heads", &|c| bytes(c.bytes.weights)),
         ],
@@ -381,7 +388,6 @@ fn steps_values(
     [.., softmax, _, whole]: &[Step; 5],
 ) {
     page.value("whole-intensity", fixed(whole.counted.intensity(), 1));
-    page.value("whole-speed", significant(whole.speed(), 2));
     page.value("whole-share", percent(ceilings.share(whole), 0));
     page.value("softmax-flops", percent(softmax.counted.flops / whole.counted.flops, 0));
     page.value("softmax-time", percent(softmax.seconds / whole.seconds, 0));
