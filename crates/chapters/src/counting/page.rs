@@ -335,11 +335,17 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     let time = time.context("a layer of 512 tokens")?;
     let softmaxes = layer.heads as f64 * softmax.seconds;
     page.value("cores-with-softmax", fixed(cores_over_projections(time, 0.0), 1));
-    page.value("cores-without-softmax", fixed(cores_over_projections(time, softmaxes), 1));
+    page.value(
+        "cores-without-softmax",
+        fixed(cores_over_projections(time, softmaxes), 1),
+    );
     // At the crossover softmax wasn't timed: we take it to be proportional to the number of scores.
     let even = layer.at_crossover().context("a layer at the crossover")?;
     let estimate = softmaxes * (even.n / time.n).powi(2);
-    page.value("cores-without-softmax-even", fixed(cores_over_projections(even, estimate), 1));
+    page.value(
+        "cores-without-softmax-even",
+        fixed(cores_over_projections(even, estimate), 1),
+    );
     draw_roofline(page, &ceilings, &short, &long)
 }
 
