@@ -40,16 +40,16 @@ impl Dropout {
 
     /// Returns the dropout of head number `head`.
     pub fn of_head(self, head: usize) -> HeadDropout {
-        let key = mix(mix(self.seed.wrapping_add(GOLDEN)).wrapping_add(head as u64));
+        let of_head = mix(mix(self.seed.wrapping_add(GOLDEN)).wrapping_add(head as u64));
         let below = (self.probability * 2.0_f64.powi(64)) as u64;
-        HeadDropout { key, below, kept: 1.0 / (1.0 - self.probability) }
+        HeadDropout { of_head, below, kept: 1.0 / (1.0 - self.probability) }
     }
 }
 
 /// [`Dropout`] of one head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct HeadDropout {
-    key: u64,
+    of_head: u64,
     below: u64, // a weight is dropped whose number is smaller
     kept: f64,
 }
@@ -82,7 +82,7 @@ impl HeadDropout {
     fn multiply<T: Float>(&self, i: usize, j: usize, step: u64, weights: &mut [T]) {
         let kept: T = nalgebra::convert(self.kept);
         let first = ((i as u64) << 32).wrapping_add(j as u64);
-        let mut state = self.key.wrapping_add(first.wrapping_mul(GOLDEN));
+        let mut state = self.of_head.wrapping_add(first.wrapping_mul(GOLDEN));
         for weight in weights {
             let factor = if mix(state) < self.below { T::zero() } else { kept };
             *weight *= factor;

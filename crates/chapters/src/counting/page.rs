@@ -4,7 +4,7 @@ use super::facts::{
     self, Crossing, D, F32, Growth, HEADS, Points, TimedLayer, core_share,
 };
 use super::pages::{self, Pages};
-use super::roofline::{Ceilings, Step, products_over_projections, steps};
+use super::roofline::{Ceilings, Step, cores_over_projections, steps};
 use crate::output::Page;
 use crate::records::{least_and_most, list, provenance, provenance_of, threads};
 use anyhow::{Context, Result};
@@ -56,6 +56,13 @@ fn counts(page: &mut Page) -> Result<()> {
             ("products", &|c| giga(c.flops.scores + c.flops.values)),
             ("softmax", &|c| giga(c.flops.softmax)),
             ("core's share", &|c| percent(core_share(&c.flops), 0)),
+        ],
+    );
+    page.table_of(
+        "weights",
+        &counts,
+        &[
+            ("$n$", &|c| integer(c.n)),
             ("weights of a head", &|c| bytes(c.bytes.weights / HEADS as u128)),
             ("of 32 heads", &|c| bytes(c.bytes.weights)),
         ],
@@ -326,8 +333,19 @@ fn roofline(page: &mut Page, record: &Record, times: &Record) -> Result<()> {
     let layer = TimedLayer::of(times)?;
     let time = layer.times.iter().find(|time| time.n == 512.0);
     let time = time.context("a layer of 512 tokens")?;
-    let left = products_over_projections(time, layer.heads, softmax);
-    page.value("cores-without-softmax", fixed(left, 1));
+    let softmaxes = layer.heads as f64 * softmax.seconds;
+    page.value("cores-with-softmax", fixed(cores_over_projections(time, 0.0), 1));
+    page.value(
+        "cores-without-softmax",
+        fixed(cores_over_projections(time, softmaxes), 1),
+    );
+    // At the crossover softmax wasn't timed: we take it to be proportional to the number of scores.
+    let even = layer.at_crossover().context("a layer at the crossover")?;
+    let estimate = softmaxes * (even.n / time.n).powi(2);
+    page.value(
+        "cores-without-softmax-even",
+        fixed(cores_over_projections(even, estimate), 1),
+    );
     draw_roofline(page, &ceilings, &short, &long)
 }
 
@@ -376,7 +394,6 @@ fn steps_values(
     [.., softmax, _, whole]: &[Step; 5],
 ) {
     page.value("whole-intensity", fixed(whole.counted.intensity(), 1));
-    page.value("whole-speed", significant(whole.speed(), 2));
     page.value("whole-share", percent(ceilings.share(whole), 0));
     page.value("softmax-flops", percent(softmax.counted.flops / whole.counted.flops, 0));
     page.value("softmax-time", percent(softmax.seconds / whole.seconds, 0));

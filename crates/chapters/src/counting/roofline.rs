@@ -32,9 +32,10 @@ pub fn steps(record: &Record, times: &Record, n: usize) -> Result<[Step; 5]> {
     Ok([timed(scores)?, timed(scale)?, timed(softmax)?, timed(values)?, timed(whole)?])
 }
 
-/// How long the cores of a layer take per FLOP when a softmax for each head is subtracted, as a multiple of what the projections take.
-pub fn products_over_projections(layer: &LayerTime, heads: usize, softmax: &Step) -> f64 {
-    let products = layer.cores - heads as f64 * softmax.seconds;
+/// How long the cores of a layer take per FLOP of their products, as a multiple of what the projections take, when these seconds
+/// are subtracted: those of a softmax for each head, or none.
+pub fn cores_over_projections(layer: &LayerTime, subtracted: f64) -> f64 {
+    let products = layer.cores - subtracted;
     let per_flop = products / (layer.flops.scores + layer.flops.values) as f64;
     per_flop / (layer.projections / layer.flops.projections as f64)
 }

@@ -7,10 +7,8 @@ fn xaviers_start_lies_between_two_extremes() {
     let [small, xavier, large] = [0.1, 1.0, 3.0].map(|f| facts::start(f).unwrap());
     assert!(small.entropy > 0.999 && large.entropy < 0.1, "not extreme");
     assert!((0.5..0.9).contains(&xavier.entropy), "not between the extremes");
-    assert!((0.5..2.0).contains(&xavier.queries));
     assert!(large.grad_w_q > xavier.grad_w_q);
-    let beyond_the_matrices = xavier.grad_w_q / small.grad_w_q / 1000.0;
-    assert!((1.5..2.5).contains(&beyond_the_matrices), "{beyond_the_matrices}");
+    assert!(xavier.grad_w_q / small.grad_w_q > 1000.0);
 }
 
 #[test]

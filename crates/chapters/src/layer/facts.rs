@@ -69,11 +69,9 @@ pub fn variance_from(width: usize) -> f64 {
 /// The effect of a fresh layer on inputs and gradients of spread 1: root mean squares, each a mean over layers.
 #[derive(Default)]
 pub struct Start {
-    pub queries: f64,
     pub scores: f64,
     /// Divided by ln n.
     pub entropy: f64,
-    pub output: f64,
     pub grad_w_q: f64,
 }
 
@@ -89,14 +87,12 @@ pub fn start(factor: f64) -> Result<Start> {
         }
         let x = normal(N, D_MODEL, rng);
         let grad_output = normal(N, D_MODEL, rng);
-        let (output, cache) = layer.forward(&x, Mask::none())?;
+        let (_, cache) = layer.forward(&x, Mask::none())?;
         let AttentionCache { q, k, weights, .. } = &cache.attention;
         let gradients = layer.backward(&cache, &grad_output)?;
         let share = 1.0 / LAYERS as f64;
-        mean.queries += share * root_mean_square(q);
         mean.scores += share * root_mean_square(&scaled_scores(q, k)?);
         mean.entropy += share * row_entropy(weights)?.mean() / (N as f64).ln();
-        mean.output += share * root_mean_square(&output);
         mean.grad_w_q += share * root_mean_square(&gradients.parameters.w_q);
     }
     Ok(mean)

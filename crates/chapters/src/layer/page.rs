@@ -150,7 +150,6 @@ fn initialisation(page: &mut Page) -> Result<()> {
     page.value("d-k", integer(D_K));
     page.value("layers", integer(LAYERS));
     page.value("var-q", fixed(facts::variance_from(D_MODEL), 2));
-    page.value("var-o", fixed(facts::variance_from(D_K), 2));
     let mut rows = vec![];
     for (name, factor) in
         [("a tenth of Xavier", 0.1), ("**Xavier**", 1.0), ("three times Xavier", 3.0)]
@@ -166,19 +165,15 @@ fn initialisation(page: &mut Page) -> Result<()> {
         }
         rows.push(vec![
             name.to_owned(),
-            fixed(start.queries, 2),
             fixed(start.scores, 2),
             percent(start.entropy, 0),
-            fixed(start.output, if factor < 1.0 { 4 } else { 2 }),
             gradient,
         ]);
     }
     let header = [
         "spread of the matrices",
-        "size of the queries",
         "size of the scores",
         "evenness of the weights",
-        "size of the output",
         "size of $\\partial \\mathcal{L} / \\partial W_Q$",
     ];
     page.table("initialisation", &header, &rows);
