@@ -5,7 +5,7 @@ use super::task::{D_MODEL, HEADS, Model, Positions, STEPS, TRAINED};
 use crate::output::Page;
 use anyhow::Result;
 use attention::sinusoidal_positions;
-use figures::format::{fixed, integer, scientific};
+use figures::format::{fixed, integer, percent, scientific};
 use figures::{
     Axis, BLUE, GREEN, HeatMap, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, line,
     line_chart,
@@ -133,6 +133,10 @@ fn beyond(page: &mut Page) -> Result<()> {
     let mut rows = vec![];
     for positions in Positions::ALL {
         let model = Model::trained(positions)?;
+        if positions == Positions::Rotary {
+            page.value("right-trained", percent(model.right_weight(TRAINED)?, 0));
+            page.value("right-long", percent(model.right_weight(8 * TRAINED)?, 0));
+        }
         let mut row = vec![positions.name().to_owned()];
         for n in lengths {
             row.push(fixed(model.loss(n)?, 2));
