@@ -121,7 +121,7 @@ impl<T: Float> KeyValueCache<T> {
         let held = self.held + keys.nrows();
         for (store, new) in [(&mut self.keys, keys), (&mut self.values, values)] {
             if store.nrows() < held {
-                // Room for twice as many: n tokens, one by one, are copied fewer than 2n times.
+                // Room for twice as many, so that each row is copied less than twice.
                 let mut larger = DMatrix::zeros(held.next_power_of_two(), new.ncols());
                 if self.held > 0 {
                     larger.rows_mut(0, self.held).copy_from(&store.rows(0, self.held));

@@ -37,10 +37,13 @@ impl Steps {
         let size = |m: &record::Measurement, name: &str| {
             m.sizes.get(name).copied().with_context(|| format!("no {name} of {}", m.what))
         };
-        let read = record.all("decoding/read", "f32").next().context("no decoding/read")?;
-        let (n, heads, width) = (size(read, "n")?, size(read, "heads")?, size(read, "d")?);
+        let read =
+            record.all("decoding/read", "f32").next().context("no decoding/read")?;
+        let (n, heads, width) =
+            (size(read, "n")?, size(read, "heads")?, size(read, "d")?);
         let bytes = |kv_heads: u64| (2 * 4 * kv_heads * width * n) as f64;
-        let bandwidth = bytes(size(read, "kv_heads")?) / record.in_unit(read, Unit::Seconds)?;
+        let bandwidth =
+            bytes(size(read, "kv_heads")?) / record.in_unit(read, Unit::Seconds)?;
         let mut steps = vec![];
         for measured in record.all("decoding/step", "f32") {
             let kv_heads = size(measured, "kv_heads")?;

@@ -4,7 +4,7 @@ use super::facts::{Steps, scores};
 use crate::output::Page;
 use crate::records::provenance;
 use anyhow::Result;
-use figures::format::{bytes, duration, fixed, integer, significant};
+use figures::format::{bytes, duration, fixed, integer, scientific, significant};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     work(page);
@@ -18,8 +18,8 @@ fn work(page: &mut Page) {
         let times = again as f64 / cached as f64;
         vec![
             integer(n as usize),
-            integer(again as usize),
-            integer(cached as usize),
+            format!("${}$", scientific(again as f64, 1)),
+            format!("${}$", scientific(cached as f64, 1)),
             integer(times.round() as usize),
         ]
     });
