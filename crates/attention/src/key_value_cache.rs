@@ -115,12 +115,13 @@ impl<T: Float> KeyValueCache<T> {
         (self.keys().len() + self.values().len()) * size_of::<T>()
     }
 
+    // ANCHOR: push
     /// Adds the keys and values of some tokens.
     fn push(&mut self, keys: &DMatrix<T>, values: &DMatrix<T>) {
         let held = self.held + keys.nrows();
         for (store, new) in [(&mut self.keys, keys), (&mut self.values, values)] {
             if store.nrows() < held {
-                // Room for twice as many: n tokens, one by one, are copied fewer than 2n times.
+                // Room for twice as many, so that each row is copied less than twice.
                 let mut larger = DMatrix::zeros(held.next_power_of_two(), new.ncols());
                 if self.held > 0 {
                     larger.rows_mut(0, self.held).copy_from(&store.rows(0, self.held));
@@ -132,6 +133,7 @@ impl<T: Float> KeyValueCache<T> {
         self.held = held;
         self.tokens += keys.nrows();
     }
+    // ANCHOR_END: push
 
     /// Moves what a window still shows to the front, when as much can be forgotten.
     fn forget(&mut self) {
@@ -222,11 +224,13 @@ impl<T: Float> MultiHeadAttention<T> {
         cache.forget(); // which changes nothing that a token could see
         mask.sized_for_heads(x.nrows(), cache.held + x.nrows())?;
 
+        // ANCHOR: attend
         cache.push(&k, &v);
         let (n_heads, n_kv_heads) = (self.n_heads(), self.n_kv_heads());
         let inputs =
             Inputs::grouped(&q, cache.keys(), cache.values(), mask, n_heads, n_kv_heads)?;
         let attended = engine.forward(&inputs).output;
         linear(&attended, &self.parameters.w_o, &self.parameters.b_o)
+        // ANCHOR_END: attend
     }
 }

@@ -3,7 +3,9 @@
 
 use crate::output::{Generated, Page, files_below};
 use crate::records::tests::committed;
-use crate::{Generator, counting, fast, gpu, memory_wall, softmax, tiles_backward};
+use crate::{
+    Generator, counting, decoding, fast, gpu, memory_wall, softmax, tiles_backward,
+};
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -18,13 +20,23 @@ const MEASURED: &[Generator] = &[
     ("softmax", softmax::generate),
     ("counting", counting::generate),
     ("memory-wall", memory_wall::on_a_thread),
+    ("decoding", decoding::generate),
     ("tiles-backward", tiles_backward::keep_or_recompute),
     ("fast", fast::generate),
     ("gpu", gpu::generate),
 ];
 
-const TOPICS: [&str; 8] =
-    ["complexity", "ladder", "memory", "pages", "parts", "peers", "roofline", "softmax"];
+const TOPICS: [&str; 9] = [
+    "complexity",
+    "decoding",
+    "ladder",
+    "memory",
+    "pages",
+    "parts",
+    "peers",
+    "roofline",
+    "softmax",
+];
 
 fn measured(records: &Records) -> Result<Generated> {
     let mut generated = Generated::default();

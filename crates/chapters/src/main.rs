@@ -9,6 +9,7 @@ mod backward;
 mod claims;
 mod counting;
 mod debugging;
+mod decoding;
 mod fast;
 mod gpu;
 mod gradient_checking;
@@ -78,6 +79,7 @@ const PAGES: &[Generator] = &[
     ("counting", counting::generate),
     ("memory-wall", memory_wall::generate),
     ("online-softmax", online_softmax::generate),
+    ("decoding", decoding::generate),
     ("tiles-forward", tiles_forward::generate),
     ("tiles-backward", tiles_backward::generate),
     ("fast", fast::generate),

@@ -1,0 +1,62 @@
+//! The chapter's numbers.
+
+use anyhow::{Context, Result, ensure};
+use record::{Record, Unit};
+
+/// Scores that are computed while n tokens are written: each step over the whole text, or one row at a time with a cache.
+pub fn scores(n: u128) -> (u128, u128) {
+    let again = (1..=n).map(|i| i * i).sum();
+    let cached = (1..=n).sum();
+    (again, cached)
+}
+
+/// One step of decoding, as it was measured.
+pub struct Step {
+    pub kv_heads: u64,
+    /// Of the keys and values that it reads.
+    pub bytes: f64,
+    /// Operations of the two products.
+    pub flops: f64,
+    pub seconds: f64,
+    /// The time in which as many bytes are merely read.
+    pub reading: f64,
+}
+
+/// The steps of a record, from many heads of keys to few; with the tokens in the cache, the heads and their width.
+pub struct Steps {
+    pub steps: Vec<Step>,
+    pub n: u64,
+    pub heads: u64,
+    pub width: u64,
+    /// Bytes per second, where they are merely read.
+    pub bandwidth: f64,
+}
+
+impl Steps {
+    pub fn of(record: &Record) -> Result<Self> {
+        let size = |m: &record::Measurement, name: &str| {
+            m.sizes.get(name).copied().with_context(|| format!("no {name} of {}", m.what))
+        };
+        let read =
+            record.all("decoding/read", "f32").next().context("no decoding/read")?;
+        let (n, heads, width) =
+            (size(read, "n")?, size(read, "heads")?, size(read, "d")?);
+        let bytes = |kv_heads: u64| (2 * 4 * kv_heads * width * n) as f64;
+        let bandwidth =
+            bytes(size(read, "kv_heads")?) / record.in_unit(read, Unit::Seconds)?;
+        let mut steps = vec![];
+        for measured in record.all("decoding/step", "f32") {
+            let kv_heads = size(measured, "kv_heads")?;
+            steps.push(Step {
+                kv_heads,
+                bytes: bytes(kv_heads),
+                flops: (4 * heads * width * n) as f64,
+                seconds: record.in_unit(measured, Unit::Seconds)?,
+                reading: bytes(kv_heads) / bandwidth,
+            });
+        }
+        ensure!(steps.len() > 1, "the record `{}` has no steps to compare", record.topic);
+        steps.sort_by_key(|step| std::cmp::Reverse(step.kv_heads));
+        Ok(Steps { steps, n, heads, width, bandwidth })
+    }
+}
