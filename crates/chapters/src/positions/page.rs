@@ -99,7 +99,7 @@ fn turned(page: &mut Page) -> Result<()> {
                 .map(|step| (f64::from(step) * 5.0).to_radians())
                 .map(|a| on_dial(middle, RADIUS, (a.cos(), a.sin())))
                 .collect();
-            line(area, &circle, &MUTED)?;
+            line(area, &circle, MUTED)?;
             let of = |row: &DMatrix<f64>| (row[2 * pair], row[2 * pair + 1]);
             arrow(area, &[middle, on_dial(middle, RADIUS, of(&k))], VERMILION)?;
             arrow(area, &[middle, on_dial(middle, RADIUS, of(&q))], BLUE)?;
