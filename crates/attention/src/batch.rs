@@ -3,9 +3,8 @@
 //! The sequences run in parallel, where the feature `rayon` is on. Results come back in the order of the sequences and are summed in
 //! an order that depends on their number alone, so that they are the same to the last bit for any number of threads.
 
-use crate::error::{Error, Result, check_count};
+use crate::error::{Error, Result, check_count, check_shape};
 use crate::forward_options::{BatchOptions, ForwardOptions};
-use crate::multi_head::sum_of_tables;
 use crate::parallel;
 use crate::parameters::{LayerGradients, Parameters};
 use crate::simd::Float;
@@ -86,6 +85,26 @@ pub(crate) fn backward<T: Float, Cache: Sync>(
         return Err(Error::Empty { argument: "caches", given: "0 sequences".to_owned() });
     };
     Ok(BatchGradients { parameters, xs, contexts, tables })
+}
+
+/// Sums the gradients of several tables over heads or sequences.
+///
+/// # Errors
+/// The tables of one are not those of another.
+pub(crate) fn sum_of_tables<'a, T: Float>(
+    mut all: impl Iterator<Item = &'a [DMatrix<T>]>,
+) -> Result<Vec<DMatrix<T>>> {
+    let mut sums = all.next().unwrap_or_default().to_vec();
+    for tables in all {
+        check_count("tables", "entry", tables.len(), sums.len(), || {
+            format!("another sequence has {}", sums.len())
+        })?;
+        for (sum, table) in sums.iter_mut().zip(tables) {
+            check_shape("tables", table, sum.shape(), "another sequence's")?;
+            *sum += table;
+        }
+    }
+    Ok(sums)
 }
 
 /// Returns all results, or the first error with the number of its sequence.

@@ -558,7 +558,7 @@ impl<T: Float> MultiHeadAttention<T> {
             attention_backward(&heads[head], split(grad_attended, head, self.n_heads))
         });
         let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
-        let tables = sum_of_tables(heads.iter().map(|head| &head.tables[..]))?;
+        let tables = batch::sum_of_tables(heads.iter().map(|head| &head.tables[..]))?;
         let (mut q, mut k, mut v) = (vec![], vec![], vec![]);
         for head in heads {
             q.push(head.q);
@@ -603,26 +603,6 @@ fn sums<T: Float>(matrices: &[DMatrix<T>], group: usize) -> Vec<DMatrix<T>> {
         group[1..].iter().fold(group[0].clone(), |sum, other| sum + other)
     };
     matrices.chunks(group).map(sum).collect()
-}
-
-/// Sums the gradients of several tables over heads or sequences.
-///
-/// # Errors
-/// The tables of one are not those of another.
-pub(crate) fn sum_of_tables<'a, T: Float>(
-    mut all: impl Iterator<Item = &'a [DMatrix<T>]>,
-) -> Result<Vec<DMatrix<T>>> {
-    let mut sums = all.next().unwrap_or_default().to_vec();
-    for tables in all {
-        check_count("tables", "entry", tables.len(), sums.len(), || {
-            format!("another sequence has {}", sums.len())
-        })?;
-        for (sum, table) in sums.iter_mut().zip(tables) {
-            check_shape("tables", table, sum.shape(), "another sequence's")?;
-            *sum += table;
-        }
-    }
-    Ok(sums)
 }
 
 /// The weights that dropout dropped: a probability and a seed, from which each of them follows.
