@@ -2,7 +2,7 @@
 
 use super::facts::{Steps, scores};
 use crate::output::Page;
-use crate::records::provenance;
+use crate::records::{least_and_most, provenance};
 use anyhow::Result;
 use figures::format::{bytes, duration, fixed, integer, scientific, significant};
 
@@ -59,6 +59,10 @@ fn steps(page: &mut Page) -> Result<()> {
     page.value("bandwidth", fixed(bandwidth / 1e9, 0));
     page.value("over-many", fixed(many.seconds / many.reading, 1));
     page.value("over-few", fixed(few.seconds / few.reading, 1));
+    let rests = steps.iter().map(|step| 1e3 * (step.seconds - step.reading));
+    let (least, most) = least_and_most(rests);
+    page.value("rest-least", fixed(least, 1));
+    page.value("rest-most", fixed(most, 1));
     page.value("gain", fixed(many.seconds / few.seconds, 1));
     page.value("fewer-bytes", integer((many.bytes / few.bytes).round() as usize));
     page.value("where", provenance(&record));

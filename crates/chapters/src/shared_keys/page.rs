@@ -8,11 +8,10 @@ use figures::format::{bytes, integer, significant};
 pub fn generate(page: &mut Page) -> Result<()> {
     let rows = [
         ("multi-head", Kept::Heads(HEADS)),
-        ("grouped, 8 heads of keys", Kept::Heads(8)),
-        ("multi-query, 1 head of keys", Kept::Heads(1)),
-        ("latent", LATENT),
+        ("grouped, 8 key-value heads", Kept::Heads(8)),
+        ("multi-query, 1 key-value head", Kept::Heads(1)),
     ];
-    let rows = rows.map(|(name, kept)| {
+    let row = |(name, kept): (&str, Kept)| {
         vec![
             name.to_owned(),
             integer(kept.numbers() as usize),
@@ -20,7 +19,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
             bytes(u128::from(kept.bytes(4096))),
             significant(kept.intensity(), 2),
         ]
-    });
+    };
     let header = [
         "attention",
         "numbers a layer keeps of a token",
@@ -28,7 +27,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "4,096 tokens",
         "FLOP per byte",
     ];
-    page.table("kept", &header, &rows);
+    page.table("kept", &header, &rows.map(row));
+    page.table("latent", &header, &[row(("latent", LATENT))]);
     page.value("layers", integer(LAYERS as usize));
     page.value("heads", integer(HEADS as usize));
     page.value("width", integer(WIDTH as usize));
