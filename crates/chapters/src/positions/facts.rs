@@ -53,13 +53,17 @@ pub fn cosines(position: isize) -> Result<(f64, f64)> {
     Ok((cosine(position), cosine(rounded)))
 }
 
-/// By how much an angle is off at most, over all pairs, that is computed in `f32` from its frequency in `f32`.
-pub fn off_in_single(position: isize) -> Result<f64> {
+/// By how much an angle is off at most, over all pairs and a hundred positions up to this one, that is computed in `f32` from its frequency
+/// in `f32`.
+pub fn off_in_single(last: isize) -> Result<f64> {
     let rotary = Rotary::new(10_000.0, RotaryPairs::Halves)?;
-    let off = |pair: usize| {
+    let off = |position: isize, pair: usize| {
         let frequency = 10_000_f32.powf(-2.0 * pair as f32 / WIDTH as f32);
         let angle = position as f32 * frequency;
         (f64::from(angle) - rotary.angle(position, pair, WIDTH)).abs()
     };
-    Ok((0..WIDTH / 2).map(off).fold(0.0, f64::max))
+    let positions = last - 99..=last;
+    let all = positions
+        .flat_map(|position| (0..WIDTH / 2).map(move |pair| off(position, pair)));
+    Ok(all.fold(0.0, f64::max))
 }

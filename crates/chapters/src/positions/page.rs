@@ -122,7 +122,7 @@ fn angles(page: &mut Page) -> Result<()> {
     let (exact, rounded) = facts::cosines(257)?;
     page.value("cosine", fixed(exact, 2));
     page.value("cosine-rounded", fixed(rounded, 2));
-    page.value("off-in-single", scientific(facts::off_in_single(131_072)?, 0));
+    page.value("off-in-single", scientific(facts::off_in_single(100_000)?, 0));
     page.value("width", integer(WIDTH));
     Ok(())
 }
