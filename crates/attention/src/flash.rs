@@ -393,7 +393,7 @@ pub(crate) fn check_groups(n_heads: usize, n_kv_heads: usize) -> Result<()> {
     check_heads("n_kv_heads", n_kv_heads, n_heads, because)
 }
 
-/// What the heads of keys and values are called in errors: where there are as many as of queries, nobody has given them a number.
+/// What the heads of keys and values are called in errors: where there are as many as of queries, they were given no number of their own.
 pub(crate) fn kv_name(n_heads: usize, n_kv_heads: usize) -> &'static str {
     if n_kv_heads == n_heads { "n_heads" } else { "n_kv_heads" }
 }

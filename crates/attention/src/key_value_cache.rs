@@ -165,7 +165,7 @@ impl<T: Float> KeyValueCache<T> {
 
 impl<T: Float> MultiHeadAttention<T> {
     /// Returns the output for new tokens, which see themselves and the tokens that the cache holds, as far as the mask allows; and adds them
-    /// to the cache. There is no way back from here: it is for a model that writes.
+    /// to the cache. It has no backward pass: it is for a model that writes.
     ///
     /// Whether a text comes at once, in chunks or token by token makes no difference beyond rounding, as long as no token sees a later one:
     /// take [`Mask::causal`]. Masks are laid over the tokens that are held and the new ones, so [`Mask::padding`] and [`Mask::dense`] must

@@ -286,7 +286,7 @@ impl ScoreRule {
         })
     }
 
-    /// Whether gradients of scores change on their way back: not where something was merely added that isn't learned.
+    /// Whether the backward pass has a step of its own: not where something was merely added that isn't learned.
     pub(crate) fn has_backward(&self) -> bool {
         self.steps().iter().any(|step| !matches!(step, Step::Slopes(_)))
     }

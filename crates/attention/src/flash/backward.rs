@@ -153,7 +153,7 @@ struct BackwardWorkspace<T> {
     grad_columns: Aligned<T>, // blocks of (queries, NR)
     weights: Aligned<T>,     // (queries, width); scores, before
     grad_scores: Aligned<T>, // (queries, width)
-    scores: Vec<T>, // (queries, width), before they were changed, if the way back asks for them
+    scores: Vec<T>, // (queries, width), before they were changed, if the backward pass needs them
     shift: Vec<T>,  // (n_q): log-sum-exps
     rest: Vec<T>,   // (n_q): what rounding took from them, as an exponent of 2
     d: Vec<T>,      // (n_q): rowsum(grad_output ⊙ output)

@@ -44,7 +44,7 @@ fn steps(page: &mut Page) -> Result<()> {
         })
         .collect();
     let header = [
-        "heads of keys",
+        "key-value heads",
         "FLOP per byte",
         "read per step",
         "predicted",
