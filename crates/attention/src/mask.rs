@@ -57,6 +57,7 @@ enum Rule {
     Window(usize),
     Sinks { width: usize, sinks: usize },
     Dense(DMatrix<bool>),
+    Blocks { size: usize, allowed: DMatrix<bool> },
 }
 
 impl From<ScoreRule> for Mask {
@@ -174,6 +175,33 @@ impl Mask {
         Ok(Mask::of(vec![Rule::Dense(allowed)]))
     }
 
+    /// Returns the mask of a pattern of blocks, `size` queries by `size` keys each: query `i` sees key `j` when
+    /// `allowed[(i / size, j / size)]`. Tiled code skips the blocks that are hidden.
+    ///
+    /// Shapes: `allowed` (n_q / size, n_k / size), rounded up.
+    ///
+    /// # Errors
+    /// `size` is 0, or `allowed` is empty.
+    ///
+    /// # Source
+    /// R. Child et al., *Generating Long Sequences with Sparse Transformers* (2019), section 5.5.
+    ///
+    /// ```
+    /// use attention::Mask;
+    /// use nalgebra::dmatrix;
+    ///
+    /// // Each pair of tokens sees itself, and all see the first pair.
+    /// let blocks = dmatrix![true, false, false; true, true, false; true, false, true];
+    /// let sized = Mask::blocks(2, blocks)?.sized(6, 6)?;
+    /// assert!(sized.allows(5, 1) && !sized.allows(5, 2) && sized.allows(5, 4));
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn blocks(size: usize, allowed: DMatrix<bool>) -> Result<Self> {
+        check_positive("size", size)?;
+        check_not_empty("allowed", &allowed)?;
+        Ok(Mask::of(vec![Rule::Blocks { size, allowed }]))
+    }
+
     /// Returns both rules at once: a key is seen where both masks allow it.
     ///
     /// ```
@@ -244,7 +272,7 @@ impl Mask {
     ///
     /// # Errors
     /// `n_q` or `n_k` is 0 or beyond any memory, or the rule was made for another shape: [`Mask::padding`] of another length than `n_k`,
-    /// [`Mask::dense`] of another shape than `(n_q, n_k)`; or its rule for scores is for several heads, and [`Mask::of_head`] didn't say
+    /// [`Mask::dense`] of another shape than `(n_q, n_k)`, [`Mask::blocks`] of another number of blocks; or its rule for scores is for several heads, and [`Mask::of_head`] didn't say
     /// which.
     ///
     /// ```
@@ -269,6 +297,10 @@ impl Mask {
                 Rule::Dense(allowed) => {
                     check_shape("allowed", allowed, (n_q, n_k), "the score matrix")?;
                 }
+                Rule::Blocks { size, allowed } => {
+                    let expected = (n_q.div_ceil(*size), n_k.div_ceil(*size));
+                    check_shape("allowed", allowed, expected, "the blocks of scores")?;
+                }
                 Rule::Causal | Rule::Window(_) | Rule::Sinks { .. } => {} // fit any shape
             }
         }
@@ -291,6 +323,7 @@ mod saved {
         Window(usize),
         Sinks { width: usize, sinks: usize },
         Dense(Matrix<bool>),
+        Blocks { size: usize, allowed: Matrix<bool> },
     }
 
     impl TryFrom<Vec<Rule>> for Mask {
@@ -307,6 +340,9 @@ mod saved {
                         Mask::window_with_sinks(width, sinks)?
                     }
                     Rule::Dense(allowed) => Mask::dense(allowed.into_matrix("allowed")?)?,
+                    Rule::Blocks { size, allowed } => {
+                        Mask::blocks(size, allowed.into_matrix("allowed")?)?
+                    }
                 });
             }
             Ok(mask)
@@ -411,6 +447,7 @@ impl SizedMask {
                 key <= query && (query - key < *width || j < *sinks)
             }
             Rule::Dense(allowed) => allowed[(i, j)],
+            Rule::Blocks { size, allowed } => allowed[(i / size, j / size)],
         }
     }
 
@@ -471,6 +508,10 @@ impl SizedMask {
             Rule::Dense(allowed) => of_all(
                 columns.clone().flat_map(|j| rows.clone().map(move |i| allowed[(i, j)])),
             ),
+            Rule::Blocks { size, allowed } => {
+                let (rows, columns) = (blocks_of(rows, *size), blocks_of(columns, *size));
+                of_all(columns.flat_map(|j| rows.clone().map(move |i| allowed[(i, j)])))
+            }
         }
     }
 
@@ -635,7 +676,7 @@ impl SizedMask {
     /// Returns the keys that at least one of these queries may see: any other is hidden from each of them.
     ///
     /// This is what tiled code walks. It is as narrow as [`Mask::causal`] and [`Mask::window`] make it, and knows nothing of
-    /// [`Mask::padding`] and [`Mask::dense`]: of the tiles within it, some may still be hidden.
+    /// [`Mask::padding`], [`Mask::dense`] and [`Mask::blocks`]: of the tiles within it, some may still be hidden.
     ///
     /// ```
     /// let mask = attention::Mask::causal();
@@ -680,7 +721,7 @@ impl SizedMask {
             }
             Rule::Sinks { sinks: 0, width } => self.rule_keys(&Rule::Window(*width), i),
             Rule::Sinks { .. } => 0..end, // with a gap
-            Rule::Padding(_) | Rule::Dense(_) => 0..self.n_k,
+            Rule::Padding(_) | Rule::Dense(_) | Rule::Blocks { .. } => 0..self.n_k,
         }
     }
 
@@ -700,7 +741,7 @@ impl SizedMask {
             }
             Rule::Sinks { sinks, .. } if j < *sinks => start..self.n_q,
             Rule::Sinks { width, .. } => self.rule_queries(&Rule::Window(*width), j),
-            Rule::Padding(_) | Rule::Dense(_) => 0..self.n_q,
+            Rule::Padding(_) | Rule::Dense(_) | Rule::Blocks { .. } => 0..self.n_q,
         }
     }
 
@@ -729,6 +770,13 @@ impl SizedMask {
                 Rule::Dense(allowed) => {
                     for (entry, j) in line.iter_mut().zip(keys.clone()) {
                         if !allowed[(i, j)] {
+                            *entry = hidden;
+                        }
+                    }
+                }
+                Rule::Blocks { size, allowed } => {
+                    for (entry, j) in line.iter_mut().zip(keys.clone()) {
+                        if !allowed[(i / size, j / size)] {
                             *entry = hidden;
                         }
                     }
@@ -770,6 +818,13 @@ impl SizedMask {
                     let column = &allowed.as_slice()[j * self.n_q..][..self.n_q];
                     hide_where_false(&column[queries.clone()], line, hidden);
                 }
+                Rule::Blocks { size, allowed } => {
+                    for (entry, i) in line.iter_mut().zip(queries.clone()) {
+                        if !allowed[(i / size, j / size)] {
+                            *entry = hidden;
+                        }
+                    }
+                }
             }
         }
     }
@@ -794,6 +849,11 @@ fn hide_outside<T: Copy>(seen: Range<usize>, first: usize, line: &mut [T], hidde
     let (start, end) = (place(seen.start), place(seen.end));
     line[end..].fill(hidden);
     line[..start].fill(hidden); // all of it, if nothing is seen
+}
+
+/// The numbers of the blocks in which these rows or columns are.
+fn blocks_of(range: &Range<usize>, size: usize) -> Range<usize> {
+    range.start / size..range.end.div_ceil(size)
 }
 
 fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs, unsafe_code)]
 
+pub mod fewer_pairs; // what may be left out
 pub mod gpu; // a multiprocessor on paper
 pub mod hardware; // the GPUs that the book speaks of
 pub mod roofline; // operations and bytes of each step

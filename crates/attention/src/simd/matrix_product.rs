@@ -23,7 +23,7 @@ pub(crate) fn product_plus<'a, T: Float>(
 }
 
 /// Returns `a · b`.
-pub(crate) fn product<'a, T: Float>(
+pub fn product<'a, T: Float>(
     a: impl Into<DMatrixView<'a, T>>,
     b: impl Into<DMatrixView<'a, T>>,
 ) -> DMatrix<T> {
@@ -31,7 +31,7 @@ pub(crate) fn product<'a, T: Float>(
 }
 
 /// Returns `aᵀ · b`.
-pub(crate) fn tr_product<'a, T: Float>(
+pub fn tr_product<'a, T: Float>(
     a: impl Into<DMatrixView<'a, T>>,
     b: impl Into<DMatrixView<'a, T>>,
 ) -> DMatrix<T> {
@@ -39,7 +39,7 @@ pub(crate) fn tr_product<'a, T: Float>(
 }
 
 /// Returns `a · bᵀ`.
-pub(crate) fn product_tr<'a, T: Float>(
+pub fn product_tr<'a, T: Float>(
     a: impl Into<DMatrixView<'a, T>>,
     b: impl Into<DMatrixView<'a, T>>,
 ) -> DMatrix<T> {

@@ -131,7 +131,7 @@ const EXACT_WIDTHS: [usize; 3] = [1, 4, 16];
 pub fn mask(rng: &mut ChaCha8Rng, (n_q, n_k): (usize, usize)) -> (Mask, DMatrix<bool>) {
     let define = |seen: &dyn Fn(usize, usize) -> bool| DMatrix::from_fn(n_q, n_k, seen);
     let position = |i: usize| (i + n_k) as i64 - n_q as i64;
-    match rng.random_range(0..8) {
+    match rng.random_range(0..9) {
         0 => (Mask::none(), define(&|_, _| true)),
         1 => (Mask::causal(), define(&|i, j| j as i64 <= position(i))),
         2 => {
@@ -150,6 +150,13 @@ pub fn mask(rng: &mut ChaCha8Rng, (n_q, n_k): (usize, usize)) -> (Mask, DMatrix<
             let share = [0.1, 0.5, 0.95][rng.random_range(0..3)];
             let allowed = DMatrix::from_fn(n_q, n_k, |_, _| rng.random_bool(share));
             (Mask::dense(allowed.clone()).unwrap(), allowed)
+        }
+        5 => {
+            let (size, share) = (length(rng), [0.1, 0.5][rng.random_range(0..2)]);
+            let (rows, columns) = (n_q.div_ceil(size), n_k.div_ceil(size));
+            let blocks = DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share));
+            let allowed = define(&|i, j| blocks[(i / size, j / size)]);
+            (Mask::blocks(size, blocks).unwrap(), allowed)
         }
         _ => {
             let (a, allowed_a) = mask(rng, (n_q, n_k));

@@ -45,12 +45,15 @@ pub fn masks(n_q: usize, n_k: usize) -> Vec<(&'static str, Mask)> {
     let padding =
         if n_k == 1 { Mask::none() } else { Mask::padding(&valid).expect("keys") };
     let allowed = DMatrix::from_fn(n_q, n_k, |i, j| i == j || (5 * i + 3 * j) % 4 < 2);
+    let blocks =
+        DMatrix::from_fn(n_q.div_ceil(2), n_k.div_ceil(2), |i, j| (i + j) % 3 < 2);
     vec![
         ("none", Mask::none()),
         ("causal", Mask::causal()),
         ("padding", padding.clone()),
         ("window", Mask::window(2).expect("a width")),
         ("dense", Mask::dense(allowed).expect("entries")),
+        ("blocks", Mask::blocks(2, blocks).expect("entries")),
         ("causal and padding", Mask::causal().and(padding)),
     ]
 }

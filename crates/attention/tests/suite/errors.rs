@@ -145,10 +145,13 @@ fn of_softmax_and_masks() {
         "Empty valid": Mask::padding(&[]);
         "Zero width": Mask::window(0);
         "Empty allowed": Mask::dense(DMatrix::from_element(3, 0, true));
+        "Zero size": Mask::blocks(0, DMatrix::from_element(1, 1, true));
+        "Empty allowed": Mask::blocks(2, DMatrix::from_element(0, 1, true));
         "Zero n_q": Mask::none().sized(0, 3);
         "Zero n_k": Mask::none().sized(3, 0);
         "Shape valid": Mask::causal().and(valid(2)).sized(3, 3);
         "Shape allowed": Mask::dense(DMatrix::from_element(2, 3, true)).unwrap().sized(3, 3);
+        "Shape allowed": Mask::blocks(2, DMatrix::from_element(1, 2, true)).unwrap().sized(3, 3);
         "Shape scores": three.apply(matrix(2, 4));
     }
 }

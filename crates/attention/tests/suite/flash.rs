@@ -35,6 +35,14 @@ fn mask(kind: usize, (n_q, n_k): (usize, usize), seed: u64) -> Mask {
         4 => Mask::dense(dense).unwrap(),
         5 => Mask::causal().and(padding),
         6 => window.and(Mask::dense(dense).unwrap()),
+        7 => {
+            let size = rng.random_range(1..24);
+            let seen =
+                DMatrix::from_fn(n_q.div_ceil(size), n_k.div_ceil(size), |_, _| {
+                    rng.random_bool(0.4)
+                });
+            Mask::blocks(size, seen).unwrap()
+        }
         _ => {
             valid.fill(false); // no query sees anything
             Mask::padding(&valid).unwrap()
@@ -78,7 +86,7 @@ fn every_length_up_to_300() {
     let flash = Flash::new().with_tiles(tiles).unwrap().with_threads(1).unwrap();
     for n in 1..=300 {
         let lengths = if n % 3 == 0 { (n, 301 - n) } else { (n, n) };
-        let mask = mask(n % 8, lengths, n as u64);
+        let mask = mask(n % 9, lengths, n as u64);
         check(
             &Problem { lengths, widths: (3, 2), n_heads: 1, n_kv_heads: 1, mask },
             tiles,

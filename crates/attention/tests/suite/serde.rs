@@ -85,6 +85,7 @@ fn masks_of_every_kind_come_back() {
         padding.clone(),
         Mask::window(2).unwrap(),
         Mask::dense(allowed).unwrap(),
+        Mask::blocks(2, DMatrix::from_fn(1, 2, |_, j| j == 1)).unwrap(),
         Mask::causal().and(padding),
     ] {
         let again: Mask = from_str(&to_string(&mask).unwrap()).unwrap();
@@ -168,8 +169,12 @@ fn a_mask_with_wrong_numbers_is_not_read() {
             "`allowed` is empty (0 x 3) but at least one entry is needed",
         ),
         (
+            json!([{ "Blocks": { "size": 0, "allowed": [[true], 1, 1] } }]),
+            "`size` is 0 but it must be at least 1",
+        ),
+        (
             json!(["Forward"]),
-            "unknown variant `Forward`, expected one of `Causal`, `Padding`, `Window`, `Sinks`, `Dense`",
+            "unknown variant `Forward`, expected one of `Causal`, `Padding`, `Window`, `Sinks`, `Dense`, `Blocks`",
         ),
         (json!(["Causal", ["Causal"]]), "invalid type: sequence, expected string or map"),
     ] {
