@@ -4,7 +4,8 @@
 use crate::output::{Generated, Page, files_below};
 use crate::records::tests::committed;
 use crate::{
-    Generator, counting, decoding, fast, gpu, memory_wall, softmax, tiles_backward,
+    Generator, counting, decoding, fast, fewer_pairs, gpu, memory_wall, softmax,
+    tiles_backward,
 };
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
@@ -23,12 +24,14 @@ const MEASURED: &[Generator] = &[
     ("decoding", decoding::generate),
     ("tiles-backward", tiles_backward::keep_or_recompute),
     ("fast", fast::generate),
+    ("fewer-pairs", fewer_pairs::costs),
     ("gpu", gpu::generate),
 ];
 
-const TOPICS: [&str; 9] = [
+const TOPICS: [&str; 10] = [
     "complexity",
     "decoding",
+    "fewer_pairs",
     "ladder",
     "memory",
     "pages",

@@ -11,6 +11,7 @@ mod counting;
 mod debugging;
 mod decoding;
 mod fast;
+mod fewer_pairs;
 mod gpu;
 mod gradient_checking;
 mod intuition;
@@ -83,6 +84,7 @@ const PAGES: &[Generator] = &[
     ("tiles-forward", tiles_forward::generate),
     ("tiles-backward", tiles_backward::generate),
     ("fast", fast::generate),
+    ("fewer-pairs", fewer_pairs::generate),
     ("gpu", gpu::generate),
     ("debugging", debugging::generate),
     ("claims", claims::generate),

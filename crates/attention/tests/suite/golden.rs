@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// 4 · 10⁻¹⁵ at most.
 const TOLERANCE: f64 = 1e-12;
 
-fn cases(file: &str) -> Vec<Value> {
+pub fn cases(file: &str) -> Vec<Value> {
     let here = || concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden").into();
     let folder: PathBuf =
         std::env::var_os("ATTENTION_GOLDEN").map_or_else(here, Into::into);
@@ -31,12 +31,12 @@ fn list<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-fn matrix(value: &Value) -> DMatrix<f64> {
+pub fn matrix(value: &Value) -> DMatrix<f64> {
     let rows: Vec<Vec<f64>> = list(value);
     DMatrix::from_fn(rows.len(), rows[0].len(), |i, j| rows[i][j])
 }
 
-fn matrices(value: &Value) -> Vec<DMatrix<f64>> {
+pub fn matrices(value: &Value) -> Vec<DMatrix<f64>> {
     value.as_array().unwrap().iter().map(matrix).collect()
 }
 
@@ -54,7 +54,7 @@ fn causal(case: &Value) -> Mask {
 }
 
 #[track_caller]
-fn compare(what: &str, ours: &DMatrix<f64>, expected: &DMatrix<f64>) {
+pub fn compare(what: &str, ours: &DMatrix<f64>, expected: &DMatrix<f64>) {
     assert_eq!(ours.shape(), expected.shape(), "the shape of {what}");
     for (ours, expected) in ours.iter().zip(expected) {
         let off = (ours - expected).abs() / expected.abs().max(1.0);

@@ -7,6 +7,7 @@ mod cached;
 mod errors;
 mod flash;
 mod flash_allocations;
+mod from_pytorch;
 mod golden;
 mod gradients;
 mod inspect;

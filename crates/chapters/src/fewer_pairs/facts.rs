@@ -1,0 +1,221 @@
+//! The chapter's numbers.
+
+use crate::random::normal;
+use anyhow::{Context, Result};
+use attention::Mask;
+use attention::flash::Flash;
+use laboratory::fewer_pairs::Method;
+use laboratory::fewer_pairs::by_place::local_and_strided;
+use laboratory::fewer_pairs::hashing::HashedAttention;
+use laboratory::fewer_pairs::linear::Features;
+use nalgebra::DMatrix;
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use record::{Record, Unit};
+
+/// The width of a head.
+pub const D: usize = 64;
+/// The tokens of a text on which the methods are compared.
+pub const N: usize = 2048;
+/// The symbols of a look-up, of which each token has one.
+pub const SYMBOLS: usize = 16;
+/// How many tokens back a look-up goes.
+pub const DISTANCES: [usize; 3] = [10, 100, 1000];
+
+/// The tokens of a pattern that is drawn.
+pub const DRAWN: usize = 24;
+
+/// Which keys each query sees, drawn small: a window of five tokens with two sinks; a dilated window, every fourth token; blocks of three
+/// tokens, every third block; and tokens by their hashes.
+pub fn patterns() -> Result<[(&'static str, DMatrix<bool>); 4]> {
+    let matrix = |mask: Mask| -> Result<DMatrix<bool>> {
+        Ok(mask.sized(DRAWN, DRAWN)?.allowed_matrix())
+    };
+    let dilated = |i: usize, j: usize| j <= i && (i - j).is_multiple_of(4) && i - j < 20;
+    let rng = &mut ChaCha8Rng::seed_from_u64(3);
+    let hashed = HashedAttention::new(8, 8, 1, rng)?;
+    let buckets = &hashed.buckets(&normal(DRAWN, 8, rng))?[0];
+    let shares_bucket = |i: usize, j: usize| j <= i && buckets[i] == buckets[j];
+    Ok([
+        ("window and sinks", matrix(Mask::window_with_sinks(5, 2)?)?),
+        ("dilated", DMatrix::from_fn(DRAWN, DRAWN, dilated)),
+        ("blocks", matrix(local_and_strided(DRAWN, 3, 3)?)?),
+        ("hashed", DMatrix::from_fn(DRAWN, DRAWN, shares_bucket)),
+    ])
+}
+
+/// Queries, keys and values of a text.
+pub struct Text {
+    pub q: DMatrix<f64>,
+    pub k: DMatrix<f64>,
+    pub v: DMatrix<f64>,
+}
+
+impl Text {
+    /// Random queries and keys, whose scores have a standard deviation of 1: each token has many that matter a little.
+    pub fn spread() -> Self {
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        let [q, k, v] = [(); 3].map(|()| normal(N, D, rng));
+        Text { q, k, v }
+    }
+
+    /// Tokens that change slowly, and ask for what is like them: those nearby matter.
+    pub fn near() -> Self {
+        const KEPT: f64 = 0.9; // of a token in the next one
+        let rng = &mut ChaCha8Rng::seed_from_u64(1);
+        let mut k = normal(N, D, rng);
+        for i in 1..N {
+            let next = KEPT * k.row(i - 1) + (1.0 - KEPT * KEPT).sqrt() * k.row(i);
+            k.set_row(i, &next);
+        }
+        Text { q: 1.5 * &k, k, v: normal(N, D, rng) }
+    }
+
+    /// Tokens with a random key and a symbol each; every query asks for the key of the token that `target` names.
+    fn look_up(
+        n: usize,
+        rng: &mut ChaCha8Rng,
+        target: impl Fn(usize, &mut ChaCha8Rng) -> usize,
+    ) -> (Self, Vec<usize>) {
+        let k = normal(n, D, rng);
+        let noise = normal(n, D, rng);
+        let symbols: Vec<_> = (0..n).map(|_| rng.random_range(0..SYMBOLS)).collect();
+        let mut text = Text { q: DMatrix::zeros(n, D), k, v: DMatrix::zeros(n, SYMBOLS) };
+        let mut wanted = vec![];
+        for i in 0..n {
+            let token = target(i, rng);
+            let asked = 1.5 * (text.k.row(token) + 0.3 * noise.row(i));
+            text.q.set_row(i, &asked);
+            text.v[(i, symbols[i])] = 1.0;
+            wanted.push(symbols[token]);
+        }
+        (text, wanted)
+    }
+
+    pub fn attend(&self, method: Method) -> Result<DMatrix<f64>> {
+        Ok(method.forward([&self.q, &self.k, &self.v], &Flash::new())?)
+    }
+
+    /// The error of a method's output, as a share of the size of the output of full attention.
+    pub fn error(&self, method: Method) -> Result<f64> {
+        let full = self.attend(Method::Full)?;
+        Ok((self.attend(method)? - &full).norm() / full.norm())
+    }
+}
+
+/// The share of queries, of those from `first` on, whose largest output is the symbol that they asked for.
+fn found(text: &Text, wanted: &[usize], method: Method, first: usize) -> Result<f64> {
+    let output = text.attend(method)?;
+    let is_right = |i: &usize| output.row(*i).transpose().imax() == wanted[*i];
+    let right = (first..wanted.len()).filter(is_right).count();
+    Ok(right as f64 / (wanted.len() - first) as f64)
+}
+
+/// The share that finds what stands so many tokens back.
+pub fn found_at(method: Method, distance: usize) -> Result<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(2);
+    let (text, wanted) = Text::look_up(N, rng, |i, _| i.saturating_sub(distance));
+    found(&text, &wanted, method, distance)
+}
+
+/// The share of the second half of a text of `n` tokens that finds a token anywhere before it; of short texts, over several.
+pub fn found_anywhere(method: Method, n: usize) -> Result<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(4);
+    let texts = (1024 / n).max(1);
+    let mut sum = 0.0;
+    for _ in 0..texts {
+        let (text, wanted) = Text::look_up(n, rng, |i, rng| rng.random_range(0..=i));
+        sum += found(&text, &wanted, method, n / 2)?;
+    }
+    Ok(sum / texts as f64)
+}
+
+/// What random features make of e^(q·k): how far they are off.
+pub struct Spread {
+    /// The squared length of q + k.
+    pub squared: f64,
+    /// The standard deviation of the product of features, as a share of e^(q·k): √((e^|q + k|² − 1)/m).
+    pub predicted: f64,
+    pub measured: f64,
+    /// The number of features with which it would be a tenth.
+    pub needed: f64,
+}
+
+/// For several lengths of q + k, with as many features as [`Method::FEATURES`], over so many draws of them.
+pub fn spread_of_features(draws: usize) -> Result<Vec<Spread>> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(5);
+    let mut spreads = vec![];
+    for squared in [1.0, 2.0, 3.0] {
+        // Equal vectors of four entries, in the scale of features of width 4, which divide by 4^(1/4) each.
+        let entry = (squared / 16.0_f64).sqrt() * 2.0_f64.sqrt();
+        let x = DMatrix::repeat(1, 4, entry);
+        let exact = (squared / 4.0).exp();
+        let mut sum_of_squares = 0.0;
+        for _ in 0..draws {
+            let features = Features::random(Method::FEATURES, 4, rng)?.of(&x);
+            sum_of_squares += (features.norm_squared() / exact - 1.0).powi(2);
+        }
+        spreads.push(Spread {
+            squared,
+            predicted: (variance(squared) / Method::FEATURES as f64).sqrt(),
+            measured: (sum_of_squares / draws as f64).sqrt(),
+            needed: features_for_a_tenth(squared),
+        });
+    }
+    Ok(spreads)
+}
+
+/// Of the product of one random feature of q and one of k, as a share of e^(2 q·k), for this squared length of q + k.
+fn variance(squared: f64) -> f64 {
+    squared.exp() - 1.0
+}
+
+/// The number of random features whose products have a standard deviation of a tenth, for this squared length of q + k.
+pub fn features_for_a_tenth(squared: f64) -> f64 {
+    variance(squared) / 0.01
+}
+
+/// What a method costs, as it was measured.
+pub struct Cost {
+    pub method: Method,
+    /// Tokens and seconds, from short to long.
+    pub seconds: Vec<(u64, f64)>,
+    /// Bytes beyond the inputs, for the longest text.
+    pub bytes: f64,
+    /// The shortest of the measured lengths from which on it is faster than full attention.
+    pub pays_from: Option<u64>,
+}
+
+/// The costs of all methods.
+pub fn costs_of(record: &Record) -> Result<Vec<Cost>> {
+    let numbers = |what: String, unit: Unit| -> Result<Vec<(u64, f64)>> {
+        let number = |m: &record::Measurement| {
+            let n =
+                m.sizes.get("n").copied().with_context(|| format!("no n of {what}"))?;
+            Ok((n, record.in_unit(m, unit)?))
+        };
+        let mut numbers: Vec<_> =
+            record.all(&what, "f32").map(number).collect::<Result<_>>()?;
+        numbers.sort_by_key(|(n, _)| *n);
+        Ok(numbers)
+    };
+    let times =
+        |method: Method| numbers(format!("fewer pairs/{}", method.name()), Unit::Seconds);
+    let full = times(Method::Full)?;
+    Method::ALL
+        .into_iter()
+        .map(|method| {
+            let seconds = times(method)?;
+            let memory =
+                numbers(format!("fewer pairs memory/{}", method.name()), Unit::Bytes)?;
+            let bytes = memory.last().context("no memory")?.1;
+            let slower = |((n, time), (_, full)): (&(u64, f64), &(u64, f64))| {
+                (time >= full).then_some(*n)
+            };
+            let last_slower = seconds.iter().zip(&full).filter_map(slower).last();
+            let faster = |(n, _): &&(u64, f64)| last_slower.is_none_or(|last| *n > last);
+            let pays_from = seconds.iter().find(faster).map(|(n, _)| *n);
+            Ok(Cost { method, seconds, bytes, pays_from })
+        })
+        .collect()
+}
