@@ -1,13 +1,15 @@
-//! The chapter's page: values and tables.
+//! The chapter's page: values, tables and a figure.
 
 use super::facts::{Steps, scores};
 use crate::output::Page;
 use crate::records::{least_and_most, provenance};
 use anyhow::Result;
 use figures::format::{bytes, duration, fixed, integer, scientific, significant};
+use figures::{BLUE, Color, MUTED, TEXT, filled, label};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     work(page);
+    rows(page)?;
     steps(page)
 }
 
@@ -24,6 +26,33 @@ fn work(page: &mut Page) {
         ]
     });
     page.table("work", &["tokens", "all again", "with a cache", "times as many"], &rows);
+}
+
+/// What is new in each of three steps: one row of scores.
+fn rows(page: &mut Page) -> Result<()> {
+    const CELL: i32 = 18;
+    let words = (
+        "The scores of a text of four, five and six tokens",
+        "Three triangles, each one row taller than the one before. In each, only the last row is in colour; the rows above are as they were.",
+    );
+    page.figure("rows", words, (640, 160), |area| {
+        for (step, tokens) in (4..=6).enumerate() {
+            let left = 60 + 190 * step as i32;
+            for (i, j) in (0..tokens).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                let (x, y) = (left + j * CELL, 8 + i * CELL);
+                let corners = [(x, y), (x + CELL - 2, y + CELL - 2)];
+                let is_new = i == tokens - 1;
+                filled(
+                    area,
+                    corners,
+                    if is_new { BLUE.mix(1.0) } else { MUTED.mix(0.3) },
+                )?;
+            }
+            let name = format!("{tokens} tokens");
+            label(area, (left + 3 * CELL, 8 + 6 * CELL + 20), &name, TEXT)?;
+        }
+        Ok(())
+    })
 }
 
 /// What a step waits for.

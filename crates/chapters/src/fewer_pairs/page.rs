@@ -139,8 +139,7 @@ pub fn costs(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["fewer_pairs"])?;
     let costs = facts::costs_of(&record)?;
     let shown = |cost: &Cost| -> Vec<(u64, f64)> {
-        let last = cost.seconds.len() - 1;
-        [0, last / 2, last].map(|place| cost.seconds[place]).to_vec()
+        [0, cost.seconds.len() - 1].map(|place| cost.seconds[place]).to_vec()
     };
     let lengths: Vec<_> =
         shown(&costs[0]).iter().map(|(n, _)| integer(*n as usize)).collect();

@@ -1,9 +1,10 @@
-//! The chapter's page: values and tables.
+//! The chapter's page: values, tables and a figure.
 
 use super::facts::{HEADS, Kept, LATENT, LAYERS, WIDTH};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{bytes, integer, significant};
+use figures::{BLUE, MUTED, TEXT, VERMILION, label, line, text_box};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let rows = [
@@ -33,5 +34,37 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("heads", integer(HEADS as usize));
     page.value("width", integer(WIDTH as usize));
     page.value("all", bytes(u128::from(Kept::Heads(HEADS).bytes(4096))));
-    Ok(())
+    groups(page)
+}
+
+/// Four heads and the key-value heads that serve them: four, two and one.
+fn groups(page: &mut Page) -> Result<()> {
+    const QUERY_HEADS: i32 = 4;
+    const BOX: (i32, i32) = (42, 30);
+    let words = (
+        "Four heads that ask, with four, two and one key-value heads",
+        "Three panels. In each, four boxes for queries stand above boxes for keys and values, to which lines lead. In the first every query has a box of its own, in the second two share one, in the third all share one.",
+    );
+    let panels = [("multi-head", 4), ("grouped-query", 2), ("multi-query", 1)];
+    page.figure("groups", words, (640, 190), |area| {
+        for (panel, (name, kv_heads)) in (0..).zip(panels) {
+            let left = 12 + 212 * panel;
+            let middle = |slot: f64| left + (slot * 48.0) as i32 + BOX.0 / 2;
+            for head in 0..QUERY_HEADS {
+                let group = QUERY_HEADS / kv_heads;
+                let first = head / group * group;
+                let below = middle(f64::from(first) + f64::from(group - 1) / 2.0);
+                let above = middle(f64::from(head));
+                line(area, &[(above, 20 + BOX.1), (below, 100)], MUTED)?;
+                let number = format!("q{}", head + 1);
+                text_box(area, (above - BOX.0 / 2, 20), BOX, &number, BLUE)?;
+                if head == first {
+                    let number = format!("k, v {}", head / group + 1);
+                    text_box(area, (below - 23, 100), (46, BOX.1), &number, VERMILION)?;
+                }
+            }
+            label(area, (middle(1.5), 160), name, TEXT)?;
+        }
+        Ok(())
+    })
 }
