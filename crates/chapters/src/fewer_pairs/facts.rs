@@ -212,7 +212,7 @@ pub fn costs_of(record: &Record) -> Result<Vec<Cost>> {
             let slower = |((n, time), (_, full)): (&(u64, f64), &(u64, f64))| {
                 (time >= full).then_some(*n)
             };
-            let last_slower = seconds.iter().zip(&full).filter_map(slower).last();
+            let last_slower = seconds.iter().zip(&full).filter_map(slower).next_back();
             let faster = |(n, _): &&(u64, f64)| last_slower.is_none_or(|last| *n > last);
             let pays_from = seconds.iter().find(faster).map(|(n, _)| *n);
             Ok(Cost { method, seconds, bytes, pays_from })

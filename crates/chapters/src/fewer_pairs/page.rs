@@ -38,8 +38,8 @@ fn sizes(page: &mut Page) {
     ] {
         page.value(key, integer(number));
     }
-    // d · (d + 1) numbers against 2 d a token
-    page.value("state-tokens", integer((D + 1) / 2));
+    let of_state = (D * (D + 1)) as f64 / (2 * D) as f64; // numbers, against those of a token
+    page.value("state-tokens", integer(of_state.round() as usize));
     page.value("pairs", scientific((65_536.0_f64).powi(2) / 2.0, 0));
 }
 

@@ -93,7 +93,7 @@ mod tests {
         {
             let (q, k, v) = (random(n, 4, 0), random(n, 4, 1), random(n, 3, 2));
             let seen = |i: usize, j: usize| {
-                j <= i && (i - j) % step == 0 && (i - j) / step < width
+                j <= i && (i - j).is_multiple_of(step) && (i - j) / step < width
             };
             let mask = Mask::dense(DMatrix::from_fn(n, n, seen)).unwrap();
             let (expected, _) = attention(&q, &k, &v, mask).unwrap();
