@@ -81,7 +81,7 @@ impl Cell {
     /// Floating-point operations, by the convention 4 · heads · n² · d forward, half of it if causal, and 2.5 times as much
     /// backward.
     pub fn flops(&self) -> f64 {
-        let Shape { heads, n_q, n_k, d, causal } = self.shape;
+        let Shape { heads, n_q, n_k, d, causal, .. } = self.shape;
         let forward =
             [4, heads, n_q, n_k, d].map(|size| size as f64).iter().product::<f64>();
         let masked = if causal { forward / 2.0 } else { forward };
@@ -115,7 +115,7 @@ pub fn cells(options: &TimeOptions) -> Result<Vec<Cell>> {
     let passes = [Pass::Forward, Pass::Backward];
     let precisions = [Precision::Bf16, Precision::F32];
     let cell = |(pass, precision, d, causal, &n)| {
-        let shape = Shape { heads: NUMBERS / d / n, n_q: n, n_k: n, d, causal };
+        let shape = Shape { heads: NUMBERS / d / n, kv_heads: NUMBERS / d / n, n_q: n, n_k: n, d, causal };
         Cell {
             shape,
             precision,
@@ -166,7 +166,7 @@ pub mod tests {
     }
 
     pub fn cell(n: usize, causal: bool, pass: Pass) -> Cell {
-        let shape = Shape { heads: NUMBERS / 64 / n, n_q: n, n_k: n, d: 64, causal };
+        let shape = Shape { heads: NUMBERS / 64 / n, kv_heads: NUMBERS / 64 / n, n_q: n, n_k: n, d: 64, causal };
         let contestants = contestants(&options(vec![]), pass, Precision::F32, 64);
         Cell { shape, precision: Precision::F32, pass, contestants }
     }

@@ -136,8 +136,8 @@ __device__ inline void multiply(Tile& product, const float (&passing)[PASSING][D
 // ANCHOR: entries
 // The products become A, and dA becomes dS, entry by entry.
 template <bool keys_stay>
-__device__ void finish_entries(Shared& shared, int first_query, int first_key, int n_q, int n_k,
-                               float scale) {
+__device__ void finish_entries(Shared& shared, int head, int first_query, int first_key, int n_q,
+                               int n_k, float scale) {
     const int staying = threadIdx.x % STAYING;
 #pragma unroll 4
     for (int passing = threadIdx.x / STAYING; passing < PASSING; passing += THREADS / STAYING) {
@@ -146,10 +146,13 @@ __device__ void finish_entries(Shared& shared, int first_query, int first_key, i
         float& d_score = shared.d_scores[passing][staying];
         const bool seen = first_key + j < keys_seen_by(first_query + i, n_q, n_k);
 
-        // weights = exp(scores − lse), scores = scale · q kᵀ; what is hidden has none
-        weight = seen ? exp2f(LOG2_E * scale * weight - shared.lse[i]) : 0;
-        // weights = softmax(scores): dS = A ⊙ (dA − delta)
-        d_score = seen ? weight * (d_score - shared.delta[i]) : 0;
+        const int distance = first_query + i + n_k - n_q - first_key - j;
+        const float score = scale * weight; // scores = scale · q kᵀ
+
+        // weights = exp(changed scores − lse); what is hidden has none
+        weight = seen ? exp2f(LOG2_E * changed(score, head, distance) - shared.lse[i]) : 0;
+        // weights = softmax(changed scores): dS = A ⊙ (dA − delta), times the slope of the change
+        d_score = seen ? weight * (d_score - shared.delta[i]) * slope_of_change(score, head, distance) : 0;
     }
 }
 // ANCHOR_END: entries
@@ -158,8 +161,8 @@ __device__ void finish_entries(Shared& shared, int first_query, int first_key, i
 // A and dS of the tile of `staying` and `passing`. One side computes the scores and the other, at
 // the same time, the gradients of the weights.
 template <bool keys_stay>
-__device__ void recompute(Shared& shared, int first_query, int first_key, int n_q, int n_k,
-                          float scale) {
+__device__ void recompute(Shared& shared, int head, int first_query, int first_key, int n_q,
+                          int n_k, float scale) {
     const int side = threadIdx.x / SIDE;
     __syncthreads(); // the rows are there
     // side 0: the forward pass once more: scores = scale · q kᵀ, still without the scale
@@ -167,7 +170,7 @@ __device__ void recompute(Shared& shared, int first_query, int first_key, int n_
     Tile& product = side == 0 ? shared.weights : shared.d_scores;
     multiply(product, shared.passing[side], shared.staying[side]);
     __syncthreads(); // both products are there
-    finish_entries<keys_stay>(shared, first_query, first_key, n_q, n_k, scale);
+    finish_entries<keys_stay>(shared, head, first_query, first_key, n_q, n_k, scale);
     __syncthreads(); // A and dS are there
 }
 // ANCHOR_END: recompute
@@ -237,26 +240,26 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
               const float* lse, const float* delta, float* d_k, float* d_v, int n_q, int n_k,
               float scale) {
     Shared& shared = shared_memory<Shared>();
-    const int first_key = blockIdx.x * STAYING, head = blockIdx.y;
+    const int first_key = blockIdx.x * STAYING, kv_head = blockIdx.y;
     const int side = threadIdx.x / SIDE;
-    q = head_of(q, head, n_q), d_output = head_of(d_output, head, n_q);
-    lse += size_t(head) * n_q, delta += size_t(head) * n_q;
-    load(shared.staying[0], head_of(k, head, n_k), first_key, n_k);
-    load(shared.staying[1], head_of(v, head, n_k), first_key, n_k);
+    load(shared.staying[0], head_of(k, kv_head, n_k), first_key, n_k);
+    load(shared.staying[1], head_of(v, kv_head, n_k), first_key, n_k);
 
     float gradient[8][8] = {}; // side 0: dK, side 1: dV
-    for (int first = first_to_see(first_key, n_q, n_k); first < n_q; first += PASSING) {
-        load(shared.passing[0], q, first, n_q);
-        load(shared.passing[1], d_output, first, n_q);
-        load_numbers<PASSING>(shared, lse, delta, first, n_q);
-        recompute<true>(shared, first, first_key, n_q, n_k, scale);
-        // side 0: scores = scale · q kᵀ: dK += scale · dSᵀ Q, where the scale comes in the end
-        // side 1: output = weights · v: dV += Aᵀ dO
-        const Tile& tile = side == 0 ? shared.d_scores : shared.weights;
-        accumulate<2>(gradient, tile, shared.passing[side], 0);
-        __syncthreads(); // no thread reads the rows any more
-    }
-    store<2>(gradient, head_of(side == 0 ? d_k : d_v, head, n_k), first_key, n_k, 0,
+    for (int head = kv_head * GROUP; head < (kv_head + 1) * GROUP; ++head)
+        for (int first = first_to_see(first_key, n_q, n_k); first < n_q; first += PASSING) {
+            load(shared.passing[0], head_of(q, head, n_q), first, n_q);
+            load(shared.passing[1], head_of(d_output, head, n_q), first, n_q);
+            const size_t row = size_t(head) * n_q;
+            load_numbers<PASSING>(shared, lse + row, delta + row, first, n_q);
+            recompute<true>(shared, head, first, first_key, n_q, n_k, scale);
+            // side 0: scores = scale · q kᵀ: dK += scale · dSᵀ Q, where the scale comes in the end
+            // side 1: output = weights · v: dV += Aᵀ dO
+            const Tile& tile = side == 0 ? shared.d_scores : shared.weights;
+            accumulate<2>(gradient, tile, shared.passing[side], 0);
+            __syncthreads(); // no thread reads the rows any more
+        }
+    store<2>(gradient, head_of(side == 0 ? d_k : d_v, kv_head, n_k), first_key, n_k, 0,
              side == 0 ? scale : 1);
 }
 // ANCHOR_END: keys
@@ -272,7 +275,7 @@ backward_queries(const float* q, const float* k, const float* v, const float* d_
     // The last blocks see the most keys, if the attention is causal, and so begin first.
     const int first_query = (gridDim.x - 1 - blockIdx.x) * STAYING, head = blockIdx.y;
     const int side = threadIdx.x / SIDE;
-    k = head_of(k, head, n_k), v = head_of(v, head, n_k);
+    k = head_of(k, head / GROUP, n_k), v = head_of(v, head / GROUP, n_k);
     lse += size_t(head) * n_q, delta += size_t(head) * n_q;
     load(shared.staying[0], head_of(q, head, n_q), first_query, n_q);
     load(shared.staying[1], head_of(d_output, head, n_q), first_query, n_q);
@@ -283,7 +286,7 @@ backward_queries(const float* q, const float* k, const float* v, const float* d_
     for (int first = 0; first < seen_by_block; first += PASSING) {
         load(shared.passing[0], k, first, n_k);
         load(shared.passing[1], v, first, n_k);
-        recompute<false>(shared, first_query, first, n_q, n_k, scale);
+        recompute<false>(shared, head, first_query, first, n_q, n_k, scale);
         // scores = scale · q kᵀ: dQ += scale · dS K, where the scale comes in the end
         accumulate<1>(gradient, shared.d_scores, shared.passing[0], side);
         __syncthreads(); // no thread reads the rows any more

@@ -11,6 +11,21 @@ constexpr float LN_2 = 0.6931471805599453f;
 #define MINUS_INFINITY (-1.0f / 0.0f) // the run-time compiler knows no INFINITY
 // ANCHOR_END: constants
 
+#ifndef GROUP // how many heads of queries share a head of keys and values
+#define GROUP 1
+#endif
+
+// ANCHOR: rule
+// What is done to a score before the softmax, and its slope, for a key that stands `distance` tokens
+// before the query. A rule for scores is written as a file of its own when the kernel is compiled.
+#ifdef SCORE_RULE
+#include SCORE_RULE
+#else
+__device__ inline float changed(float score, int head, int distance) { return score; }
+__device__ inline float slope_of_change(float score, int head, int distance) { return 1; }
+#endif
+// ANCHOR_END: rule
+
 // Head `head` of a tensor (heads, n, D).
 template <typename T> __device__ T* head_of(T* tensor, int head, int n) {
     return tensor + size_t(head) * n * D;

@@ -17,13 +17,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 scores(const float* q, const float* k, float* s, int n_q, int n_k, float scale) {
     const int i = blockIdx.x, head = blockIdx.y;
     const float* q_i = head_of(q, head, n_q) + size_t(i) * D;
+    k = head_of(k, head / GROUP, n_k);
     float* s_i = s + (size_t(head) * n_q + i) * n_k;
     const int seen = keys_seen_by(i, n_q, n_k);
     for (int j = threadIdx.x; j < n_k; j += THREADS) {
-        const float* k_j = head_of(k, head, n_k) + size_t(j) * D;
+        const float* k_j = k + size_t(j) * D;
         float dot = 0;
         for (int c = 0; c < D; ++c) dot += q_i[c] * k_j[c];
-        s_i[j] = j < seen ? scale * dot : MINUS_INFINITY;
+        s_i[j] = j < seen ? changed(scale * dot, head, i + n_k - n_q - j) : MINUS_INFINITY;
     }
 }
 // ANCHOR_END: scores
@@ -77,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(D)
 weigh(const float* a, const float* v, float* output, int n_q, int n_k) {
     const int i = blockIdx.x, head = blockIdx.y, c = threadIdx.x;
     const float* a_i = a + (size_t(head) * n_q + i) * n_k;
-    const float* v_c = head_of(v, head, n_k) + c;
+    const float* v_c = head_of(v, head / GROUP, n_k) + c;
     float sum = 0;
     for (int j = 0; j < keys_seen_by(i, n_q, n_k); ++j) sum += a_i[j] * v_c[size_t(j) * D];
     head_of(output, head, n_q)[size_t(i) * D + c] = sum;

@@ -44,7 +44,8 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
     const int i = first_query + row;
     const int seen = keys_seen_by(i, n_q, n_k);
     const int seen_by_block = keys_seen_by(first_query + QUERIES - 1, n_q, n_k);
-    q = head_of(q, head, n_q), k = head_of(k, head, n_k), v = head_of(v, head, n_k);
+    q = head_of(q, head, n_q);
+    k = head_of(k, head / GROUP, n_k), v = head_of(v, head / GROUP, n_k);
     load(shared.q, q, first_query, n_q);
 
     float m = MINUS_INFINITY;        // the largest score so far, in powers of two
@@ -63,7 +64,8 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
             float dot = 0;
             for (int c = 0; c < D; ++c)
                 dot += shared.q[row][c] * shared.k[j][c];
-            s[t] = first_key + j < seen ? LOG2_E * scale * dot : MINUS_INFINITY;
+            const float score = changed(scale * dot, head, i + n_k - n_q - first_key - j);
+            s[t] = first_key + j < seen ? LOG2_E * score : MINUS_INFINITY;
             tile_max = fmaxf(tile_max, s[t]);
         }
 

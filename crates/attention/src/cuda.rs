@@ -26,7 +26,8 @@
 //! the fastest; [`compile`] makes machine code of one, which takes no GPU; [`Tensors`] stay on the device, so that a
 //! kernel can be timed by itself.
 //!
-//! They know full and causal attention, and values as wide as keys. A query that sees no key gets an output of zero and
+//! They know full and causal attention, and values as wide as keys. `naive`, `tiled` and the backward pass know shared keys and rules
+//! for scores, too: a rule becomes a function in CUDA C++, with which the kernel is compiled. A query that sees no key gets an output of zero and
 //! a log-sum-exp of −∞, and each run gives the same bits, as in the rest of the crate. But they ask for finite inputs:
 //! in a tile that is partly hidden, what is hidden is multiplied by 0.
 
@@ -38,11 +39,12 @@ mod ffi; // what is unsafe
 mod matrices; // from matrices to tensors and back
 mod parameters; // what the functions on the device take
 mod program;
+mod score_rule; // rules for scores in CUDA C++
 mod shape;
 mod tensors;
 
 pub use bf16::Bf16;
-pub use compile::{Compiled, Launch, Resources, compile};
+pub use compile::{Compiled, Launch, Resources, Variant, compile};
 pub use device::{Device, Gpu};
 pub use error::{Error, Result};
 pub use ffi::compiler_version;

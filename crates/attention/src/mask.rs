@@ -427,11 +427,10 @@ impl SizedMask {
         is_inside && self.rules.iter().all(|rule| self.rule_allows(rule, i, j))
     }
 
-    /// Returns `Some(true)` for the causal rule, `Some(false)` if nothing is hidden, `None` if something else is.
+    /// Returns `Some(true)` for the causal rule, `Some(false)` if nothing is hidden, `None` if something else is. Scores may change.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_causal(&self) -> Option<bool> {
-        let no_others =
-            self.rules.iter().all(|rule| *rule == Rule::Causal) && self.scores.is_none();
+        let no_others = self.rules.iter().all(|rule| *rule == Rule::Causal);
         no_others.then_some(!self.rules.is_empty())
     }
 
@@ -590,6 +589,12 @@ impl SizedMask {
             Some(head) => self.scores.check_head(head),
             None => self.scores.check_heads(n_heads),
         }
+    }
+
+    /// The head that the mask was made for, if it was made for one.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn own_head(&self) -> Option<usize> {
+        self.head
     }
 
     /// The number of the head.

@@ -36,7 +36,7 @@ pub struct ScoreRule(Option<Arc<Vec<Step>>>); // none at all where scores stay a
 
 /// One change; they follow one another.
 #[derive(Debug, Clone, PartialEq)]
-enum Step {
+pub(crate) enum Step {
     /// For each head: what a token of distance costs.
     Slopes(Vec<f64>),
     /// A number for each bucket of distances, and each head (buckets, heads).
@@ -99,7 +99,7 @@ pub trait ScoreFunction: fmt::Debug + Send + Sync {
 
 /// A function of one's own; equal to itself alone.
 #[derive(Debug, Clone)]
-struct Custom(Arc<dyn ScoreFunction>);
+pub(crate) struct Custom(Arc<dyn ScoreFunction>);
 
 impl PartialEq for Custom {
     fn eq(&self, other: &Self) -> bool {
@@ -117,7 +117,8 @@ impl ScoreRule {
         ScoreRule(Some(Arc::new(vec![step])))
     }
 
-    fn steps(&self) -> &[Step] {
+    /// The changes, one after another.
+    pub(crate) fn steps(&self) -> &[Step] {
         self.0.as_ref().map_or(&[], |steps| steps)
     }
 
@@ -563,6 +564,13 @@ impl DistanceBuckets {
     /// Returns the bucket of a distance, which is negative for a key of the future.
     pub fn of(&self, distance: isize) -> usize {
         self.runs[self.run_of(distance)].1
+    }
+
+    /// The largest distance, of the past or the future, at which a run begins, and one more: all beyond share a bucket with it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn furthest(&self) -> isize {
+        let starts = self.runs.iter().skip(1).map(|&(start, _)| start.abs());
+        starts.max().unwrap_or(0) + 1
     }
 
     /// The run of a distance; those before the first belong to it.

@@ -2,9 +2,12 @@
 //! its source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
 
 use attention::cuda::{
-    Architecture, Compiled, Error, Kernel, Launch, Program, Resources, compile,
+    Architecture, Compiled, Error, Kernel, Launch, Program, Resources, Variant, compile,
     compiler_version,
 };
+use attention::flash::Inputs;
+use attention::{Mask, ScoreRule};
+use nalgebra::DMatrix;
 use std::io::Write;
 
 /// The budget that a line `// Budget: NAME N registers, no spills` in a source file gives a function.
@@ -90,6 +93,40 @@ fn every_program_compiles_within_its_budget() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Rules for scores and shared keys compile, too, and what takes none says so.
+#[test]
+fn variants_compile_within_the_budget() {
+    let rule = ScoreRule::soft_cap(50.0).unwrap().then(ScoreRule::alibi(4).unwrap());
+    let (q, k) = (DMatrix::zeros(3, 4 * 64), DMatrix::zeros(5, 2 * 64));
+    let mask = Mask::causal().with_scores(rule);
+    let inputs = Inputs::grouped(&q, &k, &k, mask, 4, 2).unwrap();
+    let variant = Variant::of(&inputs).unwrap();
+    let hopper = Program::Forward(Kernel::Hopper);
+    let error = compile(hopper, Architecture::SM_90A, 64, variant.clone()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`group` is 2 but of the kernels on the GPU, only `naive`, `tiled` and `backward` take that"
+    );
+    if !compiler_is_there() {
+        return;
+    }
+    for program in [Kernel::Naive, Kernel::Tiled]
+        .map(Program::Forward)
+        .into_iter()
+        .chain([Program::Backward])
+    {
+        for &d in program.source().widths {
+            let compiled = compile(program, Architecture::SM_80, d, variant.clone())
+                .unwrap_or_else(|error| panic!("{error}"));
+            let at = format!("{program}, d = {d}");
+            let faults = faults_of(&compiled, &Budget::all_of(program), &at);
+            assert!(faults.is_empty(), "{}", faults.join("\n"));
+            let plain = compile(program, Architecture::SM_80, d, true).unwrap();
+            assert_ne!(compiled.cubin, plain.cubin);
+        }
+    }
 }
 
 fn rows_of(compiled: &Compiled, at: &str) -> Vec<String> {

@@ -133,7 +133,7 @@ impl Problem {
     }
 
     fn reference(&self) -> Reference {
-        let Shape { heads, n_q, n_k, d, causal } = self.shape;
+        let Shape { heads, n_q, n_k, d, causal, .. } = self.shape;
         let mask = if causal { Mask::causal() } else { Mask::none() };
         let head = |values: &[f32], h: usize, n: usize| {
             DMatrix::from_row_slice(n, d, &values[h * n * d..(h + 1) * n * d])
@@ -236,7 +236,7 @@ fn every_kernel_is_attention() {
                 for (heads, n_q, n_k) in LENGTHS {
                     // With larger queries a few keys take all the weight, and the largest score moves a lot.
                     for deviation in [1.0, 4.0] {
-                        let shape = Shape { heads, n_q, n_k, d, causal };
+                        let shape = Shape { heads, kv_heads: heads, n_q, n_k, d, causal };
                         let problem = Problem::new(shape, deviation, &mut rng);
                         let expected =
                             problem.rounded(kernel.source().precision).reference();
@@ -272,7 +272,8 @@ fn the_future_does_not_move_the_past() {
     let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     for kernel in kernels(gpu) {
-        let shape = Shape { heads: 1, n_q: 150, n_k: 150, d: 64, causal: true };
+        let shape =
+            Shape { heads: 1, kv_heads: 1, n_q: 150, n_k: 150, d: 64, causal: true };
         let problem = Problem::new(shape, 1.0, &mut rng);
         let (output, lse) = problem.forward(gpu, kernel);
         for token in [1, 63, 64, 100, 149] {
@@ -299,7 +300,7 @@ fn each_run_gives_the_same_bits() {
     let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     for causal in [false, true] {
-        let shape = Shape { heads: 3, n_q: 200, n_k: 333, d: 64, causal };
+        let shape = Shape { heads: 3, kv_heads: 3, n_q: 200, n_k: 333, d: 64, causal };
         let problem = Problem::new(shape, 1.0, &mut rng);
         for kernel in kernels(gpu) {
             let [first, second] = [(); 2].map(|()| problem.forward(gpu, kernel));
@@ -316,7 +317,8 @@ fn each_run_gives_the_same_bits() {
 fn long_sequences_are_attention_too() {
     const LONG: usize = 1 << 15;
     let Some((gpu, _turn)) = gpu() else { return };
-    let shape = Shape { heads: 3, n_q: LONG, n_k: LONG, d: 64, causal: true };
+    let shape =
+        Shape { heads: 3, kv_heads: 3, n_q: LONG, n_k: LONG, d: 64, causal: true };
     let problem = Problem::new(shape, 1.0, &mut fresh_rng());
     let last_head = (shape.heads - 1) * LONG;
     for kernel in kernels(gpu) {
@@ -333,7 +335,7 @@ fn long_sequences_are_attention_too() {
                 values[(last_head + first) * 64..(last_head + first + n) * 64].to_vec()
             };
             let alone = Problem {
-                shape: Shape { heads: 1, n_q: 1, n_k: i + 1, ..shape },
+                shape: Shape { heads: 1, kv_heads: 1, n_q: 1, n_k: i + 1, ..shape },
                 q: rows(&rounded.q, i, 1),
                 k: rows(&rounded.k, 0, i + 1),
                 v: rows(&rounded.v, 0, i + 1),
@@ -357,7 +359,7 @@ fn the_backward_pass_is_the_gradient() {
     for &d in Program::Backward.source().widths {
         for causal in [false, true] {
             for (heads, n_q, n_k) in LENGTHS {
-                let shape = Shape { heads, n_q, n_k, d, causal };
+                let shape = Shape { heads, kv_heads: heads, n_q, n_k, d, causal };
                 let problem = Problem::new(shape, 1.0, &mut rng);
                 let expected = problem.reference();
                 let found = problem.backward(gpu);
@@ -436,7 +438,7 @@ fn times_are_of_this_world() {
     let Some((gpu, _turn)) = gpu() else { return };
     let bandwidth = gpu.copy_bandwidth().unwrap();
     assert!((1e10..1e14).contains(&bandwidth), "{bandwidth:e} bytes/s");
-    let shape = Shape { heads: 8, n_q: 512, n_k: 512, d: 64, causal: false };
+    let shape = Shape { heads: 8, kv_heads: 8, n_q: 512, n_k: 512, d: 64, causal: false };
     let problem = Problem::new(shape, 1.0, &mut fresh_rng());
     let moved = 4.0 * problem.q.len() as f64 * 4.0; // bytes that must move at least
     for kernel in kernels(gpu) {
@@ -471,7 +473,7 @@ fn a_device_that_is_not_there() {
 #[test]
 fn every_misuse_is_an_error_with_this_text() {
     let Some((gpu, _turn)) = gpu() else { return };
-    let good = Shape { heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
+    let good = Shape { heads: 2, kv_heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
     let (q, k) = (vec![0.5; 2 * 3 * 32], vec![0.5; 2 * 5 * 32]);
     let place = |shape, q: &[f32], k: &[f32], v: &[f32]| {
         gpu.tensors(Kernel::Tiled, shape, q, k, v).unwrap_err().to_string()
@@ -494,7 +496,7 @@ fn every_misuse_is_an_error_with_this_text() {
              choose one of them, or another kernel",
         ),
         (Shape { n_q: 4, ..good }, "`q` has 192 entries but heads · n_q · d = 256"),
-        (Shape { n_k: 4, ..good }, "`k` has 320 entries but heads · n_k · d = 256"),
+        (Shape { n_k: 4, ..good }, "`k` has 320 entries but kv_heads · n_k · d = 256"),
     ] {
         assert_eq!(place(shape, &q, &k, &k), words);
     }
@@ -513,7 +515,7 @@ fn every_misuse_is_an_error_with_this_text() {
         .into_iter()
         .filter(|kernel| kernel.source().precision == Precision::Bf16)
     {
-        let shape = Shape { heads: 1, n_q: 3, n_k: 5, d: 64, causal: false };
+        let shape = Shape { heads: 1, kv_heads: 1, n_q: 3, n_k: 5, d: 64, causal: false };
         let forward = gpu.tensors(kernel, shape, &q, &k, &k).unwrap();
         assert_eq!(
             gpu.backward_tensors(forward, &q).unwrap_err().to_string(),
@@ -550,7 +552,14 @@ fn every_misuse_is_an_error_with_this_text() {
 #[test]
 fn memory_is_asked_for_before_it_is_taken() {
     let Some((gpu, _turn)) = gpu() else { return };
-    let shape = Shape { heads: 16, n_q: 1 << 16, n_k: 1 << 18, d: 32, causal: false };
+    let shape = Shape {
+        heads: 16,
+        kv_heads: 16,
+        n_q: 1 << 16,
+        n_k: 1 << 18,
+        d: 32,
+        causal: false,
+    };
     let (q, k) = (vec![0.0; 16 << 21], vec![0.0; 16 << 23]);
     let error = gpu.tensors(Kernel::Naive, shape, &q, &k, &k).unwrap_err();
     let needed = shape.bytes(Program::Forward(Kernel::Naive));
@@ -560,7 +569,7 @@ fn memory_is_asked_for_before_it_is_taken() {
         "{error}"
     );
     let problem = Problem::new(
-        Shape { heads: 1, n_q: 8, n_k: 8, d: 32, causal: false },
+        Shape { heads: 1, kv_heads: 1, n_q: 8, n_k: 8, d: 32, causal: false },
         1.0,
         &mut fresh_rng(),
     );

@@ -4,7 +4,11 @@
 
 mod on_cpu;
 
-use attention::cuda::{Kernel, Precision, Program};
+use attention::cuda::{Kernel, Precision, Program, Variant};
+use attention::flash::{Flash, Inputs};
+use attention::testing::random;
+use attention::{DistanceBuckets, Mask, ScoreRule};
+use nalgebra::DMatrix;
 use on_cpu::{Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
 
 const PLAIN: Choices = Choices { seed: 0, missing_barrier: 0 };
@@ -137,6 +141,82 @@ on_cpu! {
     tensor_cores: Program::Forward(Kernel::TensorCores);
     hopper: Program::Forward(Kernel::Hopper);
     backward: Program::Backward;
+}
+
+/// From (n, heads · d) to (heads, n, d), by rows.
+fn heads_first(matrix: &DMatrix<f32>, heads: usize) -> Vec<f32> {
+    let d = matrix.ncols() / heads;
+    let head = |h| matrix.columns(h * d, d).transpose().as_slice().to_vec();
+    (0..heads).flat_map(head).collect()
+}
+
+/// Rules for scores, one after another, and heads that share keys, beside the crate's flash attention.
+#[test]
+fn rules_and_shared_keys_agree() {
+    if !on_cpu::here() {
+        return;
+    }
+    const D: usize = 32;
+    const HEADS: usize = 4;
+    let biases =
+        DMatrix::from_fn(32, HEADS, |bucket, h| (bucket as f32 + h as f32).sin());
+    let buckets = DistanceBuckets::t5(32, 40).unwrap();
+    let cap = ScoreRule::soft_cap(2.0).unwrap();
+    let alibi = ScoreRule::alibi(HEADS).unwrap();
+    let table = ScoreRule::table(&biases, buckets).unwrap();
+    let rules = [
+        ScoreRule::none(),
+        cap.clone().then(alibi.clone()),
+        alibi.then(table.clone()).then(cap.clone()),
+        table,
+    ];
+    let masks = [Mask::causal(), Mask::causal(), Mask::none(), Mask::causal()];
+    let lengths = [(70, 70), (5, 90), (40, 65), (70, 33)];
+    for (((rule, kv_heads), (n_q, n_k)), mask) in
+        rules.into_iter().zip([1, 2, 4, 2]).zip(lengths).zip(masks)
+    {
+        let q = random(n_q, HEADS * D, 0).map(|x| 2.0 * x as f32);
+        let k = random(n_k, kv_heads * D, 1).map(|x| 2.0 * x as f32);
+        let v = random(n_k, kv_heads * D, 2).map(|x| x as f32);
+        let d_output = random(n_q, HEADS * D, 3).map(|x| x as f32);
+        let mask = mask.with_scores(rule.clone());
+        let inputs = Inputs::grouped(&q, &k, &v, mask, HEADS, kv_heads).unwrap();
+        let forward = Flash::new().forward(&inputs);
+        let gradients = Flash::new().backward(&inputs, &forward, &d_output).unwrap();
+        let variant = Variant::of(&inputs).unwrap();
+        let sizes = sizes(HEADS, n_q, n_k);
+        let [k, v] = [&k, &v].map(|matrix| heads_first(matrix, kv_heads));
+        let [q, d_output, output] =
+            [&q, &d_output, &forward.output].map(|matrix| heads_first(matrix, HEADS));
+        let what = format!("{rule:?}, {kv_heads} key-value heads, {n_q} x {n_k}");
+        let check = |name: &str, given: &[f32], expected: &[f32]| {
+            let size = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
+            assert_eq!(given.len(), expected.len(), "{name}, {what}");
+            for (x, y) in given.iter().zip(expected) {
+                assert!((x - y).abs() < 3e-5 * size, "{name}, {what}: {x}, not {y}");
+            }
+        };
+        for kernel in [Kernel::Naive, Kernel::Tiled] {
+            let program = Program::Forward(kernel);
+            let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
+            let answer = on_cpu.unwrap().forward(sizes, [&q, &k, &v], PLAIN);
+            let (given, lse) =
+                answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+            check("output", &given, &output);
+            for (x, y) in lse.iter().zip(forward.log_sum_exp.iter()) {
+                assert!(x == y || (x - y).abs() < 1e-5, "{what}: {x}, not {y}");
+            }
+        }
+        let on_cpu = OnCpu::compile(Program::Backward, D, variant, Watch::Addresses);
+        let lse = forward.log_sum_exp.as_slice();
+        let arguments = [&q[..], &k, &v, &output, &d_output, lse];
+        let answer = on_cpu.unwrap().backward(sizes, arguments, PLAIN);
+        let [d_q, d_k, d_v] =
+            answer.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+        check("dQ", &d_q, &heads_first(&gradients.q, HEADS));
+        check("dK", &d_k, &heads_first(&gradients.k, kv_heads));
+        check("dV", &d_v, &heads_first(&gradients.v, kv_heads));
+    }
 }
 
 /// Small mistakes, each of which a student could make, are seen.

@@ -6,7 +6,7 @@
 
 template <typename E>
 void run(void (*kernel)(const E*, const E*, const E*, E*, float*, int, int, float), Options o) {
-    const size_t queries = size_t(o.heads) * o.n_q, keys = size_t(o.heads) * o.n_k;
+    const size_t queries = size_t(o.heads) * o.n_q, keys = size_t(o.heads / GROUP) * o.n_k;
     const Input<E> q(queries * D), k(keys * D), v(keys * D);
     Buffer<E> output(queries * D);
     Buffer<float> lse(queries);

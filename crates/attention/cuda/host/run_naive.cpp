@@ -6,7 +6,7 @@
 
 int main(int count, char** words) {
     const Options o = options(count, words);
-    const size_t queries = size_t(o.heads) * o.n_q, keys = size_t(o.heads) * o.n_k;
+    const size_t queries = size_t(o.heads) * o.n_q, keys = size_t(o.heads / GROUP) * o.n_k;
     const Input<float> q(queries * D), k(keys * D), v(keys * D);
     Buffer<float> s(queries * o.n_k), output(queries * D), lse(queries);
     const float scale = 1 / sqrtf(D);

@@ -1,5 +1,6 @@
 //! One GPU, and the programs that were loaded onto it.
 
+use super::compile::Variant;
 use super::error::{Error, Result};
 use super::ffi::{self, Loaded, failed};
 use super::program::Program;
@@ -50,7 +51,7 @@ pub struct Gpu {
     device: Device,
     // The context's own stream: all handles on a device share it, so their work is in order too.
     stream: Arc<CudaStream>,
-    programs: Mutex<HashMap<(Program, usize, bool), Arc<Loaded>>>,
+    programs: Mutex<HashMap<(Program, usize, Variant), Arc<Loaded>>>,
 }
 
 impl Gpu {
@@ -179,15 +180,16 @@ impl Gpu {
         &self,
         program: Program,
         d: usize,
-        causal: bool,
+        variant: &Variant,
     ) -> Result<Arc<Loaded>> {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = programs.get(&(program, d, causal)) {
+        if let Some(loaded) = programs.get(&(program, d, variant.clone())) {
             return Ok(loaded.clone());
         }
-        let loaded = Loaded::new(&self.stream, &self.device, program, d, causal)?;
+        let loaded =
+            Loaded::new(&self.stream, &self.device, program, d, variant.clone())?;
         let loaded = Arc::new(loaded);
-        programs.insert((program, d, causal), loaded.clone());
+        programs.insert((program, d, variant.clone()), loaded.clone());
         Ok(loaded)
     }
 }

@@ -1,11 +1,13 @@
 //! The same calls as on a CPU: matrices in, matrices out.
 
+use super::compile::Variant;
 use super::device::Gpu;
 use super::error::Result;
 use super::parameters::Role;
 use super::program::{Kernel, Program};
 use super::shape::Shape;
 use crate::dot_product::AttentionGradients;
+use crate::error::unsupported;
 use crate::flash::{FlashOutput, Inputs};
 use nalgebra::{DMatrix, DMatrixView};
 
@@ -16,7 +18,8 @@ impl Gpu {
     /// Everything is copied to the device and back: to time a kernel, use [`Gpu::tensors`].
     ///
     /// # Errors
-    /// The mask is neither none nor causal, values are not as wide as keys, or as [`Gpu::tensors`].
+    /// The mask is neither none nor causal, values are not as wide as keys, its rule for scores is a function of one's own, the kernel takes
+    /// no rules and no shared keys, or as [`Gpu::tensors`].
     ///
     /// ```no_run
     /// use attention::cuda::{Gpu, Kernel};
@@ -34,9 +37,11 @@ impl Gpu {
         kernel: Kernel,
         inputs: &Inputs<f32>,
     ) -> Result<FlashOutput<f32>> {
-        let shape = Shape::of(inputs)?;
+        let (shape, variant) = (Shape::of(inputs)?, Variant::of(inputs)?);
         let [q, k, v] = heads_first(inputs);
-        let mut tensors = self.tensors(kernel, shape, &q, &k, &v)?;
+        let inputs = [(Role::Q, &q[..]), (Role::K, &k), (Role::V, &v)];
+        let program = Program::Forward(kernel);
+        let mut tensors = self.place(program, shape, variant, vec![], &inputs)?;
         tensors.launch()?;
         Ok(FlashOutput {
             output: side_by_side(&tensors.output()?, shape.heads, shape.n_q),
@@ -55,7 +60,8 @@ impl Gpu {
     /// weights of a row no longer sum to 1. [`Flash`](crate::flash::Flash) has no such limit.
     ///
     /// # Errors
-    /// `forward` or `grad_output` doesn't have the shape of these inputs' output, or as [`Gpu::forward`].
+    /// `forward` or `grad_output` doesn't have the shape of these inputs' output, the rule for scores has a table, whose gradient the
+    /// device doesn't compute, or as [`Gpu::forward`].
     ///
     /// ```no_run
     /// use attention::cuda::Gpu;
@@ -76,7 +82,11 @@ impl Gpu {
         forward: &FlashOutput<f32>,
         grad_output: &DMatrix<f32>,
     ) -> Result<AttentionGradients<f32>> {
-        let shape = Shape::of(inputs)?;
+        let (shape, variant) = (Shape::of(inputs)?, Variant::of(inputs)?);
+        if !inputs.mask.scores().zero_tables::<f32>().is_empty() {
+            let expected = "the GPU doesn't compute the gradient of a table";
+            return Err(unsupported("mask", "with a table of biases", expected).into());
+        }
         inputs.check_output(forward)?;
         inputs.check_grad_output(grad_output.as_view())?;
         let [q, k, v] = heads_first(inputs);
@@ -90,13 +100,14 @@ impl Gpu {
             (Role::Lse, forward.log_sum_exp.as_slice()),
             (Role::GradOutput, &d_output),
         ];
-        let mut tensors = self.place(Program::Backward, shape, vec![], &copied)?;
+        let mut tensors =
+            self.place(Program::Backward, shape, variant, vec![], &copied)?;
         tensors.launch()?;
         let [d_q, d_k, d_v] = tensors.gradients()?;
         Ok(AttentionGradients {
             q: side_by_side(&d_q, shape.heads, shape.n_q),
-            k: side_by_side(&d_k, shape.heads, shape.n_k),
-            v: side_by_side(&d_v, shape.heads, shape.n_k),
+            k: side_by_side(&d_k, shape.kv_heads, shape.n_k),
+            v: side_by_side(&d_v, shape.kv_heads, shape.n_k),
             tables: vec![],
         })
     }
@@ -104,7 +115,9 @@ impl Gpu {
 
 /// Queries, keys and values, (heads, n, d) each.
 fn heads_first(inputs: &Inputs<f32>) -> [Vec<f32>; 3] {
-    [inputs.q, inputs.k, inputs.v].map(|matrix| by_heads(matrix, inputs.n_heads()))
+    let [heads, kv_heads] = [inputs.n_heads(), inputs.n_kv_heads()];
+    [(inputs.q, heads), (inputs.k, kv_heads), (inputs.v, kv_heads)]
+        .map(|(matrix, heads)| by_heads(matrix, heads))
 }
 
 /// From (n, heads · d), by columns as nalgebra stores it, to (heads, n, d), by rows.

@@ -67,10 +67,10 @@ impl Role {
 
     /// The sizes, row-major: heads, rows, columns.
     pub fn sizes(self, shape: Shape) -> [usize; 3] {
-        let Shape { heads, n_q, n_k, d, .. } = shape;
+        let Shape { heads, kv_heads, n_q, n_k, d, .. } = shape;
         match self {
             Role::Q | Role::Output | Role::GradOutput | Role::GradQ => [heads, n_q, d],
-            Role::K | Role::V | Role::GradK | Role::GradV => [heads, n_k, d],
+            Role::K | Role::V | Role::GradK | Role::GradV => [kv_heads, n_k, d],
             Role::Lse | Role::Delta => [heads, n_q, 1],
             Role::Scores => [heads, n_q, n_k],
         }
@@ -85,7 +85,7 @@ impl Role {
     pub fn formula(self) -> &'static str {
         match self {
             Role::Q | Role::Output | Role::GradOutput | Role::GradQ => "heads · n_q · d",
-            Role::K | Role::V | Role::GradK | Role::GradV => "heads · n_k · d",
+            Role::K | Role::V | Role::GradK | Role::GradV => "kv_heads · n_k · d",
             Role::Lse | Role::Delta => "heads · n_q",
             Role::Scores => "heads · n_q · n_k",
         }
@@ -220,7 +220,7 @@ impl Shape {
     /// ```
     /// use attention::cuda::{Kernel, Program, Shape};
     ///
-    /// let shape = Shape { heads: 8, n_q: 1000, n_k: 1000, d: 64, causal: true };
+    /// let shape = Shape { heads: 8, kv_heads: 8, n_q: 1000, n_k: 1000, d: 64, causal: true };
     /// let bytes = |kernel| shape.bytes(Program::Forward(kernel));
     /// assert_eq!(bytes(Kernel::Tiled), 8 * 1000 * (4 * 64 + 1) * 4); // q, k, v, output; log-sum-exps
     /// assert_eq!(bytes(Kernel::Naive) - bytes(Kernel::Tiled), 8 * 1000 * 1000 * 4); // the scores
@@ -348,7 +348,14 @@ mod tests {
     #[test]
     fn too_many_scores_are_no_small_number() {
         let n = 1 << 30;
-        let shape = Shape { heads: 1 << 15, n_q: n, n_k: n, d: 32, causal: false };
+        let shape = Shape {
+            heads: 1 << 15,
+            kv_heads: 1 << 15,
+            n_q: n,
+            n_k: n,
+            d: 32,
+            causal: false,
+        };
         shape.check(Program::Forward(Kernel::Naive)).unwrap();
         assert_eq!(Role::Scores.entries(shape), usize::MAX);
         check_entries(Role::Scores, 0, shape).unwrap_err();
@@ -380,7 +387,7 @@ mod tests {
             let error = check_format(Role::K, given, wanted).unwrap_err();
             assert_eq!(error.to_string(), words);
         }
-        let shape = Shape { heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
+        let shape = Shape { heads: 2, kv_heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
         for (role, entries) in [
             (Role::Q, 192),
             (Role::Output, 192),
@@ -397,8 +404,8 @@ mod tests {
             check_entries(role, entries, shape).unwrap();
             for other in [entries - 1, entries + 1] {
                 let error = check_entries(role, other, shape).unwrap_err().to_string();
-                let start = format!("`{}` has {other} entries but heads · ", role.name());
-                assert!(error.starts_with(&start), "{error}");
+                let start = format!("`{}` has {other} entries but ", role.name());
+                assert!(error.starts_with(&(start + role.formula())), "{error}");
             }
         }
     }

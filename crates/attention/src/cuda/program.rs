@@ -1,6 +1,7 @@
 //! The kernels: what each is called, where its source is, and what it runs on.
 
 use super::error::{Error, Result};
+use crate::error::unsupported;
 use std::fmt;
 use std::str::FromStr;
 
@@ -292,6 +293,17 @@ impl Program {
             return Err(Error::Capability { program: self, needs: oldest.needs(), has });
         }
         Ok(())
+    }
+
+    /// That the program takes rules for scores and shared keys. `given` says what is wrong with the argument if it doesn't.
+    pub(super) fn check_takes(self, argument: &'static str, given: &str) -> Result<()> {
+        let takes = [Kernel::Naive, Kernel::Tiled].map(Program::Forward);
+        if self == Program::Backward || takes.contains(&self) {
+            return Ok(());
+        }
+        let expected =
+            "of the kernels on the GPU, only `naive`, `tiled` and `backward` take that";
+        Err(unsupported(argument, given, expected).into())
     }
 
     pub(super) fn check_width(self, given: usize) -> Result<()> {

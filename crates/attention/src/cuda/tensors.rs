@@ -1,5 +1,6 @@
 //! Queries, keys, values and all that comes of them, on the device.
 
+use super::compile::Variant;
 use super::device::{Gpu, time};
 use super::error::{Error, Result};
 use super::ffi::{DeviceTensor, Loaded, elsewhere};
@@ -19,7 +20,7 @@ use std::time::Duration;
 /// use attention::cuda::{Gpu, Kernel, Shape};
 ///
 /// let gpu = Gpu::open()?;
-/// let shape = Shape { heads: 8, n_q: 1024, n_k: 1024, d: 64, causal: true };
+/// let shape = Shape { heads: 8, kv_heads: 8, n_q: 1024, n_k: 1024, d: 64, causal: true };
 /// let x = vec![0.5; 8 * 1024 * 64];
 /// let mut tensors = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
 /// tensors.launch()?;
@@ -29,6 +30,7 @@ use std::time::Duration;
 /// ```
 pub struct Tensors {
     shape: Shape,
+    variant: Variant,
     loaded: Arc<Loaded>,
     all: Vec<DeviceTensor>, // one for each role that the program has
 }
@@ -37,7 +39,7 @@ impl Gpu {
     /// Copies queries, keys and values to the device, rounded to what the kernel reads, and makes room for what it
     /// writes.
     ///
-    /// Shapes: `q` (heads, n_q, d), `k` and `v` (heads, n_k, d), row-major.
+    /// Shapes: `q` (heads, n_q, d), `k` and `v` (kv_heads, n_k, d), row-major.
     ///
     /// # Errors
     /// A size is 0 or too large, the kernel has no such head dimension, a slice has another length, the device is too
@@ -46,7 +48,7 @@ impl Gpu {
     /// ```no_run
     /// use attention::cuda::{Gpu, Kernel, Shape};
     ///
-    /// let shape = Shape { heads: 1, n_q: 2, n_k: 3, d: 32, causal: false };
+    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 3, d: 32, causal: false };
     /// let (q, k, v) = ([0.1; 2 * 32], [0.2; 3 * 32], [0.3; 3 * 32]);
     /// let tensors = Gpu::open()?.tensors(Kernel::Naive, shape, &q, &k, &v)?;
     /// # Ok::<(), attention::cuda::Error>(())
@@ -60,7 +62,8 @@ impl Gpu {
         v: &[f32],
     ) -> Result<Tensors> {
         let inputs = [(Role::Q, q), (Role::K, k), (Role::V, v)];
-        self.place(Program::Forward(kernel), shape, vec![], &inputs)
+        let variant = Variant { causal: shape.causal, group: shape.group(), rule: None };
+        self.place(Program::Forward(kernel), shape, variant, vec![], &inputs)
     }
 
     /// Makes a backward pass of a forward pass that was launched. Its tensors stay where they are, and so they are no
@@ -70,7 +73,7 @@ impl Gpu {
     /// use attention::cuda::{Gpu, Kernel, Shape};
     ///
     /// let gpu = Gpu::open()?;
-    /// let shape = Shape { heads: 1, n_q: 3, n_k: 3, d: 32, causal: true };
+    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 3, n_k: 3, d: 32, causal: true };
     /// let x = [0.1; 3 * 32];
     /// let mut forward = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// let mut backward = gpu.backward_tensors(forward, &x)?;
@@ -88,7 +91,7 @@ impl Gpu {
     /// use attention::cuda::{Gpu, Kernel, Shape};
     ///
     /// let gpu = Gpu::open()?;
-    /// let shape = Shape { heads: 1, n_q: 3, n_k: 3, d: 32, causal: true };
+    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 3, n_k: 3, d: 32, causal: true };
     /// let x = [0.1; 3 * 32];
     /// let mut forward = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// forward.launch()?;
@@ -112,7 +115,8 @@ impl Gpu {
         if forward.loaded.stream() != self.stream() {
             return Err(elsewhere("forward", forward.loaded.stream(), self.stream()));
         }
-        self.place(program, forward.shape, forward.all, &[(Role::GradOutput, d_output)])
+        let Tensors { shape, variant, all, .. } = forward;
+        self.place(program, shape, variant, all, &[(Role::GradOutput, d_output)])
     }
 
     /// The tensors of a program: those of `all`, which are on the device, copies of the inputs, and zeros for all others.
@@ -120,6 +124,7 @@ impl Gpu {
         &self,
         program: Program,
         shape: Shape,
+        variant: Variant,
         mut all: Vec<DeviceTensor>,
         inputs: &[(Role, &[f32])],
     ) -> Result<Tensors> {
@@ -127,7 +132,7 @@ impl Gpu {
         for &(role, values) in inputs {
             check_entries(role, values.len(), shape)?;
         }
-        let loaded = self.load(program, shape.d, shape.causal)?;
+        let loaded = self.load(program, shape.d, &variant)?;
         let mut missing = loaded.tensors();
         // Tensors that the program does not take give its memory back.
         all.retain(|tensor| missing.iter().any(|&(role, ..)| role == tensor.role()));
@@ -141,7 +146,7 @@ impl Gpu {
             let values = inputs.iter().find(|input| input.0 == role).map(|input| input.1);
             all.push(DeviceTensor::new(self.stream(), (role, format), values, shape)?);
         }
-        Ok(Tensors { shape, loaded, all })
+        Ok(Tensors { shape, variant, loaded, all })
     }
 }
 
@@ -151,7 +156,7 @@ impl Tensors {
     /// ```no_run
     /// use attention::cuda::{Gpu, Kernel, Shape};
     ///
-    /// let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// let x = [0.1; 2 * 32];
     /// assert_eq!(Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?.shape(), shape);
     /// # Ok::<(), attention::cuda::Error>(())
@@ -164,7 +169,7 @@ impl Tensors {
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// # let x = [0.1; 2 * 32];
     /// let tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// assert_eq!(tensors.program(), Program::Forward(Kernel::Tiled));
@@ -181,7 +186,7 @@ impl Tensors {
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// # let x = [0.1; 2 * 32];
     /// let gpu = Gpu::open()?;
     /// let mut tensors = gpu.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
@@ -202,7 +207,7 @@ impl Tensors {
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// # let x = [0.1; 2 * 32];
     /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// let mut times = tensors.time(3, 21)?;
@@ -222,7 +227,7 @@ impl Tensors {
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// # let x = [0.1; 2 * 32];
     /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// tensors.poison()?;
@@ -246,7 +251,7 @@ impl Tensors {
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// # let x = [0.1; 2 * 32];
     /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// tensors.launch()?;
@@ -264,7 +269,7 @@ impl Tensors {
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Program, Shape};
-    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// # let x = [0.1; 2 * 32];
     /// let mut tensors = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// tensors.launch()?;
@@ -282,7 +287,7 @@ impl Tensors {
     ///
     /// ```no_run
     /// # use attention::cuda::{Gpu, Kernel, Shape};
-    /// # let shape = Shape { heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
+    /// # let shape = Shape { heads: 1, kv_heads: 1, n_q: 2, n_k: 2, d: 32, causal: false };
     /// # let x = [0.1; 2 * 32];
     /// let forward = Gpu::open()?.tensors(Kernel::Tiled, shape, &x, &x, &x)?;
     /// let error = forward.gradients().unwrap_err();

@@ -8,7 +8,7 @@ mod race;
 pub use data::{Data, bound};
 pub use race::Race;
 
-use attention::cuda::{Bf16, Precision, Program};
+use attention::cuda::{Bf16, Precision, Program, Variant};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -75,10 +75,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A program that runs one kernel, for one head dimension, full or causal.
+/// A program that runs one kernel, for one head dimension and one variant.
 pub struct OnCpu {
     program: Program,
     d: usize,
+    group: usize,
     file: PathBuf,
     _folder: TempDir, // removed with it
 }
@@ -88,12 +89,12 @@ impl OnCpu {
     pub fn compile(
         program: Program,
         d: usize,
-        causal: bool,
+        variant: impl Into<Variant>,
         watch: Watch,
     ) -> io::Result<Self> {
         let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda");
         let source = cuda.join(format!("{}.cu", program.source().name));
-        Self::compile_file(program, &source, d, causal, watch)
+        Self::compile_file(program, &source, d, variant, watch)
     }
 
     /// The same for a file that stands in for the program's source: one with a mistake, say.
@@ -101,7 +102,7 @@ impl OnCpu {
         program: Program,
         source: &Path,
         d: usize,
-        causal: bool,
+        variant: impl Into<Variant>,
         watch: Watch,
     ) -> io::Result<Self> {
         let runner = match program.source().name {
@@ -110,16 +111,23 @@ impl OnCpu {
             "backward" => "run_backward.cpp",
             _ => "run_forward.cpp",
         };
+        let Variant { causal, group, rule } = variant.into();
         let folder = tempfile::tempdir()?;
-        let chosen = [
+        let mut chosen = vec![
             format!("-DD={d}"),
             format!("-DCAUSAL={}", i32::from(causal)),
+            format!("-DGROUP={group}"),
             format!("-DKERNEL=\"{}\"", source.display()),
         ];
+        if let Some(rule) = rule {
+            let file = folder.path().join("score_rule.cuh");
+            fs::write(&file, rule)?;
+            chosen.push(format!("-DSCORE_RULE=\"{}\"", file.display()));
+        }
         let options = watch.flags().iter().map(|&flag| flag.to_owned()).chain(chosen);
         let file =
             compile_with_fibers(runner, &options.collect::<Vec<_>>(), folder.path())?;
-        Ok(OnCpu { program, d, file, _folder: folder })
+        Ok(OnCpu { program, d, group, file, _folder: folder })
     }
 
     /// Output and log-sum-exp of a forward kernel. Numbers are rounded to what the kernel reads.
@@ -151,7 +159,9 @@ impl OnCpu {
     ) -> Result<[Vec<f32>; 3], Failure> {
         let gradients =
             floats(&self.run(sizes, self.bytes(&arguments.concat()), choices)?);
-        let [n_q, n_k] = [sizes.n_q, sizes.n_k].map(|n| sizes.heads * n * self.d);
+        let kv_heads = sizes.heads / self.group;
+        let [n_q, n_k] = [(sizes.heads, sizes.n_q), (kv_heads, sizes.n_k)]
+            .map(|(h, n)| h * n * self.d);
         assert_eq!(gradients.len(), n_q + 2 * n_k);
         let (d_q, rest) = gradients.split_at(n_q);
         let (d_k, d_v) = rest.split_at(n_k);

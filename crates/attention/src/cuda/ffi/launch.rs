@@ -2,7 +2,7 @@
 
 use super::failed;
 use super::memory::DeviceTensor;
-use crate::cuda::compile::{Launch, compile};
+use crate::cuda::compile::{Launch, Variant, compile};
 use crate::cuda::device::Device;
 use crate::cuda::error::{Error, Result};
 use crate::cuda::parameters::{Format, Parameter, Role, tensors};
@@ -15,11 +15,11 @@ use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use std::sync::Arc;
 
-/// A program on the device, compiled for one head dimension, with the causal rule or without.
+/// A program on the device, compiled for one head dimension and one variant.
 pub struct Loaded {
     program: Program,
     d: usize,
-    causal: bool,
+    variant: Variant,
     functions: Vec<Function>, // in the order in which they are launched
     stream: Arc<CudaStream>,
 }
@@ -39,10 +39,10 @@ impl Loaded {
         device: &Device,
         program: Program,
         d: usize,
-        causal: bool,
+        variant: Variant,
     ) -> Result<Self> {
         let architecture = program.architecture_for(device.capability)?;
-        let compiled = compile(program, architecture, d, causal)?;
+        let compiled = compile(program, architecture, d, variant.clone())?;
         let module = stream.context().load_module(Ptx::from_binary(compiled.cubin));
         let module = module.map_err(failed(format!("load {program}")))?;
         let function = |launch: Launch| {
@@ -59,7 +59,7 @@ impl Loaded {
         };
         let functions =
             compiled.launches.into_iter().map(function).collect::<Result<_>>()?;
-        Ok(Loaded { program, d, causal, functions, stream: stream.clone() })
+        Ok(Loaded { program, d, variant, functions, stream: stream.clone() })
     }
 
     pub fn program(&self) -> Program {
@@ -81,8 +81,10 @@ impl Loaded {
     /// # Errors
     /// The program cannot have these sizes, a tensor is missing or does not fit its parameter, or the driver refuses.
     pub fn launch(&self, shape: Shape, tensors: &mut [DeviceTensor]) -> Result<()> {
-        // These two it was compiled for.
-        let shape = Shape { d: self.d, causal: self.causal, ..shape };
+        // These it was compiled for.
+        let Variant { causal, group, .. } = self.variant;
+        let kv_heads = shape.heads / group;
+        let shape = Shape { d: self.d, causal, kv_heads, ..shape };
         shape.check(self.program)?;
         let mut functions = self.functions.iter();
         functions.try_for_each(|function| function.launch(&self.stream, shape, tensors))
@@ -122,25 +124,27 @@ impl Function {
     }
     // ANCHOR_END: launch
 
-    /// As many blocks as it takes for all rows of all heads.
+    /// As many blocks as it takes for all rows of all heads that the function writes.
     fn grid(&self, shape: Shape) -> LaunchConfig {
         let Launch { threads, rows, shared_bytes, .. } = self.launch;
+        let [heads, of_head] = self.heads_and_rows(shape).map(|number| number as u32);
         LaunchConfig {
-            grid_dim: (self.rows(shape).div_ceil(rows), shape.heads as u32, 1),
+            grid_dim: (of_head.div_ceil(rows), heads, 1),
             block_dim: (threads, 1, 1),
             shared_mem_bytes: shared_bytes,
         }
     }
 
-    /// The rows of what the function writes, which its blocks share.
-    fn rows(&self, shape: Shape) -> u32 {
-        let rows = self.parameters.iter().filter_map(|parameter| match parameter {
+    /// The heads of what the function writes, and the rows of each, which its blocks share.
+    fn heads_and_rows(&self, shape: Shape) -> [usize; 2] {
+        let written = self.parameters.iter().filter_map(|parameter| match parameter {
             Parameter::Tensor { role, is_written: true, .. } => {
-                Some(role.sizes(shape)[1])
+                let [heads, rows, _] = role.sizes(shape);
+                Some([heads, rows])
             }
             _ => None,
         });
-        rows.max().unwrap_or(1) as u32
+        written.max_by_key(|&[_, rows]| rows).unwrap_or([1, 1])
     }
 }
 
