@@ -147,12 +147,13 @@ __device__ void finish_entries(Shared& shared, int head, int first_query, int fi
         const bool seen = first_key + j < keys_seen_by(first_query + i, n_q, n_k);
 
         const int distance = first_query + i + n_k - n_q - first_key - j;
-        const float score = scale * weight; // scores = scale · q kᵀ
+        const float slope = slope_of_change(scale * weight, head, distance);
 
-        // weights = exp(changed scores − lse); what is hidden has none
-        weight = seen ? exp2f(LOG2_E * changed(score, head, distance) - shared.lse[i]) : 0;
-        // weights = softmax(changed scores): dS = A ⊙ (dA − delta), times the slope of the change
-        d_score = seen ? weight * (d_score - shared.delta[i]) * slope_of_change(score, head, distance) : 0;
+        // weights = exp(scores − lse), scores = scale · q kᵀ, changed; what is hidden has none
+        const float score = changed_power(LOG2_E * scale * weight, head, distance);
+        weight = seen ? exp2f(score - shared.lse[i]) : 0;
+        // weights = softmax(scores): dS = A ⊙ (dA − delta)
+        d_score = seen ? slope * weight * (d_score - shared.delta[i]) : 0;
     }
 }
 // ANCHOR_END: entries
@@ -246,12 +247,15 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
     load(shared.staying[1], head_of(v, kv_head, n_k), first_key, n_k);
 
     float gradient[8][8] = {}; // side 0: dK, side 1: dV
-    for (int head = kv_head * GROUP; head < (kv_head + 1) * GROUP; ++head)
+    for (int head = kv_head * GROUP; head < (kv_head + 1) * GROUP; ++head) {
+        const float* q_of_head = head_of(q, head, n_q);
+        const float* d_output_of_head = head_of(d_output, head, n_q);
+        const float* lse_of_head = lse + size_t(head) * n_q;
+        const float* delta_of_head = delta + size_t(head) * n_q;
         for (int first = first_to_see(first_key, n_q, n_k); first < n_q; first += PASSING) {
-            load(shared.passing[0], head_of(q, head, n_q), first, n_q);
-            load(shared.passing[1], head_of(d_output, head, n_q), first, n_q);
-            const size_t row = size_t(head) * n_q;
-            load_numbers<PASSING>(shared, lse + row, delta + row, first, n_q);
+            load(shared.passing[0], q_of_head, first, n_q);
+            load(shared.passing[1], d_output_of_head, first, n_q);
+            load_numbers<PASSING>(shared, lse_of_head, delta_of_head, first, n_q);
             recompute<true>(shared, head, first, first_key, n_q, n_k, scale);
             // side 0: scores = scale · q kᵀ: dK += scale · dSᵀ Q, where the scale comes in the end
             // side 1: output = weights · v: dV += Aᵀ dO
@@ -259,6 +263,7 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
             accumulate<2>(gradient, tile, shared.passing[side], 0);
             __syncthreads(); // no thread reads the rows any more
         }
+    }
     store<2>(gradient, head_of(side == 0 ? d_k : d_v, kv_head, n_k), first_key, n_k, 0,
              side == 0 ? scale : 1);
 }

@@ -4,7 +4,7 @@
 
 use attention::cuda::{Bf16, Error, Gpu, Kernel, Precision, Program, Shape, Tensors};
 use attention::flash::{Flash, Inputs};
-use attention::{Mask, attention, attention_backward};
+use attention::{DistanceBuckets, Mask, ScoreRule, attention, attention_backward};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -574,4 +574,60 @@ fn memory_is_asked_for_before_it_is_taken() {
         &mut fresh_rng(),
     );
     problem.forward(gpu, Kernel::Naive); // and the handle still works
+}
+
+// ---------------------------------------------------------------------------------------------------- rules, shared keys
+
+/// Rules for scores and heads that share keys, beside the crate's flash attention.
+#[test]
+fn rules_and_shared_keys_agree_with_flash() {
+    let Some((gpu, _turn)) = gpu() else { return };
+    let rng = &mut fresh_rng();
+    const HEADS: usize = 8;
+    let buckets = DistanceBuckets::t5(32, 128).unwrap();
+    let biases = DMatrix::from_fn(32, HEADS, |_, _| normal(1, 1.0, rng)[0]);
+    let capped = ScoreRule::soft_cap(5.0).unwrap().then(ScoreRule::alibi(HEADS).unwrap());
+    let table = ScoreRule::table(&biases, buckets).unwrap();
+    for (rule, has_table) in [(ScoreRule::none(), false), (capped, false), (table, true)]
+    {
+        for (kv_heads, d, (n_q, n_k)) in
+            [(8, 64, (130, 130)), (2, 32, (65, 300)), (1, 128, (200, 70))]
+        {
+            for mask in [Mask::none(), Mask::causal()] {
+                let mut matrix = |n, heads: usize| {
+                    DMatrix::from_vec(n, heads * d, normal(n * heads * d, 1.0, rng))
+                };
+                let (q, k) = (matrix(n_q, HEADS), matrix(n_k, kv_heads));
+                let (v, d_output) = (matrix(n_k, kv_heads), matrix(n_q, HEADS));
+                let mask = mask.with_scores(rule.clone());
+                let inputs = Inputs::grouped(&q, &k, &v, mask, HEADS, kv_heads).unwrap();
+                let expected = Flash::new().forward(&inputs);
+                let near = |given: &DMatrix<f32>, expected: &DMatrix<f32>| {
+                    let size = expected.amax().max(1.0);
+                    assert!(
+                        (given - expected).amax() < 1e-4 * size,
+                        "{rule:?}, {kv_heads}"
+                    );
+                };
+                for kernel in [Kernel::Naive, Kernel::Tiled] {
+                    let forward = gpu.forward(kernel, &inputs).unwrap();
+                    near(&forward.output, &expected.output);
+                }
+                let refused = gpu.forward(Kernel::Registers, &inputs).is_err();
+                assert_eq!(refused, kv_heads < HEADS || !rule.is_none());
+                let backward = gpu.backward(&inputs, &expected, &d_output);
+                if has_table {
+                    assert!(
+                        backward.unwrap_err().to_string().contains("table of biases")
+                    );
+                    continue;
+                }
+                let given = backward.unwrap();
+                let right = Flash::new().backward(&inputs, &expected, &d_output).unwrap();
+                near(&given.q, &right.q);
+                near(&given.k, &right.k);
+                near(&given.v, &right.v);
+            }
+        }
+    }
 }

@@ -96,3 +96,37 @@ fn array(name: &str, numbers: impl Iterator<Item = f64>) -> String {
     let numbers: Vec<_> = numbers.map(literal).collect();
     format!("__device__ const float {name}[] = {{{}}};\n", numbers.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::score_rule::{DistanceBuckets, ScoreFunction, ScorePlace, ScoreRule};
+    use nalgebra::DMatrix;
+
+    #[derive(Debug)]
+    struct Half;
+
+    impl ScoreFunction for Half {
+        fn value(&self, score: f64, _place: ScorePlace) -> f64 {
+            score / 2.0
+        }
+        fn derivative(&self, _score: f64, _place: ScorePlace) -> f64 {
+            0.5
+        }
+    }
+
+    #[test]
+    fn what_no_kernel_can_take_is_refused() {
+        let x = DMatrix::<f32>::zeros(2, 2);
+        let of = |rule: ScoreRule| {
+            source(&Inputs::new(&x, &x, &x, rule).unwrap()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            of(ScoreRule::custom(Half)),
+            "`rule` is a function of one's own but a GPU can't call a function in Rust"
+        );
+        let buckets = DistanceBuckets::clipped(5000).unwrap();
+        let table = ScoreRule::table(&DMatrix::<f32>::zeros(10_001, 1), buckets).unwrap();
+        assert_eq!(of(table), "`furthest` is 5001 but a kernel takes 4096 at most");
+    }
+}
