@@ -8,10 +8,10 @@ use super::FlashOutput;
 use super::fast::{Flash, NotFinite, sees_something, two_scales};
 use super::pages::{Asking, PagedInputs};
 use super::queue::{into_inner, lock};
-use crate::blocks::blocks;
+use crate::blocks::{blocks, copy_of};
 use crate::mask::{SizedMask, Visibility, neg_infinity};
 use crate::simd::{
-    Float, InstructionSet, LARGEST_VECTOR, Work, combinations, dots, exp2,
+    Float, InstructionSet, LARGEST_VECTOR, Work, combinations, dots_so_far, exp2,
 };
 use crate::softmax::{normaliser, shift};
 use nalgebra::{DMatrixView, convert};
@@ -22,8 +22,11 @@ use std::sync::Mutex;
 /// With up to so many queries, this way was the faster one where it was measured. A browser has one way for all: less code to send.
 const FEW: usize = if cfg!(target_family = "wasm") { 0 } else { 6 };
 
-/// Tiles in a chunk of keys. It depends on nothing but the tiles: sums over chunks must not depend on the number of threads.
-const TILES: usize = 8;
+/// Tiles in a chunk of keys, at least and at most. Long chunks are read faster, and short ones give work to more threads.
+const TILES: [usize; 2] = [8, 32];
+
+/// So many chunks are enough for all threads.
+const CHUNKS: usize = 16;
 
 impl Flash {
     /// Whether so many queries go this way.
@@ -39,7 +42,10 @@ impl Flash {
         let (d_k, d_v) = inputs.widths();
         let (n_heads, n_kv_heads) = (inputs.n_heads, inputs.n_kv_heads);
         let seen = inputs.mask.keys_seen_by(0..n_q);
-        let keys = self.tiles().keys.saturating_mul(TILES).min(n_k);
+        // The number of threads has no part in it: sums over chunks must not depend on that.
+        let [least, most] = TILES.map(|tiles| self.tiles().keys.saturating_mul(tiles));
+        let keys = (n_kv_heads * n_k / CHUNKS).clamp(least, most) / least * least;
+        let keys = keys.min(n_k);
         let seen = move |chunk: Range<usize>| {
             chunk.start.max(seen.start)..chunk.end.min(seen.end)
         };
@@ -63,17 +69,30 @@ impl Flash {
             || Workspace {
                 queries: vec![T::zero(); rows * d_k],
                 scores: vec![T::zero(); rows * stride],
+                sums: vec![T::zero(); rows * d_v * LARGEST_VECTOR],
                 copies: [vec![], vec![]],
             },
             |workspace, (g, chunk)| {
                 let heads: Vec<_> = inputs.group(g).map(|h| inputs.head(h)).collect();
-                let Workspace { queries, scores, copies: [of_keys, of_values] } =
-                    workspace;
+                let Workspace { queries, scores, sums, copies } = workspace;
+                let [of_keys, of_values] = copies;
                 let (heads, keys) = (&heads[..], chunks[chunk].clone());
                 let columns = |width: usize| g * width..(g + 1) * width;
-                let k = inputs.keys.part(keys.clone(), columns(d_k), of_keys);
-                let v = inputs.values.part(keys.clone(), columns(d_v), of_values);
-                let work = Chunk { heads, keys, k, v, scales, queries, scores, stride };
+                let k = inputs.keys.parts(keys.clone(), columns(d_k), of_keys);
+                let v = inputs.values.parts(keys.clone(), columns(d_v), of_values);
+                let (k, v) = (&k[..], &v[..]);
+                let work = Chunk {
+                    heads,
+                    keys,
+                    k,
+                    v,
+                    d_v,
+                    scales,
+                    queries,
+                    scores,
+                    stride,
+                    sums,
+                };
                 let part = self.instructions().run(work).expect("checked instructions");
                 lock(&parts)[g * chunks.len() + chunk] = part;
             },
@@ -96,6 +115,7 @@ impl Flash {
 struct Workspace<T> {
     queries: Vec<T>,     // (rows, d_k), row by row
     scores: Vec<T>,      // (rows, stride), row by row
+    sums: Vec<T>,        // (rows, d_v, numbers of a vector)
     copies: [Vec<T>; 2], // of keys and of values that lie in several pages
 }
 
@@ -150,12 +170,14 @@ fn merge<T: Float>(
 struct Chunk<'a, T: Float> {
     heads: &'a [Asking<'a, T>],
     keys: Range<usize>,
-    k: DMatrixView<'a, T>, // (keys, d_k)
-    v: DMatrixView<'a, T>, // (keys, d_v)
-    scales: (T, T),        // of queries, and of their products with keys
-    queries: &'a mut [T],  // (rows, d_k), row by row
-    scores: &'a mut [T],   // (rows, stride), row by row
+    k: &'a [DMatrixView<'a, T>], // (keys, d_k), in parts
+    v: &'a [DMatrixView<'a, T>], // (keys, d_v), in parts
+    d_v: usize,
+    scales: (T, T),       // of queries, and of their products with keys
+    queries: &'a mut [T], // (rows, d_k), row by row
+    scores: &'a mut [T],  // (rows, stride), row by row
     stride: usize,
+    sums: &'a mut [T], // (rows, d_v, numbers of a vector)
 }
 
 impl<T: Float> Work for Chunk<'_, T> {
@@ -166,15 +188,21 @@ impl<T: Float> Work for Chunk<'_, T> {
         self,
         simd: S,
     ) -> Part<T> {
-        let Chunk { heads, keys, k, v, scales, queries, scores, stride } = self;
-        let ((n_q, d_k), d_v) = (heads[0].q.shape(), v.ncols());
+        let Chunk { heads, keys, k, v, d_v, scales, queries, scores, stride, sums } =
+            self;
+        let (n_q, d_k) = heads[0].q.shape();
         let head_and_query = |row: usize| (&heads[row / n_q], row % n_q);
         for (row, to) in queries.chunks_exact_mut(d_k).enumerate() {
             let (head, i) = head_and_query(row);
             to.iter_mut().zip(&head.q.row(i)).for_each(|(to, &x)| *to = x * scales.0);
         }
         scores.fill(T::zero());
-        combinations::<S, T>(simd, (queries, d_k), k, (scores, stride));
+        let mut first = 0;
+        for k in k {
+            let scores = &mut scores[first..];
+            combinations::<S, T>(simd, (queries, d_k), *k, (scores, stride));
+            first += k.nrows();
+        }
 
         let seen = heads[0].mask.visibility(0..n_q, keys.clone());
         let mut part = Part::new(heads.len() * n_q, d_v);
@@ -194,23 +222,35 @@ impl<T: Float> Work for Chunk<'_, T> {
         }
 
         // A weight of 0 does not hide what is not finite.
-        let mut not_finite = NotFinite::default();
-        let not_finite = not_finite.among(seen, [v]);
-        let (weights, output) = ((&*scores, stride), (&mut part.output[..], d_v));
-        if not_finite.is_empty() {
-            dots::<S, T>(simd, weights, v, output);
-            return part;
+        sums.fill(T::zero());
+        let mut hidden_values = vec![]; // (key of the chunk, its values)
+        let mut first = 0;
+        for v in v {
+            let weights = (&scores[first..], stride);
+            let mut not_finite = NotFinite::default();
+            let not_finite = not_finite.among(seen, [*v]);
+            if not_finite.is_empty() {
+                dots_so_far::<S, T>(simd, weights, *v, sums);
+            } else {
+                let mut finite = copy_of(*v);
+                for &bad in not_finite {
+                    finite.row_mut(bad).fill(T::zero());
+                    hidden_values.push((first + bad, v.row(bad)));
+                }
+                dots_so_far::<S, T>(simd, weights, finite.as_view(), sums);
+            }
+            first += v.nrows();
         }
-        let mut finite = v.into_owned();
-        not_finite.iter().for_each(|&bad| finite.row_mut(bad).fill(T::zero()));
-        dots::<S, T>(simd, weights, finite.as_view(), output);
-        for &bad in not_finite {
+        for (sum, vector) in part.output.iter_mut().zip(T::vectors::<S>(sums)) {
+            *sum = T::sum_of_vector(simd, *vector);
+        }
+        for (bad, values) in hidden_values {
             for row in 0..heads.len() * n_q {
                 let (head, i) = head_and_query(row);
                 if head.mask.allows(i, keys.start + bad) {
-                    for c in 0..d_v {
-                        let weight = scores[row * stride + bad];
-                        part.output[row * d_v + c] += weight * v[(bad, c)];
+                    let weight = scores[row * stride + bad];
+                    for (c, &value) in values.iter().enumerate() {
+                        part.output[row * d_v + c] += weight * value;
                     }
                 }
             }

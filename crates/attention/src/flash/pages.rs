@@ -4,7 +4,7 @@ use super::{Flash, FlashOutput, Inputs};
 use crate::dot_product::scale;
 use crate::dropout::{Dropout, HeadDropout};
 use crate::mask::SizedMask;
-use crate::simd::Float;
+use crate::simd::{Float, WHOLE_BLOCKS};
 use nalgebra::{DMatrix, DMatrixView};
 use std::ops::Range;
 
@@ -25,30 +25,33 @@ impl<'a, T: Float> Pages<'a, T> {
         (rows, self.pages.first().map_or(0, DMatrixView::ncols))
     }
 
-    /// Some rows of some columns: where they are, if they lie in one page, and else copied to `room`.
-    pub fn part<'s>(
+    /// Some rows of some columns, in parts: where they are, if they lie in one page, or if parts but the last have a multiple of
+    /// [`WHOLE_BLOCKS`] rows; and else as one part, copied to `room`.
+    pub fn parts<'s>(
         &'s self,
         rows: Range<usize>,
         columns: Range<usize>,
         room: &'s mut Vec<T>,
-    ) -> DMatrixView<'s, T> {
+    ) -> Vec<DMatrixView<'s, T>> {
         let of_page = self.pages[0].nrows();
-        let (page, first) = (rows.start / of_page, rows.start % of_page);
-        if first + rows.len() <= of_page {
-            return self.pages[page].view_range(first..first + rows.len(), columns);
+        let pages = rows.start / of_page..rows.end.div_ceil(of_page);
+        let parts = pages.map(|page| {
+            let (first, end) = (page * of_page, (page + 1) * of_page);
+            let rows = rows.start.max(first) - first..rows.end.min(end) - first;
+            self.pages[page].view_range(rows, columns.clone())
+        });
+        let parts: Vec<_> = parts.collect();
+        let (_, before) = parts.split_last().expect("there are rows");
+        if before.iter().all(|part| part.nrows() % WHOLE_BLOCKS == 0) {
+            return parts;
         }
-        let width = columns.len();
         room.clear();
-        for c in columns {
-            let (mut page, mut first, mut missing) = (page, first, rows.len());
-            while missing > 0 {
-                let column = self.pages[page].column(c);
-                let some = missing.min(of_page - first);
-                room.extend_from_slice(&column.as_slice()[first..first + some]);
-                (page, first, missing) = (page + 1, 0, missing - some);
+        for c in 0..columns.len() {
+            for part in &parts {
+                room.extend_from_slice(part.column(c).as_slice());
             }
         }
-        DMatrixView::from_slice(room, rows.len(), width)
+        vec![DMatrixView::from_slice(room, rows.len(), columns.len())]
     }
 
     /// Returns a copy in one matrix.
