@@ -122,9 +122,9 @@ impl<T: Float> KeyValueCache<T> {
     /// A copy of the cache shares all pages with it. Whichever of the two writes to a page first gets that page for itself, so caches
     /// whose texts begin with the same prompt hold its full pages once.
     ///
-    /// Outputs have the same bits with and without pages. A few new tokens read the pages where they are if `tokens` is a multiple of 1,024,
-    /// and otherwise copy 1,024 keys and values of a head at a time. Many tokens at once, as in a prompt, first copy all pages into one
-    /// matrix. With a window, pages are freed as wholes, so up to two pages more are held.
+    /// Outputs have the same bits with and without pages. A few new tokens read the pages where they are if `tokens` is a multiple of 1,024;
+    /// otherwise they copy some thousand keys and values of a head at a time. Many tokens at once, as in a prompt, first copy all pages
+    /// into one matrix. With a window, pages are freed as wholes, so up to two pages more are held.
     ///
     /// # Errors
     /// `tokens` is 0.

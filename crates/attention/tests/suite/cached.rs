@@ -144,6 +144,18 @@ proptest! {
     }
 }
 
+/// A chunk of 2,048 keys lies in two pages that are read where they are, in one that is larger, or in three that have to be copied.
+#[test]
+fn a_chunk_may_lie_in_several_pages() {
+    let engine = Flash::new().with_tiles(Tiles { queries: 1152, keys: 256 }).unwrap();
+    let options = FlashOptions::new().mask(Mask::causal()).engine(engine);
+    let (x, chunks) = (tokens(2500, 10), [2490, 1, 5, 1, 3]);
+    for page in [1024, 2048, 1000] {
+        check_pages(&layer::<f64>(2, true), &x, &chunks, page, &options);
+        check_pages(&layer::<f32>(1, false), &single(&x), &chunks, page, &options);
+    }
+}
+
 #[test]
 fn a_window_bounds_the_memory() -> Result<()> {
     let (layer, x) = (layer::<f32>(2, true), single(&tokens(1, 8)));
