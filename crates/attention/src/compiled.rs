@@ -6,7 +6,7 @@
 
 use crate::dot_product::{self, AttentionCache, AttentionGradients};
 use crate::error::Result;
-use crate::flash::{Flash, FlashOutput, Inputs};
+use crate::flash::{Flash, FlashOutput, Inputs, PagedInputs};
 use crate::mask::Mask;
 use crate::simd::{self, Factor, Float};
 use nalgebra::{DMatrix, DMatrixView};
@@ -35,6 +35,13 @@ pub trait Compiled: Sized {
         Self: Float;
 
     fn flash_forward(flash: &Flash, inputs: &Inputs<Self>) -> FlashOutput<Self>
+    where
+        Self: Float;
+
+    fn flash_forward_paged(
+        flash: &Flash,
+        inputs: &PagedInputs<Self>,
+    ) -> FlashOutput<Self>
     where
         Self: Float;
 
@@ -78,6 +85,13 @@ macro_rules! compiled {
 
             fn flash_forward(flash: &Flash, inputs: &Inputs<Self>) -> FlashOutput<Self> {
                 flash.run_forward(inputs)
+            }
+
+            fn flash_forward_paged(
+                flash: &Flash,
+                inputs: &PagedInputs<Self>,
+            ) -> FlashOutput<Self> {
+                flash.run_forward_paged(inputs)
             }
 
             fn flash_backward(

@@ -26,6 +26,7 @@ mod backward;
 mod fast;
 mod few_queries;
 mod online;
+mod pages;
 mod queue;
 mod tiled;
 
@@ -35,6 +36,7 @@ pub(crate) mod tile_products;
 pub use crate::simd::Instructions;
 pub use fast::Flash;
 pub use online::OnlineSoftmax;
+pub(crate) use pages::{PagedInputs, Pages};
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{
@@ -461,11 +463,14 @@ impl<T: Float> FlashOutput<T> {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn zeros(inputs: &Inputs<T>) -> Self {
-        let (n_q, width) = inputs.output_shape();
+        FlashOutput::of_shape(inputs.q.nrows(), inputs.n_heads, inputs.widths().1)
+    }
+
+    fn of_shape(n_q: usize, n_heads: usize, d_v: usize) -> Self {
         FlashOutput {
-            output: DMatrix::zeros(n_q, width),
-            log_sum_exp: DMatrix::zeros(n_q, inputs.n_heads),
-            log_sum_exp_low: DMatrix::zeros(n_q, inputs.n_heads),
+            output: DMatrix::zeros(n_q, n_heads * d_v),
+            log_sum_exp: DMatrix::zeros(n_q, n_heads),
+            log_sum_exp_low: DMatrix::zeros(n_q, n_heads),
         }
     }
 

@@ -1,19 +1,23 @@
 //! The keys and values of the tokens so far, for a model that writes.
 
+use crate::blocks::blocks;
 use crate::error::{Result, check_count, check_not_empty, check_positive};
-use crate::flash::{FlashOptions, Inputs};
+use crate::flash::{FlashOptions, PagedInputs, Pages};
 use crate::linear::linear;
-use crate::mask::Mask;
+use crate::mask::{Mask, SizedMask};
 use crate::multi_head::MultiHeadAttention;
 use crate::simd::Float;
 use nalgebra::{DMatrix, DMatrixView};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The keys and values of a layer's tokens so far, so that each token is projected once.
 ///
 /// [`MultiHeadAttention::forward_cached`] adds the tokens that it is given, one or many, and attends to all that are held. A model has a
 /// cache for each layer. A copy is a cache of its own, so that a text may go on in two ways.
 ///
-/// Memory: 2 · n_kv_heads · d numbers a token; rows are added in amortised constant time.
+/// Memory: 2 · n_kv_heads · d numbers a token; rows are added in amortised constant time. [`KeyValueCache::with_pages`] says how the memory
+/// grows.
 ///
 /// ```
 /// use attention::{KeyValueCache, Mask, MultiHeadAttention, example};
@@ -33,11 +37,33 @@ use nalgebra::{DMatrix, DMatrixView};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyValueCache<T: Float> {
-    keys: DMatrix<T>, // (room, n_kv_heads · d_k), turned where the layer has rotary positions
-    values: DMatrix<T>, // (room, n_kv_heads · d_v)
-    held: usize,      // rows of these that are filled
-    tokens: usize,    // so many came by; the position of the next one
+    pages: Vec<Arc<Page<T>>>, // all of one size, and all but the last are full
+    page_tokens: Option<usize>, // none: there is one page, which grows
+    held: usize,              // rows of the pages that are filled
+    tokens: usize,            // so many came by; the position of the next one
     window: Option<Window>,
+}
+
+/// Memory for the keys and values of some tokens. Copies of a cache share pages until one of them writes to a page.
+#[derive(Debug, Clone, PartialEq)]
+struct Page<T: Float> {
+    keys: DMatrix<T>, // (tokens, n_kv_heads · d_k), turned where the layer has rotary positions
+    values: DMatrix<T>, // (tokens, n_kv_heads · d_v)
+}
+
+impl<T: Float> Page<T> {
+    fn zeros(tokens: usize, (keys, values): (usize, usize)) -> Self {
+        let zeros = |width| DMatrix::zeros(tokens, width);
+        Page { keys: zeros(keys), values: zeros(values) }
+    }
+
+    /// Writes some tokens of another page from row `first` on.
+    fn write(&mut self, first: usize, from: &Page<T>, rows: Range<usize>) {
+        let stores = [(&mut self.keys, &from.keys), (&mut self.values, &from.values)];
+        for (to, from) in stores {
+            to.rows_mut(first, rows.len()).copy_from(&from.rows_range(rows.clone()));
+        }
+    }
 }
 
 /// What a cache with a window keeps.
@@ -56,8 +82,8 @@ impl<T: Float> Default for KeyValueCache<T> {
 impl<T: Float> KeyValueCache<T> {
     /// Returns an empty cache, which holds whatever comes.
     pub fn new() -> Self {
-        let none = || DMatrix::zeros(0, 0);
-        KeyValueCache { keys: none(), values: none(), held: 0, tokens: 0, window: None }
+        let (pages, page_tokens, window) = (vec![], None, None);
+        KeyValueCache { pages, page_tokens, held: 0, tokens: 0, window }
     }
 
     /// Returns an empty cache of which each token sees itself, the `width − 1` before it, and the first `sinks` of all:
@@ -90,6 +116,45 @@ impl<T: Float> KeyValueCache<T> {
         Ok(KeyValueCache { window: Some(Window { width, sinks }), ..Self::new() })
     }
 
+    /// Returns the same cache with memory in pages of so many tokens. When the last page is full, another is added: no row that is held
+    /// moves, and less than a page is empty. Without pages there is one matrix, which is copied to one of twice the size when it is full.
+    ///
+    /// A copy of the cache shares all pages with it. Whichever of the two writes to a page first gets that page for itself, so caches
+    /// whose texts begin with the same prompt hold its full pages once.
+    ///
+    /// Outputs have the same bits with and without pages. A few new tokens read the pages where they are if `tokens` is a multiple of 1,024;
+    /// otherwise they copy some thousand keys and values of a head at a time. Many tokens at once, as in a prompt, first copy all pages
+    /// into one matrix. With a window, pages are freed as wholes, so up to two pages more are held.
+    ///
+    /// # Errors
+    /// `tokens` is 0.
+    ///
+    /// # Source
+    /// W. Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention* (2023).
+    ///
+    /// ```
+    /// # use attention::{KeyValueCache, Mask, MultiHeadAttention, example};
+    /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
+    /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+    /// # let x = example::river().x;
+    /// let mut paged = KeyValueCache::new().with_pages(4)?;
+    /// let mut whole = KeyValueCache::new();
+    /// for i in 0..6 {
+    ///     let token = x.rows(i, 1);
+    ///     let output = layer.forward_cached(token, &mut paged, Mask::causal())?;
+    ///     assert_eq!(output, layer.forward_cached(token, &mut whole, Mask::causal())?);
+    /// }
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn with_pages(self, tokens: usize) -> Result<Self> {
+        check_positive("tokens", tokens)?;
+        let held = Page { keys: self.keys(), values: self.values() };
+        let mut paged =
+            KeyValueCache { pages: vec![], page_tokens: Some(tokens), held: 0, ..self };
+        paged.push(&held);
+        Ok(paged)
+    }
+
     /// Returns the number of tokens that came by, which is the position of the next one.
     pub fn tokens(&self) -> usize {
         self.tokens
@@ -100,56 +165,115 @@ impl<T: Float> KeyValueCache<T> {
         self.held
     }
 
-    /// Returns the keys that are held (held, n_kv_heads · d_k), turned to their positions.
-    pub fn keys(&self) -> DMatrixView<'_, T> {
-        self.keys.rows(0, self.held)
+    /// Returns a copy of the keys that are held (held, n_kv_heads · d_k), turned to their positions.
+    pub fn keys(&self) -> DMatrix<T> {
+        self.views(|page| &page.keys).gathered()
     }
 
-    /// Returns the values that are held (held, n_kv_heads · d_v).
-    pub fn values(&self) -> DMatrixView<'_, T> {
-        self.values.rows(0, self.held)
+    /// Returns a copy of the values that are held (held, n_kv_heads · d_v).
+    pub fn values(&self) -> DMatrix<T> {
+        self.views(|page| &page.values).gathered()
     }
 
     /// Returns the bytes of the keys and values that are held.
     pub fn bytes(&self) -> usize {
-        (self.keys().len() + self.values().len()) * size_of::<T>()
+        let (keys, values) = self.widths().unwrap_or((0, 0));
+        self.held * (keys + values) * size_of::<T>()
+    }
+
+    /// The widths of keys and values; none before the first token.
+    fn widths(&self) -> Option<(usize, usize)> {
+        self.pages.first().map(|page| (page.keys.ncols(), page.values.ncols()))
+    }
+
+    /// The tokens in a page.
+    fn page_room(&self) -> usize {
+        self.pages.first().map_or(0, |page| page.keys.nrows())
+    }
+
+    /// The rows that are held, of all keys or of all values.
+    fn views<'a>(&'a self, of: impl Fn(&'a Page<T>) -> &'a DMatrix<T>) -> Pages<'a, T> {
+        let filled = blocks(self.held, self.page_room());
+        let pages = self.pages.iter().zip(filled);
+        Pages::new(pages.map(|(page, rows)| of(page).rows(0, rows.len())).collect())
     }
 
     // ANCHOR: push
     /// Adds the keys and values of some tokens.
-    fn push(&mut self, keys: &DMatrix<T>, values: &DMatrix<T>) {
-        let held = self.held + keys.nrows();
-        for (store, new) in [(&mut self.keys, keys), (&mut self.values, values)] {
-            if store.nrows() < held {
-                // Room for twice as many, so that each row is copied less than twice.
-                let mut larger = DMatrix::zeros(held.next_power_of_two(), new.ncols());
-                if self.held > 0 {
-                    larger.rows_mut(0, self.held).copy_from(&store.rows(0, self.held));
-                }
-                *store = larger;
-            }
-            store.rows_mut(self.held, new.nrows()).copy_from(new);
+    fn push(&mut self, new: &Page<T>) {
+        let (mut added, count) = (0, new.keys.nrows());
+        self.make_room(self.held + count, (new.keys.ncols(), new.values.ncols()));
+        while added < count {
+            let (page, first) =
+                (self.held / self.page_room(), self.held % self.page_room());
+            let some = (self.page_room() - first).min(count - added);
+            let page = Arc::make_mut(&mut self.pages[page]); // of this cache alone
+            page.write(first, new, added..added + some);
+            self.held += some;
+            added += some;
         }
-        self.held = held;
-        self.tokens += keys.nrows();
+    }
+
+    /// Adds pages; or makes the one page larger.
+    fn make_room(&mut self, tokens: usize, widths: (usize, usize)) {
+        if let Some(page_tokens) = self.page_tokens {
+            while self.pages.len() * page_tokens < tokens {
+                self.pages.push(Arc::new(Page::zeros(page_tokens, widths)));
+            }
+        } else if self.page_room() < tokens {
+            // Room for twice as many, so that each row is copied less than twice.
+            let mut larger = Page::zeros(tokens.next_power_of_two(), widths);
+            if let Some(page) = self.pages.first() {
+                larger.write(0, page, 0..self.held);
+            }
+            self.pages = vec![Arc::new(larger)];
+        }
     }
     // ANCHOR_END: push
 
-    /// Moves what a window still shows to the front, when as much can be forgotten.
+    /// Frees what a window no longer shows: pages; or of one page its middle, by moving what is still seen, once that pays.
     fn forget(&mut self) {
         let Some(Window { width, sinks }) = self.window else { return };
         let last = width - 1; // the next token sees so many before it
+        if let Some(tokens) = self.page_tokens {
+            let first = sinks.div_ceil(tokens); // the page after those of the sinks
+            let unseen = self.held.saturating_sub(last) / tokens; // the page with the first row that is seen
+            if first < unseen {
+                self.pages.drain(first..unseen);
+                self.held -= (unseen - first) * tokens;
+            }
+            return;
+        }
         let kept = sinks.saturating_add(last);
         if self.held < kept.saturating_add(width) {
             return;
         }
         let from = self.held - last;
-        for store in [&mut self.keys, &mut self.values] {
+        let page = Arc::make_mut(&mut self.pages[0]);
+        for store in [&mut page.keys, &mut page.values] {
             for mut column in store.column_iter_mut() {
                 column.as_mut_slice().copy_within(from..from + last, sinks);
             }
         }
         self.held = kept;
+    }
+
+    /// Queries of a layer, and all keys and values that are held.
+    fn inputs<'a>(
+        &'a self,
+        q: DMatrixView<'a, T>,
+        mask: SizedMask,
+        layer: &MultiHeadAttention<T>,
+    ) -> PagedInputs<'a, T> {
+        PagedInputs {
+            q,
+            keys: self.views(|page| &page.keys),
+            values: self.views(|page| &page.values),
+            mask,
+            n_heads: layer.n_heads(),
+            n_kv_heads: layer.n_kv_heads(),
+            dropout: None,
+        }
     }
 
     /// The mask that the window is, beside another.
@@ -203,34 +327,88 @@ impl<T: Float> MultiHeadAttention<T> {
         check_not_empty("x", x)?;
         let mut qkv = self.parameters.project_inputs(x, x)?;
         self.turn_at(&mut qkv, cache.tokens as isize);
-        let [q, k, v] = qkv;
+        let [q, keys, values] = qkv;
+        let new = Page { keys, values };
 
         // Everything that can be wrong, before anything is added.
+        let widths = (new.keys.ncols(), new.values.ncols());
+        let held = cache.widths().unwrap_or(widths);
         for (argument, held, new) in
-            [("cache.keys", &cache.keys, &k), ("cache.values", &cache.values, &v)]
+            [("cache.keys", held.0, widths.0), ("cache.values", held.1, widths.1)]
         {
-            let (held, new) = (held.ncols(), new.ncols());
             let because = || format!("the layer's are {new} wide");
-            check_count(
-                argument,
-                "column",
-                if held == 0 { new } else { held },
-                new,
-                because,
-            )?;
+            check_count(argument, "column", held, new, because)?;
         }
         let mask = cache.mask(mask)?;
         mask.check_heads(self.n_heads())?;
         cache.forget(); // which changes nothing that a token could see
-        mask.sized_for_heads(x.nrows(), cache.held + x.nrows())?;
+        let mask = mask.sized_for_heads(x.nrows(), cache.held + x.nrows())?;
+        cache.tokens += x.nrows();
 
         // ANCHOR: attend
-        cache.push(&k, &v);
-        let (n_heads, n_kv_heads) = (self.n_heads(), self.n_kv_heads());
-        let inputs =
-            Inputs::grouped(&q, cache.keys(), cache.values(), mask, n_heads, n_kv_heads)?;
-        let attended = engine.forward(&inputs).output;
+        cache.push(&new);
+        let inputs = cache.inputs(q.as_view(), mask, self);
+        let attended = engine.forward_paged(&inputs).output;
         linear(&attended, &self.parameters.w_o, &self.parameters.b_o)
         // ANCHOR_END: attend
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+    fn layer_and_tokens() -> (MultiHeadAttention<f64>, DMatrix<f64>) {
+        let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0));
+        (
+            layer.unwrap(),
+            DMatrix::from_fn(30, 4, |i, j| (3.0 * i as f64 + j as f64).sin()),
+        )
+    }
+
+    fn places(cache: &KeyValueCache<f64>) -> Vec<[*const f64; 2]> {
+        let of = |page: &Arc<Page<f64>>| [&page.keys, &page.values].map(|x| x.as_ptr());
+        cache.pages.iter().map(of).collect()
+    }
+
+    /// Pages stay where they are while the cache grows.
+    #[test]
+    fn no_row_that_is_held_moves() -> Result<()> {
+        let (layer, x) = layer_and_tokens();
+        let mut cache = KeyValueCache::new().with_pages(4)?;
+        let mut before = vec![];
+        for (first, count) in [(0, 3), (3, 6), (9, 1), (10, 20)] {
+            layer.forward_cached(x.rows(first, count), &mut cache, Mask::causal())?;
+            let now = places(&cache);
+            assert_eq!(now.len(), (first + count).div_ceil(4));
+            assert!(now.starts_with(&before));
+            before = now;
+        }
+        Ok(())
+    }
+
+    /// Two texts with one prompt hold its full pages once, and neither sees what the other wrote.
+    #[test]
+    fn copies_share_the_pages_of_their_prompt() -> Result<()> {
+        let (layer, x) = layer_and_tokens();
+        let mut first = KeyValueCache::new().with_pages(4)?;
+        layer.forward_cached(x.rows(0, 10), &mut first, Mask::causal())?;
+        let mut second = first.clone();
+        layer.forward_cached(x.rows(10, 5), &mut first, Mask::causal())?;
+        layer.forward_cached(x.rows(20, 5), &mut second, Mask::causal())?;
+        let (of_first, of_second) = (places(&first), places(&second));
+        assert_eq!(of_first[..2], of_second[..2]); // eight tokens
+        assert!((2..4).all(|page| of_first[page] != of_second[page]));
+
+        for (cache, start) in [(first, 10), (second, 20)] {
+            let mut alone = KeyValueCache::new();
+            layer.forward_cached(x.rows(0, 10), &mut alone, Mask::causal())?;
+            layer.forward_cached(x.rows(start, 5), &mut alone, Mask::causal())?;
+            assert_eq!((cache.keys(), cache.values()), (alone.keys(), alone.values()));
+            let paged = alone.with_pages(4)?; // a cache that is not empty
+            assert_eq!((cache.keys(), cache.tokens()), (paged.keys(), paged.tokens()));
+        }
+        Ok(())
     }
 }

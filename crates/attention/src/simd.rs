@@ -21,4 +21,4 @@ pub(crate) use microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
     product_with_rows, products, vectors, vectors_mut,
 };
-pub(crate) use thin_product::{LARGEST_VECTOR, combinations, dots};
+pub(crate) use thin_product::{LARGEST_VECTOR, WHOLE_BLOCKS, combinations, dots_so_far};

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
 impl Measurement {
-    /// Returns a benchmark's measurement on one thread. The benchmark's name has the form `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
+    /// Returns a benchmark's measurement, on one thread unless a size is called `threads`. The benchmark's name has the form `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
     ///
     /// ```
     /// # use record::{Measurement, Unit};
@@ -24,11 +24,12 @@ impl Measurement {
         unit: Unit,
         (median, spread): (f64, f64),
     ) -> Result<Self> {
-        let (what, dtype, sizes) = parts(name).with_context(|| {
+        let (what, dtype, mut sizes) = parts(name).with_context(|| {
             format!("the benchmark {name:?} is not called GROUP/WHAT, TYPE, SIZE = NUMBER, …/N")
         })?;
         let settings = BTreeMap::new();
-        Ok(Self { what, dtype, sizes, settings, threads: 1, unit, median, spread })
+        let threads = sizes.remove("threads").map_or(1, |threads| threads as usize);
+        Ok(Self { what, dtype, sizes, settings, threads, unit, median, spread })
     }
 }
 

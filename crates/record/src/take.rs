@@ -187,7 +187,8 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
     measurements.extend(timed(folder.path())?);
     ensure!(!measurements.is_empty(), "the benchmark {topic} measured nothing");
     measurements.sort_by(|a, b| {
-        (&a.what, &a.dtype, &a.sizes).cmp(&(&b.what, &b.dtype, &b.sizes))
+        (&a.what, &a.dtype, &a.sizes, a.threads)
+            .cmp(&(&b.what, &b.dtype, &b.sizes, b.threads))
     });
     Ok(measurements)
 }

@@ -87,7 +87,8 @@ impl Flash {
         let shares: Vec<_> = (0..inputs.n_kv_heads())
             .map(|_| Mutex::new(vec![None; stripes.len()]))
             .collect();
-        self.threads_for(inputs).run(
+        let (lengths, widths) = (inputs.lengths(), inputs.widths());
+        self.threads_for(lengths, widths, inputs.n_heads()).run(
             tasks.collect(),
             || BackwardWorkspace::new(sizes, self.tiles(), inputs, stripe),
             |workspace, (g, (number, keys))| {

@@ -1,6 +1,6 @@
 //! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
-use super::few_queries::FEW;
+use super::pages::PagedInputs;
 use super::queue::{Threads, into_inner, lock};
 use super::{FlashOutput, Head, Inputs, Tiles};
 use crate::blocks::{blocks, tiles_between};
@@ -156,11 +156,15 @@ impl Flash {
     }
 
     /// The threads that are worth waking up for these inputs, and may be waited for.
-    pub(super) fn threads_for<T: Float>(&self, inputs: &Inputs<T>) -> &Threads {
+    pub(super) fn threads_for(
+        &self,
+        (n_q, n_k): (usize, usize),
+        (d_k, d_v): (usize, usize),
+        n_heads: usize,
+    ) -> &Threads {
         /// Operations that a core does while another one wakes up.
         const WAKING: usize = 1 << 21;
-        let ((n_q, n_k), (d_k, d_v)) = (inputs.lengths(), inputs.widths());
-        let factors = [2, inputs.n_heads, n_q, n_k, d_k + d_v];
+        let factors = [2, n_heads, n_q, n_k, d_k + d_v];
         let operations = factors.into_iter().fold(1_usize, usize::saturating_mul);
         let alone = operations < WAKING || on_a_worker();
         if alone { &Threads::One } else { &self.threads }
@@ -191,10 +195,11 @@ impl Flash {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
         let (sizes, n_q) = (self.instructions.sizes::<T>(), inputs.lengths().0);
-        if FEW > 0 && n_q <= FEW {
-            return self.forward_few(inputs);
+        if Flash::are_few(n_q) {
+            return self.forward_few(&PagedInputs::from(inputs));
         }
-        let threads = self.threads_for(inputs);
+        let threads =
+            self.threads_for(inputs.lengths(), inputs.widths(), inputs.n_heads());
         let enough = match threads.count() {
             1 => 1,
             threads => (TASKS * threads).div_ceil(inputs.n_heads()),

@@ -2,34 +2,50 @@
 //!
 //! Tiles would leave most of each vector empty, since their vectors lie along the queries, and would give one thread all the work. Here
 //! vectors lie along the keys, which are read where they are, and threads share the keys: each chunk of keys has a softmax of its own, and
-//! the chunks are merged as parts of a softmax can be.
+//! the chunks are merged as parts of a softmax can be. A chunk that lies in several pages is copied first.
 
+use super::FlashOutput;
 use super::fast::{Flash, NotFinite, sees_something, two_scales};
+use super::pages::{Asking, PagedInputs};
 use super::queue::{into_inner, lock};
-use super::{FlashOutput, Head, Inputs};
-use crate::blocks::blocks;
-use crate::mask::{Visibility, neg_infinity};
+use crate::blocks::{blocks, copy_of};
+use crate::mask::{SizedMask, Visibility, neg_infinity};
 use crate::simd::{
-    Float, InstructionSet, LARGEST_VECTOR, Work, combinations, dots, exp2,
+    Float, InstructionSet, LARGEST_VECTOR, Work, combinations, dots_so_far, exp2,
 };
 use crate::softmax::{normaliser, shift};
-use nalgebra::convert;
+use nalgebra::{DMatrixView, convert};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Mutex;
 
 /// With up to so many queries, this way was the faster one where it was measured. A browser has one way for all: less code to send.
-pub(super) const FEW: usize = if cfg!(target_family = "wasm") { 0 } else { 6 };
+const FEW: usize = if cfg!(target_family = "wasm") { 0 } else { 6 };
 
-/// Tiles in a chunk of keys. It depends on nothing but the tiles: sums over chunks must not depend on the number of threads.
-const TILES: usize = 8;
+/// Tiles in a chunk of keys, at least and at most. Long chunks are read faster, and short ones give work to more threads.
+const TILES: [usize; 2] = [8, 32];
+
+/// So many chunks are enough for all threads.
+const CHUNKS: usize = 16;
 
 impl Flash {
-    pub(super) fn forward_few<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
-        let (n_q, n_k) = inputs.lengths();
+    /// Whether so many queries go this way.
+    pub(super) fn are_few(n_q: usize) -> bool {
+        FEW > 0 && n_q <= FEW
+    }
+
+    pub(super) fn forward_few<T: Float>(
+        &self,
+        inputs: &PagedInputs<T>,
+    ) -> FlashOutput<T> {
+        let (n_q, n_k) = inputs.mask.shape();
         let (d_k, d_v) = inputs.widths();
+        let (n_heads, n_kv_heads) = (inputs.n_heads, inputs.n_kv_heads);
         let seen = inputs.mask.keys_seen_by(0..n_q);
-        let keys = self.tiles().keys.saturating_mul(TILES).min(n_k);
+        // The number of threads has no part in it: sums over chunks must not depend on that.
+        let [least, most] = TILES.map(|tiles| self.tiles().keys.saturating_mul(tiles));
+        let keys = (n_kv_heads * n_k / CHUNKS).clamp(least, most) / least * least;
+        let keys = keys.min(n_k);
         let seen = move |chunk: Range<usize>| {
             chunk.start.max(seen.start)..chunk.end.min(seen.end)
         };
@@ -39,37 +55,68 @@ impl Flash {
                 || inputs.mask.visibility(0..n_q, keys.clone()) == Visibility::Hidden
         };
         let chunks: Vec<_> = chunks.into_iter().filter(|keys| !hidden(keys)).collect();
-        let tasks = (0..inputs.n_kv_heads())
+        let tasks = (0..n_kv_heads)
             .flat_map(|g| (0..chunks.len()).map(move |chunk| (g, chunk)))
             .collect();
-        let rows = inputs.group(0).len() * n_q; // the queries of all heads that share their keys
+        let rows = n_heads / n_kv_heads * n_q; // the queries of all heads that share their keys
         let part = Part::new(rows, d_v);
-        let parts = Mutex::new(vec![part; inputs.n_kv_heads() * chunks.len()]);
-        let scales = two_scales(inputs.head(0).scale);
+        let parts = Mutex::new(vec![part; n_kv_heads * chunks.len()]);
+        let scales = two_scales(inputs.scale());
         let stride = keys.next_multiple_of(LARGEST_VECTOR);
-        self.threads_for(inputs).run(
+        let threads = self.threads_for((n_q, n_k), (d_k, d_v), n_heads);
+        threads.run(
             tasks,
-            || (vec![T::zero(); rows * d_k], vec![T::zero(); rows * stride]),
-            |(queries, scores), (g, chunk)| {
+            || Workspace {
+                queries: vec![T::zero(); rows * d_k],
+                scores: vec![T::zero(); rows * stride],
+                sums: vec![T::zero(); rows * d_v * LARGEST_VECTOR],
+                copies: [vec![], vec![]],
+            },
+            |workspace, (g, chunk)| {
                 let heads: Vec<_> = inputs.group(g).map(|h| inputs.head(h)).collect();
+                let Workspace { queries, scores, sums, copies } = workspace;
+                let [of_keys, of_values] = copies;
                 let (heads, keys) = (&heads[..], chunks[chunk].clone());
-                let work = Chunk { heads, keys, scales, queries, scores, stride };
+                let columns = |width: usize| g * width..(g + 1) * width;
+                let k = inputs.keys.parts(keys.clone(), columns(d_k), of_keys);
+                let v = inputs.values.parts(keys.clone(), columns(d_v), of_values);
+                let (k, v) = (&k[..], &v[..]);
+                let work = Chunk {
+                    heads,
+                    keys,
+                    k,
+                    v,
+                    d_v,
+                    scales,
+                    queries,
+                    scores,
+                    stride,
+                    sums,
+                };
                 let part = self.instructions().run(work).expect("checked instructions");
                 lock(&parts)[g * chunks.len() + chunk] = part;
             },
         );
         let parts = into_inner(parts);
-        let mut forward = FlashOutput::zeros(inputs);
-        for h in 0..inputs.n_heads() {
-            let g = inputs.kv_head(h);
+        let mut forward = FlashOutput::of_shape(n_q, n_heads, d_v);
+        for g in 0..n_kv_heads {
             let parts = &parts[g * chunks.len()..][..chunks.len()];
-            for i in 0..n_q {
-                let row = (h - inputs.group(g).start) * n_q + i;
-                merge(parts, row, inputs, &mut forward, (i, h));
+            for (row, h) in inputs.group(g).enumerate() {
+                for i in 0..n_q {
+                    merge(parts, row * n_q + i, &inputs.mask, &mut forward, (i, h));
+                }
             }
         }
         forward
     }
+}
+
+/// What a thread uses again for every chunk.
+struct Workspace<T> {
+    queries: Vec<T>,     // (rows, d_k), row by row
+    scores: Vec<T>,      // (rows, stride), row by row
+    sums: Vec<T>,        // (rows, d_v, numbers of a vector)
+    copies: [Vec<T>; 2], // of keys and of values that lie in several pages
 }
 
 /// The state of each query's softmax after a chunk of keys, as in [`OnlineSoftmax`](super::OnlineSoftmax).
@@ -92,11 +139,11 @@ impl<T: Float> Part<T> {
 fn merge<T: Float>(
     parts: &[Part<T>],
     row: usize, // of the parts
-    inputs: &Inputs<T>,
+    mask: &SizedMask,
     forward: &mut FlashOutput<T>,
     (i, h): (usize, usize),
 ) {
-    let d_v = inputs.widths().1;
+    let d_v = forward.output.ncols() / forward.log_sum_exp.ncols();
     let larger = |a: T, b: T| if b > a { b } else { a };
     let max = parts.iter().map(|part| part.max[row]).fold(neg_infinity(), larger);
     let mut sum = T::zero();
@@ -110,7 +157,7 @@ fn merge<T: Float>(
         }
     }
     // Scores that overflowed to −∞ look like hidden ones.
-    if sum.is_zero() && sees_something(&inputs.mask, i) {
+    if sum.is_zero() && sees_something(mask, i) {
         sum = convert(f64::NAN);
     }
     for (c, output) in output.into_iter().enumerate() {
@@ -121,12 +168,16 @@ fn merge<T: Float>(
 
 /// All queries of the heads that share their keys, one head after the other, and some of these keys.
 struct Chunk<'a, T: Float> {
-    heads: &'a [Head<'a, T>],
+    heads: &'a [Asking<'a, T>],
     keys: Range<usize>,
+    k: &'a [DMatrixView<'a, T>], // (keys, d_k), in parts
+    v: &'a [DMatrixView<'a, T>], // (keys, d_v), in parts
+    d_v: usize,
     scales: (T, T),       // of queries, and of their products with keys
     queries: &'a mut [T], // (rows, d_k), row by row
     scores: &'a mut [T],  // (rows, stride), row by row
     stride: usize,
+    sums: &'a mut [T], // (rows, d_v, numbers of a vector)
 }
 
 impl<T: Float> Work for Chunk<'_, T> {
@@ -137,19 +188,23 @@ impl<T: Float> Work for Chunk<'_, T> {
         self,
         simd: S,
     ) -> Part<T> {
-        let Chunk { heads, keys, scales, queries, scores, stride } = self;
-        let head = &heads[0]; // keys and values are the same in all
-        let ((n_q, d_k), d_v) = (head.q.shape(), head.v.ncols());
-        let (k, v) = (head.k.rows_range(keys.clone()), head.v.rows_range(keys.clone()));
+        let Chunk { heads, keys, k, v, d_v, scales, queries, scores, stride, sums } =
+            self;
+        let (n_q, d_k) = heads[0].q.shape();
         let head_and_query = |row: usize| (&heads[row / n_q], row % n_q);
         for (row, to) in queries.chunks_exact_mut(d_k).enumerate() {
             let (head, i) = head_and_query(row);
             to.iter_mut().zip(&head.q.row(i)).for_each(|(to, &x)| *to = x * scales.0);
         }
         scores.fill(T::zero());
-        combinations::<S, T>(simd, (queries, d_k), k, (scores, stride));
+        let mut first = 0;
+        for k in k {
+            let scores = &mut scores[first..];
+            combinations::<S, T>(simd, (queries, d_k), *k, (scores, stride));
+            first += k.nrows();
+        }
 
-        let seen = head.mask.visibility(0..n_q, keys.clone());
+        let seen = heads[0].mask.visibility(0..n_q, keys.clone());
         let mut part = Part::new(heads.len() * n_q, d_v);
         for (row, line) in scores.chunks_exact_mut(stride).enumerate() {
             let (head, i) = head_and_query(row);
@@ -167,23 +222,35 @@ impl<T: Float> Work for Chunk<'_, T> {
         }
 
         // A weight of 0 does not hide what is not finite.
-        let mut not_finite = NotFinite::default();
-        let not_finite = not_finite.among(seen, [v]);
-        let (weights, output) = ((&*scores, stride), (&mut part.output[..], d_v));
-        if not_finite.is_empty() {
-            dots::<S, T>(simd, weights, v, output);
-            return part;
+        sums.fill(T::zero());
+        let mut hidden_values = vec![]; // (key of the chunk, its values)
+        let mut first = 0;
+        for v in v {
+            let weights = (&scores[first..], stride);
+            let mut not_finite = NotFinite::default();
+            let not_finite = not_finite.among(seen, [*v]);
+            if not_finite.is_empty() {
+                dots_so_far::<S, T>(simd, weights, *v, sums);
+            } else {
+                let mut finite = copy_of(*v);
+                for &bad in not_finite {
+                    finite.row_mut(bad).fill(T::zero());
+                    hidden_values.push((first + bad, v.row(bad)));
+                }
+                dots_so_far::<S, T>(simd, weights, finite.as_view(), sums);
+            }
+            first += v.nrows();
         }
-        let mut finite = v.into_owned();
-        not_finite.iter().for_each(|&bad| finite.row_mut(bad).fill(T::zero()));
-        dots::<S, T>(simd, weights, finite.as_view(), output);
-        for &bad in not_finite {
+        for (sum, vector) in part.output.iter_mut().zip(T::vectors::<S>(sums)) {
+            *sum = T::sum_of_vector(simd, *vector);
+        }
+        for (bad, values) in hidden_values {
             for row in 0..heads.len() * n_q {
                 let (head, i) = head_and_query(row);
                 if head.mask.allows(i, keys.start + bad) {
-                    for c in 0..d_v {
-                        let weight = scores[row * stride + bad];
-                        part.output[row * d_v + c] += weight * v[(bad, c)];
+                    let weight = scores[row * stride + bad];
+                    for (c, &value) in values.iter().enumerate() {
+                        part.output[row * d_v + c] += weight * value;
                     }
                 }
             }

@@ -123,25 +123,31 @@ impl Work for Nothing {
 pub(crate) trait InstructionSet: Simd {
     /// True if it multiplies and adds in one instruction. Elsewhere, to ask for that is to call a slow function.
     const FUSED: bool;
+    /// True if it has 32 registers for vectors; others have 16.
+    const MANY_REGISTERS: bool;
 }
 
 impl InstructionSet for pulp::Scalar128b {
     const FUSED: bool = false;
+    const MANY_REGISTERS: bool = false;
 }
 
 #[cfg(target_arch = "x86_64")]
 impl InstructionSet for pulp::x86::V3 {
     const FUSED: bool = true;
+    const MANY_REGISTERS: bool = false;
 }
 
 #[cfg(target_arch = "x86_64")]
 impl InstructionSet for pulp::x86::V4 {
     const FUSED: bool = true;
+    const MANY_REGISTERS: bool = true;
 }
 
 #[cfg(target_arch = "aarch64")]
 impl InstructionSet for pulp::aarch64::Neon {
     const FUSED: bool = true;
+    const MANY_REGISTERS: bool = true;
 }
 
 fn compiled<S: InstructionSet, W: Work, const MR: usize, const NR: usize>(

@@ -1,41 +1,30 @@
 //! Products of a few vectors with a large matrix, each number of which is used so few times that a packed copy would cost more than it
 //! gains: what one token, or a few of them, ask of a layer's weights or of cached keys and values.
 //!
-//! The large matrix is read where it lies, once for every three vectors, down its columns. So there are two ways to multiply: where columns
-//! lie along the sum, a result is the [inner product](dots) of two columns; where they lie along the results, columns
-//! [are added up](combinations).
+//! The large matrix is read where it lies, down its columns, once for every four or eight vectors: so many sums fit into registers beside
+//! what they are made of. There are two ways to multiply: where columns lie along the sum, a result is the [inner product](dots) of two
+//! columns; where they lie along the results, columns [are added up](combinations).
 
 use super::exponential::Float;
 use super::instructions::{InstructionSet, Work, mul_add};
-use super::microkernel::pieces;
 use crate::blocks::blocks;
 use nalgebra::DMatrixView;
 
 /// No vector has more numbers.
 pub(crate) const LARGEST_VECTOR: usize = 16;
 
-/// So many vectors meet a column at once; in a browser one, so that there is less code to send.
-const AT_ONCE: usize = if cfg!(target_family = "wasm") { 1 } else { 3 };
-
-/// So many columns are read at once: their sums are independent of each other, and a processor can wait for all of them.
-const COLUMNS: usize = 4;
-
 /// So many vectors are added one after the other, so that a long sum loses little to rounding.
 const BLOCK: usize = 64;
 
-/// Calls a function of M vectors with up to three of `x` and of `y` at once.
-macro_rules! in_pieces {
-    ($f:ident, $simd:ident, ($x:ident, $x_stride:ident), $w:ident, ($y:ident, $y_stride:ident)) => {
-        for piece in pieces($x.len() / $x_stride, AT_ONCE) {
-            let x = (&$x[piece.start * $x_stride..], $x_stride);
-            let y = (&mut $y[piece.start * $y_stride..], $y_stride);
-            match piece.len() {
-                1 => $f::<S, T, 1>($simd, x, $w, y),
-                2 if AT_ONCE > 2 => $f::<S, T, 2>($simd, x, $w, y),
-                _ => $f::<S, T, AT_ONCE>($simd, x, $w, y),
-            }
-        }
-    };
+/// Where a sum is cut at a multiple of so many numbers, [its parts](dots_so_far) add up to the same bits.
+pub(crate) const WHOLE_BLOCKS: usize = BLOCK * LARGEST_VECTOR;
+
+/// In a browser one vector meets a column at a time, so that there is less code to send.
+const BROWSER: bool = cfg!(target_family = "wasm");
+
+/// The largest power of two that is at most `all` and at most `most`.
+fn some_of(all: usize, most: usize) -> usize {
+    if all >= most { most } else { 1 << all.ilog2() }
 }
 
 /// `y[i][j] = Σ_k x[i][k] · w[(k, j)]`.
@@ -45,57 +34,117 @@ macro_rules! in_pieces {
 #[inline(always)]
 pub(crate) fn dots<S: InstructionSet, T: Float>(
     simd: S,
-    (x, x_stride): (&[T], usize),
+    x: (&[T], usize),
     w: DMatrixView<T>,
     (y, y_stride): (&mut [T], usize),
 ) {
-    in_pieces!(dots_of, simd, (x, x_stride), w, (y, y_stride));
+    let zero = T::splat_vector(simd, T::zero());
+    let start = |_: &[T], _, _| zero;
+    let end = |y: &mut [T], i: usize, j: usize, sum| {
+        y[i * y_stride + j] = T::sum_of_vector(simd, sum);
+    };
+    dots_from_to::<S, T>(simd, x, w, y, start, end);
 }
 
+/// The same sums over some more rows of `w`: each entry of `sums` is a vector, whose own sum is the result so far. If all parts but the
+/// last have a multiple of [`WHOLE_BLOCKS`] rows, results have the same bits as without parts.
+///
+/// Shapes: `sums` (vectors of `x`, n, numbers of a vector), row by row.
 #[inline(always)]
-fn dots_of<S: InstructionSet, T: Float, const M: usize>(
+pub(crate) fn dots_so_far<S: InstructionSet, T: Float>(
+    simd: S,
+    x: (&[T], usize),
+    w: DMatrixView<T>,
+    sums: &mut [T],
+) {
+    let n = w.ncols();
+    let start = |sums: &[T], i: usize, j: usize| T::vectors::<S>(sums)[i * n + j];
+    let end = |sums: &mut [T], i: usize, j: usize, sum| {
+        T::vectors_mut::<S>(sums)[i * n + j] = sum;
+    };
+    dots_from_to::<S, T>(simd, x, w, sums, start, end);
+}
+
+/// The sums of each vector and column, from what `start` says on. `end` gets them.
+#[inline(always)]
+fn dots_from_to<S: InstructionSet, T: Float>(
     simd: S,
     (x, x_stride): (&[T], usize),
     w: DMatrixView<T>,
-    (y, y_stride): (&mut [T], usize),
+    y: &mut [T],
+    start: impl Fn(&[T], usize, usize) -> T::Vector<S>,
+    end: impl Fn(&mut [T], usize, usize, T::Vector<S>),
+) {
+    let count = x.len().div_ceil(x_stride);
+    let mut first = 0;
+    while first < count {
+        let x = (&x[first * x_stride..], x_stride);
+        let start = |y: &[T], i: usize, j: usize| start(y, first + i, j);
+        let end = |y: &mut [T], i: usize, j: usize, sum| end(y, first + i, j, sum);
+        let some = some_of(count - first, if BROWSER { 1 } else { 4 });
+        match some {
+            4 if !BROWSER && S::MANY_REGISTERS => {
+                dots_of::<S, T, 4, 4>(simd, x, w, y, start, end)
+            }
+            4 if !BROWSER => dots_of::<S, T, 4, 2>(simd, x, w, y, start, end),
+            2 if !BROWSER => dots_of::<S, T, 2, 4>(simd, x, w, y, start, end),
+            _ if !BROWSER => dots_of::<S, T, 1, 8>(simd, x, w, y, start, end),
+            _ => dots_of::<S, T, 1, 4>(simd, x, w, y, start, end),
+        }
+        first += some;
+    }
+}
+
+/// For M vectors, N columns at a time.
+#[inline(always)]
+fn dots_of<S: InstructionSet, T: Float, const M: usize, const N: usize>(
+    simd: S,
+    (x, x_stride): (&[T], usize),
+    w: DMatrixView<T>,
+    y: &mut [T],
+    start: impl Fn(&[T], usize, usize) -> T::Vector<S>,
+    end: impl Fn(&mut [T], usize, usize, T::Vector<S>),
 ) {
     let (depth, n) = w.shape();
-    let whole = depth / T::lanes::<S>() * T::lanes::<S>();
-    let x: [&[T]; M] = std::array::from_fn(|i| &x[i * x_stride..][..x_stride]);
+    let lanes = T::lanes::<S>();
+    let (whole, padded) = (depth / lanes, depth.next_multiple_of(lanes));
+    let x: [_; M] = std::array::from_fn(|i| &x[i * x_stride..][..padded]);
     let x = x.map(T::vectors::<S>);
-    for first in (0..n).step_by(COLUMNS) {
+    for first in (0..n).step_by(N) {
         // Past the end, the last column once more.
-        let columns: [_; COLUMNS] =
-            std::array::from_fn(|j| w.column((first + j).min(n - 1)));
+        let columns: [_; N] = std::array::from_fn(|j| w.column((first + j).min(n - 1)));
         let columns = columns.each_ref().map(|column| column.as_slice());
-        let vectors =
-            columns.map(|column| &T::vectors::<S>(column)[..whole / T::lanes::<S>()]);
-        let mut sums = [[T::splat_vector(simd, T::zero()); M]; COLUMNS];
-        for block in blocks(vectors[0].len(), BLOCK) {
-            let mut block_sums = [[T::splat_vector(simd, T::zero()); M]; COLUMNS];
+        let vectors = columns.map(|column| &T::vectors::<S>(column)[..whole]);
+        let mut sums = [[T::splat_vector(simd, T::zero()); M]; N];
+        for j in 0..N {
+            for i in 0..M {
+                sums[j][i] = start(y, i, (first + j).min(n - 1));
+            }
+        }
+        for block in blocks(whole, BLOCK) {
+            let mut block_sums = [[T::splat_vector(simd, T::zero()); M]; N];
             for k in block {
-                for j in 0..COLUMNS {
+                for j in 0..N {
                     for i in 0..M {
                         let sum = &mut block_sums[j][i];
                         *sum = mul_add::<S, T>(simd, x[i][k], vectors[j][k], *sum);
                     }
                 }
             }
-            for j in 0..COLUMNS {
+            for j in 0..N {
                 for i in 0..M {
                     sums[j][i] = T::add_vectors(simd, sums[j][i], block_sums[j][i]);
                 }
             }
         }
-        for j in 0..COLUMNS.min(n - first) {
-            let rest = &columns[j][whole..];
+        for j in 0..N.min(n - first) {
+            let rest = &columns[j][whole * lanes..];
             for i in 0..M {
                 if !rest.is_empty() {
                     let rest = T::load_some(simd, rest);
-                    let last = x[i][vectors[0].len()];
-                    sums[j][i] = mul_add::<S, T>(simd, last, rest, sums[j][i]);
+                    sums[j][i] = mul_add::<S, T>(simd, x[i][whole], rest, sums[j][i]);
                 }
-                y[i * y_stride + first + j] = T::sum_of_vector(simd, sums[j][i]);
+                end(y, i, first + j, sums[j][i]);
             }
         }
     }
@@ -112,36 +161,62 @@ pub(crate) fn combinations<S: InstructionSet, T: Float>(
     w: DMatrixView<T>,
     (y, y_stride): (&mut [T], usize),
 ) {
-    in_pieces!(add_columns, simd, (x, x_stride), w, (y, y_stride));
+    let count = y.len().div_ceil(y_stride);
+    let most = match (BROWSER, S::MANY_REGISTERS) {
+        (true, _) => 1,
+        (_, true) => 8,
+        (_, false) => 4,
+    };
+    let mut first = 0;
+    while first < count {
+        let x = (&x[first * x_stride..], x_stride);
+        let y = (&mut y[first * y_stride..], y_stride);
+        let some = some_of(count - first, most);
+        match some {
+            8 if !BROWSER && S::MANY_REGISTERS => {
+                add_columns::<S, T, 8, 2>(simd, x, w, y)
+            }
+            4 if !BROWSER => add_columns::<S, T, 4, 2>(simd, x, w, y),
+            2 if !BROWSER => add_columns::<S, T, 2, 4>(simd, x, w, y),
+            _ if !BROWSER => add_columns::<S, T, 1, 4>(simd, x, w, y),
+            _ => add_columns::<S, T, 1, 1>(simd, x, w, y),
+        }
+        first += some;
+    }
 }
 
+/// For M vectors, V vectors of numbers of each at a time.
 #[inline(always)]
-fn add_columns<S: InstructionSet, T: Float, const M: usize>(
+fn add_columns<S: InstructionSet, T: Float, const M: usize, const V: usize>(
     simd: S,
     (x, x_stride): (&[T], usize),
     w: DMatrixView<T>,
     (y, y_stride): (&mut [T], usize),
 ) {
+    /// So many columns are read at once, so that a sum is read and written once for all of them.
+    const COLUMNS: usize = if BROWSER { 4 } else { 8 };
     let mut y = y.chunks_mut(y_stride);
     let mut y: [_; M] =
         std::array::from_fn(|_| T::vectors_mut::<S>(y.next().expect("M vectors")));
     let groups = w.ncols() / COLUMNS * COLUMNS;
     let x = |i: usize, k: usize| x[i * x_stride + k];
     for k in (0..groups).step_by(COLUMNS) {
-        add_some::<S, T, M, COLUMNS>(
-            simd,
-            |i, j| x(i, k + j),
-            w.columns(k, COLUMNS),
-            &mut y,
-        );
+        let (x, w) = (|i, j| x(i, k + j), w.columns(k, COLUMNS));
+        add_some::<S, T, M, V, COLUMNS>(simd, x, w, &mut y);
     }
     for k in groups..w.ncols() {
-        add_some::<S, T, M, 1>(simd, |i, _| x(i, k), w.columns(k, 1), &mut y);
+        add_some::<S, T, M, V, 1>(simd, |i, _| x(i, k), w.columns(k, 1), &mut y);
     }
 }
 
 #[inline(always)]
-fn add_some<S: InstructionSet, T: Float, const M: usize, const K: usize>(
+fn add_some<
+    S: InstructionSet,
+    T: Float,
+    const M: usize,
+    const V: usize,
+    const K: usize,
+>(
     simd: S,
     x: impl Fn(usize, usize) -> T,
     w: DMatrixView<T>, // (n, K)
@@ -149,23 +224,49 @@ fn add_some<S: InstructionSet, T: Float, const M: usize, const K: usize>(
 ) {
     let columns: [_; K] = std::array::from_fn(|k| w.column(k));
     let columns = columns.each_ref().map(|column| column.as_slice());
-    let factors: [[_; K]; M] =
-        std::array::from_fn(|i| std::array::from_fn(|k| T::splat_vector(simd, x(i, k))));
-    let whole = w.nrows() / T::lanes::<S>();
+    let factors: [[_; K]; M] = std::array::from_fn(|i| std::array::from_fn(|k| x(i, k)));
+    let lanes = T::lanes::<S>();
+    let whole = w.nrows() / lanes;
     let vectors = columns.map(|column| &T::vectors::<S>(column)[..whole]);
-    for i in 0..M {
-        let y = &mut y[i][..w.nrows().div_ceil(T::lanes::<S>())];
-        let mut add = |at: usize, vectors: [T::Vector<S>; K]| {
-            for k in 0..K {
-                y[at] = mul_add::<S, T>(simd, factors[i][k], vectors[k], y[at]);
+
+    // All sums of a block of V vectors stay in registers while the columns are added.
+    let blocks = vectors.map(|column| &column.as_chunks::<V>().0[..whole / V]);
+    let sums = y.each_mut().map(|y| &mut y.as_chunks_mut::<V>().0[..whole / V]);
+    for at in 0..whole / V {
+        let mut block = [[T::splat_vector(simd, T::zero()); V]; M];
+        for i in 0..M {
+            for v in 0..V {
+                block[i][v] = sums[i][at][v];
             }
-        };
-        (0..whole).for_each(|at| add(at, vectors.map(|vectors| vectors[at])));
-        if whole * T::lanes::<S>() < w.nrows() {
-            let rest =
-                |column: &[T]| T::load_some(simd, &column[whole * T::lanes::<S>()..]);
-            add(whole, columns.map(rest));
         }
+        for k in 0..K {
+            for i in 0..M {
+                let factor = T::splat_vector(simd, factors[i][k]);
+                for v in 0..V {
+                    let sum = &mut block[i][v];
+                    *sum = mul_add::<S, T>(simd, factor, blocks[k][at][v], *sum);
+                }
+            }
+        }
+        for i in 0..M {
+            for v in 0..V {
+                sums[i][at][v] = block[i][v];
+            }
+        }
+    }
+
+    // What fills no block, and what fills no vector.
+    let mut add = |at: usize, vectors: [T::Vector<S>; K]| {
+        for i in 0..M {
+            for k in 0..K {
+                let factor = T::splat_vector(simd, factors[i][k]);
+                y[i][at] = mul_add::<S, T>(simd, factor, vectors[k], y[i][at]);
+            }
+        }
+    };
+    (whole / V * V..whole).for_each(|at| add(at, vectors.map(|vectors| vectors[at])));
+    if whole * lanes < w.nrows() {
+        add(whole, columns.map(|column| T::load_some(simd, &column[whole * lanes..])));
     }
 }
 

@@ -1,8 +1,10 @@
 //! Decoding with a cache: whatever the chunks, the outputs are those of the whole text at once.
 
+use attention::flash::{Flash, FlashOptions, Tiles};
 use attention::testing::one_problem::{numbers, off};
 use attention::{
-    KeyValueCache, Mask, MultiHeadAttention, Result, Rotary, RotaryPairs, ScoreRule,
+    Float, KeyValueCache, Mask, MultiHeadAttention, Result, Rotary, RotaryPairs,
+    ScoreRule,
 };
 use nalgebra::DMatrix;
 use proptest::prelude::*;
@@ -10,7 +12,7 @@ use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 const D_MODEL: usize = 16;
 
-fn layer<T: attention::Float>(n_kv_heads: usize, rotary: bool) -> MultiHeadAttention<T> {
+fn layer<T: Float>(n_kv_heads: usize, rotary: bool) -> MultiHeadAttention<T> {
     let rng = &mut ChaCha8Rng::seed_from_u64(5);
     let layer = MultiHeadAttention::xavier_grouped(D_MODEL, 4, n_kv_heads, rng).unwrap();
     let positions = Rotary::new(10_000.0, RotaryPairs::Halves).unwrap();
@@ -29,13 +31,14 @@ fn tokens(n: usize, seed: u64) -> DMatrix<f64> {
 }
 
 /// The text in chunks of these lengths, again and again.
-fn in_chunks<T: attention::Float>(
+fn in_chunks<T: Float>(
     layer: &MultiHeadAttention<T>,
     mut cache: KeyValueCache<T>,
     x: &DMatrix<T>,
     chunks: &[usize],
-    mask: &Mask,
+    options: impl Into<FlashOptions>,
 ) -> Result<DMatrix<T>> {
+    let options = options.into();
     let mut outputs = DMatrix::zeros(x.nrows(), x.ncols());
     let mut first = 0;
     for &chunk in chunks.iter().cycle() {
@@ -43,12 +46,27 @@ fn in_chunks<T: attention::Float>(
             break;
         }
         let n = chunk.min(x.nrows() - first);
-        let output = layer.forward_cached(x.rows(first, n), &mut cache, mask)?;
+        let output =
+            layer.forward_cached(x.rows(first, n), &mut cache, options.clone())?;
         outputs.rows_mut(first, n).copy_from(&output);
         first += n;
         assert_eq!(cache.tokens(), first);
     }
     Ok(outputs)
+}
+
+/// Outputs with pages, and without: equal to the bit.
+fn check_pages<T: Float>(
+    layer: &MultiHeadAttention<T>,
+    x: &DMatrix<T>,
+    chunks: &[usize],
+    page: usize,
+    options: &FlashOptions,
+) {
+    let (whole, paged) = (KeyValueCache::new(), KeyValueCache::new().with_pages(page));
+    let whole = in_chunks(layer, whole, x, chunks, options.clone()).unwrap();
+    let paged = in_chunks(layer, paged.unwrap(), x, chunks, options.clone()).unwrap();
+    assert_eq!(paged, whole);
 }
 
 fn single(x: &DMatrix<f64>) -> DMatrix<f32> {
@@ -82,6 +100,28 @@ proptest! {
         prop_assert!(off(&cut, &whole) < 1e-3); // scores of some thousands, of which f32 keeps seven digits
     }
 
+    /// Also where several chunks of keys meet several pages.
+    #[test]
+    fn pages_change_no_bit(
+        n in 1..90_usize,
+        chunks in prop::collection::vec(1..20_usize, 1..4),
+        page in 1..40_usize,
+        keys in prop::sample::select(vec![1, 2, 5, 128]),
+        n_kv_heads in prop::sample::select(vec![1, 2, 4]),
+        rotary in any::<bool>(),
+        biased in any::<bool>(),
+    ) {
+        let mut mask = Mask::causal();
+        if biased {
+            mask = mask.with_scores(ScoreRule::alibi(4).unwrap());
+        }
+        let engine = Flash::new().with_tiles(Tiles { queries: 16, keys }).unwrap();
+        let options = FlashOptions::new().mask(mask).engine(engine);
+        let x = tokens(n, 9);
+        check_pages(&layer::<f64>(n_kv_heads, rotary), &x, &chunks, page, &options);
+        check_pages(&layer::<f32>(n_kv_heads, rotary), &single(&x), &chunks, page, &options);
+    }
+
     /// What is forgotten was seen by no later token.
     #[test]
     fn a_cache_with_a_window_is_the_mask(
@@ -89,14 +129,30 @@ proptest! {
         chunks in prop::collection::vec(1..9_usize, 1..4),
         width in 1..12_usize,
         sinks in 0..4_usize,
+        page in 0..9_usize,
         rotary in any::<bool>(),
     ) {
         let (x, layer) = (tokens(n, 7), layer::<f64>(2, rotary));
         let mask = Mask::window_with_sinks(width, sinks).unwrap();
         let (whole, _) = layer.forward(&x, &mask).unwrap();
-        let cache = KeyValueCache::with_window(width, sinks).unwrap();
+        let mut cache = KeyValueCache::with_window(width, sinks).unwrap();
+        if page > 0 {
+            cache = cache.with_pages(page).unwrap();
+        }
         let cut = in_chunks(&layer, cache, &x, &chunks, &Mask::none()).unwrap();
         prop_assert!(off(&cut, &whole) < 1e-12);
+    }
+}
+
+/// A chunk of 2,048 keys lies in two pages that are read where they are, in one that is larger, or in three that have to be copied.
+#[test]
+fn a_chunk_may_lie_in_several_pages() {
+    let engine = Flash::new().with_tiles(Tiles { queries: 1152, keys: 256 }).unwrap();
+    let options = FlashOptions::new().mask(Mask::causal()).engine(engine);
+    let (x, chunks) = (tokens(2500, 10), [2490, 1, 5, 1, 3]);
+    for page in [1024, 2048, 1000] {
+        check_pages(&layer::<f64>(2, true), &x, &chunks, page, &options);
+        check_pages(&layer::<f32>(1, false), &single(&x), &chunks, page, &options);
     }
 }
 
@@ -112,6 +168,18 @@ fn a_window_bounds_the_memory() -> Result<()> {
     assert_eq!(cache.tokens(), 200);
     assert!(most <= 2 * 16 + 2, "{most}");
     assert_eq!(cache.bytes(), cache.held() * 2 * 2 * 4 * 4); // keys and values, two heads, four wide
+
+    let mut cache = KeyValueCache::with_window(16, 2)?.with_pages(5)?;
+    let mut most = 0;
+    for _ in 0..200 {
+        layer.forward_cached(&x, &mut cache, Mask::causal())?;
+        most = most.max(cache.held());
+    }
+    assert!(most <= 16 + 2 + 2 * 5, "{most}");
+    assert_eq!(
+        KeyValueCache::<f32>::new().with_pages(0).unwrap_err().to_string(),
+        "`tokens` is 0 but it must be at least 1"
+    );
     Ok(())
 }
 

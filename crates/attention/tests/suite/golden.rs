@@ -6,8 +6,8 @@ use crate::layer::Layer;
 use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::testing::one_problem::{fast, naive, tiled};
 use attention::{
-    DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention, Parameters, Rotary,
-    RotaryPairs, ScoreRule, SingleHeadAttention, attention, attention_backward,
+    DistanceBuckets, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, Parameters,
+    Rotary, RotaryPairs, ScoreRule, SingleHeadAttention, attention, attention_backward,
 };
 use nalgebra::{DMatrix, RowDVector};
 use serde_json::Value;
@@ -217,22 +217,25 @@ fn heads_share_keys_as_in_pytorch() {
     }
 }
 
+/// A layer whose heads share keys, perhaps with rotary positions.
+fn grouped_layer(case: &Value) -> MultiHeadAttention<f64> {
+    let named = |name: &str| matrix(&case[name]);
+    let row = |name: &str| RowDVector::from_row_slice(named(name).as_slice());
+    let [w_q, w_k, w_v, w_o] = ["w_q", "w_k", "w_v", "w_o"].map(named);
+    let [b_q, b_k, b_v, b_o] = ["b_q", "b_k", "b_v", "b_o"].map(row);
+    let parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
+    let (heads, kv_heads) = (count(case, "heads"), count(case, "kv_heads"));
+    let layer = MultiHeadAttention::from_grouped_parameters(parameters, heads, kv_heads);
+    if case["pairs"].is_null() {
+        return layer.unwrap();
+    }
+    layer.unwrap().with_rotary(Rotary::new(10_000.0, pairs(case)).unwrap()).unwrap()
+}
+
 #[test]
 fn layers_with_shared_keys_and_rotary_positions_are_those_of_pytorch() {
     for case in cases("layers.json") {
-        let named = |name: &str| matrix(&case[name]);
-        let row = |name: &str| RowDVector::from_row_slice(named(name).as_slice());
-        let [w_q, w_k, w_v, w_o] = ["w_q", "w_k", "w_v", "w_o"].map(named);
-        let [b_q, b_k, b_v, b_o] = ["b_q", "b_k", "b_v", "b_o"].map(row);
-        let parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
-        let (heads, kv_heads) = (count(&case, "heads"), count(&case, "kv_heads"));
-        let mut layer =
-            MultiHeadAttention::from_grouped_parameters(parameters, heads, kv_heads)
-                .unwrap();
-        if !case["pairs"].is_null() {
-            let rotary = Rotary::new(10_000.0, pairs(&case)).unwrap();
-            layer = layer.with_rotary(rotary).unwrap();
-        }
+        let (named, layer) = (|name: &str| matrix(&case[name]), grouped_layer(&case));
         let options = ForwardOptions::new().mask(causal(&case));
         for (engine, options) in [("naive", options.clone()), ("flash", options.flash())]
         {
@@ -245,6 +248,31 @@ fn layers_with_shared_keys_and_rotary_positions_are_those_of_pytorch() {
                 let expected = named(&format!("grad_{name}"));
                 compare(&what(&name), &ours.into_owned(), &expected);
             }
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- decoding
+
+#[test]
+fn a_cache_holds_what_pytorch_holds_and_gives_its_outputs() {
+    for case in cases("decoding.json") {
+        let (x, layer) = (matrix(&case["x"]), grouped_layer(&case));
+        for (memory, mut cache) in [
+            ("one matrix", KeyValueCache::new()),
+            ("pages", KeyValueCache::new().with_pages(3).unwrap()),
+        ] {
+            let mut output = DMatrix::zeros(x.nrows(), x.ncols());
+            for n in list::<usize>(&case["chunks"]) {
+                let first = cache.tokens();
+                let new =
+                    layer.forward_cached(x.rows(first, n), &mut cache, Mask::causal());
+                output.rows_mut(first, n).copy_from(&new.unwrap());
+            }
+            let what = |of: &str| format!("{}, {memory}: {of}", case["name"]);
+            compare(&what("output"), &output, &matrix(&case["output"]));
+            compare(&what("keys"), &cache.keys(), &matrix(&case["keys"]));
+            compare(&what("values"), &cache.values(), &matrix(&case["values"]));
         }
     }
 }

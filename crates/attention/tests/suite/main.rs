@@ -19,6 +19,7 @@ mod properties;
 mod score_rules;
 mod serde;
 mod shared_keys;
+mod split_keys;
 mod training;
 mod views;
 mod what_a_student_writes;

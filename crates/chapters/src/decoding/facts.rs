@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use record::{Record, Unit};
+use std::collections::BTreeSet;
 
 /// Scores that are computed while n tokens are written: each step over the whole text, or one row at a time with a cache.
 pub fn scores(n: u128) -> (u128, u128) {
@@ -25,6 +26,7 @@ pub struct Step {
 /// The steps of a record, from many heads of keys to few; with the tokens in the cache, the heads and their width.
 pub struct Steps {
     pub steps: Vec<Step>,
+    pub threads: usize,
     pub n: u64,
     pub heads: u64,
     pub width: u64,
@@ -33,19 +35,29 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub fn of(record: &Record) -> Result<Self> {
+    /// For one thread, and for as many as there were; where one was all, that alone.
+    pub fn by_threads(record: &Record) -> Result<Vec<Self>> {
+        let reads = record.all("decoding/read", "f32").map(|read| read.threads);
+        let threads: BTreeSet<usize> = reads.collect();
+        threads.into_iter().map(|threads| Self::of(record, threads)).collect()
+    }
+
+    fn of(record: &Record, threads: usize) -> Result<Self> {
+        let all = |what| {
+            let all = record.all(what, "f32");
+            all.filter(move |measured| measured.threads == threads)
+        };
         let size = |m: &record::Measurement, name: &str| {
             m.sizes.get(name).copied().with_context(|| format!("no {name} of {}", m.what))
         };
-        let read =
-            record.all("decoding/read", "f32").next().context("no decoding/read")?;
+        let read = all("decoding/read").next().context("no decoding/read")?;
         let (n, heads, width) =
             (size(read, "n")?, size(read, "heads")?, size(read, "d")?);
         let bytes = |kv_heads: u64| (2 * 4 * kv_heads * width * n) as f64;
         let bandwidth =
             bytes(size(read, "kv_heads")?) / record.in_unit(read, Unit::Seconds)?;
         let mut steps = vec![];
-        for measured in record.all("decoding/step", "f32") {
+        for measured in all("decoding/step") {
             let kv_heads = size(measured, "kv_heads")?;
             steps.push(Step {
                 kv_heads,
@@ -57,6 +69,6 @@ impl Steps {
         }
         ensure!(steps.len() > 1, "the record `{}` has no steps to compare", record.topic);
         steps.sort_by_key(|step| std::cmp::Reverse(step.kv_heads));
-        Ok(Steps { steps, n, heads, width, bandwidth })
+        Ok(Steps { steps, threads, n, heads, width, bandwidth })
     }
 }

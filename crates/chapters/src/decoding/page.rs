@@ -3,8 +3,10 @@
 use super::facts::{Steps, scores};
 use crate::output::Page;
 use crate::records::{least_and_most, provenance};
-use anyhow::Result;
-use figures::format::{bytes, duration, fixed, integer, scientific, significant};
+use anyhow::{Context, Result};
+use figures::format::{
+    bytes, duration, fixed, integer, percent, scientific, significant,
+};
 use figures::{BLUE, Color, MUTED, TEXT, filled, label};
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -58,7 +60,9 @@ fn rows(page: &mut Page) -> Result<()> {
 /// What a step waits for.
 fn steps(page: &mut Page) -> Result<()> {
     let [record] = page.records.of_one_machine(["decoding"])?;
-    let Steps { steps, n, heads, width, bandwidth } = Steps::of(&record)?;
+    let by_threads = Steps::by_threads(&record)?;
+    let one = by_threads.first().context("no steps")?;
+    let Steps { steps, n, heads, width, bandwidth, .. } = one;
     let rows: Vec<_> = steps
         .iter()
         .map(|step| {
@@ -82,9 +86,9 @@ fn steps(page: &mut Page) -> Result<()> {
     ];
     page.table("steps", &header, &rows);
     let (many, few) = (&steps[0], &steps[steps.len() - 1]);
-    page.value("n", integer(n as usize));
-    page.value("heads", integer(heads as usize));
-    page.value("width", integer(width as usize));
+    page.value("n", integer(*n as usize));
+    page.value("heads", integer(*heads as usize));
+    page.value("width", integer(*width as usize));
     page.value("bandwidth", fixed(bandwidth / 1e9, 0));
     page.value("over-many", fixed(many.seconds / many.reading, 1));
     page.value("over-few", fixed(few.seconds / few.reading, 1));
@@ -95,5 +99,27 @@ fn steps(page: &mut Page) -> Result<()> {
     page.value("gain", fixed(many.seconds / few.seconds, 1));
     page.value("fewer-bytes", integer((many.bytes / few.bytes).round() as usize));
     page.value("where", provenance(&record));
+    page.table(
+        "threads",
+        &THREADS,
+        &by_threads.iter().map(with_threads).collect::<Vec<_>>(),
+    );
     Ok(())
+}
+
+const THREADS: [&str; 5] =
+    ["threads", "reading", "most key-value heads", "share of it", "gain of fewest"];
+
+/// What so many threads read, and what they gain by reading less.
+fn with_threads(steps: &Steps) -> Vec<String> {
+    let (many, few) = (&steps.steps[0], &steps.steps[steps.steps.len() - 1]);
+    let speed =
+        |bytes_per_second: f64| format!("{} GB/s", fixed(bytes_per_second / 1e9, 1));
+    vec![
+        steps.threads.to_string(),
+        speed(steps.bandwidth),
+        speed(many.bytes / many.seconds),
+        percent(many.reading / many.seconds, 0),
+        format!("{}×", fixed(many.seconds / few.seconds, 1)),
+    ]
 }
