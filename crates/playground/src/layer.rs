@@ -323,6 +323,8 @@ mod tests {
                 layers.push((random, 1));
             }
         }
+        let four = Layer::new(&x, 4, 2, 7, 1.5, &Mask::causal(), 0.3);
+        layers.push((four.ok().unwrap(), 1));
         layers
     }
 
