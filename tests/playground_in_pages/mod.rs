@@ -537,19 +537,7 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
     let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
     let link = copied(&mut tab, 4);
     let program = copied(&mut tab, 3);
-    let printed = run_with_the_crate(&program);
-    for i in 0..4 {
-        for j in 1..=4 {
-            let entry: String = tab.ask(&format!(
-                "document.querySelector('[data-figure=workbench] .drawing > svg > g:nth-of-type({}) > text').textContent",
-                16 + 4 * i + j
-            ));
-            let line = printed.lines().filter(|line| line.contains('│')).nth(i).unwrap();
-            let shown: Vec<_> =
-                line.split_whitespace().filter(|word| *word != "│").collect();
-            assert_eq!(entry, shown[j - 1], "{printed}");
-        }
-    }
+    assert_shown(&mut tab, &run_with_the_crate(&program), 4);
     drop(tab);
     let page = link.rsplit('/').next().unwrap().to_owned();
     let mut tab = reader.open(&page, PHONE);
@@ -562,6 +550,71 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
         "(() => { const line = document.getElementById('workbench-line'); line.value = '1 2; 3'; line.dispatchEvent(new Event('change')); })()",
     );
     assert_eq!(says(&mut tab, "workbench"), "Row 2 has 1 numbers, and row 1 has 2.");
+}
+
+/// The large matrix of the workbench, of so many rows and columns, is the first that a program has printed.
+fn assert_shown(tab: &mut Tab, printed: &str, n: usize) {
+    for i in 0..n {
+        for j in 1..=n {
+            let entry: String = tab.ask(&format!(
+                "document.querySelector('[data-figure=workbench] .drawing > svg > g:nth-of-type({}) > text').textContent",
+                16 + n * i + j
+            ));
+            let line = printed.lines().filter(|line| line.contains('│')).nth(i).unwrap();
+            let shown: Vec<_> =
+                line.split_whitespace().filter(|word| *word != "│").collect();
+            assert_eq!(entry, shown[j - 1], "{printed}");
+        }
+    }
+}
+
+/// The weights of “the boat left the river bank” with each kind of positions, and with keys that heads share: the program that is copied
+/// prints what is shown.
+#[test]
+fn positions_and_shared_keys_of_the_workbench_are_those_of_the_program() {
+    let Some(mut reader) = Reader::start() else { return };
+    // Two heads of width 2, of which the second is shown, the causal mask, the factor 2.
+    let states = [(1, 0), (2, 0), (3, 0), (0, 2), (2, 2)].map(|(positions, shared)| {
+        format!(
+            "the+boat+left+the+river+bank_5_6_2_1_2_1_2_0_3_0_-5_{positions}_{shared}"
+        )
+    });
+    let mut seen = vec![];
+    for state in states {
+        let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
+        let program = copied(&mut tab, 3);
+        let printed = run_with_the_crate(&program);
+        assert_shown(&mut tab, &printed, 6);
+        assert!(!seen.contains(&printed), "{state} changes nothing:\n{program}");
+        seen.push(printed);
+    }
+}
+
+/// Keys that heads share, a bias and waves are in the products that the workbench tells.
+#[test]
+fn the_workbench_tells_the_products_of_shared_keys_and_of_positions() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut told = |matrix: usize, positions: usize, shared: usize| -> String {
+        let state = format!(
+            "the+boat+left+the+river+bank_{matrix}_5_2_1_2_1_1.5_0_3_0_-5_{positions}_{shared}"
+        );
+        let mut tab = reader.open(&format!("workbench.html?workbench={state}"), LAPTOP);
+        let said = says(&mut tab, "workbench").replace('−', "-");
+        let (_, told) = said.split_once(", row 5, column 2: ").unwrap();
+        told.split_once(". Slope").unwrap().0.to_owned()
+    };
+    for matrix in [2, 3] {
+        let products = told(matrix, 0, 2);
+        let (products, value) = products.split_once(" ≈ ").unwrap();
+        let value: f64 = value.parse().unwrap();
+        assert!((told_sum(products) - value).abs() < 0.05, "{products} ≈ {value}");
+    }
+    // Row 5 stands three tokens behind row 2, and the second of two heads has the slope 1/256.
+    let score = told(4, 3, 0);
+    assert!(score.contains(" - 0.01 ≈ "), "{score}");
+    assert!(told(1, 2, 0).ends_with(", turned by the angle of position 4"));
+    let wave = format!("0.00 + the wave {:.2} ≈ {:.2}", 4_f64.cos(), 4_f64.cos());
+    assert_eq!(told(0, 1, 0), wave);
 }
 
 #[test]
@@ -580,6 +633,10 @@ fn the_experiments_set_the_workbench() {
         "dS, row 3, column 2: ",
         "after dropout",
         "A, row 6, column 2: ",
+        "A, row 1, column 1: ",
+        "A, row 1, column 1: ",
+        "A, row 1, column 1: ",
+        "K, row 1, column 1: ",
         "Slope with respect to b_k, row 1, column 2: 0.000000000 by",
     ];
     assert_eq!(links.len(), expected.len());
@@ -620,7 +677,7 @@ fn a_nudged_parameter_moves_the_loss_as_the_backward_pass_says() {
     let Some(mut reader) = Reader::start() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
     let mask = playground_native::Mask::none();
-    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 1, 1.0, &mask, 0.0);
+    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 2, 1, 1.0, &mask, 0.0);
     let layer = layer.ok().unwrap();
     for (which, name) in layer.parameter_names().iter().enumerate() {
         let gradient = layer.gradient(which).ok().unwrap();
@@ -659,7 +716,7 @@ fn entries_of_the_workbench_are_the_products_that_it_tells() {
     let Some(mut reader) = Reader::start() else { return };
     let x = playground_native::Matrix::new(6, 4, &by_rows(&example::river().x));
     let mask = playground_native::Mask::causal();
-    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 3, 1.5, &mask, 0.0);
+    let layer = playground_native::Layer::new(&x.ok().unwrap(), 2, 2, 3, 1.5, &mask, 0.0);
     let layer = layer.ok().unwrap();
     for (which, name) in [
         (1, "Q"),

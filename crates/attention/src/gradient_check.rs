@@ -70,8 +70,13 @@ pub fn numerical_gradient<'a, T: Float>(
 }
 
 fn epsilon_is<T: Float>(epsilon: T, because: String) -> Error {
-    // By way of text, since 1e-5 in f32 is 0.00000999999974737875 in f64.
-    let given = epsilon.to_string().parse().unwrap_or(f64::NAN);
+    // The shortest decimal that is rounded to ε, since 1e-5 in f32 is 0.00000999999974737875 in f64.
+    let exact: f64 = nalgebra::convert_unchecked(epsilon);
+    let decimals = (0..40).map(|digits| 10_f64.powi(digits));
+    let given = decimals
+        .map(|scale| (exact * scale).round() / scale)
+        .find(|decimal| nalgebra::convert::<f64, T>(*decimal) == epsilon)
+        .unwrap_or(exact);
     Error::OutOfRange { argument: "epsilon", given, because }
 }
 

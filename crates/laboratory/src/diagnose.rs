@@ -239,6 +239,18 @@ pub enum Finding {
         /// Output and token, each from 0.
         pairs: Vec<(usize, usize)>,
     },
+    /// A text in chunks whose outputs are not those of the whole text: see [`diagnose_chunks`](crate::diagnose_chunks()).
+    #[display(
+        "in chunks of {chunks}: outputs off by up to {off:.3}, the first of them {first}"
+    )]
+    InChunks {
+        /// The sizes of the chunks, in order.
+        chunks: String,
+        /// The first output that differs, from 0.
+        first: usize,
+        /// The largest difference, as a share of the largest output.
+        off: f64,
+    },
 }
 
 /// Examines a layer on an input: its weights, its outputs as one token is changed at a time, and its gradients.

@@ -2,8 +2,8 @@
 
 use attention::testing::options;
 use attention::{
-    AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
-    NamedParameters, Result, SingleHeadAttention, SingleHeadCache,
+    AttentionCache, KeyValueCache, LayerGradients, Mask, MultiHeadAttention,
+    MultiHeadCache, NamedParameters, Result, SingleHeadAttention, SingleHeadCache,
 };
 use nalgebra::DMatrix;
 
@@ -90,3 +90,47 @@ attention_layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_
     &cache.attention
 ));
 attention_layer!(MultiHeadAttention, MultiHeadCache, |cache| cache.heads());
+
+/// A layer of attention that can read a text in chunks, and keeps keys and values in between.
+///
+/// Implement it for a layer of your own, and [`diagnose_chunks`](crate::diagnose_chunks()) works on it.
+///
+/// ```
+/// use attention::{KeyValueCache, MultiHeadAttention, example};
+/// use laboratory::DecodingLayer;
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let (x, mut cached) = (example::river().x, KeyValueCache::default());
+/// let last = DecodingLayer::forward_cached(&layer, &x, &mut cached)?;
+/// assert_eq!((last.shape(), cached.tokens()), ((6, 4), 6));
+/// # Ok::<(), attention::Error>(())
+/// ```
+pub trait DecodingLayer: AttentionLayer {
+    /// The keys and values of the tokens so far; at first of none.
+    type KeyValues: Default;
+
+    /// Returns the output (n, d_model) of the next tokens `x` (n, d_model) under a causal mask, and adds their keys and values to
+    /// those of the tokens so far.
+    ///
+    /// # Errors
+    /// The shapes do not fit one another or the layer.
+    fn forward_cached(
+        &self,
+        x: &DMatrix<f64>,
+        cached: &mut Self::KeyValues,
+    ) -> Result<DMatrix<f64>>;
+}
+
+impl DecodingLayer for MultiHeadAttention<f64> {
+    type KeyValues = KeyValueCache<f64>;
+
+    fn forward_cached(
+        &self,
+        x: &DMatrix<f64>,
+        cached: &mut KeyValueCache<f64>,
+    ) -> Result<DMatrix<f64>> {
+        // The layer's own, not this one.
+        MultiHeadAttention::forward_cached(self, x, cached, Mask::causal())
+    }
+}

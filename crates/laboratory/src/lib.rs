@@ -10,15 +10,17 @@ pub mod traffic; // what crosses between slow and fast memory
 mod exponentials; // the ways to exponentiate, from slow to fast
 mod library_flash; // attention by tiles, with products from a library
 
+mod chunks; // a text in chunks against the whole text
 mod diagnose; // finds what is wrong with a layer
 mod layer; // the interface through which a layer is examined
 mod patients; // layers with something wrong
 
+pub use chunks::{ChunkDiagnosis, SAME, diagnose_chunks};
 pub use diagnose::{
     CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding, HeadDiagnosis, MOVED,
     NO_GRADIENT, ROW_SUM_TOLERANCE, SCALE_TOLERANCE, SLOPE_TOLERANCE, diagnose,
 };
 pub use exponentials::Exponentials;
-pub use layer::AttentionLayer;
+pub use layer::{AttentionLayer, DecodingLayer};
 pub use library_flash::LibraryFlash;
-pub use patients::{Fault, Patient};
+pub use patients::{Fault, Patient, PatientKeyValues};

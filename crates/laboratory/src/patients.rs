@@ -2,7 +2,7 @@
 //!
 //! All shapes fit, and nothing panics. Everything but the fault is as in the healthy layer.
 
-use crate::layer::AttentionLayer;
+use crate::layer::{AttentionLayer, DecodingLayer};
 use attention::testing::check_count;
 use attention::{
     AttentionCache, HeadsCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
@@ -44,6 +44,8 @@ pub enum Fault {
     ForgottenPath,
     /// The gradient with respect to the keys forgets a transpose, where shapes allow it: with as many queries as keys.
     KeysNotTransposed,
+    /// Positions begin at 0 in each chunk of a text that comes in chunks. Without rotary positions that changes nothing.
+    RestartedPositions,
 }
 
 impl Fault {
@@ -59,6 +61,7 @@ impl Fault {
         Fault::SharedSlice,
         Fault::ForgottenPath,
         Fault::KeysNotTransposed,
+        Fault::RestartedPositions,
     ];
 }
 
@@ -84,7 +87,7 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// This layer, with biases and heads that are d_model / n_heads wide, with this fault.
+    /// This layer, with biases, heads that are d_model / n_heads wide and its rotary positions if it has any, with this fault.
     ///
     /// # Errors
     /// The layer's parameters do not fit one another or its number of heads, its heads have another width, or it has no biases.
@@ -102,7 +105,11 @@ impl Patient {
     /// ```
     pub fn new(layer: MultiHeadAttention<f64>, fault: Fault) -> Result<Self> {
         let n_heads = layer.n_heads();
+        let rotary = layer.rotary();
         let mut layer = MultiHeadAttention::from_parameters(layer.parameters, n_heads)?;
+        if let Some(rotary) = rotary {
+            layer = layer.with_rotary(rotary)?;
+        }
         let d_model = layer.parameters.d_model();
         let Parameters { w_q, w_v, b_q, b_k, b_v, b_o, .. } = &layer.parameters;
         for (name, width) in [("w_q", w_q.ncols()), ("w_v", w_v.ncols())] {
@@ -134,6 +141,60 @@ impl Patient {
 
     fn d(&self) -> usize {
         self.layer.parameters.d_model() / self.layer.n_heads()
+    }
+
+    /// Queries of `x`, and keys and values of `source`. With rotary positions queries and keys are turned to their places,
+    /// of which these are the first.
+    fn project(
+        &self,
+        x: &DMatrix<f64>,
+        source: &DMatrix<f64>,
+        [first_q, first_k]: [isize; 2],
+    ) -> Result<[DMatrix<f64>; 3]> {
+        let p = &self.layer.parameters;
+        let mut q = linear(x, &p.w_q, &p.b_q)?;
+        let mut k = linear(source, &p.w_k, &p.b_k)?;
+        if let Some(rotary) = self.layer.rotary() {
+            q = rotary.turn(&q, self.layer.n_heads(), first_q)?;
+            k = rotary.turn(&k, self.layer.n_heads(), first_k)?;
+        }
+        Ok([q, k, linear(source, &p.w_v, &p.b_v)?])
+    }
+
+    /// The output of all heads side by side, and the cache of each. The mask is the one that is asked for.
+    fn attend(
+        &self,
+        qkv: &[DMatrix<f64>; 3],
+        mask: &Mask,
+    ) -> Result<(DMatrix<f64>, Vec<AttentionCache<f64>>)> {
+        let (d, [n_q, n_k, _]) = (self.d(), qkv.each_ref().map(DMatrix::nrows));
+        let seen = self.mask(mask, n_q, n_k)?.sized(n_q, n_k)?;
+        let mut attended = DMatrix::zeros(n_q, self.layer.parameters.d_model());
+        let mut heads = vec![];
+        for h in 0..self.layer.n_heads() {
+            let slice =
+                |joined: &DMatrix<f64>| joined.columns(self.slice(h) * d, d).into_owned();
+            let [q, k, v] = qkv.each_ref().map(slice); // (n, d)
+            let scores = self.scores(&q, &k);
+            let log_sum_exp = log_sum_exp_rows(&seen.apply(scores.clone())?)?;
+            let weights = self.weights(scores, &seen)?; // (n_q, n_k)
+            attended.columns_mut(h * d, d).copy_from(&(&weights * &v));
+            let (mask, dropout) = (mask.clone(), None);
+            heads.push(AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout });
+        }
+        Ok((attended, heads))
+    }
+
+    /// The position of the first token of the next chunk.
+    fn first_position(&self, cached: usize) -> usize {
+        match self.fault {
+            // ANCHOR: restarted_positions
+            Fault::RestartedPositions => 0,
+            // ANCHOR_END: restarted_positions
+            // ANCHOR: healthy_positions
+            _ => cached,
+            // ANCHOR_END: healthy_positions
+        }
     }
 
     /// The slice of the projections that head `h` works on.
@@ -262,6 +323,11 @@ impl Patient {
     }
 }
 
+/// The position of the first query, where the last one stands with the last key.
+fn first_query(x: &DMatrix<f64>, source: &DMatrix<f64>) -> isize {
+    source.nrows() as isize - x.nrows() as isize
+}
+
 /// 0 in every place that a query may not see.
 fn clear_hidden(mask: &SizedMask, mut matrix: DMatrix<f64>) -> DMatrix<f64> {
     for (j, mut column) in matrix.column_iter_mut().enumerate() {
@@ -293,28 +359,10 @@ impl AttentionLayer for Patient {
         // The healthy layer checks what it is given, and its cache is the frame for this one's.
         let (_, mut cache) = AttentionLayer::forward(&self.layer, x, context, &mask)?;
         let source = context.unwrap_or(x);
-        let (d, p) = (self.d(), &self.layer.parameters);
-        let seen = self.mask(&mask, x.nrows(), source.nrows())?;
-        let seen = seen.sized(x.nrows(), source.nrows())?;
-        let qkv = [
-            linear(x, &p.w_q, &p.b_q)?,
-            linear(source, &p.w_k, &p.b_k)?,
-            linear(source, &p.w_v, &p.b_v)?,
-        ];
-        let mut attended = DMatrix::zeros(x.nrows(), p.d_model());
-        let mut heads = vec![];
-        for h in 0..self.layer.n_heads() {
-            let slice =
-                |joined: &DMatrix<f64>| joined.columns(self.slice(h) * d, d).into_owned();
-            let [q, k, v] = qkv.each_ref().map(slice); // (n, d)
-            let scores = self.scores(&q, &k);
-            let log_sum_exp = log_sum_exp_rows(&seen.apply(scores.clone())?)?;
-            let weights = self.weights(scores, &seen)?; // (n_q, n_k)
-            attended.columns_mut(h * d, d).copy_from(&(&weights * &v));
-            let (mask, dropout) = (mask.clone(), None);
-            heads.push(AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout });
-        }
-        let output = linear(&attended, &p.w_o, &p.b_o)?;
+        let qkv = self.project(x, source, [first_query(x, source), 0])?;
+        let (attended, heads) = self.attend(&qkv, &mask)?;
+        let Parameters { w_o, b_o, .. } = &self.layer.parameters;
+        let output = linear(&attended, w_o, b_o)?;
         cache.core = HeadsCache::Weights { heads, attended };
         Ok((output, cache))
     }
@@ -340,6 +388,12 @@ impl AttentionLayer for Patient {
                 slice += grad; // and not `=`, since a slice may be used twice
             }
         }
+        if let Some(rotary) = self.layer.rotary() {
+            let firsts = [first_query(x, source), 0];
+            for (grad, first) in grad_qkv.iter_mut().zip(firsts) {
+                *grad = rotary.turn_back(&*grad, self.layer.n_heads(), first)?;
+            }
+        }
         let (by_q, w_q, b_q) = linear_backward(x, &p.w_q, &grad_qkv[0])?;
         let (by_k, w_k, b_k) = linear_backward(source, &p.w_k, &grad_qkv[1])?;
         let (by_v, w_v, b_v) = linear_backward(source, &p.w_v, &grad_qkv[2])?;
@@ -355,5 +409,59 @@ impl AttentionLayer for Patient {
 
     fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
         cache.heads()
+    }
+}
+
+/// The keys and values of the tokens that a [`Patient`] has read.
+///
+/// ```
+/// use attention::{MultiHeadAttention, example};
+/// use laboratory::{DecodingLayer, Fault, Patient, PatientKeyValues};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let layer = MultiHeadAttention::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let patient = Patient::new(layer, Fault::None)?;
+/// let mut cached = PatientKeyValues::default();
+/// patient.forward_cached(&example::river().x, &mut cached)?;
+/// assert_eq!(cached.tokens(), 6);
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PatientKeyValues {
+    /// Keys, turned where the layer has rotary positions, and values of each chunk (n, d_model).
+    chunks: Vec<[DMatrix<f64>; 2]>,
+}
+
+impl PatientKeyValues {
+    /// Returns the number of tokens that have been read.
+    pub fn tokens(&self) -> usize {
+        self.chunks.iter().map(|[keys, _]| keys.nrows()).sum()
+    }
+
+    /// All keys, or all values, one below the other.
+    fn joined(&self, which: usize) -> DMatrix<f64> {
+        let rows: Vec<_> =
+            self.chunks.iter().flat_map(|chunk| chunk[which].row_iter()).collect();
+        DMatrix::from_rows(&rows)
+    }
+}
+
+impl DecodingLayer for Patient {
+    type KeyValues = PatientKeyValues;
+
+    fn forward_cached(
+        &self,
+        x: &DMatrix<f64>,
+        cached: &mut PatientKeyValues,
+    ) -> Result<DMatrix<f64>> {
+        // The healthy layer checks what it is given.
+        AttentionLayer::forward(&self.layer, x, None, Mask::causal())?;
+        let first = self.first_position(cached.tokens()) as isize;
+        let [q, k, v] = self.project(x, x, [first, first])?;
+        cached.chunks.push([k, v]);
+        let qkv = [q, cached.joined(0), cached.joined(1)];
+        let (attended, _) = self.attend(&qkv, &Mask::causal())?;
+        let Parameters { w_o, b_o, .. } = &self.layer.parameters;
+        linear(&attended, w_o, b_o)
     }
 }

@@ -5,11 +5,13 @@ mod foreign;
 
 use attention::testing::{heads_of, masks, parameters, random};
 use attention::{
-    LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, SingleHeadAttention,
+    LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Rotary, RotaryPairs,
+    SingleHeadAttention,
 };
 use foreign::Foreign;
 use laboratory::{
     AttentionLayer, Diagnosis, Fault, Finding, Patient, SLOPE_TOLERANCE, diagnose,
+    diagnose_chunks,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -19,6 +21,10 @@ const N: usize = 6;
 fn layer(d_model: usize, n_heads: usize, seed: u64) -> MultiHeadAttention<f64> {
     let parameters = parameters(d_model, d_model, d_model, seed);
     MultiHeadAttention::from_parameters(parameters, n_heads).unwrap()
+}
+
+fn rotary(layer: MultiHeadAttention<f64>) -> MultiHeadAttention<f64> {
+    layer.with_rotary(Rotary::new(100.0, RotaryPairs::Halves).unwrap()).unwrap()
 }
 
 fn tokens(n: usize, d_model: usize, seed: u64) -> DMatrix<f64> {
@@ -102,14 +108,18 @@ fn run<L: AttentionLayer>(
 /// All that the patients share with the healthy layer is healthy.
 #[test]
 fn a_patient_without_a_fault_is_the_healthy_layer() {
-    for (n_q, n_k, is_cross) in [(5, 5, false), (3, 6, true), (6, 3, true)] {
-        let (healthy, x) = (layer(8, 2, 30), tokens(n_q, 8, 31));
+    let lengths = [(5, 5, false), (3, 6, true), (6, 3, true)];
+    let layers = [layer(8, 2, 30), rotary(layer(8, 2, 30))];
+    for ((n_q, n_k, is_cross), healthy) in
+        lengths.into_iter().flat_map(|lengths| layers.iter().map(move |l| (lengths, l)))
+    {
+        let x = tokens(n_q, 8, 31);
         let context = is_cross.then(|| tokens(n_k, 8, 32));
         let patient = Patient::new(healthy.clone(), Fault::None).unwrap();
         for (kind, mask) in masks(n_q, n_k) {
             let grad_output = random(n_q, 8, 33);
             let (context, grad_output) = (context.as_ref(), &grad_output);
-            let (expected, gradients) = run(&healthy, &x, context, &mask, grad_output);
+            let (expected, gradients) = run(healthy, &x, context, &mask, grad_output);
             let (output, ill) = run(&patient, &x, context, &mask, grad_output);
             assert!((output - expected).amax() < 1e-13, "{kind}");
             assert!((&ill.x - &gradients.x).amax() < 1e-12, "{kind}");
@@ -178,6 +188,8 @@ fn expected(fault: Fault) -> Vec<&'static str> {
         Fault::KeysNotTransposed => {
             vec!["wrong gradient of x", "wrong gradient of w_k", "wrong gradient of b_k"]
         }
+        // The layer reads a whole text rightly.
+        Fault::RestartedPositions => vec![],
         other => panic!("no test knows what {other:?} leads to"),
     }
 }
@@ -331,4 +343,60 @@ fn the_report_draws_what_moves_what() {
     }
     let report = ill(Fault::InvertedMask, 60, Mask::causal()).to_string();
     assert!(report.contains("1   D x L L L L\n"), "{report}");
+}
+
+// ---------------------------------------------------------------------------------------------------- chunks
+
+#[test]
+fn a_healthy_layer_reads_chunks_as_it_reads_the_whole_text() {
+    for (seed, d_model, n_heads, n) in [(70, 4, 1, 6), (71, 8, 2, 5), (72, 12, 3, 1)] {
+        let plain = layer(d_model, n_heads, seed);
+        for healthy in [plain.clone(), rotary(plain)] {
+            let x = tokens(n, d_model, seed + 100);
+            assert_eq!(diagnose_chunks(&healthy, &x).unwrap().findings(), [], "{n}");
+            let patient = Patient::new(healthy, Fault::None).unwrap();
+            let diagnosis = diagnose_chunks(&patient, &x).unwrap();
+            assert_eq!(diagnosis.findings(), [], "{n}");
+            assert!(diagnosis.differences.amax() < 1e-13, "{}", diagnosis.differences);
+        }
+    }
+}
+
+/// Positions that start again, and what in the whole text comes from queries or keys that are not there in chunks.
+#[test]
+fn chunks_tell_restarted_positions_and_leaks_and_nothing_else() {
+    for fault in Fault::ALL {
+        let patient = Patient::new(rotary(layer(8, 2, 73)), *fault).unwrap();
+        let findings = diagnose_chunks(&patient, &tokens(N, 8, 74)).unwrap().findings();
+        let expected = matches!(
+            fault,
+            Fault::RestartedPositions
+                | Fault::OffByOneMask
+                | Fault::InvertedMask
+                | Fault::MaskAfterSoftmax
+                | Fault::WrongAxis
+        );
+        assert_eq!(!findings.is_empty(), expected, "{fault:?}: {findings:?}");
+    }
+}
+
+#[test]
+fn all_chunks_but_the_first_are_wrong_where_positions_start_again() {
+    let (healthy, x) = (rotary(layer(8, 2, 75)), tokens(N, 8, 76));
+    let patient = Patient::new(healthy.clone(), Fault::RestartedPositions).unwrap();
+    let diagnosis = diagnose_chunks(&patient, &x).unwrap();
+    let report = diagnosis.to_string();
+    for row in ["6             = = = = = =", "3 3           = = = x x x"] {
+        assert!(report.contains(row), "{report}");
+    }
+    assert!(report.contains("1 1 1 1 1 1   = x x x x x\n"), "{report}");
+    let words: Vec<_> = diagnosis.findings().iter().map(ToString::to_string).collect();
+    assert!(words[0].starts_with("in chunks of 3 3: outputs off by up to "), "{words:?}");
+    assert!(words[1].ends_with(", the first of them 1"), "{words:?}");
+    // Nothing else is wrong with it.
+    let [ill, healthy] = [
+        diagnose(&patient, &x, None, Mask::causal()),
+        diagnose(&healthy, &x, None, Mask::causal()),
+    ];
+    assert_eq!(ill.unwrap().to_string(), healthy.unwrap().to_string());
 }

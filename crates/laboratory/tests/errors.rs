@@ -13,7 +13,10 @@ use laboratory::traffic::{
     naive_attention_backward, strip_for, tiled_attention, tiled_attention_backward,
     tiles_for, tiles_for_backward,
 };
-use laboratory::{AttentionLayer, Fault, Patient, diagnose};
+use laboratory::{
+    AttentionLayer, DecodingLayer, Fault, Patient, PatientKeyValues, diagnose,
+    diagnose_chunks,
+};
 use nalgebra::DMatrix;
 
 fn matrix((rows, columns): (usize, usize)) -> DMatrix<f64> {
@@ -190,6 +193,19 @@ fn what_does_not_fit_the_examined_layer() {
     assert_eq!(examine(&ill, (3, 4), Mask::none()), "Shape gradients.x");
     let ill = Foreign { gradients: |g| g.parameters.w_k = matrix((3, 4)), ..healthy() };
     assert_eq!(examine(&ill, (3, 4), Mask::none()), "`w_k`: Shape gradients");
+}
+
+#[test]
+fn what_does_not_fit_a_text_in_chunks() {
+    let patient = Patient::new(multi_head(), Fault::RestartedPositions).unwrap();
+    for (shape, expected) in [((6, 3), "Shape x"), ((0, 4), "Empty x")] {
+        let x = matrix(shape);
+        assert_eq!(blamed(diagnose_chunks(&multi_head(), &x)), expected);
+        assert_eq!(blamed(diagnose_chunks(&patient, &x)), expected);
+        let mut cached = PatientKeyValues::default();
+        assert_eq!(blamed(patient.forward_cached(&x, &mut cached)), expected);
+        assert_eq!(cached.tokens(), 0);
+    }
 }
 
 #[test]

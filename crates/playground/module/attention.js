@@ -214,7 +214,8 @@ export class Layer {
     }
     /**
      * A matrix of the forward pass (X, Q, K, V, S, A, O, Y) or of the backward pass (the same after a d). S has −∞ where the mask
-     * hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one `head`, counted from 0.
+     * hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one `head`, counted from 0;
+     * Q and K as they meet, turned where positions turn them, and dK and dV what this head sends to keys and values that it may share.
      *
      * # Errors
      * There is no matrix of this name or no such head, or a pass fails.
@@ -251,22 +252,23 @@ export class Layer {
         return ret[0];
     }
     /**
-     * A layer for these tokens under a mask. Its parameters are drawn at random, its scores are multiplied by `factor`, and its
-     * weights are dropped with the probability `dropout`.
+     * A layer for these tokens under a mask, without positions. Its parameters are drawn at random, its scores are multiplied by
+     * `factor`, and its weights are dropped with the probability `dropout`.
      *
      * # Errors
-     * As [`MultiHeadAttention::xavier`].
+     * As [`MultiHeadAttention::xavier_grouped`].
      * @param {Matrix} x
      * @param {number} n_heads
+     * @param {number} n_kv_heads
      * @param {bigint} seed
      * @param {number} factor
      * @param {Mask} mask
      * @param {number} dropout
      */
-    constructor(x, n_heads, seed, factor, mask, dropout) {
+    constructor(x, n_heads, n_kv_heads, seed, factor, mask, dropout) {
         _assertClass(x, Matrix);
         _assertClass(mask, Mask);
-        const ret = wasm.layer_new(x.__wbg_ptr, n_heads, seed, factor, mask.__wbg_ptr, dropout);
+        const ret = wasm.layer_new(x.__wbg_ptr, n_heads, n_kv_heads, seed, factor, mask.__wbg_ptr, dropout);
         if (ret[2]) {
             throw takeFromExternrefTable0(ret[1]);
         }
@@ -313,6 +315,19 @@ export class Layer {
             throw takeFromExternrefTable0(ret[1]);
         }
         return Matrix.__wrap(ret[0]);
+    }
+    /**
+     * Lets the layer know where its tokens stand.
+     *
+     * # Errors
+     * Heads have an odd width, and their queries and keys are to be turned.
+     * @param {Positions} positions
+     */
+    place(positions) {
+        const ret = wasm.layer_place(this.__wbg_ptr, positions);
+        if (ret[1]) {
+            throw takeFromExternrefTable0(ret[0]);
+        }
     }
 }
 if (Symbol.dispose) Layer.prototype[Symbol.dispose] = Layer.prototype.free;
@@ -708,6 +723,29 @@ export class PlannedWork {
     }
 }
 if (Symbol.dispose) PlannedWork.prototype[Symbol.dispose] = PlannedWork.prototype.free;
+
+/**
+ * The ways in which a layer knows where its tokens stand.
+ * @enum {0 | 1 | 2 | 3}
+ */
+export const Positions = Object.freeze({
+    /**
+     * It doesn't.
+     */
+    None: 0, "0": "None",
+    /**
+     * Sines and cosines, added to the input.
+     */
+    Waves: 1, "1": "Waves",
+    /**
+     * Queries and keys are turned.
+     */
+    Angles: 2, "2": "Angles",
+    /**
+     * A bias on the scores, which falls with the distance.
+     */
+    Bias: 3, "3": "Bias",
+});
 
 /**
  * A step of attention under a roof.

@@ -3,13 +3,27 @@
 use crate::{Mask, Matrix};
 use attention::{
     AttentionCache, Float, ForwardOptions, HeadsCache, MultiHeadAttention, Parameters,
-    attention_backward, example, linear, linear_backward, numerical_gradient,
-    scaled_scores, softmax_rows_backward,
+    Rotary, RotaryPairs, ScoreRule, attention_backward, example, linear, linear_backward,
+    numerical_gradient, scaled_scores, sinusoidal_positions, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, RowDVector, convert};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
 use wasm_bindgen::prelude::*;
+
+/// The ways in which a layer knows where its tokens stand.
+#[wasm_bindgen]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Positions {
+    /// It doesn't.
+    None,
+    /// Sines and cosines, added to the input.
+    Waves,
+    /// Queries and keys are turned.
+    Angles,
+    /// A bias on the scores, which falls with the distance.
+    Bias,
+}
 
 /// A layer and its input. The loss is Σ output ⊙ P with a fixed P, so that its gradient with respect to the output is P.
 #[wasm_bindgen]
@@ -34,29 +48,54 @@ impl Layer {
         Ok(Layer { layer, x, mask, dropout: (0.0, 0) })
     }
 
-    /// A layer for these tokens under a mask. Its parameters are drawn at random, its scores are multiplied by `factor`, and its
-    /// weights are dropped with the probability `dropout`.
+    /// A layer for these tokens under a mask, without positions. Its parameters are drawn at random, its scores are multiplied by
+    /// `factor`, and its weights are dropped with the probability `dropout`.
     ///
     /// # Errors
-    /// As [`MultiHeadAttention::xavier`].
+    /// As [`MultiHeadAttention::xavier_grouped`].
     #[wasm_bindgen(constructor)]
     pub fn new(
         x: &Matrix,
         n_heads: usize,
+        n_kv_heads: usize,
         seed: u64,
         factor: f64,
         mask: &Mask,
         dropout: f64,
     ) -> Result<Layer, JsError> {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        let mut layer = MultiHeadAttention::xavier(x.columns(), n_heads, rng)?;
+        let mut layer =
+            MultiHeadAttention::xavier_grouped(x.columns(), n_heads, n_kv_heads, rng)?;
         layer.parameters.w_q *= factor;
         let (x, mask) = (x.0.clone(), mask.0.clone());
         Ok(Layer { layer, x, mask, dropout: (dropout, seed) })
     }
 
+    /// Lets the layer know where its tokens stand.
+    ///
+    /// # Errors
+    /// Heads have an odd width, and their queries and keys are to be turned.
+    pub fn place(&mut self, positions: Positions) -> Result<(), JsError> {
+        match positions {
+            Positions::None => {}
+            Positions::Waves => {
+                self.x += sinusoidal_positions::<f64>(self.x.nrows(), self.x.ncols())?;
+            }
+            Positions::Angles => {
+                let rotary = Rotary::new(10_000.0, RotaryPairs::Halves)?;
+                self.layer = self.layer.clone().with_rotary(rotary)?;
+            }
+            Positions::Bias => {
+                let rule = ScoreRule::alibi(self.layer.n_heads())?;
+                self.mask = self.mask.clone().with_scores(rule);
+            }
+        }
+        Ok(())
+    }
+
     /// A matrix of the forward pass (X, Q, K, V, S, A, O, Y) or of the backward pass (the same after a d). S has −∞ where the mask
-    /// hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one `head`, counted from 0.
+    /// hides a key, and A is what multiplies the values, after dropout. Q, K, V, S, A and O are those of one `head`, counted from 0;
+    /// Q and K as they meet, turned where positions turn them, and dK and dV what this head sends to keys and values that it may share.
     ///
     /// # Errors
     /// There is no matrix of this name or no such head, or a pass fails.
@@ -86,7 +125,7 @@ impl Layer {
             "K" => cache.k,
             "V" => cache.v,
             "S" => {
-                let sized = self.mask.sized(self.x.nrows(), self.x.nrows())?;
+                let sized = cache.mask.sized(self.x.nrows(), self.x.nrows())?;
                 sized.apply(scaled_scores(&cache.q, &cache.k)?)?
             }
             "A" => cache.weights_used()?.into_owned(),
@@ -119,8 +158,13 @@ impl Layer {
         };
         let mut term = DMatrix::zeros(self.x.nrows(), self.x.ncols());
         for head in 0..self.layer.n_heads() {
-            let grad = self.matrix(name, head)?.0;
-            let w = w.columns(grad.ncols() * head, grad.ncols());
+            let mut grad = self.matrix(name, head)?.0;
+            if let (Some(rotary), true) = (self.layer.rotary(), which < 2) {
+                grad = rotary.turn_back(&grad, 1, 0)?;
+            }
+            let n_heads = w.ncols() / grad.ncols(); // of these parameters
+            let at = head * n_heads / self.layer.n_heads();
+            let w = w.columns(grad.ncols() * at, grad.ncols());
             term += linear_backward(&self.x, w, &grad)?.0;
         }
         Ok(Matrix(term))
@@ -265,10 +309,61 @@ mod tests {
     use super::*;
 
     /// Layers, and a head of each.
-    fn layers() -> [(Layer, usize); 2] {
+    fn layers() -> Vec<(Layer, usize)> {
         let x = Matrix(example::city().x);
-        let random = Layer::new(&x, 2, 7, 1.5, &Mask::causal(), 0.3).ok().unwrap();
-        [(Layer::example().ok().unwrap(), 0), (random, 1)]
+        let mut layers = vec![(Layer::example().ok().unwrap(), 0)];
+        for n_kv_heads in [2, 1] {
+            for positions in
+                [Positions::None, Positions::Waves, Positions::Angles, Positions::Bias]
+            {
+                let mask = Mask::causal();
+                let random = Layer::new(&x, 2, n_kv_heads, 7, 1.5, &mask, 0.3);
+                let mut random = random.ok().unwrap();
+                random.place(positions).ok().unwrap();
+                layers.push((random, 1));
+            }
+        }
+        let four = Layer::new(&x, 4, 2, 7, 1.5, &Mask::causal(), 0.3);
+        layers.push((four.ok().unwrap(), 1));
+        layers
+    }
+
+    /// Waves change X and all that follows, angles begin with Q and K, and a bias with S. The first row stands at position 0.
+    #[test]
+    fn positions_begin_where_they_act() {
+        let x = Matrix(example::city().x);
+        let of = |positions| {
+            let layer = Layer::new(&x, 2, 2, 7, 1.0, &Mask::none(), 0.0);
+            let mut layer = layer.ok().unwrap();
+            layer.place(positions).ok().unwrap();
+            layer
+        };
+        let changed = |positions| -> Vec<&str> {
+            let [plain, placed] = [Positions::None, positions].map(of);
+            let is_changed =
+                |name: &&str| plain.matrix(name, 0).ok() != placed.matrix(name, 0).ok();
+            ["X", "Q", "K", "V", "S", "A"].into_iter().filter(is_changed).collect()
+        };
+        assert_eq!(changed(Positions::None), [""; 0]);
+        assert_eq!(changed(Positions::Waves), ["X", "Q", "K", "V", "S", "A"]);
+        assert_eq!(changed(Positions::Angles), ["Q", "K", "S", "A"]);
+        assert_eq!(changed(Positions::Bias), ["S", "A"]);
+        let [plain, biased] = [Positions::None, Positions::Bias]
+            .map(|positions| of(positions).matrix("S", 1).ok().unwrap().0);
+        // The second of two heads has the slope 1/256.
+        assert!((plain[(5, 1)] - biased[(5, 1)] - 4.0 / 256.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn heads_of_a_group_have_the_same_keys_and_values() {
+        let x = Matrix(example::city().x);
+        let layer = Layer::new(&x, 4, 2, 7, 1.0, &Mask::none(), 0.0).ok().unwrap();
+        for (name, is_shared) in [("K", true), ("V", true), ("Q", false), ("A", false)] {
+            let [first, second, third] =
+                [0, 1, 2].map(|head| layer.matrix(name, head).ok().unwrap());
+            assert_eq!(first == second, is_shared, "{name}");
+            assert_ne!(second, third, "{name}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 mod layer; // a layer forward and backward, for the map of gradients and the workbench
 mod machine; // rooflines, tiles, banks and time-lines
 
-pub use layer::{Layer, embed};
+pub use layer::{Layer, Positions, embed};
 pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
 
 use attention::flash;

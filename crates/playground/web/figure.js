@@ -7,6 +7,8 @@ export const slider = (name, label, least, most, step, value, digits = 1) =>
 /** A line of words, at most so many letters; an underscore is a blank, since it parts the values in an address. */
 export const words = (name, label, most, value) => ({ kind: 'words', name, label, most, value });
 export const choice = (name, label, options, value = 0) => ({ kind: 'choice', name, label, options, value });
+/** A control that stands after another one, and last in an address. */
+export const after = (name, control) => ({ ...control, after: name });
 /** A choice whose options come one after the other, with buttons for the previous and the next one. */
 export const step = (...parts) => ({ ...choice(...parts), isStep: true });
 
@@ -46,7 +48,12 @@ export class Figure {
         this.says = element('div', { class: 'says', role: 'status' });
         const panel = element('form', { class: 'controls', 'aria-label': still.querySelector('title').textContent });
         panel.addEventListener('submit', event => event.preventDefault());
-        panel.append(...kind.controls.map(control => this.field(control)));
+        const shown = [];
+        for (const control of kind.controls) {
+            const before = shown.findIndex(({ name }) => name === control.after);
+            shown.splice(before < 0 ? shown.length : before + 1, 0, control);
+        }
+        panel.append(...shown.map(control => this.field(control)));
         this.undoButton = this.button('Undo', () => this.undo());
         this.resetButton = this.button('Reset', () => this.set(this.initial));
         const copies = (kind.copies ?? []).map(({ label, text }) => this.button(label, () => this.copy(() => text(this.state))));
@@ -175,7 +182,7 @@ export class Figure {
         this.resting = setTimeout(() => this.writeAddress(), 150);
     }
 
-    /** The state is a list of numbers and words, in the order of the controls. */
+    /** The state is a list of numbers and words, in the order of the controls. An address may leave out the last ones. */
     writeAddress() {
         const address = new URL(location);
         const values = this.kind.controls.map(control => this.state[control.name]).join('_');
@@ -190,10 +197,11 @@ export class Figure {
     fromAddress() {
         const { controls } = this.kind;
         const given = new URL(location).searchParams.get(this.name)?.split('_') ?? [];
-        if (given.length !== controls.length) {
+        if (given.length > controls.length) {
             return {};
         }
-        const values = controls.map(({ kind }, i) => kind === 'words' ? given[i] : Number(given[i] || NaN));
+        given.push(...controls.slice(given.length).map(({ value }) => value));
+        const values = controls.map(({ kind }, i) => kind === 'words' ? given[i] : Number(given[i] === '' ? NaN : given[i]));
         const fits = ({ kind, least, most, step, options }, value) => ({
             slider: () => value >= least && value <= most && Math.abs((value - least) / step - Math.round((value - least) / step)) < 1e-6,
             words: () => value.length <= most,

@@ -1,5 +1,5 @@
 // A bench of the reader's own: any words or numbers through a layer, forward and backward, and the products behind every entry.
-import { choice, number, slider, step, words } from './figure.js';
+import { after, choice, number, slider, step, words } from './figure.js';
 import { drawing, entries, heatMap, shape, text } from './draw.js';
 
 const FORWARD = ['X', 'Q', 'K', 'V', 'S', 'A', 'O', 'Y'];
@@ -7,6 +7,10 @@ const BACKWARD = ['dY', 'dO', 'dV', 'dA', 'dS', 'dQ', 'dK', 'dX'];
 const MATRICES = [...FORWARD, ...BACKWARD];
 const HEADS = [1, 2, 4];
 const MASKS = [['none', 'Mask::none()'], ['causal', 'Mask::causal()'], ['window of 3', 'Mask::window(3)?']];
+// As the crate numbers them.
+const [, WAVES, ANGLES, BIAS] = [0, 1, 2, 3];
+const POSITIONS = ['none', 'waves, added to X', 'angles of Q and K', 'bias by distance'];
+const SHARED = ['one for each head', '2', '1'];
 const MOST_TOKENS = 8;
 const LARGEST = 1000;
 const [MINIATURE, LARGE] = [42, 45];
@@ -32,7 +36,7 @@ const read = (attention, line) => {
 
 export const workbench = attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(3)];
-    const names = new attention.Layer(new attention.Matrix(1, 4, new Float64Array(4)), 1, 1n, 1, masks[0], 0).parameterNames;
+    const names = new attention.Layer(new attention.Matrix(1, 4, new Float64Array(4)), 1, 1, 1n, 1, masks[0], 0).parameterNames;
 
     const input = state => {
         const { tokens, rows } = read(attention, state.line);
@@ -46,7 +50,7 @@ export const workbench = attention => {
         if (width % heads !== 0) {
             throw new Error(`Rows of ${width} numbers can't be shared by ${heads} heads: choose fewer heads.`);
         }
-        return { tokens, rows, heads, width };
+        return { tokens, rows, heads, shared: Math.min([heads, 2, 1][state.shared], heads), width };
     };
 
     return {
@@ -63,21 +67,24 @@ export const workbench = attention => {
             slider('seed', 'seed of the parameters', 1, 50, 1, 1, 0),
             choice('parameter', 'nudged parameter', names),
             slider('power', 'step of the nudge: ten to the', -12, 0, 0.5, -5),
+            after('mask', choice('positions', 'positions', POSITIONS)),
+            after('head', choice('shared', 'key-value heads', SHARED)),
         ],
         copies: [
             { label: 'Copy as Rust', text: state => rust(input(state), state) },
             { label: 'Copy the link', text: () => location.href },
         ],
         draw(state, set) {
-            const { tokens, rows, heads, width } = input(state);
+            const { tokens, rows, heads, shared, width } = input(state);
             const x = new attention.Matrix(rows.length, width, new Float64Array(rows.flat()));
-            const layer = new attention.Layer(x, heads, BigInt(state.seed), state.factor, masks[state.mask], state.dropout);
+            const layer = new attention.Layer(x, heads, shared, BigInt(state.seed), state.factor, masks[state.mask], state.dropout);
+            layer.place(state.positions);
             const head = Math.min(state.head, heads) - 1;
             const all = Object.fromEntries(MATRICES.map(name => [name, layer.matrix(name, head)]));
             const name = MATRICES[state.matrix];
             const shown = all[name];
             const [i, j] = [Math.min(state.row, shown.rows) - 1, Math.min(state.column, shown.columns) - 1];
-            const { products, from } = behind({ attention, layer, all, heads, head, state }, name, i, j);
+            const { products, from } = behind({ layer, all, rows, heads, shared, head, state }, name, i, j);
 
             const svg = drawing(480, 240 + LARGE * shown.rows, `${name} of a layer`);
             MATRICES.forEach((of, m) => {
@@ -149,7 +156,7 @@ const miniature = (svg, { left, top, name, matrix, marks, chosen, choose }) => {
 };
 
 /** The products that an entry comes from, and the rows and columns that they are of. */
-const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
+const behind = ({ layer, all, rows, heads, shared, head, state }, name, i, j) => {
     const value = number(entries(all[name])(i, j), 2).replace('-Infinity', '−∞').replace('−Infinity', '−∞');
     const row = (matrix, r, first = 0) => ({ at: l => entries(matrix)(r, first + l), length: matrix.columns });
     const column = (matrix, c) => ({ at: l => entries(matrix)(l, c), length: matrix.rows });
@@ -159,9 +166,18 @@ const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
     };
     const parameter = of => layer.parameter(layer.parameterNames.indexOf(of));
     const width = all.Q.columns;
-    const projection = of => ({
-        products: sum(row(all.X, i), column(parameter(of), head * width + j)), from: [['X', 'row', i]],
-    });
+    // Keys and values of a group of heads are those of one key-value head.
+    const projection = (of, n = heads) => {
+        const products = sum(row(all.X, i), column(parameter(of), Math.floor(head * n / heads) * width + j));
+        const turned = state.positions === ANGLES && of !== 'w_v';
+        return { products: turned ? `${value}, turned by the angle of position ${i}` : products, from: [['X', 'row', i]] };
+    };
+    const bias = () => {
+        const [query, key] = [row(all.Q, i), row(all.K, j)];
+        const scores = Array.from({ length: width }, (_, l) => query.at(l) * key.at(l) / Math.sqrt(width));
+        const added = entries(all.S)(i, j) - scores.reduce((sum, product) => sum + product, 0);
+        return state.positions === BIAS ? ` − ${number(Math.abs(added), 2)}` : '';
+    };
     const joined = () => {
         const outputs = Array.from({ length: heads }, (_, h) => layer.matrix('O', h));
         return { at: l => entries(outputs[Math.floor(l / width)])(i, l % width), length: heads * width };
@@ -169,12 +185,15 @@ const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
     const root = `/ √${width}`;
     const dropped = state.dropout > 0 ? ', after dropout' : '';
     return {
-        X: () => ({ products: `${value}, as given`, from: [] }),
+        X: () => ({
+            products: state.positions === WAVES ? `${number(rows[i][j], 2)} + the wave ${number(entries(all.X)(i, j) - rows[i][j], 2)} ≈ ${value}` : `${value}, as given`,
+            from: [],
+        }),
         Q: () => projection('w_q'),
-        K: () => projection('w_k'),
-        V: () => projection('w_v'),
+        K: () => projection('w_k', shared),
+        V: () => projection('w_v', shared),
         S: () => Number.isFinite(entries(all.S)(i, j))
-            ? { products: sum(row(all.Q, i), row(all.K, j), root), from: [['Q', 'row', i], ['K', 'row', j]] }
+            ? { products: sum(row(all.Q, i), row(all.K, j), root + bias()), from: [['Q', 'row', i], ['K', 'row', j]] }
             : { products: 'the mask hides this key from this query', from: [] },
         A: () => ({ products: `${value}, by softmax of row ${i + 1} of S${dropped}`, from: [['S', 'row', i]] }),
         O: () => ({ products: sum(row(all.A, i), column(all.V, j)), from: [['A', 'row', i], ['V', 'column', j]] }),
@@ -205,12 +224,17 @@ const behind = ({ attention, layer, all, heads, head, state }, name, i, j) => {
 };
 
 /** A program that computes the same with the crate. */
-const rust = ({ tokens, rows, heads, width }, { line, mask, factor, dropout, seed, head }) => {
+const rust = ({ tokens, rows, heads, shared, width }, { line, mask, factor, dropout, seed, head, positions }) => {
     const numbers = rows.map(row => `        ${row.map(x => Number.isInteger(x) ? x.toFixed(1) : String(x)).join(', ')},`).join('\n');
     const shown = Math.min(head, heads) - 1;
     const changes = factor === 1 ? '' : `    layer.parameters.w_q *= ${factor.toFixed(1)};\n`;
     const options = dropout === 0 ? '' : `.dropout(${dropout}, &mut ChaCha8Rng::seed_from_u64(${seed}))`;
-    return `use attention::{ForwardOptions, Mask, MultiHeadAttention};
+    const used = ['', ', sinusoidal_positions', ', Rotary, RotaryPairs', ', ScoreRule'][positions];
+    const waves = positions === WAVES ? `    let x = x + sinusoidal_positions::<f64>(${tokens.length}, ${width})?;\n` : '';
+    const angles = positions === ANGLES ? '    let layer = layer.with_rotary(Rotary::new(10_000.0, RotaryPairs::Halves)?)?;\n' : '';
+    const bias = positions === BIAS ? `.with_scores(ScoreRule::alibi(${heads})?)` : '';
+    const made = shared === heads ? `xavier(${width}, ${heads}, rng)` : `xavier_grouped(${width}, ${heads}, ${shared}, rng)`;
+    return `use attention::{ForwardOptions, Mask, MultiHeadAttention${used}};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
@@ -219,9 +243,9 @@ fn main() -> attention::Result<()> {
     let x = DMatrix::from_row_slice(${tokens.length}, ${width}, &[
 ${numbers}
     ]);
-    let rng = &mut ChaCha8Rng::seed_from_u64(${seed});
-    let ${factor === 1 ? '' : 'mut '}layer = MultiHeadAttention::<f64>::xavier(${width}, ${heads}, rng)?;
-${changes}    let options = ForwardOptions::new().mask(${MASKS[mask][1]})${options};
+${waves}    let rng = &mut ChaCha8Rng::seed_from_u64(${seed});
+    let ${factor === 1 ? '' : 'mut '}layer = MultiHeadAttention::<f64>::${made}?;
+${changes}${angles}    let options = ForwardOptions::new().mask(${MASKS[mask][1]}${bias})${options};
     let (output, cache) = layer.forward(&x, options)?;
     println!("weights of head ${shown + 1}:{:.2}", cache.heads()[${shown}].weights_used()?);
     println!("output:{output:.2}");

@@ -332,6 +332,17 @@ fn of_caches_that_were_changed() {
     }
 }
 
+/// And not as `f64` has it, which makes 0.00000999999974737875 of 1e-5.
+#[test]
+fn a_step_in_f32_is_told_in_the_digits_of_f32() {
+    let x = DMatrix::<f32>::zeros(1, 1);
+    for epsilon in [-1e-5_f32, -3e-4, -0.1, -7.0, -123.456, -1e-12, f32::NEG_INFINITY] {
+        let error = numerical_gradient(&x, epsilon, |x| Ok(x[0])).unwrap_err();
+        let Error::OutOfRange { given, .. } = error else { panic!("{error}") };
+        assert_eq!(given.to_string(), epsilon.to_string());
+    }
+}
+
 #[test]
 fn of_gradient_checks_costs_and_inspection() {
     let loss = |x: &DMatrix<f64>| Ok(x.sum());

@@ -5,8 +5,8 @@ use crate::why_sqrt_d_k::{self, FAINT, mean, median, share};
 use anyhow::Result;
 use attention::flash::{Inputs, Tiles, tiled_attention};
 use attention::{
-    AttentionShape, Float, Mask, Visibility, attention, attention_backward,
-    numerical_gradient, relative_error,
+    AttentionShape, Float, Mask, MultiHeadAttention, Rotary, RotaryPairs, Visibility,
+    attention, attention_backward, numerical_gradient, relative_error,
 };
 use laboratory::hardware::A100;
 use laboratory::traffic::{blocks, tiles_for};
@@ -299,4 +299,127 @@ pub fn constant_megabytes() -> f64 {
 pub fn speed() -> f64 {
     let (n, _) = MEASURED[2];
     4.0 * n * n * WIDTH as f64 / SECONDS[1]
+}
+
+// ---------------------------------------------------------------------------------------------------- 11, order
+
+/// Returns how far the last of eight random tokens' outputs moves, as a share of its largest entry, when the first two tokens change
+/// places: after one layer without positions, and after two.
+pub fn moved_by_a_swap(mask: &Mask) -> Result<[f64; 2]> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(110);
+    let layer =
+        |seed| MultiHeadAttention::xavier(16, 2, &mut ChaCha8Rng::seed_from_u64(seed));
+    let layers = [layer(111)?, layer(112)?];
+    let mut texts = [(); 2].map(|()| normal(8, 16, rng));
+    texts[1] = texts[0].clone();
+    texts[1].swap_rows(0, 1);
+    let mut moved = [0.0; 2];
+    for (layer, moved) in layers.iter().zip(&mut moved) {
+        for text in &mut texts {
+            *text = layer.forward(&*text, mask)?.0;
+        }
+        let [last, after] = texts.each_ref().map(|text| text.row(7));
+        *moved = (after - last).amax() / last.amax();
+    }
+    Ok(moved)
+}
+
+// ---------------------------------------------------------------------------------------------------- 12, shared keys
+
+/// One step of decoding with shared keys.
+pub struct Shared {
+    pub key_value_heads: usize,
+    /// Bytes of keys and values.
+    pub cache: u128,
+    /// FLOPs of the core.
+    pub core: u128,
+    /// FLOP/byte of the core.
+    pub intensity: f64,
+    /// FLOPs of the layer for a prompt of as many tokens, projections included.
+    pub prompt: u128,
+}
+
+/// The tokens in the cache.
+pub const SHARED_N: usize = 4096;
+/// The heads that share a key-value head, as the claim has it.
+pub const GROUP: usize = 4;
+
+/// Returns the counts for a key-value head for each head, for each group, and for all heads.
+pub fn shared() -> Result<[Shared; 3]> {
+    let of = |key_value_heads: usize| {
+        let step = decoding_step(SHARED_N);
+        let (bytes, core) = (step.bytes(HALF)?, step.flops()?.core());
+        let shared =
+            |of_all: u128| of_all * key_value_heads as u128 / DECODE_HEADS as u128;
+        let cache = shared(bytes.k + bytes.v);
+        let moved = bytes.q + cache + bytes.weights + bytes.output;
+        let prompt = AttentionShape { n_q: SHARED_N, ..step }.flops()?;
+        // Two of the four projections are as narrow as the key-value heads.
+        let projections = prompt.projections / 2 + shared(prompt.projections / 2);
+        anyhow::Ok(Shared {
+            key_value_heads,
+            cache,
+            core,
+            intensity: core as f64 / moved as f64,
+            prompt: projections + prompt.core(),
+        })
+    };
+    Ok([of(DECODE_HEADS)?, of(DECODE_HEADS / GROUP)?, of(1)?])
+}
+
+// ---------------------------------------------------------------------------------------------------- 13, falling scores
+
+pub const FALL_PAIRS: usize = 20_000;
+pub const FALL_WIDTH: usize = 64;
+pub const FARTHEST: usize = 512;
+
+/// Scores at a distance, as shares of those at distance 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Fall {
+    pub distance: usize,
+    /// The mean, where the query equals the key.
+    pub equal: f64,
+    /// The root mean square, of queries and keys that have nothing to do with one another.
+    pub random: f64,
+}
+
+fn rotary() -> Result<Rotary> {
+    Ok(Rotary::new(10_000.0, RotaryPairs::Halves)?)
+}
+
+/// Returns the scores of random rows under rotary positions, at some distances.
+pub fn falls() -> Result<[Fall; 5]> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(130);
+    // Each row is a head, so that all queries stand at one position.
+    let [q, k] = [(); 2].map(|()| normal(1, FALL_PAIRS * FALL_WIDTH, rng));
+    let mut falls = [0, 1, 8, 64, FARTHEST].map(|distance| Fall {
+        distance,
+        equal: 1.0,
+        random: 1.0,
+    });
+    for fall in &mut falls {
+        let turned = rotary()?.turn(&q, FALL_PAIRS, fall.distance as isize)?;
+        let heads = (0..FALL_PAIRS).map(|head| FALL_WIDTH * head);
+        let score = |keys: &DMatrix<f64>, first: usize| {
+            turned.columns(first, FALL_WIDTH).dot(&keys.columns(first, FALL_WIDTH))
+        };
+        fall.equal = heads.clone().map(|first| score(&q, first)).sum();
+        fall.random = heads.map(|first| score(&k, first).powi(2)).sum::<f64>().sqrt();
+    }
+    let at_0 = falls[0];
+    Ok(falls.map(|Fall { distance, equal, random }| Fall {
+        distance,
+        equal: equal / at_0.equal,
+        random: random / at_0.random,
+    }))
+}
+
+/// Returns the number of steps to the next distance at which the score of a row and its copy rises, if all of its pairs are equally
+/// long.
+pub fn rises() -> Result<usize> {
+    let row = DMatrix::repeat(1, FALL_WIDTH, 1.0);
+    let score =
+        |distance: usize| Ok(rotary()?.turn(&row, 1, distance as isize)?.dot(&row));
+    let scores = (0..=FARTHEST).map(score).collect::<Result<Vec<_>>>()?;
+    Ok(scores.windows(2).filter(|pair| pair[1] > pair[0]).count())
 }

@@ -1,10 +1,11 @@
-//! The ten claims in the order of the page, each with its numbers and its verdict.
+//! The thirteen claims in the order of the page, each with its numbers and its verdict.
 
 use super::facts::{self, SmallGradients};
 use super::formats::{FORMATS, gap_without_weight, leaks};
 use super::verdict::{Claim, TRUE, by_parts, only_when};
 use crate::output::Page;
 use anyhow::{Context, Result, ensure};
+use attention::Mask;
 use figures::format::{bytes, fixed, integer, percent, scientific, significant};
 use figures::{Axis, BLUE, GREEN, Line, Marks, VERMILION, line_chart};
 use laboratory::hardware::{A100, H100};
@@ -21,6 +22,9 @@ pub fn generate(page: &mut Page) -> Result<()> {
         ridge(page)?,
         gradient_check(page)?,
         three_measurements(page)?,
+        order(page)?,
+        shared_keys(page)?,
+        falling_scores(page)?,
     ];
     let mut summary = String::new();
     for (number, Claim { section, said, verdict }) in (1..).zip(claims) {
@@ -284,5 +288,86 @@ fn three_measurements(page: &mut Page) -> Result<Claim> {
             exponents.iter().all(|exponent| (exponent - 2.0).abs() < 0.05),
             (before / after - 1.0).abs() < 0.01,
         )?,
+    })
+}
+
+fn order(page: &mut Page) -> Result<Claim> {
+    let masks = [("none", Mask::none()), ("causal", Mask::causal())];
+    let moved = masks.each_ref().map(|(_, mask)| facts::moved_by_a_swap(mask));
+    let [none, causal] = moved;
+    let (none, causal) = (none?, causal?);
+    let stays = |moved: f64| moved < 1e-12;
+    let cell = |moved: f64| {
+        if stays(moved) { "0".to_owned() } else { percent(moved, 0) }
+    };
+    let row =
+        |mask: &str, moved: [f64; 2]| [&[mask.to_owned()][..], &moved.map(cell)].concat();
+    let rows = [row(masks[0].0, none), row(masks[1].0, causal)];
+    page.table("order", &["mask", "one layer", "two layers"], &rows);
+    Ok(Claim {
+        section: "11-blind-to-order",
+        said:
+            "Without positions, a token can't tell in which order those before it came."
+                .to_owned(),
+        verdict: only_when(
+            "there is a single layer, or no causal mask",
+            none.into_iter().chain(causal).all(stays),
+            none.into_iter().all(stays) && stays(causal[0]),
+        )?,
+    })
+}
+
+fn shared_keys(page: &mut Page) -> Result<Claim> {
+    let all = facts::shared()?;
+    page.table_of(
+        "shared",
+        &all,
+        &[
+            ("key-value heads", &|of| integer(of.key_value_heads)),
+            ("keys and values", &|of| bytes(of.cache)),
+            ("MFLOP", &|of| fixed(of.core as f64 / 1e6, 0)),
+            ("FLOP/byte", &|of| fixed(of.intensity, 1)),
+        ],
+    );
+    let [own, grouped, _] = all;
+    let saved = 1.0 - grouped.prompt as f64 / own.prompt as f64;
+    page.value("shared-n", integer(facts::SHARED_N));
+    page.value("shared-prompt", percent(saved, 0));
+    let group = facts::GROUP as u128;
+    Ok(Claim {
+        section: "12-a-quarter-of-the-cost",
+        said:
+            "Let four heads share their keys and values, and attention costs a quarter."
+                .to_owned(),
+        verdict: by_parts(&[
+            ("the bytes", group * grouped.cache == own.cache),
+            ("the operations", group * grouped.core <= own.core),
+        ]),
+    })
+}
+
+fn falling_scores(page: &mut Page) -> Result<Claim> {
+    let all = facts::falls()?;
+    page.table_of(
+        "falls",
+        &all,
+        &[
+            ("distance", &|of| integer(of.distance)),
+            ("query equals key, mean", &|of| fixed(of.equal, 2)),
+            ("random query and key, root mean square", &|of| fixed(of.random, 2)),
+        ],
+    );
+    page.value("falls-pairs", integer(facts::FALL_PAIRS));
+    page.value("falls-width", integer(facts::FALL_WIDTH));
+    page.value("falls-steps", integer(facts::FARTHEST));
+    page.value("falls-rises", integer(facts::rises()?));
+    let falls = |of: fn(&facts::Fall) -> f64| of(&all[4]) < 0.9;
+    Ok(Claim {
+        section: "13-scores-that-fall",
+        said: "With rotary positions, a score falls as the tokens move apart.".to_owned(),
+        verdict: by_parts(&[
+            ("a query that equals its key, on average", falls(|of| of.equal)),
+            ("a random query and key", falls(|of| of.random)),
+        ]),
     })
 }

@@ -199,3 +199,33 @@ fn three_measurements_are_no_power_but_a_constant_and_a_square() {
 fn the_longest_of_three_measurements_is_half_a_teraflop_per_second() {
     assert!((facts::speed() / 0.5e12 - 1.0).abs() < 0.05);
 }
+
+#[test]
+fn only_two_causal_layers_tell_the_order_of_what_came_before() {
+    let none = facts::moved_by_a_swap(&Mask::none()).unwrap();
+    let causal = facts::moved_by_a_swap(&Mask::causal()).unwrap();
+    assert!(none[0] < 1e-12 && none[1] < 1e-12 && causal[0] < 1e-12);
+    assert!(causal[1] > 0.01, "{causal:?}");
+}
+
+#[test]
+fn shared_keys_divide_the_bytes_and_no_operation_of_the_core() {
+    let [own, grouped, one] = facts::shared().unwrap();
+    assert_eq!(own.cache, 4 * grouped.cache);
+    assert_eq!(own.cache, 32 * one.cache);
+    assert!(own.core == grouped.core && own.core == one.core);
+    let growth = grouped.intensity / own.intensity;
+    assert!((3.8..4.0).contains(&growth), "{growth}");
+    // With one head for all, queries, weights and outputs count as well.
+    assert!(one.intensity / own.intensity < 32.0);
+    let saved = 1.0 - grouped.prompt as f64 / own.prompt as f64;
+    assert!((0.2..0.35).contains(&saved), "{saved}");
+}
+
+#[test]
+fn scores_of_equal_rows_fall_unsteadily_and_those_of_random_rows_do_not() {
+    let falls = facts::falls().unwrap();
+    assert!(falls.is_sorted_by(|a, b| a.equal > b.equal), "{falls:?}");
+    assert!((100..412).contains(&facts::rises().unwrap()));
+    assert!(falls.iter().all(|fall| (fall.random - 1.0).abs() < 0.03), "{falls:?}");
+}

@@ -161,11 +161,37 @@ fn forgotten_padding_reaches_all_real_tokens_from_the_start_and_none_from_the_en
     assert_eq!(facts::reached_by_filling(0).unwrap(), 5);
 }
 
+/// The six checks have the same to say of it as of the healthy layer with rotary positions.
 #[test]
-fn each_of_the_ten_faults_is_found() {
+fn restarted_positions_show_in_chunks_alone_and_in_all_but_the_first() {
+    let (whole, chunks) = facts::examine_decoding(Fault::RestartedPositions).unwrap();
+    let (healthy, same) = facts::examine_decoding(Fault::None).unwrap();
+    assert_eq!(whole.to_string(), healthy.to_string());
+    assert_eq!(same.findings(), []);
+    for (way, sizes) in chunks.chunks.iter().enumerate() {
+        for i in 0..6 {
+            let is_off = chunks.differences[(way, i)] > 0.01;
+            assert_eq!(is_off, i >= sizes[0], "{}", chunks.differences);
+        }
+    }
+}
+
+#[test]
+fn chunks_find_the_leaks_of_patients_as_well() {
+    let failed = facts::failed_checks().unwrap();
+    let by_chunks = failed.iter().filter(|(_, checks)| checks[1]);
+    for (fault, checks) in by_chunks {
+        assert!(checks[0] || *fault == Fault::RestartedPositions, "{fault:?}");
+    }
+    let leaks = failed.iter().filter(|(fault, _)| *fault != Fault::ForgottenPadding);
+    assert!(leaks.into_iter().all(|(_, checks)| !checks[0] || checks[1]));
+}
+
+#[test]
+fn each_of_the_eleven_faults_is_found() {
     let failed = facts::failed_checks().unwrap();
     assert!(failed.iter().all(|(_, checks)| checks.contains(&true)));
-    assert_eq!(failed.len(), 10);
+    assert_eq!(failed.len(), 11);
 }
 
 #[test]

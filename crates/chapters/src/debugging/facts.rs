@@ -4,8 +4,11 @@ use super::wrong::tile_added_twice;
 use crate::random::normal;
 use crate::sentences::projected;
 use anyhow::{Context, Result};
-use attention::{Mask, MultiHeadAttention, example, row_entropy};
-use laboratory::{AttentionLayer, Diagnosis, Fault, Finding, Patient, diagnose};
+use attention::{Mask, MultiHeadAttention, Rotary, RotaryPairs, example, row_entropy};
+use laboratory::{
+    AttentionLayer, ChunkDiagnosis, Diagnosis, Fault, Finding, Patient, diagnose,
+    diagnose_chunks,
+};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -24,7 +27,7 @@ const D_MODEL: usize = 16;
 pub const HEADS: usize = 2;
 pub const D_HEAD: usize = D_MODEL / HEADS;
 
-/// The patients in the order in which the chapter presents them.
+/// The patients in the order in which the chapter presents them; the last one is [`examine_decoding`]'s.
 pub const PATIENTS: [(&str, Fault); 8] = [
     ("a", Fault::WrongAxis),
     ("b", Fault::OffByOneMask),
@@ -36,12 +39,23 @@ pub const PATIENTS: [(&str, Fault); 8] = [
     ("h", Fault::KeysNotTransposed),
 ];
 
-/// A small layer with this fault, and the sentence as a layer inside a model sees it: no two rows alike, since positions
-/// have been added.
+/// The sentence as a layer inside a model sees it: no two rows alike.
+fn sentence() -> DMatrix<f64> {
+    normal(TOKENS.len(), D_MODEL, &mut ChaCha8Rng::seed_from_u64(11))
+}
+
+/// A small layer with this fault, on the sentence.
 fn examine_under(fault: Fault, mask: &Mask) -> Result<Diagnosis> {
     let patient = Patient::new(layer(D_MODEL, HEADS, 12)?, fault)?;
-    let sentence = normal(TOKENS.len(), D_MODEL, &mut ChaCha8Rng::seed_from_u64(11));
-    Ok(diagnose(&patient, &sentence, None, mask)?)
+    Ok(diagnose(&patient, &sentence(), None, mask)?)
+}
+
+/// The same layer with rotary positions and this fault, on the sentence at once, and in chunks.
+pub fn examine_decoding(fault: Fault) -> Result<(Diagnosis, ChunkDiagnosis)> {
+    let rotary = Rotary::new(10_000.0, RotaryPairs::Halves)?;
+    let layer = layer(D_MODEL, HEADS, 12)?.with_rotary(rotary)?;
+    let (patient, x) = (Patient::new(layer, fault)?, sentence());
+    Ok((diagnose(&patient, &x, None, Mask::causal())?, diagnose_chunks(&patient, &x)?))
 }
 
 pub fn examine(fault: Fault) -> Result<Diagnosis> {
@@ -70,8 +84,9 @@ pub fn reached_by_filling(at: usize) -> Result<usize> {
 type Finds = fn(&Finding) -> bool;
 
 /// The checks, by what they find. Those that find most come first, where a phone shows them.
-pub const CHECKS: [(&str, Finds); 7] = [
+pub const CHECKS: [(&str, Finds); 8] = [
     ("moves", |f| matches!(f, Finding::Leak { .. } | Finding::Deaf { .. })),
+    ("chunks", |f| matches!(f, Finding::InChunks { .. })),
     ("slopes", |f| matches!(f, Finding::WrongGradient { .. })),
     ("sums", |f| matches!(f, Finding::RowSum { .. } | Finding::WrongAxis { .. })),
     ("scale", |f| matches!(f, Finding::Scale { .. })),
@@ -81,9 +96,10 @@ pub const CHECKS: [(&str, Finds); 7] = [
 ];
 
 /// Each fault, and which of the [`CHECKS`] it fails.
-pub fn failed_checks() -> Result<Vec<(Fault, [bool; 7])>> {
+pub fn failed_checks() -> Result<Vec<(Fault, [bool; 8])>> {
     let failed = |&fault: &Fault| {
-        let findings = examine_padded(fault, 1)?.findings();
+        let mut findings = examine_padded(fault, 1)?.findings();
+        findings.extend(examine_decoding(fault)?.1.findings());
         Ok((fault, CHECKS.map(|(_, finds)| findings.iter().any(finds))))
     };
     Fault::ALL.iter().map(failed).collect()

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use attention::heat_map;
 use figures::format::{fixed, integer, percent};
 use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, TEXT, VERMILION, line_chart};
-use laboratory::Fault;
+use laboratory::{Fault, Finding};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     training(page)?;
@@ -15,6 +15,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     entropies(page)?;
     healthy(page)?;
     hunt(page)?;
+    decoding(page)?;
     let (seen, pairs) = facts::future_seen()?;
     page.value("future-seen", integer(seen));
     page.value("future-pairs", integer(pairs));
@@ -38,6 +39,7 @@ fn name(fault: Fault) -> &'static str {
         Fault::SharedSlice => "two heads on one slice",
         Fault::ForgottenPath => "a path into $X$ forgotten",
         Fault::KeysNotTransposed => "a transpose forgotten",
+        Fault::RestartedPositions => "positions start again",
         _ => "another fault",
     }
 }
@@ -215,17 +217,34 @@ fn hunt(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
+/// The patient that decodes: what differs from the healthy layer with rotary positions, and the findings.
+fn decoding(page: &mut Page) -> Result<()> {
+    let report = |fault| -> Result<(String, Vec<Finding>)> {
+        let (whole, chunks) = facts::examine_decoding(fault)?;
+        let whole = whole.to_string();
+        let (symptoms, _) =
+            whole.split_once("\nfindings\n").context("a report without findings")?;
+        Ok((format!("{symptoms}\n{chunks}"), chunks.findings()))
+    };
+    let (healthy, _) = report(Fault::None)?;
+    let (symptoms, findings) = report(Fault::RestartedPositions)?;
+    page.file("patient-i.txt", differing_blocks(&symptoms, &healthy));
+    let findings = findings.iter().map(|finding| format!("{finding}\n"));
+    page.file("patient-i-findings.txt", findings.collect::<String>());
+    Ok(())
+}
+
 /// The checks that each fault fails.
 fn overview(page: &mut Page) -> Result<()> {
     let failed = facts::failed_checks()?;
-    let row = |(fault, failed): &(Fault, [bool; 7])| {
+    let row = |(fault, failed): &(Fault, [bool; 8])| {
         let cell = |failed| if failed { "×".to_owned() } else { String::new() };
         [&[name(*fault).to_owned()][..], &failed.map(cell)].concat()
     };
     let header = [&["fault"][..], &CHECKS.map(|(check, _)| check)].concat();
     page.table("overview", &header, &failed.iter().map(row).collect::<Vec<_>>());
     let fails_one =
-        |(_, failed): &&(Fault, [bool; 7])| failed.iter().filter(|f| **f).count() == 1;
+        |(_, failed): &&(Fault, [bool; 8])| failed.iter().filter(|f| **f).count() == 1;
     page.value("single", integer(failed.iter().filter(fails_one).count()));
     Ok(())
 }

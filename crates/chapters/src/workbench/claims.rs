@@ -1,8 +1,8 @@
 //! The answers to the experiments that the page proposes.
 
 use attention::{
-    ForwardOptions, Mask, MultiHeadAttention, example, linear_backward,
-    softmax_rows_backward,
+    ForwardOptions, Mask, MultiHeadAttention, Rotary, RotaryPairs, ScoreRule, example,
+    linear_backward, sinusoidal_positions, softmax_rows_backward,
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -102,4 +102,44 @@ fn a_large_factor_starves_the_row_of_left_and_not_those_of_the() {
     let largest = |token: usize| grad_scores.row(token).amax();
     assert!(head.weights.row(2).max() > 0.99 && largest(2) < 0.005, "{grad_scores:.3}");
     assert!([0, 3].iter().all(|the| largest(*the) > 0.05), "{grad_scores:.3}");
+}
+
+/// How far the weights of the two “the” are from one another, in the first head.
+fn between_the_two_the(
+    layer: &MultiHeadAttention<f64>,
+    x: &DMatrix<f64>,
+    mask: Mask,
+) -> f64 {
+    let (_, cache) = layer.forward(x, mask).unwrap();
+    let weights = &cache.heads()[0].weights;
+    (weights.row(0) - weights.row(3)).amax()
+}
+
+#[test]
+fn each_kind_of_positions_parts_the_two_the() {
+    let (plain, x) = (layer(2), example::river().x);
+    assert_eq!(between_the_two_the(&plain, &x, Mask::none()), 0.0);
+    let waves = &x + sinusoidal_positions::<f64>(6, 4).unwrap();
+    let rotary = Rotary::new(10_000.0, RotaryPairs::Halves).unwrap();
+    let turning = plain.clone().with_rotary(rotary).unwrap();
+    let bias = Mask::none().with_scores(ScoreRule::alibi(2).unwrap());
+    for apart in [
+        between_the_two_the(&plain, &waves, Mask::none()),
+        between_the_two_the(&turning, &x, Mask::none()),
+        between_the_two_the(&plain, &x, bias),
+    ] {
+        assert!(apart > 0.01, "{apart}");
+    }
+}
+
+#[test]
+fn heads_that_share_keys_and_values_have_queries_weights_and_outputs_of_their_own() {
+    let rng = &mut ChaCha8Rng::seed_from_u64(1);
+    let layer = MultiHeadAttention::<f64>::xavier_grouped(4, 4, 1, rng).unwrap();
+    let (_, cache) = layer.forward(&example::river().x, Mask::none()).unwrap();
+    let [first, others @ ..] = cache.heads() else { panic!("no heads") };
+    for other in others {
+        assert!(other.k == first.k && other.v == first.v);
+        assert!(other.q != first.q && other.weights != first.weights);
+    }
 }
