@@ -116,9 +116,9 @@ fn dots_of<S: InstructionSet, T: Float, const M: usize, const N: usize>(
         let columns = columns.each_ref().map(|column| column.as_slice());
         let vectors = columns.map(|column| &T::vectors::<S>(column)[..whole]);
         let mut sums = [[T::splat_vector(simd, T::zero()); M]; N];
-        for j in 0..N {
-            for i in 0..M {
-                sums[j][i] = start(y, i, (first + j).min(n - 1));
+        for (j, sums) in sums.iter_mut().enumerate() {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                *sum = start(y, i, (first + j).min(n - 1));
             }
         }
         for block in blocks(whole, BLOCK) {

@@ -139,7 +139,7 @@ proptest! {
         if page > 0 {
             cache = cache.with_pages(page).unwrap();
         }
-        let cut = in_chunks(&layer, cache, &x, &chunks, &Mask::none()).unwrap();
+        let cut = in_chunks(&layer, cache, &x, &chunks, Mask::none()).unwrap();
         prop_assert!(off(&cut, &whole) < 1e-12);
     }
 }
