@@ -241,21 +241,18 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
               const float* lse, const float* delta, float* d_k, float* d_v, int n_q, int n_k,
               float scale) {
     Shared& shared = shared_memory<Shared>();
-    const int first_key = blockIdx.x * STAYING, kv_head = blockIdx.y;
-    const int side = threadIdx.x / SIDE;
+    const int first_key = blockIdx.x * STAYING, kv_head = blockIdx.y, side = threadIdx.x / SIDE;
     load(shared.staying[0], head_of(k, kv_head, n_k), first_key, n_k);
     load(shared.staying[1], head_of(v, kv_head, n_k), first_key, n_k);
 
     float gradient[8][8] = {}; // side 0: dK, side 1: dV
     for (int head = kv_head * GROUP; head < (kv_head + 1) * GROUP; ++head) {
-        const float* q_of_head = head_of(q, head, n_q);
-        const float* d_output_of_head = head_of(d_output, head, n_q);
-        const float* lse_of_head = lse + size_t(head) * n_q;
-        const float* delta_of_head = delta + size_t(head) * n_q;
+        const float *q_h = head_of(q, head, n_q), *d_output_h = head_of(d_output, head, n_q);
+        const float *lse_h = lse + size_t(head) * n_q, *delta_h = delta + size_t(head) * n_q;
         for (int first = first_to_see(first_key, n_q, n_k); first < n_q; first += PASSING) {
-            load(shared.passing[0], q_of_head, first, n_q);
-            load(shared.passing[1], d_output_of_head, first, n_q);
-            load_numbers<PASSING>(shared, lse_of_head, delta_of_head, first, n_q);
+            load(shared.passing[0], q_h, first, n_q);
+            load(shared.passing[1], d_output_h, first, n_q);
+            load_numbers<PASSING>(shared, lse_h, delta_h, first, n_q);
             recompute<true>(shared, head, first, first_key, n_q, n_k, scale);
             // side 0: scores = scale · q kᵀ: dK += scale · dSᵀ Q, where the scale comes in the end
             // side 1: output = weights · v: dV += Aᵀ dO

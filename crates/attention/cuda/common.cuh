@@ -16,9 +16,9 @@ constexpr float LN_2 = 0.6931471805599453f;
 #endif
 
 // ANCHOR: rule
-// What is done to a score before the softmax, also if it is in powers of two, and the slope of that,
-// for a key that stands `distance` tokens before the query. A rule for scores is written as a file of
-// its own when the kernel is compiled.
+// What is done to a score before the softmax, also if it is in powers of two, and the slope of it,
+// for a key that stands `distance` tokens before the query. A rule for scores is written as a file
+// of its own when the kernel is compiled.
 #ifdef SCORE_RULE
 #include SCORE_RULE
 __device__ inline float changed_power(float score, int head, int distance) {

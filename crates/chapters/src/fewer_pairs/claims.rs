@@ -4,7 +4,11 @@ use super::facts::{self, SYMBOLS, Text};
 use laboratory::fewer_pairs::Method;
 
 fn found(method: Method) -> [f64; 3] {
-    facts::DISTANCES.map(|distance| facts::found_at(method, distance).unwrap())
+    facts::DISTANCES.map(|distance| facts::found_at(Some(method), distance).unwrap())
+}
+
+fn error(text: &Text, method: Method) -> f64 {
+    text.error(&text.attend(method).unwrap()).unwrap()
 }
 
 #[test]
@@ -24,7 +28,7 @@ fn a_window_finds_what_is_near_and_a_dilated_one_what_is_on_its_step() {
 }
 
 #[test]
-fn blocks_find_a_third_of_what_is_far() {
+fn blocks_find_some_of_what_is_far() {
     let [near, further, far] = found(Method::Blocks);
     assert!(near > 0.99 && further > 0.99 && (0.28..0.38).contains(&far));
 }
@@ -32,7 +36,7 @@ fn blocks_find_a_third_of_what_is_far() {
 #[test]
 fn hashes_find_at_any_distance() {
     assert!(found(Method::Hashed).iter().all(|&share| share > 0.9));
-    assert!(Text::spread().error(Method::Hashed).unwrap() > 1.0);
+    assert!(error(&Text::spread(), Method::Hashed) > 1.0);
 }
 
 #[test]
@@ -44,8 +48,17 @@ fn features_find_little() {
 
 #[test]
 fn a_window_is_nearly_exact_where_near_tokens_matter() {
-    assert!(Text::near().error(Method::Window).unwrap() < 0.1);
-    assert!(Text::spread().error(Method::Window).unwrap() > 0.5);
+    assert!(error(&Text::near(), Method::Window) < 0.1);
+    assert!(error(&Text::spread(), Method::Window) > 0.5);
+}
+
+#[test]
+fn linear_attention_does_hardly_better_than_the_mean() {
+    for text in [Text::spread(), Text::near()] {
+        let mean = text.error(&text.means().unwrap()).unwrap();
+        let linear = error(&text, Method::Linear);
+        assert!((0.85..1.05).contains(&(linear / mean)), "{linear} {mean}");
+    }
 }
 
 #[test]
@@ -55,7 +68,7 @@ fn a_state_finds_less_in_a_longer_text() {
     let [short, long] = [16, 2048].map(|n| at(Method::RandomFeatures, n));
     assert!(short > 0.7 && long < 0.3);
     let [short, long] = [8, 2048].map(|n| at(Method::Linear, n));
-    assert!(short > long + 0.05);
+    assert!(short < 0.75 && short > long + 0.05); // it misses many at once
 }
 
 #[test]

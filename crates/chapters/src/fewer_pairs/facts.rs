@@ -96,26 +96,33 @@ impl Text {
         Ok(method.forward([&self.q, &self.k, &self.v], &Flash::new())?)
     }
 
-    /// The error of a method's output, as a share of the size of the output of full attention.
-    pub fn error(&self, method: Method) -> Result<f64> {
+    /// The error of an output over the second half of the text, as a share of the size of the output of full attention.
+    pub fn error(&self, output: &DMatrix<f64>) -> Result<f64> {
         let full = self.attend(Method::Full)?;
-        Ok((self.attend(method)? - &full).norm() / full.norm())
+        let [output, full] = [output, &full].map(|x| x.rows_range(N / 2..));
+        Ok((output - full).norm() / full.norm())
+    }
+
+    /// The means of the values so far: attention whose scores are all equal.
+    pub fn means(&self) -> Result<DMatrix<f64>> {
+        let zeros = DMatrix::zeros(self.q.nrows(), self.q.ncols());
+        Ok(Method::Full.forward([&zeros, &self.k, &self.v], &Flash::new())?)
     }
 }
 
 /// The share of queries, of those from `first` on, whose largest output is the symbol that they asked for.
-fn found(text: &Text, wanted: &[usize], method: Method, first: usize) -> Result<f64> {
-    let output = text.attend(method)?;
+fn found(output: &DMatrix<f64>, wanted: &[usize], first: usize) -> f64 {
     let is_right = |i: &usize| output.row(*i).transpose().imax() == wanted[*i];
     let right = (first..wanted.len()).filter(is_right).count();
-    Ok(right as f64 / (wanted.len() - first) as f64)
+    right as f64 / (wanted.len() - first) as f64
 }
 
-/// The share that finds what stands so many tokens back.
-pub fn found_at(method: Method, distance: usize) -> Result<f64> {
+/// The share that finds what stands so many tokens back; without a method, by the means of the values so far.
+pub fn found_at(method: Option<Method>, distance: usize) -> Result<f64> {
     let rng = &mut ChaCha8Rng::seed_from_u64(2);
     let (text, wanted) = Text::look_up(N, rng, |i, _| i.saturating_sub(distance));
-    found(&text, &wanted, method, distance)
+    let output = method.map_or_else(|| text.means(), |method| text.attend(method))?;
+    Ok(found(&output, &wanted, distance))
 }
 
 /// The share of the second half of a text of `n` tokens that finds a token anywhere before it; of short texts, over several.
@@ -125,7 +132,7 @@ pub fn found_anywhere(method: Method, n: usize) -> Result<f64> {
     let mut sum = 0.0;
     for _ in 0..texts {
         let (text, wanted) = Text::look_up(n, rng, |i, rng| rng.random_range(0..=i));
-        sum += found(&text, &wanted, method, n / 2)?;
+        sum += found(&text.attend(method)?, &wanted, n / 2);
     }
     Ok(sum / texts as f64)
 }

@@ -116,12 +116,14 @@ fn capacity(page: &mut Page) -> Result<()> {
 fn losses(page: &mut Page) -> Result<()> {
     let (spread, near) = (Text::spread(), Text::near());
     let mut rows = vec![];
-    for method in Method::ALL {
+    for method in Method::ALL.map(Some).into_iter().chain([None]) {
         let error = |text: &Text| -> Result<String> {
-            let error = text.error(method)?;
+            let output = method.map_or_else(|| text.means(), |way| text.attend(way))?;
+            let error = text.error(&output)?;
             Ok(if error < 0.005 { "0".to_owned() } else { significant(error, 2) })
         };
-        let mut row = vec![method.name().to_owned(), error(&spread)?, error(&near)?];
+        let name = method.map_or("plain mean", Method::name);
+        let mut row = vec![name.to_owned(), error(&spread)?, error(&near)?];
         for distance in DISTANCES {
             row.push(percent(facts::found_at(method, distance)?, 0));
         }
@@ -149,6 +151,9 @@ pub fn costs(page: &mut Page) -> Result<()> {
         row.extend(shown(cost).iter().map(|(_, seconds)| duration(*seconds)));
         row.push(match (cost.method, cost.pays_from) {
             (Method::Full, _) => String::new(),
+            (_, Some(n)) if n == cost.seconds[0].0 => {
+                format!("{} or less", integer(n as usize))
+            }
             (_, Some(n)) => integer(n as usize),
             (_, None) => "never".to_owned(),
         });
