@@ -54,7 +54,7 @@ def groups(q, k, v):  # (n, 4 · d), (n, 2 · d), (n, 2 · d)
 
 
 # ANCHOR: bias
-def bias(q, k, v):
+def bias(q, k, v):  # as many queries as keys
     distance = torch.arange(len(q))[:, None] - torch.arange(len(k))[None, :]
     falling = (-0.5 * distance.abs()).to(q.dtype)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=falling)
@@ -62,7 +62,7 @@ def bias(q, k, v):
 
 
 # ANCHOR: flex
-def flex(q, k, v):
+def flex(q, k, v):  # as many queries as keys
     def soft_cap(score, b, h, i, j):
         return 2.0 * torch.tanh(score / 2.0)
 

@@ -23,7 +23,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     };
     let header = [
         "attention",
-        "numbers a layer keeps of a token",
+        "numbers per token and layer",
         "one token",
         "4,096 tokens",
         "FLOP per byte",
