@@ -147,10 +147,10 @@ __device__ void finish_entries(Shared& shared, int head, int first_query, int fi
         const bool seen = first_key + j < keys_seen_by(first_query + i, n_q, n_k);
 
         const int distance = first_query + i + n_k - n_q - first_key - j;
-        const float slope = slope_of_change(scale * weight, head, distance);
+        const float slope = seen ? slope_of_change(scale * weight, head, distance) : 0;
 
         // weights = exp(scores − lse), scores = scale · q kᵀ, changed; what is hidden has none
-        const float score = changed_power(LOG2_E * scale * weight, head, distance);
+        const float score = seen ? changed_power(LOG2_E * scale * weight, head, distance) : 0;
         weight = seen ? exp2f(score - shared.lse[i]) : 0;
         // weights = softmax(scores): dS = A ⊙ (dA − delta)
         d_score = seen ? slope * weight * (d_score - shared.delta[i]) : 0;

@@ -64,8 +64,9 @@ attention_forward(const float* q, const float* k, const float* v, float* output,
             float dot = 0;
             for (int c = 0; c < D; ++c)
                 dot += shared.q[row][c] * shared.k[j][c];
-            dot = changed_power(LOG2_E * scale * dot, head, i + n_k - n_q - first_key - j);
-            s[t] = first_key + j < seen ? dot : MINUS_INFINITY;
+            const int distance = i + n_k - n_q - first_key - j;
+            s[t] = first_key + j < seen ? changed_power(LOG2_E * scale * dot, head, distance)
+                                        : MINUS_INFINITY;
             tile_max = fmaxf(tile_max, s[t]);
         }
 
