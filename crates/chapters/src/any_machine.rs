@@ -136,8 +136,9 @@ fn changed(topic: &str, machine: &Machine, rng: &mut ChaCha8Rng) -> Record {
             m.median *= factor();
             m.spread *= factor();
         }
-        // In this record, threads tell cells apart.
-        if let Some(threads) = threads.filter(|_| topic != "peers") {
+        // In these records, threads tell measurements apart.
+        if let Some(threads) = threads.filter(|_| !["peers", "decoding"].contains(&topic))
+        {
             m.threads = threads;
         }
     }
