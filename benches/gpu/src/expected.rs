@@ -175,7 +175,8 @@ mod tests {
     use attention::{Mask, attention, attention_backward};
     use rand_distr::StandardNormal;
 
-    const SHAPE: Shape = Shape { heads: 3, kv_heads: 3, n_q: 37, n_k: 37, d: 8, causal: true };
+    const SHAPE: Shape =
+        Shape { heads: 3, kv_heads: 3, n_q: 37, n_k: 37, d: 8, causal: true };
 
     fn draw(seed: u64) -> Vec<f32> {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);

@@ -115,7 +115,8 @@ pub fn cells(options: &TimeOptions) -> Result<Vec<Cell>> {
     let passes = [Pass::Forward, Pass::Backward];
     let precisions = [Precision::Bf16, Precision::F32];
     let cell = |(pass, precision, d, causal, &n)| {
-        let shape = Shape { heads: NUMBERS / d / n, kv_heads: NUMBERS / d / n, n_q: n, n_k: n, d, causal };
+        let heads = NUMBERS / d / n;
+        let shape = Shape { heads, kv_heads: heads, n_q: n, n_k: n, d, causal };
         Cell {
             shape,
             precision,
@@ -166,7 +167,8 @@ pub mod tests {
     }
 
     pub fn cell(n: usize, causal: bool, pass: Pass) -> Cell {
-        let shape = Shape { heads: NUMBERS / 64 / n, kv_heads: NUMBERS / 64 / n, n_q: n, n_k: n, d: 64, causal };
+        let heads = NUMBERS / 64 / n;
+        let shape = Shape { heads, kv_heads: heads, n_q: n, n_k: n, d: 64, causal };
         let contestants = contestants(&options(vec![]), pass, Precision::F32, 64);
         Cell { shape, precision: Precision::F32, pass, contestants }
     }
