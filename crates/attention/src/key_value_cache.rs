@@ -221,7 +221,7 @@ impl<T: Float> KeyValueCache<T> {
                 self.pages.push(Arc::new(Page::zeros(page_tokens, widths)));
             }
         } else if self.page_room() < tokens {
-            // Room for twice as many, so that each row is copied less than twice.
+            // Room for twice as many, so that on average a row is copied less than twice.
             let mut larger = Page::zeros(tokens.next_power_of_two(), widths);
             if let Some(page) = self.pages.first() {
                 larger.write(0, page, 0..self.held);

@@ -377,8 +377,10 @@ impl<T: Float> MultiHeadAttention<T> {
         let [q, k, v] = qkv;
         let shape = (q.nrows(), k.nrows()); // of the scores, (n_q, n_k)
         let heads = parallel::map(self.n_heads, |head| {
+            // ANCHOR: shared
             // The head of keys and values: itself, unless heads share them.
             let shared = head * self.n_kv_heads / self.n_heads;
+            // ANCHOR_END: shared
             let q = split(q, head, self.n_heads); // (n_q, d)
             let [k, v] = [k, v].map(|all| split(all, shared, self.n_kv_heads)); // (n_k, d)
             let (mask, factors) = (

@@ -4,8 +4,8 @@
 use crate::output::{Generated, Page, files_below};
 use crate::records::tests::committed;
 use crate::{
-    Generator, counting, decoding, fast, fewer_pairs, gpu, memory_wall, softmax,
-    tiles_backward,
+    Generator, counting, decoding, fast, fewer_pairs, gpu, linear_attention, memory_wall,
+    softmax, tiles_backward,
 };
 use anyhow::{Context, Result};
 use rand::rngs::ChaCha8Rng;
@@ -25,6 +25,7 @@ const MEASURED: &[Generator] = &[
     ("tiles-backward", tiles_backward::keep_or_recompute),
     ("fast", fast::generate),
     ("fewer-pairs", fewer_pairs::costs),
+    ("linear-attention", linear_attention::costs),
     ("gpu", gpu::generate),
 ];
 

@@ -16,6 +16,7 @@ mod gpu;
 mod gradient_checking;
 mod intuition;
 mod layer;
+mod linear_attention;
 mod many_heads;
 mod masking;
 mod memory_wall;
@@ -85,6 +86,7 @@ const PAGES: &[Generator] = &[
     ("tiles-backward", tiles_backward::generate),
     ("fast", fast::generate),
     ("fewer-pairs", fewer_pairs::generate),
+    ("linear-attention", linear_attention::generate),
     ("gpu", gpu::generate),
     ("debugging", debugging::generate),
     ("claims", claims::generate),

@@ -15,7 +15,7 @@ use support::{briefly, inputs, time};
 static MEMORY: PeakAlloc = PeakAlloc;
 
 const D: usize = 64;
-const LENGTHS: [usize; 6] = [1024, 2048, 4096, 8192, 16_384, 32_768];
+const LENGTHS: [usize; 9] = [128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
 fn methods(c: &mut Criterion) {
     let mut group = c.benchmark_group("fewer pairs");

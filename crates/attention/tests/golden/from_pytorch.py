@@ -1,8 +1,10 @@
 """PyTorch's calls of the page From PyTorch to here, each beside the same in tests/suite/from_pytorch.rs. generate.py runs them."""
+# ANCHOR: imports
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+# ANCHOR_END: imports
 
 
 # ANCHOR: one_head
@@ -87,6 +89,8 @@ def layer(m: nn.MultiheadAttention, x):  # (n, d_model)
 
 def cases():
     """The inputs and outputs of all calls."""
+    assert torch.full((1, 3), -torch.inf).softmax(-1).isnan().all()  # as the page says
+
     def case(call, *shapes):
         inputs = [torch.randn(*shape) for shape in shapes]
         return dict(name=call.__name__, inputs=inputs, output=call(*inputs))

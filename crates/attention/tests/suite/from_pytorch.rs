@@ -2,11 +2,13 @@
 //! `golden/from_pytorch.py`.
 
 use crate::golden::{cases, compare, matrices, matrix};
+// ANCHOR: imports
 use attention::flash::{FlashOptions, flash};
 use attention::{Mask, MultiHeadAttention, Parameters, Result, ScoreRule, attention};
 use nalgebra::{DMatrix, RowDVector};
 
 type Matrix = DMatrix<f64>;
+// ANCHOR_END: imports
 
 // ANCHOR: one_head
 fn one_head(q: &Matrix, k: &Matrix, v: &Matrix) -> Result<Matrix> {
@@ -60,7 +62,7 @@ fn flex(q: &Matrix, k: &Matrix, v: &Matrix) -> Result<Matrix> {
 // ANCHOR_END: flex
 
 /// PyTorch's parameters, (d_out, d_in), as this crate has them, (d_in, d_out).
-// ANCHOR: layer
+// ANCHOR: from_state
 fn from_state(
     in_proj_weight: &Matrix, // (3 · d_model, d_model)
     in_proj_bias: &RowDVector<f64>,
@@ -83,7 +85,9 @@ fn from_state(
     };
     MultiHeadAttention::from_parameters(parameters, n_heads)
 }
+// ANCHOR_END: from_state
 
+// ANCHOR: layer
 fn layer(layer: &MultiHeadAttention<f64>, x: &Matrix) -> Result<[Matrix; 3]> {
     let (y, cache) = layer.forward(x, Mask::causal())?;
     let gradients = layer.backward(&cache, &y)?; // of the loss ½ Σ y²

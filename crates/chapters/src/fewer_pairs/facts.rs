@@ -7,7 +7,6 @@ use attention::flash::Flash;
 use laboratory::fewer_pairs::Method;
 use laboratory::fewer_pairs::by_place::local_and_strided;
 use laboratory::fewer_pairs::hashing::HashedAttention;
-use laboratory::fewer_pairs::linear::Features;
 use nalgebra::DMatrix;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -19,6 +18,8 @@ pub const D: usize = 64;
 pub const N: usize = 2048;
 /// The symbols of a look-up, of which each token has one.
 pub const SYMBOLS: usize = 16;
+/// The length of the noise of a query that looks up a key, as a share of that of the key.
+pub const NOISE: f64 = 0.3;
 /// How many tokens back a look-up goes.
 pub const DISTANCES: [usize; 3] = [10, 100, 1000];
 
@@ -42,6 +43,26 @@ pub fn patterns() -> Result<[(&'static str, DMatrix<bool>); 4]> {
         ("blocks", matrix(local_and_strided(DRAWN, 3, 3)?)?),
         ("hashed", DMatrix::from_fn(DRAWN, DRAWN, shares_bucket)),
     ])
+}
+
+/// Directions of the plane, equally far apart.
+pub const DIRECTIONS: usize = 240;
+/// Two of them that are neighbours.
+pub const NEIGHBOURS: [usize; 2] = [10, 22];
+
+/// The buckets of the directions of the plane, of four, in two rounds.
+pub fn buckets_of_directions() -> Result<Vec<Vec<usize>>> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(0);
+    let directions = DMatrix::from_fn(DIRECTIONS, 2, |i, j| {
+        let (sin, cos) = angle(i).sin_cos();
+        [cos, sin][j]
+    });
+    Ok(HashedAttention::new(2, 4, 2, rng)?.buckets(&directions)?)
+}
+
+/// The angle of a direction.
+pub fn angle(direction: usize) -> f64 {
+    std::f64::consts::TAU * direction as f64 / DIRECTIONS as f64
 }
 
 /// Queries, keys and values of a text.
@@ -71,20 +92,21 @@ impl Text {
         Text { q: 1.5 * &k, k, v: normal(N, D, rng) }
     }
 
-    /// Tokens with a random key and a symbol each; every query asks for the key of the token that `target` names.
-    fn look_up(
+    /// Tokens with a random key and a symbol each; every query asks for the key of the token that `target` names. Returns the text,
+    /// and the symbol that each query wants.
+    pub fn look_up(
         n: usize,
         rng: &mut ChaCha8Rng,
         target: impl Fn(usize, &mut ChaCha8Rng) -> usize,
     ) -> (Self, Vec<usize>) {
         let k = normal(n, D, rng);
-        let noise = normal(n, D, rng);
+        let noise = NOISE * normal(n, D, rng);
         let symbols: Vec<_> = (0..n).map(|_| rng.random_range(0..SYMBOLS)).collect();
         let mut text = Text { q: DMatrix::zeros(n, D), k, v: DMatrix::zeros(n, SYMBOLS) };
         let mut wanted = vec![];
         for i in 0..n {
             let token = target(i, rng);
-            let asked = 1.5 * (text.k.row(token) + 0.3 * noise.row(i));
+            let asked = 1.5 * (text.k.row(token) + noise.row(i));
             text.q.set_row(i, &asked);
             text.v[(i, symbols[i])] = 1.0;
             wanted.push(symbols[token]);
@@ -111,7 +133,7 @@ impl Text {
 }
 
 /// The share of queries, of those from `first` on, whose largest output is the symbol that they asked for.
-fn found(output: &DMatrix<f64>, wanted: &[usize], first: usize) -> f64 {
+pub fn found(output: &DMatrix<f64>, wanted: &[usize], first: usize) -> f64 {
     let is_right = |i: &usize| output.row(*i).transpose().imax() == wanted[*i];
     let right = (first..wanted.len()).filter(is_right).count();
     right as f64 / (wanted.len() - first) as f64
@@ -125,63 +147,6 @@ pub fn found_at(method: Option<Method>, distance: usize) -> Result<f64> {
     Ok(found(&output, &wanted, distance))
 }
 
-/// The share of the second half of a text of `n` tokens that finds a token anywhere before it; of short texts, over several.
-pub fn found_anywhere(method: Method, n: usize) -> Result<f64> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(4);
-    let texts = (1024 / n).max(1);
-    let mut sum = 0.0;
-    for _ in 0..texts {
-        let (text, wanted) = Text::look_up(n, rng, |i, rng| rng.random_range(0..=i));
-        sum += found(&text.attend(method)?, &wanted, n / 2);
-    }
-    Ok(sum / texts as f64)
-}
-
-/// What random features make of e^(q·k): how far they are off.
-pub struct Spread {
-    /// The squared length of q + k.
-    pub squared: f64,
-    /// The standard deviation of the product of features, as a share of e^(q·k): √((e^|q + k|² − 1)/m).
-    pub predicted: f64,
-    pub measured: f64,
-    /// The number of features with which it would be a tenth.
-    pub needed: f64,
-}
-
-/// For several lengths of q + k, with as many features as [`Method::FEATURES`], over so many draws of them.
-pub fn spread_of_features(draws: usize) -> Result<Vec<Spread>> {
-    let rng = &mut ChaCha8Rng::seed_from_u64(5);
-    let mut spreads = vec![];
-    for squared in [1.0, 2.0, 3.0] {
-        // Equal vectors of four entries, in the scale of features of width 4, which divide by 4^(1/4) each.
-        let entry = (squared / 16.0_f64).sqrt() * 2.0_f64.sqrt();
-        let x = DMatrix::repeat(1, 4, entry);
-        let exact = (squared / 4.0).exp();
-        let mut sum_of_squares = 0.0;
-        for _ in 0..draws {
-            let features = Features::random(Method::FEATURES, 4, rng)?.of(&x);
-            sum_of_squares += (features.norm_squared() / exact - 1.0).powi(2);
-        }
-        spreads.push(Spread {
-            squared,
-            predicted: (variance(squared) / Method::FEATURES as f64).sqrt(),
-            measured: (sum_of_squares / draws as f64).sqrt(),
-            needed: features_for_a_tenth(squared),
-        });
-    }
-    Ok(spreads)
-}
-
-/// Of the product of one random feature of q and one of k, as a share of e^(2 q·k), for this squared length of q + k.
-fn variance(squared: f64) -> f64 {
-    squared.exp() - 1.0
-}
-
-/// The number of random features whose products have a standard deviation of a tenth, for this squared length of q + k.
-pub fn features_for_a_tenth(squared: f64) -> f64 {
-    variance(squared) / 0.01
-}
-
 /// What a method costs, as it was measured.
 pub struct Cost {
     pub method: Method,
@@ -193,8 +158,8 @@ pub struct Cost {
     pub pays_from: Option<u64>,
 }
 
-/// The costs of all methods.
-pub fn costs_of(record: &Record) -> Result<Vec<Cost>> {
+/// The costs of these methods.
+pub fn costs(record: &Record, methods: &[Method]) -> Result<Vec<Cost>> {
     let numbers = |what: String, unit: Unit| -> Result<Vec<(u64, f64)>> {
         let number = |m: &record::Measurement| {
             let n =
@@ -209,9 +174,9 @@ pub fn costs_of(record: &Record) -> Result<Vec<Cost>> {
     let times =
         |method: Method| numbers(format!("fewer pairs/{}", method.name()), Unit::Seconds);
     let full = times(Method::Full)?;
-    Method::ALL
-        .into_iter()
-        .map(|method| {
+    methods
+        .iter()
+        .map(|&method| {
             let seconds = times(method)?;
             let memory =
                 numbers(format!("fewer pairs memory/{}", method.name()), Unit::Bytes)?;

@@ -4,22 +4,24 @@ use super::facts::{self, Cost, D, DISTANCES, DRAWN, N, SYMBOLS, Text};
 use crate::output::Page;
 use crate::records::provenance;
 use anyhow::Result;
-use figures::format::{
-    bytes, duration, fixed, integer, percent, scientific, significant,
-};
-use figures::{
-    Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, filled, framed, label, line_chart,
-};
+use figures::format::{bytes, duration, integer, percent, scientific, significant};
+use figures::{BLUE, GREEN, MUTED, RGBColor, VERMILION, arrow, filled, framed, label};
 use laboratory::fewer_pairs::Method;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     sizes(page);
     patterns(page)?;
-    features(page)?;
-    capacity(page)?;
-    losses(page)?;
+    hashes(page)?;
+    losses(page, &METHODS.map(Some))?;
     costs(page)
 }
+
+/// The methods of the chapter, after full attention.
+const METHODS: [Method; 5] =
+    [Method::Full, Method::Window, Method::Dilated, Method::Blocks, Method::Hashed];
+
+/// The lengths whose times are shown.
+const SHOWN: [u64; 2] = [1024, 32_768];
 
 /// The sizes of the methods.
 fn sizes(page: &mut Page) {
@@ -33,13 +35,10 @@ fn sizes(page: &mut Page) {
         ("block", Method::BLOCK),
         ("bucket", Method::BUCKET),
         ("rounds", Method::ROUNDS),
-        ("chunk", Method::CHUNK),
-        ("features", Method::FEATURES),
     ] {
         page.value(key, integer(number));
     }
-    let of_state = (D * (D + 1)) as f64 / (2 * D) as f64; // numbers, against those of a token
-    page.value("state-tokens", integer(of_state.round() as usize));
+    page.value("noise", significant(facts::NOISE, 1));
     page.value("pairs", scientific((65_536.0_f64).powi(2) / 2.0, 0));
 }
 
@@ -68,55 +67,42 @@ fn patterns(page: &mut Page) -> Result<()> {
     })
 }
 
-/// How far random features are off.
-fn features(page: &mut Page) -> Result<()> {
-    let rows: Vec<_> = facts::spread_of_features(4000)?
-        .iter()
-        .map(|spread| {
-            vec![
-                fixed(spread.squared, 0),
-                fixed(spread.predicted, 2),
-                fixed(spread.measured, 2),
-                integer(spread.needed.round() as usize),
-            ]
-        })
-        .collect();
-    let header =
-        ["$\\lvert q + k \\rvert^2$", "predicted", "measured", "features for a tenth"];
-    page.table("features", &header, &rows);
-    let needed = facts::features_for_a_tenth(16.0);
-    page.value("needed", scientific(needed, 0));
-    Ok(())
-}
-
-/// How many tokens a state holds.
-fn capacity(page: &mut Page) -> Result<()> {
-    let lengths = (3..=11).map(|power| 1 << power);
-    let points = |method: Method| -> Result<Vec<(f64, f64)>> {
-        let point = |n: usize| Ok((n as f64, facts::found_anywhere(method, n)?));
-        lengths.clone().map(point).collect()
-    };
-    let lines = [
-        Line::new("full", BLUE, points(Method::Full)?),
-        Line::new("linear", VERMILION, points(Method::Linear)?).dashed(),
-        Line::new("random features", GREEN, points(Method::RandomFeatures)?),
-    ];
+/// The directions of the plane by their buckets, for two rounds, with two neighbours that only the second round puts together.
+fn hashes(page: &mut Page) -> Result<()> {
+    const COLOURS: [RGBColor; 4] = [BLUE, VERMILION, GREEN, MUTED];
+    const RADIUS: f64 = 80.0;
     let words = (
-        "How often a token is found, by the length of the text",
-        "The line of full attention stays at one. Those of linear attention and of random features fall as the text grows.",
+        "Buckets of directions, in two rounds of hashing",
+        "Two circles, each cut into four coloured arcs. In the first, a border runs between two marked points. In the second, both lie on the same arc.",
     );
-    page.figure("capacity", words, (640, 320), |area| {
-        let x = Axis::log("tokens", 2.0, 8.0..2048.0);
-        let y = Axis::linear("share found", 0.0..1.0);
-        line_chart(area, &x, &y, &lines, Marks::default())
+    let rounds = facts::buckets_of_directions()?;
+    page.figure("hashes", words, (640, 230), |area| {
+        for (round, buckets) in rounds.iter().enumerate() {
+            let centre = (170 + 300 * round as i32, 100);
+            let at = |direction: usize, radius: f64| {
+                let (sin, cos) = facts::angle(direction).sin_cos();
+                let [x, y] = [radius * cos, -radius * sin].map(|x| x.round() as i32);
+                (centre.0 + x, centre.1 + y)
+            };
+            for (direction, &bucket) in buckets.iter().enumerate() {
+                let (x, y) = at(direction, RADIUS);
+                filled(area, [(x - 2, y - 2), (x + 3, y + 3)], COLOURS[bucket])?;
+            }
+            for direction in facts::NEIGHBOURS {
+                arrow(area, &[centre, at(direction, RADIUS - 6.0)], figures::TEXT)?;
+            }
+            let name = format!("round {}", round + 1);
+            label(area, (centre.0, 215), &name, figures::TEXT)?;
+        }
+        Ok(())
     })
 }
 
-/// What each method loses.
-fn losses(page: &mut Page) -> Result<()> {
+/// What these methods lose; in place of a method, the plain mean.
+pub fn losses(page: &mut Page, methods: &[Option<Method>]) -> Result<()> {
     let (spread, near) = (Text::spread(), Text::near());
     let mut rows = vec![];
-    for method in Method::ALL.map(Some).into_iter().chain([None]) {
+    for &method in methods {
         let error = |text: &Text| -> Result<String> {
             let output = method.map_or_else(|| text.means(), |way| text.attend(way))?;
             let error = text.error(&output)?;
@@ -136,12 +122,17 @@ fn losses(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-/// What each method costs.
+/// What the methods of the chapter cost.
 pub fn costs(page: &mut Page) -> Result<()> {
+    costs_of(page, &METHODS)
+}
+
+/// What these methods cost, of which the first is full attention.
+pub fn costs_of(page: &mut Page, methods: &[Method]) -> Result<()> {
     let [record] = page.records.of_one_machine(["fewer_pairs"])?;
-    let costs = facts::costs_of(&record)?;
+    let costs = facts::costs(&record, methods)?;
     let shown = |cost: &Cost| -> Vec<(u64, f64)> {
-        [0, cost.seconds.len() - 1].map(|place| cost.seconds[place]).to_vec()
+        cost.seconds.iter().copied().filter(|(n, _)| SHOWN.contains(n)).collect()
     };
     let lengths: Vec<_> =
         shown(&costs[0]).iter().map(|(n, _)| integer(*n as usize)).collect();
@@ -164,6 +155,7 @@ pub fn costs(page: &mut Page) -> Result<()> {
     header.extend(lengths.iter().map(String::as_str));
     header.extend(["faster from", "memory"]);
     page.table("costs", &header, &rows);
+    page.value("shortest", integer(costs[0].seconds[0].0 as usize));
     page.value("longest", lengths[lengths.len() - 1].clone());
     page.value("where", provenance(&record));
     Ok(())

@@ -33,14 +33,18 @@ impl Kept {
         self.numbers() * BYTES * LAYERS * tokens
     }
 
-    /// Operations of one query's attention for each byte that it reads.
-    pub fn intensity(self) -> f64 {
-        let of_a_head = match self {
+    /// Operations of a head for each pair of a query and a key.
+    pub fn operations(self) -> u64 {
+        match self {
             // One multiplication and one addition for each number of a key, and of a value.
             Kept::Heads(_) => 4 * WIDTH,
             // Scores from both parts of the row, and an average of the first.
             Kept::Latent(latent, turned) => 2 * (latent + turned) + 2 * latent,
-        };
-        (HEADS * of_a_head) as f64 / (self.numbers() * BYTES) as f64
+        }
+    }
+
+    /// Operations of one query's attention for each byte that it reads.
+    pub fn intensity(self) -> f64 {
+        (HEADS * self.operations()) as f64 / (self.numbers() * BYTES) as f64
     }
 }

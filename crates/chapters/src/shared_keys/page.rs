@@ -29,7 +29,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "FLOP per byte",
     ];
     page.table("kept", &header, &rows.map(row));
-    page.table("latent", &header, &[row(("latent", LATENT))]);
+    let beside = [("multi-head", Kept::Heads(HEADS)), ("latent", LATENT)];
+    page.table("latent", &header, &beside.map(row));
+    let [many, latent] = [Kept::Heads(HEADS), LATENT].map(Kept::operations);
+    page.value("absorbed", significant(latent as f64 / many as f64, 2));
     page.value("layers", integer(LAYERS as usize));
     page.value("heads", integer(HEADS as usize));
     page.value("width", integer(WIDTH as usize));

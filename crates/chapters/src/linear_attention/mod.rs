@@ -1,0 +1,10 @@
+//! Linear attention in numbers: what its features lose, find and cost.
+
+#[cfg(test)]
+mod claims;
+mod facts;
+mod page;
+
+#[cfg(test)]
+pub use page::costs;
+pub use page::generate;
