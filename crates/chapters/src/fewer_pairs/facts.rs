@@ -48,7 +48,7 @@ pub fn patterns() -> Result<[(&'static str, DMatrix<bool>); 4]> {
 /// Directions of the plane, equally far apart.
 pub const DIRECTIONS: usize = 240;
 /// Two of them that are neighbours.
-pub const NEIGHBOURS: [usize; 2] = [10, 22];
+pub const NEIGHBOURS: [usize; 2] = [14, 30];
 
 /// The buckets of the directions of the plane, of four, in two rounds.
 pub fn buckets_of_directions() -> Result<Vec<Vec<usize>>> {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use figures::format::{bytes, duration, integer, percent, scientific, significant};
 use figures::{BLUE, GREEN, MUTED, RGBColor, VERMILION, arrow, filled, framed, label};
 use laboratory::fewer_pairs::Method;
+use record::Record;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     sizes(page);
@@ -124,13 +125,13 @@ pub fn losses(page: &mut Page, methods: &[Option<Method>]) -> Result<()> {
 
 /// What the methods of the chapter cost.
 pub fn costs(page: &mut Page) -> Result<()> {
-    costs_of(page, &METHODS)
+    let [record] = page.records.of_one_machine(["fewer_pairs"])?;
+    costs_of(page, &record, &METHODS)
 }
 
 /// What these methods cost, of which the first is full attention.
-pub fn costs_of(page: &mut Page, methods: &[Method]) -> Result<()> {
-    let [record] = page.records.of_one_machine(["fewer_pairs"])?;
-    let costs = facts::costs(&record, methods)?;
+pub fn costs_of(page: &mut Page, record: &Record, methods: &[Method]) -> Result<()> {
+    let costs = facts::costs(record, methods)?;
     let shown = |cost: &Cost| -> Vec<(u64, f64)> {
         cost.seconds.iter().copied().filter(|(n, _)| SHOWN.contains(n)).collect()
     };
@@ -157,6 +158,6 @@ pub fn costs_of(page: &mut Page, methods: &[Method]) -> Result<()> {
     page.table("costs", &header, &rows);
     page.value("shortest", integer(costs[0].seconds[0].0 as usize));
     page.value("longest", lengths[lengths.len() - 1].clone());
-    page.value("where", provenance(&record));
+    page.value("where", provenance(record));
     Ok(())
 }

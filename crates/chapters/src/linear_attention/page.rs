@@ -25,7 +25,8 @@ pub fn generate(page: &mut Page) -> Result<()> {
 
 /// What the methods of the chapter cost.
 pub fn costs(page: &mut Page) -> Result<()> {
-    fewer_pairs::costs_of(page, &METHODS)
+    let [record] = page.records.of_one_machine(["fewer_pairs"])?;
+    fewer_pairs::costs_of(page, &record, &METHODS)
 }
 
 /// The sizes of the methods.
