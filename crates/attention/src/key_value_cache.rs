@@ -198,7 +198,6 @@ impl<T: Float> KeyValueCache<T> {
         Pages::new(pages.map(|(page, rows)| of(page).rows(0, rows.len())).collect())
     }
 
-    // ANCHOR: push
     /// Adds the keys and values of some tokens.
     fn push(&mut self, new: &Page<T>) {
         let (mut added, count) = (0, new.keys.nrows());
@@ -229,7 +228,6 @@ impl<T: Float> KeyValueCache<T> {
             self.pages = vec![Arc::new(larger)];
         }
     }
-    // ANCHOR_END: push
 
     /// Frees what a window no longer shows: pages; or of one page its middle, by moving what is still seen, once that pays.
     fn forget(&mut self) {

@@ -29,10 +29,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "FLOP per byte",
     ];
     page.table("kept", &header, &rows.map(row));
-    let beside = [("multi-head", Kept::Heads(HEADS)), ("latent", LATENT)];
+    let beside = [rows[0], rows[1], ("latent", LATENT)];
     page.table("latent", &header, &beside.map(row));
     let [many, latent] = [Kept::Heads(HEADS), LATENT].map(Kept::operations);
-    page.value("absorbed", significant(latent as f64 / many as f64, 2));
+    page.value("absorbed", significant(latent as f64 / many as f64, 3));
     page.value("layers", integer(LAYERS as usize));
     page.value("heads", integer(HEADS as usize));
     page.value("width", integer(WIDTH as usize));
