@@ -6,8 +6,8 @@
 //! one score a letter, and cross-entropy. It names its parameters, so that [`Adam`] can train it.
 
 use attention::{
-    Adam, Mask, MultiHeadAttention, MultiHeadCache, Named, NamedMut, NamedParameters,
-    Parameters, Result, linear, linear_backward, prefixed, prefixed_mut, softmax_rows,
+    Adam, Mask, MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result,
+    linear, linear_backward, named_parameters, softmax_rows,
 };
 use nalgebra::{DMatrix, RowDVector};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -31,25 +31,9 @@ struct Model<Layer> {
     b: RowDVector<f32>, // (1, LETTERS)
 }
 
-impl<Layer: NamedParameters<f32>> NamedParameters<f32> for Model<Layer> {
-    fn named(&self) -> Named<'_, f32> {
-        let Model { letters, positions, layers, w, b } = self;
-        let outer = [("letters", letters), ("positions", positions), ("w", w)];
-        let mut named = prefixed("layers", layers.named());
-        named.extend(outer.into_iter().flat_map(|(name, m)| prefixed(name, m.named())));
-        named.extend(prefixed("b", b.named()));
-        named
-    }
-
-    fn named_mut(&mut self) -> NamedMut<'_, f32> {
-        let Model { letters, positions, layers, w, b } = self;
-        let outer = [("letters", letters), ("positions", positions), ("w", w)];
-        let mut named = prefixed_mut("layers", layers.named_mut());
-        named.extend(
-            outer.into_iter().flat_map(|(name, m)| prefixed_mut(name, m.named_mut())),
-        );
-        named.extend(prefixed_mut("b", b.named_mut()));
-        named
+named_parameters! {
+    impl[Layer: NamedParameters<f32>] NamedParameters<f32> for Model<Layer> {
+        letters, positions, layers, w, b
     }
 }
 

@@ -67,7 +67,9 @@ pub use key_value_cache::KeyValueCache;
 pub use linear::{linear, linear_backward};
 pub use mask::{Mask, SizedMask, Visibility};
 pub use multi_head::{DroppedWeights, HeadsCache, MultiHeadAttention, MultiHeadCache};
-pub use named_parameters::{Named, NamedMut, NamedParameters, prefixed, prefixed_mut};
+#[doc(hidden)]
+pub use named_parameters::joined;
+pub use named_parameters::{Named, NamedMut, NamedParameters};
 pub use parameters::{LayerGradients, Parameters};
 pub use positions::{Rotary, RotaryPairs, sinusoidal_positions};
 pub use score_rule::{DistanceBuckets, ScoreFunction, ScorePlace, ScoreRule};

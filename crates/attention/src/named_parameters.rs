@@ -13,49 +13,8 @@ pub type NamedMut<'a, T> = Vec<(String, DMatrixViewMut<'a, T>)>;
 
 /// Anything that learns: its parameters are matrices with names, in an order that doesn't change.
 ///
-/// A matrix is one without a name, and a list of such things has their numbers for names, so that a model names its parts with
-/// [`prefixed`] and is done. Gradients implement it, too, with the names of the parameters.
-///
-/// ```
-/// use attention::{Adam, Mask, MultiHeadAttention, Named, NamedMut, NamedParameters, example};
-/// use attention::{prefixed, prefixed_mut};
-/// use rand::{SeedableRng, rngs::ChaCha8Rng};
-///
-/// struct Model {
-///     layers: Vec<MultiHeadAttention<f64>>,
-/// }
-///
-/// impl NamedParameters<f64> for Model {
-///     fn named(&self) -> Named<'_, f64> {
-///         prefixed("layers", self.layers.named())
-///     }
-///     fn named_mut(&mut self) -> NamedMut<'_, f64> {
-///         prefixed_mut("layers", self.layers.named_mut())
-///     }
-/// }
-///
-/// let mut rng = ChaCha8Rng::seed_from_u64(0);
-/// let layers = vec![MultiHeadAttention::xavier(4, 2, &mut rng)?, MultiHeadAttention::xavier(4, 1, &mut rng)?];
-/// let mut model = Model { layers };
-/// assert_eq!(model.named()[8].0, "layers.1.w_q");
-///
-/// let x = example::river().x;
-/// let (hidden, first) = model.layers[0].forward(&x, Mask::causal())?;
-/// let (output, second) = model.layers[1].forward(&hidden, Mask::causal())?;
-/// let from_second = model.layers[1].backward(&second, &output)?; // of ½ Σ output²
-/// let from_first = model.layers[0].backward(&first, &from_second.x)?;
-/// let mut gradients = prefixed_gradients(from_first, from_second);
-/// gradients.clip_norm(1.0);
-/// Adam::new(0.01).step(&mut model, &gradients)?;
-/// # use attention::LayerGradients;
-/// # fn prefixed_gradients(a: LayerGradients<f64>, b: LayerGradients<f64>) -> Gradients { Gradients { layers: vec![a, b] } }
-/// # struct Gradients { layers: Vec<LayerGradients<f64>> }
-/// # impl NamedParameters<f64> for Gradients {
-/// #     fn named(&self) -> Named<'_, f64> { prefixed("layers", self.layers.named()) }
-/// #     fn named_mut(&mut self) -> NamedMut<'_, f64> { prefixed_mut("layers", self.layers.named_mut()) }
-/// # }
-/// # Ok::<(), attention::Error>(())
-/// ```
+/// [`named_parameters!`](crate::named_parameters) implements it for a struct whose fields have it. A matrix has it, and needs no name; a list
+/// has its numbers for names; what is `None` has no parameters. Gradients implement it, too, with the names of the parameters.
 pub trait NamedParameters<T: Float> {
     /// Returns every matrix under its name.
     fn named(&self) -> Named<'_, T>;
@@ -149,34 +108,96 @@ pub(crate) fn check_fit<'e, T: Float>(
     Ok(())
 }
 
-/// Returns the same matrices with `prefix` in front of their names: `layers` and `0.w_q` give `layers.0.w_q`.
-pub fn prefixed<'a, T: Float>(prefix: &str, named: Named<'a, T>) -> Named<'a, T> {
-    named.into_iter().map(|(name, matrix)| (join(prefix, &name), matrix)).collect()
+/// Implements [`NamedParameters`] for a struct of parts that have it. The names are those of the fields, and the parts' own behind a dot.
+///
+/// ```
+/// use attention::{Adam, Mask, MultiHeadAttention, NamedParameters, Parameters, Result, example, named_parameters};
+/// use nalgebra::RowDVector;
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// struct Model<Layer> {
+///     layers: Vec<Layer>,
+///     b: RowDVector<f64>,
+/// }
+/// type Gradients = Model<Parameters<f64>>;
+///
+/// named_parameters! {
+///     impl[Layer: NamedParameters<f64>] NamedParameters<f64> for Model<Layer> { layers, b }
+/// }
+///
+/// let mut rng = ChaCha8Rng::seed_from_u64(0);
+/// let layers = (0..2).map(|_| MultiHeadAttention::xavier(4, 2, &mut rng)).collect::<Result<_>>()?;
+/// let mut model = Model { layers, b: RowDVector::zeros(4) };
+/// assert_eq!(model.named()[8].0, "layers.1.w_q");
+///
+/// let x = example::river().x;
+/// let (hidden, first) = model.layers[0].forward(&x, Mask::causal())?;
+/// let (output, second) = model.layers[1].forward(&hidden, Mask::causal())?;
+/// let from_second = model.layers[1].backward(&second, &output)?; // of ½ Σ output², without b
+/// let from_first = model.layers[0].backward(&first, &from_second.x)?;
+/// let layers = vec![from_first.parameters, from_second.parameters];
+/// let mut gradients = Gradients { layers, b: RowDVector::zeros(4) };
+/// gradients.clip_norm(1.0);
+/// Adam::new(0.01).step(&mut model, &gradients)?;
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[macro_export]
+macro_rules! named_parameters {
+    (impl[$($generics:tt)*] NamedParameters<$float:ty> for $model:ty { $($field:ident),+ $(,)? }) => {
+        impl<$($generics)*> $crate::NamedParameters<$float> for $model {
+            fn named(&self) -> $crate::Named<'_, $float> {
+                let parts = [$((
+                    stringify!($field),
+                    $crate::NamedParameters::<$float>::named(&self.$field),
+                )),+];
+                $crate::joined(parts)
+            }
+
+            fn named_mut(&mut self) -> $crate::NamedMut<'_, $float> {
+                let parts = [$((
+                    stringify!($field),
+                    $crate::NamedParameters::<$float>::named_mut(&mut self.$field),
+                )),+];
+                $crate::joined(parts)
+            }
+        }
+    };
 }
 
-/// Returns what [`prefixed`] returns, to be changed.
-pub fn prefixed_mut<'a, T: Float>(
-    prefix: &str,
-    named: NamedMut<'a, T>,
-) -> NamedMut<'a, T> {
-    named.into_iter().map(|(name, matrix)| (join(prefix, &name), matrix)).collect()
+/// Joins the matrices of several parts, with the names of the parts in front of their own: `layers` and `0.w_q` give `layers.0.w_q`.
+#[doc(hidden)]
+pub fn joined<Name: AsRef<str>, Matrix>(
+    parts: impl IntoIterator<Item = (Name, Vec<(String, Matrix)>)>,
+) -> Vec<(String, Matrix)> {
+    let joined = parts.into_iter().flat_map(|(part, named)| {
+        named.into_iter().map(move |(name, matrix)| {
+            let part = part.as_ref();
+            let dot = if name.is_empty() { "" } else { "." };
+            (format!("{part}{dot}{name}"), matrix)
+        })
+    });
+    joined.collect()
 }
 
-fn join(prefix: &str, name: &str) -> String {
-    if name.is_empty() { prefix.to_owned() } else { format!("{prefix}.{name}") }
+impl<T: Float, L: NamedParameters<T>> NamedParameters<T> for Option<L> {
+    fn named(&self) -> Named<'_, T> {
+        self.as_ref().map_or(vec![], L::named)
+    }
+
+    fn named_mut(&mut self) -> NamedMut<'_, T> {
+        self.as_mut().map_or(vec![], L::named_mut)
+    }
 }
 
 impl<T: Float, L: NamedParameters<T>> NamedParameters<T> for Vec<L> {
     fn named(&self) -> Named<'_, T> {
-        let parts = self.iter().enumerate();
-        parts.flat_map(|(i, part)| prefixed(&i.to_string(), part.named())).collect()
+        let parts = self.iter().map(L::named).enumerate();
+        joined(parts.map(|(i, part)| (i.to_string(), part)))
     }
 
     fn named_mut(&mut self) -> NamedMut<'_, T> {
-        let parts = self.iter_mut().enumerate();
-        parts
-            .flat_map(|(i, part)| prefixed_mut(&i.to_string(), part.named_mut()))
-            .collect()
+        let parts = self.iter_mut().map(L::named_mut).enumerate();
+        joined(parts.map(|(i, part)| (i.to_string(), part)))
     }
 }
 

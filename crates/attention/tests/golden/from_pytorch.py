@@ -40,12 +40,12 @@ def heads(q, k, v):  # (n, 4 · d) each
         return x.unflatten(-1, (4, -1)).transpose(0, 1)
 
     o = F.scaled_dot_product_attention(split(q), split(k), split(v))
-    return o.transpose(0, 1).flatten(1)  # without the transpose: wrong
+    return o.transpose(0, 1).flatten(1)
 # ANCHOR_END: heads
 
 
 # ANCHOR: groups
-def groups(q, k, v):  # (n, 4 · d), (n, 2 · d), (n, 2 · d)
+def groups(q, k, v):  # as many queries as keys; 4 · d, 2 · d and 2 · d columns
     def split(x, heads):
         return x.unflatten(-1, (heads, -1)).transpose(0, 1)
 
@@ -89,7 +89,11 @@ def layer(m: nn.MultiheadAttention, x):  # (n, d_model)
 
 def cases():
     """The inputs and outputs of all calls."""
-    assert torch.full((1, 3), -torch.inf).softmax(-1).isnan().all()  # as the page says
+    # What a query gets that sees no key, as the page says.
+    x, seen = torch.ones(3, 8), torch.tensor([[True], [False], [True]]).expand(3, 3)
+    assert (F.scaled_dot_product_attention(x, x, x, attn_mask=seen)[1] == 0).all()
+    with torch.random.fork_rng():  # its parameters are drawn
+        assert nn.MultiheadAttention(8, 2)(x, x, x, attn_mask=~seen)[0][1].isnan().all()
 
     def case(call, *shapes):
         inputs = [torch.randn(*shape) for shape in shapes]

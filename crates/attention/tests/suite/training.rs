@@ -2,8 +2,8 @@
 
 use attention::testing::{blame, parameters, random};
 use attention::{
-    Adam, LayerGradients, Mask, MultiHeadAttention, Named, NamedMut, NamedParameters,
-    Parameters, Result, SingleHeadAttention, prefixed, prefixed_mut,
+    Adam, LayerGradients, Mask, MultiHeadAttention, NamedParameters, Parameters, Result,
+    SingleHeadAttention, named_parameters,
 };
 use nalgebra::{DMatrix, RowDVector, dmatrix};
 
@@ -15,20 +15,7 @@ struct Model {
     bias: RowDVector<f64>,
 }
 
-impl NamedParameters<f64> for Model {
-    fn named(&self) -> Named<'_, f64> {
-        let mut named = prefixed("layers", self.layers.named());
-        named.extend(prefixed("head", self.head.named()));
-        named.extend(prefixed("bias", self.bias.named()));
-        named
-    }
-    fn named_mut(&mut self) -> NamedMut<'_, f64> {
-        let mut named = prefixed_mut("layers", self.layers.named_mut());
-        named.extend(prefixed_mut("head", self.head.named_mut()));
-        named.extend(prefixed_mut("bias", self.bias.named_mut()));
-        named
-    }
-}
+named_parameters! { impl[] NamedParameters<f64> for Model { layers, head, bias } }
 
 fn model(seed: u64) -> Model {
     let layer =

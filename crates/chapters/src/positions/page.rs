@@ -1,7 +1,7 @@
 //! The chapter's page: values, tables and figures.
 
 use super::facts::{self, FURTHEST, WIDTH};
-use super::task::{D_MODEL, HEADS, Model, Positions, STEPS, TRAINED};
+use super::task::{BACK, D_MODEL, HEADS, Model, Positions, STEPS, TRAINED};
 use crate::output::Page;
 use anyhow::Result;
 use attention::sinusoidal_positions;
@@ -134,8 +134,12 @@ fn beyond(page: &mut Page) -> Result<()> {
     for positions in Positions::ALL {
         let model = Model::trained(positions)?;
         if positions == Positions::Rotary {
-            page.value("right-trained", percent(model.right_weight(TRAINED)?, 0));
-            page.value("right-long", percent(model.right_weight(8 * TRAINED)?, 0));
+            let (wrong, weight) = model.largest_wrong_distance(8 * TRAINED)?;
+            let further = wrong - BACK;
+            page.value("wrong-distance", integer(wrong));
+            page.value("wrong-further", integer(further));
+            page.value("wrong-weight", percent(weight, 0));
+            page.value("turns", fixed(further as f64 / std::f64::consts::TAU, 2));
         }
         let mut row = vec![positions.name().to_owned()];
         for n in lengths {

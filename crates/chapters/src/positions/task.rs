@@ -3,8 +3,8 @@
 use crate::random::normal;
 use anyhow::Result;
 use attention::{
-    Adam, DistanceBuckets, Mask, MultiHeadAttention, Named, NamedMut, NamedParameters,
-    Rotary, RotaryPairs, ScoreRule, prefixed, prefixed_mut, sinusoidal_positions,
+    Adam, DistanceBuckets, Mask, MultiHeadAttention, Rotary, RotaryPairs, ScoreRule,
+    named_parameters, sinusoidal_positions,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -68,47 +68,8 @@ struct Gradients {
     table: DMatrix<f64>,
 }
 
-fn named<'a>(
-    layer: Named<'a, f64>,
-    rows: &'a DMatrix<f64>,
-    table: &'a DMatrix<f64>,
-) -> Named<'a, f64> {
-    let mut named = prefixed("layer", layer);
-    named.push(("rows".to_owned(), rows.into()));
-    named.push(("table".to_owned(), table.into()));
-    named
-}
-
-fn named_mut<'a>(
-    layer: NamedMut<'a, f64>,
-    rows: &'a mut DMatrix<f64>,
-    table: &'a mut DMatrix<f64>,
-) -> NamedMut<'a, f64> {
-    let mut named = prefixed_mut("layer", layer);
-    named.push(("rows".to_owned(), rows.into()));
-    named.push(("table".to_owned(), table.into()));
-    named
-}
-
-impl NamedParameters<f64> for Model {
-    fn named(&self) -> Named<'_, f64> {
-        named(self.layer.named(), &self.rows, &self.table)
-    }
-
-    fn named_mut(&mut self) -> NamedMut<'_, f64> {
-        named_mut(self.layer.named_mut(), &mut self.rows, &mut self.table)
-    }
-}
-
-impl NamedParameters<f64> for Gradients {
-    fn named(&self) -> Named<'_, f64> {
-        named(self.layer.named(), &self.rows, &self.table)
-    }
-
-    fn named_mut(&mut self) -> NamedMut<'_, f64> {
-        named_mut(self.layer.named_mut(), &mut self.rows, &mut self.table)
-    }
-}
+named_parameters! { impl[] NamedParameters<f64> for Model { layer, rows, table } }
+named_parameters! { impl[] NamedParameters<f64> for Gradients { layer, rows, table } }
 
 impl Model {
     fn new(positions: Positions) -> Result<Self> {
@@ -197,15 +158,22 @@ impl Model {
         Ok(sum / (texts * counted(n).len() * CONTENT) as f64)
     }
 
-    /// The weight that the better head gives to the right token, on average over the tokens that count.
-    pub fn right_weight(&self, n: usize) -> Result<f64> {
+    /// The distance, other than the right one, that gets most weight in a text of `n` tokens, and its weight: the means over the heads and
+    /// the last quarter of the tokens.
+    pub fn largest_wrong_distance(&self, n: usize) -> Result<(usize, f64)> {
         let text = text(n, &mut ChaCha8Rng::seed_from_u64(3));
         let (_, cache) = self.layer.forward(&self.input(&text)?, self.mask()?)?;
-        let of = |weights: &DMatrix<f64>| {
-            let right = counted(n).map(|i| weights[(i, i - BACK)]);
-            right.sum::<f64>() / counted(n).len() as f64
+        let queries = n - n / 4..n;
+        let weight = |distance: usize| {
+            let of_head = |weights: &DMatrix<f64>| -> f64 {
+                queries.clone().map(|i| weights[(i, i - distance)]).sum()
+            };
+            let sum: f64 = cache.heads().iter().map(|head| of_head(&head.weights)).sum();
+            sum / (HEADS * queries.len()) as f64
         };
-        Ok(cache.heads().iter().map(|head| of(&head.weights)).fold(0.0, f64::max))
+        let wrong = (0..queries.start).filter(|distance| *distance != BACK);
+        let weights = wrong.map(|distance| (distance, weight(distance)));
+        Ok(weights.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default())
     }
 
     /// The largest entry of each head's column of the table, as a distance.

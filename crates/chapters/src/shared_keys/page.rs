@@ -29,7 +29,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "FLOP per byte",
     ];
     page.table("kept", &header, &rows.map(row));
-    let beside = [rows[0], rows[1], ("latent", LATENT)];
+    let beside = [rows[0], rows[1], rows[2], ("latent", LATENT)];
     page.table("latent", &header, &beside.map(row));
     let [many, latent] = [Kept::Heads(HEADS), LATENT].map(Kept::operations);
     page.value("absorbed", significant(latent as f64 / many as f64, 3));
