@@ -1,13 +1,32 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs, unsafe_code)]
 
+// The model, from the inside to the outside.
 mod cross_entropy;
 mod mlp;
 mod norm;
 mod parallel;
 mod transformer;
 
+mod heads; // what they look at
+
+#[cfg(feature = "train")]
+mod prose;
+#[cfg(feature = "train")]
+mod tasks;
+#[cfg(feature = "train")]
+mod training;
+
 pub use cross_entropy::cross_entropy;
+pub use heads::{HeadScores, head_scores};
 pub use mlp::{Mlp, MlpCache};
 pub use norm::{LayerNorm, NormCache, RmsNorm};
-pub use transformer::{Block, Gradients, Sizes, Text, Transformer, TransformerCache};
+#[cfg(feature = "train")]
+pub use prose::prose_of_book;
+#[cfg(feature = "train")]
+pub use tasks::{Characters, Repeated, Task};
+#[cfg(feature = "train")]
+pub use training::{Measurement, Plan, Training};
+pub use transformer::{
+    Block, Gradients, Sizes, Text, Transformer, TransformerCache, draw_next,
+};

@@ -7,14 +7,15 @@ use crate::parallel;
 use attention::{
     AttentionCache, Float, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention,
     MultiHeadCache, NamedParameters, Parameters, Result, Rotary, RotaryPairs, linear,
-    linear_backward, named_parameters,
+    linear_backward, named_parameters, softmax,
 };
-use nalgebra::{DMatrix, RowDVector};
-use rand::Rng;
+use nalgebra::{DMatrix, DVector, RowDVector};
+use rand::{Rng, RngExt as _};
 use rand_distr::{Distribution, StandardNormal};
 
 /// The sizes of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "train", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sizes {
     /// How many different tokens there are.
     pub vocabulary: usize,
@@ -334,6 +335,28 @@ impl Text {
         let next = self.tokens.iter().enumerate().skip(1);
         next.map(|(i, &token)| (i >= self.first).then_some(token)).collect()
     }
+}
+
+/// Draws the next token: with the probabilities that softmax gives to the scores divided by `temperature`. Near 0 the largest score wins.
+///
+/// # Errors
+/// There are no scores.
+pub fn draw_next<T: Float, R: Rng + ?Sized>(
+    scores: &DVector<T>,
+    temperature: T,
+    rng: &mut R,
+) -> Result<usize> {
+    // The shortest way to divide by a temperature of 0 without an infinity.
+    let largest = scores.max();
+    let least: T = nalgebra::convert(1e-4);
+    let weights =
+        softmax(&scores.map(|score| (score - largest) / temperature.max(least)))?;
+    let mut left: T = nalgebra::convert(rng.random::<f64>());
+    let drawn = weights.iter().position(|&weight| {
+        left -= weight;
+        left < T::zero()
+    });
+    Ok(drawn.unwrap_or(weights.imax()))
 }
 
 /// Returns numbers drawn from a normal distribution.

@@ -1,0 +1,96 @@
+//! What a head looks at, as numbers between 0 and 1.
+
+use crate::transformer::Transformer;
+use attention::{Float, Result, row_entropy};
+use nalgebra::DMatrix;
+
+/// Where the weight of a head goes, on average over the queries of some texts that have such a place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "train", derive(serde::Serialize, serde::Deserialize))]
+pub struct HeadScores {
+    /// On the token itself.
+    pub itself: f64,
+    /// On the token before.
+    pub previous: f64,
+    /// On the first token of the text, by all queries from the third on.
+    pub first: f64,
+    /// On tokens that followed an earlier copy of the query's token: the score of induction heads.
+    pub after_copy: f64,
+    /// The entropy of the row, as a share of the largest that so many visible keys allow.
+    pub entropy: f64,
+}
+
+/// The sums of a score, and how many queries had one.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    count: f64,
+}
+
+impl Mean {
+    fn add(&mut self, score: f64) {
+        self.sum += score;
+        self.count += 1.0;
+    }
+
+    fn get(&self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+}
+
+/// Returns the scores of each head, block by block. A score for which no query has a place is 0.
+///
+/// # Errors
+/// A text is empty.
+///
+/// # Source
+/// C. Olsson et al., *In-context Learning and Induction Heads* (2022), for the score that is called prefix matching there.
+pub fn head_scores<T: Float>(
+    model: &Transformer<T>,
+    texts: &[Vec<usize>],
+) -> Result<Vec<Vec<HeadScores>>> {
+    let mut means: Vec<Vec<[Mean; 5]>> = vec![];
+    for tokens in texts {
+        let (_, cache) = model.forward(tokens)?;
+        means.resize_with(model.blocks.len(), Vec::new);
+        for (block, means) in means.iter_mut().enumerate() {
+            let heads = cache.heads(block);
+            means.resize_with(heads.len(), Default::default);
+            for (head, means) in heads.iter().zip(means) {
+                let weights = head.weights.map(|weight| weight.to_subset_unchecked());
+                add_scores(tokens, &weights, means)?;
+            }
+        }
+    }
+    let scores = |means: &[Mean; 5]| {
+        let [itself, previous, first, after_copy, entropy] =
+            means.each_ref().map(Mean::get);
+        HeadScores { itself, previous, first, after_copy, entropy }
+    };
+    Ok(means.iter().map(|block| block.iter().map(scores).collect()).collect())
+}
+
+/// Adds the scores of one head's weights in one text.
+fn add_scores(
+    tokens: &[usize],
+    weights: &DMatrix<f64>,
+    [itself, previous, first, after_copy, entropy]: &mut [Mean; 5],
+) -> Result<()> {
+    let entropies = row_entropy(weights)?;
+    for (i, token) in tokens.iter().enumerate() {
+        itself.add(weights[(i, i)]);
+        if i >= 1 {
+            previous.add(weights[(i, i - 1)]);
+            entropy.add(entropies[i] / (i as f64 + 1.0).ln());
+        }
+        if i >= 2 {
+            first.add(weights[(i, 0)]);
+        }
+        let copies = (0..i).filter(|&j| tokens[j] == *token);
+        let after: Vec<f64> = copies.map(|j| weights[(i, j + 1)]).collect();
+        if !after.is_empty() {
+            after_copy.add(after.iter().sum());
+        }
+    }
+    Ok(())
+}

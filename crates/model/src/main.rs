@@ -1,0 +1,243 @@
+//! `model train …` and `model write …`: trains the models of the book, and lets one write.
+
+use anyhow::{Context as _, Result, ensure};
+use attention::KeyValueCache;
+use clap::{Parser, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{Characters, Plan, Repeated, Sizes, Task, Training, draw_next};
+use rand::SeedableRng as _;
+use rand::rngs::ChaCha8Rng;
+use std::fs::{self, File, TryLockError};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Trains the models of the book, and lets one write.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Trains a model, or goes on where it was stopped.
+    Train {
+        /// What is to be learned.
+        task: TaskName,
+        /// Where the training is kept.
+        #[arg(long)]
+        folder: Option<PathBuf>,
+        /// How many steps, instead of those of the book; a training that goes on keeps those that it began with.
+        #[arg(long)]
+        steps: Option<u64>,
+        /// Where random numbers begin.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// How many blocks, instead of those of the book.
+        #[arg(long)]
+        blocks: Option<usize>,
+        /// The training is written to its folder after every so many steps.
+        #[arg(long, default_value_t = 100)]
+        save_every: u64,
+        /// The text that the task `book` learns from.
+        #[arg(long, default_value = BOOK)]
+        text: PathBuf,
+    },
+    /// Prints the prose of a book's chapters, from which the task `book` learns.
+    Prose {
+        /// The folder with the chapters and their SUMMARY.md.
+        #[arg(default_value = "src")]
+        src: PathBuf,
+    },
+    /// Goes on with a text, by a model that learned the task `book`.
+    Write {
+        /// How the text begins.
+        prompt: String,
+        /// Where the training is kept.
+        #[arg(long, default_value = "target/model/book")]
+        folder: PathBuf,
+        /// How many characters.
+        #[arg(long, default_value_t = 400)]
+        characters: usize,
+        /// Near 0 it takes the likeliest character; at 1 it draws as it has learned.
+        #[arg(long, default_value_t = 0.7)]
+        temperature: f32,
+        /// Where random numbers begin.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// The text that it learned from.
+        #[arg(long, default_value = BOOK)]
+        text: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TaskName {
+    /// Random tokens that are repeated.
+    Repeated,
+    /// The prose of the book, character by character.
+    Book,
+}
+
+const BOOK: &str = "crates/model/trained/book.txt";
+
+/// The characters that the model of the book sees at most in training, and how often one has to stand in the book.
+const LENGTH: usize = 256;
+const RARE: usize = 20;
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Train { task, folder, steps, seed, blocks, save_every, text } => {
+            let folder = folder.unwrap_or_else(|| match task {
+                TaskName::Repeated => "target/model/repeated".into(),
+                TaskName::Book => "target/model/book".into(),
+            });
+            let change = |mut plan: Plan| {
+                plan.steps = steps.unwrap_or(plan.steps);
+                plan.sizes.n_blocks = blocks.unwrap_or(plan.sizes.n_blocks);
+                Plan { seed, ..plan }
+            };
+            match task {
+                TaskName::Repeated => {
+                    let task = Repeated { vocabulary: 64, periods: (12, 24), tokens: 48 };
+                    train(change(repeated_plan(&task)), &task, &folder, save_every)
+                }
+                TaskName::Book => {
+                    let task = characters(&text)?;
+                    train(change(book_plan(&task)), &task, &folder, save_every)
+                }
+            }
+        }
+        Command::Prose { src } => {
+            print!("{}", model::prose_of_book(&src)?);
+            Ok(())
+        }
+        Command::Write { prompt, folder, characters: count, temperature, seed, text } => {
+            let task = characters(&text)?;
+            let training = Training::open(&folder.join(FILE))?;
+            write(&training, &task, &prompt, count, temperature, seed)
+        }
+    }
+}
+
+/// Two blocks of attention alone.
+fn repeated_plan(task: &Repeated) -> Plan {
+    Plan {
+        sizes: Sizes {
+            vocabulary: task.vocabulary(),
+            d_model: 64,
+            n_blocks: 2,
+            n_heads: 2,
+            n_kv_heads: 2,
+            d_hidden: 0,
+        },
+        seed: 0,
+        steps: 1000,
+        batch: 32,
+        rate: 0.003,
+        warm_up: 50,
+        clip: 1.0,
+        weight_decay: 0.0,
+        measure_every: 10,
+    }
+}
+
+fn book_plan(task: &Characters) -> Plan {
+    Plan {
+        sizes: Sizes {
+            vocabulary: task.vocabulary(),
+            d_model: 64,
+            n_blocks: 4,
+            n_heads: 4,
+            n_kv_heads: 2,
+            d_hidden: 256,
+        },
+        seed: 0,
+        steps: 3000,
+        batch: 16,
+        rate: 0.004,
+        warm_up: 100,
+        clip: 1.0,
+        weight_decay: 0.01,
+        measure_every: 50,
+    }
+}
+
+fn characters(text: &Path) -> Result<Characters> {
+    let read = fs::read_to_string(text);
+    let read = read.with_context(|| format!("{} can't be read", text.display()))?;
+    Characters::new(&read, LENGTH, RARE)
+}
+
+const FILE: &str = "training.json";
+
+/// Trains to the end of the plan, from where the folder's training is, if it has one.
+fn train(plan: Plan, task: &impl Task, folder: &Path, save_every: u64) -> Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("{} can't be made", folder.display()))?;
+    let lock = File::create(folder.join("lock"))?;
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            anyhow::bail!("another program is training in {}", folder.display())
+        }
+        other => other?,
+    }
+    let path = folder.join(FILE);
+    let mut training = if path.exists() {
+        Training::open(&path)?
+    } else {
+        Training::new(plan.clone(), task)?
+    };
+    let begun = &training.plan;
+    ensure!(
+        begun.sizes == plan.sizes && begun.seed == plan.seed,
+        "{} has a training with other sizes, another text or another seed: go on with those, or take another folder",
+        folder.display()
+    );
+    let bar = ProgressBar::new(training.plan.steps);
+    bar.set_style(ProgressStyle::with_template(
+        "{bar:30} step {pos} of {len}, {elapsed}, {eta} left: {msg}",
+    )?);
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar.set_position(training.steps());
+    bar.reset_eta();
+    while training.steps() < training.plan.steps {
+        training.step(task)?;
+        bar.inc(1);
+        if let Some(last) = training.history.last() {
+            bar.set_message(format!("loss {:.3} on unseen texts", last.held_out));
+        }
+        if training.steps().is_multiple_of(save_every) {
+            training.save(&path)?;
+        }
+    }
+    bar.finish();
+    training.save(&path)
+}
+
+/// Prints a text that the model goes on with.
+fn write(
+    training: &Training,
+    task: &Characters,
+    prompt: &str,
+    count: usize,
+    temperature: f32,
+    seed: u64,
+) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "{prompt}")?;
+    // No token looks further back than in training: angles of longer distances are new to the model.
+    let window = KeyValueCache::with_window(LENGTH - 4, 4)?;
+    let mut caches = vec![window; training.model.blocks.len()];
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut scores = training.model.forward_cached(&task.tokens(prompt)?, &mut caches)?;
+    for _ in 0..count {
+        let last = scores.row(scores.nrows() - 1).transpose();
+        let token = draw_next(&last, temperature, &mut rng)?;
+        write!(out, "{}", task.alphabet[token])?;
+        out.flush()?;
+        scores = training.model.forward_cached(&[token], &mut caches)?;
+    }
+    Ok(writeln!(out)?)
+}

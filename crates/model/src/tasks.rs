@@ -1,0 +1,112 @@
+//! What the models of the book learn: to go on with what stood before, and to write like the book.
+
+use crate::transformer::Text;
+use anyhow::{Context as _, Result, ensure};
+use rand::rngs::ChaCha8Rng;
+use rand::seq::SliceRandom as _;
+use rand::{RngExt as _, SeedableRng};
+
+/// Texts to learn from, drawn at random, and texts to look at.
+pub trait Task: Sync {
+    /// How many different tokens there are.
+    fn vocabulary(&self) -> usize;
+
+    /// Returns a text of a training step.
+    fn draw(&self, rng: &mut ChaCha8Rng) -> Text;
+
+    /// Returns texts that no training step has.
+    fn held_out(&self) -> Vec<Text>;
+}
+
+/// Random tokens that are repeated: whoever has seen a token before knows what comes next.
+#[derive(Debug, Clone, Copy)]
+pub struct Repeated {
+    /// How many different tokens there are, at least as many as the longest period.
+    pub vocabulary: usize,
+    /// The shortest and the longest stretch that is repeated. It differs from text to text, so that no fixed distance leads to the copy.
+    pub periods: (usize, usize),
+    /// The tokens of a text.
+    pub tokens: usize,
+}
+
+impl Task for Repeated {
+    fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn draw(&self, rng: &mut ChaCha8Rng) -> Text {
+        let (shortest, longest) = self.periods;
+        let period = rng.random_range(shortest..=longest);
+        let mut all: Vec<usize> = (0..self.vocabulary).collect();
+        let (stretch, _) = all.partial_shuffle(rng, period);
+        let tokens = stretch.iter().copied().cycle().take(self.tokens).collect();
+        // Nothing says that the first token comes again.
+        Text { tokens, first: period + 1 }
+    }
+
+    fn held_out(&self) -> Vec<Text> {
+        let rng = &mut ChaCha8Rng::seed_from_u64(u64::MAX);
+        (0..32).map(|_| self.draw(rng)).collect()
+    }
+}
+
+/// Stretches of a long text, character by character.
+#[derive(Debug, Clone)]
+pub struct Characters {
+    /// The characters that are tokens, sorted; a token is a place in this list.
+    pub alphabet: Vec<char>,
+    train: Vec<usize>,
+    held_out: Vec<usize>,
+    length: usize,
+}
+
+impl Characters {
+    /// Returns stretches of `length` characters of a text, of which the last twentieth is held out. Characters that stand in it less than
+    /// `rare` times are left out.
+    ///
+    /// # Errors
+    /// The text is too short.
+    pub fn new(text: &str, length: usize, rare: usize) -> Result<Self> {
+        let mut counts = std::collections::BTreeMap::new();
+        text.chars().for_each(|c| *counts.entry(c).or_insert(0) += 1);
+        let alphabet = counts.into_iter().filter(|(_, count)| *count >= rare);
+        let alphabet: Vec<char> = alphabet.map(|(c, _)| c).collect();
+        let mut train: Vec<usize> =
+            text.chars().filter_map(|c| alphabet.binary_search(&c).ok()).collect();
+        let held_out = train.split_off(train.len() - train.len() / 20);
+        ensure!(
+            held_out.len() > length,
+            "the text has {} characters, and the twentieth that is held out has to be longer than {length}",
+            text.chars().count()
+        );
+        Ok(Characters { alphabet, train, held_out, length })
+    }
+
+    /// Returns the tokens of a text.
+    ///
+    /// # Errors
+    /// A character is not in the alphabet.
+    pub fn tokens(&self, text: &str) -> Result<Vec<usize>> {
+        let token = |c: char| {
+            let place = self.alphabet.binary_search(&c).ok();
+            place.with_context(|| format!("{c:?} is not in the model's alphabet"))
+        };
+        text.chars().map(token).collect()
+    }
+}
+
+impl Task for Characters {
+    fn vocabulary(&self) -> usize {
+        self.alphabet.len()
+    }
+
+    fn draw(&self, rng: &mut ChaCha8Rng) -> Text {
+        let first = rng.random_range(0..self.train.len() - self.length);
+        Text { tokens: self.train[first..=first + self.length].to_vec(), first: 1 }
+    }
+
+    fn held_out(&self) -> Vec<Text> {
+        let stretches = self.held_out.chunks_exact(self.length + 1);
+        stretches.map(|stretch| Text { tokens: stretch.to_vec(), first: 1 }).collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! A training that is killed goes on as if nothing had happened.
+
+use model::Training;
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{fs, thread};
+
+const STEPS: u64 = 60;
+const SAVE_EVERY: u64 = 5;
+
+fn train(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_model"));
+    let (steps, every) = (STEPS.to_string(), SAVE_EVERY.to_string());
+    command.args(["train", "repeated", "--steps", &steps, "--save-every", &every]);
+    command.arg("--folder").arg(folder).stderr(Stdio::null());
+    command
+}
+
+/// Killed at 20 random moments, it loses no more than the steps since it was last saved, and ends with the same bits.
+#[test]
+fn a_training_that_is_killed_twenty_times_ends_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
+    assert!(train(&whole).status().unwrap().success());
+
+    let file = killed.join("training.json");
+    let mut rng = ChaCha8Rng::seed_from_u64(0);
+    let (mut kills, mut reached) = (0, 0);
+    while kills < 20 {
+        let mut running = train(&killed).spawn().unwrap();
+        thread::sleep(Duration::from_millis(rng.random_range(0..400)));
+        let ended = running.try_wait().unwrap().is_some();
+        running.kill().unwrap();
+        running.wait().unwrap();
+        if file.exists() {
+            let steps = Training::open(&file).unwrap().steps();
+            assert!(steps >= reached && steps.is_multiple_of(SAVE_EVERY), "{steps}");
+            reached = steps;
+        }
+        if ended {
+            // It reached the end before it was killed: from the beginning again.
+            assert_eq!(
+                fs::read(&file).unwrap(),
+                fs::read(whole.join("training.json")).unwrap()
+            );
+            fs::remove_file(&file).unwrap();
+            reached = 0;
+        } else {
+            kills += 1;
+        }
+    }
+    assert!(train(&killed).status().unwrap().success());
+    assert_eq!(fs::read(&file).unwrap(), fs::read(whole.join("training.json")).unwrap());
+}
+
+#[test]
+fn a_file_that_is_no_training_and_a_folder_in_use_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("training.json");
+    fs::write(&file, "{}").unwrap();
+    let said = train(folder.path()).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("training.json is no training to go on with"), "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "{}"); // left as it was
+
+    let lock = fs::File::create(folder.path().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let said = train(folder.path()).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("another program is training in"), "{said}");
+}

@@ -1,0 +1,263 @@
+//! The model against PyTorch and against finite differences, its cache against whole texts, and its bits.
+
+use attention::{
+    KeyValueCache, NamedParameters, Result, gradient_check, gradient_check_parameters,
+};
+use model::{
+    Characters, LayerNorm, Mlp, Repeated, RmsNorm, Sizes, Task as _, Text, Transformer,
+    cross_entropy, draw_next, head_scores,
+};
+use nalgebra::{DMatrix, DVector, RowDVector, dvector};
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_distr::{Distribution as _, StandardNormal};
+use serde_json::Value;
+
+const SIZES: Sizes = Sizes {
+    vocabulary: 7,
+    d_model: 8,
+    n_blocks: 2,
+    n_heads: 4,
+    n_kv_heads: 2,
+    d_hidden: 12,
+};
+
+fn rng(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+fn random(rows: usize, columns: usize, rng: &mut ChaCha8Rng) -> DMatrix<f64> {
+    DMatrix::from_fn(rows, columns, |_, _| StandardNormal.sample(rng))
+}
+
+/// A model with all parameters random, gains and biases too.
+fn random_model(sizes: Sizes, seed: u64) -> Transformer<f64> {
+    let mut model = Transformer::new(sizes, &mut rng(seed)).unwrap();
+    for (_, mut matrix) in model.named_mut() {
+        let (rows, columns) = matrix.shape();
+        matrix.copy_from(&(random(rows, columns, &mut rng(seed)) * 0.5));
+    }
+    model
+}
+
+fn text(tokens: &[usize], first: usize) -> Text {
+    Text { tokens: tokens.to_vec(), first }
+}
+
+fn matrix(rows: &Value) -> DMatrix<f64> {
+    let rows: Vec<Vec<f64>> = serde_json::from_value(rows.clone()).unwrap();
+    DMatrix::from_fn(rows.len(), rows[0].len(), |i, j| rows[i][j])
+}
+
+fn compare(name: &str, ours: &DMatrix<f64>, theirs: &Value) {
+    let theirs = matrix(theirs);
+    assert_eq!(ours.shape(), theirs.shape(), "{name}");
+    let difference = (ours - theirs).amax();
+    assert!(difference < 1e-10, "{name} differs by {difference:e}");
+}
+
+#[test]
+fn a_model_of_two_blocks_and_its_gradients_are_those_of_pytorch() -> Result<()> {
+    let golden: Value = serde_json::from_str(include_str!("golden.json")).unwrap();
+    let mut model = random_model(SIZES, 0);
+    for (name, mut ours) in model.named_mut() {
+        ours.copy_from(&matrix(&golden["parameters"][&name]));
+    }
+    let texts: Vec<Text> = golden["texts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| Text {
+            tokens: serde_json::from_value(it["tokens"].clone()).unwrap(),
+            first: serde_json::from_value(it["first"].clone()).unwrap(),
+        })
+        .collect();
+    for (text, theirs) in texts.iter().zip(golden["scores"].as_array().unwrap()) {
+        let (scores, _) = model.forward(&text.tokens[..text.tokens.len() - 1])?;
+        compare("scores", &scores, theirs);
+    }
+    let (loss, gradients) = model.loss_and_gradients(&texts)?;
+    assert!((loss - golden["loss"].as_f64().unwrap()).abs() < 1e-10);
+    assert!((model.loss(&texts)? - loss).abs() < 1e-15);
+    let named = gradients.named();
+    assert_eq!(named.len(), golden["gradients"].as_object().unwrap().len());
+    for (name, ours) in named {
+        compare(&name, &ours.into_owned(), &golden["gradients"][&name]);
+    }
+    Ok(())
+}
+
+#[test]
+fn layer_norm_and_its_gradients_are_those_of_pytorch() {
+    let golden: Value = serde_json::from_str(include_str!("golden.json")).unwrap();
+    let golden = &golden["layer_norm"];
+    let row =
+        |name: &str| -> RowDVector<f64> { matrix(&golden[name]).row(0).into_owned() };
+    let norm = LayerNorm { rms: RmsNorm { gain: row("gain") }, bias: row("bias") };
+    let (y, cache) = norm.forward(&matrix(&golden["x"]));
+    compare("y", &y, &golden["y"]);
+    let (grad_x, grads) = norm.backward(&cache, &matrix(&golden["grad_y"]));
+    compare("grad_x", &grad_x, &golden["grad_x"]);
+    for (name, ours) in [("grad_gain", &grads.rms.gain), ("grad_bias", &grads.bias)] {
+        compare(name, &DMatrix::from_rows(&[ours.clone()]), &golden[name]);
+    }
+}
+
+/// For each way a model can be built: with and without an MLP, with and without shared keys, one block and three.
+#[test]
+fn every_gradient_agrees_with_finite_differences() -> Result<()> {
+    for (n_blocks, n_kv_heads, d_hidden) in [(1, 2, 0), (2, 1, 6), (3, 2, 6)] {
+        let sizes = Sizes {
+            vocabulary: 5,
+            d_model: 4,
+            n_blocks,
+            n_heads: 2,
+            n_kv_heads,
+            d_hidden,
+        };
+        let model = random_model(sizes, 3);
+        let texts = [text(&[0, 4, 4, 1, 2], 2), text(&[3, 0, 3], 1)];
+        let (_, gradients) = model.loss_and_gradients(&texts)?;
+        for (name, check) in
+            gradient_check_parameters(&model, &gradients, 1e-5, |model| {
+                model.loss(&texts)
+            })?
+        {
+            assert!(check.max_relative_error < 1e-5, "{name}: {check:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn layers_and_loss_agree_with_finite_differences() -> Result<()> {
+    let rng = &mut rng(5);
+    let (x, grad_y) = (random(3, 6, rng), random(3, 6, rng));
+    let along = |y: &DMatrix<f64>| Ok(y.dot(&grad_y));
+
+    let mut norm = LayerNorm::new(6);
+    norm.rms.gain.copy_from(&random(1, 6, rng));
+    let grad_x = norm.backward(&norm.forward(&x).1, &grad_y).0;
+    let check = gradient_check(&x, &grad_x, 1e-5, |x| along(&norm.forward(x).0))?;
+    assert!(check.max_relative_error < 1e-6, "{check:?}");
+
+    let mlp = Mlp::new(6, 9, 1.0, rng);
+    let grad_x = mlp.backward(&mlp.forward(&x)?.1, &grad_y)?.0;
+    let check = gradient_check(&x, &grad_x, 1e-5, |x| along(&mlp.forward(x)?.0))?;
+    assert!(check.max_relative_error < 1e-6, "{check:?}");
+
+    let targets = [Some(5), None, Some(0)];
+    let (_, gradient) = cross_entropy(&x, &targets)?;
+    let check =
+        gradient_check(&x, &gradient, 1e-5, |x| Ok(cross_entropy(x, &targets)?.0))?;
+    assert!(check.max_relative_error < 1e-6, "{check:?}");
+    Ok(())
+}
+
+#[test]
+fn a_text_that_comes_in_parts_gets_the_scores_of_the_whole() -> Result<()> {
+    let model = random_model(SIZES, 1);
+    let tokens: Vec<usize> = (0..20).map(|i| i * i % 7).collect();
+    let (whole, _) = model.forward(&tokens)?;
+    let mut caches = vec![KeyValueCache::new(); 2];
+    for (first, count) in [(0, 7), (7, 1), (8, 12)] {
+        let scores = model.forward_cached(&tokens[first..first + count], &mut caches)?;
+        assert!((scores - whole.rows(first, count)).amax() < 1e-12);
+    }
+    Ok(())
+}
+
+#[test]
+fn bits_are_the_same_for_one_thread_and_three() -> Result<()> {
+    let task = Repeated { vocabulary: 9, periods: (3, 6), tokens: 15 };
+    let texts: Vec<Text> = (0..5).map(|_| task.draw(&mut rng(2))).collect();
+    let model = Transformer::<f32>::new(Sizes { vocabulary: 9, ..SIZES }, &mut rng(0))?;
+    let run = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| model.loss_and_gradients(&texts))
+    };
+    assert_eq!(run(1)?, run(3)?);
+    Ok(())
+}
+
+/// A head is switched off if and only if its output no longer reaches the block's: the model is linear in W_O's rows.
+#[test]
+fn a_head_that_is_off_changes_what_its_rows_of_w_o_carry() -> Result<()> {
+    let model = random_model(SIZES, 4);
+    let tokens = [1, 2, 3, 1];
+    let off = model.without_heads(&[(0, 1), (1, 3)]);
+    let (on, _) = model.forward(&tokens)?;
+    let (without, cache) = off.forward(&tokens)?;
+    assert!((&on - &without).amax() > 1e-3);
+    assert_eq!(cache.heads(0).len(), 4); // it still looks, and nobody hears of it
+    let mut noisy = off.clone(); // what it finds makes no difference any more
+    let w_q = &mut noisy.blocks[0].attention.parameters.w_q;
+    w_q.columns_mut(2, 2).fill(9.0);
+    assert_eq!(noisy.forward(&tokens)?.0, without);
+    Ok(())
+}
+
+/// Weights made by hand: a head that looks at itself, and one that looks at the token before.
+#[test]
+fn scores_of_heads_are_shares_of_weight() -> Result<()> {
+    let model = random_model(SIZES, 6);
+    let texts = [vec![0, 1, 2, 0, 1, 2]];
+    let (_, cache) = model.forward(&texts[0])?;
+    let weights = &cache.heads(1)[2].weights;
+    let scores = head_scores(&model, &texts)?[1][2];
+    let mean = |of: &dyn Fn(usize) -> f64, from: usize| {
+        (from..6).map(of).sum::<f64>() / (6 - from) as f64
+    };
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} and {b}");
+    close(scores.itself, mean(&|i| weights[(i, i)], 0));
+    close(scores.previous, mean(&|i| weights[(i, i - 1)], 1));
+    close(scores.first, mean(&|i| weights[(i, 0)], 2));
+    close(scores.after_copy, mean(&|i| weights[(i, i - 2)], 3)); // three back, and one on
+    assert!(scores.entropy > 0.0 && scores.entropy <= 1.0);
+    Ok(())
+}
+
+#[test]
+fn a_temperature_near_zero_takes_the_largest_and_one_draws_by_softmax() -> Result<()> {
+    let scores: DVector<f64> = dvector![0.0, 2.0, 1.0];
+    let rng = &mut rng(0);
+    assert!((0..50).all(|_| draw_next(&scores, 0.0, rng).unwrap() == 1));
+    let mut counts = [0.0; 3];
+    (0..20_000)
+        .for_each(|_| counts[draw_next(&scores, 1.0, rng).unwrap()] += 1.0 / 20_000.0);
+    let weights = attention::softmax(&scores)?;
+    for (count, weight) in counts.iter().zip(weights.iter()) {
+        assert!((count - weight).abs() < 0.02, "{counts:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn texts_say_what_they_should() {
+    let task = Repeated { vocabulary: 9, periods: (3, 6), tokens: 15 };
+    let rng = &mut rng(1);
+    for _ in 0..20 {
+        let Text { tokens, first } = task.draw(rng);
+        let period = first - 1;
+        assert!((3..=6).contains(&period) && tokens.len() == 15);
+        assert!((period..15).all(|i| tokens[i] == tokens[i - period]));
+        let mut stretch = tokens[..period].to_vec();
+        stretch.sort_unstable();
+        stretch.dedup();
+        assert_eq!(stretch.len(), period, "a token that stands twice has two successors");
+    }
+
+    let written: String =
+        (0..2000).map(|i| if i == 7 { 'z' } else { ['a', 'b', ' '][i % 3] }).collect();
+    let task = Characters::new(&written, 10, 2).unwrap();
+    assert_eq!(task.alphabet, [' ', 'a', 'b']); // z stands in it once
+    assert_eq!(task.tokens("ba").unwrap(), [2, 1]);
+    assert_eq!(
+        task.tokens("bz").unwrap_err().to_string(),
+        "'z' is not in the model's alphabet"
+    );
+    assert!(task.held_out().iter().all(|text| text.tokens.len() == 11));
+    let Text { tokens, first } = task.draw(&mut ChaCha8Rng::seed_from_u64(rng.random()));
+    assert_eq!((tokens.len(), first), (11, 1));
+    assert!(Characters::new("too short", 10, 1).is_err());
+}
