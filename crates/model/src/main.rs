@@ -10,7 +10,11 @@ use rand::rngs::ChaCha8Rng;
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A step makes and drops matrices by the thousand; this allocator keeps their memory where glibc's hands it back.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Trains the models of the book, and lets one write.
 #[derive(Parser)]
@@ -41,6 +45,18 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         save_every: u64,
         /// The text that the task `book` learns from.
+        #[arg(long, default_value = BOOK)]
+        text: PathBuf,
+    },
+    /// Times some steps of the task `book`, and prints seconds and sizes as JSON: for benches/peers/train.py.
+    Time {
+        /// How many steps, after one that isn't counted.
+        #[arg(long, default_value_t = 15)]
+        steps: u64,
+        /// On how many threads.
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+        /// The text that it learns from.
         #[arg(long, default_value = BOOK)]
         text: PathBuf,
     },
@@ -108,6 +124,9 @@ fn main() -> Result<()> {
                     train(change(book_plan(&task)), &task, &folder, save_every)
                 }
             }
+        }
+        Command::Time { steps, threads, text } => {
+            time(steps, threads, &characters(&text)?)
         }
         Command::Prose { src } => {
             print!("{}", model::prose_of_book(&src)?);
@@ -214,6 +233,25 @@ fn train(plan: Plan, task: &impl Task, folder: &Path, save_every: u64) -> Result
     }
     bar.finish();
     training.save(&path)
+}
+
+/// Prints the seconds that some steps take.
+fn time(steps: u64, threads: usize, task: &Characters) -> Result<()> {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    let plan = Plan { measure_every: u64::MAX, ..book_plan(task) };
+    let mut training = Training::new(plan, task)?;
+    training.step(task)?;
+    let begin = Instant::now();
+    for _ in 0..steps {
+        training.step(task)?;
+    }
+    let mut printed = serde_json::to_value(training.plan.sizes)?;
+    printed["seconds"] = begin.elapsed().as_secs_f64().into();
+    printed["threads"] = threads.into();
+    printed["batch"] = training.plan.batch.into();
+    printed["length"] = LENGTH.into();
+    println!("{printed}");
+    Ok(())
 }
 
 /// Prints a text that the model goes on with.

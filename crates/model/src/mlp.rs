@@ -30,8 +30,8 @@ named_parameters! {
 pub struct MlpCache<T: Float> {
     norm: NormCache<T>,
     normed: DMatrix<T>,
-    hidden: DMatrix<T>, // before silu (n, d_hidden)
-    active: DMatrix<T>, // after it
+    gate: DMatrix<T>,   // the sigmoid of the hidden layer (n, d_hidden)
+    active: DMatrix<T>, // silu of it
 }
 
 impl<T: Float> Mlp<T> {
@@ -58,9 +58,10 @@ impl<T: Float> Mlp<T> {
     pub fn forward(&self, x: &DMatrix<T>) -> Result<(DMatrix<T>, MlpCache<T>)> {
         let (normed, norm) = self.norm.forward(x);
         let hidden = linear(&normed, &self.w_1, &self.b_1)?;
-        let active = hidden.component_mul(&sigmoid(&hidden)); // silu
+        let gate = sigmoid(&hidden);
+        let active = hidden.component_mul(&gate); // silu
         let y = linear(&active, &self.w_2, &self.b_2)?;
-        Ok((y, MlpCache { norm, normed, hidden, active }))
+        Ok((y, MlpCache { norm, normed, gate, active }))
     }
 
     /// Returns the gradients with respect to `x` (n, d_model) and to the parameters.
@@ -72,12 +73,12 @@ impl<T: Float> Mlp<T> {
         cache: &MlpCache<T>,
         grad_y: &DMatrix<T>,
     ) -> Result<(DMatrix<T>, Mlp<T>)> {
-        let MlpCache { norm, normed, hidden, active } = cache;
+        let MlpCache { norm, normed, gate, active } = cache;
         let (mut grad_hidden, w_2, b_2) = linear_backward(active, &self.w_2, grad_y)?;
-        // silu′ = s + h s (1 − s), where s is the sigmoid.
-        let slope =
-            sigmoid(hidden).zip_map(active, |s, active| s + active * (T::one() - s));
-        grad_hidden.component_mul_assign(&slope);
+        // silu′ = s + h s (1 − s), where s is the sigmoid and h s is silu.
+        grad_hidden.zip_zip_apply(gate, active, |grad, s, active| {
+            *grad *= s + active * (T::one() - s);
+        });
         let (grad_normed, w_1, b_1) = linear_backward(normed, &self.w_1, &grad_hidden)?;
         let (grad_x, norm) = self.norm.backward(norm, &grad_normed);
         Ok((grad_x, Mlp { norm, w_1, b_1, w_2, b_2 }))

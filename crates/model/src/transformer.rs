@@ -4,10 +4,11 @@ use crate::cross_entropy::cross_entropy;
 use crate::mlp::{Mlp, MlpCache};
 use crate::norm::{NormCache, RmsNorm};
 use crate::parallel;
+use attention::flash::Flash;
 use attention::{
-    AttentionCache, Float, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention,
-    MultiHeadCache, NamedParameters, Parameters, Result, Rotary, RotaryPairs, linear,
-    linear_backward, named_parameters, softmax,
+    AttentionCache, Engine, Float, ForwardOptions, KeyValueCache, Mask,
+    MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result, Rotary,
+    RotaryPairs, linear, linear_backward, named_parameters, softmax,
 };
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{Rng, RngExt as _};
@@ -104,9 +105,9 @@ pub struct Text {
 }
 
 impl<T: Float> Block<T> {
-    fn forward(&self, x: &mut DMatrix<T>) -> Result<BlockCache<T>> {
+    fn forward(&self, x: &mut DMatrix<T>, engine: Engine) -> Result<BlockCache<T>> {
         let (normed, norm) = self.norm.forward(x);
-        let options = ForwardOptions::new().mask(Mask::causal());
+        let options = ForwardOptions::new().mask(Mask::causal()).engine(engine);
         let (found, attention) = self.attention.forward(&normed, options)?;
         *x += found;
         let mlp = self.mlp.as_ref().map(|mlp| mlp.forward(x)).transpose()?;
@@ -164,7 +165,7 @@ impl<T: Float> Transformer<T> {
         })
     }
 
-    /// Returns the scores of the next token after each, and a cache for the backward pass.
+    /// Returns the scores of the next token after each, and a cache for the backward pass, which has the weights of every head.
     ///
     /// Shapes: n tokens → (n, vocabulary).
     ///
@@ -174,8 +175,17 @@ impl<T: Float> Transformer<T> {
     /// # Panics
     /// A token is not in the vocabulary.
     pub fn forward(&self, tokens: &[usize]) -> Result<(DMatrix<T>, TransformerCache<T>)> {
+        self.forward_by(Engine::Naive, tokens)
+    }
+
+    fn forward_by(
+        &self,
+        engine: Engine,
+        tokens: &[usize],
+    ) -> Result<(DMatrix<T>, TransformerCache<T>)> {
         let mut x = self.embedding.select_rows(tokens);
-        let blocks = self.blocks.iter().map(|block| block.forward(&mut x));
+        let blocks =
+            self.blocks.iter().map(|block| block.forward(&mut x, engine.clone()));
         let blocks = blocks.collect::<Result<_>>()?;
         let (normed, norm) = self.norm.forward(&x);
         let scores = linear(&normed, &self.unembedding, &RowDVector::zeros(0))?;
@@ -211,7 +221,7 @@ impl<T: Float> Transformer<T> {
 
     /// Returns the mean loss of the tokens that are to be said in some texts, and its gradients.
     ///
-    /// Texts run in parallel; the bits are the same for any number of threads.
+    /// Attention runs tile by tile, without a matrix of weights. Texts run in parallel; the bits are the same for any number of threads.
     ///
     /// # Errors
     /// There is no text, or one has less than two tokens.
@@ -220,7 +230,8 @@ impl<T: Float> Transformer<T> {
     /// As [`Transformer::forward`].
     pub fn loss_and_gradients(&self, texts: &[Text]) -> Result<(T, Gradients<T>)> {
         let of_texts = parallel::map(texts, |text| {
-            let (scores, cache) = self.forward(text.read())?;
+            let (scores, cache) =
+                self.forward_by(Engine::Flash(Flash::default()), text.read())?;
             let (loss, grad_scores) = cross_entropy(&scores, &text.targets())?;
             Ok((loss, self.backward(&cache, &grad_scores)?))
         });
@@ -256,7 +267,8 @@ impl<T: Float> Transformer<T> {
     /// As [`Transformer::loss_and_gradients`].
     pub fn loss(&self, texts: &[Text]) -> Result<T> {
         let losses = parallel::map(texts, |text| {
-            let (scores, _) = self.forward(text.read())?;
+            let (scores, _) =
+                self.forward_by(Engine::Flash(Flash::default()), text.read())?;
             Ok(cross_entropy(&scores, &text.targets())?.0)
         });
         let losses = losses.into_iter().collect::<Result<Vec<T>>>()?;

@@ -99,7 +99,7 @@ fn layer_norm_and_its_gradients_are_those_of_pytorch() {
     let (grad_x, grads) = norm.backward(&cache, &matrix(&golden["grad_y"]));
     compare("grad_x", &grad_x, &golden["grad_x"]);
     for (name, ours) in [("grad_gain", &grads.rms.gain), ("grad_bias", &grads.bias)] {
-        compare(name, &DMatrix::from_rows(&[ours.clone()]), &golden[name]);
+        compare(name, &DMatrix::from_rows(std::slice::from_ref(ours)), &golden[name]);
     }
 }
 
