@@ -22,6 +22,7 @@ use nalgebra::DMatrix;
 /// assert_eq!(gradient, dmatrix![0.5, -0.5; 0.0, 0.0]);
 /// # Ok::<(), attention::Error>(())
 /// ```
+// ANCHOR: cross_entropy
 pub fn cross_entropy<T: Float>(
     scores: &DMatrix<T>,
     targets: &[Option<usize>],
@@ -45,3 +46,4 @@ pub fn cross_entropy<T: Float>(
     }
     Ok((loss, gradient))
 }
+// ANCHOR_END: cross_entropy

@@ -9,15 +9,15 @@ use nalgebra::DMatrix;
 #[cfg_attr(feature = "train", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeadScores {
     /// On the token itself.
-    pub itself: f64,
+    pub itself: f32,
     /// On the token before.
-    pub previous: f64,
+    pub previous: f32,
     /// On the first token of the text, by all queries from the third on.
-    pub first: f64,
+    pub first: f32,
     /// On tokens that followed an earlier copy of the query's token: the score of induction heads.
-    pub after_copy: f64,
+    pub after_copy: f32,
     /// The entropy of the row, as a share of the largest that so many visible keys allow.
-    pub entropy: f64,
+    pub entropy: f32,
 }
 
 /// The sums of a score, and how many queries had one.
@@ -33,8 +33,8 @@ impl Mean {
         self.count += 1.0;
     }
 
-    fn get(&self) -> f64 {
-        self.sum / self.count.max(1.0)
+    fn get(&self) -> f32 {
+        (self.sum / self.count.max(1.0)) as f32
     }
 }
 

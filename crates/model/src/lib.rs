@@ -11,9 +11,9 @@ mod transformer;
 mod heads; // what they look at
 
 #[cfg(feature = "train")]
-mod prose;
-#[cfg(feature = "train")]
 mod tasks;
+#[cfg(feature = "train")]
+mod trained;
 #[cfg(feature = "train")]
 mod training;
 
@@ -22,9 +22,9 @@ pub use heads::{HeadScores, head_scores};
 pub use mlp::{Mlp, MlpCache};
 pub use norm::{LayerNorm, NormCache, RmsNorm};
 #[cfg(feature = "train")]
-pub use prose::prose_of_book;
-#[cfg(feature = "train")]
 pub use tasks::{Characters, Repeated, Task};
+#[cfg(feature = "train")]
+pub use trained::{Run, Trained};
 #[cfg(feature = "train")]
 pub use training::{Measurement, Plan, Training};
 pub use transformer::{

@@ -1,10 +1,12 @@
 //! `model train …` and `model write …`: trains the models of the book, and lets one write.
 
+mod prose;
+
 use anyhow::{Context as _, Result, ensure};
 use attention::KeyValueCache;
 use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use model::{Characters, Plan, Repeated, Sizes, Task, Training, draw_next};
+use model::{Characters, Plan, Repeated, Run, Sizes, Task, Trained, Training, draw_next};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 use std::fs::{self, File, TryLockError};
@@ -47,6 +49,9 @@ enum Command {
         /// The text that the task `book` learns from.
         #[arg(long, default_value = BOOK)]
         text: PathBuf,
+        /// Also writes model and curves for the book to show, as NAME.json and NAME.f32 in crates/model/trained.
+        #[arg(long, value_name = "NAME")]
+        record: Option<String>,
     },
     /// Times some steps of the task `book`, and prints seconds and sizes as JSON: for benches/peers/train.py.
     Time {
@@ -97,6 +102,7 @@ enum TaskName {
 }
 
 const BOOK: &str = "crates/model/trained/book.txt";
+const TRAINED: &str = "crates/model/trained";
 
 /// The characters that the model of the book sees at most in training, and how often one has to stand in the book.
 const LENGTH: usize = 256;
@@ -104,7 +110,16 @@ const RARE: usize = 20;
 
 fn main() -> Result<()> {
     match Arguments::parse().command {
-        Command::Train { task, folder, steps, seed, blocks, save_every, text } => {
+        Command::Train {
+            task,
+            folder,
+            steps,
+            seed,
+            blocks,
+            save_every,
+            text,
+            record,
+        } => {
             let folder = folder.unwrap_or_else(|| match task {
                 TaskName::Repeated => "target/model/repeated".into(),
                 TaskName::Book => "target/model/book".into(),
@@ -114,22 +129,39 @@ fn main() -> Result<()> {
                 plan.sizes.n_blocks = blocks.unwrap_or(plan.sizes.n_blocks);
                 Plan { seed, ..plan }
             };
-            match task {
+            ensure!(
+                record.is_none() || !folder.join(FILE).exists(),
+                "what is recorded begins with the first step: remove {} or take another folder",
+                folder.join(FILE).display()
+            );
+            let (begin, date) = (Instant::now(), record::take::now()?);
+            let (training, alphabet) = match task {
                 TaskName::Repeated => {
                     let task = Repeated { vocabulary: 64, periods: (12, 24), tokens: 48 };
-                    train(change(repeated_plan(&task)), &task, &folder, save_every)
+                    let plan = change(repeated_plan(&task));
+                    (train(plan, &task, &folder, save_every)?, vec![])
                 }
                 TaskName::Book => {
                     let task = characters(&text)?;
-                    train(change(book_plan(&task)), &task, &folder, save_every)
+                    let plan = change(book_plan(&task));
+                    (train(plan, &task, &folder, save_every)?, task.alphabet)
                 }
-            }
+            };
+            let Some(name) = record else { return Ok(()) };
+            let run = Run {
+                date,
+                processor: record::take::machine()?.processor(),
+                threads: rayon::current_num_threads(),
+                seconds: begin.elapsed().as_secs_f64(),
+                peak_bytes: peak_bytes(),
+            };
+            Trained::new(training, run, alphabet).save(Path::new(TRAINED), &name)
         }
         Command::Time { steps, threads, text } => {
             time(steps, threads, &characters(&text)?)
         }
         Command::Prose { src } => {
-            print!("{}", model::prose_of_book(&src)?);
+            print!("{}", prose::prose_of_book(&src)?);
             Ok(())
         }
         Command::Write { prompt, folder, characters: count, temperature, seed, text } => {
@@ -192,7 +224,12 @@ fn characters(text: &Path) -> Result<Characters> {
 const FILE: &str = "training.json";
 
 /// Trains to the end of the plan, from where the folder's training is, if it has one.
-fn train(plan: Plan, task: &impl Task, folder: &Path, save_every: u64) -> Result<()> {
+fn train(
+    plan: Plan,
+    task: &impl Task,
+    folder: &Path,
+    save_every: u64,
+) -> Result<Training> {
     fs::create_dir_all(folder)
         .with_context(|| format!("{} can't be made", folder.display()))?;
     let lock = File::create(folder.join("lock"))?;
@@ -232,7 +269,16 @@ fn train(plan: Plan, task: &impl Task, folder: &Path, save_every: u64) -> Result
         }
     }
     bar.finish();
-    training.save(&path)
+    training.save(&path)?;
+    Ok(training)
+}
+
+/// The largest memory that this program had so far, where Linux tells.
+fn peak_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib << 10)
 }
 
 /// Prints the seconds that some steps take.

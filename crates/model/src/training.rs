@@ -39,6 +39,7 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the step size of a step, of which the first is 1.
+    // ANCHOR: rate
     pub fn rate(&self, step: u64) -> f32 {
         if step <= self.warm_up {
             return self.rate * step as f32 / self.warm_up as f32;
@@ -48,6 +49,7 @@ impl Plan {
         // To a tenth, not to 0: the last steps should count for something.
         self.rate * (0.55 + 0.45 * (std::f32::consts::PI * done).cos())
     }
+    // ANCHOR_END: rate
 }
 
 /// What was measured after some steps.
@@ -198,12 +200,15 @@ impl Training {
 }
 
 /// The model of a plan before its first step.
-fn fresh(plan: &Plan) -> Result<Transformer<f32>> {
+pub(crate) fn fresh(plan: &Plan) -> Result<Transformer<f32>> {
     Ok(Transformer::new(plan.sizes, &mut ChaCha8Rng::seed_from_u64(plan.seed))?)
 }
 
 /// Gives a model the parameters of a file, by their names.
-fn fill(model: &mut Transformer<f32>, parameters: Vec<(String, Vec<f32>)>) -> Result<()> {
+pub(crate) fn fill(
+    model: &mut Transformer<f32>,
+    parameters: Vec<(String, Vec<f32>)>,
+) -> Result<()> {
     let named = model.named_mut();
     ensure!(
         named.len() == parameters.len(),

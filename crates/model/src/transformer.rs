@@ -105,6 +105,7 @@ pub struct Text {
 }
 
 impl<T: Float> Block<T> {
+    // ANCHOR: block
     fn forward(&self, x: &mut DMatrix<T>, engine: Engine) -> Result<BlockCache<T>> {
         let (normed, norm) = self.norm.forward(x);
         let options = ForwardOptions::new().mask(Mask::causal()).engine(engine);
@@ -117,8 +118,10 @@ impl<T: Float> Block<T> {
         });
         Ok(BlockCache { norm, attention, mlp })
     }
+    // ANCHOR_END: block
 
     /// Takes the gradient with respect to the block's output to that of its input: through each layer, and past it.
+    // ANCHOR: block_backward
     fn backward(
         &self,
         cache: &BlockCache<T>,
@@ -135,6 +138,7 @@ impl<T: Float> Block<T> {
         *grad_x += through;
         Ok(Block { norm, attention: attention.parameters, mlp })
     }
+    // ANCHOR_END: block_backward
 }
 
 impl<T: Float> Transformer<T> {
@@ -178,6 +182,7 @@ impl<T: Float> Transformer<T> {
         self.forward_by(Engine::Naive, tokens)
     }
 
+    // ANCHOR: forward
     fn forward_by(
         &self,
         engine: Engine,
@@ -191,11 +196,13 @@ impl<T: Float> Transformer<T> {
         let scores = linear(&normed, &self.unembedding, &RowDVector::zeros(0))?;
         Ok((scores, TransformerCache { tokens: tokens.to_vec(), blocks, norm, normed }))
     }
+    // ANCHOR_END: forward
 
     /// Returns the gradients with respect to all parameters.
     ///
     /// # Errors
     /// `grad_scores` is not of the shape of the scores.
+    // ANCHOR: backward
     pub fn backward(
         &self,
         cache: &TransformerCache<T>,
@@ -218,6 +225,7 @@ impl<T: Float> Transformer<T> {
         }
         Ok(Transformer { embedding, blocks, norm, unembedding })
     }
+    // ANCHOR_END: backward
 
     /// Returns the mean loss of the tokens that are to be said in some texts, and its gradients.
     ///

@@ -1,6 +1,6 @@
 //! A training that is killed goes on as if nothing had happened.
 
-use model::Training;
+use model::{Run, Trained, Training};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use std::path::Path;
@@ -54,6 +54,29 @@ fn a_training_that_is_killed_twenty_times_ends_with_the_same_bits() {
     }
     assert!(train(&killed).status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap(), fs::read(whole.join("training.json")).unwrap());
+}
+
+#[test]
+fn what_was_trained_is_read_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(train(folder.path()).status().unwrap().success());
+    let training = Training::open(&folder.path().join("training.json")).unwrap();
+    let run = Run {
+        date: "2026-11-26T12:00:00Z".to_owned(),
+        processor: "a processor".to_owned(),
+        threads: 2,
+        seconds: 1.5,
+        peak_bytes: None,
+    };
+    let trained = Trained::new(training, run, vec!['a', 'ß']);
+    trained.save(folder.path(), "it").unwrap();
+    assert_eq!(Trained::open(folder.path(), "it").unwrap(), trained);
+
+    let weights = folder.path().join("it.f32");
+    let bytes = fs::read(&weights).unwrap();
+    fs::write(&weights, &bytes[1..]).unwrap();
+    let said = Trained::open(folder.path(), "it").unwrap_err().to_string();
+    assert!(said.starts_with("it.f32 has"), "{said}");
 }
 
 #[test]
