@@ -2,13 +2,15 @@
 """Training steps of the book's model, by the crate `model` and by the same model in PyTorch, eager, in turns.
 
     cargo build --release -p model
-    target/peers/venv/bin/python benches/peers/train.py --threads 2
+    target/peers/venv/bin/python benches/peers/train.py
 
 Each round times both, for the same number of steps, in programs of their own; the ratio is the median of the rounds' ratios. The losses aren't
 compared: that the two models and their gradients are the same is what crates/model/tests/golden.py is for.
 """
 
 import argparse
+import datetime
+import importlib.metadata
 import json
 import statistics
 import subprocess
@@ -71,30 +73,42 @@ def in_pytorch(sizes, steps):
     return time.perf_counter() - begin
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--program", default="target/release/model")
-    parser.add_argument("--in-pytorch", help=argparse.SUPPRESS)  # the sizes: a round of PyTorch
-    arguments = parser.parse_args()
-    if arguments.in_pytorch:
-        print(in_pytorch(json.loads(arguments.in_pytorch), arguments.steps))
-        return
-    steps, threads = str(arguments.steps), str(arguments.threads)
+def compare(arguments, threads):
+    """Rounds of both in turns: tokens a second of each, and the ratio."""
+    steps = str(arguments.steps)
     ours, theirs = [], []
     for _ in range(arguments.rounds):
-        command = [arguments.program, "time", "--steps", steps, "--threads", threads]
+        command = [arguments.program, "time", "--steps", steps, "--threads", str(threads)]
         measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         ours.append(measured.pop("seconds"))
         command = [sys.executable, __file__, "--steps", steps, "--in-pytorch", json.dumps(measured)]
         theirs.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     tokens = measured["batch"] * measured["length"] * arguments.steps
     ratios = sorted(b / a for a, b in zip(ours, theirs))
-    print(f"threads {threads}: {tokens / statistics.median(ours):.0f} tokens a second by the crate")
-    print(f"threads {threads}: {tokens / statistics.median(theirs):.0f} by PyTorch")
-    print(f"ratio {statistics.median(ratios):.2f} (rounds from {ratios[0]:.2f} to {ratios[-1]:.2f})")
+    run = dict(threads=threads, ours=tokens / statistics.median(ours), theirs=tokens / statistics.median(theirs))
+    run |= dict(ratio=statistics.median(ratios), lowest=ratios[0], highest=ratios[-1])
+    print("{threads} threads: {ours:.0f} tokens a second, PyTorch {theirs:.0f}, ratio {ratio:.2f} ({lowest:.2f} to {highest:.2f})".format(**run))
+    return run, measured["processor"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--program", default="target/release/model")
+    parser.add_argument("--record", help="a file for the results: crates/model/trained/speed.json is the one that the book shows")
+    parser.add_argument("--in-pytorch", help=argparse.SUPPRESS)  # the sizes: a round of PyTorch
+    arguments = parser.parse_args()
+    if arguments.in_pytorch:
+        print(in_pytorch(json.loads(arguments.in_pytorch), arguments.steps))
+        return
+    runs, processors = zip(*(compare(arguments, threads) for threads in arguments.threads))
+    if arguments.record:
+        torch = importlib.metadata.version("torch").split("+")[0]
+        told = dict(processor=processors[0], torch=torch, date=str(datetime.date.today()), runs=runs)
+        with open(arguments.record, "w") as file:
+            json.dump(told, file, indent=1)
 
 
 main()

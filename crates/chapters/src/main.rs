@@ -14,6 +14,7 @@ mod fast;
 mod fewer_pairs;
 mod gpu;
 mod gradient_checking;
+mod induction;
 mod intuition;
 mod layer;
 mod linear_attention;
@@ -32,7 +33,10 @@ mod softmax;
 mod tiles_backward;
 mod tiles_forward;
 mod tiles_traffic;
+mod trained;
+mod trained_heads;
 mod welcome;
+mod whole_model;
 mod why_sqrt_d_k;
 mod workbench;
 
@@ -88,6 +92,9 @@ const PAGES: &[Generator] = &[
     ("fewer-pairs", fewer_pairs::generate),
     ("linear-attention", linear_attention::generate),
     ("gpu", gpu::generate),
+    ("whole-model", whole_model::generate),
+    ("induction", induction::generate),
+    ("trained-heads", trained_heads::generate),
     ("debugging", debugging::generate),
     ("claims", claims::generate),
     ("workbench", workbench::generate),

@@ -104,10 +104,6 @@ enum TaskName {
 const BOOK: &str = "crates/model/trained/book.txt";
 const TRAINED: &str = "crates/model/trained";
 
-/// The characters that the model of the book sees at most in training, and how often one has to stand in the book.
-const LENGTH: usize = 256;
-const RARE: usize = 20;
-
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Train {
@@ -137,7 +133,7 @@ fn main() -> Result<()> {
             let (begin, date) = (Instant::now(), record::take::now()?);
             let (training, alphabet) = match task {
                 TaskName::Repeated => {
-                    let task = Repeated { vocabulary: 64, periods: (12, 24), tokens: 48 };
+                    let task = Repeated::OF_BOOK;
                     let plan = change(repeated_plan(&task));
                     (train(plan, &task, &folder, save_every)?, vec![])
                 }
@@ -205,12 +201,12 @@ fn book_plan(task: &Characters) -> Plan {
             d_hidden: 256,
         },
         seed: 0,
-        steps: 3000,
+        steps: 2000,
         batch: 16,
         rate: 0.004,
         warm_up: 100,
         clip: 1.0,
-        weight_decay: 0.01,
+        weight_decay: 0.1,
         measure_every: 50,
     }
 }
@@ -218,7 +214,7 @@ fn book_plan(task: &Characters) -> Plan {
 fn characters(text: &Path) -> Result<Characters> {
     let read = fs::read_to_string(text);
     let read = read.with_context(|| format!("{} can't be read", text.display()))?;
-    Characters::new(&read, LENGTH, RARE)
+    Characters::of_book(&read)
 }
 
 const FILE: &str = "training.json";
@@ -293,9 +289,10 @@ fn time(steps: u64, threads: usize, task: &Characters) -> Result<()> {
     }
     let mut printed = serde_json::to_value(training.plan.sizes)?;
     printed["seconds"] = begin.elapsed().as_secs_f64().into();
+    printed["processor"] = record::take::machine()?.processor().into();
     printed["threads"] = threads.into();
     printed["batch"] = training.plan.batch.into();
-    printed["length"] = LENGTH.into();
+    printed["length"] = task.length().into();
     println!("{printed}");
     Ok(())
 }
@@ -312,7 +309,7 @@ fn write(
     let mut out = std::io::stdout().lock();
     write!(out, "{prompt}")?;
     // No token looks further back than in training: angles of longer distances are new to the model.
-    let window = KeyValueCache::with_window(LENGTH - 4, 4)?;
+    let window = KeyValueCache::with_window(task.length() - 4, 4)?;
     let mut caches = vec![window; training.model.blocks.len()];
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut scores = training.model.forward_cached(&task.tokens(prompt)?, &mut caches)?;

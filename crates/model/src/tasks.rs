@@ -29,6 +29,11 @@ pub struct Repeated {
     pub tokens: usize,
 }
 
+impl Repeated {
+    /// The task of the book.
+    pub const OF_BOOK: Self = Repeated { vocabulary: 64, periods: (12, 24), tokens: 48 };
+}
+
 impl Task for Repeated {
     fn vocabulary(&self) -> usize {
         self.vocabulary
@@ -61,7 +66,25 @@ pub struct Characters {
 }
 
 impl Characters {
-    /// Returns stretches of `length` characters of a text, of which the last twentieth is held out. Characters that stand in it less than
+    /// The task of the book: stretches of 256 characters, and no character that stands in its text less than twenty times.
+    ///
+    /// # Errors
+    /// As [`Characters::new`].
+    pub fn of_book(text: &str) -> Result<Self> {
+        Self::new(text, 256, 20)
+    }
+
+    /// Returns how many characters a stretch has.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Returns how many characters there are to learn from.
+    pub fn characters(&self) -> usize {
+        self.train.len()
+    }
+
+    /// Returns stretches of `length` characters of a text, of which every twentieth paragraph is held out. Characters that stand in it less than
     /// `rare` times are left out.
     ///
     /// # Errors
@@ -71,13 +94,18 @@ impl Characters {
         text.chars().for_each(|c| *counts.entry(c).or_insert(0) += 1);
         let alphabet = counts.into_iter().filter(|(_, count)| *count >= rare);
         let alphabet: Vec<char> = alphabet.map(|(c, _)| c).collect();
-        let mut train: Vec<usize> =
-            text.chars().filter_map(|c| alphabet.binary_search(&c).ok()).collect();
-        let held_out = train.split_off(train.len() - train.len() / 20);
+        let (mut train, mut held_out) = (vec![], vec![]);
+        for (i, paragraph) in text.split_inclusive('\n').enumerate() {
+            let part = if i % 20 == 19 { &mut held_out } else { &mut train };
+            part.extend(
+                paragraph.chars().filter_map(|c| alphabet.binary_search(&c).ok()),
+            );
+        }
         ensure!(
-            held_out.len() > length,
-            "the text has {} characters, and the twentieth that is held out has to be longer than {length}",
-            text.chars().count()
+            train.len() > length && held_out.len() > length,
+            "every twentieth paragraph of the text is held out, which leaves {} characters to learn from and {} to test with; both have to be more than {length}",
+            train.len(),
+            held_out.len()
         );
         Ok(Characters { alphabet, train, held_out, length })
     }

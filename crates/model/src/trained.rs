@@ -4,6 +4,8 @@ use crate::training::{Measurement, Plan, Training, fill, fresh};
 use crate::transformer::Transformer;
 use anyhow::{Context as _, Result, ensure};
 use attention::NamedParameters as _;
+use rand::SeedableRng as _;
+use rand::rngs::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -54,6 +56,21 @@ impl Trained {
     pub fn new(training: Training, run: Run, alphabet: Vec<char>) -> Self {
         let Training { plan, model, history, .. } = training;
         Trained { plan, run, alphabet, history, model }
+    }
+
+    /// Returns the model with the same parameters in `f64`, in which no processor's rounding shows.
+    ///
+    /// # Errors
+    /// The sizes don't fit.
+    pub fn in_f64(&self) -> Result<Transformer<f64>> {
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        let mut model = Transformer::new(self.plan.sizes, rng)?;
+        for ((_, mut to), (_, from)) in
+            model.named_mut().into_iter().zip(self.model.named())
+        {
+            to.copy_from(&from.map(f64::from));
+        }
+        Ok(model)
     }
 
     /// Writes `NAME.json`, and `NAME.f32`: the parameters in the order of their names, each column by column, as little-endian numbers.

@@ -247,11 +247,12 @@ fn texts_say_what_they_should() {
         assert_eq!(stretch.len(), period, "a token that stands twice has two successors");
     }
 
+    // A paragraph of four characters in each line; one character is rare.
     let written: String =
-        (0..2000).map(|i| if i == 7 { 'z' } else { ['a', 'b', ' '][i % 3] }).collect();
+        (0..500).map(|i| if i == 7 { "zab\n" } else { "b a\n" }).collect();
     let task = Characters::new(&written, 10, 2).unwrap();
-    assert_eq!(task.alphabet, [' ', 'a', 'b']); // z stands in it once
-    assert_eq!(task.tokens("ba").unwrap(), [2, 1]);
+    assert_eq!(task.alphabet, ['\n', ' ', 'a', 'b']); // z stands in it once
+    assert_eq!(task.tokens("ba").unwrap(), [3, 2]);
     assert_eq!(
         task.tokens("bz").unwrap_err().to_string(),
         "'z' is not in the model's alphabet"

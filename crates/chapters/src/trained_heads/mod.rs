@@ -1,0 +1,8 @@
+//! The heads of a trained model in numbers: where they look, and what is lost without them.
+
+#[cfg(test)]
+mod claims;
+mod facts;
+mod page;
+
+pub use page::generate;
