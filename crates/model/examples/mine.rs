@@ -1,4 +1,4 @@
-//! A place for snippets that use the crate `laboratory`. Paste one above `Ok(())`, then run
+//! A place for snippets that use the crate `model`. Paste one above `Ok(())`, then run
 //! `cargo run -p model --example mine`.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
