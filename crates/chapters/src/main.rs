@@ -14,6 +14,7 @@ mod fast;
 mod fewer_pairs;
 mod gpu;
 mod gradient_checking;
+mod hidden_faults;
 mod induction;
 mod intuition;
 mod layer;
@@ -95,6 +96,7 @@ const PAGES: &[Generator] = &[
     ("whole-model", whole_model::generate),
     ("induction", induction::generate),
     ("trained-heads", trained_heads::generate),
+    ("hidden-faults", hidden_faults::generate),
     ("debugging", debugging::generate),
     ("claims", claims::generate),
     ("workbench", workbench::generate),

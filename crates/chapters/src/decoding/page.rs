@@ -107,8 +107,13 @@ fn steps(page: &mut Page) -> Result<()> {
     Ok(())
 }
 
-const THREADS: [&str; 5] =
-    ["threads", "reading", "most key-value heads", "share of it", "gain of fewest"];
+const THREADS: [&str; 5] = [
+    "threads",
+    "reading",
+    "a key-value head each",
+    "share of it",
+    "gain with one for all",
+];
 
 /// What so many threads read, and what they gain by reading less.
 fn with_threads(steps: &Steps) -> Vec<String> {

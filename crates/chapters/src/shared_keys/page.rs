@@ -29,8 +29,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "FLOP per byte",
     ];
     page.table("kept", &header, &rows.map(row));
-    let beside = [rows[0], rows[1], rows[2], ("latent", LATENT)];
-    page.table("latent", &header, &beside.map(row));
+    page.table("latent", &header, &[row(("latent", LATENT))]);
     let [many, latent] = [Kept::Heads(HEADS), LATENT].map(Kept::operations);
     page.value("absorbed", significant(latent as f64 / many as f64, 3));
     page.value("layers", integer(LAYERS as usize));

@@ -1,26 +1,46 @@
 //! Tests of what the chapter says of its numbers.
 
-use super::facts::{Facts, most};
+use super::facts::Facts;
+use super::page::{SIMILAR, dearest};
 
 #[test]
 fn what_the_chapter_says_of_heads_and_blocks() {
     let facts = Facts::compute().unwrap();
     let heads = facts.heads().unwrap();
-    let mean = |block: usize| {
-        let of_block = heads.iter().filter(|head| head.block == block);
-        of_block.map(|head| head.distance).sum::<f64>() / 4.0
-    };
-    // The first block looks furthest back, and the second least far.
-    assert!(mean(0) > 2.0 * mean(3) && mean(3) > mean(2) && mean(2) > mean(1));
-    // The most local head matters most, and more than all others of the first block together.
-    let dear = most(&heads, |head| head.rise);
-    assert_eq!(dear.name(), most(&heads, |head| head.before).name());
-    let first_block: f64 =
-        heads.iter().filter(|head| head.block == 0).map(|head| head.rise).sum();
-    assert!(dear.rise > first_block);
-    // No head is worth nothing, and none rests on the first character.
-    assert!(heads.iter().all(|head| head.rise > 0.02 && head.first < 0.05));
-    // What was read before is no easier the second time.
+    let of_block = |block: usize| heads.iter().filter(move |head| head.block == block);
+    let distance =
+        |block: usize| of_block(block).map(|head| head.distance).sum::<f64>() / 4.0;
+    // Block 1 looks furthest; from block 2 on it widens.
+    assert!(
+        distance(0) > 2.0 * distance(3)
+            && distance(3) > distance(2)
+            && distance(2) > distance(1)
+    );
+
+    // Two heads share out the letters: an e looks one back with one and two back with the other.
+    let [first, second] = dearest(&heads);
+    assert!(
+        first.block == 1 && second.block == 1 && second.rise > 2.0 * heads[SIMILAR].rise
+    );
+    assert!(
+        first.e_two_back > 0.6 && second.e_one_back > 0.7 && first.space_on_itself > 0.6
+    );
+    // Similar shares, and a third of the worth.
+    let [a, b] = [second, &heads[SIMILAR]];
+    assert!(
+        (a.one_back - b.one_back).abs() < 0.1 && (a.two_back - b.two_back).abs() < 0.1
+    );
+
+    // Every head is worth something, a block's heads more together than one by one.
+    assert!(heads.iter().all(|head| head.rise > 0.02));
+    for block in 0..4 {
+        let alone: f64 = of_block(block).map(|head| head.rise).sum();
+        let together: Vec<_> =
+            of_block(block).map(|head| (head.block, head.head)).collect();
+        assert!(facts.rise(&together).unwrap() > alone);
+    }
+    // No head rests on the first character or finds the place where it read the same.
+    assert!(heads.iter().all(|head| head.first < 0.02 && head.after_same_place < 0.02));
     let [first, second] = facts.losses_of_readings().unwrap();
     assert!(second > first - 0.02, "{first} {second}");
 }

@@ -13,8 +13,8 @@ use model::Measurement;
 pub fn generate(page: &mut Page) -> Result<()> {
     let facts = Facts::compute()?;
     let heads = facts.heads()?;
-    looks(page, &heads);
-    blocks(page, &heads);
+    looks(page, &facts, &heads)?;
+    blocks(page, &facts, &heads)?;
     maps(page, &facts, &heads)?;
     readings(page, &facts)?;
     entropies(page, &facts)?;
@@ -22,69 +22,91 @@ pub fn generate(page: &mut Page) -> Result<()> {
 }
 
 /// Where each head looks, and what it is worth.
-fn looks(page: &mut Page, heads: &[Head]) {
+fn looks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     page.table_of(
         "looks",
         heads,
         &[
             ("head", &Head::name),
-            ("one back", &|head| percent(head.before, 0)),
+            ("itself", &|head| percent(head.itself, 0)),
+            ("one back", &|head| percent(head.one_back, 0)),
             ("two back", &|head| percent(head.two_back, 0)),
-            ("last space", &|head| percent(head.space, 0)),
-            ("before the last two words", &|head| percent(head.older, 0)),
+            ("further", &|head| percent(head.further, 0)),
             ("loss rises by", &|head| fixed(head.rise, 2)),
         ],
     );
-    let (dear, cheap) = (most(heads, |head| head.rise), most(heads, |head| -head.rise));
-    page.value("dear", dear.name());
-    page.value("dear-rise", fixed(dear.rise, 1));
-    page.value("cheap", cheap.name());
-    page.value("cheap-rise", fixed(cheap.rise, 2));
-    let first = heads.iter().map(|head| head.first).fold(0.0, f64::max);
-    page.value("largest-first", percent(first, 0));
-}
-
-/// How far the heads of each block look back.
-fn blocks(page: &mut Page, heads: &[Head]) {
-    let count = heads.iter().map(|head| head.block).max().unwrap_or(0) + 1;
-    let blocks: Vec<Vec<&Head>> = (0..count)
-        .map(|block| heads.iter().filter(|head| head.block == block).collect())
-        .collect();
-    let mean = |heads: &[&Head], of: fn(&Head) -> f64| {
-        heads.iter().map(|head| of(head)).sum::<f64>() / heads.len() as f64
-    };
-    page.table_of(
-        "blocks",
-        &blocks,
-        &[
-            ("block", &|heads| (heads[0].block + 1).to_string()),
-            ("characters back, on average", &|heads| {
-                fixed(mean(heads, |head| head.distance), 0)
-            }),
-            ("one or two back", &|heads| {
-                percent(mean(heads, |head| head.before + head.two_back), 0)
-            }),
-            ("before the last two words", &|heads| {
-                percent(mean(heads, |head| head.older), 0)
-            }),
-        ],
+    let [first, second] = dearest(heads);
+    page.value("dear", first.name());
+    page.value("similar", heads[SIMILAR].name());
+    page.value("dear-rise", fixed(first.rise, 1));
+    page.value(
+        "both-rise",
+        fixed(facts.rise(&[first, second].map(|it| (it.block, it.head)))?, 1),
     );
+    for (key, of) in [
+        ("largest-first", (|head| head.first) as fn(&Head) -> f64),
+        ("largest-copy", |head| head.after_same_place),
+    ] {
+        page.value(key, percent(heads.iter().map(of).fold(0.0, f64::max), 1));
+    }
+    Ok(())
 }
 
-/// The maps of four heads.
+/// A head that looks where the second of [`dearest`] looks, and is worth less: a test compares them.
+pub const SIMILAR: usize = 10;
+
+/// The two heads without which the loss rises most.
+pub fn dearest(heads: &[Head]) -> [&Head; 2] {
+    let first = most(heads, |head| head.rise);
+    let second = most(heads, |head| if head.rise < first.rise { head.rise } else { 0.0 });
+    [first, second]
+}
+
+/// How far the heads of each block look back, and what a block's heads are worth together.
+fn blocks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
+    let count = heads.iter().map(|head| head.block).max().unwrap_or(0) + 1;
+    let mut rows = vec![];
+    for block in 0..count {
+        let heads: Vec<_> = heads.iter().filter(|head| head.block == block).collect();
+        let sum = |of: fn(&Head) -> f64| heads.iter().map(|head| of(head)).sum::<f64>();
+        let n = heads.len() as f64;
+        let off: Vec<_> = heads.iter().map(|head| (head.block, head.head)).collect();
+        rows.push(vec![
+            (block + 1).to_string(),
+            fixed(sum(|head| head.distance) / n, 1),
+            percent(sum(|head| head.further) / n, 0),
+            fixed(sum(|head| head.rise), 2),
+            fixed(facts.rise(&off)?, 2),
+        ]);
+    }
+    let header = [
+        "block",
+        "characters back, on average",
+        "more than two back",
+        "loss rises by, one head off, summed up",
+        "all heads off",
+    ];
+    page.table("blocks", &header, &rows);
+    Ok(())
+}
+
+/// The heads of the maps: the two that are worth most, the one whose spaces look most at themselves of those that are left in the first block, and the
+/// one that looks furthest.
+fn chosen(heads: &[Head]) -> [&Head; 4] {
+    let [first, second] = dearest(heads);
+    let spaces = |head: &Head| if head.block == 0 { head.space_on_itself } else { 0.0 };
+    [first, second, most(heads, spaces), most(heads, |head| head.distance)]
+}
+
+/// The maps of four heads, and what they do at some characters.
 fn maps(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     const CELL: i32 = 12;
-    let chosen = [
-        most(heads, |head| head.before),
-        most(heads, |head| head.two_back),
-        most(heads, |head| head.space - head.before),
-        most(heads, |head| head.older),
-    ];
+    let chosen = chosen(heads);
     let n = SENTENCE.chars().count() as i32;
     let side = n * CELL;
     let words = (
         "The weights of four heads for one sentence",
-        "Four lower triangles of weights. The first has dark cells just below the diagonal. In the second they lie two below it. In the third there are dark columns at spaces. In the fourth the weight is spread.",
+        "Four lower triangles of weights. In the first two, dark cells run one or two below the diagonal. In the third, spaces are dark on the diagonal, and other rows are pale. In the fourth most rows are pale, and some have one dark cell.",
     );
     page.figure("maps", words, (640, (2 * (side + 40)) as u32), |area| {
         for (place, head) in chosen.iter().enumerate() {
@@ -106,9 +128,19 @@ fn maps(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
         }
         Ok(())
     })?;
-    for (key, head) in ["one-back", "two-back", "on-spaces", "wide"].iter().zip(chosen) {
+    for (key, head) in ["first", "second", "spaces", "far"].iter().zip(chosen) {
         page.value(*key, head.name());
     }
+    page.table_of(
+        "queries",
+        &chosen,
+        &[
+            ("head", &|head| head.name()),
+            ("a space looks at itself", &|head| percent(head.space_on_itself, 0)),
+            ("an e looks one back", &|head| percent(head.e_one_back, 0)),
+            ("an e looks two back", &|head| percent(head.e_two_back, 0)),
+        ],
+    );
     Ok(())
 }
 

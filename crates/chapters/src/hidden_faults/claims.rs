@@ -1,0 +1,26 @@
+//! Tests of what the chapter says of its numbers.
+
+use super::page::{run, runs};
+
+#[test]
+fn two_faults_learn_and_fail_token_by_token() {
+    let runs = runs().unwrap();
+    let ignorant = 64.0_f64.ln();
+    let right = run(&runs, "right").unwrap();
+    assert!(right.last() < 0.01 && (right.by_token - right.last()).abs() < 1e-4);
+    for name in ["softmax over the wrong axis", "heads merged without a transpose"] {
+        let fault = run(&runs, name).unwrap();
+        assert!(fault.last() < 3.0 && fault.by_token > ignorant, "{name}");
+    }
+}
+
+#[test]
+fn wide_heads_without_the_scale_do_not_begin_to_learn() {
+    let runs = runs().unwrap();
+    for width in ["64", "512"] {
+        let of = |name: &str| run(&runs, &format!("{name}, {width} wide")).unwrap();
+        let (right, without) = (of("right"), of("no scale"));
+        assert!(right.last() < 0.5 && without.last() > 2.0, "{width}");
+        assert!((without.by_token - without.last()).abs() < 1e-3); // it sees no future
+    }
+}

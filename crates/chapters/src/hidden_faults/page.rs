@@ -1,0 +1,99 @@
+//! The chapter's page: tables and figures.
+
+use crate::output::Page;
+use anyhow::{Context as _, Result};
+use figures::format::{fixed, integer};
+use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, VERMILION, line_chart};
+use serde::Deserialize;
+
+/// The training of one model.
+#[derive(Deserialize)]
+pub struct Run {
+    pub name: String,
+    /// Steps and the loss of unseen texts that are read whole.
+    pub losses: Vec<(f64, f64)>,
+    /// The last of them, for texts that are read token by token.
+    pub by_token: f64,
+}
+
+impl Run {
+    pub fn last(&self) -> f64 {
+        self.losses.last().map_or(f64::NAN, |&(_, loss)| loss)
+    }
+}
+
+pub fn runs() -> Result<Vec<Run>> {
+    Ok(serde_json::from_str(include_str!("../../../model/trained/hidden-faults.json"))?)
+}
+
+pub fn run<'a>(runs: &'a [Run], name: &str) -> Result<&'a Run> {
+    runs.iter()
+        .find(|run| run.name == name)
+        .with_context(|| format!("no run is called {name}"))
+}
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    let runs = runs()?;
+    curves(
+        page,
+        &runs,
+        "leaks",
+        (
+            "The loss of the right program and of two faulty ones",
+            "The curve of the right program falls to zero. Those of the two faulty ones fall, too, more slowly, and stay between two and three.",
+        ),
+        &[
+            ("right", BLUE),
+            ("softmax over the wrong axis", VERMILION),
+            ("heads merged without a transpose", GREEN),
+        ],
+    )?;
+    curves(
+        page,
+        &runs,
+        "scale",
+        (
+            "The loss with and without the scale, at two widths",
+            "The curves with the scale fall to zero. Those without it stay high.",
+        ),
+        &[
+            ("right, 64 wide", BLUE),
+            ("no scale, 64 wide", VERMILION),
+            ("right, 512 wide", GREEN),
+            ("no scale, 512 wide", MUTED),
+        ],
+    )?;
+    let steps = runs[0].losses.last().map_or(0.0, |&(step, _)| step);
+    page.value("steps", integer(steps as usize));
+    page.table_of(
+        "readings",
+        &runs[..3],
+        &[
+            ("program", &|run| run.name.clone()),
+            ("loss, read whole", &|run| fixed(run.last(), 2)),
+            ("loss, token by token", &|run| fixed(run.by_token, 2)),
+        ],
+    );
+    Ok(())
+}
+
+/// The losses of some runs over the steps.
+fn curves(
+    page: &mut Page,
+    runs: &[Run],
+    name: &str,
+    words: (&str, &str),
+    shown: &[(&str, RGBColor)],
+) -> Result<()> {
+    let lines = shown.iter().enumerate().map(|(i, (name, colour))| {
+        let line = Line::new(*name, *colour, run(runs, name)?.losses.iter().copied());
+        Ok(if i % 2 == 1 { line.dashed() } else { line })
+    });
+    let lines = lines.collect::<Result<Vec<_>>>()?;
+    let steps = runs[0].losses.last().map_or(0.0, |&(step, _)| step);
+    page.figure(name, words, (640, 320), |area| {
+        let x = Axis::linear("steps", 0.0..steps);
+        let y = Axis::linear("nats per token", 0.0..5.0);
+        line_chart(area, &x, &y, &lines, Marks::default())
+    })
+}
