@@ -9,7 +9,7 @@ use attention::{
     Adam, Float, NamedParameters as _, Parameters, Rotary, RotaryPairs, linear,
     linear_backward, named_parameters, softmax_rows, softmax_rows_backward,
 };
-use model::{Repeated, RmsNorm, Task as _, Text, cross_entropy};
+use model::{NormCache, Repeated, RmsNorm, Task as _, Text, cross_entropy};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
@@ -48,9 +48,12 @@ named_parameters! {
     impl[T: Float] NamedParameters<T> for Faulty<T> { embedding, norms, layers, unembedding }
 }
 
+/// The normalised vectors before the scores, and what their norm's backward pass needs.
+type Last<T> = (DMatrix<T>, NormCache<T>);
+
 /// What the backward pass of one layer needs.
 struct Cache<T: Float> {
-    norm: model::NormCache<T>,
+    norm: NormCache<T>,
     x: DMatrix<T>,
     qkv: [DMatrix<T>; 3], // queries and keys turned
     weights: Vec<DMatrix<T>>,
@@ -75,7 +78,7 @@ impl<T: Float> Faulty<T> {
         &self,
         fault: Fault,
         tokens: &[usize],
-    ) -> Result<(DMatrix<T>, Vec<Cache<T>>, (DMatrix<T>, model::NormCache<T>))> {
+    ) -> Result<(DMatrix<T>, Vec<Cache<T>>, Last<T>)> {
         let mut x = self.embedding.select_rows(tokens);
         let mut caches = vec![];
         for (layer, norm) in self.layers.iter().zip(&self.norms) {
