@@ -48,8 +48,13 @@ named_parameters! {
     impl[T: Float] NamedParameters<T> for Faulty<T> { embedding, norms, layers, unembedding }
 }
 
-/// The normalised vectors before the scores, and what their norm's backward pass needs.
-type Last<T> = (DMatrix<T>, NormCache<T>);
+/// A forward pass: the scores of the next token after each, and what the backward pass needs.
+struct Forward<T: Float> {
+    scores: DMatrix<T>,
+    layers: Vec<Cache<T>>,
+    norm: NormCache<T>, // of the last norm, and what it returned
+    normed: DMatrix<T>,
+}
 
 /// What the backward pass of one layer needs.
 struct Cache<T: Float> {
@@ -73,12 +78,7 @@ impl<T: Float> Faulty<T> {
         Ok(Faulty { embedding: random.w_q, norms, layers, unembedding })
     }
 
-    /// Returns the scores of the next token after each, and the caches.
-    fn forward(
-        &self,
-        fault: Fault,
-        tokens: &[usize],
-    ) -> Result<(DMatrix<T>, Vec<Cache<T>>, Last<T>)> {
+    fn forward(&self, fault: Fault, tokens: &[usize]) -> Result<Forward<T>> {
         let mut x = self.embedding.select_rows(tokens);
         let mut caches = vec![];
         for (layer, norm) in self.layers.iter().zip(&self.norms) {
@@ -94,13 +94,14 @@ impl<T: Float> Faulty<T> {
         }
         let (normed, norm) = self.norms[BLOCKS].forward(&x);
         let scores = linear(&normed, &self.unembedding, &RowDVector::zeros(0))?;
-        Ok((scores, caches, (normed, norm)))
+        Ok(Forward { scores, layers: caches, norm, normed })
     }
 
     /// Returns the sum of the losses of a text and its gradients.
     fn loss_and_gradients(&self, fault: Fault, text: &Text) -> Result<(T, Self)> {
         let (read, targets) = read_and_targets(text);
-        let (scores, caches, (normed, norm)) = self.forward(fault, read)?;
+        let Forward { scores, layers: caches, norm, normed } =
+            self.forward(fault, read)?;
         let (loss, grad_scores) = cross_entropy(&scores, &targets)?;
         let mut gradients = self.clone();
         gradients.scale(T::zero());
@@ -138,12 +139,11 @@ impl<T: Float> Faulty<T> {
             let (read, targets) = read_and_targets(text);
             let scores = if by_token {
                 let rows = (1..=read.len()).map(|n| {
-                    let (scores, ..) = self.forward(fault, &read[..n])?;
-                    Ok(scores.row(n - 1).into_owned())
+                    Ok(self.forward(fault, &read[..n])?.scores.row(n - 1).into_owned())
                 });
                 DMatrix::from_rows(&rows.collect::<Result<Vec<_>>>()?)
             } else {
-                self.forward(fault, read)?.0
+                self.forward(fault, read)?.scores
             };
             Ok(cross_entropy(&scores, &targets)?.0.to_subset_unchecked())
         });
