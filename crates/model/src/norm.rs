@@ -53,7 +53,7 @@ impl<T: Float> RmsNorm<T> {
     ) -> (DMatrix<T>, RmsNorm<T>) {
         let NormCache { unit, root } = cache;
         let gain = grad_y.component_mul(unit).row_sum();
-        let mut grad_x = grad_y.clone(); // of the rows of one size, first
+        let mut grad_x = grad_y.clone(); // with respect to unit, at first
         scale_columns(&mut grad_x, &self.gain);
         // The part along the row is lost: its size has no effect.
         let along = mean_of_products(&grad_x, unit);

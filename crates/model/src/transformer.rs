@@ -216,7 +216,7 @@ impl<T: Float> Transformer<T> {
         let blocks = blocks.map(|(block, cache)| block.backward(cache, &mut grad_x));
         let mut blocks = blocks.collect::<Result<Vec<_>>>()?;
         blocks.reverse();
-        // Every place where a token stands tells what it should have been.
+        // A token's row was read wherever the token stands.
         let mut embedding =
             DMatrix::zeros(self.embedding.nrows(), self.embedding.ncols());
         for (&token, grad) in tokens.iter().zip(grad_x.row_iter()) {

@@ -136,7 +136,7 @@ fn ablations(page: &mut Page, two: &Opened) -> Result<()> {
         &[
             ("heads that are off", &|it| it.name.to_owned()),
             ("loss", &|it| fixed(it.loss, 2)),
-            ("largest weight after the copy", &|it| percent(it.after_copy, 0)),
+            ("larger score of block 2, after the copy", &|it| percent(it.after_copy, 0)),
         ],
     );
     Ok(())

@@ -47,7 +47,7 @@ impl Positions {
             Positions::Learned => "a learned row for each position",
             Positions::Sinusoidal => "sinusoidal",
             Positions::Alibi => "ALiBi",
-            Positions::Table => "a learned bias for each distance",
+            Positions::Table => "a learned bias by distance",
             Positions::Rotary => "rotary",
         }
     }

@@ -86,6 +86,7 @@ fn curves(page: &mut Page, opened: &Opened, task: &Characters) -> Result<()> {
     ] {
         page.value(key, integer(number));
     }
+    page.value("ignorant", fixed((task.alphabet.len() as f64).ln(), 2));
     page.value("held-out", fixed(last.held_out.into(), 2));
     page.value("choices", fixed(f64::from(last.held_out).exp(), 1));
     page.value("learned", fixed(last.loss.context("no step was taken")?.into(), 2));
