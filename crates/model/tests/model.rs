@@ -4,8 +4,8 @@ use attention::{
     KeyValueCache, NamedParameters, Result, gradient_check, gradient_check_parameters,
 };
 use model::{
-    Characters, LayerNorm, Mlp, Repeated, RmsNorm, Sizes, Task as _, Text, Transformer,
-    cross_entropy, draw_next, head_scores,
+    Characters, LayerNorm, Mlp, Plan, Repeated, RmsNorm, Sizes, Task as _, Text,
+    Training, Transformer, cross_entropy, draw_next, head_scores,
 };
 use nalgebra::{DMatrix, DVector, RowDVector, dvector};
 use rand::rngs::ChaCha8Rng;
@@ -261,4 +261,75 @@ fn texts_say_what_they_should() {
     let Text { tokens, first } = task.draw(&mut ChaCha8Rng::seed_from_u64(rng.random()));
     assert_eq!((tokens.len(), first), (11, 1));
     assert!(Characters::new("too short", 10, 1).is_err());
+}
+
+/// The book's training in small: it falls, by the heads that the book shows, and again with the same bits.
+#[test]
+fn a_short_training_brings_two_heads_that_work_together() {
+    let task = Repeated { vocabulary: 16, periods: (5, 8), tokens: 24 };
+    let plan = Plan {
+        sizes: Sizes {
+            vocabulary: 16,
+            d_model: 32,
+            n_blocks: 2,
+            n_heads: 1,
+            n_kv_heads: 1,
+            d_hidden: 0,
+        },
+        seed: 0,
+        steps: 200,
+        batch: 32,
+        rate: 0.006,
+        warm_up: 20,
+        clip: 1.0,
+        weight_decay: 0.0,
+        measure_every: 100,
+    };
+    let train = || {
+        let mut training = Training::new(plan.clone(), &task).unwrap();
+        while training.steps() < plan.steps {
+            training.step(&task).unwrap();
+        }
+        training
+    };
+    let training = train();
+    let steps: Vec<_> = training.history.iter().map(|at| at.step).collect();
+    assert_eq!(steps, [0, 100, 200]);
+    let last = training.history.last().unwrap();
+    assert!(training.history[0].held_out > 2.5 && last.held_out < 0.2);
+    assert!(last.heads[0][0].previous > 0.4 && last.heads[1][0].after_copy > 0.6);
+    assert_eq!(train(), training);
+
+    let guessing =
+        training.model.without_heads(&[(1, 0)]).loss(&task.held_out()).unwrap();
+    assert!(guessing > 1.0, "{guessing}");
+}
+
+#[test]
+fn a_rate_that_is_too_large_is_named_and_nothing_is_lost() {
+    let task = Repeated { vocabulary: 16, periods: (5, 8), tokens: 24 };
+    let sizes = Sizes { vocabulary: 16, d_hidden: 0, ..SIZES };
+    let plan = Plan {
+        sizes,
+        seed: 0,
+        steps: 10,
+        batch: 2,
+        rate: f32::MAX,
+        warm_up: 1,
+        clip: 1.0,
+        weight_decay: 0.0,
+        measure_every: 100,
+    };
+    let mut training = Training::new(plan, &task).unwrap();
+    let error = loop {
+        let before = training.clone();
+        match training.step(&task) {
+            Ok(_) => assert!(training.steps() < 5),
+            Err(error) => {
+                assert_eq!(training.steps(), before.steps());
+                break error.to_string();
+            }
+        }
+    };
+    assert!(error.contains("try a smaller rate than"), "{error}");
 }
