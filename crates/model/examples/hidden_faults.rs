@@ -323,6 +323,43 @@ mod tests {
         Ok(())
     }
 
+    /// The table of the page: which test sees which fault, in fresh models with heads of width 64.
+    #[test]
+    fn which_test_sees_which_fault() -> Result<()> {
+        let model = Faulty::<f64>::new(10, 64, &mut ChaCha8Rng::seed_from_u64(0))?;
+        let tokens = [3, 1, 4, 1, 5, 9, 2, 6];
+        let right = model.forward(Fault::None, &tokens)?;
+        for (fault, seen) in [
+            // rows sum to one, the last token, one head at a time, entropy, a right program
+            (Fault::None, [false, false, false, false, false]),
+            (Fault::Axis, [true, true, false, false, true]),
+            (Fault::NoTranspose, [false, true, true, false, true]),
+            (Fault::NoScale, [false, false, false, true, true]),
+        ] {
+            let forward = model.forward(fault, &tokens)?;
+            let Cache { qkv, weights, attended, .. } = &forward.layers[0];
+            let n = tokens.len();
+            let rows =
+                weights.iter().any(|it| it.column_sum().add_scalar(-1.0).amax() > 1e-9);
+            let other = model.forward(fault, &[3, 1, 4, 1, 5, 9, 2, 7])?.scores;
+            let last = other.rows(0, n - 1) != forward.scores.rows(0, n - 1);
+            let d = attended.ncols() / HEADS;
+            let columns = weights.iter().enumerate().any(|(head, weights)| {
+                let alone = weights * qkv[2].columns(head * d, d);
+                (alone - attended.columns(head * d, d)).amax() > 1e-9
+            });
+            let entropy = |weights: &DMatrix<f64>| -> Result<f64> {
+                let rows = attention::row_entropy(weights)?;
+                let shares = (1..n).map(|i| rows[i] / (i as f64 + 1.0).ln());
+                Ok(shares.sum::<f64>() / (n - 1) as f64)
+            };
+            let collapsed = !rows && entropy(&weights[0])? < 0.5;
+            let differs = (&forward.scores - &right.scores).amax() > 1e-9;
+            assert_eq!([rows, last, columns, collapsed, differs], seen, "{fault:?}");
+        }
+        Ok(())
+    }
+
     /// A shorter training than the book's, with the order of its results.
     #[test]
     fn two_faults_see_the_future() -> Result<()> {
