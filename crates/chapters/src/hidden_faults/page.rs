@@ -40,7 +40,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
         "leaks",
         (
             "The loss of the right program and of two faulty ones",
-            "The curve of the right program falls to zero. Those of the two faulty ones fall, too, more slowly, and stay between two and three.",
+            "The curve of the right program falls to zero. Those of the two faulty ones fall, too, more slowly, and end near two and three.",
         ),
         &[
             ("right", BLUE),
@@ -65,6 +65,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     )?;
     let steps = runs[0].losses.last().map_or(0.0, |&(step, _)| step);
     page.value("steps", integer(steps as usize));
+    for width in ["64", "512"] {
+        let without = run(&runs, &format!("no scale, {width} wide"))?;
+        page.value(format!("without-{width}"), fixed(without.last(), 1));
+    }
     page.table_of(
         "readings",
         &runs[..3],

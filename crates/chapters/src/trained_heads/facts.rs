@@ -112,6 +112,18 @@ impl Facts {
         Ok(without.loss(&self.held_out)? - whole.loss(&self.held_out)?)
     }
 
+    /// The share of the first character, and the distance, if all weights were even.
+    pub fn of_even_weights(&self) -> (f64, f64) {
+        let queries = self.held_out.iter().flat_map(|text| FIRST..text.tokens.len());
+        let (mut first, mut distance, mut count) = (0.0, 0.0, 0.0);
+        for i in queries {
+            first += 1.0 / (i as f64 + 1.0);
+            distance += i as f64 / 2.0;
+            count += 1.0;
+        }
+        (first / count, distance / count)
+    }
+
     /// The weights of a head for [`SENTENCE`].
     pub fn map(&self, head: &Head) -> Result<DMatrix<f64>> {
         let (_, cache) = self.model().forward(&self.task.tokens(SENTENCE)?)?;

@@ -36,8 +36,10 @@ fn looks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
         ],
     );
     let [first, second] = dearest(heads);
+    let (even_first, even_distance) = facts.of_even_weights();
+    page.value("even-first", percent(even_first, 1));
+    page.value("even-distance", integer(even_distance.round() as usize));
     page.value("dear", first.name());
-    page.value("similar", heads[SIMILAR].name());
     page.value("dear-rise", fixed(first.rise, 1));
     page.value(
         "both-rise",
@@ -51,9 +53,6 @@ fn looks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     }
     Ok(())
 }
-
-/// A head that looks where the second of [`dearest`] looks, and is worth less: a test compares them.
-pub const SIMILAR: usize = 10;
 
 /// The two heads without which the loss rises most.
 pub fn dearest(heads: &[Head]) -> [&Head; 2] {
