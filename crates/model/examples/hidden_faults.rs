@@ -99,7 +99,7 @@ impl<T: Float> Faulty<T> {
 
     /// Returns the sum of the losses of a text and its gradients.
     fn loss_and_gradients(&self, fault: Fault, text: &Text) -> Result<(T, Self)> {
-        let (read, targets) = read_and_targets(text);
+        let (read, targets) = (text.read(), text.targets());
         let Forward { scores, layers: caches, norm, normed } =
             self.forward(fault, read)?;
         let (loss, grad_scores) = cross_entropy(&scores, &targets)?;
@@ -136,7 +136,7 @@ impl<T: Float> Faulty<T> {
     /// The mean loss of what is to be said, when the texts are read whole as in training, or token by token as when the model writes.
     fn loss(&self, fault: Fault, texts: &[Text], by_token: bool) -> Result<f64> {
         let losses = texts.par_iter().map(|text| -> Result<f64> {
-            let (read, targets) = read_and_targets(text);
+            let (read, targets) = (text.read(), text.targets());
             let scores = if by_token {
                 let rows = (1..=read.len()).map(|n| {
                     Ok(self.forward(fault, &read[..n])?.scores.row(n - 1).into_owned())
@@ -147,19 +147,13 @@ impl<T: Float> Faulty<T> {
             };
             Ok(cross_entropy(&scores, &targets)?.0.to_subset_unchecked())
         });
-        let count: usize = texts.iter().map(|text| text.tokens.len() - text.first).sum();
+        let count = Text::said(texts);
         Ok(losses.collect::<Result<Vec<_>>>()?.iter().sum::<f64>() / count as f64)
     }
 }
 
 fn rotary() -> Result<Rotary> {
     Ok(Rotary::new(10_000.0, RotaryPairs::Halves)?)
-}
-
-fn read_and_targets(text: &Text) -> (&[usize], Vec<Option<usize>>) {
-    let next = text.tokens.iter().enumerate().skip(1);
-    let targets = next.map(|(i, &token)| (i >= text.first).then_some(token)).collect();
-    (&text.tokens[..text.tokens.len() - 1], targets)
 }
 
 fn scale<T: Float>(fault: Fault, d: usize) -> T {
@@ -256,7 +250,7 @@ fn train(fault: Fault, width: usize, steps: usize) -> Result<(Vec<[f64; 2]>, f64
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         rng.set_stream(step as u64);
         let texts: Vec<Text> = (0..BATCH).map(|_| task.draw(&mut rng)).collect();
-        let count: usize = texts.iter().map(|text| text.tokens.len() - text.first).sum();
+        let count = Text::said(&texts);
         let of_texts = texts.par_iter().map(|text| model.loss_and_gradients(fault, text));
         let mut of_texts = of_texts.collect::<Result<Vec<_>>>()?.into_iter();
         let (_, mut gradients) = of_texts.next().context("a batch without texts")?;

@@ -3,12 +3,9 @@
 mod prose;
 
 use anyhow::{Context as _, Result, ensure};
-use attention::KeyValueCache;
 use clap::{Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use model::{Characters, Plan, Repeated, Run, Sizes, Task, Trained, Training, draw_next};
-use rand::SeedableRng as _;
-use rand::rngs::ChaCha8Rng;
+use model::{Characters, Plan, Repeated, Run, Sizes, Task, Trained, Training};
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -161,9 +158,15 @@ fn main() -> Result<()> {
             Ok(())
         }
         Command::Write { prompt, folder, characters: count, temperature, seed, text } => {
-            let task = characters(&text)?;
-            let training = Training::open(&folder.join(FILE))?;
-            write(&training, &task, &prompt, count, temperature, seed)
+            let model = Training::open(&folder.join(FILE))?.model;
+            let mut out = std::io::stdout().lock();
+            write!(out, "{prompt}")?;
+            let how = (count, temperature, seed);
+            characters(&text)?.go_on(&model, &prompt, how, |character| {
+                write!(out, "{character}")?;
+                Ok(out.flush()?)
+            })?;
+            Ok(writeln!(out)?)
         }
     }
 }
@@ -244,7 +247,7 @@ fn train(
     let begun = &training.plan;
     ensure!(
         begun.sizes == plan.sizes && begun.seed == plan.seed,
-        "{} has a training with other sizes, another text or another seed: go on with those, or take another folder",
+        "{} has a training with other sizes or another seed: go on with those, or take another folder",
         folder.display()
     );
     let bar = ProgressBar::new(training.plan.steps);
@@ -295,30 +298,4 @@ fn time(steps: u64, threads: usize, task: &Characters) -> Result<()> {
     printed["length"] = task.length().into();
     println!("{printed}");
     Ok(())
-}
-
-/// Prints a text that the model goes on with.
-fn write(
-    training: &Training,
-    task: &Characters,
-    prompt: &str,
-    count: usize,
-    temperature: f32,
-    seed: u64,
-) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    write!(out, "{prompt}")?;
-    // No token looks further back than in training: angles of longer distances are new to the model.
-    let window = KeyValueCache::with_window(task.length() - 4, 4)?;
-    let mut caches = vec![window; training.model.blocks.len()];
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut scores = training.model.forward_cached(&task.tokens(prompt)?, &mut caches)?;
-    for _ in 0..count {
-        let last = scores.row(scores.nrows() - 1).transpose();
-        let token = draw_next(&last, temperature, &mut rng)?;
-        write!(out, "{}", task.alphabet[token])?;
-        out.flush()?;
-        scores = training.model.forward_cached(&[token], &mut caches)?;
-    }
-    Ok(writeln!(out)?)
 }

@@ -1,7 +1,8 @@
 //! What the models of the book learn: to go on with what stood before, and to write like the book.
 
-use crate::transformer::Text;
+use crate::transformer::{Text, Transformer, draw_next};
 use anyhow::{Context as _, Result, ensure};
+use attention::{Float, KeyValueCache};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng};
@@ -18,7 +19,7 @@ pub trait Task: Sync {
     fn held_out(&self) -> Vec<Text>;
 }
 
-/// Random tokens that are repeated: whoever has seen a token before knows what comes next.
+/// Random tokens that are repeated: from the second time on, the text says what comes next.
 #[derive(Debug, Clone, Copy)]
 pub struct Repeated {
     /// How many different tokens there are, at least as many as the longest period.
@@ -108,6 +109,32 @@ impl Characters {
             held_out.len()
         );
         Ok(Characters { alphabet, train, held_out, length })
+    }
+
+    /// Lets a model go on with a text, and hands over each character that it draws.
+    ///
+    /// No token looks further back than in training: angles of longer distances are new to the model.
+    ///
+    /// # Errors
+    /// A character of the text is not in the alphabet, the text is empty, or `say` fails.
+    pub fn go_on<T: Float>(
+        &self,
+        model: &Transformer<T>,
+        text: &str,
+        (characters, temperature, seed): (usize, T, u64),
+        mut say: impl FnMut(char) -> Result<()>,
+    ) -> Result<()> {
+        let window = KeyValueCache::with_window(self.length - 4, 4)?;
+        let mut caches = vec![window; model.blocks.len()];
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut scores = model.forward_cached(&self.tokens(text)?, &mut caches)?;
+        for _ in 0..characters {
+            let last = scores.row(scores.nrows() - 1).transpose();
+            let token = draw_next(&last, temperature, &mut rng)?;
+            say(self.alphabet[token])?;
+            scores = model.forward_cached(&[token], &mut caches)?;
+        }
+        Ok(())
     }
 
     /// Returns the tokens of a text.

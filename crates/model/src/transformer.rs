@@ -262,9 +262,7 @@ impl<T: Float> Transformer<T> {
                 given: "0 texts".to_owned(),
             });
         };
-        let count =
-            texts.iter().map(|text| text.tokens.len() - text.first).sum::<usize>();
-        let share = nalgebra::convert::<_, T>(count as f64).recip();
+        let share = nalgebra::convert::<_, T>(Text::said(texts) as f64).recip();
         gradients.scale(share);
         Ok((loss * share, gradients))
     }
@@ -280,10 +278,8 @@ impl<T: Float> Transformer<T> {
             Ok(cross_entropy(&scores, &text.targets())?.0)
         });
         let losses = losses.into_iter().collect::<Result<Vec<T>>>()?;
-        let count =
-            texts.iter().map(|text| text.tokens.len() - text.first).sum::<usize>();
         let sum = losses.into_iter().fold(T::zero(), |sum, loss| sum + loss);
-        Ok(sum / nalgebra::convert(count as f64))
+        Ok(sum / nalgebra::convert(Text::said(texts) as f64))
     }
 
     /// Returns the scores of the next token after each new token, which sees those that the caches hold, one cache a block; and adds the new
@@ -327,33 +323,23 @@ impl<T: Float> Transformer<T> {
         }
         model
     }
-
-    /// Returns the sizes that the parameters have.
-    pub fn sizes(&self) -> Sizes {
-        let first = self.blocks.first();
-        Sizes {
-            vocabulary: self.embedding.nrows(),
-            d_model: self.embedding.ncols(),
-            n_blocks: self.blocks.len(),
-            n_heads: first.map_or(0, |block| block.attention.n_heads()),
-            n_kv_heads: first.map_or(0, |block| block.attention.n_kv_heads()),
-            d_hidden: first
-                .and_then(|block| block.mlp.as_ref())
-                .map_or(0, |mlp| mlp.w_1.ncols()),
-        }
-    }
 }
 
 impl Text {
-    /// All tokens but the last, which nothing follows.
-    fn read(&self) -> &[usize] {
+    /// Returns all tokens but the last, which nothing follows.
+    pub fn read(&self) -> &[usize] {
         &self.tokens[..self.tokens.len().saturating_sub(1)]
     }
 
-    /// What is to be said after each token that is read.
-    fn targets(&self) -> Vec<Option<usize>> {
+    /// Returns what is to be said after each token that is read, if anything.
+    pub fn targets(&self) -> Vec<Option<usize>> {
         let next = self.tokens.iter().enumerate().skip(1);
         next.map(|(i, &token)| (i >= self.first).then_some(token)).collect()
+    }
+
+    /// Returns how many tokens are to be said in some texts.
+    pub fn said(texts: &[Text]) -> usize {
+        texts.iter().flat_map(Text::targets).flatten().count()
     }
 }
 
@@ -366,7 +352,7 @@ pub fn draw_next<T: Float, R: Rng + ?Sized>(
     temperature: T,
     rng: &mut R,
 ) -> Result<usize> {
-    // The shortest way to divide by a temperature of 0 without an infinity.
+    // A temperature of 0 would divide by 0.
     let largest = scores.max();
     let least: T = nalgebra::convert(1e-4);
     let weights =

@@ -189,7 +189,7 @@ fn a_head_that_is_off_changes_what_its_rows_of_w_o_carry() -> Result<()> {
     let (on, _) = model.forward(&tokens)?;
     let (without, cache) = off.forward(&tokens)?;
     assert!((&on - &without).amax() > 1e-3);
-    assert_eq!(cache.heads(0).len(), 4); // it still looks, and nobody hears of it
+    assert_eq!(cache.heads(0).len(), 4); // it still looks, without effect
     let mut noisy = off.clone(); // what it finds makes no difference any more
     let w_q = &mut noisy.blocks[0].attention.parameters.w_q;
     w_q.columns_mut(2, 2).fill(9.0);

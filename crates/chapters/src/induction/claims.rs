@@ -35,5 +35,7 @@ fn without_either_block_the_model_guesses() {
     let ablations = facts::ablations(&trained::open("repeated").unwrap().model).unwrap();
     let loss = |name: &str| ablations.iter().find(|it| it.name == name).unwrap().loss;
     assert!(loss("none") < 0.01);
+    assert!(loss("block 2, head 1") < 0.3 && loss("block 2, head 2") < 0.3);
+    assert!(loss("block 1, head 2") > 5.0 * loss("block 1, head 1"));
     assert!(loss("both of block 1") > 3.0 && loss("both of block 2") > 3.0);
 }

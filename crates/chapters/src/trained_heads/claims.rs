@@ -1,7 +1,7 @@
 //! Tests of what the chapter says of its numbers.
 
 use super::facts::Facts;
-use super::page::dearest;
+use super::page::{most_expensive, norm_of};
 
 #[test]
 fn what_the_chapter_says_of_heads_and_blocks() {
@@ -18,13 +18,24 @@ fn what_the_chapter_says_of_heads_and_blocks() {
     );
 
     // Two heads share out the letters: an e looks one back with one and two back with the other.
-    let [first, second] = dearest(&heads);
+    let [first, second] = most_expensive(&heads);
     assert!(first.block == 1 && second.block == 1 && first.rise > 20.0 * heads[0].rise);
     assert!(
         first.e_two_back > 0.6 && second.e_one_back > 0.7 && first.space_on_itself > 0.6
     );
     // In head 1.1, spaces look at themselves as much, and it is worth a twentieth.
     assert!((heads[0].space_on_itself - first.space_on_itself).abs() < 0.05);
+
+    assert!(heads.iter().filter(|head| head.rise > first.rise / 5.0).count() == 2);
+    // The first e of the sentence, in the map.
+    assert!(facts.map(first).unwrap()[(2, 0)] > 0.5);
+    assert!((0.25..0.45).contains(&heads[3].e_two_back));
+
+    // Gradients of values and outputs are larger, by two or three.
+    let last = facts.opened.trained.history.last().unwrap();
+    let [q, k, v, o] =
+        ["w_q", "w_k", "w_v", "w_o"].map(|name| norm_of(last, name).unwrap());
+    assert!(q.max(k) < v.min(o) && v.max(o) < 3.5 * q.min(k), "{q} {k} {v} {o}");
 
     // Every head is worth something, a block's heads more together than one by one.
     assert!(heads.iter().all(|head| head.rise > 0.02));

@@ -35,12 +35,12 @@ fn looks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
             ("loss rises by", &|head| fixed(head.rise, 2)),
         ],
     );
-    let [first, second] = dearest(heads);
+    let [first, second] = most_expensive(heads);
     let (even_first, even_distance) = facts.of_even_weights();
     page.value("even-first", percent(even_first, 1));
     page.value("even-distance", integer(even_distance.round() as usize));
-    page.value("dear", first.name());
-    page.value("dear-rise", fixed(first.rise, 1));
+    page.value("most-expensive", first.name());
+    page.value("most-expensive-rise", fixed(first.rise, 1));
     page.value(
         "both-rise",
         fixed(facts.rise(&[first, second].map(|it| (it.block, it.head)))?, 1),
@@ -55,7 +55,7 @@ fn looks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
 }
 
 /// The two heads without which the loss rises most.
-pub fn dearest(heads: &[Head]) -> [&Head; 2] {
+pub fn most_expensive(heads: &[Head]) -> [&Head; 2] {
     let first = most(heads, |head| head.rise);
     let second = most(heads, |head| if head.rise < first.rise { head.rise } else { 0.0 });
     [first, second]
@@ -92,7 +92,7 @@ fn blocks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
 /// The heads of the maps: the two that are worth most, the one whose spaces look most at themselves of those that are left in the first block, and the
 /// one that looks furthest.
 fn chosen(heads: &[Head]) -> [&Head; 4] {
-    let [first, second] = dearest(heads);
+    let [first, second] = most_expensive(heads);
     let spaces = |head: &Head| if head.block == 0 { head.space_on_itself } else { 0.0 };
     [first, second, most(heads, spaces), most(heads, |head| head.distance)]
 }
@@ -180,22 +180,37 @@ fn entropies(page: &mut Page, facts: &Facts) -> Result<()> {
         "The entropy of the heads' weights over the steps",
         "Four curves start near nine tenths and fall within two hundred steps. That of block 1 stays highest.",
     );
-    page.figure("entropies", words, (640, 320), |area| {
-        let x = Axis::linear("steps", 0.0..facts.opened.trained.plan.steps as f64);
-        let y = Axis::linear("share of the largest entropy", 0.0..1.0);
-        line_chart(area, &x, &y, &lines, Marks::default())
+    let y = Axis::linear("share of the largest entropy", 0.0..1.0);
+    chart(page, facts, "entropies", words, &y, &lines)
+}
+
+/// Lines over the steps.
+fn chart(
+    page: &mut Page,
+    facts: &Facts,
+    name: &str,
+    words: (&str, &str),
+    y: &Axis,
+    lines: &[Line],
+) -> Result<()> {
+    let x = Axis::linear("steps", 0.0..facts.opened.trained.plan.steps as f64);
+    page.figure(name, words, (640, 320), |area| {
+        line_chart(area, &x, y, lines, Marks::default())
     })
+}
+
+/// The norm of a projection's gradients in all blocks together; before the first step there is none.
+pub fn norm_of(at: &Measurement, projection: &str) -> Option<f64> {
+    let squares = at.gradients.iter().filter(|(name, _)| name.ends_with(projection));
+    let sum: f64 = squares.map(|(_, norm)| f64::from(norm * norm)).sum();
+    (sum > 0.0).then(|| sum.sqrt())
 }
 
 /// The norms of the gradients of each projection over the steps, all blocks together.
 fn gradients(page: &mut Page, facts: &Facts) -> Result<()> {
     let names = ["w_q", "w_k", "w_v", "w_o"];
     let lines = names.iter().zip(COLOURS).enumerate().map(|(i, (name, colour))| {
-        let norm = move |at: &Measurement| {
-            let squares = at.gradients.iter().filter(|(full, _)| full.ends_with(name));
-            let sum: f64 = squares.map(|(_, norm)| f64::from(norm * norm)).sum();
-            (sum > 0.0).then(|| sum.sqrt())
-        };
+        let norm = move |at: &Measurement| norm_of(at, name);
         let line = Line::new(name.to_uppercase(), colour, over_steps(facts, norm));
         if i % 2 == 1 { line.dashed() } else { line }
     });
@@ -204,9 +219,6 @@ fn gradients(page: &mut Page, facts: &Facts) -> Result<()> {
         "The norms of the gradients of four projections over the steps",
         "Four curves on a logarithmic scale. Those of the queries and the keys lie below those of the values and the outputs.",
     );
-    page.figure("gradients", words, (640, 320), |area| {
-        let x = Axis::linear("steps", 0.0..facts.opened.trained.plan.steps as f64);
-        let y = Axis::log("norm", 10.0, 0.01..10.0);
-        line_chart(area, &x, &y, &lines, Marks::default())
-    })
+    let y = Axis::log("norm", 10.0, 0.01..10.0);
+    chart(page, facts, "gradients", words, &y, &lines)
 }

@@ -3,13 +3,11 @@
 use crate::output::Page;
 use crate::trained::{self, Opened};
 use anyhow::{Context as _, Result};
-use attention::{KeyValueCache, NamedParameters as _};
+use attention::NamedParameters as _;
 use figures::format::{fixed, integer, significant};
 use figures::{Axis, BLUE, Line, MUTED, Marks, TEXT, VERMILION};
 use figures::{arrow, label, line, line_chart, text_box};
-use model::{Characters, draw_next};
-use rand::SeedableRng as _;
-use rand::rngs::ChaCha8Rng;
+use model::Characters;
 use serde::Deserialize;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -105,18 +103,11 @@ pub fn samples(opened: &Opened, task: &Characters) -> Result<Vec<Sample>> {
     const CHARACTERS: usize = 160;
     let mut samples = vec![];
     for temperature in [0.2, 0.7, 1.2] {
-        let window = KeyValueCache::with_window(task.length() - 4, 4)?;
-        let mut caches = vec![window; opened.model.blocks.len()];
-        let mut rng = ChaCha8Rng::seed_from_u64(0);
-        let mut scores =
-            opened.model.forward_cached(&task.tokens(PROMPT)?, &mut caches)?;
         let mut text = PROMPT.to_owned();
-        for _ in 0..CHARACTERS {
-            let last = scores.row(scores.nrows() - 1).transpose();
-            let token = draw_next(&last, temperature, &mut rng)?;
-            text.push(task.alphabet[token]);
-            scores = opened.model.forward_cached(&[token], &mut caches)?;
-        }
+        task.go_on(&opened.model, PROMPT, (CHARACTERS, temperature, 0), |character| {
+            text.push(character);
+            Ok(())
+        })?;
         samples.push(Sample { temperature, text });
     }
     Ok(samples)
