@@ -71,13 +71,15 @@ fn losses(page: &mut Page, two: &Opened, one: &Opened) -> Result<()> {
     Ok(())
 }
 
-/// The scores of the heads over the steps.
+/// The scores of the heads over the steps, as long as they change.
 fn births(page: &mut Page, two: &Opened) -> Result<()> {
+    const SHOWN: u64 = 500;
     let over_steps = |block: usize, head: usize, score: fn(&HeadScores) -> f32| {
         let point = move |at: &Measurement| {
             (at.step as f64, f64::from(score(&at.heads[block][head])))
         };
-        two.trained.history.iter().map(point).collect::<Vec<_>>()
+        let history = two.trained.history.iter().take_while(|at| at.step <= SHOWN);
+        history.map(point).collect::<Vec<_>>()
     };
     let before: fn(&HeadScores) -> f32 = |head| head.previous;
     let after: fn(&HeadScores) -> f32 = |head| head.after_copy;
@@ -94,7 +96,7 @@ fn births(page: &mut Page, two: &Opened) -> Result<()> {
         "All four curves stay near a tenth for the first hundred and fifty steps and rise within the next hundred. Those of block 2 end above nine tenths, those of block 1 lower.",
     );
     page.figure("births", words, (640, 360), |area| {
-        let x = Axis::linear("steps", 0.0..500.0);
+        let x = Axis::linear("steps", 0.0..SHOWN as f64);
         let y = Axis::linear("mean weight", 0.0..1.0);
         line_chart(area, &x, &y, &lines, Marks::default())
     })
