@@ -500,7 +500,10 @@ fn every_misuse_is_an_error_with_this_text() {
     ] {
         assert_eq!(place(shape, &q, &k, &k), words);
     }
-    assert_eq!(place(good, &q, &k, &q), "`v` has 192 entries but heads · n_k · d = 320");
+    assert_eq!(
+        place(good, &q, &k, &q),
+        "`v` has 192 entries but kv_heads · n_k · d = 320"
+    );
 
     let tensors = || gpu.tensors(Kernel::Tiled, good, &q, &k, &k).unwrap();
     assert_eq!(
