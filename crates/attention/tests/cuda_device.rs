@@ -541,7 +541,7 @@ fn every_misuse_is_an_error_with_this_text() {
     );
     assert_eq!(
         forward(&wide, &none),
-        "`v` has 64 columns but the kernels on the GPU want the 32 of `q`"
+        "`v` has 64 columns but the kernels on the GPU want the 32 of `k`"
     );
     let inputs = Inputs::new(&matrix, &matrix, &matrix, &none).unwrap();
     let output = Flash::new().forward(&inputs);
