@@ -29,10 +29,11 @@ const MEASURED: &[Generator] = &[
     ("gpu", gpu::generate),
 ];
 
-const TOPICS: [&str; 10] = [
+const TOPICS: [&str; 11] = [
     "complexity",
     "decoding",
     "fewer_pairs",
+    "gpu",
     "ladder",
     "memory",
     "pages",
@@ -118,7 +119,8 @@ fn machine(rng: &mut ChaCha8Rng, name: &str) -> Machine {
 /// The committed record as that machine might have taken it: every time and spread is another one, by a factor of two at most.
 fn changed(topic: &str, machine: &Machine, rng: &mut ChaCha8Rng) -> Record {
     let mut record = original(topic);
-    record.machine = machine.clone();
+    let accelerator = record.machine.accelerator.take();
+    record.machine = Machine { accelerator, ..machine.clone() };
     record.date = format!("2027-0{}-11T12:00:00Z", rng.random_range(1..10));
     record.versions.insert("attention".to_owned(), "9.9.9".to_owned());
     if rng.random_bool(0.5) {

@@ -3,13 +3,16 @@
 use super::banks::{self, Clocks, D, clocks_with_padding};
 use super::compiled::needs;
 use super::fragments::{left_factor, scores};
-use super::ladder::{self, Step, steps};
+use super::ladder::{self, Step, naive_with_one_line_a_clock, steps};
 use super::machine::{self, *};
+use super::measured::{find, lengths};
+use super::page::shares;
 use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
 use super::{race, source};
 use crate::records::tests::committed;
 use laboratory::gpu::{ARRIVAL, CONSUMERS, TILES, clocks};
+use record::{Record, Unit};
 
 /// The guide's multiply-adds per clock and the data sheet's rates meet there.
 #[test]
@@ -158,7 +161,9 @@ fn the_functions_of_kernel_0_cannot_overlap() {
 #[test]
 fn kernels_0_3_and_4_ask_for_more_than_hbm_delivers() {
     let steps = steps().unwrap();
-    let greedy = steps.iter().filter(|step| step.asked_of_l2() > H100.bandwidth);
+    let greedy = steps
+        .iter()
+        .filter(|step| step.asked_of_l2_at(step.predicted().1) > H100.bandwidth);
     assert_eq!(greedy.map(|step| step.number).collect::<Vec<_>>(), [0, 3, 4]);
 }
 
@@ -250,4 +255,95 @@ fn the_published_speeds_lie_where_they_are_predicted() {
         let ((least, most), [share, _]) = (step.predicted(), published.shares());
         assert!((least..most).contains(&share), "{}", published.who);
     }
+}
+
+fn timed() -> Record {
+    let [record] = committed().of_one_machine(["gpu"]).unwrap();
+    record
+}
+
+/// Where in its range each kernel lies: 0 is its lower end, 1 its upper one.
+#[test]
+fn five_predictions_held_and_that_of_kernel_0_did_not() {
+    let steps = steps().unwrap();
+    let shares = shares(&timed(), &steps).unwrap();
+    let places: Vec<_> = std::iter::zip(&steps, shares)
+        .map(|(step, share)| {
+            let (least, most) = step.predicted();
+            (share - least) / (most - least)
+        })
+        .collect();
+    let between = |i: usize, least: f64, most: f64| {
+        assert!(least < places[i] && places[i] < most, "{i}: {places:?}");
+    };
+    between(1, 0.7, 1.0);
+    between(2, 0.0, 0.2);
+    between(3, 0.3, 0.6);
+    between(4, 0.3, 0.6);
+    between(5, 0.0, 0.2);
+    let (least, most) = steps[0].predicted();
+    assert!(2.7 < least / shares[0] && most / shares[0] < 3.5, "{}", shares[0]);
+    assert!(steps[1].relative().loads > 0.6 * (1.0 / steps[1].predicted().0));
+}
+
+/// At both widths, since a row is at least a line at both.
+#[test]
+fn one_line_a_clock_explains_kernel_0() {
+    let (least, most) = naive_with_one_line_a_clock().unwrap().predicted();
+    let shares = shares(&timed(), &steps().unwrap()).unwrap();
+    assert!(0.95 * least < shares[0] && shares[0] < 1.05 * most, "{}", shares[0]);
+}
+
+/// The ratios of the times of two contestants at a length: four cells, of both widths and masks.
+fn ratios(what: &str, dtype: &str, n: u64) -> Vec<f64> {
+    let record = timed();
+    let cells = [(64, "full"), (64, "causal"), (128, "full"), (128, "causal")];
+    let ratio =
+        |(d, mask)| find(&record, what, dtype, (n, d, mask), Unit::Ratio).unwrap().median;
+    cells.map(ratio).to_vec()
+}
+
+#[test]
+fn beside_pytorch_the_kernels_are_as_fast_as_the_chapter_says() {
+    for n in lengths(&timed()) {
+        assert!(
+            ratios("forward/torch-flash / hopper", "bf16", n).iter().all(|r| *r > 1.0)
+        );
+        let cudnn = ratios("forward/torch-cudnn / hopper", "bf16", n);
+        let level = cudnn.iter().filter(|r| (0.99..1.01).contains(*r)).count();
+        assert_eq!(level, usize::from(n == 4096), "{n}: {cudnn:?}");
+        assert!(cudnn.iter().all(|r| (*r > 0.99) == (n > 1024)), "{n}: {cudnn:?}");
+        if n == 1024 {
+            assert!(cudnn[1] < cudnn[0].min(cudnn[2]).min(cudnn[3]));
+        }
+        let registers = ratios("forward/torch-efficient / registers", "f32", n);
+        assert!(
+            registers[0].min(registers[1]) > 1.0 && registers[2].max(registers[3]) < 1.0
+        );
+        assert!(
+            ratios("backward/torch-efficient / backward", "f32", n)
+                .iter()
+                .all(|r| *r < 1.0)
+        );
+    }
+}
+
+/// "about their speeds": within a tenth.
+#[test]
+fn kernels_3_and_4_reach_the_published_speeds_of_their_designs() {
+    let steps = steps().unwrap();
+    let shares = shares(&timed(), &steps).unwrap();
+    for (i, of) in [(3, FLASH_2), (4, FLASH_3)] {
+        let ratio = shares[i] * steps[i].roof() / 1e12 / of.speeds[0];
+        assert!((0.9..1.1).contains(&ratio), "{i}: {ratio}");
+    }
+}
+
+/// "L2 does serve it"
+#[test]
+fn kernel_4_reads_more_than_a_copy_moves() {
+    let steps = steps().unwrap();
+    let shares = shares(&timed(), &steps).unwrap();
+    let copy = timed().all("roof/copy", "f32").next().unwrap().median;
+    assert!(steps[4].asked_of_l2_at(shares[4]) > 1.5 * copy);
 }

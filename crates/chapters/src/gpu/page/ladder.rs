@@ -1,6 +1,6 @@
 //! The demands of each kernel, and its predicted speed.
 
-use super::{kernel, name, predicted};
+use super::{kernel, name, predicted, told};
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
 use crate::gpu::machine::{H100, N};
 use crate::gpu::published::{FLASH_2, FLASH_3};
@@ -11,15 +11,15 @@ use figures::{
     BLUE, Color, GREEN, MUTED, TEXT, VERMILION, filled, label, line, ring, text,
 };
 
-pub fn generate(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
+/// The kernels, and the share of its roof that each was measured to reach.
+pub fn generate(page: &mut Page, steps: &[Step; 6], measured: [f64; 6]) -> Result<()> {
     predicted_table(page, steps);
-    predicted_figure(page, steps)?;
-    for step in &steps[..4] {
-        demands_of(page, step);
+    predicted_figure(page, steps, measured)?;
+    for (step, share) in steps.iter().zip(measured).take(4) {
+        demands_of(page, step, share);
     }
-    demands_side_by_side(page, [&steps[3], &steps[4]]);
+    demands_side_by_side(page, [(&steps[3], measured[3]), (&steps[4], measured[4])]);
     speeds(page, &steps[..4]);
-    page.value("predicted-registers", predicted(&steps[2]));
     page.value("predicted-backward", predicted(&steps[5]));
     demands(page, steps);
     let row = [1, 2].map(row_of_loads);
@@ -89,18 +89,24 @@ fn speeds(page: &mut Page, steps: &[Step]) {
     page.value("tensor-cores-over-registers", fixed(least, 0));
 }
 
-/// The predicted ranges as bars over a logarithmic axis, with the roofs, and with what others published of two designs.
-fn predicted_figure(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
+/// The predicted ranges as bars over a logarithmic axis, with what was measured, the roofs, and what others published of two
+/// designs.
+fn predicted_figure(
+    page: &mut Page,
+    steps: &[Step; 6],
+    measured: [f64; 6],
+) -> Result<()> {
     const LEFT: i32 = 130;
     const WIDTH: i32 = 560;
     const ROW: i32 = 34;
     const BASE: i32 = 30 + 6 * ROW;
     let x = |tflops: f64| LEFT + (f64::from(WIDTH) * tflops.log10() / 3.3).round() as i32;
     let words = (
-        "The speeds that are predicted of the six kernels",
+        "The speeds that are predicted of the six kernels, and those that were measured",
         "Six bars on a logarithmic axis of TFLOP/s, with a line for the roof of the f32 units and one for that of the tensor cores. \
          The bars of kernels 0, 1 and 2 follow one another from left to right below the first line, and so does that of kernel 5. \
-         Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A ring lies in each of these two.",
+         Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A ring lies in each of these two. A dark stroke, \
+         the speed that was measured, lies in each bar but that of kernel 0, where it lies far to the left of it.",
     );
     page.figure("ladder", words, ((LEFT + WIDTH + 20) as u32, 290), |area| {
         for (roof, name) in [(H100.f32, "roof, f32"), (H100.bf16, "roof, tensor cores")] {
@@ -118,6 +124,10 @@ fn predicted_figure(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
                 BLUE.mix(0.55),
             )?;
         }
+        for (i, (step, share)) in (0..).zip(steps.iter().zip(measured)) {
+            let at = x(share * step.roof() / 1e12);
+            filled(area, [(at - 2, 30 + ROW * i), (at + 2, 58 + ROW * i)], &TEXT)?;
+        }
         for (row, of) in [(3, FLASH_2), (4, FLASH_3)] {
             ring(area, (x(of.speeds[0]), 44 + ROW * row), GREEN)?;
             label(area, (x(of.speeds[0]), 62 + ROW * row), of.who, MUTED)?;
@@ -132,18 +142,21 @@ fn predicted_figure(page: &mut Page, steps: &[Step; 6]) -> Result<()> {
 }
 
 /// The same for one kernel, one part per line.
-fn demands_of(page: &mut Page, step: &Step) {
+fn demands_of(page: &mut Page, step: &Step, measured: f64) {
     let asked = parts(step).into_iter().filter(|(_, x)| *x >= NOTHING);
     let mut rows: Vec<_> =
         asked.map(|(name, x)| vec![name.to_owned(), significant(x, 2)]).collect();
     rows.push(vec!["**predicted**, of the roof".to_owned(), predicted(step)]);
+    rows.push(vec!["**measured**".to_owned(), told(measured)]);
     let header = format!("kernel {}: time for", step.number);
     let unit = "in units of the products' time";
     page.table(&format!("kernel-{}", step.number), &[&header, unit], &rows);
 }
 
 /// The same for two kernels with the same parts, side by side.
-fn demands_side_by_side(page: &mut Page, steps: [&Step; 2]) {
+fn demands_side_by_side(page: &mut Page, steps: [(&Step, f64); 2]) {
+    let shares = steps.map(|(_, share)| told(share));
+    let steps = steps.map(|(step, _)| step);
     let [before, after] = steps.map(parts);
     let asked = before.into_iter().zip(after).filter(|((_, x), _)| *x >= NOTHING);
     let number = |x| significant(x, 2);
@@ -152,6 +165,8 @@ fn demands_side_by_side(page: &mut Page, steps: [&Step; 2]) {
         .collect();
     let [before, after] = steps.map(predicted);
     rows.push(vec!["**predicted**, of the roof".to_owned(), before, after]);
+    let [before, after] = shares;
+    rows.push(vec!["**measured**".to_owned(), before, after]);
     let [before, after] = steps.map(|step| format!("kernel {}", step.number));
     let header = ["time for, in units of the products' time", &before, &after];
     page.table("kernels-3-and-4", &header, &rows);
@@ -165,7 +180,10 @@ fn demands(page: &mut Page, steps: &[Step; 6]) {
     page.value("loads-backward", significant(backward.loads, 2));
     page.value("beyond-intensity", fixed(steps[4].intensity_beyond(), 0));
     page.value("beyond-ridge", fixed(H100.ridge_bf16(), 0));
-    page.value("beyond-hopper", fixed(steps[4].asked_of_l2() / 1e12, 1));
+    page.value(
+        "beyond-hopper",
+        fixed(steps[4].asked_of_l2_at(steps[4].predicted().1) / 1e12, 1),
+    );
     page.value("loads-naive", fixed(naive.loads, 0));
     page.value("loads-tiled", significant(tiled.loads, 2));
     page.value("loads-registers", significant(registers.loads, 1));

@@ -1,82 +1,104 @@
-//! Measurements on a GPU beside the predictions; without any, instructions for taking them.
+//! Measurements on a GPU beside the predictions.
 
-use super::{kernel, predicted};
+use super::{kernel, predicted, told};
 use crate::gpu::banks::D;
-use crate::gpu::ladder::Step;
+use crate::gpu::ladder::{Step, clocks_of_lines, naive_with_one_line_a_clock};
 use crate::gpu::machine::H100;
 use crate::gpu::measured::{
     BACKENDS, WIDTH, find, is_of_the_chapter, lengths, longest, pass, size, speed,
     speed_of_product, tokens,
 };
+use crate::output::Page;
 use crate::records::provenance;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use figures::format::{fixed, integer, percent, significant, table};
 use record::{Record, Unit};
 
-const NOTHING_YET: &str = "\
-> [!IMPORTANT]
-> **No kernel of this book has been timed on a GPU yet.** The numbers above are counted, or predicted from counts and from the \
-rates that NVIDIA states. The kernels themselves are tested [on a CPU](gpu-on-cpu.md). If you have a GPU, \
-you can change this:
->
-> ```sh
-> cargo xtask gpu pack          # makes target/gpu/attention-gpu.tar.gz
-> ./run.sh                      # unpacked, on the machine with the GPU: about six minutes
-> cargo xtask gpu add gpu.json  # back here: puts the record into records/
-> cargo xtask generate
-> ```
->
-> After that, the tables stand here in place of this box. It takes Linux on x86-64 and a driver that knows CUDA 13.0. Kernels that \
-the GPU can't run are left out, with the reason.
-";
-
-/// Returns a sentence or two on what has been done with the kernels, for pages that only touch on them.
-pub fn status(record: Option<&Record>) -> String {
-    let gpu = record.and_then(|record| record.machine.accelerator.as_deref());
-    let tested = "They are compiled by NVIDIA's compiler, and tested on a CPU, on which a program stands in for the GPU.";
-    match gpu {
-        None => format!("{tested} No GPU has run them yet."),
-        Some(gpu) => format!(
-            "{tested} [What was measured](gpu-backward.md#what-was-measured) has their speeds on {gpu}."
-        ),
+/// Writes the section's tables, and what other sections say of the measurements.
+pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<()> {
+    page.file("measured.md", in_words(record, steps)?);
+    let shares = shares(record, steps)?;
+    for i in [0, 2, 5] {
+        let (step, share) = (&steps[i], shares[i]);
+        page.value(&format!("measured-{}", step.name.replace('_', "-")), told(share));
     }
+    let of_one_line = naive_with_one_line_a_clock()?;
+    page.value("one-line-clocks", integer(clocks_of_lines() as usize + 1));
+    page.value("one-line-predicted", super::predicted(&of_one_line));
+    let l2 = steps[4].asked_of_l2_at(shares[4]) / 1e12;
+    page.value("beyond-hopper-measured", fixed(l2, 1));
+    let copies = record.all("roof/copy", "f32").next().context("no copy")?;
+    page.value("measured-copy", fixed(copies.median / 1e12, 1));
+    for (key, what, dtype, place) in RATIOS {
+        let ratio = find(record, what, dtype, place, Unit::Ratio);
+        page.value(key, fixed(ratio.with_context(|| key)?.median, 2));
+    }
+    Ok(())
 }
 
-/// Returns the text of the section: either that there are no measurements, or all of them.
-pub fn in_words(record: Option<&Record>, steps: &[Step]) -> Result<String> {
-    let Some(record) = record else { return Ok(NOTHING_YET.to_owned()) };
+/// Times of a backend of PyTorch over those of a kernel, which the text tells.
+const RATIOS: [(&str, &str, &str, (u64, u64, &str)); 3] = [
+    (
+        "cudnn-over-hopper-short",
+        "forward/torch-cudnn / hopper",
+        "bf16",
+        (1024, 64, "causal"),
+    ),
+    (
+        "efficient-over-registers",
+        "forward/torch-efficient / registers",
+        "f32",
+        (16_384, 128, "full"),
+    ),
+    (
+        "efficient-over-registers-64",
+        "forward/torch-efficient / registers",
+        "f32",
+        (16_384, 64, "full"),
+    ),
+];
+
+/// The share of its roof that each kernel reaches where the predictions are made: wide heads, the longest sequence, no mask.
+pub fn shares(record: &Record, steps: &[Step; 6]) -> Result<[f64; 6]> {
+    let place = (longest(record)?, D as u64, "full");
+    let mut shares = [0.0; 6];
+    for (share, step) in shares.iter_mut().zip(steps) {
+        let what = format!("{}/{}", pass(step), step.name);
+        let m = find(record, &what, step.dtype, place, Unit::Seconds);
+        *share = speed(m.context(what)?, pass(step))? / step.roof();
+    }
+    Ok(shares)
+}
+
+/// Returns the text of the section: all measurements, the longer tables folded.
+fn in_words(record: &Record, steps: &[Step]) -> Result<String> {
     ensure!(
         record.machine.accelerator.is_some(),
         "the record `gpu` does not say which GPU"
     );
+    let n = longest(record)?;
+    let gpu = record.machine.accelerator.as_deref().unwrap_or_default();
     let mut text = format!(
-        "Measured {}. All are medians. A speed is $4 h n^2 d$ FLOPs over the time, half of that with a causal mask, and $2.5$ times as many \
-         backward. A batch has {} tokens at any length, and a model width of {}. ",
+        "On an {gpu}, for $d = {D}$ and $n = {}$ without a mask. The last columns say how many times as long a backend of PyTorch \
+         takes:\n\n{}",
+        integer(n as usize),
+        predicted_table(record, steps, n)?
+    );
+    text.push_str(&format!(
+        "\n<details><summary>How it was measured, and all speeds</summary>\n\n\
+         Measured {}.\n\nAll are medians. A speed is $4 h n^2 d$ FLOPs over the time, half of that with a causal mask, and \
+         $2.5$ times as many backward. A batch has {} tokens at any length, and a model width of {}.\n\n",
         provenance(record),
         integer(tokens(record)? as usize),
         integer(WIDTH as usize),
-    );
+    ));
     text.push_str(&roofs(record)?);
     text.push_str(&other_machine(record));
-    if record.all("forward/torch-efficient", "f32").next().is_some() {
-        text.push_str(
-            " (Whether PyTorch's *efficient* backend multiplies `f32` in full or on the tensor cores, in TF32 or in several \
-             products of it, is not known here; its times in `f32` are to be read with that in mind.)",
-        );
-    }
-    let n = longest(record)?;
-    text.push_str(&format!(
-        "\n\nAgainst what was predicted, for $d = {D}$ and $n = {}$ without a mask; the last columns say how many times as long a \
-         backend of PyTorch takes (a dash: it does not take part):\n\n{}",
-        integer(n as usize),
-        predicted_table(record, steps, n)?
-    ));
     for (pass, heading) in [("forward", "Forward"), ("backward", "Backward")] {
-        text.push_str(&format!(
-            "\n{heading}, TFLOP/s over the length:\n\n{}",
-            lengths_table(record, steps, pass)?
-        ));
+        let table = lengths_table(record, steps, pass)?;
+        text.push_str(&format!("\n\n{heading}, TFLOP/s over the length:\n\n{table}"));
     }
+    text.push_str("\n</details>\n");
     Ok(text)
 }
 
@@ -92,7 +114,7 @@ fn roofs(record: &Record) -> Result<String> {
             let speed = speed_of_product(side, m.median);
             let side = integer(side as usize);
             let mut part = format!(
-                "a product of {side} × {side} matrices in {dtype} runs at {} TFLOP/s",
+                "A product of {side} × {side} matrices in {dtype} runs at {} TFLOP/s",
                 tflops(speed)
             );
             if is_of_the_chapter(record) {
@@ -102,11 +124,9 @@ fn roofs(record: &Record) -> Result<String> {
         }
     }
     let copies = record.all("roof/copy", "f32");
-    parts.extend(copies.map(|m| format!("a copy moves {} TB/s", tflops(m.median))));
-    Ok(match parts.is_empty() {
-        true => String::new(),
-        false => format!("On the same machine {}.", parts.join(", ")),
-    })
+    parts.extend(copies.map(|m| format!("A copy moves {} TB/s", tflops(m.median))));
+    let sentences = parts.iter().map(|part| format!("{part}. "));
+    Ok(sentences.collect::<String>().trim_end().to_owned())
 }
 
 /// Returns a warning if the GPU isn't the chip of the predictions and of every roof.
@@ -139,7 +159,7 @@ fn predicted_table(record: &Record, steps: &[Step], n: u64) -> Result<String> {
             continue;
         };
         let speed = speed(m, pass)?;
-        let share = percent(speed / step.roof(), 0);
+        let share = told(speed / step.roof());
         let mut row = vec![kernel(step), predicted(step), share, tflops(speed)];
         for backend in BACKENDS {
             let what = format!("{pass}/{backend} / {}", step.name);
@@ -202,19 +222,9 @@ mod tests {
     const MADE_UP: &str = include_str!("../made_up.json");
 
     #[test]
-    fn without_a_record_nothing_was_measured() {
-        let text = in_words(None, &[]).unwrap();
-        assert!(status(None).ends_with("No GPU has run them yet."));
-        assert!(text.contains("No kernel of this book has been timed on a GPU yet"));
-        assert!(text.contains("cargo xtask gpu pack"));
-    }
-
-    #[test]
     fn with_a_record_what_was_measured_stands_beside_what_was_predicted() {
         let record = Record::parse("gpu", MADE_UP).unwrap();
-        let text = in_words(Some(&record), &steps().unwrap()).unwrap();
-        assert!(!text.contains("has been timed"), "{text}");
-        assert!(status(Some(&record)).ends_with("has their speeds on Slide Rule 3000."));
+        let text = in_words(&record, &steps().unwrap()).unwrap();
         assert!(text.contains("Slide Rule 3000 beside Abacus"), "{text}");
         // 4 · 8 · 16384² · 128 FLOPs in 20 ms are 55 TFLOP/s, and 82 % of 67.
         let registers =
@@ -233,23 +243,20 @@ mod tests {
         let backward =
             text.lines().find(|line| line.starts_with("| 5 **backward**")).unwrap();
         assert!(backward.contains("| 27.5 |"), "{backward}");
-        let product = "a product of 8\u{202f}192 × 8\u{202f}192 matrices in bf16 runs at 733 TFLOP/s";
+        let product = "A product of 8\u{202f}192 × 8\u{202f}192 matrices in bf16 runs at 733 TFLOP/s";
         assert!(text.contains(&format!("{product}.")), "{text}");
         let mut record = record;
         record.machine.accelerator = Some("NVIDIA H100".to_owned());
-        let text = in_words(Some(&record), &steps().unwrap()).unwrap();
+        let text = in_words(&record, &steps().unwrap()).unwrap();
         assert!(text.contains(&format!("{product} (74\u{202f}% of what is stated)")));
     }
 
     #[test]
     fn another_machine_is_named() {
         let mut record = Record::parse("gpu", MADE_UP).unwrap();
-        let said = |record: &Record| in_words(Some(record), &steps().unwrap()).unwrap();
+        let said = |record: &Record| in_words(record, &steps().unwrap()).unwrap();
         assert!(said(&record).contains("says little of Slide Rule 3000"));
-        assert!(said(&record).contains("in TF32 or in several"));
         record.machine.accelerator = Some("NVIDIA H200".to_owned());
         assert!(!said(&record).contains("not the machine of this chapter"));
-        record.measurements.retain(|m| !m.what.contains("efficient"));
-        assert!(!said(&record).contains("TF32"));
     }
 }
