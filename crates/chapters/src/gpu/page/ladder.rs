@@ -3,13 +3,10 @@
 use super::{kernel, name, predicted, told};
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
 use crate::gpu::machine::{H100, N};
-use crate::gpu::published::{FLASH_2, FLASH_3};
 use crate::output::Page;
 use anyhow::Result;
 use figures::format::{fixed, integer, percent, significant};
-use figures::{
-    BLUE, Color, GREEN, MUTED, TEXT, VERMILION, filled, label, line, ring, text,
-};
+use figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
 
 /// The kernels, and the share of its roof that each was measured to reach.
 pub fn generate(page: &mut Page, steps: &[Step; 6], measured: [f64; 6]) -> Result<()> {
@@ -89,8 +86,7 @@ fn speeds(page: &mut Page, steps: &[Step]) {
     page.value("tensor-cores-over-registers", fixed(least, 0));
 }
 
-/// The predicted ranges as bars over a logarithmic axis, with what was measured, the roofs, and what others published of two
-/// designs.
+/// The predicted ranges as bars over a logarithmic axis, with what was measured, and the roofs.
 fn predicted_figure(
     page: &mut Page,
     steps: &[Step; 6],
@@ -105,7 +101,7 @@ fn predicted_figure(
         "The speeds that are predicted of the six kernels, and those that were measured",
         "Six bars on a logarithmic axis of TFLOP/s, with a line for the roof of the f32 units and one for that of the tensor cores. \
          The bars of kernels 0, 1 and 2 follow one another from left to right below the first line, and so does that of kernel 5. \
-         Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A ring lies in each of these two. A dark stroke, \
+         Those of kernels 3 and 4 lie between the two lines, wide and overlapping. A dark stroke, \
          the speed that was measured, lies in each bar but that of kernel 0, where it lies far to the left of it.",
     );
     page.figure("ladder", words, ((LEFT + WIDTH + 20) as u32, 290), |area| {
@@ -113,7 +109,7 @@ fn predicted_figure(
             line(area, &[(x(roof / 1e12), 26), (x(roof / 1e12), BASE)], VERMILION)?;
             label(area, (x(roof / 1e12), 12), name, TEXT)?;
         }
-        for (i, step) in (0..).zip(steps) {
+        for (i, (step, share)) in (0..).zip(steps.iter().zip(measured)) {
             let (least, most) = step.predicted();
             let ends = [least, most].map(|share| x(share * step.roof() / 1e12));
             let top = 34 + ROW * i;
@@ -123,14 +119,8 @@ fn predicted_figure(
                 [(ends[0], top), (ends[1].max(ends[0] + 3), top + 20)],
                 BLUE.mix(0.55),
             )?;
-        }
-        for (i, (step, share)) in (0..).zip(steps.iter().zip(measured)) {
             let at = x(share * step.roof() / 1e12);
-            filled(area, [(at - 2, 30 + ROW * i), (at + 2, 58 + ROW * i)], &TEXT)?;
-        }
-        for (row, of) in [(3, FLASH_2), (4, FLASH_3)] {
-            ring(area, (x(of.speeds[0]), 44 + ROW * row), GREEN)?;
-            label(area, (x(of.speeds[0]), 62 + ROW * row), of.who, MUTED)?;
+            filled(area, [(at - 2, top - 4), (at + 2, top + 24)], TEXT)?;
         }
         line(area, &[(LEFT, BASE), (LEFT + WIDTH, BASE)], MUTED)?;
         for tflops in [1.0, 10.0, 100.0, 1000.0] {

@@ -20,7 +20,7 @@ pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<(
     let shares = shares(record, steps)?;
     for i in [0, 2, 5] {
         let (step, share) = (&steps[i], shares[i]);
-        page.value(&format!("measured-{}", step.name.replace('_', "-")), told(share));
+        page.value(format!("measured-{}", step.name), told(share));
     }
     let of_one_line = naive_with_one_line_a_clock()?;
     page.value("one-line-clocks", integer(clocks_of_lines() as usize + 1));
@@ -29,34 +29,20 @@ pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<(
     page.value("beyond-hopper-measured", fixed(l2, 1));
     let copies = record.all("roof/copy", "f32").next().context("no copy")?;
     page.value("measured-copy", fixed(copies.median / 1e12, 1));
-    for (key, what, dtype, place) in RATIOS {
-        let ratio = find(record, what, dtype, place, Unit::Ratio);
-        page.value(key, fixed(ratio.with_context(|| key)?.median, 2));
-    }
+    // Times of a backend of PyTorch over those of a kernel, which the text tells.
+    let mut ratio = |key: &str, (other, own): (&str, &str), dtype: &str, place| {
+        let what = format!("forward/{other} / {own}");
+        let ratio = find(record, &what, dtype, place, Unit::Ratio).context(what)?;
+        page.value(key, fixed(ratio.median, 2));
+        anyhow::Ok(())
+    };
+    let (cudnn, efficient) =
+        (("torch-cudnn", "hopper"), ("torch-efficient", "registers"));
+    ratio("cudnn-over-hopper-short", cudnn, "bf16", (1024, 64, "causal"))?;
+    ratio("efficient-over-registers", efficient, "f32", (16_384, 128, "full"))?;
+    ratio("efficient-over-registers-64", efficient, "f32", (16_384, 64, "full"))?;
     Ok(())
 }
-
-/// Times of a backend of PyTorch over those of a kernel, which the text tells.
-const RATIOS: [(&str, &str, &str, (u64, u64, &str)); 3] = [
-    (
-        "cudnn-over-hopper-short",
-        "forward/torch-cudnn / hopper",
-        "bf16",
-        (1024, 64, "causal"),
-    ),
-    (
-        "efficient-over-registers",
-        "forward/torch-efficient / registers",
-        "f32",
-        (16_384, 128, "full"),
-    ),
-    (
-        "efficient-over-registers-64",
-        "forward/torch-efficient / registers",
-        "f32",
-        (16_384, 64, "full"),
-    ),
-];
 
 /// The share of its roof that each kernel reaches where the predictions are made: wide heads, the longest sequence, no mask.
 pub fn shares(record: &Record, steps: &[Step; 6]) -> Result<[f64; 6]> {
