@@ -59,17 +59,22 @@ fn the_playground_is_small_and_comes_with_the_pages_that_have_figures_of_it() {
     };
     assert_eq!(with("<meta name=\"playground\""), with(" data-figure="));
     assert!(with(" data-figure=").len() > 10);
-    let compressed: usize = files::under(&folder.join("playground"))
-        .iter()
-        .map(|file| {
-            let mut encoder =
-                flate2::write::GzEncoder::new(vec![], flate2::Compression::default());
-            std::io::Write::write_all(&mut encoder, &std::fs::read(file).unwrap())
-                .unwrap();
-            encoder.finish().unwrap().len()
-        })
-        .sum();
-    assert!(compressed <= 200 * crate::KIB, "{compressed} bytes");
+    for (part, most) in [("playground", 215), ("trained", 300)] {
+        let compressed: usize = files::under(&folder.join(part))
+            .iter()
+            .map(|file| {
+                let mut encoder =
+                    flate2::write::GzEncoder::new(vec![], flate2::Compression::default());
+                std::io::Write::write_all(&mut encoder, &std::fs::read(file).unwrap())
+                    .unwrap();
+                encoder.finish().unwrap().len()
+            })
+            .sum();
+        assert!(
+            (1..=most * crate::KIB).contains(&compressed),
+            "{part}: {compressed} bytes"
+        );
+    }
 }
 
 /// By their names, so that it takes no compiler for WebAssembly; `cargo xtask module --check` also compares their arguments.
@@ -502,6 +507,69 @@ fn the_tensor_cores_are_as_busy_as_the_plan_says() {
 }
 
 /// The text that the last press of a button has copied.
+/// The parameters come when the figure is near the window, and not before.
+#[test]
+fn the_trained_model_looks_and_writes_as_the_crate_does() {
+    let Some(mut reader) = Reader::start() else { return };
+    let state = "writer=the+sc_20_5_9_1.1+3.2_1_3";
+    let mut tab = reader.open(&format!("trained-heads.html?{state}"), LAPTOP);
+    let loads = "performance.getEntriesByType('resource').filter(it => it.name.endsWith('book.i8')).length";
+    assert_eq!(tab.ask::<usize>(loads), 0);
+    assert_eq!(says(&mut tab, "writer"), "The model is on its way.");
+    point_of(&mut tab, "[data-figure=writer] .drawing", 0.5);
+    tab.run(
+        "new Promise(done => { const look = () => document.querySelector('[data-figure=writer] .says').textContent.startsWith('Head') \
+         ? done() : setTimeout(look, 50); look(); })",
+    );
+    assert_eq!(tab.ask::<usize>(loads), 1);
+
+    let bytes = std::fs::read(book().0.join("trained/book.i8")).unwrap();
+    let writer = playground_native::Writer::new(&bytes).unwrap();
+    let written = writer.write("the sc", &[0, 9], 20, 1.0, 3).unwrap();
+    let letters: String = tab.ask(
+        "[...document.querySelectorAll('[data-figure=writer] .drawing g')].slice(0, 26).map(it => it.textContent).join('')",
+    );
+    assert_eq!(letters, written.text().replace('\n', "↵"));
+    let row = &written.weights(1, 1).unwrap().entries()[8 * 26..9 * 26];
+    let most = (0..26).max_by(|i, j| row[*i].total_cmp(&row[*j])).unwrap();
+    let told = says(&mut tab, "writer");
+    assert!(told.starts_with("Head 2.2, from "), "{told}");
+    assert!(told.contains(&format!("character 9: {:.2} on ", row[most])), "{told}");
+    assert!(
+        told.contains(&format!(
+            "{}; ",
+            if most == 8 { "itself".into() } else { format!("{} back", 8 - most) }
+        )),
+        "{told}"
+    );
+    assert!(told.contains(&format!("costs {:.2} nats", written.surprise())), "{told}");
+    // Keys and values of four blocks: two key-value heads, 16 numbers each.
+    assert!(
+        told.ends_with(&format!(
+            "hold {} numbers of 26 characters.",
+            4 * 2 * 2 * 16 * 26
+        )),
+        "{told}"
+    );
+
+    let typed = |tab: &mut Tab, field: &str, words: &str| {
+        tab.run(&format!(
+            "{{ const input = document.querySelector('#writer-{field}'); input.value = '{words}'; input.dispatchEvent(new Event('change')); }}"
+        ));
+    };
+    typed(&mut tab, "text", "Ж");
+    assert_eq!(says(&mut tab, "writer"), "The model has never seen the character 'Ж'.");
+    typed(&mut tab, "text", "");
+    assert!(says(&mut tab, "writer").contains("empty"));
+    typed(&mut tab, "text", "a");
+    typed(&mut tab, "off", "5.1");
+    let told = says(&mut tab, "writer");
+    assert_eq!(
+        told,
+        "“5.1” is no head: write its block and its number in it, as in 2.1."
+    );
+}
+
 fn copied(tab: &mut Tab, button: usize) -> String {
     tab.run(
         "navigator.clipboard.writeText = text => { globalThis.copied = text; return Promise.resolve(); }",

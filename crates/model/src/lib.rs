@@ -3,6 +3,7 @@
 
 // The model, from the inside to the outside.
 mod cross_entropy;
+mod eight_bits;
 mod mlp;
 mod norm;
 mod parallel;
@@ -18,6 +19,7 @@ mod trained;
 mod training;
 
 pub use cross_entropy::cross_entropy;
+pub use eight_bits::{EightBits, NoModel};
 pub use heads::{HeadScores, head_scores};
 pub use mlp::{Mlp, MlpCache};
 pub use norm::{LayerNorm, NormCache, RmsNorm};

@@ -1,5 +1,6 @@
 //! What a training left: its model, its curves, and where and how long it ran.
 
+use crate::eight_bits::EightBits;
 use crate::training::{Measurement, Plan, Training, fill, fresh};
 use crate::transformer::Transformer;
 use anyhow::{Context as _, Result, ensure};
@@ -74,6 +75,7 @@ impl Trained {
     }
 
     /// Writes `NAME.json`, and `NAME.f32`: the parameters in the order of their names, each column by column, as little-endian numbers.
+    /// If tokens are characters, `NAME.i8` is the same for a browser, in [`EightBits`].
     ///
     /// # Errors
     /// A file can't be written.
@@ -95,7 +97,12 @@ impl Trained {
                 .with_context(|| format!("{} can't be written", file.display()))
         };
         write("json", &serde_json::to_vec(&told)?)?;
-        write("f32", &bytes)
+        write("f32", &bytes)?;
+        // The model that writes is one for the reader's browser, too.
+        if self.alphabet.is_empty() {
+            return Ok(());
+        }
+        write("i8", &EightBits::to_bytes(self.plan.sizes, &self.alphabet, &self.model))
     }
 
     /// Reads what [`Trained::save`] has written.

@@ -4,14 +4,15 @@ use attention::{
     KeyValueCache, NamedParameters, Result, gradient_check, gradient_check_parameters,
 };
 use model::{
-    Characters, LayerNorm, Mlp, Plan, Repeated, RmsNorm, Sizes, Task as _, Text,
-    Training, Transformer, cross_entropy, draw_next, head_scores,
+    Characters, EightBits, LayerNorm, Mlp, Plan, Repeated, RmsNorm, Sizes, Task as _,
+    Text, Trained, Training, Transformer, cross_entropy, draw_next, head_scores,
 };
 use nalgebra::{DMatrix, DVector, RowDVector, dvector};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, StandardNormal};
 use serde_json::Value;
+use std::path::Path;
 
 const SIZES: Sizes = Sizes {
     vocabulary: 7,
@@ -332,4 +333,33 @@ fn a_rate_that_is_too_large_is_named_and_nothing_is_lost() {
         }
     };
     assert!(error.contains("try a smaller rate than"), "{error}");
+}
+
+/// Every entry is at most half a step off, and bytes that are no model are refused.
+#[test]
+fn eight_bits_are_near_the_parameters_and_those_that_are_committed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("trained");
+    let trained = Trained::open(&folder, "book").unwrap();
+    let bytes =
+        EightBits::to_bytes(trained.plan.sizes, &trained.alphabet, &trained.model);
+    assert!(bytes == std::fs::read(folder.join("book.i8")).unwrap(), "another book.i8");
+    let read = EightBits::<f32>::from_bytes(&bytes).unwrap();
+    assert_eq!((read.sizes, &read.alphabet), (trained.plan.sizes, &trained.alphabet));
+    for ((name, near), (_, exact)) in read.model.named().iter().zip(trained.model.named())
+    {
+        for (near, exact) in near.column_iter().zip(exact.column_iter()) {
+            let step = exact.amax() / 127.0;
+            assert!((near - exact).amax() <= 0.501 * step, "{name}");
+        }
+    }
+    for (bytes, words) in [
+        (&b"no model"[..], "no sizes"),
+        (b"1 2 3\n", "six sizes are needed"),
+        (b"80 64 4 4 2 99999999999999\nabc", "too few for the sizes"),
+        (&bytes[..bytes.len() - 1], "they end too soon"),
+        (&[&bytes[..], b"x"].concat(), "there are too many"),
+    ] {
+        let error = EightBits::<f32>::from_bytes(bytes).unwrap_err().to_string();
+        assert!(error.ends_with(words), "{error}");
+    }
 }

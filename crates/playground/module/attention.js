@@ -947,6 +947,184 @@ export class TileWalk {
 if (Symbol.dispose) TileWalk.prototype[Symbol.dispose] = TileWalk.prototype.free;
 
 /**
+ * A trained model whose tokens are characters.
+ */
+export class Writer {
+    __destroy_into_raw() {
+        const ptr = this.__wbg_ptr;
+        this.__wbg_ptr = 0;
+        WriterFinalization.unregister(this);
+        return ptr;
+    }
+    free() {
+        const ptr = this.__destroy_into_raw();
+        wasm.__wbg_writer_free(ptr, 0);
+    }
+    /**
+     * @returns {number}
+     */
+    get blocks() {
+        const ret = wasm.writer_blocks(this.__wbg_ptr);
+        return ret >>> 0;
+    }
+    /**
+     * @returns {number}
+     */
+    get heads() {
+        const ret = wasm.writer_heads(this.__wbg_ptr);
+        return ret >>> 0;
+    }
+    /**
+     * # Errors
+     * As [`EightBits::from_bytes`].
+     * @param {Uint8Array | number[]} bytes
+     */
+    constructor(bytes) {
+        const ptr0 = passArray8ToWasm0(bytes, wasm.__wbindgen_malloc);
+        const len0 = WASM_VECTOR_LEN;
+        const ret = wasm.writer_new(ptr0, len0);
+        if (ret[2]) {
+            throw takeFromExternrefTable0(ret[1]);
+        }
+        this.__wbg_ptr = ret[0];
+        WriterFinalization.register(this, this.__wbg_ptr, this);
+        return this;
+    }
+    /**
+     * Reads a text and goes on with it, character by character, with a cache. Heads are counted through all blocks; those that are `off` add nothing.
+     *
+     * # Errors
+     * There is no text, or a character of it is not in the model's alphabet, or there is no such head.
+     * @param {string} text
+     * @param {Uint32Array | number[]} off
+     * @param {number} characters
+     * @param {number} temperature
+     * @param {bigint} seed
+     * @returns {Written}
+     */
+    write(text, off, characters, temperature, seed) {
+        const val3 = +characters;
+        const val4 = +temperature;
+        const val5 = BigInt.asIntN(64, seed);
+        let ptr0, len0, ptr1, len1;
+        try {
+            ptr0 = passStringToWasm0(text, wasm.__wbindgen_malloc, wasm.__wbindgen_realloc);
+            len0 = WASM_VECTOR_LEN;
+            ptr1 = passArray32ToWasm0(off, wasm.__wbindgen_malloc);
+            len1 = WASM_VECTOR_LEN;
+        } catch (e) {
+            if (ptr1) { wasm.__wbindgen_free(ptr1, len1 * 4, 4); }
+            if (ptr0) { wasm.__wbindgen_free(ptr0, len0 * 1, 1); }
+            throw e;
+        }
+        const ret = wasm.writer_write(this.__wbg_ptr, ptr0, len0, ptr1, len1, val3, val4, val5);
+        if (ret[2]) {
+            throw takeFromExternrefTable0(ret[1]);
+        }
+        return Written.__wrap(ret[0]);
+    }
+}
+if (Symbol.dispose) Writer.prototype[Symbol.dispose] = Writer.prototype.free;
+
+/**
+ * A text that the model has read and gone on with.
+ */
+export class Written {
+    static __wrap(ptr) {
+        const obj = Object.create(Written.prototype);
+        obj.__wbg_ptr = ptr;
+        WrittenFinalization.register(obj, obj.__wbg_ptr, obj);
+        return obj;
+    }
+    __destroy_into_raw() {
+        const ptr = this.__wbg_ptr;
+        this.__wbg_ptr = 0;
+        WrittenFinalization.unregister(this);
+        return ptr;
+    }
+    free() {
+        const ptr = this.__destroy_into_raw();
+        wasm.__wbg_written_free(ptr, 0);
+    }
+    /**
+     * The keys that a block's cache holds: a row for each character, all key-value heads side by side.
+     *
+     * # Errors
+     * There is no such block.
+     * @param {number} block
+     * @returns {Matrix}
+     */
+    keys(block) {
+        const ret = wasm.written_keys(this.__wbg_ptr, block);
+        if (ret[2]) {
+            throw takeFromExternrefTable0(ret[1]);
+        }
+        return Matrix.__wrap(ret[0]);
+    }
+    /**
+     * The characters that may come next, the likeliest first.
+     * @returns {string[]}
+     */
+    get nextCharacters() {
+        const ret = wasm.written_nextCharacters(this.__wbg_ptr);
+        var v1 = getArrayJsValueFromWasm0(ret[0], ret[1]);
+        wasm.__wbindgen_free(ret[0], ret[1] * 4, 4);
+        return v1;
+    }
+    /**
+     * Their probabilities.
+     * @returns {Float64Array}
+     */
+    get nextProbabilities() {
+        const ret = wasm.written_nextProbabilities(this.__wbg_ptr);
+        var v1 = getArrayF64FromWasm0(ret[0], ret[1]).slice();
+        wasm.__wbindgen_free(ret[0], ret[1] * 8, 8);
+        return v1;
+    }
+    /**
+     * The mean loss of all characters but the first, in nats; 0 if there is but one.
+     * @returns {number}
+     */
+    get surprise() {
+        const ret = wasm.written_surprise(this.__wbg_ptr);
+        return ret;
+    }
+    /**
+     * What was given, and what the model has written.
+     * @returns {string}
+     */
+    get text() {
+        let deferred1_0;
+        let deferred1_1;
+        try {
+            const ret = wasm.written_text(this.__wbg_ptr);
+            deferred1_0 = ret[0];
+            deferred1_1 = ret[1];
+            return getStringFromWasm0(ret[0], ret[1]);
+        } finally {
+            wasm.__wbindgen_free(deferred1_0, deferred1_1, 1);
+        }
+    }
+    /**
+     * The weights of a head: a row for each character that asks, a column for each that it may see.
+     *
+     * # Errors
+     * There is no such head.
+     * @param {number} block
+     * @param {number} head
+     * @returns {Matrix}
+     */
+    weights(block, head) {
+        const ret = wasm.written_weights(this.__wbg_ptr, block, head);
+        if (ret[2]) {
+            throw takeFromExternrefTable0(ret[1]);
+        }
+        return Matrix.__wrap(ret[0]);
+    }
+}
+if (Symbol.dispose) Written.prototype[Symbol.dispose] = Written.prototype.free;
+
+/**
  * The names of the columns of a sentence's matrix.
  * @returns {string[]}
  */
@@ -1168,6 +1346,12 @@ const SentenceFinalization = (typeof FinalizationRegistry === 'undefined')
 const TileWalkFinalization = (typeof FinalizationRegistry === 'undefined')
     ? { register: () => {}, unregister: () => {} }
     : new FinalizationRegistry(ptr => wasm.__wbg_tilewalk_free(ptr, 1));
+const WriterFinalization = (typeof FinalizationRegistry === 'undefined')
+    ? { register: () => {}, unregister: () => {} }
+    : new FinalizationRegistry(ptr => wasm.__wbg_writer_free(ptr, 1));
+const WrittenFinalization = (typeof FinalizationRegistry === 'undefined')
+    ? { register: () => {}, unregister: () => {} }
+    : new FinalizationRegistry(ptr => wasm.__wbg_written_free(ptr, 1));
 
 function _assertClass(instance, klass) {
     if (!(instance instanceof klass)) {
@@ -1231,6 +1415,20 @@ function getUint8ArrayMemory0() {
         cachedUint8ArrayMemory0 = new Uint8Array(wasm.memory.buffer);
     }
     return cachedUint8ArrayMemory0;
+}
+
+function passArray32ToWasm0(arg, malloc) {
+    const ptr = malloc(arg.length * 4, 4) >>> 0;
+    getUint32ArrayMemory0().set(arg, ptr / 4);
+    WASM_VECTOR_LEN = arg.length;
+    return ptr;
+}
+
+function passArray8ToWasm0(arg, malloc) {
+    const ptr = malloc(arg.length * 1, 1) >>> 0;
+    getUint8ArrayMemory0().set(arg, ptr / 1);
+    WASM_VECTOR_LEN = arg.length;
+    return ptr;
 }
 
 function passArrayF64ToWasm0(arg, malloc) {

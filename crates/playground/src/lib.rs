@@ -4,9 +4,11 @@
 
 mod layer; // a layer forward and backward, for the map of gradients and the workbench
 mod machine; // rooflines, tiles, banks and time-lines
+mod writer; // the trained model
 
 pub use layer::{Layer, Positions, embed};
 pub use machine::{BankLoad, PlannedWork, RooflineStep, TileWalk};
+pub use writer::{Writer, Written};
 
 use attention::flash;
 use attention::{

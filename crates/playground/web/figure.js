@@ -30,9 +30,9 @@ export class Figure {
      * @param {string} name unique on the page, and the name of its state in the address
      * @param {{
      *     controls: object[],
-     *     draw: (state: object, set: (changes: object) => void) => {svg: SVGElement, says: string, limits?: object},
+     *     draw: (state: object, set: (changes: object) => void, again: () => void) => {svg: SVGElement, says: string, limits?: object},
      *     copies?: {label: string, text: (state: object) => string}[],
-     * }} kind what it is made of. `limits` are the ends of sliders in this state. An error that `draw` throws is told in place of what there is to see, and the last drawing stays.
+     * }} kind what it is made of. `limits` are the ends of sliders in this state. `again` draws once more, when something has arrived. An error that `draw` throws is told in place of what there is to see, and the last drawing stays.
      */
     constructor(figure, name, kind) {
         this.name = name;
@@ -146,7 +146,7 @@ export class Figure {
             }
         }
         try {
-            const { svg, says, limits = {} } = this.kind.draw(this.state, changes => this.set(changes));
+            const { svg, says, limits = {} } = this.kind.draw(this.state, changes => this.set(changes), () => this.show());
             this.limit(limits);
             this.drawing.replaceChildren(svg);
             this.says.textContent = says;

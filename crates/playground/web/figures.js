@@ -15,9 +15,10 @@ import { steps } from './steps.js';
 import { turn } from './turn.js';
 import { walk } from './walk.js';
 import { workbench } from './workbench.js';
+import { writer } from './writer.js';
 
 const figures = {
-    backward, bank, banks, masks, online, pipeline, roofline, root, slope, softmax, steps, turn, walk, workbench,
+    backward, bank, banks, masks, online, pipeline, roofline, root, slope, softmax, steps, turn, walk, workbench, writer,
 };
 
 await start();

@@ -33,11 +33,14 @@ const COMMITTED: &str = "crates/playground/module";
 /// The module as a page loads it, and the JavaScript through which the scripts of the figures call it.
 const BOUND: [&str; 2] = ["attention.js", "attention_bg.wasm"];
 
+/// The parameters of the trained model, which its figure asks for.
+const WEIGHTS: &str = "crates/model/trained/book.i8";
+
 /// The file beside the committed module with the digest of its sources and the version of its compiler, a line each.
 const ORIGIN: &str = "origin.txt";
 
 /// The crates that the module is made of.
-const CRATES: [&str; 3] = ["attention", "laboratory", "playground"];
+const CRATES: [&str; 4] = ["attention", "laboratory", "model", "playground"];
 
 /// The options of `module`.
 #[derive(Debug, Args)]
@@ -226,6 +229,8 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
         fs::copy(bound.join(file), folder.join(file))?;
     }
     files::copy(&project.root().join("crates/playground/web"), &folder)?;
+    fs::create_dir_all(book.join("trained"))?;
+    fs::copy(project.root().join(WEIGHTS), book.join("trained/book.i8"))?;
     for (html, page) in pages {
         let tag = "<meta name=\"playground\" content=\"playground/figures.js\">\n</head>";
         let html =

@@ -2,7 +2,7 @@
 
 use crate::trained::{Opened, book, open};
 use anyhow::Result;
-use model::{Characters, Task as _, Text, Transformer};
+use model::{Characters, EightBits, Task as _, Text, Trained, Transformer};
 use nalgebra::DMatrix;
 
 /// How many characters are read twice, to see what the model makes of the second time.
@@ -70,6 +70,14 @@ impl Facts {
             .map(|text| Text { tokens: text.tokens[..STRETCH].to_vec(), first: 1 });
         let once: Vec<_> = once.collect();
         Ok([self.model().loss(&once)?, self.model().loss(&self.twice)?])
+    }
+
+    /// Returns the loss of the texts, and that of a model with eight bits for each parameter.
+    pub fn losses_of_rounding(&self) -> Result<[f64; 2]> {
+        let Trained { plan, alphabet, model, .. } = &self.opened.trained;
+        let bytes = EightBits::to_bytes(plan.sizes, alphabet, model);
+        let rounded = EightBits::<f64>::from_bytes(&bytes)?.model;
+        Ok([self.model().loss(&self.held_out)?, rounded.loss(&self.held_out)?])
     }
 
     /// All heads, block by block.
