@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use figures::format::{bytes, integer, significant};
-use model::{Characters, Repeated, Trained, Transformer};
+use model::{Characters, Repeated, Run, Trained, Transformer};
 use std::path::Path;
 
 /// The files, and the text that the model of the book learned from.
@@ -32,7 +32,16 @@ pub const REPEATED: Repeated = Repeated::OF_BOOK;
 
 /// Where and how long a training ran, as a sentence.
 pub fn ran(trained: &Trained) -> String {
-    let run = &trained.run;
+    let steps = integer(trained.plan.steps as usize);
+    format!(
+        "{steps} steps with the seed {} took {}.",
+        trained.plan.seed,
+        took(&trained.run)
+    )
+}
+
+/// How long something ran, where and when.
+pub fn took(run: &Run) -> String {
     let memory = run.peak_bytes.map_or(String::new(), |peak| {
         format!(", with {} of memory at most", bytes(u128::from(peak)))
     });
@@ -41,12 +50,6 @@ pub fn ran(trained: &Trained) -> String {
     } else {
         format!("{} minutes", significant(run.seconds / 60.0, 2))
     };
-    format!(
-        "{} steps with the seed {} took {took} on {} threads of {}{memory}, on {}.",
-        integer(trained.plan.steps as usize),
-        trained.plan.seed,
-        run.threads,
-        run.processor,
-        run.date.split('T').next().unwrap_or_default(),
-    )
+    let date = run.date.split('T').next().unwrap_or_default();
+    format!("{took} on {} threads of {}{memory}, on {date}", run.threads, run.processor)
 }

@@ -9,7 +9,7 @@ use attention::{
     Adam, Float, NamedParameters as _, Parameters, Rotary, RotaryPairs, linear,
     linear_backward, named_parameters, softmax_rows, softmax_rows_backward,
 };
-use model::{NormCache, Repeated, RmsNorm, Task as _, Text, cross_entropy};
+use model::{NormCache, Repeated, RmsNorm, Run, Task as _, Text, cross_entropy};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
@@ -22,6 +22,8 @@ const BLOCKS: usize = 2;
 const BATCH: usize = 32;
 const STEPS: usize = 600;
 const EVERY: usize = 20;
+/// The step at which entropy and gradients are looked at, before it is taken.
+const LOOK: usize = 100;
 
 /// What is wrong with a model's attention.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -237,15 +239,41 @@ fn attend_backward<T: Float>(
     Ok(grads)
 }
 
-/// Trains a model with this fault, and returns its losses over the steps and what is left of them when it reads token by token.
-fn train(fault: Fault, width: usize, steps: usize) -> Result<(Vec<[f64; 2]>, f64)> {
+/// What a training showed.
+#[derive(Default)]
+struct Curves {
+    /// Steps, and the loss of unseen texts that are read whole.
+    losses: Vec<[f64; 2]>,
+    /// The last of them, for texts that are read token by token.
+    by_token: f64,
+    /// The mean entropy of all rows, as a share of the largest possible, at the step [`LOOK`].
+    entropy: f64,
+    /// The norm of the gradients of all W_Q over that of all W_V, at the same step.
+    q_over_v: f64,
+}
+
+/// The mean entropy of the rows of all heads, as a share of the largest that so many visible keys allow.
+fn entropy<'a, T: Float>(heads: impl Iterator<Item = &'a DMatrix<T>>) -> Result<f64> {
+    let mut shares = vec![];
+    for weights in heads {
+        let rows = attention::row_entropy(weights)?;
+        let entropy = |i: usize| -> f64 { rows[i].to_subset_unchecked() };
+        let share = |i: usize| entropy(i) / (i as f64 + 1.0).ln();
+        shares.extend((1..rows.len()).map(share));
+    }
+    Ok(shares.iter().sum::<f64>() / shares.len() as f64)
+}
+
+/// Trains a model with this fault.
+fn train(fault: Fault, width: usize, steps: usize) -> Result<Curves> {
     let task = Repeated::OF_BOOK;
     let held_out = task.held_out();
     let mut model =
         Faulty::<f32>::new(task.vocabulary, width, &mut ChaCha8Rng::seed_from_u64(0))?;
     let mut adam = Adam::new(0.003);
     adam.beta_2 = 0.98;
-    let mut losses = vec![[0.0, model.loss(fault, &held_out, false)?]];
+    let mut curves = Curves::default();
+    curves.losses.push([0.0, model.loss(fault, &held_out, false)?]);
     for step in 1..=steps {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         rng.set_stream(step as u64);
@@ -258,19 +286,30 @@ fn train(fault: Fault, width: usize, steps: usize) -> Result<(Vec<[f64; 2]>, f64
             gradients.accumulate(&other)?;
         }
         gradients.scale((count as f32).recip());
+        if step == LOOK {
+            let norm = |of: fn(&Parameters<f32>) -> &DMatrix<f32>| {
+                gradients.layers.iter().map(|layer| of(layer).norm_squared()).sum::<f32>()
+            };
+            let [q, v] = [norm(|layer| &layer.w_q), norm(|layer| &layer.w_v)];
+            curves.q_over_v = f64::from((q / v).sqrt());
+            let forward = model.forward(fault, held_out[0].read())?;
+            curves.entropy = entropy(forward.layers.iter().flat_map(|it| &it.weights))?;
+        }
         gradients.clip_norm(1.0);
         adam.rate = 0.003 * (step as f32 / 50.0).min(1.0);
         adam.step(&mut model, &gradients)?;
         if step % EVERY == 0 {
-            losses.push([step as f64, model.loss(fault, &held_out, false)?]);
+            curves.losses.push([step as f64, model.loss(fault, &held_out, false)?]);
         }
     }
-    Ok((losses, model.loss(fault, &held_out, true)?))
+    curves.by_token = model.loss(fault, &held_out, true)?;
+    Ok(curves)
 }
 
 fn main() -> Result<()> {
     let file = std::env::args().nth(1).context("give the file for the curves")?;
-    let mut runs = vec![];
+    let (begin, date) = (std::time::Instant::now(), record::take::now()?);
+    let mut models = vec![];
     for (name, fault, width) in [
         ("right", Fault::None, 32),
         ("softmax over the wrong axis", Fault::Axis, 32),
@@ -280,16 +319,25 @@ fn main() -> Result<()> {
         ("right, 512 wide", Fault::None, 512),
         ("no scale, 512 wide", Fault::NoScale, 512),
     ] {
-        let begin = std::time::Instant::now();
-        let (losses, by_token) = train(fault, width, STEPS)?;
+        let Curves { losses, by_token, entropy, q_over_v } = train(fault, width, STEPS)?;
         let last = losses.last().map_or(f64::NAN, |last| last[1]);
         eprintln!(
-            "{name}: {last:.3}, token by token {by_token:.3}, {:.0?}",
+            "{name}: {last:.3}, token by token {by_token:.3}, entropy {entropy:.3}, W_Q over W_V {q_over_v:.3}; {:.0?} since the start",
             begin.elapsed()
         );
-        runs.push(json!({ "name": name, "losses": losses, "by_token": by_token }));
+        models.push(json!({
+            "name": name, "losses": losses, "by_token": by_token, "entropy": entropy, "q_over_v": q_over_v,
+        }));
     }
-    std::fs::write(&file, serde_json::to_vec(&runs)?)
+    let run = Run {
+        date,
+        processor: record::take::machine()?.processor(),
+        threads: rayon::current_num_threads(),
+        seconds: begin.elapsed().as_secs_f64(),
+        peak_bytes: None,
+    };
+    let all = json!({ "run": run, "look": LOOK, "models": models });
+    std::fs::write(&file, serde_json::to_vec(&all)?)
         .with_context(|| format!("{file} can't be written"))
 }
 
@@ -342,12 +390,7 @@ mod tests {
                 let alone = weights * qkv[2].columns(head * d, d);
                 (alone - attended.columns(head * d, d)).amax() > 1e-9
             });
-            let entropy = |weights: &DMatrix<f64>| -> Result<f64> {
-                let rows = attention::row_entropy(weights)?;
-                let shares = (1..n).map(|i| rows[i] / (i as f64 + 1.0).ln());
-                Ok(shares.sum::<f64>() / (n - 1) as f64)
-            };
-            let collapsed = !rows && entropy(&weights[0])? < 0.5;
+            let collapsed = !rows && entropy(weights[..1].iter())? < 0.5;
             let differs = (&forward.scores - &right.scores).amax() > 1e-9;
             assert_eq!([rows, last, columns, collapsed, differs], seen, "{fault:?}");
         }
@@ -360,7 +403,7 @@ mod tests {
         for (fault, leaks) in
             [(Fault::None, false), (Fault::Axis, true), (Fault::NoTranspose, true)]
         {
-            let (losses, by_token) = train(fault, 16, 60)?;
+            let Curves { losses, by_token, .. } = train(fault, 16, 60)?;
             let last = losses.last().unwrap()[1];
             assert_eq!(
                 (by_token - last).abs() > 1e-3,

@@ -5,7 +5,7 @@ use super::compiled::needs;
 use super::fragments::{left_factor, scores};
 use super::ladder::{self, Step, naive_with_one_line_a_clock, steps};
 use super::machine::{self, *};
-use super::measured::{find, lengths};
+use super::measured::{find, lengths, size, speed, speed_of_product};
 use super::page::shares;
 use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
@@ -346,4 +346,26 @@ fn kernel_4_reads_more_than_a_copy_moves() {
     let shares = shares(&timed(), &steps).unwrap();
     let copy = timed().all("roof/copy", "f32").next().unwrap().median;
     assert!(steps[4].asked_of_l2_at(shares[4]) > 1.5 * copy);
+}
+
+/// "about four fifths"; "no more than *math* reaches"; "even behind *math*" without a mask.
+#[test]
+fn kernels_2_4_and_5_beside_what_products_and_math_reach() {
+    let (record, steps) = (timed(), steps().unwrap());
+    let shares = shares(&record, &steps).unwrap();
+    for (i, dtype) in [(2, "f32"), (4, "bf16")] {
+        let product = record.all("roof/product", dtype).next().unwrap();
+        let roof = speed_of_product(size(product, "n").unwrap(), product.median);
+        let of_product = shares[i] * steps[i].roof() / roof;
+        assert!((0.75..0.85).contains(&of_product), "{i}: {of_product}");
+    }
+    let math =
+        find(&record, "backward/torch-math", "f32", (16_384, 128, "full"), Unit::Seconds);
+    let math = speed(math.unwrap(), "backward").unwrap();
+    let allowed = steps[5].predicted().1 * steps[5].roof();
+    assert!((0.95..1.05).contains(&(allowed / math)));
+    for n in [1024, 4096] {
+        let full = ratios("backward/torch-math / backward", "f32", n);
+        assert!(full[0] < 1.0 && full[2] < 1.0);
+    }
 }

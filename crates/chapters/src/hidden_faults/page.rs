@@ -1,10 +1,20 @@
 //! The chapter's page: tables and figures.
 
 use crate::output::Page;
+use crate::trained::REPEATED;
 use anyhow::{Context as _, Result};
-use figures::format::{fixed, integer};
+use figures::format::{fixed, integer, significant};
 use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, RGBColor, VERMILION, line_chart};
 use serde::Deserialize;
+
+/// All trainings.
+#[derive(Deserialize)]
+pub struct Recorded {
+    run: model::Run,
+    /// The step at which entropy and gradients were looked at.
+    pub look: usize,
+    pub models: Vec<Run>,
+}
 
 /// The training of one model.
 #[derive(Deserialize)]
@@ -14,6 +24,10 @@ pub struct Run {
     pub losses: Vec<(f64, f64)>,
     /// The last of them, for texts that are read token by token.
     pub by_token: f64,
+    /// The mean entropy of the weights' rows, as a share of the largest possible.
+    pub entropy: f64,
+    /// The norm of the gradients of all W_Q over that of all W_V.
+    pub q_over_v: f64,
 }
 
 impl Run {
@@ -22,7 +36,7 @@ impl Run {
     }
 }
 
-pub fn runs() -> Result<Vec<Run>> {
+pub fn recorded() -> Result<Recorded> {
     Ok(serde_json::from_str(include_str!("../../../model/trained/hidden-faults.json"))?)
 }
 
@@ -33,7 +47,7 @@ pub fn run<'a>(runs: &'a [Run], name: &str) -> Result<&'a Run> {
 }
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    let runs = runs()?;
+    let Recorded { run: taken, look, models: runs } = recorded()?;
     curves(
         page,
         &runs,
@@ -69,6 +83,27 @@ pub fn generate(page: &mut Page) -> Result<()> {
         let without = run(&runs, &format!("no scale, {width} wide"))?;
         page.value(format!("without-{width}"), fixed(without.last(), 1));
     }
+    page.table_of(
+        "signs",
+        &runs,
+        &[
+            ("program", &|run| run.name.clone()),
+            ("entropy", &|run| fixed(run.entropy, 2)),
+            ("gradient of $W_Q$ over that of $W_V$", &|run| significant(run.q_over_v, 2)),
+            ("loss at the end", &|run| fixed(run.last(), 2)),
+        ],
+    );
+    for (key, name) in
+        [("collapsed-64", "no scale, 64 wide"), ("healthy-64", "right, 64 wide")]
+    {
+        page.value(key, fixed(run(&runs, name)?.entropy, 2));
+    }
+    let one_block = crate::trained::open("repeated-one-block")?.trained.history;
+    let one_block = one_block.last().map_or(f32::NAN, |at| at.held_out);
+    page.value("one-block", fixed(f64::from(one_block), 1));
+    page.value("ignorant", fixed((REPEATED.vocabulary as f64).ln(), 2));
+    page.value("look", integer(look));
+    page.value("taken", crate::trained::took(&taken));
     page.table_of(
         "readings",
         &runs[..3],

@@ -17,6 +17,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     blocks(page, &facts, &heads)?;
     maps(page, &facts, &heads)?;
     every_head(page, &facts, &heads)?;
+    without(page, &facts, &heads)?;
     rounded(page, &facts)?;
     readings(page, &facts)?;
     entropies(page, &facts)?;
@@ -42,7 +43,6 @@ fn looks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     page.value("even-first", percent(even_first, 1));
     page.value("even-distance", integer(even_distance.round() as usize));
     page.value("most-expensive", first.name());
-    page.value("most-expensive-rise", fixed(first.rise, 1));
     page.value(
         "both-rise",
         fixed(facts.rise(&[first, second].map(|it| (it.block, it.head)))?, 1),
@@ -84,8 +84,8 @@ fn blocks(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
         "block",
         "characters back, on average",
         "more than two back",
-        "loss rises by, one head off, summed up",
-        "all heads off",
+        "rise of the loss, sum over heads, each off alone",
+        "all off together",
     ];
     page.table("blocks", &header, &rows);
     Ok(())
@@ -174,9 +174,35 @@ fn every_head(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
     })
 }
 
+/// How the text of the page's figure goes on, with all heads and without some.
+fn without(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
+    let [first, second] = most_expensive(heads);
+    let of_block = |block| heads.iter().filter(move |head| head.block == block);
+    let mut rows = vec![];
+    for (name, off) in [
+        ("all heads".to_owned(), vec![]),
+        (format!("without {} and {}", first.name(), second.name()), vec![first, second]),
+        ("without block 1".to_owned(), of_block(0).collect()),
+    ] {
+        let off: Vec<_> = off.iter().map(|head| (head.block, head.head)).collect();
+        let (model, mut text) = (facts.model().without_heads(&off), PROMPT.to_owned());
+        facts.task.go_on(&model, PROMPT, (60, 0.5, 0), |letter| {
+            text.push(if letter == '\n' { ' ' } else { letter });
+            Ok(())
+        })?;
+        rows.push(vec![name, text]);
+    }
+    page.table("without", &["model", "text"], &rows);
+    Ok(())
+}
+
+/// The text that the page's figure begins with.
+const PROMPT: &str = "the softmax of the sc";
+
 /// What the model loses when its parameters are rounded to eight bits.
 fn rounded(page: &mut Page, facts: &Facts) -> Result<()> {
     let [exact, rounded] = facts.losses_of_rounding()?;
+    page.value("loss", fixed(exact, 2));
     page.value("loss-exact", fixed(exact, 4));
     page.value("loss-rounded", fixed(rounded, 4));
     Ok(())

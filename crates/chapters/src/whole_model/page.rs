@@ -7,7 +7,7 @@ use attention::NamedParameters as _;
 use figures::format::{fixed, integer, significant};
 use figures::{Axis, BLUE, Line, MUTED, Marks, TEXT, VERMILION};
 use figures::{arrow, label, line, line_chart, text_box};
-use model::Characters;
+use model::{Characters, Plan};
 use serde::Deserialize;
 
 pub fn generate(page: &mut Page) -> Result<()> {
@@ -21,7 +21,26 @@ pub fn generate(page: &mut Page) -> Result<()> {
     });
     page.file("samples.md", lines.collect::<Vec<_>>().join("\n"));
     page.file("run.md", trained::ran(&opened.trained));
+    sizes(page, &opened.trained.plan, task.length());
     show_speed(page)
+}
+
+/// The sizes of the model and of a step.
+fn sizes(page: &mut Page, plan: &Plan, length: usize) {
+    let sizes = plan.sizes;
+    let rows = [
+        ("different characters", integer(sizes.vocabulary)),
+        ("width of the stream", integer(sizes.d_model)),
+        ("heads in a block", integer(sizes.n_heads)),
+        ("key-value heads in a block", integer(sizes.n_kv_heads)),
+        ("hidden width of the MLP", integer(sizes.d_hidden)),
+        ("characters of a text", integer(length)),
+        ("texts of a step", integer(plan.batch)),
+        ("steps", integer(plan.steps as usize)),
+        ("largest learning rate", format!("{}", plan.rate)),
+    ];
+    let rows = rows.map(|(what, size)| vec![what.to_owned(), size]);
+    page.table("sizes", &["what", "size"], &rows);
 }
 
 /// Two blocks along the residual stream.
@@ -34,7 +53,7 @@ fn block(page: &mut Page) -> Result<()> {
     page.figure("block", words, (640, 190), |area| {
         label(area, (30, Y - 16), "tokens", TEXT)?;
         arrow(area, &[(8, Y), (632, Y)], MUTED)?;
-        label(area, (604, Y - 16), "scores", TEXT)?;
+        label(area, (604, Y - 16), "logits", TEXT)?;
         for (i, layer) in ["attention", "MLP", "attention", "MLP"].iter().enumerate() {
             let left = 64 + 130 * i as i32;
             let colour = if i % 2 == 0 { BLUE } else { VERMILION };
