@@ -250,6 +250,16 @@ fn train(
         "{} has a training with other sizes or another seed: go on with those, or take another folder",
         folder.display()
     );
+    if training.steps() > 0 {
+        // The first measurement is that of a fresh model, whose loss depends on the texts. Other processors round otherwise.
+        let [was, is] = [&training, &Training::new(training.plan.clone(), task)?]
+            .map(|it| it.history.first().map_or(f32::NAN, |first| first.held_out));
+        ensure!(
+            (was - is).abs() <= 1e-5 * was.abs(),
+            "{} has a training on other texts: go on with those, or take another folder",
+            folder.display()
+        );
+    }
     let bar = ProgressBar::new(training.plan.steps);
     bar.set_style(ProgressStyle::with_template(
         "{bar:30} step {pos} of {len}, {elapsed}, {eta} left: {msg}",

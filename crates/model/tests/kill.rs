@@ -79,6 +79,29 @@ fn what_was_trained_is_read_as_it_was_written() {
     assert!(said.starts_with("it.f32 has"), "{said}");
 }
 
+/// As many different characters, and so the same sizes.
+#[test]
+fn another_text_is_no_text_to_go_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = |line: &str, steps: &str| {
+        let text = folder.path().join("text");
+        fs::write(&text, line.repeat(3000)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_model"));
+        command.args(["train", "book", "--steps", steps, "--save-every", "1"]);
+        command.arg("--text").arg(text).arg("--folder").arg(folder.path().join("to"));
+        command.output().unwrap()
+    };
+    assert!(on("abc\n", "1").status.success());
+    let file = folder.path().join("to/training.json");
+    let before = fs::read(&file).unwrap();
+    let said = on("aacb\n", "1");
+    assert!(!said.status.success());
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("has a training on other texts"), "{said}");
+    assert_eq!(fs::read(&file).unwrap(), before);
+    assert!(on("abc\n", "1").status.success());
+}
+
 #[test]
 fn a_file_that_is_no_training_and_a_folder_in_use_are_named() {
     let folder = tempfile::tempdir().unwrap();
