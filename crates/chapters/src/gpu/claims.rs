@@ -306,9 +306,10 @@ fn ratios(what: &str, dtype: &str, n: u64) -> Vec<f64> {
 #[test]
 fn beside_pytorch_the_kernels_are_as_fast_as_the_chapter_says() {
     for n in lengths(&timed()) {
-        assert!(
-            ratios("forward/torch-flash / hopper", "bf16", n).iter().all(|r| *r > 1.0)
-        );
+        for kernel in ["tensor_cores", "hopper"] {
+            let flash = ratios(&format!("forward/torch-flash / {kernel}"), "bf16", n);
+            assert!(flash.iter().all(|r| *r > 1.0), "{kernel}: {flash:?}");
+        }
         let cudnn = ratios("forward/torch-cudnn / hopper", "bf16", n);
         let level = cudnn.iter().filter(|r| (0.99..1.01).contains(*r)).count();
         assert_eq!(level, usize::from(n == 4096), "{n}: {cudnn:?}");
@@ -353,11 +354,17 @@ fn kernel_4_reads_more_than_a_copy_moves() {
 fn kernels_2_4_and_5_beside_what_products_and_math_reach() {
     let (record, steps) = (timed(), steps().unwrap());
     let shares = shares(&record, &steps).unwrap();
-    for (i, dtype) in [(2, "f32"), (4, "bf16")] {
+    let [fifths, half] = [0.75..0.85, 0.45..0.55];
+    for (i, dtype, about) in [
+        (2, "f32", fifths.clone()),
+        (3, "bf16", half.clone()),
+        (4, "bf16", fifths),
+        (5, "f32", half),
+    ] {
         let product = record.all("roof/product", dtype).next().unwrap();
         let roof = speed_of_product(size(product, "n").unwrap(), product.median);
         let of_product = shares[i] * steps[i].roof() / roof;
-        assert!((0.75..0.85).contains(&of_product), "{i}: {of_product}");
+        assert!(about.contains(&of_product), "{i}: {of_product}");
     }
     let math =
         find(&record, "backward/torch-math", "f32", (16_384, 128, "full"), Unit::Seconds);

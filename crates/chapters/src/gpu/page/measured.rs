@@ -73,7 +73,7 @@ fn in_words(record: &Record, steps: &[Step]) -> Result<String> {
     );
     text.push_str(&format!(
         "\n<details><summary>How it was measured, and all speeds</summary>\n\n\
-         Measured {}.\n\nEach time is the median of five rounds, in which all programs take turns, or of three if a launch takes more than a quarter of a second. Each ratio is the median of the ratios of its rounds, so it may differ from that of the speeds. A dash: not run, for want of memory or of such a kernel. A speed is $4 h n^2 d$ FLOPs over the time, half of that with a causal mask, and \
+         Measured {}.\n\nEach time is the median of five rounds, in which all programs take turns, or of three if a launch takes more than a quarter of a second. Each ratio is the median of the ratios of its rounds, so it may differ from that of the speeds. A dash: not run, for want of memory or of such a kernel. A speed is $4 h n^2 d$ FLOPs over the time, with the heads of all sequences, half of that with a causal mask, and \
          $2.5$ times as many backward. A batch has {} tokens at any length, and a model width of {}.\n\n",
         provenance(record),
         integer(tokens(record)? as usize),
