@@ -961,20 +961,6 @@ export class Writer {
         wasm.__wbg_writer_free(ptr, 0);
     }
     /**
-     * @returns {number}
-     */
-    get blocks() {
-        const ret = wasm.writer_blocks(this.__wbg_ptr);
-        return ret >>> 0;
-    }
-    /**
-     * @returns {number}
-     */
-    get heads() {
-        const ret = wasm.writer_heads(this.__wbg_ptr);
-        return ret >>> 0;
-    }
-    /**
      * # Errors
      * As [`EightBits::from_bytes`].
      * @param {Uint8Array | number[]} bytes

@@ -30,16 +30,6 @@ impl Writer {
         Ok(Writer(EightBits::from_bytes(bytes)?))
     }
 
-    #[wasm_bindgen(getter)]
-    pub fn blocks(&self) -> usize {
-        self.0.sizes.n_blocks
-    }
-
-    #[wasm_bindgen(getter)]
-    pub fn heads(&self) -> usize {
-        self.0.sizes.n_heads
-    }
-
     /// Reads a text and goes on with it, character by character, with a cache. Heads are counted through all blocks; those that are `off` add nothing.
     ///
     /// # Errors

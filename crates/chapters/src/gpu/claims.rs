@@ -286,7 +286,6 @@ fn five_predictions_held_and_that_of_kernel_0_did_not() {
     assert!(steps[1].relative().loads > 0.6 * (1.0 / steps[1].predicted().0));
 }
 
-/// At both widths, since a row is at least a line at both.
 #[test]
 fn one_line_a_clock_explains_kernel_0() {
     let (least, most) = naive_with_one_line_a_clock().unwrap().predicted();
@@ -340,7 +339,7 @@ fn kernels_3_and_4_reach_the_published_speeds_of_their_designs() {
     }
 }
 
-/// "L2 does serve it"
+/// "L2 must serve part of it"
 #[test]
 fn kernel_4_reads_more_than_a_copy_moves() {
     let steps = steps().unwrap();

@@ -27,6 +27,10 @@ fn what_the_chapter_says_of_heads_and_blocks() {
     assert!((heads[0].space_on_itself - first.space_on_itself).abs() < 0.05);
 
     assert!(heads.iter().filter(|head| head.rise > first.rise / 5.0).count() == 2);
+    // "It doubles", and "half as much".
+    let whole = facts.model().loss(&facts.held_out).unwrap();
+    assert!((1.9..2.1).contains(&(1.0 + first.rise / whole)));
+    assert!((0.45..0.55).contains(&(second.rise / first.rise)));
     // The first e of the sentence, in the map.
     assert!(facts.map(first).unwrap()[(2, 0)] > 0.5);
     assert!((0.25..0.45).contains(&heads[3].e_two_back));
