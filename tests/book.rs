@@ -408,6 +408,21 @@ fn a_page_without_its_parts_is_found() {
 }
 
 #[test]
+fn a_question_that_cannot_be_asked_is_found() {
+    let choice = |state: &str, reason: &str| {
+        format!("<li><p><input type=\"checkbox\"{state}/> A</p>{reason}</li>")
+    };
+    let (right, wrong) = (choice(" checked", ""), choice("", "<p>Since.</p>"));
+    let question = |items: &str| {
+        page_with(&format!("<div class=\"choices\"><ul>{items}</ul></div>"))
+    };
+    question(&format!("{right}{wrong}")).passes();
+    question(&wrong).finds("softmax.html:17: a quick question with 0 right answers");
+    question(&format!("{right}{}", choice("", "")))
+        .finds("softmax.html:17: a wrong answer without a reason");
+}
+
+#[test]
 fn what_is_too_long_to_read_is_found() {
     page_with(&format!("<p>{}</p>", "word ".repeat(46)))
         .finds("softmax.html:17: a sentence of 46 words");

@@ -213,3 +213,69 @@ fn the_first_page_leads_back_to_the_last_place() {
         assert_eq!(tab.ask::<String>(LINE), "", "{stored}");
     }
 }
+
+#[test]
+fn a_quick_question_says_why_an_answer_is_wrong_and_remembers_a_right_one() {
+    let Some(mut reader) = Reader::start() else { return };
+    let book = reader.site.url("using-this-book.html");
+    let url = reader.site.url("shared-keys.html");
+    let mut tab = reader.open("shared-keys.html", LAPTOP);
+    const SAID: &str =
+        "[...document.querySelectorAll('.quiz .verdict')].map(it => it.textContent)";
+    const OPEN: &str =
+        "[...document.querySelectorAll('.quiz details')].map(it => it.open)";
+    let said = |tab: &mut Tab| tab.ask::<Vec<String>>(SAID);
+    let open = |tab: &mut Tab| tab.ask::<Vec<bool>>(OPEN);
+    assert_eq!(said(&mut tab), ["", "", ""]);
+
+    let type_in = |tab: &mut Tab, text: &str| {
+        tab.run(&format!(
+            "document.querySelector('.typed input').value = '{text}'; document.querySelector('.typed button').click()"
+        ));
+    };
+    type_in(&mut tab, "two");
+    assert!(said(&mut tab)[0].starts_with("That is not a number."));
+    type_in(&mut tab, "1/1000");
+    assert_eq!(said(&mut tab)[0], "No.");
+    type_in(&mut tab, "5");
+    let words = said(&mut tab)[0].clone();
+    assert!(words.starts_with("No.") && words.len() > 20, "a reason: {words}");
+    assert_eq!(open(&mut tab), [false; 3]);
+    type_in(&mut tab, "4/2");
+    assert_eq!(said(&mut tab)[0], "Right.");
+    assert_eq!(open(&mut tab), [true, false, false]);
+
+    // Each choice of the second question in turn: one is right, and each other has a reason.
+    let choices: usize = tab.ask(
+        "document.querySelectorAll('.choices')[0].querySelectorAll('button').length",
+    );
+    let mut right = 0;
+    for choice in 0..choices {
+        tab.run(&format!(
+            "document.querySelectorAll('.choices')[0].querySelectorAll('button')[{choice}].click()"
+        ));
+        let words = said(&mut tab)[1].clone();
+        right += usize::from(words == "Right.");
+        assert!(words == "Right." || words.len() > 20, "no reason: {words}");
+    }
+    assert_eq!(right, 1);
+
+    tab.go(&url);
+    let again = "You have answered this.";
+    assert_eq!(said(&mut tab), [again, again, ""]);
+    tab.go(&book);
+    const LINE: &str = "document.querySelector('.progress').textContent";
+    let line: String = tab.ask(LINE);
+    assert!(line.starts_with("You have answered 2 quick questions."), "{line}");
+    tab.run("window.confirm = () => true; document.querySelectorAll('.progress button')[1].click()");
+    assert!(tab.ask::<String>(LINE).contains("answered 0 quick"));
+    tab.go(&url);
+    assert_eq!(said(&mut tab), ["", "", ""]);
+
+    // What others have written there is no answer.
+    for stored in ["{", "7", "null", "{\"shared-keys\": 3}"] {
+        tab.run(&format!("localStorage.setItem('attention-built-answers', '{stored}')"));
+        tab.go(&url);
+        assert_eq!(said(&mut tab), ["", "", ""], "{stored}");
+    }
+}

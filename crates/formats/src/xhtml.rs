@@ -65,6 +65,8 @@ impl Page<'_> {
             // it says already.
             "span" if has_class("katex-html") || has_class("boring") => return Ok(()),
             "annotation" => return Ok(()),
+            // What a script fills.
+            "div" if value.attr("hidden").is_some() => return Ok(()),
             "span" if has_class("katex") || has_class("katex-display") => {
                 let formulas = element.descendent_elements();
                 let formulas = formulas.filter(|inner| inner.value().name() == "math");

@@ -33,6 +33,10 @@ pub struct Options {
     #[arg(long)]
     formats: bool,
 
+    /// Leave out the solutions of the exercises, as a teacher may want
+    #[arg(long)]
+    pub without_solutions: bool,
+
     /// Put the documentation of the crate beside the book, and link to it from the listings
     #[arg(long)]
     pub api: bool,
@@ -87,7 +91,8 @@ pub fn build_into(
     let mut findings = lint::sources(project.root())?;
     // A broken source may be why mdBook fails, so it is reported with that.
     let site = options.site_url.as_ref();
-    mdbook::render(project, destination, site).or_else(|error| {
+    let solutions = !options.without_solutions;
+    mdbook::render(project, destination, site, solutions).or_else(|error| {
         fail_on(&findings).context(format!("{error:#}"))?;
         Err(error)
     })?;

@@ -1,7 +1,9 @@
 //! The command line: what can be asked for, and which module answers.
 
 use crate::project::Project;
-use crate::{bench, build, generate, gpu, playground, preprocess, prove, serve};
+use crate::{
+    bench, build, exercises, generate, gpu, playground, preprocess, prove, serve,
+};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -41,6 +43,13 @@ enum Command {
                       cargo xtask generate --check"
     )]
     Generate(generate::Options),
+
+    /// A folder of exercises to practise in, the proof of all of them, and a teacher's table
+    #[command(
+        after_help = "Example:\n  cargo xtask exercises new ../practice\n  cargo xtask exercises verify\n  \
+                      cargo xtask exercises grade ../practice"
+    )]
+    Exercises(exercises::Options),
 
     /// Time the crate; what follows `--` goes to the benchmarks
     #[command(
@@ -92,6 +101,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Build(options) => build::build(&project, &options),
         Command::Test(options) => prove::prove(&project, &options),
         Command::Generate(options) => generate::generate(&project, &options),
+        Command::Exercises(options) => exercises::exercises(&project, &options),
         Command::Bench(options) => bench::bench(&project, &options),
         Command::Gpu(options) => gpu::gpu(&project, &options),
         Command::Module(options) => playground::module(&project, &options),

@@ -13,6 +13,7 @@ pub mod browser;
 pub mod build;
 pub mod cli;
 pub mod console;
+pub mod exercises;
 pub mod files;
 pub mod generate;
 pub mod gpu;

@@ -5,7 +5,8 @@
 
 use crate::address::SiteAddress;
 use crate::files;
-use crate::preprocess::{katex::Katex, snippets::Snippets};
+use crate::preprocess::katex::{Katex, SOLUTIONS};
+use crate::preprocess::snippets::Snippets;
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
 use mdbook_driver::MDBook;
@@ -16,7 +17,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tracing::Level;
 
-/// Renders the book into the folder `destination`, to be published at `site` if that is known. mdBook calls a build a success
+/// Renders the book into the folder `destination`, to be published at `site` if that is known, with solutions of the exercises or without. mdBook calls a build a success
 /// after many errors, so what it says is read too.
 ///
 /// # Errors
@@ -26,12 +27,16 @@ pub fn render(
     project: &Project,
     destination: &Path,
     site: Option<&SiteAddress>,
+    solutions: bool,
 ) -> Result<()> {
     let (result, said) = listen(|| {
         let mut book = load(project)?;
         book.config.build.build_dir = destination.to_owned();
         if let Some(site) = site {
             book.config.set("output.html.site-url", site.path())?;
+        }
+        if !solutions {
+            book.config.set(SOLUTIONS, false)?;
         }
         book.build()
     })?;

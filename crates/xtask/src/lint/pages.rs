@@ -259,6 +259,7 @@ fn leftover(node: Node, page: &Page) -> Option<Finding> {
 fn structure(page: &Page) -> Vec<Finding> {
     let mut findings = repeated_ids(page);
     findings.extend(undescribed(page));
+    findings.extend(questions(page));
     if !is_fragment(page) {
         findings.extend(missing_in_head(page));
         findings.extend(headings(page));
@@ -301,6 +302,32 @@ fn undescribed(page: &Page) -> Vec<Finding> {
     let silent = images.filter(|image| image.attribute("alt").is_none());
     findings
         .extend(silent.map(|image| page.finding(image.line, "an image without `alt`")));
+    findings
+}
+
+/// Quick questions whose choices `theme/quiz.js` could not ask: one of them is right, and each other has a reason.
+fn questions(page: &Page) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let lists = page.all("div").filter(|list| {
+        ["choices", "typed"].iter().any(|class| list.value().has_class(class))
+    });
+    for list in lists {
+        let boxes: Vec<_> = inside(list, "input").collect();
+        let is_right = |one: &&Node| one.value().attribute("checked").is_some();
+        let right = boxes.iter().filter(is_right).count();
+        let line = list.value().line;
+        if right != 1 {
+            let message = format!("a quick question with {right} right answers, not one");
+            findings.push(page.finding(line, message));
+        }
+        for wrong in boxes.iter().filter(|one| !is_right(one)) {
+            let item = wrong.ancestors().find(|node| node.value().tag == "li");
+            if item.is_none_or(|item| inside(item, "p").count() < 2) {
+                let message = "a wrong answer without a reason below it";
+                findings.push(page.finding(wrong.value().line, message));
+            }
+        }
+    }
     findings
 }
 

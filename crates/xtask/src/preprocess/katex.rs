@@ -1,7 +1,7 @@
 //! `preprocess katex`: what the chapters go through on their way to HTML. KaTeX renders their formulas, and one that it cannot
 //! parse fails the book.
 
-use super::{listings, minutes, numbers, punctuation, terms};
+use super::{exercises, listings, minutes, numbers, punctuation, terms};
 use crate::files;
 use crate::lint::html::Page;
 use crate::markdown;
@@ -17,6 +17,9 @@ use std::path::Path;
 /// In this colour KaTeX prints a command that it does not know, or that it does not trust, and calls that a success. Nothing else
 /// has it, so the formula is found by it.
 const ERROR_COLOUR: &str = "#e4404e";
+
+/// The setting that says whether exercises come with their solutions. They do unless it is false.
+pub const SOLUTIONS: &str = "preprocessor.katex.solutions";
 
 /// Renders the formulas of the chapters.
 #[derive(Debug)]
@@ -37,8 +40,11 @@ impl Preprocessor for Katex {
     /// # Errors
     ///
     /// If a formula does not parse: the message names the chapter, its line and the formula.
-    fn run(&self, _: &PreprocessorContext, mut book: Book) -> Result<Book> {
+    fn run(&self, context: &PreprocessorContext, mut book: Book) -> Result<Book> {
         minutes::insert(&mut book)?;
+        let tasks = self.project.root().join("crates/exercises/tasks");
+        let solutions = context.config.get::<bool>(SOLUTIONS)?.unwrap_or(true);
+        exercises::insert(&mut book, &tasks, solutions)?;
         terms::link(&mut book)?;
         numbers::insert(&mut book)?;
         let (root, chapters) = (self.project.root(), self.project.chapters());

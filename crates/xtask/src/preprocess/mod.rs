@@ -3,6 +3,7 @@
 //! `cargo xtask` calls them as functions. mdBook's own program writes the book as JSON to our standard input and reads it,
 //! changed, from our standard output. Messages go to standard error.
 
+mod exercises;
 pub mod katex;
 pub(crate) mod listings;
 mod minutes;

@@ -1,0 +1,199 @@
+//! A reader's folder: the stubs, their tests, the crate `attention`, and the program of this crate. It stands alone.
+
+use crate::task::{self, Task};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the sources of a folder are.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// The book's folder.
+    pub root: &'a Path,
+}
+
+impl Sources<'_> {
+    /// The folder of the tasks.
+    #[must_use]
+    pub fn tasks(&self) -> PathBuf {
+        self.root.join("crates/exercises/tasks")
+    }
+
+    /// The folder of the crate `attention`.
+    #[must_use]
+    pub fn attention(&self) -> PathBuf {
+        self.root.join("crates/attention")
+    }
+}
+
+/// What [`create`] has done.
+#[derive(Debug, Default)]
+pub struct Created {
+    /// How many files were written.
+    pub written: usize,
+    /// Files that were there already and are not what the book has; they were left as they are.
+    pub kept: Vec<String>,
+}
+
+/// Makes a folder with the exercises, or adds to one what it lacks. No file that is there is changed.
+///
+/// # Errors
+///
+/// If the folder holds something else, or a file cannot be written.
+pub fn create(
+    sources: Sources<'_>,
+    folder: &Path,
+    with_solutions: bool,
+) -> Result<Created> {
+    let is_old = is_practice(folder);
+    if let Ok(mut entries) = fs::read_dir(folder) {
+        let is_empty = entries.next().is_none();
+        ensure!(
+            is_empty || is_old,
+            "{} is not empty, and holds no exercises",
+            folder.display()
+        );
+    } else if folder.exists() {
+        bail!("{} is not a folder", folder.display());
+    }
+    let mut created = Created::default();
+    for (path, text) in files(sources, with_solutions)? {
+        let target = folder.join(&path);
+        match fs::read(&target) {
+            Ok(there) if there == text => {}
+            // The reader's own files are expected to differ.
+            Ok(_) if path.starts_with("src/") => {}
+            Ok(_) => created.kept.push(path),
+            Err(_) => {
+                let parent = target.parent().unwrap_or(folder);
+                fs::create_dir_all(parent)
+                    .and_then(|()| fs::write(&target, text))
+                    .with_context(|| format!("cannot write {}", target.display()))?;
+                created.written += 1;
+            }
+        }
+    }
+    Ok(created)
+}
+
+/// Whether a folder is one that [`create`] has made.
+#[must_use]
+pub fn is_practice(folder: &Path) -> bool {
+    folder.join("tool/tasks").join(task::ORDER).is_file()
+}
+
+/// The files of a folder, by their paths in it.
+pub(crate) fn files(
+    sources: Sources<'_>,
+    with_solutions: bool,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let tasks = task::read_all(&sources.tasks())?;
+    let mut library = String::from(
+        "//! What I build.\n\n#![allow(dead_code, unused, unreachable_code)]\n",
+    );
+    let mut chapter = "";
+    for task in &tasks {
+        if task.chapter != chapter {
+            chapter = &task.chapter;
+            library.push_str(&format!("\n// {chapter}\n"));
+        }
+        library.push_str(&format!("pub mod {};\n", task.name));
+    }
+    let workspace = "\n[workspace]\nmembers = [\"tool\"]\nexclude = [\"attention\"]\n";
+    let mut files: Vec<(String, Vec<u8>)> = vec![
+        ("Cargo.toml".into(), manifest("mine", "attention", workspace).into()),
+        (
+            ".cargo/config.toml".into(),
+            "[alias]\nexercises = \"run --quiet --package exercises --\"\n".into(),
+        ),
+        (".gitignore".into(), "/target\n".into()),
+        ("README.md".into(), include_str!("../folder/README.md").into()),
+        ("AGENTS.md".into(), include_str!("../folder/AGENTS.md").into()),
+        ("src/lib.rs".into(), library.into()),
+        ("Cargo.lock".into(), read(&sources.root.join("Cargo.lock"))?),
+        (
+            format!("tool/tasks/{}", task::ORDER),
+            read(&sources.tasks().join(task::ORDER))?,
+        ),
+    ];
+    for task in &tasks {
+        let Task { name, .. } = task;
+        files.push((format!("src/{name}.rs"), task.stub().into()));
+        files.push((
+            format!("tests/{name}.rs"),
+            task.test_file(&format!("../src/{name}.rs")).into(),
+        ));
+        let source =
+            String::from_utf8(read(&sources.tasks().join(format!("{name}.rs")))?)?;
+        let source = if with_solutions { source } else { task.without_solution() };
+        files.push((format!("tool/tasks/{name}.rs"), source.into()));
+    }
+    for part in ["Cargo.toml", "src", "folder"] {
+        add(
+            &sources.root.join("crates/exercises").join(part),
+            &format!("tool/{part}"),
+            &mut files,
+        )?;
+    }
+    for part in [
+        "Cargo.toml",
+        "README.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "src",
+        "examples",
+        "cuda",
+    ] {
+        add(&sources.attention().join(part), &format!("attention/{part}"), &mut files)?;
+    }
+    Ok(files)
+}
+
+/// Adds a file, or the files of a folder.
+fn add(from: &Path, to: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+    if !from.is_dir() {
+        files.push((to.to_owned(), read(from)?));
+        return Ok(());
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(from)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    names.sort();
+    for name in names {
+        add(&from.join(&name), &format!("{to}/{}", name.to_string_lossy()), files)?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// A manifest with what the tasks use.
+#[must_use]
+pub fn manifest(name: &str, attention: &str, workspace: &str) -> String {
+    let workspace = if workspace.is_empty() { "\n[workspace]\n" } else { workspace };
+    format!(
+        r#"[package]
+name = "{name}"
+version = "0.1.0"
+edition = "2024"
+publish = false
+
+[dependencies]
+attention = {{ path = "{attention}" }}
+nalgebra = "0.35"
+rand = {{ version = "0.10", default-features = false, features = ["std", "chacha"] }}
+rand_distr = {{ version = "0.6", default-features = false, features = ["std"] }}
+
+[dev-dependencies]
+allocation-counter = "0.8"
+
+# A verdict should come soon, and matrices should not be slow.
+[profile.dev]
+debug = false
+
+[profile.dev.package."*"]
+opt-level = 2
+{workspace}"#
+    )
+}

@@ -1,0 +1,305 @@
+//! The commands in a reader's folder.
+
+use crate::folder::is_practice;
+use crate::task::{self, Task};
+use crate::trial::{self, Limits, Outcome};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What a reader can ask for.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The exercises, and which of them are done
+    List,
+    /// Run an exercise's tests whenever its file is saved
+    Watch,
+    /// Run the tests of an exercise, or of all that have begun to differ from their stubs
+    Test {
+        /// The exercise
+        name: Option<String>,
+    },
+    /// Show the next of three hints
+    Hint {
+        /// The exercise
+        name: String,
+    },
+    /// Show a solution, after asking
+    Solution {
+        /// The exercise
+        name: String,
+        /// Don't ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Put the stub back; what you wrote is kept in `kept/`
+    Reset {
+        /// The exercise
+        name: String,
+    },
+}
+
+/// Does what is asked for, in the folder of exercises that we are in. Returns whether all is well.
+///
+/// # Errors
+///
+/// If we are in no folder of exercises, there is no exercise of that name, or a file cannot be read or written.
+pub fn practise(command: Command) -> Result<bool> {
+    let here = std::env::current_dir()?;
+    let folder = here.ancestors().find(|folder| is_practice(folder));
+    let folder = folder.context("there are no exercises in this folder, or above it: `cargo xtask exercises new FOLDER` makes one")?;
+    let practice = Practice::open(folder)?;
+    match command {
+        Command::List => practice.list(),
+        Command::Watch => practice.watch(),
+        Command::Test { name: Some(name) } => {
+            let task = practice.named(&name)?;
+            practice.test(task)
+        }
+        Command::Test { name: None } => practice.test_begun(),
+        Command::Hint { name } => practice.hint(&name),
+        Command::Solution { name, yes } => practice.solution(&name, yes),
+        Command::Reset { name } => practice.reset(&name),
+    }
+}
+
+/// What is remembered in `progress.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Progress {
+    /// The exercises that have passed.
+    passed: BTreeSet<String>,
+    /// How many hints of an exercise were shown.
+    hints: BTreeMap<String, usize>,
+}
+
+/// A folder of exercises.
+struct Practice {
+    folder: PathBuf,
+    tasks: Vec<Task>,
+}
+
+impl Practice {
+    fn open(folder: &Path) -> Result<Self> {
+        let tasks = task::read_all(&folder.join("tool/tasks"))?;
+        Ok(Practice { folder: folder.to_owned(), tasks })
+    }
+
+    fn named(&self, name: &str) -> Result<&Task> {
+        let name = name.trim_end_matches(".rs").replace('-', "_");
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let found = self.tasks.iter().find(|task| task.name == name);
+        found.with_context(|| {
+            format!("there is no exercise `{name}`: `cargo exercises list` shows all")
+        })
+    }
+
+    fn file(&self, task: &Task) -> PathBuf {
+        self.folder.join(format!("src/{}.rs", task.name))
+    }
+
+    fn progress(&self) -> Result<Progress> {
+        let path = self.folder.join("progress.json");
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| {
+                format!(
+                    "{} cannot be read: mend it, or delete it to begin anew",
+                    path.display()
+                )
+            }),
+            Err(_) => Ok(Progress::default()),
+        }
+    }
+
+    /// Writes beside and then renames, so that nothing is left half-written.
+    fn remember(&self, progress: &Progress) -> Result<()> {
+        let path = self.folder.join("progress.json");
+        let beside = self.folder.join("progress.json.new");
+        fs::write(&beside, serde_json::to_string_pretty(progress)? + "\n")?;
+        fs::rename(beside, path)?;
+        Ok(())
+    }
+
+    fn list(&self) -> Result<bool> {
+        let passed = self.progress()?.passed;
+        let mut chapter = "";
+        for task in &self.tasks {
+            if task.chapter != chapter {
+                chapter = &task.chapter;
+                println!("\n{chapter}");
+            }
+            let done = if passed.contains(&task.name) { "✓" } else { "·" };
+            let Task { name, title, minutes, .. } = task;
+            println!(
+                "  {done} {name:<28} {:<8} {minutes:>3} min  {title}",
+                task.level.name()
+            );
+        }
+        let done = self.tasks.iter().filter(|task| passed.contains(&task.name)).count();
+        println!("\n{done} of {} done. {}", self.tasks.len(), self.next_step(&passed));
+        Ok(true)
+    }
+
+    fn next_step(&self, passed: &BTreeSet<String>) -> String {
+        match self.tasks.iter().find(|task| !passed.contains(&task.name)) {
+            Some(task) => format!(
+                "Next: src/{}.rs ({}, {} minutes)",
+                task.name,
+                task.level.name(),
+                task.minutes
+            ),
+            None => "All are done.".to_owned(),
+        }
+    }
+
+    /// Runs the tests of a task, says what came of it, and remembers it.
+    fn test(&self, task: &Task) -> Result<bool> {
+        let begun = Instant::now();
+        let outcome = trial::of_task(&self.folder, &task.name, Limits::default())?;
+        let mut progress = self.progress()?;
+        let has_passed = outcome.has_passed();
+        if has_passed {
+            progress.passed.insert(task.name.clone())
+        } else {
+            progress.passed.remove(&task.name)
+        };
+        self.remember(&progress)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("{}", verdict(task, &outcome));
+        if has_passed {
+            println!("{} ({seconds:.1} s)", self.next_step(&progress.passed));
+        } else {
+            println!("Stuck? cargo exercises hint {} ({seconds:.1} s)", task.name);
+        }
+        Ok(has_passed)
+    }
+
+    fn test_begun(&self) -> Result<bool> {
+        let mut all_pass = true;
+        for task in &self.tasks {
+            if fs::read_to_string(self.file(task)).is_ok_and(|text| text != task.stub()) {
+                all_pass &= self.test(task)?;
+            }
+        }
+        Ok(all_pass)
+    }
+
+    /// Looks at the times of the files, which works on any file system, five times a second.
+    fn watch(&self) -> Result<bool> {
+        let saved =
+            |task: &Task| fs::metadata(self.file(task)).and_then(|it| it.modified()).ok();
+        let mut seen: Vec<Option<SystemTime>> = self.tasks.iter().map(saved).collect();
+        println!("{}", self.next_step(&self.progress()?.passed));
+        println!("Waiting for you to save a file in src/. Ctrl+C ends it.");
+        loop {
+            for (task, seen) in self.tasks.iter().zip(&mut seen) {
+                let now = saved(task);
+                if now != *seen && now.is_some() {
+                    *seen = now;
+                    println!("\n── {} ──", task.name);
+                    self.test(task)?;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn hint(&self, name: &str) -> Result<bool> {
+        let task = self.named(name)?;
+        let mut progress = self.progress()?;
+        let shown = progress.hints.entry(task.name.clone()).or_default();
+        *shown = (*shown + 1).min(task.hints.len());
+        let count = *shown;
+        self.remember(&progress)?;
+        for (index, hint) in task.hints.iter().take(count).enumerate() {
+            println!("Hint {} of {}: {hint}\n", index + 1, task.hints.len());
+        }
+        Ok(true)
+    }
+
+    fn solution(&self, name: &str, yes: bool) -> Result<bool> {
+        let task = self.named(name)?;
+        ensure!(
+            task.has_solution(),
+            "this folder comes without solutions: ask whoever gave it to you"
+        );
+        if !yes
+            && !asked(&format!(
+                "Show a solution of {}? It is worth more to find it. [y/N] ",
+                task.name
+            ))?
+        {
+            return Ok(true);
+        }
+        println!("{}", task.solution());
+        Ok(true)
+    }
+
+    fn reset(&self, name: &str) -> Result<bool> {
+        let task = self.named(name)?;
+        let file = self.file(task);
+        if let Ok(text) = fs::read_to_string(&file) {
+            if text == task.stub() {
+                println!("src/{}.rs is as it was", task.name);
+                return Ok(true);
+            }
+            let kept = self.folder.join("kept");
+            fs::create_dir_all(&kept)?;
+            let free = (1..)
+                .map(|number| kept.join(format!("{}.{number}.rs", task.name)))
+                .find(|it| !it.exists());
+            let Some(free) = free else {
+                bail!("there is no free name in {}", kept.display())
+            };
+            fs::rename(&file, &free)?;
+            println!(
+                "What you wrote is now {}",
+                free.strip_prefix(&self.folder)?.display()
+            );
+        }
+        fs::write(&file, task.stub())?;
+        let mut progress = self.progress()?;
+        progress.passed.remove(&task.name);
+        self.remember(&progress)?;
+        println!("src/{}.rs is the stub again", task.name);
+        Ok(true)
+    }
+}
+
+/// What came of a run, in words.
+fn verdict(task: &Task, outcome: &Outcome) -> String {
+    let name = &task.name;
+    match outcome {
+        Outcome::Passed { passed } => format!("✓ {name}: all {passed} tests pass"),
+        Outcome::Failed { passed, failures } => {
+            let all = passed + failures.len();
+            let is_open = |message: &str| message.starts_with("not yet implemented");
+            if failures.iter().all(|failure| is_open(&failure.message)) {
+                return format!("· {name}: there is still a todo!() in src/{name}.rs");
+            }
+            let first = failures
+                .iter()
+                .find(|failure| !is_open(&failure.message))
+                .unwrap_or(&failures[0]);
+            let test = first.test.trim_start_matches("tests::").replace('_', " ");
+            let message = first.message.replace('\n', "\n    ");
+            format!("✗ {name}: {passed} of {all} tests pass\n  {test}:\n    {message}")
+        }
+        Outcome::DoesNotCompile { message } => {
+            format!("✗ {name}: it doesn't compile\n\n{message}\n")
+        }
+        Outcome::Stopped { message } => format!("✗ {name}: {message}"),
+    }
+}
+
+fn asked(question: &str) -> Result<bool> {
+    print!("{question}");
+    io::stdout().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

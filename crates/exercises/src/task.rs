@@ -1,0 +1,381 @@
+//! A task: one file, from which come the stub, the tests, three hints, the solution, and wrong solutions.
+//!
+//! The file is Rust that compiles: the solution and its tests. Comments mark the rest.
+//!
+//! ```text
+//! //! # The title
+//! //!
+//! //! easy, 10 minutes
+//! //!
+//! //! What to do.
+//! //!
+//! //! # Hint
+//! //!
+//! //! The first of three.
+//!
+//! pub fn total(numbers: &[f64]) -> f64 {
+//!     // SOLUTION
+//!     // FAULT first-left-out: is the first number part of the sum?
+//!     // > numbers[1..].iter().sum()
+//!     numbers.iter().sum()
+//!     // END
+//! }
+//!
+//! #[cfg(test)]
+//! mod tests { … }
+//! ```
+//!
+//! - What stands between `SOLUTION` and `END` is `todo!()` in the stub, or what follows behind `SOLUTION:`. Outside of
+//!   functions it is nothing.
+//! - `FAULT name: words` plants a fault: in the solution with this fault, the lines behind `>` stand in place of the next line, or
+//!   nothing does. `FAULT name` without words plants more of it elsewhere. The tests have to fail, and say these words.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::Path;
+
+/// How much a task asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// One idea of the chapter, applied.
+    Easy,
+    /// Two ideas, or one with a trap.
+    Medium,
+    /// A page of paper first.
+    Hard,
+    /// An evening.
+    Project,
+}
+
+impl Level {
+    /// Its name, as in the task's file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Easy => "easy",
+            Level::Medium => "medium",
+            Level::Hard => "hard",
+            Level::Project => "project",
+        }
+    }
+}
+
+/// A wrong solution, which the tests have to catch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// A name for it.
+    pub name: String,
+    /// What the tests have to say.
+    pub words: String,
+}
+
+/// A task, as its file has it.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The name of its file, without the ending.
+    pub name: String,
+    /// The chapter that it belongs to, by the name of its page.
+    pub chapter: String,
+    /// Its title.
+    pub title: String,
+    /// How much it asks for.
+    pub level: Level,
+    /// About how long it takes.
+    pub minutes: usize,
+    /// What to do, in Markdown.
+    pub text: String,
+    /// Three hints, in Markdown.
+    pub hints: Vec<String>,
+    /// The wrong solutions.
+    pub faults: Vec<Fault>,
+    /// The code between the text and the tests, with its marks.
+    code: String,
+    /// The body of the module of tests.
+    tests: String,
+}
+
+/// The list of the tasks by chapter, beside them.
+pub const ORDER: &str = "order.txt";
+
+/// Reads all tasks of a folder, in the order of its [`ORDER`].
+///
+/// # Errors
+///
+/// If a file cannot be read, is not listed, or is not made as the module says.
+pub fn read_all(folder: &Path) -> Result<Vec<Task>> {
+    let read = |file: &str| {
+        let path = folder.join(file);
+        fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))
+    };
+    let mut tasks = vec![];
+    for line in read(ORDER)?.lines() {
+        let (chapter, names) = line
+            .split_once(": ")
+            .with_context(|| format!("{ORDER}: `{line}` is not `chapter: task task`"))?;
+        for name in names.split_whitespace() {
+            let file = format!("{name}.rs");
+            let task = Task::parse(name, chapter, &read(&file)?);
+            tasks.push(task.with_context(|| format!("the task {file}"))?);
+        }
+    }
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.file_name().into_string().unwrap_or_default();
+        if let Some(name) = file.strip_suffix(".rs") {
+            ensure!(
+                tasks.iter().any(|task| task.name == name),
+                "{ORDER} does not list the task `{name}`"
+            );
+        }
+    }
+    Ok(tasks)
+}
+
+impl Task {
+    /// Reads a task from the text of its file.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not made as the module says.
+    pub fn parse(name: &str, chapter: &str, source: &str) -> Result<Self> {
+        let (head, rest): (Vec<&str>, Vec<&str>) = {
+            let lines: Vec<_> = source.lines().collect();
+            let end = lines
+                .iter()
+                .position(|line| !line.starts_with("//!"))
+                .unwrap_or(lines.len());
+            (lines[..end].to_vec(), lines[end..].to_vec())
+        };
+        let text = head
+            .iter()
+            .map(|line| {
+                line.strip_prefix("//! ").unwrap_or(line.trim_start_matches("//!"))
+            })
+            .collect::<Vec<_>>()
+            .join("\n");
+        let mut parts = text.split("\n# Hint\n").map(|part| part.trim().to_owned());
+        let first = parts.next().unwrap_or_default();
+        let hints: Vec<_> = parts.collect();
+        ensure!(hints.len() == 3, "it has {} hints, not three", hints.len());
+        let mut paragraphs = first.splitn(3, "\n\n");
+        let mut next =
+            |what| paragraphs.next().with_context(|| format!("it has no {what}"));
+        let title = next("title")?
+            .strip_prefix("# ")
+            .context("it does not begin with `# ` and a title")?;
+        let (level, minutes) = level_and_minutes(next("level")?)?;
+        let text = next("text")?;
+
+        let rest = rest.join("\n");
+        let (code, tests) = rest
+            .split_once("\n#[cfg(test)]\nmod tests {\n")
+            .context("it has no `#[cfg(test)] mod tests`")?;
+        let tests =
+            tests.trim_end().strip_suffix("\n}").context("code follows the tests")?;
+        let faults = faults(code)?;
+        ensure!(
+            faults.len() >= 2,
+            "it has {} faults; two at least are asked for",
+            faults.len()
+        );
+        ensure!(code.contains("// SOLUTION"), "it has no `// SOLUTION`");
+        Ok(Task {
+            name: name.to_owned(),
+            chapter: chapter.to_owned(),
+            title: title.to_owned(),
+            level,
+            minutes,
+            text: text.to_owned(),
+            hints,
+            faults,
+            code: code.trim().to_owned(),
+            tests: tests.to_owned(),
+        })
+    }
+
+    /// The reader's file: what to do, and the code without the solution.
+    #[must_use]
+    pub fn stub(&self) -> String {
+        format!("{}\n{}", self.head(), self.stub_code())
+    }
+
+    fn stub_code(&self) -> String {
+        let mut lines = vec![];
+        let mut inside = false;
+        for line in self.code.lines() {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            if let Some(instead) = line.trim_start().strip_prefix("// SOLUTION") {
+                inside = true;
+                let instead = instead.trim_start_matches(':').trim();
+                match (instead, indent) {
+                    ("", "") => {}
+                    ("", _) => lines.push(format!("{indent}todo!()")),
+                    (instead, _) => lines.push(format!("{indent}{instead}")),
+                }
+            } else if line.trim() == "// END" {
+                inside = false;
+            } else if !inside {
+                lines.push(line.to_owned());
+            }
+        }
+        tidy(&lines)
+    }
+
+    /// The solution, without marks.
+    #[must_use]
+    pub fn solution(&self) -> String {
+        self.variant(None)
+    }
+
+    /// The solution with the fault of this name, if there is one.
+    #[must_use]
+    pub fn wrong(&self, fault: &str) -> String {
+        self.variant(Some(fault))
+    }
+
+    /// Whether the file has a solution: a teacher may hand out files without.
+    #[must_use]
+    pub fn has_solution(&self) -> bool {
+        !self.code.contains("todo!(\"no solution\")")
+    }
+
+    /// The task's file for a folder that has no solutions: with the text, the hints and the tests.
+    #[must_use]
+    pub fn without_solution(&self) -> String {
+        let mut head = format!(
+            "# {}\n\n{}, {} minutes\n\n{}\n",
+            self.title,
+            self.level.name(),
+            self.minutes,
+            self.text
+        );
+        for hint in &self.hints {
+            head.push_str(&format!("\n# Hint\n\n{hint}\n"));
+        }
+        let head: String = head
+            .lines()
+            .map(|line| format!("//! {line}").trim_end().to_owned() + "\n")
+            .collect();
+        let faults: String = self
+            .faults
+            .iter()
+            .map(|fault| format!("// FAULT {}: {}\n", fault.name, fault.words))
+            .collect();
+        let stub = self.stub_code();
+        self.with_tests(&format!(
+            "{head}\n// SOLUTION: todo!(\"no solution\")\n// END\n{faults}\n{stub}"
+        ))
+    }
+
+    /// The tests, as a file that is compiled with the code at `path`.
+    #[must_use]
+    pub fn test_file(&self, path: &str) -> String {
+        let name = &self.name;
+        let mut lines = vec![
+            format!("//! The tests of {path}. Read them, and leave them as they are."),
+            String::new(),
+            "#[allow(dead_code, unused, unreachable_code)]".to_owned(),
+            format!("#[path = \"{path}\"]"),
+            format!("mod {name};"),
+            format!("use {name}::*;"),
+        ];
+        let tests =
+            self.tests.lines().map(|line| line.strip_prefix("    ").unwrap_or(line));
+        lines.extend(tests.filter(|line| *line != "use super::*;").map(str::to_owned));
+        tidy(&lines)
+    }
+
+    /// A module with the tests behind the code, such as [`Task::solution`].
+    #[must_use]
+    pub fn with_tests(&self, code: &str) -> String {
+        format!("{code}\n#[cfg(test)]\nmod tests {{\n{}\n}}\n", self.tests)
+    }
+
+    /// What to do, as documentation of a module.
+    fn head(&self) -> String {
+        let Task { title, level, minutes, text, name, .. } = self;
+        let level = level.name();
+        let text = format!(
+            "# {title}\n\n{level}, {minutes} minutes\n\n{text}\n\nStuck? `cargo exercises hint {name}`"
+        );
+        text.lines()
+            .map(|line| format!("//! {line}").trim_end().to_owned() + "\n")
+            .collect()
+    }
+
+    fn variant(&self, fault: Option<&str>) -> String {
+        let mut kept = vec![];
+        let mut lines = self.code.lines().peekable();
+        while let Some(line) = lines.next() {
+            let mark = line.trim_start();
+            if let Some(rest) = mark.strip_prefix("// FAULT ") {
+                let name = rest.split(':').next().unwrap_or_default().trim();
+                let indent = &line[..line.len() - mark.len()];
+                let mut instead = vec![];
+                while let Some(next) =
+                    lines.peek().and_then(|next| next.trim_start().strip_prefix("// >"))
+                {
+                    instead.push(format!(
+                        "{indent}{}",
+                        next.strip_prefix(' ').unwrap_or(next)
+                    ));
+                    lines.next();
+                }
+                if fault == Some(name) {
+                    // Other faults of this line stand between.
+                    while lines.peek().is_some_and(|next| {
+                        next.trim_start().starts_with("// FAULT ")
+                            || next.trim_start().starts_with("// >")
+                    }) {
+                        lines.next();
+                    }
+                    lines.next();
+                    kept.extend(instead);
+                }
+            } else if !mark.starts_with("// SOLUTION") && mark != "// END" {
+                kept.push(line.to_owned());
+            }
+        }
+        tidy(&kept)
+    }
+}
+
+/// Joins lines, with no more than one empty line in a row.
+fn tidy(lines: &[String]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        if line.is_empty() && (text.is_empty() || text.ends_with("\n\n")) {
+            continue;
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+/// Reads `easy, 10 minutes`.
+fn level_and_minutes(line: &str) -> Result<(Level, usize)> {
+    let parsed = || {
+        let (level, minutes) = line.strip_suffix(" minutes")?.split_once(", ")?;
+        let levels = [Level::Easy, Level::Medium, Level::Hard, Level::Project];
+        let level = levels.into_iter().find(|it| it.name() == level)?;
+        Some((level, minutes.parse().ok()?))
+    };
+    parsed().with_context(|| format!("`{line}` is not like `easy, 10 minutes`"))
+}
+
+/// The faults that a code plants, with their words.
+fn faults(code: &str) -> Result<Vec<Fault>> {
+    let mut faults: Vec<Fault> = vec![];
+    for line in code.lines() {
+        let Some(rest) = line.trim_start().strip_prefix("// FAULT ") else { continue };
+        match rest.split_once(": ") {
+            Some((name, words)) => {
+                faults.push(Fault { name: name.to_owned(), words: words.to_owned() })
+            }
+            None if faults.iter().any(|fault| fault.name == rest) => {}
+            None => bail!("the fault `{rest}` has no words"),
+        }
+    }
+    Ok(faults)
+}

@@ -1,0 +1,238 @@
+//! Runs tests, with limits, and says in plain words what failed.
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+use wait_timeout::ChildExt;
+
+/// A test that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// The name of the test.
+    pub test: String,
+    /// What it said.
+    pub message: String,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+pub enum Outcome {
+    /// All tests passed.
+    Passed {
+        /// How many there are.
+        passed: usize,
+    },
+    /// Some failed.
+    Failed {
+        /// How many passed.
+        passed: usize,
+        /// Those that did not.
+        failures: Vec<Failure>,
+    },
+    /// The compiler refused the code.
+    DoesNotCompile {
+        /// What it said.
+        message: String,
+    },
+    /// The tests were stopped, or stopped themselves: no time or memory was left, or the program crashed.
+    Stopped {
+        /// Why.
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// Whether all tests passed.
+    #[must_use]
+    pub fn has_passed(&self) -> bool {
+        matches!(self, Outcome::Passed { .. })
+    }
+
+    /// The number of tests that passed.
+    #[must_use]
+    pub fn passed(&self) -> usize {
+        match self {
+            Outcome::Passed { passed } | Outcome::Failed { passed, .. } => *passed,
+            _ => 0,
+        }
+    }
+}
+
+/// What a run may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The time.
+    pub time: Duration,
+    /// The address space in mebibytes. It is no limit where there is no `sh` with `ulimit`, as on Windows.
+    pub memory: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { time: Duration::from_secs(60), memory: 4096 }
+    }
+}
+
+/// Compiles and runs the tests of a task in a reader's folder.
+///
+/// # Errors
+///
+/// If cargo cannot be started.
+pub fn of_task(folder: &Path, name: &str, limits: Limits) -> Result<Outcome> {
+    let mut build = cargo(folder);
+    build.args(["test", "--quiet", "--no-run", "--test", name]);
+    match compile(&mut build)? {
+        Ok(program) => run(&program, &[], limits, &folder.join("target/exercises.out")),
+        Err(message) => Ok(Outcome::DoesNotCompile { message }),
+    }
+}
+
+/// The cargo that runs us, or the one on the PATH.
+#[must_use]
+pub fn cargo(folder: &Path) -> Command {
+    let mut command =
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(folder);
+    command
+}
+
+/// Has cargo compile tests, and returns their program, or what the compiler said.
+///
+/// # Errors
+///
+/// If cargo cannot be started.
+pub fn compile(command: &mut Command) -> Result<Result<PathBuf, String>> {
+    let output = command
+        .arg("--message-format=json-render-diagnostics")
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        return Ok(Err(errors(&String::from_utf8_lossy(&output.stderr))));
+    }
+    let made = String::from_utf8_lossy(&output.stdout);
+    let programs = made.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        Some(message.get("executable")?.as_str()?.to_owned())
+    });
+    Ok(Ok(programs.last().context("cargo made no program of the tests")?.into()))
+}
+
+/// The errors among a compiler's messages, without the warnings.
+fn errors(messages: &str) -> String {
+    let blocks =
+        messages.split("\n\n").filter(|block| block.trim_start().starts_with("error"));
+    let errors: Vec<_> =
+        blocks.filter(|block| !block.contains("could not compile")).collect();
+    if errors.is_empty() { messages.trim().to_owned() } else { errors.join("\n\n") }
+}
+
+/// Runs a program of tests. Its output is kept in a file, since a pipe that is full would make it wait.
+///
+/// # Errors
+///
+/// If it cannot be started.
+pub fn run(
+    program: &Path,
+    arguments: &[&str],
+    limits: Limits,
+    kept: &Path,
+) -> Result<Outcome> {
+    if let Some(folder) = kept.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let output =
+        File::create(kept).with_context(|| format!("cannot write {}", kept.display()))?;
+    let mut command = if cfg!(unix) {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", limits.memory * 1024);
+        shell.args(["-c", &script]).arg(program);
+        shell
+    } else {
+        Command::new(program)
+    };
+    let mut child = command
+        .args(["--test-threads=1"])
+        .args(arguments)
+        .env("RUST_BACKTRACE", "0")
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let Some(status) = child.wait_timeout(limits.time)? else {
+        child.kill()?;
+        child.wait()?;
+        let seconds = limits.time.as_secs();
+        let message =
+            format!("no end after {seconds} s: is there a loop that never stops?");
+        return Ok(Outcome::Stopped { message });
+    };
+    let output = fs::read(kept)?;
+    judge(&String::from_utf8_lossy(&output), status, limits)
+}
+
+/// Reads what Rust's test program has printed.
+fn judge(output: &str, status: ExitStatus, limits: Limits) -> Result<Outcome> {
+    let Some(counts) =
+        output.lines().rev().find_map(|line| line.strip_prefix("test result: "))
+    else {
+        let message = if output.contains("memory allocation of") {
+            format!("more than {} MiB of memory were asked for", limits.memory)
+        } else if output.contains("overflowed its stack") {
+            "the stack overflowed: does a function call itself without an end?".to_owned()
+        } else {
+            format!("the tests stopped in the middle ({status})")
+        };
+        return Ok(Outcome::Stopped { message });
+    };
+    let passed = counts
+        .split_once(" passed")
+        .and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok())
+        .with_context(|| format!("`{counts}` does not say how many tests passed"))?;
+    if status.success() {
+        return Ok(Outcome::Passed { passed });
+    }
+    let failures = failures(output);
+    if failures.is_empty() {
+        bail!("the tests failed and did not say which:\n{output}");
+    }
+    Ok(Outcome::Failed { passed, failures })
+}
+
+/// What each test that failed said, without the place and the advice to ask for more.
+#[must_use]
+pub fn failures(output: &str) -> Vec<Failure> {
+    let mut failures: Vec<Failure> = vec![];
+    let mut inside = false;
+    for line in output.lines() {
+        if let Some(test) =
+            line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"))
+        {
+            failures.push(Failure { test: test.to_owned(), message: String::new() });
+            inside = true;
+        } else if line == "failures:" {
+            inside = false;
+        } else if let Some(failure) = failures.last_mut().filter(|_| inside) {
+            let is_advice = line.starts_with("note: run with `RUST_BACKTRACE")
+                || line.starts_with("stack backtrace");
+            if !is_advice && !is_place(line) {
+                failure.message.push_str(line);
+                failure.message.push('\n');
+            }
+        }
+    }
+    for failure in &mut failures {
+        failure.message = failure.message.trim().to_owned();
+    }
+    failures
+}
+
+/// As in `thread 'rows' (1234) panicked at tests/softmax.rs:3:5:`.
+fn is_place(line: &str) -> bool {
+    line.starts_with("thread '") && line.contains(" panicked at ")
+}
