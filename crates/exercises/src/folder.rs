@@ -26,6 +26,18 @@ impl Sources<'_> {
     }
 }
 
+/// The settings of cargo in a folder.
+const SETTINGS: &str = ".cargo/config.toml";
+const ALIAS: &str = "[alias]\nexercises = \"run --quiet --package exercises --\"\n";
+
+/// Has cargo compile what is in a folder into a folder beside it, which others share.
+pub(crate) fn share_target(folder: &Path) -> Result<()> {
+    let settings = folder.join(SETTINGS);
+    fs::create_dir_all(folder.join(".cargo"))?;
+    fs::write(&settings, format!("{ALIAS}\n[build]\ntarget-dir = \"../target\"\n"))
+        .with_context(|| format!("cannot write {}", settings.display()))
+}
+
 /// What [`create`] has done.
 #[derive(Debug, Default)]
 pub struct Created {
@@ -102,10 +114,7 @@ pub(crate) fn files(
     let workspace = "\n[workspace]\nmembers = [\"tool\"]\nexclude = [\"attention\"]\n";
     let mut files: Vec<(String, Vec<u8>)> = vec![
         ("Cargo.toml".into(), manifest("mine", "attention", workspace).into()),
-        (
-            ".cargo/config.toml".into(),
-            "[alias]\nexercises = \"run --quiet --package exercises --\"\n".into(),
-        ),
+        (SETTINGS.into(), ALIAS.into()),
         (".gitignore".into(), "/target\n".into()),
         ("README.md".into(), include_str!("../folder/README.md").into()),
         ("AGENTS.md".into(), include_str!("../folder/AGENTS.md").into()),

@@ -2,7 +2,7 @@
 //!
 //! It compiles and runs what they wrote, so it belongs on a machine where that may do no harm.
 
-use crate::folder::{Sources, files, is_practice};
+use crate::folder::{Sources, files, is_practice, share_target};
 use crate::task;
 use crate::trial::{self, Limits, Outcome};
 use anyhow::{Context, Result, ensure};
@@ -55,6 +55,7 @@ pub fn grade(
     for (path, text) in files(sources, false)? {
         write(&work.join(path), &text)?;
     }
+    share_target(work)?;
     let mut exercises = vec![];
     for task in task::read_all(&sources.tasks())? {
         let name = &task.name;

@@ -287,7 +287,7 @@ impl Task {
 
     /// A module with the tests behind the code, such as [`Task::solution`].
     #[must_use]
-    pub fn with_tests(&self, code: &str) -> String {
+    fn with_tests(&self, code: &str) -> String {
         format!("{code}\n#[cfg(test)]\nmod tests {{\n{}\n}}\n", self.tests)
     }
 

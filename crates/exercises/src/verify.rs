@@ -59,6 +59,7 @@ fn write(tasks: &[Task], attention: &Path, folder: &Path) -> Result<()> {
         .with_context(|| format!("no folder {}", attention.display()))?;
     let manifest = crate::folder::manifest("variants", &attention.to_string_lossy(), "");
     fs::write(folder.join("Cargo.toml"), manifest)?;
+    crate::folder::share_target(folder)?;
     let mut library =
         String::from("#![allow(dead_code, unused, unreachable_code, clippy::all)]\n");
     for task in tasks {
@@ -75,8 +76,11 @@ fn write(tasks: &[Task], attention: &Path, folder: &Path) -> Result<()> {
         );
         let mut parent = String::new();
         for (name, code) in modules {
-            fs::write(path.join(format!("{name}.rs")), task.with_tests(&code))?;
-            parent.push_str(&format!("mod {name};\n"));
+            fs::write(path.join(format!("{name}_code.rs")), code)?;
+            // The tests see of it what they see in a reader's folder.
+            let tests = task.test_file(&format!("{name}_code.rs"));
+            fs::write(path.join(format!("{name}.rs")), tests)?;
+            parent.push_str(&format!("#[cfg(test)]\nmod {name};\n"));
         }
         fs::write(path.join("mod.rs"), parent)?;
         library.push_str(&format!("mod {};\n", task.name));
@@ -104,7 +108,7 @@ fn judge(
 ) -> (String, Vec<String>) {
     let name = &task.name;
     let of = |variant: &str| {
-        let prefix = format!("{name}::{variant}::tests::");
+        let prefix = format!("{name}::{variant}::");
         let mut tests =
             ran.iter().filter(|(test, _)| test.starts_with(&prefix)).peekable();
         let count = tests.clone().count();

@@ -2,6 +2,7 @@
 import start, * as attention from './attention.js';
 import { Figure } from './figure.js';
 import { backward } from './backward.js';
+import { byHand } from './by_hand.js';
 import { bank } from './bank.js';
 import { banks } from './banks.js';
 import { masks } from './masks.js';
@@ -18,7 +19,7 @@ import { workbench } from './workbench.js';
 import { writer } from './writer.js';
 
 const figures = {
-    backward, bank, banks, masks, online, pipeline, roofline, root, slope, softmax, steps, turn, walk, workbench, writer,
+    backward, bank, banks, 'by-hand': byHand, masks, online, pipeline, roofline, root, slope, softmax, steps, turn, walk, workbench, writer,
 };
 
 await start();

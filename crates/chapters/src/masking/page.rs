@@ -8,14 +8,33 @@ use attention::{Mask, example};
 use figures::HeatMap;
 use figures::format::{fixed, integer, percent, scientific, tuple};
 use half::f16;
-use nalgebra::DVector;
+use nalgebra::{DMatrix, DVector};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     four_masks(page)?;
     alignment(page)?;
     causal_sentence(page)?;
     after_softmax(page)?;
-    large_and_negative(page)
+    large_and_negative(page)?;
+    cached(page)
+}
+
+/// The first problem of the figure that checks what is computed by hand.
+fn cached(page: &mut Page) -> Result<()> {
+    let values = DMatrix::from_row_slice(1, 4, &[0.0, 1.0, 2.0, 3.0]);
+    let words = (
+        "The values of all tokens",
+        "A row of the numbers 0 to 3: two old tokens and two new ones.",
+    );
+    let columns = ["old 1", "old 2", "new 1", "new 2"];
+    let map = HeatMap {
+        matrix: &values,
+        rows: &["value"],
+        columns: &columns,
+        decimals: Some(0),
+        full: 9.0,
+    };
+    page.heat_map("cached", words, &map)
 }
 
 fn four_masks(page: &mut Page) -> Result<()> {

@@ -16,3 +16,8 @@ pub fn worked_examples() -> Result<[(&'static str, Steps); 2]> {
     ];
     Ok([("a", steps(a)?), ("b", steps(sentences::example_b())?)])
 }
+
+/// A query, and below it three keys, for the reader's pencil.
+pub fn by_hand() -> DMatrix<f64> {
+    dmatrix![1.0, 2.0; 1.0, 0.0; 0.0, 1.0; 2.0, -1.0]
+}

@@ -12,7 +12,30 @@ use figures::format::{fixed, matrix, percent};
 pub fn generate(page: &mut Page) -> Result<()> {
     unprojected(page)?;
     projected(page)?;
-    worked_examples(page)
+    worked_examples(page)?;
+    by_hand(page)
+}
+
+/// The first problem of the figure that checks what is computed by hand, and its still picture.
+fn by_hand(page: &mut Page) -> Result<()> {
+    let problem = facts::by_hand();
+    let entries = problem.transpose();
+    let entries: Vec<_> =
+        entries.iter().map(|entry| fixed(*entry, 0).replace('−', "-")).collect();
+    page.value("by-hand-first", entries.join(" "));
+    let words = (
+        "A query and three keys",
+        "Four rows of two whole numbers: a query, and three keys below it.",
+    );
+    let rows = ["query", "key 1", "key 2", "key 3"];
+    let map = HeatMap {
+        matrix: &problem,
+        rows: &rows,
+        columns: &["1", "2"],
+        decimals: Some(0),
+        full: 2.0,
+    };
+    page.heat_map("by-hand", words, &map)
 }
 
 /// Every token against every token, without anything learned: X Xᵀ.

@@ -1,0 +1,184 @@
+//! # Attention, backward
+//!
+//! hard, 45 minutes
+//!
+//! Write steps five to two of the backward pass for any number of queries and keys: from $dO$ to $dQ$, $dK$ and
+//! $dV$. The weights $A$ were saved in the forward pass, so you don't need to know which mask it used.
+//!
+//! Then find $D$, the means of step four, without weights: `mean_from_output` has only $O$ and $dO$. A program that
+//! works through a row in pieces needs this.
+//!
+//! Shapes: $Q$ $(n_q, d_k)$, $K$ $(n_k, d_k)$, $V$ $(n_k, d_v)$, $A$ $(n_q, n_k)$, $O$ and $dO$ $(n_q, d_v)$. Call
+//! no backward function of the crate.
+//!
+//! # Hint
+//!
+//! Write down the shape of each of $dV$, $dA$, $dS$, $dQ$ and $dK$. For each product only one order of the factors
+//! fits, if all sizes differ.
+//!
+//! # Hint
+//!
+//! $dA$ and $dV$ come from $O = A V$ by the product rule. For $dS$ you need one number per row, the mean of $dA$
+//! under the weights. The scale is a factor of the scores, so it is one of their gradient: how often does it reach
+//! $dQ$, and how often $dK$?
+//!
+//! # Hint
+//!
+//! `grad_a.component_mul(a).column_sum()` has one number per row. Build $dS$ with `DMatrix::from_fn`, multiply it
+//! by the scale once, and use that matrix for both $dQ$ and $dK$. The mean is also $\langle dO_i, O_i \rangle$.
+
+use nalgebra::{DMatrix, DVector};
+
+/// Returns the gradients with respect to `q` (n_q, d_k), `k` (n_k, d_k) and `v` (n_k, d_v), from the weights `a` (n_q, n_k) and
+/// `grad_o` (n_q, d_v). The scale is 1/√d_k.
+pub fn backward(
+    q: &DMatrix<f64>,
+    k: &DMatrix<f64>,
+    v: &DMatrix<f64>,
+    a: &DMatrix<f64>,
+    grad_o: &DMatrix<f64>,
+) -> [DMatrix<f64>; 3] {
+    // SOLUTION
+    let grad_v = a.transpose() * grad_o; // (n_k, d_v)
+    let grad_a = grad_o * v.transpose(); // (n_q, n_k)
+    // FAULT without-d: is D subtracted?
+    // > let mean = DVector::<f64>::zeros(a.nrows());
+    // FAULT plain-mean: the plain mean of the row
+    // > let mean = grad_a.column_mean();
+    let mean = grad_a.component_mul(a).column_sum(); // D, one number per row
+    let grad_s = DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| {
+        a[(i, j)] * (grad_a[(i, j)] - mean[i])
+    });
+    // FAULT scale-never: too large by a factor of √d_k
+    // > let grad_products = grad_s;
+    // FAULT scale-twice: too small by a factor of √d_k
+    // > let grad_products = grad_s / q.ncols() as f64;
+    let grad_products = grad_s / (q.ncols() as f64).sqrt();
+    // FAULT not-transposed: from which queries does a key hear?
+    // > [&grad_products * k, (if a.is_square() { grad_products.clone() } else { grad_products.transpose() }) * q, grad_v]
+    [&grad_products * k, grad_products.transpose() * q, grad_v]
+    // END
+}
+
+/// Returns D, one number for each row of `o` and `grad_o`, both (n_q, d_v).
+pub fn mean_from_output(o: &DMatrix<f64>, grad_o: &DMatrix<f64>) -> DVector<f64> {
+    // SOLUTION
+    o.component_mul(grad_o).column_sum()
+    // END
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attention::{AttentionCache, Mask, attention, attention_backward};
+    use nalgebra::DMatrix;
+    use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+
+    fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        DMatrix::from_fn(rows, columns, |_, _| rng.random_range(-1.0..1.0))
+    }
+
+    /// A forward pass with d_k = 4 and d_v = 3, a gradient of its output, and what your function makes of it.
+    fn example(
+        n_q: usize,
+        n_k: usize,
+        mask: Mask,
+        seed: u64,
+    ) -> (AttentionCache<f64>, DMatrix<f64>, [DMatrix<f64>; 3]) {
+        let (q, k, v) =
+            (random(n_q, 4, seed), random(n_k, 4, seed + 10), random(n_k, 3, seed + 20));
+        let (grad_o, cache) =
+            (random(n_q, 3, seed + 30), attention(&q, &k, &v, mask).unwrap().1);
+        let gradients = backward(&q, &k, &v, &cache.weights, &grad_o);
+        (cache, grad_o, gradients)
+    }
+
+    #[test]
+    fn gradients_are_those_of_the_crate() {
+        for (n_q, n_k) in [(3, 5), (5, 2), (4, 4)] {
+            for mask in [Mask::none(), Mask::causal()] {
+                let (cache, grad_o, [grad_q, grad_k, grad_v]) =
+                    example(n_q, n_k, mask, 1);
+                let right = attention_backward(&cache, &grad_o).unwrap();
+                for (name, grad, right) in [
+                    ("dV", grad_v, right.v),
+                    ("dQ", grad_q, right.q),
+                    ("dK", grad_k, right.k),
+                ] {
+                    assert_eq!(grad.shape(), right.shape(), "the shape of {name}");
+                    let is = |factor: f64| (&grad - &right * factor).amax() < 1e-10;
+                    assert!(
+                        right.amax() < 1e-9 || !is(2.0),
+                        "{name} is too large by a factor of √d_k: where is the scale?"
+                    );
+                    assert!(
+                        right.amax() < 1e-9 || !is(0.5),
+                        "{name} is too small by a factor of √d_k: is it divided twice?"
+                    );
+                    assert!(is(1.0), "{name} is wrong for n_q = {n_q}, n_k = {n_k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_gradient_that_is_the_same_for_all_keys_moves_no_score() {
+        // All values are the same, so the weights don't matter, and dQ = dK = 0.
+        let (q, k, v) = (random(3, 4, 1), random(5, 4, 2), DMatrix::repeat(5, 3, 1.5));
+        let a = attention(&q, &k, &v, Mask::none()).unwrap().1.weights;
+        let [grad_q, grad_k, _] = backward(&q, &k, &v, &a, &random(3, 3, 3));
+        let largest = grad_q.amax().max(grad_k.amax());
+        assert!(
+            largest < 1e-12,
+            "all values are the same, so no score matters, but a gradient is {largest:.3}: is D subtracted?"
+        );
+    }
+
+    #[test]
+    fn raising_all_scores_of_a_row_changes_nothing() {
+        // All keys are the same. A longer query then raises all scores of its row alike, so dQ = 0.
+        let (q, k, v) = (
+            random(3, 4, 1),
+            DMatrix::from_fn(5, 4, |_, c| c as f64 + 1.0),
+            random(5, 3, 2),
+        );
+        let cache = attention(&q, &k, &v, Mask::causal()).unwrap().1;
+        let [grad_q, _, _] = backward(&q, &k, &v, &cache.weights, &random(3, 3, 3));
+        assert!(
+            grad_q.amax() < 1e-12,
+            "all keys are the same, so a query can't matter, but dQ isn't 0. Did you subtract the plain mean of the row instead of its mean under the weights?"
+        );
+    }
+
+    #[test]
+    fn a_key_hears_only_from_queries_that_see_it() {
+        let (_, _, [_, grad_k, grad_v]) = example(4, 4, Mask::causal(), 5);
+        let (q, k, v) = (random(4, 4, 5), random(4, 4, 15), random(4, 3, 25));
+        let a = attention(&q, &k, &v, Mask::causal()).unwrap().1.weights;
+        let mut changed = q.clone();
+        changed.row_mut(0).fill(9.0); // the first query sees the first key alone
+        let [_, other, _] = backward(&changed, &k, &v, &a, &random(4, 3, 35));
+        let moved = (other - grad_k).rows(1, 3).amax();
+        assert!(
+            moved < 1e-12,
+            "the first query sees the first key alone, and yet it moves dK of later keys: from which queries does a key hear?"
+        );
+        assert_eq!(grad_v.nrows(), 4, "dV has a row for each key");
+    }
+
+    #[test]
+    fn the_mean_comes_from_the_output_too() {
+        for seed in 0..3 {
+            let (cache, grad_o, _) = example(3, 6, Mask::none(), seed);
+            let d = mean_from_output(&(&cache.weights * &cache.v), &grad_o);
+            let right = (&grad_o * cache.v.transpose()).component_mul(&cache.weights);
+            for (i, row) in right.row_iter().enumerate() {
+                assert!(
+                    (d[i] - row.sum()).abs() < 1e-12,
+                    "D of row {i} isn't the mean of its dA under its weights"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! # Memory that grows linearly
+//!
+//! hard, 45 minutes
+//!
+//! The obvious program stores a matrix of $n^2$ weights. But an output row needs only its own row of weights. Compute
+//! causal attention one query at a time, so that four times the tokens take four times the memory, and long texts fit.
+//!
+//! `q` is $(n_q, d)$, `k` is $(n_k, d)$, `v` is $(n_k, d_v)$, and the output is $(n_q, d_v)$. The last query stands
+//! beside the last key. A query that sees nothing gets zeros. Scores may be in the thousands.
+//!
+//! An allocator counts your bytes. Beside the output, the function may hold as many numbers as four rows of scores. It
+//! should also ask for memory as often for a long text as for a short one.
+//!
+//! # Hint
+//!
+//! What does query $i$ need of the other queries? Which key is the last one that it sees, if $n_q$ and $n_k$ differ?
+//!
+//! # Hint
+//!
+//! One vector of $n_k$ numbers can serve all queries: first it holds the scores of a row, then their exponentials.
+//! Allocate it before the loop. Watch out for operators of nalgebra that return a new matrix or vector: each of them
+//! allocates.
+//!
+//! # Hint
+//!
+//! Query $i$ sees `seen = (i + 1 + n_k).saturating_sub(n_q)` keys. For each $j$ below `seen`, set `weights[j]` to the
+//! scaled `q.row(i).dot(&k.row(j))`. Find the largest, exponentiate, sum. Then add `weights[j] * v[(j, c)]` to
+//! `output[(i, c)]` in two plain loops.
+
+use nalgebra::{DMatrix, DVector};
+
+/// Causal attention, one query at a time.
+///
+/// Shapes: `q` (n_q, d), `k` (n_k, d), `v` (n_k, d_v) → (n_q, d_v).
+pub fn attention_by_rows(
+    q: &DMatrix<f64>,
+    k: &DMatrix<f64>,
+    v: &DMatrix<f64>,
+) -> DMatrix<f64> {
+    // SOLUTION
+    let (n_q, n_k, d_v) = (q.nrows(), k.nrows(), v.ncols());
+    let scale = 1.0 / (q.ncols() as f64).sqrt();
+    let mut output = DMatrix::zeros(n_q, d_v);
+    // FAULT whole-matrix: is a whole matrix of weights alive somewhere
+    // > let mut weights = DMatrix::<f64>::zeros(n_q, n_k);
+    let mut weights = DVector::<f64>::zeros(n_k);
+    for i in 0..n_q {
+        // Query i stands at key i + n_k − n_q.
+        // FAULT first-corner: the last query stands beside the last key
+        // > let seen = (i + 1).min(n_k);
+        let seen = (i + 1 + n_k).saturating_sub(n_q);
+        // FAULT new-row: ask once, before the loop
+        // > let mut weights = DVector::<f64>::zeros(n_k);
+        let weights = &mut weights;
+        for j in 0..seen {
+            weights[j] = q.row(i).dot(&k.row(j)) * scale;
+        }
+        // FAULT overflow: what is the exponential of a thousand
+        // > let largest = 0.0;
+        let largest = weights.iter().take(seen).fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+        let mut sum = 0.0;
+        for j in 0..seen {
+            weights[j] = (weights[j] - largest).exp();
+            sum += weights[j];
+        }
+        for c in 0..d_v {
+            for j in 0..seen {
+                output[(i, c)] += weights[j] / sum * v[(j, c)];
+            }
+        }
+    }
+    output
+    // END
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attention::{Mask, attention};
+    use nalgebra::DMatrix;
+
+    fn draw(rows: usize, columns: usize, seed: usize) -> DMatrix<f64> {
+        DMatrix::from_fn(rows, columns, |i, j| ((seed + 5 * i + 3 * j * j) as f64).sin())
+    }
+
+    fn compare(q: &DMatrix<f64>, k: &DMatrix<f64>, v: &DMatrix<f64>, question: &str) {
+        let (expected, _) = attention(q, k, v, Mask::causal()).unwrap();
+        let came = attention_by_rows(q, k, v);
+        let (n_q, n_k) = (q.nrows(), k.nrows());
+        assert_eq!(
+            came.shape(),
+            expected.shape(),
+            "the output has one row per query, as wide as the values"
+        );
+        for i in 0..n_q {
+            let off = (came.row(i) - expected.row(i)).amax();
+            assert!(
+                off < 1e-12,
+                "{n_q} queries, {n_k} keys: row {i} is off by {off:.2e}: {question}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_equals_attention() {
+        compare(
+            &draw(9, 4, 0),
+            &draw(9, 4, 1),
+            &draw(9, 3, 2),
+            "are the scores scaled, and does each row sum to 1?",
+        );
+    }
+
+    #[test]
+    fn the_last_query_stands_beside_the_last_key() {
+        for (n_q, n_k) in [(3, 8), (1, 5), (6, 4)] {
+            let question =
+                "if equal lengths are right: the last query stands beside the last key";
+            compare(&draw(n_q, 4, 0), &draw(n_k, 4, 1), &draw(n_k, 3, 2), question);
+        }
+    }
+
+    #[test]
+    fn large_scores_do_not_overflow() {
+        let (q, k) = (draw(7, 4, 0) * 100.0, draw(7, 4, 1) * 100.0);
+        compare(
+            &q,
+            &k,
+            &draw(7, 3, 2),
+            "if small scores are right: what is the exponential of a thousand?",
+        );
+    }
+
+    #[test]
+    fn memory_grows_like_the_text() {
+        let mut peaks = vec![];
+        for n in [40, 160] {
+            let (q, k, v) = (draw(n, 4, 0), draw(n, 4, 1), draw(n, 3, 2));
+            let counts =
+                allocation_counter::measure(|| drop(attention_by_rows(&q, &k, &v)));
+            peaks.push((counts.bytes_max, counts.count_total));
+            let allowed = 8 * (n * 3 + 4 * n) as u64;
+            assert!(
+                counts.bytes_max <= allowed,
+                "with {n} tokens it holds {} bytes at once, and {allowed} should do: is a whole matrix of weights alive somewhere, or a copy of K?",
+                counts.bytes_max
+            );
+        }
+        let [(_, short), (_, long)] = peaks[..] else { unreachable!() };
+        assert!(
+            long <= short + 2,
+            "it asks for memory {short} times for 40 tokens and {long} times for 160: ask once, before the loop, and use the row again"
+        );
+    }
+}
