@@ -1,0 +1,461 @@
+//! The operations as loops in `f64`, with a fault switched on. Without one they are a second opinion on the crate.
+
+use super::Fault::{self, *};
+use super::by_crate::{BASE, pairs};
+use super::values::{
+    Attention, Inputs, columns, heads, list, matrices, matrix_of_numbers, number,
+    numbers, qkv, rows, value,
+};
+use super::{Results, Wrong, results};
+use attention::RotaryPairs;
+use half::{bf16, f16};
+use nalgebra::{DMatrix, DVector};
+use serde_json::Value;
+
+/// Keys in a tile of the programs with a fault of tiles.
+const TILE: usize = 4;
+
+/// An attention with at most one fault.
+#[derive(Clone, Copy)]
+pub struct Program(pub Option<Fault>);
+
+type Matrices = Vec<DMatrix<f64>>;
+
+impl Program {
+    /// Returns the results of an operation, or `None` if there is no such operation.
+    pub fn answer(
+        self,
+        operation: &str,
+        inputs: Inputs,
+    ) -> Result<Option<Results>, Wrong> {
+        Ok(Some(match operation {
+            "attention" => {
+                let (output, log_sum_exp) = self.attend(&Attention::read(inputs)?);
+                let log_sum_exp = columns(&log_sum_exp);
+                results([("output", heads(&output)), ("log_sum_exp", log_sum_exp)])
+            }
+            "attention_gradients" => self.gradients(inputs)?,
+            "attention_dropout" => results([("output", heads(&self.dropout(inputs)?))]),
+            "multi_head" => results([("output", rows(&self.multi_head(inputs)?))]),
+            "rotate" => results([("output", rows(&self.rotate(inputs)?))]),
+            "decode" => results([("output", heads(&self.decode(inputs)?))]),
+            "merge" => self.merge(inputs)?,
+            "alibi_slopes" => {
+                let heads = inputs.need("heads", Value::as_u64)? as usize;
+                results([("output", (0..heads).map(|h| self.slope(h, heads)).collect())])
+            }
+            "linear_attention" => results([("output", heads(&self.linear(inputs)?))]),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn has(self, fault: Fault) -> bool {
+        self.0 == Some(fault)
+    }
+
+    /// Whether query i sees key j.
+    fn sees(self, a: &Attention<f64>, i: usize, j: usize) -> bool {
+        let (n_q, n_k) = a.shape();
+        let offset =
+            if self.has(CausalTopLeft) { 0 } else { n_k as isize - n_q as isize };
+        let distance = i as isize + offset - j as isize;
+        let causal = match self.0 {
+            Some(CausalStrict) => distance > 0,
+            Some(CausalForgottenWithCache) => distance >= 0 || n_q != n_k,
+            _ => distance >= 0,
+        };
+        let window = match (self.0, a.window) {
+            (Some(WindowOneWide), Some(width)) => distance <= width as isize,
+            (Some(WindowOneNarrow), Some(width)) => distance < width as isize - 1,
+            (Some(WindowForgottenWithCache), Some(_)) if n_q != n_k => true,
+            (_, width) => width.is_none_or(|width| distance < width as isize),
+        };
+        let mask = a.mask.as_ref().is_none_or(|mask| mask[(i, j)]);
+        let seen = (causal || !a.causal) && window && mask;
+        seen != (self.has(MaskInverted) && (a.causal || a.mask.is_some()))
+    }
+
+    /// The factor of the scores.
+    fn scale(self, a: &Attention<f64>) -> f64 {
+        let d = a.q[0].ncols();
+        let width = match self.0 {
+            Some(ScaleOfTheModel) => a.q.len() * d,
+            Some(ScaleMissing) => 1,
+            _ => d,
+        };
+        let given = a.scale.filter(|_| !self.has(ScaleIgnored));
+        given.unwrap_or(1.0 / (width as f64).sqrt())
+    }
+
+    /// The scores of a head (n_q, n_k), with what the mask puts in place of those that are hidden.
+    fn scores(self, a: &Attention<f64>, h: usize) -> DMatrix<f64> {
+        let (n_q, n_k) = a.shape();
+        let (q, k) = (&a.q[h], &a.k[self.kv_head(a, h)]);
+        DMatrix::from_fn(n_q, n_k, |i, j| {
+            let mut product = q.row(i).dot(&k.row(j));
+            if self.has(ScoresOverflowHalf) && product.abs() > f16::MAX.to_f64() {
+                product *= f64::INFINITY;
+            }
+            let offset =
+                if self.has(AlibiTopLeft) { 0 } else { n_k as isize - n_q as isize };
+            let distance = (i as isize + offset - j as isize).abs() as f64;
+            let sign = if self.has(AlibiAdded) { -1.0 } else { 1.0 };
+            let bias = a.slopes.as_ref().map_or(0.0, |s| sign * s[h] * distance);
+            let score = product * self.scale(a) - bias;
+            match self.0 {
+                _ if self.sees(a, i, j) => score,
+                Some(EmptyRowMean) => -1e9,
+                Some(MaskMinus10000) => -1e4,
+                Some(MaskZeroScores) => score * 0.0,
+                Some(MaskAfterSoftmax) => score,
+                Some(MaskAdded) => score + f64::NEG_INFINITY,
+                _ => f64::NEG_INFINITY,
+            }
+        })
+    }
+
+    /// The weights of a head (n_q, n_k), and the log-sum-exp of each query.
+    fn weights(self, a: &Attention<f64>, h: usize) -> (DMatrix<f64>, Vec<f64>) {
+        let scores = self.scores(a, h);
+        let (n_q, n_k) = scores.shape();
+        let mut log_sum_exps = vec![];
+        let mut weights = scores.clone();
+        for i in 0..n_q {
+            let largest = |keys: usize| {
+                let scores = (0..keys).map(|j| scores[(i, j)]);
+                scores.fold(f64::NEG_INFINITY, f64::max)
+            };
+            let padding = match self.has(TilePaddingCounted) && n_k > TILE {
+                true => n_k.next_multiple_of(TILE) - n_k,
+                false => 0,
+            };
+            let first_is_hidden = largest(TILE.min(n_k)) == f64::NEG_INFINITY;
+            // What is taken from the score of key j before its exponential.
+            let shift = |j: usize| match self.0 {
+                Some(SoftmaxWithoutMaximum) => 0.0,
+                Some(TileNotRescaled) => largest((j / TILE * TILE + TILE).min(n_k)),
+                Some(HiddenTileMaximum) if first_is_hidden => largest(n_k).max(0.0),
+                Some(HiddenTileNan) if first_is_hidden => f64::NEG_INFINITY,
+                _ if padding > 0 => largest(n_k).max(0.0),
+                _ => largest(n_k),
+            };
+            // A row that the mask empties has a guard, unless that is the fault, or its author doesn't expect it.
+            let guarded = !self.has(EmptyRowNan)
+                && (0..n_k).all(|j| !Program(None).sees(a, i, j) && !self.sees(a, i, j));
+            let finite =
+                |shift: f64| if shift.is_finite() || !guarded { shift } else { 0.0 };
+            for j in 0..n_k {
+                weights[(i, j)] = (scores[(i, j)] - finite(shift(j))).exp();
+            }
+            let last = finite(shift(n_k - 1));
+            let mut sum = weights.row(i).sum();
+            if padding > 0 {
+                sum += padding as f64 * (-last).exp();
+            }
+            log_sum_exps.push(last + sum.ln());
+            let guarded = guarded || self.has(HiddenTileMaximum);
+            let sum = if guarded && sum == 0.0 { 1.0 } else { sum };
+            weights.row_mut(i).scale_mut(1.0 / sum);
+        }
+        match self.0 {
+            Some(SoftmaxOverQueries) => weights = over_queries(&scores),
+            Some(MaskAfterSoftmax) => {
+                let seen = |i, j| if self.sees(a, i, j) { 1.0 } else { 0.0 };
+                weights.component_mul_assign(&DMatrix::from_fn(n_q, n_k, seen));
+            }
+            _ => {}
+        }
+        (weights, log_sum_exps)
+    }
+
+    /// The head of keys that a head of queries reads.
+    fn kv_head(self, a: &Attention<f64>, h: usize) -> usize {
+        if self.has(HeadsInterleaved) { h % a.k.len() } else { a.kv_head(h) }
+    }
+
+    /// A product with weights. Rows of `b` whose weight is 0 aren't read, since 0 · NaN is NaN.
+    fn product(self, weights: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
+        DMatrix::from_fn(weights.nrows(), b.ncols(), |i, c| {
+            let read = |j: &usize| weights[(i, *j)] != 0.0 || self.has(HiddenNan);
+            (0..b.nrows()).filter(read).map(|j| weights[(i, j)] * b[(j, c)]).sum()
+        })
+    }
+
+    fn attend(self, a: &Attention<f64>) -> (Matrices, Vec<Vec<f64>>) {
+        let heads = (0..a.q.len()).map(|h| {
+            let (weights, log_sum_exp) = self.weights(a, h);
+            let mut output = self.product(&weights, &a.v[self.kv_head(a, h)]);
+            if self.has(NanToZero) {
+                output.apply(|x| *x = if x.is_nan() { 0.0 } else { *x });
+            }
+            (output, log_sum_exp)
+        });
+        heads.unzip()
+    }
+
+    fn gradients(self, inputs: Inputs) -> Result<Results, Wrong> {
+        let a = Attention::read(inputs)?;
+        let d_outputs = inputs.need("d_output", matrices)?;
+        let zero = |x: &DMatrix<f64>| DMatrix::zeros(x.nrows(), x.ncols());
+        let zeros = |x: &Matrices| x.iter().map(zero).collect::<Matrices>();
+        let [mut d_q, mut d_k, mut d_v] = [zeros(&a.q), zeros(&a.k), zeros(&a.v)];
+        let scale = match self.0 {
+            Some(GradientScaleMissing) => 1.0,
+            Some(GradientScaleTwice) => self.scale(&a) * self.scale(&a),
+            _ => self.scale(&a),
+        };
+        for h in 0..a.q.len() {
+            let (g, d_output) = (self.kv_head(&a, h), &d_outputs[h]);
+            let (k, v) = (&a.k[g], &a.v[g]);
+            let (weights, _) = self.weights(&a, h);
+            // The gradient of a constant, which is what the mask put there.
+            let hidden = |i, j| !self.sees(&a, i, j) && !self.has(HiddenNan);
+            let constant = |x: DMatrix<f64>| {
+                let entry = |i, j| if hidden(i, j) { 0.0 } else { x[(i, j)] };
+                DMatrix::from_fn(x.nrows(), x.ncols(), entry)
+            };
+            let d_weights = constant(d_output * v.transpose());
+            let products = weights.component_mul(&d_weights);
+            let d_scores = DMatrix::from_fn(weights.nrows(), weights.ncols(), |i, j| {
+                let sum = match self.0 {
+                    Some(GradientWithoutD) => 0.0,
+                    Some(SoftmaxOverQueries) => products.column(j).sum(),
+                    _ => products.row(i).sum(),
+                };
+                weights[(i, j)] * (d_weights[(i, j)] - sum)
+            });
+            let d_products = constant(d_scores) * scale;
+            d_q[h] = self.product(&d_products, k);
+            if self.has(GroupGradientsOverwritten) {
+                d_k[g].fill(0.0);
+                d_v[g].fill(0.0);
+            }
+            d_k[g] += self.product(&d_products.transpose(), &a.q[h]);
+            d_v[g] += self.product(&weights.transpose(), d_output);
+        }
+        let output = heads(&self.attend(&a).0);
+        let [d_q, d_k, d_v] = [d_q, d_k, d_v].map(|x| heads(&x));
+        Ok(results([("output", output), ("d_q", d_q), ("d_k", d_k), ("d_v", d_v)]))
+    }
+
+    /// In training, what the outputs are on average.
+    fn dropout(self, inputs: Inputs) -> Result<Matrices, Wrong> {
+        let mut output = self.attend(&Attention::read(inputs)?).0;
+        let training = inputs.need("training", Value::as_bool)?;
+        let p = inputs.need("dropout", number)?;
+        if training && self.has(DropoutNotScaled) {
+            output.iter_mut().for_each(|head| *head *= 1.0 - p);
+        }
+        if !training && self.has(DropoutInEvaluation) {
+            // The cases have a p so near to 1 that no weight stays.
+            output.iter_mut().for_each(|head| head.fill(0.0));
+        }
+        Ok(output)
+    }
+
+    fn multi_head(self, inputs: Inputs) -> Result<DMatrix<f64>, Wrong> {
+        let matrix = |name| inputs.need(name, matrix_of_numbers);
+        let (x, n_heads) = (matrix("x")?, inputs.need("heads", Value::as_u64)? as usize);
+        let n = x.nrows();
+        let split = |projected: DMatrix<f64>| -> Matrices {
+            let d = projected.ncols() / n_heads;
+            let head = |h| match self.0 {
+                // As a view (heads, n, d) of the memory in which the rows are tokens.
+                Some(HeadsSplitWithoutTranspose) => {
+                    let memory = projected.transpose();
+                    DMatrix::from_row_slice(
+                        n,
+                        d,
+                        &memory.as_slice()[h * n * d..][..n * d],
+                    )
+                }
+                _ => projected.columns(h * d, d).into_owned(),
+            };
+            (0..n_heads).map(head).collect()
+        };
+        let [q, k, v] =
+            [matrix("w_q")?, matrix("w_k")?, matrix("w_v")?].map(|w| split(&x * w));
+        let causal = inputs.maybe("causal", Value::as_bool)?.unwrap_or(false);
+        let (heads, _) = self.attend(&Attention::plain([q, k, v], causal));
+        let width = n_heads * heads[0].ncols();
+        let merged = match self.0 {
+            Some(HeadsMergedWithoutTranspose) => {
+                let rows =
+                    heads.iter().flat_map(|head| head.transpose().as_slice().to_vec());
+                DMatrix::from_row_iterator(n, width, rows)
+            }
+            _ => DMatrix::from_fn(n, width, |i, c| {
+                heads[c * n_heads / width][(i, c % (width / n_heads))]
+            }),
+        };
+        Ok(merged * matrix("w_o")?)
+    }
+
+    /// Turns the pairs of a row as its position says.
+    fn turn(self, row: &[f64], position: f64, pairs: RotaryPairs, base: f64) -> Vec<f64> {
+        let (d, mut turned) = (row.len(), row.to_vec());
+        let pairs = match self.0 {
+            Some(RotaryAlwaysHalves) => RotaryPairs::Halves,
+            Some(RotaryAlwaysNeighbours) => RotaryPairs::Neighbours,
+            _ => pairs,
+        };
+        let position = match self.has(PositionInHalf) {
+            true => bf16::from_f64(position).to_f64(),
+            false => position,
+        };
+        for t in 0..d / 2 {
+            let angle = position * base.powf(-2.0 * t as f64 / d as f64);
+            let [a, b] = match pairs {
+                RotaryPairs::Neighbours => [2 * t, 2 * t + 1],
+                RotaryPairs::Halves => [t, t + d / 2],
+            };
+            turned[a] = row[a] * angle.cos() - row[b] * angle.sin();
+            turned[b] = row[a] * angle.sin() + row[b] * angle.cos();
+        }
+        turned
+    }
+
+    fn rotate(self, inputs: Inputs) -> Result<DMatrix<f64>, Wrong> {
+        let x = inputs.need("x", matrix_of_numbers)?;
+        let positions = inputs.need("positions", numbers)?;
+        let pairs = inputs.need("pairs", pairs)?;
+        let base = inputs.maybe("base", number)?.unwrap_or(BASE);
+        let rows = x.row_iter().zip(positions).flat_map(|(row, position)| {
+            let row: Vec<f64> = row.iter().copied().collect();
+            self.turn(&row, position, pairs, base)
+        });
+        Ok(DMatrix::from_row_iterator(x.nrows(), x.ncols(), rows))
+    }
+
+    fn decode(self, inputs: Inputs) -> Result<Matrices, Wrong> {
+        let window = inputs.maybe("window", Value::as_u64)?.map(|width| width as usize);
+        let rotary = inputs.maybe("rotary", pairs)?;
+        let (mut outputs, mut keys, mut values) = (vec![], vec![], vec![]);
+        let mut tokens = 0;
+        for chunk in inputs.need("chunks", |chunks| list(chunks, Some))? {
+            let [mut q, mut k, v] = qkv::<f64>(Inputs(chunk))?;
+            let n = q[0].nrows();
+            let first = if self.has(PositionOfTheChunk) { 0 } else { tokens };
+            if let Some(pairs) = rotary {
+                for head in q.iter_mut().chain(&mut k) {
+                    for i in 0..n {
+                        let row: Vec<f64> = head.row(i).iter().copied().collect();
+                        let turned = self.turn(&row, (first + i) as f64, pairs, BASE);
+                        head.set_row(i, &DVector::from_vec(turned).transpose());
+                    }
+                }
+            }
+            tokens += n;
+            keys = below(keys, k);
+            values = below(values, v);
+            let keep = |last: usize, keys: &mut Matrices, values: &mut Matrices| {
+                for held in keys.iter_mut().chain(values) {
+                    let n = held.nrows();
+                    *held = held.rows_range(n.saturating_sub(last)..).into_owned();
+                }
+            };
+            if let (Some(width), true) = (window, self.has(WindowCutTooEarly)) {
+                keep(width, &mut keys, &mut values);
+            }
+            let qkv = [q, keys.clone(), values.clone()];
+            let asked = Attention { window, ..Attention::plain(qkv, true) };
+            outputs = below(outputs, self.attend(&asked).0);
+            match (self.0, window) {
+                (Some(WindowForgottenWithCache), _) => {}
+                (_, Some(width)) => keep(width - 1, &mut keys, &mut values),
+                _ => {}
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn merge(self, inputs: Inputs) -> Result<Results, Wrong> {
+        let outputs = inputs.need("outputs", matrices)?;
+        let log_sum_exps = inputs.need("log_sum_exps", |lists| list(lists, numbers))?;
+        let (n_q, d_v) = outputs.first().ok_or("`outputs` is empty")?.shape();
+        let (mut output, mut merged) = (DMatrix::<f64>::zeros(n_q, d_v), vec![]);
+        for i in 0..n_q {
+            let parts: Vec<f64> = log_sum_exps.iter().map(|lse| lse[i]).collect();
+            let max = parts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let shift = match self.0 {
+                Some(MergeWithoutMaximum) => 0.0,
+                Some(MergeEmptyNan) => max,
+                _ if max == f64::NEG_INFINITY => 0.0,
+                _ => max,
+            };
+            let weights: Vec<f64> = parts.iter().map(|lse| (lse - shift).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for (part, weight) in outputs.iter().zip(weights) {
+                let share = match self.0 {
+                    Some(MergeMean) => 1.0 / outputs.len() as f64,
+                    _ if sum == 0.0 && max == f64::NEG_INFINITY => 0.0,
+                    _ => weight / sum,
+                };
+                output
+                    .row_mut(i)
+                    .zip_apply(&part.row(i), |sum: &mut f64, x| *sum += share * x);
+            }
+            merged.push(shift + sum.ln());
+        }
+        let log_sum_exp = merged.into_iter().map(value).collect();
+        Ok(results([("output", rows(&output)), ("log_sum_exp", log_sum_exp)]))
+    }
+
+    fn slope(self, h: usize, heads: usize) -> f64 {
+        let h = if self.has(AlibiFromOne) { h as f64 } else { h as f64 + 1.0 };
+        let power = 1 << heads.ilog2();
+        let slope = |h: f64, n: usize| (-8.0 * h / n as f64).exp2();
+        match h as usize > power && !self.has(AlibiPlainFormula) {
+            _ if self.has(AlibiPlainFormula) => slope(h, heads),
+            true => slope(2.0 * (h - power as f64) - 1.0, 2 * power),
+            false => slope(h, power),
+        }
+    }
+
+    fn linear(self, inputs: Inputs) -> Result<Matrices, Wrong> {
+        let [q, k, v] = qkv::<f64>(inputs)?;
+        let causal = inputs.maybe("causal", Value::as_bool)?.unwrap_or(true);
+        let heads = (0..q.len()).map(|h| {
+            let g = h * k.len() / q.len();
+            let (q, k, v) = (&q[h], &k[g], &v[g]);
+            let products = q * k.transpose();
+            let seen = |i: usize, j: usize| !causal || j <= i;
+            let over = |i: usize, all: bool, of: &dyn Fn(usize) -> f64| -> f64 {
+                let keys = (0..k.nrows()).filter(|&j| all || seen(i, j));
+                keys.map(|j| products[(i, j)] * of(j)).sum()
+            };
+            DMatrix::from_fn(q.nrows(), v.ncols(), |i, c| {
+                let sum = over(i, false, &|j| v[(j, c)]);
+                match self.0 {
+                    Some(LinearWithoutDenominator) => sum,
+                    _ => sum / over(i, self.has(LinearDenominatorOfAll), &|_| 1.0),
+                }
+            })
+        });
+        Ok(heads.collect())
+    }
+}
+
+/// Softmax down the columns of scores.
+fn over_queries(scores: &DMatrix<f64>) -> DMatrix<f64> {
+    let mut weights = scores.clone();
+    for mut column in weights.column_iter_mut() {
+        let max = column.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        column.apply(|x| *x = (*x - max.max(f64::MIN)).exp());
+        let sum = column.sum();
+        column /= if sum == 0.0 { 1.0 } else { sum };
+    }
+    weights
+}
+
+/// The rows of each head below those that are there already.
+fn below(held: Matrices, new: Matrices) -> Matrices {
+    if held.is_empty() {
+        return new;
+    }
+    let rows = |(held, new): (&DMatrix<f64>, &DMatrix<f64>)| {
+        let rows: Vec<_> = held.row_iter().chain(new.row_iter()).collect();
+        DMatrix::from_rows(&rows)
+    };
+    held.iter().zip(&new).map(rows).collect()
+}

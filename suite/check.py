@@ -1,0 +1,828 @@
+"""Holds an implementation of attention to the cases beside this file, and names the faults it has.
+
+    python suite/check.py my_attention.py
+    python suite/check.py --command "target/release/my_attention" --precision f32
+
+From a program: `check.check(attention=my_function)` returns a report, which prints as a table.
+FORMAT.md says what a case holds and what a candidate implements. This file needs only the standard
+library, and for a candidate in Python the framework of that candidate.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import importlib.machinery
+import importlib.util
+import inspect
+import json
+import math
+import os
+import pathlib
+import platform
+import queue
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import traceback
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+VERSION = 1
+WIDTH = 100
+SILENCE = 10.0  # Seconds that a program may take for an answer.
+PRECISIONS = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+FRAMEWORKS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
+
+# For each operation: the inputs that every case has, the inputs with a default, the results in order.
+ATTENTION = {"causal": False, "mask": None, "window": None, "scale": None, "slopes": None}
+OPERATIONS: Dict[str, Tuple[List[str], Dict[str, Any], List[str]]] = {
+    "attention": (["q", "k", "v"], ATTENTION, ["output", "log_sum_exp"]),
+    "attention_gradients": (["q", "k", "v", "d_output"], ATTENTION, ["output", "d_q", "d_k", "d_v"]),
+    "attention_dropout": (["q", "k", "v", "dropout", "training"], {**ATTENTION, "repeats": 1}, ["output"]),
+    "multi_head": (["x", "w_q", "w_k", "w_v", "w_o", "heads"], {"causal": False}, ["output"]),
+    "rotate": (["x", "positions", "pairs"], {"base": 10000}, ["output"]),
+    "decode": (["chunks"], {"window": None, "rotary": None}, ["output"]),
+    "merge": (["outputs", "log_sum_exps"], {}, ["output", "log_sum_exp"]),
+    "alibi_slopes": (["heads"], {}, ["output"]),
+    "linear_attention": (["q", "k", "v"], {"causal": True}, ["output"]),
+}
+NUMBERS = {"q", "k", "v", "d_output", "x", "w_q", "w_k", "w_v", "w_o", "slopes"}  # Arrays in the precision.
+
+GROUPS = {
+    0: "no fault in particular", 1: "the mask's polarity, or its diagonal", 2: "the width of a window",
+    3: "the causal mask's corner", 4: "a query that may see nothing", 5: "a finite number for −∞",
+    6: "NaN that is hidden", 7: "softmax over the wrong axis", 8: "the scale",
+    9: "heads merged without the transpose", 10: "dropout", 11: "the position while decoding",
+    12: "a window together with a cache", 13: "the pairs of rotary positions",
+    14: "rotary angles in 16 bits", 15: "heads that share keys and values", 16: "ALiBi's slopes",
+    17: "the gradient of softmax", 18: "merging partial results", 19: "overflow in 16 bits",
+    20: "linear attention's denominator",
+}
+
+
+class Mistake(Exception):
+    """Something that the person who called us has to change. Its text is the message."""
+
+
+class Unsupported(Exception):
+    """The candidate doesn't claim what a case asks for."""
+
+
+class Broken(Exception):
+    """The candidate gave no result that can be compared. Its text says why."""
+
+
+# ---------------------------------------------------------------------------------------- arrays
+
+@dataclasses.dataclass
+class Array:
+    """Numbers of any shape, in row-major order."""
+
+    shape: Tuple[int, ...]
+    numbers: List[float]
+    kind: str = ""  # The candidate's name for the type of the numbers, where there is one.
+
+
+def array(value: Any, what: str) -> Array:
+    """An array from nested lists. Refuses rows that differ in length, and says of what."""
+    if isinstance(value, list):
+        rows = [array(row, what) for row in value]
+        if any(row.shape != rows[0].shape for row in rows):
+            raise ValueError(f"{what}: the rows differ in length")
+        return Array((len(rows),) + (rows[0].shape if rows else ()), [n for row in rows for n in row.numbers])
+    if value in ("NaN", "inf", "-inf") or isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Array((), [float(value)])
+    raise ValueError(f"{what}: {value!r} isn't a number")
+
+
+def nested(values: List[float], shape: Tuple[int, ...]) -> Any:
+    if not shape:
+        return values[0]
+    step = len(values) // shape[0] if shape[0] else 0
+    return [nested(values[i * step:(i + 1) * step], shape[1:]) for i in range(shape[0])]
+
+
+def distance(given: Array, right: Array) -> float:
+    """The largest difference, relative where the right number is above 1.
+
+    It is infinite where only one of two numbers is NaN or infinite, or where the shapes differ.
+    """
+    if given.shape != right.shape:
+        return math.inf
+    largest = 0.0
+    for x, y in zip(given.numbers, right.numbers):
+        if not (x == y or x != x and y != y):
+            gap = abs(x - y) / max(1.0, abs(y))
+            largest = max(largest, gap if math.isfinite(gap) else math.inf)
+    return largest
+
+
+def rounded(n: float) -> Any:
+    if not math.isfinite(n):
+        return str(n).replace("nan", "NaN")
+    return int(n) if n == int(n) and abs(n) < 1e6 else float(f"{n:.5g}")
+
+
+def show(a: Array, other: Array) -> str:
+    """The array if it is short, or the three of its numbers that differ most from the other array's."""
+    if a.shape != other.shape:
+        return f"the shape {a.shape}"
+    whole = json.dumps(nested([rounded(n) for n in a.numbers], a.shape)).replace('"', "")
+    if max(len(a.numbers), len(other.numbers)) <= 12 and len(whole) <= 72:
+        return whole
+    gaps = [0 if x == y or x != x and y != y else abs(x - y) for x, y in zip(a.numbers, other.numbers)]
+    places = sorted(range(len(gaps)), key=lambda i: -gaps[i] if gaps[i] == gaps[i] else -math.inf)[:3]
+    shown = []
+    for i in sorted(place for place in places if gaps[place]):
+        index, rest = [], i
+        for size in reversed(a.shape):
+            index.insert(0, rest % size)
+            rest //= size
+        shown.append(f"{rounded(a.numbers[i])} at {index}")
+    return ", ".join(shown) + ", …"
+
+
+# ----------------------------------------------------------------------------------------- cases
+
+@dataclasses.dataclass
+class Case:
+    operation: str
+    name: str
+    says: str
+    inputs: Dict[str, Any]
+    results: Dict[str, Array]
+    tolerance: Dict[str, float]
+    faults: Dict[str, Dict[str, Array]]
+
+    def tells_apart(self, fault: str, names: List[str], tolerance: float) -> bool:
+        """Whether the fault changes any of these results by more than the tolerance."""
+        wrong = self.faults[fault]
+        return any(n in wrong and not distance(wrong[n], self.results[n]) <= tolerance for n in names)
+
+
+@dataclasses.dataclass
+class Suite:
+    cases: List[Case]
+    faults: Dict[str, Dict[str, Any]]
+    unread: List[str]  # A line for each file or case that can't be read, and why.
+
+    def number_of(self, fault: str) -> int:
+        return self.faults.get(fault, {}).get("number", 0)
+
+
+def parse_results(value: Dict[str, Any], names: List[str]) -> Dict[str, Array]:
+    return {name: array(value[name], f"result `{name}`") for name in value if name in names}
+
+
+def parse_case(operation: str, case: Dict[str, Any]) -> Case:
+    if not isinstance(case.get("name"), str):
+        raise ValueError("it has no `name`")
+    required, optional, names = OPERATIONS[operation]
+    for key in ("inputs", "results", "tolerance"):
+        if not isinstance(case.get(key), dict):
+            raise ValueError(f"it has no `{key}`")
+    inputs = {k: v for k, v in case["inputs"].items() if k in required or k in optional}
+    for name in required:
+        if name not in inputs:
+            raise ValueError(f"its inputs have no `{name}`")
+    for name in NUMBERS & set(inputs):
+        array(inputs[name], f"input `{name}`")
+    results = parse_results(case["results"], names)
+    if "output" not in results:
+        raise ValueError("its results have no `output`")
+    faults = {}
+    for fault in case.get("faults", []):
+        if not isinstance(fault, dict) or "fault" not in fault or not isinstance(fault.get("results"), dict):
+            raise ValueError("one of its faults has no `fault` or no `results`")
+        faults[fault["fault"]] = parse_results(fault["results"], list(results))
+    tolerance = {precision: float(value) for precision, value in case["tolerance"].items()}
+    return Case(operation, case["name"], str(case.get("says", "")), inputs, results, tolerance, faults)
+
+
+def read_json(path: pathlib.Path) -> Dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    if not isinstance(value, dict) or value.get("version") != VERSION:
+        found = value.get("version") if isinstance(value, dict) else None
+        raise ValueError(f"{path.name}: version {found!r}, and this program reads version {VERSION}")
+    return value
+
+
+def read_file(path: pathlib.Path, suite: Suite) -> None:
+    value = read_json(path)
+    if path.name == "faults.json":
+        suite.faults.update({k: v for k, v in value.get("faults", {}).items() if isinstance(v, dict)})
+        return
+    operation = value.get("operation")
+    if operation not in OPERATIONS or not isinstance(value.get("cases"), list):
+        raise ValueError(f"{path.name}: the operation {operation!r} is unknown, or there is no list of cases")
+    for position, case in enumerate(value["cases"]):
+        name = case.get("name", position + 1) if isinstance(case, dict) else position + 1
+        try:
+            suite.cases.append(parse_case(operation, case if isinstance(case, dict) else {}))
+        except (ValueError, TypeError, AttributeError) as error:
+            suite.unread.append(f"{path.name}, case {name}: {error}")
+
+
+def read_suite(folder: pathlib.Path) -> Suite:
+    """All cases that can be read. What can't be read is named, and the rest is still there."""
+    suite = Suite([], {}, [])
+    for path in sorted(folder.glob("*.json")):
+        try:
+            read_file(path, suite)
+        except (ValueError, AttributeError) as error:
+            suite.unread.append(str(error))
+    return suite
+
+
+# ------------------------------------------------------------------------------------ candidates
+
+def where(error: BaseException, file: str) -> str:
+    """An exception in one line, with the place in the candidate's file that it comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if os.path.basename(f.filename) == file]
+    own = own or [f for f in frames if f.filename != __file__]
+    place = f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})" if own else ""
+    message = textwrap.shorten(str(error), 100)
+    return type(error).__name__ + (f": {message}" if message else "") + place
+
+
+class Python:
+    """A candidate that is a function of Python for each operation."""
+
+    def __init__(self, functions: Dict[str, Callable], framework: str, precision: str, name: str):
+        if framework not in FRAMEWORKS:
+            raise Mistake(f"The framework {framework!r} is unknown: numpy, torch or jax.")
+        try:
+            self.library = importlib.import_module("jax.numpy" if framework == "jax" else framework)
+        except ImportError:
+            raise Mistake(f"{FRAMEWORKS[framework]} isn't installed: the candidate asks for it.") from None
+        self.functions, self.framework, self.name = functions, framework, name
+        version = importlib.import_module(framework).__version__.split("+")[0]
+        self.versions = {"python": platform.python_version(), FRAMEWORKS[framework]: version}
+        if framework == "jax":
+            importlib.import_module("jax").config.update("jax_enable_x64", precision == "f64")
+        if not hasattr(self.library, PRECISIONS[precision]):
+            raise Mistake(f"{FRAMEWORKS[framework]} has no {PRECISIONS[precision]}.")
+        self.type = getattr(self.library, PRECISIONS[precision])
+
+    def make(self, value: Any, kind: Any) -> Any:
+        """The framework's array from nested lists."""
+        if self.framework == "torch":
+            return self.library.tensor(value, dtype=kind)
+        return self.library.asarray(value, dtype=kind)
+
+    def numbers(self, value: Any) -> Any:
+        parsed = array(value, "input")
+        return self.make(nested(parsed.numbers, parsed.shape), self.type)
+
+    def inputs(self, given: Dict[str, Any]) -> Dict[str, Any]:
+        made = dict(given)
+        for name, value in given.items():
+            if name in NUMBERS:
+                made[name] = self.numbers(value)
+            elif name in ("outputs", "log_sum_exps"):
+                made[name] = [self.numbers(part) for part in value]
+            elif name == "positions":
+                made[name] = self.make(value, self.library.int64 if self.framework != "jax" else int)
+            elif name == "mask":
+                made[name] = self.make(value, bool if self.framework != "torch" else self.library.bool)
+            elif name == "chunks":
+                made[name] = [{key: self.numbers(part) for key, part in chunk.items()} for chunk in value]
+        return made
+
+    def answer(self, case: Case) -> Dict[str, Array]:
+        derived = case.operation == "attention_gradients" and case.operation not in self.functions
+        derived = derived and self.framework != "numpy" and "attention" in self.functions
+        function = self.functions.get("attention" if derived else case.operation)
+        if function is None:
+            raise Unsupported(f"it has no `{case.operation}`")
+        given = parameters(function, case, derived)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.seed()
+                inputs = self.inputs(given)
+                result = self.differentiate(function, inputs) if derived else function(**inputs)
+                return self.results(result, case)
+        except NotImplementedError as error:
+            raise Unsupported(str(error) or "it says so") from None
+        except (Broken, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # Also SystemExit: a candidate must not end the report.
+            raise Broken(where(error, self.name)) from None
+
+    def seed(self) -> None:
+        if self.framework == "torch":
+            self.library.manual_seed(0)
+        elif self.framework == "numpy":
+            self.library.random.seed(0)
+
+    def differentiate(self, function: Callable, inputs: Dict[str, Any]) -> Tuple:
+        """The output and gradients of a candidate's `attention`, by its framework."""
+        d_output = inputs.pop("d_output")
+        leaves = [inputs.pop(name) for name in ("q", "k", "v")]
+
+        def output(q: Any, k: Any, v: Any) -> Any:
+            result = function(q=q, k=k, v=v, **inputs)
+            return result[0] if isinstance(result, tuple) else result
+
+        if self.framework == "jax":
+            value, pull = importlib.import_module("jax").vjp(output, *leaves)
+            return (value, *pull(d_output))
+        for leaf in leaves:
+            leaf.requires_grad_(True)
+        value = output(*leaves)
+        gradients = self.library.autograd.grad(value, leaves, d_output, allow_unused=True)
+        return (value, *(leaf * 0 if grad is None else grad for leaf, grad in zip(leaves, gradients)))
+
+    def results(self, result: Any, case: Case) -> Dict[str, Array]:
+        values = result if isinstance(result, tuple) else (result,)
+        named = zip(OPERATIONS[case.operation][2], values)
+        return {name: self.compared(name, value) for name, value in named if name in case.results}
+
+    def compared(self, name: str, value: Any) -> Array:
+        if value is None:
+            raise Broken(f"`{name}` is None")
+        if self.framework == "torch":
+            value = self.library.as_tensor(value).detach().cpu()
+            wrong = value.is_complex() or value.dtype == self.library.bool
+        else:
+            value = importlib.import_module("numpy").asarray(value)
+            wrong = value.dtype.kind in "cbOSUmM"
+        kind = str(value.dtype).replace("torch.", "")
+        if wrong:
+            raise Broken(f"`{name}` holds {kind}, and not numbers")
+        doubles = value.double() if self.framework == "torch" else value.astype("float64")
+        return Array(tuple(value.shape), doubles.reshape(-1).tolist(), kind)
+
+
+def parameters(function: Callable, case: Case, derived: bool) -> Dict[str, Any]:
+    """The inputs to call a function with. One that has no parameter for an input can't do that case."""
+    required, optional, _ = OPERATIONS[case.operation]
+    given = {k: v for k, v in case.inputs.items() if k in required or v != optional[k]}
+    try:
+        known = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return given
+    for name, default in optional.items():  # A parameter without a default gets the suite's.
+        if name not in given and name in known and known[name].default is inspect.Parameter.empty:
+            given[name] = default
+    if any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        return given
+    for name in [n for n in given if n not in known and not (derived and n == "d_output")]:
+        if name in required:
+            raise Broken(f"`{case.operation}` has no parameter `{name}`, and arguments come by name")
+        raise Unsupported(f"`{case.operation}` has no parameter `{name}`")
+    return given
+
+
+class Command:
+    """A candidate that is a program: a line of JSON in, a line of JSON out."""
+
+    def __init__(self, command: str, precision: str):
+        self.words, self.precision = shlex.split(command, posix=os.name != "nt"), precision
+        if not self.words or shutil.which(self.words[0]) is None:
+            raise Mistake(f"The command {command!r} doesn't exist, or isn't a program.")
+        self.name = " ".join(os.path.basename(word) for word in self.words)
+        self.versions: Dict[str, str] = {}
+        self.process: Any = None
+        self.silences = 0
+
+    def answer(self, case: Case) -> Dict[str, Array]:
+        if self.silences >= 3:
+            raise Broken("not asked: the program was silent three times in a row")
+        question = {"operation": case.operation, "precision": self.precision, "inputs": case.inputs}
+        line = self.exchange(json.dumps(question))
+        try:
+            answer = json.loads(line)
+            if not isinstance(answer, dict):
+                raise ValueError
+        except ValueError:
+            self.stop()  # Its next line may answer this question.
+            raise Broken(f"it printed what isn't a JSON object: {textwrap.shorten(line, 60)!r}") from None
+        if "unsupported" in answer:
+            raise Unsupported(str(answer["unsupported"]))
+        if "error" in answer:
+            raise Broken("its error: " + textwrap.shorten(str(answer["error"]), 160))
+        try:
+            return parse_results(dict(answer["results"]), list(case.results))
+        except (KeyError, TypeError):
+            raise Broken("its answer has no `results`, no `unsupported` and no `error`") from None
+        except ValueError as error:
+            raise Broken(str(error)) from None
+
+    def exchange(self, question: str) -> str:
+        """Sends a line and waits for one, in a thread, since either may block for ever."""
+        if self.process is None or self.process.poll() is not None:
+            self.complaints, pipe = tempfile.TemporaryFile(), subprocess.PIPE
+            try:
+                self.process = subprocess.Popen(self.words, stdin=pipe, stdout=pipe, stderr=self.complaints)
+            except OSError as error:
+                raise Mistake(f"The command can't be started: {error.strerror}.") from None
+        answers: "queue.Queue[bytes]" = queue.Queue()
+        threading.Thread(target=self.talk, args=(self.process, question, answers), daemon=True).start()
+        try:
+            line = answers.get(timeout=SILENCE).decode("utf-8", "replace")
+        except queue.Empty:
+            self.stop()
+            self.silences += 1
+            raise Broken(f"the program was silent for {SILENCE:g} seconds") from None
+        self.silences = 0
+        if not line:
+            raise Broken(self.ended())
+        return line
+
+    @staticmethod
+    def talk(process: Any, question: str, answers: "queue.Queue[bytes]") -> None:
+        try:
+            process.stdin.write(question.encode() + b"\n")
+            process.stdin.flush()
+            answers.put(process.stdout.readline())
+        except (OSError, ValueError):
+            answers.put(b"")
+
+    def ended(self) -> str:
+        """Why a program gave no line: its exit status, and the last thing that it complained of."""
+        try:
+            status = self.process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            status = "none: it closed its output"
+        self.complaints.seek(0)
+        lines = self.complaints.read().decode("utf-8", "replace").strip().splitlines()
+        self.stop()
+        last = f": {textwrap.shorten(lines[-1], 120)}" if lines else ""
+        return f"the program ended with status {status}{last}"
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+def load(path: str, precision: Optional[str]) -> Tuple[Python, str]:
+    """A candidate from a file. Everything that can be wrong with the file is told in a line."""
+    file = pathlib.Path(path)
+    if not file.is_file():
+        raise Mistake(f"There is no file {path}.")
+    sys.dont_write_bytecode = True
+    sys.path.append(str(file.resolve().parent))
+    loader = importlib.machinery.SourceFileLoader("candidate", str(file))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("candidate", loader))
+    sys.modules["candidate"] = module  # Data classes look their module up.
+    try:
+        loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except ModuleNotFoundError as error:
+        raise Mistake(f"{file.name} needs {error.name}, which isn't installed.") from None
+    except SyntaxError as error:
+        name = os.path.basename(error.filename or file.name)
+        raise Mistake(f"{name} has a syntax error in line {error.lineno}: {error.msg}.") from None
+    except BaseException as error:
+        raise Mistake(f"{file.name} can't be loaded. {where(error, file.name)}") from None
+    functions = {name: getattr(module, name) for name in OPERATIONS if callable(getattr(module, name, None))}
+    if not functions:
+        raise Mistake(f"{file.name} has no function named {', '.join(OPERATIONS)}.")
+    precision = precision or getattr(module, "precision", "f64")
+    check_precision(precision)
+    return Python(functions, getattr(module, "framework", "numpy"), precision, file.name), precision
+
+
+def check_precision(precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise Mistake(f"The precision {precision!r} is unknown: {', '.join(PRECISIONS)}.")
+
+
+# -------------------------------------------------------------------------------------- verdicts
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a case: passed, fault, wrong, broken, unsupported, or untried in this precision."""
+
+    case: Case
+    verdict: str
+    why: str = ""
+    came: Dict[str, Array] = dataclasses.field(default_factory=dict)
+    off: float = 0.0
+    matches: List[str] = dataclasses.field(default_factory=list)  # Faults whose results these are.
+    fault: str = ""  # The fault that the report blames, one of the matches.
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict in ("fault", "wrong", "broken")
+
+
+@dataclasses.dataclass
+class Found:
+    """A fault of the candidate: in how many of the cases that tell it apart, and what else it may be."""
+
+    fault: str
+    shown: int
+    of: int
+    alike: List[str]
+
+
+def judge(candidate: Any, case: Case, precision: str) -> Outcome:
+    tolerance = case.tolerance.get(precision)
+    if tolerance is None:
+        return Outcome(case, "untried", f"not for {precision}")
+    try:
+        came = candidate.answer(case)
+    except Unsupported as error:
+        return Outcome(case, "unsupported", str(error))
+    except Broken as error:
+        return Outcome(case, "broken", str(error))
+    if "output" not in came:
+        return Outcome(case, "broken", "it returned no `output`")
+    off = max(distance(came[name], case.results[name]) for name in came)
+    if off <= tolerance:
+        return Outcome(case, "passed", came=came)
+    matches = matching(case, came, tolerance)
+    return Outcome(case, "fault" if matches else "wrong", difference(case, came, off, precision), came, off, matches)
+
+
+def matching(case: Case, came: Dict[str, Array], tolerance: float) -> List[str]:
+    """The faults whose results these are. If there are none, those that have the same output."""
+    for names in (list(came), ["output"]):
+        matches = [
+            fault for fault, wrong in case.faults.items()
+            if case.tells_apart(fault, names, tolerance)
+            and all(distance(came[n], wrong.get(n, case.results[n])) <= tolerance for n in names)
+        ]
+        if matches:
+            return matches
+    return []
+
+
+def difference(case: Case, came: Dict[str, Array], off: float, precision: str) -> str:
+    for name, value in came.items():
+        if value.shape != case.results[name].shape:
+            return f"`{name}` has the shape {value.shape}, and {case.results[name].shape} is right"
+    kinds = {value.kind for value in came.values() if value.kind not in ("", PRECISIONS[precision])}
+    note = f"; it returned {kinds.pop()} for {PRECISIONS[precision]}" if kinds else ""
+    if not math.isfinite(off):
+        return "NaN or infinite where it shouldn't be, or the reverse" + note
+    return f"off by {off:.1e}{note}"
+
+
+def blame(outcomes: List[Outcome], precision: str) -> List[Found]:
+    """The fewest faults that explain the wrong results that some fault gives.
+
+    The first is the one that explains most cases, and isn't contradicted by cases that pass.
+    """
+    told: Dict[str, List[Outcome]] = {}
+    for outcome in outcomes:
+        for fault in outcome.case.faults if outcome.came else []:
+            if outcome.case.tells_apart(fault, list(outcome.came), outcome.case.tolerance[precision]):
+                told.setdefault(fault, []).append(outcome)
+    found = []
+    while True:
+        open_cases = {f: [o for o in list_ if f in o.matches and not o.fault] for f, list_ in told.items()}
+        scores = {f: len(open_cases[f]) * sum(f in o.matches for o in told[f]) / len(told[f]) for f in told}
+        best = max(scores, key=lambda f: scores[f], default=None)
+        if best is None or scores[best] == 0:
+            return found
+        alike = [f for f in told if f != best and scores[f] == scores[best] and open_cases[f] == open_cases[best]]
+        found.append(Found(best, sum(best in o.matches for o in told[best]), len(told[best]), alike))
+        for outcome in open_cases[best]:
+            outcome.fault = best
+
+
+# ---------------------------------------------------------------------------------------- report
+
+def wrap(text: str, first: str, others: str) -> List[str]:
+    """Short lines, with one indent for the first of them and one for the others."""
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+
+
+@dataclasses.dataclass
+class Report:
+    candidate: str
+    versions: Dict[str, str]
+    precision: str
+    suite: Suite
+    outcomes: List[Outcome]
+    everything: bool = False  # Prints each failed case in full, and not the first few of a fault.
+
+    def __post_init__(self) -> None:
+        self.found = blame(self.outcomes, self.precision)
+
+    @property
+    def faults(self) -> List[str]:
+        return [found.fault for found in self.found]
+
+    @property
+    def counts(self) -> Dict[str, int]:
+        verdicts = ("passed", "fault", "wrong", "broken", "unsupported", "untried")
+        each = {verdict: sum(o.verdict == verdict for o in self.outcomes) for verdict in verdicts}
+        return {"cases": len(self.outcomes), **each}
+
+    @property
+    def status(self) -> int:
+        return 1 if any(o.failed for o in self.outcomes) else 2 if self.suite.unread else 0
+
+    def __str__(self) -> str:
+        count = self.counts
+        first = f"{count['passed']} of {count['cases']} cases pass, {count['unsupported']} unsupported"
+        first += f", {count['untried']} not for {self.precision}" if count["untried"] else ""
+        wrong = count["wrong"] + count["broken"]
+        first += f"; faults found: {len(self.found)}" + (f"; failed otherwise: {wrong}" if wrong else "")
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        lines = [first, f"{self.candidate}, {self.precision}" + (f" ({versions})" if versions else ""), ""]
+        lines += [line for bad in self.suite.unread for line in wrap(f"Not read: {bad}", "", "  ")]
+        lines += [""] if self.suite.unread else []
+        lines += self.table()
+        for found in self.found:
+            lines += [""] + self.told(found)
+        for why, outcomes in self.otherwise():
+            lines += ["", *wrap(why, "", "  ")]
+            for outcome in outcomes if self.everything else outcomes[:3]:
+                lines += self.case(outcome)
+            lines += self.rest(outcomes)
+        return "\n".join(lines)
+
+    def table(self) -> List[str]:
+        groups: Dict[int, List[Outcome]] = {}
+        for outcome in self.outcomes:
+            for group in {self.suite.number_of(f) for f in outcome.case.faults} or {0}:
+                groups.setdefault(group, []).append(outcome)
+        lines = []
+        for group in sorted(groups, key=lambda g: (g == 0, g)):
+            words = f"{group or '':>2}  {GROUPS.get(group, 'other faults'):<36}  "
+            lines += wrap(self.verdict(group, groups[group]), words, " " * len(words))
+        return lines
+
+    def verdict(self, group: int, outcomes: List[Outcome]) -> str:
+        """The words for a group. Cases that fail by another group's fault say nothing about this one."""
+        others = sorted({self.suite.number_of(o.fault) for o in outcomes if o.fault} - {group})
+        tried = [o for o in outcomes if o.verdict not in ("unsupported", "untried")]
+        own = [o for o in tried if not o.fault or self.suite.number_of(o.fault) == group]
+        found = [f for f in self.found if self.suite.number_of(f.fault) == group]
+        parts = [f"HAS IT: {f.fault} ({f.shown} of {f.of})" for f in found]
+        if own and not parts:
+            parts = [f"passed {sum(o.verdict == 'passed' for o in own)} of {len(own)}"]
+        wrong = [o for o in own if o.verdict == "wrong"]
+        if wrong:
+            off = max(o.off for o in wrong)
+            parts.append(f"{len(wrong)} wrong otherwise" + (f" (by {off:.1g})" if math.isfinite(off) else ""))
+        broken = sum(o.verdict == "broken" for o in own)
+        parts += [f"no result in {broken}"] if broken else []
+        if not own and others:
+            parts.append(f"hidden by {', '.join(map(str, others))}")
+        for verdict, words in (("unsupported", "unsupported"), ("untried", f"not for {self.precision}")):
+            left = sum(o.verdict == verdict for o in outcomes)
+            parts += [f"{left} {words}" if tried else words] if left else []
+        return "; ".join(parts)
+
+    def told(self, found: Found) -> List[str]:
+        """The words of a fault, once, and the cases that show it."""
+        about = self.suite.faults.get(found.fault, {})
+        number = about.get("number", "")
+        lines = [f"Fault {number}: {found.fault}, in {found.shown} of {found.of} cases that would show it"]
+        lines += wrap(str(about.get("words", "(faults.json has no words for it)")), "  ", "  ")
+        lines += [f"  Results can't tell it from: {', '.join(found.alike)}"] if found.alike else []
+        lines += [f"  Somebody had it: {about['source']}"] if "source" in about else []
+        blamed = [o for o in self.outcomes if o.fault == found.fault]
+        blamed.sort(key=lambda o: sum(len(a.numbers) for a in o.came.values()))
+        for outcome in blamed if self.everything else blamed[:3]:
+            lines += self.case(outcome)
+        return lines + self.rest(blamed)
+
+    def rest(self, outcomes: List[Outcome]) -> List[str]:
+        names = [] if self.everything else [o.case.name for o in outcomes[3:]]
+        return wrap(f"Also (--all prints them): {', '.join(names)}", "  - ", "    ") if names else []
+
+    def otherwise(self) -> List[Tuple[str, List[Outcome]]]:
+        """Failed cases that no fault explains. Those without a result are grouped by what went wrong."""
+        wrong = [o for o in self.outcomes if o.verdict == "wrong"]
+        groups = [("Wrong, and not as any fault in these cases would have it", wrong)] if wrong else []
+        broken: Dict[str, List[Outcome]] = {}
+        for outcome in self.outcomes:
+            if outcome.verdict == "broken":  # Shapes in a message differ from case to case.
+                broken.setdefault(re.sub(r"[\d\W]+", " ", outcome.why), []).append(outcome)
+        return groups + [("No result: " + same[0].why, same) for same in broken.values()]
+
+    def case(self, outcome: Outcome) -> List[str]:
+        case = outcome.case
+        lines = wrap(f"{case.operation}: {case.name}. {case.says}", "  - ", "    ")
+        for name, value in outcome.came.items():
+            right = case.results[name]
+            if not distance(value, right) <= case.tolerance[self.precision]:
+                came = f"{'came':>{len(name) + 10}}"
+                lines += [f"      {name}: expected {show(right, value)}", f"      {came} {show(value, right)}"]
+        if outcome.verdict == "wrong":
+            faults = ", ".join(case.faults) or "none"
+            lines += wrap(f"{outcome.why}. Faults that it tells apart: {faults}", "      ", "      ")
+        return lines
+
+    def as_json(self) -> str:
+        """A report for machines, with a line for each case."""
+        head = {
+            "candidate": self.candidate, "versions": self.versions, "precision": self.precision,
+            "counts": self.counts,
+            "faults": [{**dataclasses.asdict(f), "number": self.suite.number_of(f.fault)} for f in self.found],
+            "unread": self.suite.unread,
+        }
+        lines = []
+        for outcome in self.outcomes:
+            line = {"operation": outcome.case.operation, "name": outcome.case.name, "verdict": outcome.verdict}
+            line.update({"fault": outcome.fault} if outcome.fault else {})
+            line.update({"why": outcome.why} if outcome.why else {})
+            lines.append("    " + json.dumps(line, ensure_ascii=False))
+        body = json.dumps(head, indent=2, ensure_ascii=False)[:-2]
+        return body + ',\n  "cases": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
+
+    def write(self, path: str) -> None:
+        try:
+            pathlib.Path(path).write_text(self.as_json(), encoding="utf-8")
+        except OSError as error:
+            raise Mistake(f"The report can't be written to {path}: {error.strerror}.") from None
+
+
+def report(candidate: Any, precision: str, cases: Optional[str] = None, only: Optional[str] = None) -> Report:
+    suite = read_suite(pathlib.Path(cases) if cases else pathlib.Path(__file__).resolve().parent / "cases")
+    if not suite.cases:
+        raise Mistake("\n".join(["No case can be read.", *suite.unread]))
+    chosen = [case for case in suite.cases if only in (None, case.name, case.operation)]
+    if not chosen:
+        names = sorted({case.name for case in suite.cases} | {case.operation for case in suite.cases})
+        near = ", ".join(difflib.get_close_matches(only, names, 3, 0.4))
+        raise Mistake(f"No case is named {only!r}." + (f" Near it: {near}." if near else ""))
+    outcomes = [judge(candidate, case, precision) for case in chosen]
+    return Report(candidate.name, candidate.versions, precision, suite, outcomes)
+
+
+def check(framework: str = "numpy", precision: str = "f64", cases: Optional[str] = None, only: Optional[str] = None,
+          name: str = "your functions", **operations: Callable) -> Report:
+    """Checks functions, each given by the name of its operation: `check(attention=my_attention)`."""
+    check_precision(precision)
+    for operation in operations:
+        if operation not in OPERATIONS:
+            raise TypeError(f"{operation!r} isn't an operation: {', '.join(OPERATIONS)}")
+    if not operations:
+        raise TypeError("no operation is given: check(attention=my_attention)")
+    return report(Python(operations, framework, precision, name), precision, cases, only)
+
+
+def check_file(path: str, precision: Optional[str] = None, **choice: Optional[str]) -> Report:
+    """Checks the functions of a file."""
+    candidate, precision = load(path, precision)
+    return report(candidate, precision, **choice)
+
+
+def check_command(command: str, precision: str = "f64", **choice: Optional[str]) -> Report:
+    """Checks a program that answers lines of JSON."""
+    check_precision(precision)
+    candidate = Command(command, precision)
+    try:
+        return report(candidate, precision, **choice)
+    finally:
+        candidate.stop()
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="check.py", description="Which of the known faults an attention has.")
+    parser.add_argument("file", nargs="?", help="a file in Python with functions named like the operations")
+    parser.add_argument("--command", help="instead of a file, a program that answers lines of JSON")
+    parser.add_argument("--precision", help="f64, f32, bf16 or f16 (default: what the file says, or f64)")
+    parser.add_argument("--only", metavar="NAME", help="one case, or the cases of one operation")
+    parser.add_argument("--all", action="store_true", help="print all failed cases, and not three of each fault")
+    parser.add_argument("--json", metavar="FILE", help="write a report for machines, too")
+    parser.add_argument("--cases", metavar="FOLDER", help="the folder of cases (default: beside this program)")
+    options = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        if (options.file is None) == (options.command is None):
+            raise Mistake("Give a file in Python, or --command and a program: one of the two.")
+        choice = {"cases": options.cases, "only": options.only}
+        if options.command is not None:
+            result = check_command(options.command, options.precision or "f64", **choice)
+        else:
+            result = check_file(options.file, options.precision, **choice)
+        result.everything = options.all
+        print(result)
+        if options.json:
+            result.write(options.json)
+        return result.status
+    except Mistake as error:
+        print(error, file=sys.stderr)
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+    except BrokenPipeError:  # Whoever reads our output, as `head` does, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
