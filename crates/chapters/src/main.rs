@@ -10,6 +10,7 @@ mod claims;
 mod counting;
 mod debugging;
 mod decoding;
+mod does_yours_pass;
 mod fast;
 mod fewer_pairs;
 mod gpu;
@@ -98,6 +99,7 @@ const PAGES: &[Generator] = &[
     ("trained-heads", trained_heads::generate),
     ("hidden-faults", hidden_faults::generate),
     ("debugging", debugging::generate),
+    ("does-yours-pass", does_yours_pass::generate),
     ("claims", claims::generate),
     ("workbench", workbench::generate),
 ];

@@ -1,0 +1,113 @@
+//! What the files of `suite/` say.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A planted fault.
+pub struct Fault {
+    pub name: String,
+    /// Its number in the list.
+    pub number: u64,
+    /// The cases that name it.
+    pub cases: usize,
+}
+
+/// The suite.
+pub struct Suite {
+    pub faults: Vec<Fault>,
+    /// The cases by their names, with the faults that each tells apart.
+    pub cases: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// What a candidate got.
+pub struct Report {
+    /// The name of its file.
+    pub candidate: String,
+    /// The framework and its version.
+    pub framework: String,
+    pub precision: String,
+    pub passed: u64,
+    pub failed: u64,
+    pub unsupported: u64,
+    pub faults: Vec<String>,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suite")
+}
+
+fn read(path: &Path) -> Result<Value> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+/// The JSON files of a folder, by name.
+fn files(name: &str) -> Result<BTreeMap<String, Value>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder().join(name))? {
+        let path = entry?.path();
+        let name = path.file_stem().context("a file without a name")?;
+        files.insert(name.to_string_lossy().into_owned(), read(&path)?);
+    }
+    Ok(files)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Reads the cases.
+pub fn suite() -> Result<Suite> {
+    let mut files = files("cases")?;
+    let named = files.remove("faults").context("no faults.json")?;
+    let mut cases = BTreeMap::new();
+    for case in files.values().filter_map(|file| file["cases"].as_array()).flatten() {
+        let faults = case["faults"].as_array().context("a case without faults")?;
+        let faults = faults.iter().map(|fault| text(&fault["fault"])).collect();
+        cases.insert(text(&case["name"]), faults);
+    }
+    let faults = named["faults"].as_object().context("no faults")?;
+    let fault = |(name, fault): (&String, &Value)| Fault {
+        name: name.clone(),
+        number: fault["number"].as_u64().unwrap_or_default(),
+        cases: cases
+            .values()
+            .filter(|named: &&BTreeSet<String>| named.contains(name))
+            .count(),
+    };
+    Ok(Suite { faults: faults.iter().map(fault).collect(), cases })
+}
+
+impl Suite {
+    /// How many faults at least one of these cases shows.
+    pub fn shown_by(&self, cases: &[&str]) -> usize {
+        let shown: BTreeSet<_> =
+            cases.iter().flat_map(|case| &self.cases[*case]).collect();
+        shown.len()
+    }
+}
+
+/// Reads what the candidates got.
+pub fn reports() -> Result<Vec<Report>> {
+    let report = |(name, report): (String, Value)| {
+        let count = |what: &str| report["counts"][what].as_u64().unwrap_or_default();
+        let versions = report["versions"].as_object().context("no versions")?;
+        // The framework itself comes last, behind Python or candle-core.
+        let framework = versions.iter().filter(|(name, _)| *name != "python").last();
+        let (framework, version) = framework.context("no framework")?;
+        let faults = report["faults"].as_array().context("no faults")?;
+        Ok(Report {
+            candidate: name,
+            framework: format!("{framework} {}", text(version)),
+            precision: text(&report["precision"]),
+            passed: count("passed"),
+            failed: count("fault") + count("wrong") + count("broken"),
+            unsupported: count("unsupported") + count("untried"),
+            faults: faults.iter().map(|fault| text(&fault["fault"])).collect(),
+        })
+    };
+    files("results")?.into_iter().map(report).collect()
+}

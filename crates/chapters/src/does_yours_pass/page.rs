@@ -1,0 +1,88 @@
+//! The chapter's page: values and tables.
+
+use super::facts::{self, Fault, Report};
+use crate::output::Page;
+use anyhow::Result;
+use figures::format::table;
+
+/// What the faults of each number are about.
+const ABOUT: [&str; 20] = [
+    "the mask's polarity, and its diagonal",
+    "the width of a window",
+    "the corner at which a causal mask ends",
+    "a query that may see nothing",
+    "a finite number for −∞",
+    "NaN that is hidden",
+    "softmax over the wrong axis",
+    "the scale",
+    "heads merged or split without a transpose",
+    "dropout",
+    "the position while decoding",
+    "a window together with a cache",
+    "the pairs of rotary positions",
+    "rotary angles in 16 bits",
+    "heads that share keys and values",
+    "ALiBi's slopes",
+    "the gradient of softmax",
+    "parts that are merged, as by tiles",
+    "overflow",
+    "linear attention's denominator",
+];
+
+pub fn generate(page: &mut Page) -> Result<()> {
+    let suite = facts::suite()?;
+    page.value("cases", suite.cases.len().to_string());
+    page.value("faults", suite.faults.len().to_string());
+    page.value("plain", suite.shown_by(&["plain"]).to_string());
+    let rows: Vec<_> = ABOUT
+        .iter()
+        .zip(1..)
+        .map(|(about, number)| {
+            let own: Vec<&Fault> =
+                suite.faults.iter().filter(|fault| fault.number == number).collect();
+            let cases = own.iter().map(|fault| fault.cases).min().unwrap_or_default();
+            vec![format!("{number}. {about}"), own.len().to_string(), cases.to_string()]
+        })
+        .collect();
+    page.table("faults", &["what it is about", "planted", "cases, at least"], &rows);
+    results(page)
+}
+
+/// What each implementation gets.
+fn results(page: &mut Page) -> Result<()> {
+    let reports = facts::reports()?;
+    let row = |report: &Report| {
+        let Report { passed, failed, unsupported, precision, framework, .. } = report;
+        let faults = match &report.faults[..] {
+            [] => "none".to_owned(),
+            faults => faults
+                .iter()
+                .map(|fault| format!("`{fault}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
+        let counts = [passed, failed, unsupported].map(|count| count.to_string());
+        let name = format!("{} ({framework}, `{precision}`)", name(&report.candidate));
+        [vec![name], counts.to_vec(), vec![faults]].concat()
+    };
+    let mut rows: Vec<_> = reports.iter().map(row).collect();
+    rows.sort();
+    let header = ["implementation", "passed", "failed", "not offered", "faults"];
+    page.file("results.md", table(&header, &rows));
+    Ok(())
+}
+
+/// What is tried, in words.
+fn name(candidate: &str) -> &str {
+    match candidate {
+        "candle" => "candle's softmax, in the attention of its Llama example",
+        "candle_flash" => "candle's flash attention for processors",
+        "candle_mistral" => "candle's softmax, in the attention of its Mistral example",
+        "jax_nn" => "JAX, `dot_product_attention`",
+        "numpy_right" => "NumPy, as it should be",
+        "numpy_textbook" => "NumPy, as most tutorials write it",
+        "pytorch" => "PyTorch, `scaled_dot_product_attention`",
+        "pytorch_flex" => "PyTorch, `flex_attention`",
+        other => other,
+    }
+}
