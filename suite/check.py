@@ -663,7 +663,7 @@ class Report:
 
     def verdict(self, group: int, outcomes: List[Outcome]) -> str:
         """The words for a group. Cases that fail by another group's fault say nothing about this one."""
-        others = sorted({self.suite.number_of(o.fault) for o in outcomes if o.fault} - {group})
+        others = sorted({self.suite.number_of(o.fault) for o in outcomes if o.fault})
         tried = [o for o in outcomes if o.verdict not in ("unsupported", "untried")]
         own = [o for o in tried if not o.fault or self.suite.number_of(o.fault) == group]
         found = [f for f in self.found if self.suite.number_of(f.fault) == group]

@@ -3,7 +3,7 @@
     python -m unittest suite/test_check.py
 
 SUITE_PLANTED, if it is set, is the program that answers with a planted fault when it gets `--fault NAME`, for example
-SUITE_PLANTED="target/debug/examples/suite --answer". Without it, and without PyTorch or JAX, the tests that need them skip.
+SUITE_PLANTED="target/debug/suite --answer". Without it, and without PyTorch or JAX, the tests that need them skip.
 """
 
 import contextlib
@@ -160,6 +160,32 @@ class Verdicts(Folder):
         self.write_cases(more)
         self.assertIn("Results can't tell it from: twin", self.check_text(TOP_LEFT)[1])
 
+    def test_fault_contradicted_by_a_case_that_passes_is_no_twin(self):
+        more = cases()
+        more[0]["faults"].append({"fault": "twin", "results": {"output": [[[0], [0.5]]]}})
+        more[2]["faults"] = [{"fault": "twin", "results": {"output": [[[3]]]}}]
+        self.write_cases(more)
+        self.assertNotIn("Results can't tell it from", self.check_text(TOP_LEFT)[1])
+
+    def test_result_that_a_fault_does_not_list_is_the_right_one(self):
+        more = cases()
+        more[1]["faults"] = [
+            {"fault": "whole", "results": {"output": [[["NaN"]]]}},
+            {"fault": "nan-row", "results": {"output": [[["NaN"]]], "log_sum_exp": [["NaN"]]}},
+        ]
+        self.write_cases(more)
+        for total, fault in (("-np.inf", "whole"), ("np.nan", "nan-row")):
+            body = f"return np.full((1, 1, 1), np.nan), np.full((1, 1), {total})"
+            text = f"import numpy as np\ndef attention(q, k, v, mask):\n    {body}"
+            path = self.write("candidate.py", text)
+            report = check.check_file(path, cases=str(self.folder / "cases"), only="hidden")
+            self.assertEqual(report.faults, [fault])
+
+    def test_output_of_a_fault_is_enough_where_nothing_fits_whole(self):
+        body = "return np.full((1, 1, 1), np.nan), np.full((1, 1), -2e38)"
+        text = self.check_text(f"import numpy as np\ndef attention(q, k, v, mask):\n    {body}", "--only", "hidden")[1]
+        self.assertIn("HAS IT: nan-row", text)
+
     def test_fault_that_changes_a_missing_result_only_is_not_blamed(self):
         more = cases()
         more[1]["faults"] = [{"fault": "nan-row", "results": {"log_sum_exp": [["NaN"]]}}]
@@ -238,7 +264,7 @@ class Candidates(Folder):
         return text
 
     def test_raises(self):
-        text = self.broken("return q @ k", "No result: ValueError", "(candidate.py, line 3)")
+        text = self.broken("raise ValueError(f'no {k.shape}')", "No result: ValueError", "(candidate.py, line 3)")
         self.assertEqual(text.count("No result: ValueError"), 1, "the same words come once, whatever the shapes")
 
     def test_exits(self):
@@ -273,6 +299,12 @@ class Candidates(Folder):
         status, text = self.check_text("def attention(Q, K, V):\n    return Q")
         self.assertEqual(status, 1)
         self.assertIn("`attention` has no parameter `q`", text)
+
+    def test_input_with_its_default_needs_no_parameter(self):
+        more = cases()
+        more[2]["inputs"]["causal"] = False
+        self.write_cases(more)
+        self.assertIn("1 of 1 cases pass", self.check_text("def attention(q, k, v): return q + 2", "--only", "plain")[1])
 
     def test_files_that_cannot_be_used(self):
         for text, word in (
@@ -378,6 +410,11 @@ class Programs(Folder):
         self.assertIn("the program ended with status 1: the mask broke me", printed)
         self.assertIn("1 of 3 cases pass", printed)
 
+    def test_line_too_many_does_not_answer_the_next_case(self):
+        one = 'json.dumps({"results": {"output": [[[2]]]}})'
+        noise = f'"loading\\n" + {one.replace("2", "7")} if "mask" in question["inputs"] else {one}'
+        self.assertIn("1 of 3 cases pass", self.check_program(self.answers(noise))[1])
+
     def test_silence(self):
         seconds, check.SILENCE = check.SILENCE, 0.5
         try:
@@ -390,6 +427,11 @@ class Programs(Folder):
             self.assertIn("silent three times in a row", printed)
         finally:
             check.SILENCE = seconds
+
+    def test_report_has_no_paths(self):
+        path = self.write("program.py", self.answers("'{}'"))
+        report = check.check_command(f"{sys.executable} {path}", cases=str(self.folder / "cases"))
+        self.assertNotIn(str(self.folder), report.as_json())
 
     def test_no_such_program(self):
         for command in ("no-such-program-anywhere", ""):
@@ -408,9 +450,9 @@ class Frameworks(Folder):
 
     def gradients(self, framework, module):
         gradient = {
-            "name": "gradient", "says": "P = ½, ½ and dP = 1, 0.", "tolerance": TOLERANCE,
-            "inputs": {"q": [[[1]]], "k": [[[0], [0]]], "v": [[[1], [0]]], "d_output": [[[1]]]},
-            "results": {"output": [[[0.5]]], "d_q": [[[0]]], "d_k": [[[0.25], [-0.25]]], "d_v": [[[0.5], [0.5]]]},
+            "name": "gradient", "says": "P = ½, ½ and dP = 0.1, 0.", "tolerance": TOLERANCE,
+            "inputs": {"q": [[[1]]], "k": [[[0], [0]]], "v": [[[0.1], [0]]], "d_output": [[[1]]]},
+            "results": {"output": [[[0.05]]], "d_q": [[[0]]], "d_k": [[[0.025], [-0.025]]], "d_v": [[[0.5], [0.5]]]},
             "faults": [],
         }
         value = {"version": 1, "operation": "attention_gradients", "cases": [gradient]}

@@ -100,17 +100,6 @@ pub(crate) fn files(
     with_solutions: bool,
 ) -> Result<Vec<(String, Vec<u8>)>> {
     let tasks = task::read_all(&sources.tasks())?;
-    let mut library = String::from(
-        "//! What I build.\n\n#![allow(dead_code, unused, unreachable_code)]\n",
-    );
-    let mut chapter = "";
-    for task in &tasks {
-        if task.chapter != chapter {
-            chapter = &task.chapter;
-            library.push_str(&format!("\n// {chapter}\n"));
-        }
-        library.push_str(&format!("pub mod {};\n", task.name));
-    }
     let workspace = "\n[workspace]\nmembers = [\"tool\"]\nexclude = [\"attention\"]\n";
     let mut files: Vec<(String, Vec<u8>)> = vec![
         ("Cargo.toml".into(), manifest("mine", "attention", workspace).into()),
@@ -118,7 +107,6 @@ pub(crate) fn files(
         (".gitignore".into(), "/target\n".into()),
         ("README.md".into(), include_str!("../folder/README.md").into()),
         ("AGENTS.md".into(), include_str!("../folder/AGENTS.md").into()),
-        ("src/lib.rs".into(), library.into()),
         ("Cargo.lock".into(), read(&sources.root.join("Cargo.lock"))?),
         (
             format!("tool/tasks/{}", task::ORDER),
@@ -134,7 +122,8 @@ pub(crate) fn files(
         ));
         let source =
             String::from_utf8(read(&sources.tasks().join(format!("{name}.rs")))?)?;
-        let source = if with_solutions { source } else { task.without_solution() };
+        let source =
+            if with_solutions { source } else { Task::without_solution(&source) };
         files.push((format!("tool/tasks/{name}.rs"), source.into()));
     }
     for part in ["Cargo.toml", "src", "folder"] {
@@ -197,11 +186,12 @@ rand_distr = {{ version = "0.6", default-features = false, features = ["std"] }}
 [dev-dependencies]
 allocation-counter = "0.8"
 
-# A verdict should come soon, and matrices should not be slow.
+# A verdict should come soon, say a line where it can, and matrices should not be slow.
 [profile.dev]
-debug = false
+debug = "line-tables-only"
 
 [profile.dev.package."*"]
+debug = false
 opt-level = 2
 {workspace}"#
     )

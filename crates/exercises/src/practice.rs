@@ -2,7 +2,7 @@
 
 use crate::folder::is_practice;
 use crate::task::{self, Task};
-use crate::trial::{self, Limits, Outcome};
+use crate::trial::{self, Failure, Limits, Outcome};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,9 @@ pub fn practise(command: Command) -> Result<bool> {
         Command::Reset { name } => practice.reset(&name),
     }
 }
+
+/// How many tests that fail are told in full.
+pub const TOLD: usize = 3;
 
 /// What is remembered in `progress.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -140,12 +143,22 @@ impl Practice {
             );
         }
         let done = self.tasks.iter().filter(|task| passed.contains(&task.name)).count();
-        println!("\n{done} of {} done. {}", self.tasks.len(), self.next_step(&passed));
+        println!(
+            "\n{done} of {} done. {}",
+            self.tasks.len(),
+            self.next_step(&passed, None)
+        );
         Ok(true)
     }
 
-    fn next_step(&self, passed: &BTreeSet<String>) -> String {
-        match self.tasks.iter().find(|task| !passed.contains(&task.name)) {
+    /// The next exercise that is open, behind `last` if there is one.
+    fn next_step(&self, passed: &BTreeSet<String>, last: Option<&Task>) -> String {
+        let at = self
+            .tasks
+            .iter()
+            .position(|task| last.is_some_and(|last| last.name == task.name));
+        let (before, behind) = self.tasks.split_at(at.unwrap_or(0));
+        match behind.iter().chain(before).find(|task| !passed.contains(&task.name)) {
             Some(task) => format!(
                 "Next: src/{}.rs ({}, {} minutes)",
                 task.name,
@@ -159,7 +172,7 @@ impl Practice {
     /// Runs the tests of a task, says what came of it, and remembers it.
     fn test(&self, task: &Task) -> Result<bool> {
         let begun = Instant::now();
-        let outcome = trial::of_task(&self.folder, &task.name, Limits::default())?;
+        let outcome = trial::of_task(&self.folder, task, Limits::default())?;
         let mut progress = self.progress()?;
         let has_passed = outcome.has_passed();
         if has_passed {
@@ -171,7 +184,7 @@ impl Practice {
         let seconds = begun.elapsed().as_secs_f64();
         println!("{}", verdict(task, &outcome));
         if has_passed {
-            println!("{} ({seconds:.1} s)", self.next_step(&progress.passed));
+            println!("{} ({seconds:.1} s)", self.next_step(&progress.passed, Some(task)));
         } else {
             println!("Stuck? cargo exercises hint {} ({seconds:.1} s)", task.name);
         }
@@ -193,7 +206,7 @@ impl Practice {
         let saved =
             |task: &Task| fs::metadata(self.file(task)).and_then(|it| it.modified()).ok();
         let mut seen: Vec<Option<SystemTime>> = self.tasks.iter().map(saved).collect();
-        println!("{}", self.next_step(&self.progress()?.passed));
+        println!("{}", self.next_step(&self.progress()?.passed, None));
         println!("Waiting for you to save a file in src/. Ctrl+C ends it.");
         loop {
             for (task, seen) in self.tasks.iter().zip(&mut seen) {
@@ -277,17 +290,27 @@ fn verdict(task: &Task, outcome: &Outcome) -> String {
         Outcome::Passed { passed } => format!("✓ {name}: all {passed} tests pass"),
         Outcome::Failed { passed, failures } => {
             let all = passed + failures.len();
-            let is_open = |message: &str| message.starts_with("not yet implemented");
-            if failures.iter().all(|failure| is_open(&failure.message)) {
+            let is_open =
+                |failure: &Failure| failure.message.contains("not yet implemented");
+            let mut told = failures.iter().filter(|failure| !is_open(failure)).peekable();
+            if told.peek().is_none() {
                 return format!("· {name}: there is still a todo!() in src/{name}.rs");
             }
-            let first = failures
-                .iter()
-                .find(|failure| !is_open(&failure.message))
-                .unwrap_or(&failures[0]);
-            let test = first.test.trim_start_matches("tests::").replace('_', " ");
-            let message = first.message.replace('\n', "\n    ");
-            format!("✗ {name}: {passed} of {all} tests pass\n  {test}:\n    {message}")
+            let mut text = format!("✗ {name}: {passed} of {all} tests pass");
+            for failure in told.by_ref().take(TOLD) {
+                let test = failure.test.replace('_', " ");
+                let message = failure.message.replace('\n', "\n    ");
+                text.push_str(&format!("\n  {test}:\n    {message}"));
+            }
+            let more: Vec<_> =
+                told.map(|failure| failure.test.replace('_', " ")).collect();
+            if !more.is_empty() {
+                text.push_str(&format!("\n  and: {}", more.join(", ")));
+            }
+            if failures.iter().any(is_open) {
+                text.push_str(&format!("\n  There is a todo!() left in src/{name}.rs."));
+            }
+            text
         }
         Outcome::DoesNotCompile { message } => {
             format!("✗ {name}: it doesn't compile\n\n{message}\n")

@@ -28,8 +28,11 @@
 //! - What stands between `SOLUTION` and `END` is `todo!()` in the stub, or what follows behind `SOLUTION:`. Outside of
 //!   functions it is nothing.
 //! - `FAULT name: words` plants a fault: in the solution with this fault, the lines behind `>` stand in place of the next line, or
-//!   nothing does. `FAULT name` without words plants more of it elsewhere. The tests have to fail, and say these words.
+//!   nothing does. `FAULT name` without words plants more of it elsewhere. The tests have to fail, and say these words in one of
+//!   the first three that do. A line that is replaced is one line, so it has to fit into what rustfmt leaves whole.
+//! - Failures are told in the order of the tests, so what is simplest comes first.
 
+use crate::trial::Failure;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
@@ -93,6 +96,9 @@ pub struct Task {
     /// The body of the module of tests.
     tests: String,
 }
+
+/// What stands in a file from which the solution was taken out.
+const LEFT_OUT: &str = "// (left out)";
 
 /// The list of the tasks by chapter, beside them.
 pub const ORDER: &str = "order.txt";
@@ -174,7 +180,7 @@ impl Task {
             tests.trim_end().strip_suffix("\n}").context("code follows the tests")?;
         let faults = faults(code)?;
         ensure!(
-            faults.len() >= 2,
+            faults.len() >= 2 || code.contains(LEFT_OUT),
             "it has {} faults; two at least are asked for",
             faults.len()
         );
@@ -196,10 +202,6 @@ impl Task {
     /// The reader's file: what to do, and the code without the solution.
     #[must_use]
     pub fn stub(&self) -> String {
-        format!("{}\n{}", self.head(), self.stub_code())
-    }
-
-    fn stub_code(&self) -> String {
         let mut lines = vec![];
         let mut inside = false;
         for line in self.code.lines() {
@@ -218,7 +220,7 @@ impl Task {
                 lines.push(line.to_owned());
             }
         }
-        tidy(&lines)
+        format!("{}\n{}", self.head(), tidy(&lines))
     }
 
     /// The solution, without marks.
@@ -236,35 +238,34 @@ impl Task {
     /// Whether the file has a solution: a teacher may hand out files without.
     #[must_use]
     pub fn has_solution(&self) -> bool {
-        !self.code.contains("todo!(\"no solution\")")
+        !self.code.contains(LEFT_OUT)
     }
 
-    /// The task's file for a folder that has no solutions: with the text, the hints and the tests.
+    /// The task's file for a folder that has no solutions: with the text, the hints and the tests, and the same stub.
     #[must_use]
-    pub fn without_solution(&self) -> String {
-        let mut head = format!(
-            "# {}\n\n{}, {} minutes\n\n{}\n",
-            self.title,
-            self.level.name(),
-            self.minutes,
-            self.text
-        );
-        for hint in &self.hints {
-            head.push_str(&format!("\n# Hint\n\n{hint}\n"));
+    pub fn without_solution(source: &str) -> String {
+        let mut kept = vec![];
+        let mut inside = false;
+        for line in source.lines() {
+            let mark = line.trim_start();
+            if mark == "// END" {
+                inside = false;
+                kept.push(format!("{}{LEFT_OUT}", &line[..line.len() - mark.len()]));
+            }
+            if !inside {
+                kept.push(line.to_owned());
+            }
+            inside |= mark.starts_with("// SOLUTION");
         }
-        let head: String = head
-            .lines()
-            .map(|line| format!("//! {line}").trim_end().to_owned() + "\n")
-            .collect();
-        let faults: String = self
-            .faults
-            .iter()
-            .map(|fault| format!("// FAULT {}: {}\n", fault.name, fault.words))
-            .collect();
-        let stub = self.stub_code();
-        self.with_tests(&format!(
-            "{head}\n// SOLUTION: todo!(\"no solution\")\n// END\n{faults}\n{stub}"
-        ))
+        kept.join("\n") + "\n"
+    }
+
+    /// Puts failures into the order in which the tests are written.
+    pub fn sort(&self, failures: &mut [Failure]) {
+        failures.sort_by_key(|failure| {
+            let name = failure.test.rsplit("::").next().unwrap_or_default();
+            self.tests.find(&format!("fn {name}("))
+        });
     }
 
     /// The tests, as a file that is compiled with the code at `path`.
@@ -283,12 +284,6 @@ impl Task {
             self.tests.lines().map(|line| line.strip_prefix("    ").unwrap_or(line));
         lines.extend(tests.filter(|line| *line != "use super::*;").map(str::to_owned));
         tidy(&lines)
-    }
-
-    /// A module with the tests behind the code, such as [`Task::solution`].
-    #[must_use]
-    fn with_tests(&self, code: &str) -> String {
-        format!("{code}\n#[cfg(test)]\nmod tests {{\n{}\n}}\n", self.tests)
     }
 
     /// What to do, as documentation of a module.

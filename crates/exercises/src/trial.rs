@@ -1,5 +1,6 @@
 //! Runs tests, with limits, and says in plain words what failed.
 
+use crate::task::Task;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::fs::{self, File};
@@ -73,22 +74,29 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { time: Duration::from_secs(60), memory: 4096 }
+        Limits { time: Duration::from_secs(20), memory: 4096 }
     }
 }
 
-/// Compiles and runs the tests of a task in a reader's folder.
+/// Compiles and runs the tests of a task in a reader's folder. Failures come in the order in which the tests are written, since the first
+/// of them are about the simplest.
 ///
 /// # Errors
 ///
 /// If cargo cannot be started.
-pub fn of_task(folder: &Path, name: &str, limits: Limits) -> Result<Outcome> {
+pub fn of_task(folder: &Path, task: &Task, limits: Limits) -> Result<Outcome> {
     let mut build = cargo(folder);
-    build.args(["test", "--quiet", "--no-run", "--test", name]);
-    match compile(&mut build)? {
-        Ok(program) => run(&program, &[], limits, &folder.join("target/exercises.out")),
-        Err(message) => Ok(Outcome::DoesNotCompile { message }),
+    build.args(["test", "--quiet", "--no-run", "--test", &task.name]);
+    let mut outcome = match compile(&mut build)? {
+        Ok(program) => {
+            run(&program, &task.name, limits, &folder.join("target/exercises.out"))?
+        }
+        Err(message) => return Ok(Outcome::DoesNotCompile { message }),
+    };
+    if let Outcome::Failed { failures, .. } = &mut outcome {
+        task.sort(failures);
     }
+    Ok(outcome)
 }
 
 /// The cargo that runs us, or the one on the PATH.
@@ -96,6 +104,8 @@ pub fn of_task(folder: &Path, name: &str, limits: Limits) -> Result<Outcome> {
 pub fn cargo(folder: &Path) -> Command {
     let mut command =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Two folders that compile into one would take each other's programs for their own.
+    command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
     command.current_dir(folder);
     command
 }
@@ -131,17 +141,12 @@ fn errors(messages: &str) -> String {
     if errors.is_empty() { messages.trim().to_owned() } else { errors.join("\n\n") }
 }
 
-/// Runs a program of tests. Its output is kept in a file, since a pipe that is full would make it wait.
+/// Runs the program of a task's tests. Its output is kept in a file, since a pipe that is full would make it wait.
 ///
 /// # Errors
 ///
 /// If it cannot be started.
-pub fn run(
-    program: &Path,
-    arguments: &[&str],
-    limits: Limits,
-    kept: &Path,
-) -> Result<Outcome> {
+pub fn run(program: &Path, name: &str, limits: Limits, kept: &Path) -> Result<Outcome> {
     if let Some(folder) = kept.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -156,9 +161,9 @@ pub fn run(
         Command::new(program)
     };
     let mut child = command
-        .args(["--test-threads=1"])
-        .args(arguments)
-        .env("RUST_BACKTRACE", "0")
+        // The reader's own tests are not counted.
+        .args(["--test-threads=1", "--skip", &format!("{name}::")])
+        .env("RUST_BACKTRACE", "1")
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
@@ -204,35 +209,39 @@ fn judge(output: &str, status: ExitStatus, limits: Limits) -> Result<Outcome> {
     Ok(Outcome::Failed { passed, failures })
 }
 
-/// What each test that failed said, without the place and the advice to ask for more.
+/// What each test that failed said, without the way there. If the reader's own code panicked, or what it called, the message begins with
+/// the line in `src/`.
 #[must_use]
 pub fn failures(output: &str) -> Vec<Failure> {
-    let mut failures: Vec<Failure> = vec![];
-    let mut inside = false;
-    for line in output.lines() {
-        if let Some(test) =
-            line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"))
-        {
-            failures.push(Failure { test: test.to_owned(), message: String::new() });
-            inside = true;
-        } else if line == "failures:" {
-            inside = false;
-        } else if let Some(failure) = failures.last_mut().filter(|_| inside) {
-            let is_advice = line.starts_with("note: run with `RUST_BACKTRACE")
-                || line.starts_with("stack backtrace");
-            if !is_advice && !is_place(line) {
-                failure.message.push_str(line);
-                failure.message.push('\n');
-            }
-        }
-    }
-    for failure in &mut failures {
-        failure.message = failure.message.trim().to_owned();
+    const END: &str = " stdout ----\n";
+    let (_, reports) = output.split_once("\nfailures:\n").unwrap_or_default();
+    let reports = reports.split("\nfailures:\n").next().unwrap_or_default();
+    let mut failures = vec![];
+    for report in reports.split("\n---- ").filter_map(|report| report.split_once(END)) {
+        let (test, said) = report;
+        let (said, way) = said.split_once("stack backtrace:\n").unwrap_or((said, ""));
+        let is_place =
+            |line: &&str| line.starts_with("thread '") && line.contains(" panicked at ");
+        let is_advice = |line: &&str| line.starts_with("note: run with `RUST_BACKTRACE");
+        let place = said.lines().find(is_place).unwrap_or_default();
+        let words = said.lines().filter(|line| !is_place(line) && !is_advice(line));
+        let message = words.collect::<Vec<_>>().join("\n").trim().to_owned();
+        // The tests' own assertions stand in `tests/`, which says nothing to the reader.
+        let is_assertion =
+            own_place(place).is_none() && place.contains(" panicked at tests/");
+        let origin = own_place(place).or_else(|| way.lines().find_map(own_place));
+        let message = match origin.filter(|_| !is_assertion) {
+            Some(origin) => format!("in {origin}: {message}"),
+            None => message,
+        };
+        failures.push(Failure { test: test.to_owned(), message });
     }
     failures
 }
 
-/// As in `thread 'rows' (1234) panicked at tests/softmax.rs:3:5:`.
-fn is_place(line: &str) -> bool {
-    line.starts_with("thread '") && line.contains(" panicked at ")
+/// As in `src/softmax_rows.rs, line 12`, if the line of the output names such a place.
+fn own_place(line: &str) -> Option<String> {
+    let (_, place) = line.split_once("/../src/")?;
+    let mut parts = place.split(':');
+    Some(format!("src/{}, line {}", parts.next()?, parts.next()?))
 }

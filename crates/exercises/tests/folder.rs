@@ -84,6 +84,13 @@ fn a_folder_without_solutions_has_hints_and_no_solution() {
     assert!(
         said(&exercises(&folder, &["hint", "softmax_rows"])).starts_with("Hint 1 of 3: ")
     );
+    for with in tasks() {
+        let path = folder.join(format!("tool/tasks/{}.rs", with.name));
+        let text = fs::read_to_string(path).unwrap();
+        let without = Task::parse(&with.name, &with.chapter, &text).unwrap();
+        assert_eq!(without.stub(), with.stub());
+        assert!(!text.contains("// FAULT") && !without.has_solution(), "{}", with.name);
+    }
     let refused = exercises(&folder, &["solution", "softmax_rows", "--yes"]);
     assert!(!refused.status.success() && said(&refused).contains("without solutions"));
 }
@@ -151,6 +158,11 @@ fn verdicts_and_grades_are_of_what_was_written() {
     let tasks = tasks();
     let task = tasks.iter().find(|task| task.name == "softmax_rows").unwrap();
     let file = folder.join("src/softmax_rows.rs");
+    let with = |body: &str| {
+        format!(
+            "use nalgebra::DMatrix;\npub fn softmax_rows(scores: &DMatrix<f64>) -> DMatrix<f64> {{ {body} }}\n"
+        )
+    };
     let verdict = || said(&exercises(&folder, &["test", "softmax_rows"]));
 
     let stub = verdict();
@@ -161,6 +173,9 @@ fn verdicts_and_grades_are_of_what_was_written() {
         wrong.contains("not down the columns") && !wrong.contains("panicked"),
         "{wrong}"
     );
+    fs::write(&file, with("let mut a = scores.clone(); a *= scores; a")).unwrap();
+    let place = verdict();
+    assert!(place.contains("in src/softmax_rows.rs, line 2: "), "{place}");
     fs::write(&file, "pub fn softmax_rows(").unwrap();
     assert!(verdict().contains("it doesn't compile"));
     fs::write(&file, task.solution()).unwrap();
@@ -170,11 +185,6 @@ fn verdicts_and_grades_are_of_what_was_written() {
         said(&exercises(&folder, &[])).contains(&format!("1 of {} done", tasks.len()))
     );
 
-    let with = |body: &str| {
-        format!(
-            "use nalgebra::DMatrix;\npub fn softmax_rows(scores: &DMatrix<f64>) -> DMatrix<f64> {{ {body} }}\n"
-        )
-    };
     let limits = Limits { time: std::time::Duration::from_secs(2), memory: 1024 };
     for (body, words) in [
         ("loop {}", "no end after 2 s"),
@@ -183,7 +193,7 @@ fn verdicts_and_grades_are_of_what_was_written() {
         ("std::process::exit(0)", "stopped in the middle"),
     ] {
         fs::write(&file, with(body)).unwrap();
-        match trial::of_task(&folder, "softmax_rows", limits).unwrap() {
+        match trial::of_task(&folder, task, limits).unwrap() {
             Outcome::Stopped { message } => {
                 assert!(message.contains(words), "{body}: {message}")
             }

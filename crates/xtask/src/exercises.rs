@@ -43,7 +43,7 @@ enum Command {
         #[arg(long, default_value = ".")]
         out: PathBuf,
         /// Seconds for the tests of each exercise
-        #[arg(long, default_value_t = 60)]
+        #[arg(long, default_value_t = 20)]
         seconds: u64,
         /// Mebibytes of address space for them
         #[arg(long, default_value_t = 4096)]

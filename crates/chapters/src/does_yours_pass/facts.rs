@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// A planted fault.
 pub struct Fault {
-    pub name: String,
     /// Its number in the list.
     pub number: u64,
     /// The cases that name it.
@@ -71,7 +70,6 @@ pub fn suite() -> Result<Suite> {
     }
     let faults = named["faults"].as_object().context("no faults")?;
     let fault = |(name, fault): (&String, &Value)| Fault {
-        name: name.clone(),
         number: fault["number"].as_u64().unwrap_or_default(),
         cases: cases
             .values()
