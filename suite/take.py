@@ -16,25 +16,31 @@ import check
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = ["numpy_right", "numpy_textbook", "pytorch", "pytorch_flex", "jax_nn"]
 CANDLE = {"candle": "", "candle_flash": "flash", "candle_mistral": "mistral"}
-MANIFEST = HERE / "candidates" / "candle" / "Cargo.toml"
+CRATE = "attention"  # the book's own
+NAMES = [CRATE] + PYTHON + list(CANDLE)
 
 
-def take_candle(name: str) -> check.Report:
+def take_program(name: str) -> check.Report:
+    """What a program in Rust gets: that of the folder `candle`, or the one that answers with the book's crate."""
     if shutil.which("cargo") is None:
         raise check.Mistake("cargo isn't installed.")
-    cargo = ["--release", "--quiet", "--locked", "--manifest-path", str(MANIFEST)]
+    folder = HERE.parent / "crates" / "suite" if name == CRATE else HERE / "candidates" / "candle"
+    cargo = ["--release", "--quiet", "--locked", "--manifest-path", str(folder / "Cargo.toml")]
     if subprocess.run(["cargo", "build", *cargo]).returncode != 0:
         raise check.Mistake("The program can't be built.")
-    report = check.check_command(" ".join(["cargo", "run", *cargo, "--", CANDLE[name]]), "f32")
+    arguments = "--answer" if name == CRATE else CANDLE[name]
+    report = check.check_command(" ".join(["cargo", "run", *cargo, "--", arguments]), "f64" if name == CRATE else "f32")
     report.candidate = name
-    report.versions = dict(re.findall(r'^(candle-\w+) = "=(.+)"', MANIFEST.read_text(), re.MULTILINE))
+    manifest = (HERE.parent / "crates" / "attention" if name == CRATE else folder) / "Cargo.toml"
+    versions = re.findall(r'^(candle-\w+|version) = "=?(.+)"', manifest.read_text(), re.MULTILINE)
+    report.versions = {CRATE if key == "version" and name == CRATE else key: value for key, value in versions if key != "version" or name == CRATE}
     return report
 
 
 def table() -> str:
     """What the reports in `results/` say, a row for each."""
     rows = ["| candidate | precision | pass | fail | unsupported | faults |", "| :-- | :-- | --: | --: | --: | :-- |"]
-    for name in PYTHON + list(CANDLE):
+    for name in NAMES:
         report = json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
         counts = report["counts"]
         versions = [f"{key} {value}" for key, value in report["versions"].items() if key not in ("python", "candle-core")]
@@ -51,10 +57,10 @@ def table() -> str:
 
 def main() -> int:
     (HERE / "results").mkdir(exist_ok=True)
-    for name in sys.argv[1:] or PYTHON + list(CANDLE):
+    for name in sys.argv[1:] or NAMES:
         try:
             path = str(HERE / "candidates" / f"{name}.py")
-            report = take_candle(name) if name in CANDLE else check.check_file(path)
+            report = check.check_file(path) if name in PYTHON else take_program(name)
         except check.Mistake as mistake:
             print(f"{name}: skipped. {mistake}")
             continue

@@ -359,7 +359,7 @@ fn structured() -> Vec<Case> {
             "One column is a hundred times as large as the others, as in trained models, and its sign alone decides.",
             json!({
                 "q": [[[512, 1, 0, -1], [512, 0, 1, 1]]],
-                "k": [[[256, 1, 1, 0], [-256, 0, 2, 1], [256, 1, 1, 0], [-256, 1, 0, 3]]],
+                "k": [[[250, 1, 1, 0], [-250, 0, 2, 1], [250, 1, 1, 0], [-250, 1, 0, 3]]],
                 "v": [[[1, 0], [50, 9], [3, 4], [70, -9]]],
             }),
         ),
@@ -742,6 +742,16 @@ fn decode() -> Vec<Case> {
             "window-and-a-chunk",
             "Three tokens come at once, in a window of two. The first of them still sees the token of the cache.",
             json!({ "chunks": [valued(&[4]), valued(&[1, 2, 3])], "window": 2 }),
+        ),
+        case(
+            "window-and-a-shorter-chunk",
+            "Two tokens come after a chunk as long as the window, which is three.",
+            json!({ "chunks": [valued(&[0, 1, 2]), valued(&[3, 4])], "window": 3 }),
+        ),
+        case(
+            "window-and-one-chunk",
+            "A chunk of four tokens in a window of two, and nothing before it.",
+            json!({ "chunks": [valued(&[0, 1, 2, 3])], "window": 2 }),
         ),
         case(
             "window-and-long-chunks",

@@ -75,6 +75,7 @@ fn results(page: &mut Page) -> Result<()> {
 /// What is tried, in words.
 fn name(candidate: &str) -> &str {
     match candidate {
+        "attention" => "this book's crate",
         "candle" => "candle's softmax, in the attention of its Llama example",
         "candle_flash" => "candle's flash attention for processors",
         "candle_mistral" => "candle's softmax, in the attention of its Mistral example",
