@@ -846,3 +846,47 @@ fn run_with_the_crate(program: &str) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
+
+/// What is typed is judged by the crate: the right weights, those of a slip, and what is no answer.
+#[test]
+fn rows_by_hand_are_checked_against_the_crate() {
+    let Some(mut reader) = Reader::start() else { return };
+    let q = nalgebra::dmatrix![1.0, 2.0];
+    let k = nalgebra::dmatrix![1.0, 0.0; 0.0, 1.0; 2.0, -1.0];
+    let weights = |factor: f64| {
+        let (_, cache) =
+            attention::attention(&(&q * factor), &k, &k, Mask::none()).unwrap();
+        let digits = cache.weights.iter().map(|weight| format!("{weight:.2}"));
+        digits.collect::<Vec<_>>().join("%20")
+    };
+    let row = [
+        (String::new(), "How much weight does the query give to each key?"),
+        (weights(1.0), "Right."),
+        (weights(2.0_f64.sqrt()), "No: these are the weights without the scale."),
+        (weights(0.5_f64.sqrt()), "No: you divided by the width."),
+        ("0.5%200.5".to_owned(), "Type 3 numbers"),
+        ("0.5%20half%200".to_owned(), "Type 3 numbers"),
+        ("1%200%200".to_owned(), "No: look again at number 1 and 2"),
+    ];
+    for (answer, expected) in row {
+        let page = format!("scaled-dot-product-attention.html?by-hand=0_{answer}");
+        let mut tab = reader.open(&page, LAPTOP);
+        let said = says(&mut tab, "by-hand");
+        assert!(said.starts_with(expected), "{answer}: {said}");
+    }
+    // The values are 0 to 3; the mask is causal, or a window of two or of three.
+    let cached = [
+        ("0_1%203/2", "Right."),
+        ("0_0%200.5", "No: this mask starts in the top left corner."),
+        ("0_1.5%201.5", "No: this is without a mask."),
+        ("1_1.5%202.5", "Right."),
+        ("1_1%202", "No: this window is too wide by one."),
+        ("2_1%202", "Right."),
+        ("2_1.5%202.5", "No: this window is too narrow by one."),
+    ];
+    for (answer, expected) in cached {
+        let mut tab = reader.open(&format!("masking.html?by-hand=0_{answer}"), LAPTOP);
+        let said = says(&mut tab, "by-hand");
+        assert!(said.starts_with(expected), "{answer}: {said}");
+    }
+}
