@@ -690,7 +690,7 @@ class Report:
         lines = [f"Fault {number}: {found.fault}, in {found.shown} of {found.of} cases that would show it"]
         lines += wrap(str(about.get("words", "(faults.json has no words for it)")), "  ", "  ")
         lines += [f"  Results can't tell it from: {', '.join(found.alike)}"] if found.alike else []
-        lines += [f"  Somebody had it: {about['source']}"] if "source" in about else []
+        lines += [f"  Reported in: {about['source']}"] if "source" in about else []
         blamed = [o for o in self.outcomes if o.fault == found.fault]
         blamed.sort(key=lambda o: sum(len(a.numbers) for a in o.came.values()))
         for outcome in blamed if self.everything else blamed[:3]:
@@ -717,7 +717,7 @@ class Report:
         for name, value in outcome.came.items():
             right = case.results[name]
             if not distance(value, right) <= case.tolerance[self.precision]:
-                came = f"{'came':>{len(name) + 10}}"
+                came = f"{'got':>{len(name) + 10}}"
                 lines += [f"      {name}: expected {show(right, value)}", f"      {came} {show(value, right)}"]
         if outcome.verdict == "wrong":
             faults = ", ".join(case.faults) or "none"

@@ -128,7 +128,7 @@ class Verdicts(Folder):
         self.assertEqual(text.count(FAULTS["top-left"]["words"]), 1)
         self.assertIn("https://example.org/1", text)
         self.assertIn("expected [[[1.5], [2]]]", text)
-        self.assertIn("came [[[0], [0.5]]]", text)
+        self.assertIn("got [[[0], [0.5]]]", text)
 
     def test_lines_are_short(self):
         for line in self.check_text(TOP_LEFT)[1].splitlines():
@@ -285,7 +285,7 @@ class Candidates(Folder):
         self.broken("return [[1], [1, 2]]", "No result: ValueError")
 
     def test_nan(self):
-        self.broken("return v[:, :q.shape[1]] * np.nan", "came [[[NaN]]]", "NaN or infinite where it shouldn't be")
+        self.broken("return v[:, :q.shape[1]] * np.nan", "got [[[NaN]]]", "NaN or infinite where it shouldn't be")
 
     def test_lower_precision_is_noticed(self):
         more = cases()

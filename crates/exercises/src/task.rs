@@ -374,3 +374,111 @@ fn faults(code: &str) -> Result<Vec<Fault>> {
     }
     Ok(faults)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "\
+//! # Sums
+//!
+//! easy, 5 minutes
+//!
+//! Add.
+//!
+//! # Hint
+//!
+//! one
+//!
+//! # Hint
+//!
+//! two
+//!
+//! # Hint
+//!
+//! three
+
+/// The sum.
+pub fn sum(a: f64, b: f64) -> f64 {
+    // SOLUTION
+    // FAULT lost: where is b
+    // > let b = 0.0 * b;
+    // FAULT twice: is b there twice
+    let b = half(b);
+    a + 2.0 * b
+    // END
+}
+
+// SOLUTION
+fn half(b: f64) -> f64 {
+    b / 2.0
+}
+// END
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_and_two() {
+        assert_eq!(sum(1.0, 2.0), 3.0, \"where is b, or is b there twice\");
+    }
+}
+";
+
+    fn parsed() -> Task {
+        Task::parse("sums", "adding", SOURCE).unwrap()
+    }
+
+    #[test]
+    fn a_stub_has_what_to_do_and_no_solution() {
+        let stub = parsed().stub();
+        assert!(stub.starts_with("//! # Sums\n//!\n//! easy, 5 minutes\n"), "{stub}");
+        assert!(stub.ends_with("-> f64 {\n    todo!()\n}\n"), "{stub}");
+        assert!(!stub.contains("one") && !stub.contains("half"), "{stub}");
+    }
+
+    #[test]
+    fn a_fault_replaces_the_line_below_it_and_no_other() {
+        let task = parsed();
+        let line = "    let b = half(b);\n";
+        assert!(task.solution().contains(line) && !task.solution().contains("//  "));
+        assert_eq!(
+            task.wrong("lost"),
+            task.solution().replace(line, "    let b = 0.0 * b;\n")
+        );
+        assert_eq!(task.wrong("twice"), task.solution().replace(line, ""));
+    }
+
+    #[test]
+    fn tests_come_with_the_path_of_the_code() {
+        let file = parsed().test_file("../src/sums.rs");
+        assert!(
+            file.contains("#[path = \"../src/sums.rs\"]\nmod sums;\nuse sums::*;\n"),
+            "{file}"
+        );
+        assert!(file.contains("\n#[test]\nfn one_and_two() {\n    assert_eq!"), "{file}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        for (old, new, words) in [
+            ("# Sums", "Sums", "it does not begin with `# ` and a title"),
+            ("easy, 5 minutes", "easy", "`easy` is not like `easy, 10 minutes`"),
+            ("//! # Hint\n//!\n//! three", "//! three", "it has 2 hints, not three"),
+            (
+                "FAULT twice: is b there twice",
+                "FAULT twice",
+                "the fault `twice` has no words",
+            ),
+            ("    // FAULT twice: is b there twice\n", "", "it has 1 faults"),
+            ("mod tests {", "mod test {", "it has no `#[cfg(test)] mod tests`"),
+            ("// SOLUTION", "// ANSWER", "it has no `// SOLUTION`"),
+        ] {
+            let source = SOURCE.replace(old, new);
+            assert_ne!(source, SOURCE);
+            let error = Task::parse("sums", "adding", &source).unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
+    }
+}

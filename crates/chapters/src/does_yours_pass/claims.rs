@@ -2,16 +2,38 @@
 
 use super::facts::{reports, suite};
 
+/// Of the faults that can be made in attention itself, it finds the missing scale, and softmax over the queries.
 #[test]
 fn a_plain_comparison_shows_few_of_the_faults() {
     let suite = suite().unwrap();
-    assert!(10 * suite.shown_by(&["plain"]) < suite.faults.len());
+    let plain: Vec<_> = suite.cases["plain"].iter().collect();
+    assert_eq!(plain, ["scale-missing", "softmax-over-queries"]);
+    assert!(suite.of_attention.len() < suite.faults.len());
     let all: Vec<_> = suite.cases.keys().map(String::as_str).collect();
     assert_eq!(suite.shown_by(&all), suite.faults.len());
 }
 
+/// The program has one fault: that of the page's example. Its output says so.
 #[test]
-fn every_number_of_the_list_has_a_fault_and_every_fault_two_cases() {
+fn the_program_of_the_page_has_the_fault_of_its_example() {
+    let (program, output) = super::facts::example().unwrap();
+    assert!(program.contains("np.triu(np.full(scores.shape[1:], -np.inf), 1)"));
+    assert!(output.contains("HAS IT: causal-top-left"), "{output}");
+    assert_eq!(output.matches("HAS IT").count(), 1);
+}
+
+#[test]
+fn all_but_one_of_the_libraries_fail_a_case() {
+    let reports = reports().unwrap();
+    let ours = ["attention", "numpy_right", "numpy_textbook"];
+    let libraries = reports.iter().filter(|it| !ours.contains(&it.candidate.as_str()));
+    let clean: Vec<_> = libraries.filter(|report| report.failed == 0).collect();
+    assert_eq!(clean.len(), 1);
+    assert_eq!(clean[0].candidate, "candle_flash");
+}
+
+#[test]
+fn every_group_has_a_fault_and_every_fault_two_cases() {
     let suite = suite().unwrap();
     for number in 1..=20 {
         assert!(suite.faults.iter().any(|fault| fault.number == number), "{number}");

@@ -19,6 +19,8 @@ pub struct Suite {
     pub faults: Vec<Fault>,
     /// The cases by their names, with the faults that each tells apart.
     pub cases: BTreeMap<String, BTreeSet<String>>,
+    /// The faults that cases of the operation `attention` show.
+    pub of_attention: BTreeSet<String>,
 }
 
 /// What a candidate got.
@@ -63,10 +65,17 @@ pub fn suite() -> Result<Suite> {
     let mut files = files("cases")?;
     let named = files.remove("faults").context("no faults.json")?;
     let mut cases = BTreeMap::new();
-    for case in files.values().filter_map(|file| file["cases"].as_array()).flatten() {
-        let faults = case["faults"].as_array().context("a case without faults")?;
-        let faults = faults.iter().map(|fault| text(&fault["fault"])).collect();
-        cases.insert(text(&case["name"]), faults);
+    let mut of_attention = BTreeSet::new();
+    for (operation, file) in &files {
+        for case in file["cases"].as_array().context("a file without cases")? {
+            let faults = case["faults"].as_array().context("a case without faults")?;
+            let faults: BTreeSet<_> =
+                faults.iter().map(|fault| text(&fault["fault"])).collect();
+            if operation == "attention" {
+                of_attention.extend(faults.clone());
+            }
+            cases.insert(text(&case["name"]), faults);
+        }
     }
     let faults = named["faults"].as_object().context("no faults")?;
     let fault = |(name, fault): (&String, &Value)| Fault {
@@ -76,7 +85,7 @@ pub fn suite() -> Result<Suite> {
             .filter(|named: &&BTreeSet<String>| named.contains(name))
             .count(),
     };
-    Ok(Suite { faults: faults.iter().map(fault).collect(), cases })
+    Ok(Suite { faults: faults.iter().map(fault).collect(), cases, of_attention })
 }
 
 impl Suite {
@@ -86,6 +95,17 @@ impl Suite {
             cases.iter().flat_map(|case| &self.cases[*case]).collect();
         shown.len()
     }
+}
+
+/// The example of `suite/README.md`: a program in Python, and what the suite says of it.
+pub fn example() -> Result<(String, String)> {
+    let readme = fs::read_to_string(folder().join("README.md"))?;
+    let block = |language: &str| {
+        let (_, rest) = readme.split_once(&format!("```{language}\n"))?;
+        Some(rest.split_once("```")?.0.to_owned())
+    };
+    let example = block("python").zip(block("text"));
+    example.context("suite/README.md has no example")
 }
 
 /// Reads what the candidates got.

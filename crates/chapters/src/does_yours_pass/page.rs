@@ -7,12 +7,12 @@ use figures::format::table;
 
 /// What the faults of each number are about.
 const ABOUT: [&str; 20] = [
-    "the mask's polarity, and its diagonal",
+    "a mask inverted, or its diagonal hidden",
     "the width of a window",
-    "the corner at which a causal mask ends",
+    "the corner of a causal mask",
     "a query that may see nothing",
-    "a finite number for −∞",
-    "NaN that is hidden",
+    "a finite number in place of −∞",
+    "NaN in what is hidden",
     "softmax over the wrong axis",
     "the scale",
     "heads merged or split without a transpose",
@@ -24,7 +24,7 @@ const ABOUT: [&str; 20] = [
     "heads that share keys and values",
     "ALiBi's slopes",
     "the gradient of softmax",
-    "parts that are merged, as by tiles",
+    "merging partial results, as tiles do",
     "overflow",
     "linear attention's denominator",
 ];
@@ -33,6 +33,10 @@ pub fn generate(page: &mut Page) -> Result<()> {
     let suite = facts::suite()?;
     page.value("cases", suite.cases.len().to_string());
     page.value("faults", suite.faults.len().to_string());
+    page.value("of-attention", suite.of_attention.len().to_string());
+    let (program, output) = facts::example()?;
+    page.file("program.txt", program);
+    page.file("output.txt", output);
     page.value("plain", suite.shown_by(&["plain"]).to_string());
     let rows: Vec<_> = ABOUT
         .iter()
@@ -44,7 +48,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
             vec![format!("{number}. {about}"), own.len().to_string(), cases.to_string()]
         })
         .collect();
-    page.table("faults", &["what it is about", "planted", "cases, at least"], &rows);
+    page.table("faults", &["group", "planted faults", "fewest failing cases"], &rows);
     results(page)
 }
 
@@ -65,8 +69,9 @@ fn results(page: &mut Page) -> Result<()> {
         let name = format!("{} ({framework}, `{precision}`)", name(&report.candidate));
         [vec![name], counts.to_vec(), vec![faults]].concat()
     };
-    let mut rows: Vec<_> = reports.iter().map(row).collect();
-    rows.sort();
+    let mut reports: Vec<_> = reports.iter().collect();
+    reports.sort_by_key(|report| (report.failed, report.unsupported));
+    let rows: Vec<_> = reports.into_iter().map(row).collect();
     let header = ["implementation", "passed", "failed", "not offered", "faults"];
     page.file("results.md", table(&header, &rows));
     Ok(())
@@ -80,8 +85,8 @@ fn name(candidate: &str) -> &str {
         "candle_flash" => "candle's flash attention for processors",
         "candle_mistral" => "candle's softmax, in the attention of its Mistral example",
         "jax_nn" => "JAX, `dot_product_attention`",
-        "numpy_right" => "NumPy, as it should be",
-        "numpy_textbook" => "NumPy, as most tutorials write it",
+        "numpy_right" => "NumPy, written for this suite",
+        "numpy_textbook" => "NumPy, as tutorials write it",
         "pytorch" => "PyTorch, `scaled_dot_product_attention`",
         "pytorch_flex" => "PyTorch, `flex_attention`",
         other => other,

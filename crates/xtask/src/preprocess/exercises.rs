@@ -44,7 +44,7 @@ pub(super) fn insert(book: &mut Book, tasks: &Path, with_solutions: bool) -> Res
 
 fn section(tasks: &[&Task], with_solutions: bool) -> String {
     let mut text = String::from(
-        "## Exercises\n\n[A folder of your own](using-this-book.md#practise-it) has their stubs, tests and hints.\n",
+        "## Exercises\n\nTheir stubs, tests and hints come in [a folder that you make](using-this-book.md#practise-it).\n",
     );
     for task in tasks {
         let Task { name, title, minutes, text: what, .. } = task;
