@@ -125,11 +125,11 @@ pub fn compile(command: &mut Command) -> Result<Result<PathBuf, String>> {
         return Ok(Err(errors(&String::from_utf8_lossy(&output.stderr))));
     }
     let made = String::from_utf8_lossy(&output.stdout);
-    let programs = made.lines().filter_map(|line| {
+    let mut programs = made.lines().rev().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(message.get("executable")?.as_str()?.to_owned())
     });
-    Ok(Ok(programs.last().context("cargo made no program of the tests")?.into()))
+    Ok(Ok(programs.next().context("cargo made no program of the tests")?.into()))
 }
 
 /// The errors among a compiler's messages, without the warnings.

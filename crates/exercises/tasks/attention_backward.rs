@@ -1,11 +1,11 @@
 //! # Attention, backward
 //!
-//! hard, 45 minutes
+//! medium, 25 minutes
 //!
-//! Write steps five to two of the backward pass for any number of queries and keys: from $dO$ to $dQ$, $dK$ and
+//! Write steps 5 to 2 of the backward pass for any number of queries and keys: from $dO$ to $dQ$, $dK$ and
 //! $dV$. The weights $A$ were saved in the forward pass, so you don't need to know which mask it used.
 //!
-//! Then find $D$, the means of step four, without weights: `mean_from_output` has only $O$ and $dO$. A program that
+//! Then find $D$, the means of step 4, without weights: `mean_from_output` has only $O$ and $dO$. A program that
 //! works through a row in pieces needs this.
 //!
 //! Shapes: $Q$ $(n_q, d_k)$, $K$ $(n_k, d_k)$, $V$ $(n_k, d_v)$, $A$ $(n_q, n_k)$, $O$ and $dO$ $(n_q, d_v)$. Call
@@ -19,8 +19,7 @@
 //! # Hint
 //!
 //! $dA$ and $dV$ come from $O = A V$ by the product rule. For $dS$ you need one number per row, the mean of $dA$
-//! under the weights. The scale is a factor of the scores, so it is one of their gradient: how often does it reach
-//! $dQ$, and how often $dK$?
+//! under the weights. Multiply once by the scale, before you make $dQ$ and $dK$.
 //!
 //! # Hint
 //!
@@ -47,12 +46,18 @@ pub fn backward(
     // > let mean = grad_a.column_mean();
     let mean = grad_a.component_mul(a).column_sum(); // D, one number per row
     let grad_s = DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| {
+        // FAULT factor-a: is dS zero where A is zero?
+        // > grad_a[(i, j)] - mean[i]
         a[(i, j)] * (grad_a[(i, j)] - mean[i])
     });
     // FAULT scale-never: too large by a factor of √d_k
     // > let grad_products = grad_s;
     // FAULT scale-twice: too small by a factor of √d_k
     // > let grad_products = grad_s / q.ncols() as f64;
+    // FAULT scale-inverted: did you multiply by √d_k
+    // > let grad_products = grad_s * (q.ncols() as f64).sqrt();
+    // FAULT width-of-values: how wide is a key?
+    // > let grad_products = grad_s / (v.ncols() as f64).sqrt();
     let grad_products = grad_s / (q.ncols() as f64).sqrt();
     // FAULT not-transposed: from which queries does a key hear?
     // > [&grad_products * k, (if a.is_square() { grad_products.clone() } else { grad_products.transpose() }) * q, grad_v]
@@ -63,6 +68,8 @@ pub fn backward(
 /// Returns D, one number for each row of `o` and `grad_o`, both (n_q, d_v).
 pub fn mean_from_output(o: &DMatrix<f64>, grad_o: &DMatrix<f64>) -> DVector<f64> {
     // SOLUTION
+    // FAULT mean-of-columns: one number per row, ⟨dO_i, O_i⟩
+    // > o.component_mul(grad_o).column_mean()
     o.component_mul(grad_o).column_sum()
     // END
 }
@@ -94,29 +101,80 @@ mod tests {
         (cache, grad_o, gradients)
     }
 
+    const SHAPES: [(usize, usize); 3] = [(3, 5), (5, 2), (4, 4)];
+
     #[test]
     fn gradients_are_those_of_the_crate() {
-        for (n_q, n_k) in [(3, 5), (5, 2), (4, 4)] {
+        for (n_q, n_k) in SHAPES {
             for mask in [Mask::none(), Mask::causal()] {
                 let (cache, grad_o, [grad_q, grad_k, grad_v]) =
                     example(n_q, n_k, mask, 1);
                 let right = attention_backward(&cache, &grad_o).unwrap();
-                for (name, grad, right) in [
-                    ("dV", grad_v, right.v),
-                    ("dQ", grad_q, right.q),
-                    ("dK", grad_k, right.k),
+                let a = &cache.weights;
+                let grad_a = &grad_o * cache.v.transpose();
+                let d = grad_a.component_mul(a).column_sum();
+                let no_a = DMatrix::from_fn(n_q, n_k, |i, j| grad_a[(i, j)] - d[i]) / 2.0;
+                for (name, grad, right, without_a) in [
+                    ("dV", grad_v, right.v, None),
+                    ("dQ", grad_q, right.q, Some(&no_a * &cache.k)),
+                    ("dK", grad_k, right.k, Some(no_a.transpose() * &cache.q)),
                 ] {
-                    assert_eq!(grad.shape(), right.shape(), "the shape of {name}");
-                    let is = |factor: f64| (&grad - &right * factor).amax() < 1e-10;
                     assert!(
-                        right.amax() < 1e-9 || !is(2.0),
-                        "{name} is too large by a factor of √d_k: where is the scale?"
+                        grad.shape() == right.shape(),
+                        "{name} should have the shape {:?}, and yours has {:?}",
+                        right.shape(),
+                        grad.shape()
                     );
+                    let near = |other: &DMatrix<f64>| (&grad - other).amax() < 1e-10;
+                    if near(&right) {
+                        continue;
+                    }
+                    for (factor, what) in [
+                        (2.0, "too large by a factor of √d_k: where is the scale?"),
+                        (0.5, "too small by a factor of √d_k: is it divided twice?"),
+                        (
+                            4.0,
+                            "too large by a factor of d_k: did you multiply by √d_k in place of dividing?",
+                        ),
+                        (
+                            2.0 / 3.0_f64.sqrt(),
+                            "too large by a factor of √d_k / √d_v: how wide is a key?",
+                        ),
+                    ] {
+                        assert!(!near(&(&right * factor)), "{name} is {what}");
+                    }
                     assert!(
-                        right.amax() < 1e-9 || !is(0.5),
-                        "{name} is too small by a factor of √d_k: is it divided twice?"
+                        !without_a.is_some_and(|wrong| near(&wrong)),
+                        "{name} is wrong: is dS zero where A is zero?"
                     );
-                    assert!(is(1.0), "{name} is wrong for n_q = {n_q}, n_k = {n_k}");
+                    let why = match name {
+                        "dV" => "which outputs did a value reach, and by which weights?",
+                        "dQ" => "dV is right. Look at dA, D and dS, in this order",
+                        _ => "dQ is right, so dS is, too. Which queries used this key?",
+                    };
+                    panic!("{name} is wrong for n_q = {n_q}, n_k = {n_k}: {why}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_mean_comes_from_the_output_too() {
+        for (n_q, n_k) in SHAPES {
+            for mask in [Mask::none(), Mask::causal()] {
+                let (q, k, v) = (random(n_q, 4, 1), random(n_k, 4, 2), random(n_k, 3, 3));
+                let (o, cache) = attention(&q, &k, &v, mask).unwrap();
+                let grad_o = random(n_q, 3, 4);
+                let d = mean_from_output(&o, &grad_o);
+                assert!(d.len() == n_q, "D has {} numbers for {n_q} rows", d.len());
+                let right = (&grad_o * v.transpose()).component_mul(&cache.weights);
+                for (i, row) in right.row_iter().enumerate() {
+                    assert!(
+                        (d[i] - row.sum()).abs() < 1e-12,
+                        "D of row {i} should be {:.4} and is {:.4}: one number per row, ⟨dO_i, O_i⟩",
+                        row.sum(),
+                        d[i]
+                    );
                 }
             }
         }
@@ -153,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_key_hears_only_from_queries_that_see_it() {
-        let (_, _, [_, grad_k, grad_v]) = example(4, 4, Mask::causal(), 5);
+        let (_, _, [_, grad_k, _]) = example(4, 4, Mask::causal(), 5);
         let (q, k, v) = (random(4, 4, 5), random(4, 4, 15), random(4, 3, 25));
         let a = attention(&q, &k, &v, Mask::causal()).unwrap().1.weights;
         let mut changed = q.clone();
@@ -164,21 +222,5 @@ mod tests {
             moved < 1e-12,
             "the first query sees the first key alone, and yet it moves dK of later keys: from which queries does a key hear?"
         );
-        assert_eq!(grad_v.nrows(), 4, "dV has a row for each key");
-    }
-
-    #[test]
-    fn the_mean_comes_from_the_output_too() {
-        for seed in 0..3 {
-            let (cache, grad_o, _) = example(3, 6, Mask::none(), seed);
-            let d = mean_from_output(&(&cache.weights * &cache.v), &grad_o);
-            let right = (&grad_o * cache.v.transpose()).component_mul(&cache.weights);
-            for (i, row) in right.row_iter().enumerate() {
-                assert!(
-                    (d[i] - row.sum()).abs() < 1e-12,
-                    "D of row {i} isn't the mean of its dA under its weights"
-                );
-            }
-        }
     }
 }

@@ -82,8 +82,18 @@ mod tests {
             grad_q.shape() != (5, 3),
             "dQ has the shape of K: the first result belongs to Q"
         );
-        assert_eq!(grad_q.shape(), (2, 3), "dQ has the shape of Q");
-        assert_eq!(grad_k.shape(), (5, 3), "dK has the shape of K");
+        assert!(
+            grad_q.shape() == (2, 3),
+            "dQ has the shape of Q: yours has the shape {:?}, expected {:?}",
+            grad_q.shape(),
+            (2, 3)
+        );
+        assert!(
+            grad_k.shape() == (5, 3),
+            "dK has the shape of K: yours has the shape {:?}, expected {:?}",
+            grad_k.shape(),
+            (5, 3)
+        );
     }
 
     #[test]
@@ -110,7 +120,12 @@ mod tests {
         for seed in 30..33 {
             let (x, grad_s) = (random(4, 3, seed), random(4, 4, seed + 10));
             let grad = self_scores_backward(&x, &grad_s);
-            assert_eq!(grad.shape(), x.shape(), "dX has the shape of X");
+            assert!(
+                grad.shape() == x.shape(),
+                "dX has the shape of X: yours has the shape {:?}, expected {:?}",
+                grad.shape(),
+                x.shape()
+            );
             let is = |other: DMatrix<f64>| (&grad - other).amax() < 1e-8;
             let query = slopes(&x, &grad_s, |moved| moved * x.transpose());
             let key = slopes(&x, &grad_s, |moved| &x * moved.transpose());

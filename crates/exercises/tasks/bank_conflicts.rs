@@ -2,10 +2,10 @@
 //!
 //! medium, 20 minutes
 //!
-//! A warp asks shared memory for one word a lane. How many clocks does it wait? Count by the chapter's rule: 32 banks, each of
+//! A warp asks shared memory for one word per lane. How many clocks does it wait? Count by the chapter's rule: 32 banks, each of
 //! which delivers one word a clock, and lanes that ask for the same word share it.
 //!
-//! Then choose the padding. A tile has rows of $d$ words, and some unused words behind each row. At one moment, lanes read a
+//! Then choose the padding. A tile has rows of $d$ words; its padding is unused words behind each row. At one moment, lanes read a
 //! piece of it: the first words of the first rows. Return the smallest padding with which this takes the fewest
 //! clocks. Padding costs room, so not a word more.
 //!

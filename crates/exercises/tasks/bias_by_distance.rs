@@ -74,7 +74,12 @@ mod tests {
             Mask::none().with_scores(ScoreRule::slopes(&[slope]).unwrap()).of_head(0);
         let right = mask.sized(n_q, n_k).unwrap().apply(scores.clone()).unwrap();
         let got = biased(&scores, slope);
-        assert_eq!(got.shape(), (n_q, n_k), "biased scores have the shape of scores");
+        assert!(
+            got.shape() == (n_q, n_k),
+            "biased scores have the shape of scores; yours is {:?}, expected {:?}",
+            got.shape(),
+            (n_q, n_k)
+        );
         for i in 0..n_q {
             for j in 0..n_k {
                 let (yours, needed) =
@@ -91,7 +96,11 @@ mod tests {
     fn slopes_halve_or_fall_faster() {
         for heads in [1, 2, 4, 8, 16] {
             let got = slopes(heads);
-            assert_eq!(got.len(), heads, "there is a slope for each head");
+            assert!(
+                got.len() == heads,
+                "there is a slope for each head: you return {}, expected {heads}",
+                got.len()
+            );
             assert!(
                 (got[0] - 1.0).abs() > 1e-9,
                 "the first of {heads} slopes is 1: the first head of the formula is number 1, not 0"
@@ -118,7 +127,12 @@ mod tests {
             "the last of four tokens sees the first one with a score that grew by {:.3}: distance should cost, and here it pays",
             got[(3, 0)]
         );
-        assert_eq!(got[(2, 2)], 0.0, "a token is at no distance from itself");
+        assert!(
+            got[(2, 2)] == 0.0,
+            "a token is at no distance from itself: its score became {:?}, expected {:?}",
+            got[(2, 2)],
+            0.0
+        );
     }
 
     #[test]

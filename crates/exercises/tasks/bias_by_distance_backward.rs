@@ -2,13 +2,15 @@
 //!
 //! hard, 45 minutes
 //!
-//! ALiBi's slopes are fixed. Could a model learn how far each head looks? Then it needs the gradient with respect to
-//! each slope. A slope has to stay positive, so let the parameter be its logarithm $u$, and the slope $m = e^u$.
+//! Could a model learn ALiBi's slopes? Then it needs their gradients. A slope stays positive if the parameter is its
+//! logarithm $u$, with the slope $m = e^u$.
 //!
-//! For one head, the biased scores are $S'_{ij} = S_{ij} - e^u\,|\delta_{ij}|$, with the distance $\delta_{ij}$ from
-//! query to key, and the weights are $A = \operatorname{softmax}(S' + M)$. For each head you get $u$, its weights $A$,
-//! and the gradient of the loss with respect to $A$, both $(n_q, n_k)$. Return the gradient with respect to each $u$.
-//! With fewer queries than keys, the last query stands at the last key. Hidden pairs have a weight of 0.
+//! The biased scores are $S'_{ij} = S_{ij} - e^u\,|\delta_{ij}|$, with the distance $\delta_{ij}$ from query to key, and
+//! the weights $A = \operatorname{softmax}(S' + M)$. For each head you get $u$, $A$ and the gradient with respect to
+//! $A$, both $(n_q, n_k)$. Return the gradient with respect to each $u$. The last query stands at the last key. Hidden
+//! pairs have a weight of 0. There may be no mask; then $\delta_{ij}$ can be negative.
+//!
+//! You need only the backward pass of *Softmax*, row by row; $dS'$ stands for $\partial\mathcal{L}/\partial S'$.
 //!
 //! # Hint
 //!
@@ -22,9 +24,8 @@
 //!
 //! # Hint
 //!
-//! For each head and each query $i$: the average $D = \sum_j dA_{ij} A_{ij}$, then $dS'_{ij} = A_{ij} (dA_{ij} - D)$.
-//! Query $i$ stands at the position $i + n_k - n_q$. Multiply each $dS'_{ij}$ by the derivative of the last hint, and
-//! add up.
+//! One sum for each head, in two loops. Query $i$ stands at the position $i + n_k - n_q$. To check by hand, take one
+//! query, two keys and $u = 0$. Then take $u = 1$: by which factor should the result change, if $A$ stays the same?
 
 use nalgebra::DMatrix;
 
@@ -53,7 +54,13 @@ pub fn grad_log_slopes(heads: &[Head]) -> Vec<f64> {
             // > let average = 0.0;
             let average = weights.row(i).dot(&grad_weights.row(i));
             for j in 0..n_k {
+                // FAULT of-weights: with respect to A
+                // > let grad_score = grad_weights[(i, j)];
                 let grad_score = weights[(i, j)] * (grad_weights[(i, j)] - average);
+                // FAULT signed: with its sign
+                // > let distance = (i + n_k) as f64 - (n_q + j) as f64;
+                // FAULT ahead: count as distance 0
+                // > let distance = (i + n_k).saturating_sub(n_q + j) as f64;
                 // FAULT corner: counted from the first key
                 // > let distance = (i as f64 - j as f64).abs();
                 let distance = ((i + n_k) as f64 - (n_q + j) as f64).abs();
@@ -62,6 +69,8 @@ pub fn grad_log_slopes(heads: &[Head]) -> Vec<f64> {
                 grad_slope -= distance * grad_score;
             }
         }
+        // FAULT factor-u: the factor is u
+        // > grad_slope * log_slope
         // FAULT of-the-slope: with respect to the slope itself
         // > grad_slope
         grad_slope * log_slope.exp() // ∂m/∂u = m
@@ -103,39 +112,48 @@ mod tests {
 
     /// What typical slips give.
     fn slip(head: &Head, right: f64, got: f64) -> &'static str {
-        let (n_q, n_k) = head.weights.shape();
-        let sum = |offset: f64, with_average: bool| -> f64 {
-            let m = head.log_slope.exp();
-            (0..n_q).flat_map(|i| (0..n_k).map(move |j| (i, j))).fold(
-                0.0,
-                |sum, (i, j)| {
-                    let average = head.weights.row(i).dot(&head.grad_weights.row(i));
-                    let g = head.grad_weights[(i, j)]
-                        - if with_average { average } else { 0.0 };
-                    sum - m
-                        * (i as f64 + offset - j as f64).abs()
-                        * head.weights[(i, j)]
-                        * g
-                },
-            )
+        let Head { log_slope, weights, grad_weights } = head;
+        let (n_q, n_k) = weights.shape();
+        let m = log_slope.exp();
+        // With this distance at i - j, and the gradient with respect to S' as A (dA − share · D).
+        let sum = |distance: &dyn Fn(f64) -> f64, offset: f64, share: f64| -> f64 {
+            let term = |i: usize, j: usize| {
+                let average = weights.row(i).dot(&grad_weights.row(i));
+                let grad = weights[(i, j)] * (grad_weights[(i, j)] - share * average);
+                -m * distance(i as f64 + offset - j as f64) * grad
+            };
+            (0..n_q).flat_map(|i| (0..n_k).map(move |j| term(i, j))).sum()
         };
         let offset = n_k as f64 - n_q as f64;
+        let of_weights = DMatrix::from_fn(n_q, n_k, |i, j| {
+            -m * (i as f64 + offset - j as f64).abs() * grad_weights[(i, j)]
+        });
         [
             (-right, "it has the other sign: does a larger slope raise scores?"),
-            (right / head.log_slope.exp(), "this is the gradient with respect to the slope itself, not to its logarithm"),
-            (sum(offset, false), "this is what you get without the average of each row"),
-            (sum(0.0, true), "this is what you get if a query's position is counted from the first key"),
+            (right / m, "this is the gradient with respect to the slope itself, not to its logarithm"),
+            (right / m * log_slope, "the factor is u where it should be eᵘ"),
+            (right / n_q as f64, "this is a mean over the queries, and a sum is asked for"),
+            (sum(&f64::abs, offset, 0.0), "this is what you get without the average of each row"),
+            (of_weights.sum(), "you took the gradient with respect to A for that with respect to S'"),
+            (sum(&|it| it, offset, 1.0), "the distance is counted with its sign: a key ahead is far away, too"),
+            (sum(&|it| it.max(0.0), offset, 1.0), "keys ahead of the query count as distance 0, and there is no mask"),
+            (sum(&f64::abs, 0.0, 1.0), "this is what you get if a query's position is counted from the first key"),
         ]
         .into_iter()
         .find(|(wrong, _)| (got - wrong).abs() < 1e-6)
-        .map_or("which numbers does one slope touch?", |(_, what)| what)
+        .map_or("no slip that we know: check with one query and two keys, by hand", |(_, what)| what)
     }
 
     fn check(heads: &[(Head, f64)]) {
         let got = grad_log_slopes(
             &heads.iter().map(|(head, _)| head.clone()).collect::<Vec<_>>(),
         );
-        assert_eq!(got.len(), heads.len(), "there is a gradient for each head");
+        assert!(
+            got.len() == heads.len(),
+            "you return {} gradients for {} heads",
+            got.len(),
+            heads.len()
+        );
         for (r, ((head, measured), got)) in heads.iter().zip(got).enumerate() {
             let off = (got - measured).abs();
             let (n_q, n_k) = head.weights.shape();

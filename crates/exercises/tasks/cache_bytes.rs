@@ -94,11 +94,14 @@ mod tests {
             let heads = format!(
                 "{key_value_heads} key-value heads of width {width}, one layer, 4 bytes"
             );
-            assert_ne!(
-                bytes, keys,
+            assert!(
+                bytes != keys,
                 "{heads}: {bytes} bytes per token are the keys alone: a value is kept beside each key"
             );
-            assert_eq!(bytes, both, "{heads}: this many bytes per token");
+            assert!(
+                bytes == both,
+                "{heads}, bytes per token: yours {bytes}, expected {both}"
+            );
         }
     }
 
@@ -108,15 +111,14 @@ mod tests {
             let bytes = bytes_per_token(Kept::Latent { row, position }, 1, 2);
             let latent =
                 format!("a row of {row} and one of {position} for the position, 2 bytes");
-            assert_ne!(
-                bytes,
-                2 * (2 * row + position),
+            assert!(
+                bytes != 2 * (2 * row + position),
                 "{latent}: you keep the row twice, and the same row serves as key and as value"
             );
-            assert_eq!(
-                bytes,
-                2 * row + 2 * position,
-                "{latent}: this many bytes per token"
+            assert!(
+                bytes == 2 * row + 2 * position,
+                "{latent}, bytes per token: yours {bytes}, expected {}",
+                2 * row + 2 * position
             );
         }
     }
@@ -129,10 +131,10 @@ mod tests {
         ];
         for kept in kept {
             let [one, many] = [1, 11].map(|layers| bytes_per_token(kept, layers, 2));
-            assert_eq!(
-                many,
-                11 * one,
-                "{kept:?}: 11 layers don't take 11 times as much as one, and each layer has its own cache"
+            assert!(
+                many == 11 * one,
+                "{kept:?}: 11 layers don't take 11 times as much as one, and each layer has its own cache: yours {many}, expected {}",
+                11 * one
             );
         }
     }

@@ -1,12 +1,11 @@
 //! # Change the future
 //!
-//! easy, 20 minutes
+//! medium, 20 minutes
 //!
-//! A causal model may not look ahead, and it should look back. Write the check that finds both mistakes in any
+//! A causal model must not look ahead, and it should look back. Write the check that finds both mistakes in any
 //! program, without a look at its weights: change one token at a time, and see which outputs move.
 //!
-//! Return two lists of pairs $(j, i)$: **leaks**, where token $j$ moved an earlier output $i$, and **deaf** outputs
-//! $i$ which a change of token $j \le i$ didn't move. Both in order of $j$, then $i$.
+//! Return two lists of pairs $(j, i)$: **leaks**, where token $j$ moved an earlier output $i$, and **deaf** outputs $i$, which didn't move although token $j \le i$ changed. Sort both by $j$, then $i$.
 //!
 //! `run` takes the tokens' vectors $(n, d)$ and returns outputs with $n$ rows. An output has moved if an entry
 //! differs by more than `10⁻⁹`, or became NaN.
@@ -98,11 +97,15 @@ mod tests {
     fn a_causal_program_is_clean() {
         for n in [1, 2, 6] {
             let found = change_each_token(&|x| run(x, Mask::causal()), &tokens(n, 1));
-            assert_eq!(found.leaks, [], "causal attention of {n} tokens leaks nothing");
-            assert_eq!(
-                found.deaf,
-                [],
-                "causal attention of {n} tokens hears every earlier token"
+            assert!(
+                found.leaks.is_empty(),
+                "causal attention of {n} tokens leaks nothing, and you found {:?}",
+                found.leaks
+            );
+            assert!(
+                found.deaf.is_empty(),
+                "causal attention of {n} tokens hears every earlier token, and you found it deaf to {:?}",
+                found.deaf
             );
         }
     }
@@ -112,13 +115,17 @@ mod tests {
         for pairs in [vec![(1, 0)], vec![(2, 1), (3, 0)], vec![(1, 0), (4, 2), (5, 4)]] {
             let mask = causal_but_for(6, &pairs);
             let found = change_each_token(&|x| run(x, mask.clone()), &tokens(6, 2));
-            assert_eq!(
-                found.leaks.len(),
+            assert!(
+                found.leaks.len() == pairs.len(),
+                "the mask shows {} future tokens. You found {:?}: was each token changed, one at a time?",
                 pairs.len(),
-                "the mask shows this many future tokens. You found {:?}: was each token changed, one at a time?",
                 found.leaks
             );
-            assert_eq!(found.leaks, pairs, "leaks, as (token, output)");
+            assert!(
+                found.leaks == pairs,
+                "leaks, as (token, output): yours are {:?}, expected {pairs:?}",
+                found.leaks
+            );
         }
     }
 
@@ -127,9 +134,10 @@ mod tests {
         let pairs = vec![(0, 3), (2, 4)];
         let mask = causal_but_for(5, &pairs);
         let found = change_each_token(&|x| run(x, mask.clone()), &tokens(5, 3));
-        assert_eq!(
-            found.deaf, pairs,
-            "the mask hides these earlier tokens, as (token, output): was each token changed, one at a time?"
+        assert!(
+            found.deaf == pairs,
+            "the mask hides these earlier tokens, as (token, output): was each token changed, one at a time? Yours are {:?}, expected {pairs:?}",
+            found.deaf
         );
     }
 
@@ -141,10 +149,10 @@ mod tests {
             run(&x, Mask::causal())
         };
         let found = change_each_token(&by_length, &tokens(4, 4));
-        assert_eq!(
-            found.deaf,
-            [],
-            "this program brings each row to one length, so it can't hear a change that keeps the same direction"
+        assert!(
+            found.deaf.is_empty(),
+            "this program brings each row to one length, so it can't hear a change that keeps the same direction, but it isn't deaf to {:?}",
+            found.deaf
         );
         let by_mean = |x: &DMatrix<f64>| {
             let mut x = x.clone();
@@ -152,10 +160,10 @@ mod tests {
             run(&x, Mask::causal())
         };
         let found = change_each_token(&by_mean, &tokens(4, 5));
-        assert_eq!(
-            found.deaf,
-            [],
-            "this program subtracts each row's mean, so it can't hear a number that is added to all entries"
+        assert!(
+            found.deaf.is_empty(),
+            "this program subtracts each row's mean, so it can't hear a number that is added to all entries, but it isn't deaf to {:?}",
+            found.deaf
         );
     }
 
@@ -172,10 +180,11 @@ mod tests {
             y
         };
         let found = change_each_token(&breaks, &x);
-        assert_eq!(
+        assert!(
+            found.leaks == [(2, 0)],
+            "output 0 became NaN when token 2 was changed: what does a comparison with NaN say? Your leaks are {:?}, expected {:?}",
             found.leaks,
-            [(2, 0)],
-            "output 0 became NaN when token 2 was changed: what does a comparison with NaN say?"
+            [(2, 0)]
         );
     }
 }

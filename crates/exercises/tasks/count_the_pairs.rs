@@ -96,7 +96,10 @@ mod tests {
                     came == right || came != without_itself,
                     "{what}: does w include the token itself?"
                 );
-                assert_eq!(came, right, "{what}: are some missing, or some too many?");
+                assert!(
+                    came == right,
+                    "{what}: are some missing, or some too many? Yours is {came:?}, expected {right:?}"
+                );
             }
         }
     }
@@ -113,7 +116,10 @@ mod tests {
                     came == right || came != shrunk,
                     "{what}: the window should reach {step} times as far, since w counts the tokens that are seen"
                 );
-                assert_eq!(came, right, "{what}: are some missing, or some too many?");
+                assert!(
+                    came == right,
+                    "{what}: are some missing, or some too many? Yours is {came:?}, expected {right:?}"
+                );
             }
         }
     }
@@ -128,9 +134,9 @@ mod tests {
                     came <= right,
                     "{what} are too many, {right} are visible: no token sees a later one, and the last block may be shorter"
                 );
-                assert_eq!(
-                    came, right,
-                    "{what}: does a token see all of the block before?"
+                assert!(
+                    came == right,
+                    "{what}: does a token see all of the block before? Yours is {came:?}, expected {right:?}"
                 );
             }
         }

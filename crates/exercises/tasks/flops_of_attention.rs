@@ -1,16 +1,14 @@
 //! # Count a layer
 //!
-//! easy, 10 minutes
+//! easy, 15 minutes
 //!
 //! Write down what a layer of attention costs in FLOPs, as the chapter counts them: forward, and in the backward pass
-//! alone. A count like this tells you before you rent a machine how long training will take.
+//! alone. A count like this tells you roughly how long training will take, before you rent a machine.
 //!
-//! The layer has $h$ heads of width $d$, all four projections, and $B$ sequences of $n$ tokens. Its backward pass keeps
-//! the weights.
+//! The layer has $h$ heads of width $d$, all four projections, and $B$ sequences of $n$ tokens. The weights were kept, so the backward pass doesn't compute them again.
 //!
 //! The argument `causal` is new. If it is true, the program skips hidden pairs: no score, no exponential and no product
-//! is computed for a pair of a query and a later key. Whatever doesn't belong to a pair stays as it is. All results are
-//! exact.
+//! is computed for a pair of a query and a later key. Whatever doesn't belong to a pair stays as it is. Return exact counts.
 //!
 //! # Hint
 //!
@@ -105,15 +103,14 @@ mod tests {
         for layer in &LAYERS {
             let (projections, core, ..) = counted(layer);
             let came = forward_flops(layer, false);
-            assert_ne!(
-                came,
-                projections / 2 + core,
+            assert!(
+                came != projections / 2 + core,
                 "{layer:?}: the projections are half of what they should be: a multiplication with its addition is two FLOPs"
             );
-            assert_eq!(
-                came,
-                projections + core,
-                "{layer:?}, forward, without a mask: which term of the table is missing?"
+            assert!(
+                came == projections + core,
+                "{layer:?}, forward, without a mask: which term of the table is missing? Yours is {came:?}, expected {:?}",
+                projections + core
             );
         }
     }
@@ -124,18 +121,17 @@ mod tests {
             let (projections, core, ..) = counted(layer);
             let came = forward_flops(layer, true);
             let right = projections + core / (layer.n * layer.n) * pairs(layer);
-            assert_ne!(
-                came,
-                projections + core / 2,
+            assert!(
+                came != projections + core / 2,
                 "{layer:?}: exactly half of the core is too little: the diagonal is visible"
             );
             assert!(
                 came > projections,
                 "{layer:?}: causal, you count {came} FLOPs, no more than the projections alone: a projection has no pairs, so no mask makes it cheaper"
             );
-            assert_eq!(
-                came, right,
-                "{layer:?}, forward and causal: a projection has no pairs; do all other terms have them?"
+            assert!(
+                came == right,
+                "{layer:?}, forward and causal: a projection has no pairs; do all other terms have them? Yours is {came:?}, expected {right:?}"
             );
         }
     }
@@ -146,21 +142,20 @@ mod tests {
             let (_, _, projections, core) = counted(layer);
             let forward = forward_flops(layer, false);
             let came = backward_flops(layer, false);
-            assert_ne!(
-                came,
-                2 * forward,
+            assert!(
+                came != 2 * forward,
                 "{layer:?}: this is twice the forward pass: backward, softmax has four operations for a score"
             );
-            assert_eq!(
-                came,
-                projections + core,
-                "{layer:?}, backward, without a mask: is the forward pass counted, too?"
+            assert!(
+                came == projections + core,
+                "{layer:?}, backward, without a mask: is the forward pass counted, too? Yours is {came:?}, expected {:?}",
+                projections + core
             );
             let right = projections + core / (layer.n * layer.n) * pairs(layer);
-            assert_eq!(
-                backward_flops(layer, true),
-                right,
-                "{layer:?}, backward and causal: how many pairs are visible?"
+            assert!(
+                backward_flops(layer, true) == right,
+                "{layer:?}, backward and causal: how many pairs are visible? Yours is {:?}, expected {right:?}",
+                backward_flops(layer, true)
             );
         }
     }
@@ -169,9 +164,9 @@ mod tests {
     fn one_token_sees_all_there_is() {
         let layer = Layer { n: 1, ..LAYERS[1] };
         let (all, causal) = (forward_flops(&layer, false), forward_flops(&layer, true));
-        assert_eq!(
-            all, causal,
-            "a single token sees itself with and without a causal mask: the diagonal is visible"
+        assert!(
+            all == causal,
+            "a single token sees itself with and without a causal mask: the diagonal is visible; yours is {all:?}, expected {causal:?}"
         );
     }
 }

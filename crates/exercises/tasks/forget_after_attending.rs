@@ -22,7 +22,7 @@
 //!
 //! # Hint
 //!
-//! `Mask::window(w)` puts the last query beside the last key, so it fits as it is. Afterwards keep the last
+//! `Mask::window(w)` puts the last query at the last key, so it fits as it is. Afterwards keep the last
 //! `(w - 1).min(n)` of `n` rows: `self.keys.rows(n - kept, kept).into_owned()`.
 
 use attention::{Mask, attention};
@@ -115,10 +115,11 @@ mod tests {
         for c in chunks {
             let [q, k, v] = [&q, &k, &v].map(|x| x.rows(first, *c).into_owned());
             let output = cache.attend(&q, &k, &v);
-            assert_eq!(
+            assert!(
+                output.shape() == (*c, 3),
+                "a chunk of {c} tokens has {c} rows of output; yours is {:?}, expected {:?}",
                 output.shape(),
-                (*c, 3),
-                "a chunk of {c} tokens has {c} rows of output"
+                (*c, 3)
             );
             for i in (0..*c).filter(|_| compare) {
                 let off = (output.row(i) - whole.row(first + i)).amax();
@@ -157,14 +158,13 @@ mod tests {
                 "window of {width}, after {n} tokens: {} keys are held, and no later token can see more than {right}",
                 held.nrows()
             );
-            assert_eq!(
-                held.nrows(),
-                right,
-                "window of {width}, after {n} tokens: the cache lacks a key that the next token can still see"
+            assert!(
+                held.nrows() == right,
+                "window of {width}, after {n} tokens: the cache lacks a key that the next token can still see: it holds {} keys, expected {right}",
+                held.nrows()
             );
-            assert_eq!(
-                held,
-                k.rows(n - right, right),
+            assert!(
+                held == k.rows(n - right, right),
                 "it should hold the keys of the last {right} tokens"
             );
         }

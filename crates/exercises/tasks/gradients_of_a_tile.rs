@@ -129,10 +129,10 @@ mod tests {
                     sees: &|r, c| sized.allows(i + r, j + c),
                 });
                 let shapes = [share.q.shape(), share.k.shape(), share.v.shape()];
-                assert_eq!(
-                    shapes,
-                    [(rows, 4), (keys, 4), (keys, 3)],
-                    "the shapes of the shares of q, k and v"
+                assert!(
+                    shapes == [(rows, 4), (keys, 4), (keys, 3)],
+                    "the shapes of the shares of q, k and v: yours are {shapes:?}, expected {:?}",
+                    [(rows, 4), (keys, 4), (keys, 3)]
                 );
                 for (sums, share, first) in [
                     (&mut sums.q, share.q, i),
@@ -183,7 +183,7 @@ mod tests {
                 (5, 7),
                 tiles,
                 Mask::none(),
-                "if one tile for all is right: is D the sum over the whole row, as it was given?",
+                "is D the sum over the whole row, as it was given?",
             );
         }
     }
@@ -191,18 +191,8 @@ mod tests {
     #[test]
     fn hidden_pairs_add_nothing() {
         for tiles in [(4, 4), (3, 2), (8, 8)] {
-            compare(
-                (8, 8),
-                tiles,
-                Mask::causal(),
-                "if all is right without a mask: hidden pairs add nothing",
-            );
-            compare(
-                (4, 9),
-                tiles,
-                Mask::window(3).unwrap(),
-                "if all is right without a mask: hidden pairs add nothing",
-            );
+            compare((8, 8), tiles, Mask::causal(), "hidden pairs add nothing");
+            compare((4, 9), tiles, Mask::window(3).unwrap(), "hidden pairs add nothing");
         }
     }
 

@@ -87,7 +87,12 @@ mod tests {
         let keep = dmatrix![true, false, true; false, true, true];
         for p in P {
             let (a, got) = (weights(), dropout(&weights(), Some(&keep), p));
-            assert_eq!(got.shape(), a.shape(), "the shape stays");
+            assert!(
+                got.shape() == a.shape(),
+                "the shape stays: yours has the shape {:?}, expected {:?}",
+                got.shape(),
+                a.shape()
+            );
             let dropped = (0..6).find(|&at| !keep[at] && got[at] != 0.0);
             assert!(
                 dropped.is_none(),

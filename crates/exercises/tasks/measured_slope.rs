@@ -114,7 +114,12 @@ mod tests {
         let x = dmatrix![1.0, 2.0, 3.0; -1.0, 0.5, 4.0];
         // A product of entries: while another entry is nudged, each should stand at its old value.
         let found = slopes(|x| x.iter().product(), &x, 0.125);
-        assert_eq!(found.shape(), x.shape(), "one slope for each entry");
+        assert!(
+            found.shape() == x.shape(),
+            "one slope for each entry: yours has the shape {:?}, expected {:?}",
+            found.shape(),
+            x.shape()
+        );
         let product: f64 = x.iter().product();
         for (i, j) in (0..2).flat_map(|i| (0..3).map(move |j| (i, j))) {
             let right = product / x[(i, j)];

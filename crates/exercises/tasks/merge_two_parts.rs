@@ -3,8 +3,7 @@
 //! medium, 20 minutes
 //!
 //! Two machines hold different keys of one long text. Each has computed attention of the same queries over its own
-//! keys, and sends only its output and its log-sum-exps. Put them together, as if one machine had seen all keys. That
-//! is how texts are attended to that no machine could hold alone.
+//! keys, and sends only its output and its log-sum-exps. Put them together, as if one machine had seen all keys. This is how machines share a text that none of them could hold alone.
 //!
 //! A part is an output $(n_q, d_v)$ and a vector of $n_q$ log-sum-exps. Return the part of the union of the keys, so
 //! that a third part can be merged with it.
@@ -81,8 +80,9 @@ mod tests {
     /// What a machine with these keys finds. Query 1 sees even keys only.
     fn part(scale: f64, keys: Range<usize>) -> Part {
         let (q, k, v) = (draw(4, 3, 0) * scale, draw(9, 3, 1) * scale, draw(9, 2, 2));
-        let allowed =
-            DMatrix::from_fn(4, keys.len(), |i, j| i != 1 || (keys.start + j) % 2 == 0);
+        let allowed = DMatrix::from_fn(4, keys.len(), |i, j| {
+            i != 1 || (keys.start + j).is_multiple_of(2)
+        });
         let (keys, values) = (k.rows_range(keys.clone()), v.rows_range(keys));
         let (output, cache) =
             attention(&q, keys, values, Mask::dense(allowed).unwrap()).unwrap();
@@ -168,7 +168,7 @@ mod tests {
                 !merged.output.iter().any(|x| x.is_nan()),
                 "a query that saw nothing in both parts gets NaN: −∞ − (−∞) is NaN"
             );
-            assert_eq!(merged, half, "merged with an empty part, a part stays as it is");
+            assert!(merged == half, "merged with an empty part, a part stays as it is");
         }
     }
 }

@@ -5,15 +5,16 @@
 //! Six patients are waiting, each a causal attention with one head. Each has one of the five faults of `Fault`, or
 //! none. Two may have the same, and a fault may be missing.
 //!
-//! Their code is scrambled, so don't decode it: examine them. Call `patient(0)` to `patient(5)` with inputs for
-//! which you know what a healthy program and each faulty one returns, from a test or a `main` of your own. Then let
-//! `diagnoses` return your six names. A tool that tells faults apart by behaviour also works on a program whose
-//! source you will never see.
+//! The code is in front of you; the exercise is to do without. Call `patient(0)` to `patient(5)` with inputs for
+//! which you know what a healthy program and each faulty one returns. You can do that in a `#[test]` of your own at
+//! the end of this file, run by `cargo test --test name_the_fault -- --nocapture`. The crate `laboratory` isn't
+//! needed. Then let `diagnoses` return your six names. A tool that tells faults apart by behaviour also works on a
+//! program whose source you will never see.
 //!
 //! # Hint
 //!
-//! What does each kind return if all scores are zero and the values are 1, 10 and 100? Make a table with a row for
-//! each kind. Which kinds does it tell apart?
+//! With the identity for $V$, the output *is* the weights. What does each kind return if all scores are zero? Make a
+//! table with a row for each kind. Which kinds does it tell apart?
 //!
 //! # Hint
 //!
@@ -22,9 +23,9 @@
 //!
 //! # Hint
 //!
-//! Print three outputs of each patient: zeros for `q` with the values above; `q` and the last key all ones, the
-//! other keys zeros, with values 0 and 1; and queries of 1,000 and −1,000 with keys of width 1. Compare row by row
-//! with your table.
+//! Print three outputs of each patient: zeros for `q`; then `q` and the last key all ones, the other keys zeros, with
+//! four columns; and queries of 1,000 and −1,000 with keys of width 1, which hold ones. Compare row by row with your
+//! table.
 
 use attention::softmax_rows;
 use nalgebra::DMatrix;
@@ -41,7 +42,8 @@ pub enum Fault {
     SeesOneTooMany,
     /// Hidden weights are set to zero after softmax, and rows aren't divided again.
     MaskAfterSoftmax,
-    /// Softmax subtracts one maximum, of the whole matrix, in place of each row's.
+    /// Softmax subtracts the maximum of the whole matrix from every row. A row far below it underflows: all its
+    /// exponentials are 0.
     OneMaximum,
 }
 
@@ -78,13 +80,13 @@ pub fn patient(
 pub fn diagnoses() -> [Fault; 6] {
     // SOLUTION
     use Fault::*;
-    // FAULT first-glance: rows of scores that lie far apart
+    // FAULT first-glance: patient 3 isn't Healthy
     // > [MaskAfterSoftmax, Healthy, MissingScale, Healthy, WrongAxis, Healthy]
-    // FAULT not-what-it-seems: all scores zero
+    // FAULT not-what-it-seems: patient 0 isn't WrongAxis
     // > [WrongAxis, Healthy, MissingScale, OneMaximum, WrongAxis, Healthy]
-    // FAULT a-leak: all scores zero
+    // FAULT a-leak: patient 4 isn't SeesOneTooMany
     // > [MaskAfterSoftmax, Healthy, MissingScale, OneMaximum, SeesOneTooMany, Healthy]
-    // FAULT zeros-alone: a score whose size is known
+    // FAULT zeros-alone: patient 2 isn't Healthy
     // > [MaskAfterSoftmax, Healthy, Healthy, OneMaximum, WrongAxis, Healthy]
     [MaskAfterSoftmax, Healthy, MissingScale, OneMaximum, WrongAxis, Healthy]
     // END
@@ -135,58 +137,38 @@ mod tests {
         if fault == Fault::WrongAxis { columns * v } else { rows * v }
     }
 
-    /// Inputs, each with words for it.
-    fn probes() -> Vec<(&'static str, [DMatrix<f64>; 3])> {
+    /// Inputs that together tell all kinds apart.
+    fn probes() -> [[DMatrix<f64>; 3]; 4] {
         let rng = &mut ChaCha8Rng::seed_from_u64(1);
         let mut random = || DMatrix::from_fn(4, 3, |_, _| rng.random_range(-1.0..1.0));
-        let far = [
-            dmatrix![-1000.0; 1000.0; 2.0],
-            DMatrix::repeat(3, 1, 1.0),
-            dmatrix![1.0; 10.0; 100.0],
-        ];
-        vec![
-            (
-                "all scores zero and values 1, 10, 100",
-                [DMatrix::zeros(3, 4), DMatrix::zeros(3, 4), dmatrix![1.0; 10.0; 100.0]],
-            ),
-            (
-                "a score whose size is known: q all ones, keys of zeros and of ones",
-                [
-                    DMatrix::repeat(2, 4, 1.0),
-                    DMatrix::from_fn(2, 4, |i, _| i as f64),
-                    dmatrix![0.0; 1.0],
-                ],
-            ),
-            ("rows of scores that lie far apart", far),
-            ("random numbers", [random(), random(), random()]),
+        let (zeros, values) = (DMatrix::zeros(3, 4), dmatrix![1.0; 10.0; 100.0]);
+        let last = DMatrix::from_fn(2, 4, |i, _| i as f64);
+        let far = dmatrix![-1000.0; 1000.0; 2.0];
+        [
+            [zeros.clone(), zeros, values.clone()],
+            [DMatrix::repeat(2, 4, 1.0), last, dmatrix![0.0; 1.0]],
+            [far, DMatrix::repeat(3, 1, 1.0), values],
+            [random(), random(), random()],
         ]
-    }
-
-    fn shown(m: &DMatrix<f64>) -> String {
-        m.column(0)
-            .iter()
-            .map(|number| format!("{number:.3}"))
-            .collect::<Vec<_>>()
-            .join(", ")
     }
 
     fn examine(patients: std::ops::Range<usize>) {
         let answer = diagnoses();
-        for (number, (words, [q, k, v])) in patients
-            .flat_map(|number| probes().into_iter().map(move |probe| (number, probe)))
-        {
-            let (claimed, found) =
-                (program(answer[number], &q, &k, &v), patient(number, &q, &k, &v));
-            let same = claimed
-                .iter()
-                .zip(&found)
-                .all(|(a, b)| (a - b).abs() < 1e-9 || a.is_nan() && b.is_nan());
+        for number in patients {
+            let claim = answer[number];
+            let same = probes().iter().all(|[q, k, v]| {
+                let (claimed, found) =
+                    (program(claim, q, k, v), patient(number, q, k, v));
+                (claimed.iter().zip(&found))
+                    .all(|(a, b)| (a - b).abs() < 1e-9 || a.is_nan() && b.is_nan())
+            });
+            let program = match claim {
+                Fault::Healthy => "a healthy program",
+                _ => "a program with this fault",
+            };
             assert!(
                 same,
-                "patient {number} isn't {:?}. Try {words}: the first column would be {}, and this patient returns {}",
-                answer[number],
-                shown(&claimed),
-                shown(&found)
+                "patient {number} isn't {claim:?}: on some input {program} returns something else. Which input have you not tried?"
             );
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! medium, 25 minutes
 //!
-//! The memory behind a padding token may hold anything, even NaN. If it reaches one output, training is ruined. Write
+//! The memory behind a padding token may hold anything, even NaN. One NaN that reaches an output can ruin the training. Write
 //! the second half of attention, from scores to output, so that it can't.
 //!
 //! You get scores $(n_q, n_k)$, a matrix of the same shape that says what may be seen (`true`: may be seen), and values
@@ -47,11 +47,15 @@ pub fn masked_average(
         // > scores[(i, j)] + if allowed[(i, j)] { 0.0 } else { HIDDEN }
         if allowed[(i, j)] { scores[(i, j)] } else { HIDDEN }
     });
-    for mut row in weights.row_iter_mut() {
+    for (i, mut row) in weights.row_iter_mut().enumerate() {
         let largest = row.max();
+        // By the mask: the largest of NaN and −∞ may be called −∞.
+        let sees_nothing = !(0..v.nrows()).any(|j| allowed[(i, j)]);
         // FAULT empty-row: What is −∞ − (−∞)?
         // > if false {
-        if largest == f64::NEG_INFINITY {
+        // FAULT by-the-maximum: a visible score that is NaN
+        // > if largest == f64::NEG_INFINITY {
+        if sees_nothing {
             row.fill(0.0);
         } else {
             row.apply(|score| *score = (*score - largest).exp());
@@ -126,7 +130,12 @@ mod tests {
         let got = masked_average(&scores, &allowed, &v);
         let zeros = allowed.map(|seen| if seen { 1.0 } else { 0.0 });
         let late = softmax_rows(&scores).unwrap().component_mul(&zeros) * &v;
-        assert_eq!(got.shape(), (3, 2), "the output has a row for each query");
+        assert!(
+            got.shape() == (3, 2),
+            "the output has a row for each query: yours has the shape {:?}, expected {:?}",
+            got.shape(),
+            (3, 2)
+        );
         assert!(
             !same(&got, &late),
             "these are the outputs if softmax comes before the mask"
@@ -185,5 +194,13 @@ mod tests {
             );
         }
         check(&[0.0, 0.0], &[true, false], &v, &[2.0], "the NaN is hidden here");
+        // As in the first row of a causal mask.
+        let seen = dmatrix![true, false];
+        let got = masked_average(&dmatrix![f64::NAN, 1.0], &seen, &dmatrix![2.0; 3.0])[0];
+        assert!(
+            got.is_nan(),
+            "the only visible score is NaN, and the output is {got:.3}: a visible score that is NaN has to show. Does the mask say that \
+             a row sees nothing, or the maximum?"
+        );
     }
 }

@@ -3,11 +3,10 @@
 //! medium, 20 minutes
 //!
 //! Keys arrive one at a time, and none may be looked at twice. Keep the state $(m, \ell, o)$ of one query, and return
-//! its output and its log-sum-exp at the end. This is the inner loop of every fast attention, and the loop of a model
-//! that streams its keys from a disk.
+//! its output and its log-sum-exp at the end. This is the inner loop of every fast attention.
 //!
 //! The state starts empty. `absorb` takes one score and its value, a row of $d_v$ numbers. A hidden key has the score
-//! $-\infty$. Its value may be anything, NaN too, and leaves no trace. Scores may be as large as thousands.
+//! $-\infty$. Its value may be anything, even NaN, and must leave no trace. Scores may be in the thousands.
 //!
 //! `finish` returns the output and $L$. A query that has seen nothing has an output of zeros, and $L = -\infty$.
 //!
@@ -46,7 +45,7 @@ impl State {
     /// Takes one key: its score, and its value of d_v numbers.
     pub fn absorb(&mut self, score: f64, value: &[f64]) {
         // SOLUTION
-        // FAULT hidden: a hidden key leaves no trace
+        // FAULT hidden: can skip a hidden key altogether
         if score == f64::NEG_INFINITY {
             // FAULT hidden
             return;
@@ -70,9 +69,11 @@ impl State {
     /// Returns the output, d_v numbers, and the log-sum-exp (L).
     pub fn finish(self) -> (Vec<f64>, f64) {
         // SOLUTION
-        // FAULT nothing-seen: 0 / 0
+        // FAULT nothing-seen: What is 0 / 0?
         // > let sum = self.sum;
         let sum = if self.sum == 0.0 { 1.0 } else { self.sum };
+        // FAULT no-division: divide by ℓ at the end
+        // > let output = self.values.clone();
         let output = self.values.iter().map(|o| o / sum).collect();
         // FAULT without-the-maximum: add the maximum
         // > (output, self.sum.ln())
@@ -110,15 +111,28 @@ mod tests {
             output.iter().all(|o| o.is_finite()),
             "{name}: the output is {output:?}: does every exponential subtract the largest score so far, and is no correction larger than 1?"
         );
-        for c in 0..2 {
-            let expected: f64 =
-                (0..values.len()).map(|j| weights[j] * values[j][c]).sum();
-            assert!(
-                (output[c] - expected).abs() < 1e-12 * values.len() as f64,
-                "{name}: number {c} of the output should be {expected:.4} and is {:.4}: both sums need the correction",
-                output[c]
-            );
-        }
+        let expected =
+            |c: usize| (0..values.len()).map(|j| weights[j] * values[j][c]).sum::<f64>();
+        let is = |factor: f64| {
+            (0..2).all(|c| (output[c] - factor * expected(c)).abs() < 1e-10)
+        };
+        let sum = (right - row.max()).exp();
+        assert!(
+            (sum - 1.0).abs() < 1e-9 || !is(sum),
+            "{name}: the output is ℓ times too large: divide by ℓ at the end"
+        );
+        let falls = scores.windows(2).all(|pair| pair[0] >= pair[1]);
+        let question = if falls {
+            "does each value get its own weight? These scores need no correction"
+        } else {
+            "both sums need the correction"
+        };
+        assert!(
+            is(1.0),
+            "{name}: the output should be ({:.4}, {:.4}) and is {output:.4?}: {question}",
+            expected(0),
+            expected(1)
+        );
         assert!(
             (lse - right).abs() < 1e-12 * right.abs().max(1.0),
             "{name}: L should be {right:.4} and is {lse:.4}: add the maximum to the logarithm"
@@ -127,8 +141,8 @@ mod tests {
 
     #[test]
     fn falling_scores_need_no_correction() {
-        compare("four scores that fall", &[2.0, 1.0, 0.5, -3.0]);
         compare("one key", &[-5.0]);
+        compare("four scores that fall", &[2.0, 1.0, 0.5, -3.0]);
     }
 
     #[test]
@@ -153,32 +167,37 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_key_leaves_no_trace() {
-        let mut state = State::new(2);
-        state.absorb(NOTHING, &[f64::NAN, 1.0]);
-        assert_eq!(
-            format!("{state:?}"),
-            format!("{:?}", State::new(2)),
-            "the first key is hidden: a hidden key leaves no trace, and −∞ − (−∞) is NaN"
+    fn a_query_that_sees_nothing_gets_zeros() {
+        let (output, lse) = run(&[], &[]);
+        assert!(
+            output == [0.0, 0.0] && lse == NOTHING,
+            "nothing seen: the output should be zeros, and L −∞; yours are {output:?} and {lse}. What is 0 / 0?"
         );
-        let (output, lse) = run(
-            &[1.0, NOTHING, 1.0],
-            &[[1.0, 0.0], [f64::NAN, f64::INFINITY], [3.0, 0.0]],
-        );
-        assert_eq!(
-            output,
-            [2.0, 0.0],
-            "if visible keys are right: a hidden key leaves no trace, but 0 · NaN is NaN"
-        );
-        assert!((lse - 1.0 - 2.0_f64.ln()).abs() < 1e-12, "L counts visible keys only");
     }
 
     #[test]
-    fn a_query_that_sees_nothing_gets_zeros() {
-        assert_eq!(
-            run(&[], &[]),
-            (vec![0.0, 0.0], NOTHING),
-            "nothing seen: the output should be zeros, and L −∞; 0 / 0 is NaN"
+    fn a_hidden_key_leaves_no_trace() {
+        let expected = run(&[1.0, 1.5], &[[1.0, 0.0], [3.0, 0.0]]);
+        let came = run(&[1.0, NOTHING, 1.5], &[[1.0, 0.0], [7.0, 7.0], [3.0, 0.0]]);
+        assert!(
+            came == expected,
+            "a hidden key leaves no trace, but after a visible key it changes the result: yours {came:.3?}, expected {expected:.3?}"
         );
+        let came = run(&[NOTHING, 1.0], &[[7.0, 7.0], [3.0, 0.0]]);
+        assert!(
+            came == (vec![3.0, 0.0], 1.0),
+            "the first key is hidden, the second visible: yours {came:.3?}, expected the second's value, and its score for L. What is −∞ − (−∞)?"
+        );
+    }
+
+    #[test]
+    fn the_value_of_a_hidden_key_may_be_nan() {
+        let values = [[1.0, 0.0], [f64::NAN, f64::INFINITY], [3.0, 0.0]];
+        let (output, lse) = run(&[1.0, NOTHING, 1.0], &values);
+        assert!(
+            output == [2.0, 0.0],
+            "a key is hidden, and its value is NaN: o became {output:?}. Its weight is 0, but 0 · NaN is NaN. A program that takes one key at a time can skip a hidden key altogether"
+        );
+        assert!((lse - 1.0 - 2.0_f64.ln()).abs() < 1e-12, "L counts visible keys only");
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! easy, 15 minutes
 //!
-//! A map of weights is a picture, and you have hundreds of heads. Write the two numbers of the chapter that find
-//! the interesting ones:
+//! A map of weights is a picture, and you have hundreds of heads. Compute the chapter's two scores, which find the interesting ones:
 //!
 //! - the **previous-token score**, the weight that a query puts on the token before, averaged over queries that
 //!   have one;
 //! - the **prefix-matching score**, the weight that a query puts on all tokens that followed earlier copies of its
-//!   own, averaged over queries that have copies.
+//!   own, averaged over queries that have copies. The query itself counts if it is such a follower.
 //!
 //! If no query has such a place, the score is 0. The weights, $(n, n)$, are those of a causal head, and a text has
 //! $n$ tokens.
@@ -19,8 +18,7 @@
 //!
 //! # Hint
 //!
-//! A mean over *some* queries needs a count of its own. Can the token that followed an earlier copy be the query
-//! itself?
+//! A mean over *some* queries needs a count of its own. In `a a`, which token followed the copy of the second `a`?
 //!
 //! # Hint
 //!
@@ -155,13 +153,16 @@ mod tests {
 
     #[test]
     fn a_place_that_does_not_exist_counts_nothing() {
-        let one = looking_at(&[0]);
-        assert_eq!(previous_token_score(&one), 0.0, "a single token has no previous one");
-        assert_eq!(
+        let scores = [
+            previous_token_score(&looking_at(&[0])),
             prefix_matching_score(&[3, 1, 2], &looking_at(&[0, 1, 2])),
-            0.0,
-            "without copies the score is 0"
+        ];
+        assert!(
+            scores[0] == 0.0,
+            "a single token has no previous one, so the score is 0, not {}",
+            scores[0]
         );
+        assert!(scores[1] == 0.0, "without copies the score is 0, not {}", scores[1]);
     }
 
     #[test]

@@ -100,7 +100,12 @@ mod tests {
         for seed in 0..3 {
             let (p, x) = example(seed);
             let (y, right) = (layer(&p, &x), reference(&p, &x));
-            assert_eq!(y.shape(), (6, 5), "Y has the shape of X, (n, d_model)");
+            assert!(
+                y.shape() == (6, 5),
+                "Y has the shape of X, (n, d_model): yours has the shape {:?}, expected {:?}",
+                y.shape(),
+                (6, 5)
+            );
             let [mut no_q, mut no_v, mut no_o] = [p.clone(), p.clone(), p.clone()];
             no_q.b_q.fill(0.0);
             no_v.b_v.fill(0.0);

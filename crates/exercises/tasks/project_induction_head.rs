@@ -2,26 +2,20 @@
 //!
 //! project, 150 minutes
 //!
-//! The chapter trains two layers of attention until they continue “q f x b q f …”. Write their weights down
-//! instead. A circuit that you can set by hand is one that you have understood.
+//! The chapter trains two layers of attention until they continue “q f x b q f …”. Write their weights down instead.
 //!
-//! You build two things. `read` runs a model: embedding, two causal heads that add to the residual stream,
-//! unembedding. `build` fills its matrices. Rows of the stream are as wide as you like, with columns for whatever
-//! you want to write into them. There is no norm and no MLP. Positions are learned rows, added to the token's.
+//! `read` runs a model: two causal heads add to the stream, and an unembedding turns it into logits. `build` fills the
+//! matrices; the stream is as wide as you like. Positions are rows of a table (the chapter's model is rotary). There
+//! is no norm and no MLP. You may call `attention`, which divides by $\sqrt{d_k}$.
 //!
-//! What earns the marks, each line a test:
+//! Each token occurs at most once in the random part. The tests ask:
 //!
-//! - The stream begins with the token's row plus the position's, and both heads *add* to it.
-//! - No output depends on a later token.
-//! - The first head of your model puts nearly all its weight on the token before.
-//! - The second head puts nearly all its weight on tokens that followed earlier copies.
-//! - In random repeated texts, the right token has the largest logit at every place that is determined, for any
-//!   length of the random part and of the text up to `longest`.
-//! - That holds for the text's *first* token, too. What does a causal head write at position 0?
-//! - Without what the first head writes, the model fails. So the answer comes from your two heads, and not from
-//!   `read`.
-//!
-//! You may call `attention` of the crate.
+//! - Do heads add to the stream, and see nothing later?
+//! - Does the first head look at the token before?
+//! - Does the second look at followers of earlier copies?
+//! - Is the text's *first* token no exception?
+//! - Does it take both heads?
+//! - Has the right token the largest logit wherever it's determined?
 //!
 //! # Hint
 //!
@@ -32,14 +26,13 @@
 //!
 //! A query's column says what it wants, a key's column what it has. Let $W_Q$ of the first head send position $i$
 //! to the column $i - 1$, and $W_K$ position $j$ to the column $j$. For nearly all the weight, a match must be far
-//! above the other scores, and the scale divides by $\sqrt{d_k}$. Position 0 can only see itself, so it writes that
-//! the first token stands before itself. Which key of the second head must therefore be made unattractive?
+//! above the other scores. Position 0 can only see itself. What does the first head write there?
 //!
 //! # Hint
 //!
-//! Second head: $W_Q$ from the columns *token*, $W_K$ from the columns *stood before*, $W_V$ from *token*, $W_O$
-//! into *answer*, and the unembedding reads *answer*. In $W_K$, let the row of position 0 hold large negative
-//! numbers: whatever token asks, that key answers with a lower score. Write one helper that puts a diagonal of a
+//! Second head: $W_Q$ from the columns *token*, $W_K$ from *stood before*, $W_V$ from *token*, $W_O$ into *answer*,
+//! and the unembedding reads *answer*. At position 0, the first head writes that the first token stands before itself.
+//! So in $W_K$, let the row of position 0 hold large negative numbers. Write one helper that puts a diagonal of a
 //! given number into a matrix, from a first row and a first column.
 
 use attention::{Mask, attention};
@@ -129,9 +122,11 @@ pub fn build(vocabulary: usize, longest: usize) -> Model {
     // > let mut w_k = diagonal(w(d_model, vocabulary), (token, 0), vocabulary, 1.0);
     let mut w_k = diagonal(w(d_model, vocabulary), (before, 0), vocabulary, 1.0);
     // The first position wrote itself into `before`.
-    // FAULT first-before-itself: who stood before the first token
+    // FAULT first-before-itself: What did the first head write there?
     w_k.row_mut(position).fill(-2.0);
     let induction = Head {
+        // FAULT asks-nothing: do query and key have a column in common?
+        // > w_q: w(d_model, vocabulary),
         w_q: diagonal(w(d_model, vocabulary), (token, 0), vocabulary, sharp(vocabulary)),
         w_k,
         w_v: diagonal(w(d_model, vocabulary), (token, 0), vocabulary, 1.0),
@@ -141,6 +136,8 @@ pub fn build(vocabulary: usize, longest: usize) -> Model {
         tokens: diagonal(w(vocabulary, d_model), (0, token), vocabulary, 1.0),
         positions: diagonal(w(longest, d_model), (0, position), longest, 1.0),
         heads: [previous, induction],
+        // FAULT answer-lost: the answer doesn't reach the logits
+        // > unembedding: diagonal(w(d_model, vocabulary), (before, 0), vocabulary, 1.0),
         unembedding: diagonal(w(d_model, vocabulary), (answer, 0), vocabulary, 1.0),
     }
     // END
@@ -227,7 +224,7 @@ mod tests {
         let off = (read(&silent, &text).logits - &x * &model.unembedding).amax();
         assert!(
             off < 1e-12,
-            "heads that write nothing leave the tokens' and positions' rows alone: a head adds to the stream"
+            "with silent heads, the stream should be the token's row plus the position's: a head adds to the stream"
         );
         silent.heads[0].w_o = model.heads[0].w_o.clone();
         let [q, k, v] = [&model.heads[0].w_q, &model.heads[0].w_k, &model.heads[0].w_v]
@@ -283,52 +280,38 @@ mod tests {
         }
     }
 
+    /// The weight of a query on keys that followed copies of its token (`after` is 1), or on the copies (0).
+    fn on_copies(weights: &DMatrix<f64>, text: &[usize], i: usize, after: usize) -> f64 {
+        let is_copy = |j: &usize| text[j - after] == text[i];
+        (after..=i).filter(is_copy).map(|j| weights[(i, j)]).sum()
+    }
+
     #[test]
     fn the_second_head_looks_at_what_followed_a_copy() {
         for (seed, (vocabulary, longest, period, n)) in SIZES.into_iter().enumerate() {
             let text = repeated(vocabulary, period, n, 10 + seed as u64);
             let weights = &read(&build(vocabulary, longest), &text).weights[1];
             for i in period..n {
-                let sum = |after| {
-                    (after..=i)
-                        .filter(|&j| text[j - after] == text[i])
-                        .map(|j| weights[(i, j)])
-                        .sum::<f64>()
+                let [copies, followed] =
+                    [0, 1].map(|after| on_copies(weights, &text, i, after));
+                let even = 1.0 / (i + 1) as f64;
+                let question = if (0..=i).all(|j| (weights[(i, j)] - even).abs() < 1e-6) {
+                    "and as much to every key: do query and key have a column in common?"
+                } else if period > 1 && copies > 0.9 {
+                    "and finds the copy itself. What has the key after it to offer, and by which columns?"
+                } else if weights[(i, 0)] > 0.2 {
+                    &format!(
+                        "and {:.2} to key 0. What did the first head write there?",
+                        weights[(i, 0)]
+                    )
+                } else if followed > 0.1 {
+                    "and that isn't nearly all. How large must a score be?"
+                } else {
+                    "and more to others. What does it ask for, and which columns of a key have that?"
                 };
-                let (copies, followed) = (sum(0), sum(1));
-                assert!(
-                    period == 1 || copies < 0.9,
-                    "query {i} of the second head finds the copy itself. What has the key after it to offer, and by which columns?"
-                );
-                assert!(
-                    followed > 0.1,
-                    "query {i} of the second head gives {followed:.2} to what followed copies of its token. What does it ask for, and which columns of a key have that?"
-                );
                 assert!(
                     followed > 0.9,
-                    "query {i} of the second head gives {followed:.2} to what followed copies of its token, where the random part has {period} tokens. How large must a score be?"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn repeated_texts_are_continued() {
-        for (seed, (vocabulary, longest, period, n)) in SIZES.into_iter().enumerate() {
-            let model = build(vocabulary, longest);
-            for n in [n, longest.min(n + 3)] {
-                let text = repeated(vocabulary, period, n, 20 + seed as u64);
-                let reading = read(&model, &text);
-                let determined: Vec<usize> = (period..n - 1).collect();
-                let right = determined
-                    .iter()
-                    .filter(|&&i| says(&reading, i, text[i + 1]))
-                    .count();
-                assert_eq!(
-                    right,
-                    determined.len(),
-                    "{period} random tokens, repeated up to {n}: this many of {} determined places are right",
-                    determined.len()
+                    "query {i} of the second head gives {followed:.2} to what followed copies of its token, {question}"
                 );
             }
         }
@@ -339,15 +322,17 @@ mod tests {
         let (model, text) = (build(9, 12), [7, 2, 5, 7, 2, 5, 7]);
         let reading = read(&model, &text);
         let [first, second] = [7, 2].map(|token| reading.logits[(3, token)]);
-        let message =
-            "after the second 7 comes a 2, as after the first, but the logit of 7";
-        assert!(
-            (first - second).abs() > 1e-6,
-            "{message} is as large: half the weight goes to key 0. By what the first head wrote there, who stood before the first token?"
-        );
+        let on_first = reading.weights[1][(3, 0)];
+        let why = if on_first > 0.3 {
+            format!(
+                ": the second head gives {on_first:.2} to key 0. What did the first head write there?"
+            )
+        } else {
+            String::new()
+        };
         assert!(
             says(&reading, 3, 2),
-            "{message} is {first:.2}, and that of 2 is {second:.2}"
+            "after the second 7 comes a 2, as after the first, but the logit of 7 is {first:.2}, and that of 2 is {second:.2}{why}"
         );
     }
 
@@ -364,6 +349,44 @@ mod tests {
                 "without what head {} writes, {right} of 21 places are still right: what else knows the answer?",
                 which + 1
             );
+        }
+    }
+    #[test]
+    fn repeated_texts_are_continued() {
+        for (seed, (vocabulary, longest, period, n)) in SIZES.into_iter().enumerate() {
+            let model = build(vocabulary, longest);
+            for n in [n, longest.min(n + 3)] {
+                let text = repeated(vocabulary, period, n, 20 + seed as u64);
+                let reading = read(&model, &text);
+                let determined = period..n - 1;
+                let right = determined
+                    .clone()
+                    .filter(|&i| says(&reading, i, text[i + 1]))
+                    .count();
+                let Some(i) =
+                    determined.clone().find(|&i| !says(&reading, i, text[i + 1]))
+                else {
+                    continue;
+                };
+                let token = text[i + 1];
+                let logits = reading.logits.row(i);
+                let said = (0..vocabulary)
+                    .filter(|&other| other != token)
+                    .max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
+                    .unwrap_or(token);
+                let [first, second] = &reading.weights;
+                let look =
+                    first[(i, i - 1)] > 0.9 && on_copies(second, &text, i, 1) > 0.9;
+                let why = if look {
+                    ". Both heads look where they should, but the answer doesn't reach the logits: which columns does W_V of the second head read, W_O write, and the unembedding read?"
+                } else {
+                    ""
+                };
+                panic!(
+                    "{period} random tokens, repeated up to {n}: first wrong at place {i}, which should say {token} and says {said} ({right} of {} are right){why}",
+                    determined.len()
+                );
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! project, 150 minutes
 //!
-//! Write a forward kernel like the chapter's first tiled one, for a small model of a thread block. The block has `threads` queries, one for
+//! Write a forward kernel like the chapter's kernel 1, but simpler: one thread for each query, for a small model of a thread block. The block has `threads` queries, one for
 //! each thread. Keys and values pass through shared memory, tile by tile, and each thread keeps a running maximum, a sum and its row of the output.
 //!
 //! `block.step(name, |thread, device| …)` runs code for every thread. The code may change only its own `thread` and the `device`: its shared
@@ -13,13 +13,13 @@
 //!
 //! - *Right*: the outputs of attention for any lengths, not only multiples of a tile or block.
 //! - *Causal*: ends aligned, as in the crate. A query that sees nothing gets zeros.
-//! - *Stable*: no score is too large.
-//! - *No race*: in whatever order the threads run.
+//! - *Stable*: scores in the thousands don't overflow.
+//! - *No race*: the result doesn't depend on the order of the threads.
 //! - *Small*: it works with shared memory for a single key and value. With more, tiles are as large as fit.
-//! - *Frugal*: a block loads each key and value once from global memory, and none that all its queries may not see.
+//! - *Frugal*: a block loads each key and value once from global memory, and no key or value that none of its queries may see.
 //! - *Fair*: the threads share these loads about evenly.
 //!
-//! Begin with one block and one tile, no mask. Then add a line at a time.
+//! Begin with one block and one tile, no mask. Then add one requirement at a time.
 //!
 //! # Hint
 //!

@@ -85,10 +85,11 @@ mod tests {
             );
         };
         let right = attend(&asked);
-        assert_eq!(
+        assert!(
+            predicted.shape() == right.shape(),
+            "a prediction has a row for each word: yours has the shape {:?}, expected {:?}",
             predicted.shape(),
-            right.shape(),
-            "a prediction has a row for each word"
+            right.shape()
         );
         let is = |other: &DMatrix<f64>| (&predicted - other).norm() < 1e-9;
         let places: Vec<_> = known

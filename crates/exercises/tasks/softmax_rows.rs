@@ -2,7 +2,7 @@
 //!
 //! easy, 10 minutes
 //!
-//! Turn a matrix of scores into weights: each row becomes positive numbers that sum to 1. A row's weights are
+//! Turn a matrix of scores into weights: each row becomes numbers that sum to 1, none of them negative. A row's weights are
 //! $e^{s_j} / \sum_l e^{s_l}$. Scores may be as large as 1,000, whose exponential no `f64` can hold, so subtract something first. A score of
 //! $-\infty$ gets the weight 0, and a row with nothing else gets weights of 0.
 //!
@@ -69,7 +69,10 @@ mod tests {
         let weights = softmax_rows(&dmatrix![0.0, 1.0]);
         let ratio = weights[1] / weights[0];
         let e = 1.0_f64.exp();
-        assert!((ratio - e).abs() < 1e-12, "a score that is larger by 1 gets a weight larger by e = {e:.4}, not by {ratio:.4}");
+        assert!(
+            (ratio - e).abs() < 1e-12,
+            "a score that is larger by 1 gets a weight larger by e = {e:.4}, not by {ratio:.4}"
+        );
     }
 
     #[test]
@@ -87,7 +90,13 @@ mod tests {
     fn a_row_that_sees_nothing_has_no_weights() {
         let hidden = f64::NEG_INFINITY;
         let weights = softmax_rows(&dmatrix![hidden, hidden; 0.0, hidden]);
-        assert!(weights.iter().all(|weight| !weight.is_nan()), "a row of −∞ gets NaN: −∞ − (−∞) is NaN");
-        assert_eq!(weights, dmatrix![0.0, 0.0; 1.0, 0.0], "a score of −∞ gets the weight 0");
+        assert!(
+            weights.iter().all(|weight| !weight.is_nan()),
+            "a row of −∞ gets NaN: −∞ − (−∞) is NaN"
+        );
+        assert!(
+            weights == dmatrix![0.0, 0.0; 1.0, 0.0],
+            "a score of −∞ gets the weight 0, and a row of them no weights"
+        );
     }
 }

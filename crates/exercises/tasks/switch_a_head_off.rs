@@ -129,7 +129,12 @@ mod tests {
                 let mut zeroed = joined.clone();
                 zeroed.columns_mut(2 * head, 2).fill(0.0);
                 let found = without(&w_o, n_heads, &[head]);
-                assert_eq!(found.shape(), w_o.shape(), "W_O keeps its shape");
+                assert!(
+                    found.shape() == w_o.shape(),
+                    "W_O keeps its shape; yours is {:?}, expected {:?}",
+                    found.shape(),
+                    w_o.shape()
+                );
                 let off = (&joined * found - zeroed * &w_o).amax();
                 assert!(
                     off < 1e-12,
@@ -137,10 +142,11 @@ mod tests {
                 );
             }
             let both = without(&w_o, n_heads, &[0, n_heads - 1]);
-            assert_eq!(
+            assert!(
+                heads_on(&both).iter().filter(|on| !**on).count() == 2,
+                "two heads can be off at once: of yours {} are, expected {}",
                 heads_on(&both).iter().filter(|on| !**on).count(),
-                2,
-                "two heads can be off at once"
+                2
             );
         }
     }
@@ -155,7 +161,11 @@ mod tests {
                 n_heads,
                 &loss(prices.clone(), pairs),
             );
-            assert_eq!(found.len(), n_heads, "one worth for each head");
+            assert!(
+                found.len() == n_heads,
+                "one worth for each head: you return {}, expected {n_heads}",
+                found.len()
+            );
             assert!(
                 (found[0] - prices[0] - 1.0).abs() > 1e-12,
                 "a worth is a rise: what was the loss before?"

@@ -3,14 +3,15 @@
 //! medium, 25 minutes
 //!
 //! The divisor of the scores decides how evenly a row spreads its weight. In a model that writes text it's called the
-//! **temperature**. Given a row's scores and a target entropy, find the divisor $a$ at which the weights
-//! $\operatorname{softmax}(s / a)$ have that entropy.
+//! **temperature**. Find the divisor $a$ at which the weights $A = \operatorname{softmax}(s / a)$ have a given entropy.
 //!
-//! The entropy $H = -\sum_j p_j \ln p_j$ grows with $a$, so you can search by bisection. Start with one $a$ that is too
-//! small and one that is too large, and halve the interval until it is tiny. The scores may have any size, so no fixed
-//! interval will do. The target can always be reached. Find $a$ up to a relative error of $10^{-9}$.
+//! The entropy $H = -\sum_j A_j \ln A_j$ grows with $a$, so you can search by bisection: start with one $a$ that is too
+//! small and one that is too large, and halve the interval. Scores may be of any size, so let them decide where the
+//! interval begins and ends. The target can be reached. Find $a$ up to a relative error
+//! of $10^{-9}$.
 //!
-//! You may use `attention::softmax`, but not `row_entropy`.
+//! First write `entropy`. The crate's `row_entropy` does that; don't use it. You may use `attention::softmax`. It
+//! returns a `Result`, an error only for an empty row.
 //!
 //! # Hint
 //!
@@ -35,6 +36,8 @@ pub fn entropy(weights: &DVector<f64>) -> f64 {
     // SOLUTION
     // FAULT zero: 0 · ln 0 is NaN
     // > let term = |p: &f64| -p * p.ln();
+    // FAULT sign: is a minus missing?
+    // > let term = |p: &f64| if *p == 0.0 { 0.0 } else { p * p.ln() };
     // FAULT bits: with the logarithm to the base 2
     // > let term = |p: &f64| if *p == 0.0 { 0.0 } else { -p * p.log2() };
     let term = |p: &f64| if *p == 0.0 { 0.0 } else { -p * p.ln() };
@@ -59,7 +62,7 @@ pub fn temperature(scores: &DVector<f64>, target: f64) -> f64 {
     while entropy_at(high) < target {
         high *= 2.0;
     }
-    // FAULT few-steps: how often must an interval be halved
+    // FAULT few-steps: When do you stop?
     // > for _ in 0..12 {
     for _ in 0..100 {
         let middle = (low + high) / 2.0;
@@ -92,6 +95,10 @@ mod tests {
                 "{n} equal weights have the entropy {got:.4}: this is what you get with the logarithm to the base 2"
             );
             assert!(
+                (got + nats).abs() > 1e-9,
+                "{n} equal weights have the entropy {got:.4}: is a minus missing?"
+            );
+            assert!(
                 (got - nats).abs() < 1e-12,
                 "{n} equal weights have the entropy ln {n} = {nats:.4}, not {got:.4}"
             );
@@ -113,28 +120,32 @@ mod tests {
             p.as_slice(),
         ))
         .unwrap()[0];
+        assert!(
+            entropy(&dvector![0.5, 0.5]) > 0.0,
+            "½ and ½ have a negative entropy, so that no search ends: is a minus missing?"
+        );
         let got = temperature(scores, target);
         let off = (got / a - 1.0).abs();
-        let span = scores.max() - scores.min();
         let about = format!(
-            "{} scores that span {span:.3e}, target entropy {target:.4}: you return {got:.6e}",
-            scores.len()
+            "{} scores that span {:.0e}, target entropy {target:.4}: the right divisor is {a:e}, yours is {got:.3e}",
+            scores.len(),
+            scores.max() - scores.min()
         );
         let question = if got <= 0.0 || got.is_nan() {
-            "a divisor is positive"
+            "a divisor is positive".to_owned()
         } else if off < 0.02 {
-            "that is near: how often must an interval be halved until it is this small?"
+            format!(
+                "near, but off by {off:.0e}: an absolute size is too coarse for small divisors, and an entropy near the target isn't a divisor near the right one. When do you stop?"
+            )
         } else if (got * a - 1.0).abs() < 1e-6 {
-            "that is a factor, and a divisor was asked for"
+            "that is a factor, and a divisor was asked for".to_owned()
         } else if !(0.005..200.0).contains(&a) {
-            "is it inside the interval that you search? Here the right one is far from 1"
+            "is it inside the interval that you search?".to_owned()
         } else {
             "which half do you keep when the entropy in the middle is too small?"
+                .to_owned()
         };
-        assert!(
-            off < 1e-8,
-            "{about}. The entropy with that divisor is another one; {question}"
-        );
+        assert!(off < 1e-8, "{about}: {question}");
     }
 
     fn draw(n: usize, size: f64) -> DVector<f64> {
@@ -156,6 +167,8 @@ mod tests {
     fn scores_may_be_large_or_small() {
         check(&draw(6, 1e4), 7e3);
         check(&draw(6, 1e-4), 5e-5);
+        check(&draw(6, 1e20), 7e19);
+        check(&draw(6, 1e-20), 5e-21);
     }
 
     #[test]

@@ -115,6 +115,8 @@ pub fn predicted_traffic(
     r: usize,
 ) -> (usize, usize) {
     // SOLUTION
+    // FAULT full-strips: the last strip has fewer than
+    // > let keys_and_values = n_q.div_ceil(r) * (r * d + n_k * (d + d_v)) - n_q * d;
     // FAULT part-of-a-strip: a part of a strip reads all keys
     // > let keys_and_values = n_q * n_k * (d + d_v) / r;
     let keys_and_values = n_q.div_ceil(r) * n_k * (d + d_v);
@@ -178,22 +180,26 @@ mod tests {
         for (n_q, n_k, d, d_v, r) in SIZES {
             let (_, [q, k, v, output]) = run(n_q, n_k, d, d_v, r);
             let strips = n_q.div_ceil(r);
-            assert_eq!(
+            let place = format!("{n_q} queries in strips of {r}");
+            assert!(
+                q.0 == n_q * d,
+                "{place}: {} numbers of Q were read, expected {}: each should be read once",
                 q.0,
-                n_q * d,
-                "{n_q} queries in strips of {r}: numbers of Q that were read; each should be read once"
+                n_q * d
             );
-            assert_eq!(
-                output,
-                (0, n_q * d_v),
-                "{n_q} rows in strips of {r}: output read and written; it should be written once and never read"
+            assert!(
+                output == (0, n_q * d_v),
+                "{place}: {} numbers of the output were read and {} written, expected 0 and {}: it should be written once and never read",
+                output.0,
+                output.1,
+                n_q * d_v
             );
             for (name, came, right) in
                 [("K", k.0, strips * n_k * d), ("V", v.0, strips * n_k * d_v)]
             {
-                assert_eq!(
-                    came, right,
-                    "{strips} strips of {r}: numbers of {name} that were read; the whole strip can share one reading"
+                assert!(
+                    came == right,
+                    "{place}: {came} numbers of {name} were read, expected {right}: the whole strip can share one reading"
                 );
             }
         }
@@ -206,10 +212,22 @@ mod tests {
             let read = traffic.iter().map(|counts| counts.0).sum::<usize>();
             let written = traffic.iter().map(|counts| counts.1).sum::<usize>();
             let came = predicted_traffic(n_q, n_k, d, d_v, r);
-            assert_eq!(
-                came,
-                (read, written),
-                "{n_q} queries, {n_k} keys, strips of {r}: predicted and counted differ; even a part of a strip reads all keys"
+            let place = format!("{n_q} queries, {n_k} keys, strips of {r}");
+            let keys_and_values = n_q.div_ceil(r) * n_k * (d + d_v);
+            assert!(
+                n_q % r == 0 || came.0 != n_q.div_ceil(r) * r * d + keys_and_values,
+                "{place}: you predict {} numbers read, and {read} are: keys and values are right, but the last strip has fewer than {r} queries",
+                came.0
+            );
+            assert!(
+                came.0 == read,
+                "{place}: you predict {} numbers read, and {read} are; even a part of a strip reads all keys",
+                came.0
+            );
+            assert!(
+                came.1 == written,
+                "{place}: you predict {} numbers written, and {written} are",
+                came.1
             );
         }
     }

@@ -73,18 +73,19 @@ mod tests {
         DMatrix::from_fn(n, d, |_, _| StandardNormal.sample(rng))
     }
 
-    /// The crate's answer, row by row.
+    /// The crate's answer, row by row. With a sign of -1, turned the other way.
     fn by_the_crate(
         x: &DMatrix<f64>,
         positions: &[usize],
         base: f64,
         pairs: RotaryPairs,
+        sign: isize,
     ) -> DMatrix<f64> {
         let rotary = Rotary::new(base, pairs).unwrap();
         let mut turned = x.clone();
         for (i, &position) in positions.iter().enumerate() {
-            let row =
-                rotary.turn(&x.rows(i, 1).into_owned(), 1, position as isize).unwrap();
+            let x = x.rows(i, 1).into_owned();
+            let row = rotary.turn(&x, 1, sign * position as isize).unwrap();
             turned.row_mut(i).copy_from(&row);
         }
         turned
@@ -141,12 +142,17 @@ mod tests {
         for (d, base) in [(2, 10000.0), (4, 10000.0), (6, 100.0), (10, 50.0)] {
             let (x, positions) = (draw(3, d, 4), [0, 1, 2]);
             let got = turn_pairs(&x, &positions, base);
-            let halves = by_the_crate(&x, &positions, base, RotaryPairs::Halves);
+            let halves = by_the_crate(&x, &positions, base, RotaryPairs::Halves, 1);
             assert!(
                 d == 2 || !same(&got, &halves),
                 "d = {d}: columns c and c + d/2 were turned together, and neighbours are asked for"
             );
-            let right = by_the_crate(&x, &positions, base, RotaryPairs::Neighbours);
+            let right = by_the_crate(&x, &positions, base, RotaryPairs::Neighbours, 1);
+            let back = by_the_crate(&x, &positions, base, RotaryPairs::Neighbours, -1);
+            assert!(
+                !same(&got, &back),
+                "d = {d}, base {base}: every pair turned the other way, by the negative angle"
+            );
             let column =
                 (0..d).find(|&c| !((got.column(c) - right.column(c)).norm() < 1e-9));
             let question = match column {
@@ -171,7 +177,13 @@ mod tests {
             "the same text packed twice gets different rows: each row has a position of its own, which isn't its number"
         );
         let one = turn_pairs(&text, &[9, 4, 700], 100.0);
-        let right = by_the_crate(&text, &[9, 4, 700], 100.0, RotaryPairs::Neighbours);
+        let [right, back] = [1, -1].map(|sign| {
+            by_the_crate(&text, &[9, 4, 700], 100.0, RotaryPairs::Neighbours, sign)
+        });
+        assert!(
+            !same(&one, &back),
+            "with the positions 9, 4 and 700, every pair turned the other way"
+        );
         assert!(
             same(&one, &right),
             "with the positions 9, 4 and 700, the rows are turned by other angles than these positions give"

@@ -1,13 +1,12 @@
-//! # Two heads by hand
+//! # Cross-attention with many heads
 //!
 //! medium, 20 minutes
 //!
-//! A translator's layer asks another text. Write its forward pass, cross-attention with several heads and without a
+//! A translator's layer looks things up in another text. Write its forward pass, cross-attention with several heads and without a
 //! mask or biases: queries from $X$, keys and values from the context $C$, one attention for each head, the outputs
 //! joined and projected.
 //!
-//! The attention of one head is given. It leaves the scale to you, because it can't know how wide your heads are
-//! meant to be.
+//! The attention of one head is given. It takes the scale as an argument. Which width belongs in it?
 //!
 //! Shapes: $X$ $(n_q, d_{\text{model}})$, $C$ $(n_k, d_{\text{model}})$, all four matrices
 //! $(d_{\text{model}}, d_{\text{model}})$, result $(n_q, d_{\text{model}})$.
@@ -117,7 +116,12 @@ mod tests {
             let (x, context) = (random(3, d_model, 5), random(7, d_model, 6));
             let w = projections(d_model, n_heads as u64);
             let y = cross_attend(&x, &context, &w, n_heads);
-            assert_eq!(y.shape(), (3, d_model), "one row for each row of X");
+            assert!(
+                y.shape() == (3, d_model),
+                "one row for each row of X: yours has the shape {:?}, expected {:?}",
+                y.shape(),
+                (3, d_model)
+            );
             let d = d_model / n_heads;
             let (by_model, none) = (1.0 / (n_heads as f64).sqrt(), (d as f64).sqrt());
             let is = |factor| {
@@ -140,8 +144,8 @@ mod tests {
         let (x, w) = (random(4, 6, 1), projections(6, 3));
         let [one, other] =
             [2, 3].map(|seed| cross_attend(&x, &random(5, 6, seed), &w, 2));
-        assert_ne!(
-            one, other,
+        assert!(
+            one != other,
             "another context, and the same output: the text that it reads doesn't matter"
         );
     }

@@ -81,10 +81,11 @@ mod tests {
         right: &DMatrix<f64>,
         slips: &[(&str, DMatrix<f64>)],
     ) {
-        assert_eq!(
+        assert!(
+            answer.shape() == right.shape(),
+            "{name}: a row for each query is asked for; think about the columns: yours has the shape {:?}, expected {:?}",
             answer.shape(),
-            right.shape(),
-            "{name}: a row for each query is asked for; think about the columns"
+            right.shape()
         );
         for i in 0..right.nrows() {
             let is = |other: &DMatrix<f64>| {

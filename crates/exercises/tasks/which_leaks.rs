@@ -1,21 +1,20 @@
 //! # Which of these leaks?
 //!
-//! medium, 15 minutes
+//! medium, 20 minutes
 //!
-//! Five programmers were asked for causal attention in which the queries are the last tokens of the text. Their
-//! functions are below. Judge each for tokens of ordinary size, up to rounding:
+//! Five programmers were asked for causal attention in which the queries are the last tokens of the text. Their functions are in the exercise's file. A token is a key and its value. Judge each program for numbers of ordinary size, up to rounding:
 //!
 //! - `Sound`: an output depends on every token that its query may see, and on no other.
 //! - `Leaks`: an output depends on a token of its future.
 //! - `HidesTooMuch`: an output ignores a token that its query may see, and no output depends on its future.
 //!
-//! Two of them are better than they look. Read them first. Then, if you doubt, test them as the chapter does: change a
-//! token, and see which outputs move.
+//! Two of them are better than they look. Read them first. If in doubt, test them as the chapter does: change a
+//! token, and see which outputs move. Change it a lot, too.
 //!
 //! # Hint
 //!
-//! What reaches a hidden weight doesn't matter if softmax never sees it. So look for sums and maxima that run over
-//! *all* keys. Which of them still matter in the end?
+//! A hidden score does no harm if nothing else was computed from it before it was hidden. So look for sums, means and
+//! maxima that run over *all* keys. Which of them still matter in the end?
 //!
 //! # Hint
 //!
@@ -24,8 +23,8 @@
 //!
 //! # Hint
 //!
-//! Take two queries and four keys. Which keys may the first query see? Try `attend(&q, &k, &v)` with random matrices,
-//! then with another last key and value, in a test of your own.
+//! Take two queries and four keys. Which keys may the first query see? Try `ada(&q, &k, &v)` with random matrices, then
+//! with another last key and value, in a `#[test]` at the end of this file, run by `cargo test --test which_leaks`.
 
 use nalgebra::DMatrix;
 
@@ -103,8 +102,8 @@ pub fn dan(q: &Matrix, k: &Matrix, v: &Matrix) -> Matrix {
 pub fn eve(q: &Matrix, k: &Matrix, v: &Matrix) -> Matrix {
     let mut s = scores(q, k);
     for mut row in s.row_iter_mut() {
-        let largest = row.amax();
-        row /= largest; // so that scores stay small
+        let size = row.amax();
+        row /= size; // so that scores stay small
     }
     softmax(&hide(&s)) * v
 }
@@ -212,8 +211,11 @@ mod tests {
 
     #[test]
     fn eve_divides_by_the_largest() {
-        let question =
-            "What does softmax do when all scores of a row are stretched by one factor?";
+        let question = if verdicts()[4] == Verdict::HidesTooMuch {
+            "All scores of a row are stretched by one factor. Whose score can be the factor, and who may see it?"
+        } else {
+            "What does softmax do when all scores of a row are stretched by one factor?"
+        };
         check(4, eve, question);
     }
 }

@@ -1,9 +1,8 @@
 //! # Which tiles?
 //!
-//! medium, 20 minutes
+//! medium, 25 minutes
 //!
-//! Flash attention skips tiles that a mask hides, and masks only those on its border. So it has to know what a tile is
-//! before it looks inside. Tell it from the tile's corners, without a look at every pair.
+//! Flash attention skips tiles that a mask hides, and masks only those on its border. So it has to know a tile's kind before it looks inside. Find it from the tile's corners, without looking at every pair.
 //!
 //! Query $i$ of $n_q$ stands at key $i + n_k - n_q$, and $n_q \le n_k$. It sees that key and earlier ones. With a
 //! window of $w$, it sees only the last $w$ of them, its own key included. A tile is a range of queries and a range of
@@ -119,6 +118,19 @@ mod tests {
                 pair_by_pair(offset, queries, keys, w) == *came
             })
         };
+        // How many of a tile's corners are visible.
+        let corners = |queries: &Range<usize>, keys: &Range<usize>| {
+            let ends = |r: &Range<usize>| [r.start, r.end - 1];
+            let sees = |i: usize, j: usize| {
+                let p = i + n_k - n_q;
+                j <= p && p - j < w
+            };
+            ends(queries)
+                .into_iter()
+                .flat_map(|i| ends(keys).map(|j| sees(i, j)))
+                .filter(|visible| *visible)
+                .count()
+        };
         for (came, queries, keys) in &tiles {
             let right = pair_by_pair(n_k - n_q, queries, keys, w);
             let why = match came {
@@ -130,6 +142,9 @@ mod tests {
                 }
                 Kind::Full => {
                     "is each key of the tile visible to its first query, and to its last query?"
+                }
+                Kind::Hidden if corners(queries, keys) == 0 => {
+                    "all four corners are hidden, yet the diagonal passes between them: one pair is enough for a tile that must not be skipped"
                 }
                 Kind::Hidden => "one pair is enough for a tile that must not be skipped",
                 Kind::Partial => {

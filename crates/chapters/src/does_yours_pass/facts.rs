@@ -114,7 +114,7 @@ pub fn reports() -> Result<Vec<Report>> {
         let count = |what: &str| report["counts"][what].as_u64().unwrap_or_default();
         let versions = report["versions"].as_object().context("no versions")?;
         // The framework itself comes last, behind Python or candle-core.
-        let framework = versions.iter().filter(|(name, _)| *name != "python").last();
+        let framework = versions.iter().rfind(|(name, _)| *name != "python");
         let (framework, version) = framework.context("no framework")?;
         let faults = report["faults"].as_array().context("no faults")?;
         Ok(Report {
