@@ -225,11 +225,17 @@ impl Practice {
         let task = self.named(name)?;
         let mut progress = self.progress()?;
         let shown = progress.hints.entry(task.name.clone()).or_default();
+        let were_all = *shown == task.hints.len();
         *shown = (*shown + 1).min(task.hints.len());
         let count = *shown;
         self.remember(&progress)?;
         for (index, hint) in task.hints.iter().take(count).enumerate() {
             println!("Hint {} of {}: {hint}\n", index + 1, task.hints.len());
+        }
+        if were_all {
+            println!(
+                "These are all. The chapter says more, and so does each message of a test."
+            );
         }
         Ok(true)
     }

@@ -151,9 +151,11 @@ fn judge(
         }
     }
     let state = if wrong.is_empty() { "ok" } else { "WRONG" };
+    let solution = if passes { "passes" } else { "FAILS" };
+    let stub = if of("stub").1 { "PASSES" } else { "fails" };
+    let caught = caught.join(", ");
     let line = format!(
-        "{state:<6}{name:<28} solution passes {count}, stub fails, caught: {}",
-        caught.join(", ")
+        "{state:<6}{name:<28} solution {solution} {count}, stub {stub}, caught: {caught}"
     );
     (line, wrong)
 }
