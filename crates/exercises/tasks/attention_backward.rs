@@ -44,6 +44,10 @@ pub fn backward(
     // > let mean = DVector::<f64>::zeros(a.nrows());
     // FAULT plain-mean: the plain mean of the row
     // > let mean = grad_a.column_mean();
+    // FAULT per-key: and `row_sum` one per column
+    // > let mean = grad_a.component_mul(a).row_sum().transpose();
+    // FAULT averaged: so add up, and don't average
+    // > let mean = grad_a.component_mul(a).column_mean();
     let mean = grad_a.component_mul(a).column_sum(); // D, one number per row
     let grad_s = DMatrix::from_fn(a.nrows(), a.ncols(), |i, j| {
         // FAULT factor-a: is dS zero where A is zero?
@@ -86,7 +90,7 @@ mod tests {
         DMatrix::from_fn(rows, columns, |_, _| rng.random_range(-1.0..1.0))
     }
 
-    /// A forward pass with d_k = 4 and d_v = 3, a gradient of its output, and what your function makes of it.
+    /// A forward pass with d_k = 5 and d_v = 3, a gradient of its output, and what your function makes of it.
     fn example(
         n_q: usize,
         n_k: usize,
@@ -94,7 +98,7 @@ mod tests {
         seed: u64,
     ) -> (AttentionCache<f64>, DMatrix<f64>, [DMatrix<f64>; 3]) {
         let (q, k, v) =
-            (random(n_q, 4, seed), random(n_k, 4, seed + 10), random(n_k, 3, seed + 20));
+            (random(n_q, 5, seed), random(n_k, 5, seed + 10), random(n_k, 3, seed + 20));
         let (grad_o, cache) =
             (random(n_q, 3, seed + 30), attention(&q, &k, &v, mask).unwrap().1);
         let gradients = backward(&q, &k, &v, &cache.weights, &grad_o);
@@ -110,10 +114,12 @@ mod tests {
                 let (cache, grad_o, [grad_q, grad_k, grad_v]) =
                     example(n_q, n_k, mask, 1);
                 let right = attention_backward(&cache, &grad_o).unwrap();
+                let root = 5.0_f64.sqrt();
                 let a = &cache.weights;
                 let grad_a = &grad_o * cache.v.transpose();
                 let d = grad_a.component_mul(a).column_sum();
-                let no_a = DMatrix::from_fn(n_q, n_k, |i, j| grad_a[(i, j)] - d[i]) / 2.0;
+                let no_a =
+                    DMatrix::from_fn(n_q, n_k, |i, j| grad_a[(i, j)] - d[i]) / root;
                 for (name, grad, right, without_a) in [
                     ("dV", grad_v, right.v, None),
                     ("dQ", grad_q, right.q, Some(&no_a * &cache.k)),
@@ -130,14 +136,17 @@ mod tests {
                         continue;
                     }
                     for (factor, what) in [
-                        (2.0, "too large by a factor of √d_k: where is the scale?"),
-                        (0.5, "too small by a factor of √d_k: is it divided twice?"),
+                        (root, "too large by a factor of √d_k: where is the scale?"),
                         (
-                            4.0,
+                            1.0 / root,
+                            "too small by a factor of √d_k: is it divided twice?",
+                        ),
+                        (
+                            root * root,
                             "too large by a factor of d_k: did you multiply by √d_k in place of dividing?",
                         ),
                         (
-                            2.0 / 3.0_f64.sqrt(),
+                            root / 3.0_f64.sqrt(),
                             "too large by a factor of √d_k / √d_v: how wide is a key?",
                         ),
                     ] {
@@ -146,6 +155,30 @@ mod tests {
                     assert!(
                         !without_a.is_some_and(|wrong| near(&wrong)),
                         "{name} is wrong: is dS zero where A is zero?"
+                    );
+                    // What dQ would be with another number for each row.
+                    let with = |mean: &dyn Fn(usize) -> f64| {
+                        let grad_s = DMatrix::from_fn(n_q, n_k, |i, j| {
+                            a[(i, j)] * (grad_a[(i, j)] - mean(i)) / root
+                        });
+                        grad_s * &cache.k
+                    };
+                    assert!(
+                        name != "dQ" || !near(&with(&|_| 0.0)),
+                        "dQ is wrong: is D subtracted?"
+                    );
+                    assert!(
+                        name != "dQ" || !near(&with(&|i| grad_a.row(i).mean())),
+                        "dQ is wrong: did you subtract the plain mean of the row instead of its mean under the weights?"
+                    );
+                    assert!(
+                        name != "dQ" || !near(&with(&|i| d[i] / n_k as f64)),
+                        "dQ is wrong: D is n_k times too small. The weights already make it a mean, so add up, and don't average"
+                    );
+                    let per_key = grad_a.component_mul(a).row_sum();
+                    assert!(
+                        name != "dQ" || n_q > n_k || !near(&with(&|i| per_key[i])),
+                        "dQ is wrong: D has one number per key. In nalgebra `column_sum` gives one number per row, and `row_sum` one per column"
                     );
                     let why = match name {
                         "dV" => "which outputs did a value reach, and by which weights?",
@@ -171,7 +204,7 @@ mod tests {
                 for (i, row) in right.row_iter().enumerate() {
                     assert!(
                         (d[i] - row.sum()).abs() < 1e-12,
-                        "D of row {i} should be {:.4} and is {:.4}: one number per row, ⟨dO_i, O_i⟩",
+                        "D of row {i} should be {:.4} and is {:.4}: one number per row, ⟨dO_i, O_i⟩. It is a sum: the weights made the mean",
                         row.sum(),
                         d[i]
                     );
@@ -189,7 +222,7 @@ mod tests {
         let largest = grad_q.amax().max(grad_k.amax());
         assert!(
             largest < 1e-12,
-            "all values are the same, so no score matters, but a gradient is {largest:.3}: is D subtracted?"
+            "all values are the same, so no score matters, but a gradient is {largest:.3}: is the right D subtracted from each row?"
         );
     }
 
@@ -212,7 +245,7 @@ mod tests {
     #[test]
     fn a_key_hears_only_from_queries_that_see_it() {
         let (_, _, [_, grad_k, _]) = example(4, 4, Mask::causal(), 5);
-        let (q, k, v) = (random(4, 4, 5), random(4, 4, 15), random(4, 3, 25));
+        let (q, k, v) = (random(4, 5, 5), random(4, 5, 15), random(4, 3, 25));
         let a = attention(&q, &k, &v, Mask::causal()).unwrap().1.weights;
         let mut changed = q.clone();
         changed.row_mut(0).fill(9.0); // the first query sees the first key alone

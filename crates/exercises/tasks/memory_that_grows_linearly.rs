@@ -24,7 +24,7 @@
 //! # Hint
 //!
 //! Query $i$ sees `seen = (i + 1 + n_k).saturating_sub(n_q)` keys. For each $j$ below `seen`, set `weights[j]` to the
-//! scaled `q.row(i).dot(&k.row(j))`. Find the largest, exponentiate, sum. Then add `weights[j] * v[(j, c)]` to
+//! scaled `q.row(i).dot(&k.row(j))`. Find the largest of these `seen`, exponentiate, sum. Then add `weights[j] * v[(j, c)]` to
 //! `output[(i, c)]` in two plain loops.
 
 use nalgebra::{DMatrix, DVector};
@@ -59,6 +59,8 @@ pub fn attention_by_rows(
         }
         // FAULT overflow: what is the exponential of a thousand
         // > let largest = 0.0;
+        // FAULT from-zero: or a 0 that it began with
+        // > let largest = weights.iter().take(seen).fold(0.0_f64, |a, b| a.max(*b));
         // FAULT hidden-maximum: subtract the largest of the scores that this query sees
         // > let largest = (q.row(i) * k.transpose()).max() * scale;
         let largest = weights.iter().take(seen).fold(f64::NEG_INFINITY, |a, b| a.max(*b));
@@ -155,6 +157,13 @@ mod tests {
             &rising,
             &v,
             "subtract the largest of the scores that this query sees, and of no others",
+        );
+        let low = DMatrix::from_fn(4, 1, |j, _| -1000.0 - j as f64);
+        compare(
+            &q,
+            &low,
+            &v,
+            "all scores are near −1000. Is your maximum the largest of the scores that this query sees, or a 0 that it began with?",
         );
     }
 

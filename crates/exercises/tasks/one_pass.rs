@@ -123,7 +123,7 @@ mod tests {
         );
         let falls = scores.windows(2).all(|pair| pair[0] >= pair[1]);
         let question = if falls {
-            "does each value get its own weight? These scores need no correction"
+            "does each value get its own weight, and is m the largest score so far? These scores need no correction"
         } else {
             "both sums need the correction"
         };
@@ -171,7 +171,7 @@ mod tests {
         let (output, lse) = run(&[], &[]);
         assert!(
             output == [0.0, 0.0] && lse == NOTHING,
-            "nothing seen: the output should be zeros, and L −∞; yours are {output:?} and {lse}. What is 0 / 0?"
+            "nothing seen: the output should be zeros, and yours is {output:?}. L is the logarithm of an empty sum, −∞, and yours is {lse}. What is 0 / 0?"
         );
     }
 

@@ -2,7 +2,7 @@
 //!
 //! medium, 25 minutes
 //!
-//! Flash attention skips tiles that a mask hides, and masks only those on its border. So it has to know a tile's kind before it looks inside. Find it from the tile's corners, without looking at every pair.
+//! Flash attention skips tiles that a mask hides, and masks only those on its border. So it has to know a tile's kind before it looks inside. Find it from the tile's first and last query and key, without looking at every pair.
 //!
 //! Query $i$ of $n_q$ stands at key $i + n_k - n_q$, and $n_q \le n_k$. It sees that key and earlier ones. With a
 //! window of $w$, it sees only the last $w$ of them, its own key included. A tile is a range of queries and a range of
@@ -148,7 +148,7 @@ mod tests {
                 }
                 Kind::Hidden => "one pair is enough for a tile that must not be skipped",
                 Kind::Partial => {
-                    "are its keys all later than its queries, or older than every window, or all visible?"
+                    "count its pairs by hand. Either all are visible, or none is: its keys are all later than its queries, or older than every window"
                 }
             };
             assert!(

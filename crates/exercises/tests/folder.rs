@@ -176,6 +176,7 @@ fn verdicts_and_grades_are_of_what_was_written() {
     fs::write(&file, with("let mut a = scores.clone(); a *= scores; a")).unwrap();
     let place = verdict();
     assert!(place.contains("in src/softmax_rows.rs, line 2: "), "{place}");
+    assert!(place.contains("Two factors don't fit"), "{place}");
     fs::write(&file, "pub fn softmax_rows(").unwrap();
     assert!(verdict().contains("it doesn't compile"));
     fs::write(&file, task.solution()).unwrap();
