@@ -53,17 +53,6 @@ OPERATIONS: Dict[str, Tuple[List[str], Dict[str, Any], List[str]]] = {
 }
 NUMBERS = {"q", "k", "v", "d_output", "x", "w_q", "w_k", "w_v", "w_o", "slopes"}  # Arrays in the precision.
 
-GROUPS = {
-    0: "no fault in particular", 1: "the mask's polarity, or its diagonal", 2: "the width of a window",
-    3: "the causal mask's corner", 4: "a query that may see nothing", 5: "a finite number for −∞",
-    6: "NaN that is hidden", 7: "softmax over the wrong axis", 8: "the scale",
-    9: "heads merged without the transpose", 10: "dropout", 11: "the position while decoding",
-    12: "a window together with a cache", 13: "the pairs of rotary positions",
-    14: "rotary angles in 16 bits", 15: "heads that share keys and values", 16: "ALiBi's slopes",
-    17: "the gradient of softmax", 18: "merging partial results", 19: "overflow in 16 bits",
-    20: "linear attention's denominator",
-}
-
 
 class Mistake(Exception):
     """Something that the person who called us has to change. Its text is the message."""
@@ -170,9 +159,13 @@ class Suite:
     cases: List[Case]
     faults: Dict[str, Dict[str, Any]]
     unread: List[str]  # A line for each file or case that can't be read, and why.
+    groups: List[str] = dataclasses.field(default_factory=list)  # What the faults of each number are about, from 1 on.
 
     def number_of(self, fault: str) -> int:
         return self.faults.get(fault, {}).get("number", 0)
+
+    def about(self, group: int) -> str:
+        return str(self.groups[group - 1]) if 0 < group <= len(self.groups) else "other faults"
 
 
 def parse_results(value: Dict[str, Any], names: List[str]) -> Dict[str, Array]:
@@ -219,6 +212,7 @@ def read_file(path: pathlib.Path, suite: Suite) -> None:
     value = read_json(path)
     if path.name == "faults.json":
         suite.faults.update({k: v for k, v in value.get("faults", {}).items() if isinstance(v, dict)})
+        suite.groups = value.get("groups", []) if isinstance(value.get("groups"), list) else []
         return
     operation = value.get("operation")
     if operation not in OPERATIONS or not isinstance(value.get("cases"), list):
@@ -657,7 +651,7 @@ class Report:
                 groups.setdefault(group, []).append(outcome)
         lines = []
         for group in sorted(groups, key=lambda g: (g == 0, g)):
-            words = f"{group or '':>2}  {GROUPS.get(group, 'other faults'):<36}  "
+            words = f"{group or '':>2}  {self.suite.about(group):<40}  "
             lines += wrap(self.verdict(group, groups[group]), words, " " * len(words))
         return lines
 
@@ -677,7 +671,7 @@ class Report:
         broken = sum(o.verdict == "broken" for o in own)
         parts += [f"no result in {broken}"] if broken else []
         if not own and others:
-            parts.append(f"hidden by {', '.join(map(str, others))}")
+            parts.append(f"can't tell until {', '.join(map(str, others))} is mended")
         for verdict, words in (("unsupported", "unsupported"), ("untried", f"not for {self.precision}")):
             left = sum(o.verdict == verdict for o in outcomes)
             parts += [f"{left} {words}" if tried else words] if left else []
@@ -687,7 +681,7 @@ class Report:
         """The words of a fault, once, and the cases that show it."""
         about = self.suite.faults.get(found.fault, {})
         number = about.get("number", "")
-        lines = [f"Fault {number}: {found.fault}, in {found.shown} of {found.of} cases that would show it"]
+        lines = [f"Group {number}, {found.fault}: in {found.shown} of {found.of} cases that would show it"]
         lines += wrap(str(about.get("words", "(faults.json has no words for it)")), "  ", "  ")
         lines += [f"  Results can't tell it from: {', '.join(found.alike)}"] if found.alike else []
         lines += [f"  Reported in: {about['source']}"] if "source" in about else []

@@ -81,7 +81,7 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(self.temporary.name)
         (self.folder / "cases").mkdir()
         self.write_cases(cases())
-        self.write("cases/faults.json", json.dumps({"version": 1, "faults": FAULTS}))
+        self.write("cases/faults.json", json.dumps({"version": 1, "groups": ["", "", "the causal mask's corner"], "faults": FAULTS}))
 
     def tearDown(self):
         self.temporary.cleanup()

@@ -292,10 +292,10 @@ globalThis.checks = (() => {
             && [...document.fonts].some(face => unquoted(face.family) === unquoted(family) && face.status === 'loaded');
     }
 
-    // Nothing of the text is hidden, and nothing lies on it.
+    // Nothing of the text is hidden, and nothing lies on it. What only a script asks stays hidden without scripts.
     function readable() {
         const hidden = all('main :is(h1, h2, h3, h4, p, li, pre, table, figure)')
-            .filter(block => !block.closest('details:not([open])') && !visible(block))
+            .filter(block => !block.closest('details:not([open]), .quiz [hidden], .progress[hidden]') && !visible(block))
             .map(block => `hidden: ${name(block)}`);
         const heading = document.querySelector('main h1');
         heading.scrollIntoView({ block: 'center' });

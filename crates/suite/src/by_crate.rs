@@ -5,13 +5,13 @@ use super::values::{
     number, numbers, qkv, rows, value,
 };
 use super::{Results, Wrong, results};
-use laboratory::fewer_pairs::linear::{Features, LinearAttention};
 use attention::flash::{Inputs as FlashInputs, OnlineSoftmax};
 use attention::{
     AttentionGradients, Engine, Float, ForwardOptions, KeyValueCache, Mask,
     MultiHeadAttention, Parameters, Rotary, RotaryPairs, ScoreRule, attention,
     attention_backward,
 };
+use laboratory::fewer_pairs::linear::{Features, LinearAttention};
 use nalgebra::{DMatrix, DMatrixView, RowDVector, convert, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use serde_json::Value;

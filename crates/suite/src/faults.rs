@@ -240,3 +240,27 @@ faults! {
     "Linear attention isn't divided by the sum of its weights."
     Some("lucidrains/performer-pytorch/issues/9"),
 }
+
+/// What the faults of each number are about, from 1 on.
+pub const GROUPS: [&str; 20] = [
+    "a mask inverted, or its diagonal hidden",
+    "the width of a window",
+    "the corner of a causal mask",
+    "a query that may see nothing",
+    "a finite number in place of −∞",
+    "NaN in what is hidden",
+    "softmax over the wrong axis",
+    "the scale",
+    "heads without a transpose",
+    "dropout",
+    "the position while decoding",
+    "a window together with a cache",
+    "the pairs of rotary positions",
+    "rotary angles in 16 bits",
+    "heads that share keys and values",
+    "ALiBi's slopes",
+    "the gradient of softmax",
+    "merging partial results",
+    "overflow",
+    "linear attention's denominator",
+];

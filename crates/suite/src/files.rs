@@ -1,5 +1,6 @@
 //! The suite's files: cases with their results and faults, as JSON that is pleasant to compare.
 
+use super::faults::GROUPS;
 use super::values::{off, off_by};
 use super::{Case, Fault, Results, Wrong, answer, cases};
 use half::{bf16, f16};
@@ -45,7 +46,7 @@ pub fn files() -> Result<BTreeMap<String, String>, Wrong> {
         (fault.name().to_owned(), entry)
     };
     let faults: Map<_, _> = Fault::ALL.iter().map(fault).collect();
-    let file = text(&json!({ "version": 1, "faults": faults }));
+    let file = text(&json!({ "version": 1, "groups": GROUPS, "faults": faults }));
     files.insert("faults.json".to_owned(), file);
     Ok(files)
 }

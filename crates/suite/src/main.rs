@@ -6,11 +6,11 @@
 //! - `--answer --fault NAME`: the same with a planted fault
 
 use attention::Engine;
-use suite::{Fault, Wrong, answer, answer_by_crate, files, off_by};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::path::Path;
+use suite::{Fault, Wrong, answer, answer_by_crate, files, off_by};
 
 fn main() -> Result<(), Wrong> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -2,13 +2,13 @@
 
 use attention::Engine;
 use attention::flash::{Flash, Tiles};
-use suite::{
-    Fault, Results, answer, answer_by_crate, answer_plainly, files, off, off_by,
-};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use suite::{
+    Fault, Results, answer, answer_by_crate, answer_plainly, files, off, off_by,
+};
 
 /// Results are computed alike, up to the last digits.
 const SAME: f64 = 1e-12;

@@ -30,6 +30,8 @@ fn all_but_one_of_the_libraries_fail_a_case() {
     let clean: Vec<_> = libraries.filter(|report| report.failed == 0).collect();
     assert_eq!(clean.len(), 1);
     assert_eq!(clean[0].candidate, "candle_flash");
+    let share = clean[0].passed as f64 / suite().unwrap().cases.len() as f64;
+    assert!((share - 1.0 / 3.0).abs() < 0.02, "{share}");
 }
 
 #[test]

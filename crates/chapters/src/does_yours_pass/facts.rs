@@ -16,6 +16,8 @@ pub struct Fault {
 
 /// The suite.
 pub struct Suite {
+    /// What the faults of each number are about, from 1 on.
+    pub groups: Vec<String>,
     pub faults: Vec<Fault>,
     /// The cases by their names, with the faults that each tells apart.
     pub cases: BTreeMap<String, BTreeSet<String>>,
@@ -85,7 +87,9 @@ pub fn suite() -> Result<Suite> {
             .filter(|named: &&BTreeSet<String>| named.contains(name))
             .count(),
     };
-    Ok(Suite { faults: faults.iter().map(fault).collect(), cases, of_attention })
+    let groups = named["groups"].as_array().context("no groups")?;
+    let groups = groups.iter().map(text).collect();
+    Ok(Suite { groups, faults: faults.iter().map(fault).collect(), cases, of_attention })
 }
 
 impl Suite {

@@ -5,40 +5,18 @@ use crate::output::Page;
 use anyhow::Result;
 use figures::format::table;
 
-/// What the faults of each number are about.
-const ABOUT: [&str; 20] = [
-    "a mask inverted, or its diagonal hidden",
-    "the width of a window",
-    "the corner of a causal mask",
-    "a query that may see nothing",
-    "a finite number in place of −∞",
-    "NaN in what is hidden",
-    "softmax over the wrong axis",
-    "the scale",
-    "heads merged or split without a transpose",
-    "dropout",
-    "the position while decoding",
-    "a window together with a cache",
-    "the pairs of rotary positions",
-    "rotary angles in 16 bits",
-    "heads that share keys and values",
-    "ALiBi's slopes",
-    "the gradient of softmax",
-    "merging partial results, as tiles do",
-    "overflow",
-    "linear attention's denominator",
-];
-
 pub fn generate(page: &mut Page) -> Result<()> {
     let suite = facts::suite()?;
     page.value("cases", suite.cases.len().to_string());
-    page.value("faults", suite.faults.len().to_string());
+    let elsewhere = suite.faults.len() - suite.of_attention.len();
+    page.value("elsewhere", elsewhere.to_string());
     page.value("of-attention", suite.of_attention.len().to_string());
     let (program, output) = facts::example()?;
     page.file("program.txt", program);
     page.file("output.txt", output);
     page.value("plain", suite.shown_by(&["plain"]).to_string());
-    let rows: Vec<_> = ABOUT
+    let rows: Vec<_> = suite
+        .groups
         .iter()
         .zip(1..)
         .map(|(about, number)| {
@@ -48,7 +26,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
             vec![format!("{number}. {about}"), own.len().to_string(), cases.to_string()]
         })
         .collect();
-    page.table("faults", &["group", "planted faults", "fewest failing cases"], &rows);
+    page.table("faults", &["group", "planted faults", "cases failed, at least"], &rows);
     results(page)
 }
 
@@ -70,9 +48,13 @@ fn results(page: &mut Page) -> Result<()> {
         [vec![name], counts.to_vec(), vec![faults]].concat()
     };
     let mut reports: Vec<_> = reports.iter().collect();
-    reports.sort_by_key(|report| (report.failed, report.unsupported));
+    // The two that were written for the suite come last.
+    let is_own = |report: &Report| {
+        ["attention", "numpy_right"].contains(&report.candidate.as_str())
+    };
+    reports.sort_by_key(|report| (is_own(report), report.failed, report.unsupported));
     let rows: Vec<_> = reports.into_iter().map(row).collect();
-    let header = ["implementation", "passed", "failed", "not offered", "faults"];
+    let header = ["implementation", "passed", "failed", "unsupported", "faults"];
     page.file("results.md", table(&header, &rows));
     Ok(())
 }

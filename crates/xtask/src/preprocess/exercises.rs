@@ -50,7 +50,7 @@ fn section(tasks: &[&Task], with_solutions: bool) -> String {
         let Task { name, title, minutes, text: what, .. } = task;
         let level = task.level.name();
         text.push_str(&format!(
-            "\n<div class=\"exercise\">\n\n<h3 id=\"exercise-{name}\">{title}</h3>\n\n<div class=\"source\">{level}, {minutes} minutes, \
+            "\n<div class=\"exercise\">\n\n### {title} {{#exercise-{name}}}\n\n<div class=\"source\">{level}, {minutes} minutes, \
              src/{name}.rs</div>\n\n{what}\n"
         ));
         if with_solutions {
@@ -89,7 +89,8 @@ pub fn sum() -> f64 {\n    // SOLUTION\n    // FAULT one: w\n    // > 1.0\n    /
     fn a_chapter_gets_its_exercises_with_or_without_solutions() {
         let with = inserted("{{exercises}}", true).unwrap();
         assert!(
-            with.contains(">Sums</h3>") && with.contains("easy, 5 minutes"),
+            with.contains("### Sums {#exercise-sums}\n")
+                && with.contains("easy, 5 minutes"),
             "{with}"
         );
         assert!(with.contains("pub fn sum() -> f64 {\n    0.0\n}"), "{with}");
