@@ -92,6 +92,9 @@ fn documents(epub: &Epub) -> BTreeMap<String, Html> {
     read.collect()
 }
 
+/// What only a script shows: the choices of quick questions.
+const HIDDEN: &str = "div[hidden]";
+
 /// Complaints about what the pages have and the EPUB lacks, or the other way round.
 fn missing_in_epub(epub: &Epub, contents: &Contents, book: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -103,7 +106,7 @@ fn missing_in_epub(epub: &Epub, contents: &Contents, book: &Path) -> Vec<String>
             complaints.push(format!("the EPUB lacks the chapter {}", chapter.name));
             continue;
         };
-        let expected = words(&page, "main", &[".katex", ".boring"]);
+        let expected = words(&page, "main", &[".katex", ".boring", HIDDEN]);
         let found = words(document, "body", &["math"]);
         let differ =
             expected.iter().zip(&found).find(|(expected, found)| expected != found);
@@ -115,7 +118,14 @@ fn missing_in_epub(epub: &Epub, contents: &Contents, book: &Path) -> Vec<String>
                 found.len()
             ));
         }
-        let count = |html: &Html, what: &str| all(html, what).len();
+        let hidden = selector(HIDDEN);
+        let is_hidden = |element: ElementRef| hidden.matches(&element);
+        let is_shown = |element: &ElementRef| {
+            !element.ancestors().filter_map(ElementRef::wrap).any(is_hidden)
+        };
+        let count = |html: &Html, what: &str| {
+            all(html, what).into_iter().filter(is_shown).count()
+        };
         for (on_page, in_epub) in [
             ("main .katex", "math[alttext]:not([alttext='']):has(> *)"),
             ("main figure", "figure"),
