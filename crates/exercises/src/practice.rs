@@ -244,7 +244,7 @@ impl Practice {
         let task = self.named(name)?;
         ensure!(
             task.has_solution(),
-            "this folder comes without solutions: ask whoever gave it to you"
+            "this folder comes without solutions: ask the person who gave it to you"
         );
         if !yes
             && !asked(&format!(

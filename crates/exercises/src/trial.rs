@@ -231,11 +231,10 @@ pub fn failures(output: &str) -> Vec<Failure> {
             own_place(place).is_none() && place.contains(" panicked at tests/");
         let origin = own_place(place).or_else(|| way.lines().find_map(own_place));
         // As nalgebra says it of the factors of a product.
-        let message = match message.contains("dimensions mismatch") {
-            true => {
-                format!("{message} Two factors don't fit: write down the shape of each.")
-            }
-            false => message,
+        let message = if message.contains("dimensions mismatch") {
+            format!("{message} Two factors don't fit: write down the shape of each.")
+        } else {
+            message
         };
         let message = match origin.filter(|_| !is_assertion) {
             Some(origin) => format!("in {origin}: {message}"),

@@ -146,7 +146,7 @@ mod tests {
                 .collect();
             assert!(
                 x != again,
-                "{sizes}: this is `split` again: on the way back, heads and tokens change roles"
+                "{sizes}: this is `split` again: in `merge`, heads and tokens change roles"
             );
             for (i, row) in x.chunks(h * d).enumerate() {
                 let tokens = row.iter().map(|number| (number / 100.0) as usize);

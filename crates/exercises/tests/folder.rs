@@ -202,7 +202,7 @@ fn verdicts_and_grades_are_of_what_was_written() {
         }
     }
 
-    // Whoever changes the tests gains nothing.
+    // A changed test gains nothing.
     fs::write(&file, task.wrong("columns")).unwrap();
     fs::write(folder.join("tests/softmax_rows.rs"), "#[test] fn all_is_well() {}")
         .unwrap();

@@ -17,8 +17,8 @@ use std::process::Command;
 use std::sync::Arc;
 use tracing::Level;
 
-/// Renders the book into the folder `destination`, to be published at `site` if that is known, with solutions of the exercises or without. mdBook calls a build a success
-/// after many errors, so what it says is read too.
+/// Renders the book into the folder `destination`, to be published at `site` if that is known, with solutions of the exercises or
+/// without. mdBook calls a build a success after many errors, so what it says is read too.
 ///
 /// # Errors
 ///
