@@ -45,6 +45,12 @@
         return { text, reasons, right };
     });
 
+    // A button's content is read aloud as plain text, which leaves the roots and powers of a formula out; so its source stands in for it.
+    const spellFormulas = button => button.querySelectorAll('.katex-mathml').forEach(formula => {
+        const source = formula.querySelector('annotation').textContent;
+        formula.textContent = source.replace(/\\text|\\,|[{}]/g, ' ').replace(/\^/g, ' to the ').replace(/[\\_]/g, ' ');
+    });
+
     document.querySelectorAll('.quiz :is(.choices, .typed)').forEach((list, index) => {
         const number = index + 1;
         const question = list.previousElementSibling;
@@ -66,6 +72,7 @@
             const buttons = items.map(({ text, reasons, right }) => {
                 const button = element('button', { type: 'button' });
                 button.append(...text.childNodes);
+                spellFormulas(button);
                 button.addEventListener('click', () => {
                     button.classList.add(right ? 'right' : 'wrong');
                     right ? solved() : say('No.', reasons);
