@@ -104,20 +104,82 @@ fn the_committed_module_has_the_functions_of_its_sources() {
     assert!(functions > 10);
 }
 
+/// The colours of a still picture that is opened by itself, as in book.css.
+const COLOURS: [(&str, &str); 8] = [
+    ("fg", "#1b1b1f"),
+    ("muted", "#6b6b75"),
+    ("bg", "#ffffff"),
+    ("1", "#0b4fa0"),
+    ("2", "#d1561a"),
+    ("3", "#2f9e77"),
+    ("heat", "#3f90d4"),
+    ("heat-neg", "#e0763a"),
+];
+
+/// A drawing of a page's script as the picture of those who run none: `name` is that of its file.
+fn still(name: &str, drawing: &str, label: &str, says: &str) -> String {
+    let (ids, title, description) = (
+        format!("aria-labelledby=\"{name}-title {name}-description\""),
+        format!("<title id=\"{name}-title\">{label}</title>"),
+        format!("<desc id=\"{name}-description\">{says}</desc>"),
+    );
+    let picture = drawing.replacen(&format!("aria-label=\"{label}\""), &ids, 1);
+    let (start, rest) = picture.split_once('>').unwrap();
+    let mut picture = format!("{start}>{title}{description}{rest}\n").replace("><", ">\n<");
+    for (colour, value) in COLOURS {
+        picture = picture
+            .replace(&format!("var(--fig-{colour})"), &format!("var(--fig-{colour}, {value})"));
+    }
+    picture
+}
+
+/// Before the scripts, and without them, there is the same picture. After a change to what a figure draws, `STILLS=write` writes the pictures.
 #[test]
-fn every_figure_moves() {
+fn every_figure_moves_and_begins_with_its_still_picture() {
     let Some(mut reader) = Reader::start() else { return };
     let (folder, pages) = book();
+    let stills = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/playground/stills");
+    let writes = std::env::var("STILLS").is_ok_and(|value| value == "write");
     let has_figures = |page: &&String| {
         files::read(&folder.join(page)).unwrap().contains(" data-figure=")
     };
+    let mut complaints = vec![];
     for page in pages.iter().filter(has_figures) {
         let mut tab = reader.open(page, LAPTOP);
         let [figures, moving]: [usize; 2] = tab.ask(
             "[document.querySelectorAll('[data-figure]').length, document.querySelectorAll('figure.moving').length]",
         );
         assert_eq!(moving, figures, "{page}");
+        // A model may still be on its way.
+        tab.run(
+            "new Promise(done => { const look = () => { const waits = [...document.querySelectorAll('.moving')] \
+             .find(figure => figure.querySelector('.drawing > svg > title')); \
+             waits ? (waits.scrollIntoView(), setTimeout(look, 50)) : done(); }; look(); })",
+        );
+        let drawn: Vec<[String; 5]> = tab.ask(
+            "[...document.querySelectorAll('.moving')].map(figure => { const svg = figure.querySelector('.drawing > svg'); \
+             const escape = text => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'); \
+             return [[figure.dataset.figure, figure.dataset.kind].filter(Boolean).join('-'), figure.id, \
+             new XMLSerializer().serializeToString(svg), escape(svg.getAttribute('aria-label')), \
+             escape(figure.querySelector('.says').textContent)]; })",
+        );
+        for [name, id, drawing, label, says] in drawn {
+            let picture = still(&name, &drawing, &label, &says);
+            let file = stills.join(format!("{name}.svg"));
+            if writes {
+                files::write(&file, picture).unwrap();
+            } else if id != format!("figure-{name}") {
+                complaints.push(format!("{page}: {name} does not include {name}.svg"));
+            } else if files::read(&file).unwrap_or_default() != picture {
+                complaints.push(format!("{page}: {name} begins with another picture"));
+            }
+        }
     }
+    assert!(
+        complaints.is_empty(),
+        "\n{}\nSTILLS=write cargo test --test pages still writes them",
+        complaints.join("\n")
+    );
 }
 
 #[test]

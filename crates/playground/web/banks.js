@@ -4,14 +4,14 @@ import { drawing, shape, text } from './draw.js';
 
 const BANKS = 32;
 const ROWS = [8, 32];
-const WIDTHS = [32, 64, 128];
+const WIDTHS = [16, 32, 64, 128];
 const WORDS = [1, 4];
 const [LEFT, TOP, CELL] = [56, 36, 13];
 
 export const banks = attention => ({
     controls: [
         choice('rows', 'rows that a warp reads', ['8, four lanes each', '32, one lane each']),
-        choice('width', 'width of the tile in words', WIDTHS.map(String), 1),
+        choice('width', 'width of the tile in words', WIDTHS.map(String), 2),
         slider('padding', 'padding in words', 0, 8, 1, 0, 0),
         choice('swizzle', 'swizzle', ['no', 'yes']),
         choice('words', 'words a lane', WORDS.map(String)),

@@ -47,9 +47,9 @@ export const bars = (svg, { left, top, width, row, most, labels, values, digits 
 
 /**
  * A matrix as coloured cells of `cell` pixels. Hidden entries are empty frames: −∞ among scores, and NaN, which stands for 0, among
- * weights. With `choose`, a cell can be pressed, and the one at `chosen` is framed.
+ * weights. With `choose`, a cell can be pressed, and the one at `chosen` is framed. Only the first `count` entries are there yet.
  */
-export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, cell: CELL = 58, chosen, choose }) => {
+export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, cell: CELL = 58, chosen, choose, count = Infinity }) => {
     const at = entries(matrix);
     for (let i = 0; i < matrix.rows; i += 1) {
         svg.append(text(left - 8, top + CELL * i + CELL / 2 - 1, rows[i], 'end'));
@@ -57,7 +57,8 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
             const value = at(i, j);
             const [x, y] = [left + CELL * j, top + CELL * i];
             const colour = value < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)';
-            const cell = Number.isFinite(value)
+            const isThere = i * matrix.columns + j < count;
+            const cell = isThere && Number.isFinite(value)
                 ? shape('rect', { fill: colour, 'fill-opacity': 0.06 + 0.94 * Math.min(Math.abs(value) / full, 1) })
                 : shape('rect', { fill: 'var(--fig-bg)', stroke: 'var(--fig-muted)', 'stroke-opacity': 0.25 });
             for (const [name, size] of Object.entries({ x, y, width: CELL - 2, height: CELL - 2 })) {
@@ -65,9 +66,9 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
             }
             const wide = Math.abs(value) >= 99.995;
             const words = Number.isFinite(value) ? (Math.abs(value) < 1e5 ? number(value, wide ? 0 : digits) : value.toExponential(0).replace('-', '−')) : Number.isNaN(value) ? '0' : '−∞';
-            const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, words));
+            const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, isThere ? words : ''));
             if (choose) {
-                group.style.cursor = 'pointer';
+                group.classList.add('press');
                 group.addEventListener('click', () => choose(i, j));
             }
             svg.append(group);

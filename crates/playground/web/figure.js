@@ -1,5 +1,5 @@
-// What all figures that move share: a drawing, controls below it, a sentence that says what is to be seen, undo and reset, and a state
-// that stands in the address of the page.
+// What all figures that move share: a drawing, a clock, controls below it, a sentence that says what is to be seen, undo and reset, and a
+// state that stands in the address of the page.
 
 /** The controls of a figure. A slider goes from `least` to `most`; a choice has `options`. */
 export const slider = (name, label, least, most, step, value, digits = 1) =>
@@ -7,10 +7,22 @@ export const slider = (name, label, least, most, step, value, digits = 1) =>
 /** A line of words, at most so many letters; an underscore is a blank, since it parts the values in an address. */
 export const words = (name, label, most, value) => ({ kind: 'words', name, label, most, value });
 export const choice = (name, label, options, value = 0) => ({ kind: 'choice', name, label, options, value });
-/** A control that stands after another one, and last in an address. */
-export const after = (name, control) => ({ ...control, after: name });
 /** A choice whose options come one after the other, with buttons for the previous and the next one. */
 export const step = (...parts) => ({ ...choice(...parts), isStep: true });
+/**
+ * What plays: a time from 0 to `most`, or to a limit of the state, in so many `seconds`. `moments` are those that matter, for a state: each
+ * with its time and a name. A step goes to the next `stop`; with reduced motion, playing is stepping.
+ */
+export const time = (name, label, most, value, { seconds, stop = 1, moments = () => [] }) =>
+    ({ kind: 'time', name, label, least: 0, most, step: TICK * stop, value, seconds, stop, moments });
+/** A control that few need is folded away. */
+export const rare = control => ({ ...control, isRare: true });
+
+/** The smallest part of a stop. */
+const TICK = 0.02;
+const SPEEDS = [['½ ×', 0.5], ['1 ×', 1], ['2 ×', 2]];
+/** With reduced motion, the milliseconds from one stop to the next at the usual speed. */
+const REST = 1500;
 
 const element = (tag, attributes = {}, ...children) => {
     const made = document.createElement(tag);
@@ -24,49 +36,88 @@ const element = (tag, attributes = {}, ...children) => {
 /** A number as the book prints it; one that is rounded to zero has no sign. */
 export const number = (x, digits) => x.toFixed(digits).replace(/^-(?=0(\.0*)?$)/u, '').replace('-', '−');
 
+/** The clock of the page: one figure plays at a time. */
+const clock = {
+    figure: undefined,
+    start(figure) {
+        this.stop();
+        this.figure = figure;
+        let [last, rested] = [performance.now(), 0];
+        const frame = now => {
+            if (this.figure !== figure) {
+                return;
+            }
+            // Where a page was out of sight, it goes on where it was.
+            const passed = Math.min(now - last, 100) * figure.speed;
+            last = now;
+            if (matchMedia('(prefers-reduced-motion: reduce)').matches) {
+                rested += passed;
+                if (rested >= REST) {
+                    rested = 0;
+                    figure.toStop(1);
+                }
+            } else {
+                figure.pass(passed / 1000);
+            }
+            requestAnimationFrame(frame);
+        };
+        requestAnimationFrame(frame);
+    },
+    stop() {
+        const { figure } = this;
+        this.figure = undefined;
+        figure?.rest();
+    },
+};
+
 export class Figure {
     /**
-     * @param {HTMLElement} figure the <figure>, with its drawing for those who run no scripts
+     * @param {HTMLElement} figure the <figure>; its drawing is the first one that this figure draws
      * @param {string} name unique on the page, and the name of its state in the address
      * @param {{
      *     controls: object[],
-     *     draw: (state: object, set: (changes: object) => void, again: () => void) => {svg: SVGElement, says: string, limits?: object},
+     *     draw: (state: object, set: (changes: object, moves?: boolean) => void, again: () => void) => {svg?: SVGElement, says: string, limits?: object},
      *     copies?: {label: string, text: (state: object) => string}[],
-     * }} kind what it is made of. `limits` are the ends of sliders in this state. `again` draws once more, when something has arrived. An error that `draw` throws is told in place of what there is to see, and the last drawing stays.
+     * }} kind what it is made of. `limits` are the ends of sliders in this state. `again` draws once more, when something has arrived that was missing for an `svg`. An error that `draw` throws is told in place of what there is to see, and the last drawing stays, faded.
      */
     constructor(figure, name, kind) {
+        this.figure = figure;
         this.name = name;
         this.kind = kind;
         this.initial = Object.fromEntries(kind.controls.map(control => [control.name, control.value]));
         this.state = { ...this.initial, ...this.fromAddress() };
         this.past = [];
         this.fields = new Map();
+        this.speed = 1;
 
         const still = figure.querySelector('svg');
-        still.classList.add('still');
+        const label = still.querySelector('title').textContent;
         this.drawing = element('div', { class: 'drawing' });
         this.says = element('div', { class: 'says', role: 'status' });
-        const panel = element('form', { class: 'controls', 'aria-label': still.querySelector('title').textContent });
-        panel.addEventListener('submit', event => event.preventDefault());
-        const shown = [];
-        for (const control of kind.controls) {
-            const before = shown.findIndex(({ name }) => name === control.after);
-            shown.splice(before < 0 ? shown.length : before + 1, 0, control);
-        }
-        panel.append(...shown.map(control => this.field(control)));
+        this.panel = element('form', { class: 'panel', 'aria-label': label });
+        this.panel.addEventListener('submit', event => event.preventDefault());
+        const [times, others] = [true, false].map(isTime => kind.controls.filter(({ kind }) => (kind === 'time') === isTime));
+        const rarely = others.filter(({ isRare }) => isRare).map(control => this.field(control));
+        const fold = rarely.length ? [element('details', {}, element('summary', {}, 'More controls'), ...rarely)] : [];
         this.undoButton = this.button('Undo', () => this.undo());
         this.resetButton = this.button('Reset', () => this.set(this.initial));
-        const copies = (kind.copies ?? []).map(({ label, text }) => this.button(label, () => this.copy(() => text(this.state))));
-        panel.append(element('div', { class: 'buttons' }, this.undoButton, this.resetButton, ...copies));
-        panel.addEventListener('keydown', event => {
+        const copies = (kind.copies ?? []).map(({ label, text }) => this.copyButton(label, text));
+        this.panel.append(
+            ...times.map(control => this.timeLine(control)), this.says,
+            element('div', { class: 'controls' }, ...others.filter(({ isRare }) => !isRare).map(control => this.field(control)), ...fold),
+            element('div', { class: 'buttons' }, this.undoButton, this.resetButton, ...copies),
+        );
+        this.panel.addEventListener('keydown', event => {
             if (event.key === 'z' && (event.ctrlKey || event.metaKey) && event.target.type !== 'text') {
                 event.preventDefault();
                 this.undo();
             }
         });
-        still.after(this.drawing, this.says, panel);
-        figure.classList.add('moving');
+        still.before(this.drawing);
+        this.drawing.append(still);
+        this.drawing.after(this.panel);
         this.show();
+        figure.classList.add('moving');
     }
 
     button(text, press) {
@@ -108,6 +159,95 @@ export class Figure {
         return element('div', { class: 'field' }, label, input, output);
     }
 
+    /** Play, a step back and one forth, the time itself with its moments, and the speed. */
+    timeLine(control) {
+        const { name, label, least, step } = control;
+        const id = `${this.name}-${name}`;
+        const input = element('input', { id, type: 'range', min: least, step, 'aria-label': label });
+        input.addEventListener('input', () => {
+            clock.stop();
+            this.set({ [name]: Number(input.value) }, true);
+        });
+        input.addEventListener('change', () => { this.moving = undefined; });
+        input.addEventListener('keydown', event => {
+            const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+            if (by) {
+                event.preventDefault();
+                clock.stop();
+                this.toStop(by);
+            }
+        });
+        const stepBy = (sign, name, by) => {
+            const button = this.button(sign, () => {
+                clock.stop();
+                this.toStop(by);
+            });
+            button.setAttribute('aria-label', `${name}: ${label}`);
+            return button;
+        };
+        this.time = control;
+        this.playButton = this.button('Play', () => clock.figure === this ? clock.stop() : this.play());
+        this.playButton.className = 'play';
+        const speed = element('select', { 'aria-label': 'speed' }, ...SPEEDS.map(([text, by]) => element('option', { value: by }, text)));
+        speed.value = this.speed;
+        speed.addEventListener('change', () => { this.speed = Number(speed.value); });
+        const marks = element('div', { class: 'moments', 'aria-hidden': 'true' });
+        this.fields.set(name, { control, input, marks });
+        // What plays out of sight is not seen.
+        new IntersectionObserver(seen => {
+            if (clock.figure === this && !seen.some(({ isIntersecting }) => isIntersecting)) {
+                clock.stop();
+            }
+        }).observe(this.drawing);
+        return element('div', { class: 'time' },
+            this.playButton, stepBy('‹', 'Step back', -1), stepBy('›', 'Step', 1), element('div', { class: 'line' }, input, marks), speed);
+    }
+
+    /** The last time in this state. */
+    get end() {
+        return Number(this.fields.get(this.time.name).input.max);
+    }
+
+    play() {
+        const { name } = this.time;
+        this.moving = undefined;
+        if (this.state[name] >= this.end) {
+            this.set({ [name]: 0 }, true);
+        }
+        this.playButton.textContent = 'Pause';
+        // A screen reader would not come to the end of a sentence.
+        this.says.setAttribute('aria-live', 'off');
+        this.exact = this.state[name];
+        clock.start(this);
+    }
+
+    /** Lets some seconds pass. */
+    pass(seconds) {
+        const { name, step } = this.time;
+        this.exact += this.end * seconds / this.time.seconds;
+        this.set({ [name]: Math.min(Number((Math.round(this.exact / step) * step).toFixed(4)), this.end) }, true);
+        if (this.exact >= this.end) {
+            clock.stop();
+        }
+    }
+
+    rest() {
+        this.playButton.textContent = 'Play';
+        this.says.removeAttribute('aria-live');
+        this.moving = undefined;
+    }
+
+    /** To the next stop, or with −1 to the last one. */
+    toStop(by) {
+        const { name, stop } = this.time;
+        const at = this.state[name] / stop;
+        const next = stop * (by > 0 ? Math.floor(at + 1) : Math.ceil(at - 1));
+        this.set({ [name]: Math.min(Math.max(next, 0), this.end) }, clock.figure === this);
+        if (clock.figure === this && this.state[name] >= this.end) {
+            clock.stop();
+        }
+    }
+
     /** Changes the state. While a slider moves, all its changes are one step for undo. */
     set(changes, moves = false) {
         const next = { ...this.state, ...changes };
@@ -120,6 +260,7 @@ export class Figure {
         }
         this.moving = moving;
         this.state = next;
+        this.changed = Object.keys(changes);
         this.show();
         this.toAddress();
     }
@@ -127,7 +268,7 @@ export class Figure {
     undo() {
         const last = this.past.pop();
         if (last) {
-            this.moving = undefined;
+            clock.stop();
             this.state = last;
             this.show();
             this.toAddress();
@@ -136,44 +277,84 @@ export class Figure {
 
     show() {
         for (const [name, { control, input, output }] of this.fields) {
-            if (control.kind === 'slider') {
+            const value = this.state[name];
+            if (control.most) {
                 input.max = control.most;
             }
-            input.value = this.state[name];
+            input.value = value;
             if (control.kind === 'slider') {
-                output.value = number(this.state[name], control.digits);
+                output.value = number(value, control.digits);
                 input.setAttribute('aria-valuetext', output.value);
             }
+            input.removeAttribute('aria-invalid');
         }
+        let refused = false;
         try {
-            const { svg, says, limits = {} } = this.kind.draw(this.state, changes => this.set(changes), () => this.show());
+            const { svg, says, limits = {} } = this.kind.draw(this.state, (...change) => this.set(...change), () => this.show());
             this.limit(limits);
-            this.drawing.replaceChildren(svg);
-            this.says.textContent = says;
+            if (svg) {
+                this.drawing.replaceChildren(svg);
+            }
+            this.tell(says);
         } catch (error) {
-            this.says.textContent = error.message;
+            refused = true;
+            this.tell(error.message);
+            this.changed?.forEach(name => this.fields.get(name).input.setAttribute('aria-invalid', 'true'));
+        }
+        this.figure.classList.toggle('refused', refused);
+        if (this.time) {
+            this.showTime();
         }
         // Not disabled, or the focus would be lost with the last step back.
         this.undoButton.setAttribute('aria-disabled', this.past.length === 0);
         this.resetButton.setAttribute('aria-disabled', JSON.stringify(this.state) === JSON.stringify(this.initial));
     }
 
+    tell(says) {
+        if (this.says.textContent !== says) {
+            this.says.textContent = says;
+        }
+    }
+
+    showTime() {
+        const { name, moments, stop } = this.time;
+        const { input, marks } = this.fields.get(name);
+        const now = this.state[name];
+        const at = moments(this.state);
+        const names = at.filter(([time]) => time <= now).map(([, name]) => name);
+        input.setAttribute('aria-valuetext', `${number(now / stop, 0)} of ${number(this.end / stop, 0)}${names.length ? `, ${names.at(-1)}` : ''}`);
+        const told = JSON.stringify([this.end, at]);
+        if (this.marked !== told) {
+            this.marked = told;
+            marks.replaceChildren(...at.map(([time, name]) => element('i', { style: `--at: ${time / this.end}`, title: name })));
+        }
+    }
+
     limit(limits) {
         for (const [name, limit] of Object.entries(limits)) {
             const { control, input, output } = this.fields.get(name);
             input.max = limit;
-            output.value = number(Math.min(this.state[name], limit), control.digits);
+            input.value = this.state[name];
+            if (output) {
+                output.value = number(Math.min(this.state[name], limit), control.digits);
+            }
         }
     }
 
-    async copy(text) {
-        this.writeAddress();
-        try {
-            await navigator.clipboard.writeText(text());
-            this.says.textContent = 'Copied.';
-        } catch (error) {
-            this.says.textContent = `Nothing was copied: ${error.message}`;
-        }
+    /** The button says what has become of a press, for a while. */
+    copyButton(label, text) {
+        const button = this.button(label, async () => {
+            this.writeAddress();
+            let told = 'Copied';
+            try {
+                await navigator.clipboard.writeText(text(this.state));
+            } catch (error) {
+                told = `Not copied: ${error.message}`;
+            }
+            button.textContent = told;
+            setTimeout(() => { button.textContent = label; }, 2000);
+        });
+        return button;
     }
 
     /** A browser takes longer to change the address than to draw, and some refuse it at each step of a slider: so it waits for a rest. */
@@ -202,12 +383,22 @@ export class Figure {
         }
         given.push(...controls.slice(given.length).map(({ value }) => value));
         const values = controls.map(({ kind }, i) => kind === 'words' ? given[i] : Number(given[i] === '' ? NaN : given[i]));
-        const fits = ({ kind, least, most, step, options }, value) => ({
-            slider: () => value >= least && value <= most && Math.abs((value - least) / step - Math.round((value - least) / step)) < 1e-6,
-            words: () => value.length <= most,
-            choice: () => Number.isInteger(value) && value >= 0 && value < options.length,
-        })[kind]();
+        const isStep = ({ least, most, step }, value) =>
+            value >= least && value <= most && Math.abs((value - least) / step - Math.round((value - least) / step)) < 1e-6;
+        const fits = (control, value) => ({
+            slider: () => isStep(control, value),
+            time: () => isStep(control, value),
+            words: () => value.length <= control.most,
+            choice: () => Number.isInteger(value) && value >= 0 && value < control.options.length,
+        })[control.kind]();
         const all = controls.every((control, i) => fits(control, values[i]));
         return all ? Object.fromEntries(controls.map((control, i) => [control.name, values[i]])) : {};
     }
 }
+
+/** The address of a figure as it is: the page opens there. */
+export const addressOf = name => {
+    const address = new URL(location);
+    address.hash = document.querySelector(`[data-figure=${name}]`).id;
+    return address.href;
+};

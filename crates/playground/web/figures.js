@@ -5,6 +5,7 @@ import { backward } from './backward.js';
 import { byHand } from './by_hand.js';
 import { bank } from './bank.js';
 import { banks } from './banks.js';
+import { look } from './look.js';
 import { masks } from './masks.js';
 import { online } from './online.js';
 import { pipeline } from './pipeline.js';
@@ -19,7 +20,7 @@ import { workbench } from './workbench.js';
 import { writer } from './writer.js';
 
 const figures = {
-    backward, bank, banks, 'by-hand': byHand, masks, online, pipeline, roofline, root, slope, softmax, steps, turn, walk, workbench, writer,
+    backward, bank, banks, 'by-hand': byHand, look, masks, online, pipeline, roofline, root, slope, softmax, steps, turn, walk, workbench, writer,
 };
 
 await start();

@@ -1,6 +1,6 @@
 // Attention step by step: any matrix between X and the output, and the products behind any number of it.
-import { choice, number, slider, step } from './figure.js';
-import { drawing, entries, heatMap, text } from './draw.js';
+import { choice, number, slider, time } from './figure.js';
+import { drawing, entries, heatMap, shape, text } from './draw.js';
 
 export const steps = attention => {
     const sentences = [attention.Sentence.river(), attention.Sentence.city()];
@@ -10,7 +10,7 @@ export const steps = attention => {
     return {
         controls: [
             choice('sentence', 'sentence', sentences.map(sentence => sentence.tokens.join(' '))),
-            step('stage', 'step', stages, 4),
+            time('stage', 'step', 6, 4, { seconds: 18, moments: () => [[4, 'scores'], [5, 'weights'], [6, 'output']] }),
             slider('row', 'row', 1, 6, 1, 3, 0),
             slider('column', 'column', 1, 6, 1, 2, 0),
         ],
@@ -18,15 +18,26 @@ export const steps = attention => {
             const { tokens, x } = sentences[state.sentence];
             const [q, k, v] = [wQ, wK, wV].map(w => attention.project(x, w));
             const result = new attention.Attention(q, k, v, attention.Mask.none());
-            const matrix = [x, q, k, v, result.scores, result.weights, result.output][state.stage];
+            // Between two steps, the entries of the next matrix come row by row.
+            const stage = Math.ceil(state.stage);
+            const matrix = [x, q, k, v, result.scores, result.weights, result.output][stage];
             const over = matrix.columns === tokens.length ? tokens : dimensions;
-            const columns = { 0: dimensions, 4: over, 5: over }[state.stage] ?? ['1', '2'];
+            const columns = { 0: dimensions, 4: over, 5: over }[stage] ?? ['1', '2'];
             const [i, j] = [state.row - 1, Math.min(state.column - 1, matrix.columns - 1)];
             const size = Math.max(...matrix.entries.map(Math.abs));
-            const svg = drawing(460, 410, `${stages[state.stage]} of “${tokens.join(' ')}”`);
-            svg.append(text(66, 12, stages[state.stage], 'start'));
+            const svg = drawing(460, 470, `${stages[stage]} of “${tokens.join(' ')}”`);
+            const there = Math.ceil((state.stage - stage + 1) / 0.8 * matrix.rows);
+            stages.forEach((name, s) => {
+                const box = shape('g', { class: 'press' }, shape('rect', {
+                    x: 66 + 50 * s, y: 2, width: 42, height: 30, rx: 4, fill: 'var(--fig-bg)', stroke: s === stage ? 'var(--fig-2)' : 'var(--fig-muted)',
+                    'stroke-width': s === stage ? 2.5 : 1,
+                }), text(87 + 50 * s, 17, name.at(-1)));
+                box.addEventListener('click', () => set({ stage: s }));
+                svg.append(box);
+            });
+            svg.append(text(66, 60, stages[stage], 'start'));
             heatMap(svg, {
-                left: 66, top: 52, rows: tokens, columns, matrix, full: size, chosen: [i, j],
+                left: 66, top: 106, count: there * matrix.columns, rows: tokens, columns, matrix, full: size, chosen: [i, j],
                 choose: (row, column) => set({ row: row + 1, column: column + 1 }),
             });
             const value = number(entries(matrix)(i, j), 2);
@@ -43,7 +54,7 @@ export const steps = attention => {
                 () => `“${tokens[i]}” gives ${value} of its attention to “${tokens[j]}”; the row sums to 1.`,
                 () => `${products(of(result.weights, i), down(v, j), 6)} = ${value}.`,
             ];
-            const says = `Row ${i + 1}, column ${j + 1}. ${behind[state.stage]()}`;
+            const says = `Row ${i + 1}, column ${j + 1}. ${behind[stage]()}`;
             return { svg, says, limits: { column: matrix.columns } };
         },
     };

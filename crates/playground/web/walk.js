@@ -1,72 +1,102 @@
 // Attention in tiles, tile by tile: what is in fast memory, and what has crossed.
-import { choice, number, slider } from './figure.js';
+import { choice, number, slider, time } from './figure.js';
 import { bars, drawing, shape, text } from './draw.js';
 
-const [TOKENS, WIDTH] = [16, 4];
-const [LEFT, TOP, CELL] = [96, 66, 16];
+const [TOKENS, WIDTH] = [32, 4];
+const [LEFT, TOP, CELL] = [96, 66, 8];
 const PROGRAMS = ['naive', 'fused', 'strips', 'tiles'];
 
 export const walk = attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(4)];
-    const fitting = (capacity, queries, keys, mask) => {
+    const fitting = ({ capacity, queries, keys, mask }) => {
         try {
             return new attention.TileWalk(TOKENS, WIDTH, capacity, queries, keys, masks[mask]);
         } catch {
             throw new Error(`Tiles of ${queries} × ${keys} don't fit into ${capacity} numbers: choose smaller blocks, or more memory.`);
         }
     };
+    // Between the last tile of a block of queries and the first of the next one, an output is written.
+    const outputs = state => {
+        try {
+            const blocks = [...fitting(state).queries];
+            return blocks.flatMap((block, t) => block !== blocks[t + 1] ? [[t + 1, 'a block of the output is written']] : []);
+        } catch {
+            return [];
+        }
+    };
     return {
         controls: [
-            slider('done', 'how far, in per cent', 0, 100, 1, 38, 0),
-            slider('queries', 'queries in a block', 1, 16, 1, 4, 0),
-            slider('keys', 'keys in a block', 1, 16, 1, 4, 0),
+            time('done', 'tiles done', TOKENS * TOKENS, 12, { seconds: 14, moments: outputs }),
+            slider('queries', 'queries in a block', 1, TOKENS, 1, 8, 0),
+            slider('keys', 'keys in a block', 1, TOKENS, 1, 4, 0),
             choice('mask', 'mask', ['none', 'causal', 'window of 4']),
-            slider('capacity', 'fast memory in numbers', 20, 600, 10, 300, 0),
+            slider('capacity', 'fast memory in numbers', 20, 600, 10, 150, 0),
         ],
-        draw({ done, queries, keys, mask, capacity }) {
-            const tiles = fitting(capacity, queries, keys, mask);
+        draw(state) {
+            const { queries, keys, mask } = state;
+            const tiles = fitting(state);
             const [ofQueries, ofKeys] = [tiles.queries, tiles.keys];
-            const seen = Math.round(done / 100 * ofQueries.length);
+            const count = ofQueries.length;
+            const done = Math.min(state.done, count);
+            const seen = Math.ceil(done);
             const svg = drawing(480, 490, 'A walk over tiles of scores');
             const block = (i, size) => [CELL * i * size, CELL * (Math.min((i + 1) * size, TOKENS) - i * size)];
-            const rect = (x, y, width, height, attributes) => svg.append(shape('rect', { x: x + 1, y: y + 1, width: width - 2, height: height - 2, ...attributes }));
+            const gap = Math.min(queries, keys) > 2 ? 1 : 0.5;
+            const rect = (x, y, width, height, attributes) => svg.append(shape('rect', {
+                x: x + gap, y: y + gap, width: width - 2 * gap, height: height - 2 * gap, ...attributes,
+            }));
             const here = seen > 0 ? [ofQueries[seen - 1], ofKeys[seen - 1]] : [];
             for (let i = 0; i * queries < TOKENS; i += 1) {
                 const [start, length] = block(i, queries);
                 const stays = i === here[0];
-                const fill = { fill: stays ? 'var(--fig-1)' : 'none', stroke: 'var(--fig-1)' };
-                rect(LEFT - 40, TOP + start, 30, length, fill);
-                rect(LEFT + CELL * TOKENS + 10, TOP + start, 30, length, fill);
+                const written = i < here[0] || (stays && ofQueries[seen] !== i && done === seen);
+                rect(LEFT - 40, TOP + start, 30, length, { fill: stays ? 'var(--fig-1)' : 'none', stroke: 'var(--fig-1)' });
+                rect(LEFT + CELL * TOKENS + 10, TOP + start, 30, length, {
+                    fill: stays || written ? 'var(--fig-1)' : 'none', 'fill-opacity': stays && !written ? 1 : 0.4, stroke: 'var(--fig-1)',
+                });
             }
             for (let j = 0; j * keys < TOKENS; j += 1) {
                 const [start, length] = block(j, keys);
-                rect(LEFT + start, TOP - 40, length, 30, { fill: j === here[1] ? 'var(--fig-2)' : 'none', stroke: 'var(--fig-2)' });
+                rect(LEFT + start, TOP - 40, length, 30, { fill: 'none', stroke: 'var(--fig-2)' });
             }
-            for (let t = 0; t < ofQueries.length; t += 1) {
+            for (let t = 0; t < count; t += 1) {
                 const [[y, height], [x, width]] = [block(ofQueries[t], queries), block(ofKeys[t], keys)];
-                const current = t === seen - 1;
                 rect(LEFT + x, TOP + y, width, height, {
-                    fill: current ? 'var(--fig-3)' : 'var(--fig-muted)', 'fill-opacity': current ? 1 : t < seen ? 0.5 : 0.08,
-                    stroke: 'var(--fig-muted)',
+                    fill: 'var(--fig-muted)', 'fill-opacity': t < seen - 1 ? 0.5 : 0.08, stroke: 'var(--fig-muted)', 'stroke-width': gap,
                 });
+            }
+            if (seen > 0) {
+                // The next block of keys and values comes from the place of the last one.
+                const [y, height] = block(here[0], queries);
+                const [to, width] = block(here[1], keys);
+                const follows = seen > 1 && ofQueries[seen - 2] === here[0];
+                const from = follows ? block(ofKeys[seen - 2], keys)[0] : to;
+                const x = from + (to - from) * Math.min((done - seen + 1) / 0.6, 1);
+                rect(LEFT + x, TOP - 40, width, 30, { fill: 'var(--fig-2)' });
+                rect(LEFT + x, TOP + y, width, height, { fill: 'var(--fig-3)' });
             }
             svg.append(
                 text(LEFT + CELL * TOKENS / 2, 12, 'keys and values'), text(LEFT - 48, TOP + 128, 'Q', 'end'),
-                text(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'), text(LEFT, 346, 'numbers moved, in all', 'start'),
+                text(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'), text(LEFT, 346, 'numbers moved; by tiles, so far', 'start'),
             );
             const totals = [...tiles.totals];
-            const fits = totals.map(total => Number.isFinite(total));
+            const moved = tiles.moved(seen);
+            const most = Math.max(...totals.filter(Number.isFinite));
             bars(svg, {
-                left: LEFT, top: 358, width: 280, row: 30, most: Math.max(...totals.filter(Number.isFinite)), digits: 0,
-                labels: PROGRAMS, values: totals.map(total => Number.isFinite(total) ? total : 0),
+                left: LEFT, top: 358, width: 280, row: 30, most, digits: 0,
+                labels: PROGRAMS, values: [...totals.slice(0, 3).map(total => Number.isFinite(total) ? total : 0), moved],
                 colour: i => i === 3 ? 'var(--fig-3)' : 'var(--fig-muted)',
             });
-            const which = PROGRAMS.filter((_, i) => !fits[i]);
+            svg.append(shape('rect', {
+                x: LEFT, y: 452, width: 280 * totals[3] / most, height: 22, fill: 'none', stroke: 'var(--fig-3)', 'stroke-dasharray': '4 3',
+            }));
+            const which = PROGRAMS.filter((_, i) => !Number.isFinite(totals[i]));
             return {
                 svg,
-                says: `${seen} of ${ofQueries.length} tiles done; ${number(tiles.moved(seen), 0)} of ${number(totals[3], 0)} numbers moved.`
+                says: `${seen} of ${count} tiles done; ${number(moved, 0)} of ${number(totals[3], 0)} numbers moved.`
                     + (which.length ? ` With so little fast memory, ${which.join(' and ')} can't run.` : '')
                     + (mask === 0 ? '' : ' The naive and the fused program compute what the mask hides, too.'),
+                limits: { done: count },
             };
         },
     };

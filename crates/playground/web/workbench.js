@@ -1,5 +1,5 @@
 // A bench of the reader's own: any words or numbers through a layer, forward and backward, and the products behind every entry.
-import { after, choice, number, slider, step, words } from './figure.js';
+import { addressOf, choice, number, rare, slider, step, words } from './figure.js';
 import { drawing, entries, heatMap, shape, text } from './draw.js';
 
 const FORWARD = ['X', 'Q', 'K', 'V', 'S', 'A', 'O', 'Y'];
@@ -14,15 +14,30 @@ const SHARED = ['one for each head', '2', '1'];
 const MOST_TOKENS = 8;
 const LARGEST = 1000;
 const [MINIATURE, LARGE] = [42, 45];
+const [LEFT, TOP] = [70, 230]; // of the large matrix
+/** The corner of a miniature. */
+const place = matrix => [6 + 60 * (matrix % 8), 30 + 72 * Math.floor(matrix / 8)];
+/** What an entry is made of has the same colour in the miniatures and on its way. */
+const SOURCES = ['var(--fig-1)', 'var(--fig-2)', 'var(--fig-3)'];
+
+/** A word without what stands before and behind it. */
+const bare = word => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, '') || word;
+
+/** A word as far as there is room, cut between two characters as a reader sees them. */
+const cut = word => {
+    const characters = [...new Intl.Segmenter().segment(word)].map(({ segment }) => segment);
+    return characters.length > 7 ? `${characters.slice(0, 6).join('')}…` : word;
+};
 
 /** The rows that are meant: of numbers, where semicolons part the rows or all is numbers, or else one for each word. */
 const read = (attention, line) => {
-    const parts = line.trim().split(/\s+/u).filter(part => part);
+    // A comma parts numbers as a blank does, and what stands around a word is no part of it.
+    const parts = line.replaceAll(',', ' ').split(/\s+/u).map(part => Number.isFinite(Number(part)) ? part : bare(part)).filter(part => part);
     const isNumbers = line.includes(';') || (parts.length > 0 && parts.every(part => Number.isFinite(Number(part))));
     if (!isNumbers) {
         return { tokens: parts, rows: parts.map(word => [...attention.embed(word)]) };
     }
-    const rows = line.replace(/[\s;]+$/u, '').split(';').map(row => row.trim().split(/\s+/u).filter(part => part).map(Number));
+    const rows = line.replaceAll(',', ' ').replace(/[\s;]+$/u, '').split(';').map(row => row.trim().split(/\s+/u).filter(part => part).map(Number));
     rows.forEach((row, i) => {
         if (row.length === 0 || row.some(x => !(Math.abs(x) <= LARGEST))) {
             throw new Error(`Row ${i + 1} has to be numbers from −${LARGEST} to ${LARGEST}.`);
@@ -62,17 +77,17 @@ export const workbench = attention => {
             choice('heads', 'heads', HEADS.map(String), 1),
             slider('head', 'the head that is shown', 1, 4, 1, 1, 0),
             choice('mask', 'mask', MASKS.map(([name]) => name)),
-            slider('factor', 'factor on the scores', 0, 5, 0.1, 1),
-            slider('dropout', 'dropout', 0, 0.9, 0.05, 0, 2),
-            slider('seed', 'seed of the parameters', 1, 50, 1, 1, 0),
-            choice('parameter', 'nudged parameter', names),
-            slider('power', 'step of the nudge: ten to the', -12, 0, 0.5, -5),
-            after('mask', choice('positions', 'positions', POSITIONS)),
-            after('head', choice('shared', 'key-value heads', SHARED)),
+            rare(slider('factor', 'factor on the scores', 0, 5, 0.1, 1)),
+            rare(slider('dropout', 'dropout', 0, 0.9, 0.05, 0, 2)),
+            rare(slider('seed', 'seed of the parameters', 1, 50, 1, 1, 0)),
+            rare(choice('parameter', 'nudged parameter', names)),
+            rare(slider('power', 'step of the nudge: ten to the', -12, 0, 0.5, -5)),
+            rare(choice('positions', 'positions', POSITIONS)),
+            rare(choice('shared', 'key-value heads', SHARED)),
         ],
         copies: [
             { label: 'Copy as Rust', text: state => rust(input(state), state) },
-            { label: 'Copy the link', text: () => location.href },
+            { label: 'Copy the link', text: () => addressOf('workbench') },
         ],
         draw(state, set) {
             const { tokens, rows, heads, shared, width } = input(state);
@@ -88,15 +103,28 @@ export const workbench = attention => {
 
             const svg = drawing(480, 240 + LARGE * shown.rows, `${name} of a layer`);
             MATRICES.forEach((of, m) => {
-                const [left, top] = [6 + 60 * (m % 8), 30 + 72 * Math.floor(m / 8)];
-                const source = from.filter(([matrix]) => matrix === of);
-                miniature(svg, { left, top, name: of, matrix: all[of], marks: source, chosen: of === name, choose: () => set({ matrix: m }) });
+                const [left, top] = place(m);
+                const marks = from.flatMap(([matrix, kind, index], source) => matrix === of ? [[kind, index, SOURCES[source]]] : []);
+                miniature(svg, { left, top, name: of, matrix: all[of], marks, chosen: of === name, choose: () => set({ matrix: m }) });
             });
-            const short = tokens.map(token => token.length > 7 ? `${token.slice(0, 6)}…` : token);
+            from.forEach(([of, kind, index], source) => {
+                const [left, top] = place(MATRICES.indexOf(of));
+                const { rows, columns } = all[of];
+                const size = MINIATURE / Math.max(rows, columns, 4);
+                const [x, y] = kind === 'row' ? [left, top + size * (index + 0.5)] : [left + size * (index + 0.5), top + size * rows];
+                // To the row of the entry, and from a second source to its column.
+                const isColumn = source === 1 && from.length === 2;
+                const [toX, toY] = isColumn ? [LEFT + LARGE * (j + 0.5), TOP - 26] : [4, TOP + LARGE * (i + 0.5)];
+                svg.append(shape('path', {
+                    d: isColumn ? `M${x},${y}C${x},${y + 50},${toX},${toY - 60},${toX},${toY}` : `M${x},${y}C${x - 20},${y + 40},${toX},${y + 20},${toX},${toY}h6`,
+                    fill: 'none', stroke: SOURCES[source], 'stroke-width': 2, 'stroke-opacity': 0.7,
+                }));
+            });
+            const short = tokens.map(cut);
             const columns = 'SA'.includes(name.at(-1)) ? short : Array.from({ length: shown.columns }, (_, c) => String(c + 1));
             svg.append(text(60, 186, `${name}${'XY'.includes(name.at(-1)) ? '' : `, head ${head + 1} of ${heads}`}`, 'start'));
             heatMap(svg, {
-                left: 70, top: 230, rows: short, columns, matrix: shown, cell: LARGE, chosen: [i, j],
+                left: LEFT, top: TOP, rows: short, columns, matrix: shown, cell: LARGE, chosen: [i, j],
                 full: Math.max(...shown.entries.filter(Number.isFinite).map(Math.abs), 1e-12),
                 choose: (row, column) => set({ row: row + 1, column: column + 1 }),
             });
@@ -126,7 +154,7 @@ const miniature = (svg, { left, top, name, matrix, marks, chosen, choose }) => {
     const at = entries(matrix);
     const size = MINIATURE / Math.max(rows, columns, 4);
     const full = Math.max(...matrix.entries.filter(Number.isFinite).map(Math.abs), 1e-12);
-    const group = shape('g', {}, text(left + MINIATURE / 2, top - 12, name, 'middle', chosen ? 'var(--fig-2)' : 'var(--fig-fg)'));
+    const group = shape('g', { class: 'press' }, text(left + MINIATURE / 2, top - 12, name, 'middle', chosen ? 'var(--fig-2)' : 'var(--fig-fg)'));
     for (let i = 0; i < rows; i += 1) {
         for (let j = 0; j < columns; j += 1) {
             const value = at(i, j);
@@ -143,14 +171,13 @@ const miniature = (svg, { left, top, name, matrix, marks, chosen, choose }) => {
     if (chosen) {
         frame(-3, -3, size * columns + 6, size * rows + 6, 'var(--fig-2)');
     }
-    for (const [, kind, index] of marks) {
+    for (const [kind, index, colour] of marks) {
         if (kind === 'row') {
-            frame(0, size * index, size * columns, size, 'var(--fig-fg)');
+            frame(0, size * index, size * columns, size, colour);
         } else {
-            frame(size * index, 0, size, size * rows, 'var(--fig-fg)');
+            frame(size * index, 0, size, size * rows, colour);
         }
     }
-    group.style.cursor = 'pointer';
     group.addEventListener('click', choose);
     svg.append(group);
 };

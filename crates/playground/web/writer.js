@@ -85,11 +85,11 @@ export const writer = attention => {
             if (fault) {
                 throw new Error(fault);
             }
-            const svg = drawing(640, 1120, 'A trained model: a text, the weights of its heads, the next character and the cache');
             if (!model) {
                 ask(again);
-                return { svg, says: 'The model is on its way.' };
+                return { says: 'The model is on its way.' };
             }
+            const svg = drawing(640, 1120, 'A trained model: a text, the weights of its heads, the next character and the cache');
             const off = heads(state.off);
             const written = model.write(state.text, new Uint32Array(off), state.written, state.temperature, BigInt(state.seed));
             const letters = [...written.text];
@@ -102,7 +102,7 @@ export const writer = attention => {
             svg.append(text(20, 14, `Where head ${NAMES[state.head]} looks, from the framed character; what the model wrote is underlined`, 'start'));
             letters.forEach((letter, j) => {
                 const [x, y] = [20 + CELL * (j % LINE), 32 + 30 * Math.floor(j / LINE)];
-                const cell = shape('g', { cursor: 'pointer' });
+                const cell = shape('g', { class: 'press' });
                 cell.append(
                     shape('rect', { x, y, width: CELL, height: 24, fill: 'var(--fig-heat)', 'fill-opacity': row[j] }),
                     text(x + CELL / 2, y + 12, letter === '\n' ? '↵' : letter, 'middle', row[j] > 0.6 ? 'var(--fig-bg)' : 'var(--fig-fg)'),
@@ -120,7 +120,7 @@ export const writer = attention => {
             NAMES.forEach((name, i) => {
                 const [left, top] = [20 + 154 * (i % HEADS), 186 + 164 * Math.floor(i / HEADS)];
                 const isOff = off.includes(i);
-                const map = shape('g', { cursor: 'pointer' });
+                const map = shape('g', { class: 'press' });
                 map.append(
                     text(left, top - 12, isOff ? `${name} is off` : name, 'start', i === state.head ? 'var(--fig-2)' : 'var(--fig-fg)'),
                     shape('rect', {
