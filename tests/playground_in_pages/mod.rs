@@ -125,10 +125,13 @@ fn still(name: &str, drawing: &str, label: &str, says: &str) -> String {
     );
     let picture = drawing.replacen(&format!("aria-label=\"{label}\""), &ids, 1);
     let (start, rest) = picture.split_once('>').unwrap();
-    let mut picture = format!("{start}>{title}{description}{rest}\n").replace("><", ">\n<");
+    let mut picture =
+        format!("{start}>{title}{description}{rest}\n").replace("><", ">\n<");
     for (colour, value) in COLOURS {
-        picture = picture
-            .replace(&format!("var(--fig-{colour})"), &format!("var(--fig-{colour}, {value})"));
+        picture = picture.replace(
+            &format!("var(--fig-{colour})"),
+            &format!("var(--fig-{colour}, {value})"),
+        );
     }
     picture
 }

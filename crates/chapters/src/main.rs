@@ -40,6 +40,7 @@ mod trained_heads;
 mod welcome;
 mod whole_model;
 mod why_sqrt_d_k;
+#[cfg(test)]
 mod workbench;
 
 use anyhow::{Context, Result};
@@ -101,7 +102,6 @@ const PAGES: &[Generator] = &[
     ("debugging", debugging::generate),
     ("does-yours-pass", does_yours_pass::generate),
     ("claims", claims::generate),
-    ("workbench", workbench::generate),
 ];
 
 fn main() -> Result<()> {

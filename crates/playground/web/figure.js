@@ -78,7 +78,8 @@ export class Figure {
      *     controls: object[],
      *     draw: (state: object, set: (changes: object, moves?: boolean) => void, again: () => void) => {svg?: SVGElement, says: string, limits?: object},
      *     copies?: {label: string, text: (state: object) => string}[],
-     * }} kind what it is made of. `limits` are the ends of sliders in this state. `again` draws once more, when something has arrived that was missing for an `svg`. An error that `draw` throws is told in place of what there is to see, and the last drawing stays, faded.
+     *     isPlain?: boolean,
+     * }} kind what it is made of. A plain one has no undo and reset. `limits` are the ends of sliders in this state. `again` draws once more, when something has arrived that was missing for an `svg`. An error that `draw` throws is told in place of what there is to see, and the last drawing stays, faded.
      */
     constructor(figure, name, kind) {
         this.figure = figure;
@@ -105,7 +106,7 @@ export class Figure {
         this.panel.append(
             ...times.map(control => this.timeLine(control)), this.says,
             element('div', { class: 'controls' }, ...others.filter(({ isRare }) => !isRare).map(control => this.field(control)), ...fold),
-            element('div', { class: 'buttons' }, this.undoButton, this.resetButton, ...copies),
+            ...kind.isPlain ? [] : [element('div', { class: 'buttons' }, this.undoButton, this.resetButton, ...copies)],
         );
         this.panel.addEventListener('keydown', event => {
             if (event.key === 'z' && (event.ctrlKey || event.metaKey) && event.target.type !== 'text') {

@@ -8,9 +8,10 @@ export const look = attention => {
     const sentences = [attention.Sentence.river(), attention.Sentence.city()];
     const weights = sentences.map(({ x }) => entries(new attention.Attention(x, x, x, attention.Mask.none()).weights));
     return {
+        isPlain: true,
         controls: [
             choice('sentence', 'sentence', sentences.map(({ tokens }) => tokens.join(' '))),
-            choice('word', 'the word that looks', ['1st', '2nd', '3rd', '4th', '5th', '6th'], 5),
+            choice('word', 'the word that looks', sentences[0].tokens.map((token, i) => `${i + 1}. ${token === sentences[1].tokens[i] ? token : `${token} / ${sentences[1].tokens[i]}`}`), 5),
         ],
         draw({ sentence, word }, set) {
             const { tokens } = sentences[sentence];
@@ -18,11 +19,11 @@ export const look = attention => {
             const svg = drawing(600, 196, `Where “${tokens[word]}” looks`);
             const x = j => FIRST + APART * j;
             shares.forEach((share, j) => {
-                const [from, to] = j === word ? [x(j) - 16, x(j) + 16] : [x(word), x(j)];
+                const [from, to] = j === word ? [x(j) - 16, x(j) + 16] : [x(word) + 7 * (j - word), x(j)];
                 const high = j === word ? 34 : 22 * Math.abs(word - j);
                 svg.append(shape('path', {
                     d: `M${from},${LINE}C${from},${LINE - 1.3 * high},${to},${LINE - 1.3 * high},${to},${LINE}`, fill: 'none',
-                    stroke: 'var(--fig-1)', 'stroke-width': (1 + 16 * share).toFixed(2), 'stroke-opacity': (0.25 + 0.75 * share).toFixed(3),
+                    stroke: 'var(--fig-1)', 'stroke-width': (1 + 22 * share).toFixed(2), 'stroke-opacity': (0.25 + 0.75 * share).toFixed(3),
                 }));
             });
             tokens.forEach((token, j) => {

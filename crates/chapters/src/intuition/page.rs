@@ -8,8 +8,8 @@ use anyhow::Result;
 use attention::example::{self, Sentence};
 use figures::format::{fixed, integer, percent, scientific, tuple};
 use figures::{
-    Area, Axis, BLUE, Color, GREEN, HeatMap, Line, MUTED, Marks, RGBColor, TEXT,
-    VERMILION, arrow, line, line_chart, text, text_box,
+    Area, Axis, BLUE, Color, GREEN, Line, MUTED, Marks, RGBColor, TEXT, VERMILION, arrow,
+    line, line_chart, text, text_box,
 };
 use nalgebra::DMatrix;
 use std::f64::consts::TAU;
@@ -90,13 +90,6 @@ fn one_word_in_two_sentences(page: &mut Page) -> Result<()> {
         let sentence = tokens.join(" ");
         rows.push(row(format!("after attention in “{sentence}”"), &output));
         page.value(format!("{name}-weight-word"), percent(weights[(BANK, 4)], 0));
-        let weights = weights.rows(BANK, 1).into_owned();
-        let words = (
-            &*format!("How “bank” shares its attention in “{sentence}”"),
-            "A row of six cells, one for each word. The darkest are the last two: the word before, and “bank” itself.",
-        );
-        let map = HeatMap::of_tokens(&weights, &tokens, 0.5);
-        page.heat_map(name, words, &HeatMap { rows: &["bank"], ..map })?;
     }
     for (name, plain) in ["first", "second"].into_iter().zip(&plain) {
         rows.push(row(format!("a plain average of the {name} sentence"), plain));

@@ -8,33 +8,14 @@ use attention::{Mask, example};
 use figures::HeatMap;
 use figures::format::{fixed, integer, percent, scientific, tuple};
 use half::f16;
-use nalgebra::{DMatrix, DVector};
+use nalgebra::DVector;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     four_masks(page)?;
     alignment(page)?;
     causal_sentence(page)?;
     after_softmax(page)?;
-    large_and_negative(page)?;
-    cached(page)
-}
-
-/// The first problem of the figure that checks what is computed by hand.
-fn cached(page: &mut Page) -> Result<()> {
-    let values = DMatrix::from_row_slice(1, 4, &[0.0, 1.0, 2.0, 3.0]);
-    let words = (
-        "The values of all tokens",
-        "A row of the numbers 0 to 3: two old tokens and two new ones.",
-    );
-    let columns = ["old 1", "old 2", "new 1", "new 2"];
-    let map = HeatMap {
-        matrix: &values,
-        rows: &["value"],
-        columns: &columns,
-        decimals: Some(0),
-        full: 9.0,
-    };
-    page.heat_map("cached", words, &map)
+    large_and_negative(page)
 }
 
 fn four_masks(page: &mut Page) -> Result<()> {
@@ -89,7 +70,6 @@ fn causal_sentence(page: &mut Page) -> Result<()> {
     let [causal, free] = facts::causal_and_free()?;
     let labels = &example::river().tokens;
     let mask = Mask::causal();
-    let visible = causal.weights.component_mul(&allowed(&mask, 6, 6, f64::NAN)?);
     let mask = mask.sized(6, 6)?;
     let (added, masked) = (mask.additive(), mask.apply(causal.scores.clone())?);
     for (name, title, says, map) in [
@@ -110,13 +90,6 @@ fn causal_sentence(page: &mut Page) -> Result<()> {
             "Weights of “the boat left the river bank” without a mask",
             "A full six by six grid. The first row, “the”, is nearly even.",
             HeatMap::of_tokens(&free.weights, labels, 0.75),
-        ),
-        (
-            "weights",
-            "Weights of “the boat left the river bank” under a causal mask",
-            "A lower triangle. The first row is one at the first token and zero elsewhere; the last row is that of the \
-             weights without a mask.",
-            HeatMap::of_tokens(&visible, labels, 0.75),
         ),
     ] {
         page.heat_map(name, (title, says), &map)?;

@@ -28,13 +28,6 @@ pub fn product_of_turned() -> Result<Vec<f64>> {
     Ok((0..=FURTHEST).map(|distance| product(distance) / product(0)).collect())
 }
 
-/// The row (1, 0, 1, 0, …) of four pairs, turned to a position.
-pub fn turned_row(position: isize) -> Result<DMatrix<f64>> {
-    let row = DMatrix::from_fn(1, 8, |_, c| if c % 2 == 0 { 1.0 } else { 0.0 });
-    let rotary = Rotary::new(100.0, RotaryPairs::Neighbours)?;
-    Ok(rotary.turn(&row, 1, position)?)
-}
-
 /// The weights of tokens that are all alike, under a causal mask: without positions, and with a bias that costs 1 for each token of
 /// distance.
 pub fn weights_of_equals() -> Result<[DMatrix<f64>; 2]> {

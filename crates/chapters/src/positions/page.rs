@@ -6,17 +6,12 @@ use crate::output::Page;
 use anyhow::Result;
 use attention::sinusoidal_positions;
 use figures::format::{fixed, integer, percent, scientific};
-use figures::{
-    Axis, BLUE, GREEN, HeatMap, Line, MUTED, Marks, TEXT, VERMILION, arrow, label, line,
-    line_chart,
-};
-use nalgebra::DMatrix;
+use figures::{Axis, BLUE, GREEN, HeatMap, Line, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     equals(page)?;
     waves(page)?;
     by_distance(page)?;
-    turned(page)?;
     angles(page)?;
     beyond(page)
 }
@@ -82,39 +77,6 @@ fn by_distance(page: &mut Page) -> Result<()> {
         let y = Axis::linear("score", -0.25..1.0);
         line_chart(area, &x, &y, &[bias, waves, turned], Marks::default())
     })
-}
-
-/// A query at position 9 and a key at position 6, as the figure that moves shows them at first.
-fn turned(page: &mut Page) -> Result<()> {
-    const RADIUS: i32 = 56;
-    let [q, k] = [facts::turned_row(9)?, facts::turned_row(6)?];
-    let words = (
-        "A query and a key, turned to their positions, pair by pair",
-        "Four dials with two arrows each. In the first they are far apart, in each further dial closer together.",
-    );
-    page.figure("turn", words, (640, 180), |area| {
-        for pair in 0..4 {
-            let middle = (80 + 160 * pair as i32, 68);
-            let circle: Vec<_> = (0..=72)
-                .map(|step| (f64::from(step) * 5.0).to_radians())
-                .map(|a| on_dial(middle, RADIUS, (a.cos(), a.sin())))
-                .collect();
-            line(area, &circle, MUTED)?;
-            let of = |row: &DMatrix<f64>| (row[2 * pair], row[2 * pair + 1]);
-            arrow(area, &[middle, on_dial(middle, RADIUS, of(&k))], VERMILION)?;
-            arrow(area, &[middle, on_dial(middle, RADIUS, of(&q))], BLUE)?;
-            let product = q.columns(2 * pair, 2).dot(&k.columns(2 * pair, 2));
-            let words = format!("product {}", fixed(product, 2));
-            label(area, (middle.0, 150), &words, TEXT)?;
-        }
-        Ok(())
-    })
-}
-
-/// A place on a dial, whose second coordinate grows upwards.
-fn on_dial((x, y): (i32, i32), radius: i32, (right, up): (f64, f64)) -> (i32, i32) {
-    let along = |part: f64| (f64::from(radius) * part).round() as i32;
-    (x + along(right), y - along(up))
 }
 
 /// Angles in few bits.

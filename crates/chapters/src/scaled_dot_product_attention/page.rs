@@ -16,26 +16,14 @@ pub fn generate(page: &mut Page) -> Result<()> {
     by_hand(page)
 }
 
-/// The first problem of the figure that checks what is computed by hand, and its still picture.
+/// The first problem of the figure that checks what is computed by hand.
 fn by_hand(page: &mut Page) -> Result<()> {
     let problem = facts::by_hand();
     let entries = problem.transpose();
     let entries: Vec<_> =
         entries.iter().map(|entry| fixed(*entry, 0).replace('−', "-")).collect();
     page.value("by-hand-first", entries.join(" "));
-    let words = (
-        "A query and three keys",
-        "Four rows of two whole numbers: a query, and three keys below it.",
-    );
-    let rows = ["query", "key 1", "key 2", "key 3"];
-    let map = HeatMap {
-        matrix: &problem,
-        rows: &rows,
-        columns: &["1", "2"],
-        decimals: Some(0),
-        full: 2.0,
-    };
-    page.heat_map("by-hand", words, &map)
+    Ok(())
 }
 
 /// Every token against every token, without anything learned: X Xᵀ.
@@ -75,18 +63,12 @@ fn projected(page: &mut Page) -> Result<()> {
     page.value("left-boat", percent(river.weights[(LEFT, BOAT)], 0));
     page.value("city-bank-clerk", percent(city.weights[(BANK, CLERK)], 0));
     page.value("city-bank-city", percent(city.weights[(BANK, CITY)], 0));
-    for (name, of, matrix, full) in [
-        ("scores", "Scores", &river.scores, river.scores.amax()),
-        ("weights", "Weights", &river.weights, 0.75),
-    ] {
-        let words = (
-            &*format!("{of} of “the boat left the river bank” after three projections"),
-            "A six by six grid, each row is a query. The row of “left” is strongest at boat, the row of “bank” at boat, \
-             river and bank; the rows of “the” are nearly even.",
-        );
-        page.heat_map(name, words, &HeatMap::of_tokens(matrix, &tokens, full))?;
-    }
-    Ok(())
+    let words = (
+        "Weights of “the boat left the river bank” after three projections",
+        "A six by six grid, each row is a query. The row of “left” is strongest at boat, the row of “bank” at boat, \
+         river and bank; the rows of “the” are nearly even.",
+    );
+    page.heat_map("weights", words, &HeatMap::of_tokens(&river.weights, &tokens, 0.75))
 }
 
 /// Every intermediate result of two small examples.

@@ -33,11 +33,6 @@ pub fn example() -> Result<Example> {
     })
 }
 
-/// The weights when all scores are multiplied by one factor.
-pub fn sharpened(factor: f64) -> Result<DVector<f64>> {
-    Ok(softmax(&(scores() * factor))?)
-}
-
 /// The types of floating-point numbers, with the largest number of each.
 pub const LARGEST: [(&str, f64); 3] =
     [("f16", 65504.0), ("f32", f32::MAX as f64), ("f64", f64::MAX)];

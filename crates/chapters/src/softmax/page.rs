@@ -1,17 +1,16 @@
 //! The chapter's page: values, tables and figures.
 
-use super::facts::{self, sharpened};
+use super::facts::{self};
 use crate::output::{Page, sum_of_products};
 use crate::records::provenance;
 use anyhow::{Context, Result};
 use figures::format::{duration, fixed, integer, matrix, scientific, significant, tuple};
-use figures::{Axis, BLUE, GREEN, Line, Marks, TEXT, VERMILION, line_chart};
+use figures::{Axis, BLUE, Line, Marks, TEXT, line_chart};
 use nalgebra::DVector;
 use record::Unit;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     example(page)?;
-    sharpness(page)?;
     overflow(page)?;
     smooth_maximum(page)?;
     columns(page)
@@ -52,34 +51,6 @@ fn example(page: &mut Page) -> Result<()> {
     ];
     page.table("backward", &header, &rows);
     Ok(())
-}
-
-/// All scores times one factor: from equal shares to all for one.
-fn sharpness(page: &mut Page) -> Result<()> {
-    let scores = facts::scores();
-    let named =
-        |(score, colour)| Line::new(format!("x = {}", fixed(score, 1)), colour, []);
-    let colours = [BLUE, VERMILION, GREEN];
-    let mut lines: Vec<_> = scores.iter().copied().zip(colours).map(named).collect();
-    for factor in (0..=120).map(|i| 0.05 * f64::from(i)) {
-        for (line, weight) in lines.iter_mut().zip(&sharpened(factor)?) {
-            line.points.push((factor, *weight));
-        }
-    }
-    page.figure(
-        "sharpness",
-        (
-            "The weights of three scores as all scores are multiplied by one factor",
-            "At factor zero all three weights are one third. As the factor grows the weight of the largest score rises \
-             to one and the others fall to zero.",
-        ),
-        (520, 320),
-        |area| {
-            let x = Axis::linear("factor on all scores", 0.0..6.0);
-            let y = Axis::linear("weight", 0.0..1.0);
-            line_chart(area, &x, &y, &lines, Marks::default())
-        },
-    )
 }
 
 /// The scores at which the exponential leaves the range of a type.

@@ -6,8 +6,8 @@ use anyhow::Result;
 use attention::Visibility;
 use figures::format::subscript;
 use figures::{
-    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, arrow, filled, framed,
-    label, line, text, text_box,
+    Area, BLUE, Color, GREEN, MUTED, RGBColor, TEXT, VERMILION, filled, framed, label,
+    line, text, text_box,
 };
 
 /// The steps from the corner of one tile of the walk to that of the next, and the size of a tile.
@@ -19,39 +19,6 @@ const CORNER: (i32, i32) = (92, 74);
 const TILES: (i32, i32) = (5, 6);
 /// The place of the walk: row, column.
 const HERE: (i32, i32) = (2, 3);
-
-/// The matrix of scores, cut into tiles, and the way through it.
-pub fn walk(page: &mut Page) -> Result<()> {
-    page.figure(
-        "walk",
-        (
-            "The walk over the tiles of the score matrix",
-            "A grid of five rows and six columns of tiles. Blocks of queries stand to the left of it, blocks of keys and values above \
-             it, blocks of the output to its right. The third block of queries and its output are marked as staying; the fourth block of \
-             keys and values is marked as passing by; the tile where they meet is filled. Two rows of tiles and three tiles of \
-             the third row are done, and an arrow runs along the third row to the right.",
-        ),
-        (520, 336),
-        |area| {
-            rows_of_tiles(area)?;
-            text_box(area, tile(HERE.0, HERE.1), SIZE, "S, A", TEXT)?;
-            for j in 0..TILES.1 {
-                let (x, y) = tile(0, j);
-                let name = format!("K{0} V{0}", subscript(j as usize + 1));
-                block(area, (x, y - 58), &name, VERMILION, j == HERE.1)?;
-            }
-            let (x, y) = tile(HERE.0, HERE.1);
-            let (down, across) = (x + SIZE.0 / 2, y + SIZE.1 / 2);
-            let keys = CORNER.1 - 58 + SIZE.1 + 2;
-            arrow(area, &[(down, keys), (down, y - 3)], VERMILION)?;
-            let end = tile(0, TILES.1).0 - 6;
-            arrow(area, &[(x + SIZE.0 + 4, across), (end, across)], BLUE)?;
-            label(area, (CORNER.0 - 42, 312), "stays", BLUE)?;
-            label(area, (CORNER.0 + STEP.0 * 3, 312), "K and V pass by", VERMILION)?;
-            label(area, (CORNER.0 + STEP.0 * TILES.1 + 38, 312), "stays", GREEN)
-        },
-    )
-}
 
 /// The matrix of scores, cut into strips of complete rows.
 pub fn strip(page: &mut Page) -> Result<()> {
@@ -96,21 +63,6 @@ fn queries_and_output(area: &Area, i: i32) -> Result<()> {
     let name = |name: &str| format!("{name}{}", subscript(i as usize + 1));
     block(area, (x - 66, y), &name("Q"), BLUE, i == HERE.0)?;
     block(area, (x + STEP.0 * TILES.1 + 16, y), &name("O"), GREEN, i == HERE.0)
-}
-
-/// Every row, between its queries and its output.
-fn rows_of_tiles(area: &Area) -> Result<()> {
-    for i in 0..TILES.0 {
-        queries_and_output(area, i)?;
-        for j in 0..TILES.1 {
-            let corners = corners(tile(i, j));
-            if (i, j) < HERE {
-                filled(area, corners, MUTED.mix(0.2))?;
-            }
-            framed(area, corners, MUTED.mix(0.5))?;
-        }
-    }
-    Ok(())
 }
 
 /// A block of a matrix, in colour if it is at work now.

@@ -15,7 +15,6 @@ use figures::{Axis, BLUE, GREEN, Line, MUTED, Marks, VERMILION, line_chart};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     page.value("tile", integer(TILE));
-    drawings::walk(page)?;
     drawings::strip(page)?;
     masks(page)?;
     memory(page)?;

@@ -16,7 +16,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     looks(page, &facts, &heads)?;
     blocks(page, &facts, &heads)?;
     maps(page, &facts, &heads)?;
-    every_head(page, &facts, &heads)?;
     without(page, &facts, &heads)?;
     rounded(page, &facts)?;
     readings(page, &facts)?;
@@ -143,35 +142,6 @@ fn maps(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
         ],
     );
     Ok(())
-}
-
-/// The maps of all heads, for those who run no scripts.
-fn every_head(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
-    const CELL: i32 = 6;
-    let n = SENTENCE.chars().count() as i32;
-    let words = (
-        "The weights of every head for one sentence",
-        "Sixteen lower triangles of weights, a row of four for each block. In most of block 1 the weights are pale and spread; in \
-         block 2 two heads have dark lines one or two below the diagonal; in blocks 3 and 4 some cells of many rows are dark.",
-    );
-    page.figure("every-head", words, (640, (4 * (n * CELL + 26)) as u32), |area| {
-        for head in heads {
-            let left = 12 + 158 * head.head as i32;
-            let top = 22 + (n * CELL + 26) * head.block as i32;
-            label(area, (left + n * CELL / 2, top - 10), &head.name(), TEXT)?;
-            let weights = facts.map(head)?;
-            for i in 0..n {
-                for j in 0..=i {
-                    let colour = BLUE.mix(weights[(i as usize, j as usize)].min(1.0));
-                    let (x, y) = (left + j * CELL, top + i * CELL);
-                    filled(area, [(x, y), (x + CELL, y + CELL)], colour)?;
-                }
-            }
-            let corners = [(left - 1, top - 1), (left + n * CELL, top + n * CELL)];
-            framed(area, corners, MUTED)?;
-        }
-        Ok(())
-    })
 }
 
 /// How the text of the page's figure goes on, with all heads and without some.

@@ -28,17 +28,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
     for words in [4, 8] {
         page.value(format!("padding-{words}"), integer(clocks_with_padding(words)));
     }
-    let [direct, padded, plain, swizzled] = eight_rows();
-    let panels = [
-        ("a word each, rows 128 words apart", direct),
-        ("a word each, rows 129 words apart", padded),
-    ];
-    draw(
-        page,
-        "banks",
-        "In the first, the same bank is marked in all rows. In the second, each row is one bank further to the right.",
-        &panels,
-    )?;
+    let [plain, swizzled] = eight_rows();
     let panels =
         [("16 bytes each, rows of 128 bf16", plain), ("the same, swizzled", swizzled)];
     draw(

@@ -7,7 +7,7 @@ use figures::format::{integer, percent, subscript};
 use figures::{
     Area, BLUE, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text, text_box,
 };
-use laboratory::gpu::{ARRIVAL, Bar, CONSUMERS, Lengths, Plan, STAGES, Span, Work};
+use laboratory::gpu::{ARRIVAL, CONSUMERS, Plan, STAGES, Span};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let (lengths, plan) = of_hopper()?;
@@ -27,17 +27,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
     page.value("plan-busy-overlap", percent(lengths.busy(1, true), 0));
     page.value("plan-busy", percent(plan.busy(), 0));
     page.figure(
-        "overlaps",
-        (
-            "Three timelines of the tensor cores and of softmax",
-            "Above, one consumer: scores, softmax and output follow one another, and the tensor cores are idle for about \
-             half of the time. In the middle its softmax lies beside the output of the tile before, and the gaps are \
-             shorter. Below, two consumers alternate, and the tensor cores have no gap after the first softmax.",
-        ),
-        ((LEFT + WIDTH + 12) as u32, (TOP + 6 * ROW + 3 * GAP + 34) as u32),
-        |area| draw_overlaps(area, &lengths),
-    )?;
-    page.figure(
         "pipeline",
         (
             "The planned timeline of kernel 4",
@@ -48,40 +37,6 @@ pub fn generate(page: &mut Page) -> Result<()> {
         ((LEFT + WIDTH + 12) as u32, (BASE + 50) as u32),
         |area| draw(area, &plan),
     )
-}
-
-/// Between two timelines.
-const GAP: i32 = 14;
-
-fn draw_overlaps(area: &Area, lengths: &Lengths) -> Result<()> {
-    let end = 3 * (2 * lengths.product + lengths.softmax() + lengths.correction);
-    let lines = [(1, false), (1, true), (2, false)]
-        .map(|(consumers, overlap)| lengths.time_line(consumers, overlap, 9));
-    for (i, bars) in (0..).zip(&lines) {
-        let top = TOP + i * (2 * ROW + GAP);
-        text(area, (2, top + (ROW - 10) / 2), "tensor cores")?;
-        text(area, (2, top + ROW + (ROW - 10) / 2), "softmax")?;
-        for Bar { work, consumer, span } in bars.iter().filter(|bar| bar.span.from < end)
-        {
-            let (name, row) = match work {
-                Work::Scores => ("S", 0),
-                Work::Output => ("O", 0),
-                Work::Softmax => ("A", 1),
-            };
-            // Two consumers share the line of softmax, each with half of its height.
-            let halves = i == 2 && row == 1;
-            let height = if halves { (ROW - 10) / 2 } else { ROW - 10 };
-            let down = if halves { height * *consumer as i32 } else { 0 };
-            let (left, right) = (place(span.from, end) + 1, place(span.to, end) - 1);
-            let whole = format!("{name}{}", subscript(span.tile));
-            let is_shown = span.to <= end && !halves;
-            let colour = [BLUE, VERMILION][*consumer];
-            let corner = (left, top + ROW * row + down);
-            let name = if is_shown { &whole } else { "" };
-            text_box(area, corner, (right - left, height), name, colour)?;
-        }
-    }
-    clocks(area, TOP + 6 * ROW + 2 * GAP + 4, end)
 }
 
 /// Returns the place of a clock on an axis that ends with the clock `end`.
