@@ -42,8 +42,9 @@ fn softmax_says(scores: [f64; 3]) -> String {
     let weights = attention::softmax(&DVector::from_row_slice(&scores)).unwrap();
     let ratio = weights[0] / weights[1];
     let digits = 2 - ratio.log10().floor() as usize;
+    let scores = scores.map(|score| format!("{score:.1}").replace('-', "−")).join(", ");
     format!(
-        "Weights: first {:.3}, second {:.3}, third {:.3}. The first is {ratio:.digits$} times the second.",
+        "Scores: {scores}. Weights: first {:.3}, second {:.3}, third {:.3}. The first is {ratio:.digits$} times the second.",
         weights[0], weights[1], weights[2],
     )
 }
@@ -59,22 +60,33 @@ fn the_playground_is_small_and_comes_with_the_pages_that_have_figures_of_it() {
     };
     assert_eq!(with("<meta name=\"playground\""), with(" data-figure="));
     assert!(with(" data-figure=").len() > 10);
-    for (part, most) in [("playground", 215), ("trained", 300)] {
-        let compressed: usize = files::under(&folder.join(part))
-            .iter()
-            .map(|file| {
-                let mut encoder =
-                    flate2::write::GzEncoder::new(vec![], flate2::Compression::default());
-                std::io::Write::write_all(&mut encoder, &std::fs::read(file).unwrap())
-                    .unwrap();
-                encoder.finish().unwrap().len()
-            })
-            .sum();
-        assert!(
-            (1..=most * crate::KIB).contains(&compressed),
-            "{part}: {compressed} bytes"
-        );
+    // A page loads the module and what all figures share, and the script of its own.
+    let of_one_figure = files::with_extension(&folder.join("playground"), "js")
+        .into_iter()
+        .filter(|file| {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            !["attention", "figure", "figures", "draw"].contains(&name)
+        })
+        .collect::<Vec<_>>();
+    let figures: Vec<_> = of_one_figure.iter().map(|file| compressed(file)).collect();
+    let all = |part: &str| -> usize {
+        files::under(&folder.join(part)).iter().map(|file| compressed(file)).sum()
+    };
+    let of_a_page =
+        all("playground") - figures.iter().sum::<usize>() + figures.iter().max().unwrap();
+    for (part, bytes, most) in
+        [("playground", of_a_page, 212), ("trained", all("trained"), 300)]
+    {
+        assert!((1..=most * crate::KIB).contains(&bytes), "{part}: {bytes} bytes");
     }
+}
+
+/// The bytes of a file as servers send it.
+fn compressed(file: &Path) -> usize {
+    let mut encoder =
+        flate2::write::GzEncoder::new(vec![], flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, &std::fs::read(file).unwrap()).unwrap();
+    encoder.finish().unwrap().len()
 }
 
 /// By their names, so that it takes no compiler for WebAssembly; `cargo xtask module --check` also compares their arguments.
@@ -239,14 +251,14 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
     let mut tab = reader.open("softmax.html", LAPTOP);
     assert_eq!(says(&mut tab, "softmax"), softmax_says([2.0, 1.0, -1.0]));
 
-    // All scores move together, and the weights stay. The factor changes them.
+    // All scores move together, and the weights stay. The factor, which also plays, changes them.
     focus(&mut tab, "#softmax-shift");
     tab.press(Key::RIGHT);
     assert_eq!(
         tab.ask::<String>("document.getElementById('softmax-shift').value"),
         "0.5"
     );
-    assert_eq!(says(&mut tab, "softmax"), softmax_says([2.0, 1.0, -1.0]));
+    assert_eq!(says(&mut tab, "softmax"), softmax_says([2.5, 1.5, -0.5]));
     focus(&mut tab, "#softmax-factor");
     tab.press(Key::HOME);
     assert_eq!(says(&mut tab, "softmax"), softmax_says([0.0; 3]));
@@ -268,9 +280,9 @@ fn keys_move_a_slider_and_undo_and_reset_go_back() {
     }
     assert_eq!(
         says(&mut tab, "softmax"),
-        softmax_says([2.0, 1.0, -1.0].map(|score| 1.3 * score))
+        softmax_says([2.0, 1.0, -1.0].map(|score| 2.5 * score))
     );
-    for (button, scores) in [(1, 1.2), (2, 1.0)] {
+    for (button, scores) in [(1, 2.0), (2, 1.0)] {
         let point = point_of(
             &mut tab,
             &format!("[data-figure=softmax] .buttons > :nth-child({button})"),
@@ -323,7 +335,7 @@ fn a_finger_moves_a_slider_and_a_pointer_chooses_a_cell() {
         assert!(said.starts_with(start) && said.ends_with(end), "{said}\n{expected}");
     };
     is_shown(&mut tab, 2, 1);
-    let point = point_of(&mut tab, "[data-figure=steps] .drawing g:nth-of-type(36)", 0.5);
+    let point = point_of(&mut tab, "[data-figure=steps] .drawing g:nth-of-type(43)", 0.5);
     tab.click(point);
     is_shown(&mut tab, 5, 5);
     assert_eq!(address_of(&mut tab), format!("{page}?steps=0_4_6_6"));
@@ -340,7 +352,8 @@ fn one_word_gets_the_weights_that_the_page_prints() {
             (cache.weights.row(5).into_owned(), output.row(5).into_owned());
         let largest = weights.transpose().imax();
         format!(
-            "“bank” gives most to “{}”, {:.0} %, and becomes water {:.2}, money {:.2}, place {:.2}, action {:.2}.",
+            "In “{}”, “bank” gives most to “{}”, {:.0} %, and becomes water {:.2}, money {:.2}, place {:.2}, action {:.2}.",
+            sentence.tokens.join(" "),
             sentence.tokens[largest],
             100.0 * weights[largest],
             out[0],
@@ -349,9 +362,8 @@ fn one_word_gets_the_weights_that_the_page_prints() {
             out[3],
         )
     };
-    assert_eq!(says(&mut tab, "bank"), words(example::river()));
-    tab.run("(() => { const select = document.getElementById('bank-sentence'); select.value = 1; select.dispatchEvent(new Event('change')); })()");
-    assert_eq!(says(&mut tab, "bank"), words(example::city()));
+    let both = [example::river(), example::city()].map(words).join(" ");
+    assert_eq!(says(&mut tab, "bank"), both);
 }
 
 #[test]
@@ -362,8 +374,8 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
     let (output, _) = attention::attention(&q, &k, &v, Mask::none()).unwrap();
     let end = format!("That is the whole row's output, {:.3}.", output[(5, 0)]);
     let largest = attention::scaled_scores(&q, &k).unwrap().row(5).max();
-    // The order, all six keys, and where a second worker begins.
-    for state in ["0_6_7", "1_6_7", "2_6_3", "3_6_1"] {
+    // The order, all six keys, and a second worker: none, or from the third or the fifth key.
+    for state in ["0_6_0", "1_6_0", "2_6_2", "3_6_4"] {
         let mut tab = reader.open(&format!("online-softmax.html?online={state}"), LAPTOP);
         let said = says(&mut tab, "online");
         assert!(
@@ -372,12 +384,102 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
         );
         assert!(said.ends_with(&end), "{state}: {said}");
     }
-    let mut tab = reader.open("online-softmax.html?online=0_0_7", LAPTOP);
+    let mut tab = reader.open("online-softmax.html?online=0_0_0", LAPTOP);
     let said = says(&mut tab, "online");
     assert!(
         said.starts_with("After 0 of 6 keys: m = −∞, ℓ = 0.000, o = 0.000, o / ℓ = –."),
         "{said}"
     );
+}
+
+/// The figure of online softmax: how many keys it has seen, and what its button says.
+fn played(tab: &mut Tab) -> (f64, String) {
+    tab.ask(
+        "[Number(document.getElementById('online-seen').value), document.querySelector('[data-figure=online] .play').textContent]",
+    )
+}
+
+fn press_in_time(tab: &mut Tab, button: usize) {
+    let selector = format!("[data-figure=online] .time > :nth-child({button})");
+    let point = point_of(tab, &selector, 0.5);
+    tab.click(point);
+}
+
+/// Waits until the figure of online softmax has come so far.
+fn wait_until(tab: &mut Tab, condition: &str) {
+    tab.run(&format!(
+        "new Promise(done => {{ const look = () => {{ const seen = Number(document.getElementById('online-seen').value); \
+         {condition} ? done() : requestAnimationFrame(look); }}; look(); }})"
+    ));
+}
+
+#[test]
+fn a_figure_plays_pauses_and_steps() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("online-softmax.html", LAPTOP);
+    let [play, back, forth] = [1, 2, 3];
+    assert_eq!(played(&mut tab), (2.0, "Play".to_owned()));
+    press_in_time(&mut tab, forth);
+    assert_eq!(played(&mut tab).0, 3.0);
+    press_in_time(&mut tab, back);
+    press_in_time(&mut tab, back);
+    assert_eq!(played(&mut tab).0, 1.0);
+
+    // Between two keys the next one is on its way, and a pause stays there.
+    press_in_time(&mut tab, play);
+    assert_eq!(played(&mut tab).1, "Pause");
+    wait_until(&mut tab, "seen > 1.3");
+    press_in_time(&mut tab, play);
+    let (seen, button) = played(&mut tab);
+    assert!(seen > 1.3 && seen < 2.0 && button == "Play", "{seen} {button}");
+    wait_until(&mut tab, "(globalThis.waited = (globalThis.waited ?? 0) + 1) > 20");
+    assert_eq!(played(&mut tab).0, seen);
+    let said = says(&mut tab, "online");
+    assert!(said.starts_with("After 1 of 6 keys:"), "{said}");
+    assert!(said.contains("“boat” brings a new maximum"), "{said}");
+    // All that was played is one step for undo.
+    let undo = "[data-figure=online] .buttons > :nth-child(1)";
+    let point = point_of(&mut tab, undo, 0.5);
+    tab.click(point);
+    assert_eq!(played(&mut tab).0, 1.0);
+
+    // A key goes from stop to stop. At the end it rests, and begins anew.
+    focus(&mut tab, "#online-seen");
+    tab.press(Key::RIGHT);
+    assert_eq!(played(&mut tab).0, 2.0);
+    tab.press(Key::END);
+    assert_eq!(played(&mut tab), (6.0, "Play".to_owned()));
+    press_in_time(&mut tab, play);
+    wait_until(&mut tab, "seen < 1");
+    press_in_time(&mut tab, forth);
+    assert_eq!(played(&mut tab), (1.0, "Play".to_owned()));
+
+    // With reduced motion, playing is stepping.
+    tab.run(
+        "globalThis.matchMedia = query => ({ matches: query.includes('reduce') }); \
+         globalThis.between = false; document.getElementById('online-seen').closest('figure').querySelector('.time select').value = 2; \
+         document.querySelector('[data-figure=online] .time select').dispatchEvent(new Event('change'))",
+    );
+    press_in_time(&mut tab, play);
+    wait_until(&mut tab, "(globalThis.between ||= !Number.isInteger(seen), seen === 3)");
+    assert!(!tab.ask::<bool>("globalThis.between"));
+}
+
+#[test]
+fn a_word_under_the_pointer_looks() {
+    let Some(mut reader) = Reader::start() else { return };
+    let mut tab = reader.open("index.html", LAPTOP);
+    let x = example::river().x;
+    let (_, cache) = attention::attention(&x, &x, &x, Mask::none()).unwrap();
+    let share = |i, j| format!("{:.0} %", 100.0 * cache.weights[(i, j)]);
+    let expected =
+        format!("“bank” gives {} to itself and {} to “river”.", share(5, 5), share(5, 4));
+    assert_eq!(says(&mut tab, "look"), expected);
+    let point = point_of(&mut tab, "[data-figure=look] .press:nth-of-type(2)", 0.5);
+    tab.point_at(point);
+    let expected =
+        format!("“boat” gives {} to “river” and {} to itself.", share(1, 4), share(1, 1));
+    assert_eq!(says(&mut tab, "look"), expected);
 }
 
 #[test]
@@ -516,23 +618,31 @@ fn a_walk_over_tiles_moves_what_the_counting_machine_counts() {
     use laboratory::traffic::{Memory, tiled_attention};
 
     let Some(mut reader) = Reader::start() else { return };
-    let x = DMatrix::from_fn(16, 4, |i, j| (i as f64 - 3.0 * j as f64).cos());
+    let x = DMatrix::from_fn(32, 4, |i, j| (i as f64 - 3.0 * j as f64).cos());
     for (number, mask) in
         [Mask::none(), Mask::causal(), Mask::window(4).unwrap()].into_iter().enumerate()
     {
         let memory = Memory::new(150);
         let [q, k, v] = ["q", "k", "v"].map(|name| memory.put(name, x.clone()));
         tiled_attention(&memory, [&q, &k, &v], &mask, (5, 3)).unwrap();
-        let address = format!("tiles-forward.html?walk=100_5_3_{number}_150");
+        let address = format!("tiles-forward.html?walk=1000_5_3_{number}_150");
         let mut tab = reader.open(&address, LAPTOP);
         let said = says(&mut tab, "walk");
         let moved = memory.report().total().all();
         let expected = format!("{moved} of {moved} numbers moved.");
         assert!(said.contains(&expected), "{said}\n{expected}");
     }
-    let mut tab = reader.open("tiles-forward.html?walk=38_16_16_0_100", LAPTOP);
+    // What is refused leaves the last drawing, which shows that it is not of this.
+    let mut tab = reader.open("tiles-forward.html", LAPTOP);
+    focus(&mut tab, "#walk-queries");
+    tab.press(Key::END);
     let said = says(&mut tab, "walk");
-    assert!(said.starts_with("Tiles of 16 × 16 don't fit into 100 numbers"), "{said}");
+    assert!(said.starts_with("Tiles of 32 × 4 don't fit into 150 numbers"), "{said}");
+    let refused = "[document.querySelector('[data-figure=walk]').classList.contains('refused'), \
+                   document.getElementById('walk-queries').hasAttribute('aria-invalid')]";
+    assert_eq!(tab.ask::<[bool; 2]>(refused), [true, true]);
+    tab.press(Key::HOME);
+    assert_eq!(tab.ask::<[bool; 2]>(refused), [false, false]);
 }
 
 #[test]
@@ -540,12 +650,13 @@ fn a_load_takes_the_clocks_of_its_busiest_bank() {
     let Some(mut reader) = Reader::start() else { return };
     // Rows (8 or 32), width, padding, swizzle, words.
     for (state, says_first) in [
-        ("0_2_0_0_0", "The load takes 8 clocks."),
-        ("0_2_1_0_0", "The load takes 1 clock."),
-        ("1_2_2_0_0", "The load takes 2 clocks."),
-        ("1_0_0_1_0", "The load takes 1 clock."),
-        ("1_1_4_0_1", "The load takes 4 clocks."),
-        ("1_1_1_0_1", "A load of four words has to begin at a multiple of four"),
+        ("0_3_0_0_0", "The load takes 8 clocks."),
+        ("0_0_0_0_0", "The load takes 4 clocks."),
+        ("0_3_1_0_0", "The load takes 1 clock."),
+        ("1_3_2_0_0", "The load takes 2 clocks."),
+        ("1_1_0_1_0", "The load takes 1 clock."),
+        ("1_2_4_0_1", "The load takes 4 clocks."),
+        ("1_2_1_0_1", "A load of four words has to begin at a multiple of four"),
     ] {
         let mut tab = reader.open(&format!("gpu-tiles.html?banks={state}"), LAPTOP);
         let said = says(&mut tab, "banks");
@@ -556,19 +667,18 @@ fn a_load_takes_the_clocks_of_its_busiest_bank() {
 #[test]
 fn the_tensor_cores_are_as_busy_as_the_plan_says() {
     let Some(mut reader) = Reader::start() else { return };
-    for (plan, (consumers, overlap)) in
-        [(1, false), (1, true), (2, false), (2, true)].into_iter().enumerate()
-    {
-        let lengths = laboratory::gpu::Lengths::new(128, 128);
-        let exponentials = 1600 - lengths.others;
-        let lengths = laboratory::gpu::Lengths { exponentials, ..lengths };
-        let mut tab =
-            reader.open(&format!("gpu-hopper.html?pipeline={plan}_1600"), LAPTOP);
-        let busy = 100.0 * lengths.busy(consumers, overlap);
-        let said = says(&mut tab, "pipeline");
-        let expected = format!("the tensor cores are busy {busy:.0} % of the time.");
-        assert!(said.contains(&expected), "{said}\n{expected}");
-    }
+    let lengths = laboratory::gpu::Lengths::new(128, 128);
+    let exponentials = 1600 - lengths.others;
+    let lengths = laboratory::gpu::Lengths { exponentials, ..lengths };
+    let busy = [(1, false), (1, true), (2, false), (2, true)]
+        .map(|(consumers, overlap)| 100.0 * lengths.busy(consumers, overlap));
+    let mut tab = reader.open("gpu-hopper.html?pipeline=3000_1600", LAPTOP);
+    let said = says(&mut tab, "pipeline");
+    let expected = format!(
+        "busy {:.0} % of the time in order, {:.0} % with the first overlap, {:.0} % with two consumers, and {:.0} % with both.",
+        busy[0], busy[1], busy[2], busy[3],
+    );
+    assert!(said.contains(&expected), "{said}\n{expected}");
 }
 
 /// The text that the last press of a button has copied.
@@ -672,17 +782,29 @@ fn the_workbench_shows_a_layer_and_copies_the_program_that_computes_it() {
     let program = copied(&mut tab, 3);
     assert_shown(&mut tab, &run_with_the_crate(&program), 4);
     drop(tab);
+    // The link leads to the bench.
     let page = link.rsplit('/').next().unwrap().to_owned();
+    assert!(page.ends_with("#figure-workbench"), "{page}");
     let mut tab = reader.open(&page, PHONE);
     let line: String = tab.ask("document.getElementById('workbench-line').value");
     assert_eq!(line, "1 0 2;0 1 0;1 1 1.5;0 0 3");
 
-    // What can't be read is told, and the last drawing stays.
-    focus(&mut tab, "#workbench-line");
-    tab.run(
-        "(() => { const line = document.getElementById('workbench-line'); line.value = '1 2; 3'; line.dispatchEvent(new Event('change')); })()",
-    );
-    assert_eq!(says(&mut tab, "workbench"), "Row 2 has 1 numbers, and row 1 has 2.");
+    // Commas part numbers, too, and what stands around a word is no part of it. What can't be read is told, and the last drawing stays.
+    let mut said_of = |line: &str| {
+        tab.run(&format!(
+            "(() => {{ const line = document.getElementById('workbench-line'); line.value = '{line}'; line.dispatchEvent(new Event('change')); }})()"
+        ));
+        let labels = tab.ask::<String>(
+            "[...document.querySelectorAll('[data-figure=workbench] .drawing > svg > text')].map(it => it.textContent).join(' ')",
+        );
+        (says(&mut tab, "workbench"), labels)
+    };
+    assert_eq!(said_of("1 2; 3").0, "Row 2 has 1 numbers, and row 1 has 2.");
+    assert!(said_of("1, 0, 0; 0, 1, 0").1.contains("row 2"));
+    assert!(said_of("“river”, bank.").1.contains("river bank"));
+    let families = "👨‍👩‍👧👨‍👩‍👧👨‍👩‍👧👨‍👩‍👧👨‍👩‍👧👨‍👩‍👧👨‍👩‍👧👨‍👩‍👧";
+    let cut = format!("{}…", "👨‍👩‍👧".repeat(6));
+    assert!(said_of(families).1.contains(&cut));
 }
 
 /// The large matrix of the workbench, of so many rows and columns, is the first that a program has printed.

@@ -62,6 +62,7 @@ pub struct Key {
 impl Key {
     pub const RIGHT: Self = Self { name: "ArrowRight", code: 39 };
     pub const HOME: Self = Self { name: "Home", code: 36 };
+    pub const END: Self = Self { name: "End", code: 35 };
     pub const TAB: Self = Self { name: "Tab", code: 9 };
     pub const ESCAPE: Self = Self { name: "Escape", code: 27 };
 }

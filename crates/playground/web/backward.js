@@ -20,7 +20,7 @@ const STEPS = [
 const PATHS = ['none', 'queries', 'keys', 'values'];
 const CELL = 52;
 
-export const backward = attention => {
+export default attention => {
     const layer = attention.Layer.example();
     const { tokens } = attention.Sentence.river();
     const dimensions = attention.dimensions();

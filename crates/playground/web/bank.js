@@ -5,7 +5,7 @@ import { bars, drawing, entries, text } from './draw.js';
 const BANK = 5;
 const LEFTS = [70, 370]; // of the two sentences
 
-export const bank = attention => {
+export default attention => {
     const sentences = [attention.Sentence.river(), attention.Sentence.city()];
     const dimensions = attention.dimensions();
     const start = entries(sentences[0].x);

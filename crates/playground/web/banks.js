@@ -8,7 +8,7 @@ const WIDTHS = [16, 32, 64, 128];
 const WORDS = [1, 4];
 const [LEFT, TOP, CELL] = [56, 36, 13];
 
-export const banks = attention => ({
+export default attention => ({
     controls: [
         choice('rows', 'rows that a warp reads', ['8, four lanes each', '32, one lane each']),
         choice('width', 'width of the tile in words', WIDTHS.map(String), 2),

@@ -4,7 +4,7 @@ import { drawing, entries, shape, text } from './draw.js';
 
 const [FIRST, APART, LINE] = [50, 100, 124];
 
-export const look = attention => {
+export default attention => {
     const sentences = [attention.Sentence.river(), attention.Sentence.city()];
     const weights = sentences.map(({ x }) => entries(new attention.Attention(x, x, x, attention.Mask.none()).weights));
     return {

@@ -4,7 +4,7 @@ import { bars, drawing, entries, heatMap, text } from './draw.js';
 
 const CELL = 45;
 
-export const masks = attention => {
+export default attention => {
     const sentence = attention.Sentence.river();
     const { tokens, x } = sentence;
     const [wQ, wK, wV] = attention.projections();

@@ -14,7 +14,7 @@ const TABLE = TOP + 6 * ROW + 54;
 /** How much of a step's part is done: from `from` to `to` of the step. */
 const part = (fraction, from, to) => Math.min(Math.max((fraction - from) / (to - from), 0), 1);
 
-export const online = attention => {
+export default attention => {
     const { tokens, x } = attention.Sentence.river();
     const [q, k, v] = attention.projections().map(w => attention.project(x, w));
     const all = new attention.Attention(q, k, v, attention.Mask.none());

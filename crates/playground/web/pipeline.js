@@ -8,7 +8,7 @@ const PLANS = [
 ];
 const [LEFT, WIDTH, CLOCKS, ROW] = [104, 320, 6000, 25];
 
-export const pipeline = attention => ({
+export default attention => ({
     controls: [
         time('clock', 'clock', CLOCKS, 3000, { seconds: 15, stop: 250 }),
         slider('softmax', `softmax in clocks, and ${attention.PlannedWork.correction()} for the correction`, 320, 2432, 32, 832, 0),

@@ -8,7 +8,7 @@ const X = [-5, 10]; // the least and the largest intensity, as powers of two
 const x = intensity => LEFT + WIDTH * (Math.log2(intensity) - X[0]) / (X[1] - X[0]);
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶';
 
-export const roofline = (attention, { machines }) => {
+export default (attention, { machines }) => {
     // From the page, where they come from the record and from data sheets: name, peak in GFLOP/s, bandwidth in GB/s.
     const all = machines.split(';').map(machine => machine.split('|'))
         .map(([name, peak, bandwidth]) => ({ name, peak: Number(peak), bandwidth: Number(bandwidth) }));

@@ -6,7 +6,7 @@ const WIDTHS = [4, 16, 64, 256, 1024];
 const DIVISORS = ['1', '√d', 'd'];
 const KEYS = 8;
 
-export const root = attention => ({
+export default attention => ({
     controls: [
         choice('width', 'width d', WIDTHS.map(String), 2),
         choice('divisor', 'divided by', DIVISORS, 0),

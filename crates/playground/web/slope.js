@@ -7,7 +7,7 @@ const [LEFT, TOP, WIDTH, HEIGHT] = [70, 14, 420, 260];
 const x = power => LEFT + WIDTH * (power - LEAST) / -LEAST;
 const y = power => TOP + HEIGHT * Math.min(1, Math.max(0, power / LEAST));
 
-export const slope = attention => {
+export default attention => {
     const gradient = attention.Layer.example().matrix('dX', 0);
     const analytic = gradient.entries[5 * gradient.columns]; // “bank”, water: the entry whose slope is measured
     const error = (power, single) => {

@@ -14,7 +14,7 @@ const MOST = 8;
 const [LEFT, TOP, WIDTH, HEIGHT] = [90, 40, 380, 180];
 const [x, y] = [factor => LEFT + WIDTH * factor / MOST, weight => TOP + HEIGHT * (1 - weight)];
 
-export const softmax = attention => {
+export default attention => {
     const weightsOf = scores => attention.softmax(new Float64Array(scores));
     return {
         controls: [

@@ -2,7 +2,7 @@
 import { choice, number, slider, time } from './figure.js';
 import { drawing, entries, heatMap, shape, text } from './draw.js';
 
-export const steps = attention => {
+export default attention => {
     const sentences = [attention.Sentence.river(), attention.Sentence.city()];
     const dimensions = attention.dimensions();
     const [wQ, wK, wV] = attention.projections();

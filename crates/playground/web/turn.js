@@ -14,7 +14,7 @@ const arrow = (svg, [x, y], [right, up], colour) => {
     );
 };
 
-export const turn = attention => ({
+export default attention => ({
     controls: [
         slider('query', 'position of the query', 0, 99, 1, 9, 0),
         slider('key', 'position of the key', 0, 99, 1, 6, 0),

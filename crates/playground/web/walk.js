@@ -6,7 +6,7 @@ const [TOKENS, WIDTH] = [32, 4];
 const [LEFT, TOP, CELL] = [96, 66, 8];
 const PROGRAMS = ['naive', 'fused', 'strips', 'tiles'];
 
-export const walk = attention => {
+export default attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(4)];
     const fitting = ({ capacity, queries, keys, mask }) => {
         try {

@@ -49,7 +49,7 @@ const read = (attention, line) => {
     return { tokens: rows.map((_, i) => `row ${i + 1}`), rows };
 };
 
-export const workbench = attention => {
+export default attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(3)];
     const names = new attention.Layer(new attention.Matrix(1, 4, new Float64Array(4)), 1, 1, 1n, 1, masks[0], 0).parameterNames;
 

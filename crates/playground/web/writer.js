@@ -43,7 +43,7 @@ const picture = (svg, { left, top, width, height, matrix, full = 1, turned = fal
 /** A letter as the page names it. */
 const named = letter => letter === ' ' ? 'a space' : letter === '\n' ? 'a line’s end' : `“${letter}”`;
 
-export const writer = attention => {
+export default attention => {
     let model, fault;
     let isAsked = false;
 

@@ -98,4 +98,4 @@ const cached = attention => ({
     },
 });
 
-export const byHand = (attention, dataset) => (dataset.kind === 'cached' ? cached : row)(attention, dataset);
+export default (attention, dataset) => (dataset.kind === 'cached' ? cached : row)(attention, dataset);
