@@ -1,5 +1,5 @@
 // The gradients of a layer on the map of its forward pass: each with its formula, and what dX becomes where a path is dropped.
-import { choice, number, time } from './figure.js';
+import { choice, number, remembered, time } from './figure.js';
 import { drawing, entries, heatMap, shape, text } from './draw.js';
 
 const NODES = {
@@ -26,6 +26,7 @@ export default attention => {
     const dimensions = attention.dimensions();
     const whole = layer.matrix('dX', 0).entries;
     const terms = [0, 1, 2].map(path => layer.path(path).entries);
+    const matrixOf = remembered(name => layer.matrix(name, 0));
     const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
     const without = dropped => whole.map((x, i) => dropped === 0 ? x : x - terms[dropped - 1][i]);
     return {
@@ -65,7 +66,7 @@ export default attention => {
                 group.addEventListener('click', () => set({ step: STEPS.findIndex(([of]) => of === name) }));
                 svg.append(group);
             }
-            let matrix = layer.matrix(`d${node}`, 0);
+            let matrix = matrixOf(`d${node}`);
             if (node === 'X') {
                 matrix = new attention.Matrix(matrix.rows, matrix.columns, without(dropped));
             }

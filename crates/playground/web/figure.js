@@ -36,6 +36,18 @@ const element = (tag, attributes = {}, ...children) => {
 /** A number as the book prints it; one that is rounded to zero has no sign. */
 export const number = (x, digits) => x.toFixed(digits).replace(/^-(?=0(\.0*)?$)/u, '').replace('-', '−');
 
+/** A function that remembers its last result: while a figure plays, most of what it shows stays. */
+export const remembered = compute => {
+    let [asked, result] = [];
+    return (...given) => {
+        const key = JSON.stringify(given);
+        if (key !== asked) {
+            [asked, result] = [key, compute(...given)];
+        }
+        return result;
+    };
+};
+
 /** The clock of the page: one figure plays at a time. */
 const clock = {
     figure: undefined,
@@ -187,6 +199,7 @@ export class Figure {
             return button;
         };
         this.time = control;
+        this.moments = remembered(control.moments);
         this.playButton = this.button('Play', () => clock.figure === this ? clock.stop() : this.play());
         this.playButton.className = 'play';
         const speed = element('select', { 'aria-label': 'speed' }, ...SPEEDS.map(([text, by]) => element('option', { value: by }, text)));
@@ -318,10 +331,10 @@ export class Figure {
     }
 
     showTime() {
-        const { name, moments, stop } = this.time;
+        const { name, stop } = this.time;
         const { input, marks } = this.fields.get(name);
         const now = this.state[name];
-        const at = moments(this.state);
+        const at = this.moments({ ...this.state, [name]: 0 });
         const names = at.filter(([time]) => time <= now).map(([, name]) => name);
         input.setAttribute('aria-valuetext', `${number(now / stop, 0)} of ${number(this.end / stop, 0)}${names.length ? `, ${names.at(-1)}` : ''}`);
         const told = JSON.stringify([this.end, at]);

@@ -1,5 +1,5 @@
 // Who has the tensor cores when, as planned: one consumer or two, with a softmax as long as you like. The same clock runs for all plans.
-import { number, slider, time } from './figure.js';
+import { number, remembered, slider, time } from './figure.js';
 import { drawing, shape, text } from './draw.js';
 
 const PLANS = [
@@ -8,7 +8,16 @@ const PLANS = [
 ];
 const [LEFT, WIDTH, CLOCKS, ROW] = [104, 320, 6000, 25];
 
-export default attention => ({
+// What is asked of the module for each number of a bar takes longer than a frame has.
+const plansOf = attention => remembered(softmax => PLANS.map(([name, consumers, overlap]) => ({
+    name,
+    consumers,
+    busy: attention.PlannedWork.busy(consumers, overlap, softmax),
+    bars: attention.PlannedWork.plan(consumers, overlap, softmax)
+        .map(({ work, consumer, tile, from, to }) => ({ work, consumer, tile, from, to })).filter(({ from }) => from < CLOCKS),
+})));
+
+export default (attention, _, plans = plansOf(attention)) => ({
     controls: [
         time('clock', 'clock', CLOCKS, 3000, { seconds: 15, stop: 250 }),
         slider('softmax', `softmax in clocks, and ${attention.PlannedWork.correction()} for the correction`, 320, 2432, 32, 832, 0),
@@ -17,32 +26,38 @@ export default attention => ({
         const svg = drawing(480, 452, 'The time-lines of four plans, up to a clock');
         const x = clock => LEFT + WIDTH * clock / CLOCKS;
         let top = 6;
-        const shares = [];
-        for (const [name, consumers, overlap] of PLANS) {
+        for (const { name, consumers, bars } of plans(softmax)) {
             svg.append(text(0, top + 8, name, 'start'));
             const rows = ['tensor cores', ...Array(consumers).fill('softmax')];
             rows.forEach((row, r) => svg.append(text(LEFT - 8, top + 32 + ROW * r, row, 'end', 'var(--fig-muted)')));
             let worked = 0;
-            for (const { work, consumer, tile, from, to } of attention.PlannedWork.plan(consumers, overlap, softmax)) {
-                if (from >= CLOCKS) {
-                    continue;
-                }
+            // A path for all bars that look alike: what is done of each, and their outlines, begun or not.
+            const paths = new Map();
+            const add = (consumer, kind, from, to, y) => {
+                const key = JSON.stringify([consumer, kind]);
+                paths.set(key, `${paths.get(key) ?? ''}M${(x(from) + 0.5).toFixed(1)},${y}h${Math.max(x(to) - x(from) - 1, 0).toFixed(1)}v${ROW - 4}H${(x(from) + 0.5).toFixed(1)}z`);
+            };
+            for (const { work, consumer, tile, from, to } of bars) {
                 const y = top + 21 + ROW * (work === 1 ? 1 + consumer : 0);
                 const end = Math.min(to, CLOCKS);
                 const now = Math.min(Math.max(clock, from), end);
                 worked += work === 1 ? 0 : now - from;
-                const box = (start, width, attributes) => svg.append(shape('rect', {
-                    x: x(start) + 0.5, y, width: Math.max(width - 1, 0), height: ROW - 4, rx: 2, ...attributes,
-                }));
-                const colour = `var(--fig-${1 + consumer})`;
-                box(from, x(now) - x(from), { fill: colour, 'fill-opacity': 0.3 });
-                box(from, x(end) - x(from), { fill: 'none', stroke: colour, 'stroke-width': from <= clock ? 2 : 1, 'stroke-opacity': from <= clock ? 1 : 0.5 });
+                add(consumer, 'done', from, now, y);
+                add(consumer, from <= clock ? 'begun' : 'planned', from, end, y);
                 if (x(end) - x(from) > 22) {
                     svg.append(text((x(from) + x(end)) / 2, y + 10.5, `${'SAO'[work]}${'₀₁₂₃₄₅₆₇₈₉'[tile]}`));
                 }
             }
+            for (const [key, d] of paths) {
+                const [consumer, kind] = JSON.parse(key);
+                const colour = `var(--fig-${1 + consumer})`;
+                svg.append(shape('path', { d, ...{
+                    done: { fill: colour, 'fill-opacity': 0.3 },
+                    begun: { fill: 'none', stroke: colour, 'stroke-width': 2 },
+                    planned: { fill: 'none', stroke: colour, 'stroke-opacity': 0.5 },
+                }[kind] }));
+            }
             const share = clock === 0 ? 0 : worked / clock;
-            shares.push(share);
             svg.append(text(480, top + 32, `${number(100 * share, 0)} %`, 'end'));
             top += 34 + ROW * rows.length;
         }
@@ -54,8 +69,7 @@ export default attention => ({
             text(480, top + 16, 'clock', 'end'), text(480, 14, 'busy', 'end', 'var(--fig-muted)'),
             shape('line', { x1: x(clock), x2: x(clock), y1: 18, y2: top, stroke: 'var(--fig-fg)', 'stroke-width': 2 }),
         );
-        const busy = PLANS.map(([, consumers, overlap]) => attention.PlannedWork.busy(consumers, overlap, softmax));
-        const told = busy.map(share => `${number(100 * share, 0)} %`);
+        const told = plans(softmax).map(({ busy: share }) => `${number(100 * share, 0)} %`);
         return {
             svg,
             says: `A softmax of ${softmax} clocks. Once they run, the tensor cores are busy ${told[0]} of the time in order, ${told[1]} with the first `

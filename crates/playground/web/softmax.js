@@ -1,5 +1,5 @@
 // Softmax of three scores as all are multiplied by one factor: a curve for each weight, and a cursor at the chosen factor.
-import { number, slider, time } from './figure.js';
+import { number, remembered, slider, time } from './figure.js';
 import { bars, drawing, shape, text } from './draw.js';
 
 /** With three digits; a large or small one with its power of ten. */
@@ -16,6 +16,13 @@ const [x, y] = [factor => LEFT + WIDTH * factor / MOST, weight => TOP + HEIGHT *
 
 export default attention => {
     const weightsOf = scores => attention.softmax(new Float64Array(scores));
+    const curvesOf = remembered(shifted => {
+        const curves = NAMES.map(() => []);
+        for (let at = 0; at <= MOST; at += 0.125) {
+            weightsOf(shifted.map(score => at * score)).forEach((weight, i) => curves[i].push(`${x(at)},${y(weight).toFixed(1)}`));
+        }
+        return curves.map(points => points.join(' '));
+    });
     return {
         controls: [
             slider('first', 'first score', -4, 4, 0.1, 2),
@@ -39,12 +46,8 @@ export default attention => {
                 svg.append(text(x(tick), TOP + HEIGHT + 16, String(tick)));
             }
             svg.append(text(LEFT, 14, 'weight', 'start'), text(LEFT + WIDTH / 2, TOP + HEIGHT + 40, 'factor'));
-            const curves = NAMES.map(() => []);
-            for (let at = 0; at <= MOST; at += 0.125) {
-                weightsOf(shifted.map(score => at * score)).forEach((weight, i) => curves[i].push(`${x(at)},${y(weight).toFixed(1)}`));
-            }
-            curves.forEach((points, i) => svg.append(shape('polyline', {
-                points: points.join(' '), fill: 'none', stroke: `var(--fig-${i + 1})`, 'stroke-width': 2.5, 'stroke-dasharray': DASHES[i],
+            curvesOf(shifted).forEach((points, i) => svg.append(shape('polyline', {
+                points, fill: 'none', stroke: `var(--fig-${i + 1})`, 'stroke-width': 2.5, 'stroke-dasharray': DASHES[i],
             })));
             svg.append(shape('line', { x1: x(factor), x2: x(factor), y1: TOP, y2: TOP + HEIGHT, stroke: 'var(--fig-fg)', 'stroke-width': 1.5 }));
             weights.forEach((weight, i) => svg.append(shape('circle', {

@@ -1,5 +1,5 @@
 // Attention step by step: any matrix between X and the output, and the products behind any number of it.
-import { choice, number, slider, time } from './figure.js';
+import { choice, number, remembered, slider, time } from './figure.js';
 import { drawing, entries, heatMap, shape, text } from './draw.js';
 
 export default attention => {
@@ -7,6 +7,11 @@ export default attention => {
     const dimensions = attention.dimensions();
     const [wQ, wK, wV] = attention.projections();
     const stages = ['X', 'queries Q', 'keys K', 'values V', 'scores S', 'weights A', 'output O'];
+    const computed = remembered(sentence => {
+        const [q, k, v] = [wQ, wK, wV].map(w => attention.project(sentences[sentence].x, w));
+        const { scores, weights, output } = new attention.Attention(q, k, v, attention.Mask.none());
+        return { q, k, v, result: { scores, weights, output } };
+    });
     return {
         controls: [
             choice('sentence', 'sentence', sentences.map(sentence => sentence.tokens.join(' '))),
@@ -16,8 +21,7 @@ export default attention => {
         ],
         draw(state, set) {
             const { tokens, x } = sentences[state.sentence];
-            const [q, k, v] = [wQ, wK, wV].map(w => attention.project(x, w));
-            const result = new attention.Attention(q, k, v, attention.Mask.none());
+            const { q, k, v, result } = computed(state.sentence);
             // Between two steps, the entries of the next matrix come row by row.
             const stage = Math.ceil(state.stage);
             const matrix = [x, q, k, v, result.scores, result.weights, result.output][stage];

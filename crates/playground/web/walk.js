@@ -1,5 +1,5 @@
 // Attention in tiles, tile by tile: what is in fast memory, and what has crossed.
-import { choice, number, slider, time } from './figure.js';
+import { choice, number, remembered, slider, time } from './figure.js';
 import { bars, drawing, shape, text } from './draw.js';
 
 const [TOKENS, WIDTH] = [32, 4];
@@ -8,9 +8,13 @@ const PROGRAMS = ['naive', 'fused', 'strips', 'tiles'];
 
 export default attention => {
     const masks = [attention.Mask.none(), attention.Mask.causal(), attention.Mask.window(4)];
+    const walked = remembered((...walk) => {
+        const tiles = new attention.TileWalk(TOKENS, WIDTH, ...walk.slice(0, 3), masks[walk[3]]);
+        return { tiles, queries: tiles.queries, keys: tiles.keys, totals: tiles.totals };
+    });
     const fitting = ({ capacity, queries, keys, mask }) => {
         try {
-            return new attention.TileWalk(TOKENS, WIDTH, capacity, queries, keys, masks[mask]);
+            return walked(capacity, queries, keys, mask);
         } catch {
             throw new Error(`Tiles of ${queries} × ${keys} don't fit into ${capacity} numbers: choose smaller blocks, or more memory.`);
         }
@@ -77,19 +81,22 @@ export default attention => {
             }
             svg.append(
                 text(LEFT + CELL * TOKENS / 2, 12, 'keys and values'), text(LEFT - 48, TOP + 128, 'Q', 'end'),
-                text(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'), text(LEFT, 346, 'numbers moved; by tiles, so far', 'start'),
+                text(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'), text(LEFT, 346, 'numbers moved', 'start'),
             );
             const totals = [...tiles.totals];
-            const moved = tiles.moved(seen);
+            const moved = tiles.tiles.moved(seen);
             const most = Math.max(...totals.filter(Number.isFinite));
             bars(svg, {
-                left: LEFT, top: 358, width: 280, row: 30, most, digits: 0,
-                labels: PROGRAMS, values: [...totals.slice(0, 3).map(total => Number.isFinite(total) ? total : 0), moved],
-                colour: i => i === 3 ? 'var(--fig-3)' : 'var(--fig-muted)',
+                left: LEFT, top: 358, width: 280, row: 30, most, digits: 0, labels: PROGRAMS.slice(0, 3),
+                values: [...totals.slice(0, 3)].map(total => Number.isFinite(total) ? total : 0), colour: () => 'var(--fig-muted)',
             });
-            svg.append(shape('rect', {
-                x: LEFT, y: 452, width: 280 * totals[3] / most, height: 22, fill: 'none', stroke: 'var(--fig-3)', 'stroke-dasharray': '4 3',
-            }));
+            const wide = share => 280 * share / most;
+            svg.append(
+                text(LEFT - 8, 463, PROGRAMS[3], 'end'),
+                shape('rect', { x: LEFT, y: 452, width: wide(moved), height: 22, fill: 'var(--fig-3)' }),
+                shape('rect', { x: LEFT, y: 452, width: wide(totals[3]), height: 22, fill: 'none', stroke: 'var(--fig-3)', 'stroke-dasharray': '4 3' }),
+                text(LEFT + wide(totals[3]) + 8, 463, `${number(moved, 0)} so far, of ${number(totals[3], 0)}`, 'start'),
+            );
             const which = PROGRAMS.filter((_, i) => !Number.isFinite(totals[i]));
             return {
                 svg,
