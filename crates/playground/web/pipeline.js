@@ -3,8 +3,8 @@ import { number, remembered, slider, time } from './figure.js';
 import { drawing, shape, text } from './draw.js';
 
 const PLANS = [
-    ['one consumer, in order', 1, false], ['one consumer, its softmax beside its own output', 1, true],
-    ['two consumers that alternate', 2, false], ['two consumers, with both overlaps', 2, true],
+    ['one consumer, in order', 1, false], ['one consumer, softmax beside its output', 1, true],
+    ['two consumers', 2, false], ['two consumers, each with that overlap', 2, true],
 ];
 const [LEFT, WIDTH, CLOCKS, ROW] = [104, 320, 6000, 25];
 
@@ -26,11 +26,18 @@ export default (attention, _, plans = plansOf(attention)) => ({
         const svg = drawing(480, 452, 'The time-lines of four plans, up to a clock');
         const x = clock => LEFT + WIDTH * clock / CLOCKS;
         let top = 6;
-        for (const { name, consumers, bars } of plans(softmax)) {
-            svg.append(text(0, top + 8, name, 'start'));
-            const rows = ['tensor cores', ...Array(consumers).fill('softmax')];
-            rows.forEach((row, r) => svg.append(text(LEFT - 8, top + 32 + ROW * r, row, 'end', 'var(--fig-muted)')));
+        const soFar = [];
+        for (const { name, consumers, bars, busy } of plans(softmax)) {
+            const percent = share => `${number(100 * share, 0)} %`;
+            svg.append(text(0, top + 8, `${name}: ${percent(busy)} in the long run`, 'start'));
+            const rows = ['tensor cores', ...['consumer 1', 'consumer 2'].slice(0, consumers)];
+            rows.forEach((row, r) => svg.append(text(LEFT - 8, top + 32 + ROW * r, row, 'end')));
+            // Where the tensor cores have waited, the ground shows.
+            svg.append(shape('rect', {
+                x: LEFT, y: top + 21, width: x(clock) - LEFT, height: ROW - 4, fill: 'var(--fig-muted)', 'fill-opacity': 0.35,
+            }));
             let worked = 0;
+            const labels = [];
             // A path for all bars that look alike: what is done of each, and their outlines, begun or not.
             const paths = new Map();
             const add = (consumer, kind, from, to, y) => {
@@ -45,36 +52,39 @@ export default (attention, _, plans = plansOf(attention)) => ({
                 add(consumer, 'done', from, now, y);
                 add(consumer, from <= clock ? 'begun' : 'planned', from, end, y);
                 if (x(end) - x(from) > 22) {
-                    svg.append(text((x(from) + x(end)) / 2, y + 10.5, `${'SAO'[work]}${'₀₁₂₃₄₅₆₇₈₉'[tile]}`));
+                    labels.push(text((x(from) + x(end)) / 2, y + 10.5, `${'SAO'[work]}${'₀₁₂₃₄₅₆₇₈₉'[tile]}`));
                 }
             }
             for (const [key, d] of paths) {
                 const [consumer, kind] = JSON.parse(key);
                 const colour = `var(--fig-${1 + consumer})`;
+                if (kind === 'done') {
+                    svg.append(shape('path', { d, fill: 'var(--fig-bg)' }));
+                }
                 svg.append(shape('path', { d, ...{
                     done: { fill: colour, 'fill-opacity': 0.3 },
                     begun: { fill: 'none', stroke: colour, 'stroke-width': 2 },
-                    planned: { fill: 'none', stroke: colour, 'stroke-opacity': 0.5 },
+                    planned: { fill: 'none', stroke: colour, 'stroke-opacity': 0.7 },
                 }[kind] }));
             }
+            svg.append(...labels);
             const share = clock === 0 ? 0 : worked / clock;
-            svg.append(text(480, top + 32, `${number(100 * share, 0)} %`, 'end'));
+            soFar.push(percent(share));
+            svg.append(text(480, top + 32, percent(share), 'end'), shape('path', {
+                d: `M${x(clock)},${top + 18}v${ROW * rows.length + 4}`, stroke: 'var(--fig-fg)', 'stroke-width': 1.5,
+            }));
             top += 34 + ROW * rows.length;
         }
         svg.append(shape('path', { d: `M${LEFT},${top}H${LEFT + WIDTH}`, stroke: 'var(--fig-muted)' }));
-        for (let tick = 0; tick <= CLOCKS; tick += 2000) {
+        for (let tick = 0; tick < CLOCKS; tick += 2000) {
             svg.append(shape('path', { d: `M${x(tick)},${top}v5`, stroke: 'var(--fig-muted)' }), text(x(tick), top + 16, String(tick)));
         }
-        svg.append(
-            text(480, top + 16, 'clock', 'end'), text(480, 14, 'busy', 'end', 'var(--fig-muted)'),
-            shape('line', { x1: x(clock), x2: x(clock), y1: 18, y2: top, stroke: 'var(--fig-fg)', 'stroke-width': 2 }),
-        );
-        const told = plans(softmax).map(({ busy: share }) => `${number(100 * share, 0)} %`);
+        svg.append(text(480, top + 16, 'clocks', 'end'), text(480, 14, 'so far', 'end'));
         return {
             svg,
-            says: `A softmax of ${softmax} clocks. Once they run, the tensor cores are busy ${told[0]} of the time in order, ${told[1]} with the first `
-                + `overlap, ${told[2]} with two consumers, and ${told[3]} with both.${attention.PlannedWork.softmaxBusy(softmax) > 1
-                    ? ' But the softmaxes of two consumers share their units, so much of theirs has to be waiting.' : ''}`,
+            says: `Clock ${clock}: so far, the tensor cores have been busy ${soFar.slice(0, 3).join(', ')} and ${soFar[3]} of the time.${
+                attention.PlannedWork.softmaxBusy(softmax) > 1
+                    ? ' Two such softmaxes are more than their units can do, since both consumers share them; some of it has to be waiting.' : ''}`,
         };
     },
 });

@@ -49,14 +49,15 @@ export default attention => {
             const rect = (x, y, width, height, attributes) => svg.append(shape('rect', {
                 x: x + gap, y: y + gap, width: width - 2 * gap, height: height - 2 * gap, ...attributes,
             }));
-            const here = seen > 0 ? [ofQueries[seen - 1], ofKeys[seen - 1]] : [];
+            const isOver = done === count;
+            const here = seen > 0 && !isOver ? [ofQueries[seen - 1], ofKeys[seen - 1]] : [];
             for (let i = 0; i * queries < TOKENS; i += 1) {
                 const [start, length] = block(i, queries);
                 const stays = i === here[0];
-                const written = i < here[0] || (stays && ofQueries[seen] !== i && done === seen);
+                const isWritten = ofQueries.slice(0, seen).includes(i) && !ofQueries.slice(isOver ? count : seen - 1).includes(i);
                 rect(LEFT - 40, TOP + start, 30, length, { fill: stays ? 'var(--fig-1)' : 'none', stroke: 'var(--fig-1)' });
                 rect(LEFT + CELL * TOKENS + 10, TOP + start, 30, length, {
-                    fill: stays || written ? 'var(--fig-1)' : 'none', 'fill-opacity': stays && !written ? 1 : 0.4, stroke: 'var(--fig-1)',
+                    fill: stays || isWritten ? 'var(--fig-1)' : 'none', 'fill-opacity': isWritten ? 1 : 0.35, stroke: 'var(--fig-1)',
                 });
             }
             for (let j = 0; j * keys < TOKENS; j += 1) {
@@ -65,11 +66,13 @@ export default attention => {
             }
             for (let t = 0; t < count; t += 1) {
                 const [[y, height], [x, width]] = [block(ofQueries[t], queries), block(ofKeys[t], keys)];
-                rect(LEFT + x, TOP + y, width, height, {
-                    fill: 'var(--fig-muted)', 'fill-opacity': t < seen - 1 ? 0.5 : 0.08, stroke: 'var(--fig-muted)', 'stroke-width': gap,
+                // What is done is gone.
+                const isDone = t < seen - 1 || isOver;
+                rect(LEFT + x, TOP + y, width, height, isDone ? { fill: 'var(--fig-muted)', 'fill-opacity': 0.12 } : {
+                    fill: 'none', stroke: 'var(--fig-muted)', 'stroke-width': gap,
                 });
             }
-            if (seen > 0) {
+            if (here.length) {
                 // The next block of keys and values comes from the place of the last one.
                 const [y, height] = block(here[0], queries);
                 const [to, width] = block(here[1], keys);
@@ -80,8 +83,9 @@ export default attention => {
                 rect(LEFT + x, TOP + y, width, height, { fill: 'var(--fig-3)' });
             }
             svg.append(
-                text(LEFT + CELL * TOKENS / 2, 12, 'keys and values'), text(LEFT - 48, TOP + 128, 'Q', 'end'),
-                text(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'), text(LEFT, 346, 'numbers moved', 'start'),
+                text(LEFT + CELL * TOKENS / 2, 12, 'keys K and values V'), text(LEFT - 48, TOP + 128, 'Q', 'end'),
+                text(LEFT + CELL * TOKENS + 48, TOP + 128, 'O', 'start'),
+                text(LEFT, 346, 'numbers moved between slow and fast memory', 'start'),
             );
             const totals = [...tiles.totals];
             const moved = tiles.tiles.moved(seen);
@@ -98,9 +102,14 @@ export default attention => {
                 text(LEFT + wide(totals[3]) + 8, 463, `${number(moved, 0)} so far, of ${number(totals[3], 0)}`, 'start'),
             );
             const which = PROGRAMS.filter((_, i) => !Number.isFinite(totals[i]));
+            const isFirst = ofQueries[seen - 1] !== ofQueries[seen - 2];
+            const isLast = ofQueries[seen - 1] !== ofQueries[seen];
+            const comes = isFirst ? 'a block of queries comes, with its first keys and values' : 'the queries stay, and the next keys and values come';
+            const told = seen === 0 ? 'Nothing has moved yet:' : isOver ? 'All tiles are done:'
+                : `Tile ${seen} of ${count}: ${comes}${isLast ? ', and a block of the output is written' : ''}.`;
             return {
                 svg,
-                says: `${seen} of ${count} tiles done; ${number(moved, 0)} of ${number(totals[3], 0)} numbers moved.`
+                says: `${told} ${number(moved, 0)} of ${number(totals[3], 0)} numbers moved.`
                     + (which.length ? ` With so little fast memory, ${which.join(' and ')} can't run.` : '')
                     + (mask === 0 ? '' : ' The naive and the fused program compute what the mask hides, too.'),
                 limits: { done: count },
