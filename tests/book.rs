@@ -244,6 +244,31 @@ fn a_link_that_goes_nowhere_is_found() {
 }
 
 #[test]
+fn an_address_on_another_host_is_one() {
+    chapter_with(
+        "[a](https://doi.org/10.1007/978-3-642-76153-9_28), <https://a.b:1?c#d>",
+    )
+    .passes();
+    for link in [
+        "[a](http://doi)",
+        "[a](http://doi.org/10.1137/1109020)",
+        "[a](https://doi)",
+        "[a](<https://doi.org/10.1137 1109020>)",
+        "<a href=\"//doi.org\">a</a>",
+    ] {
+        chapter_with(link).finds("src/softmax.md:16: links to ");
+    }
+}
+
+#[test]
+fn a_work_without_an_address_is_found() {
+    let entry = |work: &str| chapter_with(&format!("## Read more\n\n- A. B, {work}.\n"));
+    entry("[*C*](https://doi.org/1)").passes();
+    entry("*C*").finds("src/softmax.md:18: an entry of “Read more” without an address");
+    entry("[*C*](#softmax)").finds("src/softmax.md:18: an entry");
+}
+
+#[test]
 fn a_number_typed_by_hand_is_found() {
     let typed = [
         "0.123",
@@ -382,6 +407,8 @@ fn what_was_not_rendered_is_found() {
     page_with("<pre><code>{{#include gone.rs}}</code></pre>")
         .finds("softmax.html:17: an include");
     page_with("<p>open $$ x</p>").finds("softmax.html:17: `$$` that opens no formula");
+    page_with("<p>[a](https://a.b/c d)</p>")
+        .finds("softmax.html:17: a link that is none");
     page_with("<pre><code class=\"language-rust\">\n</code></pre>")
         .finds("softmax.html:17: an empty piece of code");
 }

@@ -139,17 +139,20 @@ fn size(file: &Path) -> Result<String> {
     Ok(format!("{:.1} MB", bytes as f64 / 1e6))
 }
 
-/// `<span data-format="epub">…</span>` in a page becomes a link to the EPUB, and the same for the PDF. Where no formats are
-/// made, the words stay plain words.
+/// `<span data-format="epub">…</span>` in a page becomes a link to the EPUB with its size, and the same for the PDF. Where no
+/// formats are made, the words stay plain words.
 fn link(book: &Path) -> Result<()> {
     let mark = Regex::new(r#"<span data-format="(epub|pdf)">([^<]*)</span>"#)?;
+    let (epub, pdf) = (size(&book.join(EPUB))?, size(&book.join(PDF))?);
     let mut links = 0;
     for page in files::with_extension(book, "html") {
         let html = files::read(&page)?;
         links += mark.find_iter(&html).count();
         let linked = mark.replace_all(&html, |found: &Captures| {
-            let file = if &found[1] == "epub" { EPUB } else { PDF };
-            format!("<a href=\"{file}\">{}</a>", &found[2])
+            let (file, size) =
+                if &found[1] == "epub" { (EPUB, &epub) } else { (PDF, &pdf) };
+            let words = &found[2];
+            format!("<a href=\"{file}\">{words}<span class=\"size\"> ({size})</span></a>")
         });
         if linked != html {
             files::write(&page, linked.as_bytes())?;

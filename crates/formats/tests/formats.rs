@@ -106,7 +106,9 @@ fn missing_in_epub(epub: &Epub, contents: &Contents, book: &Path) -> Vec<String>
             complaints.push(format!("the EPUB lacks the chapter {}", chapter.name));
             continue;
         };
-        let expected = words(&page, "main", &[".katex", ".boring", HIDDEN]);
+        // The EPUB doesn't say its own size.
+        let skipped = [".katex", ".boring", HIDDEN, "a > .size"];
+        let expected = words(&page, "main", &skipped);
         let found = words(document, "body", &["math"]);
         let differ =
             expected.iter().zip(&found).find(|(expected, found)| expected != found);
@@ -286,13 +288,16 @@ fn said_of_pdf(pdf: &Path, contents: &Contents, book: &Path) -> Vec<String> {
     complaints
 }
 
-/// The page *Using this book* speaks of both formats, and links them where they are.
+/// The page *Using this book* speaks of both formats, and links them with their sizes where they are.
 fn unlinked(book: &Path) -> Vec<String> {
     let path = book.join("using-this-book.html");
     let page = Html::parse_document(&files::read(&path).unwrap());
     let names = [formats::EPUB, formats::PDF];
     let missing = names.into_iter().filter(|name| {
-        page.select(&selector(&format!("main a[href='{name}']"))).next().is_none()
+        let links = texts(&page, &format!("main a[href='{name}']"));
+        !links.iter().any(|words| words.ends_with(" MB)"))
     });
-    missing.map(|name| format!("*Using this book* has no link to {name}")).collect()
+    missing
+        .map(|name| format!("*Using this book* has no link to {name} with its size"))
+        .collect()
 }

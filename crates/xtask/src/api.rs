@@ -73,7 +73,7 @@ static METHOD: Pattern = pattern!(
 
 /// The caption of a listing of the crate, and the listing.
 static LISTING: Pattern = pattern!(
-    r#"(?s)<div class="source">From crates/attention/src/([^<,]+)(?:, in (\w+))?</div>(.*?</pre>)"#
+    r#"(?s)(<div class="source"[^>]*>)From crates/attention/src/([^<,]+)(?:, in (\w+))?</div>(.*?</pre>)"#
 );
 
 /// The public item that a listing shows.
@@ -118,8 +118,8 @@ impl Items {
     /// The page with a link below each caption of something that is documented.
     fn linked(&self, html: &str) -> String {
         let link = |listing: &Captures| {
-            let (file, rest) = (&listing[1], &listing[3]);
-            let within = listing.get(2).map(|name| name.as_str());
+            let (tag, file, rest) = (&listing[1], &listing[2], &listing[4]);
+            let within = listing.get(3).map(|name| name.as_str());
             let shown = || Some(PUBLIC.captures(rest)?.get(1)?.as_str());
             let Some(name) = within.or_else(shown) else { return listing[0].to_owned() };
             let Some(place) = self.place(file, name) else {
@@ -127,7 +127,7 @@ impl Items {
             };
             let caption = within.map_or(String::new(), |name| format!(", in {name}"));
             format!(
-                "<div class=\"source\">From crates/attention/src/{file}{caption}; \
+                "{tag}From crates/attention/src/{file}{caption}; \
                  <a href=\"{place}\">documentation of {name}</a></div>{rest}"
             )
         };
@@ -158,7 +158,7 @@ mod tests {
 
     fn listing(caption: &str, code: &str) -> String {
         format!(
-            "<div class=\"source\">From crates/attention/src/{caption}</div>\n\n<pre><code>{code}</code></pre>\n"
+            "<div class=\"source\" data-lines=\"3-9\">From crates/attention/src/{caption}</div>\n\n<pre><code>{code}</code></pre>\n"
         )
     }
 

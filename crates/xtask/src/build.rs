@@ -11,6 +11,7 @@ use crate::pattern::{Pattern, pattern};
 use crate::playground;
 use crate::process;
 use crate::project::Project;
+use crate::repository::Repository;
 use crate::search;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -28,6 +29,10 @@ pub struct Options {
     /// The address at which the book will be published; without it, no page names its own
     #[arg(long, value_name = "URL")]
     pub site_url: Option<SiteAddress>,
+
+    /// The repository that the sources are published in; with it, pages link to their sources and to a form for mistakes
+    #[arg(long, value_name = "URL")]
+    pub repository: Option<Repository>,
 
     /// Make an EPUB and a PDF of the whole book, too; this takes Chromium or Chrome
     #[arg(long)]
@@ -65,7 +70,11 @@ pub fn build(project: &Project, options: &Options) -> Result<()> {
         // The formats have no links to it, so it comes after them.
         api::add_to(project, &finished)?;
     }
-    if options.formats || options.api {
+    if let Some(repository) = &options.repository {
+        // It is known to captions that already link to the documentation.
+        repository.add_to(project, &finished)?;
+    }
+    if options.formats || options.api || options.repository.is_some() {
         fail_on(&lint::pages(&finished)?)?; // the new links, too
     }
     move_into_place(&project.book(), &finished, &staging.path().join("last"))?;
@@ -90,12 +99,14 @@ pub fn build_into(
 ) -> Result<()> {
     let mut findings = lint::sources(project.root())?;
     // A broken source may be why mdBook fails, so it is reported with that.
-    let site = options.site_url.as_ref();
+    let (site, repository) = (options.site_url.as_ref(), options.repository.as_ref());
     let solutions = !options.without_solutions;
-    mdbook::render(project, destination, site, solutions).or_else(|error| {
-        fail_on(&findings).context(format!("{error:#}"))?;
-        Err(error)
-    })?;
+    mdbook::render(project, destination, site, repository, solutions).or_else(
+        |error| {
+            fail_on(&findings).context(format!("{error:#}"))?;
+            Err(error)
+        },
+    )?;
     complete(destination)?;
     if let Some(site) = site {
         site.add_to(destination)?;

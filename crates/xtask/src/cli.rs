@@ -30,7 +30,8 @@ enum Command {
     /// Check the sources, build the book into target/book, check its pages
     #[command(after_help = "Example:\n  cargo xtask build --open\n  \
                       cargo xtask build --formats   and the whole book as EPUB and PDF\n  \
-                      cargo xtask build --site-url https://OWNER.github.io/REPOSITORY --api")]
+                      cargo xtask build --api --site-url https://OWNER.github.io/NAME \
+                      --repository https://github.com/OWNER/NAME")]
     Build(build::Options),
 
     /// Prove the book, or one chapter: tests, generated files, snippets, pages

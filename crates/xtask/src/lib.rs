@@ -28,6 +28,7 @@ pub mod process;
 pub mod project;
 pub mod prove;
 pub mod python;
+pub mod repository;
 mod search;
 pub mod serve;
 pub mod server;

@@ -8,6 +8,7 @@ use crate::files;
 use crate::preprocess::katex::{Katex, SOLUTIONS};
 use crate::preprocess::snippets::Snippets;
 use crate::project::Project;
+use crate::repository::Repository;
 use anyhow::{Context, Result, bail};
 use mdbook_driver::MDBook;
 use mdbook_preprocessor::Preprocessor;
@@ -17,8 +18,8 @@ use std::process::Command;
 use std::sync::Arc;
 use tracing::Level;
 
-/// Renders the book into the folder `destination`, to be published at `site` if that is known, with solutions of the exercises or
-/// without. mdBook calls a build a success after many errors, so what it says is read too.
+/// Renders the book into the folder `destination`, to be published at `site` if that is known, with a link to its repository if
+/// that is, with solutions of the exercises or without. mdBook calls a build a success after many errors, so what it says is read too.
 ///
 /// # Errors
 ///
@@ -27,6 +28,7 @@ pub fn render(
     project: &Project,
     destination: &Path,
     site: Option<&SiteAddress>,
+    repository: Option<&Repository>,
     solutions: bool,
 ) -> Result<()> {
     let (result, said) = listen(|| {
@@ -34,6 +36,9 @@ pub fn render(
         book.config.build.build_dir = destination.to_owned();
         if let Some(site) = site {
             book.config.set("output.html.site-url", site.path())?;
+        }
+        if let Some(repository) = repository {
+            book.config.set("output.html.git-repository-url", repository.address())?;
         }
         if !solutions {
             book.config.set(SOLUTIONS, false)?;

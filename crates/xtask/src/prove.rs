@@ -143,7 +143,7 @@ fn claims(project: &Project, folders: &[String]) -> Result<()> {
 fn page(project: &Project, name: &str, folders: &[String]) -> Result<()> {
     let mut findings = lint::sources(project.root())?;
     let pages = tempfile::tempdir()?;
-    mdbook::render(project, pages.path(), None, true)?;
+    mdbook::render(project, pages.path(), None, None, true)?;
     build::complete(pages.path())?;
     findings.extend(lint::pages(pages.path())?);
     let code = folders

@@ -164,7 +164,7 @@ fn rebuild(project: &Project, pages: &Path) -> Result<()> {
     for finding in lint::sources(project.root())? {
         eprintln!("warning: {finding}");
     }
-    mdbook::render(project, pages, None, true)?;
+    mdbook::render(project, pages, None, None, true)?;
     build::complete(pages)?;
     activity.done("built the book");
     Ok(())

@@ -246,6 +246,28 @@ fn a_finding_on_a_page_fails_the_build() {
     assert!(!book.path().join("target/book").exists());
 }
 
+#[test]
+fn a_book_that_knows_its_repository_links_to_it() {
+    let book = small_book("# Softmax\n\nText.\n");
+    assert_eq!(build(&book).code, 0);
+    assert!(!built_page(&book).contains("github.com"));
+
+    let with =
+        |repository| run(&mut xtask(book.path(), &["build", "--repository", repository]));
+    let built = with("https://github.com/someone/book");
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    let links = [
+        "<a href=\"https://github.com/someone/book\" title=\"Git repository\"",
+        "<a href=\"https://github.com/someone/book/edit/HEAD/src/softmax.md\">",
+        "<a href=\"https://github.com/someone/book/issues/new?title=Mistake",
+    ];
+    says(&built_page(&book), &links);
+
+    let built = with("github.com/someone/book");
+    assert_eq!(built.code, 2);
+    says(&built.stderr, &["`github.com/someone/book` does not begin with `https://`"]);
+}
+
 /// mdBook warns of it, and writes the page with tags of its own.
 #[test]
 fn html_that_is_not_balanced_fails_the_build() {

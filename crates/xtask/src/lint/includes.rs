@@ -66,11 +66,11 @@ pub(super) fn without_directives(text: &str) -> String {
 }
 
 impl Include {
-    /// Returns the number of lines of the file above the part.
-    pub(crate) fn lines_above(&self, text: &str) -> Option<usize> {
+    /// Returns the line of the file with which the part begins, counted from one.
+    pub(crate) fn first_line(&self, text: &str) -> Option<usize> {
         match &self.anchor {
-            None => Some(0),
-            Some(name) => marked(text, &BEGIN, name),
+            None => Some(1),
+            Some(name) => Some(marked(text, &BEGIN, name)? + 2),
         }
     }
 

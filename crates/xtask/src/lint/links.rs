@@ -1,4 +1,4 @@
-//! Links that go nowhere, and chapters that the summary leaves out.
+//! Links that go nowhere, works without an address, and chapters that the summary leaves out.
 
 use super::includes::of_all;
 use super::{Document, Finding, Sources};
@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 static ATTRIBUTE: Pattern = pattern!(r#"\b(?:src|href)\s*=\s*["']([^"']*)["']"#);
 static SCHEME: Pattern = pattern!(r"^([a-zA-Z][a-zA-Z0-9+.-]*:|//)");
+
+/// An address on another host.
+static ELSEWHERE: Pattern = pattern!(r"^https://[\w-]+(\.[\w-]+)+(:\d+)?([/?#]\S*)?$");
 
 /// A link or an image.
 #[derive(Debug)]
@@ -70,20 +73,43 @@ pub(super) fn linked_files(document: &Document) -> impl Iterator<Item = PathBuf>
     links.filter_map(|link| link.file(document.folder()))
 }
 
-/// Links to files that do not exist.
+/// Links to files that do not exist, and addresses on other hosts that are none.
 pub(super) fn broken(sources: &Sources) -> Vec<Finding> {
     let broken_in = |document: &Document| -> Vec<Finding> {
-        let links = links(&document.text).into_iter().filter(|link| {
-            // A page may be linked by the name that it gets.
-            link.file(document.folder()).is_some_and(|file| {
-                !file.exists() && !file.with_extension("md").is_file()
-            })
-        });
-        let message =
-            |link: &Link| format!("links to {}, which does not exist", link.target);
-        links.map(|link| document.finding(link.line, message(&link))).collect()
+        let fault = |link: Link| {
+            let fault = match link.file(document.folder()) {
+                // A page may be linked by the name that it gets.
+                Some(file) => (!file.exists() && !file.with_extension("md").is_file())
+                    .then_some("which does not exist"),
+                None => {
+                    let is_elsewhere = SCHEME.is_match(&link.target);
+                    (is_elsewhere && !ELSEWHERE.is_match(&link.target)).then_some(
+                        "which is no address: `https://` and a host, without spaces",
+                    )
+                }
+            };
+            let message = format!("links to {}, {}", link.target, fault?);
+            Some(document.finding(link.line, message))
+        };
+        links(&document.text).into_iter().filter_map(fault).collect()
     };
     sources.documents().chain([&sources.summary]).flat_map(broken_in).collect()
+}
+
+/// Entries of “Read more” that name works and no address.
+pub(super) fn without_address(sources: &Sources) -> Vec<Finding> {
+    let without_in = |chapter: &Document| -> Vec<Finding> {
+        let start = chapter.text.find("\n## Read more\n").unwrap_or(chapter.text.len());
+        let entries = parse(&chapter.text).filter(|(event, range)| {
+            matches!(event, Event::Start(Tag::Item))
+                && range.start > start
+                && !chapter.text[range.clone()].contains("](https://")
+        });
+        let message = "an entry of “Read more” without an address";
+        let line = |at| files::line_at(&chapter.text, at);
+        entries.map(|(_, range)| chapter.finding(line(range.start), message)).collect()
+    };
+    sources.chapters.iter().flat_map(without_in).collect()
 }
 
 /// Chapters that the summary leaves out. Files that chapters include are parts of chapters.

@@ -61,6 +61,7 @@ pub fn sources(root: &Path) -> Result<Vec<Finding>> {
         blocks::check,
         links::broken,
         links::forgotten,
+        links::without_address,
         prose::check,
     ];
     Ok(sorted(checks.par_iter().flat_map_iter(|check| check(&sources)).collect()))

@@ -251,7 +251,10 @@ fn leftover(node: Node, page: &Page) -> Option<Finding> {
         |mark: &str, exempt: &[&str]| text.find(mark).filter(|_| !is_inside(exempt));
     let (at, message) = find("{{#", &["script", "style"])
         .map(|at| (at, "an include that mdBook did not resolve"))
-        .or_else(|| Some((find("$$", VERBATIM)?, "`$$` that opens no formula")))?;
+        .or_else(|| Some((find("$$", VERBATIM)?, "`$$` that opens no formula")))
+        .or_else(|| {
+            Some((find("](", VERBATIM)?, "a link that is none: its address has a space"))
+        })?;
     Some(page.finding(line - 1 + files::line_at(text, at), message))
 }
 

@@ -1,6 +1,6 @@
 //! Listings: without the indentation that they have in their file, and with a line that says which file that is.
 
-use crate::lint::includes::{Include, includes};
+use crate::lint::includes::includes;
 use crate::markdown::{CodeBlock, code_blocks};
 use crate::pattern::{Pattern, pattern};
 use std::borrow::Cow;
@@ -24,7 +24,8 @@ pub(super) fn presented(text: &str, written: &str, folder: &Path, root: &Path) -
             *line = Cow::from(line.get(margin..).unwrap_or("").to_owned());
         }
         let written = from.next();
-        let Some(caption) = written.and_then(|block| caption(&block, folder, root))
+        let Some((caption, shown)) =
+            written.and_then(|block| caption(&block, folder, root))
         else {
             continue;
         };
@@ -37,8 +38,9 @@ pub(super) fn presented(text: &str, written: &str, folder: &Path, root: &Path) -
         if !follows && !has_its_own {
             let fence = &lines[block.line - 1];
             let indent = &fence[..fence.len() - fence.trim_start().len()];
-            let source =
-                format!("{indent}<div class=\"source\">{caption}</div>\n\n{fence}");
+            let source = format!(
+                "{indent}<div class=\"source\" data-lines=\"{shown}\">{caption}</div>\n\n{fence}"
+            );
             lines[block.line - 1] = Cow::from(source);
         }
     }
@@ -47,20 +49,25 @@ pub(super) fn presented(text: &str, written: &str, folder: &Path, root: &Path) -
     presented
 }
 
-/// Returns the origin of a listing: its file, and the function that it is a part of.
-fn caption(written: &CodeBlock, folder: &Path, root: &Path) -> Option<String> {
+/// Returns the origin of a listing: its file, with the function that it is a part of; and the first and last line there of what
+/// it includes first.
+fn caption(written: &CodeBlock, folder: &Path, root: &Path) -> Option<(String, String)> {
     let include = includes(&written.body, folder).into_iter().next()?;
     let file = include.file.strip_prefix(root).ok()?.display().to_string();
-    let within = function_around(&include);
-    Some(within.map_or(format!("From {file}"), |name| format!("From {file}, in {name}")))
+    let text = fs::read_to_string(&include.file).ok()?;
+    let part = include.part_of(&text).ok()?;
+    let first = include.first_line(&text)?;
+    let lines = format!("{first}-{}", first + part.lines().count().max(1) - 1);
+    let within = function_around(&text, first, &part);
+    let within = within.map_or(String::new(), |name| format!(", in {name}"));
+    Some((format!("From {file}{within}"), lines))
 }
 
-/// The function that a part of a file lies in, as its indentation tells.
-fn function_around(include: &Include) -> Option<String> {
-    let text = fs::read_to_string(&include.file).ok()?;
-    let lines: Vec<_> = text.lines().collect();
-    let above = &lines[..include.lines_above(&text)?];
-    let mut depth = margin(&include.part_of(&text).ok()?);
+/// The function that a part of a file lies in, which begins at the line `first`, as its indentation tells.
+fn function_around(text: &str, first: usize, part: &str) -> Option<String> {
+    // Without the line that names the part.
+    let above: Vec<_> = text.lines().take(first.saturating_sub(2)).collect();
+    let mut depth = margin(part);
     for line in above.iter().rev().filter(|line| !line.trim().is_empty()) {
         let indent = line.len() - line.trim_start().len();
         let ends_signature = indent < depth && line.trim_start().starts_with(')');
@@ -125,18 +132,21 @@ impl X {
             let is_caption = |line: &&str| line.starts_with("<div");
             presented.lines().filter(is_caption).map(str::to_owned).collect()
         };
-        let from = |what: &str| format!("<div class=\"source\">From x.rs{what}</div>");
-        assert_eq!(captions(&chapter(&["method"])), [from("")]);
-        assert_eq!(captions(&chapter(&["inside"])), [from(", in first")]);
-        assert_eq!(captions(&chapter(&["deep"])), [from(", in second")]);
-        assert_eq!(
-            captions(&chapter(&["method", "method", "deep"])),
-            [from(""), from(", in second")]
-        );
+        let from = |lines: &str, within: &str| {
+            format!(
+                "<div class=\"source\" data-lines=\"{lines}\">From x.rs{within}</div>"
+            )
+        };
+        let method = || from("3-7", "");
+        let deep = || from("15-15", ", in second");
+        assert_eq!(captions(&chapter(&["method"])), [method()]);
+        assert_eq!(captions(&chapter(&["inside"])), [from("5-5", ", in first")]);
+        assert_eq!(captions(&chapter(&["deep"])), [deep()]);
+        assert_eq!(captions(&chapter(&["method", "method", "deep"])), [method(), deep()]);
         let apart = chapter(&["method"]) + "And then:\n\n" + &chapter(&["method"]);
-        assert_eq!(captions(&apart), [from(""), from("")]);
-        let own = from(", by hand") + "\n\n" + &chapter(&["method"]);
-        assert_eq!(captions(&own), [from(", by hand")]);
+        assert_eq!(captions(&apart), [method(), method()]);
+        let own = "<div class=\"source\">From x.rs, by hand</div>";
+        assert_eq!(captions(&format!("{own}\n\n{}", chapter(&["method"]))), [own]);
         assert!(captions("```rust,listing\nlet x = 1;\n```\n").is_empty());
     }
 
