@@ -6,7 +6,7 @@ import { drawing, entries, shape, text } from './draw.js';
 const BANK = 5;
 const ORDERS = ['as in the sentence', 'backwards', 'rising', 'falling'];
 const [TOP, ROW] = [44, 34];
-const [SCORES, EXPONENTIALS, VALUES] = [66, 262, 462]; // left edges, and the middle of a column
+const [SCORES, EXPONENTIALS, VALUES] = [66, 256, 470]; // left edges, and the middle of a column
 const WIDTH = 110;
 const MOST = 5; // the longest bar of a score
 const TABLE = TOP + 6 * ROW + 54;
@@ -37,12 +37,12 @@ export default attention => {
     const told = x => Number.isFinite(x) ? number(x, 3) : '−∞';
     // Before the first key there is nothing to divide.
     const mean = state => state.sum === 0 ? '–' : told(state.output);
-    // The keys of the worker that a key belongs to, up to that key.
-    const before = (row, split, j) => row.slice(j + 1 < split ? 0 : split - 1, j);
+    // The first keys, as far as they are those of the worker that has the key with this number.
+    const seenBy = (row, split, j, count) => row.slice(j + 1 < split ? 0 : split - 1, count);
     // The first key of the second worker.
     const firstOf = second => second === 0 ? 7 : second + 1;
     const rises = ({ order, second }) => inOrder[order].flatMap(({ score }, j) => {
-        const { max } = absorb(before(inOrder[order], firstOf(second), j));
+        const { max } = absorb(seenBy(inOrder[order], firstOf(second), j, j));
         return score > max && Number.isFinite(max) ? [[j + 1, 'a new maximum']] : [];
     });
     return {
@@ -61,12 +61,12 @@ export default attention => {
             const [grown, corrected, added] = [part(fraction, 0, 0.25), part(fraction, 0.3, 0.65), part(fraction, 0.7, 0.9)];
             const svg = drawing(500, TABLE + 16 + (second === 0 ? 1 : 3) * 28, 'The scores of “bank” as they come, their exponentials, and the state');
             svg.append(
-                text(SCORES, 12, 'scores', 'start'), text(EXPONENTIALS, 12, 'exponentials', 'start'), text(VALUES, 12, 'values'),
+                text(SCORES, 12, 'scores', 'start'), text(EXPONENTIALS, 12, 'exp(score − m)', 'start'), text(VALUES, 12, 'values'),
             );
             const workers = [row.slice(0, Math.min(split - 1, done)), row.slice(split - 1, done)];
             const states = workers.map(absorb);
             const worker = coming + 1 < split ? 0 : 1;
-            const [old, next] = [absorb(before(row, split, coming)).max, absorb(before(row, split, coming + 1)).max];
+            const [old, next] = [0, 1].map(more => absorb(seenBy(row, split, coming, coming + more)).max);
             const isRise = seen > 0 && next > old && Number.isFinite(old);
             // Each worker has a maximum of its own. That of the coming key's worker moves.
             const maxima = states.map(({ max }) => max);
@@ -86,7 +86,7 @@ export default attention => {
                 svg.append(text(SCORES - 8, y + ROW / 2, token, 'end', isSeen ? 'var(--fig-fg)' : 'var(--fig-muted)'));
                 const length = WIDTH * score / MOST;
                 bar(SCORES, isSeen ? length * share : length, isSeen ? { fill: colour } : { fill: 'none', stroke: 'var(--fig-muted)', 'stroke-dasharray': '2 4' });
-                svg.append(text(SCORES + length + 8, y + ROW / 2, number(score, 2), 'start', isSeen ? 'var(--fig-fg)' : 'var(--fig-muted)'));
+                svg.append(text(SCORES + WIDTH + 46, y + ROW / 2, number(score, 2), 'end', isSeen ? 'var(--fig-fg)' : 'var(--fig-muted)'));
                 svg.append(text(VALUES, y + ROW / 2, told(value), 'middle', isSeen ? 'var(--fig-fg)' : 'var(--fig-muted)'));
                 if (!isSeen || (isComing && added === 0)) {
                     return;
@@ -113,9 +113,9 @@ export default attention => {
             const factor = Math.exp(old - next);
             const line = TOP + 6 * ROW + 20;
             if (isRise) {
-                svg.append(text(12, line, `new maximum: all before it × α, with α = exp(${number(old, 2)} − ${number(next, 2)}) = ${number(factor, 3)}`, 'start', 'var(--fig-2)'));
+                svg.append(text(12, line, `new maximum: ℓ and o × α, with α = exp(${number(old, 2)} − ${number(next, 2)}) = ${number(factor, 3)}`, 'start', 'var(--fig-2)'));
             } else if (Number.isFinite(old) && seen > 0) {
-                svg.append(text(12, line, 'no new maximum: all before it stays, α = 1', 'start', 'var(--fig-muted)'));
+                svg.append(text(12, line, 'no new maximum: α = 1, nothing to rescale', 'start', 'var(--fig-muted)'));
             }
             // While a key comes, the sums have what they had, corrected as far as the bars are.
             const shownStates = states.map(({ sum, values, output }, of) => {
@@ -132,18 +132,21 @@ export default attention => {
             const isSplit = split <= done;
             const lines = isSplit
                 ? [['first', shownStates[0]], ['second', shownStates[1]], ['merged', merged]] : [['state', shownStates[0]]];
-            ['m', 'ℓ', 'o', 'o / ℓ'].forEach((name, c) => svg.append(text(150 + 98 * c, TABLE, name)));
+            ['m, largest', 'ℓ, sum', 'o, weighted', 'o / ℓ, output'].forEach((name, c) => svg.append(text(112 + 108 * c, TABLE, name, 'middle', 'var(--fig-muted)')));
             lines.forEach(([name, of], l) => {
                 const y = TABLE + 28 * (l + 1);
                 svg.append(text(12, y, name, 'start'));
-                [told(of.max), told(of.sum), told(of.values), mean(of)].forEach((words, c) => svg.append(text(150 + 98 * c, y, words)));
+                [told(of.max), told(of.sum), told(of.values), mean(of)].forEach((words, c) => svg.append(text(112 + 108 * c, y, words)));
             });
             const whole = entries(all.output)(BANK, 0);
-            const rise = isRise ? ` “${row[coming].token}” brings a new maximum, so everything before it is multiplied by ${number(factor, 3)}.` : '';
+            const rise = `“${row[coming].token}” brings ${isRise ? `a new maximum, so ℓ and o are multiplied by α = ${number(factor, 3)}, and o / ℓ stays`
+                : 'no new maximum, so nothing is rescaled'}`;
+            const after = `After ${done} of 6 keys: m = ${told(merged.max)}, ℓ = ${told(merged.sum)}, o = ${told(merged.values)}, o / ℓ = ${mean(merged)}.`;
             return {
                 svg,
-                says: `After ${done} of 6 keys: m = ${told(merged.max)}, ℓ = ${told(merged.sum)}, o = ${told(merged.values)}, o / ℓ = `
-                    + `${mean(merged)}.${rise} ${done === 6 ? 'That is' : 'In the end it will be'} the whole row's output, ${told(whole)}.`,
+                says: done === 6 ? `${after} That is the whole row's output, ${told(whole)}.`
+                    : done === 0 && seen === 0 ? after
+                        : done > coming ? `${after} ${Number.isFinite(old) ? `${rise}.` : ''}` : `${rise}. Then its own exponential is added.`,
             };
         },
     };
