@@ -31,3 +31,4 @@ pub mod python;
 mod search;
 pub mod serve;
 pub mod server;
+mod template;
