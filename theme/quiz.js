@@ -5,13 +5,16 @@
     const STORE = 'attention-built-answers';
     const page = location.pathname.split('/').pop().replace(/\.html$/, '');
     // The storage may be shut, and others may have written to it.
-    const stored = () => {
+    const parsed = name => {
         try {
-            const pages = JSON.parse(localStorage.getItem(STORE));
-            return typeof pages === 'object' && pages !== null ? pages : {};
+            return JSON.parse(localStorage.getItem(name));
         } catch {
-            return {};
+            return null;
         }
+    };
+    const stored = () => {
+        const pages = parsed(STORE);
+        return typeof pages === 'object' && pages !== null ? pages : {};
     };
     const remember = number => {
         const pages = stored();
@@ -107,29 +110,38 @@
         list.hidden = false;
     });
 
-    // On the page that has a place for it: what was answered, to take along or to erase.
+    // On the page that has a place for it: what the browser keeps of this and of reader.js, to take along or to erase.
     document.querySelectorAll('[data-progress]').forEach(place => {
         const line = element('p', {});
+        const kept = () => Object.fromEntries(Object.keys(localStorage).filter(name => name.startsWith('attention-built-'))
+            .map(name => [name.slice('attention-built-'.length), parsed(name)]));
         const show = () => {
-            const counts = Object.values(stored()).filter(Array.isArray).map(numbers => numbers.length);
-            const sum = counts.reduce((sum, count) => sum + count, 0);
-            line.textContent = `You have answered ${sum} quick ${sum === 1 ? 'question' : 'questions'}.`;
+            const { answers, read } = kept();
+            const count = (number, noun) => `${number} ${noun}${number === 1 ? '' : 's'}`;
+            const answered = Object.values(answers ?? {}).filter(Array.isArray).flat().length;
+            const chapters = count(Array.isArray(read) ? read.length : 0, 'chapter');
+            line.textContent = `You have read ${chapters} to the end and answered ${count(answered, 'quick question')}.`;
         };
         const save = element('button', { type: 'button', textContent: 'Export' });
         save.addEventListener('click', () => {
-            const file = new Blob([`${JSON.stringify(stored(), null, 2)}\n`], { type: 'application/json' });
-            const link = element('a', { href: URL.createObjectURL(file), download: 'attention-built-answers.json' });
+            const file = new Blob([`${JSON.stringify(kept(), null, 2)}\n`], { type: 'application/json' });
+            const link = element('a', { href: URL.createObjectURL(file), download: 'attention-built-progress.json' });
             link.click();
             URL.revokeObjectURL(link.href);
         });
         const erase = element('button', { type: 'button', textContent: 'Erase' });
         erase.addEventListener('click', () => {
-            if (confirm('Erase what you have answered on all pages?')) {
-                localStorage.removeItem(STORE);
+            if (confirm('Erase what you have read and answered on all pages?')) {
+                Object.keys(kept()).forEach(name => localStorage.removeItem(`attention-built-${name}`));
+                document.querySelectorAll('.reading-mark').forEach(mark => mark.remove());
                 show();
             }
         });
-        show();
+        try {
+            show();
+        } catch {
+            return; // The storage is shut, so there is nothing to show.
+        }
         place.replaceChildren(line, save, erase);
         place.hidden = false;
     });

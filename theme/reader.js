@@ -177,6 +177,36 @@
         }
     }
 
+    // The list of chapters marks those that were read to their end, and the one in which reading stopped.
+    const READ = 'attention-built-read';
+    const page = link => link.pathname.split('/').pop();
+    const markChapters = () => {
+        const finished = read(() => [...JSON.parse(localStorage.getItem(READ))]) ?? [];
+        const [stopped] = read(() => [...JSON.parse(localStorage.getItem(PLACE))]) ?? [];
+        document.querySelectorAll('#mdbook-sidebar .chapter a').forEach(link => {
+            const isPlace = !link.matches('.active') && String(stopped).split('#')[0] === page(link);
+            const label = finished.includes(page(link)) ? 'read' : isPlace ? 'you stopped here' : '';
+            link.querySelector('.reading-mark')?.remove();
+            if (label) {
+                const mark = document.createElement('span');
+                mark.className = `reading-mark ${label.split(' ').pop()}`;
+                mark.setAttribute('role', 'img');
+                mark.setAttribute('aria-label', label);
+                mark.title = label;
+                link.append(mark);
+            }
+        });
+    };
+    markChapters();
+    const end = document.querySelector('.nav-wrapper:has(a[rel=prev])');
+    if (end) {
+        new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && read(() => {
+            const finished = read(() => [...JSON.parse(localStorage.getItem(READ))]) ?? [];
+            localStorage.setItem(READ, JSON.stringify([...new Set([...finished, page(location)])]));
+            markChapters();
+        })).observe(end);
+    }
+
     // Below a formula stand its shapes, which describe it.
     document.querySelectorAll('p:has(> .katex-display) + .shapes').forEach((shapes, index) => {
         shapes.id = `shapes-${index}`;

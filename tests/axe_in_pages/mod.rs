@@ -45,6 +45,17 @@ fn axe_finds_no_violation() {
                     themes.iter().flat_map(|theme| look(&mut tab, theme, &state)),
                 );
             }
+            if page == "welcome.html" {
+                tab.go(&site.url("welcome.html?search=mask"));
+                tab.run("checks.shown()");
+                tab.run(
+                    "new Promise(done => { const look = () => document.querySelector('#mdbook-searchresults a') \
+                     ? done() : setTimeout(look, 50); look(); })",
+                );
+                found.extend(
+                    themes.iter().flat_map(|theme| look(&mut tab, theme, "page()")),
+                );
+            }
             looked_at += states.len();
             let Screen { width, .. } = screen;
             complaints

@@ -63,6 +63,9 @@ impl Key {
     pub const RIGHT: Self = Self { name: "ArrowRight", code: 39 };
     pub const HOME: Self = Self { name: "Home", code: 36 };
     pub const END: Self = Self { name: "End", code: 35 };
+    pub const DOWN: Self = Self { name: "ArrowDown", code: 40 };
+    pub const UP: Self = Self { name: "ArrowUp", code: 38 };
+    pub const SLASH: Self = Self { name: "/", code: 191 };
     pub const TAB: Self = Self { name: "Tab", code: 9 };
     pub const ESCAPE: Self = Self { name: "Escape", code: 27 };
 }

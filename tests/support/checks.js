@@ -1,7 +1,7 @@
 // What a reader sees, judged from inside the page. Most functions return a list of complaints, in words.
 globalThis.checks = (() => {
     'use strict';
-    const THEMES = ['light', 'rust', 'coal', 'navy', 'ayu'];
+    const THEMES = ['light', 'navy'];
 
     // WCAG 2.2, level AA, for text of any size.
     const LEAST_CONTRAST = 4.5;

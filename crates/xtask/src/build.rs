@@ -4,15 +4,14 @@ use crate::address::SiteAddress;
 use crate::api;
 use crate::browser;
 use crate::console::{Activity, count};
-use crate::files;
 use crate::lint::{self, Finding};
 use crate::mdbook;
-use crate::pattern::{Pattern, pattern};
 use crate::playground;
 use crate::process;
 use crate::project::Project;
 use crate::repository::Repository;
 use crate::search;
+use crate::template;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs;
@@ -122,15 +121,9 @@ pub fn build_into(
 ///
 /// If a page has another form than mdBook gives it, or cannot be written.
 pub fn complete(pages: &Path) -> Result<()> {
-    for page in files::with_extension(pages, "html") {
-        let html = files::read(&page)?;
-        files::write(&page, EMPTY_HEADER.replace_all(&html, "<td$1></td>").as_ref())?;
-    }
-    search::index_names(pages)
+    template::change(pages)?;
+    search::write_sections(pages)
 }
-
-/// A table header without a word, which becomes a cell: a screen reader would announce a header and have nothing to say.
-static EMPTY_HEADER: Pattern = pattern!("<th( [^>]*)?></th>");
 
 /// An empty folder beside the book, so that a book that is finished there is moved into place in one step.
 fn staging(project: &Project) -> Result<TempDir> {

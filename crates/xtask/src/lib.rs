@@ -32,3 +32,4 @@ pub mod repository;
 mod search;
 pub mod serve;
 pub mod server;
+mod template;

@@ -1,0 +1,90 @@
+//! What every page has otherwise than mdBook's template gives it. That has no settings for these, and a copy of the template would be hundreds
+//! of lines that belong to mdBook.
+
+use crate::files;
+use crate::pattern::{Pattern, pattern};
+use anyhow::{Context, Result, ensure};
+use rayon::prelude::*;
+use regex::Captures;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A table header without a word, which becomes a cell: a screen reader would announce a header and have nothing to say.
+static EMPTY_HEADER: Pattern = pattern!("<th( [^>]*)?></th>");
+
+/// A button for a colour theme that book.css doesn't have.
+static THEME: Pattern = pattern!(
+    r#"\s*<li role="none"><button role="menuitem" class="theme" id="mdbook-theme-(?:rust|coal|ayu)">\w+</button></li>"#
+);
+
+/// The arrows beside the page, which lead where the links below the text lead.
+static ARROWS: Pattern = pattern!(r#"(?s)\s*<nav class="nav-wide-wrapper".*?</nav>"#);
+
+/// A link below the text: an arrow without a word.
+static LINK: Pattern = pattern!(
+    r#"(?s)(<a rel="[^"]*" href="([^"]*)" class=")mobile-(nav-chapters (previous|next)") title="[^"]*" aria-label="[^"]*"([^>]*>).*?</a>"#
+);
+
+/// The title of a page, and the title of the book behind it.
+static TITLE: Pattern = pattern!(r"<title>([^<]*) - [^<]*</title>");
+
+/// Changes all pages in a folder.
+///
+/// # Errors
+///
+/// If a page can't be read or written, or leads to one without a title.
+pub fn change(folder: &Path) -> Result<()> {
+    let files = files::with_extension(folder, "html");
+    let read = |file: &PathBuf| Ok((files::relative(file, folder), files::read(file)?));
+    let pages = files.par_iter().map(read).collect::<Result<BTreeMap<_, _>>>()?;
+    let title = |(name, html): (&String, &String)| {
+        Some((name.clone(), TITLE.captures(html)?[1].to_owned()))
+    };
+    let titles: BTreeMap<_, _> = pages.iter().filter_map(title).collect();
+    pages.par_iter().try_for_each(|(name, html)| {
+        let html = changed(html, &titles).with_context(|| name.clone())?;
+        files::write(&folder.join(name), html)
+    })
+}
+
+fn changed(html: &str, titles: &BTreeMap<String, String>) -> Result<String> {
+    let html = EMPTY_HEADER.replace_all(html, "<td$1></td>");
+    let html = THEME.replace_all(&html, "");
+    let html = ARROWS.replace_all(&html, "");
+    let linked = |link: &Captures| {
+        let [before, href, class, direction, after] =
+            [1, 2, 3, 4, 5].map(|part| &link[part]);
+        let word = if direction == "next" { "Next" } else { "Previous" };
+        let title = titles.get(href).map_or("", String::as_str);
+        format!("{before}{class}{after}{word}: {title}</a>")
+    };
+    for link in LINK.captures_iter(&html) {
+        ensure!(titles.contains_key(&link[2]), "{} has no title", &link[2]);
+    }
+    Ok(LINK.replace_all(&html, linked).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = r#"<ul><li role="none"><button role="menuitem" class="theme" id="mdbook-theme-light">Light</button></li>
+        <li role="none"><button role="menuitem" class="theme" id="mdbook-theme-coal">Coal</button></li></ul>
+        <th></th><th>key</th>
+        <a rel="next prefetch" href="b.html" class="mobile-nav-chapters next" title="Next chapter" aria-label="Next chapter" aria-keyshortcuts="Right">
+            <span><svg></svg></span>
+        </a>
+        <nav class="nav-wide-wrapper"><a rel="next prefetch" href="b.html">›</a></nav>"#;
+
+    #[test]
+    fn a_page_names_the_next_and_has_two_themes() {
+        let titles =
+            BTreeMap::from([("b.html".to_owned(), "Bread &amp; Water".to_owned())]);
+        let expected = r#"<ul><li role="none"><button role="menuitem" class="theme" id="mdbook-theme-light">Light</button></li></ul>
+        <td></td><th>key</th>
+        <a rel="next prefetch" href="b.html" class="nav-chapters next" aria-keyshortcuts="Right">Next: Bread &amp; Water</a>"#;
+        assert_eq!(changed(PAGE, &titles).unwrap(), expected);
+        let error = changed(PAGE, &BTreeMap::new()).unwrap_err();
+        assert_eq!(error.to_string(), "b.html has no title");
+    }
+}
