@@ -80,7 +80,7 @@ fn draw_crossings(
     program: &str,
     report: &Report,
 ) -> Result<()> {
-    const PASS: i32 = 160;
+    const PASS: i32 = 124;
     let title = format!("Crossings of the (n, n) matrix in the {program} program");
     let says = "Slow memory above, fast memory below, the passes between them from left to right. An arrow upwards is a \
                 time that the matrix is written, an arrow downwards one that it is read.";
