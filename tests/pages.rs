@@ -35,6 +35,9 @@ const LAPTOP: Screen = Screen { width: 1400, height: 900, dark: false, touch: fa
 
 const PHONE: Screen = Screen { width: 390, height: 844, dark: true, touch: true };
 
+/// Widths at which a phone, a tablet or a zoomed page shows formulas.
+const NARROW_AND_WIDE: &[u32] = &[320, 360, 430, 621, 768, 1024];
+
 /// Windows with room for the chapters and the headings of a page beside the text, for one of the two,
 /// and for neither.
 const WINDOWS: &[Screen] = &[
@@ -287,6 +290,9 @@ fn read(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit
     complaints.extend(look(&mut tab, page, screen));
     complaints.extend(tab.ask::<Vec<String>>("checks.themes()"));
     complaints.extend(traffic(&mut tab, site));
+    if screen.touch {
+        complaints.extend(formulas(&mut tab, screen));
+    }
 
     let width = screen.width;
     Visit {
@@ -340,6 +346,17 @@ fn look(tab: &mut Tab, page: &str, screen: Screen) -> BTreeSet<String> {
             fs::create_dir_all(&folder).unwrap();
             fs::write(file, tab.screenshot()).unwrap();
         }
+    }
+    complaints
+}
+
+/// Complaints about formulas that fit at some other width no more.
+fn formulas(tab: &mut Tab, screen: Screen) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for &width in NARROW_AND_WIDE {
+        tab.use_screen(Screen { width, ..screen });
+        let found: Vec<String> = tab.ask("checks.formulasFit()");
+        complaints.extend(found.iter().map(|it| format!("and at {width} px {it}")));
     }
     complaints
 }

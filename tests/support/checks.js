@@ -6,6 +6,9 @@ globalThis.checks = (() => {
     // WCAG 2.2, level AA, for text of any size.
     const LEAST_CONTRAST = 4.5;
 
+    // In pixels: what can still be read in a drawing on a phone.
+    const LEAST_LABEL = 9;
+
     // In pixels: edges are rounded.
     const SLACK = 1;
 
@@ -113,12 +116,11 @@ globalThis.checks = (() => {
 
     const size = box => `${Math.round(box.width)} × ${Math.round(box.height)} px`;
 
-    // A formula is as wide as its box, or scrolls inside it.
+    // A formula is as wide as its box. It can be scrolled, but a reader should not have to.
     function formulasFit() {
         return all('main .katex-display')
-            .filter(display => display.scrollWidth > display.clientWidth + SLACK && !scrolls(display))
-            .map(display => `a formula is ${display.scrollWidth} px wide in ${display.clientWidth} px `
-                + `and does not scroll: ${name(display)}`);
+            .filter(display => display.scrollWidth > display.clientWidth + SLACK)
+            .map(display => `a formula is ${display.scrollWidth} px wide in ${display.clientWidth} px: ${name(display)}`);
     }
 
     // A drawing lies within its figure, unless that scrolls, and its labels lie within the drawing.
@@ -128,24 +130,47 @@ globalThis.checks = (() => {
             const [drawing, box] = [svg, figure].map(element => element.getBoundingClientRect());
             const complaints = scrolls(figure) || inside(drawing, box)
                 ? [] : [`a drawing of ${size(drawing)} sticks out of its figure of ${size(box)}: ${title(svg)}`];
-            const cut = [...svg.querySelectorAll('text')]
-                .filter(label => !inside(letters(label), drawing))
-                .map(label => `the label "${label.textContent.trim()}" is cut off at the edge of: ${title(svg)}`);
-            return [...complaints, ...cut];
+            const labels = [...svg.querySelectorAll('text')].map(label => ({
+                words: label.textContent.trim(),
+                size: parseFloat(style(label).fontSize) * scale(label),
+                ...letters(label),
+            }));
+            const cut = labels.filter(label => !inside(label, drawing))
+                .map(({ words }) => `the label "${words}" is cut off at the edge of: ${title(svg)}`);
+            return [...complaints, ...cut, ...figure.matches('[data-figure]') ? [] : illegible(labels, svg)];
         });
     }
 
-    // Where the letters of a label are on the screen: above them a fifth of the line is empty.
+    // Labels that are too small, and pairs of them that overprint.
+    function illegible(labels, svg) {
+        const smallest = labels.reduce((least, label) => label.size < least.size ? label : least, { size: Infinity });
+        const small = smallest.size < LEAST_LABEL
+            ? [`the label "${smallest.words}" is ${smallest.size.toFixed(1)} px high in: ${title(svg)}`] : [];
+        const overprints = (one, other) => Math.min(one.right, other.right) - Math.max(one.left, other.left) > SLACK
+            && Math.min(one.base, other.base) - Math.max(one.top, other.top) > SLACK;
+        const over = labels.flatMap((label, index) => labels.slice(0, index)
+            .filter(other => overprints(label, other))
+            .map(other => `the labels "${other.words}" and "${label.words}" overprint in: ${title(svg)}`));
+        return [...small, ...over];
+    }
+
+    // Pixels on the screen for one of the drawing.
+    const scale = label => Math.hypot(label.getScreenCTM().a, label.getScreenCTM().b);
+
+    // Where the letters of a label are on the screen: above them a fifth of the line is empty, and below their base are few.
     function letters(label) {
         const { x, y, width, height } = label.getBBox();
         const toScreen = label.getScreenCTM();
-        const corners = [x, x + width].flatMap(x => [y + height / 5, y + height].map(y => new DOMPoint(x, y)))
-            .map(corner => corner.matrixTransform(toScreen));
-        const [across, down] = [corners.map(corner => corner.x), corners.map(corner => corner.y)];
-        return {
-            left: Math.min(...across), right: Math.max(...across),
-            top: Math.min(...down), bottom: Math.max(...down),
+        const box = bottom => {
+            const corners = [x, x + width].flatMap(x => [y + height / 5, bottom].map(y => new DOMPoint(x, y)))
+                .map(corner => corner.matrixTransform(toScreen));
+            const [across, down] = [corners.map(corner => corner.x), corners.map(corner => corner.y)];
+            return {
+                left: Math.min(...across), right: Math.max(...across),
+                top: Math.min(...down), bottom: Math.max(...down),
+            };
         };
+        return { ...box(y + height), base: box(y + 0.85 * height).bottom };
     }
 
     const title = svg => svg.querySelector('title')?.textContent.trim() ?? name(svg);
@@ -449,7 +474,7 @@ globalThis.checks = (() => {
     }
 
     return {
-        shown, readToTheEnd, shift, requested, unfold, layout, wear, themes, maths, fonts, readable, meaning, chapters,
+        shown, readToTheEnd, shift, requested, unfold, layout, formulasFit, wear, themes, maths, fonts, readable, meaning, chapters,
         closeSidebar, headings, place,
     };
 })();

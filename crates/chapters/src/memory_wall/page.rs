@@ -80,7 +80,7 @@ fn draw_crossings(
     program: &str,
     report: &Report,
 ) -> Result<()> {
-    const PASS: i32 = 160;
+    const PASS: i32 = 124;
     let title = format!("Crossings of the (n, n) matrix in the {program} program");
     let says = "Slow memory above, fast memory below, the passes between them from left to right. An arrow upwards is a \
                 time that the matrix is written, an arrow downwards one that it is read.";
@@ -174,8 +174,8 @@ fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
     let predicted = facts::over_tokens();
     let points: Vec<_> = predicted.iter().map(|(n, bytes)| (*n as f64, bytes)).collect();
     let lines = lines(&points);
-    let dots = runs.iter().flat_map(|run| run.bytes().map(|y| (run.n as f64, y)));
-    let dots: Vec<_> = dots.collect();
+    let rings = runs.iter().flat_map(|run| run.bytes().map(|y| (run.n as f64, y)));
+    let rings: Vec<_> = rings.collect();
     let (largest, bytes) = predicted.last().context("no lengths")?;
     page.value("largest", integer(*largest));
     let ratio = bytes.matrix / bytes.inputs_and_output;
@@ -186,7 +186,7 @@ fn over_tokens(page: &mut Page, runs: &[Runs]) -> Result<()> {
          Inputs and output rise in proportion to n and fall far behind. Keys and values first run beside them and \
          turn towards the square when they have to be read in several strips.",
     );
-    let marks = Marks { dots: &dots, ..Marks::default() };
+    let marks = Marks { rings: &rings, ..Marks::default() };
     chart(page, ("tokens", words), (tokens(), 1e4..1e10), &lines, marks)
 }
 

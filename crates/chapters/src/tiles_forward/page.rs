@@ -136,14 +136,14 @@ fn traffic_over_tokens(page: &mut Page) -> Result<()> {
         over_lengths("tiles", BLUE, |n| tiled(n, CAPACITY))?,
         over_lengths("each once", GREEN, |n| Ok(Pass::Forward.each_once(n)))?.dashed(),
     ];
-    let dots = traffic::counted()?;
+    let rings = traffic::counted()?;
     let words = (
         "Bytes between slow and fast memory against the number of tokens, for four programs",
         "The naive and the fused program rise with the square of n. Strips begin below them, rise \
          with the cube, and cross both. The tiled program runs along the line of each matrix once until it needs a \
-         second block of queries, and then turns to the square of n too, but far below the others. Dots mark counts \
+         second block of queries, and then turns to the square of n too, but far below the others. Rings mark counts \
          on the lines of strips and tiles.",
     );
-    let marks = Marks { dots: &dots, ..Marks::default() };
+    let marks = Marks { rings: &rings, ..Marks::default() };
     chart(page, ("tokens", words), (tokens(), 1e4..1e12), &lines, marks)
 }

@@ -100,7 +100,7 @@ fn chosen(heads: &[Head]) -> [&Head; 4] {
 
 /// The maps of four heads, and what they do at some characters.
 fn maps(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
-    const CELL: i32 = 12;
+    const CELL: i32 = 11;
     let chosen = chosen(heads);
     let n = SENTENCE.chars().count() as i32;
     let side = n * CELL;
@@ -112,13 +112,18 @@ fn maps(page: &mut Page, facts: &Facts, heads: &[Head]) -> Result<()> {
         for (place, head) in chosen.iter().enumerate() {
             let weights = facts.map(head)?;
             let (left, top) =
-                (30 + 310 * (place as i32 % 2), 4 + (side + 40) * (place as i32 / 2));
-            for (i, letter) in SENTENCE.chars().enumerate() {
-                let y = top + i as i32 * CELL;
-                label(area, (left - 12, y + CELL / 2), &letter.to_string(), TEXT)?;
+                (50 + 320 * (place as i32 % 2), 4 + (side + 40) * (place as i32 / 2));
+            let mut row = 0;
+            for word in SENTENCE.split(' ') {
+                let rows = word.len() as i32;
+                label(area, (left - 26, top + (2 * row + rows) * CELL / 2), word, TEXT)?;
+                row += rows + 1;
+            }
+            for i in 0..n {
+                let y = top + i * CELL;
                 for j in 0..=i {
-                    let x = left + j as i32 * CELL;
-                    let colour = BLUE.mix(weights[(i, j)].min(1.0));
+                    let x = left + j * CELL;
+                    let colour = BLUE.mix(weights[(i as usize, j as usize)].min(1.0));
                     filled(area, [(x, y), (x + CELL, y + CELL)], colour)?;
                 }
             }

@@ -53,6 +53,7 @@ impl Preprocessor for Katex {
             let file = chapter.source_path.as_ref().map(|path| chapters.join(path));
             let file = file.unwrap_or_default(); // none, and so no captions, if the chapter is not written in a file
             let written = fs::read_to_string(&file).unwrap_or_default();
+            chapter.content = punctuation::with_units(&chapter.content);
             let text = with_formulas(chapter, &written, &mut errors);
             let folder = file.parent().unwrap_or(&chapters);
             chapter.content = listings::presented(&text, &written, folder, root);

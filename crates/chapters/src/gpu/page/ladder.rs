@@ -92,8 +92,8 @@ fn predicted_figure(
     steps: &[Step; 6],
     measured: [f64; 6],
 ) -> Result<()> {
-    const LEFT: i32 = 130;
-    const WIDTH: i32 = 560;
+    const LEFT: i32 = 114;
+    const WIDTH: i32 = 506;
     const ROW: i32 = 34;
     const BASE: i32 = 30 + 6 * ROW;
     let x = |tflops: f64| LEFT + (f64::from(WIDTH) * tflops.log10() / 3.3).round() as i32;

@@ -18,7 +18,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
             "On the left a grid of thread blocks: a row for each of two heads, a column for each query. One block leads by an arrow to \
              its four warps. One warp leads to its 32 lanes.",
         ),
-        (700, 222),
+        (640, 222),
         draw_threads,
     )?;
     page.figure(
@@ -60,7 +60,7 @@ pub fn generate(page: &mut Page) -> Result<()> {
              and 3. Each tile first arrives and is then read. Between the two stands the barrier “full”, at the end the barrier “empty”. \
              Below each tile stands its phase.",
         ),
-        (760, 250),
+        (640, 250),
         draw_ring,
     )
 }
@@ -86,27 +86,27 @@ fn draw_threads(area: &Area) -> Result<()> {
         label(area, (60 + CELL * i + CELL / 2 - 1, 120), &i.to_string(), TEXT)?;
     }
     let middle = 60 + CELL * 3 + CELL / 2;
-    arrow(area, &[(middle, 38), (middle, 27), (215, 27), (215, 53), (240, 53)], MUTED)?;
+    arrow(area, &[(middle, 38), (middle, 27), (210, 27), (210, 53), (224, 53)], MUTED)?;
 
-    label(area, (310, 14), "thread block: 4 warps", TEXT)?;
-    framed(area, [(242, 34), (378, 186)], BLUE)?;
+    label(area, (290, 14), "thread block: 4 warps", TEXT)?;
+    framed(area, [(226, 34), (354, 186)], BLUE)?;
     for warp in 0..4 {
         let colour = if warp == 1 { VERMILION } else { MUTED };
         let name = format!("warp {warp}");
-        text_box(area, (252, 42 + 28 * warp), (116, 24), &name, colour)?;
+        text_box(area, (234, 42 + 28 * warp), (112, 24), &name, colour)?;
     }
-    label(area, (310, 168), "shared memory", MUTED)?;
-    arrow(area, &[(368, 82), (418, 82)], MUTED)?;
+    label(area, (290, 168), "shared memory", MUTED)?;
+    arrow(area, &[(346, 82), (390, 82)], MUTED)?;
 
-    label(area, (556, 14), "warp: 32 lanes, one instruction", TEXT)?;
+    label(area, (516, 14), "warp: 32 lanes, one instruction", TEXT)?;
     for lane in 0..WARP as i32 {
-        let (x, y) = (424 + 33 * (lane % 8), 42 + 28 * (lane / 8));
-        filled(area, [(x, y), (x + 30, y + 24)], VERMILION.mix(0.16))?;
-        label(area, (x + 15, y + 12), &lane.to_string(), TEXT)?;
+        let (x, y) = (396 + 30 * (lane % 8), 42 + 28 * (lane / 8));
+        filled(area, [(x, y), (x + 28, y + 24)], VERMILION.mix(0.16))?;
+        label(area, (x + 14, y + 12), &lane.to_string(), TEXT)?;
     }
-    label(area, (556, 168), "shuffles", MUTED)?;
-    label(area, (310, 208), "barrier: __syncthreads()", MUTED)?;
-    label(area, (556, 208), "barrier: __syncwarp()", MUTED)
+    label(area, (516, 168), "shuffles", MUTED)?;
+    label(area, (290, 208), "barrier: __syncthreads()", MUTED)?;
+    label(area, (516, 208), "barrier: __syncwarp()", MUTED)
 }
 
 /// Words in a row of a matrix, as far as it is drawn.
@@ -218,8 +218,8 @@ fn draw_owners(area: &Area) -> Result<()> {
 /// Tiles that arrive in two stages and are read there. The lengths are for the eye: a tile is under way for as long as the tile before it
 /// is read.
 fn draw_ring(area: &Area) -> Result<()> {
-    const LEFT: i32 = 70;
-    const TURN: i32 = 112;
+    const LEFT: i32 = 62;
+    const TURN: i32 = 97;
     for stage in 0..2 {
         let top = 40 + 104 * stage;
         text(area, (0, top + 17), &format!("stage {stage}"))?;
@@ -237,5 +237,5 @@ fn draw_ring(area: &Area) -> Result<()> {
             label(area, (reading.0 - 2, top + 54), &words, TEXT)?;
         }
     }
-    label(area, (LEFT + 330, 236), "time →", MUTED)
+    label(area, (LEFT + 280, 236), "time →", MUTED)
 }
