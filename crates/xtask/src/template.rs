@@ -26,7 +26,7 @@ static LINK: Pattern = pattern!(
 );
 
 /// The title of a page, and the title of the book behind it.
-static TITLE: Pattern = pattern!(r"<title>([^<]*) - [^<]*</title>");
+static TITLE: Pattern = pattern!(r"<title>([^<]*) - ([^<]*)</title>");
 
 /// Changes all pages in a folder.
 ///
@@ -61,7 +61,14 @@ fn changed(html: &str, titles: &BTreeMap<String, String>) -> Result<String> {
     for link in LINK.captures_iter(&html) {
         ensure!(titles.contains_key(&link[2]), "{} has no title", &link[2]);
     }
-    Ok(LINK.replace_all(&html, linked).into_owned())
+    let html = LINK.replace_all(&html, linked);
+    // The front page has the title of the book.
+    let title = TITLE.captures(&html).filter(|title| title[1] == title[2]);
+    let twice = title.map(|title| (format!("{0} - {0}", &title[1]), title[1].to_owned()));
+    Ok(twice.map_or_else(
+        || html.clone().into_owned(),
+        |(twice, once)| html.replace(&twice, &once),
+    ))
 }
 
 #[cfg(test)]
@@ -84,6 +91,9 @@ mod tests {
         <td></td><th>key</th>
         <a rel="next prefetch" href="b.html" class="nav-chapters next" aria-keyshortcuts="Right">Next: Bread &amp; Water</a>"#;
         assert_eq!(changed(PAGE, &titles).unwrap(), expected);
+        let front = "<title>A book - A book</title><meta content=\"A book - A book\">";
+        let expected = "<title>A book</title><meta content=\"A book\">";
+        assert_eq!(changed(front, &titles).unwrap(), expected);
         let error = changed(PAGE, &BTreeMap::new()).unwrap_err();
         assert_eq!(error.to_string(), "b.html has no title");
     }
