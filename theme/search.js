@@ -184,10 +184,14 @@
     }
     function followAddress() {
         const asked = new URLSearchParams(location.search);
-        box.value = asked.get('search') ?? '';
-        open(box.value !== '');
-        if (box.value) {
-            begin();
+        const query = asked.get('search') ?? '';
+        // A link within the page changes the address, too, and has to lead where it leads.
+        if (query !== box.value.trim()) {
+            box.value = query;
+            open(query !== '');
+            if (query) {
+                begin();
+            }
             show();
         }
         if (asked.has('highlight')) {
@@ -236,5 +240,6 @@
         }
     });
 
+    box.value = ''; // browsers put back what was typed before a page was loaded again
     followAddress();
 })();

@@ -310,6 +310,10 @@ fn the_search_works_by_keys_and_marks_what_it_found() {
     assert_eq!(focus(&mut tab).0, "Softmax › The Jacobian");
     tab.press(Key::UP);
     assert_eq!(focus(&mut tab).0, "mdbook-searchbar");
+    // A link within the page leads where it leads, and the search doesn't begin again.
+    tab.run("document.activeElement.blur(); location.hash = 'main-text'");
+    tab.run(A_WHILE);
+    assert_ne!(focus(&mut tab).0, "mdbook-searchbar");
     tab.press(Key::ESCAPE);
     assert_eq!(focus(&mut tab), pair("mdbook-search-toggle", ""));
     assert!(
