@@ -22,7 +22,7 @@ globalThis.axeChecks = (() => {
 
     // Every state in which one control is not as it is at first: a slider at either end, each option of a choice.
     function states() {
-        return figures().flatMap(figure => [...figure.querySelectorAll('.field > :is(input, select)')]).flatMap(control => {
+        return figures().flatMap(figure => [...figure.querySelectorAll(':is(.field, .line) > :is(input, select)')]).flatMap(control => {
             const values = control.options ? [...control.options].map(option => option.value) : [control.min, control.max];
             return values.filter(value => value !== control.value).map(value => [control.id, value]);
         });

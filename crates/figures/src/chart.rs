@@ -116,18 +116,16 @@ pub struct Spot {
 pub enum Side {
     Left,
     Right,
-    Below,
 }
 
 impl Side {
     /// The distance in pixels from the spot to its name, and the name's alignment.
     fn of_name(self) -> ((i32, i32), TextStyle<'static>) {
-        let (offset, horizontal, vertical) = match self {
-            Side::Left => ((-10, 0), HPos::Right, VPos::Center),
-            Side::Right => ((10, 0), HPos::Left, VPos::Center),
-            Side::Below => ((0, 10), HPos::Center, VPos::Top),
+        let (offset, horizontal) = match self {
+            Side::Left => ((-10, 0), HPos::Right),
+            Side::Right => ((10, 0), HPos::Left),
         };
-        (offset, text_style(TEXT, horizontal, vertical))
+        (offset, text_style(TEXT, horizontal, VPos::Center))
     }
 }
 

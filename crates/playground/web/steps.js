@@ -41,7 +41,7 @@ export default attention => {
             const [name, formula, left, above] = STAGES[stage];
             const matrix = all[name];
             const [i, j] = [isComing ? Math.floor(rows) : state.row - 1, Math.min(state.column, matrix.columns) - 1];
-            const svg = drawing(534, 524, `${name} of “${tokens.join(' ')}”`);
+            const svg = drawing(534, 532, `${name} of “${tokens.join(' ')}”`);
             svg.setAttribute('font-size', 15);
             for (const edge of EDGES) {
                 const [[x1, y1], [x2, y2]] = [...edge].map(end => NODES[end]);

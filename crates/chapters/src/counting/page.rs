@@ -418,7 +418,7 @@ fn draw_roofline(
         shares(long),
         shares(short)
     );
-    let range = 0.0625..256.0;
+    let range = 0.03125..256.0;
     let corners = [range.start, ceilings.ridge(), range.end];
     let roof = corners.map(|intensity| (intensity, ceilings.roof(intensity)));
     let roof = Line::new("roof", BLUE, roof);
@@ -454,9 +454,8 @@ fn grey(step: &Step) -> Spot {
 fn named(step: &Step) -> Spot {
     let (colour, side) = match step.counted.name {
         "whole" => (VERMILION, Side::Right),
-        "values" | "scale" => (GREEN, Side::Right),
-        "scores" => (GREEN, Side::Left),
-        _ => (GREEN, Side::Below),
+        "scores" | "scale" => (GREEN, Side::Left),
+        _ => (GREEN, Side::Right),
     };
     spot(step, step.counted.name, colour, side)
 }
