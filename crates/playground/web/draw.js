@@ -51,14 +51,19 @@ export const bars = (svg, { left, top, width, row, most, labels, values, digits 
  */
 export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 2, cell: CELL = 58, chosen, choose, count = Infinity }) => {
     const at = entries(matrix);
+    // What is not there yet is one path of empty frames.
+    let awaited = '';
     for (let i = 0; i < matrix.rows; i += 1) {
         svg.append(text(left - 8, top + CELL * i + CELL / 2 - 1, rows[i], 'end'));
         for (let j = 0; j < matrix.columns; j += 1) {
             const value = at(i, j);
             const [x, y] = [left + CELL * j, top + CELL * i];
+            if (i * matrix.columns + j >= count) {
+                awaited += `M${x},${y}h${CELL - 2}v${CELL - 2}h${2 - CELL}z`;
+                continue;
+            }
             const colour = value < 0 ? 'var(--fig-heat-neg)' : 'var(--fig-heat)';
-            const isThere = i * matrix.columns + j < count;
-            const cell = isThere && Number.isFinite(value)
+            const cell = Number.isFinite(value)
                 ? shape('rect', { fill: colour, 'fill-opacity': 0.06 + 0.94 * Math.min(Math.abs(value) / full, 1) })
                 : shape('rect', { fill: 'var(--fig-bg)', stroke: 'var(--fig-muted)', 'stroke-opacity': 0.25 });
             for (const [name, size] of Object.entries({ x, y, width: CELL - 2, height: CELL - 2 })) {
@@ -66,13 +71,16 @@ export const heatMap = (svg, { left, top, rows, columns, matrix, full, digits = 
             }
             const wide = Math.abs(value) >= 99.995;
             const words = Number.isFinite(value) ? (Math.abs(value) < 1e5 ? number(value, wide ? 0 : digits) : value.toExponential(0).replace('-', '−')) : Number.isNaN(value) ? '0' : '−∞';
-            const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, isThere ? words : ''));
+            const group = shape('g', {}, cell, text(x + CELL / 2 - 1, y + CELL / 2 - 1, words));
             if (choose) {
                 group.classList.add('press');
                 group.addEventListener('click', () => choose(i, j));
             }
             svg.append(group);
         }
+    }
+    if (awaited) {
+        svg.append(shape('path', { d: awaited, fill: 'none', stroke: 'var(--fig-muted)', 'stroke-opacity': 0.25 }));
     }
     columns.forEach((label, j) => svg.append(text(left + CELL * j + CELL / 2 - 1, top - 14, label)));
     if (chosen) {
