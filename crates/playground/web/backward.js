@@ -8,7 +8,7 @@ const NODES = {
 const EDGES = ['XQ', 'XK', 'XV', 'QS', 'KS', 'SA', 'AO', 'VO', 'OY'];
 // From the output back to the input: where the gradient is, which edges it comes through, and by which formula.
 const STEPS = [
-    ['Y', [], 'dY, the gradient of the loss with respect to the output, comes first'],
+    ['Y', [], 'dY comes from the loss; here, numbers that we chose'],
     ['O', ['OY'], 'dO = dY W_Oᵀ'],
     ['V', ['VO'], 'dV = Aᵀ dO'],
     ['A', ['AO'], 'dA = dO Vᵀ'],
