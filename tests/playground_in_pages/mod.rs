@@ -372,7 +372,8 @@ fn the_order_of_the_keys_and_a_second_worker_change_no_output() {
     let x = example::river().x;
     let [q, k, v] = example::projections().map(|w| &x * w);
     let (output, _) = attention::attention(&q, &k, &v, Mask::none()).unwrap();
-    let end = format!("That is the whole row's output, {:.3}.", output[(5, 0)]);
+    let end =
+        format!("That is the first number of the row's output, {:.3}.", output[(5, 0)]);
     let largest = attention::scaled_scores(&q, &k).unwrap().row(5).max();
     // The order, all six keys, and a second worker: none, or from the third or the fifth key.
     for state in ["0_6_0", "1_6_0", "2_6_2", "3_6_4"] {

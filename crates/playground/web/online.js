@@ -139,14 +139,14 @@ export default attention => {
                 [told(of.max), told(of.sum), told(of.values), mean(of)].forEach((words, c) => svg.append(text(112 + 108 * c, y, words)));
             });
             const whole = entries(all.output)(BANK, 0);
-            const rise = `“${row[coming].token}” brings ${isRise ? `a new maximum, so ℓ and o are multiplied by α = ${number(factor, 3)}, and o / ℓ stays`
+            const rise = `“${row[coming].token}” brings ${isRise ? `a new maximum, so ℓ and o are first multiplied by α = ${number(factor, 3)}, which leaves o / ℓ as it is`
                 : 'no new maximum, so nothing is rescaled'}`;
             const after = `After ${done} of 6 keys: m = ${told(merged.max)}, ℓ = ${told(merged.sum)}, o = ${told(merged.values)}, o / ℓ = ${mean(merged)}.`;
             return {
                 svg,
-                says: done === 6 ? `${after} That is the whole row's output, ${told(whole)}.`
+                says: done === 6 ? `${after} That is the first number of the row's output, ${told(whole)}.`
                     : done === 0 && seen === 0 ? after
-                        : done > coming ? `${after} ${Number.isFinite(old) ? `${rise}.` : ''}` : `${rise}. Then its own exponential is added.`,
+                        : `${done > coming ? `${after} ` : ''}${Number.isFinite(old) ? `${rise}. Then its own exponential is added.` : `“${row[coming].token}” comes first.`}`,
             };
         },
     };

@@ -58,7 +58,7 @@ export default attention => {
             });
             svg.append(text(14, 172, formula, 'start'));
 
-            const names = { 6: tokens, 4: dimensions, 2: ['1', '2'] };
+            const names = { 6: tokens, 4: dimensions.map(name => `${name.slice(0, 3)}.`), 2: ['1', '2'] };
             const full = of => Math.max(...all[of].entries.map(Math.abs));
             const frame = (x, y, columns, rows, colour) => svg.append(shape('rect', {
                 x: x - 1, y: y - 1, width: CELL * columns, height: CELL * rows, fill: 'none', stroke: colour, 'stroke-width': 2.5, 'pointer-events': 'none',
