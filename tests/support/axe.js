@@ -1,14 +1,10 @@
 // Asks axe-core about the page and its figures. Functions return a list of complaints, in words.
 globalThis.axeChecks = (() => {
     'use strict';
-    // The rules that the choice of a theme can break.
-    const COLOURS = ['color-contrast', 'link-in-text-block'];
-
     const figures = () => [...document.querySelectorAll('figure.moving')];
 
-    async function ask(context, rules) {
-        const options = { resultTypes: ['violations'], ...rules && { runOnly: rules } };
-        const { violations } = await axe.run(context, options);
+    async function ask(context) {
+        const { violations } = await axe.run(context, { resultTypes: ['violations'] });
         return violations.flatMap(({ id, nodes }) =>
             nodes.map(node => `${id}: ${node.target.join(' ')}: ${node.failureSummary.replace(/\s+/g, ' ')}`));
     }
@@ -52,5 +48,5 @@ globalThis.axeChecks = (() => {
         return complaints.map(complaint => `with ${id} at ${value}, ${complaint}`);
     }
 
-    return { page: () => ask(document), colours: () => ask(document, COLOURS), figuresMove, states, keepFigures, inState };
+    return { page: () => ask(document), figuresMove, states, keepFigures, inState };
 })();

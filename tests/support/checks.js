@@ -222,8 +222,9 @@ globalThis.checks = (() => {
         main().append(probe);
         const pairs = new Map([['', { what: '--fig-fg', front: style(probe).color, back: background(probe) }]]);
         probe.remove();
+        const known = new Map();
         for (const element of [main(), ...all('.page-headings')].flatMap(part => [...withText(part)])) {
-            const [front, back] = [style(element).color, background(element)];
+            const [front, back] = [style(element).color, background(element, known)];
             pairs.set(`${front} on ${back}`, { what: name(element), front, back });
         }
         return [...pairs.values()]
@@ -245,17 +246,17 @@ globalThis.checks = (() => {
         return elements;
     }
 
-    // The colour behind an element: all layers down to the first opaque one, or the white of the canvas.
-    function background(element) {
-        const layers = [];
-        for (let behind = element; behind; behind = behind.parentElement) {
-            const layer = rgba(style(behind).backgroundColor);
-            layers.push(layer);
-            if (layer[3] === 1) {
-                break;
-            }
+    // The colour behind an element: all layers down to the first opaque one, or the white of the canvas. What is `known` of elements around
+    // is not looked at again.
+    function background(element, known = new Map()) {
+        if (!element) {
+            return [255, 255, 255, 1];
         }
-        return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255, 1]);
+        if (!known.has(element)) {
+            const layer = rgba(style(element).backgroundColor);
+            known.set(element, layer[3] === 1 ? layer : over(layer, background(element.parentElement, known)));
+        }
+        return known.get(element);
     }
 
     const over = ([r, g, b, alpha], below) =>
