@@ -343,6 +343,7 @@ fn eight_bits_are_near_the_parameters_and_those_that_are_committed() {
     let bytes =
         EightBits::to_bytes(trained.plan.sizes, &trained.alphabet, &trained.model);
     assert!(bytes == std::fs::read(folder.join("book.i8")).unwrap(), "another book.i8");
+    assert!(bytes.len() <= 300 * 1024, "a page fetches {} bytes", bytes.len());
     let read = EightBits::<f32>::from_bytes(&bytes).unwrap();
     assert_eq!((read.sizes, &read.alphabet), (trained.plan.sizes, &trained.alphabet));
     for ((name, near), (_, exact)) in read.model.named().iter().zip(trained.model.named())
