@@ -288,12 +288,10 @@ fn read(browser: &mut Browser, site: &Site, page: &str, screen: Screen) -> Visit
         complaints.extend(tab.ask::<Vec<String>>(check));
     }
     complaints.extend(look(&mut tab, page, screen));
+    complaints.extend(tab.ask::<Vec<String>>("checks.themes()"));
     complaints.extend(traffic(&mut tab, site));
-    // What has been looked at on one screen need not be looked at on the other.
     if screen.touch {
         complaints.extend(formulas(&mut tab, screen));
-    } else {
-        complaints.extend(tab.ask::<Vec<String>>("checks.themes()"));
     }
 
     let width = screen.width;
