@@ -7,6 +7,7 @@ mod blocks;
 mod compiled; // what is compiled once, for f32 and f64
 mod error;
 pub mod example;
+pub mod plain; // the program that the book builds
 mod simd; // vector instructions
 mod softmax;
 mod sums;
