@@ -1,8 +1,8 @@
 //! The optimiser that most transformers are trained with.
 
 use crate::error::Result;
+use crate::float::Float;
 use crate::named_parameters::{NamedParameters, check_fit};
-use crate::simd::Float;
 use nalgebra::DMatrix;
 
 /// Adam: gradient descent in which every entry has a step size of its own.

@@ -4,10 +4,10 @@
 //! an order that depends on their number alone, so that they are the same to the last bit for any number of threads.
 
 use crate::error::{Error, Result, check_count, check_shape};
+use crate::float::Float;
 use crate::forward_options::{BatchOptions, ForwardOptions};
 use crate::parallel;
 use crate::parameters::{LayerGradients, Parameters};
-use crate::simd::Float;
 use nalgebra::DMatrix;
 
 /// The gradients of a loss with respect to a layer's parameters and to the inputs of a batch: see

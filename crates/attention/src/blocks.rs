@@ -19,7 +19,7 @@ pub fn tiles_between(
 }
 
 /// Returns a matrix with the entries of a view, which is copied a column at a time: nalgebra copies entry by entry.
-pub(crate) fn copy_of<T: Scalar + Copy>(view: DMatrixView<T>) -> DMatrix<T> {
+pub fn copy_of<T: Scalar + Copy>(view: DMatrixView<T>) -> DMatrix<T> {
     let mut entries = Vec::with_capacity(view.len());
     view.column_iter().for_each(|column| entries.extend_from_slice(column.as_slice()));
     DMatrix::from_vec(view.nrows(), view.ncols(), entries)

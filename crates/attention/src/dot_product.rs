@@ -1,10 +1,12 @@
 //! Scaled dot-product attention: scores, weights, output, and the backward pass.
 
 use crate::blocks::copy_of;
+use crate::engine::{Factor, product_by_nalgebra};
 use crate::error::{Result, check_count, check_not_empty, check_shape};
+use crate::flash::Head;
+use crate::float::Float;
 use crate::mask::{Mask, SizedMask};
 use crate::score_rule::RuleGradients;
-use crate::simd::{Float, product, product_tr, tr_product};
 use crate::softmax::{softmax_and_log_sum_exp, softmax_rows_backward_in_place};
 use nalgebra::{DMatrix, DMatrixView, DVector};
 use std::borrow::Cow;
@@ -67,7 +69,7 @@ pub fn scaled_scores<'a, T: Float>(
     let (q, k) = (q.into(), k.into());
     check_queries_and_keys(q, k)?;
     let scaled_q = copy_of(q) * scale::<T>(q.ncols()); // q / √d_k (n_q, d_k)
-    Ok(product_tr(&scaled_q, k)) // q kᵀ / √d_k (n_q, n_k)
+    Ok(product_tr(scaled_q.as_view(), k)) // q kᵀ / √d_k (n_q, n_k)
 }
 // ANCHOR_END: scores
 
@@ -97,7 +99,14 @@ pub fn attention_weights<'a, T: Float>(
 ) -> Result<(DMatrix<T>, DVector<T>)> {
     let (q, k) = (q.into(), k.into());
     check_queries_and_keys(q, k)?;
-    let mask = mask.into().sized(q.nrows(), k.nrows())?;
+    masked_weights(q, k, &mask.into().sized(q.nrows(), k.nrows())?)
+}
+
+fn masked_weights<T: Float>(
+    q: DMatrixView<T>,
+    k: DMatrixView<T>,
+    mask: &SizedMask,
+) -> Result<(DMatrix<T>, DVector<T>)> {
     let scores = mask.apply(scaled_scores(q, k)?)?; // (n_q, n_k), −∞ where hidden
     let (weights, log_sum_exp) = softmax_and_log_sum_exp(scores)?; // (n_q, n_k), (n_q)
     if log_sum_exp.iter().all(|lse| lse.partial_cmp(lse).is_some()) {
@@ -144,33 +153,48 @@ pub fn attention<'a, T: Float>(
     v: impl Into<DMatrixView<'a, T>>,
     mask: impl Into<Mask>,
 ) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    // `attend`, below, as it was compiled for f32 or f64.
-    T::attend(q.into(), k.into(), v.into(), &mask.into(), None)
+    let (q, k, v, mask) = (q.into(), k.into(), v.into(), mask.into());
+    check_queries_and_keys(q, k)?;
+    check_values(k, v)?;
+    let sized = mask.sized(q.nrows(), k.nrows())?;
+    let head = Head { q, k, v, mask: sized, scale: scale(q.ncols()), dropout: None };
+    let Attended { output, weights, log_sum_exp } = attend(&head, None)?;
+    let [q, k, v] = [q, k, v].map(copy_of);
+    let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout: None };
+    Ok((output, cache))
 }
 // ANCHOR_END: attention
 
+/// What one head gives.
+pub(crate) struct Attended<T> {
+    pub output: DMatrix<T>,      // (n_q, d_v)
+    pub weights: DMatrix<T>,     // (n_q, n_k), before dropout
+    pub log_sum_exp: DVector<T>, // (n_q)
+}
+
+/// One head, whose shapes have been checked; its weights are multiplied by the factors of dropout, if there are any.
 // ANCHOR: attend
-/// [`attention`]; `dropout` (n_q, n_k) multiplies the weights before they meet the
-/// values.
 pub(crate) fn attend<T: Float>(
-    q: DMatrixView<T>,
-    k: DMatrixView<T>,
-    v: DMatrixView<T>,
-    mask: &Mask,
-    dropout: Option<DMatrix<T>>,
-) -> Result<(DMatrix<T>, AttentionCache<T>)> {
-    check_queries_and_keys(q, k)?;
-    check_values(k, v)?;
-    let (weights, log_sum_exp) = attention_weights(q, k, mask)?; // (n_q, n_k), (n_q)
-    let [q, k, v] = [q, k, v].map(copy_of);
-    let mask = mask.clone();
-    let cache = AttentionCache { q, k, v, mask, weights, log_sum_exp, dropout };
-    let mask = cache.sized_mask()?;
-    let seen = |i, j| mask.allows(i, j);
-    let output = masked_product(&*cache.weights_used()?, &cache.v, seen); // (n_q, d_v)
-    Ok((output, cache))
+    head: &Head<T>,
+    dropout: Option<&DMatrix<T>>,
+) -> Result<Attended<T>> {
+    let (weights, log_sum_exp) = masked_weights(head.q, head.k, &head.mask)?; // (n_q, n_k), (n_q)
+    let seen = |i, j| head.mask.allows(i, j);
+    let output = masked_product(&*used(&weights, dropout), head.v, seen); // (n_q, d_v)
+    Ok(Attended { output, weights, log_sum_exp })
 }
 // ANCHOR_END: attend
+
+/// The weights that meet the values.
+fn used<'a, T: Float>(
+    weights: &'a DMatrix<T>,
+    dropout: Option<&DMatrix<T>>,
+) -> Cow<'a, DMatrix<T>> {
+    match dropout {
+        Some(factors) => Cow::Owned(weights.component_mul(factors)),
+        None => Cow::Borrowed(weights),
+    }
+}
 
 /// The matrices that [`attention`] keeps for its backward pass, and for those who want to look inside.
 ///
@@ -223,7 +247,7 @@ impl<T: Float> AttentionCache<T> {
             return Ok(Cow::Borrowed(&self.weights));
         };
         check_shape("cache.dropout", factors, self.weights.shape(), "`cache.weights`")?;
-        Ok(Cow::Owned(self.weights.component_mul(factors)))
+        Ok(used(&self.weights, Some(factors)))
     }
 
     fn sized_mask(&self) -> Result<SizedMask> {
@@ -302,23 +326,28 @@ pub fn attention_backward<'a, T: Float>(
     cache: &AttentionCache<T>,
     grad_output: impl Into<DMatrixView<'a, T>>,
 ) -> Result<AttentionGradients<T>> {
-    T::attend_backward(cache, grad_output.into()) // the next function, as it was compiled
+    let grad_output = grad_output.into();
+    cache.check()?;
+    let AttentionCache { q, k, v, weights, dropout, .. } = cache;
+    check_shape("grad_output", grad_output, (q.nrows(), v.ncols()), "the output")?;
+    let (scale, mask) = (scale(q.ncols()), cache.sized_mask()?);
+    let (q, k, v) = (q.as_view(), k.as_view(), v.as_view());
+    let head = Head { q, k, v, mask, scale, dropout: None };
+    attend_backward(&head, weights, dropout.as_ref(), grad_output)
 }
 
 // ANCHOR: backward
 pub(crate) fn attend_backward<T: Float>(
-    cache: &AttentionCache<T>,
+    Head { q, k, v, mask, scale, .. }: &Head<T>,
+    weights: &DMatrix<T>,
+    dropout: Option<&DMatrix<T>>,
     grad_output: DMatrixView<T>,
 ) -> Result<AttentionGradients<T>> {
-    cache.check()?;
-    let AttentionCache { q, k, v, weights, dropout, .. } = cache;
-    check_shape("grad_output", grad_output, (q.nrows(), v.ncols()), "the output")?;
-    let mask = cache.sized_mask()?;
     let seen = |i, j| mask.allows(i, j);
 
     // output = weights · v
-    let grad_v = masked_tr_product(&*cache.weights_used()?, grad_output, seen);
-    let grad_weights = product_tr(grad_output, v); // (n_q, n_k)
+    let grad_v = masked_tr_product(&*used(weights, dropout), grad_output, seen);
+    let grad_weights = product_tr(grad_output, *v); // (n_q, n_k)
 
     // weights used = weights ⊙ dropout
     let grad_weights = match dropout {
@@ -333,14 +362,14 @@ pub(crate) fn attend_backward<T: Float>(
     let grad_scores = mask.fill_hidden(grad_scores, T::zero());
 
     // changed scores = rule(scores), where the mask has a rule for scores
-    let (grad_scores, tables) = change_back(&mask, cache, grad_scores)?;
+    let (grad_scores, tables) = change_back(mask, (*q, *k), grad_scores)?;
 
     // scores = products / √d_k
-    let grad_products = grad_scores * scale::<T>(q.ncols());
+    let grad_products = grad_scores * *scale;
 
     // products = q kᵀ
-    let grad_q = masked_product(&grad_products, k, seen); // (n_q, d_k)
-    let grad_k = masked_tr_product(&grad_products, q, seen); // (n_k, d_k)
+    let grad_q = masked_product(&grad_products, *k, seen); // (n_q, d_k)
+    let grad_k = masked_tr_product(&grad_products, *q, seen); // (n_k, d_k)
 
     Ok(AttentionGradients { q: grad_q, k: grad_k, v: grad_v, tables })
 }
@@ -349,13 +378,13 @@ pub(crate) fn attend_backward<T: Float>(
 /// Returns the gradients with respect to the scores from those with respect to what the mask's rule made of them, and those of its tables.
 fn change_back<T: Float>(
     mask: &SizedMask,
-    cache: &AttentionCache<T>,
+    (q, k): (DMatrixView<T>, DMatrixView<T>),
     mut grads: DMatrix<T>, // (n_q, n_k)
 ) -> Result<(DMatrix<T>, Vec<DMatrix<T>>)> {
     let rule = mask.scores();
     let mut tables = rule.zero_tables();
     if rule.has_backward() {
-        let scores = scaled_scores(&cache.q, &cache.k)?; // not kept, as they are rarely needed
+        let scores = scaled_scores(q, k)?; // not kept, as they are rarely needed
         let mut sums = RuleGradients::new(rule);
         let columns = scores.column_iter().zip(grads.column_iter_mut());
         for (j, (scores, mut grads)) in columns.enumerate() {
@@ -381,7 +410,7 @@ pub(crate) fn masked_product<'a, T: Float>(
     let Some(bad) = rows_not_finite(b) else { return product(a, b) };
     let mut finite = copy_of(b);
     bad.iter().for_each(|&j| finite.row_mut(j).fill(T::zero()));
-    let mut product = product(a, &finite);
+    let mut product = product(a, finite.as_view());
     for j in bad {
         for i in (0..a.nrows()).filter(|&i| seen(i, j)) {
             for c in 0..b.ncols() {
@@ -404,6 +433,18 @@ pub(crate) fn masked_tr_product<'a, T: Float>(
         return tr_product(a, b);
     }
     masked_product(&a.transpose(), b, |j, i| seen(i, j))
+}
+
+fn product<T: Float>(a: &DMatrix<T>, b: DMatrixView<T>) -> DMatrix<T> {
+    product_by_nalgebra(Factor::of(a), Factor::of(b), None)
+}
+
+fn product_tr<T: Float>(a: DMatrixView<T>, b: DMatrixView<T>) -> DMatrix<T> {
+    product_by_nalgebra(Factor::of(a), Factor::transposed(b), None)
+}
+
+fn tr_product<T: Float>(a: &DMatrix<T>, b: DMatrixView<T>) -> DMatrix<T> {
+    product_by_nalgebra(Factor::transposed(a), Factor::of(b), None)
 }
 
 /// Returns the rows that hold a NaN or an infinity; `None` if no row does.

@@ -6,7 +6,7 @@
 //! G. L. Steele, D. Lea, C. H. Flood, *Fast splittable pseudorandom number generators* (2014): SplitMix64, a counter and a function that
 //! mixes its bits.
 
-use crate::simd::Float;
+use crate::float::Float;
 use nalgebra::DMatrix;
 
 /// Weights are dropped with this probability, 0 ≤ p < 1, and the others are multiplied by 1/(1 − p).
@@ -28,16 +28,6 @@ fn mix(state: u64) -> u64 {
 }
 
 impl Dropout {
-    /// Returns the factors of the weights of head number `head` (n_q, n_k): 0, or 1/(1 − p).
-    pub fn matrix<T: Float>(self, head: usize, (n_q, n_k): (usize, usize)) -> DMatrix<T> {
-        let head = self.of_head(head);
-        let mut factors = DMatrix::repeat(n_q, n_k, T::one());
-        for (j, mut column) in factors.column_iter_mut().enumerate() {
-            head.multiply_queries(0, j, column.as_mut_slice());
-        }
-        factors
-    }
-
     /// Returns the dropout of head number `head`.
     pub fn of_head(self, head: usize) -> HeadDropout {
         let of_head = mix(mix(self.seed.wrapping_add(GOLDEN)).wrapping_add(head as u64));
@@ -46,15 +36,24 @@ impl Dropout {
     }
 }
 
-/// [`Dropout`] of one head.
+/// Which weights of one head are dropped. The others are divided by the share that is kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct HeadDropout {
+pub struct HeadDropout {
     of_head: u64,
     below: u64, // a weight is dropped whose number is smaller
     kept: f64,
 }
 
 impl HeadDropout {
+    /// Returns the factors of all weights (n_q, n_k): 0, or 1/(1 − p).
+    pub(crate) fn matrix<T: Float>(self, (n_q, n_k): (usize, usize)) -> DMatrix<T> {
+        let mut factors = DMatrix::repeat(n_q, n_k, T::one());
+        for (j, mut column) in factors.column_iter_mut().enumerate() {
+            self.multiply_queries(0, j, column.as_mut_slice());
+        }
+        factors
+    }
+
     /// Returns the factor of the weight of query `i` and key `j`: 0, or 1/(1 − p).
     #[cfg(test)]
     pub fn factor<T: Float>(&self, i: usize, j: usize) -> T {

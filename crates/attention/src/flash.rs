@@ -1,12 +1,9 @@
 //! Attention tile by tile, without its matrix of weights.
 //!
-//! The same attention as [`attention`](crate::attention()), exact, in memory that grows with n and not with n². Three ways
-//! to it, from the idea to the speed:
+//! The same attention as [`attention`](crate::attention()), exact, in memory that grows with n and not with n²:
 //!
 //! - [`OnlineSoftmax`]: the softmax of rows that are not seen all at once.
-//! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it.
-//! - [`flash()`]: the same algorithm without allocations in its loops, with vector instructions, products of its own, and several
-//!   threads. [`Flash`] is the engine behind it, with a backward pass.
+//! - [`tiled_attention`] and [`tiled_attention_backward`]: the algorithm as the book explains it, and [`flash()`] for one head.
 //!
 //! # What is not a number
 //! What the mask hides has no influence, whatever it is. A query that is NaN, or sees a key that is, gets NaN for its output
@@ -22,21 +19,10 @@
 //! T. Dao et al., *FlashAttention* (2022), and T. Dao, *FlashAttention-2* (2023), for tiles and the backward pass;
 //! M. Milakov, N. Gimelshein, *Online normalizer calculation for softmax* (2018), for the softmax.
 
-mod backward;
-mod fast;
-mod few_queries;
 mod online;
-mod pages;
-mod queue;
 mod tiled;
 
-#[cfg(feature = "testing")]
-pub(crate) mod tile_products;
-
-pub use crate::simd::Instructions;
-pub use fast::Flash;
 pub use online::OnlineSoftmax;
-pub(crate) use pages::{PagedInputs, Pages};
 pub use tiled::{tiled_attention, tiled_attention_backward};
 
 use crate::dot_product::{
@@ -46,106 +32,38 @@ use crate::dropout::{Dropout, HeadDropout};
 use crate::error::{
     Result, check_count, check_heads, check_not_empty, check_positive, check_shape,
 };
+use crate::float::Float;
 use crate::mask::{Mask, SizedMask};
-use crate::simd::Float;
 use crate::softmax::log_sum_exp_and_low;
 use nalgebra::{DMatrix, DMatrixView};
 use std::ops::Range;
 
 /// Returns the output of attention, as [`attention`](crate::attention()) does, without ever holding its matrix of weights.
 ///
-/// A mask alone will do for `options`; [`FlashOptions`] has several heads, and the settings of the engine. For a backward pass take
-/// [`Flash::forward`] and [`Flash::backward`], or a layer.
+/// It is computed by [`Tiled`](crate::engine::Tiled), for one head; several heads, a backward pass, and other engines, begin with
+/// [`Inputs`].
 ///
-/// Shapes: `q` (n_q, heads · d_k), `k` (n_k, kv_heads · d_k), `v` (n_k, kv_heads · d_v) → (n_q, heads · d_v), where there are as many
-/// heads of keys and values as of queries unless [`FlashOptions::kv_heads`] says otherwise. Views will do, and nothing is copied.
+/// Shapes: `q` (n_q, d_k), `k` (n_k, d_k), `v` (n_k, d_v) → (n_q, d_v). Views will do.
 ///
 /// # Errors
-/// An argument is empty, `k` is not as wide as `q`, `v` doesn't have as many rows as `k`, the number of heads does not divide the
-/// columns, or the mask was made for another shape.
+/// An argument is empty, `k` is not as wide as `q`, `v` doesn't have as many rows as `k`, or the mask was made for another shape.
 ///
 /// ```
-/// use attention::{Mask, attention, flash::{FlashOptions, flash}};
+/// use attention::{Mask, attention, flash::flash};
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let output = flash(&x, &x, &x, Mask::causal())?;
 /// assert!((&output - attention(&x, &x, &x, Mask::causal())?.0).amax() < 1e-14);
-///
-/// let two_heads = flash(&x, &x, &x, FlashOptions::new().mask(Mask::causal()).heads(2))?;
-/// let second = x.columns(8, 8);
-/// let alone = flash(&second, &second, &second, Mask::causal())?;
-/// assert!((two_heads.columns(8, 8) - alone).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
 /// ```
 pub fn flash<'a, T: Float>(
     q: impl Into<DMatrixView<'a, T>>,
     k: impl Into<DMatrixView<'a, T>>,
     v: impl Into<DMatrixView<'a, T>>,
-    options: impl Into<FlashOptions>,
+    mask: impl Into<Mask>,
 ) -> Result<DMatrix<T>> {
-    let FlashOptions { mask, heads, kv_heads, engine } = options.into();
-    let inputs = Inputs::grouped(q, k, v, mask, heads, kv_heads.unwrap_or(heads))?;
-    Ok(engine.forward(&inputs).output)
-}
-
-/// The options of [`flash()`]: a mask, the number of heads, and the engine.
-///
-/// ```
-/// use attention::{Mask, flash::{Flash, FlashOptions, flash}};
-///
-/// let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-/// let options = FlashOptions::new().mask(Mask::causal()).heads(2).engine(Flash::new().with_threads(1)?);
-/// assert_eq!(flash(&x, &x, &x, options)?.row(0), x.row(0)); // the first token sees itself alone
-/// # Ok::<(), attention::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlashOptions {
-    pub(crate) mask: Mask,
-    heads: usize,
-    kv_heads: Option<usize>, // as many as heads, if it isn't said
-    pub(crate) engine: Flash,
-}
-
-impl FlashOptions {
-    /// Returns the options for one head in which every query sees every key.
-    pub fn new() -> Self {
-        let (mask, engine) = (Mask::none(), Flash::new());
-        FlashOptions { mask, heads: 1, kv_heads: None, engine }
-    }
-
-    /// Returns these options with this mask, which holds in every head.
-    pub fn mask(self, mask: impl Into<Mask>) -> Self {
-        FlashOptions { mask: mask.into(), ..self }
-    }
-
-    /// Returns these options with so many heads: head `h` has the columns `h · d .. (h + 1) · d`.
-    pub fn heads(self, heads: usize) -> Self {
-        FlashOptions { heads, ..self }
-    }
-
-    /// Returns these options with so many heads of keys and values, each of which several heads of queries share.
-    pub fn kv_heads(self, kv_heads: usize) -> Self {
-        FlashOptions { kv_heads: Some(kv_heads), ..self }
-    }
-
-    /// Returns these options with this engine, that is with other tiles, threads or instructions.
-    pub fn engine(self, engine: Flash) -> Self {
-        FlashOptions { engine, ..self }
-    }
-}
-
-impl Default for FlashOptions {
-    fn default() -> Self {
-        FlashOptions::new()
-    }
-}
-
-impl<M: Into<Mask>> From<M> for FlashOptions {
-    /// Returns the options for one head with this mask.
-    fn from(mask: M) -> Self {
-        FlashOptions::new().mask(mask)
-    }
+    Ok(tiled_attention(&Inputs::new(q, k, v, mask)?, Tiles::default())?.output)
 }
 
 /// Queries, keys and values of one or more heads, and the mask that says which query may see which key.
@@ -168,8 +86,8 @@ pub struct Inputs<'a, T: Float> {
     pub(crate) k: DMatrixView<'a, T>,
     pub(crate) v: DMatrixView<'a, T>,
     pub(crate) mask: SizedMask,
-    n_heads: usize,
-    n_kv_heads: usize, // each is shared by n_heads / n_kv_heads heads, one after the other
+    pub(crate) n_heads: usize,
+    pub(crate) n_kv_heads: usize, // each is shared by n_heads / n_kv_heads heads, one after the other
     pub(crate) dropout: Option<Dropout>,
 }
 
@@ -218,13 +136,13 @@ impl<'a, T: Float> Inputs<'a, T> {
     /// N. Shazeer, *Fast Transformer Decoding: One Write-Head is All You Need* (2019); J. Ainslie et al., *GQA* (2023).
     ///
     /// ```
-    /// use attention::{Mask, flash::{Flash, Inputs}};
+    /// use attention::{Mask, engine::{ByWeights, Engine}, flash::Inputs};
     /// use nalgebra::{DMatrix, dmatrix};
     ///
     /// let (q, k) = (DMatrix::<f64>::zeros(1, 4), DMatrix::zeros(2, 2));
     /// let v = dmatrix![10.0, 20.0; 10.0, 20.0]; // two heads of one column each
     /// let inputs = Inputs::grouped(&q, &k, &v, Mask::none(), 4, 2)?;
-    /// assert_eq!(Flash::new().forward(&inputs).output, dmatrix![10.0, 10.0, 20.0, 20.0]);
+    /// assert_eq!(ByWeights.forward(&inputs)?.output, dmatrix![10.0, 10.0, 20.0, 20.0]);
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn grouped(
@@ -296,23 +214,23 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 
     /// The heads that share the keys and values of head `g`.
-    pub(crate) fn group(&self, g: usize) -> Range<usize> {
+    pub fn group(&self, g: usize) -> Range<usize> {
         let heads = self.n_heads / self.n_kv_heads;
         g * heads..(g + 1) * heads
     }
 
     /// The head of keys and values that head `h` asks.
-    pub(crate) fn kv_head(&self, h: usize) -> usize {
+    pub fn kv_head(&self, h: usize) -> usize {
         h / (self.n_heads / self.n_kv_heads)
     }
 
     /// (n_q, n_heads · d_v)
-    pub(crate) fn output_shape(&self) -> (usize, usize) {
+    pub fn output_shape(&self) -> (usize, usize) {
         (self.q.nrows(), self.n_heads * self.widths().1)
     }
 
     /// Gradients of zero.
-    pub(crate) fn zero_gradients(&self) -> AttentionGradients<T> {
+    pub fn zero_gradients(&self) -> AttentionGradients<T> {
         let zeros = |x: DMatrixView<T>| DMatrix::zeros(x.nrows(), x.ncols());
         let tables = self.mask.scores().zero_tables();
         AttentionGradients {
@@ -338,17 +256,17 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 
     /// (n_q, n_k)
-    pub(crate) fn lengths(&self) -> (usize, usize) {
+    pub fn lengths(&self) -> (usize, usize) {
         self.mask.shape()
     }
 
     /// (d_k, d_v) of one head
-    pub(crate) fn widths(&self) -> (usize, usize) {
+    pub fn widths(&self) -> (usize, usize) {
         (self.q.ncols() / self.n_heads, self.v.ncols() / self.n_kv_heads)
     }
 
     /// The columns of head `h`.
-    fn head(&self, h: usize) -> Head<'_, T> {
+    pub fn head(&self, h: usize) -> Head<'_, T> {
         let ((d_k, d_v), g) = (self.widths(), self.kv_head(h));
         Head {
             q: self.q.columns(h * d_k, d_k),
@@ -360,7 +278,11 @@ impl<'a, T: Float> Inputs<'a, T> {
         }
     }
 
-    pub(crate) fn check_output(&self, forward: &FlashOutput<T>) -> Result<()> {
+    /// Checks that `forward` has the shapes of what these inputs give.
+    ///
+    /// # Errors
+    /// It hasn't.
+    pub fn check_output(&self, forward: &FlashOutput<T>) -> Result<()> {
         let name = "(n_q, n_heads · d_v)";
         check_shape("forward.output", &forward.output, self.output_shape(), name)?;
         let (shape, name) = ((self.q.nrows(), self.n_heads), "(n_q, n_heads)");
@@ -368,7 +290,11 @@ impl<'a, T: Float> Inputs<'a, T> {
         check_shape("forward.log_sum_exp_low", &forward.log_sum_exp_low, shape, name)
     }
 
-    pub(crate) fn check_grad_output(&self, grad_output: DMatrixView<T>) -> Result<()> {
+    /// Checks that `grad_output` has the shape of the output.
+    ///
+    /// # Errors
+    /// It hasn't, or is empty.
+    pub fn check_grad_output(&self, grad_output: DMatrixView<T>) -> Result<()> {
         check_not_empty("grad_output", grad_output)?;
         check_shape("grad_output", grad_output, self.output_shape(), "the output")
     }
@@ -423,7 +349,8 @@ pub struct Head<'a, T: Float> {
     pub mask: SizedMask,
     /// The factor 1/√d_k of the scores.
     pub scale: T,
-    pub(crate) dropout: Option<HeadDropout>,
+    /// Which weights are dropped, if there is dropout.
+    pub dropout: Option<HeadDropout>,
 }
 
 /// The output of the forward pass, and all that the backward pass needs of it.
@@ -450,6 +377,8 @@ pub struct FlashOutput<T: Float> {
     /// The rounding error of each log-sum-exp (n_q, n_heads): the sum of both has twice the precision. Without it, scores
     /// of 10⁷ in `f32` would give back weights that are off by a half. Zeros, where it is not known.
     pub log_sum_exp_low: DMatrix<T>,
+    /// The weights of each head (n_q, n_k), before dropout, if the engine keeps them; else none.
+    pub weights: Vec<DMatrix<T>>,
 }
 
 impl<T: Float> FlashOutput<T> {
@@ -466,16 +395,19 @@ impl<T: Float> FlashOutput<T> {
         FlashOutput::of_shape(inputs.q.nrows(), inputs.n_heads, inputs.widths().1)
     }
 
-    fn of_shape(n_q: usize, n_heads: usize, d_v: usize) -> Self {
+    /// Returns zeros, to be written over, for so many queries and heads whose values are `d_v` wide.
+    pub fn of_shape(n_q: usize, n_heads: usize, d_v: usize) -> Self {
         FlashOutput {
             output: DMatrix::zeros(n_q, n_heads * d_v),
             log_sum_exp: DMatrix::zeros(n_q, n_heads),
             log_sum_exp_low: DMatrix::zeros(n_q, n_heads),
+            weights: vec![],
         }
     }
 
-    /// The log-sum-exp of a query and head, from its largest score, not scaled, and its sum of exponentials.
-    fn write_log_sum_exp(&mut self, at: (usize, usize), scale: T, max: T, sum: T) {
+    /// Writes the log-sum-exp of a query and head from its largest score, which a factor is still to be multiplied with, and its sum of
+    /// exponentials.
+    pub fn write_log_sum_exp(&mut self, at: (usize, usize), scale: T, max: T, sum: T) {
         let (lse, low) = log_sum_exp_and_low(scale, max, sum);
         (self.log_sum_exp[at], self.log_sum_exp_low[at]) = (lse, low);
     }
@@ -520,19 +452,12 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        static PAIRS: Cell<usize> = const { Cell::new(0) };
         static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
-    // The programs call these two when they are compiled for tests, and only then: what a program skips is seen in none of
-    // its results, so it has to be counted where it happens.
+    // What a program skips is seen in none of its results, so it has to be counted where it happens.
 
-    /// `Flash` is about to compute so many scores.
-    pub fn count_pairs(pairs: usize) {
-        PAIRS.set(PAIRS.get() + pairs);
-    }
-
-    /// The readable version is at a step that it takes once a tile forward, and twice a tile backward.
+    /// The program is at a step that it takes once a tile forward, and twice a tile backward.
     pub fn count_step() {
         STEPS.set(STEPS.get() + 1);
     }
@@ -560,48 +485,6 @@ mod tests {
             assert_eq!(STEPS.replace(0), visible, "{mask:?}, tiled");
             tiled_attention_backward(&inputs, &forward, &x, tiles)?;
             assert_eq!(STEPS.get(), 2 * visible, "{mask:?}, tiled, backward");
-        }
-        Ok(())
-    }
-
-    /// `Flash` computes the pairs that are seen, and at the edge of what is seen no more than a panel along the vectors and
-    /// a row of numbers across them.
-    #[test]
-    fn little_is_computed_to_be_hidden() -> Result<()> {
-        let n = 600;
-        let x = DMatrix::from_fn(n, 3, |i, j| ((7 * i + 3 * j) as f64).sin());
-        let keys = 2 * Flash::TILES.keys;
-        let first: Vec<bool> = (0..n).map(|j| j < keys).collect();
-        for instructions in Instructions::available() {
-            let flash = Flash::new().with_threads(1)?.with_instructions(instructions)?;
-            let sizes = instructions.sizes::<f64>();
-            // Padding is looked at by whole tiles, which end at multiples of a row of numbers or of a panel.
-            let tiles = n * (2 * sizes.numbers + sizes.panel);
-            for (name, mask, edges) in [
-                ("none", Mask::none(), 0),
-                ("causal", Mask::causal(), 1),
-                ("window", Mask::window(100)?, 2),
-                ("padding", Mask::padding(&first)?, 0),
-                ("both", Mask::causal().and(Mask::padding(&first)?), 1),
-                ("nothing", Mask::padding(&vec![false; n])?, 0),
-            ] {
-                let inputs = Inputs::new(&x, &x, &x, &mask)?;
-                let sized = mask.sized(n, n)?;
-                let seen = sized.allowed_matrix().iter().filter(|&&seen| seen).count();
-                let most = match name {
-                    "none" | "nothing" => seen,
-                    _ => seen + tiles + edges * 2 * (sizes.panel + sizes.numbers) * n,
-                };
-                PAIRS.set(0);
-                let forward = flash.forward(&inputs);
-                let computed = PAIRS.replace(0);
-                let says = || format!("{instructions:?}, {name}: {computed} of {seen}");
-                assert!((seen..=most).contains(&computed), "{}", says());
-                flash.backward(&inputs, &forward, &x)?;
-                let computed = PAIRS.get();
-                let says = || format!("{instructions:?}, {name}: {computed} of {seen}");
-                assert!((seen..=most).contains(&computed), "backward, {}", says());
-            }
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Options of a layer's forward pass.
 
 use crate::dropout::Dropout;
+use crate::engine::{ByWeights, Engine, SharedEngine, Tiled};
 use crate::error::{Error, Result, check_count};
-use crate::flash::Flash;
+use crate::float::Float;
 use crate::mask::Mask;
-use crate::simd::Float;
 use nalgebra::DMatrixView;
 use rand::{Rng, RngExt};
 
@@ -30,34 +30,11 @@ pub struct ForwardOptions<'a, T: Float> {
     pub(crate) mask: Mask,
     pub(crate) context: Option<DMatrixView<'a, T>>, // (n_k, d_model)
     pub(crate) dropout: Option<Dropout>,
-    pub(crate) engine: Engine,
-}
-
-/// The program that computes the attention of a layer.
-///
-/// ```
-/// use attention::{Engine, flash::Flash};
-///
-/// assert_eq!(Engine::from(Flash::new()), Engine::Flash(Flash::new()));
-/// ```
-#[derive(Debug, Clone, PartialEq, Default)]
-pub enum Engine {
-    /// The equations as they stand, with the matrix of weights, which the cache keeps.
-    #[default]
-    Naive,
-    /// Tile by tile: the same output up to rounding, in memory that grows with n and not with n². No weights are kept.
-    Flash(Flash),
-}
-
-impl From<Flash> for Engine {
-    /// Returns the tiled engine with these settings.
-    fn from(flash: Flash) -> Self {
-        Engine::Flash(flash)
-    }
+    pub(crate) engine: SharedEngine<T>,
 }
 
 impl<'a, T: Float> ForwardOptions<'a, T> {
-    /// Returns the options for self-attention in which every query sees every key, without dropout, by [`Engine::Naive`].
+    /// Returns the options for self-attention in which every query sees every key, without dropout, by [`ByWeights`].
     ///
     /// ```
     /// # use attention::{ForwardOptions, Mask, MultiHeadAttention, example};
@@ -72,7 +49,7 @@ impl<'a, T: Float> ForwardOptions<'a, T> {
             mask: Mask::none(),
             context: None,
             dropout: None,
-            engine: Engine::Naive,
+            engine: SharedEngine::new(ByWeights),
         }
     }
 
@@ -135,8 +112,8 @@ impl<'a, T: Float> ForwardOptions<'a, T> {
         ForwardOptions { dropout: Some(dropout), ..self }
     }
 
-    /// Returns these options with the tiled engine, [`Flash::new`], which computes the backward pass, too: the same output up to
-    /// rounding, in memory that grows with n and not with n².
+    /// Returns these options with the engine that goes tile by tile, [`Tiled`], forward and backward: the same output up to rounding, in
+    /// memory that grows with n and not with n².
     ///
     /// ```
     /// # use attention::{ForwardOptions, MultiHeadAttention, example};
@@ -144,28 +121,29 @@ impl<'a, T: Float> ForwardOptions<'a, T> {
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
     /// let (output, cache) = layer.forward(&x, ForwardOptions::new().flash())?;
-    /// assert!(cache.heads().is_empty()); // no weights were kept
+    /// assert!(cache.weights().is_empty()); // none were kept
     /// let gradients = layer.backward(&cache, &output)?;
     /// # assert_eq!(gradients.x.shape(), x.shape());
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn flash(self) -> Self {
-        self.engine(Flash::new())
+        self.engine(Tiled::default())
     }
 
-    /// Returns these options with this engine: [`Engine::Naive`], or a [`Flash`] with settings of its own.
+    /// Returns these options with this engine, for attention and for the products of the projections.
     ///
     /// ```
-    /// # use attention::{ForwardOptions, MultiHeadAttention, example, flash::Flash};
+    /// # use attention::{ForwardOptions, MultiHeadAttention, engine::Tiled, example, flash::Tiles};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// # let x = example::river().x;
-    /// let options = ForwardOptions::new().engine(Flash::new().with_threads(1)?);
-    /// assert_eq!(layer.forward(&x, options)?.0, layer.forward(&x, ForwardOptions::new().flash())?.0);
+    /// let options = ForwardOptions::new().engine(Tiled(Tiles { queries: 2, keys: 3 }));
+    /// let off = layer.forward(&x, options)?.0 - layer.forward(&x, ForwardOptions::new())?.0;
+    /// assert!(off.amax() < 1e-15);
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn engine(self, engine: impl Into<Engine>) -> Self {
-        ForwardOptions { engine: engine.into(), ..self }
+    pub fn engine(self, engine: impl Engine<T> + 'static) -> Self {
+        ForwardOptions { engine: SharedEngine::new(engine), ..self }
     }
 
     /// The matrix that keys and values come from.

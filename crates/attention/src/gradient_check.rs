@@ -1,8 +1,8 @@
 //! Gradient checking: is a gradient that was derived by hand the slope that can be measured?
 
 use crate::error::{Error, Result, check_not_empty, check_shape};
+use crate::float::Float;
 use crate::named_parameters::{NamedParameters, check_fit};
-use crate::simd::Float;
 use nalgebra::{DMatrix, DMatrixView};
 
 /// Returns the relative error of two numbers that should be equal: `|a − n| / (|a| + |n| + 10⁻⁸)`.

@@ -1,7 +1,7 @@
 //! Looking inside: how spread out weights are, and a heat map for the terminal.
 
 use crate::error::{Result, check_count, check_not_empty};
-use crate::simd::Float;
+use crate::float::Float;
 use crate::sums::RunningSum;
 use nalgebra::{DMatrixView, DVector};
 

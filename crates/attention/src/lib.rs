@@ -1,18 +1,22 @@
-#![doc = include_str!("../README.md")]
+// The folder compiles without its README.
+#![cfg_attr(any(doc, doctest), doc = include_str!("../README.md"))]
+#![cfg_attr(not(any(doc, doctest)), doc = "Self-attention: see README.md.")]
 #![deny(missing_docs, unsafe_code)]
 
 // In the order in which the book meets them. Lines with the word ANCHOR mark what its pages show.
 
 mod blocks;
-mod compiled; // what is compiled once, for f32 and f64
 mod error;
 pub mod example;
+mod float;
+#[allow(missing_docs)] // a comment beside each field says its shape
 pub mod plain; // the program that the book builds
-mod simd; // vector instructions
 mod softmax;
 mod sums;
 
+mod by_weights; // the engine of the equations
 mod dot_product; // scores, weights, output
+pub mod engine; // what computes attention for a layer
 mod mask;
 mod score_rule; // positions as a bias, soft caps
 mod static_shapes;
@@ -27,6 +31,7 @@ mod dropout;
 mod forward_options; // mask, context, dropout, engine
 mod key_value_cache; // for a model that writes
 mod multi_head;
+mod paged; // keys and values in pages
 mod parallel;
 mod positions; // as waves, as angles
 mod single_head; // projections, and the layer with one head
@@ -58,23 +63,23 @@ pub use dot_product::{
     scaled_scores,
 };
 pub use error::{Error, Result};
-pub use forward_options::{BatchOptions, Engine, ForwardOptions};
+pub use float::Float;
+pub use forward_options::{BatchOptions, ForwardOptions};
 pub use gradient_check::{
     GradientCheck, gradient_check, gradient_check_parameters, numerical_gradient,
     relative_error,
 };
 pub use inspect::{heat_map, row_entropy};
 pub use key_value_cache::KeyValueCache;
-pub use linear::{linear, linear_backward};
+pub use linear::{linear, linear_backward, linear_backward_by, linear_by};
 pub use mask::{Mask, SizedMask, Visibility};
-pub use multi_head::{DroppedWeights, HeadsCache, MultiHeadAttention, MultiHeadCache};
+pub use multi_head::{MultiHeadAttention, MultiHeadCache};
 #[doc(hidden)]
 pub use named_parameters::joined;
 pub use named_parameters::{Named, NamedMut, NamedParameters};
-pub use parameters::{LayerGradients, Parameters};
+pub use parameters::{LayerGradients, LayerParameters, Parameters};
 pub use positions::{Rotary, RotaryPairs, sinusoidal_positions};
 pub use score_rule::{DistanceBuckets, ScoreFunction, ScorePlace, ScoreRule};
-pub use simd::Float;
 pub use single_head::{SingleHeadAttention, SingleHeadCache};
 pub use softmax::{
     log_sum_exp, log_sum_exp_rows, softmax, softmax_backward, softmax_jacobian,

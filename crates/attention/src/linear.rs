@@ -1,7 +1,8 @@
 //! A linear map with a bias, and its gradients.
 
+use crate::engine::{ByWeights, Engine, Factor};
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::simd::{Float, product, product_plus, product_tr, tr_product};
+use crate::float::Float;
 use crate::sums::sum;
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 
@@ -25,14 +26,27 @@ pub fn linear<'a, T: Float>(
     w: impl Into<DMatrixView<'a, T>>,
     b: &RowDVector<T>,
 ) -> Result<DMatrix<T>> {
+    linear_by(&ByWeights, x, w, b)
+}
+
+/// [`linear`], by the products of an engine.
+///
+/// # Errors
+/// As [`linear`].
+pub fn linear_by<'a, T: Float>(
+    engine: &(impl Engine<T> + ?Sized),
+    x: impl Into<DMatrixView<'a, T>>,
+    w: impl Into<DMatrixView<'a, T>>,
+    b: &RowDVector<T>,
+) -> Result<DMatrix<T>> {
     let (x, w) = (x.into(), w.into());
     check(x, w)?;
     if b.is_empty() {
-        return Ok(product(x, w));
+        return Ok(engine.product(Factor::of(x), Factor::of(w), None));
     }
     let because = || format!("`w` has {}", w.ncols());
     check_count("b", "column", b.ncols(), w.ncols(), because)?;
-    Ok(product_plus(x, w, b)) // x w, and b added to each row
+    Ok(engine.product(Factor::of(x), Factor::of(w), Some(b.as_slice()))) // x w, and b added to each row
 }
 // ANCHOR_END: linear
 
@@ -59,11 +73,24 @@ pub fn linear_backward<'a, T: Float>(
     w: impl Into<DMatrixView<'a, T>>,
     grad_y: impl Into<DMatrixView<'a, T>>,
 ) -> Result<(DMatrix<T>, DMatrix<T>, RowDVector<T>)> {
+    linear_backward_by(&ByWeights, x, w, grad_y)
+}
+
+/// [`linear_backward`], by the products of an engine.
+///
+/// # Errors
+/// As [`linear_backward`].
+pub fn linear_backward_by<'a, T: Float>(
+    engine: &(impl Engine<T> + ?Sized),
+    x: impl Into<DMatrixView<'a, T>>,
+    w: impl Into<DMatrixView<'a, T>>,
+    grad_y: impl Into<DMatrixView<'a, T>>,
+) -> Result<(DMatrix<T>, DMatrix<T>, RowDVector<T>)> {
     let (x, w, grad_y) = (x.into(), w.into(), grad_y.into());
     check(x, w)?;
     check_shape("grad_y", grad_y, (x.nrows(), w.ncols()), "the output")?;
-    let grad_x = product_tr(grad_y, w); // dY Wᵀ
-    let grad_w = tr_product(x, grad_y); // Xᵀ dY
+    let grad_x = engine.product(Factor::of(grad_y), Factor::transposed(w), None); // dY Wᵀ
+    let grad_w = engine.product(Factor::transposed(x), Factor::of(grad_y), None); // Xᵀ dY
     let grad_b = grad_y.column_iter().map(|column| sum(column.as_slice()));
     Ok((grad_x, grad_w, RowDVector::from_iterator(grad_y.ncols(), grad_b)))
 }

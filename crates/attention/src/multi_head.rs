@@ -2,19 +2,21 @@
 
 use crate::batch::{self, BatchGradients};
 use crate::blocks::copy_of;
-use crate::dot_product::{AttentionCache, AttentionGradients, attention_backward};
+use crate::dot_product::{AttentionCache, AttentionGradients};
 use crate::dropout::Dropout;
-use crate::error::{Result, check_count, check_heads, check_room, check_shape};
-use crate::flash::{Flash, FlashOutput, Inputs, check_groups, kv_name};
-use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
-use crate::linear::{linear, linear_backward};
+use crate::engine::SharedEngine;
+use crate::error::{Result, check_heads, check_room, check_shape};
+use crate::flash::{FlashOutput, Inputs, check_groups, kv_name};
+use crate::float::Float;
+use crate::forward_options::{BatchOptions, ForwardOptions};
+use crate::linear::{linear_backward_by, linear_by};
 use crate::mask::Mask;
 use crate::named_parameters::{Named, NamedMut, NamedParameters};
-use crate::parallel;
-use crate::parameters::{Fingerprint, LayerGradients, Parameters};
+use crate::parameters::{
+    LayerGradients, LayerParameters, Parameters, Version, check_maker,
+};
 use crate::positions::{Rotary, check_width};
-use crate::simd::Float;
-use crate::single_head::{check_cache, gather_gradients};
+use crate::single_head::gather_gradients;
 use nalgebra::{DMatrix, DMatrixView};
 use rand::Rng;
 
@@ -42,7 +44,7 @@ use rand::Rng;
 #[cfg_attr(feature = "serde", serde(try_from = "saved::Saved<Parameters<T>>"))]
 pub struct MultiHeadAttention<T: Float> {
     /// The learned parameters; of the d · n_heads columns of a projection those of head number `head` are `head · d .. (head + 1) · d`.
-    pub parameters: Parameters<T>,
+    pub parameters: LayerParameters<T>,
     n_heads: usize,
     n_kv_heads: usize,
     rotary: Option<Rotary>,
@@ -61,88 +63,61 @@ pub struct MultiHeadAttention<T: Float> {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultiHeadCache<T: Float> {
-    /// The input (n_q, d_model).
-    pub x: DMatrix<T>,
-    /// The context (n_k, d_model), if it was not the input itself.
-    pub context: Option<DMatrix<T>>,
-    /// The matrices of the heads.
-    pub core: HeadsCache<T>,
-    /// Of the parameters that made it.
-    fingerprint: Fingerprint,
+    x: DMatrix<T>,               // (n_q, d_model)
+    context: Option<DMatrix<T>>, // (n_k, d_model), if it was not the input itself
+    q: DMatrix<T>, // of all heads (n_q, d_k · n_heads), turned to their positions
+    k: DMatrix<T>, // (n_k, d_k · n_kv_heads), turned, too
+    v: DMatrix<T>, // (n_k, d_v · n_kv_heads)
+    mask: Mask,
+    dropout: Option<Dropout>,
+    forward: FlashOutput<T>, // of the heads, before the output projection
+    engine: SharedEngine<T>, // that computed it, and will compute the backward pass
+    maker: Maker,
+}
+
+/// All on which the outputs of a layer depend: what it keeps is of no use to a layer with another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Maker {
+    parameters: Version,
+    n_heads: usize,
+    n_kv_heads: usize,
+    rotary: Option<Rotary>,
 }
 
 impl<T: Float> MultiHeadCache<T> {
-    /// Returns the queries, keys, values and weights of each head; none after flash attention, which keeps no weights.
+    /// Returns the weights of each head (n_q, n_k), before dropout; none if the engine keeps none, as [`Tiled`](crate::engine::Tiled).
     ///
     /// ```
     /// # use attention::{Mask, MultiHeadAttention, example};
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
     /// let (_, cache) = layer.forward(&example::river().x, Mask::causal())?;
-    /// assert_eq!(cache.heads()[1].weights[(0, 1)], 0.0); // the future
+    /// assert_eq!(cache.weights()[1][(0, 1)], 0.0); // the future
     /// # Ok::<(), attention::Error>(())
     /// ```
-    pub fn heads(&self) -> &[AttentionCache<T>] {
-        match &self.core {
-            HeadsCache::Weights { heads, .. } => heads,
-            HeadsCache::Flash { .. } => &[],
-        }
+    pub fn weights(&self) -> &[DMatrix<T>] {
+        &self.forward.weights
     }
-}
 
-/// The matrices that all heads of a layer keep for the backward pass.
-///
-/// ```
-/// use attention::{ForwardOptions, HeadsCache, MultiHeadAttention, example};
-/// use rand::{SeedableRng, rngs::ChaCha8Rng};
-///
-/// let layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
-/// let (_, cache) = layer.forward(&example::river().x, ForwardOptions::new().flash())?;
-/// let HeadsCache::Flash { forward, .. } = cache.core else { unreachable!() };
-/// assert_eq!(forward.log_sum_exp.shape(), (6, 2));
-/// # Ok::<(), attention::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one a pass, beside matrices of many times its size"
-)]
-pub enum HeadsCache<T: Float> {
-    /// Of attention by its matrix of weights: n_q · n_k numbers a head, twice as many with dropout.
-    Weights {
-        /// Queries, keys, values and weights of each head.
-        heads: Vec<AttentionCache<T>>,
-        /// The heads' outputs side by side, before the output projection (n_q, d_v · n_heads).
-        attended: DMatrix<T>,
-    },
-    /// Of attention tile by tile: queries, keys, values and output, and two numbers a query and head.
-    Flash {
-        /// The queries of all heads (n_q, d_k · n_heads).
-        q: DMatrix<T>,
-        /// The keys of all heads (n_k, d_k · n_heads).
-        k: DMatrix<T>,
-        /// The values of all heads (n_k, d_v · n_heads).
-        v: DMatrix<T>,
-        /// Which query could see which key.
-        mask: Mask,
-        /// The heads' outputs side by side (n_q, d_v · n_heads), and their log-sum-exps (n_q, n_heads).
-        forward: FlashOutput<T>,
-        /// The weights that were dropped, if there was dropout.
-        dropout: Option<DroppedWeights>,
-        /// The engine that computed it, and will compute the backward pass.
-        flash: Flash,
-    },
-}
+    /// Returns the outputs of the heads side by side, before the output projection, and their log-sum-exps.
+    pub fn forward(&self) -> &FlashOutput<T> {
+        &self.forward
+    }
 
-impl<T: Float> HeadsCache<T> {
-    /// The heads' outputs side by side (n_q, d_v · n_heads), and where they are.
-    fn attended(&self) -> (&'static str, &DMatrix<T>) {
-        match self {
-            HeadsCache::Weights { attended, .. } => ("cache.attended", attended),
-            HeadsCache::Flash { forward, .. } => {
-                ("cache.forward.output", &forward.output)
-            }
-        }
+    /// Returns a copy of the queries, keys, values and weights of each head, to be looked at; none if the engine keeps no weights.
+    pub fn heads(&self) -> Vec<AttentionCache<T>> {
+        let Maker { n_heads, n_kv_heads, .. } = self.maker;
+        let shape = (self.q.nrows(), self.k.nrows());
+        let of_head = |(h, weights): (usize, &DMatrix<T>)| AttentionCache {
+            q: copy_of(split(&self.q, h, n_heads)),
+            k: copy_of(split(&self.k, h * n_kv_heads / n_heads, n_kv_heads)),
+            v: copy_of(split(&self.v, h * n_kv_heads / n_heads, n_kv_heads)),
+            mask: self.mask.or_of_head(h),
+            weights: weights.clone(),
+            log_sum_exp: self.forward.log_sum_exp.column(h).into_owned(),
+            dropout: self.dropout.map(|dropout| dropout.of_head(h).matrix(shape)),
+        };
+        self.forward.weights.iter().enumerate().map(of_head).collect()
     }
 }
 
@@ -227,6 +202,7 @@ impl<T: Float> MultiHeadAttention<T> {
         n_heads: usize,
         n_kv_heads: usize,
     ) -> Result<Self> {
+        let parameters = parameters.into();
         let layer = MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary: None };
         layer.check()?;
         Ok(layer)
@@ -278,6 +254,11 @@ impl<T: Float> MultiHeadAttention<T> {
     /// ```
     pub fn n_heads(&self) -> usize {
         self.n_heads
+    }
+
+    pub(crate) fn maker(&self) -> Maker {
+        let &MultiHeadAttention { ref parameters, n_heads, n_kv_heads, rotary } = self;
+        Maker { parameters: parameters.version(), n_heads, n_kv_heads, rotary }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -332,20 +313,22 @@ impl<T: Float> MultiHeadAttention<T> {
         let (x, options) = (x.into(), options.into());
         self.check()?;
         let dropout = options.active_dropout()?;
+        let ForwardOptions { mask, context, engine, .. } = &options;
+        // ANCHOR: forward
         // Three matrices, each as wide as all heads together.
-        let mut qkv = self.parameters.project_inputs(x, options.source(x))?;
-        self.turn(&mut qkv, 1.0);
-        let core = match options.engine {
-            Engine::Naive => self.attend(&qkv, &options.mask, dropout)?,
-            Engine::Flash(flash) => {
-                self.attend_by_tiles(qkv, options.mask, dropout, flash)?
-            }
-        };
-        let Parameters { w_o, b_o, .. } = &self.parameters;
-        let output = linear(core.attended().1, w_o, b_o)?; // (n_q, d_model)
-        let context = options.context.map(copy_of);
-        let (x, fingerprint) = (copy_of(x), self.parameters.fingerprint());
-        Ok((output, MultiHeadCache { x, context, core, fingerprint }))
+        let mut qkv = self.parameters.project_inputs(&**engine, x, options.source(x))?;
+        self.turn(&mut qkv, 1.0); // to their positions, if they are rotary
+        let [q, k, v] = qkv;
+        let inputs = self.inputs([&q, &k, &v], mask)?.with_dropout(dropout);
+        let forward = engine.forward(&inputs)?; // (n_q, d_v · n_heads)
+        let Parameters { w_o, b_o, .. } = &*self.parameters;
+        let output = linear_by(&**engine, &forward.output, w_o, b_o)?; // (n_q, d_model)
+        // ANCHOR_END: forward
+        let (context, maker) = (context.map(copy_of), self.maker());
+        let (x, mask, engine) = (copy_of(x), mask.clone(), engine.clone());
+        let cache =
+            MultiHeadCache { x, context, q, k, v, mask, dropout, forward, engine, maker };
+        Ok((output, cache))
     }
 
     /// Turns queries and keys, or their gradients, in this direction, if the layer has rotary positions.
@@ -365,51 +348,6 @@ impl<T: Float> MultiHeadAttention<T> {
         }
     }
 
-    // ANCHOR: attend
-    /// Each head attends on its slice of queries, keys and values.
-    fn attend(
-        &self,
-        qkv: &[DMatrix<T>; 3],
-        mask: &Mask,
-        dropout: Option<Dropout>,
-    ) -> Result<HeadsCache<T>> {
-        mask.check_heads(self.n_heads)?;
-        let [q, k, v] = qkv;
-        let shape = (q.nrows(), k.nrows()); // of the scores, (n_q, n_k)
-        let heads = parallel::map(self.n_heads, |head| {
-            // ANCHOR: shared
-            // The head of keys and values: itself, unless heads share them.
-            let shared = head * self.n_kv_heads / self.n_heads;
-            // ANCHOR_END: shared
-            let q = split(q, head, self.n_heads); // (n_q, d)
-            let [k, v] = [k, v].map(|all| split(all, shared, self.n_kv_heads)); // (n_k, d)
-            let (mask, factors) = (
-                mask.or_of_head(head),
-                dropout.map(|dropout| dropout.matrix(head, shape)),
-            );
-            T::attend(q, k, v, &mask, factors) // attention, and dropout on its weights
-        });
-        let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
-        let (outputs, heads): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
-        Ok(HeadsCache::Weights { heads, attended: join(&outputs) })
-    }
-    // ANCHOR_END: attend
-
-    /// The same without matrices of weights. Nothing is split: a head's columns are one piece
-    /// of memory, and are found where they are.
-    fn attend_by_tiles(
-        &self,
-        [q, k, v]: [DMatrix<T>; 3],
-        mask: Mask,
-        dropout: Option<Dropout>,
-        flash: Flash,
-    ) -> Result<HeadsCache<T>> {
-        let inputs = self.inputs([&q, &k, &v], &mask)?;
-        let forward = flash.forward(&inputs.with_dropout(dropout));
-        let dropout = dropout.map(DroppedWeights);
-        Ok(HeadsCache::Flash { q, k, v, mask, forward, dropout, flash })
-    }
-
     /// Queries, keys and values of all heads.
     fn inputs<'m>(
         &self,
@@ -425,8 +363,7 @@ impl<T: Float> MultiHeadAttention<T> {
     ///
     /// # Errors
     /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or from before a step of
-    /// an optimiser: take the step after the backward pass. (A sample of the parameters is compared, so a change of a few entries of a
-    /// large layer may go unseen.)
+    /// an optimiser: take the step after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, MultiHeadAttention, example};
@@ -444,36 +381,31 @@ impl<T: Float> MultiHeadAttention<T> {
         grad_output: impl Into<DMatrixView<'g, T>>,
     ) -> Result<LayerGradients<T>> {
         let grad_output = grad_output.into();
-        let MultiHeadCache { x, context, core, fingerprint } = cache;
-        self.check()?;
-        let context = context.as_ref();
-        let (name, attended) = core.attended();
-        check_cache(&self.parameters, x, context, (name, attended))?;
+        let MultiHeadCache { x, context, q, k, v, mask, dropout, forward, engine, maker } =
+            cache;
+        check_maker(maker, &self.maker())?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
-        fingerprint.check(&self.parameters)?;
 
+        // ANCHOR: backward
         // output = attended · W_O + b_O
-        let (grad_attended, w_o, b_o) =
-            linear_backward(attended, &self.parameters.w_o, grad_output)?;
-        let lengths = (x.nrows(), context.unwrap_or(x).nrows());
-        let gradients = match core {
-            HeadsCache::Weights { heads, .. } => {
-                self.attend_backward(heads, lengths, &grad_attended)?
-            }
-            HeadsCache::Flash { q, k, v, mask, forward, dropout, flash } => {
-                self.check_projections([q, k, v], lengths)?;
-                let inputs = self.inputs([q, k, v], mask)?;
-                let inputs = inputs.with_dropout(dropout.map(|dropped| dropped.0));
-                flash.backward(&inputs, forward, &grad_attended)?
-            }
-        };
+        let (grad_attended, w_o, b_o) = linear_backward_by(
+            &**engine,
+            &forward.output,
+            &self.parameters.w_o,
+            grad_output,
+        )?;
+        // attended = the heads' attention, side by side
+        let inputs = self.inputs([q, k, v], mask)?.with_dropout(*dropout);
+        let gradients = engine.backward(&inputs, forward, grad_attended.as_view())?;
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
         let AttentionGradients { q, k, v, tables } = gradients;
         let mut grad_qkv = [q, k, v];
         self.turn(&mut grad_qkv, -1.0); // back, with rotary positions
         let [q, k, v] = grad_qkv;
         let gradients = AttentionGradients { q, k, v, tables };
-        gather_gradients(&self.parameters, x, context, (w_o, b_o), &gradients)
+        let context = context.as_ref();
+        gather_gradients(&**engine, &self.parameters, x, context, (w_o, b_o), &gradients)
+        // ANCHOR_END: backward
     }
 
     /// Returns the outputs and the caches of a batch of sequences, which do not see one another and may differ in length, so that
@@ -536,57 +468,6 @@ impl<T: Float> MultiHeadAttention<T> {
     ) -> Result<BatchGradients<T>> {
         batch::backward(caches, grad_outputs, |cache, grad| self.backward(cache, grad))
     }
-
-    /// The gradients with respect to the queries, keys and values of all heads.
-    fn attend_backward(
-        &self,
-        heads: &[AttentionCache<T>],
-        (n_q, n_k): (usize, usize),
-        grad_attended: &DMatrix<T>,
-    ) -> Result<AttentionGradients<T>> {
-        check_count("cache.heads", "entry", heads.len(), self.n_heads, || {
-            format!("the layer has n_heads = {}", self.n_heads)
-        })?;
-        let Parameters { w_q, w_v, .. } = &self.parameters;
-        let (d_k, d_v) = (w_q.ncols() / self.n_heads, w_v.ncols() / self.n_kv_heads);
-        for head in heads {
-            check_shape("cache.heads[..].q", &head.q, (n_q, d_k), "a head's slice")?;
-            check_shape("cache.heads[..].v", &head.v, (n_k, d_v), "a head's slice")?;
-        }
-
-        // ANCHOR: backward
-        // attended = join of every head's attention
-        let heads = parallel::map(self.n_heads, |head| {
-            attention_backward(&heads[head], split(grad_attended, head, self.n_heads))
-        });
-        let heads: Vec<_> = heads.into_iter().collect::<Result<_>>()?;
-        let tables = batch::sum_of_tables(heads.iter().map(|head| &head.tables[..]))?;
-        let (mut q, mut k, mut v) = (vec![], vec![], vec![]);
-        for head in heads {
-            q.push(head.q);
-            k.push(head.k);
-            v.push(head.v);
-        }
-        let q = join(&q); // as wide as all heads
-        // Heads that share keys share their gradients.
-        let group = self.n_heads / self.n_kv_heads;
-        let [k, v] = [k, v].map(|heads| join(&sums(&heads, group)));
-        // ANCHOR_END: backward
-        Ok(AttentionGradients { q, k, v, tables })
-    }
-
-    /// Checks that the matrices of flash attention have the shapes that this layer's projections give.
-    fn check_projections(
-        &self,
-        [q, k, v]: [&DMatrix<T>; 3],
-        (n_q, n_k): (usize, usize),
-    ) -> Result<()> {
-        let Parameters { w_q, w_k, w_v, .. } = &self.parameters;
-        let (d_q, d_k, d_v) = (w_q.ncols(), w_k.ncols(), w_v.ncols());
-        check_shape("cache.q", q, (n_q, d_q), "its projection")?;
-        check_shape("cache.k", k, (n_k, d_k), "its projection")?;
-        check_shape("cache.v", v, (n_k, d_v), "its projection")
-    }
 }
 
 impl<T: Float> NamedParameters<T> for MultiHeadAttention<T> {
@@ -598,18 +479,6 @@ impl<T: Float> NamedParameters<T> for MultiHeadAttention<T> {
         self.parameters.named_mut()
     }
 }
-
-/// The sum of each `group` matrices that follow one another.
-fn sums<T: Float>(matrices: &[DMatrix<T>], group: usize) -> Vec<DMatrix<T>> {
-    let sum = |group: &[DMatrix<T>]| {
-        group[1..].iter().fold(group[0].clone(), |sum, other| sum + other)
-    };
-    matrices.chunks(group).map(sum).collect()
-}
-
-/// The weights that dropout dropped: a probability and a seed, from which each of them follows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DroppedWeights(Dropout);
 
 // ANCHOR: split
 /// The columns of head `head`: (n, d · n_heads) → (n, d).
@@ -623,23 +492,14 @@ fn split<T: Float>(
 }
 // ANCHOR_END: split
 
-// ANCHOR: join
-/// The heads' matrices side by side: n_heads times (n, d) → (n, n_heads · d).
-fn join<T: Float>(heads: &[DMatrix<T>]) -> DMatrix<T> {
-    let columns: Vec<_> = heads.iter().map(DMatrix::as_slice).collect();
-    let (n, d) = heads[0].shape(); // nalgebra stores columns, one after the other
-    DMatrix::from_vec(n, heads.len() * d, columns.concat())
-}
-// ANCHOR_END: join
-
 /// Layers in files.
 #[cfg(feature = "serde")]
 mod saved {
     use super::MultiHeadAttention;
     use crate::error::{Error, Result};
+    use crate::float::Float;
     use crate::parameters::Parameters;
     use crate::positions::Rotary;
-    use crate::simd::Float;
     use serde::{Deserialize, Serialize, Serializer};
 
     /// [`MultiHeadAttention`] in a file: read as what is still to be checked, and written from a reference.
@@ -660,6 +520,7 @@ mod saved {
         fn try_from(read: Saved<Parameters<T>>) -> Result<Self> {
             let Saved { parameters, n_heads, n_kv_heads, rotary } = read;
             let n_kv_heads = n_kv_heads.unwrap_or(n_heads);
+            let parameters = parameters.into();
             let layer = MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary };
             layer.check()?;
             Ok(layer)

@@ -3,7 +3,7 @@
 /// Returns true if the caller is a worker thread of rayon, and so has to work alone. A worker that waits for others takes up whatever else its
 /// pool has to do, another round of a loop that called this crate, for example. That round would run on the same stack, and would wait
 /// forever for a lock that the loop holds during the call.
-pub(crate) fn on_a_worker() -> bool {
+pub fn on_a_worker() -> bool {
     #[cfg(feature = "rayon")]
     return rayon::current_thread_index().is_some();
     #[cfg(not(feature = "rayon"))]

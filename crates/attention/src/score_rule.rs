@@ -4,9 +4,8 @@
 //! and only where something is seen.
 
 use crate::error::{Error, Result, check_count, check_not_empty, check_positive};
-use crate::simd::Float;
+use crate::float::Float;
 use nalgebra::{DMatrix, DMatrixView, RealField, convert, try_convert};
-use std::f64::consts::LOG2_E;
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,11 +54,12 @@ pub(crate) enum Step {
 pub struct ScorePlace {
     /// The number of the head.
     pub head: usize,
-    /// The query's row.
-    pub query: usize,
-    /// The key's row.
+    /// The query's position, `i + n_k − n_q` for row `i`; with a cache, in the whole text. Negative, where a query stands before the first
+    /// key.
+    pub query: isize,
+    /// The key's position: its row; with a cache, its place in the whole text, tokens that were forgotten counted.
     pub key: usize,
-    /// How many tokens the key stands before the query: `query + n_k − n_q − key`.
+    /// How many tokens the key stands before the query: `query − key`.
     pub distance: isize,
 }
 
@@ -288,7 +288,7 @@ impl ScoreRule {
     }
 
     /// Whether the backward pass has a step of its own: not where something was merely added that isn't learned.
-    pub(crate) fn has_backward(&self) -> bool {
+    pub fn has_backward(&self) -> bool {
         self.steps().iter().any(|step| !matches!(step, Step::Slopes(_)))
     }
 
@@ -301,13 +301,13 @@ impl ScoreRule {
         zeros.collect()
     }
 
-    /// Changes the scores of a line. `seen` says of query and key whether they see one another.
+    /// Changes the scores of a line. `seen` says of each whether it may be seen.
     #[inline(always)]
     pub(crate) fn change<T: RealField + Copy>(
         &self,
         line: Line,
         scores: &mut [T],
-        seen: impl Fn(usize, usize) -> bool,
+        seen: impl Fn(usize) -> bool,
     ) {
         for step in self.steps() {
             step.change(line, scores, &seen);
@@ -322,7 +322,7 @@ impl ScoreRule {
         scores: &[T], // before any change
         grads: &mut [T],
         into: &mut RuleGradients,
-        seen: impl Fn(usize, usize) -> bool,
+        seen: impl Fn(usize) -> bool,
     ) {
         let mut table = into.tables.len();
         let mut before = vec![];
@@ -347,7 +347,7 @@ impl ScoreRule {
                 }
                 Step::SoftCap(cap) => {
                     for (grad, &score) in grads.iter_mut().zip(&before) {
-                        let bent = tanh(to_f64(score) / cap);
+                        let bent = (to_f64(score) / cap).tanh();
                         let slope: T = convert((1.0 - bent) * (1.0 + bent));
                         // A hidden score may be NaN, and 0 · NaN is.
                         *grad = if grad.is_zero() { *grad } else { *grad * slope };
@@ -356,7 +356,7 @@ impl ScoreRule {
                 Step::Custom(custom) => {
                     for ((t, grad), &score) in grads.iter_mut().enumerate().zip(&before) {
                         let place = line.place(t);
-                        if seen(place.query, place.key) {
+                        if seen(t) {
                             *grad *= convert(custom.0.derivative(to_f64(score), place));
                         }
                     }
@@ -374,7 +374,7 @@ impl Step {
         &self,
         line: Line,
         scores: &mut [T],
-        seen: &impl Fn(usize, usize) -> bool,
+        seen: &impl Fn(usize) -> bool,
     ) {
         match self {
             Step::Slopes(slopes) => line.fall(convert(slopes[line.first.head]), scores),
@@ -386,13 +386,13 @@ impl Step {
             }
             Step::SoftCap(cap) => {
                 for score in scores {
-                    *score = convert(cap * tanh(to_f64(*score) / cap));
+                    *score = convert(cap * (to_f64(*score) / cap).tanh());
                 }
             }
             Step::Custom(custom) => {
                 for (t, score) in scores.iter_mut().enumerate() {
                     let place = line.place(t);
-                    if seen(place.query, place.key) {
+                    if seen(t) {
                         *score = convert(custom.0.value(to_f64(*score), place));
                     }
                 }
@@ -420,7 +420,7 @@ impl Line {
         match self.along {
             Along::Queries => ScorePlace {
                 head,
-                query: query + t,
+                query: query + t as isize,
                 key,
                 distance: distance + t as isize,
             },
@@ -453,11 +453,12 @@ impl Line {
 
 /// The gradients of one head's column of each table.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RuleGradients {
+pub struct RuleGradients {
     tables: Vec<Vec<f64>>, // (buckets), for each table
 }
 
 impl RuleGradients {
+    /// Returns zeros, in the shapes of the rule's tables.
     pub fn new(rule: &ScoreRule) -> Self {
         let zeros = rule.steps().iter().filter_map(|step| match step {
             Step::Table(table, _) => Some(vec![0.0; table.nrows()]),
@@ -651,13 +652,6 @@ fn t5_runs(count: usize, furthest: usize) -> Result<Vec<(isize, usize)>> {
     Ok(runs)
 }
 
-/// The hyperbolic tangent: with the crate's own exponential, which fills vectors.
-#[inline(always)]
-fn tanh(x: f64) -> f64 {
-    let e = f64::exp2_polynomial::<false>(-2.0 * LOG2_E * x.abs());
-    ((1.0 - e) / (1.0 + e)).copysign(x)
-}
-
 #[inline(always)]
 fn to_f64<T: RealField + Copy>(x: T) -> f64 {
     try_convert(x).unwrap_or(f64::NAN)
@@ -731,10 +725,10 @@ mod tests {
     #[test]
     fn tanh_is_that_of_the_system() {
         for x in (-4000..4000).map(|x| f64::from(x) / 200.0) {
-            assert!((tanh(x) - x.tanh()).abs() < 1e-15, "{x}");
+            assert!(((x).tanh() - x.tanh()).abs() < 1e-15, "{x}");
         }
-        assert_eq!((tanh(1e9), tanh(f64::NEG_INFINITY)), (1.0, -1.0));
-        assert!(tanh(f64::NAN).is_nan());
+        assert_eq!(((1e9).tanh(), (f64::NEG_INFINITY).tanh()), (1.0, -1.0));
+        assert!((f64::NAN).tanh().is_nan());
     }
 
     /// As the paper's program has them for 12 heads.

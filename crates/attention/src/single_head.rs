@@ -5,18 +5,22 @@ use crate::blocks::copy_of;
 use crate::dot_product::{
     AttentionCache, AttentionGradients, attention, attention_backward,
 };
+use crate::engine::{ByWeights, Engine, SharedEngine};
 use crate::error::{Result, check_count, check_not_empty, check_shape, unsupported};
-use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
-use crate::linear::{linear, linear_backward};
+use crate::float::Float;
+use crate::forward_options::{BatchOptions, ForwardOptions};
+use crate::linear::{linear, linear_backward_by};
 use crate::named_parameters::{Named, NamedMut, NamedParameters};
-use crate::parameters::{Fingerprint, LayerGradients, Parameters};
-use crate::simd::Float;
+use crate::parameters::{
+    LayerGradients, LayerParameters, Parameters, Version, check_maker,
+};
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use rand::Rng;
 
 // ANCHOR: gather
 /// A layer's gradients, from those of its output projection and of queries, keys, values.
 pub(crate) fn gather_gradients<T: Float>(
+    engine: &dyn Engine<T>,
     parameters: &Parameters<T>,
     x: &DMatrix<T>,
     context: Option<&DMatrix<T>>,
@@ -25,9 +29,11 @@ pub(crate) fn gather_gradients<T: Float>(
 ) -> Result<LayerGradients<T>> {
     let AttentionGradients { q: grad_q, k: grad_k, v: grad_v, tables } = gradients;
     let source = context.unwrap_or(x); // where keys and values came from
-    let (grad_x_q, w_q, b_q) = linear_backward(x, &parameters.w_q, grad_q)?;
-    let (grad_source_k, w_k, b_k) = linear_backward(source, &parameters.w_k, grad_k)?;
-    let (grad_source_v, w_v, b_v) = linear_backward(source, &parameters.w_v, grad_v)?;
+    let (grad_x_q, w_q, b_q) = linear_backward_by(engine, x, &parameters.w_q, grad_q)?;
+    let (grad_source_k, w_k, b_k) =
+        linear_backward_by(engine, source, &parameters.w_k, grad_k)?;
+    let (grad_source_v, w_v, b_v) =
+        linear_backward_by(engine, source, &parameters.w_v, grad_v)?;
     let grad_source = grad_source_k + grad_source_v;
     let (grad_x, grad_context) = match context {
         Some(_) => (grad_x_q, Some(grad_source)),
@@ -57,7 +63,7 @@ pub(crate) fn gather_gradients<T: Float>(
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SingleHeadAttention<T: Float> {
     /// The learned parameters.
-    pub parameters: Parameters<T>,
+    pub parameters: LayerParameters<T>,
 }
 
 /// The matrices that [`SingleHeadAttention::forward`] keeps for the backward pass.
@@ -82,7 +88,7 @@ pub struct SingleHeadCache<T: Float> {
     /// The output of attention, weights · values, before the output projection (n_q, d_v).
     pub attended: DMatrix<T>,
     /// Of the parameters that made it.
-    fingerprint: Fingerprint,
+    version: Version,
 }
 
 impl<T: Float> SingleHeadAttention<T> {
@@ -105,7 +111,7 @@ impl<T: Float> SingleHeadAttention<T> {
         rng: &mut R,
     ) -> Result<Self> {
         Ok(SingleHeadAttention {
-            parameters: Parameters::xavier(d_model, d_k, d_v, rng)?,
+            parameters: Parameters::xavier(d_model, d_k, d_v, rng)?.into(),
         })
     }
 
@@ -144,8 +150,12 @@ impl<T: Float> SingleHeadAttention<T> {
         if options.active_dropout()?.is_some() {
             return Err(unsupported("options.dropout", "given", expected));
         }
-        if options.engine != Engine::Naive {
-            return Err(unsupported("options.engine", "not naive", expected));
+        if options.engine != SharedEngine::new(ByWeights) {
+            return Err(unsupported(
+                "options.engine",
+                "another one",
+                "SingleHeadAttention has ByWeights alone",
+            ));
         }
         self.run(x.into(), &options)
     }
@@ -156,13 +166,14 @@ impl<T: Float> SingleHeadAttention<T> {
         x: DMatrixView<T>,
         options: &ForwardOptions<T>,
     ) -> Result<(DMatrix<T>, SingleHeadCache<T>)> {
-        let [q, k, v] = self.parameters.project_inputs(x, options.source(x))?;
+        let [q, k, v] =
+            self.parameters.project_inputs(&ByWeights, x, options.source(x))?;
         let (attended, attention) = attention(&q, &k, &v, &options.mask)?; // (n_q, d_v)
         // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
         let context = options.context.map(copy_of);
-        let (x, fingerprint) = (copy_of(x), self.parameters.fingerprint());
-        Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))
+        let (x, version) = (copy_of(x), self.parameters.version());
+        Ok((output, SingleHeadCache { x, context, attention, attended, version }))
     }
     // ANCHOR_END: run
 
@@ -172,8 +183,7 @@ impl<T: Float> SingleHeadAttention<T> {
     ///
     /// # Errors
     /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or from before a step of
-    /// an optimiser: take the step after the backward pass. (A sample of the parameters is compared, so a change of a few entries of a
-    /// large layer may go unseen.)
+    /// an optimiser: take the step after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, SingleHeadAttention, example};
@@ -192,7 +202,7 @@ impl<T: Float> SingleHeadAttention<T> {
         grad_output: impl Into<DMatrixView<'g, T>>,
     ) -> Result<LayerGradients<T>> {
         let grad_output = grad_output.into();
-        let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
+        let SingleHeadCache { x, context, attention, attended, version } = cache;
         self.parameters.check()?;
         check_cache(&self.parameters, x, context.as_ref(), ("cache.attended", attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
@@ -200,16 +210,23 @@ impl<T: Float> SingleHeadAttention<T> {
         let (d_k, d_v) = (self.parameters.w_q.ncols(), self.parameters.w_v.ncols());
         check_shape("cache.attention.q", &attention.q, (n_q, d_k), "its projection")?;
         check_shape("cache.attention.v", &attention.v, (n_k, d_v), "its projection")?;
-        fingerprint.check(&self.parameters)?;
+        check_maker(version, &self.parameters.version())?;
 
         // ANCHOR: backward
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) =
-            linear_backward(attended, &self.parameters.w_o, grad_output)?;
+            linear_backward_by(&ByWeights, attended, &self.parameters.w_o, grad_output)?;
         // attended = softmax(q kᵀ / √d_k + mask) v
         let grad = attention_backward(attention, &grad_attended)?;
         // q = x W_Q + b_Q, k = source W_K + b_K, v = source W_V + b_V
-        gather_gradients(&self.parameters, x, context.as_ref(), (w_o, b_o), &grad)
+        gather_gradients(
+            &ByWeights,
+            &self.parameters,
+            x,
+            context.as_ref(),
+            (w_o, b_o),
+            &grad,
+        )
         // ANCHOR_END: backward
     }
 
@@ -270,6 +287,6 @@ pub(crate) fn check_cache<T: Float>(
 impl<T: Float> From<Parameters<T>> for SingleHeadAttention<T> {
     /// Returns a layer with these parameters. Their shapes are checked when it is used.
     fn from(parameters: Parameters<T>) -> Self {
-        SingleHeadAttention { parameters }
+        SingleHeadAttention { parameters: parameters.into() }
     }
 }

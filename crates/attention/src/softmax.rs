@@ -5,7 +5,7 @@
 
 use crate::blocks::copy_of;
 use crate::error::{Result, check_count, check_not_empty, check_shape};
-use crate::simd::Float;
+use crate::float::Float;
 use crate::sums::{RunningSum, sum};
 use nalgebra::{DMatrix, DMatrixView, DVector, RealField};
 
@@ -49,7 +49,7 @@ pub fn softmax<T: Float>(x: &DVector<T>) -> Result<DVector<T>> {
     check_has_entries("x", x)?;
     let m = shift(x.max());
     let mut exponentials = x.add_scalar(-m);
-    T::exp_all(exponentials.as_mut_slice()); // all between 0 and 1
+    exponentiate(exponentials.as_mut_slice()); // all between 0 and 1
     let sum = sum(exponentials.as_slice());
     Ok(exponentials / normaliser(sum))
 }
@@ -97,7 +97,7 @@ fn row_exponentials<T: Float>(scores: DMatrix<T>) -> RowExponentials<T> {
     // nalgebra stores columns: each line here runs down one, from neighbour to neighbour.
     for mut column in exponentials.column_iter_mut() {
         column -= &shifts;
-        T::exp_all(column.as_mut_slice());
+        exponentiate(column.as_mut_slice());
         sums.add(column.as_slice().iter().copied());
     }
     RowExponentials { exponentials, shifts, sums: sums.finish() }
@@ -144,7 +144,7 @@ pub fn log_sum_exp<T: Float>(x: &DVector<T>) -> Result<T> {
     check_has_entries("x", x)?;
     let m = shift(x.max());
     let mut exponentials = x.add_scalar(-m);
-    T::exp_all(exponentials.as_mut_slice());
+    exponentiate(exponentials.as_mut_slice());
     Ok(m + sum(exponentials.as_slice()).ln())
 }
 // ANCHOR_END: log_sum_exp
@@ -167,7 +167,7 @@ pub fn log_sum_exp_and_low<T: RealField + Copy>(scale: T, max: T, sum: T) -> (T,
 
 /// The number that is subtracted from a row's scores to compute its weights again: their log-sum-exp, or 0 for a row that sees
 /// nothing, where −∞ − (−∞) is NaN. A NaN stays one.
-pub(crate) fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
+pub fn log_sum_exp_or_zero<T: RealField + Copy>(log_sum_exp: T) -> T {
     if log_sum_exp == crate::mask::neg_infinity() { T::zero() } else { log_sum_exp }
 }
 
@@ -305,6 +305,11 @@ pub(crate) fn softmax_rows_backward_in_place<T: RealField + Copy>(
         }
     }
     grad_weights // by now the gradients of the scores
+}
+
+/// Replaces each number by its exponential.
+fn exponentiate<T: Float>(numbers: &mut [T]) {
+    numbers.iter_mut().for_each(|x| *x = x.exp());
 }
 
 fn check_has_entries<T: RealField>(argument: &'static str, x: &DVector<T>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The same attention with shapes in the types, where a forgotten transpose does not compile.
 
-use crate::simd::Float;
+use crate::float::Float;
 use nalgebra::SMatrix;
 
 /// Returns scaled dot-product attention whose shapes the compiler checks: there is no error left to return.

@@ -15,8 +15,7 @@ pub use exponential::Float;
 pub(crate) use exponential::exp2;
 pub use instructions::Instructions;
 pub(crate) use instructions::{InstructionSet, Sizes, Work, mul_add};
-pub use matrix_product::{Factor, product, product_tr, tr_product};
-pub(crate) use matrix_product::{multiply, product_plus};
+pub(crate) use matrix_product::multiply;
 pub(crate) use microkernel::{
     Aligned, pack_across, pack_columns, pack_panels, pack_rows, pieces,
     product_with_rows, products, vectors, vectors_mut,

@@ -1,17 +1,17 @@
 //! The tiled algorithm on micro-kernels: scores that never leave the layout in which the next product wants them.
 
-use super::pages::PagedInputs;
-use super::queue::{Threads, into_inner, lock};
-use super::{FlashOutput, Head, Inputs, Tiles};
-use crate::blocks::{blocks, tiles_between};
-use crate::error::Result;
-use crate::mask::{SizedMask, Visibility, neg_infinity};
-use crate::parallel::on_a_worker;
+use crate::queue::{Threads, into_inner, lock};
 use crate::simd::{
     Aligned, Float, InstructionSet, Instructions, Sizes, Work, exp2, mul_add,
     pack_columns, pack_panels, pack_rows, products, vectors, vectors_mut,
 };
-use crate::softmax::normaliser;
+use attention::Result;
+use attention::engine::normaliser;
+use attention::engine::on_a_worker;
+use attention::engine::{PagedInputs, Pages, check_positive};
+use attention::engine::{blocks, tiles_between};
+use attention::flash::{FlashOutput, Head, Inputs, Tiles};
+use attention::{SizedMask, Visibility, engine::neg_infinity};
 use nalgebra::{DMatrixView, DMatrixViewMut};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use std::sync::Mutex;
 
 /// Attention tile by tile, as fast as this crate can: for `f32` and `f64`, over heads and blocks of queries in parallel.
 ///
-/// The results are those of [`tiled_attention`](super::tiled_attention) up to rounding, and the same to the last bit for any
+/// The results are those of [`tiled_attention`](attention::flash::tiled_attention) up to rounding, and the same to the last bit for any
 /// number of threads.
 ///
 /// ```
@@ -90,7 +90,8 @@ impl Flash {
     /// assert_eq!(error.to_string(), "`tiles.queries` is 0 but it must be at least 1");
     /// ```
     pub fn with_tiles(self, tiles: Tiles) -> Result<Self> {
-        tiles.check()?;
+        check_positive("tiles.queries", tiles.queries)?;
+        check_positive("tiles.keys", tiles.keys)?;
         Ok(Flash { tiles, ..self })
     }
 
@@ -174,23 +175,6 @@ impl Flash {
 // ---------------------------------------------------------------------------------------------------- forward
 
 impl Flash {
-    /// Attention of every head. See [`tiled_attention`](super::tiled_attention).
-    ///
-    /// Shapes: see [`Inputs`]; → output (n_q, n_heads · d_v), log-sum-exp (n_q, n_heads). Extra memory: for each thread a
-    /// panel of scores, a block of queries with its output, and a tile of keys and values; whatever n. A few queries have a way of
-    /// their own, whose vectors lie along the keys: for each chunk of keys an output.
-    ///
-    /// ```
-    /// # use attention::{Mask, flash::{Flash, Inputs}};
-    /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-    /// let forward = Flash::new().forward(&Inputs::new(&x, &x, &x, Mask::causal())?);
-    /// assert_eq!(forward.output.row(0), x.row(0)); // the first token sees itself alone
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
-        T::flash_forward(self, inputs) // the next function, as it was compiled
-    }
-
     pub(crate) fn run_forward<T: Float>(&self, inputs: &Inputs<T>) -> FlashOutput<T> {
         /// So many for each thread that none waits long for the last one.
         const TASKS: usize = 4;
@@ -230,6 +214,25 @@ impl Flash {
 }
 
 /// One thread's walk over the keys, and the memory that it uses again for every tile.
+impl Flash {
+    /// Few queries read the pages; many have them copied into one matrix.
+    pub(crate) fn run_forward_paged<T: Float>(
+        &self,
+        inputs: &PagedInputs<T>,
+    ) -> FlashOutput<T> {
+        if Flash::are_few(inputs.q.nrows()) {
+            return self.forward_few(inputs);
+        }
+        let whole =
+            |pages: &Pages<T>| (pages.pages().len() > 1).then(|| pages.gathered());
+        let (keys, values) = (whole(&inputs.keys), whole(&inputs.values));
+        let keys = keys.as_ref().map_or(inputs.keys.pages()[0], |all| all.as_view());
+        let values =
+            values.as_ref().map_or(inputs.values.pages()[0], |all| all.as_view());
+        self.run_forward(&inputs.with_keys(keys, values))
+    }
+}
+
 struct ForwardWorkspace<T> {
     sizes: Sizes,
     keys_in_tile: usize,
@@ -427,7 +430,7 @@ impl<T: Float> ForwardWorkspace<T> {
         let (from, count) =
             (keys.start - panel.tile.start, keys.len().next_multiple_of(NR));
         #[cfg(test)]
-        super::tests::count_pairs(queries.len() * keys.len());
+        crate::tests::count_pairs(queries.len() * keys.len());
 
         let query_vectors =
             vectors::<S, T, M>(&self.queries[first * d_k..][..width * d_k]);
@@ -517,7 +520,7 @@ fn maxima<S: InstructionSet, T: Float, const M: usize>(
 }
 
 /// Scores become exponentials, and part of the running softmax of their rows, as in
-/// [`OnlineSoftmax::absorb`](super::OnlineSoftmax::absorb). Returns what the output so far is to be multiplied by.
+/// [`OnlineSoftmax::absorb`](attention::flash::OnlineSoftmax::absorb). Returns what the output so far is to be multiplied by.
 #[inline(always)]
 fn absorb<S: InstructionSet, T: Float, const M: usize>(
     simd: S,

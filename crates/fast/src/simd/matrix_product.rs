@@ -7,66 +7,11 @@ use super::microkernel::{
     product as sums_of_products, vectors, vectors_mut,
 };
 use super::thin_product::{LARGEST_VECTOR, Thin};
-use crate::blocks::blocks;
 #[cfg(feature = "rayon")]
-use crate::parallel::on_a_worker;
-use nalgebra::{DMatrix, DMatrixView, RowDVector};
+use attention::engine::on_a_worker;
+use attention::engine::{ByWeights, Engine, Factor, blocks};
+use nalgebra::DMatrix;
 use std::ops::Range;
-
-/// Returns `a · b`, with `bias` added to each row.
-pub(crate) fn product_plus<'a, T: Float>(
-    a: impl Into<DMatrixView<'a, T>>,
-    b: impl Into<DMatrixView<'a, T>>,
-    bias: &RowDVector<T>,
-) -> DMatrix<T> {
-    T::multiply(Factor::of(a), Factor::of(b), Some(bias.as_slice()))
-}
-
-/// Returns `a · b`.
-pub fn product<'a, T: Float>(
-    a: impl Into<DMatrixView<'a, T>>,
-    b: impl Into<DMatrixView<'a, T>>,
-) -> DMatrix<T> {
-    T::multiply(Factor::of(a), Factor::of(b), None)
-}
-
-/// Returns `aᵀ · b`.
-pub fn tr_product<'a, T: Float>(
-    a: impl Into<DMatrixView<'a, T>>,
-    b: impl Into<DMatrixView<'a, T>>,
-) -> DMatrix<T> {
-    T::multiply(Factor::transpose(a), Factor::of(b), None)
-}
-
-/// Returns `a · bᵀ`.
-pub fn product_tr<'a, T: Float>(
-    a: impl Into<DMatrixView<'a, T>>,
-    b: impl Into<DMatrixView<'a, T>>,
-) -> DMatrix<T> {
-    T::multiply(Factor::of(a), Factor::transpose(b), None)
-}
-
-/// A factor of a product: a matrix, or its transpose.
-#[derive(Clone, Copy)]
-pub struct Factor<'a, T: Float> {
-    matrix: DMatrixView<'a, T>,
-    transposed: bool,
-}
-
-impl<'a, T: Float> Factor<'a, T> {
-    fn of(matrix: impl Into<DMatrixView<'a, T>>) -> Self {
-        Factor { matrix: matrix.into(), transposed: false }
-    }
-
-    fn transpose(matrix: impl Into<DMatrixView<'a, T>>) -> Self {
-        Factor { matrix: matrix.into(), transposed: true }
-    }
-
-    fn shape(&self) -> (usize, usize) {
-        let (rows, columns) = self.matrix.shape();
-        if self.transposed { (columns, rows) } else { (rows, columns) }
-    }
-}
 
 /// Returns true where `a` has so few rows, or `b` so few columns, that to pack the other factor would cost more than it gains.
 fn is_thin<T: Float>(a: &Factor<T>, b: &Factor<T>) -> bool {
@@ -75,7 +20,7 @@ fn is_thin<T: Float>(a: &Factor<T>, b: &Factor<T>) -> bool {
     /// Numbers of the other factor from which on the second one holds.
     const LARGE: usize = 1 << 14;
     let ((rows, depth), columns) = (a.shape(), b.shape().1);
-    let along_sums = if rows <= columns { !b.transposed } else { a.transposed };
+    let along_sums = if rows <= columns { !b.is_transposed } else { a.is_transposed };
     let large = along_sums && depth * rows.max(columns) >= LARGE;
     rows.min(columns) <= if large { FEW.1 } else { FEW.0 }
 }
@@ -94,34 +39,12 @@ pub(crate) fn multiply<T: Float>(
     let count = rows.saturating_mul(depth).saturating_mul(columns);
     let thin = is_thin(&a, &b);
     if count <= if thin { FEWEST } else { FEW } {
-        multiply_by_nalgebra(&a, &b, bias)
+        ByWeights.product(a, b, bias)
     } else if thin {
         multiply_thin(&a, &b, bias)
     } else {
         multiply_packed(&a, &b, bias, threads())
     }
-}
-
-/// Small matrices.
-fn multiply_by_nalgebra<T: Float>(
-    a: &Factor<T>,
-    b: &Factor<T>,
-    bias: Option<&[T]>,
-) -> DMatrix<T> {
-    let mut c = match (a.transposed, b.transposed) {
-        (false, false) => a.matrix * b.matrix,
-        (false, true) => a.matrix * b.matrix.transpose(),
-        (true, false) => a.matrix.transpose() * b.matrix,
-        (true, true) => a.matrix.transpose() * b.matrix.transpose(),
-    };
-    if let Some(bias) = bias {
-        let rows = c.nrows();
-        // By slices, since nalgebra's own addition takes one entry at a time.
-        for (column, &bias) in c.as_mut_slice().chunks_exact_mut(rows).zip(bias) {
-            column.iter_mut().for_each(|sum| *sum += bias);
-        }
-    }
-    c
 }
 
 /// A product with few rows, or few columns: these are copied to vectors, and the other factor is read where it lies.
@@ -140,14 +63,14 @@ fn multiply_thin<T: Float>(
     let x_stride = depth.next_multiple_of(LARGEST_VECTOR);
     let mut x = vec![T::zero(); count * x_stride];
     for (i, x) in x.chunks_exact_mut(x_stride).enumerate() {
-        if few.transposed == of_rows {
+        if few.is_transposed == of_rows {
             x[..depth].copy_from_slice(few.matrix.column(i).as_slice());
         } else {
             x.iter_mut().zip(few.matrix.row(i).iter()).for_each(|(to, &from)| *to = from);
         }
     }
     // Whether the large factor has its columns along the results.
-    let across = wide.transposed == of_rows;
+    let across = wide.is_transposed == of_rows;
     let share = n.min((SHARE / depth).max(1)).next_multiple_of(LARGEST_VECTOR);
     let mut y = vec![T::zero(); n.div_ceil(share) * share * count];
     for_each_chunk(&mut y, share * count, |(chunk, y)| {
@@ -302,7 +225,7 @@ fn pack_right<T: Float, const NR: usize>(
     let part = |rows: &Range<usize>, columns: &Range<usize>| {
         b.matrix.view_range(rows.clone(), columns.clone())
     };
-    if b.transposed {
+    if b.is_transposed {
         pack_rows::<T, NR>(part(columns, k), to);
     } else {
         pack_columns::<T, NR>(part(k, columns), to);
@@ -318,7 +241,7 @@ fn pack_left<T: Float>(
     (panel, lanes): (usize, usize),
     to: &mut [T],
 ) {
-    if !a.transposed {
+    if !a.is_transposed {
         let part = a.matrix.view_range(rows.clone(), k.clone());
         return pack_panels(part, panel, lanes, to);
     }
@@ -421,7 +344,7 @@ mod tests {
                                 let thin = || multiply_thin(&a, &b, bias);
                                 for product in [
                                     multiply_packed(&a, &b, bias, 2),
-                                    multiply_by_nalgebra(&a, &b, bias),
+                                    ByWeights.product(a, b, bias),
                                     if is_thin(&a, &b) {
                                         thin()
                                     } else {

@@ -4,16 +4,17 @@
 //! vectors lie along the keys, which are read where they are, and threads share the keys: each chunk of keys has a softmax of its own, and
 //! the chunks are merged as parts of a softmax can be. A chunk that lies in several pages is copied first.
 
-use super::FlashOutput;
-use super::fast::{Flash, NotFinite, sees_something, two_scales};
-use super::pages::{Asking, PagedInputs};
-use super::queue::{into_inner, lock};
-use crate::blocks::{blocks, copy_of};
-use crate::mask::{SizedMask, Visibility, neg_infinity};
+use crate::forward::{Flash, NotFinite, sees_something, two_scales};
+use crate::pages::{Asking, parts};
+use crate::queue::{into_inner, lock};
 use crate::simd::{
     Float, InstructionSet, LARGEST_VECTOR, Work, combinations, dots_so_far, exp2,
 };
-use crate::softmax::{normaliser, shift};
+use attention::engine::PagedInputs;
+use attention::engine::{blocks, copy_of};
+use attention::engine::{normaliser, shift};
+use attention::flash::FlashOutput;
+use attention::{SizedMask, Visibility, engine::neg_infinity};
 use nalgebra::{DMatrixView, convert};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
@@ -60,7 +61,7 @@ impl Flash {
             .collect();
         let rows = n_heads / n_kv_heads * n_q; // the queries of all heads that share their keys
         let part = Part::new(rows, d_v);
-        let parts = Mutex::new(vec![part; n_kv_heads * chunks.len()]);
+        let all_parts = Mutex::new(vec![part; n_kv_heads * chunks.len()]);
         let scales = two_scales(inputs.scale());
         let stride = keys.next_multiple_of(LARGEST_VECTOR);
         let threads = self.threads_for((n_q, n_k), (d_k, d_v), n_heads);
@@ -73,13 +74,14 @@ impl Flash {
                 copies: [vec![], vec![]],
             },
             |workspace, (g, chunk)| {
-                let heads: Vec<_> = inputs.group(g).map(|h| inputs.head(h)).collect();
+                let heads: Vec<_> =
+                    inputs.group(g).map(|h| Asking::of(inputs, h)).collect();
                 let Workspace { queries, scores, sums, copies } = workspace;
                 let [of_keys, of_values] = copies;
                 let (heads, keys) = (&heads[..], chunks[chunk].clone());
                 let columns = |width: usize| g * width..(g + 1) * width;
-                let k = inputs.keys.parts(keys.clone(), columns(d_k), of_keys);
-                let v = inputs.values.parts(keys.clone(), columns(d_v), of_values);
+                let k = parts(&inputs.keys, keys.clone(), columns(d_k), of_keys);
+                let v = parts(&inputs.values, keys.clone(), columns(d_v), of_values);
                 let (k, v) = (&k[..], &v[..]);
                 let work = Chunk {
                     heads,
@@ -94,10 +96,10 @@ impl Flash {
                     sums,
                 };
                 let part = self.instructions().run(work).expect("checked instructions");
-                lock(&parts)[g * chunks.len() + chunk] = part;
+                lock(&all_parts)[g * chunks.len() + chunk] = part;
             },
         );
-        let parts = into_inner(parts);
+        let parts = into_inner(all_parts);
         let mut forward = FlashOutput::of_shape(n_q, n_heads, d_v);
         for g in 0..n_kv_heads {
             let parts = &parts[g * chunks.len()..][..chunks.len()];

@@ -1,17 +1,17 @@
-//! The products of [`Flash`](super::Flash) by themselves, for those who want to time them.
+//! The products of [`Flash`](crate::Flash) by themselves, for those who want to time them.
 
-use super::backward::add_grad_q;
-use crate::error::{Result, check_room};
+use crate::backward::add_grad_q;
 use crate::simd::{
     Aligned, Float, InstructionSet, Instructions, Sizes, Work, mul_add, pack_columns,
     pack_rows, products, vectors, vectors_mut,
 };
+use attention::{Result, engine::check_room};
 use nalgebra::{DMatrix, convert};
 
 /// One panel of queries, and one tile of keys and values, with the micro-kernels that multiply them.
 ///
 /// ```
-/// use attention::{flash::Instructions, testing::{Part, TileProducts}};
+/// use fast::{Instructions, Part, TileProducts};
 ///
 /// let mut products = TileProducts::<f32>::new(Instructions::Portable, 256, 64)?;
 /// products.run(Part::Scores);
@@ -33,7 +33,7 @@ pub struct TileProducts<T: Float> {
 /// The parts that can be timed.
 ///
 /// ```
-/// use attention::{flash::Instructions, testing::{Part, TileProducts}};
+/// use fast::{Instructions, Part, TileProducts};
 /// let products = TileProducts::<f64>::new(Instructions::Portable, 8, 8)?;
 /// assert_eq!(products.operations(Part::Packing), 0);
 /// # Ok::<(), attention::Error>(())
@@ -60,7 +60,7 @@ impl<T: Float> TileProducts<T> {
     /// `keys` or `d` is 0, or this processor does not have these instructions.
     ///
     /// ```
-    /// use attention::{flash::Instructions, testing::TileProducts};
+    /// use fast::{Instructions, TileProducts};
     /// assert!(TileProducts::<f32>::new(Instructions::Portable, 0, 64).is_err());
     /// ```
     pub fn new(instructions: Instructions, keys: usize, d: usize) -> Result<Self> {
@@ -93,7 +93,7 @@ impl<T: Float> TileProducts<T> {
     /// Returns the number of queries in the panel.
     ///
     /// ```
-    /// use attention::{flash::Instructions, testing::TileProducts};
+    /// use fast::{Instructions, TileProducts};
     /// let products = TileProducts::<f32>::new(Instructions::Portable, 8, 8)?;
     /// assert_eq!(products.queries(), 8); // two vectors of four
     /// # Ok::<(), attention::Error>(())
@@ -105,7 +105,7 @@ impl<T: Float> TileProducts<T> {
     /// Returns the number of numbers that meet the panel's vectors in registers.
     ///
     /// ```
-    /// use attention::{flash::Instructions, testing::TileProducts};
+    /// use fast::{Instructions, TileProducts};
     /// let products = TileProducts::<f32>::new(Instructions::Portable, 8, 8)?;
     /// assert_eq!(products.numbers(), 6);
     /// # Ok::<(), attention::Error>(())
@@ -117,7 +117,7 @@ impl<T: Float> TileProducts<T> {
     /// Returns the floating-point operations of a part.
     ///
     /// ```
-    /// use attention::{flash::Instructions, testing::{Part, TileProducts}};
+    /// use fast::{Instructions, Part, TileProducts};
     /// let products = TileProducts::<f32>::new(Instructions::Portable, 16, 8)?;
     /// assert_eq!(products.operations(Part::Values), 2 * 8 * 16 * 8);
     /// # Ok::<(), attention::Error>(())
@@ -132,7 +132,7 @@ impl<T: Float> TileProducts<T> {
     /// Computes it once.
     ///
     /// ```
-    /// use attention::{flash::Instructions, testing::{Part, TileProducts}};
+    /// use fast::{Instructions, Part, TileProducts};
     /// let mut products = TileProducts::<f64>::new(Instructions::Portable, 8, 8)?;
     /// products.run(Part::Registers);
     /// # Ok::<(), attention::Error>(())

@@ -12,7 +12,7 @@
 
 use super::exponential::Float;
 use super::instructions::{InstructionSet, mul_add};
-use crate::blocks::blocks;
+use attention::engine::blocks;
 use nalgebra::DMatrixView;
 use std::ops::{Deref, DerefMut, Range};
 

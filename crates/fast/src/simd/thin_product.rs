@@ -7,7 +7,7 @@
 
 use super::exponential::Float;
 use super::instructions::{InstructionSet, Work, mul_add};
-use crate::blocks::blocks;
+use attention::engine::blocks;
 use nalgebra::DMatrixView;
 
 /// No vector has more numbers.

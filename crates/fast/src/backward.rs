@@ -4,21 +4,21 @@
 //! weights and gradients of scores are where the products with `grad_output` and with the queries want them, and what belongs
 //! to a query, its log-sum-exp and D, is one number a row.
 
-use super::fast::{Flash, Grid, NotFinite, two_scales, within, without, write_panels};
-use super::queue::{into_inner, lock};
-use super::{FlashOutput, Head, Inputs, Tiles};
-use crate::blocks::{blocks, tiles_between};
-use crate::dot_product::AttentionGradients;
-use crate::dropout::HeadDropout;
-use crate::error::Result;
-use crate::mask::Visibility;
-use crate::score_rule::RuleGradients;
+use crate::forward::{Flash, Grid, NotFinite, two_scales, within, without, write_panels};
+use crate::queue::{into_inner, lock};
 use crate::simd::{
     Aligned, Float, InstructionSet, Sizes, Work, exp2, mul_add, pack_across,
     pack_columns, pack_panels, pack_rows, pieces, product_with_rows, products, vectors,
     vectors_mut,
 };
-use crate::softmax::log_sum_exp_or_zero;
+use attention::AttentionGradients;
+use attention::Result;
+use attention::Visibility;
+use attention::engine::HeadDropout;
+use attention::engine::RuleGradients;
+use attention::engine::log_sum_exp_or_zero;
+use attention::engine::{blocks, tiles_between};
+use attention::flash::{FlashOutput, Head, Inputs, Tiles};
 use nalgebra::{DMatrixView, DMatrixViewMut};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
@@ -32,40 +32,9 @@ const STRIPES: usize = 4;
 const TASKS: usize = 16;
 
 impl Flash {
-    /// The gradients of every head. See [`tiled_attention_backward`](super::tiled_attention_backward).
-    ///
-    /// Shapes: `forward` as [`Flash::forward`] returned it for these inputs, `grad_output` (n_q, n_heads · d_v) →
-    /// (n_q, n_heads · d_k), (n_k, n_kv_heads · d_k), (n_k, n_kv_heads · d_v). Extra memory: for each thread a block of keys, a tile
-    /// of queries, panels of scores and three numbers a query; and for a head in work, with all that share its keys, up to
-    /// four matrices of the size of its queries, with rows of whole vectors. One head of keys keeps at most four threads busy.
-    ///
-    /// # Errors
-    /// `forward` or `grad_output` doesn't have the shape of these inputs' output.
-    ///
-    /// ```
-    /// use attention::{Mask, flash::{Flash, Inputs}};
-    ///
-    /// # let x = nalgebra::DMatrix::<f32>::identity(4, 4);
-    /// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?;
-    /// let flash = Flash::new();
-    /// let forward = flash.forward(&inputs);
-    /// let gradients = flash.backward(&inputs, &forward, &x)?;
-    /// assert_eq!(gradients.v.shape(), (4, 4));
-    /// # Ok::<(), attention::Error>(())
-    /// ```
-    pub fn backward<'g, T: Float>(
-        &self,
-        inputs: &Inputs<T>,
-        forward: &FlashOutput<T>,
-        grad_output: impl Into<DMatrixView<'g, T>>,
-    ) -> Result<AttentionGradients<T>> {
-        let grad_output = grad_output.into();
-        inputs.check_output(forward)?;
-        inputs.check_grad_output(grad_output)?;
-        // The next function, as it was compiled.
-        Ok(T::flash_backward(self, inputs, forward, grad_output))
-    }
-
+    /// Extra memory: for each thread a block of keys, a tile of queries, panels of scores and three numbers a query; and for a head in
+    /// work, with all that share its keys, up to four matrices of the size of its queries, with rows of whole vectors. One head of
+    /// keys keeps at most four threads busy.
     pub(crate) fn run_backward<T: Float>(
         &self,
         inputs: &Inputs<T>,
@@ -391,7 +360,7 @@ impl<T: Float> BackwardWorkspace<T> {
         Grads { share, of_tables }: Grads<T>,
     ) {
         #[cfg(test)]
-        super::tests::count_pairs(panel.queries.len() * panel.keys.len());
+        crate::tests::count_pairs(panel.queries.len() * panel.keys.len());
 
         self.weights::<S, M, NR>(simd, panel);
         self.grad_scores::<S, M, NR>(simd, panel);
@@ -682,7 +651,7 @@ fn add_columns<S: InstructionSet, T: Float, const M: usize, const NR: usize>(
 
 /// Writes zeros over the entries of a tile (queries, width) that the mask hides.
 fn hide<T: Float>(
-    mask: &crate::mask::SizedMask,
+    mask: &attention::SizedMask,
     queries: &Range<usize>,
     keys: &Range<usize>,
     tile: &mut [T],

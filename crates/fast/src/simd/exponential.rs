@@ -2,14 +2,12 @@
 
 use super::instructions::{InstructionSet, Instructions, Work, mul_add};
 use super::vectors::Element;
-use crate::compiled::Compiled;
-use nalgebra::RealField;
 use std::f64::consts::{LN_2, LOG2_E};
 
-/// `f32` or `f64`: the numbers that this crate computes with. No other type can implement it.
+/// `f32` or `f64`: the numbers that this engine computes with. No other type can implement it.
 ///
 /// ```
-/// use attention::Float;
+/// use fast::Float;
 ///
 /// assert!((f32::exp2_polynomial::<false>(-1.5) - 0.35355338).abs() < 1e-7);
 /// assert_eq!(f64::exp2_polynomial::<false>(f64::NEG_INFINITY), 0.0);
@@ -18,7 +16,7 @@ use std::f64::consts::{LN_2, LOG2_E};
 /// f64::exp_all(&mut x);
 /// assert_eq!(x, [1.0, std::f64::consts::E, 0.0]);
 /// ```
-pub trait Float: RealField + Copy + Element + Series + Compiled {
+pub trait Float: attention::Float + Element + Series {
     /// Replaces each number by its exponential `e^x`, with the best vector instructions that this processor has: many times as fast
     /// as one call of `exp` after another. At most 1.5 units in the last place off; 0 below half the smallest normal number.
     fn exp_all(x: &mut [Self]);
@@ -36,9 +34,6 @@ pub trait Series: Sized + 'static {
     const LOWEST: Self;
     /// Taylor's coefficients of `2^x`, as many as this type can use.
     const TAYLOR: &'static [f64];
-
-    /// The bits of a number, from the right.
-    fn bits(self) -> u64;
 }
 
 /// Taylor's coefficients of `base^x = e^(x ln base)`: `(ln base)^k / k!`.
@@ -57,10 +52,6 @@ macro_rules! float {
         impl Series for $float {
             const LOWEST: $float = 1.0 - <$float>::MAX_EXP as $float;
             const TAYLOR: &[f64] = &taylor::<$terms>(LN_2);
-
-            fn bits(self) -> u64 {
-                self.to_bits().into()
-            }
         }
 
         impl Float for $float {

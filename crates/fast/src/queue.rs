@@ -1,6 +1,6 @@
 //! Tasks for several threads, which take the next one when they are done with theirs.
 
-use crate::error::{Error, Result, check_positive};
+use attention::{Error, Result, engine::check_positive};
 use std::sync::{Mutex, PoisonError};
 
 /// The threads that do the work.

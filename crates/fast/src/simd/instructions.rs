@@ -1,11 +1,11 @@
 //! Sets of instructions, chosen at run time.
 
 use super::vectors::Element;
-use crate::error::{Result, unsupported};
+use attention::{Result, engine::unsupported};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
-/// The instructions that [`Flash`](crate::flash::Flash) is to use.
+/// The instructions that [`Flash`](crate::Flash) is to use.
 ///
 /// ```
 /// use attention::flash::{Flash, Instructions};
