@@ -12,7 +12,6 @@ use crate::simd::{
     vectors_mut,
 };
 use attention::AttentionGradients;
-use attention::Result;
 use attention::Visibility;
 use attention::engine::HeadDropout;
 use attention::engine::RuleGradients;

@@ -5,43 +5,53 @@
 //! magnitude slower when they are not optimised. Methods of `f32` and `f64` are not generic, so they are compiled with this crate.
 
 use crate::forward::Flash;
-use crate::simd;
+use crate::simd::{self, Float};
 use attention::engine::{Engine, Factor, PagedInputs};
 use attention::flash::{FlashOutput, Inputs};
 use attention::{AttentionGradients, Result};
 use nalgebra::{DMatrix, DMatrixView};
 
+/// The functions of this crate that take long, for one type of number.
+pub trait Compiled: Sized + attention::Float {
+    fn forward(flash: &Flash, inputs: &Inputs<Self>) -> FlashOutput<Self>;
+    fn forward_paged(flash: &Flash, inputs: &PagedInputs<Self>) -> FlashOutput<Self>;
+    fn backward(
+        flash: &Flash,
+        inputs: &Inputs<Self>,
+        forward: &FlashOutput<Self>,
+        grad_output: DMatrixView<Self>,
+    ) -> AttentionGradients<Self>;
+    fn multiply(a: Factor<Self>, b: Factor<Self>, bias: Option<&[Self]>) -> DMatrix<Self>;
+}
+
 macro_rules! compiled {
     ($float:ty) => {
-        impl Engine<$float> for Flash {
-            fn forward(&self, inputs: &Inputs<$float>) -> Result<FlashOutput<$float>> {
-                Ok(self.run_forward(inputs))
-            }
-
-            fn backward(
-                &self,
-                inputs: &Inputs<$float>,
-                forward: &FlashOutput<$float>,
-                grad_output: DMatrixView<$float>,
-            ) -> Result<AttentionGradients<$float>> {
-                inputs.check_output(forward)?;
-                inputs.check_grad_output(grad_output)?;
-                Ok(self.run_backward(inputs, forward, grad_output))
+        impl Compiled for $float {
+            fn forward(flash: &Flash, inputs: &Inputs<Self>) -> FlashOutput<Self> {
+                flash.run_forward(inputs)
             }
 
             fn forward_paged(
-                &self,
-                inputs: &PagedInputs<$float>,
-            ) -> Result<FlashOutput<$float>> {
-                Ok(self.run_forward_paged(inputs))
+                flash: &Flash,
+                inputs: &PagedInputs<Self>,
+            ) -> FlashOutput<Self> {
+                flash.run_forward_paged(inputs)
             }
 
-            fn product(
-                &self,
-                a: Factor<$float>,
-                b: Factor<$float>,
-                bias: Option<&[$float]>,
-            ) -> DMatrix<$float> {
+            fn backward(
+                flash: &Flash,
+                inputs: &Inputs<Self>,
+                forward: &FlashOutput<Self>,
+                grad_output: DMatrixView<Self>,
+            ) -> AttentionGradients<Self> {
+                flash.run_backward(inputs, forward, grad_output)
+            }
+
+            fn multiply(
+                a: Factor<Self>,
+                b: Factor<Self>,
+                bias: Option<&[Self]>,
+            ) -> DMatrix<Self> {
                 simd::multiply(a, b, bias)
             }
         }
@@ -50,3 +60,28 @@ macro_rules! compiled {
 
 compiled!(f32);
 compiled!(f64);
+
+impl<T: Float> Engine<T> for Flash {
+    fn forward(&self, inputs: &Inputs<T>) -> Result<FlashOutput<T>> {
+        Ok(T::forward(self, inputs))
+    }
+
+    fn backward(
+        &self,
+        inputs: &Inputs<T>,
+        forward: &FlashOutput<T>,
+        grad_output: DMatrixView<T>,
+    ) -> Result<AttentionGradients<T>> {
+        inputs.check_output(forward)?;
+        inputs.check_grad_output(grad_output)?;
+        Ok(T::backward(self, inputs, forward, grad_output))
+    }
+
+    fn forward_paged(&self, inputs: &PagedInputs<T>) -> Result<FlashOutput<T>> {
+        Ok(T::forward_paged(self, inputs))
+    }
+
+    fn product(&self, a: Factor<T>, b: Factor<T>, bias: Option<&[T]>) -> DMatrix<T> {
+        T::multiply(a, b, bias)
+    }
+}

@@ -1,6 +1,7 @@
 //! The loss of a model that says what comes next.
 
-use attention::{Float, Result, log_sum_exp_rows, softmax_rows};
+use attention::{Result, log_sum_exp_rows, softmax_rows};
+use fast::Float;
 use nalgebra::DMatrix;
 
 /// Returns the sum of −log p over the rows that have a target, where p is the probability that softmax of the row's scores gives its target;

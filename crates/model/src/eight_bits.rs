@@ -1,7 +1,8 @@
 //! A trained model in a quarter of its bytes, for a reader's browser.
 
 use crate::transformer::{Sizes, Transformer};
-use attention::{Float, NamedParameters as _};
+use attention::NamedParameters as _;
+use fast::Float;
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 use std::fmt;

@@ -1,7 +1,8 @@
 //! What a head looks at, as numbers between 0 and 1.
 
 use crate::transformer::Transformer;
-use attention::{Float, Result, row_entropy};
+use attention::{Result, row_entropy};
+use fast::Float;
 use nalgebra::DMatrix;
 
 /// Where the weight of a head goes, on average over the queries of some texts that have such a place.

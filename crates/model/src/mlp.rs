@@ -2,7 +2,8 @@
 
 use crate::norm::{NormCache, RmsNorm};
 use crate::transformer::normal;
-use attention::{Float, Result, linear, linear_backward, named_parameters};
+use attention::{Result, linear_backward_by, linear_by, named_parameters};
+use fast::{Flash, Float};
 use nalgebra::{DMatrix, RowDVector};
 use rand::Rng;
 
@@ -58,10 +59,10 @@ impl<T: Float> Mlp<T> {
     // ANCHOR: mlp
     pub fn forward(&self, x: &DMatrix<T>) -> Result<(DMatrix<T>, MlpCache<T>)> {
         let (normed, norm) = self.norm.forward(x);
-        let hidden = linear(&normed, &self.w_1, &self.b_1)?;
+        let hidden = linear_by(&Flash::new(), &normed, &self.w_1, &self.b_1)?;
         let gate = sigmoid(&hidden);
         let active = hidden.component_mul(&gate); // silu
-        let y = linear(&active, &self.w_2, &self.b_2)?;
+        let y = linear_by(&Flash::new(), &active, &self.w_2, &self.b_2)?;
         Ok((y, MlpCache { norm, normed, gate, active }))
     }
     // ANCHOR_END: mlp
@@ -77,12 +78,14 @@ impl<T: Float> Mlp<T> {
         grad_y: &DMatrix<T>,
     ) -> Result<(DMatrix<T>, Mlp<T>)> {
         let MlpCache { norm, normed, gate, active } = cache;
-        let (mut grad_hidden, w_2, b_2) = linear_backward(active, &self.w_2, grad_y)?;
+        let (mut grad_hidden, w_2, b_2) =
+            linear_backward_by(&Flash::new(), active, &self.w_2, grad_y)?;
         // silu′ = s + h s (1 − s), where s is the sigmoid and h s is silu.
         grad_hidden.zip_zip_apply(gate, active, |grad, s, active| {
             *grad *= s + active * (T::one() - s);
         });
-        let (grad_normed, w_1, b_1) = linear_backward(normed, &self.w_1, &grad_hidden)?;
+        let (grad_normed, w_1, b_1) =
+            linear_backward_by(&Flash::new(), normed, &self.w_1, &grad_hidden)?;
         let (grad_x, norm) = self.norm.backward(norm, &grad_normed);
         Ok((grad_x, Mlp { norm, w_1, b_1, w_2, b_2 }))
     }

@@ -1,6 +1,7 @@
 //! Normalised rows: each token's vector is brought to one size before a layer reads it.
 
-use attention::{Float, named_parameters};
+use attention::named_parameters;
+use fast::Float;
 use nalgebra::{DMatrix, DVector, RowDVector};
 
 /// What is added to the mean square, so that a row of zeros can be divided.

@@ -2,7 +2,8 @@
 
 use crate::transformer::{Text, Transformer, draw_next};
 use anyhow::{Context as _, Result, ensure};
-use attention::{Float, KeyValueCache};
+use attention::KeyValueCache;
+use fast::Float;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng};

@@ -4,12 +4,13 @@ use crate::cross_entropy::cross_entropy;
 use crate::mlp::{Mlp, MlpCache};
 use crate::norm::{NormCache, RmsNorm};
 use crate::parallel;
-use attention::flash::Flash;
+use attention::engine::{ByWeights, Engine};
 use attention::{
-    AttentionCache, Engine, Float, ForwardOptions, KeyValueCache, Mask,
-    MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result, Rotary,
-    RotaryPairs, linear, linear_backward, named_parameters, softmax,
+    AttentionCache, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention,
+    MultiHeadCache, NamedParameters, Parameters, Result, Rotary, RotaryPairs,
+    linear_backward_by, linear_by, named_parameters, softmax,
 };
+use fast::{Flash, Float};
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{Rng, RngExt as _};
 use rand_distr::{Distribution, StandardNormal};
@@ -90,7 +91,7 @@ struct BlockCache<T: Float> {
 
 impl<T: Float> TransformerCache<T> {
     /// Returns queries, keys, values and weights of each head of a block.
-    pub fn heads(&self, block: usize) -> &[AttentionCache<T>] {
+    pub fn heads(&self, block: usize) -> Vec<AttentionCache<T>> {
         self.blocks[block].attention.heads()
     }
 }
@@ -106,7 +107,11 @@ pub struct Text {
 
 impl<T: Float> Block<T> {
     // ANCHOR: block
-    fn forward(&self, x: &mut DMatrix<T>, engine: Engine) -> Result<BlockCache<T>> {
+    fn forward(
+        &self,
+        x: &mut DMatrix<T>,
+        engine: impl Engine<T> + 'static,
+    ) -> Result<BlockCache<T>> {
         let (normed, norm) = self.norm.forward(x);
         let options = ForwardOptions::new().mask(Mask::causal()).engine(engine);
         let (found, attention) = self.attention.forward(&normed, options)?;
@@ -179,13 +184,13 @@ impl<T: Float> Transformer<T> {
     /// # Panics
     /// A token is not in the vocabulary.
     pub fn forward(&self, tokens: &[usize]) -> Result<(DMatrix<T>, TransformerCache<T>)> {
-        self.forward_by(Engine::Naive, tokens)
+        self.forward_by(ByWeights, tokens)
     }
 
     // ANCHOR: forward
     fn forward_by(
         &self,
-        engine: Engine,
+        engine: impl Engine<T> + Clone + 'static,
         tokens: &[usize],
     ) -> Result<(DMatrix<T>, TransformerCache<T>)> {
         let mut x = self.embedding.select_rows(tokens);
@@ -193,7 +198,8 @@ impl<T: Float> Transformer<T> {
             self.blocks.iter().map(|block| block.forward(&mut x, engine.clone()));
         let blocks = blocks.collect::<Result<_>>()?;
         let (normed, norm) = self.norm.forward(&x);
-        let scores = linear(&normed, &self.unembedding, &RowDVector::zeros(0))?;
+        let scores =
+            linear_by(&Flash::new(), &normed, &self.unembedding, &RowDVector::zeros(0))?;
         Ok((scores, TransformerCache { tokens: tokens.to_vec(), blocks, norm, normed }))
     }
     // ANCHOR_END: forward
@@ -210,7 +216,7 @@ impl<T: Float> Transformer<T> {
     ) -> Result<Gradients<T>> {
         let TransformerCache { tokens, blocks, norm, normed } = cache;
         let (grad_normed, unembedding, _) =
-            linear_backward(normed, &self.unembedding, grad_scores)?;
+            linear_backward_by(&Flash::new(), normed, &self.unembedding, grad_scores)?;
         let (mut grad_x, norm) = self.norm.backward(norm, &grad_normed);
         let blocks = self.blocks.iter().zip(blocks).rev();
         let blocks = blocks.map(|(block, cache)| block.backward(cache, &mut grad_x));
@@ -238,8 +244,7 @@ impl<T: Float> Transformer<T> {
     /// As [`Transformer::forward`].
     pub fn loss_and_gradients(&self, texts: &[Text]) -> Result<(T, Gradients<T>)> {
         let of_texts = parallel::map(texts, |text| {
-            let (scores, cache) =
-                self.forward_by(Engine::Flash(Flash::default()), text.read())?;
+            let (scores, cache) = self.forward_by(Flash::new(), text.read())?;
             let (loss, grad_scores) = cross_entropy(&scores, &text.targets())?;
             Ok((loss, self.backward(&cache, &grad_scores)?))
         });
@@ -273,8 +278,7 @@ impl<T: Float> Transformer<T> {
     /// As [`Transformer::loss_and_gradients`].
     pub fn loss(&self, texts: &[Text]) -> Result<T> {
         let losses = parallel::map(texts, |text| {
-            let (scores, _) =
-                self.forward_by(Engine::Flash(Flash::default()), text.read())?;
+            let (scores, _) = self.forward_by(Flash::new(), text.read())?;
             Ok(cross_entropy(&scores, &text.targets())?.0)
         });
         let losses = losses.into_iter().collect::<Result<Vec<T>>>()?;
@@ -299,14 +303,15 @@ impl<T: Float> Transformer<T> {
         let mut x = self.embedding.select_rows(tokens);
         for (block, cache) in self.blocks.iter().zip(caches) {
             let (normed, _) = block.norm.forward(&x);
-            x += block.attention.forward_cached(&normed, cache, Mask::causal())?;
+            let options = ForwardOptions::new().mask(Mask::causal()).engine(Flash::new());
+            x += block.attention.forward_cached(&normed, cache, options)?;
             if let Some(mlp) = &block.mlp {
                 let (thought, _) = mlp.forward(&x)?;
                 x += thought;
             }
         }
         let (normed, _) = self.norm.forward(&x);
-        linear(&normed, &self.unembedding, &RowDVector::zeros(0))
+        linear_by(&Flash::new(), &normed, &self.unembedding, &RowDVector::zeros(0))
     }
 
     /// Returns the model without what these heads find: the rows of W_O that carry their outputs are 0. A head is a block and a number in it.

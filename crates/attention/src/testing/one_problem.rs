@@ -1,9 +1,8 @@
-//! One problem of attention with several heads, solved by the naive functions, by the tiled ones and by `Flash`.
+//! One problem of attention with several heads, solved by any engine.
 
-use crate::flash::{
-    Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
-};
-use crate::{AttentionGradients, Float, Mask, attention, attention_backward};
+use crate::engine::{ByWeights, Engine, Tiled};
+use crate::flash::{FlashOutput, Inputs, Tiles};
+use crate::{AttentionGradients, Float, Mask};
 use nalgebra::{DMatrix, convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 
@@ -54,65 +53,26 @@ impl Problem {
     }
 
     pub fn naive<T: Float>(&self, data: &Data<T>) -> Answer<T> {
-        naive(&self.inputs(data), &self.mask, &data.grad_output)
+        self.by(&ByWeights, data)
     }
 
     pub fn tiled<T: Float>(&self, data: &Data<T>, tiles: Tiles) -> Answer<T> {
-        tiled(&self.inputs(data), &data.grad_output, tiles)
+        self.by(&Tiled(tiles), data)
     }
 
-    pub fn fast<T: Float>(&self, data: &Data<T>, flash: &Flash) -> Answer<T> {
-        fast(&self.inputs(data), &data.grad_output, flash)
+    pub fn by<T: Float>(&self, engine: &dyn Engine<T>, data: &Data<T>) -> Answer<T> {
+        answer(engine, &self.inputs(data), &data.grad_output)
     }
 }
 
-/// The answer of the naive functions, head by head. The mask is that of the inputs.
-pub fn naive<T: Float>(
-    inputs: &Inputs<T>,
-    mask: &Mask,
-    grad_output: &DMatrix<T>,
-) -> Answer<T> {
-    let mut forward = FlashOutput::zeros(inputs);
-    let mut gradients = inputs.zero_gradients();
-    for (h, head) in inputs.heads().enumerate() {
-        let (d_k, d_v) = (head.k.ncols(), head.v.ncols());
-        let grad_output = grad_output.columns(h * d_v, d_v);
-        let (output, cache) =
-            attention(head.q, head.k, head.v, mask.or_of_head(h)).unwrap();
-        let grads = attention_backward(&cache, grad_output).unwrap();
-        forward.output.columns_mut(h * d_v, d_v).copy_from(&output);
-        forward.log_sum_exp.set_column(h, &cache.log_sum_exp);
-        gradients.q.columns_mut(h * d_k, d_k).copy_from(&grads.q);
-        let g = inputs.kv_head(h);
-        let mut sum_k = gradients.k.columns_mut(g * d_k, d_k);
-        sum_k += grads.k;
-        let mut sum_v = gradients.v.columns_mut(g * d_v, d_v);
-        sum_v += grads.v;
-        for (sum, table) in gradients.tables.iter_mut().zip(&grads.tables) {
-            *sum += table;
-        }
-    }
-    (forward, gradients)
-}
-
-pub fn tiled<T: Float>(
+/// The answer of an engine, forward and backward.
+pub fn answer<T: Float>(
+    engine: &dyn Engine<T>,
     inputs: &Inputs<T>,
     grad_output: &DMatrix<T>,
-    tiles: Tiles,
 ) -> Answer<T> {
-    let forward = tiled_attention(inputs, tiles).unwrap();
-    let gradients =
-        tiled_attention_backward(inputs, &forward, grad_output, tiles).unwrap();
-    (forward, gradients)
-}
-
-pub fn fast<T: Float>(
-    inputs: &Inputs<T>,
-    grad_output: &DMatrix<T>,
-    flash: &Flash,
-) -> Answer<T> {
-    let forward = flash.forward(inputs);
-    let gradients = flash.backward(inputs, &forward, grad_output).unwrap();
+    let forward = engine.forward(inputs).unwrap();
+    let gradients = engine.backward(inputs, &forward, grad_output.into()).unwrap();
     (forward, gradients)
 }
 

@@ -4,8 +4,8 @@ use super::random_problems::length;
 use crate::mask::Rule;
 use crate::score_rule::Step;
 use crate::{
-    AttentionCache, DistanceBuckets, Error, Float, ForwardOptions, HeadsCache, Mask,
-    MultiHeadCache, Parameters, ScoreFunction, ScorePlace, ScoreRule,
+    DistanceBuckets, Error, Float, ForwardOptions, Mask,
+    Parameters, ScoreFunction, ScorePlace, ScoreRule,
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -192,14 +192,6 @@ impl ScoreFunction for OfEveryPlace {
     fn derivative(&self, score: f64, place: ScorePlace) -> f64 {
         (1.0 + place.head as f64 + 0.1 * place.key as f64) * score.cos()
     }
-}
-
-/// The heads of a cache, to be changed.
-pub fn heads_of(cache: &mut MultiHeadCache<f64>) -> &mut Vec<AttentionCache<f64>> {
-    let HeadsCache::Weights { heads, .. } = &mut cache.core else {
-        panic!("flash attention keeps no heads")
-    };
-    heads
 }
 
 /// An error's variant and the argument that it blames, such as `Shape k`: what tables of misuses expect.

@@ -2,6 +2,7 @@
 
 use super::instructions::{InstructionSet, Instructions, Work, mul_add};
 use super::vectors::Element;
+use crate::engine::Compiled;
 use std::f64::consts::{LN_2, LOG2_E};
 
 /// `f32` or `f64`: the numbers that this engine computes with. No other type can implement it.
@@ -16,7 +17,7 @@ use std::f64::consts::{LN_2, LOG2_E};
 /// f64::exp_all(&mut x);
 /// assert_eq!(x, [1.0, std::f64::consts::E, 0.0]);
 /// ```
-pub trait Float: attention::Float + Element + Series {
+pub trait Float: attention::Float + Element + Series + Compiled {
     /// Replaces each number by its exponential `e^x`, with the best vector instructions that this processor has: many times as fast
     /// as one call of `exp` after another. At most 1.5 units in the last place off; 0 below half the smallest normal number.
     fn exp_all(x: &mut [Self]);
