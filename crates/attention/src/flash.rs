@@ -85,6 +85,7 @@ pub fn flash<'a, T: Float>(
     options: impl Into<FlashOptions>,
 ) -> Result<DMatrix<T>> {
     let FlashOptions { mask, heads, kv_heads, engine } = options.into();
+    let heads = heads.unwrap_or(1);
     let inputs = Inputs::grouped(q, k, v, mask, heads, kv_heads.unwrap_or(heads))?;
     Ok(engine.forward(&inputs).output)
 }
@@ -102,8 +103,8 @@ pub fn flash<'a, T: Float>(
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlashOptions {
     pub(crate) mask: Mask,
-    heads: usize,
-    kv_heads: Option<usize>, // as many as heads, if it isn't said
+    pub(crate) heads: Option<usize>, // one, if it isn't said
+    pub(crate) kv_heads: Option<usize>, // as many as heads, if it isn't said
     pub(crate) engine: Flash,
 }
 
@@ -111,7 +112,7 @@ impl FlashOptions {
     /// Returns the options for one head in which every query sees every key.
     pub fn new() -> Self {
         let (mask, engine) = (Mask::none(), Flash::new());
-        FlashOptions { mask, heads: 1, kv_heads: None, engine }
+        FlashOptions { mask, heads: None, kv_heads: None, engine }
     }
 
     /// Returns these options with this mask, which holds in every head.
@@ -121,7 +122,7 @@ impl FlashOptions {
 
     /// Returns these options with so many heads: head `h` has the columns `h · d .. (h + 1) · d`.
     pub fn heads(self, heads: usize) -> Self {
-        FlashOptions { heads, ..self }
+        FlashOptions { heads: Some(heads), ..self }
     }
 
     /// Returns these options with so many heads of keys and values, each of which several heads of queries share.
@@ -537,6 +538,11 @@ mod tests {
         STEPS.set(STEPS.get() + 1);
     }
 
+    /// The numbers of four documents of equal length.
+    fn quarters(n: usize) -> Vec<usize> {
+        (0..n).map(|token| 4 * token / n).collect()
+    }
+
     /// Hidden tiles are not computed: the readable version takes one step a visible tile forward and two backward, and none
     /// for the others.
     #[test]
@@ -553,6 +559,8 @@ mod tests {
             (Mask::padding(&first_half)?, 32),
             (Mask::causal().and(Mask::padding(&first_half)?), 4 * 5 / 2 + 4 * 4),
             (Mask::padding(&vec![false; n])?, 0),
+            (Mask::documents(&quarters(n))?, 4 * 4),
+            (Mask::window_with_sinks(1, 1)?, 8 + 7),
         ] {
             let inputs = Inputs::new(&x, &x, &x, &mask)?;
             STEPS.set(0);
@@ -581,6 +589,7 @@ mod tests {
                 ("none", Mask::none(), 0),
                 ("causal", Mask::causal(), 1),
                 ("window", Mask::window(100)?, 2),
+                ("documents", Mask::documents(&quarters(n))?, 2),
                 ("padding", Mask::padding(&first)?, 0),
                 ("both", Mask::causal().and(Mask::padding(&first)?), 1),
                 ("nothing", Mask::padding(&vec![false; n])?, 0),

@@ -4,12 +4,15 @@
 //! [`SizedMask`], which answers for each pair, gives the 0/−∞ matrix of the equations, and tells tiled code which tiles
 //! it may skip.
 
+mod rule;
+
 use crate::error::{
-    Error, Result, check_count, check_matrix, check_not_empty, check_positive,
-    check_shape,
+    Error, Result, check_matrix, check_not_empty, check_positive, check_shape,
 };
 use crate::score_rule::{Along, Line, RuleGradients, ScorePlace, ScoreRule};
 use nalgebra::{DMatrix, RealField};
+use rule::Lengths;
+pub(crate) use rule::Rule;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,17 +52,6 @@ impl From<&Mask> for Mask {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-enum Rule {
-    Causal,
-    Padding(Vec<bool>),
-    Window(usize),
-    Sinks { width: usize, sinks: usize },
-    Dense(DMatrix<bool>),
-    Blocks { size: usize, allowed: DMatrix<bool> },
-}
-
 impl From<ScoreRule> for Mask {
     /// Returns the mask that hides nothing, with this rule for scores.
     fn from(scores: ScoreRule) -> Self {
@@ -68,7 +60,7 @@ impl From<ScoreRule> for Mask {
 }
 
 impl Mask {
-    fn of(rules: Vec<Rule>) -> Self {
+    pub(crate) fn of(rules: Vec<Rule>) -> Self {
         Mask { rules: Arc::new(rules), scores: ScoreRule::none(), head: None }
     }
 
@@ -109,13 +101,31 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn padding(valid: &[bool]) -> Result<Self> {
-        if valid.is_empty() {
-            return Err(Error::Empty {
-                argument: "valid",
-                given: "0 entries".to_owned(),
-            });
-        }
+        check_has_entries("valid", valid)?;
         Ok(Mask::of(vec![Rule::Padding(valid.to_vec())]))
+    }
+
+    /// Returns the mask of several documents in one sequence, of which none sees another: query `i` sees key `j` when both are of
+    /// the same one, which has a number in `ids`. Tiled code skips what is between documents, if each is in one piece.
+    ///
+    /// With fewer queries than keys, query `i` is of the document of key `i + n_k − n_q`; one that stands before the first key is of
+    /// none, and sees nothing.
+    ///
+    /// Shapes: `ids` (n_k).
+    ///
+    /// # Errors
+    /// `ids` is empty.
+    ///
+    /// ```
+    /// let mask = attention::Mask::documents(&[7, 7, 8])?.and(attention::Mask::causal());
+    /// let sized = mask.sized(3, 3)?;
+    /// assert!(sized.allows(1, 0));
+    /// assert!(!sized.allows(2, 1)); // of another document
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn documents(ids: &[usize]) -> Result<Self> {
+        check_has_entries("ids", ids)?;
+        Ok(Mask::of(vec![Rule::documents(ids)]))
     }
 
     /// Returns the mask that leaves only the last `width` keys up to the query's own position, itself among them: a causal sliding
@@ -133,8 +143,7 @@ impl Mask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn window(width: usize) -> Result<Self> {
-        check_positive("width", width)?;
-        Ok(Mask::of(vec![Rule::Window(width)]))
+        Mask::window_with_sinks(width, 0)
     }
 
     /// Returns the mask that leaves the last `width` keys up to the query's own position, as [`Mask::window`], and beside them the first
@@ -153,7 +162,7 @@ impl Mask {
     /// ```
     pub fn window_with_sinks(width: usize, sinks: usize) -> Result<Self> {
         check_positive("width", width)?;
-        Ok(Mask::of(vec![Rule::Sinks { width, sinks }]))
+        Ok(Mask::of(vec![Rule::Window { width, sinks }]))
     }
 
     /// Returns the mask of any pattern: query `i` sees key `j` when `allowed[(i, j)]`. `true` means "may see".
@@ -255,6 +264,12 @@ impl Mask {
         Mask { head: self.head.or(Some(head)), ..self.clone() }
     }
 
+    /// The rules, of which all must allow a pair.
+    #[cfg(feature = "testing")]
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
     /// The number of heads that the mask asks for.
     pub(crate) fn n_heads(&self) -> Option<usize> {
         self.scores.n_heads().filter(|_| self.head.is_none())
@@ -288,25 +303,18 @@ impl Mask {
     /// The same for each of several heads: see [`SizedMask::of_head`].
     pub(crate) fn sized_for_heads(&self, n_q: usize, n_k: usize) -> Result<SizedMask> {
         check_matrix(("n_q", n_q), ("n_k", n_k))?;
-        for rule in self.rules.iter() {
-            match rule {
-                Rule::Padding(valid) => {
-                    let because = || format!("n_k = {n_k}");
-                    check_count("valid", "entry", valid.len(), n_k, because)?;
-                }
-                Rule::Dense(allowed) => {
-                    check_shape("allowed", allowed, (n_q, n_k), "the score matrix")?;
-                }
-                Rule::Blocks { size, allowed } => {
-                    let expected = (n_q.div_ceil(*size), n_k.div_ceil(*size));
-                    check_shape("allowed", allowed, expected, "the blocks of scores")?;
-                }
-                Rule::Causal | Rule::Window(_) | Rule::Sinks { .. } => {} // fit any shape
-            }
-        }
+        let lengths = Lengths { n_q, n_k };
+        self.rules.iter().try_for_each(|rule| rule.check(lengths))?;
         let (rules, scores) = (Arc::clone(&self.rules), self.scores.clone());
-        Ok(SizedMask { rules, scores, head: self.head, n_q, n_k })
+        Ok(SizedMask { rules, scores, head: self.head, lengths, forgotten: n_k..n_k })
     }
+}
+
+fn check_has_entries<T>(argument: &'static str, given: &[T]) -> Result<()> {
+    if given.is_empty() {
+        return Err(Error::Empty { argument, given: "0 entries".to_owned() });
+    }
+    Ok(())
 }
 
 /// Masks in files: what is read has to be something that the constructors could have made.
@@ -320,10 +328,10 @@ mod saved {
     pub enum Rule {
         Causal,
         Padding(Vec<bool>),
-        Window(usize),
-        Sinks { width: usize, sinks: usize },
+        Window { width: usize, sinks: usize },
         Dense(Matrix<bool>),
         Blocks { size: usize, allowed: Matrix<bool> },
+        Documents { ids: Vec<usize> },
     }
 
     impl TryFrom<Vec<Rule>> for Mask {
@@ -335,14 +343,14 @@ mod saved {
                 mask = mask.and(match rule {
                     Rule::Causal => Mask::causal(),
                     Rule::Padding(valid) => Mask::padding(&valid)?,
-                    Rule::Window(width) => Mask::window(width)?,
-                    Rule::Sinks { width, sinks } => {
+                    Rule::Window { width, sinks } => {
                         Mask::window_with_sinks(width, sinks)?
                     }
                     Rule::Dense(allowed) => Mask::dense(allowed.into_matrix("allowed")?)?,
                     Rule::Blocks { size, allowed } => {
                         Mask::blocks(size, allowed.into_matrix("allowed")?)?
                     }
+                    Rule::Documents { ids } => Mask::documents(&ids)?,
                 });
             }
             Ok(mask)
@@ -388,6 +396,21 @@ pub enum Visibility {
     Full,
 }
 
+impl Visibility {
+    /// What is seen of several parts together.
+    fn of(mut parts: impl Iterator<Item = Visibility>) -> Self {
+        let first = parts.next().unwrap_or(Visibility::Hidden);
+        if parts.all(|part| part == first) { first } else { Visibility::Partial }
+    }
+}
+
+impl From<bool> for Visibility {
+    /// Returns what is seen of one pair.
+    fn from(seen: bool) -> Self {
+        if seen { Visibility::Full } else { Visibility::Hidden }
+    }
+}
+
 /// A [`Mask`] over a given number of queries and keys.
 ///
 /// ```
@@ -401,8 +424,10 @@ pub struct SizedMask {
     rules: Arc<Vec<Rule>>,
     scores: ScoreRule,
     head: Option<usize>,
-    n_q: usize,
-    n_k: usize,
+    lengths: Lengths,
+    /// In a cache with a window, the tokens of the text that are no longer held. Rules and scores are asked about places in the
+    /// whole text; all methods take numbers of keys that are held, of which those from `forgotten.start` on stand later.
+    forgotten: Range<usize>,
 }
 
 impl SizedMask {
@@ -413,7 +438,32 @@ impl SizedMask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn shape(&self) -> (usize, usize) {
-        (self.n_q, self.n_k)
+        let Lengths { n_q, n_k } = self.lengths;
+        (n_q, n_k - self.forgotten.len())
+    }
+
+    /// The same mask over what is left when a cache has forgotten some tokens.
+    pub(crate) fn without(self, forgotten: Range<usize>) -> Self {
+        SizedMask { forgotten, ..self }
+    }
+
+    /// The places in the text of some keys that are held: those before what was forgotten, and those behind it.
+    fn places(&self, keys: Range<usize>) -> [Range<usize>; 2] {
+        let Range { start, end } = self.forgotten;
+        let later = |key: usize| key.max(start) + (end - start);
+        [keys.start.min(start)..keys.end.min(start), later(keys.start)..later(keys.end)]
+    }
+
+    /// The place in the text of a key that is held.
+    fn place(&self, key: usize) -> usize {
+        if key < self.forgotten.start { key } else { key + self.forgotten.len() }
+    }
+
+    /// The keys that are held, of a range of places in the text.
+    fn held(&self, places: Range<usize>) -> Range<usize> {
+        let Range { start, end } = self.forgotten;
+        let number = |place: usize| place.min(start) + place.saturating_sub(end);
+        number(places.start)..number(places.end)
     }
 
     /// Returns `true` if query `i` may see key `j`. A pair outside of the matrix is never seen.
@@ -423,8 +473,13 @@ impl SizedMask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn allows(&self, i: usize, j: usize) -> bool {
-        let is_inside = i < self.n_q && j < self.n_k;
-        is_inside && self.rules.iter().all(|rule| self.rule_allows(rule, i, j))
+        let (n_q, n_k) = self.shape();
+        i < n_q && j < n_k && self.allows_place(i, self.place(j))
+    }
+
+    /// Whether query `i` may see the key at this place of the text.
+    fn allows_place(&self, i: usize, place: usize) -> bool {
+        self.rules.iter().all(|rule| rule.allows(self.lengths, i, place))
     }
 
     /// Returns `Some(true)` for the causal rule, `Some(false)` if nothing is hidden, `None` if something else is. Scores may change.
@@ -432,22 +487,6 @@ impl SizedMask {
     pub(crate) fn is_causal(&self) -> Option<bool> {
         let no_others = self.rules.iter().all(|rule| *rule == Rule::Causal);
         no_others.then_some(!self.rules.is_empty())
-    }
-
-    fn rule_allows(&self, rule: &Rule, i: usize, j: usize) -> bool {
-        // Query i stands at key position i + n_k − n_q. We add n_q to both sides, because a
-        // usize can't be negative.
-        let (query, key) = (i + self.n_k, j + self.n_q);
-        match rule {
-            Rule::Causal => key <= query,
-            Rule::Padding(valid) => valid[j],
-            Rule::Window(width) => key <= query && query - key < *width,
-            Rule::Sinks { width, sinks } => {
-                key <= query && (query - key < *width || j < *sinks)
-            }
-            Rule::Dense(allowed) => allowed[(i, j)],
-            Rule::Blocks { size, allowed } => allowed[(i / size, j / size)],
-        }
     }
 
     /// Returns the part of the tile `rows` × `columns` that may be seen. An empty tile, or one outside of the matrix, is not seen.
@@ -460,58 +499,20 @@ impl SizedMask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn visibility(&self, rows: Range<usize>, columns: Range<usize>) -> Visibility {
-        let rows = rows.start..rows.end.min(self.n_q);
-        let columns = columns.start..columns.end.min(self.n_k);
+        let (n_q, n_k) = self.shape();
+        let rows = rows.start..rows.end.min(n_q);
+        let columns = columns.start..columns.end.min(n_k);
         if rows.is_empty() || columns.is_empty() {
             return Visibility::Hidden;
         }
         // The least of what each rule says: one that sees nothing hides all, and all is seen where each sees all.
-        let by_rule =
-            self.rules.iter().map(|rule| self.rule_visibility(rule, &rows, &columns));
-        by_rule.min().unwrap_or(Visibility::Full)
-    }
-
-    fn rule_visibility(
-        &self,
-        rule: &Rule,
-        rows: &Range<usize>,
-        columns: &Range<usize>,
-    ) -> Visibility {
-        match rule {
-            Rule::Causal | Rule::Window(_) => {
-                // A later query's keys begin later and end later.
-                let first = self.rule_keys(rule, rows.start);
-                let last = self.rule_keys(rule, rows.end - 1);
-                if last.start <= columns.start && columns.end <= first.end {
-                    Visibility::Full
-                } else if last.end <= columns.start || columns.end <= first.start {
-                    Visibility::Hidden
-                } else {
-                    Visibility::Partial
-                }
-            }
-            Rule::Sinks { width, sinks } => {
-                // The sinks among these keys, and the others: seen as under two rules.
-                let middle = columns.end.min(columns.start.max(*sinks));
-                let parts = [
-                    (Rule::Causal, columns.start..middle),
-                    (Rule::Window(*width), middle..columns.end),
-                ];
-                let parts = parts.iter().filter(|(_, columns)| !columns.is_empty());
-                let mut seen = parts
-                    .map(|(rule, columns)| self.rule_visibility(rule, rows, columns));
-                let first = seen.next().unwrap_or(Visibility::Hidden);
-                if seen.all(|other| other == first) { first } else { Visibility::Partial }
-            }
-            Rule::Padding(valid) => of_all(columns.clone().map(|j| valid[j])),
-            Rule::Dense(allowed) => of_all(
-                columns.clone().flat_map(|j| rows.clone().map(move |i| allowed[(i, j)])),
-            ),
-            Rule::Blocks { size, allowed } => {
-                let (rows, columns) = (blocks_of(rows, *size), blocks_of(columns, *size));
-                of_all(columns.flat_map(|j| rows.clone().map(move |i| allowed[(i, j)])))
-            }
-        }
+        let seen = |places: Range<usize>| {
+            let rules = self.rules.iter();
+            let by_rule = rules.map(|rule| rule.visibility(self.lengths, &rows, &places));
+            by_rule.min().unwrap_or(Visibility::Full)
+        };
+        let parts = self.places(columns).into_iter();
+        Visibility::of(parts.filter(|places| !places.is_empty()).map(seen))
     }
 
     /// Returns the mask as a matrix of booleans, `true` where a query may see a key.
@@ -526,7 +527,8 @@ impl SizedMask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn allowed_matrix(&self) -> DMatrix<bool> {
-        DMatrix::from_fn(self.n_q, self.n_k, |i, j| self.allows(i, j))
+        let (n_q, n_k) = self.shape();
+        DMatrix::from_fn(n_q, n_k, |i, j| self.allows(i, j))
     }
 
     /// Returns the matrix that the equations add to the scores: 0 where a query may see a key, −∞ where it may not. A rule for scores is
@@ -542,7 +544,8 @@ impl SizedMask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn additive<T: RealField + Copy>(&self) -> DMatrix<T> {
-        self.fill_hidden(DMatrix::zeros(self.n_q, self.n_k), neg_infinity())
+        let (n_q, n_k) = self.shape();
+        self.fill_hidden(DMatrix::zeros(n_q, n_k), neg_infinity())
     }
 
     /// Returns the scores with −∞ in every place that a query may not see, and the others as the rule for scores makes them.
@@ -572,7 +575,7 @@ impl SizedMask {
     fn change_scores<T: RealField + Copy>(&self, mut scores: DMatrix<T>) -> DMatrix<T> {
         if !self.scores.is_none() {
             for (j, mut column) in scores.column_iter_mut().enumerate() {
-                self.change_queries(j, 0..self.n_q, column.as_mut_slice());
+                self.change_queries(j, 0..self.lengths.n_q, column.as_mut_slice());
             }
         }
         scores
@@ -607,10 +610,13 @@ impl SizedMask {
         &self.scores
     }
 
-    /// What rows and columns of scores are to the rule: the place of the first entry, and the way to the next.
+    /// A line of scores, as the rule for scores is asked about it: the place of the first, and the way to the next.
     fn line(&self, query: usize, key: usize, along: Along) -> Line {
-        let distance = (query + self.n_k) as isize - (key + self.n_q) as isize;
-        Line { first: ScorePlace { head: self.head(), query, key, distance }, along }
+        let Lengths { n_q, n_k } = self.lengths;
+        let query = (query + n_k) as isize - n_q as isize;
+        let first =
+            ScorePlace { head: self.head(), query, key, distance: query - key as isize };
+        Line { first, along }
     }
 
     /// Changes the scores of key `j`. `line` is a column of them, from `queries.start` on.
@@ -621,8 +627,8 @@ impl SizedMask {
         queries: Range<usize>,
         line: &mut [T],
     ) {
-        let at = self.line(queries.start, j, Along::Queries);
-        self.scores.change(at, line, |i, j| self.allows(i, j));
+        let at = self.line(queries.start, self.place(j), Along::Queries);
+        self.scores.change(at, line, |t| self.allows(queries.start + t, j));
     }
 
     /// Changes the scores of query `i`. `line` is a row of them, from `keys.start` on.
@@ -633,8 +639,13 @@ impl SizedMask {
         keys: Range<usize>,
         line: &mut [T],
     ) {
-        let at = self.line(i, keys.start, Along::Keys);
-        self.scores.change(at, line, |i, j| self.allows(i, j));
+        let mut rest = line;
+        for places in self.places(keys) {
+            let (part, others) = rest.split_at_mut(places.len());
+            let at = self.line(i, places.start, Along::Keys);
+            self.scores.change(at, part, |t| self.allows_place(i, places.start + t));
+            rest = others;
+        }
     }
 
     /// Turns gradients with respect to the scores of key `j` as they were changed, zeros where they are hidden, into those with respect to
@@ -647,11 +658,12 @@ impl SizedMask {
         grads: &mut [T],
         into: &mut RuleGradients,
     ) {
-        let at = self.line(queries.start, j, Along::Queries);
-        self.scores.change_back(at, scores, grads, into, |i, j| self.allows(i, j));
+        let at = self.line(queries.start, self.place(j), Along::Queries);
+        let seen = |t| self.allows(queries.start + t, j);
+        self.scores.change_back(at, scores, grads, into, seen);
     }
 
-    /// The same along the keys of query `i`.
+    /// The same along the keys of query `i`, where nothing was forgotten: caches have no backward pass.
     pub(crate) fn change_keys_back<T: RealField + Copy>(
         &self,
         i: usize,
@@ -661,7 +673,8 @@ impl SizedMask {
         into: &mut RuleGradients,
     ) {
         let at = self.line(i, keys.start, Along::Keys);
-        self.scores.change_back(at, scores, grads, into, |i, j| self.allows(i, j));
+        let seen = |t| self.allows(i, keys.start + t);
+        self.scores.change_back(at, scores, grads, into, seen);
     }
 
     /// `matrix` with `hidden` in every place that a query may not see.
@@ -672,7 +685,7 @@ impl SizedMask {
         hidden: T,
     ) -> DMatrix<T> {
         for (j, mut column) in matrix.column_iter_mut().enumerate() {
-            self.hide_queries(j, 0..self.n_q, column.as_mut_slice(), hidden);
+            self.hide_queries(j, 0..self.lengths.n_q, column.as_mut_slice(), hidden);
         }
         matrix
     }
@@ -680,8 +693,8 @@ impl SizedMask {
 
     /// Returns the keys that at least one of these queries may see: any other is hidden from each of them.
     ///
-    /// This is what tiled code walks. It is as narrow as [`Mask::causal`] and [`Mask::window`] make it, and knows nothing of
-    /// [`Mask::padding`], [`Mask::dense`] and [`Mask::blocks`]: of the tiles within it, some may still be hidden.
+    /// This is what tiled code walks. It is as narrow as [`Mask::causal`], [`Mask::window`] and [`Mask::documents`] make it, and
+    /// knows nothing of [`Mask::padding`], [`Mask::dense`] and [`Mask::blocks`]: of the tiles within it, some may still be hidden.
     ///
     /// ```
     /// let mask = attention::Mask::causal();
@@ -689,65 +702,25 @@ impl SizedMask {
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn keys_seen_by(&self, queries: Range<usize>) -> Range<usize> {
-        let queries = queries.start..queries.end.min(self.n_q);
+        let Lengths { n_q, n_k } = self.lengths;
+        let queries = queries.start..queries.end.min(n_q);
         if queries.is_empty() {
             return 0..0;
         }
-        // A later query's keys begin later and end later.
-        let start = self.keys_of(queries.start).start;
-        let end = self.keys_of(queries.end - 1).end;
-        start.min(end)..end
+        let by_rule = |rule: &Rule| rule.keys_seen_by(self.lengths, &queries);
+        self.held(intersection(0..n_k, self.rules.iter().map(by_rule)))
     }
 
     /// The queries that may see at least one of these keys, by the same rules as [`SizedMask::keys_seen_by`].
     pub(crate) fn queries_that_see(&self, keys: Range<usize>) -> Range<usize> {
-        let keys = keys.start..keys.end.min(self.n_k);
+        let (n_q, n_k) = self.shape();
+        let keys = keys.start..keys.end.min(n_k);
         if keys.is_empty() {
             return 0..0;
         }
-        let start = self.queries_of(keys.start).start;
-        let end = self.queries_of(keys.end - 1).end;
-        start.min(end)..end
-    }
-
-    /// The range of keys outside of which query `i` sees nothing.
-    fn keys_of(&self, i: usize) -> Range<usize> {
-        intersection(0..self.n_k, self.rules.iter().map(|rule| self.rule_keys(rule, i)))
-    }
-
-    fn rule_keys(&self, rule: &Rule, i: usize) -> Range<usize> {
-        // Query i stands at key position i + n_k − n_q, and what it may see ends there.
-        let end = (i + 1 + self.n_k).saturating_sub(self.n_q).min(self.n_k);
-        match rule {
-            Rule::Causal => 0..end,
-            Rule::Window(width) => {
-                let start = (i + 1 + self.n_k).saturating_sub(*width);
-                start.saturating_sub(self.n_q)..end
-            }
-            Rule::Sinks { sinks: 0, width } => self.rule_keys(&Rule::Window(*width), i),
-            Rule::Sinks { .. } => 0..end, // with a gap
-            Rule::Padding(_) | Rule::Dense(_) | Rule::Blocks { .. } => 0..self.n_k,
-        }
-    }
-
-    /// The range of queries outside of which none sees key `j`.
-    fn queries_of(&self, j: usize) -> Range<usize> {
-        let by_rule = self.rules.iter().map(|rule| self.rule_queries(rule, j));
-        intersection(0..self.n_q, by_rule)
-    }
-
-    fn rule_queries(&self, rule: &Rule, j: usize) -> Range<usize> {
-        let start = (j + self.n_q).saturating_sub(self.n_k);
-        match rule {
-            Rule::Causal => start..self.n_q,
-            Rule::Window(width) => {
-                let end = (j + self.n_q).saturating_add(*width);
-                start..end.saturating_sub(self.n_k).min(self.n_q)
-            }
-            Rule::Sinks { sinks, .. } if j < *sinks => start..self.n_q,
-            Rule::Sinks { width, .. } => self.rule_queries(&Rule::Window(*width), j),
-            Rule::Padding(_) | Rule::Dense(_) | Rule::Blocks { .. } => 0..self.n_q,
-        }
+        let places = self.place(keys.start)..self.place(keys.end - 1) + 1;
+        let by_rule = |rule: &Rule| rule.queries_that_see(self.lengths, &places);
+        intersection(0..n_q, self.rules.iter().map(by_rule))
     }
 
     /// Writes `hidden` over what query `i` may not see. `line` is its row of the matrix, from `keys.start` on.
@@ -758,35 +731,14 @@ impl SizedMask {
         line: &mut [T],
         hidden: T,
     ) {
-        hide_outside(self.keys_of(i), keys.start, line, hidden);
-        for rule in self.rules.iter() {
-            match rule {
-                Rule::Causal | Rule::Window(_) => {} // ranges, which are hidden by now
-                Rule::Sinks { width, sinks } => {
-                    // Before the window all but the sinks.
-                    let first = self.rule_keys(&Rule::Window(*width), i).start;
-                    let place = |j: usize| j.saturating_sub(keys.start).min(line.len());
-                    let gap = place(*sinks)..place(first).max(place(*sinks));
-                    line[gap].fill(hidden);
-                }
-                Rule::Padding(valid) => {
-                    hide_where_false(&valid[keys.clone()], line, hidden);
-                }
-                Rule::Dense(allowed) => {
-                    for (entry, j) in line.iter_mut().zip(keys.clone()) {
-                        if !allowed[(i, j)] {
-                            *entry = hidden;
-                        }
-                    }
-                }
-                Rule::Blocks { size, allowed } => {
-                    for (entry, j) in line.iter_mut().zip(keys.clone()) {
-                        if !allowed[(i / size, j / size)] {
-                            *entry = hidden;
-                        }
-                    }
-                }
+        hide_outside(self.keys_seen_by(i..i + 1), keys.start, line, hidden);
+        let mut rest = line;
+        for places in self.places(keys) {
+            let (part, others) = rest.split_at_mut(places.len());
+            for rule in self.rules.iter() {
+                rule.hide(self.lengths, (i..i + 1, places.clone()), part, hidden);
             }
+            rest = others;
         }
     }
 
@@ -807,37 +759,20 @@ impl SizedMask {
         line: &mut [T],
         hidden: T,
     ) {
-        if j >= self.n_k {
+        let (n_q, n_k) = self.shape();
+        if j >= n_k {
             return line.fill(hidden);
         }
-        hide_outside(self.queries_of(j), queries.start, line, hidden);
-        let queries = queries.start.min(self.n_q)..queries.end.min(self.n_q);
-        for rule in self.rules.iter() {
-            match rule {
-                // Ranges, which are hidden by now.
-                Rule::Causal | Rule::Window(_) | Rule::Sinks { .. } => {}
-                Rule::Padding(valid) if valid[j] => {}
-                Rule::Padding(_) => line.fill(hidden),
-                Rule::Dense(allowed) => {
-                    // nalgebra stores columns: those that may see this key stand side by side.
-                    let column = &allowed.as_slice()[j * self.n_q..][..self.n_q];
-                    hide_where_false(&column[queries.clone()], line, hidden);
-                }
-                Rule::Blocks { size, allowed } => {
-                    for (entry, i) in line.iter_mut().zip(queries.clone()) {
-                        if !allowed[(i / size, j / size)] {
-                            *entry = hidden;
-                        }
-                    }
-                }
-            }
+        hide_outside(self.queries_that_see(j..j + 1), queries.start, line, hidden);
+        let queries = queries.start..queries.end.min(n_q);
+        if queries.is_empty() {
+            return;
         }
-    }
-}
-
-fn hide_where_false<T: Copy>(seen: &[bool], line: &mut [T], hidden: T) {
-    for (entry, &seen) in line.iter_mut().zip(seen) {
-        *entry = if seen { *entry } else { hidden };
+        let (place, line) = (self.place(j), &mut line[..queries.len()]);
+        for rule in self.rules.iter() {
+            let tile = (queries.clone(), place..place + 1);
+            rule.hide(self.lengths, tile, line, hidden);
+        }
     }
 }
 
@@ -845,7 +780,8 @@ fn intersection(
     all: Range<usize>,
     ranges: impl Iterator<Item = Range<usize>>,
 ) -> Range<usize> {
-    ranges.fold(all, |a, b| a.start.max(b.start)..a.end.min(b.end))
+    let both = ranges.fold(all, |a, b| a.start.max(b.start)..a.end.min(b.end));
+    both.start.min(both.end)..both.end
 }
 
 /// Writes `hidden` over the entries of `line` that are not `seen`; the first entry has the number `first`.
@@ -854,20 +790,6 @@ fn hide_outside<T: Copy>(seen: Range<usize>, first: usize, line: &mut [T], hidde
     let (start, end) = (place(seen.start), place(seen.end));
     line[end..].fill(hidden);
     line[..start].fill(hidden); // all of it, if nothing is seen
-}
-
-/// The numbers of the blocks in which these rows or columns are.
-fn blocks_of(range: &Range<usize>, size: usize) -> Range<usize> {
-    range.start / size..range.end.div_ceil(size)
-}
-
-fn of_all(mut entries: impl Iterator<Item = bool>) -> Visibility {
-    let first = entries.next();
-    match (first, entries.all(|entry| Some(entry) == first)) {
-        (Some(true), true) => Visibility::Full,
-        (_, true) => Visibility::Hidden,
-        _ => Visibility::Partial,
-    }
 }
 
 /// Returns −∞: the score of a hidden key.
@@ -915,22 +837,64 @@ mod tests {
         }
     }
 
+    /// Of every kind, and of windows the smallest and the largest.
     fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
-        let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 1).collect();
-        let allowed = DMatrix::from_fn(n_q, n_k, |i, j| (i * 7 + j * 3) % 4 != 0);
-        vec![
-            Mask::none(),
-            Mask::causal(),
-            Mask::window(1).unwrap(),
-            Mask::window(3).unwrap(),
-            Mask::window(usize::MAX).unwrap(),
-            Mask::window_with_sinks(3, 2).unwrap(),
-            Mask::window_with_sinks(1, 0).unwrap(),
-            Mask::window_with_sinks(2, usize::MAX).unwrap(),
-            Mask::padding(&valid).unwrap(),
-            Mask::dense(allowed).unwrap(),
-            Mask::causal().and(Mask::padding(&valid).unwrap()),
-        ]
+        let mut all: Vec<Mask> =
+            crate::testing::masks(n_q, n_k).into_iter().map(|(_, mask)| mask).collect();
+        for (width, sinks) in [(1, 0), (3, 0), (usize::MAX, 0), (2, usize::MAX)] {
+            all.push(Mask::window_with_sinks(width, sinks).unwrap());
+        }
+        all
+    }
+
+    /// Outside of the ranges that tiled code walks, nothing is seen, for every block of queries or keys of every mask.
+    #[test]
+    fn ranges_hold_all_that_is_seen() {
+        for (n_q, n_k) in [(9, 9), (5, 11), (11, 5)] {
+            for mask in masks(n_q, n_k) {
+                let sized = mask.sized(n_q, n_k).unwrap();
+                let pairs = (0..n_q).flat_map(|i| (0..n_k).map(move |j| (i, j)));
+                for (i, j) in pairs.filter(|&(i, j)| sized.allows(i, j)) {
+                    for (start, end) in [(0, 1), (1, 1), (2, 3), (0, 9)] {
+                        let keys = sized.keys_seen_by(i.saturating_sub(start)..i + end);
+                        let queries =
+                            sized.queries_that_see(j.saturating_sub(start)..j + end);
+                        assert!(keys.contains(&j), "{mask:?}: {i}, {j} not in {keys:?}");
+                        assert!(queries.contains(&i), "{mask:?}: {i}, {j}: {queries:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is left of a mask when some tokens are forgotten is what the whole mask says of the others.
+    #[test]
+    fn forgotten_keys_leave_the_others_as_they_were() {
+        let (n_q, n_k, gap) = (5, 12, 3..7);
+        for mask in masks(n_q, n_k) {
+            let whole = mask.sized(n_q, n_k).unwrap();
+            let part = whole.clone().without(gap.clone());
+            assert_eq!(part.shape(), (n_q, 8));
+            let expected = whole.allowed_matrix().remove_columns(gap.start, gap.len());
+            assert_eq!(part.allowed_matrix(), expected, "{mask:?}");
+            let number = |seen: bool| f64::from(u8::from(seen));
+            let filled = part.fill_hidden(DMatrix::repeat(n_q, 8, 1.0), 0.0);
+            assert_eq!(filled, expected.map(number), "{mask:?}");
+            for i in 0..n_q {
+                for (start, end) in [(0, 8), (1, 3), (2, 6), (5, 8)] {
+                    let mut line = vec![1.0; end - start];
+                    part.hide_keys(i, start..end, &mut line, 0.0);
+                    let seen = (start..end).map(|j| number(expected[(i, j)]));
+                    assert_eq!(line, seen.collect::<Vec<_>>(), "{mask:?}");
+                    let seen =
+                        Visibility::of((start..end).map(|j| expected[(i, j)].into()));
+                    let said = part.visibility(i..i + 1, start..end);
+                    assert!(said == seen || said == Visibility::Partial, "{mask:?}");
+                    let all = part.keys_seen_by(i..i + 1);
+                    assert!((start..end).all(|j| all.contains(&j) || !expected[(i, j)]));
+                }
+            }
+        }
     }
 
     #[test]
@@ -963,7 +927,8 @@ mod tests {
                         (0..n_k).flat_map(|a| (a + 1..=n_k).map(move |b| (a, b)))
                     {
                         let pairs = (r0..r1).flat_map(|i| (c0..c1).map(move |j| (i, j)));
-                        let seen = of_all(pairs.map(|(i, j)| sized.allows(i, j)));
+                        let seen =
+                            Visibility::of(pairs.map(|(i, j)| sized.allows(i, j).into()));
                         let said = sized.visibility(r0..r1, c0..c1);
                         let careful = combined && said == Visibility::Partial;
                         assert!(

@@ -55,11 +55,12 @@ pub(crate) enum Step {
 pub struct ScorePlace {
     /// The number of the head.
     pub head: usize,
-    /// The query's row.
-    pub query: usize,
-    /// The key's row.
+    /// The query's position, `i + n_k − n_q` for row `i`; with a cache, in the whole text. Negative, where a query stands before the first
+    /// key.
+    pub query: isize,
+    /// The key's position: its row; with a cache, its place in the whole text, tokens that were forgotten counted.
     pub key: usize,
-    /// How many tokens the key stands before the query: `query + n_k − n_q − key`.
+    /// How many tokens the key stands before the query: `query − key`.
     pub distance: isize,
 }
 
@@ -301,13 +302,13 @@ impl ScoreRule {
         zeros.collect()
     }
 
-    /// Changes the scores of a line. `seen` says of query and key whether they see one another.
+    /// Changes the scores of a line. `seen` says of each whether it may be seen.
     #[inline(always)]
     pub(crate) fn change<T: RealField + Copy>(
         &self,
         line: Line,
         scores: &mut [T],
-        seen: impl Fn(usize, usize) -> bool,
+        seen: impl Fn(usize) -> bool,
     ) {
         for step in self.steps() {
             step.change(line, scores, &seen);
@@ -322,7 +323,7 @@ impl ScoreRule {
         scores: &[T], // before any change
         grads: &mut [T],
         into: &mut RuleGradients,
-        seen: impl Fn(usize, usize) -> bool,
+        seen: impl Fn(usize) -> bool,
     ) {
         let mut table = into.tables.len();
         let mut before = vec![];
@@ -347,8 +348,7 @@ impl ScoreRule {
                 }
                 Step::SoftCap(cap) => {
                     for (grad, &score) in grads.iter_mut().zip(&before) {
-                        let bent = tanh(to_f64(score) / cap);
-                        let slope: T = convert((1.0 - bent) * (1.0 + bent));
+                        let slope: T = convert(tanh_derivative(to_f64(score) / cap));
                         // A hidden score may be NaN, and 0 · NaN is.
                         *grad = if grad.is_zero() { *grad } else { *grad * slope };
                     }
@@ -356,7 +356,7 @@ impl ScoreRule {
                 Step::Custom(custom) => {
                     for ((t, grad), &score) in grads.iter_mut().enumerate().zip(&before) {
                         let place = line.place(t);
-                        if seen(place.query, place.key) {
+                        if seen(t) {
                             *grad *= convert(custom.0.derivative(to_f64(score), place));
                         }
                     }
@@ -374,7 +374,7 @@ impl Step {
         &self,
         line: Line,
         scores: &mut [T],
-        seen: &impl Fn(usize, usize) -> bool,
+        seen: &impl Fn(usize) -> bool,
     ) {
         match self {
             Step::Slopes(slopes) => line.fall(convert(slopes[line.first.head]), scores),
@@ -392,7 +392,7 @@ impl Step {
             Step::Custom(custom) => {
                 for (t, score) in scores.iter_mut().enumerate() {
                     let place = line.place(t);
-                    if seen(place.query, place.key) {
+                    if seen(t) {
                         *score = convert(custom.0.value(to_f64(*score), place));
                     }
                 }
@@ -420,7 +420,7 @@ impl Line {
         match self.along {
             Along::Queries => ScorePlace {
                 head,
-                query: query + t,
+                query: query + t as isize,
                 key,
                 distance: distance + t as isize,
             },
@@ -651,11 +651,35 @@ fn t5_runs(count: usize, furthest: usize) -> Result<Vec<(isize, usize)>> {
     Ok(runs)
 }
 
-/// The hyperbolic tangent: with the crate's own exponential, which fills vectors.
+/// The hyperbolic tangent, which fills vectors: near 0, where 1 − e^(−2x) cancels, as a quotient of polynomials; and else with the
+/// crate's own exponential.
+///
+/// # Source
+/// S. L. Moshier, *Methods and Programs for Mathematical Functions* (1989), in its program `tanh.c`.
 #[inline(always)]
 fn tanh(x: f64) -> f64 {
-    let e = f64::exp2_polynomial::<false>(-2.0 * LOG2_E * x.abs());
-    ((1.0 - e) / (1.0 + e)).copysign(x)
+    let (size, square) = (x.abs(), x * x);
+    let above = (-9.643_991_794_250_523e-1 * square - 9.928_772_310_019_185e1) * square
+        - 1.614_687_684_417_084_5e3;
+    let below = ((square + 1.128_116_784_916_329_3e2) * square
+        + 2.235_488_390_601_004_5e3)
+        * square
+        + 4.844_063_053_251_255e3;
+    let near = x + x * square * (above / below);
+    let e = exp_of_minus_twice(size);
+    let far = ((1.0 - e) / (1.0 + e)).copysign(x);
+    if size < 0.625 { near } else { far }
+}
+
+/// The derivative of the hyperbolic tangent, 1 − tanh² x, without the difference.
+fn tanh_derivative(x: f64) -> f64 {
+    let e = exp_of_minus_twice(x.abs());
+    4.0 * e / ((1.0 + e) * (1.0 + e))
+}
+
+#[inline(always)]
+fn exp_of_minus_twice(x: f64) -> f64 {
+    f64::exp2_polynomial::<false>(-2.0 * LOG2_E * x)
 }
 
 #[inline(always)]
@@ -728,13 +752,30 @@ mod tests {
         Ok(())
     }
 
+    /// Relative to the result, however small it is.
     #[test]
     fn tanh_is_that_of_the_system() {
-        for x in (-4000..4000).map(|x| f64::from(x) / 200.0) {
-            assert!((tanh(x) - x.tanh()).abs() < 1e-15, "{x}");
+        let steps = (1..4000).map(|x| f64::from(x) / 200.0);
+        let small = (1..300).map(|power| (-f64::from(power)).exp2() * 1.1);
+        for x in steps.chain(small).flat_map(|x| [x, -x]) {
+            let off = tanh(x) / x.tanh() - 1.0;
+            assert!(off.abs() < 1e-15, "{x}: {off}");
+            let off = tanh_derivative(x) * x.cosh() * x.cosh() - 1.0;
+            assert!(off.abs() < 1e-14, "derivative at {x}: {off}");
         }
-        assert_eq!((tanh(1e9), tanh(f64::NEG_INFINITY)), (1.0, -1.0));
+        assert_eq!((tanh(1e9), tanh(f64::NEG_INFINITY), tanh(0.0)), (1.0, -1.0, 0.0));
         assert!(tanh(f64::NAN).is_nan());
+    }
+
+    /// A cap far beyond all scores changes none.
+    #[test]
+    fn a_distant_cap_keeps_scores() -> Result<()> {
+        let mut scores = [0.0, 1.0, 3.0, -2.0];
+        let first = ScorePlace { head: 0, query: 0, key: 0, distance: 0 };
+        let line = Line { first, along: Along::Queries };
+        ScoreRule::soft_cap(1e17)?.change(line, &mut scores, |_| true);
+        assert_eq!(scores.map(|x: f64| (x * 1e14).round() / 1e14), [0.0, 1.0, 3.0, -2.0]);
+        Ok(())
     }
 
     /// As the paper's program has them for 12 heads.

@@ -12,4 +12,6 @@ pub use crate::flash::tile_products::{Part, TileProducts};
 pub use crate::mask::neg_infinity;
 pub use crate::simd::{product, product_tr, tr_product};
 pub use crate::softmax::{log_sum_exp_and_low, normaliser, shift};
-pub use samples::{blame, heads_of, masks, options, parameters, random};
+pub use samples::{
+    blame, heads_of, mask_of_chunk, masks, options, parameters, random, score_rules,
+};

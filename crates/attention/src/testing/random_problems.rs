@@ -1,6 +1,7 @@
 //! Random problems that break programs, and the definition of attention in plain loops, with which programs are compared.
 
 pub use super::one_problem::Data;
+use super::samples::{rules, sees};
 use crate::flash::{FlashOutput, Inputs, Tiles};
 use crate::{AttentionGradients, Float, Mask};
 use nalgebra::{DMatrix, convert, try_convert};
@@ -127,40 +128,20 @@ pub fn width(rng: &mut ChaCha8Rng) -> usize {
 /// Widths whose factor 1/√d_k is a power of two.
 const EXACT_WIDTHS: [usize; 3] = [1, 4, 16];
 
-/// A mask, and the same by its definition.
-pub fn mask(rng: &mut ChaCha8Rng, (n_q, n_k): (usize, usize)) -> (Mask, DMatrix<bool>) {
-    let define = |seen: &dyn Fn(usize, usize) -> bool| DMatrix::from_fn(n_q, n_k, seen);
-    let position = |i: usize| (i + n_k) as i64 - n_q as i64;
-    match rng.random_range(0..9) {
-        0 => (Mask::none(), define(&|_, _| true)),
-        1 => (Mask::causal(), define(&|i, j| j as i64 <= position(i))),
-        2 => {
-            let share = [0.0, 0.5, 0.8][rng.random_range(0..3)];
-            let valid: Vec<bool> = (0..n_k).map(|_| rng.random_bool(share)).collect();
-            (Mask::padding(&valid).unwrap(), define(&|_, j| valid[j]))
-        }
-        3 => {
-            let window = length(rng);
-            let seen = |i: usize, j: usize| {
-                (0..window as i64).contains(&(position(i) - j as i64))
-            };
-            (Mask::window(window).unwrap(), define(&seen))
-        }
-        4 => {
-            let share = [0.1, 0.5, 0.95][rng.random_range(0..3)];
-            let allowed = DMatrix::from_fn(n_q, n_k, |_, _| rng.random_bool(share));
-            (Mask::dense(allowed.clone()).unwrap(), allowed)
-        }
-        5 => {
-            let (size, share) = (length(rng), [0.1, 0.5][rng.random_range(0..2)]);
-            let (rows, columns) = (n_q.div_ceil(size), n_k.div_ceil(size));
-            let blocks = DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share));
-            let allowed = define(&|i, j| blocks[(i / size, j / size)]);
-            (Mask::blocks(size, blocks).unwrap(), allowed)
+/// A mask of any kind, or of several, and the same by its definition.
+pub fn mask(rng: &mut ChaCha8Rng, lengths: (usize, usize)) -> (Mask, DMatrix<bool>) {
+    let (n_q, n_k) = lengths;
+    match rng.random_range(0..10) {
+        0 => (Mask::none(), DMatrix::repeat(n_q, n_k, true)),
+        1..7 => {
+            let mut all = rules(lengths, rng);
+            let (_, rule) = all.swap_remove(rng.random_range(0..all.len()));
+            let allowed = DMatrix::from_fn(n_q, n_k, |i, j| sees(&rule, lengths, (i, j)));
+            (Mask::of(vec![rule]), allowed)
         }
         _ => {
-            let (a, allowed_a) = mask(rng, (n_q, n_k));
-            let (b, allowed_b) = mask(rng, (n_q, n_k));
+            let (a, allowed_a) = mask(rng, lengths);
+            let (b, allowed_b) = mask(rng, lengths);
             (a.and(b), allowed_a.zip_map(&allowed_b, |a, b| a && b))
         }
     }

@@ -1,11 +1,15 @@
 //! Random matrices, parameters and masks, and what an error blames.
 
+use super::random_problems::length;
+use crate::mask::Rule;
+use crate::score_rule::Step;
 use crate::{
-    AttentionCache, Error, Float, ForwardOptions, HeadsCache, Mask, MultiHeadCache,
-    Parameters,
+    AttentionCache, DistanceBuckets, Error, Float, ForwardOptions, HeadsCache, Mask,
+    MultiHeadCache, Parameters, ScoreFunction, ScorePlace, ScoreRule,
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use std::ops::Range;
 
 /// A matrix of numbers between −1 and 1, the same for the same seed.
 pub fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
@@ -39,23 +43,155 @@ pub fn options<'a, T: Float>(
     }
 }
 
-/// One mask of every kind, and two of them combined so that, if there are as many queries as keys, the first sees nothing.
+/// A sample of every kind of rule that a mask is made of. Each kind says which one follows, so a new kind doesn't compile before it has a
+/// place in this chain.
+pub(crate) fn rules(
+    (n_q, n_k): (usize, usize),
+    rng: &mut ChaCha8Rng,
+) -> Vec<(&'static str, Rule)> {
+    let mut rules: Vec<(&'static str, Rule)> = vec![];
+    loop {
+        let mut some = |shares: [f64; 3], rows: usize, columns: usize| {
+            let share = shares[rng.random_range(0..3)];
+            DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share))
+        };
+        rules.push(match rules.last().map(|(_, rule)| rule) {
+            None => ("causal", Rule::Causal),
+            Some(Rule::Causal) => {
+                let valid = some([0.0, 0.5, 0.8], 1, n_k);
+                ("padding", Rule::Padding(valid.as_slice().to_vec()))
+            }
+            Some(Rule::Padding(_)) => {
+                let sinks = if rng.random_bool(0.5) { 0 } else { length(rng) };
+                ("window", Rule::Window { width: length(rng), sinks })
+            }
+            Some(Rule::Window { .. }) => {
+                ("dense", Rule::Dense(some([0.1, 0.5, 0.95], n_q, n_k)))
+            }
+            Some(Rule::Dense(_)) => {
+                let size = length(rng);
+                let (rows, columns) = (n_q.div_ceil(size), n_k.div_ceil(size));
+                let share = [0.1, 0.5][rng.random_range(0..2)];
+                let allowed =
+                    DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share));
+                ("blocks", Rule::Blocks { size, allowed })
+            }
+            Some(Rule::Blocks { .. }) => {
+                let (size, count) = (length(rng), rng.random_range(1..5));
+                let in_pieces = |token: usize| token / size; // or mixed
+                let is_mixed = rng.random_bool(0.3);
+                let mut id = |token| match is_mixed {
+                    true => rng.random_range(0..count),
+                    false => in_pieces(token),
+                };
+                let ids: Vec<usize> = (0..n_k).map(&mut id).collect();
+                ("documents", Rule::documents(&ids))
+            }
+            Some(Rule::Documents { .. }) => return rules,
+        });
+    }
+}
+
+/// Whether query `i` may see key `j`, from the definition of each kind of rule.
+pub(crate) fn sees(
+    rule: &Rule,
+    (n_q, n_k): (usize, usize),
+    (i, j): (usize, usize),
+) -> bool {
+    let position = (i + n_k) as i64 - n_q as i64;
+    let back = position - j as i64;
+    match rule {
+        Rule::Causal => back >= 0,
+        Rule::Padding(valid) => valid[j],
+        Rule::Window { width, sinks } => {
+            back >= 0 && (back < *width as i64 || j < *sinks)
+        }
+        Rule::Dense(allowed) => allowed[(i, j)],
+        Rule::Blocks { size, allowed } => allowed[(i / size, j / size)],
+        Rule::Documents { ids, .. } => position >= 0 && ids[position as usize] == ids[j],
+    }
+}
+
+/// A mask of every kind, in which each query sees a key unless it stands before the first; and two of them combined so that, if there are
+/// as many queries as keys, the first sees nothing.
 pub fn masks(n_q: usize, n_k: usize) -> Vec<(&'static str, Mask)> {
-    let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 0).collect();
-    let padding =
-        if n_k == 1 { Mask::none() } else { Mask::padding(&valid).expect("keys") };
-    let allowed = DMatrix::from_fn(n_q, n_k, |i, j| i == j || (5 * i + 3 * j) % 4 < 2);
-    let blocks =
-        DMatrix::from_fn(n_q.div_ceil(2), n_k.div_ceil(2), |i, j| (i + j) % 3 < 2);
-    vec![
-        ("none", Mask::none()),
-        ("causal", Mask::causal()),
-        ("padding", padding.clone()),
-        ("window", Mask::window(2).expect("a width")),
-        ("dense", Mask::dense(allowed).expect("entries")),
-        ("blocks", Mask::blocks(2, blocks).expect("entries")),
-        ("causal and padding", Mask::causal().and(padding)),
-    ]
+    let lengths = (n_q, n_k);
+    let sees_a_key =
+        |rule: &Rule, i: usize| (0..n_k).any(|j| sees(rule, lengths, (i, j)));
+    let first = n_q.saturating_sub(n_k); // that stands at a key
+    let mut all = vec![("none", Mask::none())];
+    let rng = &mut ChaCha8Rng::seed_from_u64(n_q as u64);
+    while all.len() <= rules(lengths, rng).len() {
+        let (name, rule) = rules(lengths, rng).swap_remove(all.len() - 1);
+        if (first..n_q).all(|i| sees_a_key(&rule, i)) {
+            all.push((name, Mask::of(vec![rule])));
+        }
+    }
+    let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 0 || n_k == 1).collect();
+    let padding = Mask::padding(&valid).expect("keys");
+    all.push(("window with sinks", Mask::window_with_sinks(2, 1).expect("a width")));
+    all.push(("causal and padding", Mask::causal().and(padding)));
+    all
+}
+
+/// The mask of a text as it is for some of its tokens, which ask all up to the last of them. A rule for scores is left out.
+pub fn mask_of_chunk(mask: &Mask, chunk: Range<usize>) -> Mask {
+    let Range { start, end } = chunk;
+    let rule = |rule: &Rule| match rule {
+        Rule::Causal | Rule::Window { .. } => rule.clone(),
+        Rule::Padding(valid) => Rule::Padding(valid[..end].to_vec()),
+        Rule::Dense(allowed) => {
+            Rule::Dense(allowed.view((start, 0), (end - start, end)).into_owned())
+        }
+        Rule::Blocks { size, allowed } => {
+            let seen = |i, j| allowed[((start + i) / size, j / size)];
+            Rule::Dense(DMatrix::from_fn(end - start, end, seen))
+        }
+        Rule::Documents { ids, .. } => Rule::documents(&ids[..end]),
+    };
+    Mask::of(mask.rules().iter().map(rule).collect())
+}
+
+/// A sample of every kind of rule for scores, in a chain as that of the rules of masks, and some that follow one another.
+pub fn score_rules(n_heads: usize) -> Vec<(String, ScoreRule)> {
+    let table = |rows, seed| super::one_problem::numbers::<f64>(rows, n_heads, seed);
+    let t5 = DistanceBuckets::t5(8, 20).expect("distances");
+    let t5 = ScoreRule::table(&table(8, 1), t5).expect("a number a bucket");
+    let mut all = vec![];
+    loop {
+        all.push(match all.last().map(|rule: &ScoreRule| &rule.steps()[0]) {
+            None => ScoreRule::alibi(n_heads).expect("heads"),
+            Some(Step::Slopes(_)) => {
+                let buckets = DistanceBuckets::clipped(3).expect("distances");
+                ScoreRule::table(&table(7, 0), buckets).expect("a number a bucket")
+            }
+            Some(Step::Table(..)) => ScoreRule::soft_cap(1.5).expect("a cap"),
+            Some(Step::SoftCap(_)) => ScoreRule::custom(OfEveryPlace),
+            Some(Step::Custom(_)) => break,
+        });
+    }
+    let [alibi, clipped, cap, ..] = &all[..] else { unreachable!("four kinds") };
+    let after = |a: &ScoreRule, b: &ScoreRule, c: &ScoreRule| {
+        a.clone().then(b.clone()).then(c.clone())
+    };
+    let several = [after(&t5, cap, clipped), after(cap, alibi, &t5)];
+    all.extend(several);
+    all.into_iter().map(|rule| (format!("{rule:?}"), rule)).collect()
+}
+
+/// A function of score, head and place, with a derivative that isn't constant.
+#[derive(Debug)]
+struct OfEveryPlace;
+
+impl ScoreFunction for OfEveryPlace {
+    fn value(&self, score: f64, place: ScorePlace) -> f64 {
+        let factor = 1.0 + place.head as f64 + 0.1 * place.key as f64;
+        factor * score.sin() + 0.01 * (place.query + place.distance) as f64
+    }
+
+    fn derivative(&self, score: f64, place: ScorePlace) -> f64 {
+        (1.0 + place.head as f64 + 0.1 * place.key as f64) * score.cos()
+    }
 }
 
 /// The heads of a cache, to be changed.
