@@ -1,4 +1,6 @@
-#![doc = include_str!("../README.md")]
+// The folder compiles without its README.
+#![cfg_attr(any(doc, doctest), doc = include_str!("../README.md"))]
+#![cfg_attr(not(any(doc, doctest)), doc = "Self-attention: see README.md.")]
 #![deny(missing_docs, unsafe_code)]
 
 // In the order in which the book meets them. Lines with the word ANCHOR mark what its pages show.
@@ -59,8 +61,8 @@ pub use dot_product::{
 pub use error::{Error, Result};
 pub use forward_options::{BatchOptions, Engine, ForwardOptions};
 pub use gradient_check::{
-    GradientCheck, gradient_check, gradient_check_parameters, numerical_gradient,
-    relative_error,
+    GradientCheck, gradient_check, gradient_check_parameters, gradient_check_sample,
+    numerical_gradient, relative_error,
 };
 pub use inspect::{heat_map, row_entropy};
 pub use key_value_cache::KeyValueCache;
@@ -70,7 +72,7 @@ pub use multi_head::{DroppedWeights, HeadsCache, MultiHeadAttention, MultiHeadCa
 #[doc(hidden)]
 pub use named_parameters::joined;
 pub use named_parameters::{Named, NamedMut, NamedParameters};
-pub use parameters::{LayerGradients, Parameters};
+pub use parameters::{LayerGradients, LayerParameters, Parameters};
 pub use positions::{Rotary, RotaryPairs, sinusoidal_positions};
 pub use score_rule::{DistanceBuckets, ScoreFunction, ScorePlace, ScoreRule};
 pub use simd::Float;

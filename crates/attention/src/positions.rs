@@ -192,7 +192,7 @@ impl Rotary {
     /// # use attention::{Rotary, RotaryPairs};
     /// let x = nalgebra::DMatrix::<f64>::zeros(2, 6);
     /// let error = Rotary::new(1e4, RotaryPairs::Halves)?.turn(&x, 2, 0).unwrap_err();
-    /// assert_eq!(error.to_string(), "`x` has 3 columns but rotary positions turn pairs of them");
+    /// assert_eq!(error.to_string(), "`x` has 6 columns but rotary positions turn pairs of columns, and 2 heads have 3 each");
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn turn<'a, T: Float>(
@@ -275,13 +275,11 @@ pub(crate) fn check_width<T: Float>(
     })?;
     let d = width / n_heads;
     if !d.is_multiple_of(2) {
-        return Err(Error::Shape {
-            argument,
-            axis: "column",
-            given: d,
-            expected: d + 1,
-            because: "rotary positions turn pairs of them".to_owned(),
-        });
+        let because = format!(
+            "rotary positions turn pairs of columns, and {n_heads} heads have {d} each"
+        );
+        let (axis, expected) = ("column", width + n_heads);
+        return Err(Error::Shape { argument, axis, given: width, expected, because });
     }
     Ok(d)
 }
