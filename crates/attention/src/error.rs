@@ -111,9 +111,9 @@ pub enum Error {
         /// The argument's name.
         argument: &'static str,
     },
-    /// A cache of a forward pass with other parameters: of another layer, or from before they were changed.
+    /// A cache of other parameters: of another layer, or from before they were changed.
     #[error(
-        "`{argument}` is of other parameters but `backward` needs those of its forward pass"
+        "`{argument}` is of other parameters but only the layer that made it, unchanged, can use it"
     )]
     OtherParameters {
         /// The argument's name.

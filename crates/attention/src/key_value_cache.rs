@@ -1,11 +1,12 @@
 //! The keys and values of the tokens so far, for a model that writes.
 
 use crate::blocks::blocks;
-use crate::error::{Result, check_count, check_not_empty, check_positive};
+use crate::error::{Result, check_not_empty, check_positive, unsupported};
 use crate::flash::{FlashOptions, PagedInputs, Pages};
 use crate::linear::linear;
 use crate::mask::{Mask, SizedMask};
-use crate::multi_head::MultiHeadAttention;
+use crate::multi_head::{Maker, MultiHeadAttention};
+use crate::parameters::check_maker;
 use crate::simd::Float;
 use nalgebra::{DMatrix, DMatrixView};
 use std::ops::Range;
@@ -41,7 +42,9 @@ pub struct KeyValueCache<T: Float> {
     page_tokens: Option<usize>, // none: there is one page, which grows
     held: usize,              // rows of the pages that are filled
     tokens: usize,            // so many came by; the position of the next one
+    before: usize,            // rows before those that a window has forgotten
     window: Option<Window>,
+    maker: Option<Maker>, // the layer that filled it; none before the first token
 }
 
 /// Memory for the keys and values of some tokens. Copies of a cache share pages until one of them writes to a page.
@@ -82,15 +85,23 @@ impl<T: Float> Default for KeyValueCache<T> {
 impl<T: Float> KeyValueCache<T> {
     /// Returns an empty cache, which holds whatever comes.
     pub fn new() -> Self {
-        let (pages, page_tokens, window) = (vec![], None, None);
-        KeyValueCache { pages, page_tokens, held: 0, tokens: 0, window }
+        KeyValueCache {
+            pages: vec![],
+            page_tokens: None,
+            held: 0,
+            tokens: 0,
+            before: 0,
+            window: None,
+            maker: None,
+        }
     }
 
     /// Returns an empty cache of which each token sees itself, the `width − 1` before it, and the first `sinks` of all:
     /// [`Mask::window_with_sinks`] holds beside the mask that is given. What no later token can see is forgotten, so that memory stays
     /// below 2 · width + sinks tokens and those that come at once, however long the text.
     ///
-    /// Rotary positions stay those of the text. The distances of a rule for scores are counted in the tokens that are held.
+    /// Positions and distances stay those of the text, in rotary positions, masks and rules for scores: outputs are those of the whole
+    /// text under that mask.
     ///
     /// # Errors
     /// `width` is 0.
@@ -177,13 +188,8 @@ impl<T: Float> KeyValueCache<T> {
 
     /// Returns the bytes of the keys and values that are held.
     pub fn bytes(&self) -> usize {
-        let (keys, values) = self.widths().unwrap_or((0, 0));
-        self.held * (keys + values) * size_of::<T>()
-    }
-
-    /// The widths of keys and values; none before the first token.
-    fn widths(&self) -> Option<(usize, usize)> {
-        self.pages.first().map(|page| (page.keys.ncols(), page.values.ncols()))
+        let width = |page: &Arc<Page<T>>| page.keys.ncols() + page.values.ncols();
+        self.held * self.pages.first().map_or(0, width) * size_of::<T>()
     }
 
     /// The tokens in a page.
@@ -239,6 +245,7 @@ impl<T: Float> KeyValueCache<T> {
             if first < unseen {
                 self.pages.drain(first..unseen);
                 self.held -= (unseen - first) * tokens;
+                self.before = first * tokens;
             }
             return;
         }
@@ -253,7 +260,7 @@ impl<T: Float> KeyValueCache<T> {
                 column.as_mut_slice().copy_within(from..from + last, sinks);
             }
         }
-        self.held = kept;
+        (self.held, self.before) = (kept, sinks);
     }
 
     /// Queries of a layer, and all keys and values that are held.
@@ -290,14 +297,14 @@ impl<T: Float> MultiHeadAttention<T> {
     /// to the cache. It has no backward pass: it is for a model that writes.
     ///
     /// Whether a text comes at once, in chunks or token by token makes no difference beyond rounding, as long as no token sees a later one:
-    /// take [`Mask::causal`]. Masks are laid over the tokens that are held and the new ones, so [`Mask::padding`] and [`Mask::dense`] must
-    /// have their number.
+    /// take [`Mask::causal`]. Masks are laid over all tokens of the text so far and the new ones, also where a window has forgotten some:
+    /// [`Mask::padding`] has an entry for each of [`KeyValueCache::tokens`] and of the new ones.
     ///
     /// Shapes: `x` (n, d_model) → (n, d_model).
     ///
     /// # Errors
-    /// `x` is empty or not d_model wide, the mask was made for another shape, or the cache is that of a layer of other widths. Then
-    /// nothing was added.
+    /// `x` is empty or not d_model wide, the mask was made for another shape, the options are for other heads than the layer's, or the
+    /// cache was filled by another layer, or by this one before its parameters changed. Then the cache is as it was.
     ///
     /// ```
     /// use attention::{KeyValueCache, Mask, MultiHeadAttention, Rotary, RotaryPairs};
@@ -320,27 +327,35 @@ impl<T: Float> MultiHeadAttention<T> {
         cache: &mut KeyValueCache<T>,
         options: impl Into<FlashOptions>,
     ) -> Result<DMatrix<T>> {
-        let (x, FlashOptions { mask, engine, .. }) = (x.into(), options.into());
+        let (x, FlashOptions { mask, heads, kv_heads, engine }) =
+            (x.into(), options.into());
         self.check()?;
         check_not_empty("x", x)?;
+        for (argument, given, own) in [
+            ("options.heads", heads, self.n_heads()),
+            ("options.kv_heads", kv_heads, self.n_kv_heads()),
+        ] {
+            if let Some(given) = given.filter(|&given| given != own) {
+                let expected = format!("the layer has {own}");
+                return Err(unsupported(argument, given.to_string(), expected));
+            }
+        }
+        if let Some(maker) = &cache.maker {
+            check_maker(maker, &self.maker())?;
+        }
+        let mask = cache.mask(mask)?;
+        mask.check_heads(self.n_heads())?;
+        let mask = mask.sized_for_heads(x.nrows(), cache.tokens + x.nrows())?;
         let mut qkv = self.parameters.project_inputs(x, x)?;
         self.turn_at(&mut qkv, cache.tokens as isize);
         let [q, keys, values] = qkv;
         let new = Page { keys, values };
 
-        // Everything that can be wrong, before anything is added.
-        let widths = (new.keys.ncols(), new.values.ncols());
-        let held = cache.widths().unwrap_or(widths);
-        for (argument, held, new) in
-            [("cache.keys", held.0, widths.0), ("cache.values", held.1, widths.1)]
-        {
-            let because = || format!("the layer's are {new} wide");
-            check_count(argument, "column", held, new, because)?;
-        }
-        let mask = cache.mask(mask)?;
-        mask.check_heads(self.n_heads())?;
-        cache.forget(); // which changes nothing that a token could see
-        let mask = mask.sized_for_heads(x.nrows(), cache.held + x.nrows())?;
+        // From here on nothing fails. What is forgotten no token could see.
+        cache.forget();
+        let forgotten = cache.before..cache.before + (cache.tokens - cache.held);
+        let mask = mask.without(forgotten);
+        cache.maker = Some(self.maker());
         cache.tokens += x.nrows();
 
         // ANCHOR: attend

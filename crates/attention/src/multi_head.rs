@@ -11,7 +11,9 @@ use crate::linear::{linear, linear_backward};
 use crate::mask::Mask;
 use crate::named_parameters::{Named, NamedMut, NamedParameters};
 use crate::parallel;
-use crate::parameters::{Fingerprint, LayerGradients, Parameters};
+use crate::parameters::{
+    LayerGradients, LayerParameters, Parameters, Version, check_maker,
+};
 use crate::positions::{Rotary, check_width};
 use crate::simd::Float;
 use crate::single_head::{check_cache, gather_gradients};
@@ -42,7 +44,7 @@ use rand::Rng;
 #[cfg_attr(feature = "serde", serde(try_from = "saved::Saved<Parameters<T>>"))]
 pub struct MultiHeadAttention<T: Float> {
     /// The learned parameters; of the d · n_heads columns of a projection those of head number `head` are `head · d .. (head + 1) · d`.
-    pub parameters: Parameters<T>,
+    pub parameters: LayerParameters<T>,
     n_heads: usize,
     n_kv_heads: usize,
     rotary: Option<Rotary>,
@@ -67,8 +69,16 @@ pub struct MultiHeadCache<T: Float> {
     pub context: Option<DMatrix<T>>,
     /// The matrices of the heads.
     pub core: HeadsCache<T>,
-    /// Of the parameters that made it.
-    fingerprint: Fingerprint,
+    maker: Maker,
+}
+
+/// All on which the outputs of a layer depend: what it keeps is of no use to a layer with another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Maker {
+    parameters: Version,
+    n_heads: usize,
+    n_kv_heads: usize,
+    rotary: Option<Rotary>,
 }
 
 impl<T: Float> MultiHeadCache<T> {
@@ -227,6 +237,7 @@ impl<T: Float> MultiHeadAttention<T> {
         n_heads: usize,
         n_kv_heads: usize,
     ) -> Result<Self> {
+        let parameters = parameters.into();
         let layer = MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary: None };
         layer.check()?;
         Ok(layer)
@@ -278,6 +289,11 @@ impl<T: Float> MultiHeadAttention<T> {
     /// ```
     pub fn n_heads(&self) -> usize {
         self.n_heads
+    }
+
+    pub(crate) fn maker(&self) -> Maker {
+        let &MultiHeadAttention { ref parameters, n_heads, n_kv_heads, rotary } = self;
+        Maker { parameters: parameters.version(), n_heads, n_kv_heads, rotary }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -341,11 +357,11 @@ impl<T: Float> MultiHeadAttention<T> {
                 self.attend_by_tiles(qkv, options.mask, dropout, flash)?
             }
         };
-        let Parameters { w_o, b_o, .. } = &self.parameters;
+        let Parameters { w_o, b_o, .. } = &*self.parameters;
         let output = linear(core.attended().1, w_o, b_o)?; // (n_q, d_model)
         let context = options.context.map(copy_of);
-        let (x, fingerprint) = (copy_of(x), self.parameters.fingerprint());
-        Ok((output, MultiHeadCache { x, context, core, fingerprint }))
+        let (x, maker) = (copy_of(x), self.maker());
+        Ok((output, MultiHeadCache { x, context, core, maker }))
     }
 
     /// Turns queries and keys, or their gradients, in this direction, if the layer has rotary positions.
@@ -425,8 +441,7 @@ impl<T: Float> MultiHeadAttention<T> {
     ///
     /// # Errors
     /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or from before a step of
-    /// an optimiser: take the step after the backward pass. (A sample of the parameters is compared, so a change of a few entries of a
-    /// large layer may go unseen.)
+    /// an optimiser: take the step after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, MultiHeadAttention, example};
@@ -444,13 +459,13 @@ impl<T: Float> MultiHeadAttention<T> {
         grad_output: impl Into<DMatrixView<'g, T>>,
     ) -> Result<LayerGradients<T>> {
         let grad_output = grad_output.into();
-        let MultiHeadCache { x, context, core, fingerprint } = cache;
+        let MultiHeadCache { x, context, core, maker } = cache;
         self.check()?;
         let context = context.as_ref();
         let (name, attended) = core.attended();
         check_cache(&self.parameters, x, context, (name, attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
-        fingerprint.check(&self.parameters)?;
+        check_maker(maker, &self.maker())?;
 
         // output = attended · W_O + b_O
         let (grad_attended, w_o, b_o) =
@@ -547,7 +562,7 @@ impl<T: Float> MultiHeadAttention<T> {
         check_count("cache.heads", "entry", heads.len(), self.n_heads, || {
             format!("the layer has n_heads = {}", self.n_heads)
         })?;
-        let Parameters { w_q, w_v, .. } = &self.parameters;
+        let Parameters { w_q, w_v, .. } = &*self.parameters;
         let (d_k, d_v) = (w_q.ncols() / self.n_heads, w_v.ncols() / self.n_kv_heads);
         for head in heads {
             check_shape("cache.heads[..].q", &head.q, (n_q, d_k), "a head's slice")?;
@@ -581,7 +596,7 @@ impl<T: Float> MultiHeadAttention<T> {
         [q, k, v]: [&DMatrix<T>; 3],
         (n_q, n_k): (usize, usize),
     ) -> Result<()> {
-        let Parameters { w_q, w_k, w_v, .. } = &self.parameters;
+        let Parameters { w_q, w_k, w_v, .. } = &*self.parameters;
         let (d_q, d_k, d_v) = (w_q.ncols(), w_k.ncols(), w_v.ncols());
         check_shape("cache.q", q, (n_q, d_q), "its projection")?;
         check_shape("cache.k", k, (n_k, d_k), "its projection")?;
@@ -660,6 +675,7 @@ mod saved {
         fn try_from(read: Saved<Parameters<T>>) -> Result<Self> {
             let Saved { parameters, n_heads, n_kv_heads, rotary } = read;
             let n_kv_heads = n_kv_heads.unwrap_or(n_heads);
+            let parameters = parameters.into();
             let layer = MultiHeadAttention { parameters, n_heads, n_kv_heads, rotary };
             layer.check()?;
             Ok(layer)

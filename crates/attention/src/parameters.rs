@@ -9,7 +9,8 @@ use crate::simd::Float;
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
-use std::ops::{AddAssign, Mul, MulAssign};
+use std::ops::{AddAssign, Deref, DerefMut, Mul, MulAssign};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The parameters of an attention layer; and of the same shapes, the gradients of a loss with respect to them.
 ///
@@ -27,7 +28,8 @@ use std::ops::{AddAssign, Mul, MulAssign};
 ///
 /// With the feature `serde` they can be written to a file and read again, to the bit if the format keeps it (serde_json's feature
 /// `float_roundtrip`). Shapes that do not fit one another,
-/// and numbers that are not finite, are an error when writing and when reading: a layer whose training has diverged is not saved.
+/// and numbers that are not finite, are an error when writing and when reading: a layer whose training has diverged is not saved. A file
+/// says whether its numbers are `f32` or `f64`, and is read as these.
 #[derive(Debug, Clone, PartialEq)]
 // ANCHOR: parameters
 pub struct Parameters<T: Float> {
@@ -289,29 +291,6 @@ impl<T: Float> Parameters<T> {
         Ok(())
     }
 
-    /// Returns a hash of a sample of the entries, which tells these parameters from others: of another layer, or from before a step of
-    /// an optimiser, which changes all of them.
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
-        const SAMPLE: usize = 256; // of each matrix: all of a small one, and nothing beside the products of a large one
-        let mix = |hash: u64, number: &T| {
-            (hash ^ number.bits()).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-        };
-        let mut hash = 0;
-        for matrix in [&self.w_q, &self.w_k, &self.w_v, &self.w_o].map(DMatrix::as_slice)
-        {
-            let count = matrix.len().min(SAMPLE);
-            // Steps of a golden section spread over the columns; that they are odd spreads them over the rows.
-            let step =
-                if count < matrix.len() { (matrix.len() * 618 / 1000) | 1 } else { 1 };
-            hash = (0..count)
-                .fold(hash, |hash, i| mix(hash, &matrix[i * step % matrix.len()]));
-        }
-        for bias in [&self.b_q, &self.b_k, &self.b_v, &self.b_o] {
-            hash = bias.iter().fold(hash, mix);
-        }
-        Fingerprint(hash)
-    }
-
     /// Returns queries from `x`, keys and values from `context`: the three projections of every attention layer, whose parameters were
     /// checked.
     pub(crate) fn project_inputs(
@@ -374,18 +353,89 @@ impl<T: Float> Mul<T> for Parameters<T> {
     }
 }
 
-/// A hash of some entries of a layer's parameters, which a cache keeps: the backward pass of other parameters would give gradients of
-/// no function at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fingerprint(u64);
+/// The [`Parameters`] of a layer, and a number that changes whenever they may have changed: with each step, and each time that anything
+/// asks for them mutably.
+///
+/// What a layer keeps of a forward pass, for the backward pass or for the tokens to come, is of use only with the same parameters. So caches
+/// remember this number, and the layer refuses those that remember another. A clone has the same number until one of the two changes.
+///
+/// ```
+/// use attention::{Error, Mask, MultiHeadAttention, example};
+/// use rand::{SeedableRng, rngs::ChaCha8Rng};
+///
+/// let mut layer = MultiHeadAttention::<f64>::xavier(4, 2, &mut ChaCha8Rng::seed_from_u64(0))?;
+/// let (output, cache) = layer.forward(&example::river().x, Mask::none())?;
+/// let gradients = layer.backward(&cache, &output)?;
+/// layer.parameters.step(&gradients.parameters, 0.05)?;
+/// assert!(matches!(layer.backward(&cache, &output), Err(Error::OtherParameters { .. })));
+/// # Ok::<(), attention::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct LayerParameters<T: Float> {
+    parameters: Parameters<T>,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    version: Version,
+}
 
-impl Fingerprint {
-    /// The parameters are still those of the forward pass.
-    pub(crate) fn check<T: Float>(self, parameters: &Parameters<T>) -> Result<()> {
-        if self != parameters.fingerprint() {
-            return Err(Error::OtherParameters { argument: "cache" });
-        }
+/// The number of some parameters: no others have the same, in the whole program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version(u64);
+
+impl Default for Version {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Version(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl<T: Float> LayerParameters<T> {
+    /// Returns the parameters alone.
+    pub fn into_inner(self) -> Parameters<T> {
+        self.parameters
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl<T: Float> From<Parameters<T>> for LayerParameters<T> {
+    fn from(parameters: Parameters<T>) -> Self {
+        LayerParameters { parameters, version: Version::default() }
+    }
+}
+
+impl<T: Float> Deref for LayerParameters<T> {
+    type Target = Parameters<T>;
+
+    fn deref(&self) -> &Parameters<T> {
+        &self.parameters
+    }
+}
+
+impl<T: Float> DerefMut for LayerParameters<T> {
+    /// Returns the parameters, to be changed: from now on they count as others.
+    fn deref_mut(&mut self) -> &mut Parameters<T> {
+        self.version = Version::default();
+        &mut self.parameters
+    }
+}
+
+impl<T: Float> PartialEq for LayerParameters<T> {
+    /// Returns `true` if all numbers are equal, whatever has become of them meanwhile.
+    fn eq(&self, other: &Self) -> bool {
+        self.parameters == other.parameters
+    }
+}
+
+/// Checks that a cache was made by the layer that is given it: `maker` has all on which the outputs of a layer depend.
+pub(crate) fn check_maker<M: PartialEq>(maker: &M, layer: &M) -> Result<()> {
+    if maker == layer {
         Ok(())
+    } else {
+        Err(Error::OtherParameters { argument: "cache" })
     }
 }
 
@@ -443,17 +493,21 @@ fn check_bias<T: Float>(
 #[cfg(feature = "serde")]
 mod saved {
     use super::{Parameters, check_bias};
-    use crate::error::{Error, Result, check_not_empty};
+    use crate::error::{Error, Result, check_not_empty, unsupported};
     use crate::saved::Matrix;
     use crate::simd::Float;
     use nalgebra::RowDVector;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::any::type_name;
 
     /// [`Parameters`] in a file: read as what is still to be checked, and written from references. A bias is the list of its entries:
     /// nalgebra would write a unit for its number of rows, which TOML cannot hold.
     #[derive(Deserialize, Serialize)]
     #[serde(deny_unknown_fields)]
     struct Saved<M, R> {
+        /// The type of the numbers. Nothing else in a file tells an `f64` from an `f32`, which would lose half of its digits.
+        #[serde(default)]
+        precision: Option<String>, // a file from elsewhere may leave it out
         w_q: M,
         w_k: M,
         w_v: M,
@@ -468,6 +522,11 @@ mod saved {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let read = Saved::<Matrix<T>, Vec<T>>::deserialize(deserializer)?;
             let parameters = || -> Result<Self> {
+                let precision = type_name::<T>();
+                if let Some(other) = read.precision.filter(|given| given != precision) {
+                    let expected = format!("it is read as {precision}");
+                    return Err(unsupported("precision", other, expected));
+                }
                 let parameters = Parameters {
                     w_q: read.w_q.into_matrix("w_q")?,
                     w_k: read.w_k.into_matrix("w_k")?,
@@ -492,7 +551,9 @@ mod saved {
             check(self).map_err(serde::ser::Error::custom)?;
             let Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o } = self;
             let [b_q, b_k, b_v, b_o] = [b_q, b_k, b_v, b_o].map(RowDVector::as_slice);
-            Saved { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o }.serialize(serializer)
+            let precision = Some(type_name::<T>().to_owned());
+            let saved = Saved { precision, w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
+            saved.serialize(serializer)
         }
     }
 
@@ -519,32 +580,5 @@ mod saved {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::{SeedableRng, rngs::ChaCha8Rng};
-
-    /// Of a matrix of 128 × 128 one entry in 64 is looked at, of a small one every entry.
-    #[test]
-    fn a_change_changes_the_fingerprint() {
-        let rng = &mut ChaCha8Rng::seed_from_u64(0);
-        let small = Parameters::<f64>::xavier(13, 7, 5, rng).unwrap();
-        for at in 0..small.named().len() {
-            for entry in 0..small.named()[at].1.len() {
-                let mut changed = small.clone();
-                let number = &mut changed.named_mut()[at].1[entry];
-                *number = f64::from_bits(number.to_bits() ^ 1); // the last bit
-                assert!(changed.fingerprint() != small.fingerprint(), "{at}, {entry}");
-            }
-        }
-        let large = Parameters::<f64>::xavier(128, 128, 128, rng).unwrap();
-        for row in 0..128 {
-            let mut changed = large.clone();
-            changed.w_q.row_mut(row).fill(0.0);
-            assert!(changed.fingerprint() != large.fingerprint(), "row {row}");
-        }
     }
 }

@@ -9,7 +9,9 @@ use crate::error::{Result, check_count, check_not_empty, check_shape, unsupporte
 use crate::forward_options::{BatchOptions, Engine, ForwardOptions};
 use crate::linear::{linear, linear_backward};
 use crate::named_parameters::{Named, NamedMut, NamedParameters};
-use crate::parameters::{Fingerprint, LayerGradients, Parameters};
+use crate::parameters::{
+    LayerGradients, LayerParameters, Parameters, Version, check_maker,
+};
 use crate::simd::Float;
 use nalgebra::{DMatrix, DMatrixView, RowDVector};
 use rand::Rng;
@@ -57,7 +59,7 @@ pub(crate) fn gather_gradients<T: Float>(
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SingleHeadAttention<T: Float> {
     /// The learned parameters.
-    pub parameters: Parameters<T>,
+    pub parameters: LayerParameters<T>,
 }
 
 /// The matrices that [`SingleHeadAttention::forward`] keeps for the backward pass.
@@ -82,7 +84,7 @@ pub struct SingleHeadCache<T: Float> {
     /// The output of attention, weights · values, before the output projection (n_q, d_v).
     pub attended: DMatrix<T>,
     /// Of the parameters that made it.
-    fingerprint: Fingerprint,
+    version: Version,
 }
 
 impl<T: Float> SingleHeadAttention<T> {
@@ -105,7 +107,7 @@ impl<T: Float> SingleHeadAttention<T> {
         rng: &mut R,
     ) -> Result<Self> {
         Ok(SingleHeadAttention {
-            parameters: Parameters::xavier(d_model, d_k, d_v, rng)?,
+            parameters: Parameters::xavier(d_model, d_k, d_v, rng)?.into(),
         })
     }
 
@@ -161,8 +163,8 @@ impl<T: Float> SingleHeadAttention<T> {
         // (n_q, d_model)
         let output = linear(&attended, &self.parameters.w_o, &self.parameters.b_o)?;
         let context = options.context.map(copy_of);
-        let (x, fingerprint) = (copy_of(x), self.parameters.fingerprint());
-        Ok((output, SingleHeadCache { x, context, attention, attended, fingerprint }))
+        let (x, version) = (copy_of(x), self.parameters.version());
+        Ok((output, SingleHeadCache { x, context, attention, attended, version }))
     }
     // ANCHOR_END: run
 
@@ -172,8 +174,7 @@ impl<T: Float> SingleHeadAttention<T> {
     ///
     /// # Errors
     /// `grad_output` doesn't have the shape of the output, or the cache is not from a layer of this shape, or from before a step of
-    /// an optimiser: take the step after the backward pass. (A sample of the parameters is compared, so a change of a few entries of a
-    /// large layer may go unseen.)
+    /// an optimiser: take the step after the backward pass.
     ///
     /// ```
     /// use attention::{Mask, SingleHeadAttention, example};
@@ -192,7 +193,7 @@ impl<T: Float> SingleHeadAttention<T> {
         grad_output: impl Into<DMatrixView<'g, T>>,
     ) -> Result<LayerGradients<T>> {
         let grad_output = grad_output.into();
-        let SingleHeadCache { x, context, attention, attended, fingerprint } = cache;
+        let SingleHeadCache { x, context, attention, attended, version } = cache;
         self.parameters.check()?;
         check_cache(&self.parameters, x, context.as_ref(), ("cache.attended", attended))?;
         check_shape("grad_output", grad_output, x.shape(), "the output")?;
@@ -200,7 +201,7 @@ impl<T: Float> SingleHeadAttention<T> {
         let (d_k, d_v) = (self.parameters.w_q.ncols(), self.parameters.w_v.ncols());
         check_shape("cache.attention.q", &attention.q, (n_q, d_k), "its projection")?;
         check_shape("cache.attention.v", &attention.v, (n_k, d_v), "its projection")?;
-        fingerprint.check(&self.parameters)?;
+        check_maker(version, &self.parameters.version())?;
 
         // ANCHOR: backward
         // output = attended · W_O + b_O
@@ -270,6 +271,6 @@ pub(crate) fn check_cache<T: Float>(
 impl<T: Float> From<Parameters<T>> for SingleHeadAttention<T> {
     /// Returns a layer with these parameters. Their shapes are checked when it is used.
     fn from(parameters: Parameters<T>) -> Self {
-        SingleHeadAttention { parameters }
+        SingleHeadAttention { parameters: parameters.into() }
     }
 }
