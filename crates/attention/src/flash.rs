@@ -462,6 +462,11 @@ mod tests {
         STEPS.set(STEPS.get() + 1);
     }
 
+    /// The numbers of four documents of equal length.
+    fn quarters(n: usize) -> Vec<usize> {
+        (0..n).map(|token| 4 * token / n).collect()
+    }
+
     /// Hidden tiles are not computed: the readable version takes one step a visible tile forward and two backward, and none
     /// for the others.
     #[test]
@@ -478,6 +483,8 @@ mod tests {
             (Mask::padding(&first_half)?, 32),
             (Mask::causal().and(Mask::padding(&first_half)?), 4 * 5 / 2 + 4 * 4),
             (Mask::padding(&vec![false; n])?, 0),
+            (Mask::documents(&quarters(n))?, 4 * 4),
+            (Mask::window_with_sinks(1, 1)?, 8 + 7),
         ] {
             let inputs = Inputs::new(&x, &x, &x, &mask)?;
             STEPS.set(0);

@@ -66,8 +66,8 @@ pub use error::{Error, Result};
 pub use float::Float;
 pub use forward_options::{BatchOptions, ForwardOptions};
 pub use gradient_check::{
-    GradientCheck, gradient_check, gradient_check_parameters, numerical_gradient,
-    relative_error,
+    GradientCheck, gradient_check, gradient_check_parameters, gradient_check_sample,
+    numerical_gradient, relative_error,
 };
 pub use inspect::{heat_map, row_entropy};
 pub use key_value_cache::KeyValueCache;

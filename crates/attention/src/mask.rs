@@ -837,22 +837,64 @@ mod tests {
         }
     }
 
+    /// Of every kind, and of windows the smallest and the largest.
     fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
-        let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 1).collect();
-        let allowed = DMatrix::from_fn(n_q, n_k, |i, j| (i * 7 + j * 3) % 4 != 0);
-        vec![
-            Mask::none(),
-            Mask::causal(),
-            Mask::window(1).unwrap(),
-            Mask::window(3).unwrap(),
-            Mask::window(usize::MAX).unwrap(),
-            Mask::window_with_sinks(3, 2).unwrap(),
-            Mask::window_with_sinks(1, 0).unwrap(),
-            Mask::window_with_sinks(2, usize::MAX).unwrap(),
-            Mask::padding(&valid).unwrap(),
-            Mask::dense(allowed).unwrap(),
-            Mask::causal().and(Mask::padding(&valid).unwrap()),
-        ]
+        let mut all: Vec<Mask> =
+            crate::testing::masks(n_q, n_k).into_iter().map(|(_, mask)| mask).collect();
+        for (width, sinks) in [(1, 0), (3, 0), (usize::MAX, 0), (2, usize::MAX)] {
+            all.push(Mask::window_with_sinks(width, sinks).unwrap());
+        }
+        all
+    }
+
+    /// Outside of the ranges that tiled code walks, nothing is seen, for every block of queries or keys of every mask.
+    #[test]
+    fn ranges_hold_all_that_is_seen() {
+        for (n_q, n_k) in [(9, 9), (5, 11), (11, 5)] {
+            for mask in masks(n_q, n_k) {
+                let sized = mask.sized(n_q, n_k).unwrap();
+                let pairs = (0..n_q).flat_map(|i| (0..n_k).map(move |j| (i, j)));
+                for (i, j) in pairs.filter(|&(i, j)| sized.allows(i, j)) {
+                    for (start, end) in [(0, 1), (1, 1), (2, 3), (0, 9)] {
+                        let keys = sized.keys_seen_by(i.saturating_sub(start)..i + end);
+                        let queries =
+                            sized.queries_that_see(j.saturating_sub(start)..j + end);
+                        assert!(keys.contains(&j), "{mask:?}: {i}, {j} not in {keys:?}");
+                        assert!(queries.contains(&i), "{mask:?}: {i}, {j}: {queries:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is left of a mask when some tokens are forgotten is what the whole mask says of the others.
+    #[test]
+    fn forgotten_keys_leave_the_others_as_they_were() {
+        let (n_q, n_k, gap) = (5, 12, 3..7);
+        for mask in masks(n_q, n_k) {
+            let whole = mask.sized(n_q, n_k).unwrap();
+            let part = whole.clone().without(gap.clone());
+            assert_eq!(part.shape(), (n_q, 8));
+            let expected = whole.allowed_matrix().remove_columns(gap.start, gap.len());
+            assert_eq!(part.allowed_matrix(), expected, "{mask:?}");
+            let number = |seen: bool| f64::from(u8::from(seen));
+            let filled = part.fill_hidden(DMatrix::repeat(n_q, 8, 1.0), 0.0);
+            assert_eq!(filled, expected.map(number), "{mask:?}");
+            for i in 0..n_q {
+                for (start, end) in [(0, 8), (1, 3), (2, 6), (5, 8)] {
+                    let mut line = vec![1.0; end - start];
+                    part.hide_keys(i, start..end, &mut line, 0.0);
+                    let seen = (start..end).map(|j| number(expected[(i, j)]));
+                    assert_eq!(line, seen.collect::<Vec<_>>(), "{mask:?}");
+                    let seen =
+                        Visibility::of((start..end).map(|j| expected[(i, j)].into()));
+                    let said = part.visibility(i..i + 1, start..end);
+                    assert!(said == seen || said == Visibility::Partial, "{mask:?}");
+                    let all = part.keys_seen_by(i..i + 1);
+                    assert!((start..end).all(|j| all.contains(&j) || !expected[(i, j)]));
+                }
+            }
+        }
     }
 
     #[test]
@@ -885,7 +927,8 @@ mod tests {
                         (0..n_k).flat_map(|a| (a + 1..=n_k).map(move |b| (a, b)))
                     {
                         let pairs = (r0..r1).flat_map(|i| (c0..c1).map(move |j| (i, j)));
-                        let seen = of_all(pairs.map(|(i, j)| sized.allows(i, j)));
+                        let seen =
+                            Visibility::of(pairs.map(|(i, j)| sized.allows(i, j).into()));
                         let said = sized.visibility(r0..r1, c0..c1);
                         let careful = combined && said == Visibility::Partial;
                         assert!(

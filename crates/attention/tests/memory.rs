@@ -1,6 +1,6 @@
 //! The memory of attention, counted: of the naive program, which grows with n², and of attention by tiles, which grows with n.
 //!
-//! A program of its own without the test harness, since the allocator counts what all threads do.
+//! A program of its own with one test, since the allocator counts what all threads do.
 
 use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::{Mask, attention, attention_backward};
@@ -10,7 +10,8 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-fn main() {
+#[test]
+fn memory_is_what_was_promised() {
     naive();
     tiled();
     fast();

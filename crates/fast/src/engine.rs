@@ -21,7 +21,8 @@ pub trait Compiled: Sized + attention::Float {
         forward: &FlashOutput<Self>,
         grad_output: DMatrixView<Self>,
     ) -> AttentionGradients<Self>;
-    fn multiply(a: Factor<Self>, b: Factor<Self>, bias: Option<&[Self]>) -> DMatrix<Self>;
+    fn multiply(a: Factor<Self>, b: Factor<Self>, bias: Option<&[Self]>)
+    -> DMatrix<Self>;
 }
 
 macro_rules! compiled {

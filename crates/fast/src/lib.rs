@@ -35,6 +35,7 @@ pub use tile_products::{Part, TileProducts};
 #[cfg(test)]
 mod tests {
     use super::*;
+    use attention::engine::Engine as _;
     use attention::flash::Inputs;
     use attention::{Mask, Result};
     use nalgebra::DMatrix;
@@ -59,6 +60,7 @@ mod tests {
         let x = DMatrix::from_fn(n, 3, |i, j| ((7 * i + 3 * j) as f64).sin());
         let keys = 2 * Flash::TILES.keys;
         let first: Vec<bool> = (0..n).map(|j| j < keys).collect();
+        let quarters: Vec<usize> = (0..n).map(|i| 4 * i / n).collect();
         for instructions in Instructions::available() {
             let flash = Flash::new().with_threads(1)?.with_instructions(instructions)?;
             let sizes = instructions.sizes::<f64>();
@@ -68,6 +70,7 @@ mod tests {
                 ("none", Mask::none(), 0),
                 ("causal", Mask::causal(), 1),
                 ("window", Mask::window(100)?, 2),
+                ("documents", Mask::documents(&quarters)?, 2),
                 ("padding", Mask::padding(&first)?, 0),
                 ("both", Mask::causal().and(Mask::padding(&first)?), 1),
                 ("nothing", Mask::padding(&vec![false; n])?, 0),
@@ -80,11 +83,11 @@ mod tests {
                     _ => seen + tiles + edges * 2 * (sizes.panel + sizes.numbers) * n,
                 };
                 PAIRS.set(0);
-                let forward = flash.forward(&inputs);
+                let forward = flash.forward(&inputs)?;
                 let computed = PAIRS.replace(0);
                 let says = || format!("{instructions:?}, {name}: {computed} of {seen}");
                 assert!((seen..=most).contains(&computed), "{}", says());
-                flash.backward(&inputs, &forward, &x)?;
+                flash.backward(&inputs, &forward, x.as_view())?;
                 let computed = PAIRS.get();
                 let says = || format!("{instructions:?}, {name}: {computed} of {seen}");
                 assert!((seen..=most).contains(&computed), "backward, {}", says());

@@ -106,12 +106,13 @@ impl Patient {
     pub fn new(layer: MultiHeadAttention<f64>, fault: Fault) -> Result<Self> {
         let n_heads = layer.n_heads();
         let rotary = layer.rotary();
-        let mut layer = MultiHeadAttention::from_parameters(layer.parameters, n_heads)?;
+        let mut layer =
+            MultiHeadAttention::from_parameters(layer.parameters.into_inner(), n_heads)?;
         if let Some(rotary) = rotary {
             layer = layer.with_rotary(rotary)?;
         }
         let d_model = layer.parameters.d_model();
-        let Parameters { w_q, w_v, b_q, b_k, b_v, b_o, .. } = &layer.parameters;
+        let Parameters { w_q, w_v, b_q, b_k, b_v, b_o, .. } = &*layer.parameters;
         for (name, width) in [("w_q", w_q.ncols()), ("w_v", w_v.ncols())] {
             let because = || format!("heads share a width of d_model = {d_model}");
             check_count(name, "column", width, d_model, because)?;
@@ -361,7 +362,7 @@ impl AttentionLayer for Patient {
         let source = context.unwrap_or(x);
         let qkv = self.project(x, source, [first_query(x, source), 0])?;
         let (attended, heads) = self.attend(&qkv, &mask)?;
-        let Parameters { w_o, b_o, .. } = &self.layer.parameters;
+        let Parameters { w_o, b_o, .. } = &*self.layer.parameters;
         let output = linear(&attended, w_o, b_o)?;
         cache.core = HeadsCache::Weights { heads, attended };
         Ok((output, cache))
@@ -461,7 +462,7 @@ impl DecodingLayer for Patient {
         cached.chunks.push([k, v]);
         let qkv = [q, cached.joined(0), cached.joined(1)];
         let (attended, _) = self.attend(&qkv, &Mask::causal())?;
-        let Parameters { w_o, b_o, .. } = &self.layer.parameters;
+        let Parameters { w_o, b_o, .. } = &*self.layer.parameters;
         linear(&attended, w_o, b_o)
     }
 }

@@ -216,11 +216,11 @@ fn what_does_not_fit_a_patient() {
         Patient::new(layer, Fault::DeadHead)
     };
     assert_eq!(
-        blamed(patient(|layer| layer.parameters = parameters(4, 2, 4, 0))),
+        blamed(patient(|layer| layer.parameters = parameters(4, 2, 4, 0).into())),
         "Shape w_q"
     );
     let without_biases = |layer: &mut MultiHeadAttention<f64>| {
-        layer.parameters = layer.parameters.clone().without_biases();
+        layer.parameters = layer.parameters.clone().into_inner().without_biases().into();
     };
     assert_eq!(
         patient(without_biases).unwrap_err().to_string(),

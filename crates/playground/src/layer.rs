@@ -151,7 +151,7 @@ impl Layer {
     /// # Errors
     /// There is no such path, or a pass fails.
     pub fn path(&self, which: usize) -> Result<Matrix, JsError> {
-        let Parameters { w_q, w_k, w_v, .. } = &self.layer.parameters;
+        let Parameters { w_q, w_k, w_v, .. } = &*self.layer.parameters;
         let Some((name, w)) = [("dQ", w_q), ("dK", w_k), ("dV", w_v)].get(which).copied()
         else {
             return Err(JsError::new(&format!("there is no path {which}")));

@@ -4,8 +4,8 @@ use super::random_problems::length;
 use crate::mask::Rule;
 use crate::score_rule::Step;
 use crate::{
-    DistanceBuckets, Error, Float, ForwardOptions, Mask,
-    Parameters, ScoreFunction, ScorePlace, ScoreRule,
+    DistanceBuckets, Error, Float, ForwardOptions, Mask, Parameters, ScoreFunction,
+    ScorePlace, ScoreRule,
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};

@@ -2,6 +2,7 @@
 
 use attention::flash::{Flash, FlashOptions, Tiles};
 use attention::testing::one_problem::{numbers, off};
+use attention::testing::{mask_of_chunk, masks, score_rules};
 use attention::{
     Float, KeyValueCache, Mask, MultiHeadAttention, Result, Rotary, RotaryPairs,
     ScoreRule,
@@ -193,7 +194,7 @@ fn wrong_input_leaves_the_cache_as_it_was() -> Result<()> {
     for (error, sentence) in [
         (
             other.forward_cached(&x, &mut cache, Mask::causal()).unwrap_err(),
-            "`cache.keys` has 8 columns but the layer's are 4 wide",
+            "`cache` is of other parameters but only the layer that made it, unchanged, can use it",
         ),
         (
             one.forward_cached(&x, &mut cache, Mask::padding(&[true; 3])?).unwrap_err(),
@@ -207,9 +208,101 @@ fn wrong_input_leaves_the_cache_as_it_was() -> Result<()> {
             one.forward_cached(&x, &mut cache, ScoreRule::alibi(3)?).unwrap_err(),
             "`slopes` has 3 heads but n_heads = 4",
         ),
+        (
+            one.forward_cached(&x, &mut cache, FlashOptions::new().heads(3)).unwrap_err(),
+            "`options.heads` is 3 but the layer has 4",
+        ),
+        (
+            one.forward_cached(&x, &mut cache, FlashOptions::new().kv_heads(7))
+                .unwrap_err(),
+            "`options.kv_heads` is 7 but the layer has 2",
+        ),
     ] {
         assert_eq!(error.to_string(), sentence);
         assert_eq!(cache, before);
     }
+    let same = FlashOptions::new().mask(Mask::causal()).heads(4).kv_heads(2);
+    assert!(one.forward_cached(&x, &mut cache, same).is_ok());
+
+    // Where a window would have forgotten something, too.
+    let mut cache = KeyValueCache::with_window(2, 0)?;
+    for i in 0..3 {
+        one.forward_cached(x.rows(i, 1), &mut cache, Mask::none())?;
+    }
+    let before = cache.clone();
+    let of_those_held = Mask::padding(&[true; 3])?;
+    let error = one.forward_cached(x.rows(0, 1), &mut cache, of_those_held).unwrap_err();
+    assert_eq!(error.to_string(), "`valid` has 3 entries but n_k = 4");
+    assert_eq!(cache, before);
+    one.forward_cached(x.rows(0, 1), &mut cache, Mask::padding(&[true; 4])?)?;
+    assert!(cache.held() < 4);
+    Ok(())
+}
+
+/// Every kind of mask and of rule for scores says of a text in chunks what it says of the whole, also where a window has forgotten tokens.
+#[test]
+fn masks_and_rules_for_scores_are_those_of_the_whole_text() -> Result<()> {
+    let (n, layer) = (41, layer::<f64>(2, true));
+    let x = numbers::<f64>(n, D_MODEL, 11);
+    let mut cases: Vec<(String, Mask, ScoreRule)> = masks(n, n)
+        .into_iter()
+        .map(|(name, mask)| (name.to_owned(), mask, ScoreRule::none()))
+        .collect();
+    cases.extend(
+        score_rules(4).into_iter().map(|(name, rule)| (name, Mask::none(), rule)),
+    );
+    let cut = |cache: &KeyValueCache<f64>, mask: &Mask, rule: &ScoreRule| {
+        let (mut cache, mut outputs) = (cache.clone(), vec![]);
+        let mut first = 0;
+        for count in [7, 1, 1, 4, 13].into_iter().chain([1; 15]) {
+            let mask = mask_of_chunk(mask, first..first + count);
+            let mask = mask.with_scores(rule.clone());
+            let rows = x.rows(first, count);
+            outputs.push(layer.forward_cached(rows, &mut cache, mask)?);
+            first += count;
+        }
+        assert_eq!(first, n);
+        let rows: Vec<_> = outputs.iter().flat_map(|output| output.row_iter()).collect();
+        Ok::<_, attention::Error>((DMatrix::from_rows(&rows), cache))
+    };
+    for (name, mask, rule) in cases {
+        let mask = mask.and(Mask::causal());
+        let whole = mask.clone().with_scores(rule.clone());
+        let (right, _) = layer.forward(&x, &whole)?;
+        let (given, cache) = cut(&KeyValueCache::new(), &mask, &rule)?;
+        assert!(off(&given, &right) < 1e-12, "{name}");
+        assert_eq!(cache.held(), n);
+        for (width, sinks) in [(3, 0), (4, 2), (2, 5)] {
+            let window = Mask::window_with_sinks(width, sinks)?;
+            let (right, _) = layer.forward(&x, whole.clone().and(window))?;
+            let cache = KeyValueCache::with_window(width, sinks)?;
+            for cache in
+                [cache.clone(), cache.clone().with_pages(2)?, cache.with_pages(3)?]
+            {
+                let (given, cache) = cut(&cache, &mask, &rule)?;
+                let off = off(&given, &right);
+                assert!(off < 1e-12, "{name}, window of {width} and {sinks}: {off}");
+                assert!(cache.held() < n);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pages for a cache that has forgotten tokens already.
+#[test]
+fn pages_come_late() -> Result<()> {
+    let (x, layer) = (tokens(40, 12), layer::<f64>(2, true));
+    let mask = Mask::from(ScoreRule::alibi(4)?);
+    let window = Mask::window_with_sinks(3, 2)?;
+    let (right, _) = layer.forward(&x, mask.clone().and(window))?;
+    let mut cache = KeyValueCache::with_window(3, 2)?;
+    for i in 0..40 {
+        cache = if i == 15 { cache.with_pages(5)? } else { cache };
+        cache = if i == 27 { cache.with_pages(4)? } else { cache };
+        let given = layer.forward_cached(x.rows(i, 1), &mut cache, &mask)?;
+        assert!(off(&given, &right.rows(i, 1).into_owned()) < 1e-12, "token {i}");
+    }
+    assert!(cache.held() < 20);
     Ok(())
 }

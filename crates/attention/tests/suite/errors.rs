@@ -14,9 +14,9 @@ use attention::{
     MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result,
     SingleHeadAttention, SingleHeadCache, attention, attention_backward,
     attention_static, attention_weights, gradient_check, gradient_check_parameters,
-    heat_map, linear, linear_backward, log_sum_exp, log_sum_exp_rows, numerical_gradient,
-    relative_error, row_entropy, scaled_scores, softmax, softmax_backward,
-    softmax_jacobian, softmax_rows, softmax_rows_backward,
+    gradient_check_sample, heat_map, linear, linear_backward, log_sum_exp,
+    log_sum_exp_rows, numerical_gradient, relative_error, row_entropy, scaled_scores,
+    softmax, softmax_backward, softmax_jacobian, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector, RowDVector, SMatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -117,7 +117,7 @@ fn every_variant_has_its_numbers_and_its_sentence() {
             "`shape` is too large but its operations and bytes, and their sums, must fit 128 bits";
         changed.backward(&cache, &output)
             => Error::OtherParameters { argument: "cache" },
-            "`cache` is of other parameters but `backward` needs those of its forward pass";
+            "`cache` is of other parameters but only the layer that made it, unchanged, can use it";
         single_head().forward(&x, ForwardOptions::new().flash())
             => Error::Unsupported { argument: "options.engine", .. },
             "`options.engine` is not naive but SingleHeadAttention has none";
@@ -144,6 +144,7 @@ fn of_softmax_and_masks() {
         "Shape grad_weights": softmax_rows_backward(&matrix(3, 4), &matrix(3, 5));
         "Empty valid": Mask::padding(&[]);
         "Zero width": Mask::window(0);
+        "Empty ids": Mask::documents(&[]);
         "Empty allowed": Mask::dense(DMatrix::from_element(3, 0, true));
         "Zero size": Mask::blocks(0, DMatrix::from_element(1, 1, true));
         "Empty allowed": Mask::blocks(2, DMatrix::from_element(0, 1, true));
@@ -152,6 +153,7 @@ fn of_softmax_and_masks() {
         "Shape valid": Mask::causal().and(valid(2)).sized(3, 3);
         "Shape allowed": Mask::dense(DMatrix::from_element(2, 3, true)).unwrap().sized(3, 3);
         "Shape allowed": Mask::blocks(2, DMatrix::from_element(1, 2, true)).unwrap().sized(3, 3);
+        "Shape ids": Mask::documents(&[0, 1]).unwrap().sized(2, 3);
         "Shape scores": three.apply(matrix(2, 4));
     }
 }
@@ -219,6 +221,7 @@ fn of_parameters_and_what_steps_along_gradients() {
         "`w_q`: Shape gradients": adam.step(&mut p(), &other);
         "`w_q`: Shape gradients": adam.step(&mut other.clone(), &other); // of another model
         "`w_q`: Shape gradients": gradient_check_parameters(&p(), &other, 1e-5, loss);
+        "Zero entries": gradient_check_sample(&p(), &p(), 1e-5, 0, loss);
         "OutOfRange epsilon": gradient_check_parameters(&p(), &p(), 0.0, loss);
     }
     // The parameters are public: a layer says what is wrong with them whenever it is used.
@@ -288,27 +291,28 @@ fn of_layers() {
 #[test]
 fn of_caches_that_were_changed() {
     let (x, context) = (matrix(3, 4), matrix(5, 4));
+    let (one, many) = (single_head(), multi_head());
     let of_one = |change: fn(&mut SingleHeadCache<f64>)| {
         let options = ForwardOptions::new().context(&context);
-        let (output, mut cache) = single_head().forward(&x, options).unwrap();
+        let (output, mut cache) = one.forward(&x, options).unwrap();
         change(&mut cache);
-        single_head().backward(&cache, &output)
+        one.backward(&cache, &output)
     };
     let of_heads = |change: fn(&mut MultiHeadCache<f64>)| {
         let options = ForwardOptions::new().context(&context);
-        let (output, mut cache) = multi_head().forward(&x, options).unwrap();
+        let (output, mut cache) = many.forward(&x, options).unwrap();
         change(&mut cache);
-        multi_head().backward(&cache, &output)
+        many.backward(&cache, &output)
     };
     type Core<'a> = ([&'a mut DMatrix<f64>; 3], &'a mut Mask, &'a mut FlashOutput<f64>);
     let of_flash = |change: fn(Core)| {
         let options = ForwardOptions::new().context(&context).flash();
-        let (output, mut cache) = multi_head().forward(&x, options).unwrap();
+        let (output, mut cache) = many.forward(&x, options).unwrap();
         let HeadsCache::Flash { q, k, v, mask, forward, .. } = &mut cache.core else {
             panic!("flash attention was asked for");
         };
         change(([q, k, v], mask, forward));
-        multi_head().backward(&cache, &output)
+        many.backward(&cache, &output)
     };
     blames! {
         "Empty cache.x": of_one(|cache| cache.x = matrix(0, 4));

@@ -5,6 +5,7 @@ mod layer;
 mod batches;
 mod cached;
 mod errors;
+mod examples;
 mod flash;
 mod flash_allocations;
 mod from_pytorch;

@@ -2,7 +2,7 @@
 
 use attention::flash::{Flash, Inputs, Tiles};
 use attention::testing::one_problem::{F64, Problem, fast, naive, numbers, off, tiled};
-use attention::testing::{masks, random};
+use attention::testing::{masks, random, score_rules};
 use attention::{
     DistanceBuckets, ForwardOptions, Mask, MultiHeadAttention, Result, ScoreFunction,
     ScorePlace, ScoreRule, attention, attention_backward, gradient_check,
@@ -33,29 +33,14 @@ fn table(rows: usize, seed: u64) -> DMatrix<f64> {
     numbers(rows, HEADS, seed)
 }
 
-/// Every kind of rule, and some that follow one another.
-fn rules() -> Result<Vec<(&'static str, ScoreRule)>> {
-    let alibi = ScoreRule::alibi(HEADS)?;
-    let cap = ScoreRule::soft_cap(1.5)?;
-    let clipped = ScoreRule::table(&table(7, 0), DistanceBuckets::clipped(3)?)?;
-    let t5 = ScoreRule::table(&table(8, 1), DistanceBuckets::t5(8, 20)?)?;
-    Ok(vec![
-        ("alibi", alibi.clone()),
-        ("soft cap", cap.clone()),
-        ("clipped", clipped.clone()),
-        ("t5, soft cap, clipped", t5.clone().then(cap.clone()).then(clipped)),
-        ("soft cap, alibi, t5", cap.then(alibi).then(t5)),
-    ])
-}
-
 #[test]
 fn every_program_changes_scores_alike() -> Result<()> {
     let tiles = Tiles { queries: 16, keys: 24 };
     for lengths in [(37, 53), (60, 60), (40, 7), (1, 70), (6, 30)] {
         for (kind, mask) in masks(lengths.0, lengths.1) {
-            let mut all = rules()?;
+            let mut all = score_rules(HEADS);
             if kind.contains("causal") {
-                all.push(("one's own", ScoreRule::custom(OfThePast)));
+                all.push(("of the past".to_owned(), ScoreRule::custom(OfThePast)));
             }
             for (name, rule) in all {
                 let mask = mask.clone().with_scores(rule);
@@ -102,8 +87,8 @@ fn gradients_through_rules_are_the_measured_slopes() -> Result<()> {
     let (n_q, n_k) = (5, 7);
     let [q, k, v, r] = [(n_q, 4, 10), (n_k, 4, 11), (n_k, 3, 12), (n_q, 3, 13)]
         .map(|(n, d, seed)| random(n, d, seed));
-    let mut all = rules()?;
-    all.push(("one's own", ScoreRule::custom(OfThePast)));
+    let mut all = score_rules(HEADS);
+    all.push(("of the past".to_owned(), ScoreRule::custom(OfThePast)));
     for (name, rule) in all {
         let mask = Mask::causal().with_scores(rule).of_head(1);
         let (_, cache) = attention(&q, &k, &v, &mask)?;

@@ -1,6 +1,6 @@
 //! Values that are written and read again are the same, to the bit; files may be wrong, but reading them does not panic.
 
-use attention::testing::random;
+use attention::testing::{masks, random};
 use attention::{
     ForwardOptions, Mask, MultiHeadAttention, Parameters, Rotary, RotaryPairs,
     SingleHeadAttention,
@@ -77,17 +77,7 @@ fn a_layer_without_biases_comes_back_without_them() {
 
 #[test]
 fn masks_of_every_kind_come_back() {
-    let padding = Mask::padding(&[true, false, true]).unwrap();
-    let allowed = DMatrix::from_fn(2, 3, |i, j| (i + j) % 2 == 0);
-    for mask in [
-        Mask::none(),
-        Mask::causal(),
-        padding.clone(),
-        Mask::window(2).unwrap(),
-        Mask::dense(allowed).unwrap(),
-        Mask::blocks(2, DMatrix::from_fn(1, 2, |_, j| j == 1)).unwrap(),
-        Mask::causal().and(padding),
-    ] {
+    for (_, mask) in masks(2, 3) {
         let again: Mask = from_str(&to_string(&mask).unwrap()).unwrap();
         assert_eq!(again, mask);
         let matrix = |mask: &Mask| mask.sized(2, 3).unwrap().allowed_matrix();
@@ -163,7 +153,10 @@ fn a_mask_with_wrong_numbers_is_not_read() {
             json!([{ "Padding": [] }]),
             "`valid` is empty (0 entries) but at least one entry is needed",
         ),
-        (json!(["Causal", { "Window": 0 }]), "`width` is 0 but it must be at least 1"),
+        (
+            json!(["Causal", { "Window": { "width": 0, "sinks": 1 } }]),
+            "`width` is 0 but it must be at least 1",
+        ),
         (
             json!([{ "Dense": [[], 0, 3] }]),
             "`allowed` is empty (0 x 3) but at least one entry is needed",
@@ -174,13 +167,23 @@ fn a_mask_with_wrong_numbers_is_not_read() {
         ),
         (
             json!(["Forward"]),
-            "unknown variant `Forward`, expected one of `Causal`, `Padding`, `Window`, `Sinks`, `Dense`, `Blocks`",
+            "unknown variant `Forward`, expected one of `Causal`, `Padding`, `Window`, `Dense`, `Blocks`, `Documents`",
         ),
         (json!(["Causal", ["Causal"]]), "invalid type: sequence, expected string or map"),
     ] {
         let error = from_value::<Mask>(written).unwrap_err();
         assert_eq!(error.to_string(), message);
     }
+}
+
+/// Half of the digits would be lost without a word. A file from elsewhere may leave it out.
+#[test]
+fn a_file_is_read_in_the_precision_of_its_numbers() {
+    let mut written = to_value(multi_head()).unwrap();
+    let error = from_value::<MultiHeadAttention<f32>>(written.clone()).unwrap_err();
+    assert_eq!(error.to_string(), "`precision` is f64 but it is read as f32");
+    written["parameters"].as_object_mut().unwrap().remove("precision").unwrap();
+    assert!(from_value::<MultiHeadAttention<f32>>(written).is_ok());
 }
 
 /// A matrix whose size and number of entries do not fit is refused while it is read.
@@ -227,7 +230,7 @@ fn a_parameter_that_is_not_finite_is_neither_written_nor_read() {
 #[test]
 fn a_layer_whose_heads_do_not_divide_is_not_written() {
     let mut layer = multi_head();
-    layer.parameters = parameters(4, 3, 2);
+    layer.parameters = parameters(4, 3, 2).into();
     let error = to_string(&layer).unwrap_err().to_string();
     assert_eq!(error, "`n_heads` is 2 but it must divide the 3 columns of `w_q`");
 }

@@ -2,8 +2,8 @@
 
 use attention::testing::{blame, parameters, random};
 use attention::{
-    Adam, LayerGradients, Mask, MultiHeadAttention, NamedParameters, Parameters, Result,
-    SingleHeadAttention, named_parameters,
+    Adam, KeyValueCache, LayerGradients, Mask, MultiHeadAttention, NamedParameters,
+    Result, Rotary, RotaryPairs, SingleHeadAttention, named_parameters,
 };
 use nalgebra::{DMatrix, RowDVector, dmatrix};
 
@@ -21,7 +21,7 @@ fn model(seed: u64) -> Model {
     let layer =
         |seed| MultiHeadAttention::from_parameters(parameters(4, 4, 4, seed), 2).unwrap();
     let mut second = layer(seed + 1);
-    second.parameters = second.parameters.without_biases();
+    second.parameters = second.parameters.into_inner().without_biases().into();
     let layers = vec![layer(seed), second];
     Model { layers, head: random(4, 3, seed), bias: random(1, 3, seed + 2).row(0).into() }
 }
@@ -215,36 +215,48 @@ fn a_saved_optimiser_goes_on_where_it_was() -> Result<()> {
     Ok(())
 }
 
-/// A change of one entry, however small, makes every cache from before it useless, and the backward pass says so.
+/// Whatever may have changed a layer makes every cache from before it useless, and the layer says so.
 #[test]
 fn every_stale_cache_is_found() -> Result<()> {
-    fn changes(parameters: &Parameters<f64>) -> Vec<Parameters<f64>> {
-        let mut all = vec![];
-        for at in 0..parameters.named().len() {
-            for entry in 0..parameters.named()[at].1.len() {
-                let change = |f: &dyn Fn(f64) -> f64| {
-                    let mut changed = parameters.clone();
-                    let number = &mut changed.named_mut()[at].1[entry];
-                    *number = f(*number);
-                    changed
-                };
-                all.push(change(&|x| f64::from_bits(x.to_bits() ^ 1)));
-                all.push(change(&|x| -x));
-                all.push(change(&|_| 0.0));
-            }
-        }
-        all
-    }
+    type Layer = MultiHeadAttention<f64>;
     let x = random(3, 16, 31);
-    let layer = MultiHeadAttention::from_parameters(parameters(16, 16, 16, 3), 2)?;
+    let layer = Layer::from_parameters(parameters(16, 16, 16, 3), 2)?;
     let (output, cache) = layer.forward(&x, Mask::none())?;
-    let all = changes(&layer.parameters);
-    assert_eq!(all.len(), 3 * (4 * 256 + 4 * 16));
-    for changed in all {
-        let changed = MultiHeadAttention::from_parameters(changed, 2)?;
+    let mut writing = KeyValueCache::new();
+    layer.forward_cached(&x, &mut writing, Mask::causal())?;
+    let gradients = layer.backward(&cache, &output)?;
+    let rotary = Rotary::new(1e4, RotaryPairs::Halves)?;
+    let changes: [&dyn Fn(Layer) -> Result<Layer>; 7] = [
+        &|mut layer| layer.parameters.step(&gradients.parameters, 0.0).map(|()| layer),
+        &|mut layer| Adam::new(0.1).step(&mut layer, &gradients).map(|()| layer),
+        &|mut layer| {
+            layer.parameters.b_q[0] += 1e-9;
+            Ok(layer)
+        },
+        &|mut layer| {
+            layer.named_mut()[0].1.fill(0.0);
+            Ok(layer)
+        },
+        &|layer| Layer::from_parameters(layer.parameters.into_inner(), 2),
+        &|layer| {
+            let mut of_four = Layer::from_parameters(parameters(16, 16, 16, 3), 4)?;
+            of_four.parameters = layer.parameters;
+            Ok(of_four)
+        },
+        &|layer| layer.with_rotary(rotary),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let changed = change(layer.clone())?;
         let error = changed.backward(&cache, &output).unwrap_err();
-        assert_eq!(blame(&error), "OtherParameters cache");
+        assert_eq!(blame(&error), "OtherParameters cache", "change {number}");
+        let before = writing.clone();
+        let error = changed.forward_cached(&x, &mut writing, Mask::causal()).unwrap_err();
+        assert_eq!(blame(&error), "OtherParameters cache", "change {number}");
+        assert_eq!(writing, before);
     }
+    let copy = layer.clone();
+    assert_eq!(copy.backward(&cache, &output)?, gradients);
+    assert!(copy.forward_cached(&x, &mut writing, Mask::causal()).is_ok());
     let mut single = SingleHeadAttention::from(parameters(16, 3, 2, 4));
     let (output, cache) = single.forward(&x, Mask::none())?;
     assert!(single.backward(&cache, &output).is_ok());

@@ -81,7 +81,7 @@ pub fn start(factor: f64) -> Result<Start> {
     for seed in 0..LAYERS as u64 {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
         let mut layer = SingleHeadAttention::<f64>::xavier(D_MODEL, D_K, D_K, rng)?;
-        let Parameters { w_q, w_k, w_v, w_o, .. } = &mut layer.parameters;
+        let Parameters { w_q, w_k, w_v, w_o, .. } = &mut *layer.parameters;
         for w in [w_q, w_k, w_v, w_o] {
             *w *= factor;
         }

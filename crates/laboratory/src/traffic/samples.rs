@@ -30,19 +30,11 @@ pub fn random_inputs([n_q, n_k, d_k, d_v]: [usize; 4]) -> [DMatrix<f64>; 4] {
     shapes.map(|(rows, columns)| random(rows, columns, seeds.next().unwrap()))
 }
 
+/// A mask of every kind, and one under which no query sees anything.
 pub fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
-    let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 1).collect();
-    let allowed = DMatrix::from_fn(n_q, n_k, |i, j| i % 4 != 2 && (i + j) % 2 == 0);
-    let padding = Mask::padding(&valid).unwrap();
-    vec![
-        Mask::none(),
-        Mask::causal(),
-        padding.clone(),
-        Mask::causal().and(padding),
-        Mask::window(2).unwrap(),
-        Mask::dense(allowed).unwrap(), // has rows that see nothing
-        Mask::padding(&vec![false; n_k]).unwrap(),
-    ]
+    let of_every_kind = attention::testing::masks(n_q, n_k).into_iter();
+    let nothing = Mask::padding(&vec![false; n_k]).unwrap();
+    of_every_kind.map(|(_, mask)| mask).chain([nothing]).collect()
 }
 
 /// Queries and keys: of one, that divide nothing, of the whole, and of more than there is.
