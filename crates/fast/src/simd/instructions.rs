@@ -31,7 +31,7 @@ impl Instructions {
     /// Those that this processor has, from the slowest to the fastest.
     ///
     /// ```
-    /// use attention::flash::Instructions;
+    /// use fast::Instructions;
     /// assert_eq!(Instructions::available()[0], Instructions::Portable);
     /// ```
     pub fn available() -> Vec<Self> {
