@@ -301,9 +301,7 @@ fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
     let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());
     let last = changed(&folder.join(BOUND[1]));
     if last.is_err() || changed(module)? > last? {
-        let mut command = process::cargo(project);
-        command.args(["run", "--quiet", "--locked", "--package", "bind", "--"]);
-        process::run(command.args([module, &folder]))?;
+        process::run(process::own_program(project, "bind").args([module, &folder]))?;
     }
     Ok(folder)
 }
