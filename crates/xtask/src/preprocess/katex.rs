@@ -109,7 +109,7 @@ fn html(formula: &str) -> Result<String, String> {
     let options = config.build_extra_opts();
     let html = process_chapter_prerender(formula, in_line, on_its_own, "", &options);
     if html == formula {
-        return Err("KaTeX fails; is it nested too deep?".to_owned());
+        return Err("KaTeX gives up; it may be nested too deep".to_owned());
     }
     // HTML does not need these, and without them a page with many formulas is a twentieth shorter.
     let html = html
