@@ -11,6 +11,7 @@ use crate::process;
 use crate::project::Project;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
@@ -106,24 +107,24 @@ fn check(made: &Path, committed: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a number of the sources, in hexadecimal digits. Comments and empty lines don't count, since they change nothing that a figure shows.
+/// Returns the SHA-256 of the sources, in hexadecimal digits. Comments and empty lines don't count, since they change nothing that a figure shows.
 fn digest(project: &Project) -> String {
     let folders = CRATES.map(|name| project.root().join("crates").join(name));
     let files = folders.iter().flat_map(|folder| {
         let sources = files::with_extension(&folder.join("src"), "rs");
         sources.into_iter().chain([folder.join("Cargo.toml")])
     });
-    // FNV-1a, which stays the same in all versions of Rust.
-    let mut digest: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut digest = Sha256::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap_or_default();
         let lines = text.lines().map(str::trim);
         let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
-        for byte in code.flat_map(|line| line.bytes().chain([b'\n'])) {
-            digest = (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for line in code {
+            digest.update(line);
+            digest.update("\n");
         }
     }
-    format!("{digest:016x}")
+    hex::encode(digest.finalize())
 }
 
 /// The folder of the module for a book: the committed one if it is of these sources or nothing compiles a new one. The variable
@@ -301,9 +302,7 @@ fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
     let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());
     let last = changed(&folder.join(BOUND[1]));
     if last.is_err() || changed(module)? > last? {
-        let mut command = process::cargo(project);
-        command.args(["run", "--quiet", "--locked", "--package", "bind", "--"]);
-        process::run(command.args([module, &folder]))?;
+        process::run(process::own_program(project, "bind").args([module, &folder]))?;
     }
     Ok(folder)
 }
