@@ -178,6 +178,30 @@ impl<T: Float> Engine<T> for Tiled {
     }
 }
 
+/// An engine that is chosen while the program runs.
+impl<T: Float> Engine<T> for Arc<dyn Engine<T>> {
+    fn forward(&self, inputs: &Inputs<T>) -> Result<FlashOutput<T>> {
+        (**self).forward(inputs)
+    }
+
+    fn backward(
+        &self,
+        inputs: &Inputs<T>,
+        forward: &FlashOutput<T>,
+        grad_output: DMatrixView<T>,
+    ) -> Result<AttentionGradients<T>> {
+        (**self).backward(inputs, forward, grad_output)
+    }
+
+    fn forward_paged(&self, inputs: &PagedInputs<T>) -> Result<FlashOutput<T>> {
+        (**self).forward_paged(inputs)
+    }
+
+    fn product(&self, a: Factor<T>, b: Factor<T>, bias: Option<&[T]>) -> DMatrix<T> {
+        (**self).product(a, b, bias)
+    }
+}
+
 /// An engine that options and caches share. Two are equal if they print the same.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedEngine<T: Float>(Arc<dyn Engine<T>>);

@@ -23,4 +23,4 @@ pub use diagnose::{
 pub use exponentials::Exponentials;
 pub use layer::{AttentionLayer, DecodingLayer};
 pub use library_flash::LibraryFlash;
-pub use patients::{Fault, Patient, PatientKeyValues};
+pub use patients::{Fault, Patient, PatientCache, PatientKeyValues};

@@ -6,9 +6,9 @@ use crate::norm::{NormCache, RmsNorm};
 use crate::parallel;
 use attention::engine::{ByWeights, Engine};
 use attention::{
-    AttentionCache, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention,
-    MultiHeadCache, NamedParameters, Parameters, Result, Rotary, RotaryPairs,
-    linear_backward_by, linear_by, named_parameters, softmax,
+    ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, MultiHeadCache,
+    NamedParameters, Parameters, Result, Rotary, RotaryPairs, linear_backward_by,
+    linear_by, named_parameters, softmax,
 };
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, DVector, RowDVector};
@@ -90,9 +90,9 @@ struct BlockCache<T: Float> {
 }
 
 impl<T: Float> TransformerCache<T> {
-    /// Returns queries, keys, values and weights of each head of a block.
-    pub fn heads(&self, block: usize) -> Vec<AttentionCache<T>> {
-        self.blocks[block].attention.heads()
+    /// Returns the weights of each head of a block (n, n).
+    pub fn weights(&self, block: usize) -> &[DMatrix<T>] {
+        self.blocks[block].attention.weights()
     }
 }
 

@@ -190,7 +190,7 @@ fn a_head_that_is_off_changes_what_its_rows_of_w_o_carry() -> Result<()> {
     let (on, _) = model.forward(&tokens)?;
     let (without, cache) = off.forward(&tokens)?;
     assert!((&on - &without).amax() > 1e-3);
-    assert_eq!(cache.heads(0).len(), 4); // it still looks, without effect
+    assert_eq!(cache.weights(0).len(), 4); // it still looks, without effect
     let mut noisy = off.clone(); // what it finds makes no difference any more
     let w_q = &mut noisy.blocks[0].attention.parameters.w_q;
     w_q.columns_mut(2, 2).fill(9.0);
@@ -204,7 +204,7 @@ fn scores_of_heads_are_shares_of_weight() -> Result<()> {
     let model = random_model(SIZES, 6);
     let texts = [vec![0, 1, 2, 0, 1, 2]];
     let (_, cache) = model.forward(&texts[0])?;
-    let weights = &cache.heads(1)[2].weights;
+    let weights = &cache.weights(1)[2];
     let scores = head_scores(&model, &texts)?[1][2];
     let mean = |of: &dyn Fn(usize) -> f64, from: usize| {
         (from..6).map(of).sum::<f64>() / (6 - from) as f64
