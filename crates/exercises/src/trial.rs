@@ -191,7 +191,7 @@ pub fn run(program: &Path, task: &Task, limits: Limits, kept: &Path) -> Result<O
 }
 
 /// With this variable Rust's test programs print what a test says when it says it, and not below its name.
-pub(crate) const NO_CAPTURE: &str = "RUST_TEST_NOCAPTURE";
+pub const NO_CAPTURE: &str = "RUST_TEST_NOCAPTURE";
 
 /// Reads what Rust's test program has printed. A result counts only if all tests of the task were begun before it: code under test may print
 /// such a line, too, and exit.

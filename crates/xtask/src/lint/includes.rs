@@ -3,9 +3,9 @@
 use super::{Document, Finding, Sources};
 use crate::files;
 use crate::pattern::{Pattern, pattern};
+use fs_err as fs;
 use path_clean::PathClean;
 use regex::{Captures, Regex};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A directive as mdBook reads it, or the escaped form that it prints as it is.
