@@ -102,6 +102,8 @@ const BOOK: &str = "crates/model/trained/book.txt";
 const TRAINED: &str = "crates/model/trained";
 
 fn main() -> Result<()> {
+    // Someone who reads only the first lines, as `head` does, ends the program without a word.
+    sigpipe::reset();
     match Arguments::parse().command {
         Command::Train {
             task,
