@@ -1,7 +1,7 @@
 //! The layer between two attentions: each token by itself, through a wide hidden layer.
 
 use crate::norm::{NormCache, RmsNorm};
-use crate::transformer::normal;
+use crate::random::normal;
 use attention::{Float, Result, linear, linear_backward, named_parameters};
 use nalgebra::{DMatrix, RowDVector};
 use rand::Rng;
