@@ -1,12 +1,12 @@
 //! The chapter's page: values, tables and figures.
 
+use crate::figures::format::{fixed, integer, significant};
+use crate::figures::{Axis, BLUE, Line, MUTED, Marks, TEXT, VERMILION};
+use crate::figures::{arrow, label, line, line_chart, text_box};
 use crate::output::Page;
 use crate::trained::{self, Opened};
 use anyhow::{Context as _, Result};
 use attention::NamedParameters as _;
-use figures::format::{fixed, integer, significant};
-use figures::{Axis, BLUE, Line, MUTED, Marks, TEXT, VERMILION};
-use figures::{arrow, label, line, line_chart, text_box};
 use model::{Characters, Plan};
 use serde::Deserialize;
 

@@ -4,12 +4,12 @@ use super::bars;
 use super::facts::{LARGE, Ladder, PASSES, SMALL, Step, has_backward, rate, threads};
 use super::runs::Again;
 use crate::fast::facts::{D, HEADS, N};
+use crate::figures::format::{duration, fixed, integer, percent, significant};
 use crate::output::Page;
 use crate::records::least_and_most;
 use anyhow::{Context, Result};
 use attention::flash::{Flash, Tiles};
-use figures::format::{duration, fixed, integer, percent, significant};
-use record::Record;
+use record::{Record, SAMPLES};
 
 /// `peers` were timed on the same machine, if they are there.
 pub fn generate(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()> {
@@ -263,10 +263,7 @@ fn again(page: &mut Page, ladder: &Ladder, peers: Option<&Record>) -> Result<()>
     page.value("again-apart", fixed(apart, 2));
     page.value("roof-registers", shares_of_the_roof(ladder, &runs)?);
     other_runs(page, &runs);
-    let bench = include_str!("../../../../laboratory/benches/support/mod.rs");
-    let samples =
-        bench.split_once(".sample_size(").and_then(|(_, rest)| rest.split_once(')'));
-    page.value("samples", samples.context("how many samples are there?")?.0);
+    page.value("samples", integer(SAMPLES));
     Ok(())
 }
 

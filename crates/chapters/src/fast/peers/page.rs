@@ -1,11 +1,11 @@
 //! The peers on the page: values, tables and figures.
 
 use super::facts::{self, Cell, Ratio, mean};
+use crate::figures::format::{duration, fixed, integer};
+use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use crate::records::{least_and_most, list, machine_in_brief};
 use anyhow::Result;
-use figures::format::{duration, fixed, integer};
-use figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
 use record::statistics::geometric_mean;
 use record::{Machine, Record};
 use std::collections::BTreeSet;

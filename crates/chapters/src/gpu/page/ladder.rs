@@ -1,12 +1,12 @@
 //! The demands of each kernel, and its predicted speed.
 
 use super::{kernel, name, predicted, told};
+use crate::figures::format::{fixed, integer, percent, significant};
+use crate::figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
 use crate::gpu::ladder::{Step, bytes_of_head, clocks_of_naive_keys, row_of_loads};
 use crate::gpu::machine::{H100, N};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{fixed, integer, percent, significant};
-use figures::{BLUE, Color, MUTED, TEXT, VERMILION, filled, label, line, text};
 
 /// The kernels, and the share of its roof that each was measured to reach.
 pub fn generate(page: &mut Page, steps: &[Step; 6], measured: [f64; 6]) -> Result<()> {

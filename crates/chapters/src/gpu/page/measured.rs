@@ -1,6 +1,7 @@
 //! Measurements on a GPU beside the predictions.
 
 use super::{kernel, predicted, told};
+use crate::figures::format::{fixed, integer, significant, table};
 use crate::gpu::banks::D;
 use crate::gpu::ladder::{Step, clocks_of_lines, naive_with_one_line_a_clock};
 use crate::gpu::machine::H100;
@@ -11,7 +12,6 @@ use crate::gpu::measured::{
 use crate::output::Page;
 use crate::records::provenance;
 use anyhow::{Context, Result, ensure};
-use figures::format::{fixed, integer, significant, table};
 use record::{Record, Unit};
 
 /// Writes the section's tables, and what other sections say of the measurements.

@@ -1,16 +1,14 @@
 //! From naive to fast attention, one change at a time. What the parts cost by themselves, from which each change's gain can
 //! be predicted, is in `parts.rs`.
 //!
-//! `cargo bench --bench ladder` runs it. Compare within one run: the numbers are those of the machine at hand.
-
-mod support;
+//! `cargo bench --bench ladder` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
 use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::{Mask, attention, attention_backward};
 use criterion::{Criterion, criterion_group, criterion_main};
 use laboratory::{Exponentials, LibraryFlash};
 use mimalloc::MiMalloc;
-use support::{briefly, normal, time};
+use topics::{briefly, normal, time};
 
 /// Keeps the memory of a matrix that was dropped for the next one. The system's allocator may give it back to the system, or not,
 /// and what the naive program takes would depend on that.
