@@ -15,8 +15,6 @@ use super::{machine::H100, race, source};
 use crate::figures::format::{fixed, integer, percent};
 use crate::output::Page;
 use anyhow::{Context, Result};
-#[cfg(test)]
-pub use measured::shares;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let steps = steps()?;
