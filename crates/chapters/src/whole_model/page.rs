@@ -134,22 +134,22 @@ pub fn samples(opened: &Opened, task: &Characters) -> Result<Vec<Sample>> {
 
 /// Training steps beside PyTorch's, from benches/peers/train.py.
 #[derive(Deserialize)]
-pub struct Speed {
+struct Speed {
     processor: String,
     torch: String,
     date: String,
-    pub runs: Vec<SpeedOfThreads>,
+    runs: Vec<SpeedOfThreads>,
 }
 
 #[derive(Deserialize)]
-pub struct SpeedOfThreads {
+struct SpeedOfThreads {
     threads: usize,
     ours: f64,
     theirs: f64,
-    pub ratio: f64,
+    ratio: f64,
 }
 
-pub fn speed() -> Result<Speed> {
+fn speed() -> Result<Speed> {
     Ok(serde_json::from_str(include_str!("../../../model/trained/speed.json"))?)
 }
 

@@ -1,7 +1,7 @@
 //! The peers on the page: values, tables and figures.
 
 use super::facts::{self, Cell, Ratio, mean};
-use crate::figures::format::{duration, fixed, integer, percent};
+use crate::figures::format::{duration, fixed, integer};
 use crate::figures::{Axis, BLUE, Line, MUTED, Marks, VERMILION, line_chart};
 use crate::output::Page;
 use crate::records::{least_and_most, list, machine_in_brief};
@@ -70,7 +70,7 @@ fn by_machine(page: &mut Page, records: &[Record]) -> Result<()> {
     }
     let header = ["machine", "PyTorch, fused / ours", "range", "at least 1"];
     page.table("machines", &header, &rows);
-    page.value("peers-wins", percent(wins_of_all as f64 / all as f64, 0));
+    page.value("peers-wins", format!("{wins_of_all} of {all}"));
     let (least, most) = least_and_most(means);
     page.value("fused-least", fixed(least, 1));
     page.value("fused-most", fixed(most, 1));
