@@ -1,16 +1,15 @@
 //! The cost of fresh pages: page faults and times of softmax, of attention and of a layer, once with the allocator of the system as
 //! it is, and once with that allocator told to keep its pages. All of it is timed in turns, so that its times can be compared.
 //!
-//! `cargo bench --bench pages` runs it. The counts are those of Linux, and the setting is glibc's.
-
-mod support;
+//! `cargo bench --bench pages` runs it here. The counts are those of Linux, and the setting is glibc's.
 
 use attention::{Mask, MultiHeadAttention, attention, linear, softmax_rows};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
+use record::statistics::{median, spread};
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;
-use support::{inputs, normal};
+use topics::{inputs, normal};
 
 /// Tells glibc to serve large matrices from its heap and to give nothing back to the system.
 const KEEP: [(&str, &str); 2] =
@@ -81,11 +80,6 @@ fn faults() -> Option<u64> {
     behind_name.split_whitespace().nth(7)?.parse().ok()
 }
 
-fn median(numbers: &mut [f64]) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
-
 /// Prints the median time of each task and the median count of its page faults, over rounds in each of which every task runs once.
 fn measure(group: &str, rounds: usize, filter: &str) {
     let mut tasks: Vec<_> = core().into_iter().chain(layer()).collect();
@@ -106,13 +100,10 @@ fn measure(group: &str, rounds: usize, filter: &str) {
         }
     }
     for (i, (name, _)) in tasks.iter().enumerate() {
-        let seconds = median(&mut times[i]);
-        let mut distances: Vec<_> =
-            times[i].iter().map(|time| (time - seconds).abs()).collect();
-        let spread = 1.4826 * median(&mut distances);
+        let (seconds, spread) = (median(&times[i]), spread(&times[i]));
         println!("{group}/{name}: {seconds} +- {spread} seconds");
         if !counts[i].is_empty() {
-            println!("{group} faults/{name}: {} page faults", median(&mut counts[i]));
+            println!("{group} faults/{name}: {} page faults", median(&counts[i]));
         }
     }
 }

@@ -1,17 +1,22 @@
 //! Taking records: the machine, the versions, the date, and what the benchmarks said.
 
-use crate::{Cache, Machine, Measurement, Record, SHOWN, Unit};
+#![deny(missing_docs, unsafe_code)]
+
+mod name;
+pub mod rounds;
+
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, TargetKind};
 use clap::Args;
-use jiff::{Timestamp, Unit as TimeUnit};
+use name::measurement_of_benchmark;
+use record::here::{machine, now};
+use record::{Measurement, Record, SHOWN, Unit};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 /// The choices for a run of the benchmarks.
 #[derive(Debug, Clone, Args)]
@@ -26,7 +31,7 @@ pub struct Options {
 /// Packages whose versions every record tells, with those that `attention` depends on.
 const MEASURED_WITH: [&str; 3] = ["attention", "nalgebra", "matrixmultiply"];
 
-/// Runs the benchmarks of the crate in the project at `root`, and writes a record of each to this machine's folder in
+/// Runs the benchmarks in `benches/` of the project at `root`, and writes a record of each to this machine's folder in
 /// `records/`, or in `target/records/` if they were quick, since those are not to be shown.
 ///
 /// Records are written when all have been taken, each whole or not at all.
@@ -34,7 +39,8 @@ const MEASURED_WITH: [&str; 3] = ["attention", "nalgebra", "matrixmultiply"];
 /// # Errors
 /// A benchmark is not there, or fails, or measures nothing; then no record changes.
 pub fn take(root: &Path, options: &Options) -> Result<()> {
-    let metadata = MetadataCommand::new().current_dir(root).exec()?;
+    let workspace = &root.join("benches");
+    let metadata = MetadataCommand::new().current_dir(workspace).exec()?;
     let benchmarks = benchmarks(&metadata)?;
     let wrong = options.topics.iter().find(|topic| !benchmarks.contains(topic));
     if let Some(wrong) = wrong {
@@ -44,11 +50,11 @@ pub fn take(root: &Path, options: &Options) -> Result<()> {
         |topic: &&String| options.topics.is_empty() || options.topics.contains(topic);
     // The circumstances are one for all, since they are shown together. They are asked for before anything is measured:
     // an error here must not cost the measurements.
-    let versions = versions(root, &MEASURED_WITH)?;
+    let versions = versions(workspace, &MEASURED_WITH)?;
     let circumstances = circumstances("", versions, features(&metadata)?)?;
     let mut records = vec![];
     for topic in benchmarks.iter().filter(chosen) {
-        let measurements = measure(root, topic, options)?;
+        let measurements = measure(workspace, topic, options)?;
         let record =
             Record { topic: topic.clone(), measurements, ..circumstances.clone() };
         record.check().with_context(|| format!("the record of {topic}"))?;
@@ -138,13 +144,13 @@ pub fn write_file(file: &Path, record: &Record) -> Result<()> {
 }
 
 fn benchmarks(metadata: &Metadata) -> Result<Vec<String>> {
-    let targets = package(metadata, "laboratory")?.targets.iter();
+    let targets = package(metadata, "topics")?.targets.iter();
     let mut names: Vec<_> = targets
         .filter(|target| target.kind.contains(&TargetKind::Bench))
         .map(|target| target.name.clone())
         .collect();
     names.sort();
-    ensure!(!names.is_empty(), "`laboratory` has no benchmark");
+    ensure!(!names.is_empty(), "`topics` has no benchmark");
     Ok(names)
 }
 
@@ -158,15 +164,15 @@ fn package<'a>(
 
 /// Runs one benchmark and gathers what it measured: the times that criterion leaves in its folder, and what it prints itself;
 /// see [`printed_measurement`].
-fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measurement>> {
+fn measure(workspace: &Path, topic: &str, options: &Options) -> Result<Vec<Measurement>> {
     let folder = tempfile::tempdir()?; // a fresh one, so that nothing of another day is in it
     let mut cargo =
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["bench", "--package", "laboratory", "--bench", topic]);
+    cargo.args(["bench", "--package", "topics", "--bench", topic]);
     if options.quick {
         cargo.args(["--", "--quick"]);
     }
-    cargo.current_dir(root).env("CRITERION_HOME", folder.path());
+    cargo.current_dir(workspace).env("CRITERION_HOME", folder.path());
     cargo.env("RAYON_NUM_THREADS", "1");
     let mut child =
         cargo.stdout(Stdio::piped()).spawn().context("cargo could not be started")?;
@@ -176,7 +182,7 @@ fn measure(root: &Path, topic: &str, options: &Options) -> Result<Vec<Measuremen
         let line = line?;
         println!("{line}");
         if let Some((name, unit, numbers)) = printed_measurement(&line) {
-            measurements.push(Measurement::of_benchmark(name, unit, numbers)?);
+            measurements.push(measurement_of_benchmark(name, unit, numbers)?);
         }
     }
     let status = child.wait()?;
@@ -211,7 +217,7 @@ fn printed_measurement(line: &str) -> Option<(&str, Unit, (f64, f64))> {
 /// All that criterion measured below `folder`.
 ///
 /// # Errors
-/// A file cannot be read, or a benchmark's name does not say what it is: see [`Measurement::of_benchmark`].
+/// A file cannot be read, or a benchmark's name does not say what it is: see [`measurement_of_benchmark`].
 fn timed(folder: &Path) -> Result<Vec<Measurement>> {
     let mut found = vec![];
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -222,7 +228,7 @@ fn timed(folder: &Path) -> Result<Vec<Measurement>> {
                 parse(&path.join("estimates.json"))?;
             let seconds = |estimate: Estimate| estimate.point_estimate * 1e-9; // from ns
             let numbers = (seconds(median), seconds(median_abs_dev));
-            found.push(Measurement::of_benchmark(&full_id, Unit::Seconds, numbers)?);
+            found.push(measurement_of_benchmark(&full_id, Unit::Seconds, numbers)?);
         } else if path.is_dir() {
             found.extend(timed(&path)?);
         }
@@ -253,89 +259,17 @@ fn parse<T: for<'de> Deserialize<'de>>(file: &Path) -> Result<T> {
     serde_json::from_str(&text).with_context(|| file.display().to_string())
 }
 
-/// This machine.
-///
-/// # Errors
-/// The system does not tell what its processor is.
-pub fn machine() -> Result<Machine> {
-    let what = RefreshKind::nothing()
-        .with_cpu(CpuRefreshKind::nothing())
-        .with_memory(MemoryRefreshKind::nothing().with_ram());
-    let system = System::new_with_specifics(what);
-    let cpu = system.cpus().first().context("the system shows no processor")?;
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    Ok(Machine {
-        cpu: cpu.brand().trim().to_owned(),
-        microarchitecture: microarchitecture(),
-        family: number_in(&cpuinfo, "cpu family"),
-        model: number_in(&cpuinfo, "model"),
-        cores: system.cpus().len(),
-        memory: system.total_memory(),
-        caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
-        accelerator: None,
-        os: std::env::consts::OS.to_owned(),
-        arch: std::env::consts::ARCH.to_owned(),
-    })
-}
-
 fn rustc() -> Command {
     Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
 }
 
-/// The name that LLVM gives to this processor's microarchitecture, if `rustc` is there to tell.
-fn microarchitecture() -> Option<String> {
-    let output = rustc().args(["--print", "target-cpus"]).output().ok()?;
-    microarchitecture_in(&String::from_utf8(output.stdout).ok()?)
-}
-
-/// The name in `native - Select the CPU of the current host (currently NAME).`
-fn microarchitecture_in(target_cpus: &str) -> Option<String> {
-    let mut lines = target_cpus.lines().map(str::trim_start);
-    let native = lines.find(|line| line.starts_with("native "))?;
-    let (_, name) = native.split_once("(currently ")?;
-    let name = name.strip_suffix(").")?;
-    (!name.is_empty() && name != "generic").then(|| name.to_owned())
-}
-
-/// Returns the number in the first line `NAME : NUMBER` of what Linux tells of its processors.
-fn number_in(cpuinfo: &str, name: &str) -> Option<u32> {
-    let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-    let (_, number) = lines.find(|(found, _)| found.trim() == name)?;
-    number.trim().parse().ok()
-}
-
-/// Returns the caches of one core that Linux tells of; elsewhere, none.
-fn caches(folder: &Path) -> Vec<Cache> {
-    let cache = |folder: PathBuf| -> Option<Cache> {
-        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-        let kib: u64 = read("size")?.trim().strip_suffix('K')?.parse().ok()?;
-        Some(Cache {
-            level: read("level")?.trim().parse().ok()?,
-            kind: read("type")?.trim().to_owned(),
-            bytes: kib << 10,
-        })
-    };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut caches: Vec<_> = entries.filter_map(|entry| cache(entry.path())).collect();
-    caches.sort_by(|a, b| (a.level, &a.kind).cmp(&(b.level, &b.kind)));
-    caches
-}
-
-/// The time of day, as a record tells it.
-///
-/// # Errors
-/// There is none.
-pub fn now() -> Result<String> {
-    Ok(Timestamp::now().round(TimeUnit::Second)?.to_string())
-}
-
-/// The versions of the compiler, of `packages` in the workspace at `root`, of what `attention` depends on, and the commit, if
+/// The versions of the compiler, of `packages` in the workspace around `folder`, of what `attention` depends on, and the commit, if
 /// there is one.
 ///
 /// # Errors
 /// The workspace does not use one of them, or the compiler does not tell.
-pub fn versions(root: &Path, packages: &[&str]) -> Result<BTreeMap<String, String>> {
-    let metadata = &MetadataCommand::new().current_dir(root).exec()?;
+pub fn versions(folder: &Path, packages: &[&str]) -> Result<BTreeMap<String, String>> {
+    let metadata = &MetadataCommand::new().current_dir(folder).exec()?;
     let output = rustc().arg("--version").output().context("rustc")?;
     let text = String::from_utf8(output.stdout)?;
     let rustc = text.split(' ').nth(1).context("rustc does not tell its version")?;
@@ -344,7 +278,7 @@ pub fn versions(root: &Path, packages: &[&str]) -> Result<BTreeMap<String, Strin
         versions.insert((*name).to_owned(), package(metadata, name)?.version.to_string());
     }
     versions.extend(dependencies(metadata)?);
-    if let Some(commit) = commit(root) {
+    if let Some(commit) = commit(folder) {
         versions.insert("commit".to_owned(), commit);
     }
     Ok(versions)
@@ -367,9 +301,10 @@ fn dependencies(metadata: &Metadata) -> Result<BTreeMap<String, String>> {
 }
 
 /// Returns the commit that is checked out, if the project is under version control.
-fn commit(root: &Path) -> Option<String> {
+fn commit(folder: &Path) -> Option<String> {
     let mut git = Command::new("git");
-    let output = git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(root).output();
+    let output =
+        git.args(["rev-parse", "--short=10", "HEAD"]).current_dir(folder).output();
     let output = output.ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
@@ -383,36 +318,6 @@ fn features(metadata: &Metadata) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn this_machine_can_be_described() {
-        let machine = machine().unwrap();
-        assert!(machine.cores > 0 && machine.memory > 0, "{machine:?}");
-    }
-
-    #[test]
-    fn the_compiler_tells_the_microarchitecture() {
-        let text = "Available CPUs for this target:\n    \
-             native                  - Select the CPU of the current host (currently znver5).\n    \
-             alderlake\n";
-        assert_eq!(microarchitecture_in(text).as_deref(), Some("znver5"));
-        assert_eq!(microarchitecture_in(&text.replace("znver5", "generic")), None);
-        assert_eq!(microarchitecture_in("error: no such option"), None);
-    }
-
-    #[test]
-    fn family_and_model_are_read_from_what_linux_tells() {
-        let text = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 173\nmodel name\t: Intel(R) Xeon(R)\n";
-        assert_eq!(number_in(text, "cpu family"), Some(6));
-        assert_eq!(number_in(text, "model"), Some(173));
-        assert_eq!(number_in(text, "stepping"), None);
-        assert_eq!(number_in("model\t: six", "model"), None);
-    }
-
-    #[test]
-    fn now_is_a_date() {
-        assert!(crate::is_time(&now().unwrap()));
-    }
 
     #[test]
     fn measurements_are_read_from_lines() {

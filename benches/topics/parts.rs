@@ -1,18 +1,15 @@
 //! The parts of attention, each by itself: exponentials and products of tiles. From these the gains of the steps in `ladder.rs` can be predicted.
 //!
-//! `cargo bench --bench parts` runs it. Compare within one run: the numbers are those of the machine at hand.
-
-mod support;
+//! `cargo bench --bench parts` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
 use attention::Float;
-use attention::flash::Flash;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use fast::{Part, TileProducts};
+use fast::{Flash, Part, TileProducts};
 use mimalloc::MiMalloc;
 use nalgebra::{DMatrix, DMatrixView, Dyn};
 use std::hint::black_box;
-use support::{briefly, normal, time};
+use topics::{briefly, normal, time};
 
 /// As in `ladder.rs`.
 #[global_allocator]

@@ -1,7 +1,7 @@
 //! Charts of lines and bars, on linear and logarithmic axes.
 
-use crate::format::fixed;
-use crate::{Area, BLUE, MUTED, TEXT, text_style};
+use super::format::fixed;
+use super::{Area, BLUE, MUTED, TEXT, text_style};
 use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};

@@ -1,15 +1,13 @@
 //! Ways to attend to fewer pairs, or to none, beside full attention: the time by the number of tokens, on one thread, and the memory
 //! beyond the inputs.
 //!
-//! `cargo bench --bench fewer_pairs` runs it.
+//! `cargo bench --bench fewer_pairs` runs it here.
 
-mod support;
-
-use attention::flash::Flash;
+use fast::Flash;
 use criterion::{Criterion, criterion_group, criterion_main};
 use laboratory::fewer_pairs::Method;
 use peak_alloc::PeakAlloc;
-use support::{briefly, inputs, time};
+use topics::{briefly, inputs, time};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;

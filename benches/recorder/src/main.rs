@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Parser;
-use record::take::{Options, add, take};
+use recorder::{Options, add, take};
 use std::path::{Path, PathBuf};
 
 /// Runs the benchmarks and writes down what they say.

@@ -1,7 +1,7 @@
 //! Matrices as coloured cells.
 
-use crate::format::fixed;
-use crate::{Area, HEAT, HEAT_NEGATIVE, MUTED, TEXT, text_style};
+use super::format::fixed;
+use super::{Area, HEAT, HEAT_NEGATIVE, MUTED, TEXT, text_style};
 use anyhow::Result;
 use nalgebra::DMatrix;
 use plotters::prelude::*;
@@ -80,7 +80,7 @@ impl HeatMap<'_> {
                 } else {
                     ("−∞".to_owned(), MUTED)
                 };
-                crate::label(area, middle, &text, colour)?;
+                super::label(area, middle, &text, colour)?;
             }
         }
         for (i, label) in self.rows.iter().enumerate() {
@@ -90,7 +90,7 @@ impl HeatMap<'_> {
         }
         for (j, label) in self.columns.iter().enumerate() {
             let place = (left + cell * j as i32 + cell / 2 - 1, top - 14);
-            crate::label(area, place, label, TEXT)?;
+            super::label(area, place, label, TEXT)?;
         }
         Ok(())
     }

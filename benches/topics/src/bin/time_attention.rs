@@ -1,15 +1,17 @@
 //! Times self-attention of random queries, keys and values, naive or flash, and prints one line of JSON.
 //!
-//! `cargo run --release -p attention --example time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --causal`
+//! `cargo run --release --manifest-path benches/Cargo.toml --bin time_attention -- --n 2048 --d 64 --heads 8 --threads 1 --causal`
 
-use attention::flash::{Flash, Inputs};
+use attention::engine::Engine as _;
+use attention::flash::Inputs;
+use fast::{Flash, Float};
 use attention::{AttentionShape, Float, Mask, ScoreRule, attention, attention_backward};
-use nalgebra::{DMatrix, convert, try_convert};
-use rand::{SeedableRng, rngs::ChaCha8Rng};
-use rand_distr::{Distribution, StandardNormal};
+use nalgebra::{DMatrix, try_convert};
+use record::statistics::median;
 use serde::Serialize;
 use std::error::Error;
 use std::time::Instant;
+use topics::normal;
 
 const USAGE: &str = "\
 usage: time_attention [--n N] [--d N] [--heads N] [--threads N] [--repeats N]
@@ -24,7 +26,7 @@ usage: time_attention [--n N] [--d N] [--heads N] [--threads N] [--repeats N]
   --window   each query sees so many keys, itself among them (all)
   --threads  threads (1)
   --repeats  how many times; the median counts (9)
-  --naive    by `attention`, head by head, and not by `flash::Flash`
+  --naive    by `attention`, head by head, and not by `fast::Flash`
   --backward forward and backward, and not forward alone
   --double   in numbers of double precision, `f64`, and not in `f32`
   --causal   no token sees its future
@@ -178,17 +180,11 @@ fn flops(options: &Options) -> attention::Result<f64> {
 /// The median of the seconds, and the sum of the output.
 fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
     let (heads, kv_heads, threads) = (options.heads, options.kv_heads(), options.threads);
-    let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    let mut normal = |n: usize, heads: usize| {
-        DMatrix::<T>::from_fn(n, heads * options.d, |_, _| {
-            let z: f64 = StandardNormal.sample(rng);
-            convert(z)
-        })
-    };
     let (n_q, n_k) = (options.queries(), options.n);
-    let q = normal(n_q, heads);
-    let [k, v] = std::array::from_fn(|_| normal(n_k, kv_heads));
-    let grad_output = normal(n_q, heads);
+    let (width, kv_width) = (heads * options.d, kv_heads * options.d);
+    let q = normal::<T>(n_q, width, 0);
+    let [k, v] = [1, 2].map(|seed| normal::<T>(n_k, kv_width, seed));
+    let grad_output = normal::<T>(n_q, width, 3);
     let mask = options.mask()?;
     let inputs = Inputs::grouped(&q, &k, &v, &mask, heads, kv_heads)?;
     let flash = Flash::new().with_threads(threads)?;
@@ -199,9 +195,9 @@ fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
         if options.naive {
             return pool.install(|| naive(&inputs, &mask, grad_output));
         }
-        let forward = flash.forward(&inputs);
+        let forward = flash.forward(&inputs)?;
         if let Some(grad_output) = grad_output {
-            flash.backward(&inputs, &forward, grad_output)?;
+            flash.backward(&inputs, &forward, grad_output.into())?;
         }
         Ok(forward.output)
     };
@@ -216,8 +212,7 @@ fn time<T: Float>(options: &Options) -> Result<(f64, f64), Box<dyn Error>> {
         checksum =
             output.iter().map(|&x| try_convert::<T, f64>(x).unwrap_or(f64::NAN)).sum();
     }
-    seconds.sort_by(f64::total_cmp);
-    Ok((seconds[seconds.len() / 2], checksum))
+    Ok((median(&seconds), checksum))
 }
 
 /// One head after another, on as many threads as the pool has.

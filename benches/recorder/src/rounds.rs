@@ -1,8 +1,8 @@
 //! Rounds of measuring, in which contestants are interleaved, so that a slow moment of the machine hits all of them.
 
-use crate::statistics::{median, ratio, spread};
-use crate::{Measurement, Unit};
 use anyhow::Result;
+use record::statistics::{median, ratio, spread};
+use record::{Measurement, Unit};
 use std::fmt::Display;
 
 /// The seconds of each contestant, in each round in which it took its turn.

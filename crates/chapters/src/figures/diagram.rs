@@ -1,6 +1,6 @@
 //! Diagrams: boxes, arrows and words at places that the caller chooses, in pixels from the upper left corner.
 
-use crate::{Area, TEXT, text_style};
+use super::{Area, TEXT, text_style};
 use anyhow::{Result, bail};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};

@@ -1,36 +1,26 @@
 //! The names of benchmarks, which say what was measured.
 
-use crate::{Measurement, Unit};
 use anyhow::{Context, Result, bail};
+use record::{Measurement, Unit};
 use std::collections::BTreeMap;
 
-impl Measurement {
-    /// Returns a benchmark's measurement, on one thread unless a size is called `threads`. The benchmark's name has the form `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
-    ///
-    /// ```
-    /// # use record::{Measurement, Unit};
-    /// let name = "attention/forward, f32, d = 64/4096";
-    /// let measured = Measurement::of_benchmark(name, Unit::Seconds, (0.25, 0.01))?;
-    /// assert_eq!(measured.what, "attention/forward");
-    /// assert_eq!(measured.dtype, "f32");
-    /// assert_eq!((measured.sizes["d"], measured.sizes["n"]), (64, 4096));
-    /// # Ok::<(), anyhow::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The name has another form.
-    pub fn of_benchmark(
-        name: &str,
-        unit: Unit,
-        (median, spread): (f64, f64),
-    ) -> Result<Self> {
-        let (what, dtype, mut sizes) = parts(name).with_context(|| {
-            format!("the benchmark {name:?} is not called GROUP/WHAT, TYPE, SIZE = NUMBER, …/N")
-        })?;
-        let settings = BTreeMap::new();
-        let threads = sizes.remove("threads").map_or(1, |threads| threads as usize);
-        Ok(Self { what, dtype, sizes, settings, threads, unit, median, spread })
-    }
+/// Returns a benchmark's measurement, on one thread unless a size is called `threads`. The benchmark's name has the form `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`.
+///
+/// # Errors
+/// The name has another form.
+pub fn measurement_of_benchmark(
+    name: &str,
+    unit: Unit,
+    (median, spread): (f64, f64),
+) -> Result<Measurement> {
+    let (what, dtype, mut sizes) = parts(name).with_context(|| {
+        format!(
+            "the benchmark {name:?} is not called GROUP/WHAT, TYPE, SIZE = NUMBER, …/N"
+        )
+    })?;
+    let settings = BTreeMap::new();
+    let threads = sizes.remove("threads").map_or(1, |threads| threads as usize);
+    Ok(Measurement { what, dtype, sizes, settings, threads, unit, median, spread })
 }
 
 /// Returns the subject of a benchmark, the type of its numbers and its sizes. The number behind the last slash is `n`.
@@ -63,6 +53,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_says_what_was_measured() {
+        let name = "attention/forward, f32, d = 64, threads = 2/4096";
+        let measured =
+            measurement_of_benchmark(name, Unit::Seconds, (0.25, 0.01)).unwrap();
+        assert_eq!(
+            (measured.what.as_str(), measured.dtype.as_str()),
+            ("attention/forward", "f32")
+        );
+        assert_eq!(
+            measured.sizes,
+            BTreeMap::from([("d".into(), 64), ("n".into(), 4096)])
+        );
+        assert_eq!((measured.threads, measured.median, measured.spread), (2, 0.25, 0.01));
+    }
+
+    #[test]
     fn another_form_is_refused_with_the_reason() {
         for (name, says) in [
             ("forward", "it has no slash"),
@@ -73,7 +79,7 @@ mod tests {
             ("attention/forward, f32, n = 7/64", "it has n twice"),
             ("attention/forward, f32/long", "\"long\" is no number"),
         ] {
-            let measured = Measurement::of_benchmark(name, Unit::Seconds, (0.25, 0.01));
+            let measured = measurement_of_benchmark(name, Unit::Seconds, (0.25, 0.01));
             let error = format!("{:#}", measured.unwrap_err());
             assert!(error.contains(says) && error.contains(name), "{error}");
         }

@@ -1,16 +1,16 @@
 //! A step of decoding: one query of each head against a long cache, for several numbers of heads of keys; and the time in which the largest
 //! of these caches is merely read. On one thread, and on all of them.
 //!
-//! `cargo bench --bench decoding` runs it.
-
-mod support;
+//! `cargo bench --bench decoding` runs it here.
 
 use attention::Mask;
-use attention::flash::{Flash, Inputs};
+use attention::engine::Engine as _;
+use attention::flash::Inputs;
+use fast::Flash;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::collections::BTreeSet;
 use std::hint::black_box;
-use support::{briefly, normal, time};
+use topics::{briefly, normal, time};
 
 const N: usize = 32_768;
 const D: usize = 128;

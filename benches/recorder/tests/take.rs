@@ -9,24 +9,20 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A workspace in which `laboratory` has two benchmarks of `attention`.
+/// A workspace `benches` in which `topics` has two benchmarks of `attention`.
 fn project() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |file: &str, text: &str| {
-        let path = folder.path().join(file);
+        let path = folder.path().join("benches").join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    write("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\nresolver = \"3\"\n");
+    write("Cargo.toml", "[workspace]\nmembers = [\"*\"]\nresolver = \"3\"\n");
     let of_attention = "[dependencies]\nmultiplier = { path = \"../multiplier\" }\n\
                         [dev-dependencies]\nticker = { path = \"../ticker\" }\n";
     for (name, version, dependencies) in [
         ("attention", "0.1.0", of_attention),
-        (
-            "laboratory",
-            "0.1.0",
-            "[dependencies]\nattention = { path = \"../attention\" }\n",
-        ),
+        ("topics", "0.1.0", "[dependencies]\nattention = { path = \"../attention\" }\n"),
         ("nalgebra", "0.35.0", ""),
         ("matrixmultiply", "0.3.0", ""),
         ("multiplier", "7.0.1", ""),
@@ -35,11 +31,11 @@ fn project() -> TempDir {
         let manifest = format!(
             "[package]\nname = \"{name}\"\nversion = \"{version}\"\n{dependencies}"
         );
-        write(&format!("crates/{name}/Cargo.toml"), &manifest);
-        write(&format!("crates/{name}/src/lib.rs"), "");
+        write(&format!("{name}/Cargo.toml"), &manifest);
+        write(&format!("{name}/src/lib.rs"), "");
     }
     for benchmark in ["first", "second"] {
-        write(&format!("crates/laboratory/benches/{benchmark}.rs"), "");
+        write(&format!("topics/benches/{benchmark}.rs"), "");
     }
     folder
 }
@@ -53,7 +49,7 @@ fn record(project: &TempDir, bench: &str, arguments: &[&str]) -> Output {
     );
     fs::write(&cargo, script).unwrap();
     fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_record"))
+    Command::new(env!("CARGO_BIN_EXE_recorder"))
         .args(arguments)
         .current_dir(project.path())
         .env("CARGO", cargo)
@@ -71,7 +67,7 @@ echo 'group/peak, f64/128: 4096 bytes'"#;
 
 /// The folder of this machine, if no other one has its name.
 fn machine() -> String {
-    record::take::machine().unwrap().folder(Path::new("nowhere")).unwrap()
+    record::here::machine().unwrap().folder(Path::new("nowhere")).unwrap()
 }
 
 fn read_in(folder: &Path, topic: &str) -> Record {

@@ -1,16 +1,16 @@
 //! From naive to fast attention, one change at a time. What the parts cost by themselves, from which each change's gain can
 //! be predicted, is in `parts.rs`.
 //!
-//! `cargo bench --bench ladder` runs it. Compare within one run: the numbers are those of the machine at hand.
+//! `cargo bench --bench ladder` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
-mod support;
-
-use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
+use attention::engine::Engine as _;
+use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
+use fast::Flash;
 use attention::{Mask, attention, attention_backward};
 use criterion::{Criterion, criterion_group, criterion_main};
 use laboratory::{Exponentials, LibraryFlash};
 use mimalloc::MiMalloc;
-use support::{briefly, normal, time};
+use topics::{briefly, normal, time};
 
 /// Keeps the memory of a matrix that was dropped for the next one. The system's allocator may give it back to the system, or not,
 /// and what the naive program takes would depend on that.
@@ -77,7 +77,8 @@ fn ladder(criterion: &mut Criterion) {
         for (step, flash) in with_micro_kernels() {
             time(&mut group, &name("forward", step), N, || flash.forward(&inputs));
             time(&mut group, &name("both", step), N, || {
-                flash.backward(&inputs, &flash.forward(&inputs), &grad)
+                let forward = flash.forward(&inputs).expect("inputs that fit");
+                flash.backward(&inputs, &forward, grad.as_view())
             });
         }
     }

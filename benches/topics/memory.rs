@@ -1,13 +1,11 @@
 //! The memory that attention needs beyond its inputs, by an allocator that counts every byte.
 //!
-//! `cargo bench` runs it. Nothing is timed here; the counts hardly depend on the machine.
-
-mod support;
+//! `cargo bench --bench memory` runs it here. Nothing is timed here; the counts hardly depend on the machine.
 
 use attention::{Float, Mask, attention, attention_backward};
 use nalgebra::DMatrix;
 use peak_alloc::PeakAlloc;
-use support::inputs;
+use topics::inputs;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;

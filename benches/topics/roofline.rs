@@ -1,16 +1,13 @@
 //! The two ceilings of this machine, for one thread and `f32`, and where the steps of attention stand below them.
 //!
-//! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
+//! `cargo bench --bench roofline` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
-mod support;
-
-use attention::flash::Flash;
 use attention::{Mask, attention_weights, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
-use fast::{Part, TileProducts};
+use fast::{Flash, Part, TileProducts};
 use nalgebra::DMatrix;
 use std::hint::black_box;
-use support::{briefly, inputs, normal, time};
+use topics::{briefly, inputs, normal, time};
 
 /// The speed of multiplications and additions: in registers alone, and in nalgebra's product of square matrices.
 fn arithmetic(criterion: &mut Criterion) {

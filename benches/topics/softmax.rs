@@ -1,14 +1,12 @@
 //! Softmax, each way beside the way that it replaces.
 //!
-//! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
-
-mod support;
+//! `cargo bench --bench softmax` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
 use attention::{Float, softmax, softmax_backward, softmax_jacobian, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
 use nalgebra::{DMatrix, DVector};
 use std::hint::black_box;
-use support::{briefly, normal, time};
+use topics::{briefly, normal, time};
 
 /// Softmax of all rows column by column, as memory lies, against row by row.
 fn rows<T: Float>(criterion: &mut Criterion, dtype: &str) {

@@ -1,15 +1,14 @@
-//! The parts that the benchmarks share.
+//! What the benchmarks share: random matrices, and how something is timed.
 //!
 //! The book's `cargo xtask bench --record` reads names in a fixed form, `GROUP/WHAT, TYPE, SIZE = NUMBER, …/N`: the number after
 //! the last slash is n, and says how large the problem was.
-
-#![allow(dead_code, reason = "each benchmark uses a part of this")]
 
 use attention::Float;
 use criterion::{BenchmarkGroup, BenchmarkId, measurement::WallTime};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
+use record::SAMPLES;
 use std::time::Duration;
 
 /// A matrix of normal numbers, which is roughly what a layer sees.
@@ -39,7 +38,7 @@ pub fn time<O>(
 /// For what runs for long and many times: few samples of it are enough.
 pub fn briefly(group: &mut BenchmarkGroup<WallTime>) {
     group
-        .sample_size(10)
+        .sample_size(SAMPLES)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
 }

@@ -1,14 +1,12 @@
 //! The growth of attention's time with the number of tokens.
 //!
-//! `cargo bench` runs it. Compare within one run: the numbers are those of the machine at hand.
-
-mod support;
+//! `cargo bench --bench complexity` runs it here. Compare within one run: the numbers are those of the machine at hand.
 
 use attention::{Float, Mask, MultiHeadAttention, attention, attention_backward, linear};
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use std::hint::black_box;
-use support::{briefly, inputs, normal, time};
+use topics::{briefly, inputs, normal, time};
 
 const D: usize = 64;
 const LENGTHS: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];

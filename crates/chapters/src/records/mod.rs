@@ -1,6 +1,10 @@
-//! Records of measurements, as pages show them.
+//! Records of measurements: those that the book shows, and their circumstances in words.
 
-use figures::format::bytes;
+mod shown;
+
+pub use shown::Records;
+
+use crate::figures::format::bytes;
 use record::{Machine, Record};
 
 /// Returns the machine, the date and the versions of a record: the end of a sentence that begins with "Measured", and another one.
@@ -22,7 +26,7 @@ pub fn provenance(record: &Record) -> String {
 /// Returns false for a crate whose version the lock file at the record's commit has: telling the commit tells it.
 fn is_told((name, _): &(&String, &String)) -> bool {
     let locked = format!("name = \"{name}\"\n");
-    !include_str!("../../../Cargo.lock").contains(&locked)
+    !include_str!("../../../../Cargo.lock").contains(&locked)
 }
 
 /// Returns the same for several records of one machine: all of the first one, and of the others the parts that differ from it.
@@ -129,7 +133,6 @@ pub fn log_log_slope(points: &[(f64, f64)]) -> f64 {
 pub mod tests {
     use super::*;
     use crate::output::files_below;
-    use record::Records;
     use std::path::Path;
 
     /// The records of the project.
@@ -139,7 +142,7 @@ pub mod tests {
     }
 
     fn pace() -> Record {
-        Record::parse("pace", include_str!("../../record/tests/pace.json")).unwrap()
+        Record::parse("pace", include_str!("../../../record/tests/pace.json")).unwrap()
     }
 
     #[test]
