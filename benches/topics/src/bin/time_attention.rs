@@ -5,7 +5,7 @@
 use attention::engine::Engine as _;
 use attention::flash::Inputs;
 use fast::{Flash, Float};
-use attention::{AttentionShape, Float, Mask, ScoreRule, attention, attention_backward};
+use attention::{AttentionShape, Mask, ScoreRule, attention, attention_backward};
 use nalgebra::{DMatrix, try_convert};
 use record::statistics::median;
 use serde::Serialize;
