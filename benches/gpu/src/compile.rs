@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use attention::cuda::{Architecture, Compiled, Program, compile};
 use itertools::iproduct;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use record::take::write_file;
 use record::{Measurement, Record, Unit};
+use recorder::write_file;
 use std::path::Path;
 
 const TOPIC: &str = "kernels";

@@ -14,7 +14,7 @@ use crate::search;
 use crate::template;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::fs;
+use fs_err as fs;
 use std::path::Path;
 use tempfile::TempDir;
 

@@ -1,15 +1,15 @@
 //! `cargo xtask gpu`: the kernels on a GPU, which may be in another machine.
 //!
-//! Everything that it takes is made in `target/gpu`: programs for here and for there, and two Python environments.
+//! What it takes is made in `target/gpu`: a folder for there, one for here, and two Python environments.
 
 use crate::process::{artifacts, cargo, program, run, typed};
 use crate::project::Project;
 use crate::python::{Environment, in_packages};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
+use fs_err as fs;
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -125,7 +125,7 @@ fn pack(project: &Project) -> Result<()> {
 /// Builds what runs there, and puts it into a fresh folder.
 fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Result<()> {
     let [compile, device] = TESTS;
-    let gpu = ["--manifest-path", "benches/gpu/Cargo.toml", "--bin", "gpu"];
+    let gpu = ["--manifest-path", "benches/Cargo.toml", "--bin", "gpu"];
     let tests = [
         "--package",
         "attention",
@@ -139,8 +139,7 @@ fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Re
     let mut files = vec![];
     for (arguments, names) in [(&gpu[..], &["gpu"][..]), (&tests, &TESTS)] {
         let mut command = build();
-        command.args(["--release", "--locked", "--target-dir"]);
-        command.arg(project.target().join("gpu/build")).args(arguments);
+        command.args(["--release", "--locked"]).args(arguments);
         let made = artifacts(command.env("CARGO_PROFILE_RELEASE_STRIP", "symbols"))?;
         for name in names {
             let file = program(&made, name);
@@ -155,11 +154,11 @@ fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Re
         ["run.sh", "README.md"].map(|name| (name, source.join("pack").join(name))),
     );
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        fs::remove_dir_all(folder)?;
     }
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fs::create_dir_all(folder)?;
     for (name, file) in files {
-        fs::copy(&file, folder.join(name)).with_context(|| file.display().to_string())?;
+        fs::copy(&file, folder.join(name))?;
     }
     Ok(())
 }
@@ -196,7 +195,8 @@ fn run_here(project: &Project, arguments: &[String]) -> Result<()> {
 fn add(project: &Project, file: &Path) -> Result<()> {
     let file = file.canonicalize().with_context(|| file.display().to_string())?;
     let mut command = cargo(project);
-    command.args(["run", "--quiet", "--package", "record", "--", "--add"]);
+    command.args(["run", "--quiet", "--locked", "--manifest-path", "benches/Cargo.toml"]);
+    command.args(["--package", "recorder", "--", "--add"]);
     run(command.arg(file))
 }
 
@@ -205,10 +205,8 @@ fn add(project: &Project, file: &Path) -> Result<()> {
 fn compile(project: &Project, check: bool) -> Result<()> {
     let option = if check { "--check" } else { "--record" };
     let mut command = cargo(project);
-    command.args(["run", "--quiet", "--locked", "--target-dir"]);
-    command.arg(project.target().join("gpu/build"));
-    command.args(["--manifest-path", "benches/gpu/Cargo.toml"]);
-    command.args(["--", "compile", option, "records/kernels.json"]);
+    command.args(["run", "--quiet", "--locked", "--manifest-path", "benches/Cargo.toml"]);
+    command.args(["--bin", "gpu", "--", "compile", option, "records/kernels.json"]);
     let set = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     if !env::split_paths(&set).any(|folder| has_nvrtc(&folder)) {
         command.env("LD_LIBRARY_PATH", with_wheel(project, &set)?);

@@ -11,10 +11,10 @@ use crate::process;
 use crate::project::Project;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use fs_err as fs;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -253,8 +253,11 @@ fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
         Compiler::Rustup => process::cargo(project),
         Compiler::Debian => debian(project),
     };
-    let linker = if let Compiler::Debian = compiler { "-C linker=wasm-ld" } else { "" };
-    command.env("RUSTFLAGS", format!("{linker}{}", remapped(project)));
+    let linker =
+        matches!(compiler, Compiler::Debian).then(|| "-Clinker=wasm-ld".to_owned());
+    let flags: Vec<_> = linker.into_iter().chain(remapped(project)).collect();
+    // In `RUSTFLAGS` a space would end a flag, and the path of a folder may have one.
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     command.args([
         "build",
         "--quiet",
@@ -274,7 +277,7 @@ fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
 }
 
 /// Flags by which the module's messages name no folder of this machine, so that it has the same bytes wherever it is made.
-fn remapped(project: &Project) -> String {
+fn remapped(project: &Project) -> Vec<String> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
         let user = env::var_os(if cfg!(windows) { "USERPROFILE" } else { "HOME" })?;
         Some(PathBuf::from(user).join(".cargo"))
@@ -283,7 +286,7 @@ fn remapped(project: &Project) -> String {
     let registries = fs::read_dir(registry).into_iter().flatten().flatten();
     let folders =
         registries.map(|folder| folder.path()).chain([project.root().to_owned()]);
-    folders.map(|folder| format!(" --remap-path-prefix={}=.", folder.display())).collect()
+    folders.map(|folder| format!("--remap-path-prefix={}=.", folder.display())).collect()
 }
 
 /// Debian's cargo, without what rustup's cargo has told us of itself.
@@ -317,6 +320,12 @@ mod tests {
             minor("rustc 1.96.0 (ac68faa20 2026-05-25) (built from a source tarball)");
         assert!(new > minor(LEAST) && minor(LEAST) > minor("rustc 1.85.0"));
         assert_eq!(minor("rustc of another kind"), None);
+    }
+
+    #[test]
+    fn a_folder_with_a_space_in_its_path_is_one_flag() {
+        let flags = remapped(&Project::at("/home/me/my book"));
+        assert!(flags.contains(&"--remap-path-prefix=/home/me/my book=.".to_owned()));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The chapter's page: values, tables and a figure.
 
 use super::facts::{Steps, scores};
+use crate::figures::format::{
+    bytes, duration, fixed, integer, percent, scientific, significant,
+};
+use crate::figures::{BLUE, Color, MUTED, TEXT, filled, label};
 use crate::output::Page;
 use crate::records::{least_and_most, provenance};
 use anyhow::{Context, Result};
-use figures::format::{
-    bytes, duration, fixed, integer, percent, scientific, significant,
-};
-use figures::{BLUE, Color, MUTED, TEXT, filled, label};
 
 pub fn generate(page: &mut Page) -> Result<()> {
     work(page);

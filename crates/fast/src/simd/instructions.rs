@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 /// The instructions that [`Flash`](crate::Flash) is to use.
 ///
 /// ```
-/// use attention::flash::{Flash, Instructions};
+/// use fast::{Flash, Instructions};
 ///
 /// let best = *Instructions::available().last().unwrap();
 /// assert_eq!(Flash::new().instructions(), best);

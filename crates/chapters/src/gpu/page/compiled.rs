@@ -1,9 +1,9 @@
 //! The compiler's report of the kernels.
 
+use crate::figures::format::{fixed, integer, table};
 use crate::gpu::banks::D;
 use crate::gpu::compiled::{CONSUMER, Needs, PRODUCER, needs};
 use anyhow::{Context, Result};
-use figures::format::{fixed, integer, table};
 use record::Record;
 
 /// Registers, spills, shared memory and what fits a multiprocessor, of every function on Hopper.

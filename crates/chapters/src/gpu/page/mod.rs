@@ -12,11 +12,9 @@ mod pipeline;
 use super::ladder::{Step, steps};
 use super::published::{self, Published};
 use super::{machine::H100, race, source};
+use crate::figures::format::{fixed, integer, percent};
 use crate::output::Page;
 use anyhow::{Context, Result};
-use figures::format::{fixed, integer, percent};
-#[cfg(test)]
-pub use measured::shares;
 
 pub fn generate(page: &mut Page) -> Result<()> {
     let steps = steps()?;

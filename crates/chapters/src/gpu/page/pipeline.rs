@@ -1,12 +1,12 @@
 //! The timeline of kernel 4, drawn.
 
+use crate::figures::format::{integer, percent, subscript};
+use crate::figures::{
+    Area, BLUE, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text, text_box,
+};
 use crate::gpu::pipeline::{SHOWN, of_hopper};
 use crate::output::Page;
 use anyhow::Result;
-use figures::format::{integer, percent, subscript};
-use figures::{
-    Area, BLUE, GREEN, MUTED, RGBColor, TEXT, VERMILION, label, line, text, text_box,
-};
 use laboratory::gpu::{ARRIVAL, CONSUMERS, Plan, STAGES, Span};
 
 pub fn generate(page: &mut Page) -> Result<()> {
