@@ -60,11 +60,13 @@ impl Heads {
         let d = all.ncols() / self.n_heads;
         (0..self.n_heads).map(|h| all.columns(h * d, d).into_owned()).collect()
     }
+    // ANCHOR_END: attend
 }
 
+// ANCHOR: join
 /// Heads, side by side again.
 pub fn join(heads: &[Matrix]) -> Matrix {
     let (n, d) = heads[0].shape();
     Matrix::from_fn(n, d * heads.len(), |i, c| heads[c / d][(i, c % d)])
 }
-// ANCHOR_END: attend
+// ANCHOR_END: join
