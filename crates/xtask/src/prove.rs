@@ -20,7 +20,7 @@ pub struct Options {
 }
 
 /// The packages that `cargo xtask test` leaves to `.ci/run slow`. Readers don't wait for their dependencies.
-const SLOW: [&str; 2] = ["bind", "formats"];
+const SLOW: [&str; 3] = ["bind", "formats", "gpu"];
 
 /// The test that compares the generated files. It runs alone, because it measures memory.
 const GENERATED: &str = "tests::generated_files_are_those_of_the_code";

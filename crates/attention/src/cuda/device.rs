@@ -275,6 +275,9 @@ fn side_by_side(values: &[f32], heads: usize, n: usize) -> DMatrix<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::{NAIVE, TILED};
+    use crate::flash::Flash;
+    use crate::{Mask, ScoreRule};
 
     #[test]
     fn heads_come_first_and_go_back() {
@@ -282,5 +285,32 @@ mod tests {
         let tensor = by_heads(&matrix, 2);
         assert_eq!(tensor, [0., 1., 10., 11., 20., 21., 2., 3., 12., 13., 22., 23.]);
         assert_eq!(side_by_side(&tensor, 2, 3), matrix);
+    }
+
+    /// Without a GPU it says what is missing, and passes; with REQUIRE_GPU=1 it fails with the same words.
+    #[test]
+    fn both_kernels_agree_with_flash() {
+        let gpu = match Gpu::open() {
+            Ok(gpu) => gpu,
+            Err(error) if std::env::var("REQUIRE_GPU").is_ok_and(|set| set == "1") => {
+                panic!("REQUIRE_GPU=1, but: {error}")
+            }
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let matrix = |n, heads: usize, seed: usize| {
+            DMatrix::from_fn(n, 32 * heads, |i, j| ((seed + 7 * i + 3 * j) as f32).sin())
+        };
+        let (q, k, v) = (matrix(70, 4, 0), matrix(90, 2, 1), matrix(90, 2, 2));
+        let rule = ScoreRule::alibi(4).unwrap();
+        for mask in [Mask::none(), Mask::causal().with_scores(rule)] {
+            let inputs = Inputs::grouped(&q, &k, &v, mask, 4, 2).unwrap();
+            let expected = Flash::new().forward(&inputs);
+            for kernel in [NAIVE, TILED] {
+                let found = gpu.forward(kernel, &inputs).unwrap();
+                assert!((found.output - &expected.output).amax() < 1e-5, "{kernel}");
+                let off = (found.log_sum_exp - &expected.log_sum_exp).amax();
+                assert!(off < 1e-5, "{kernel}: {off}");
+            }
+        }
     }
 }
