@@ -151,14 +151,7 @@ impl Device for OwnKernels {
 
 /// Returns `true` if the device is too old or too small, and nothing is wrong.
 fn is_refusal(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(
-            Error::Capability { .. }
-                | Error::OutOfMemory { .. }
-                | Error::SharedMemory { .. }
-        )
-    )
+    matches!(error.downcast_ref(), Some(Error::Device(_)))
 }
 
 /// That these rows of a tensor are what was expected, and that all of it is finite.
@@ -204,9 +197,8 @@ mod tests {
 
     #[test]
     fn what_a_device_cannot_do_is_no_fault() {
-        let tried = "allocate device memory".to_owned();
-        assert!(is_refusal(&Error::OutOfMemory { tried }.into()));
-        assert!(!is_refusal(&Error::NoDriver.into()));
+        assert!(is_refusal(&Error::Device("out of memory".to_owned()).into()));
+        assert!(!is_refusal(&Error::Missing("no driver".to_owned()).into()));
         assert!(!is_refusal(&anyhow::anyhow!("the output is off")));
     }
 }

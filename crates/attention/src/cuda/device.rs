@@ -17,12 +17,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The description of a device.
-///
-/// ```no_run
-/// let gpu = attention::cuda::Gpu::open()?;
-/// println!("{}", gpu.device().name);
-/// # Ok::<(), attention::cuda::Error>(())
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Its name.
@@ -60,11 +54,6 @@ impl Gpu {
     ///
     /// # Errors
     /// No driver or one that is too old, no NVRTC, no device, or a failed call of the driver.
-    ///
-    /// ```no_run
-    /// let gpu = attention::cuda::Gpu::open()?;
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
     pub fn open() -> Result<Self> {
         Self::open_device(0)
     }
@@ -73,15 +62,13 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`Gpu::open`].
-    ///
-    /// ```no_run
-    /// let second = attention::cuda::Gpu::open_device(1)?;
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
     pub fn open_device(ordinal: usize) -> Result<Self> {
         let has = ffi::driver_version()?; // without a driver, every other call would panic
         if has < (13, 0) {
-            return Err(Error::OldDriver { has });
+            return Err(Error::Missing(format!(
+                "the driver knows CUDA {}.{}, but CUDA 13.0 is needed: update the driver to version 580 or newer",
+                has.0, has.1
+            )));
         }
         let count = match CudaContext::device_count() {
             Ok(count) => usize::try_from(count).unwrap_or(0),
@@ -89,7 +76,10 @@ impl Gpu {
             Err(error) => return Err(Error::driver("start the driver")(error)),
         };
         if ordinal >= count {
-            return Err(Error::NoDevice { ordinal, count });
+            return Err(Error::Missing(format!(
+                "no CUDA device {ordinal}: the driver sees {count} of them, counted from 0; `nvidia-smi` and \
+                 CUDA_VISIBLE_DEVICES say which"
+            )));
         }
         ffi::check_compiler()?;
         let context = CudaContext::new(ordinal)
@@ -101,12 +91,6 @@ impl Gpu {
     }
 
     /// Returns the description of the device.
-    ///
-    /// ```no_run
-    /// let gpu = attention::cuda::Gpu::open()?;
-    /// assert!(gpu.device().capability >= (7, 5));
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -115,11 +99,6 @@ impl Gpu {
     ///
     /// # Errors
     /// A kernel that was launched before has failed.
-    ///
-    /// ```no_run
-    /// attention::cuda::Gpu::open()?.synchronize()?;
-    /// # Ok::<(), attention::cuda::Error>(())
-    /// ```
     pub fn synchronize(&self) -> Result<()> {
         self.stream.synchronize().map_err(Error::driver("wait for the device"))
     }
@@ -161,6 +140,7 @@ impl Gpu {
         program: Program,
         inputs: &Inputs<f32>,
     ) -> Result<FlashOutput<f32>> {
+        program.check_writes(Tensor::OUTPUT)?;
         let tensors = self.run(program, inputs, &[])?;
         let Shape { heads, n_q, .. } = tensors.shape();
         Ok(FlashOutput {
@@ -194,6 +174,7 @@ impl Gpu {
             let expected = "the GPU doesn't compute the gradient of a table";
             return Err(unsupported("mask", "with a table of biases", expected).into());
         }
+        program.check_writes(Tensor::D_Q)?;
         inputs.check_output(forward)?;
         inputs.check_grad_output(grad_output.as_view())?;
         let heads = inputs.n_heads();

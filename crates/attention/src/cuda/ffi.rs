@@ -26,7 +26,9 @@ pub fn driver_version() -> Result<(u32, u32)> {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: Looks for a library by name, and closes it again; the driver's has no code that runs then.
     if !PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
-        return Err(Error::NoDriver);
+        let words = "no CUDA driver: `libcuda.so` (`nvcuda.dll`) was not found; it is part of the driver of an NVIDIA \
+                     GPU, so install that, or run on a machine that has one";
+        return Err(Error::Missing(words.to_owned()));
     }
     let mut version = 0;
     // SAFETY: Writes one integer, and may be called before anything else.
@@ -41,7 +43,12 @@ pub fn check_compiler() -> Result<()> {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: Looks for a library by name, and closes it again; NVRTC has no code that runs then.
     let present = PRESENT.get_or_init(|| unsafe { nvrtc::is_culib_present() });
-    if *present { Ok(()) } else { Err(Error::NoCompiler) }
+    if *present {
+        return Ok(());
+    }
+    let words = "no NVRTC, which compiles the kernels: run `pip install nvidia-cuda-nvrtc==13.0.*` and put the folder \
+                 `nvidia/cu13/lib` of its `site-packages` on LD_LIBRARY_PATH";
+    Err(Error::Missing(words.to_owned()))
 }
 
 /// NVRTC's version: major, minor.

@@ -146,7 +146,7 @@ pub struct Function(pub &'static str, pub &'static [Parameter]);
 /// A source file, and what it is written for.
 #[derive(Debug)]
 pub struct Source {
-    /// The name, which is that of the file without the ending.
+    /// The name, which no other program has: that of the file without the ending.
     pub name: &'static str,
     /// The file, in CUDA C++. It wants the macros `D`, the head dimension, and `CAUSAL`, 0 or 1; and if it takes rules, those of
     /// [`COMMON`].
@@ -246,7 +246,10 @@ impl Program {
         }
         let rest = if oldest.specific { " and no other" } else { " or newer" };
         let needs = format!("{}.{}{rest}", oldest.major, oldest.minor);
-        Err(Error::Capability { program: self, needs, has })
+        Err(Error::Device(format!(
+            "{self} needs compute capability {needs}, not {}.{}: choose another kernel or another device",
+            has.0, has.1
+        )))
     }
 
     /// That the program takes rules for scores and shared keys. `given` says what is wrong with the argument if it doesn't.
@@ -260,10 +263,21 @@ impl Program {
 
     pub(super) fn check_width(self, given: usize) -> Result<()> {
         let has = self.source().widths;
-        if !has.contains(&given) {
-            return Err(Error::Width { program: self, given, has });
+        if has.contains(&given) {
+            return Ok(());
         }
-        Ok(())
+        let has = has.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let expected = format!("{self} is written for {has}");
+        Err(unsupported("d", given.to_string(), expected).into())
+    }
+
+    pub(super) fn check_writes(self, tensor: Tensor) -> Result<()> {
+        if self.tensors().contains(&(tensor, true)) {
+            return Ok(());
+        }
+        let expected =
+            format!("what is asked for is `{}`, which it doesn't write", tensor.name);
+        Err(unsupported("program", self.to_string(), expected).into())
     }
 
     /// Returns the tensors that the functions take, each once, with whether any of them writes to it.
@@ -363,3 +377,31 @@ pub const TILED: Program = Program(&Source {
     architectures: &[Architecture::SM_75, Architecture::SM_80, Architecture::SM_90],
     takes_rules: true,
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_does_not_do_is_refused() {
+        TILED.check_writes(OUTPUT).unwrap();
+        let told = |result: Result<()>| result.unwrap_err().to_string();
+        assert_eq!(
+            told(TILED.check_writes(Tensor::D_Q)),
+            "`program` is kernel `tiled` but what is asked for is `d_q`, which it doesn't write"
+        );
+        const PLAIN: Program = Program(&Source { takes_rules: false, ..*TILED.0 });
+        assert_eq!(
+            told(PLAIN.check_takes("group", "2")),
+            "`group` is 2 but kernel `tiled` takes neither rules for scores nor shared keys"
+        );
+    }
+
+    #[test]
+    fn declarations_are_those_of_the_lists() {
+        let first = NAIVE.source().declarations();
+        assert!(first.starts_with(
+            "extern \"C\" __global__ void scores(const float*, const float*, float*, int, int, float);\n"
+        ));
+    }
+}

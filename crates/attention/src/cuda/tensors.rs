@@ -5,6 +5,7 @@ use super::device::{Device, Gpu};
 use super::error::{Error, Result};
 use super::program::{Function, Parameter, Precision, Program};
 use super::shape::{Shape, Tensor};
+use crate::error::unsupported;
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as DYNAMIC_SHARED_BYTES;
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream};
 use cudarc::nvrtc::Ptx;
@@ -61,10 +62,10 @@ pub(super) struct Loadable {
 impl Gpu {
     /// Copies the inputs of a program to the device, rounded to what it reads, and makes room for what it writes.
     ///
-    /// `rule` is the rule for scores, if there is one, as in a [`Variant`]. Tensors that are no input hold zeros.
+    /// `rule` is the rule for scores, if there is one, as in a [`Variant`]. Tensors that are not among the inputs hold zeros.
     ///
     /// # Errors
-    /// A size is 0 or too large, the program has no such head dimension, takes no rule, or takes no shared keys, an input has
+    /// A size is 0 or too large, the program has no such head dimension, takes no rule, no shared keys or no such tensor, an input has
     /// another length, the device is too old for it or has too little memory, it does not compile, or a call of the driver fails.
     pub fn tensors(
         &self,
@@ -74,7 +75,12 @@ impl Gpu {
         inputs: &[(Tensor, &[f32])],
     ) -> Result<Tensors> {
         shape.check(program)?;
+        let known = program.tensors();
         for &(tensor, values) in inputs {
+            known
+                .iter()
+                .find(|one| one.0 == tensor)
+                .ok_or_else(|| missing(program, tensor))?;
             tensor.check_entries(values.len(), shape)?;
         }
         let variant = Variant { causal: shape.causal, group: shape.group(), rule };
@@ -121,7 +127,7 @@ impl Tensors {
     /// The program has no such tensor, a kernel that was launched has failed, or the copy does.
     pub fn read(&self, tensor: Tensor) -> Result<Vec<f32>> {
         let found = self.all.iter().find(|one| one.tensor == tensor);
-        let found = found.ok_or_else(|| missing(tensor))?;
+        let found = found.ok_or_else(|| missing(self.loaded.program, tensor))?;
         self.stream.synchronize().map_err(Error::driver("wait for the device"))?;
         let bytes = self.stream.clone_dtoh(&found.bytes);
         let bytes = bytes.map_err(Error::driver("copy from the device"))?;
@@ -134,7 +140,7 @@ impl Tensors {
     /// The program has no such tensor, it has another length, or the copy fails.
     pub fn write(&mut self, tensor: Tensor, values: &[f32]) -> Result<()> {
         let found = self.all.iter_mut().find(|one| one.tensor == tensor);
-        let found = found.ok_or_else(|| missing(tensor))?;
+        let found = found.ok_or_else(|| missing(self.loaded.program, tensor))?;
         tensor.check_entries(values.len(), self.shape)?;
         let copied =
             self.stream.memcpy_htod(&found.precision.encode(values), &mut found.bytes);
@@ -143,9 +149,9 @@ impl Tensors {
 }
 
 /// A tensor that the program has none of.
-fn missing(tensor: Tensor) -> Error {
-    let given = "not among the tensors of this program".to_owned();
-    crate::Error::Empty { argument: tensor.name, given }.into()
+fn missing(program: Program, tensor: Tensor) -> Error {
+    let expected = format!("{program} takes no such tensor");
+    unsupported("tensor", format!("`{}`", tensor.name), expected).into()
 }
 
 impl Loaded {
@@ -201,12 +207,15 @@ impl Loadable {
 /// A block gets more than 48 KiB only if that was asked for.
 fn allow_shared_memory(
     handle: &CudaFunction,
-    function: &'static str,
+    function: &str,
     needed: u32,
     has: u32,
 ) -> Result<()> {
     if needed > has {
-        return Err(Error::SharedMemory { function, needed, has });
+        return Err(Error::Device(format!(
+            "`{function}` needs {needed} bytes of shared memory a block, but the device has {has}: choose another kernel or \
+             a smaller head dimension"
+        )));
     }
     if needed <= 48 << 10 {
         return Ok(());
