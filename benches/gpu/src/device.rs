@@ -67,8 +67,7 @@ impl OwnKernels {
     ) -> Result<Tensors> {
         let [q, k, v, _] = &self.numbers;
         let own = [(Tensor::Q, &q[..]), (Tensor::K, k), (Tensor::V, v)];
-        let mut tensors =
-            self.gpu.tensors(program, shape, None, &[&own, others].concat())?;
+        let mut tensors = self.gpu.tensors(program, shape, &[&own, others].concat())?;
         poison(&mut tensors)?;
         Ok(tensors)
     }

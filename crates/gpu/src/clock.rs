@@ -17,7 +17,7 @@ use std::time::Duration;
 ///
 /// let gpu = Gpu::open()?;
 /// let shape = Shape { heads: 8, kv_heads: 8, n_q: 512, n_k: 512, d: 64, causal: true };
-/// let mut tensors = gpu.tensors(TILED, shape, None, &[])?; // zeros
+/// let mut tensors = gpu.tensors(TILED, shape, &[])?; // zeros
 /// let mut times = gpu::clock::time(&gpu, 3, 21, || tensors.launch())?;
 /// times.sort_unstable();
 /// println!("{:?}", times[10]); // the median

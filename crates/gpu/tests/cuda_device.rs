@@ -162,7 +162,7 @@ impl Problem {
     fn tensors(&self, gpu: &Gpu, program: Program) -> Tensors {
         let inputs =
             [(Tensor::Q, &self.q[..]), (Tensor::K, &self.k), (Tensor::V, &self.v)];
-        gpu.tensors(program, self.shape, None, &inputs)
+        gpu.tensors(program, self.shape, &inputs)
             .unwrap_or_else(|error| panic!("{program}, {:?}: {error}", self.shape))
     }
 
@@ -480,7 +480,7 @@ fn every_misuse_is_an_error_with_this_text() {
     let (q, k) = (vec![0.5; 2 * 3 * 32], vec![0.5; 2 * 5 * 32]);
     let place = |shape, q: &[f32], k: &[f32], v: &[f32]| {
         let inputs = [(Tensor::Q, q), (Tensor::K, k), (Tensor::V, v)];
-        gpu.tensors(TILED, shape, None, &inputs).unwrap_err().to_string()
+        gpu.tensors(TILED, shape, &inputs).unwrap_err().to_string()
     };
     for (shape, words) in [
         (Shape { heads: 0, ..good }, "`heads` is 0 but it must be at least 1"),
@@ -508,7 +508,7 @@ fn every_misuse_is_an_error_with_this_text() {
         "`v` has 192 entries but kv_heads · n_k · d = 320"
     );
 
-    let mut tensors = gpu.tensors(TILED, good, None, &[]).unwrap();
+    let mut tensors = gpu.tensors(TILED, good, &[]).unwrap();
     assert_eq!(
         tensors.read(Tensor::D_Q).unwrap_err().to_string(),
         "`tensor` is `d_q` but kernel `tiled` takes no such tensor"
@@ -519,12 +519,12 @@ fn every_misuse_is_an_error_with_this_text() {
     );
     let inputs = [(Tensor::D_OUTPUT, &q[..])];
     assert_eq!(
-        gpu.tensors(TILED, good, None, &inputs).unwrap_err().to_string(),
+        gpu.tensors(TILED, good, &inputs).unwrap_err().to_string(),
         "`tensor` is `d_output` but kernel `tiled` takes no such tensor"
     );
     let shared = Shape { kv_heads: 1, d: 64, ..good };
     assert_eq!(
-        gpu.tensors(REGISTERS, shared, None, &[]).unwrap_err().to_string(),
+        gpu.tensors(REGISTERS, shared, &[]).unwrap_err().to_string(),
         "`group` is 2 but kernel `registers` takes neither rules for scores nor shared keys"
     );
 
@@ -564,7 +564,7 @@ fn too_little_memory_is_an_error() {
         causal: false,
     };
     assert!(bytes(NAIVE, shape) > 1 << 40);
-    let error = gpu.tensors(NAIVE, shape, None, &[]).unwrap_err();
+    let error = gpu.tensors(NAIVE, shape, &[]).unwrap_err();
     assert!(matches!(error, Error::Device(_)), "{error}");
     let shape = Shape { heads: 1, kv_heads: 1, n_q: 8, n_k: 8, d: 32, causal: false };
     Problem::new(shape, 1.0, &mut fresh_rng()).forward(gpu, NAIVE); // and the handle still works

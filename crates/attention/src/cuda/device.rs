@@ -214,7 +214,7 @@ impl Gpu {
         ]
         .map(|(matrix, heads)| by_heads(matrix, heads));
         let own = [(Tensor::Q, &q[..]), (Tensor::K, &k), (Tensor::V, &v)];
-        let mut tensors = self.tensors(program, shape, rule, &[&own, others].concat())?;
+        let mut tensors = self.place(program, shape, rule, &[&own, others].concat())?;
         tensors.launch()?;
         Ok(tensors)
     }

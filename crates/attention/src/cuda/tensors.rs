@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// let shape = Shape { heads: 8, kv_heads: 8, n_q: 1024, n_k: 1024, d: 64, causal: true };
 /// let x = vec![0.5; 8 * 1024 * 64];
 /// let inputs = [Tensor::Q, Tensor::K, Tensor::V].map(|tensor| (tensor, &x[..]));
-/// let mut tensors = gpu.tensors(TILED, shape, None, &inputs)?;
+/// let mut tensors = gpu.tensors(TILED, shape, &inputs)?;
 /// tensors.launch()?;
 /// let output = tensors.read(Tensor::OUTPUT)?;
 /// assert!(output.iter().all(|y| (y - 0.5).abs() < 1e-6)); // equal values have that mean
@@ -62,12 +62,22 @@ pub(super) struct Loadable {
 impl Gpu {
     /// Copies the inputs of a program to the device, rounded to what it reads, and makes room for what it writes.
     ///
-    /// `rule` is the rule for scores, if there is one, as in a [`Variant`]. Tensors that are not among the inputs hold zeros.
+    /// Tensors that are not among the inputs hold zeros.
     ///
     /// # Errors
-    /// A size is 0 or too large, the program has no such head dimension, takes no rule, no shared keys or no such tensor, an input has
-    /// another length, the device is too old for it or has too little memory, it does not compile, or a call of the driver fails.
+    /// A size is 0 or too large, the program has no such head dimension, no shared keys or no such tensor, an input has another
+    /// length, the device is too old for it or has too little memory, it does not compile, or a call of the driver fails.
     pub fn tensors(
+        &self,
+        program: Program,
+        shape: Shape,
+        inputs: &[(Tensor, &[f32])],
+    ) -> Result<Tensors> {
+        self.place(program, shape, None, inputs)
+    }
+
+    /// The same with a rule for scores in CUDA C++, if there is one.
+    pub(super) fn place(
         &self,
         program: Program,
         shape: Shape,
@@ -75,17 +85,15 @@ impl Gpu {
         inputs: &[(Tensor, &[f32])],
     ) -> Result<Tensors> {
         shape.check(program)?;
-        let known = program.tensors();
+        let all = program.tensors();
         for &(tensor, values) in inputs {
-            known
-                .iter()
-                .find(|one| one.0 == tensor)
-                .ok_or_else(|| missing(program, tensor))?;
+            let known = all.iter().find(|known| known.0 == tensor);
+            known.ok_or_else(|| missing(program, tensor))?;
             tensor.check_entries(values.len(), shape)?;
         }
         let variant = Variant { causal: shape.causal, group: shape.group(), rule };
         let loaded = self.load(program, shape.d, variant)?;
-        let place = |tensor: Tensor| {
+        let place = |(tensor, _): (Tensor, bool)| {
             let precision = program.source().precision_of(tensor);
             let bytes = match inputs.iter().find(|input| input.0 == tensor) {
                 Some((_, values)) => {
@@ -100,11 +108,7 @@ impl Gpu {
             };
             Ok(OnDevice { tensor, precision, bytes: bytes? })
         };
-        let all = program
-            .tensors()
-            .into_iter()
-            .map(|(tensor, _)| place(tensor))
-            .collect::<Result<_>>()?;
+        let all = all.into_iter().map(place).collect::<Result<_>>()?;
         Ok(Tensors { shape, loaded, stream: self.stream().clone(), all })
     }
 }
