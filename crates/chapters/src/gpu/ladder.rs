@@ -281,7 +281,7 @@ fn backward() -> Counted {
     let d = D as f64;
     // Loads of four words for each multiply-add.
     let multiply = (4 + COLUMNS) as f64 / (16 * COLUMNS) as f64;
-    let (keys, QUERIES) = ((2.0 + 2.0) / 64.0, (2.0 + 1.0) / 32.0);
+    let (keys, queries) = ((2.0 + 2.0) / 64.0, (2.0 + 1.0) / 32.0);
     let arriving = arriving(4, STAYING); // of each function
     let function = |products: f64, accumulated: f64, load: f64| {
         let quads = 2.0 * d * multiply + accumulated * d * load;
@@ -294,7 +294,7 @@ fn backward() -> Counted {
             ..Demands::default()
         }
     };
-    (vec![function(4.0, 2.0, keys), function(3.0, 1.0, QUERIES)], 2.0 * arriving)
+    (vec![function(4.0, 2.0, keys), function(3.0, 1.0, queries)], 2.0 * arriving)
 }
 
 /// Clocks of a row that the chapter works out: of two loads, or of one, of one clock each, in units of 32 multiply-adds' time.
