@@ -175,9 +175,9 @@ impl Source {
     }
 
     // ANCHOR: declarations
-    /// Returns a declaration of each function, as the list of its parameters says, which is compiled
-    /// behind the text. A compiler refuses two functions of one C name: so what it compiles takes what
-    /// is launched.
+    /// Returns a declaration of each function, as the list of its parameters says. It is
+    /// compiled behind the text: a compiler refuses two functions of one C name, so what
+    /// it compiles takes what is launched.
     pub fn declarations(&self) -> String {
         let number = |tensor| match self.precision_of(tensor) {
             Precision::F32 => "float",
