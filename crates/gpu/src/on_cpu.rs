@@ -1,6 +1,6 @@
 //! Kernels on a CPU: a kernel's source, unmodified, compiled for this machine with one fiber for each CUDA thread, and run.
 //!
-//! Shared by the tests and by the example `kernel_on_cpu`. It takes a C++ compiler with its sanitizers, on Linux.
+//! It takes a C++ compiler with its sanitizers, on Linux. The example `kernel_on_cpu` is a program around it.
 
 mod data;
 mod race;
@@ -8,7 +8,8 @@ mod race;
 pub use data::{Data, bound};
 pub use race::Race;
 
-use attention::cuda::{Bf16, Precision, Program, Variant};
+use crate::BACKWARD;
+use attention::cuda::{Precision, Program, Variant};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -85,27 +86,32 @@ pub struct OnCpu {
 }
 
 impl OnCpu {
-    /// Compiles the source of `program` and the machine that runs it.
+    /// Compiles the source of a program and the machine that runs it.
+    ///
+    /// # Errors
+    /// There is no C++ compiler, it refuses, or a file can't be written.
     pub fn compile(
         program: Program,
         d: usize,
         variant: impl Into<Variant>,
         watch: Watch,
     ) -> io::Result<Self> {
-        let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda");
-        let source = cuda.join(format!("{}.cu", program.source().name));
-        Self::compile_file(program, &source, d, variant, watch)
+        Self::compile_text(program, program.source().text, d, variant, watch)
     }
 
-    /// The same for a file that stands in for the program's source: one with a mistake, say.
-    pub fn compile_file(
+    /// The same with a text that stands in for the program's: one with a mistake, say.
+    ///
+    /// # Errors
+    /// As [`OnCpu::compile`].
+    pub fn compile_text(
         program: Program,
-        source: &Path,
+        text: &str,
         d: usize,
         variant: impl Into<Variant>,
         watch: Watch,
     ) -> io::Result<Self> {
-        let runner = match program.source().name {
+        let source = program.source();
+        let runner = match source.name {
             "naive" => "run_naive.cpp",
             "hopper" => "run_hopper.cpp",
             "backward" => "run_backward.cpp",
@@ -113,11 +119,16 @@ impl OnCpu {
         };
         let Variant { causal, group, rule } = variant.into();
         let folder = tempfile::tempdir()?;
+        let kernel = folder.path().join(format!("{}.cu", source.name));
+        fs::write(&kernel, format!("{text}{}", source.declarations()))?;
+        for (name, text) in source.headers {
+            fs::write(folder.path().join(name), text)?;
+        }
         let mut chosen = vec![
             format!("-DD={d}"),
             format!("-DCAUSAL={}", i32::from(causal)),
             format!("-DGROUP={group}"),
-            format!("-DKERNEL=\"{}\"", source.display()),
+            format!("-DKERNEL=\"{}\"", kernel.display()),
         ];
         if let Some(rule) = rule {
             let file = folder.path().join("score_rule.cuh");
@@ -138,7 +149,8 @@ impl OnCpu {
         choices: Choices,
     ) -> Result<(Vec<f32>, Vec<f32>), Failure> {
         let input = [q, k, v].concat();
-        let bytes = self.run(sizes, self.bytes(&input), choices)?;
+        let bytes =
+            self.run(sizes, self.program.source().precision.encode(&input), choices)?;
         let entries = sizes.heads * sizes.n_q;
         let (output, lse) =
             bytes.split_at(entries * self.d * self.program.source().precision.bytes());
@@ -147,7 +159,7 @@ impl OnCpu {
             4 * entries,
             "the kernel's program wrote too much or too little"
         );
-        Ok((self.numbers(output), floats(lse)))
+        Ok((self.program.source().precision.decode(output), Precision::F32.decode(lse)))
     }
 
     /// The gradients of queries, keys and values, of q, k, v, output, d_output and lse.
@@ -157,8 +169,11 @@ impl OnCpu {
         arguments: [&[f32]; 6],
         choices: Choices,
     ) -> Result<[Vec<f32>; 3], Failure> {
-        let gradients =
-            floats(&self.run(sizes, self.bytes(&arguments.concat()), choices)?);
+        let gradients = Precision::F32.decode(&self.run(
+            sizes,
+            Precision::F32.encode(&arguments.concat()),
+            choices,
+        )?);
         let kv_heads = sizes.heads / self.group;
         let [n_q, n_k] = [(sizes.heads, sizes.n_q), (kv_heads, sizes.n_k)]
             .map(|(h, n)| h * n * self.d);
@@ -197,25 +212,6 @@ impl OnCpu {
             _ => Err(Failure::Other(format!("{}: {words}", output.status))),
         }
     }
-
-    fn bytes(&self, numbers: &[f32]) -> Vec<u8> {
-        match self.program.source().precision {
-            Precision::F32 => numbers.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Precision::Bf16 => {
-                numbers.iter().flat_map(|&x| Bf16::from_f32(x).0.to_le_bytes()).collect()
-            }
-        }
-    }
-
-    fn numbers(&self, bytes: &[u8]) -> Vec<f32> {
-        match self.program.source().precision {
-            Precision::F32 => floats(bytes),
-            Precision::Bf16 => bytes
-                .chunks_exact(2)
-                .map(|two| Bf16(u16::from_le_bytes([two[0], two[1]])).to_f32())
-                .collect(),
-        }
-    }
 }
 
 /// Compiles a file of `cuda/host`, and the machine that runs a block of threads.
@@ -238,9 +234,10 @@ fn compile_with_fibers(
 
 /// Returns the error of each result, in words.
 pub fn lines(program: Program, errors: &[f64]) -> Vec<String> {
-    let names: &[&str] = match program {
-        Program::Backward => &["gradient of q", "gradient of k", "gradient of v"],
-        Program::Forward(_) => &["output", "log-sum-exp"],
+    let names: &[&str] = if program == BACKWARD {
+        &["gradient of q", "gradient of k", "gradient of v"]
+    } else {
+        &["output", "log-sum-exp"]
     };
     names
         .iter()
@@ -307,28 +304,10 @@ fn said(output: &Output) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-}
-
 /// Returns true if kernels can run here; the machine switches fibers as Linux does it.
 pub fn here() -> bool {
     cfg!(target_os = "linux") || {
         println!("skipped: kernels run on a CPU under Linux only");
         false
     }
-}
-
-/// A copy of a source with `from` replaced by `to`, beside the headers that it includes.
-pub fn with_mistake(
-    program: Program,
-    from: &str,
-    to: &str,
-) -> io::Result<(TempDir, PathBuf)> {
-    let source = program.source().text;
-    assert_eq!(source.matches(from).count(), 1, "{program:?} has `{from}` not once");
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("mistake.cu");
-    fs::write(&file, source.replacen(from, to, 1))?;
-    Ok((folder, file))
 }

@@ -44,7 +44,6 @@ extern "C" __constant__ int backward_queries_launch[3] = {THREADS, STAYING, int(
 // ANCHOR: delta
 // delta = rowsum(dO ⊙ O), (n_q): what the softmax takes off every gradient of a row of weights. One
 // row is the work of one warp.
-// Budget: backward_delta 32 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS)
 backward_delta(const float* output, const float* d_output, float* delta, int n_q) {
     const int i = blockIdx.x * (THREADS / 32) + threadIdx.x / 32, head = blockIdx.y;
@@ -235,7 +234,6 @@ __device__ inline int first_to_see(int j, int n_q, int n_k) {
 // ANCHOR: keys
 // dK and dV, (n_k, D). A block keeps a tile of keys and values; the queries and the gradients of
 // their outputs come by. Each side sums one of the two gradients.
-// Budget: backward_keys 168 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 backward_keys(const float* q, const float* k, const float* v, const float* d_output,
               const float* lse, const float* delta, float* d_k, float* d_v, int n_q, int n_k,
@@ -269,7 +267,6 @@ backward_keys(const float* q, const float* k, const float* v, const float* d_out
 // ANCHOR: queries
 // dQ, (n_q, D). A block keeps a tile of queries and the gradients of their outputs; the keys and
 // values come by. Each side sums half of the columns.
-// Budget: backward_queries 168 registers, no spills
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 backward_queries(const float* q, const float* k, const float* v, const float* d_output,
                  const float* lse, const float* delta, float* d_q, int n_q, int n_k, float scale) {

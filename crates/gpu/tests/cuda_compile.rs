@@ -2,43 +2,35 @@
 //! its source allows it, and with launches that the architecture can make. It takes NVRTC and no GPU.
 
 use attention::cuda::{
-    Architecture, Compiled, Error, Kernel, Launch, Program, Resources, Variant, compile,
+    Architecture, Compiled, Error, NAIVE, Program, TILED, Variant, compile,
     compiler_version,
 };
 use attention::flash::Inputs;
 use attention::{Mask, ScoreRule};
+use gpu::report::{Launch, Resources, constant};
+use gpu::{ALL, BACKWARD, HOPPER};
 use nalgebra::DMatrix;
 use std::io::Write;
 
-/// The budget that a line `// Budget: NAME N registers, no spills` in a source file gives a function.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Budget<'a> {
-    function: &'a str,
-    registers: u32, // the most that a thread may need
-}
+/// The most registers that a thread of each function may need. None may spill.
+const BUDGETS: [(&str, &str, u32); 10] = [
+    ("naive", "scores", 64),
+    ("naive", "softmax", 64),
+    ("naive", "weigh", 64),
+    ("tiled", "attention_forward", 128),
+    ("registers", "attention_forward", 255),
+    ("tensor_cores", "attention_forward", 255),
+    ("hopper", "attention_forward", 168),
+    ("backward", "backward_delta", 32),
+    ("backward", "backward_keys", 168),
+    ("backward", "backward_queries", 168),
+];
 
-impl<'a> Budget<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let words = line.trim().strip_prefix("// Budget: ")?;
-        let words = words.strip_suffix(" registers, no spills")?;
-        let (function, registers) = words.split_once(' ')?;
-        Some(Budget { function, registers: registers.parse().ok()? })
-    }
-
-    fn all_of(program: Program) -> Vec<Budget<'static>> {
-        program.source().text.lines().filter_map(Budget::parse).collect()
-    }
-}
-
-#[test]
-fn every_function_has_a_budget() {
-    for program in Program::all() {
-        let budgets = Budget::all_of(program);
-        for function in program.source().functions {
-            let has_one = budgets.iter().any(|budget| budget.function == *function);
-            assert!(has_one, "{program}: {function}");
-        }
-    }
+fn budget(program: Program, function: &str) -> u32 {
+    let is_its =
+        |row: &&(&str, &str, u32)| (row.0, row.1) == (program.source().name, function);
+    let found = BUDGETS.iter().find(is_its);
+    found.unwrap_or_else(|| panic!("{program}: no budget for `{function}`")).2
 }
 
 /// Writes a line that appears even if the test passes.
@@ -66,6 +58,15 @@ fn compiler_is_there() -> bool {
 }
 
 #[test]
+fn every_function_has_a_budget() {
+    for program in ALL {
+        program.source().functions.iter().for_each(|function| {
+            budget(program, function.0);
+        });
+    }
+}
+
+#[test]
 fn every_program_compiles_within_its_budget() {
     if !compiler_is_there() {
         return;
@@ -74,7 +75,7 @@ fn every_program_compiles_within_its_budget() {
     say(
         "program        arch      d  causal  function           registers  spills  stack  threads  rows  shared",
     );
-    for program in Program::all() {
+    for program in ALL {
         for &architecture in program.source().architectures {
             for &d in program.source().widths {
                 for causal in [false, true] {
@@ -87,7 +88,7 @@ fn every_program_compiles_within_its_budget() {
                         program.source().name
                     );
                     rows_of(&compiled, &at).iter().for_each(|row| say(row));
-                    faults.extend(faults_of(&compiled, &Budget::all_of(program), &at));
+                    faults.extend(faults_of(&compiled, &at));
                 }
             }
         }
@@ -103,25 +104,20 @@ fn variants_compile_within_the_budget() {
     let mask = Mask::causal().with_scores(rule);
     let inputs = Inputs::grouped(&q, &k, &k, mask, 4, 2).unwrap();
     let variant = Variant::of(&inputs).unwrap();
-    let hopper = Program::Forward(Kernel::Hopper);
-    let error = compile(hopper, Architecture::SM_90A, 64, variant.clone()).unwrap_err();
+    let error = compile(HOPPER, Architecture::SM_90A, 64, variant.clone()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`group` is 2 but of the kernels on the GPU, only `naive`, `tiled` and `backward` take that"
+        "`group` is 2 but kernel `hopper` takes neither rules for scores nor shared keys"
     );
     if !compiler_is_there() {
         return;
     }
-    for program in [Kernel::Naive, Kernel::Tiled]
-        .map(Program::Forward)
-        .into_iter()
-        .chain([Program::Backward])
-    {
+    for program in [NAIVE, TILED, BACKWARD] {
         for &d in program.source().widths {
             let compiled = compile(program, Architecture::SM_80, d, variant.clone())
                 .unwrap_or_else(|error| panic!("{error}"));
             let at = format!("{program}, d = {d}");
-            let faults = faults_of(&compiled, &Budget::all_of(program), &at);
+            let faults = faults_of(&compiled, &at);
             assert!(faults.is_empty(), "{}", faults.join("\n"));
             let plain = compile(program, Architecture::SM_80, d, true).unwrap();
             assert_ne!(compiled.cubin, plain.cubin);
@@ -133,37 +129,34 @@ fn rows_of(compiled: &Compiled, at: &str) -> Vec<String> {
     let row = |needs: &Resources| {
         let Resources { function, registers, spill_stores, spill_loads, stack, shared } =
             needs;
-        let launch =
-            compiled.launches.iter().find(|launch| launch.function == function)?;
-        let Launch { threads, rows, shared_bytes, .. } = launch;
+        let Launch { threads, rows, shared_bytes } =
+            Launch::of(compiled, function).unwrap();
         let (spills, shared) = (spill_stores + spill_loads, shared + shared_bytes);
-        Some(format!(
+        format!(
             "{at}  {function:17}  {registers:9}  {spills:6}  {stack:5}  {threads:7}  {rows:4}  {shared:6}"
-        ))
+        )
     };
-    compiled.resources.iter().filter_map(row).collect()
+    Resources::parse(&compiled.log).iter().map(row).collect()
 }
 
-/// Returns the violations of the source's promises.
-fn faults_of(compiled: &Compiled, budgets: &[Budget], at: &str) -> Vec<String> {
+/// Returns the broken promises.
+fn faults_of(compiled: &Compiled, at: &str) -> Vec<String> {
+    let program = compiled.program;
+    let all = Resources::parse(&compiled.log);
     let mut faults = vec![];
-    for &Launch { function, threads, shared_bytes, .. } in &compiled.launches {
-        let named = |resources: &&Resources| resources.function == function;
-        let Some(needs) = compiled.resources.iter().find(named) else {
+    for function in program.source().functions {
+        let function = function.0;
+        let Some(needs) = all.iter().find(|needs| needs.function == function) else {
             faults.push(format!("{at}: the compiler's log says nothing of `{function}`"));
             continue;
         };
+        let Launch { threads, rows, shared_bytes } =
+            Launch::of(compiled, function).unwrap();
         let (registers, shared) = (needs.registers, needs.shared + shared_bytes);
         let mut fault = |what: String| faults.push(format!("{at}: `{function}` {what}"));
-        match budgets.iter().find(|budget| budget.function == function) {
-            None => {
-                fault("has no line `// Budget: NAME N registers, no spills`".to_owned())
-            }
-            Some(budget) if registers > budget.registers => fault(format!(
-                "takes {registers} registers, more than its {}",
-                budget.registers
-            )),
-            Some(_) => {}
+        let most = budget(program, function);
+        if registers > most {
+            fault(format!("takes {registers} registers, more than its {most}"));
         }
         if needs.spill_stores + needs.spill_loads > 0 {
             fault(format!(
@@ -171,10 +164,13 @@ fn faults_of(compiled: &Compiled, budgets: &[Budget], at: &str) -> Vec<String> {
                 needs.spill_stores, needs.spill_loads
             ));
         }
-        if !threads.is_multiple_of(32) || threads > 1024 {
+        if !threads.is_multiple_of(32) || !(1..=1024).contains(&threads) {
             fault(format!(
                 "wants {threads} threads, not a number of warps that a block can have"
             ));
+        }
+        if !(1..=1024).contains(&rows) {
+            fault(format!("takes {rows} rows"));
         }
         if threads * registers.next_multiple_of(8) > 1 << 16 {
             fault(format!("has no room for {threads} threads of {registers} registers"));
@@ -186,26 +182,20 @@ fn faults_of(compiled: &Compiled, budgets: &[Budget], at: &str) -> Vec<String> {
             ));
         }
     }
-    for budget in budgets {
-        let known =
-            compiled.launches.iter().any(|launch| launch.function == budget.function);
-        if !known {
-            faults.push(format!(
-                "{at}: a budget for `{}`, which is not launched",
-                budget.function
-            ));
+    faults
+}
+
+/// The copy engine is told of the boxes for which the kernel waits.
+#[test]
+fn the_boxes_of_hopper_are_those_of_its_source() {
+    for d in [64, 128] {
+        let boxes = gpu::hopper_boxes(d);
+        assert!(boxes.iter().all(|rows| (1..=256).contains(rows)), "{boxes:?}");
+        if compiler_is_there() {
+            let compiled = compile(HOPPER, Architecture::SM_90A, d, false).unwrap();
+            assert_eq!(constant(&compiled, "attention_forward_boxes"), Ok(boxes));
         }
     }
-    if compiled
-        .boxes
-        .is_some_and(|rows| rows.iter().any(|rows| !(1..=256).contains(rows)))
-    {
-        faults.push(format!(
-            "{at}: a box of {:?} rows, but 1 to 256 can be copied",
-            compiled.boxes
-        ));
-    }
-    faults
 }
 
 /// Bytes of shared memory that a block can have, by the table of compute capabilities in CUDA's programming guide.
@@ -221,7 +211,7 @@ fn most_shared_memory(architecture: Architecture) -> u32 {
 
 #[test]
 fn what_does_not_compile_says_why() {
-    let program = Program::Forward(Kernel::Tiled);
+    let program = TILED;
     let old = Architecture { major: 7, minor: 0, specific: false };
     assert_eq!(
         compile(program, old, 64, false).unwrap_err().to_string(),
@@ -244,7 +234,7 @@ fn the_macros_reach_the_kernel() {
     if !compiler_is_there() {
         return;
     }
-    let program = Program::Forward(Kernel::Tiled);
+    let program = TILED;
     let cubin = |d, causal| {
         compile(program, Architecture::SM_80, d, causal)
             .unwrap_or_else(|e| panic!("{e}"))

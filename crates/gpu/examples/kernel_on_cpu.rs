@@ -1,16 +1,12 @@
 //! Runs a GPU's kernel on this CPU, and compares it with the naive attention of the crate.
 //!
 //! ```sh
-//! cargo run -p attention --features cuda --example kernel_on_cpu -- --kernel tiled --causal
-//! cargo run -p attention --features cuda --example kernel_on_cpu -- --kernel tiled --without-barrier 1
+//! cargo run -p gpu --example kernel_on_cpu -- --kernel tiled --causal
+//! cargo run -p gpu --example kernel_on_cpu -- --kernel tiled --without-barrier 1
 //! ```
 
-#[allow(dead_code)] // what only the tests need
-#[path = "../tests/on_cpu/mod.rs"]
-mod on_cpu;
-
-use attention::cuda::Program;
-use on_cpu::{Choices, Data, OnCpu, Sizes, Watch, barriers, bound};
+use attention::cuda::{Program, TILED};
+use gpu::on_cpu::{self, Choices, Data, OnCpu, Sizes, Watch, barriers, bound};
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -47,7 +43,7 @@ impl Options {
         mut arguments: impl Iterator<Item = String>,
     ) -> Result<Self, Box<dyn Error>> {
         let mut options = Options {
-            kernel: "tiled".parse()?,
+            kernel: TILED,
             n_q: 100,
             n_k: None,
             d: 64,
@@ -65,7 +61,7 @@ impl Options {
                     .ok_or_else(|| format!("{argument} needs a value\n{USAGE}"))
             };
             match argument.as_str() {
-                "--kernel" => options.kernel = value()?.parse()?,
+                "--kernel" => options.kernel = gpu::program(&value()?)?,
                 "--n-q" => options.n_q = value()?.parse()?,
                 "--n-k" => options.n_k = Some(value()?.parse()?),
                 "--d" => options.d = value()?.parse()?,

@@ -2,9 +2,13 @@
 //!
 //! Without a GPU each test says what is missing and passes; with REQUIRE_GPU=1 it fails with the same words.
 
-use attention::cuda::{Bf16, Error, Gpu, Kernel, Precision, Program, Shape, Tensors};
+use attention::cuda::{
+    Error, Gpu, NAIVE, Precision, Program, Shape, TILED, Tensor, Tensors,
+};
 use attention::flash::{Flash, Inputs};
 use attention::{DistanceBuckets, Mask, ScoreRule, attention, attention_backward};
+use gpu::clock::{bytes, copy_bandwidth, free_memory, poison, time};
+use gpu::{BACKWARD, HOPPER, REGISTERS, TENSOR_CORES};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -41,17 +45,16 @@ fn gpu() -> Option<(&'static Gpu, MutexGuard<'static, ()>)> {
 // ANCHOR_END: gpu
 
 /// The forward kernels that this device has the instructions for.
-fn kernels(gpu: &Gpu) -> Vec<Kernel> {
-    let runs = |&kernel: &Kernel| match Program::Forward(kernel)
-        .architecture_for(gpu.device().capability)
-    {
+fn kernels(gpu: &Gpu) -> Vec<Program> {
+    let runs = |kernel: &Program| match kernel.architecture_for(gpu.device().capability) {
         Ok(_) => true,
         Err(error) => {
             say(&format!("skipped on {}: {error}", gpu.device().name));
             false
         }
     };
-    let kernels: Vec<_> = Kernel::ALL.into_iter().filter(runs).collect();
+    let all = [NAIVE, TILED, REGISTERS, TENSOR_CORES, HOPPER];
+    let kernels: Vec<_> = all.into_iter().filter(runs).collect();
     assert!(!kernels.is_empty());
     kernels
 }
@@ -122,12 +125,7 @@ impl Problem {
 
     /// Returns the same numbers, rounded to a kernel's precision.
     fn rounded(&self, precision: Precision) -> Self {
-        let round = |values: &[f32]| match precision {
-            Precision::F32 => values.to_vec(),
-            Precision::Bf16 => {
-                values.iter().map(|&x| Bf16::from_f32(x).to_f32()).collect()
-            }
-        };
+        let round = |values: &[f32]| values.iter().map(|&x| precision.round(x)).collect();
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|values| round(values));
         Problem { q, k, v, ..self.clone() }
     }
@@ -161,31 +159,36 @@ impl Problem {
         all
     }
 
-    fn tensors(&self, gpu: &Gpu, kernel: Kernel) -> Tensors {
-        gpu.tensors(kernel, self.shape, &self.q, &self.k, &self.v)
-            .unwrap_or_else(|error| panic!("{kernel}, {:?}: {error}", self.shape))
+    fn tensors(&self, gpu: &Gpu, program: Program) -> Tensors {
+        let inputs =
+            [(Tensor::Q, &self.q[..]), (Tensor::K, &self.k), (Tensor::V, &self.v)];
+        gpu.tensors(program, self.shape, &inputs)
+            .unwrap_or_else(|error| panic!("{program}, {:?}: {error}", self.shape))
     }
 
     /// The output and the log-sum-exps, written where NaN was.
-    fn forward(&self, gpu: &Gpu, kernel: Kernel) -> (Vec<f32>, Vec<f32>) {
+    fn forward(&self, gpu: &Gpu, kernel: Program) -> (Vec<f32>, Vec<f32>) {
         let mut tensors = self.tensors(gpu, kernel);
         let mut run = || -> Result<_, Error> {
-            tensors.poison()?;
+            poison(&mut tensors)?;
             tensors.launch()?;
-            Ok((tensors.output()?, tensors.lse()?))
+            Ok((tensors.read(Tensor::OUTPUT)?, tensors.read(Tensor::LSE)?))
         };
         run().unwrap_or_else(|error| panic!("{kernel}, {:?}: {error}", self.shape))
     }
 
     /// The gradients of queries, keys and values, written where NaN was.
     fn backward(&self, gpu: &Gpu) -> [Vec<f32>; 3] {
-        let run = || -> Result<_, Error> {
-            let mut forward = self.tensors(gpu, Kernel::Tiled);
-            forward.launch()?;
-            let mut backward = gpu.backward_tensors(forward, &self.d_output)?;
-            backward.poison()?;
-            backward.launch()?;
-            backward.gradients()
+        let (output, lse) = self.forward(gpu, TILED);
+        let mut tensors = self.tensors(gpu, BACKWARD);
+        let mut run = || -> Result<_, Error> {
+            poison(&mut tensors)?;
+            tensors.write(Tensor::OUTPUT, &output)?;
+            tensors.write(Tensor::LSE, &lse)?;
+            tensors.write(Tensor::D_OUTPUT, &self.d_output)?;
+            tensors.launch()?;
+            let [d_q, d_k, d_v] = [Tensor::D_Q, Tensor::D_K, Tensor::D_V];
+            Ok([tensors.read(d_q)?, tensors.read(d_k)?, tensors.read(d_v)?])
         };
         run().unwrap_or_else(|error| panic!("backward, {:?}: {error}", self.shape))
     }
@@ -322,8 +325,8 @@ fn long_sequences_are_attention_too() {
     let problem = Problem::new(shape, 1.0, &mut fresh_rng());
     let last_head = (shape.heads - 1) * LONG;
     for kernel in kernels(gpu) {
-        let needed = shape.bytes(Program::Forward(kernel));
-        if gpu.free_memory().unwrap() < needed {
+        let needed = bytes(kernel, shape);
+        if free_memory(gpu).unwrap() < needed {
             say(&format!("skipped: {kernel} needs {needed} bytes, more than are free"));
             continue;
         }
@@ -356,7 +359,7 @@ fn the_backward_pass_is_the_gradient() {
     let Some((gpu, _turn)) = gpu() else { return };
     let mut rng = fresh_rng();
     let (mut faults, mut worst) = (vec![], 0.0_f64);
-    for &d in Program::Backward.source().widths {
+    for &d in BACKWARD.source().widths {
         for causal in [false, true] {
             for (heads, n_q, n_k) in LENGTHS {
                 let shape = Shape { heads, kv_heads: heads, n_q, n_k, d, causal };
@@ -424,7 +427,7 @@ fn matrices_go_in_and_come_out() {
             }
         }
         let gradients = flash.backward(&inputs, &expected, &grad).unwrap();
-        let found = gpu.backward(&inputs, &expected, &grad).unwrap();
+        let found = gpu.backward(BACKWARD, &inputs, &expected, &grad).unwrap();
         close(&found.q, &gradients.q);
         close(&found.k, &gradients.k);
         close(&found.v, &gradients.v);
@@ -436,14 +439,14 @@ fn matrices_go_in_and_come_out() {
 #[test]
 fn times_are_of_this_world() {
     let Some((gpu, _turn)) = gpu() else { return };
-    let bandwidth = gpu.copy_bandwidth().unwrap();
+    let bandwidth = copy_bandwidth(gpu).unwrap();
     assert!((1e10..1e14).contains(&bandwidth), "{bandwidth:e} bytes/s");
     let shape = Shape { heads: 8, kv_heads: 8, n_q: 512, n_k: 512, d: 64, causal: false };
     let problem = Problem::new(shape, 1.0, &mut fresh_rng());
     let moved = 4.0 * problem.q.len() as f64 * 4.0; // bytes that must move at least
     for kernel in kernels(gpu) {
         let mut tensors = problem.tensors(gpu, kernel);
-        let times = tensors.time(2, 9).unwrap();
+        let times = time(gpu, 2, 9, || tensors.launch()).unwrap();
         assert_eq!(times.len(), 9);
         for time in times {
             let seconds = time.as_secs_f64();
@@ -453,7 +456,7 @@ fn times_are_of_this_world() {
             assert!(seconds > least && seconds < 1.0, "{kernel}: {time:?}");
         }
         assert_eq!(
-            bits(&tensors.output().unwrap()),
+            bits(&tensors.read(Tensor::OUTPUT).unwrap()),
             bits(&problem.forward(gpu, kernel).0)
         );
     }
@@ -476,7 +479,8 @@ fn every_misuse_is_an_error_with_this_text() {
     let good = Shape { heads: 2, kv_heads: 2, n_q: 3, n_k: 5, d: 32, causal: false };
     let (q, k) = (vec![0.5; 2 * 3 * 32], vec![0.5; 2 * 5 * 32]);
     let place = |shape, q: &[f32], k: &[f32], v: &[f32]| {
-        gpu.tensors(Kernel::Tiled, shape, q, k, v).unwrap_err().to_string()
+        let inputs = [(Tensor::Q, q), (Tensor::K, k), (Tensor::V, v)];
+        gpu.tensors(TILED, shape, &inputs).unwrap_err().to_string()
     };
     for (shape, words) in [
         (Shape { heads: 0, ..good }, "`heads` is 0 but it must be at least 1"),
@@ -492,8 +496,7 @@ fn every_misuse_is_an_error_with_this_text() {
         ),
         (
             Shape { d: 48, ..good },
-            "kernel `tiled` is written for head dimensions 32, 64, 128, not for d = 48: \
-             choose one of them, or another kernel",
+            "`d` is 48 but kernel `tiled` is written for 32, 64, 128",
         ),
         (Shape { n_q: 4, ..good }, "`q` has 192 entries but heads · n_q · d = 256"),
         (Shape { n_k: 4, ..good }, "`k` has 320 entries but kv_heads · n_k · d = 256"),
@@ -505,35 +508,32 @@ fn every_misuse_is_an_error_with_this_text() {
         "`v` has 192 entries but kv_heads · n_k · d = 320"
     );
 
-    let tensors = || gpu.tensors(Kernel::Tiled, good, &q, &k, &k).unwrap();
+    let mut tensors = gpu.tensors(TILED, good, &[]).unwrap();
     assert_eq!(
-        tensors().gradients().unwrap_err().to_string(),
-        "`tensors` is of kernel `tiled` but only the backward pass makes gradients"
+        tensors.read(Tensor::D_Q).unwrap_err().to_string(),
+        "`tensor` is `d_q` but kernel `tiled` takes no such tensor"
     );
     assert_eq!(
-        gpu.backward_tensors(tensors(), &k).unwrap_err().to_string(),
-        "`d_output` has 320 entries but heads · n_q · d = 192"
+        tensors.write(Tensor::OUTPUT, &k).unwrap_err().to_string(),
+        "`output` has 320 entries but heads · n_q · d = 192"
     );
-    for kernel in kernels(gpu)
-        .into_iter()
-        .filter(|kernel| kernel.source().precision == Precision::Bf16)
-    {
-        let shape = Shape { heads: 1, kv_heads: 1, n_q: 3, n_k: 5, d: 64, causal: false };
-        let forward = gpu.tensors(kernel, shape, &q, &k, &k).unwrap();
-        assert_eq!(
-            gpu.backward_tensors(forward, &q).unwrap_err().to_string(),
-            format!(
-                "`forward` is of kernel `{kernel}` in bf16 but the backward pass wants f32"
-            )
-        );
-    }
+    let inputs = [(Tensor::D_OUTPUT, &q[..])];
+    assert_eq!(
+        gpu.tensors(TILED, good, &inputs).unwrap_err().to_string(),
+        "`tensor` is `d_output` but kernel `tiled` takes no such tensor"
+    );
+    let shared = Shape { kv_heads: 1, d: 64, ..good };
+    assert_eq!(
+        gpu.tensors(REGISTERS, shared, &[]).unwrap_err().to_string(),
+        "`group` is 2 but kernel `registers` takes neither rules for scores nor shared keys"
+    );
 
     let matrix = DMatrix::<f32>::zeros(4, 32);
     let wide = DMatrix::<f32>::zeros(4, 64);
     let (none, window) = (Mask::none(), Mask::window(2).unwrap());
     let forward = |v, mask| {
         let inputs = Inputs::new(&matrix, &matrix, v, mask).unwrap();
-        gpu.forward(Kernel::Tiled, &inputs).unwrap_err().to_string()
+        gpu.forward(TILED, &inputs).unwrap_err().to_string()
     };
     assert_eq!(
         forward(&matrix, &window),
@@ -546,14 +546,14 @@ fn every_misuse_is_an_error_with_this_text() {
     let inputs = Inputs::new(&matrix, &matrix, &matrix, &none).unwrap();
     let output = Flash::new().forward(&inputs);
     assert_eq!(
-        gpu.backward(&inputs, &output, &wide).unwrap_err().to_string(),
+        gpu.backward(BACKWARD, &inputs, &output, &wide).unwrap_err().to_string(),
         "`grad_output` has 64 columns but the output is 4 x 32"
     );
 }
 
 /// The scores of the naive kernel are too many for any device, and asking for them is no crash.
 #[test]
-fn memory_is_asked_for_before_it_is_taken() {
+fn too_little_memory_is_an_error() {
     let Some((gpu, _turn)) = gpu() else { return };
     let shape = Shape {
         heads: 16,
@@ -563,20 +563,11 @@ fn memory_is_asked_for_before_it_is_taken() {
         d: 32,
         causal: false,
     };
-    let (q, k) = (vec![0.0; 16 << 21], vec![0.0; 16 << 23]);
-    let error = gpu.tensors(Kernel::Naive, shape, &q, &k, &k).unwrap_err();
-    let needed = shape.bytes(Program::Forward(Kernel::Naive));
-    assert!(needed > 1 << 40);
-    assert!(
-        matches!(error, Error::Memory { needed: asked, free } if asked == needed && free < asked),
-        "{error}"
-    );
-    let problem = Problem::new(
-        Shape { heads: 1, kv_heads: 1, n_q: 8, n_k: 8, d: 32, causal: false },
-        1.0,
-        &mut fresh_rng(),
-    );
-    problem.forward(gpu, Kernel::Naive); // and the handle still works
+    assert!(bytes(NAIVE, shape) > 1 << 40);
+    let error = gpu.tensors(NAIVE, shape, &[]).unwrap_err();
+    assert!(matches!(error, Error::Device(_)), "{error}");
+    let shape = Shape { heads: 1, kv_heads: 1, n_q: 8, n_k: 8, d: 32, causal: false };
+    Problem::new(shape, 1.0, &mut fresh_rng()).forward(gpu, NAIVE); // and the handle still works
 }
 
 // ---------------------------------------------------------------------------------------------------- rules, shared keys
@@ -612,13 +603,13 @@ fn rules_and_shared_keys_agree_with_flash() {
                         "{rule:?}, {kv_heads}"
                     );
                 };
-                for kernel in [Kernel::Naive, Kernel::Tiled] {
+                for kernel in [NAIVE, TILED] {
                     let forward = gpu.forward(kernel, &inputs).unwrap();
                     near(&forward.output, &expected.output);
                 }
-                let refused = gpu.forward(Kernel::Registers, &inputs).is_err();
+                let refused = gpu.forward(REGISTERS, &inputs).is_err();
                 assert_eq!(refused, kv_heads < HEADS || !rule.is_none());
-                let backward = gpu.backward(&inputs, &expected, &d_output);
+                let backward = gpu.backward(BACKWARD, &inputs, &expected, &d_output);
                 if has_table {
                     assert!(
                         backward.unwrap_err().to_string().contains("table of biases")

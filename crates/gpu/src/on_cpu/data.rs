@@ -1,7 +1,8 @@
 //! The input of a kernel, and the result of the equations.
 
 use super::{Choices, Failure, OnCpu, Sizes};
-use attention::cuda::{Bf16, Precision, Program};
+use crate::BACKWARD;
+use attention::cuda::{Precision, Program};
 use attention::{Mask, attention, attention_backward};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -9,7 +10,9 @@ use rand_distr::StandardNormal;
 
 /// Queries, keys, values, and the gradient of the output, (heads, n, d), rounded to what the kernel reads.
 pub struct Data {
+    /// Heads, queries and keys.
     pub sizes: Sizes,
+    /// The width of a head.
     pub d: usize,
     tensors: [Vec<f32>; 4],
 }
@@ -23,16 +26,13 @@ struct Answer {
 }
 
 impl Data {
+    /// Returns random numbers, the same each time.
     pub fn new(sizes: Sizes, d: usize, precision: Precision) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(1);
         let mut tensor = |n: usize, size: f32| -> Vec<f32> {
-            let mut entry = || size * rng.sample::<f32, _>(StandardNormal);
-            (0..sizes.heads * n * d)
-                .map(|_| match precision {
-                    Precision::F32 => entry(),
-                    Precision::Bf16 => Bf16::from_f32(entry()).to_f32(),
-                })
-                .collect()
+            let mut entry =
+                || precision.round(size * rng.sample::<f32, _>(StandardNormal));
+            (0..sizes.heads * n * d).map(|_| entry()).collect()
         };
         let Sizes { n_q, n_k, .. } = sizes;
         // Scores of a few times their usual size: rows that are nearly decided, and some that are not.
@@ -57,8 +57,9 @@ impl Data {
                 DMatrix::from_row_iterator(entries / self.d, self.d, numbers)
             };
             let [q, k, v, d_output] = [0, 1, 2, 3].map(|i| head(&self.tensors[i]));
-            let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
-            let gradients = attention_backward(&cache, &d_output).unwrap();
+            let of_right_shapes = "the sizes belong together";
+            let (output, cache) = attention(&q, &k, &v, &mask).expect(of_right_shapes);
+            let gradients = attention_backward(&cache, &d_output).expect(of_right_shapes);
             answer.output.extend(output.transpose().iter());
             answer.log_sum_exp.extend(cache.log_sum_exp.iter());
             let [q, k, v] = [gradients.q, gradients.k, gradients.v];
@@ -69,7 +70,10 @@ impl Data {
         answer
     }
 
-    /// ‖given − right‖ / ‖right‖ of each result, and the largest absolute error of the log-sum-exp.
+    /// Returns ‖given − right‖ / ‖right‖ of each result, and the largest absolute error of the log-sum-exp.
+    ///
+    /// # Errors
+    /// The kernel has no result.
     pub fn errors(
         &self,
         on_cpu: &OnCpu,
@@ -78,7 +82,7 @@ impl Data {
         choices: Choices,
     ) -> Result<Vec<f64>, Failure> {
         let right = self.naive(causal);
-        if program == Program::Backward {
+        if program == BACKWARD {
             let [output, lse] = [&right.output, &right.log_sum_exp].map(|x| narrow(x));
             let [q, k, v] = self.inputs();
             let arguments = [q, k, v, &output, &self.tensors[3], &lse];

@@ -2,14 +2,13 @@
 //!
 //! What is right here can still be slow on a GPU, and races between blocks are not seen, for blocks run one after the other.
 
-mod on_cpu;
-
-use attention::cuda::{Kernel, Precision, Program, Variant};
+use attention::cuda::{NAIVE, Precision, Program, TILED, Variant};
 use attention::flash::{Flash, Inputs};
 use attention::testing::random;
 use attention::{DistanceBuckets, Mask, ScoreRule};
+use gpu::on_cpu::{self, Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
+use gpu::{ALL, BACKWARD, HOPPER, REGISTERS, TENSOR_CORES, tiles};
 use nalgebra::DMatrix;
-use on_cpu::{Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
 
 const PLAIN: Choices = Choices { seed: 0, missing_barrier: 0 };
 
@@ -129,18 +128,18 @@ macro_rules! on_cpu {
         #[test]
         fn every_program_is_tested() {
             let tested = [$($program),*];
-            assert!(Program::all().all(|program| tested.contains(&program)));
+            assert!(ALL.iter().all(|program| tested.contains(program)));
         }
     };
 }
 
 on_cpu! {
-    naive: Program::Forward(Kernel::Naive);
-    tiled: Program::Forward(Kernel::Tiled);
-    registers: Program::Forward(Kernel::Registers);
-    tensor_cores: Program::Forward(Kernel::TensorCores);
-    hopper: Program::Forward(Kernel::Hopper);
-    backward: Program::Backward;
+    naive: NAIVE;
+    tiled: TILED;
+    registers: REGISTERS;
+    tensor_cores: TENSOR_CORES;
+    hopper: HOPPER;
+    backward: BACKWARD;
 }
 
 /// From (n, heads · d) to (heads, n, d), by rows.
@@ -196,8 +195,7 @@ fn rules_and_shared_keys_agree() {
                 assert!((x - y).abs() < 3e-5 * size, "{name}, {what}: {x}, not {y}");
             }
         };
-        for kernel in [Kernel::Naive, Kernel::Tiled] {
-            let program = Program::Forward(kernel);
+        for program in [NAIVE, TILED] {
             let on_cpu = OnCpu::compile(program, D, variant.clone(), Watch::Addresses);
             let answer = on_cpu.unwrap().forward(sizes, [&q, &k, &v], PLAIN);
             let (given, lse) =
@@ -207,7 +205,7 @@ fn rules_and_shared_keys_agree() {
                 assert!(x == y || (x - y).abs() < 1e-5, "{what}: {x}, not {y}");
             }
         }
-        let on_cpu = OnCpu::compile(Program::Backward, D, variant, Watch::Addresses);
+        let on_cpu = OnCpu::compile(BACKWARD, D, variant, Watch::Addresses);
         let lse = forward.log_sum_exp.as_slice();
         let arguments = [&q[..], &k, &v, &output, &d_output, lse];
         let answer = on_cpu.unwrap().backward(sizes, arguments, PLAIN);
@@ -219,13 +217,40 @@ fn rules_and_shared_keys_agree() {
     }
 }
 
+/// Other numbers than those that the book computes with, and another list of parameters than that of the launch, do not compile.
+#[test]
+fn sources_are_held_to_what_is_said_of_them() {
+    if !on_cpu::here() {
+        return;
+    }
+    let compile = |program: Program, more: &str| {
+        let text = format!("{}{more}\n", program.source().text);
+        OnCpu::compile_text(program, &text, 128, false, Watch::Nothing).map(|_| ())
+    };
+    for program in ALL {
+        let name = program.source().name;
+        let numbers = tiles::ALL.iter().filter(|(kernel, ..)| *kernel == name);
+        let claims: Vec<_> = numbers
+            .map(|(_, code, number)| format!("static_assert({code} == {number});"))
+            .collect();
+        assert!(!claims.is_empty(), "{name}");
+        compile(program, &claims.concat())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let wrong = compile(TILED, "static_assert(QUERIES == 33);").unwrap_err();
+    assert!(wrong.to_string().contains("static assertion failed"), "{wrong}");
+    let text = TILED.source().text.replacen("const float* k", "float* k", 1);
+    let other = OnCpu::compile_text(TILED, &text, 64, false, Watch::Nothing).err();
+    let words = other.expect("another list").to_string();
+    assert!(words.contains("conflicting declaration"), "{words}");
+}
+
 /// Small mistakes, each of which a student could make, are seen.
 #[test]
 fn mistakes_are_seen() {
     if !on_cpu::here() {
         return;
     }
-    let tiled = Program::Forward(Kernel::Tiled);
     let mistakes = [
         ("o[t] *= correction;", ";"),
         ("correction * sum + sum_of_lanes", "sum + sum_of_lanes"),
@@ -237,15 +262,17 @@ fn mistakes_are_seen() {
         ("m_new == MINUS_INFINITY ? 0 : m_new", "m_new"),
     ];
     for (from, to) in mistakes {
-        let (_folder, file) = on_cpu::with_mistake(tiled, from, to).unwrap();
+        let text = TILED.source().text;
+        assert_eq!(text.matches(from).count(), 1, "`{from}`");
+        let text = text.replacen(from, to, 1);
         let wrong = [false, true].into_iter().any(|causal| {
             let on_cpu =
-                OnCpu::compile_file(tiled, &file, 64, causal, Watch::Addresses).unwrap();
+                OnCpu::compile_text(TILED, &text, 64, causal, Watch::Addresses).unwrap();
             [sizes(2, 100, 37), sizes(1, 37, 100)].into_iter().any(|sizes| {
                 let data = Data::new(sizes, 64, Precision::F32);
-                let errors = data.errors(&on_cpu, tiled, causal, PLAIN);
+                let errors = data.errors(&on_cpu, TILED, causal, PLAIN);
                 !errors
-                    .is_ok_and(|errors| errors.iter().all(|&error| error < bound(tiled)))
+                    .is_ok_and(|errors| errors.iter().all(|&error| error < bound(TILED)))
             })
         });
         assert!(wrong, "`{to}` in place of `{from}` is not seen");
@@ -259,16 +286,15 @@ fn a_good_run_says_what_the_book_shows() {
     if !on_cpu::here() {
         return;
     }
-    let tiled = Program::Forward(Kernel::Tiled);
-    let on_cpu = OnCpu::compile(tiled, 64, true, Watch::Nothing).unwrap();
+    let on_cpu = OnCpu::compile(TILED, 64, true, Watch::Nothing).unwrap();
     let data = Data::new(sizes(1, 100, 100), 64, Precision::F32);
-    let errors = data.errors(&on_cpu, tiled, true, PLAIN).unwrap();
+    let errors = data.errors(&on_cpu, TILED, true, PLAIN).unwrap();
     let parts = |line: &str| {
         let (name, error) = line.split_once(": off by ").unwrap();
         (name.to_owned(), error.parse::<f64>().unwrap())
     };
-    let shown = include_str!("on_cpu/good_run.txt");
-    let said = on_cpu::lines(tiled, &errors);
+    let shown = include_str!("shown/good_run.txt");
+    let said = on_cpu::lines(TILED, &errors);
     assert_eq!(shown.lines().count(), said.len());
     for (shown, said) in shown.lines().map(parts).zip(said.iter().map(|line| parts(line)))
     {
@@ -292,16 +318,15 @@ fn a_missing_barrier_is_reported_as_the_book_says() {
         }
         words.join(" ")
     };
-    let tiled = Program::Forward(Kernel::Tiled);
-    let on_cpu = OnCpu::compile(tiled, 64, false, Watch::Races).unwrap();
+    let on_cpu = OnCpu::compile(TILED, 64, false, Watch::Races).unwrap();
     let data = Data::new(sizes(1, 64, 64), 64, Precision::F32);
-    let shown = include_str!("on_cpu/without_barrier.txt").replace('\n', " ");
+    let shown = include_str!("shown/without_barrier.txt").replace('\n', " ");
     let shown: Vec<_> = shown.split_inclusive("orders the two ").map(str::trim).collect();
-    let lines = barriers(tiled);
+    let lines = barriers(TILED);
     assert_eq!(shown.len(), lines.len());
     for (shown, missing_barrier) in shown.into_iter().zip(lines) {
         let choices = Choices { missing_barrier, ..PLAIN };
-        match data.errors(&on_cpu, tiled, false, choices) {
+        match data.errors(&on_cpu, TILED, false, choices) {
             Err(Failure::Race(race)) => {
                 assert_eq!(nameless(&format!("error: {race}")), nameless(shown));
             }
