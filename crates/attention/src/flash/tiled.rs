@@ -55,8 +55,6 @@ pub fn tiled_attention<T: Float>(
     }
     Ok(forward)
 }
-
-// ANCHOR: forward
 /// One block of queries, and all keys that it sees, a tile at a time.
 fn attend<T: Float>(
     head: &Head<T>,
@@ -78,7 +76,6 @@ fn attend<T: Float>(
     }
     Ok(state)
 }
-// ANCHOR_END: forward
 
 impl<T: Float> Head<'_, T> {
     /// The scores of a tile as the mask's rule for scores makes them, if it has one.
@@ -182,8 +179,6 @@ pub fn tiled_attention_backward<'g, T: Float>(
         let (log_sum_exp, low) =
             (forward.log_sum_exp.column(h), forward.log_sum_exp_low.column(h));
         let mut grad_q = gradients.q.columns_mut(h * d_k, d_k);
-
-        // ANCHOR: backward
         // D = rowsum(grad_output ⊙ output), the one number a row that softmax needs
         let d: DVector<T> = grad_output.component_mul(&output).column_sum(); // (n_q)
         for columns in blocks(n_k, tiles.keys) {
@@ -219,7 +214,6 @@ pub fn tiled_attention_backward<'g, T: Float>(
             let mut sum_v = gradients.v.view_mut(place_v, grad_v.shape());
             sum_v += grad_v;
         }
-        // ANCHOR_END: backward
         of_tables.add_to(&mut gradients.tables, head.mask.head());
     }
     Ok(gradients)
@@ -237,7 +231,6 @@ struct Tile<'a, T: Float> {
 }
 
 impl<T: Float> Tile<'_, T> {
-    // ANCHOR: tile_backward
     /// The shares of this tile in the gradients of its queries, keys and values.
     fn backward(
         &self,
@@ -272,7 +265,6 @@ impl<T: Float> Tile<'_, T> {
         let grad_k = masked_tr_product(&grad_products, q, seen); // (columns, d_k)
         [grad_q, grad_k, grad_v]
     }
-    // ANCHOR_END: tile_backward
 }
 
 /// `f` of each entry of `matrix` and the number of its row.
