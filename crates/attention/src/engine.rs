@@ -19,12 +19,15 @@ use std::sync::Arc;
 
 // What whoever writes an engine needs, beside the inputs.
 pub use crate::blocks::{blocks, copy_of, tiles_between};
+pub use crate::dot_product::{check_queries_and_keys, check_values, scale};
 pub use crate::dropout::HeadDropout;
-pub use crate::error::{check_positive, check_room, unsupported};
-pub use crate::mask::neg_infinity;
+pub use crate::error::{
+    check_count, check_positive, check_room, check_shape, unsupported,
+};
+pub use crate::mask::{Rule, neg_infinity};
 pub use crate::paged::{PagedInputs, Pages};
 pub use crate::parallel::on_a_worker;
-pub use crate::score_rule::RuleGradients;
+pub use crate::score_rule::{RuleGradients, Step};
 pub use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
 
 /// Computes attention of all heads, and its gradients.

@@ -1,6 +1,6 @@
 //! Values that are written and read again are the same, to the bit; files may be wrong, but reading them does not panic.
 
-use attention::testing::{masks, random};
+use crate::support::{masks, random};
 use attention::{
     ForwardOptions, Mask, MultiHeadAttention, Parameters, Rotary, RotaryPairs,
     SingleHeadAttention,

@@ -1,8 +1,8 @@
 //! Parameters under their names, steps along gradients, and Adam.
 
-use attention::testing::{blame, parameters, random};
+use crate::support::{blame, parameters, random};
 use attention::{
-    Adam, KeyValueCache, LayerGradients, Mask, MultiHeadAttention, NamedParameters,
+    Adam, KeyValueCache, Mask, MultiHeadAttention, NamedParameters,
     Result, Rotary, RotaryPairs, SingleHeadAttention, named_parameters,
 };
 use nalgebra::{DMatrix, RowDVector, dmatrix};
@@ -182,12 +182,14 @@ fn adam_is_the_published_algorithm_with_and_without_decay() -> Result<()> {
     Ok(())
 }
 
-fn gradients(layer: &MultiHeadAttention<f64>) -> Result<LayerGradients<f64>> {
+#[cfg(feature = "serde")]
+fn gradients(layer: &MultiHeadAttention<f64>) -> Result<attention::LayerGradients<f64>> {
     let (output, cache) = layer.forward(&random(5, 4, 30), Mask::causal())?;
     layer.backward(&cache, &output)
 }
 
 /// Training that is saved and continued goes on as training that never stopped, to the bit.
+#[cfg(feature = "serde")]
 #[test]
 fn a_saved_optimiser_goes_on_where_it_was() -> Result<()> {
     let mut layer = model(2).layers.remove(0);
