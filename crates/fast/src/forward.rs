@@ -23,12 +23,13 @@ use std::sync::Mutex;
 /// number of threads.
 ///
 /// ```
-/// use attention::{Mask, flash::{Flash, Inputs, Tiles, tiled_attention}};
+/// use attention::{Mask, engine::Engine, flash::{Inputs, Tiles, tiled_attention}};
+/// use fast::Flash;
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(4)?;
-/// let forward = Flash::new().forward(&inputs);
+/// let forward = Flash::new().forward(&inputs)?;
 /// assert!((forward.output - tiled_attention(&inputs, Tiles::default())?.output).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
 /// ```
@@ -57,7 +58,7 @@ impl Flash {
     /// The tiles of [`Flash::new`].
     ///
     /// ```
-    /// assert_eq!(attention::flash::Flash::TILES.keys, 128);
+    /// assert_eq!(fast::Flash::TILES.keys, 128);
     /// ```
     pub const TILES: Tiles = Tiles { queries: 1152, keys: 128 };
 
@@ -65,7 +66,7 @@ impl Flash {
     /// measured.
     ///
     /// ```
-    /// use attention::flash::Flash;
+    /// use fast::Flash;
     /// assert_eq!(Flash::new().tiles(), Flash::TILES);
     /// ```
     pub fn new() -> Self {
@@ -84,7 +85,8 @@ impl Flash {
     /// A size is 0.
     ///
     /// ```
-    /// use attention::flash::{Flash, Tiles};
+    /// use attention::flash::Tiles;
+    /// use fast::Flash;
     ///
     /// let error = Flash::new().with_tiles(Tiles { queries: 0, keys: 64 }).unwrap_err();
     /// assert_eq!(error.to_string(), "`tiles.queries` is 0 but it must be at least 1");
@@ -102,7 +104,7 @@ impl Flash {
     /// `threads` is 0, or more than 1024, or than the system starts.
     ///
     /// ```
-    /// let error = attention::flash::Flash::new().with_threads(0).unwrap_err();
+    /// let error = fast::Flash::new().with_threads(0).unwrap_err();
     /// assert_eq!(error.to_string(), "`threads` is 0 but it must be at least 1");
     /// ```
     pub fn with_threads(self, threads: usize) -> Result<Self> {
@@ -115,7 +117,7 @@ impl Flash {
     /// This processor does not have them.
     ///
     /// ```
-    /// use attention::flash::{Flash, Instructions};
+    /// use fast::{Flash, Instructions};
     /// let flash = Flash::new().with_instructions(Instructions::Portable)?;
     /// assert_eq!(flash.instructions(), Instructions::Portable);
     /// # Ok::<(), attention::Error>(())
@@ -127,7 +129,8 @@ impl Flash {
     /// The tiles.
     ///
     /// ```
-    /// use attention::flash::{Flash, Tiles};
+    /// use attention::flash::Tiles;
+    /// use fast::Flash;
     /// let tiles = Tiles { queries: 32, keys: 32 };
     /// assert_eq!(Flash::new().with_tiles(tiles)?.tiles(), tiles);
     /// # Ok::<(), attention::Error>(())
@@ -139,7 +142,7 @@ impl Flash {
     /// The number of threads.
     ///
     /// ```
-    /// assert_eq!(attention::flash::Flash::new().with_threads(1)?.threads(), 1);
+    /// assert_eq!(fast::Flash::new().with_threads(1)?.threads(), 1);
     /// # Ok::<(), attention::Error>(())
     /// ```
     pub fn threads(&self) -> usize {
@@ -149,7 +152,7 @@ impl Flash {
     /// The instructions.
     ///
     /// ```
-    /// use attention::flash::{Flash, Instructions};
+    /// use fast::{Flash, Instructions};
     /// assert!(Instructions::available().contains(&Flash::new().instructions()));
     /// ```
     pub fn instructions(&self) -> Instructions {

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 /// The instructions that [`Flash`](crate::Flash) is to use.
 ///
 /// ```
-/// use attention::flash::{Flash, Instructions};
+/// use fast::{Flash, Instructions};
 ///
 /// let best = *Instructions::available().last().unwrap();
 /// assert_eq!(Flash::new().instructions(), best);
@@ -31,7 +31,7 @@ impl Instructions {
     /// Those that this processor has, from the slowest to the fastest.
     ///
     /// ```
-    /// use attention::flash::Instructions;
+    /// use fast::Instructions;
     /// assert_eq!(Instructions::available()[0], Instructions::Portable);
     /// ```
     pub fn available() -> Vec<Self> {

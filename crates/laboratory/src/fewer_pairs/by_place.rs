@@ -1,7 +1,7 @@
 //! Pairs that are left out by where their tokens stand.
 
 use attention::flash::{Flash, Inputs};
-use attention::testing::check_positive;
+use attention::engine::check_positive;
 use attention::{Float, Mask, Result};
 use nalgebra::DMatrix;
 
@@ -83,7 +83,7 @@ pub fn local_and_strided(n: usize, size: usize, step: usize) -> Result<Mask> {
 mod tests {
     use super::*;
     use attention::attention;
-    use attention::testing::random;
+    use crate::support::random;
 
     /// Against the pattern as a matrix.
     #[test]

@@ -1,7 +1,7 @@
 //! Pairs that are left out by what is in them: queries meet only keys with the same hash.
 
 use attention::flash::{Flash, Inputs};
-use attention::testing::{check_count, check_positive, product};
+use attention::engine::{check_count, check_positive, product};
 use attention::{Float, Mask, Result};
 use nalgebra::{DMatrix, DVector, convert};
 use rand::Rng;
@@ -206,7 +206,7 @@ impl<T: Float> Merged<T> {
 mod tests {
     use super::*;
     use attention::attention;
-    use attention::testing::random;
+    use crate::support::random;
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
 

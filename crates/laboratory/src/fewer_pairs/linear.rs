@@ -1,6 +1,6 @@
 //! Attention without pairs: queries and keys are mapped to features, and the brackets of the product are moved.
 
-use attention::testing::{
+use attention::engine::{
     blocks, check_count, check_positive, check_queries_and_keys, check_shape,
     check_values, product, product_tr, tr_product,
 };
@@ -321,7 +321,7 @@ impl<T: Float> LinearAttention<T> {
 mod tests {
     use super::*;
     use attention::numerical_gradient;
-    use attention::testing::random;
+    use crate::support::random;
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
 
