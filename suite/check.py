@@ -622,7 +622,9 @@ class Report:
 
     @property
     def status(self) -> int:
-        return 1 if any(o.failed for o in self.outcomes) else 2 if self.suite.unread else 0
+        if any(o.failed for o in self.outcomes):
+            return 1
+        return 2 if self.suite.unread or not self.counts["passed"] else 0
 
     def __str__(self) -> str:
         count = self.counts
@@ -634,6 +636,8 @@ class Report:
         lines = [first, f"{self.candidate}, {self.precision}" + (f" ({versions})" if versions else ""), ""]
         lines += [line for bad in self.suite.unread for line in wrap(f"Not read: {bad}", "", "  ")]
         lines += [""] if self.suite.unread else []
+        tried = any(o.failed or o.verdict == "passed" for o in self.outcomes)
+        lines += [] if tried else ["No case was tried, so this says nothing about the candidate.", ""]
         lines += self.table()
         for found in self.found:
             lines += [""] + self.told(found)
@@ -799,6 +803,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         if (options.file is None) == (options.command is None):
             raise Mistake("Give a file in Python, or --command and a program: one of the two.")
+        if options.json and not pathlib.Path(options.json).absolute().parent.is_dir():
+            raise Mistake(f"The report can't be written to {options.json}: its folder doesn't exist.")
         choice = {"cases": options.cases, "only": options.only}
         if options.command is not None:
             result = check_command(options.command, options.precision or "f64", **choice)

@@ -141,9 +141,17 @@ class Verdicts(Folder):
         self.assertIn("Faults that it tells apart: top-left, no-mask", text)
 
     def test_unsupported_counts_neither_way(self):
-        status, text = self.check_text("def attention(q, k, v):\n    raise NotImplementedError")
+        status, text = self.check_text(RIGHT.replace(", mask=None", "").replace("mask is None", "True"))
         self.assertEqual(status, 0)
-        self.assertIn("0 of 3 cases pass, 3 unsupported", text)
+        self.assertIn("2 of 3 cases pass, 1 unsupported", text)
+
+    def test_nothing_tried_is_no_success(self):
+        refusing = "def attention(q, k, v):\n    raise NotImplementedError"
+        for arguments in ([], ["--precision", "f16"]):
+            status, text = self.check_text(refusing, *arguments)
+            self.assertEqual(status, 2)
+            self.assertIn("0 of 3 cases pass", text)
+            self.assertIn("No case was tried", text)
 
     def test_one_fault_explains_what_a_narrower_one_explains_too(self):
         more = cases()
@@ -236,6 +244,7 @@ class Choices(Folder):
         status, text = self.check_text(RIGHT, "--json", str(self.folder / "none" / "report.json"))
         self.assertEqual(status, 2)
         self.assertIn("can't be written", text)
+        self.assertNotIn("cases pass", text)  # It is said before anything runs.
 
     def test_use_from_a_program(self):
         report = check.check(attention=lambda q, k, v: q * 0 + 2, cases=str(self.folder / "cases"), only="plain")

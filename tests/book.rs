@@ -107,6 +107,9 @@ fn an_include_of_a_missing_file_is_found() {
         .finds("src/softmax.md:16: includes src/generated/gone.md, which does not exist");
     chapter_with("```rust\n{{#rustdoc_include gone.rs:2:3}}\n```")
         .finds("src/softmax.md:17: includes src/gone.rs, which does not exist");
+    let fixture = chapter_with("{{#include latin.txt}}");
+    fs::write(fixture.folder.path().join("src/latin.txt"), b"caf\xe9").unwrap();
+    fixture.finds("src/softmax.md:16: includes src/latin.txt, which cannot be read: ");
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub(crate) fn product_by_nalgebra<T: Float>(
         }
         (false, false) => a.matrix * b.matrix,
         (false, true) => a.matrix * b.matrix.transpose(),
-        (true, false) => a.matrix.transpose() * b.matrix,
+        (true, false) => product_of_columns(a.matrix, b.matrix),
         (true, true) => (b.matrix * a.matrix).transpose(),
     };
     if let Some(bias) = bias {
@@ -140,6 +140,24 @@ pub(crate) fn product_by_nalgebra<T: Float>(
         }
     }
     product
+}
+
+/// Returns `aᵀ · b`. Its sums over all rows are sums of halves, as those of [`sum`](crate::sums::sum): a running sum in `f32` over
+/// thousands of rows would lose digits. And the wider of the two, often a matrix of weights, isn't copied.
+fn product_of_columns<T: Float>(a: DMatrixView<T>, b: DMatrixView<T>) -> DMatrix<T> {
+    const ROWS: usize = 128;
+    let n = a.nrows();
+    if n > ROWS {
+        let half = (n / 2).next_multiple_of(ROWS);
+        let of =
+            |first, rows| product_of_columns(a.rows(first, rows), b.rows(first, rows));
+        return of(0, half) + of(half, n - half);
+    }
+    if a.ncols() > b.ncols() {
+        (b.transpose() * a).transpose()
+    } else {
+        a.transpose() * b
+    }
 }
 
 /// The equations as they stand, with a matrix of weights for each head, which is kept for the backward pass: n_q · n_k numbers a head.
@@ -178,6 +196,30 @@ impl<T: Float> Engine<T> for Tiled {
         grad_output: DMatrixView<T>,
     ) -> Result<AttentionGradients<T>> {
         tiled_attention_backward(inputs, forward, grad_output, self.0)
+    }
+}
+
+/// An engine that is chosen while the program runs.
+impl<T: Float> Engine<T> for Arc<dyn Engine<T>> {
+    fn forward(&self, inputs: &Inputs<T>) -> Result<FlashOutput<T>> {
+        (**self).forward(inputs)
+    }
+
+    fn backward(
+        &self,
+        inputs: &Inputs<T>,
+        forward: &FlashOutput<T>,
+        grad_output: DMatrixView<T>,
+    ) -> Result<AttentionGradients<T>> {
+        (**self).backward(inputs, forward, grad_output)
+    }
+
+    fn forward_paged(&self, inputs: &PagedInputs<T>) -> Result<FlashOutput<T>> {
+        (**self).forward_paged(inputs)
+    }
+
+    fn product(&self, a: Factor<T>, b: Factor<T>, bias: Option<&[T]>) -> DMatrix<T> {
+        (**self).product(a, b, bias)
     }
 }
 

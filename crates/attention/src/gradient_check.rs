@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, check_not_empty, check_positive, check_shape};
 use crate::float::Float;
-use crate::named_parameters::{NamedParameters, check_fit};
+use crate::named_parameters::{NamedParameters, check_fit, shapes_of};
 use nalgebra::{DMatrix, DMatrixView};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
@@ -100,11 +100,11 @@ fn rounding<T: Float>(
         let step = h * nalgebra::convert(steps as f64);
         *at_step = loss(&x.map(|x| x + step * (T::one() + x.abs())))?;
     }
-    let squares = losses.windows(3).map(|l| (l[0] - l[1] - l[1] + l[2]).powi(2));
-    let mean = squares.fold(T::zero(), |sum, square| sum + square)
-        / nalgebra::convert((STEPS - 2) as f64);
+    let differences = losses.windows(3).map(|l| l[0] - l[1] - l[1] + l[2]);
+    let norm = differences.fold(T::zero(), |norm, difference| norm.hypot(difference));
+    let deviation = norm / nalgebra::convert((6.0 * (STEPS - 2) as f64).sqrt());
     let last_rounding = losses[0].abs() * T::default_epsilon() / nalgebra::convert(2.0);
-    Ok((mean / nalgebra::convert(6.0)).sqrt().max(last_rounding))
+    Ok(deviation.max(last_rounding))
 }
 // ANCHOR_END: rounding
 
@@ -269,8 +269,7 @@ pub fn gradient_check_sample<T: Float, Model: NamedParameters<T> + Clone>(
     check_positive("entries", entries)?;
     let gradients = gradients.named();
     let parameters = model.named();
-    let shapes = parameters.iter().map(|(name, matrix)| (name.as_str(), matrix.shape()));
-    check_fit("gradients", &gradients, shapes)?;
+    check_fit("gradients", shapes_of(&gradients), shapes_of(&parameters), "")?;
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     let mut checks = vec![];
     for (at, (name, gradient)) in gradients.into_iter().enumerate() {
@@ -320,6 +319,20 @@ mod tests {
         let far_away = |x: &DMatrix<f64>| Ok((x[0] + 1e8) - 1e8); // a multiple of 1.5e-8
         let seen = rounding(dmatrix![0.0].as_view(), far_away).unwrap();
         assert!((1e-9..1e-8).contains(&seen), "{seen}");
+    }
+
+    /// In `f32`, squares of such differences are infinite or 0.
+    #[test]
+    fn rounding_grows_with_the_loss() {
+        let of_loss_times = |factor: f32| {
+            let x = dmatrix![0.3_f32, 0.7];
+            rounding(x.as_view(), |x: &DMatrix<f32>| Ok(x.map(f32::sin).sum() * factor))
+        };
+        let one = of_loss_times(1.0).unwrap();
+        for power in [2.0_f32.powi(100), 2.0_f32.powi(-100)] {
+            let share = of_loss_times(power).unwrap() / power / one;
+            assert!((share - 1.0).abs() < 1e-6, "{power:e}: {share}");
+        }
     }
 
     /// The losses are asked for at steps of the documented size, each a multiple of the first.

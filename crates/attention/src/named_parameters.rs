@@ -1,9 +1,9 @@
 //! Parameters under their names: of one layer, of a stack of layers, of a whole model; and what any of them can do.
 
-use crate::error::{Result, check_count};
+use crate::error::{Error, Result, check_count, unsupported};
 use crate::float::Float;
 use crate::sums::sum;
-use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, RowDVector};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, DVectorView, RowDVector};
 
 /// Parameters, or gradients, each under its name.
 pub type Named<'a, T> = Vec<(String, DMatrixView<'a, T>)>;
@@ -25,8 +25,9 @@ pub trait NamedParameters<T: Float> {
     /// Takes a step of gradient descent: `parameter −= rate · gradient`.
     ///
     /// # Errors
-    /// A gradient is missing or of another shape; then nothing has changed.
+    /// A gradient is missing, of another shape or not finite; then nothing has changed.
     fn step(&mut self, gradients: &impl NamedParameters<T>, rate: T) -> Result<()> {
+        check_finite("gradients", &gradients.named())?;
         self.add_scaled(gradients, "gradients", -rate)
     }
 
@@ -43,16 +44,29 @@ pub trait NamedParameters<T: Float> {
         self.named_mut().into_iter().for_each(|(_, mut matrix)| matrix *= factor);
     }
 
-    /// Returns the Euclidean norm of all entries together.
+    /// Returns the Euclidean norm of all entries together. It is infinite only if it is beyond the range of `T`.
     fn norm(&self) -> T {
-        let squares: Vec<T> = self
-            .named()
-            .iter()
-            .flat_map(|(_, matrix)| {
-                matrix.column_iter().map(|column| column.norm_squared())
-            })
-            .collect();
-        sum(&squares).sqrt()
+        let named = self.named();
+        let columns = || named.iter().flat_map(|(_, matrix)| matrix.column_iter());
+        let squares: Vec<T> = columns().map(|column| column.norm_squared()).collect();
+        let squares = sum(&squares);
+        // What squares below the smallest number have lost is nothing beside a sum of this size.
+        let entries: usize = columns().map(|column| column.len()).sum();
+        let enough = T::max_value().map_or(T::zero(), |most| {
+            nalgebra::convert::<_, T>(4.0 * entries as f64) / most
+        });
+        if squares.is_finite() && squares >= enough {
+            return squares.sqrt();
+        }
+        // Squares were too large or too small for `T`. Those of shares of the largest entry are not.
+        let largest =
+            columns().fold(T::zero(), |largest, column| largest.max(column.amax()));
+        if largest == T::zero() || !largest.is_finite() {
+            return squares.sqrt();
+        }
+        let shares: Vec<T> =
+            columns().map(|column| (column / largest).norm_squared()).collect();
+        largest * sum(&shares).sqrt()
     }
 
     /// Scales gradients so that their norm is at most `most`, and returns the norm that they had. A norm that is not finite is returned
@@ -74,11 +88,8 @@ pub trait NamedParameters<T: Float> {
     ) -> Result<()> {
         let terms = other.named();
         let mut sums = self.named_mut();
-        check_fit(
-            argument,
-            &terms,
-            sums.iter().map(|(name, m)| (name.as_str(), m.shape())),
-        )?;
+        let shapes = sums.iter().map(|(name, sum)| (name.as_str(), sum.shape()));
+        check_fit(argument, shapes_of(&terms), shapes, "")?;
         for ((_, sum), (_, term)) in sums.iter_mut().zip(&terms) {
             sum.zip_apply(term, |sum, term| *sum += factor * term);
         }
@@ -86,26 +97,69 @@ pub trait NamedParameters<T: Float> {
     }
 }
 
-/// Checks that these matrices have the names and shapes that are expected, in the same order.
-pub(crate) fn check_fit<'e, T: Float>(
+/// The names and shapes of some matrices.
+pub(crate) fn shapes_of<'n, T: Float>(
+    named: &'n Named<T>,
+) -> impl ExactSizeIterator<Item = (&'n str, (usize, usize))> {
+    named.iter().map(|(name, matrix)| (name.as_str(), matrix.shape()))
+}
+
+/// Checks that matrices have the names and shapes that parameters have, in the same order; `place` says in an error where those are, if not
+/// in the model.
+pub(crate) fn check_fit<'n>(
     argument: &'static str,
-    given: &Named<T>,
-    expected: impl ExactSizeIterator<Item = (&'e str, (usize, usize))>,
+    given: impl ExactSizeIterator<Item = (&'n str, (usize, usize))>,
+    expected: impl ExactSizeIterator<Item = (&'n str, (usize, usize))>,
+    place: &str,
 ) -> Result<()> {
     let count = expected.len();
-    check_count(argument, "entry", given.len(), count, || {
-        format!("there are {count} parameters")
+    check_count(argument, "entry", given.len(), count, || match count {
+        1 => format!("there is 1 parameter{place}"),
+        _ => format!("there are {count} parameters{place}"),
     })?;
-    for ((given_name, matrix), (name, (rows, columns))) in given.iter().zip(expected) {
-        let because = || format!("the parameter `{name}` is {rows} x {columns}");
-        let check = |axis, given, expected| {
-            check_count(argument, axis, given, expected, because)
-                .map_err(|error| error.within(format!("`{given_name}`")))
-        };
-        check("row", matrix.nrows(), rows)?;
-        check("column", matrix.ncols(), columns)?;
+    for ((given_name, given), (name, (rows, columns))) in given.zip(expected) {
+        // A matrix alone has no name.
+        let quoted = if name.is_empty() { name } else { &format!(" `{name}`") };
+        let because = || format!("the parameter{quoted} is {rows} x {columns}{place}");
+        let fit = check_count(argument, "row", given.0, rows, because)
+            .and_then(|()| check_count(argument, "column", given.1, columns, because))
+            .and_then(|()| match given_name == name {
+                true => Ok(()),
+                false => Err(unsupported(
+                    argument,
+                    format!("`{given_name}`"),
+                    format!("the parameter in its place is{quoted}{place}"),
+                )),
+            });
+        fit.map_err(|error| within(given_name, error))?;
     }
     Ok(())
+}
+
+/// Checks that every entry is finite, in one pass.
+pub(crate) fn check_finite<T: Float>(
+    argument: &'static str,
+    named: &Named<T>,
+) -> Result<()> {
+    for (name, matrix) in named {
+        // Without an early end, several entries are looked at in one instruction.
+        let is_finite = |column: DVectorView<T>| {
+            column.iter().fold(true, |all, entry| all & entry.is_finite())
+        };
+        if matrix.column_iter().all(is_finite) {
+            continue;
+        }
+        let bad = matrix.iter().find(|entry| !entry.is_finite());
+        let given = bad.map_or(f64::NAN, |bad| nalgebra::convert_unchecked(*bad));
+        let because = "it must be finite".to_owned();
+        return Err(within(name, Error::OutOfRange { argument, given, because }));
+    }
+    Ok(())
+}
+
+/// An error with the name of its matrix in front, if it has one.
+pub(crate) fn within(name: &str, error: Error) -> Error {
+    if name.is_empty() { error } else { error.within(format!("`{name}`")) }
 }
 
 /// Implements [`NamedParameters`] for a struct of parts that have it. The names are those of the fields, and the parts' own behind a dot.

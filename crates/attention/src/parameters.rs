@@ -360,6 +360,7 @@ impl<T: Float> Mul<T> for Parameters<T> {
 ///
 /// What a layer keeps of a forward pass, for the backward pass or for the tokens to come, is of use only with the same parameters. So caches
 /// remember this number, and the layer refuses those that remember another. A clone has the same number until one of the two changes.
+/// To borrow two matrices mutably at once, begin with `&mut *layer.parameters`.
 ///
 /// ```
 /// use attention::{Error, Mask, MultiHeadAttention, example};

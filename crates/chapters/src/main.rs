@@ -105,6 +105,8 @@ const PAGES: &[Generator] = &[
 ];
 
 fn main() -> Result<()> {
+    // Someone who reads only the first lines, as `head` does, ends the program without a word.
+    sigpipe::reset();
     let arguments = Arguments::parse();
     let generated = generate(&arguments.chapters, &Records::open(&arguments.records)?)?;
     if arguments.check {

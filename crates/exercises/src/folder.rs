@@ -1,8 +1,9 @@
 //! A reader's folder: the stubs, their tests, the crate `attention`, and the program of this crate. It stands alone.
 
+use crate::files::{is_leftover, read_if_there, same_lines, write};
 use crate::task::{self, Task};
-use anyhow::{Context, Result, bail, ensure};
-use std::fs;
+use anyhow::{Result, ensure};
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 
 /// Where the sources of a folder are.
@@ -32,10 +33,8 @@ const ALIAS: &str = "[alias]\nexercises = \"run --quiet --package exercises --\"
 
 /// Has cargo compile what is in a folder into a folder beside it, which others share.
 pub(crate) fn share_target(folder: &Path) -> Result<()> {
-    let settings = folder.join(SETTINGS);
-    fs::create_dir_all(folder.join(".cargo"))?;
-    fs::write(&settings, format!("{ALIAS}\n[build]\ntarget-dir = \"../target\"\n"))
-        .with_context(|| format!("cannot write {}", settings.display()))
+    let settings = format!("{ALIAS}\n[build]\ntarget-dir = \"../target\"\n");
+    write(&folder.join(SETTINGS), settings)
 }
 
 /// What [`create`] has done.
@@ -57,32 +56,29 @@ pub fn create(
     folder: &Path,
     with_solutions: bool,
 ) -> Result<Created> {
-    let is_old = is_practice(folder);
-    if let Ok(mut entries) = fs::read_dir(folder) {
-        let is_empty = entries.next().is_none();
-        ensure!(
-            is_empty || is_old,
-            "{} is not empty, and holds no exercises",
-            folder.display()
-        );
-    } else if folder.exists() {
-        bail!("{} is not a folder", folder.display());
+    if folder.exists() && !is_practice(folder) {
+        ensure!(folder.is_dir(), "{} is not a folder", folder.display());
+        for entry in fs::read_dir(folder)? {
+            // A repository that was just begun has `.git`, and an editor may have made a folder of its own.
+            ensure!(
+                entry?.file_name().to_string_lossy().starts_with('.'),
+                "{} is not empty, and holds no exercises",
+                folder.display()
+            );
+        }
     }
     let mut created = Created::default();
     for (path, text) in files(sources, with_solutions)? {
         let target = folder.join(&path);
-        match fs::read(&target) {
-            Ok(there) if there == text => {}
-            // The reader's own files are expected to differ.
-            Ok(_) if path.starts_with("src/") => {}
-            Ok(_) => created.kept.push(path),
-            Err(_) => {
-                let parent = target.parent().unwrap_or(folder);
-                fs::create_dir_all(parent)
-                    .and_then(|()| fs::write(&target, text))
-                    .with_context(|| format!("cannot write {}", target.display()))?;
+        match read_if_there(&target)? {
+            None => {
+                write(&target, text)?;
                 created.written += 1;
             }
+            Some(there) if same_lines(&there, &text) => {}
+            // The reader's own files are expected to differ, and cargo changes its lock.
+            Some(_) if path.starts_with("src/") || path == "Cargo.lock" => {}
+            Some(_) => created.kept.push(path),
         }
     }
     Ok(created)
@@ -101,17 +97,18 @@ pub(crate) fn files(
 ) -> Result<Vec<(String, Vec<u8>)>> {
     let tasks = task::read_all(&sources.tasks())?;
     let workspace = "\n[workspace]\nmembers = [\"tool\"]\nexclude = [\"attention\"]\n";
+    // The first of them tells a folder of exercises, so that one with the others missing can still be completed.
     let mut files: Vec<(String, Vec<u8>)> = vec![
+        (
+            format!("tool/tasks/{}", task::ORDER),
+            fs::read(sources.tasks().join(task::ORDER))?,
+        ),
         ("Cargo.toml".into(), manifest("mine", "attention", workspace).into()),
         (SETTINGS.into(), ALIAS.into()),
         (".gitignore".into(), "/target\n".into()),
         ("README.md".into(), include_str!("../folder/README.md").into()),
         ("AGENTS.md".into(), include_str!("../folder/AGENTS.md").into()),
-        ("Cargo.lock".into(), read(&sources.root.join("Cargo.lock"))?),
-        (
-            format!("tool/tasks/{}", task::ORDER),
-            read(&sources.tasks().join(task::ORDER))?,
-        ),
+        ("Cargo.lock".into(), fs::read(sources.root.join("Cargo.lock"))?),
     ];
     for task in &tasks {
         let Task { name, .. } = task;
@@ -120,8 +117,7 @@ pub(crate) fn files(
             format!("tests/{name}.rs"),
             task.test_file(&format!("../src/{name}.rs")).into(),
         ));
-        let source =
-            String::from_utf8(read(&sources.tasks().join(format!("{name}.rs")))?)?;
+        let source = fs::read_to_string(sources.tasks().join(format!("{name}.rs")))?;
         let source =
             if with_solutions { source } else { Task::without_solution(&source) };
         files.push((format!("tool/tasks/{name}.rs"), source.into()));
@@ -150,20 +146,17 @@ pub(crate) fn files(
 /// Adds a file, or the files of a folder.
 fn add(from: &Path, to: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     if !from.is_dir() {
-        files.push((to.to_owned(), read(from)?));
+        files.push((to.to_owned(), fs::read(from)?));
         return Ok(());
     }
     let mut names: Vec<_> =
         fs::read_dir(from)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    names.retain(|name| !is_leftover(name));
     names.sort();
     for name in names {
         add(&from.join(&name), &format!("{to}/{}", name.to_string_lossy()), files)?;
     }
     Ok(())
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// A manifest with what the tasks use.
@@ -178,7 +171,7 @@ edition = "2024"
 publish = false
 
 [dependencies]
-attention = {{ path = "{attention}" }}
+attention = {{ path = {attention:?} }}
 nalgebra = "0.35"
 rand = {{ version = "0.10", default-features = false, features = ["std", "chacha"] }}
 rand_distr = {{ version = "0.6", default-features = false, features = ["std"] }}

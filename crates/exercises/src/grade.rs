@@ -2,12 +2,13 @@
 //!
 //! It compiles and runs what they wrote, so it belongs on a machine where that may do no harm.
 
+use crate::files::{lock, read_if_there, write};
 use crate::folder::{Sources, files, is_practice, share_target};
 use crate::task;
 use crate::trial::{self, Limits, Outcome};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use fs_err as fs;
 use serde::Serialize;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -52,6 +53,7 @@ pub fn grade(
     limits: Limits,
 ) -> Result<Grade> {
     ensure!(is_practice(folder), "{} holds no exercises", folder.display());
+    let _turn = lock(&work.join("lock"))?;
     for (path, text) in files(sources, false)? {
         // By another name, since it shares a folder of programs.
         let text = if path == "Cargo.toml" {
@@ -59,18 +61,19 @@ pub fn grade(
         } else {
             text
         };
-        write(&work.join(path), &text)?;
+        write_changed(&work.join(path), &text)?;
     }
     share_target(work)?;
     let mut exercises = vec![];
     for task in task::read_all(&sources.tasks())? {
         let name = &task.name;
         let begun = Instant::now();
-        let written = fs::read(folder.join(format!("src/{name}.rs"))).unwrap_or_default();
-        let outcome = if written.is_empty() || written == task.stub().into_bytes() {
+        let file = format!("src/{name}.rs");
+        let written = read_if_there(&folder.join(&file))?.unwrap_or_default();
+        let outcome = if written.is_empty() || task.is_stub(&written) {
             None
         } else {
-            write(&work.join(format!("src/{name}.rs")), &written)?;
+            write_changed(&work.join(file), &written)?;
             Some(trial::of_task(work, &task, limits)?)
         };
         exercises.push(Graded {
@@ -89,12 +92,12 @@ pub fn grade(
 }
 
 /// Writes a file unless it is so already, so that cargo compiles only what has changed.
-fn write(path: &Path, text: &[u8]) -> Result<()> {
+fn write_changed(path: &Path, text: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|there| there == text) {
-        return Ok(());
+        Ok(())
+    } else {
+        write(path, text)
     }
-    fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 impl Grade {

@@ -13,6 +13,8 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    // Someone who reads only the first lines, as `head` does, ends the program without a word.
+    sigpipe::reset();
     match practise(Cli::parse().command.unwrap_or(Command::List)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

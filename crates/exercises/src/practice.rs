@@ -1,13 +1,14 @@
 //! The commands in a reader's folder.
 
+use crate::files::{lock, read_if_there, write};
 use crate::folder::is_practice;
 use crate::task::{self, Task};
 use crate::trial::{self, Failure, Limits, Outcome};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
+use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -94,7 +95,7 @@ impl Practice {
 
     fn named(&self, name: &str) -> Result<&Task> {
         let name = name.trim_end_matches(".rs").replace('-', "_");
-        let name = name.rsplit('/').next().unwrap_or_default();
+        let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
         let found = self.tasks.iter().find(|task| task.name == name);
         found.with_context(|| {
             format!("there is no exercise `{name}`: `cargo exercises list` shows all")
@@ -107,24 +108,23 @@ impl Practice {
 
     fn progress(&self) -> Result<Progress> {
         let path = self.folder.join("progress.json");
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).with_context(|| {
-                format!(
-                    "{} cannot be read: mend it, or delete it to begin anew",
-                    path.display()
-                )
-            }),
-            Err(_) => Ok(Progress::default()),
-        }
+        let Some(text) = read_if_there(&path)? else { return Ok(Progress::default()) };
+        serde_json::from_slice(&text).with_context(|| {
+            format!(
+                "{} cannot be read: mend it, or delete it to begin anew",
+                path.display()
+            )
+        })
     }
 
-    /// Writes beside and then renames, so that nothing is left half-written.
-    fn remember(&self, progress: &Progress) -> Result<()> {
-        let path = self.folder.join("progress.json");
-        let beside = self.folder.join("progress.json.new");
-        fs::write(&beside, serde_json::to_string_pretty(progress)? + "\n")?;
-        fs::rename(beside, path)?;
-        Ok(())
+    /// Changes what is remembered, which another command may change at the same time.
+    fn remember(&self, change: impl FnOnce(&mut Progress)) -> Result<Progress> {
+        let _turn = lock(&self.folder.join("target/progress.lock"))?;
+        let mut progress = self.progress()?;
+        change(&mut progress);
+        let text = serde_json::to_string_pretty(&progress)? + "\n";
+        write(&self.folder.join("progress.json"), text)?;
+        Ok(progress)
     }
 
     fn list(&self) -> Result<bool> {
@@ -172,31 +172,43 @@ impl Practice {
     /// Runs the tests of a task, says what came of it, and remembers it.
     fn test(&self, task: &Task) -> Result<bool> {
         let begun = Instant::now();
+        let name = &task.name;
+        ensure!(
+            self.file(task).exists(),
+            "there is no src/{name}.rs: `cargo exercises reset {name}` writes the stub again"
+        );
         let outcome = trial::of_task(&self.folder, task, Limits::default())?;
-        let mut progress = self.progress()?;
         let has_passed = outcome.has_passed();
-        if has_passed {
-            progress.passed.insert(task.name.clone())
-        } else {
-            progress.passed.remove(&task.name)
-        };
-        self.remember(&progress)?;
+        let progress = self.remember(|progress| {
+            if has_passed {
+                progress.passed.insert(name.clone());
+            } else {
+                progress.passed.remove(name);
+            }
+        })?;
         let seconds = begun.elapsed().as_secs_f64();
         println!("{}", verdict(task, &outcome));
         if has_passed {
             println!("{} ({seconds:.1} s)", self.next_step(&progress.passed, Some(task)));
         } else {
-            println!("Stuck? cargo exercises hint {} ({seconds:.1} s)", task.name);
+            println!("Stuck? cargo exercises hint {name} ({seconds:.1} s)");
         }
         Ok(has_passed)
     }
 
     fn test_begun(&self) -> Result<bool> {
-        let mut all_pass = true;
+        let (mut begun, mut all_pass) = (0, true);
         for task in &self.tasks {
-            if fs::read_to_string(self.file(task)).is_ok_and(|text| text != task.stub()) {
+            if read_if_there(&self.file(task))?.is_some_and(|text| !task.is_stub(&text)) {
+                begun += 1;
                 all_pass &= self.test(task)?;
             }
+        }
+        if begun == 0 {
+            println!(
+                "No exercise has been begun. {}",
+                self.next_step(&self.progress()?.passed, None)
+            );
         }
         Ok(all_pass)
     }
@@ -223,12 +235,13 @@ impl Practice {
 
     fn hint(&self, name: &str) -> Result<bool> {
         let task = self.named(name)?;
-        let mut progress = self.progress()?;
-        let shown = progress.hints.entry(task.name.clone()).or_default();
-        let were_all = *shown == task.hints.len();
-        *shown = (*shown + 1).min(task.hints.len());
-        let count = *shown;
-        self.remember(&progress)?;
+        let (mut count, mut were_all) = (0, false);
+        self.remember(|progress| {
+            let shown = progress.hints.entry(task.name.clone()).or_default();
+            were_all = *shown == task.hints.len();
+            *shown = (*shown + 1).min(task.hints.len());
+            count = *shown;
+        })?;
         for (index, hint) in task.hints.iter().take(count).enumerate() {
             println!("Hint {} of {}: {hint}\n", index + 1, task.hints.len());
         }
@@ -261,8 +274,8 @@ impl Practice {
     fn reset(&self, name: &str) -> Result<bool> {
         let task = self.named(name)?;
         let file = self.file(task);
-        if let Ok(text) = fs::read_to_string(&file) {
-            if text == task.stub() {
+        if let Some(text) = read_if_there(&file)? {
+            if task.is_stub(&text) {
                 println!("src/{}.rs is as it was", task.name);
                 return Ok(true);
             }
@@ -280,10 +293,10 @@ impl Practice {
                 free.strip_prefix(&self.folder)?.display()
             );
         }
-        fs::write(&file, task.stub())?;
-        let mut progress = self.progress()?;
-        progress.passed.remove(&task.name);
-        self.remember(&progress)?;
+        write(&file, task.stub())?;
+        self.remember(|progress| {
+            progress.passed.remove(&task.name);
+        })?;
         println!("src/{}.rs is the stub again", task.name);
         Ok(true)
     }

@@ -32,9 +32,9 @@
 //!   the first three that do. A line that is replaced is one line, so it has to fit into what rustfmt leaves whole.
 //! - Failures are told in the order of the tests, so what is simplest comes first.
 
-use crate::trial::Failure;
+use crate::files::{is_leftover, same_lines};
 use anyhow::{Context, Result, bail, ensure};
-use std::fs;
+use fs_err as fs;
 use std::path::Path;
 
 /// How much a task asks for.
@@ -109,11 +109,7 @@ pub const ORDER: &str = "order.txt";
 ///
 /// If a file cannot be read, is not listed, or is not made as the module says.
 pub fn read_all(folder: &Path) -> Result<Vec<Task>> {
-    let read = |file: &str| {
-        let path = folder.join(file);
-        fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))
-    };
+    let read = |file: &str| fs::read_to_string(folder.join(file));
     let mut tasks = vec![];
     for line in read(ORDER)?.lines() {
         let (chapter, names) = line
@@ -126,8 +122,9 @@ pub fn read_all(folder: &Path) -> Result<Vec<Task>> {
         }
     }
     for entry in fs::read_dir(folder)? {
-        let file = entry?.file_name().into_string().unwrap_or_default();
-        if let Some(name) = file.strip_suffix(".rs") {
+        let file = entry?.file_name();
+        let name = file.to_string_lossy();
+        if let Some(name) = name.strip_suffix(".rs").filter(|_| !is_leftover(&file)) {
             ensure!(
                 tasks.iter().any(|task| task.name == name),
                 "{ORDER} does not list the task `{name}`"
@@ -260,12 +257,16 @@ impl Task {
         kept.join("\n") + "\n"
     }
 
-    /// Puts failures into the order in which the tests are written.
-    pub fn sort(&self, failures: &mut [Failure]) {
-        failures.sort_by_key(|failure| {
-            let name = failure.test.rsplit("::").next().unwrap_or_default();
-            self.tests.find(&format!("fn {name}("))
-        });
+    /// Whether this is still the stub.
+    #[must_use]
+    pub fn is_stub(&self, text: &[u8]) -> bool {
+        same_lines(text, self.stub().as_bytes())
+    }
+
+    /// The names of the tests, in the order in which they are written.
+    pub fn test_names(&self) -> impl Iterator<Item = &str> {
+        let tests = self.tests.split("#[test]\n").skip(1);
+        tests.filter_map(|test| test.split_once("fn ")?.1.split('(').next())
     }
 
     /// The tests, as a file that is compiled with the code at `path`.

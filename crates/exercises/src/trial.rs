@@ -1,9 +1,10 @@
 //! Runs tests, with limits, and says in plain words what failed.
 
+use crate::files::lock;
 use crate::task::Task;
 use anyhow::{Context, Result, bail};
+use fs_err as fs;
 use serde::Serialize;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -78,25 +79,29 @@ impl Default for Limits {
     }
 }
 
-/// Compiles and runs the tests of a task in a reader's folder. Failures come in the order in which the tests are written, since the first
-/// of them are about the simplest.
+/// Compiles and runs the tests of a task in a reader's folder, one run at a time. Failures come in the order in which the tests are written,
+/// since the first of them are about the simplest.
 ///
 /// # Errors
 ///
 /// If cargo cannot be started.
 pub fn of_task(folder: &Path, task: &Task, limits: Limits) -> Result<Outcome> {
+    let target = folder.join("target");
+    let _turn = lock(&target.join("exercises.lock"))?;
     let mut build = cargo(folder);
     build.args(["test", "--quiet", "--no-run", "--test", &task.name]);
-    let mut outcome = match compile(&mut build)? {
-        Ok(program) => {
-            run(&program, &task.name, limits, &folder.join("target/exercises.out"))?
-        }
-        Err(message) => return Ok(Outcome::DoesNotCompile { message }),
-    };
-    if let Outcome::Failed { failures, .. } = &mut outcome {
-        task.sort(failures);
+    match compile(&mut build)? {
+        Ok(program) => run(&program, task, limits, &target.join("exercises.out")),
+        Err(message) => Ok(Outcome::DoesNotCompile { message: shortened(&message) }),
     }
-    Ok(outcome)
+}
+
+/// Puts failures into the order in which a task's tests are written.
+pub fn sort(failures: &mut [Failure], task: &Task) {
+    failures.sort_by_key(|failure| {
+        let name = failure.test.rsplit("::").next();
+        task.test_names().position(|test| Some(test) == name)
+    });
 }
 
 /// The cargo that runs us, or the one on the PATH.
@@ -106,6 +111,8 @@ pub fn cargo(folder: &Path) -> Command {
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Two folders that compile into one would take each other's programs for their own.
     command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
+    // Colours would hide where an error begins.
+    command.env("CARGO_TERM_COLOR", "never");
     command.current_dir(folder);
     command
 }
@@ -146,24 +153,22 @@ fn errors(messages: &str) -> String {
 /// # Errors
 ///
 /// If it cannot be started.
-pub fn run(program: &Path, name: &str, limits: Limits, kept: &Path) -> Result<Outcome> {
-    if let Some(folder) = kept.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let output =
-        File::create(kept).with_context(|| format!("cannot write {}", kept.display()))?;
+pub fn run(program: &Path, task: &Task, limits: Limits, kept: &Path) -> Result<Outcome> {
+    let output: std::fs::File = fs::File::create(kept)?.into();
     let mut command = if cfg!(unix) {
         let mut shell = Command::new("sh");
-        let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", limits.memory * 1024);
-        shell.args(["-c", &script]).arg(program);
+        // A limit that is lower already can't be raised, and serves as well.
+        let limit = format!("ulimit -v {} 2>/dev/null", limits.memory * 1024);
+        shell.args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]).arg(program);
         shell
     } else {
         Command::new(program)
     };
     let mut child = command
         // The reader's own tests are not counted.
-        .args(["--test-threads=1", "--skip", &format!("{name}::")])
+        .args(["--test-threads=1", "--skip", &format!("{}::", task.name)])
         .env("RUST_BACKTRACE", "1")
+        .env_remove(NO_CAPTURE)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
@@ -178,16 +183,32 @@ pub fn run(program: &Path, name: &str, limits: Limits, kept: &Path) -> Result<Ou
         return Ok(Outcome::Stopped { message });
     };
     let output = fs::read(kept)?;
-    judge(&String::from_utf8_lossy(&output), status, limits)
+    let mut outcome = judge(&String::from_utf8_lossy(&output), status, task, limits)?;
+    if let Outcome::Failed { failures, .. } = &mut outcome {
+        sort(failures, task);
+    }
+    Ok(outcome)
 }
 
-/// Reads what Rust's test program has printed.
-fn judge(output: &str, status: ExitStatus, limits: Limits) -> Result<Outcome> {
-    let Some(counts) =
-        output.lines().rev().find_map(|line| line.strip_prefix("test result: "))
-    else {
+/// With this variable Rust's test programs print what a test says when it says it, and not below its name.
+pub const NO_CAPTURE: &str = "RUST_TEST_NOCAPTURE";
+
+/// Reads what Rust's test program has printed. A result counts only if all tests of the task were begun before it: code under test may print
+/// such a line, too, and exit.
+fn judge(
+    output: &str,
+    status: ExitStatus,
+    task: &Task,
+    limits: Limits,
+) -> Result<Outcome> {
+    let counts = output.lines().rev().find_map(|line| line.strip_prefix("test result: "));
+    let begun = |name: &str| output.contains(&format!("\ntest {name} "));
+    let Some(counts) = counts.filter(|_| task.test_names().all(begun)) else {
         let message = if output.contains("memory allocation of") {
-            format!("more than {} MiB of memory were asked for", limits.memory)
+            format!(
+                "more memory was asked for than the {} MiB that it may take",
+                limits.memory
+            )
         } else if output.contains("overflowed its stack") {
             "the stack overflowed: does a function call itself without an end?".to_owned()
         } else {
@@ -240,9 +261,22 @@ pub fn failures(output: &str) -> Vec<Failure> {
             Some(origin) => format!("in {origin}: {message}"),
             None => message,
         };
-        failures.push(Failure { test: test.to_owned(), message });
+        failures.push(Failure { test: test.to_owned(), message: shortened(&message) });
     }
     failures
+}
+
+/// The characters of a message that are worth reading.
+const LONGEST: usize = 4000;
+
+/// A text without what is beyond [`LONGEST`].
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => {
+            format!("{} … ({} more bytes)", &text[..end], text.len() - end)
+        }
+        None => text.to_owned(),
+    }
 }
 
 /// As in `src/softmax_rows.rs, line 12`, if the line of the output names such a place.

@@ -2,12 +2,13 @@
 //!
 //! All variants of all tasks are modules of one crate, so that the compiler runs once.
 
+use crate::files::lock;
 use crate::practice::TOLD;
 use crate::task::Task;
 use crate::trial::{self, Failure};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
+use fs_err as fs;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,13 +19,15 @@ use std::process::Command;
 ///
 /// If something does not compile, or a task fails; with all that is wrong.
 pub fn verify(tasks: &[Task], attention: &Path, folder: &Path) -> Result<()> {
+    let _turn = lock(&folder.join("lock"))?;
     write(tasks, attention, folder)?;
     let mut build = trial::cargo(folder);
     build.args(["test", "--quiet", "--no-run", "--lib"]);
     let program = trial::compile(&mut build)?
         .map_err(|message| anyhow::anyhow!("a variant does not compile:\n{message}"))?;
-    let output =
-        Command::new(&program).env("RUST_BACKTRACE", "0").current_dir(folder).output()?;
+    let mut tests = Command::new(&program);
+    tests.env("RUST_BACKTRACE", "0").env_remove(trial::NO_CAPTURE).current_dir(folder);
+    let output = tests.output()?;
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let ran = ran(&output);
     ensure!(
@@ -55,9 +58,7 @@ fn write(tasks: &[Task], attention: &Path, folder: &Path) -> Result<()> {
         fs::remove_dir_all(&sources)?;
     }
     fs::create_dir_all(&sources)?;
-    let attention = attention
-        .canonicalize()
-        .with_context(|| format!("no folder {}", attention.display()))?;
+    let attention = fs::canonicalize(attention)?;
     let manifest = crate::folder::manifest("variants", &attention.to_string_lossy(), "");
     fs::write(folder.join("Cargo.toml"), manifest)?;
     crate::folder::share_target(folder)?;
@@ -119,7 +120,7 @@ fn judge(
         let prefix = format!("{name}::{variant}::");
         let own = failures.iter().filter(|failure| failure.test.starts_with(&prefix));
         let mut own: Vec<_> = own.cloned().collect();
-        task.sort(&mut own);
+        trial::sort(&mut own, task);
         let told = own.iter().take(TOLD).map(|failure| failure.message.as_str());
         told.collect::<Vec<_>>().join("\n")
     };

@@ -6,7 +6,7 @@ use exercises::task::{self, Task};
 use exercises::trial::{self, Limits, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 fn root() -> &'static Path {
@@ -144,6 +144,201 @@ fn the_list_hints_solution_and_reset_do_what_they_say() {
     );
 }
 
+#[test]
+fn a_file_that_is_no_text_is_begun_and_kept() {
+    let (_temporary, folder) = practice();
+    let file = folder.join("src/softmax_rows.rs");
+    fs::write(&file, b"// caf\xe9").unwrap();
+    let tested = cargo_of(&folder, "false").args(["test"]).output().unwrap();
+    assert!(
+        said(&tested).contains("✗ softmax_rows: it doesn't compile"),
+        "{}",
+        said(&tested)
+    );
+    exercises(&folder, &["reset", "softmax_rows"]);
+    assert_eq!(fs::read(folder.join("kept/softmax_rows.1.rs")).unwrap(), b"// caf\xe9");
+}
+
+/// As Git may check a folder out on Windows.
+#[test]
+fn other_line_ends_are_no_change() {
+    let (_temporary, folder) = practice();
+    for part in ["src", "tests", "tool/tasks"] {
+        for entry in fs::read_dir(folder.join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(path, text.replace('\n', "\r\n")).unwrap();
+        }
+    }
+    assert_eq!(create(sources(), &folder, true).unwrap().kept, [""; 0]);
+    let tested = cargo_of(&folder, "false").args(["test"]).output().unwrap();
+    assert!(
+        said(&tested).starts_with("No exercise has been begun."),
+        "{}",
+        said(&tested)
+    );
+    let reset = said(&exercises(&folder, &["reset", "softmax_rows"]));
+    assert!(reset.contains("is as it was"), "{reset}");
+}
+
+#[test]
+fn what_editors_leave_is_no_exercise() {
+    let (_temporary, folder) = practice();
+    for name in [".#softmax_rows.rs", "#softmax_rows.rs#", "softmax_rows.rs~"] {
+        fs::write(folder.join("tool/tasks").join(name), "").unwrap();
+    }
+    assert!(said(&exercises(&folder, &[])).contains("0 of"));
+}
+
+#[test]
+fn a_file_that_is_gone_comes_back_by_reset() {
+    let (_temporary, folder) = practice();
+    fs::remove_file(folder.join("src/softmax_rows.rs")).unwrap();
+    let tested = said(&exercises(&folder, &["test", r"src\softmax_rows.rs"]));
+    assert!(tested.contains("`cargo exercises reset softmax_rows`"), "{tested}");
+    exercises(&folder, &["reset", "softmax_rows"]);
+    assert!(folder.join("src/softmax_rows.rs").is_file());
+}
+
+#[test]
+fn a_folder_that_has_only_a_repository_is_taken_and_a_lock_that_cargo_changed_is_no_news()
+{
+    let temporary = tempfile::tempdir().unwrap();
+    fs::create_dir(temporary.path().join(".git")).unwrap();
+    create(sources(), temporary.path(), true).unwrap();
+    fs::write(temporary.path().join("Cargo.lock"), "version = 4\n").unwrap();
+    assert_eq!(create(sources(), temporary.path(), true).unwrap().kept, [""; 0]);
+}
+
+#[test]
+fn an_error_names_its_file() {
+    let (_temporary, folder) = practice();
+    fs::write(folder.join("src/softmax_rows.rs"), "// mine").unwrap();
+    fs::write(folder.join("kept"), "a file where a folder should be").unwrap();
+    let reset = said(&exercises(&folder, &["reset", "softmax_rows"]));
+    assert!(reset.contains(&folder.join("kept").display().to_string()), "{reset}");
+    assert_eq!(fs::read(folder.join("src/softmax_rows.rs")).unwrap(), b"// mine");
+    // Neither is it taken for a missing one.
+    fs::create_dir(folder.join("progress.json")).unwrap();
+    let listed = exercises(&folder, &[]);
+    assert!(!listed.status.success() && said(&listed).contains("progress.json"));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_of_the_first_lines_ends_the_list() {
+    let (_temporary, folder) = practice();
+    let mut command = Command::new("sh");
+    let script = "{ \"$0\" list; echo ended with $? >&2; } | true";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_exercises")]);
+    let listed = said(&command.current_dir(&folder).output().unwrap());
+    assert_eq!(listed, "ended with 141\n");
+}
+
+/// `cargo exercises …` in a folder where cargo is this line of shell, in which `$test` is the name of the tests to be compiled.
+fn cargo_of(folder: &Path, line: &str) -> Command {
+    let cargo = folder.join("cargo.sh");
+    let text = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != --test ]; do shift; done; test=$2\n{line}\n"
+    );
+    // By a shell, since a file that is open in one of our threads can't be run.
+    let write = "printf %s \"$1\" > \"$0\" && chmod +x \"$0\"";
+    let written = Command::new("sh").args(["-c", write]).arg(&cargo).arg(text).status();
+    assert!(written.unwrap().success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exercises"));
+    command.current_dir(folder).env("CARGO", cargo);
+    command
+}
+
+/// A program with the tests of a task, all of which do the same: what the variable `BODY` says.
+fn test_program(task: &str, folder: &Path) -> PathBuf {
+    let tasks = tasks();
+    let task = tasks.iter().find(|it| it.name == task).unwrap();
+    let tests: String = task
+        .test_names()
+        .map(|name| format!("#[test] fn {name}() {{ body() }}\n"))
+        .collect();
+    let source = tests
+        + r#"
+fn body() {
+    use std::io::Write;
+    match std::env::var("BODY").unwrap().as_str() {
+        "fails" => panic!("these words"),
+        "floods" => panic!("{}", "x".repeat(200_000)),
+        "claims" => {
+            std::io::stdout().write_all(b"\ntest result: ok. 4 passed; 0 failed;\n").unwrap();
+            std::process::exit(0)
+        }
+        _ => {}
+    }
+}
+"#;
+    let (file, program) = (folder.join("program.rs"), folder.join("program"));
+    fs::write(&file, source).unwrap();
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+    rustc.args(["--edition=2024", "--test", "-o"]).arg(&program).arg(file);
+    assert!(rustc.status().unwrap().success());
+    program
+}
+
+#[test]
+#[cfg(unix)]
+fn a_verdict_is_on_what_ran() {
+    let (_temporary, folder) = practice();
+    fs::write(folder.join("src/softmax_rows.rs"), "// mine").unwrap();
+    let program = test_program("softmax_rows", &folder);
+    let line = format!("echo '{{\"executable\": {program:?}}}'");
+    let verdict = |body: &str| {
+        let mut command = cargo_of(&folder, &line);
+        command.args(["test", "softmax_rows"]).env("BODY", body);
+        command
+    };
+    let run = |mut command: Command| {
+        let output = command.output().unwrap();
+        (output.status.success(), said(&output))
+    };
+    let (passes, text) = run(verdict("passes"));
+    assert!(passes && text.contains("all 4 tests pass"), "{text}");
+
+    let mut uncaptured = verdict("fails");
+    uncaptured.env("RUST_TEST_NOCAPTURE", "1");
+    let (_, text) = run(uncaptured);
+    assert!(text.contains("0 of 4 tests pass") && text.contains("these words"), "{text}");
+
+    let (passes, text) = run(verdict("claims"));
+    assert!(!passes && text.contains("the tests stopped in the middle"), "{text}");
+
+    let (_, text) = run(verdict("floods"));
+    assert!(text.len() < 20_000, "{} bytes", text.len());
+
+    // With less memory than the tests may take.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -v 2000000; \"$0\" test softmax_rows"]);
+    limited.arg(env!("CARGO_BIN_EXE_exercises")).current_dir(&folder);
+    limited.env("CARGO", folder.join("cargo.sh")).env("BODY", "passes");
+    let (passes, text) = run(limited);
+    assert!(passes, "{text}");
+}
+
+/// Two that wrote to one file would each read what the other's tests say.
+#[test]
+#[cfg(unix)]
+fn two_tests_at_once_wait_for_each_other() {
+    let (_temporary, folder) = practice();
+    let log = folder.join("log");
+    let line = format!("echo begun >> {log:?}; sleep 0.5; echo ended >> {log:?}; false");
+    let begin = |name: &str| {
+        let mut command = cargo_of(&folder, &line);
+        command.args(["test", name]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let both = [begin("softmax_rows"), begin("log_sum_exp")];
+    for mut child in both {
+        child.wait().unwrap();
+    }
+    assert_eq!(fs::read_to_string(log).unwrap(), "begun\nended\nbegun\nended\n");
+}
+
 /// The whole way, with a compiler: verdicts on a stub, on what does not compile, a wrong solution, an endless loop, and a right one; and a
 /// grade that sees through changed tests.
 #[test]
@@ -189,7 +384,7 @@ fn verdicts_and_grades_are_of_what_was_written() {
     let limits = Limits { time: std::time::Duration::from_secs(2), memory: 1024 };
     for (body, words) in [
         ("loop {}", "no end after 2 s"),
-        ("vec![0_u8; 4 << 30]; scores.clone()", "more than 1024 MiB of memory"),
+        ("vec![0_u8; 4 << 30]; scores.clone()", "than the 1024 MiB that it may take"),
         ("softmax_rows(scores) * 2.0", "the stack overflowed"),
         ("std::process::exit(0)", "stopped in the middle"),
     ] {

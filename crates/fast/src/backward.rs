@@ -40,6 +40,8 @@ impl Flash {
         forward: &FlashOutput<T>,
         grad_output: DMatrixView<T>,
     ) -> AttentionGradients<T> {
+        // A task is a stripe of keys of one head of keys, with all heads of queries that share it: so the gradients of keys and values are
+        // written by one thread, and need no lock while they grow. How many stripes there are depends on the sizes alone.
         let n_k = inputs.lengths().1;
         let sizes = self.instructions().sizes::<T>();
         let stripes = TASKS.div_ceil(inputs.n_kv_heads()).min(STRIPES);
@@ -270,6 +272,8 @@ impl<T: Float> BackwardWorkspace<T> {
     /// Takes up a block of keys, with gradients of zero.
     fn hold<const MR: usize>(&mut self, head: &Head<T>, block: &Range<usize>) {
         let sizes = self.sizes;
+        // Keys are packed twice: as panels, for the scores and for the gradients of keys, and across, with vectors along their columns, for
+        // the gradients of queries, whose sum runs over the keys.
         let (k, v) = (head.k.rows_range(block.clone()), head.v.rows_range(block.clone()));
         pack_panels(k, sizes.panel, sizes.lanes, &mut self.keys);
         pack_panels(v, sizes.panel, sizes.lanes, &mut self.values);
@@ -382,6 +386,8 @@ impl<T: Float> BackwardWorkspace<T> {
         let (from, count) =
             (queries.start - panel.tile.start, queries.len().next_multiple_of(NR));
 
+        // Keys are the vectors here and queries the numbers, so a row is one query with a panel of keys. With the log-sum-exp at hand no
+        // maximum, no sum and no correction are needed: one exponential, and the weight is final.
         let key_vectors = vectors::<S, T, M>(&self.keys[first * d_k..][..width * d_k]);
         let blocks = self.query_rows[from * d_k..][..count * d_k].as_chunks::<NR>().0;
         let weights = &mut self.weights[..count * width];
@@ -401,6 +407,8 @@ impl<T: Float> BackwardWorkspace<T> {
             }
         }
 
+        // The score less the large part of the log-sum-exp is exact where both are large; what rounding took from it is added in the
+        // exponent. See the design note on two numbers.
         let base = T::splat_vector(simd, nalgebra::convert(LOG2_E));
         let shift = &self.shift[queries.start..][..count];
         let rows = shift.iter().zip(&self.rest[queries.start..][..count]);
@@ -434,6 +442,8 @@ impl<T: Float> BackwardWorkspace<T> {
         let (from, count) =
             (queries.start - panel.tile.start, queries.len().next_multiple_of(NR));
 
+        // The gradient of a weight is a product of a value with the gradient of the output. As soon as it leaves the registers, D is
+        // subtracted and the weight multiplied: the gradient of the weights is never stored.
         let value_vectors =
             vectors::<S, T, M>(&self.values[first * d_v..][..width * d_v]);
         let blocks = self.grad_rows[from * d_v..][..count * d_v].as_chunks::<NR>().0;
@@ -510,6 +520,8 @@ impl<T: Float> BackwardWorkspace<T> {
     ) {
         let Panel { keys, queries, not_finite, .. } = panel;
         let width = M * self.sizes.lanes;
+        // Two of the products have the keys along their vectors, and sum over the queries. The third sums over the keys: its vectors lie
+        // along the columns of the keys, and the gradients of scores are its numbers.
         let in_tile = queries.start - panel.tile.start..queries.end - panel.tile.start;
         let in_block = keys.start - panel.block.start..keys.end - panel.block.start;
         for (left, right, into, d) in [

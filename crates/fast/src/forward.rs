@@ -343,11 +343,14 @@ impl<T: Float> Work for Attend<'_, T> {
     fn run<S: InstructionSet, const MR: usize, const NR: usize>(self, simd: S) {
         let Attend { workspace, head, rows } = self;
         let sizes = workspace.sizes;
+        // The queries are packed once, for all keys that they will meet, and are scaled here by the power of two in 1/√d: exactly, and
+        // before any product with a key could overflow.
         let q = head.q.rows_range(rows.clone());
         pack_panels(q, sizes.panel, sizes.lanes, &mut workspace.queries);
         let packed = rows.len().next_multiple_of(sizes.lanes) * q.ncols();
         let power = workspace.scales.0;
         workspace.queries[..packed].iter_mut().for_each(|x| *x *= power);
+        // The state of online softmax before the first key, as in the readable version.
         workspace.max.fill(neg_infinity());
         workspace.sum.fill(T::zero());
         workspace.output.fill(T::zero());
@@ -358,12 +361,16 @@ impl<T: Float> Work for Attend<'_, T> {
             if head.mask.visibility(rows.clone(), tile.clone()) == Visibility::Hidden {
                 continue;
             }
+            // Keys and values of a tile are packed once, and serve every panel of queries of the block. What was packed is read from
+            // one end to the other, so that the processor fetches ahead; in the matrix the columns of a key lie a whole column apart.
             let (k, v) =
                 (head.k.rows_range(tile.clone()), head.v.rows_range(tile.clone()));
             pack_rows::<T, NR>(k, &mut workspace.keys);
             pack_columns::<T, NR>(v, &mut workspace.values);
             not_finite.forget();
             for queries in tiles_between(rows.clone(), sizes.panel) {
+                // A panel sees fewer keys of the tile than the block does. Under a causal mask, this and the next question are
+                // what halves the work.
                 let keys = head.mask.keys_seen_by(queries.clone());
                 let Some(keys) = grid.common(keys, &tile) else { continue };
                 let seen = head.mask.visibility(queries.clone(), keys.clone());
@@ -435,6 +442,9 @@ impl<T: Float> ForwardWorkspace<T> {
         #[cfg(test)]
         crate::tests::count_pairs(queries.len() * keys.len());
 
+        // Queries are the vectors and keys the numbers of this product. So a row of `scores` is one key with all queries of the panel:
+        // the order in which the product with the values will read the weights. They are never packed. While the sums are still in
+        // registers, they are scaled, and the largest of each query is found: another pass over the scores would cost as much as softmax.
         let query_vectors =
             vectors::<S, T, M>(&self.queries[first * d_k..][..width * d_k]);
         let blocks = self.keys[from * d_k..][..count * d_k].as_chunks::<NR>().0;
@@ -448,6 +458,8 @@ impl<T: Float> ForwardWorkspace<T> {
                 largest[i] = T::larger(simd, into[i], largest[i]);
             }
         });
+        // Where a rule changes scores, a mask hides some, or the tile ends within a block of `NR` keys, what was found so far may be too
+        // large: these scores are changed or hidden, and the largest is sought again. All other tiles skip this.
         let changes = !head.mask.scores().is_none();
         if changes {
             for (line, j) in scores.chunks_exact_mut(width).zip(keys.clone()) {
@@ -474,11 +486,14 @@ impl<T: Float> ForwardWorkspace<T> {
         panel: &Panel<T>,
         correction: [T::Vector<S>; M],
     ) {
+        // The output of a panel has its queries along the vectors, as the scores have. So the correction, one number a query, is a
+        // vector, too, and is applied where the new part is added: the output is read and written once a tile, and not twice.
         let Panel { head, queries, keys, .. } = panel;
         let d_v = head.v.ncols().next_multiple_of(NR);
         let (width, first) = (M * self.sizes.lanes, queries.start - panel.rows.start);
         let output = &mut self.output[first * d_v..][..width * d_v];
         let here = keys.start - panel.tile.start..keys.end - panel.tile.start;
+        // The keys whose values are not finite cut the sum into pieces; mostly there are none, and one piece.
         let mut correction = correction;
         for healthy in without(&here, panel.not_finite) {
             let columns = self.values.chunks_exact(panel.tile.len() * NR);
@@ -534,6 +549,8 @@ fn absorb<S: InstructionSet, T: Float, const M: usize>(
 ) -> [T::Vector<S>; M] {
     let base = T::splat_vector(simd, nalgebra::convert(LOG2_E)); // e^x = 2^(base · x)
     let finite = T::splat_vector(simd, T::min_value().expect("floats have one"));
+    // A query that has seen nothing yet, and sees nothing in this tile, has a maximum of −∞. It is shifted by the smallest finite number,
+    // so that its exponentials are 0, and no NaN.
     let (mut shift, mut correction) = (*max, *max);
     for i in 0..M {
         let new = T::larger(simd, largest[i], max[i]);

@@ -29,8 +29,7 @@ fn numbers(n: usize, width: usize, seed: usize) -> DMatrix<f32> {
 fn memory_is_what_was_promised() {
     const D: usize = 64;
     let peaks = |n: usize, heads: usize, threads: usize| {
-        let [q, k, v, grad_output] =
-            [0, 1, 2, 3].map(|seed| numbers(n, heads * D, seed));
+        let [q, k, v, grad_output] = [0, 1, 2, 3].map(|seed| numbers(n, heads * D, seed));
         let inputs = Inputs::new(&q, &k, &v, Mask::none()).unwrap().with_heads(heads);
         let (inputs, flash) =
             (inputs.unwrap(), Flash::new().with_threads(threads).unwrap());

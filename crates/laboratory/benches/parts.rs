@@ -6,9 +6,9 @@ mod support;
 
 use attention::Float;
 use attention::flash::Flash;
-use attention::testing::{Part, TileProducts};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use fast::{Part, TileProducts};
 use mimalloc::MiMalloc;
 use nalgebra::{DMatrix, DMatrixView, Dyn};
 use std::hint::black_box;

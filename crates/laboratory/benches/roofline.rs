@@ -5,9 +5,9 @@
 mod support;
 
 use attention::flash::Flash;
-use attention::testing::{Part, TileProducts};
 use attention::{Mask, attention_weights, softmax_rows};
 use criterion::{Criterion, criterion_group, criterion_main};
+use fast::{Part, TileProducts};
 use nalgebra::DMatrix;
 use std::hint::black_box;
 use support::{briefly, inputs, normal, time};

@@ -293,7 +293,7 @@ pub fn diagnose<L: AttentionLayer>(
     let grad_output = normal(output.nrows(), output.ncols(), rng); // of the loss Σ grad_output ⊙ output
     let gradients = layer.backward(&cache, &grad_output)?;
     let probe = Probe { layer, x, context, mask, output: &output };
-    let heads = examine_heads(L::heads(&cache), &sized, &gradients.parameters)?;
+    let heads = examine_heads(&L::heads(&cache), &sized, &gradients.parameters)?;
     let not_finite = not_finite(x, context, &output, &heads, &gradients);
     Ok(Diagnosis {
         heads,

@@ -4,7 +4,7 @@
 //! instructions: no calls, no branches, no table. [`pulp`] compiles each of them for several instruction sets and picks one
 //! at run time.
 
-use attention::Float;
+use fast::Float;
 
 /// A way to compute the exponentials of a tile.
 ///

@@ -1,8 +1,9 @@
 //! The interface through which a layer is examined.
 
 use attention::{
-    AttentionCache, ForwardOptions, KeyValueCache, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, NamedParameters, Result, SingleHeadAttention, SingleHeadCache,
+    AttentionCache, ForwardOptions, KeyValueCache, LayerGradients, Mask,
+    MultiHeadAttention, MultiHeadCache, NamedParameters, Result, SingleHeadAttention,
+    SingleHeadCache,
 };
 use nalgebra::DMatrix;
 
@@ -53,7 +54,7 @@ pub trait AttentionLayer: NamedParameters<f64> + Clone {
     ) -> Result<LayerGradients<f64>>;
 
     /// Returns the queries, keys, values and weights of each head.
-    fn heads(cache: &Self::Cache) -> &[AttentionCache<f64>];
+    fn heads(cache: &Self::Cache) -> Vec<AttentionCache<f64>>;
 }
 // ANCHOR_END: trait
 
@@ -83,15 +84,15 @@ macro_rules! attention_layer {
                 $layer::backward(self, cache, grad_output)
             }
 
-            fn heads($bound: &$cache<f64>) -> &[AttentionCache<f64>] {
+            fn heads($bound: &$cache<f64>) -> Vec<AttentionCache<f64>> {
                 $heads
             }
         }
     };
 }
-attention_layer!(SingleHeadAttention, SingleHeadCache, |cache| std::slice::from_ref(
-    &cache.attention
-));
+attention_layer!(SingleHeadAttention, SingleHeadCache, |cache| vec![
+    cache.attention.clone()
+]);
 attention_layer!(MultiHeadAttention, MultiHeadCache, |cache| cache.heads());
 
 /// A layer of attention that can read a text in chunks, and keeps keys and values in between.

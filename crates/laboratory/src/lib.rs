@@ -16,7 +16,7 @@ mod layer; // the interface through which a layer is examined
 mod patients; // layers with something wrong
 
 #[cfg(test)]
-#[allow(dead_code)] // what other crates' tests need
+#[allow(dead_code, unused_imports)] // what other crates' tests need
 #[path = "../../attention/tests/support/mod.rs"]
 mod support;
 
@@ -28,4 +28,4 @@ pub use diagnose::{
 pub use exponentials::Exponentials;
 pub use layer::{AttentionLayer, DecodingLayer};
 pub use library_flash::LibraryFlash;
-pub use patients::{Fault, Patient, PatientKeyValues};
+pub use patients::{Fault, Patient, PatientCache, PatientKeyValues};

@@ -1,4 +1,4 @@
-//! The rungs of the ladder between the readable version and [`Flash`](attention::flash::Flash): no allocation of its own inside
+//! The rungs of the ladder between the readable version and [`Flash`](fast::Flash): no allocation of its own inside
 //! the loops, exponentials in vector instructions, and products from the library that nalgebra's `*` is made of.
 //!
 //! nalgebra stores columns, so that a column of a tile of scores, one key against all queries of the block, is one piece of
@@ -6,24 +6,26 @@
 //! processor's vectors lie along the queries.
 
 use crate::exponentials::{Columns, Exponentials};
+use attention::Visibility;
 use attention::engine::{self, blocks, neg_infinity, normaliser, tiles_between};
 use attention::flash::{FlashOutput, Head, Inputs, Tiles};
-use attention::{Float, Visibility};
+use fast::Float;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::ops::Range;
 
-/// The forward pass of [`Flash`](attention::flash::Flash) with products from a library, on one thread: for those who want to
+/// The forward pass of [`Flash`](fast::Flash) with products from a library, on one thread: for those who want to
 /// know what products of one's own are worth, and as a reference for them.
 ///
 /// ```
-/// use attention::{Mask, flash::{Flash, Inputs}};
+/// use attention::{Mask, engine::Engine, flash::Inputs};
+/// use fast::Flash;
 /// use laboratory::LibraryFlash;
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(4)?;
 /// let forward = LibraryFlash::default().forward(&inputs);
-/// assert!((forward.output - Flash::new().forward(&inputs).output).amax() < 1e-14);
+/// assert!((forward.output - Flash::new().forward(&inputs)?.output).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
 /// ```
 #[derive(Debug, Clone)]

@@ -5,9 +5,9 @@
 use crate::layer::{AttentionLayer, DecodingLayer};
 use attention::engine::check_count;
 use attention::{
-    AttentionCache, HeadsCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache,
-    Named, NamedMut, NamedParameters, Parameters, Result, SizedMask, linear,
-    linear_backward, log_sum_exp_rows, softmax_rows, softmax_rows_backward,
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Named,
+    NamedMut, NamedParameters, Parameters, Result, SizedMask, linear, linear_backward,
+    log_sum_exp_rows, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::DMatrix;
 
@@ -347,41 +347,51 @@ impl NamedParameters<f64> for Patient {
     }
 }
 
+/// What a [`Patient`] keeps of its forward pass.
+#[derive(Debug, Clone)]
+pub struct PatientCache {
+    healthy: MultiHeadCache<f64>,
+    x: DMatrix<f64>,
+    context: Option<DMatrix<f64>>,
+    heads: Vec<AttentionCache<f64>>,
+    attended: DMatrix<f64>, // (n_q, d_v · n_heads)
+}
+
 impl AttentionLayer for Patient {
-    type Cache = MultiHeadCache<f64>;
+    type Cache = PatientCache;
 
     fn forward(
         &self,
         x: &DMatrix<f64>,
         context: Option<&DMatrix<f64>>,
         mask: impl Into<Mask>,
-    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
+    ) -> Result<(DMatrix<f64>, PatientCache)> {
         let mask = mask.into();
-        // The healthy layer checks what it is given, and its cache is the frame for this one's.
-        let (_, mut cache) = AttentionLayer::forward(&self.layer, x, context, &mask)?;
+        // The healthy layer checks what it is given.
+        let (_, healthy) = AttentionLayer::forward(&self.layer, x, context, &mask)?;
         let source = context.unwrap_or(x);
         let qkv = self.project(x, source, [first_query(x, source), 0])?;
         let (attended, heads) = self.attend(&qkv, &mask)?;
         let Parameters { w_o, b_o, .. } = &*self.layer.parameters;
         let output = linear(&attended, w_o, b_o)?;
-        cache.core = HeadsCache::Weights { heads, attended };
-        Ok((output, cache))
+        let (x, context) = (x.clone(), context.cloned());
+        Ok((output, PatientCache { healthy, x, context, heads, attended }))
     }
 
     fn backward(
         &self,
-        cache: &MultiHeadCache<f64>,
+        cache: &PatientCache,
         grad_output: &DMatrix<f64>,
     ) -> Result<LayerGradients<f64>> {
-        // The healthy layer checks what it is given; its gradients of the output projection are right.
-        let mut gradients = self.layer.backward(cache, grad_output)?;
-        let MultiHeadCache { x, context, .. } = cache;
+        // The healthy layer checks what it is given.
+        let mut gradients = self.layer.backward(&cache.healthy, grad_output)?;
+        let PatientCache { x, context, heads, attended, .. } = cache;
         let source = context.as_ref().unwrap_or(x);
         let (d, p) = (self.d(), &self.layer.parameters);
-        let grad_attended = grad_output * p.w_o.transpose();
+        let (grad_attended, w_o, b_o) = linear_backward(attended, &p.w_o, grad_output)?;
         let mut grad_qkv =
             [x, source, source].map(|of| DMatrix::zeros(of.nrows(), p.d_model()));
-        for (h, head) in cache.heads().iter().enumerate() {
+        for (h, head) in heads.iter().enumerate() {
             let grad_attended = grad_attended.columns(h * d, d).into_owned();
             let grads = self.head_backward(head, &grad_attended)?;
             for (joined, grad) in grad_qkv.iter_mut().zip(grads) {
@@ -398,7 +408,6 @@ impl AttentionLayer for Patient {
         let (by_q, w_q, b_q) = linear_backward(x, &p.w_q, &grad_qkv[0])?;
         let (by_k, w_k, b_k) = linear_backward(source, &p.w_k, &grad_qkv[1])?;
         let (by_v, w_v, b_v) = linear_backward(source, &p.w_v, &grad_qkv[2])?;
-        let Parameters { w_o, b_o, .. } = gradients.parameters;
         gradients.parameters = Parameters { w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o };
         if context.is_some() {
             (gradients.x, gradients.context) = (by_q, Some(by_k + by_v));
@@ -408,8 +417,8 @@ impl AttentionLayer for Patient {
         Ok(gradients)
     }
 
-    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        cache.heads()
+    fn heads(cache: &PatientCache) -> Vec<AttentionCache<f64>> {
+        cache.heads.clone()
     }
 }
 

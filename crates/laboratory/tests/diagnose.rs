@@ -2,7 +2,7 @@
 
 #[path = "support/foreign.rs"]
 mod foreign;
-#[allow(dead_code)] // what other tests need
+#[allow(dead_code, unused_imports)] // what other tests need
 #[path = "../../attention/tests/support/mod.rs"]
 mod support;
 

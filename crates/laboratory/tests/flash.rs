@@ -1,6 +1,6 @@
 //! The forward pass with products from a library, in tiles of any size.
 
-#[allow(dead_code)] // what other tests need
+#[allow(dead_code, unused_imports)] // what other tests need
 #[path = "../../attention/tests/support/mod.rs"]
 mod support;
 

@@ -1,7 +1,7 @@
 //! The programs with products from a library, on the random problems of the crate `attention`, against the definition of attention.
 //! `RANDOM_CASES` and `RANDOM_SEED` say how many problems there are, and the first one's seed.
 
-#[allow(dead_code)] // what other tests need
+#[allow(dead_code, unused_imports)] // what other tests need
 #[path = "../../attention/tests/support/mod.rs"]
 mod support;
 

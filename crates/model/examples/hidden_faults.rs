@@ -6,9 +6,10 @@
 
 use anyhow::{Context as _, Result};
 use attention::{
-    Adam, Float, NamedParameters as _, Parameters, Rotary, RotaryPairs, linear,
-    linear_backward, named_parameters, softmax_rows, softmax_rows_backward,
+    Adam, NamedParameters as _, Parameters, Rotary, RotaryPairs, linear, linear_backward,
+    named_parameters, softmax_rows, softmax_rows_backward,
 };
+use fast::Float;
 use model::{NormCache, Repeated, RmsNorm, Run, Task as _, Text, cross_entropy};
 use nalgebra::{DMatrix, RowDVector};
 use rand::SeedableRng as _;

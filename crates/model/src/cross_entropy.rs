@@ -1,8 +1,8 @@
 //! The loss of a model that says what comes next.
 
-use attention::{Result, log_sum_exp_rows, softmax_rows};
+use attention::{Error, Result};
 use fast::Float;
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, convert, convert_unchecked};
 
 /// Returns the sum of −log p over the rows that have a target, where p is the probability that softmax of the row's scores gives its target;
 /// and its gradient with respect to the scores, `p − onehot`.
@@ -10,10 +10,7 @@ use nalgebra::DMatrix;
 /// Shapes: `scores` (n, vocabulary), `targets` n numbers below vocabulary, or none → gradient (n, vocabulary).
 ///
 /// # Errors
-/// `scores` is empty.
-///
-/// # Panics
-/// There are not n targets, or one is not in the vocabulary.
+/// `scores` is empty, there are not n targets, or one is not in the vocabulary.
 ///
 /// ```
 /// use nalgebra::dmatrix;
@@ -28,23 +25,56 @@ pub fn cross_entropy<T: Float>(
     scores: &DMatrix<T>,
     targets: &[Option<usize>],
 ) -> Result<(T, DMatrix<T>)> {
-    assert_eq!(
-        targets.len(),
-        scores.nrows(),
-        "a target, or none, for each row of scores"
-    );
-    let log_sums = log_sum_exp_rows(scores)?;
-    let mut gradient = softmax_rows(scores)?;
-    let mut loss = T::zero();
+    check(scores, targets)?;
+    // Beside a row's largest score: the difference of two large numbers would have lost the loss.
+    let mut scores = scores.clone();
+    scores.row_iter_mut().for_each(|mut row| row.add_scalar_mut(-row.max()));
+    let mut gradient = scores.clone();
+    T::exp_all(gradient.as_mut_slice());
+    let sums = gradient.column_sum(); // of each row's exponentials
+    for mut column in gradient.column_iter_mut() {
+        column.component_div_assign(&sums); // by now softmax
+    }
+    let mut loss = 0.0; // an `f64`, because a sum of many loses in `f32`
     for (i, target) in targets.iter().enumerate() {
         match *target {
             Some(target) => {
-                loss += log_sums[i] - scores[(i, target)];
+                loss += convert_unchecked::<T, f64>(sums[i].ln() - scores[(i, target)]);
                 gradient[(i, target)] -= T::one();
             }
             None => gradient.row_mut(i).fill(T::zero()),
         }
     }
-    Ok((loss, gradient))
+    Ok((convert(loss), gradient))
 }
 // ANCHOR_END: cross_entropy
+
+fn check<T: Float>(scores: &DMatrix<T>, targets: &[Option<usize>]) -> Result<()> {
+    let (given, expected) = (targets.len(), scores.nrows());
+    if given != expected {
+        return Err(Error::Shape {
+            argument: "targets",
+            axis: "entry",
+            given,
+            expected,
+            because: format!("there are {expected} rows of scores"),
+        });
+    }
+    check_tokens("targets", targets.iter().flatten(), scores.ncols())
+}
+
+/// Checks that tokens, or targets, are in the vocabulary.
+pub(crate) fn check_tokens<'t>(
+    argument: &'static str,
+    tokens: impl IntoIterator<Item = &'t usize>,
+    vocabulary: usize,
+) -> Result<()> {
+    match tokens.into_iter().find(|token| **token >= vocabulary) {
+        None => Ok(()),
+        Some(&token) => Err(Error::OutOfRange {
+            argument,
+            given: token as f64,
+            because: format!("the vocabulary has the tokens below {vocabulary}"),
+        }),
+    }
+}

@@ -72,10 +72,8 @@ impl<T: Float> EightBits<T> {
             sizes.ok_or_else(|| error("six sizes are needed"))?;
         let sizes =
             Sizes { vocabulary, d_model, n_blocks, n_heads, n_kv_heads, d_hidden };
-        // What has no room in these bytes is not made: each of these matrices has more entries.
-        let wide =
-            [vocabulary, d_model, d_hidden].map(|size| size.saturating_mul(d_model));
-        if wide.into_iter().chain([n_blocks]).any(|needed| needed > bytes.len()) {
+        // What has no room in these bytes is not made.
+        if sizes.parameters() > bytes.len() {
             return Err(error("they are too few for the sizes"));
         }
         let (alphabet, rest) =
@@ -88,6 +86,9 @@ impl<T: Float> EightBits<T> {
             for mut column in matrix.column_iter_mut() {
                 let mut next = || rest.next().ok_or_else(|| error("they end too soon"));
                 let factor = f32::from_le_bytes([next()?, next()?, next()?, next()?]);
+                if !(127.0 * factor).is_finite() {
+                    return Err(error("a number isn't finite"));
+                }
                 for x in &mut column {
                     *x = nalgebra::convert(f64::from(
                         factor * f32::from(next()?.cast_signed()),

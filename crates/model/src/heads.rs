@@ -55,10 +55,10 @@ pub fn head_scores<T: Float>(
         let (_, cache) = model.forward(tokens)?;
         means.resize_with(model.blocks.len(), Vec::new);
         for (block, means) in means.iter_mut().enumerate() {
-            let heads = cache.heads(block);
+            let heads = cache.weights(block);
             means.resize_with(heads.len(), Default::default);
             for (head, means) in heads.iter().zip(means) {
-                let weights = head.weights.map(|weight| weight.to_subset_unchecked());
+                let weights = head.map(|weight| weight.to_subset_unchecked());
                 add_scores(tokens, &weights, means)?;
             }
         }

@@ -7,6 +7,7 @@ mod eight_bits;
 mod mlp;
 mod norm;
 mod parallel;
+mod random;
 mod transformer;
 
 mod heads; // what they look at

@@ -1,7 +1,7 @@
 //! The layer between two attentions: each token by itself, through a wide hidden layer.
 
 use crate::norm::{NormCache, RmsNorm};
-use crate::transformer::normal;
+use crate::random::normal;
 use attention::{Result, linear_backward_by, linear_by, named_parameters};
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, RowDVector};

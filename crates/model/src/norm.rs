@@ -1,6 +1,6 @@
 //! Normalised rows: each token's vector is brought to one size before a layer reads it.
 
-use attention::named_parameters;
+use attention::{NamedParameters, named_parameters};
 use fast::Float;
 use nalgebra::{DMatrix, DVector, RowDVector};
 
@@ -35,8 +35,7 @@ impl<T: Float> RmsNorm<T> {
     /// Shapes: `x` (n, d_model) → (n, d_model).
     // ANCHOR: rms_norm
     pub fn forward(&self, x: &DMatrix<T>) -> (DMatrix<T>, NormCache<T>) {
-        let epsilon: T = nalgebra::convert(EPSILON);
-        let root = mean_of_products(x, x).map(|mean| (mean + epsilon).sqrt());
+        let root = root_mean_squares(x);
         let mut unit = x.clone();
         unit.column_iter_mut().for_each(|mut column| column.component_div_assign(&root));
         let mut y = unit.clone();
@@ -117,6 +116,20 @@ fn centred<T: Float>(x: &DMatrix<T>) -> DMatrix<T> {
     let mut centred = x.clone();
     centred.column_iter_mut().for_each(|mut column| column -= &means);
     centred
+}
+
+/// Returns the root of the mean of a row's squares and ε, for each row.
+fn root_mean_squares<T: Float>(x: &DMatrix<T>) -> DVector<T> {
+    let epsilon: T = nalgebra::convert(EPSILON);
+    let mut root = mean_of_products(x, x).map(|mean| (mean + epsilon).sqrt());
+    for (root, row) in root.iter_mut().zip(x.row_iter()) {
+        // The squares were too large for `T`, which the root need not be.
+        if !root.is_finite() {
+            let width: T = nalgebra::convert(x.ncols() as f64);
+            *root = NamedParameters::norm(&row.into_owned()) / width.sqrt();
+        }
+    }
+    root
 }
 
 /// Returns the mean of a row's products with the other row, for each row.

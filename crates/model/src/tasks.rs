@@ -18,6 +18,17 @@ pub trait Task: Sync {
 
     /// Returns texts that no training step has.
     fn held_out(&self) -> Vec<Text>;
+
+    /// Returns a number that another task has not: a training goes on with its own.
+    fn fingerprint(&self) -> u64;
+}
+
+/// Fowler, Noll and Vo's hash (FNV-1a) of some numbers, which is the same on every machine.
+fn hash(numbers: impl IntoIterator<Item = usize>) -> u64 {
+    let bytes = numbers.into_iter().flat_map(|number| (number as u64).to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Random tokens that are repeated: from the second time on, the text says what comes next.
@@ -55,6 +66,10 @@ impl Task for Repeated {
         let rng = &mut ChaCha8Rng::seed_from_u64(u64::MAX);
         (0..32).map(|_| self.draw(rng)).collect()
     }
+
+    fn fingerprint(&self) -> u64 {
+        hash([self.vocabulary, self.periods.0, self.periods.1, self.tokens])
+    }
 }
 
 /// Stretches of a long text, character by character.
@@ -65,6 +80,7 @@ pub struct Characters {
     train: Vec<usize>,
     held_out: Vec<usize>,
     length: usize,
+    fingerprint: u64,
 }
 
 impl Characters {
@@ -109,15 +125,26 @@ impl Characters {
             train.len(),
             held_out.len()
         );
-        Ok(Characters { alphabet, train, held_out, length })
+        let sizes = [length, alphabet.len(), train.len()];
+        let characters = alphabet.iter().map(|c| *c as usize);
+        let tokens = train.iter().chain(&held_out).copied();
+        let fingerprint = hash(sizes.into_iter().chain(characters).chain(tokens));
+        Ok(Characters { alphabet, train, held_out, length, fingerprint })
     }
 
-    /// Lets a model go on with a text, and hands over each character that it draws.
-    ///
-    /// No token looks further back than in training: angles of longer distances are new to the model.
+    /// Returns an empty cache for a block of a model that writes. Its tokens see no further back than in training, because the angles of longer
+    /// distances would be new to the model; so it has no sinks, whose distance grows with the text.
     ///
     /// # Errors
-    /// A character of the text is not in the alphabet, the text is empty, or `say` fails.
+    /// The stretches have no characters.
+    pub fn cache<T: Float>(&self) -> Result<KeyValueCache<T>> {
+        Ok(KeyValueCache::with_window(self.length, 0)?)
+    }
+
+    /// Lets a model go on with a text, and hands over each character that it draws. The text may become longer than those of training.
+    ///
+    /// # Errors
+    /// The model has another number of tokens, a character of the text is not in the alphabet, the text is empty, or `say` fails.
     pub fn go_on<T: Float>(
         &self,
         model: &Transformer<T>,
@@ -125,8 +152,13 @@ impl Characters {
         (characters, temperature, seed): (usize, T, u64),
         mut say: impl FnMut(char) -> Result<()>,
     ) -> Result<()> {
-        let window = KeyValueCache::with_window(self.length - 4, 4)?;
-        let mut caches = vec![window; model.blocks.len()];
+        ensure!(
+            model.embedding.nrows() == self.alphabet.len(),
+            "the model has {} tokens and the text {} characters: take the text that it learned from",
+            model.embedding.nrows(),
+            self.alphabet.len()
+        );
+        let mut caches = vec![self.cache()?; model.blocks.len()];
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut scores = model.forward_cached(&self.tokens(text)?, &mut caches)?;
         for _ in 0..characters {
@@ -164,5 +196,9 @@ impl Task for Characters {
     fn held_out(&self) -> Vec<Text> {
         let stretches = self.held_out.chunks_exact(self.length + 1);
         stretches.map(|stretch| Text { tokens: stretch.to_vec(), first: 1 }).collect()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 }

@@ -1,7 +1,7 @@
 //! What a training left: its model, its curves, and where and how long it ran.
 
 use crate::eight_bits::EightBits;
-use crate::training::{Measurement, Plan, Training, fill, fresh};
+use crate::training::{Measurement, Plan, Training, check_finite, fresh};
 use crate::transformer::Transformer;
 use anyhow::{Context as _, Result, ensure};
 use attention::NamedParameters as _;
@@ -78,8 +78,10 @@ impl Trained {
     /// If tokens are characters, `NAME.i8` is the same for a browser, in [`EightBits`].
     ///
     /// # Errors
-    /// A file can't be written.
+    /// A number isn't finite, and so couldn't be read again, or a file can't be written.
     pub fn save(&self, folder: &Path, name: &str) -> Result<()> {
+        check_finite(&self.plan, &self.model, &self.history)
+            .with_context(|| format!("{name} can't be written"))?;
         let told = Told {
             plan: self.plan.clone(),
             run: self.run.clone(),
@@ -117,24 +119,31 @@ impl Trained {
         let Told { plan, run, alphabet, history } =
             serde_json::from_slice(&read("json")?)
                 .with_context(|| format!("{name}.json isn't what a training has left"))?;
-        let mut model = fresh(&plan)?;
-        let (bytes, needed) = (read("f32")?, model.named());
-        let needed: Vec<_> =
-            needed.iter().map(|(name, matrix)| (name.clone(), matrix.len())).collect();
-        let count: usize = needed.iter().map(|(_, count)| count).sum();
+        let (bytes, count) = (read("f32")?, plan.sizes.parameters());
         ensure!(
-            bytes.len() == 4 * count,
+            bytes.len() == count.saturating_mul(4),
             "{name}.f32 has {} bytes, and the model of {name}.json {count} parameters of four",
             bytes.len()
         );
         let mut numbers = bytes
             .chunks_exact(4)
             .map(|it| f32::from_le_bytes([it[0], it[1], it[2], it[3]]));
-        let parameters = needed
-            .into_iter()
-            .map(|(name, count)| (name, numbers.by_ref().take(count).collect()))
-            .collect();
-        fill(&mut model, parameters)?;
-        Ok(Trained { plan, run, alphabet: alphabet.chars().collect(), history, model })
+        let mut model = fresh(&plan)?;
+        for (_, mut matrix) in model.named_mut() {
+            matrix
+                .iter_mut()
+                .zip(&mut numbers)
+                .for_each(|(entry, number)| *entry = number);
+        }
+        check_finite(&plan, &model, &history)
+            .with_context(|| format!("{name} can't be read"))?;
+        let alphabet: Vec<char> = alphabet.chars().collect();
+        ensure!(
+            alphabet.is_empty() || alphabet.len() == plan.sizes.vocabulary,
+            "{name}.json has {} characters for {} tokens",
+            alphabet.len(),
+            plan.sizes.vocabulary
+        );
+        Ok(Trained { plan, run, alphabet, history, model })
     }
 }

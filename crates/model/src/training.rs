@@ -2,8 +2,8 @@
 
 use crate::heads::{HeadScores, head_scores};
 use crate::tasks::Task;
-use crate::transformer::{Sizes, Transformer};
-use anyhow::{Context as _, Result, ensure};
+use crate::transformer::{Sizes, Text, Transformer};
+use anyhow::{Context as _, Result, bail, ensure};
 use attention::{Adam, NamedParameters};
 use nalgebra::DMatrix;
 use rand::SeedableRng as _;
@@ -44,8 +44,8 @@ impl Plan {
         if step <= self.warm_up {
             return self.rate * step as f32 / self.warm_up as f32;
         }
-        let done =
-            (step - self.warm_up) as f32 / (self.steps - self.warm_up).max(1) as f32;
+        let done = (step - self.warm_up) as f32
+            / self.steps.saturating_sub(self.warm_up).max(1) as f32;
         // To a tenth, not to 0: the last steps should count for something.
         self.rate * (0.55 + 0.45 * (std::f32::consts::PI * done).cos())
     }
@@ -77,6 +77,7 @@ pub struct Training {
     pub model: Transformer<f32>,
     /// What was measured, from the first step to the last.
     pub history: Vec<Measurement>,
+    task: u64, // its fingerprint
     adam: Adam<f32>,
     losses: Vec<f32>, // since the last measurement
 }
@@ -86,6 +87,7 @@ pub struct Training {
 #[serde(deny_unknown_fields)]
 struct Saved {
     plan: Plan,
+    task: u64,
     parameters: Vec<(String, Vec<f32>)>,
     adam: Adam<f32>,
     losses: Vec<f32>,
@@ -96,14 +98,16 @@ impl Training {
     /// Returns a training before its first step, measured.
     ///
     /// # Errors
-    /// The sizes don't fit.
+    /// The sizes don't fit, or a batch has no texts or more than memory.
     pub fn new(plan: Plan, task: &impl Task) -> Result<Self> {
+        check_batch(&plan)?;
         let model = fresh(&plan)?;
         let mut adam = Adam::new(plan.rate);
         adam.beta_2 = 0.98; // forgets faster than in the paper, for a short training
         adam.weight_decay = plan.weight_decay;
+        let (history, task_of_all, losses) = (vec![], task.fingerprint(), vec![]);
         let mut training =
-            Training { plan, model, history: vec![], adam, losses: vec![] };
+            Training { plan, model, history, task: task_of_all, adam, losses };
         training.measure(task, vec![])?;
         Ok(training)
     }
@@ -116,9 +120,10 @@ impl Training {
     /// Takes the next step, and returns its loss. What it draws depends on the seed and the number of the step alone.
     ///
     /// # Errors
-    /// The loss or a gradient is not a finite number. Then nothing has changed.
+    /// The task is another, or the loss or a gradient is not a finite number. Then nothing has changed.
     pub fn step(&mut self, task: &impl Task) -> Result<f32> {
-        let step = self.steps() + 1;
+        check_task(self.task, task)?;
+        let step = self.steps().saturating_add(1);
         let mut rng = ChaCha8Rng::seed_from_u64(self.plan.seed);
         rng.set_stream(step);
         let texts: Vec<_> = (0..self.plan.batch).map(|_| task.draw(&mut rng)).collect();
@@ -144,10 +149,11 @@ impl Training {
         let held_out = task.held_out();
         let read: Vec<_> =
             held_out.iter().take(16).map(|text| text.tokens.clone()).collect();
-        let count = self.losses.len() as f32;
+        let count = self.losses.len() as f64;
+        let sum: f64 = self.losses.iter().map(|loss| f64::from(*loss)).sum();
         self.history.push(Measurement {
             step: self.steps(),
-            loss: (count > 0.0).then(|| self.losses.iter().sum::<f32>() / count),
+            loss: (count > 0.0).then(|| (sum / count) as f32),
             held_out: self.model.loss(&held_out)?,
             gradients,
             heads: head_scores(&self.model, &read)?,
@@ -159,11 +165,12 @@ impl Training {
     /// Writes the training to a file. The file is the old one until the new one is complete, also if the machine stops in between.
     ///
     /// # Errors
-    /// It can't be written.
+    /// It can't be written, or a number isn't finite, which couldn't be read again.
     pub fn save(&self, path: &Path) -> Result<()> {
         let parameters = self.model.named().into_iter();
         let saved = Saved {
             plan: self.plan.clone(),
+            task: self.task,
             parameters: parameters
                 .map(|(name, matrix)| (name, matrix.iter().copied().collect()))
                 .collect(),
@@ -173,6 +180,7 @@ impl Training {
         };
         let new = path.with_extension("new");
         let write = || -> Result<()> {
+            check_finite(&self.plan, &self.model, &self.history)?;
             let mut file = BufWriter::new(File::create(&new)?);
             serde_json::to_writer(&mut file, &saved)?;
             file.flush()?;
@@ -182,21 +190,71 @@ impl Training {
         write().with_context(|| format!("{} can't be written", path.display()))
     }
 
-    /// Reads a training from a file that [`Training::save`] has written.
+    /// Reads a training from a file that [`Training::save`] has written, to go on with its task.
     ///
     /// # Errors
-    /// It can't be read, or isn't such a file.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// It can't be read, isn't such a file, or has another task.
+    pub fn open(path: &Path, task: &impl Task) -> Result<Self> {
         let read = || -> Result<Self> {
             let saved: Saved =
                 serde_json::from_reader(BufReader::new(File::open(path)?))?;
-            let Saved { plan, parameters, adam, losses, history } = saved;
-            let mut model = fresh(&plan)?;
-            fill(&mut model, parameters)?;
-            Ok(Training { plan, model, history, adam, losses })
+            let Saved { plan, task: of_file, parameters, adam, losses, history } = saved;
+            check_task(of_file, task)?;
+            check_batch(&plan)?;
+            let model = filled(&plan, parameters)?;
+            check_finite(&plan, &model, &history)?;
+            Ok(Training { plan, model, history, task: of_file, adam, losses })
         };
         read().with_context(|| format!("{} is no training to go on with", path.display()))
     }
+}
+
+fn check_task(of_training: u64, task: &impl Task) -> Result<()> {
+    ensure!(
+        of_training == task.fingerprint(),
+        "it was trained on other texts: go on with those, or begin another training"
+    );
+    Ok(())
+}
+
+/// Checks that a batch has a text, and that the memory for its texts could be had.
+fn check_batch(plan: &Plan) -> Result<()> {
+    let room = Vec::<Text>::new().try_reserve_exact(plan.batch);
+    ensure!(
+        plan.batch > 0 && room.is_ok(),
+        "a batch of {} texts is none that a step could take",
+        plan.batch
+    );
+    Ok(())
+}
+
+/// Checks that all numbers are finite: in JSON, others would be a `null`, which isn't read as a number.
+pub(crate) fn check_finite(
+    plan: &Plan,
+    model: &Transformer<f32>,
+    history: &[Measurement],
+) -> Result<()> {
+    let Plan { rate, clip, weight_decay, .. } = *plan;
+    let mut numbers = vec![("the plan".to_owned(), vec![rate, clip, weight_decay])];
+    for (name, matrix) in model.named() {
+        numbers.push((format!("`{name}`"), matrix.iter().copied().collect()));
+    }
+    for at in history {
+        let heads = at.heads.iter().flatten().flat_map(|head| {
+            let HeadScores { itself, previous, first, after_copy, entropy } = *head;
+            [itself, previous, first, after_copy, entropy]
+        });
+        let gradients = at.gradients.iter().map(|(_, norm)| *norm);
+        let losses = at.loss.into_iter().chain([at.held_out]);
+        let what = format!("what was measured at step {}", at.step);
+        numbers.push((what, losses.chain(gradients).chain(heads).collect()));
+    }
+    for (what, numbers) in numbers {
+        if let Some(bad) = numbers.iter().find(|number| !number.is_finite()) {
+            bail!("{what} has {bad}, which isn't finite");
+        }
+    }
+    Ok(())
 }
 
 /// The model of a plan before its first step.
@@ -204,11 +262,15 @@ pub(crate) fn fresh(plan: &Plan) -> Result<Transformer<f32>> {
     Ok(Transformer::new(plan.sizes, &mut ChaCha8Rng::seed_from_u64(plan.seed))?)
 }
 
-/// Gives a model the parameters of a file, by their names.
-pub(crate) fn fill(
-    model: &mut Transformer<f32>,
-    parameters: Vec<(String, Vec<f32>)>,
-) -> Result<()> {
+/// The model of a plan, with the parameters of a file, by their names.
+fn filled(plan: &Plan, parameters: Vec<(String, Vec<f32>)>) -> Result<Transformer<f32>> {
+    let given: usize = parameters.iter().map(|(_, entries)| entries.len()).sum();
+    let expected = plan.sizes.parameters();
+    ensure!(
+        given == expected,
+        "the sizes ask for {expected} parameters, and there are {given}"
+    );
+    let mut model = fresh(plan)?;
     let named = model.named_mut();
     ensure!(
         named.len() == parameters.len(),
@@ -226,11 +288,13 @@ pub(crate) fn fill(
         let (rows, columns) = matrix.shape();
         matrix.copy_from(&DMatrix::from_vec(rows, columns, entries));
     }
-    Ok(())
+    Ok(model)
 }
 
 /// The norm of each matrix of some gradients; biases and gains are left out.
 fn norms(gradients: &impl NamedParameters<f32>) -> Vec<(String, f32)> {
     let matrices = gradients.named().into_iter().filter(|(_, matrix)| matrix.nrows() > 1);
-    matrices.map(|(name, matrix)| (name, matrix.norm())).collect()
+    matrices
+        .map(|(name, matrix)| (name, NamedParameters::norm(&matrix.into_owned())))
+        .collect()
 }

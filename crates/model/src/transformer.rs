@@ -1,19 +1,19 @@
 //! The model: what a token is, blocks that look and think, and what comes next.
 
-use crate::cross_entropy::cross_entropy;
+use crate::cross_entropy::{check_tokens, cross_entropy};
 use crate::mlp::{Mlp, MlpCache};
 use crate::norm::{NormCache, RmsNorm};
 use crate::parallel;
+use crate::random::normal;
 use attention::engine::{ByWeights, Engine};
 use attention::{
-    AttentionCache, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention,
-    MultiHeadCache, NamedParameters, Parameters, Result, Rotary, RotaryPairs,
-    linear_backward_by, linear_by, named_parameters, softmax,
+    Error, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention, MultiHeadCache,
+    NamedParameters, Parameters, Result, Rotary, RotaryPairs, linear_backward_by,
+    linear_by, named_parameters, softmax,
 };
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{Rng, RngExt as _};
-use rand_distr::{Distribution, StandardNormal};
 
 /// The sizes of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,30 @@ pub struct Sizes {
     pub n_kv_heads: usize,
     /// The width inside the MLP of each block; 0 for blocks of attention alone.
     pub d_hidden: usize,
+}
+
+impl Sizes {
+    /// Returns the number of parameters of such a model, or the largest number if there are more. Sizes that don't fit one another have one, too.
+    pub fn parameters(self) -> usize {
+        let Sizes { vocabulary, d_model, n_blocks, n_heads, n_kv_heads, d_hidden } = self;
+        let product = |rows: usize, columns: usize| rows.saturating_mul(columns);
+        let sum =
+            |all: &[usize]| all.iter().fold(0_usize, |sum, it| sum.saturating_add(*it));
+        let d_keys = product(d_model / n_heads.max(1), n_kv_heads);
+        // Weights and biases of queries and outputs, and of keys and values.
+        let inputs = sum(&[d_model, 1]);
+        let attention = sum(&[
+            product(2, product(inputs, d_model)),
+            product(2, product(inputs, d_keys)),
+        ]);
+        let norm = d_model;
+        let mlp = match d_hidden {
+            0 => 0,
+            _ => sum(&[norm, product(2, product(d_model, d_hidden)), d_hidden, d_model]),
+        };
+        let blocks = product(n_blocks, sum(&[norm, attention, mlp]));
+        sum(&[blocks, norm, product(2, product(vocabulary, d_model))])
+    }
 }
 
 /// One block: attention, and an MLP if it has one. Each reads a normalised copy of `x` and adds what it found to `x`.
@@ -90,9 +114,9 @@ struct BlockCache<T: Float> {
 }
 
 impl<T: Float> TransformerCache<T> {
-    /// Returns queries, keys, values and weights of each head of a block.
-    pub fn heads(&self, block: usize) -> Vec<AttentionCache<T>> {
-        self.blocks[block].attention.heads()
+    /// Returns the weights of each head of a block (n, n).
+    pub fn weights(&self, block: usize) -> &[DMatrix<T>] {
+        self.blocks[block].attention.weights()
     }
 }
 
@@ -150,10 +174,23 @@ impl<T: Float> Transformer<T> {
     /// Returns a model with fresh parameters.
     ///
     /// # Errors
-    /// As [`MultiHeadAttention::xavier_grouped`].
+    /// The vocabulary is empty, no memory could hold the parameters, or as [`MultiHeadAttention::xavier_grouped`].
     pub fn new<R: Rng + ?Sized>(sizes: Sizes, rng: &mut R) -> Result<Self> {
         let Sizes { vocabulary, d_model, n_blocks, n_heads, n_kv_heads, d_hidden } =
             sizes;
+        if vocabulary == 0 {
+            return Err(Error::Zero { argument: "vocabulary" });
+        }
+        let given = sizes.parameters();
+        if Vec::<T>::new().try_reserve_exact(given).is_err() {
+            let because = "no memory could hold them".to_owned();
+            return Err(Error::TooMany {
+                argument: "parameters",
+                given,
+                most: None,
+                because,
+            });
+        }
         // The more layers add to x, the less each adds at first.
         let output = (n_blocks as f64 * if d_hidden == 0 { 1.0 } else { 2.0 }).powf(-0.5);
         let rotary = Rotary::new(10_000.0, RotaryPairs::Halves)?;
@@ -179,12 +216,15 @@ impl<T: Float> Transformer<T> {
     /// Shapes: n tokens → (n, vocabulary).
     ///
     /// # Errors
-    /// There are no tokens.
-    ///
-    /// # Panics
-    /// A token is not in the vocabulary.
+    /// There are no tokens, or one is not in the vocabulary.
     pub fn forward(&self, tokens: &[usize]) -> Result<(DMatrix<T>, TransformerCache<T>)> {
         self.forward_by(ByWeights, tokens)
+    }
+
+    /// The rows of some tokens in the embedding.
+    fn embed(&self, tokens: &[usize]) -> Result<DMatrix<T>> {
+        check_tokens("tokens", tokens, self.embedding.nrows())?;
+        Ok(self.embedding.select_rows(tokens))
     }
 
     // ANCHOR: forward
@@ -193,7 +233,7 @@ impl<T: Float> Transformer<T> {
         engine: impl Engine<T> + Clone + 'static,
         tokens: &[usize],
     ) -> Result<(DMatrix<T>, TransformerCache<T>)> {
-        let mut x = self.embedding.select_rows(tokens);
+        let mut x = self.embed(tokens)?;
         let blocks =
             self.blocks.iter().map(|block| block.forward(&mut x, engine.clone()));
         let blocks = blocks.collect::<Result<_>>()?;
@@ -238,11 +278,9 @@ impl<T: Float> Transformer<T> {
     /// Attention runs tile by tile, without a matrix of weights. Texts run in parallel; the bits are the same for any number of threads.
     ///
     /// # Errors
-    /// There is no text, or one has less than two tokens.
-    ///
-    /// # Panics
-    /// As [`Transformer::forward`].
+    /// No token is to be said, a text has less than two tokens, or a token is not in the vocabulary.
     pub fn loss_and_gradients(&self, texts: &[Text]) -> Result<(T, Gradients<T>)> {
+        let said = Text::said(texts);
         let of_texts = parallel::map(texts, |text| {
             let (scores, cache) = self.forward_by(Flash::new(), text.read())?;
             let (loss, grad_scores) = cross_entropy(&scores, &text.targets())?;
@@ -261,13 +299,10 @@ impl<T: Float> Transformer<T> {
                 sums.push((loss, gradients));
             }
         }
-        let Some((loss, mut gradients)) = sums.pop() else {
-            return Err(attention::Error::Empty {
-                argument: "texts",
-                given: "0 texts".to_owned(),
-            });
+        let Some((loss, mut gradients)) = sums.pop().filter(|_| said > 0) else {
+            return Err(nothing_said());
         };
-        let share = nalgebra::convert::<_, T>(Text::said(texts) as f64).recip();
+        let share = nalgebra::convert::<_, T>(said as f64).recip();
         gradients.scale(share);
         Ok((loss * share, gradients))
     }
@@ -282,25 +317,30 @@ impl<T: Float> Transformer<T> {
             Ok(cross_entropy(&scores, &text.targets())?.0)
         });
         let losses = losses.into_iter().collect::<Result<Vec<T>>>()?;
-        let sum = losses.into_iter().fold(T::zero(), |sum, loss| sum + loss);
-        Ok(sum / nalgebra::convert(Text::said(texts) as f64))
+        let said = Text::said(texts);
+        if said == 0 {
+            return Err(nothing_said());
+        }
+        // In `f64`, because a sum of many loses in `f32`.
+        let losses = losses.into_iter().map(nalgebra::convert_unchecked::<T, f64>);
+        Ok(nalgebra::convert(losses.sum::<f64>() / said as f64))
     }
 
     /// Returns the scores of the next token after each new token, which sees those that the caches hold, one cache a block; and adds the new
     /// ones to the caches.
     ///
     /// # Errors
-    /// There are no tokens, or the caches are those of another model.
+    /// There are no tokens, one is not in the vocabulary, or the caches are those of another model.
     ///
     /// # Panics
-    /// A token is not in the vocabulary, or there is not a cache for each block.
+    /// There is not a cache for each block.
     pub fn forward_cached(
         &self,
         tokens: &[usize],
         caches: &mut [KeyValueCache<T>],
     ) -> Result<DMatrix<T>> {
         assert_eq!(caches.len(), self.blocks.len(), "a cache for each block");
-        let mut x = self.embedding.select_rows(tokens);
+        let mut x = self.embed(tokens)?;
         for (block, cache) in self.blocks.iter().zip(caches) {
             let (normed, _) = block.norm.forward(&x);
             let options = ForwardOptions::new().mask(Mask::causal()).engine(Flash::new());
@@ -348,6 +388,11 @@ impl Text {
     }
 }
 
+/// A mean over nothing.
+fn nothing_said() -> Error {
+    Error::Empty { argument: "texts", given: "no token is to be said".to_owned() }
+}
+
 /// Draws the next token: with the probabilities that softmax gives to the scores divided by `temperature`. Near 0 the largest score wins.
 ///
 /// # Errors
@@ -368,17 +413,4 @@ pub fn draw_next<T: Float, R: Rng + ?Sized>(
         left < T::zero()
     });
     Ok(drawn.unwrap_or(weights.imax()))
-}
-
-/// Returns numbers drawn from a normal distribution.
-pub fn normal<T: Float, R: Rng + ?Sized>(
-    rows: usize,
-    columns: usize,
-    deviation: f64,
-    rng: &mut R,
-) -> DMatrix<T> {
-    DMatrix::from_fn(rows, columns, |_, _| {
-        let z: f64 = StandardNormal.sample(rng);
-        nalgebra::convert(deviation * z)
-    })
 }

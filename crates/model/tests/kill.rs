@@ -1,6 +1,6 @@
 //! A training that is killed goes on as if nothing had happened.
 
-use model::{Run, Trained, Training};
+use model::{Repeated, Run, Trained, Training};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 use std::path::Path;
@@ -36,7 +36,7 @@ fn a_training_that_is_killed_twenty_times_ends_with_the_same_bits() {
         running.kill().unwrap();
         running.wait().unwrap();
         if file.exists() {
-            let steps = Training::open(&file).unwrap().steps();
+            let steps = Training::open(&file, &Repeated::OF_BOOK).unwrap().steps();
             assert!(steps >= reached && steps.is_multiple_of(SAVE_EVERY), "{steps}");
             reached = steps;
         }
@@ -60,7 +60,8 @@ fn a_training_that_is_killed_twenty_times_ends_with_the_same_bits() {
 fn what_was_trained_is_read_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
     assert!(train(folder.path()).status().unwrap().success());
-    let training = Training::open(&folder.path().join("training.json")).unwrap();
+    let training =
+        Training::open(&folder.path().join("training.json"), &Repeated::OF_BOOK).unwrap();
     let run = Run {
         date: "2026-11-26T12:00:00Z".to_owned(),
         processor: "a processor".to_owned(),
@@ -68,7 +69,7 @@ fn what_was_trained_is_read_as_it_was_written() {
         seconds: 1.5,
         peak_bytes: None,
     };
-    let trained = Trained::new(training, run, vec!['a', 'ß']);
+    let trained = Trained::new(training, run, ('ß'..).take(64).collect());
     trained.save(folder.path(), "it").unwrap();
     assert_eq!(Trained::open(folder.path(), "it").unwrap(), trained);
 
@@ -79,27 +80,53 @@ fn what_was_trained_is_read_as_it_was_written() {
     assert!(said.starts_with("it.f32 has"), "{said}");
 }
 
-/// As many different characters, and so the same sizes.
+/// As many different characters, and so the same sizes. The text changes where it is held out, or only where it is learned from.
 #[test]
 fn another_text_is_no_text_to_go_on_with() {
     let folder = tempfile::tempdir().unwrap();
-    let on = |line: &str, steps: &str| {
+    let run = |lines: &str, arguments: &[&str]| {
         let text = folder.path().join("text");
-        fs::write(&text, line.repeat(3000)).unwrap();
+        fs::write(&text, lines).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_model"));
-        command.args(["train", "book", "--steps", steps, "--save-every", "1"]);
+        command.args(arguments);
         command.arg("--text").arg(text).arg("--folder").arg(folder.path().join("to"));
         command.output().unwrap()
     };
-    assert!(on("abc\n", "1").status.success());
+    let train =
+        |lines: &str| run(lines, &["train", "book", "--steps", "1", "--save-every", "1"]);
+    let write =
+        |prompt: &str, lines: &str| run(lines, &["write", prompt, "--characters", "5"]);
+    let said = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+
+    let text = "abc\n".repeat(8000);
+    assert!(train(&text).status.success());
     let file = folder.path().join("to/training.json");
     let before = fs::read(&file).unwrap();
-    let said = on("aacb\n", "1");
-    assert!(!said.status.success());
-    let said = String::from_utf8(said.stderr).unwrap();
-    assert!(said.contains("has a training on other texts"), "{said}");
-    assert_eq!(fs::read(&file).unwrap(), before);
-    assert!(on("abc\n", "1").status.success());
+    let first_line_changed = text.replacen("abc", "cba", 1);
+    for other in [
+        "aacb\n".repeat(8000),
+        first_line_changed,
+        "ABC\n".repeat(8000),
+        "a\n".repeat(9000),
+    ] {
+        for run in [train(&other), write("a", &other), write("A", &other)] {
+            assert!(!run.status.success());
+            let words = said(&run.stderr);
+            assert!(words.contains("it was trained on other texts"), "{words}");
+            assert!(run.stdout.is_empty());
+        }
+        assert_eq!(fs::read(&file).unwrap(), before);
+    }
+    assert!(train(&text).status.success());
+    let written = write("ab", &text);
+    let words = said(&written.stdout);
+    assert!(
+        written.status.success() && words.starts_with("ab") && words.len() > 7,
+        "{words}"
+    );
+    let unknown = write("aX", &text);
+    assert!(!unknown.status.success() && unknown.stdout.is_empty());
+    assert!(said(&unknown.stderr).contains("'X' is not in the model's alphabet"));
 }
 
 #[test]

@@ -4,8 +4,9 @@ use attention::{
     KeyValueCache, NamedParameters, Result, gradient_check, gradient_check_parameters,
 };
 use model::{
-    Characters, EightBits, LayerNorm, Mlp, Plan, Repeated, RmsNorm, Sizes, Task as _,
-    Text, Trained, Training, Transformer, cross_entropy, draw_next, head_scores,
+    Characters, EightBits, LayerNorm, Mlp, Plan, Repeated, RmsNorm, Run, Sizes,
+    Task as _, Text, Trained, Training, Transformer, cross_entropy, draw_next,
+    head_scores,
 };
 use nalgebra::{DMatrix, DVector, RowDVector, dvector};
 use rand::rngs::ChaCha8Rng;
@@ -155,6 +156,92 @@ fn layers_and_loss_agree_with_finite_differences() -> Result<()> {
     Ok(())
 }
 
+/// In `f32` two scores of 10⁷ have a log-sum-exp of 10⁷, and a sum of four million losses stops growing.
+#[test]
+fn a_loss_is_right_for_large_scores_and_for_many_rows() -> Result<()> {
+    for size in [1e7_f32, -1e8, 1e30] {
+        let (loss, _) = cross_entropy(&DMatrix::repeat(1, 2, size), &[Some(1)])?;
+        assert_eq!(loss, 2.0_f32.ln(), "{size:e}");
+    }
+    let (loss, _) =
+        cross_entropy(&DMatrix::from_row_slice(1, 2, &[1e8, 0.0]), &[Some(1)])?;
+    assert_eq!(loss, 1e8_f32);
+    let none = f32::NEG_INFINITY; // a token that can't come
+    let (loss, _) =
+        cross_entropy(&DMatrix::from_row_slice(1, 2, &[3.0, none]), &[Some(1)])?;
+    assert_eq!(loss, f32::INFINITY);
+
+    const ROWS: usize = 4_000_000;
+    let (loss, _) = cross_entropy(&DMatrix::<f32>::zeros(ROWS, 2), &vec![Some(0); ROWS])?;
+    assert!((loss / ROWS as f32 - 2.0_f32.ln()).abs() < 1e-6, "{loss}");
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_said_is_an_error() -> Result<()> {
+    let model = random_model(SIZES, 1);
+    let words = |error: Result<()>| error.unwrap_err().to_string();
+    let unsaid = [text(&[1, 2], 9)];
+    let of_both = [
+        model.loss(&unsaid).map(drop),
+        model.loss_and_gradients(&unsaid).map(drop),
+        model.loss(&[]).map(drop),
+    ];
+    for error in of_both {
+        let words = words(error);
+        assert!(
+            words.starts_with("`texts` is empty (no token is to be said)"),
+            "{words}"
+        );
+    }
+    let unknown = "`tokens` is 7 but the vocabulary has the tokens below 7";
+    let mut caches = vec![KeyValueCache::new(); 2];
+    assert_eq!(words(model.forward(&[1, 7]).map(drop)), unknown);
+    assert_eq!(words(model.forward_cached(&[7], &mut caches).map(drop)), unknown);
+    assert_eq!(caches[0].tokens(), 0);
+    let last = "`targets` is 7 but the vocabulary has the tokens below 7";
+    assert_eq!(words(model.loss(&[text(&[1, 7], 1)]).map(drop)), last);
+    let few = cross_entropy(&DMatrix::<f64>::zeros(2, 7), &[None]).map(drop);
+    assert_eq!(words(few), "`targets` has 1 entry but there are 2 rows of scores");
+    Ok(())
+}
+
+#[test]
+fn sizes_beyond_any_memory_are_an_error() {
+    let huge = 1 << 62;
+    for sizes in [
+        Sizes { vocabulary: 6_400_000_000, d_model: 64, ..SIZES },
+        Sizes { vocabulary: huge, ..SIZES },
+        Sizes { d_model: huge, ..SIZES },
+        Sizes { d_model: usize::MAX - 3, ..SIZES },
+        Sizes { n_blocks: huge, ..SIZES },
+        Sizes { d_hidden: huge, ..SIZES },
+    ] {
+        let error = Transformer::<f32>::new(sizes, &mut rng(0)).unwrap_err().to_string();
+        assert!(error.ends_with("but no memory could hold them"), "{error}");
+    }
+    let none = Sizes { vocabulary: 0, ..SIZES };
+    let error = Transformer::<f32>::new(none, &mut rng(0)).unwrap_err().to_string();
+    assert_eq!(error, "`vocabulary` is 0 but it must be at least 1");
+    for sizes in [SIZES, Sizes { d_hidden: 0, n_blocks: 3, ..SIZES }] {
+        let model = Transformer::<f32>::new(sizes, &mut rng(0)).unwrap();
+        let entries: usize = model.named().iter().map(|(_, matrix)| matrix.len()).sum();
+        assert_eq!(sizes.parameters(), entries);
+    }
+}
+
+/// A square of 10²⁰ is infinite in `f32`: a row of these is still brought to one size.
+#[test]
+fn large_rows_are_normalised() {
+    let norm = RmsNorm::<f32>::new(2);
+    let x = DMatrix::from_row_slice(2, 2, &[3e20, 4e20, 3.0, 4.0]);
+    let (y, cache) = norm.forward(&x);
+    assert!((y.row(0) - y.row(1)).amax() < 1e-6, "{y}");
+    let (grad_x, _) =
+        norm.backward(&cache, &DMatrix::from_row_slice(2, 2, &[1.0, 0.0, 1.0, 0.0]));
+    assert!((grad_x.row(0) * 1e20 - grad_x.row(1)).amax() < 1e-6, "{grad_x}");
+}
+
 #[test]
 fn a_text_that_comes_in_parts_gets_the_scores_of_the_whole() -> Result<()> {
     let model = random_model(SIZES, 1);
@@ -190,7 +277,7 @@ fn a_head_that_is_off_changes_what_its_rows_of_w_o_carry() -> Result<()> {
     let (on, _) = model.forward(&tokens)?;
     let (without, cache) = off.forward(&tokens)?;
     assert!((&on - &without).amax() > 1e-3);
-    assert_eq!(cache.heads(0).len(), 4); // it still looks, without effect
+    assert_eq!(cache.weights(0).len(), 4); // it still looks, without effect
     let mut noisy = off.clone(); // what it finds makes no difference any more
     let w_q = &mut noisy.blocks[0].attention.parameters.w_q;
     w_q.columns_mut(2, 2).fill(9.0);
@@ -204,7 +291,7 @@ fn scores_of_heads_are_shares_of_weight() -> Result<()> {
     let model = random_model(SIZES, 6);
     let texts = [vec![0, 1, 2, 0, 1, 2]];
     let (_, cache) = model.forward(&texts[0])?;
-    let weights = &cache.heads(1)[2].weights;
+    let weights = &cache.weights(1)[2];
     let scores = head_scores(&model, &texts)?[1][2];
     let mean = |of: &dyn Fn(usize) -> f64, from: usize| {
         (from..6).map(of).sum::<f64>() / (6 - from) as f64
@@ -262,6 +349,40 @@ fn texts_say_what_they_should() {
     let Text { tokens, first } = task.draw(&mut ChaCha8Rng::seed_from_u64(rng.random()));
     assert_eq!((tokens.len(), first), (11, 1));
     assert!(Characters::new("too short", 10, 1).is_err());
+}
+
+/// A text that goes on beyond the length of training is one whose tokens look no further back than in training.
+#[test]
+fn no_token_looks_further_back_than_in_training() {
+    let text: String = (0..500).map(|i| ["abc\n", "cab\n", "bca\n"][i % 3]).collect();
+    let task = Characters::new(&text, 8, 1).unwrap();
+    let mut cache = task.cache().unwrap();
+    let layer = &random_model(SIZES, 2).blocks[0].attention;
+    let x = random(30, 8, &mut rng(0));
+    let output = layer.forward_cached(&x, &mut cache, attention::Mask::causal()).unwrap();
+    let mut moved = x.clone();
+    moved.rows_mut(0, 22).fill(1.0); // what the last token can't see
+    let (seen, _) = layer
+        .forward(
+            &moved,
+            attention::Mask::causal().and(attention::Mask::window(8).unwrap()),
+        )
+        .unwrap();
+    assert!((output.row(29) - seen.row(29)).amax() < 1e-12);
+}
+
+/// A model of fewer tokens, or of more, isn't one that learned this task.
+#[test]
+fn a_model_of_another_vocabulary_does_not_write() {
+    let text: String = (0..500).map(|i| ["abc\n", "cab\n"][i % 2]).collect();
+    let task = Characters::new(&text, 8, 1).unwrap();
+    for vocabulary in [3, 5] {
+        let model = random_model(Sizes { vocabulary, ..SIZES }, 0);
+        let error = task.go_on(&model, "ab", (5, 1.0, 0), |_| Ok(())).unwrap_err();
+        let words =
+            format!("the model has {vocabulary} tokens and the text 4 characters");
+        assert!(error.to_string().starts_with(&words), "{error}");
+    }
 }
 
 /// The book's training in small: it falls, by the heads that the book shows, and again with the same bits.
@@ -335,6 +456,124 @@ fn a_rate_that_is_too_large_is_named_and_nothing_is_lost() {
     assert!(error.contains("try a smaller rate than"), "{error}");
 }
 
+fn small() -> (Plan, Repeated) {
+    let task = Repeated { vocabulary: 16, periods: (5, 8), tokens: 24 };
+    let sizes = Sizes { vocabulary: 16, d_hidden: 0, ..SIZES };
+    let plan = Plan {
+        sizes,
+        seed: 0,
+        steps: 10,
+        batch: 2,
+        rate: 0.01,
+        warm_up: 20,
+        clip: 1.0,
+        weight_decay: 0.0,
+        measure_every: 1,
+    };
+    (plan, task)
+}
+
+/// What can't be opened isn't written, and the file from before stays.
+#[test]
+fn a_training_that_is_not_finite_is_not_saved() {
+    let (plan, task) = small();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("training.json");
+    let mut training = Training::new(plan, &task).unwrap();
+    training.step(&task).unwrap();
+    training.save(&file).unwrap();
+    let before = training.clone();
+    for (spoil, what) in [
+        (
+            (|it: &mut Training| it.model.norm.gain[3] = f32::NAN) as fn(&mut Training),
+            "`norm.gain` has NaN",
+        ),
+        (
+            |it| it.history[1].held_out = f32::INFINITY,
+            "what was measured at step 1 has inf",
+        ),
+        (
+            |it| it.history[0].heads[0][1].entropy = f32::NAN,
+            "what was measured at step 0 has NaN",
+        ),
+        (
+            |it| it.history[1].gradients[0].1 = f32::NAN,
+            "what was measured at step 1 has NaN",
+        ),
+        (|it| it.plan.rate = f32::NAN, "the plan has NaN"),
+    ] {
+        let mut training = before.clone();
+        spoil(&mut training);
+        let error = format!("{:#}", training.save(&file).unwrap_err());
+        assert!(error.contains(what), "{error}");
+        let run = Run {
+            date: String::new(),
+            processor: String::new(),
+            threads: 1,
+            seconds: 1.0,
+            peak_bytes: None,
+        };
+        let trained = Trained::new(training, run, vec![]);
+        let error = format!("{:#}", trained.save(folder.path(), "it").unwrap_err());
+        assert!(error.contains(what), "{error}");
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files, 1);
+    }
+    assert_eq!(Training::open(&file, &task).unwrap(), before);
+}
+
+/// Numbers that no training would write, with an error for each, before any memory is asked for.
+#[test]
+fn a_tampered_training_is_an_error() {
+    let (plan, task) = small();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("training.json");
+    let mut training = Training::new(plan, &task).unwrap();
+    training.step(&task).unwrap();
+    training.save(&file).unwrap();
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let huge = 1_u64 << 62;
+    for (place, value, words) in [
+        ("/plan/sizes/vocabulary", huge.into(), "the sizes ask for"),
+        ("/plan/sizes/vocabulary", 6_400_000_000_u64.into(), "the sizes ask for"),
+        ("/plan/sizes/n_blocks", huge.into(), "the sizes ask for"),
+        ("/plan/sizes/d_model", u64::MAX.into(), "the sizes ask for"),
+        ("/plan/sizes/n_heads", 0.into(), "`n_heads` is 0"),
+        ("/plan/batch", huge.into(), "a batch of 4611686018427387904 texts"),
+        ("/plan/batch", 0.into(), "a batch of 0 texts"),
+        ("/parameters/0/1/0", Value::from(1e39), "`embedding` has inf"),
+        ("/adam/averages/0/1/1", huge.into(), "`mean` has"),
+    ] {
+        let mut tampered = written.clone();
+        *tampered.pointer_mut(place).unwrap() = value;
+        std::fs::write(&file, tampered.to_string()).unwrap();
+        let error = format!("{:#}", Training::open(&file, &task).unwrap_err());
+        assert!(error.contains(words), "{place}: {error}");
+    }
+    // There is nothing wrong with these, but that sums and differences of them are out of range.
+    for place in ["/adam/steps", "/plan/warm_up", "/plan/steps"] {
+        let mut tampered = written.clone();
+        *tampered.pointer_mut(place).unwrap() = u64::MAX.into();
+        std::fs::write(&file, tampered.to_string()).unwrap();
+        Training::open(&file, &task).unwrap().step(&task).unwrap();
+    }
+}
+
+#[test]
+fn another_task_is_no_task_to_go_on_with() {
+    let (plan, task) = small();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("training.json");
+    let mut training = Training::new(plan, &task).unwrap();
+    training.save(&file).unwrap();
+    let other = Repeated { tokens: 25, ..task };
+    let words = "it was trained on other texts";
+    let error = training.step(&other).unwrap_err().to_string();
+    assert!(error.contains(words), "{error}");
+    let error = format!("{:#}", Training::open(&file, &other).unwrap_err());
+    assert!(error.contains(words), "{error}");
+}
+
 /// Every entry is at most half a step off, and bytes that are no model are refused.
 #[test]
 fn eight_bits_are_near_the_parameters_and_those_that_are_committed() {
@@ -359,6 +598,9 @@ fn eight_bits_are_near_the_parameters_and_those_that_are_committed() {
         (b"80 64 4 4 2 99999999999999\nabc", "too few for the sizes"),
         (&bytes[..bytes.len() - 1], "they end too soon"),
         (&[&bytes[..], b"x"].concat(), "there are too many"),
+        (&[b"1 2 1 1 1 0\na", &[0xff; 200][..]].concat(), "a number isn't finite"),
+        (b"4611686018427387904 2 1 1 1 0\na", "too few for the sizes"),
+        (b"2 2 4611686018427387904 1 1 0\na", "too few for the sizes"),
     ] {
         let error = EightBits::<f32>::from_bytes(bytes).unwrap_err().to_string();
         assert!(error.ends_with(words), "{error}");

@@ -2,8 +2,8 @@
 
 use crate::{Mask, Matrix};
 use attention::{
-    AttentionCache, Float, ForwardOptions, HeadsCache, MultiHeadAttention, Parameters,
-    Rotary, RotaryPairs, ScoreRule, attention_backward, example, linear, linear_backward,
+    AttentionCache, Float, ForwardOptions, MultiHeadAttention, Parameters, Rotary,
+    RotaryPairs, ScoreRule, attention_backward, example, linear, linear_backward,
     numerical_gradient, scaled_scores, sinusoidal_positions, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, RowDVector, convert};
@@ -103,9 +103,8 @@ impl Layer {
         let (output, cache) = self.layer.forward(&self.x, self.options())?;
         let grad_y = self.loss_gradient();
         let gradients = self.layer.backward(&cache, &grad_y)?;
-        let HeadsCache::Weights { mut heads, attended } = cache.core else {
-            return Err(JsError::new("the layer kept no weights"));
-        };
+        let attended = cache.forward().output.clone();
+        let mut heads = cache.heads();
         let w_o = &self.layer.parameters.w_o;
         let (grad_attended, ..) = linear_backward(&attended, w_o, &grad_y)?;
         if head >= heads.len() {

@@ -75,8 +75,7 @@ impl Writer {
             tokens[1..].iter().copied().map(Some).chain([None]).collect::<Vec<_>>();
         let (sum, _) = model::cross_entropy(&all_scores, &targets)?;
         let of_block = |block| {
-            let heads = cache.heads(block).iter();
-            heads.map(|head| Matrix(head.weights.clone())).collect()
+            cache.weights(block).iter().map(|weights| Matrix(weights.clone())).collect()
         };
         Ok(Written {
             characters: tokens.iter().map(|token| alphabet[*token]).collect(),

@@ -5,22 +5,24 @@ use super::values::{
     number, numbers, qkv, rows, value,
 };
 use super::{Results, Wrong, results};
+use attention::engine::Engine;
 use attention::flash::{Inputs as FlashInputs, OnlineSoftmax};
 use attention::{
-    AttentionGradients, Engine, Float, ForwardOptions, KeyValueCache, Mask,
-    MultiHeadAttention, Parameters, Rotary, RotaryPairs, ScoreRule, attention,
-    attention_backward,
+    AttentionGradients, ForwardOptions, KeyValueCache, Mask, MultiHeadAttention,
+    Parameters, Rotary, RotaryPairs, ScoreRule,
 };
+use fast::Float;
 use laboratory::fewer_pairs::linear::{Features, LinearAttention};
 use nalgebra::{DMatrix, DMatrixView, RowDVector, convert, dmatrix};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Returns the results of an operation, or `None` if there is no such operation.
 pub fn answer<T: Float>(
     operation: &str,
     inputs: Inputs,
-    engine: Engine,
+    engine: &Arc<dyn Engine<T>>,
 ) -> Result<Option<Results>, Wrong> {
     Ok(Some(match operation {
         "attention" => {
@@ -43,7 +45,7 @@ pub fn answer<T: Float>(
         "attention_dropout" => output(heads(&dropped::<T>(inputs, engine)?)),
         "multi_head" => output(rows(&multi_head::<T>(inputs, engine)?)),
         "rotate" => output(rows(&rotate::<T>(inputs)?)),
-        "decode" => output(heads(&decode::<T>(inputs)?)),
+        "decode" => output(heads(&decode::<T>(inputs, engine)?)),
         "merge" => merge::<T>(inputs)?,
         "alibi_slopes" => output(alibi_slopes::<T>(inputs)?),
         "linear_attention" => output(heads(&linear::<T>(inputs)?)),
@@ -91,7 +93,7 @@ type Attended<T> = (Vec<DMatrix<T>>, Vec<Vec<T>>, [Vec<DMatrix<T>>; 3]);
 
 fn attend<T: Float>(
     inputs: Inputs,
-    engine: Engine,
+    engine: &Arc<dyn Engine<T>>,
     d_output: Option<&[DMatrix<T>]>,
 ) -> Result<Attended<T>, Wrong> {
     let asked = Attention::<T>::read(inputs)?;
@@ -104,46 +106,18 @@ fn attend<T: Float>(
     let q: Vec<_> = asked.q.iter().map(|q| q * rescale).collect();
     let Attention { k, v, .. } = &asked;
     let (n_heads, n_kv_heads) = (q.len(), k.len());
+    let [q, k, v] = [&q, k, v].map(|heads| join(heads));
+    let inputs = FlashInputs::grouped(&q, &k, &v, mask, n_heads, n_kv_heads)?;
+    let forward = engine.forward(&inputs)?;
     let mut gradients = [vec![], vec![], vec![]];
-    let (output, log_sum_exp);
-    if let Engine::Flash(flash) = engine {
-        let [q, k, v] = [&q, k, v].map(|heads| join(heads));
-        let inputs = FlashInputs::grouped(&q, &k, &v, mask, n_heads, n_kv_heads)?;
-        let forward = flash.forward(&inputs);
-        if let Some(d_output) = d_output {
-            let AttentionGradients { q, k, v, .. } =
-                flash.backward(&inputs, &forward, &join(d_output))?;
-            gradients =
-                [split(&q, n_heads), split(&k, n_kv_heads), split(&v, n_kv_heads)];
-        }
-        output = split(&forward.output, n_heads);
-        let columns = forward.log_sum_exp.column_iter();
-        log_sum_exp = columns.map(|column| column.iter().copied().collect()).collect();
-    } else {
-        let attend = |h: usize| {
-            let g = asked.kv_head(h);
-            attention(&q[h], &k[g], &v[g], mask.clone().of_head(h))
-        };
-        let attended: Vec<_> = (0..n_heads).map(attend).collect::<Result<_, _>>()?;
-        if let Some(d_output) = d_output {
-            let zeros = |heads: &[DMatrix<T>]| {
-                let zeros = |x: &DMatrix<T>| DMatrix::zeros(x.nrows(), x.ncols());
-                heads.iter().map(zeros).collect()
-            };
-            gradients = [vec![], zeros(k), zeros(v)];
-            for (h, (_, cache)) in attended.iter().enumerate() {
-                let of_head = attention_backward(cache, &d_output[h])?;
-                gradients[0].push(of_head.q);
-                gradients[1][asked.kv_head(h)] += of_head.k;
-                gradients[2][asked.kv_head(h)] += of_head.v;
-            }
-        }
-        let of_cache = |lse: nalgebra::DVector<T>| lse.iter().copied().collect();
-        (output, log_sum_exp) = attended
-            .into_iter()
-            .map(|(o, cache)| (o, of_cache(cache.log_sum_exp)))
-            .unzip();
+    if let Some(d_output) = d_output {
+        let AttentionGradients { q, k, v, .. } =
+            engine.backward(&inputs, &forward, join(d_output).as_view())?;
+        gradients = [split(&q, n_heads), split(&k, n_kv_heads), split(&v, n_kv_heads)];
     }
+    let output = split(&forward.output, n_heads);
+    let columns = forward.log_sum_exp.column_iter();
+    let log_sum_exp = columns.map(|column| column.iter().copied().collect()).collect();
     gradients[0].iter_mut().for_each(|d_q| *d_q *= rescale);
     Ok((output, log_sum_exp, gradients))
 }
@@ -177,7 +151,10 @@ fn bare_layer<T: Float>(
 }
 
 /// The mean over several draws of the dropped weights.
-fn dropped<T: Float>(inputs: Inputs, engine: Engine) -> Result<Vec<DMatrix<T>>, Wrong> {
+fn dropped<T: Float>(
+    inputs: Inputs,
+    engine: &Arc<dyn Engine<T>>,
+) -> Result<Vec<DMatrix<T>>, Wrong> {
     if !inputs.need("training", Value::as_bool)? {
         return Ok(attend::<T>(inputs, engine, None)?.0);
     }
@@ -208,7 +185,10 @@ fn dropped<T: Float>(inputs: Inputs, engine: Engine) -> Result<Vec<DMatrix<T>>, 
     Ok(split(&(sum / convert::<_, T>(repeats as f64)), heads))
 }
 
-fn multi_head<T: Float>(inputs: Inputs, engine: Engine) -> Result<DMatrix<T>, Wrong> {
+fn multi_head<T: Float>(
+    inputs: Inputs,
+    engine: &Arc<dyn Engine<T>>,
+) -> Result<DMatrix<T>, Wrong> {
     let matrix = |name| Ok::<_, Wrong>(cast::<T>(&inputs.need(name, matrix_of_numbers)?));
     let [w_q, w_k, w_v, w_o] =
         [matrix("w_q")?, matrix("w_k")?, matrix("w_v")?, matrix("w_o")?];
@@ -219,7 +199,7 @@ fn multi_head<T: Float>(inputs: Inputs, engine: Engine) -> Result<DMatrix<T>, Wr
     let layer = MultiHeadAttention::from_parameters(parameters, heads)?;
     let causal = inputs.maybe("causal", Value::as_bool)?.unwrap_or(false);
     let mask = if causal { Mask::causal() } else { Mask::none() };
-    let options = ForwardOptions::new().mask(mask).engine(engine);
+    let options = ForwardOptions::new().mask(mask).engine(engine.clone());
     Ok(layer.forward(&matrix("x")?, options)?.0)
 }
 
@@ -248,7 +228,10 @@ fn rotate<T: Float>(inputs: Inputs) -> Result<DMatrix<T>, Wrong> {
     Ok(x)
 }
 
-fn decode<T: Float>(inputs: Inputs) -> Result<Vec<DMatrix<T>>, Wrong> {
+fn decode<T: Float>(
+    inputs: Inputs,
+    engine: &Arc<dyn Engine<T>>,
+) -> Result<Vec<DMatrix<T>>, Wrong> {
     let chunks = inputs.need("chunks", |chunks| list(chunks, Some))?;
     let mut cache = match inputs.maybe("window", Value::as_u64)? {
         Some(width) => KeyValueCache::with_window(width as usize, 0)?,
@@ -274,7 +257,8 @@ fn decode<T: Float>(inputs: Inputs) -> Result<Vec<DMatrix<T>>, Wrong> {
         let same =
             |(chunk, n): &(DMatrix<T>, usize)| (chunk.ncols(), *n) == (width, heads);
         fit(output.iter().all(same), "chunks")?;
-        let attended = layer.forward_cached(&tokens, &mut cache, Mask::causal())?;
+        let options = ForwardOptions::new().mask(Mask::causal()).engine(engine.clone());
+        let attended = layer.forward_cached(&tokens, &mut cache, options)?;
         output.push((attended.columns(0, width).into_owned(), heads));
     }
     let heads = output.first().ok_or("`chunks` is empty")?.1;

@@ -17,8 +17,10 @@ pub use faults::Fault;
 pub use files::files;
 pub use values::{off, off_by};
 
-use attention::{Engine, Float};
+use attention::engine::{ByWeights, Engine};
+use fast::Float;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use values::Inputs;
 
 /// What an operation returns, by name.
@@ -59,7 +61,7 @@ pub fn answer(
     fault: Option<Fault>,
 ) -> Result<Option<Results>, Wrong> {
     match fault {
-        None => answer_by_crate::<f64>(operation, inputs, Engine::Naive),
+        None => answer_by_crate::<f64>(operation, inputs, ByWeights),
         Some(_) => answer_with(fault, operation, inputs),
     }
 }
@@ -70,21 +72,22 @@ pub fn answer(
 /// As [`answer`].
 ///
 /// ```
-/// use attention::flash::Flash;
+/// use fast::Flash;
 /// use suite::answer_by_crate;
 /// use serde_json::json;
 ///
 /// let inputs = json!({ "q": [[[0.0]]], "k": [[[0.0], [0.0]]], "v": [[[1.0], [2.0]]] });
-/// let results = answer_by_crate::<f32>("attention", &inputs, Flash::new().into())?.unwrap();
+/// let results = answer_by_crate::<f32>("attention", &inputs, Flash::new())?.unwrap();
 /// assert_eq!(results["output"], json!([[[1.5]]]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn answer_by_crate<T: Float>(
     operation: &str,
     inputs: &Value,
-    engine: Engine,
+    engine: impl Engine<T> + 'static,
 ) -> Result<Option<Results>, Wrong> {
-    by_crate::answer::<T>(operation, Inputs(inputs), engine)
+    let engine: Arc<dyn Engine<T>> = Arc::new(engine);
+    by_crate::answer::<T>(operation, Inputs(inputs), &engine)
 }
 
 /// Returns the results of an operation as the plain program without a fault computes them.
@@ -113,6 +116,6 @@ fn answer_with(
     if let Some(repeats) = once.get_mut("repeats") {
         *repeats = 1.into();
     }
-    answer_by_crate::<f64>(operation, &once, Engine::Naive)?;
+    answer_by_crate::<f64>(operation, &once, ByWeights)?;
     plain::Program(fault).answer(operation, Inputs(inputs))
 }

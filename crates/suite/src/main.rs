@@ -5,7 +5,7 @@
 //! - `--answer`: answers each line of the standard input as `suite/FORMAT.md` says, with the crate `attention`
 //! - `--answer --fault NAME`: the same with a planted fault
 
-use attention::Engine;
+use attention::engine::ByWeights;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -88,7 +88,7 @@ fn reply(line: &str, fault: Option<Fault>) -> Result<Value, Wrong> {
     let inputs = &question["inputs"];
     let results = match (question["precision"].as_str().unwrap_or("f64"), fault) {
         ("f64", _) | ("f32", Some(_)) => answer(operation, inputs, fault)?,
-        ("f32", None) => answer_by_crate::<f32>(operation, inputs, Engine::Naive)?,
+        ("f32", None) => answer_by_crate::<f32>(operation, inputs, ByWeights)?,
         (precision, _) => return Ok(json!({ "unsupported": format!("no {precision}") })),
     };
     Ok(match results {

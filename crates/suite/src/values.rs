@@ -1,7 +1,7 @@
 //! Numbers and arrays in the suite's JSON, and how far two of them are apart.
 
 use super::{Results, Wrong};
-use attention::Float;
+use fast::Float;
 use nalgebra::{DMatrix, convert, try_convert};
 use serde_json::Value;
 

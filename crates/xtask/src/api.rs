@@ -5,10 +5,10 @@ use crate::files;
 use crate::pattern::{Pattern, pattern};
 use crate::process;
 use crate::project::Project;
-use anyhow::{Context, Result};
+use anyhow::Result;
+use fs_err as fs;
 use regex::Captures;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 /// Its folder in the book.
@@ -27,8 +27,7 @@ pub fn add_to(project: &Project, book: &Path) -> Result<()> {
     let made = target.join("doc");
     // What is left of an item that is no more would be published.
     if made.exists() {
-        fs::remove_dir_all(&made)
-            .with_context(|| format!("{} cannot be removed", made.display()))?;
+        fs::remove_dir_all(&made)?;
     }
     let mut command = process::cargo(project);
     command.args([

@@ -14,7 +14,7 @@ use crate::search;
 use crate::template;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::fs;
+use fs_err as fs;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -61,9 +61,7 @@ pub fn build(project: &Project, options: &Options) -> Result<()> {
     let finished = staging.path().join("book");
     build_into(project, &finished, options)?;
     if options.formats {
-        let mut formats = process::cargo(project);
-        formats.args(["run", "--quiet", "--locked", "--package", "formats", "--"]);
-        process::run(formats.arg(&finished))?;
+        process::run(process::own_program(project, "formats").arg(&finished))?;
     }
     if options.api {
         // The formats have no links to it, so it comes after them.

@@ -1,12 +1,12 @@
 //! `cargo xtask exercises`: a reader's folder, the proof of all tasks, and a teacher's table.
 
 use crate::project::Project;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
+use exercises::files::write;
 use exercises::folder::{Sources, create};
 use exercises::trial::Limits;
 use exercises::{grade, task, verify};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,15 +75,12 @@ pub fn exercises(project: &Project, options: &Options) -> Result<()> {
             verify::verify(&tasks, &sources.attention(), &target.join("variants"))
         }
         Command::Grade { folder, out, seconds, memory } => {
+            ensure!(out.is_dir(), "there is no folder {} for the grade", out.display());
             let limits = Limits { time: Duration::from_secs(*seconds), memory: *memory };
             let grade = grade::grade(sources, folder, &target.join("graded"), limits)?;
-            let write = |name: &str, text: String| {
-                let path = out.join(name);
-                fs::write(&path, text)
-                    .with_context(|| format!("cannot write {}", path.display()))
-            };
-            write("grade.json", serde_json::to_string_pretty(&grade)? + "\n")?;
-            write("grade.html", grade.page())?;
+            let json = serde_json::to_string_pretty(&grade)? + "\n";
+            write(&out.join("grade.json"), json)?;
+            write(&out.join("grade.html"), grade.page())?;
             println!(
                 "{} of {} passed, {} begun",
                 grade.passed,

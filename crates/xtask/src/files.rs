@@ -1,16 +1,20 @@
 //! Files and paths.
 
-use anyhow::{Context, Result};
-use std::fs;
+use anyhow::Result;
+use exercises::files::is_leftover;
+use fs_err as fs;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// Every file under `folder`, sorted, so that findings come in the same order on every machine. A
-/// folder that does not exist has none.
+/// Every file under `folder`, sorted, so that findings come in the same order on every machine, but for what editors leave beside
+/// those that they edit. A folder that does not exist has none.
 #[must_use]
 pub fn under(folder: &Path) -> Vec<PathBuf> {
     let entries = WalkDir::new(folder).follow_links(true).sort_by_file_name();
-    let files = entries.into_iter().flatten().filter(|entry| entry.file_type().is_file());
+    let is_meant =
+        |entry: &DirEntry| entry.depth() == 0 || !is_leftover(entry.file_name());
+    let entries = entries.into_iter().filter_entry(is_meant).flatten();
+    let files = entries.filter(|entry| entry.file_type().is_file());
     files.map(DirEntry::into_path).collect()
 }
 
@@ -22,13 +26,13 @@ pub fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The text of `file`.
+/// The text of `file`, with the line ends of Unix, whichever it has.
 ///
 /// # Errors
 ///
 /// If it cannot be read; the message names it.
 pub fn read(file: &Path) -> Result<String> {
-    fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
+    Ok(fs::read_to_string(file)?.replace("\r\n", "\n"))
 }
 
 /// Writes `file`.
@@ -37,21 +41,21 @@ pub fn read(file: &Path) -> Result<String> {
 ///
 /// If it cannot be written; the message names it.
 pub fn write(file: &Path, content: impl AsRef<[u8]>) -> Result<()> {
-    fs::write(file, content)
-        .with_context(|| format!("{} cannot be written", file.display()))
+    Ok(fs::write(file, content)?)
 }
 
-/// Copies every file under `folder` to its place under `destination`.
+/// Copies every file under `folder` that isn't Markdown to its place under `destination`.
 ///
 /// # Errors
 ///
 /// If one cannot be copied; the message names it.
 pub fn copy(folder: &Path, destination: &Path) -> Result<()> {
-    for file in under(folder) {
+    let mut files = under(folder);
+    files.retain(|file| file.extension().is_none_or(|extension| extension != "md"));
+    for file in files {
         let place = destination.join(file.strip_prefix(folder)?);
-        fs::create_dir_all(place.parent().unwrap_or(destination))
-            .and_then(|()| fs::copy(&file, &place))
-            .with_context(|| format!("{} cannot be copied", file.display()))?;
+        fs::create_dir_all(place.parent().unwrap_or(destination))?;
+        fs::copy(&file, &place)?;
     }
     Ok(())
 }

@@ -7,9 +7,9 @@ use crate::project::Project;
 use crate::python::{Environment, in_packages};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
+use fs_err as fs;
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -155,11 +155,11 @@ fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Re
         ["run.sh", "README.md"].map(|name| (name, source.join("pack").join(name))),
     );
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        fs::remove_dir_all(folder)?;
     }
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fs::create_dir_all(folder)?;
     for (name, file) in files {
-        fs::copy(&file, folder.join(name)).with_context(|| file.display().to_string())?;
+        fs::copy(&file, folder.join(name))?;
     }
     Ok(())
 }

@@ -15,6 +15,8 @@ pub mod cli;
 pub mod console;
 pub mod exercises;
 pub mod files;
+#[cfg(feature = "formats")]
+pub mod formats;
 pub mod generate;
 pub mod gpu;
 pub mod lint;

@@ -2,6 +2,7 @@
 
 use crate::files::line_at;
 use crate::pattern::{Pattern, pattern};
+use mdbook_katex::scan::{self, Delimiter, Scan};
 use mdbook_markdown::pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
 use mdbook_markdown::{MarkdownOptions, new_cmark_parser};
 use std::ops::Range;
@@ -86,54 +87,19 @@ pub fn code_blocks(text: &str) -> Vec<CodeBlock> {
 /// backslash makes a dollar sign a character, and code has no formulas.
 #[must_use]
 pub fn formulas(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(next) = text[at..].find(['$', '`', '\\']) {
-        at += next;
-        let rest = &text[at..];
-        let length = if let Some(escaped) = rest.strip_prefix('\\') {
-            Some(1 + escaped.chars().next().map_or(0, char::len_utf8))
-        } else if rest.starts_with('`') {
-            code(rest)
-        } else {
-            let length = formula(rest, if rest.starts_with("$$") { "$$" } else { "$" });
-            found.extend(length.map(|length| at..at + length));
-            length
-        };
-        // What does not end has no formulas behind it.
-        let Some(length) = length else { break };
-        at += length;
-    }
-    found
-}
-
-/// Returns the length of the code that `text` begins with, up to as many backticks as it begins with.
-fn code(text: &str) -> Option<usize> {
-    let ticks = |text: &str| text.len() - text.trim_start_matches('`').len();
-    let fence = ticks(text);
-    let mut at = fence;
-    loop {
-        at += text[at..].find('`')?;
-        let found = ticks(&text[at..]);
-        at += found;
-        if found == fence {
-            return Some(at);
+    let [display, inline] =
+        ["$$", "$"].map(|dollars| Delimiter::same(dollars.to_owned()));
+    let mut begin = 0;
+    let formula = |event| match event {
+        scan::Event::Begin(at) => {
+            begin = at;
+            None
         }
-    }
-}
-
-/// Returns the length of the formula that `text` begins with, up to the next delimiter without a backslash.
-fn formula(text: &str, delimiter: &str) -> Option<usize> {
-    let mut at = delimiter.len();
-    loop {
-        at += text[at..].find(delimiter)?;
-        let before = &text[..at];
-        let backslashes = before.len() - before.trim_end_matches('\\').len();
-        at += delimiter.len();
-        if backslashes.is_multiple_of(2) {
-            return Some(at);
-        }
-    }
+        scan::Event::TextEnd(_) => None,
+        scan::Event::InlineEnd(end) => Some(begin - 1..end + 1),
+        scan::Event::BlockEnd(end) => Some(begin - 2..end + 2),
+    };
+    Scan::new(text, &display, &inline).filter_map(formula).collect()
 }
 
 #[cfg(test)]

@@ -5,13 +5,16 @@
 
 use crate::address::SiteAddress;
 use crate::files;
+use crate::preprocess::UnixLines;
 use crate::preprocess::katex::{Katex, SOLUTIONS};
 use crate::preprocess::snippets::Snippets;
 use crate::project::Project;
 use crate::repository::Repository;
 use anyhow::{Context, Result, bail};
 use mdbook_driver::MDBook;
+use mdbook_html::HtmlHandlebars;
 use mdbook_preprocessor::Preprocessor;
+use mdbook_renderer::{RenderContext, Renderer};
 use std::io::{Read, Seek};
 use std::path::Path;
 use std::process::Command;
@@ -43,7 +46,7 @@ pub fn render(
         if !solutions {
             book.config.set(SOLUTIONS, false)?;
         }
-        book.build()
+        write(project, &book)
     })?;
     result.with_context(|| {
         format!("mdbook could not build the book\n{}", said.trim_end())
@@ -57,6 +60,21 @@ pub fn render(
     // Pages ask for these scripts only when they are needed, so that mdBook knows nothing of them.
     let on_demand = "theme/on-demand";
     files::copy(&project.root().join(on_demand), &destination.join(on_demand))
+}
+
+/// Writes the pages, and what the book has beside its chapters. mdBook would publish what editors leave there, and stop at a lock
+/// file of Emacs, so it sees an empty folder.
+fn write(project: &Project, book: &MDBook) -> Result<()> {
+    let renderer = HtmlHandlebars::new();
+    let (chapters, preprocessed) = book.preprocess_book(&renderer)?;
+    let destination = book.build_dir_for(renderer.name());
+    let nothing = tempfile::tempdir().context("no temporary folder can be made")?;
+    let mut config = book.config.clone();
+    config.book.src = nothing.path().to_owned();
+    let mut context = RenderContext::new(project.root(), chapters, config, &destination);
+    context.chapter_titles = preprocessed.chapter_titles.take();
+    renderer.render(&context)?;
+    files::copy(&project.chapters(), &destination)
 }
 
 /// Runs all snippets of the book, as `mdbook test` does, or those of one chapter. `build` is the command by which cargo builds the crates.
@@ -88,7 +106,7 @@ fn load(project: &Project) -> Result<MDBook> {
 /// Puts a preprocessor of this program in the place of the command of that name, if `book.toml` has one.
 fn replace<P: Preprocessor + 'static>(book: &mut MDBook, preprocessor: P) {
     if book.config.contains_key(&format!("preprocessor.{}", preprocessor.name())) {
-        book.with_preprocessor(preprocessor);
+        book.with_preprocessor(UnixLines(preprocessor));
     }
 }
 

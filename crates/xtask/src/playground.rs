@@ -11,9 +11,10 @@ use crate::process;
 use crate::project::Project;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use fs_err as fs;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -106,24 +107,24 @@ fn check(made: &Path, committed: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a number of the sources, in hexadecimal digits. Comments and empty lines don't count, since they change nothing that a figure shows.
+/// Returns the SHA-256 of the sources, in hexadecimal digits. Comments and empty lines don't count, since they change nothing that a figure shows.
 fn digest(project: &Project) -> String {
     let folders = CRATES.map(|name| project.root().join("crates").join(name));
     let files = folders.iter().flat_map(|folder| {
         let sources = files::with_extension(&folder.join("src"), "rs");
         sources.into_iter().chain([folder.join("Cargo.toml")])
     });
-    // FNV-1a, which stays the same in all versions of Rust.
-    let mut digest: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut digest = Sha256::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap_or_default();
         let lines = text.lines().map(str::trim);
         let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
-        for byte in code.flat_map(|line| line.bytes().chain([b'\n'])) {
-            digest = (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for line in code {
+            digest.update(line);
+            digest.update("\n");
         }
     }
-    format!("{digest:016x}")
+    hex::encode(digest.finalize())
 }
 
 /// The folder of the module for a book: the committed one if it is of these sources or nothing compiles a new one. The variable
@@ -252,8 +253,11 @@ fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
         Compiler::Rustup => process::cargo(project),
         Compiler::Debian => debian(project),
     };
-    let linker = if let Compiler::Debian = compiler { "-C linker=wasm-ld" } else { "" };
-    command.env("RUSTFLAGS", format!("{linker}{}", remapped(project)));
+    let linker =
+        matches!(compiler, Compiler::Debian).then(|| "-Clinker=wasm-ld".to_owned());
+    let flags: Vec<_> = linker.into_iter().chain(remapped(project)).collect();
+    // In `RUSTFLAGS` a space would end a flag, and the path of a folder may have one.
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     command.args([
         "build",
         "--quiet",
@@ -273,7 +277,7 @@ fn compile(project: &Project, compiler: &Compiler) -> Result<PathBuf> {
 }
 
 /// Flags by which the module's messages name no folder of this machine, so that it has the same bytes wherever it is made.
-fn remapped(project: &Project) -> String {
+fn remapped(project: &Project) -> Vec<String> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
         let user = env::var_os(if cfg!(windows) { "USERPROFILE" } else { "HOME" })?;
         Some(PathBuf::from(user).join(".cargo"))
@@ -282,7 +286,7 @@ fn remapped(project: &Project) -> String {
     let registries = fs::read_dir(registry).into_iter().flatten().flatten();
     let folders =
         registries.map(|folder| folder.path()).chain([project.root().to_owned()]);
-    folders.map(|folder| format!(" --remap-path-prefix={}=.", folder.display())).collect()
+    folders.map(|folder| format!("--remap-path-prefix={}=.", folder.display())).collect()
 }
 
 /// Debian's cargo, without what rustup's cargo has told us of itself.
@@ -301,9 +305,7 @@ fn bind(project: &Project, module: &Path) -> Result<PathBuf> {
     let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());
     let last = changed(&folder.join(BOUND[1]));
     if last.is_err() || changed(module)? > last? {
-        let mut command = process::cargo(project);
-        command.args(["run", "--quiet", "--locked", "--package", "bind", "--"]);
-        process::run(command.args([module, &folder]))?;
+        process::run(process::own_program(project, "bind").args([module, &folder]))?;
     }
     Ok(folder)
 }
@@ -318,6 +320,12 @@ mod tests {
             minor("rustc 1.96.0 (ac68faa20 2026-05-25) (built from a source tarball)");
         assert!(new > minor(LEAST) && minor(LEAST) > minor("rustc 1.85.0"));
         assert_eq!(minor("rustc of another kind"), None);
+    }
+
+    #[test]
+    fn a_folder_with_a_space_in_its_path_is_one_flag() {
+        let flags = remapped(&Project::at("/home/me/my book"));
+        assert!(flags.contains(&"--remap-path-prefix=/home/me/my book=.".to_owned()));
     }
 
     #[test]

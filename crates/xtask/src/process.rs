@@ -16,6 +16,15 @@ pub fn cargo(project: &Project) -> Command {
     command
 }
 
+/// The program of this crate that cargo builds with the feature of its name, so that nobody else waits for what that takes.
+#[must_use]
+pub fn own_program(project: &Project, name: &str) -> Command {
+    let mut command = cargo(project);
+    command.args(["run", "--quiet", "--locked", "--package", "xtask"]);
+    command.args(["--features", name, "--bin", name, "--"]);
+    command
+}
+
 /// `rustc` or `rustdoc` of the same toolchain as [`cargo`], so that it can read what cargo compiled.
 #[must_use]
 pub fn toolchain(name: &str) -> Command {

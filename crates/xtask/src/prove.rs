@@ -19,9 +19,6 @@ pub struct Options {
     chapter: Option<String>,
 }
 
-/// The packages that `cargo xtask test` leaves to `.ci/run slow`. Readers don't wait for their dependencies.
-const SLOW: [&str; 2] = ["bind", "formats"];
-
 /// The test that compares the generated files. It runs alone, because it measures memory.
 const GENERATED: &str = "tests::generated_files_are_those_of_the_code";
 
@@ -58,14 +55,10 @@ fn book(project: &Project) -> Result<()> {
     step("snippets", || mdbook::test(project, None, crates_of_tests))
 }
 
-/// The tests of the whole workspace but for the [`SLOW`] packages. Whatever of them is chosen, cargo then compiles everything with the same
-/// features, and once.
+/// The tests of the whole workspace. Whatever of them is chosen, cargo then compiles everything with the same features, and once.
 fn cargo_test(project: &Project) -> Command {
     let mut command = cargo(project);
     command.args(["test", "--workspace"]);
-    for package in SLOW {
-        command.args(["--exclude", package]);
-    }
     command
 }
 

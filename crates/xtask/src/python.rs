@@ -4,8 +4,8 @@ use crate::files;
 use crate::process::{run, typed};
 use crate::project::Project;
 use anyhow::{Context, Result, bail};
+use fs_err as fs;
 use std::env::consts::EXE_SUFFIX;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -52,7 +52,7 @@ impl Environment {
         let pip =
             ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
         self.run(Command::new(&python).args(pip).arg(&requirements))?;
-        fs::write(&installed, wanted).with_context(|| installed.display().to_string())?;
+        fs::write(&installed, wanted)?;
         Ok(python)
     }
 
@@ -99,7 +99,7 @@ mod tests {
             otherwise: "do without",
         };
         let error = environment.ensure(&project).unwrap_err().to_string();
-        assert!(error.contains("requirements.txt cannot be read"), "{error}");
+        assert!(error.contains("requirements.txt`"), "{error}");
         fs::write(folder.path().join("requirements.txt"), "torch==2.15.0\n").unwrap();
         fs::create_dir_all(project.target().join("venv")).unwrap();
         fs::write(project.target().join("venv/installed.txt"), "torch==2.15.0\n")

@@ -7,8 +7,8 @@ use crate::lint::html::{Page, text_of};
 use crate::pattern::{Pattern, pattern};
 use crate::project::Project;
 use anyhow::{Result, bail};
+use fs_err as fs;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 

@@ -4,10 +4,10 @@
 use crate::files;
 use crate::lint::html::{Node, Page, inside};
 use anyhow::Result;
+use fs_err as fs;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where a page finds the sections, beside the library that searches in them.

@@ -6,10 +6,11 @@ use crate::server::{self, Answer};
 use crate::{build, files, lint, mdbook, playground};
 use anyhow::{Result, bail};
 use clap::Args;
+use fs_err as fs;
 use mdbook_driver::config::Config;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -45,16 +46,18 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
     let listener = listen(address)?;
     let watched = watched(project)?;
     let mut built = changes(&watched);
-    let pages = project.target().join("serve");
-    rebuild(project, &pages)?;
-    let version = Arc::new(Version::now());
-    let (shown, served) = (Arc::clone(&version), pages.clone());
-    server::listen(listener, move |path, query| answer(&served, &shown, path, query));
+    // The pages of one folder are shown while the next are made in the other. The port is ours alone, so they are, too.
+    let folder = project.target().join("serve").join(address.port().to_string());
+    let [mut shown, mut next] = ["one", "other"].map(|name| folder.join(name));
+    rebuild(project, &shown)?;
+    let version = Arc::new(Version::of(&shown));
+    let served = Arc::clone(&version);
+    server::listen(listener, move |path, query| answer(&served, path, query));
     announce(address, !options.no_open);
 
     // The first time it may take a while, and the book can be read without.
-    match playground::add_to(project, &pages) {
-        Ok(()) => version.renew(),
+    match playground::add_to(project, &shown) {
+        Ok(()) => version.show(&shown),
         Err(error) => eprintln!("error: {error:#}"),
     }
 
@@ -70,9 +73,12 @@ pub fn serve(project: &Project, options: &Options) -> Result<()> {
         }
         built = now;
         let rebuilt =
-            rebuild(project, &pages).and_then(|()| playground::add_to(project, &pages));
+            rebuild(project, &next).and_then(|()| playground::add_to(project, &next));
         match rebuilt {
-            Ok(()) => version.renew(),
+            Ok(()) => {
+                mem::swap(&mut shown, &mut next);
+                version.show(&shown);
+            }
             Err(error) => eprintln!("error: {error:#}"),
         }
     }
@@ -85,34 +91,35 @@ fn changes(watched: &[PathBuf]) -> BTreeMap<PathBuf, Option<SystemTime>> {
     files.map(|file| (file.clone(), modified(&file))).collect()
 }
 
-/// The version of the book that is served, which a page asks for and waits on.
+/// The version of the book that is served, which a page asks for and waits on: its folder, and a number that no earlier version had.
 struct Version {
-    number: Mutex<u128>,
+    current: Mutex<(PathBuf, String)>,
     changed: Condvar,
 }
 
 impl Version {
-    /// A number that no earlier run has given out.
-    fn now() -> Self {
-        Self { number: Mutex::new(Self::number()), changed: Condvar::new() }
+    fn of(pages: &Path) -> Self {
+        Self { current: Mutex::new(Self::numbered(pages)), changed: Condvar::new() }
     }
 
-    fn number() -> u128 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos())
+    fn numbered(pages: &Path) -> (PathBuf, String) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        (pages.to_owned(), time.unwrap_or_default().as_nanos().to_string())
     }
 
-    fn renew(&self) {
-        *self.number.lock().unwrap_or_else(PoisonError::into_inner) = Self::number();
+    fn show(&self, pages: &Path) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
+            Self::numbered(pages);
         self.changed.notify_all();
     }
 
-    /// The number, as soon as it is another than `known`, or after half a minute.
-    fn other_than(&self, known: &str) -> String {
-        let number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |number: &mut u128| number.to_string() == known;
+    /// The folder and the number, as soon as that is another than `known`, or after half a minute.
+    fn other_than(&self, known: &str) -> (PathBuf, String) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let patience = Duration::from_secs(30);
-        let waited = self.changed.wait_timeout_while(number, patience, is_known);
-        waited.unwrap_or_else(PoisonError::into_inner).0.to_string()
+        let waited =
+            self.changed.wait_timeout_while(current, patience, |it| it.1 == known);
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 }
 
@@ -135,7 +142,7 @@ const SCRIPT: &str = r#"<script>
 </body>"#;
 
 /// The answer to a request: a file of the book, with the script in each page.
-fn answer(pages: &Path, version: &Version, path: &str, query: &str) -> Answer {
+fn answer(version: &Version, path: &str, query: &str) -> Answer {
     let text = |status, kind, text: String| Answer {
         status,
         kind,
@@ -143,9 +150,10 @@ fn answer(pages: &Path, version: &Version, path: &str, query: &str) -> Answer {
         body: text.into_bytes().into(),
     };
     if path == LIVE_RELOAD {
-        return text("200 OK", "text/plain", version.other_than(query));
+        return text("200 OK", "text/plain", version.other_than(query).1);
     }
-    let found = server::file(pages, path);
+    let (pages, number) = version.other_than("");
+    let found = server::file(&pages, path);
     let status = if found.is_some() { "200 OK" } else { "404 Not Found" };
     let file = found.unwrap_or_else(|| pages.join("404.html"));
     let kind = server::kind(&file);
@@ -153,7 +161,7 @@ fn answer(pages: &Path, version: &Version, path: &str, query: &str) -> Answer {
     if !kind.starts_with("text/html") {
         return Answer { status, kind, encoding: "identity", body: body.into() };
     }
-    let script = SCRIPT.replace("VERSION", &version.other_than(""));
+    let script = SCRIPT.replace("VERSION", &number);
     let page = String::from_utf8_lossy(&body).replacen("</body>", &script, 1);
     text(status, kind, page)
 }

@@ -166,15 +166,27 @@ fn a_served_book_follows_its_changes_and_outlives_a_mistake() {
     fs::write(&chapter, "# Softmax\n\nThe second.\n").unwrap();
     served.comes_to_show("softmax.html", "The second.");
 
-    // To read the sources is no change: the book is not built again.
+    // A page is there at any time, the old one or the new.
+    fs::write(&chapter, "# Softmax\n\nThe third.\n").unwrap();
+    loop {
+        let page = served.ask("softmax.html").unwrap();
+        says(&page, &["200 OK"]);
+        if page.contains("The third.") {
+            break;
+        }
+    }
+
+    // To read the sources is no change, and neither is the lock of an editor: the book is not built again.
     thread::sleep(Duration::from_secs(1));
-    let built = || {
-        let page = fs::metadata(book.path().join("target/serve/softmax.html"));
-        page.and_then(|page| page.modified()).unwrap()
+    let version = || {
+        let page = served.ask("softmax.html").unwrap();
+        let (_, version) = page.split_once("/live-reload?").unwrap();
+        version.split('\'').next().unwrap().to_owned()
     };
-    let before = built();
+    let before = version();
+    fs::write(book.path().join("src/.softmax.md.swp"), "").unwrap();
     thread::sleep(Duration::from_secs(3));
-    assert_eq!(built(), before);
+    assert_eq!(version(), before);
 }
 
 /// A book of one chapter whose formulas go through this program.
@@ -225,6 +237,62 @@ fn a_book_that_fails_leaves_the_last_one_whole() {
     says(&built_page(&book), &["The second."]);
     let left: Vec<_> = fs::read_dir(book.path().join("target")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// Emacs marks a file as open by a link to nothing beside it.
+#[test]
+#[cfg(unix)]
+fn what_editors_leave_is_not_published() {
+    let book = small_book("# Softmax\n");
+    let sources = book.path().join("src");
+    std::os::unix::fs::symlink("me@here.1:2", sources.join(".#softmax.md")).unwrap();
+    for name in
+        ["#softmax.md#", ".softmax.md.swp", "softmax.md~", "picture.svg", "picture.svg~"]
+    {
+        fs::write(sources.join(name), "").unwrap();
+    }
+    let built = build(&book);
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    let published = fs::read_dir(book.path().join("target/book")).unwrap();
+    let names = published.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let beside: Vec<_> = names
+        .filter(|name| name.contains("softmax.md") || name.contains("picture"))
+        .collect();
+    assert_eq!(beside, ["picture.svg"]);
+}
+
+/// As Git may check them out on Windows.
+#[test]
+fn chapters_with_other_line_ends_make_the_same_pages() {
+    let glossary = "# Glossary\n\n| word | meaning |\n| :-- | :-- |\n| **[Score](softmax.md)** | A number. |\n";
+    let chapter = "# Softmax\n\nA formula, [](#equation-one):\n\n$$\n\\label{one}\nx^2\n$$\n\n- [ ] no\n- [x] yes\n\n```text\ncode\n```\n";
+    let later = "# Masking\n\nA score, $x$\nand a \"quote\".\n";
+    let page = |windows: bool| {
+        let book = small_book(chapter);
+        let summary = "# Summary\n\n- [Softmax](softmax.md)\n- [Masking](masking.md)\n- [Glossary](glossary.md)\n";
+        let files = [
+            ("SUMMARY", summary),
+            ("softmax", chapter),
+            ("masking", later),
+            ("glossary", glossary),
+        ];
+        for (name, text) in files {
+            let text = if windows { text.replace('\n', "\r\n") } else { text.to_owned() };
+            fs::write(book.path().join(format!("src/{name}.md")), text).unwrap();
+        }
+        let built = build(&book);
+        assert_eq!(built.code, 0, "{}", built.stderr);
+        let page = |name: &str| {
+            fs::read_to_string(book.path().join("target/book").join(name)).unwrap()
+        };
+        ["softmax.html", "masking.html", "glossary.html"]
+            .map(page)
+            .concat()
+            .replace('\r', "")
+    };
+    let page_of_unix = page(false);
+    says(&page_of_unix, &["glossary.html#term-score"]);
+    assert_eq!(page(true), page_of_unix);
 }
 
 #[test]
@@ -423,4 +491,90 @@ fn preprocessors_answer_for_their_renderer_only() {
         };
         assert_eq!((answer(right), answer(wrong)), (0, 1));
     }
+}
+
+/// A project that shares its crates with this one, and where cargo is this line of shell.
+#[cfg(unix)]
+fn project_of_exercises(line: &str) -> TempDir {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let project = folder(&[("book.toml", "")]);
+    for part in ["crates", "Cargo.lock"] {
+        std::os::unix::fs::symlink(root.join(part), project.path().join(part)).unwrap();
+    }
+    // By a shell, since a file that is open in one of our threads can't be run.
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$0\" > cargo.sh && chmod +x cargo.sh";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", write, line]).current_dir(project.path());
+    assert!(shell.status().unwrap().success());
+    project
+}
+
+#[cfg(unix)]
+fn exercises(project: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = xtask(project.path(), &["exercises"]);
+    command.args(arguments).env("CARGO", project.path().join("cargo.sh"));
+    command
+}
+
+/// What cannot be written is said before the tests have run.
+#[test]
+#[cfg(unix)]
+fn a_grade_asks_for_its_folder_first() {
+    let project = project_of_exercises("touch called; exit 1");
+    assert_eq!(run(&mut exercises(&project, &["new", "mine"])).code, 0);
+    let file = project.path().join("mine/src/softmax_rows.rs");
+    fs::write(file, "// mine").unwrap();
+    let graded = run(&mut exercises(&project, &["grade", "mine", "--out", "missing"]));
+    assert_eq!(graded.code, 1);
+    says(&graded.stderr, &["there is no folder missing"]);
+    assert!(!project.path().join("target/exercises/graded/called").exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn two_grades_at_once_are_each_of_their_own_folder() {
+    // The message of the compiler is what was written.
+    let project = project_of_exercises("sleep 0.5; cat src/softmax_rows.rs >&2; exit 1");
+    let grades = ["first", "second"].map(|name| {
+        assert_eq!(run(&mut exercises(&project, &["new", name])).code, 0);
+        let file = project.path().join(name).join("src/softmax_rows.rs");
+        fs::write(file, format!("of the {name}")).unwrap();
+        exercises(&project, &["grade", name, "--out", name]).spawn().unwrap()
+    });
+    for mut grade in grades {
+        assert!(grade.wait().unwrap().success());
+    }
+    for name in ["first", "second"] {
+        let grade = fs::read_to_string(project.path().join(name).join("grade.json"));
+        says(&grade.unwrap(), &[&format!("of the {name}")]);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_leaves_nothing_half_written() {
+    let project = project_of_exercises("exit 1");
+    // No file may be longer than this, as if the disk were full there.
+    let mut limited = Command::new("sh");
+    let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" exercises new mine";
+    limited.args(["-c", script, XTASK]).current_dir(project.path());
+    let full = run(&mut limited);
+    assert_eq!(full.code, 1);
+    says(&full.stderr, &["cannot write mine/"]);
+    let again = run(&mut exercises(&project, &["new", "mine"]));
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert_eq!(run(&mut exercises(&project, &["new", "other"])).code, 0);
+    let mut compare = Command::new("diff");
+    compare.args(["-r", "mine", "other"]).current_dir(project.path());
+    assert_eq!(run(&mut compare).stdout, "");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_of_the_first_lines_ends_a_command() {
+    let project = project_of_exercises("exit 1");
+    let mut piped = Command::new("sh");
+    let script = "{ \"$0\" exercises new mine; echo ended with $? >&2; } | true";
+    piped.args(["-c", script, XTASK]).current_dir(project.path());
+    assert_eq!(run(&mut piped).stderr, "ended with 141\n");
 }

@@ -108,7 +108,11 @@ impl Rule {
 
     /// The range of keys outside of which none of these queries, of which there is at least one, sees anything. Of one query,
     /// [`Rule::hide`] hides what the range leaves.
-    pub(crate) fn keys_seen_by(&self, lengths: Lengths, queries: &Range<usize>) -> Range<usize> {
+    pub(crate) fn keys_seen_by(
+        &self,
+        lengths: Lengths,
+        queries: &Range<usize>,
+    ) -> Range<usize> {
         let (first, last) = (queries.start, queries.end - 1);
         match self {
             Rule::Causal => 0..lengths.past(last),

@@ -145,7 +145,9 @@ pub fn masks_and_rules_are_those_of_the_whole_text(engines: Engines<f64>) {
     let x = numbers::<f64>(n, D_MODEL, 11);
     let masks = masks(n, n).into_iter();
     let mut cases: Vec<_> = masks
-        .map(|(name, mask)| (name.to_owned(), mask.and(Mask::causal()), ScoreRule::none()))
+        .map(|(name, mask)| {
+            (name.to_owned(), mask.and(Mask::causal()), ScoreRule::none())
+        })
         .collect();
     let rules = score_rules(4).into_iter();
     cases.extend(rules.map(|(name, rule)| (name, Mask::causal(), rule)));

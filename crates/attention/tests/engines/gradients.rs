@@ -30,8 +30,9 @@ pub fn of_attention(engines: Engines<f64>) {
         let [q, k] = [(n_q, 70), (n_k, 71)].map(|(n, s)| random(n, n_heads * d_k, s));
         let [v, r] = [(n_k, 72), (n_q, 73)].map(|(n, s)| random(n, n_heads * d_v, s));
         for (kind, mask) in masks(n_q, n_k) {
-            for (tiles, engine) in
-                engines.iter().flat_map(|(tiles, all)| all.iter().map(move |e| (tiles, e)))
+            for (tiles, engine) in engines
+                .iter()
+                .flat_map(|(tiles, all)| all.iter().map(move |e| (tiles, e)))
             {
                 let output = |q: &_, k: &_, v: &_| -> Result<DMatrix<f64>> {
                     let inputs = Inputs::new(q, k, v, &mask)?.with_heads(n_heads)?;

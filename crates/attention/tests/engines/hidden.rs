@@ -75,7 +75,8 @@ pub fn hidden_keys_change_no_bit(engines: Engines<f64>) {
                     loss.row_mut(i).fill(1.0);
                     let d = engine.backward(&inputs, &before, loss.as_view()).unwrap();
                     for j in (0..n_k).filter(|&j| !sized.allows(i, j)) {
-                        let is_zero = |d: &DMatrix<f64>| d.row(j).iter().all(|&x| x == 0.0);
+                        let is_zero =
+                            |d: &DMatrix<f64>| d.row(j).iter().all(|&x| x == 0.0);
                         assert!(is_zero(&d.k) && is_zero(&d.v), "{what}, key {j}");
                     }
                     for other in (0..n_q).filter(|&other| other != i) {

@@ -52,8 +52,7 @@ pub fn dropout(engines: Engines<f64>) {
         let (x, context, r) =
             (random(n_q, 16, 0), random(n_k, 16, 1), random(n_q, 16, 2));
         let padding = Mask::padding(&vec![true; n_k]).unwrap();
-        for mask in
-            [Mask::none(), Mask::causal(), Mask::window(40).unwrap().and(padding)]
+        for mask in [Mask::none(), Mask::causal(), Mask::window(40).unwrap().and(padding)]
         {
             let options = ForwardOptions::new().mask(mask).context(&context);
             let undropped = layer.forward(&x, options.clone()).unwrap().0;

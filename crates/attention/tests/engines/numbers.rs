@@ -18,7 +18,8 @@ pub fn ties_are_ties_at_any_score<T: Float>(engines: Engines<T>) {
         scores.extend([1e100, 1e200]);
     }
     let epsilon: f64 = try_convert(T::default_epsilon()).unwrap();
-    for (d_k, &score) in [1, 2, 3, 5].iter().flat_map(|d| scores.iter().map(move |s| (*d, s)))
+    for (d_k, &score) in
+        [1, 2, 3, 5].iter().flat_map(|d| scores.iter().map(move |s| (*d, s)))
     {
         let size: T = convert(score.sqrt());
         let (q, k) = (DMatrix::repeat(1, d_k, size), DMatrix::repeat(2, d_k, size));
@@ -104,8 +105,7 @@ pub fn nearly_equal_scores(engines: Engines<f32>) {
         // The same in f64, where nothing is lost.
         let right = |q: f32| {
             let of = |f: &dyn Fn(f64, f64) -> f64| -> f64 {
-                let pairs =
-                    k.iter().zip(&v).map(|(&k, &v)| (f64::from(k), f64::from(v)));
+                let pairs = k.iter().zip(&v).map(|(&k, &v)| (f64::from(k), f64::from(v)));
                 pairs.map(|(k, v)| (f64::from(q) * k).exp() * f(k, v)).sum()
             };
             let sum = of(&|_, _| 1.0);

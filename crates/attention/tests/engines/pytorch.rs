@@ -26,21 +26,13 @@ pub fn cases(file: &str, text: &str) -> Vec<Value> {
         None => serde_json::from_str(text).unwrap(),
         Some(folder) => {
             let file = Path::new(&folder).join(file);
-            let text =
-                std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file:?}: {e}"));
+            let text = std::fs::read_to_string(&file)
+                .unwrap_or_else(|e| panic!("{file:?}: {e}"));
             serde_json::from_str(&text).unwrap()
         }
     };
     golden["cases"].as_array().unwrap().clone()
 }
-
-/// The cases of a file in `golden/`, wherever the program is that includes this one.
-macro_rules! golden {
-    ($file:literal) => {
-        crate::engines::pytorch::cases($file, include_str!(concat!("../golden/", $file)))
-    };
-}
-pub(crate) use golden;
 
 pub fn list<T: serde::de::DeserializeOwned>(value: &Value) -> Vec<T> {
     serde_json::from_value(value.clone()).unwrap()
@@ -73,7 +65,13 @@ pub fn compare(what: &str, ours: &DMatrix<f64>, expected: &DMatrix<f64>) {
 }
 
 /// Output, log-sum-exp and gradients of every engine.
-fn check(case: &Value, engines: Engines<f64>, mask: &Mask, heads: usize, kv_heads: usize) {
+fn check(
+    case: &Value,
+    engines: Engines<f64>,
+    mask: &Mask,
+    heads: usize,
+    kv_heads: usize,
+) {
     let named = |name: &str| matrix(&case[name]);
     let [q, k, v, grad] = ["q", "k", "v", "grad_output"].map(named);
     let inputs = Inputs::grouped(&q, &k, &v, mask, heads, kv_heads).unwrap();
@@ -121,7 +119,7 @@ pub fn mask(case: &Value) -> Mask {
 }
 
 pub fn attention(engines: Engines<f64>) {
-    for case in golden!("sdpa.json") {
+    for case in cases("sdpa.json", include_str!("../golden/sdpa.json")) {
         check(&case, engines, &mask(&case), 1, 1);
     }
 }
@@ -146,7 +144,7 @@ fn rule(case: &Value, n_heads: usize) -> ScoreRule {
 }
 
 pub fn rules_for_scores(engines: Engines<f64>) {
-    for case in golden!("score_rules.json") {
+    for case in cases("score_rules.json", include_str!("../golden/score_rules.json")) {
         let heads = count(&case, "heads");
         let mask = causal(&case).with_scores(rule(&case, heads));
         check(&case, engines, &mask, heads, heads);
@@ -154,7 +152,7 @@ pub fn rules_for_scores(engines: Engines<f64>) {
 }
 
 pub fn shared_keys(engines: Engines<f64>) {
-    for case in golden!("grouped.json") {
+    for case in cases("grouped.json", include_str!("../golden/grouped.json")) {
         let (heads, kv_heads) = (count(&case, "heads"), count(&case, "kv_heads"));
         check(&case, engines, &causal(&case), heads, kv_heads);
     }
@@ -185,11 +183,12 @@ fn grouped_layer(case: &Value) -> MultiHeadAttention<f64> {
 
 /// With shared keys and rotary positions.
 pub fn layers(engines: Engines<f64>) {
-    for case in golden!("layers.json") {
+    for case in cases("layers.json", include_str!("../golden/layers.json")) {
         let (named, layer) = (|name: &str| matrix(&case[name]), grouped_layer(&case));
         for engine in engines(TILES) {
             let what = |of: &str| format!("{}, {engine:?}: {of}", case["name"]);
-            let options = ForwardOptions::new().mask(causal(&case)).engine(engine.clone());
+            let options =
+                ForwardOptions::new().mask(causal(&case)).engine(engine.clone());
             let (output, cache) = layer.forward(&named("x"), options).unwrap();
             compare(&what("output"), &output, &named("output"));
             let gradients = layer.backward(&cache, &named("grad_output")).unwrap();
@@ -204,7 +203,7 @@ pub fn layers(engines: Engines<f64>) {
 
 /// A cache holds what PyTorch holds, and gives its outputs.
 pub fn decoding(engines: Engines<f64>) {
-    for case in golden!("decoding.json") {
+    for case in cases("decoding.json", include_str!("../golden/decoding.json")) {
         let (x, layer) = (matrix(&case["x"]), grouped_layer(&case));
         let empty = KeyValueCache::new;
         for engine in engines(TILES) {

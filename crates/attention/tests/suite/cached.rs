@@ -1,9 +1,7 @@
 //! Decoding with a cache: memory and wrong input. The suite of engines has what every engine computes with one.
 
 use crate::engines::cached::{layer, tokens};
-use attention::{
-    ForwardOptions, KeyValueCache, Mask, Result, ScoreRule,
-};
+use attention::{ForwardOptions, KeyValueCache, Mask, Result, ScoreRule};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 #[test]

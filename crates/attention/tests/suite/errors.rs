@@ -189,6 +189,8 @@ fn of_parameters_and_what_steps_along_gradients() {
     let (mut one, other) = (p(), parameters(4, 2, 2, 0));
     let mut adam = Adam::new(0.1);
     adam.step(&mut one, &p()).unwrap();
+    let mut infinite = p();
+    infinite.b_k[1] = f64::NEG_INFINITY;
     let xavier =
         |d_model, d_k, d_v| Parameters::<f64>::xavier(d_model, d_k, d_v, &mut rng());
     let changed = |change: fn(&mut Parameters<f64>)| {
@@ -216,7 +218,9 @@ fn of_parameters_and_what_steps_along_gradients() {
         "`w_q`: Shape other": one.accumulate(&other);
         "Shape other": one.accumulate(&p().without_biases());
         "`w_q`: Shape gradients": adam.step(&mut p(), &other);
-        "`w_q`: Shape gradients": adam.step(&mut other.clone(), &other); // of another model
+        "`w_q`: Shape model": adam.step(&mut other.clone(), &other); // not that of the first step
+        "`b_k`: OutOfRange gradients": one.step(&infinite, 0.1);
+        "`b_k`: OutOfRange gradients": adam.step(&mut p(), &infinite);
         "`w_q`: Shape gradients": gradient_check_parameters(&p(), &other, 1e-5, loss);
         "Zero entries": gradient_check_sample(&p(), &p(), 1e-5, 0, loss);
         "OutOfRange epsilon": gradient_check_parameters(&p(), &p(), 0.0, loss);
@@ -229,7 +233,7 @@ fn of_parameters_and_what_steps_along_gradients() {
     single.parameters.b_k = RowDVector::zeros(1);
     blames! {
         "Shape b_k": layer.forward(&x, Mask::none());
-        "Shape b_k": layer.backward(&cache, &output);
+        "OtherParameters cache": layer.backward(&cache, &output);
         "Shape b_k": single.forward(&x, Mask::none());
         "Shape b_k": single.backward(&cache_of_one, &output);
     }

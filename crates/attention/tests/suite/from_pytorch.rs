@@ -1,7 +1,7 @@
 //! PyTorch's calls of the page *From PyTorch to here*, as they are made with this crate, against what PyTorch returned: those of
 //! `golden/from_pytorch.py`.
 
-use crate::engines::pytorch::{compare, golden, matrices, matrix};
+use crate::engines::pytorch::{cases, compare, matrices, matrix};
 // ANCHOR: imports
 use attention::engine::{Engine, Tiled};
 use attention::flash::{Inputs, flash};
@@ -99,7 +99,7 @@ fn layer(layer: &MultiHeadAttention<f64>, x: &Matrix) -> Result<[Matrix; 3]> {
 
 #[test]
 fn every_call_gives_what_pytorch_gives() {
-    for case in golden!("from_pytorch.json") {
+    for case in cases("from_pytorch.json", include_str!("../golden/from_pytorch.json")) {
         let name = case["name"].as_str().unwrap();
         let (inputs, expected) = (matrices(&case["inputs"]), matrix(&case["output"]));
         if let [q, k, v] = &inputs[..] {

@@ -1,7 +1,7 @@
 //! PyTorch's values for what no engine computes, or not an engine alone: weights, rotary positions, and layers in batches.
 
 use crate::engines::pytorch::{
-    causal, compare, count, golden, list, mask, matrices, matrix, pairs,
+    cases, causal, compare, count, list, mask, matrices, matrix, pairs,
 };
 use crate::layer::Layer;
 use attention::{
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 #[test]
 fn attention_computes_what_pytorch_computes() {
-    for case in golden!("sdpa.json") {
+    for case in cases("sdpa.json", include_str!("../golden/sdpa.json")) {
         let named = |name: &str| matrix(&case[name]);
         let [q, k, v] = ["q", "k", "v"].map(named);
         let (output, cache) = attention(&q, &k, &v, mask(&case)).unwrap();
@@ -29,7 +29,7 @@ fn attention_computes_what_pytorch_computes() {
 
 #[test]
 fn rotary_positions_turn_as_in_pytorch() {
-    for case in golden!("rotary.json") {
+    for case in cases("rotary.json", include_str!("../golden/rotary.json")) {
         let (base, first) =
             (case["base"].as_f64().unwrap(), case["first"].as_i64().unwrap());
         let rotary = Rotary::new(base, pairs(&case)).unwrap();
@@ -86,7 +86,7 @@ fn check<L: Layer<f64>>(layer: &L, case: &Value) {
 
 #[test]
 fn layers_compute_what_pytorch_computes() {
-    for case in golden!("multi_head.json") {
+    for case in cases("multi_head.json", include_str!("../golden/multi_head.json")) {
         let [w_q, w_k, w_v, w_o] =
             ["w_q", "w_k", "w_v", "w_o"].map(|name| matrix(&case[name]));
         let [b_q, b_k, b_v, b_o] =

@@ -3,11 +3,10 @@
 use crate::layer::Layer;
 use crate::support::{blame, masks, options, parameters, random};
 use attention::{
-    AttentionCache, BatchGradients, ForwardOptions, GradientCheck,
-    LayerGradients, Mask, MultiHeadAttention, NamedParameters, Result,
-    SingleHeadAttention, attention, attention_backward, gradient_check,
-    gradient_check_parameters, softmax, softmax_backward, softmax_rows,
-    softmax_rows_backward,
+    AttentionCache, BatchGradients, ForwardOptions, GradientCheck, LayerGradients, Mask,
+    MultiHeadAttention, NamedParameters, Result, SingleHeadAttention, attention,
+    attention_backward, gradient_check, gradient_check_parameters, softmax,
+    softmax_backward, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};

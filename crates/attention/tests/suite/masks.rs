@@ -111,7 +111,11 @@ fn forgotten_keys_leave_the_others_as_they_were() {
                 let seen = (start..end).map(|j| expected[(i, j)]);
                 let mut line = vec![1.0; end - start];
                 part.hide_keys(i, start..end, &mut line, 0.0);
-                assert_eq!(line, seen.clone().map(number).collect::<Vec<_>>(), "{mask:?}");
+                assert_eq!(
+                    line,
+                    seen.clone().map(number).collect::<Vec<_>>(),
+                    "{mask:?}"
+                );
                 let said = part.visibility(i..i + 1, start..end);
                 assert!(
                     said == of_pairs(seen) || said == Visibility::Partial,

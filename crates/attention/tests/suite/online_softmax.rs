@@ -1,7 +1,7 @@
 //! Online softmax is softmax: whatever the tiles, however a row is split, in any order, and whatever is hidden.
 
-use attention::flash::{FlashOutput, OnlineSoftmax};
 use crate::support::random;
+use attention::flash::{FlashOutput, OnlineSoftmax};
 use attention::{Float, log_sum_exp_rows, softmax_rows};
 use nalgebra::{DMatrix, DVector, convert, dmatrix, dvector};
 use proptest::prelude::*;

@@ -5,8 +5,8 @@ use crate::support::random_problems::mask;
 use crate::support::{masks, options, parameters, random};
 use attention::{
     AttentionShape, BatchGradients, Float, ForwardOptions, Mask, MultiHeadAttention,
-    Parameters, SingleHeadAttention, attention, attention_weights, log_sum_exp, log_sum_exp_rows, scaled_scores, softmax,
-    softmax_rows, softmax_rows_backward,
+    Parameters, SingleHeadAttention, attention, attention_weights, log_sum_exp,
+    log_sum_exp_rows, scaled_scores, softmax, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;

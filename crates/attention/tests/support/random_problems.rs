@@ -444,10 +444,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 
 /// Makes a check with random numbers as often as `RANDOM_CASES` asks for (400, if it does not), divided by `share`. Its seeds begin at
 /// `RANDOM_SEED`, and a failure names its own.
-pub fn each_seed(
-    share: u64,
-    check: impl Fn(&mut ChaCha8Rng) -> Result<(), String>,
-) {
+pub fn each_seed(share: u64, check: impl Fn(&mut ChaCha8Rng) -> Result<(), String>) {
     let (cases, first) =
         (setting("RANDOM_CASES", 400) / share, setting("RANDOM_SEED", 0));
     let fails = |seed| {

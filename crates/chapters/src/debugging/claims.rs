@@ -232,7 +232,7 @@ fn three_things_a_diagnosis_does_not_see() {
     let healthy = facts::layer(16, 2, 0).unwrap();
     let x = normal(6, 16, &mut ChaCha8Rng::seed_from_u64(1));
     let mut swapped = healthy.clone();
-    let parameters = &mut swapped.parameters;
+    let parameters = &mut *swapped.parameters;
     std::mem::swap(&mut parameters.w_q, &mut parameters.w_k);
     let output =
         |layer: &MultiHeadAttention<f64>| layer.forward(&x, Mask::causal()).unwrap().0;

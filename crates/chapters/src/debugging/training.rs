@@ -3,8 +3,8 @@
 use super::facts::layer;
 use crate::random::normal;
 use anyhow::Result;
-use attention::{Adam, Mask, MultiHeadCache, row_entropy};
-use laboratory::{AttentionLayer, Fault, Patient};
+use attention::{Adam, Mask, row_entropy};
+use laboratory::{AttentionLayer, Fault, Patient, PatientCache};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -114,7 +114,7 @@ fn train(mut patient: Patient, ahead: isize, rate: f64) -> Result<Trained> {
 }
 
 /// The mean entropy of the last head's rows, each as a share of the most that it could have; the first row has one key.
-fn entropy(cache: &MultiHeadCache<f64>) -> Result<f64> {
+fn entropy(cache: &PatientCache) -> Result<f64> {
     let heads = Patient::heads(cache);
     let entropies = row_entropy(&heads[heads.len() - 1].weights)?;
     let shares = entropies.iter().enumerate().skip(1);

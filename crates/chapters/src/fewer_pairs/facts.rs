@@ -1,9 +1,9 @@
 //! The chapter's numbers.
 
 use crate::random::normal;
+use ::fast::Flash;
 use anyhow::{Context, Result};
 use attention::Mask;
-use attention::flash::Flash;
 use laboratory::fewer_pairs::Method;
 use laboratory::fewer_pairs::by_place::local_and_strided;
 use laboratory::fewer_pairs::hashing::HashedAttention;

@@ -4,8 +4,8 @@ use super::check::{Case, parameters};
 use crate::random::uniform;
 use anyhow::Result;
 use attention::{
-    AttentionCache, ForwardOptions, HeadsCache, Mask, MultiHeadAttention,
-    SingleHeadAttention, attention, attention_backward,
+    AttentionCache, ForwardOptions, Mask, MultiHeadAttention, SingleHeadAttention,
+    attention, attention_backward,
 };
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -168,10 +168,9 @@ fn without_dropout(trial: Trial) -> Result<Case<'static>> {
     let p = if trial.hides { 0.0 } else { 0.5 };
     let dropping =
         move || ForwardOptions::new().dropout(p, &mut ChaCha8Rng::seed_from_u64(1));
-    let (_, mut cache) = layer.forward(&x, dropping())?;
-    if let (true, HeadsCache::Weights { heads, .. }) = (trial.planted, &mut cache.core) {
-        heads.iter_mut().for_each(|head| head.dropout = None);
-    }
+    // The backward pass forgets what was dropped, as if it belonged to a forward pass without dropout.
+    let of_backward = if trial.planted { ForwardOptions::new() } else { dropping() };
+    let (_, cache) = layer.forward(&x, of_backward)?;
     let gradient = layer.backward(&cache, &r)?.x;
     let loss = move |x: &DMatrix<f64>| Ok(layer.forward(x, dropping())?.0.dot(&r));
     Ok(Case { at: x, gradient, loss: Box::new(loss) })

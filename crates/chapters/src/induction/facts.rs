@@ -75,6 +75,6 @@ pub fn maps(model: &Transformer<f64>) -> Result<Maps> {
     let texts = texts();
     let shortest = texts.iter().min_by_key(|text| text.first).unwrap_or(&texts[0]);
     let (_, cache) = model.forward(&shortest.tokens[..2 * (shortest.first - 1)])?;
-    let weights = [0, 1].map(|block| cache.heads(block)[heads[block]].weights.clone());
+    let weights = [0, 1].map(|block| cache.weights(block)[heads[block]].clone());
     Ok(Maps { period: shortest.first - 1, heads, weights })
 }

@@ -36,8 +36,9 @@ pub fn cuts() -> Result<Vec<Cut>> {
         let shape = AttentionShape::self_attention(1, N, D_MODEL, width, heads);
         let layer = MultiHeadAttention::<f64>::xavier(D_MODEL, heads, rng)?;
         let (_, cache) = layer.forward(&x, Mask::none())?;
-        let ranks = cache.heads().iter();
-        let ranks = ranks.map(|head| Ok(scaled_scores(&head.q, &head.k)?.rank(1e-9)));
+        let ranks = cache.heads();
+        let ranks =
+            ranks.iter().map(|head| Ok(scaled_scores(&head.q, &head.k)?.rank(1e-9)));
         Ok(Cut {
             heads,
             width,

@@ -91,13 +91,13 @@ impl Facts {
         for Text { tokens, .. } in &self.held_out {
             let (_, cache) = model.forward(tokens)?;
             for head in &mut heads {
-                head.add(&cache.heads(head.block)[head.head].weights, tokens, [space, e]);
+                head.add(&cache.weights(head.block)[head.head], tokens, [space, e]);
             }
         }
         for Text { tokens, .. } in &self.twice {
             let (_, cache) = model.forward(tokens)?;
             for head in &mut heads {
-                let weights = &cache.heads(head.block)[head.head].weights;
+                let weights = &cache.weights(head.block)[head.head];
                 let again = (STRETCH..2 * STRETCH).map(|i| weights[(i, i - STRETCH + 1)]);
                 head.after_same_place += again.sum::<f64>();
             }
@@ -135,7 +135,7 @@ impl Facts {
     /// The weights of a head for [`SENTENCE`].
     pub fn map(&self, head: &Head) -> Result<DMatrix<f64>> {
         let (_, cache) = self.model().forward(&self.task.tokens(SENTENCE)?)?;
-        Ok(cache.heads(head.block)[head.head].weights.clone())
+        Ok(cache.weights(head.block)[head.head].clone())
     }
 }
 

@@ -137,7 +137,8 @@ fn heads_that_share_keys_and_values_have_queries_weights_and_outputs_of_their_ow
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
     let layer = MultiHeadAttention::<f64>::xavier_grouped(4, 4, 1, rng).unwrap();
     let (_, cache) = layer.forward(&example::river().x, Mask::none()).unwrap();
-    let [first, others @ ..] = cache.heads() else { panic!("no heads") };
+    let heads = cache.heads();
+    let (first, others) = heads.split_first().unwrap();
     for other in others {
         assert!(other.k == first.k && other.v == first.v);
         assert!(other.q != first.q && other.weights != first.weights);

@@ -20,10 +20,7 @@ fn wrong_settings_are_refused() {
         (Flash::new().with_tiles(no_queries).map(drop), "Zero tiles.queries"),
         (Flash::new().with_tiles(no_keys).map(drop), "Zero tiles.keys"),
         (Flash::new().with_threads(0).map(drop), "Zero threads"),
-        (
-            Flash::new().with_instructions(elsewhere).map(drop),
-            "Unsupported instructions",
-        ),
+        (Flash::new().with_instructions(elsewhere).map(drop), "Unsupported instructions"),
         (products(elsewhere, 8).map(drop), "Unsupported instructions"),
         (products(Instructions::Portable, 0).map(drop), "Zero keys"),
     ];

@@ -2,7 +2,7 @@
 
 #[path = "../../../attention/tests/engines/mod.rs"]
 mod engines; // the suite that every engine passes
-#[allow(dead_code)] // what the crate `attention` alone needs
+#[allow(dead_code, unused_imports)] // what the crate `attention` alone needs
 #[path = "../../../attention/tests/support/mod.rs"]
 mod support;
 

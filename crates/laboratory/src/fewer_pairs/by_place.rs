@@ -1,8 +1,10 @@
 //! Pairs that are left out by where their tokens stand.
 
-use attention::flash::{Flash, Inputs};
+use attention::engine::Engine as _;
 use attention::engine::check_positive;
-use attention::{Float, Mask, Result};
+use attention::flash::Inputs;
+use attention::{Mask, Result};
+use fast::{Flash, Float};
 use nalgebra::DMatrix;
 
 /// Returns the output of dilated attention: each token sees itself and every `step`-th token before it, `width` tokens in all.
@@ -19,7 +21,7 @@ use nalgebra::DMatrix;
 /// I. Beltagy, M. E. Peters, A. Cohan, *Longformer* (2020), section 3.1.
 ///
 /// ```
-/// use attention::flash::Flash;
+/// use fast::Flash;
 /// use laboratory::fewer_pairs::by_place::dilated;
 /// use nalgebra::{DMatrix, dmatrix};
 ///
@@ -45,7 +47,8 @@ pub fn dilated<T: Float>(
         let tokens: Vec<usize> = (class..v.nrows()).step_by(step).collect();
         let [q, k, v] = [q, k, v].map(|matrix| matrix.select_rows(&tokens));
         let inputs = Inputs::new(&q, &k, &v, &mask)?;
-        for (&token, row) in tokens.iter().zip(flash.forward(&inputs).output.row_iter()) {
+        for (&token, row) in tokens.iter().zip(flash.forward(&inputs)?.output.row_iter())
+        {
             output.row_mut(token).copy_from(&row);
         }
     }
@@ -82,8 +85,8 @@ pub fn local_and_strided(n: usize, size: usize, step: usize) -> Result<Mask> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::attention;
     use crate::support::random;
+    use attention::attention;
 
     /// Against the pattern as a matrix.
     #[test]

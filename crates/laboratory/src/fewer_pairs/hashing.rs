@@ -1,8 +1,10 @@
 //! Pairs that are left out by what is in them: queries meet only keys with the same hash.
 
-use attention::flash::{Flash, Inputs};
-use attention::engine::{check_count, check_positive, product};
-use attention::{Float, Mask, Result};
+use attention::engine::Engine as _;
+use attention::engine::{check_count, check_positive};
+use attention::flash::Inputs;
+use attention::{Mask, Result};
+use fast::{Flash, Float};
 use nalgebra::{DMatrix, DVector, convert};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -17,7 +19,7 @@ use rand_distr::{Distribution, StandardNormal};
 /// chunks of equal length; here buckets are taken whole.
 ///
 /// ```
-/// use attention::flash::Flash;
+/// use fast::Flash;
 /// use laboratory::fewer_pairs::hashing::HashedAttention;
 /// use nalgebra::dmatrix;
 /// use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -93,7 +95,7 @@ impl<T: Float> HashedAttention<T> {
         for directions in &self.rounds {
             let because = || format!("the directions are {} wide", directions.nrows());
             check_count("x", "column", x.ncols(), directions.nrows(), because)?;
-            let along = product(x, directions); // (n, buckets / 2)
+            let along = x * directions; // (n, buckets / 2)
             let bucket = |i: usize| {
                 let (most, product) =
                     along.row(i).transpose().iter().copied().enumerate().fold(
@@ -118,7 +120,7 @@ impl<T: Float> HashedAttention<T> {
     /// The shapes don't fit.
     ///
     /// ```
-    /// # use attention::flash::Flash;
+    /// # use fast::Flash;
     /// # use laboratory::fewer_pairs::hashing::HashedAttention;
     /// # use rand::{SeedableRng, rngs::ChaCha8Rng};
     /// # let x = nalgebra::DMatrix::<f32>::identity(8, 8);
@@ -153,7 +155,8 @@ impl<T: Float> HashedAttention<T> {
                 });
                 let (k, v) = (k.select_rows(keys), v.select_rows(keys));
                 let q = q.select_rows(queries);
-                let part = flash.forward(&Inputs::new(&q, &k, &v, Mask::dense(mask)?)?);
+                let part =
+                    flash.forward(&Inputs::new(&q, &k, &v, Mask::dense(mask)?)?)?;
                 merged.add(queries, &part.output, &part.log_sum_exp);
             }
         }
@@ -205,8 +208,8 @@ impl<T: Float> Merged<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::attention;
     use crate::support::random;
+    use attention::attention;
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
 

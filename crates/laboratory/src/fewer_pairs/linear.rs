@@ -1,10 +1,11 @@
 //! Attention without pairs: queries and keys are mapped to features, and the brackets of the product are moved.
 
+use attention::Result;
 use attention::engine::{
     blocks, check_count, check_positive, check_queries_and_keys, check_shape,
-    check_values, product, product_tr, tr_product,
+    check_values,
 };
-use attention::{Float, Result};
+use fast::Float;
 use nalgebra::{DMatrix, convert};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -29,11 +30,11 @@ fn causal_product<T: Float>(
     let mut state = DMatrix::zeros(b.ncols(), c.ncols()); // Σ bᵀ c over earlier chunks
     for rows in blocks(c.nrows(), chunk) {
         let [a, b, c] = [a, b, c].map(|matrix| matrix.rows_range(rows.clone()));
-        let mut pairs = product_tr(a, b); // (chunk, chunk)
+        let mut pairs = a * b.transpose(); // (chunk, chunk)
         pairs.fill_upper_triangle(T::zero(), 1); // no row meets a later one
-        let sum = product(a, &state) + product(&pairs, c);
+        let sum = a * &state + &pairs * c;
         output.rows_range_mut(rows).copy_from(&sum);
-        state += tr_product(b, c);
+        state += b.transpose() * c;
     }
     output
 }
@@ -126,7 +127,7 @@ impl<T: Float> Features<T> {
             Features::Random(directions) => {
                 let x = x * shrunk::<T>(x.ncols());
                 let half_norm = x.map(|x| x * x * convert(0.5)).column_sum();
-                let mut features = product_tr(&x, directions); // (n, m)
+                let mut features = &x * directions.transpose(); // (n, m)
                 features.column_iter_mut().for_each(|mut column| column -= &half_norm);
                 T::exp_all(features.as_mut_slice());
                 features / convert::<_, T>(directions.nrows() as f64).sqrt()
@@ -153,7 +154,7 @@ impl<T: Float> Features<T> {
                 let sums = products.column_sum() * factor; // over the features
                 let along_x =
                     DMatrix::from_fn(x.nrows(), x.ncols(), |i, c| sums[i] * x[(i, c)]);
-                (product(&products, directions) - along_x) * factor
+                (&products * directions - along_x) * factor
             }
         }
     }
@@ -320,8 +321,8 @@ impl<T: Float> LinearAttention<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use attention::numerical_gradient;
     use crate::support::random;
+    use attention::numerical_gradient;
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
 

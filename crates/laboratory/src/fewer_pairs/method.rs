@@ -3,8 +3,10 @@
 use super::by_place::{dilated, local_and_strided};
 use super::hashing::HashedAttention;
 use super::linear::{Features, LinearAttention};
-use attention::flash::{Flash, Inputs};
-use attention::{Float, Mask, Result};
+use attention::engine::Engine as _;
+use attention::flash::Inputs;
+use attention::{Mask, Result};
+use fast::{Flash, Float};
 use nalgebra::DMatrix;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -12,7 +14,8 @@ use rand::rngs::ChaCha8Rng;
 /// A causal way to attend.
 ///
 /// ```
-/// use attention::{Mask, flash::{Flash, flash}};
+/// use attention::{Mask, flash::flash};
+/// use fast::Flash;
 /// use laboratory::fewer_pairs::Method;
 /// use nalgebra::DMatrix;
 ///
@@ -92,7 +95,7 @@ impl Method {
     /// The shapes don't fit.
     ///
     /// ```
-    /// use attention::flash::Flash;
+    /// use fast::Flash;
     /// use laboratory::fewer_pairs::Method;
     ///
     /// let x = nalgebra::DMatrix::<f32>::identity(8, 8);
@@ -106,7 +109,7 @@ impl Method {
     ) -> Result<DMatrix<T>> {
         let (n, d) = q.shape();
         let rng = &mut ChaCha8Rng::seed_from_u64(0);
-        let masked = |mask: Mask| Ok(flash.forward(&Inputs::new(q, k, v, mask)?).output);
+        let masked = |mask: Mask| Ok(flash.forward(&Inputs::new(q, k, v, mask)?)?.output);
         let linear = |features| -> Result<_> {
             Ok(LinearAttention::new(features, Self::CHUNK)?.forward(q, k, v)?.0)
         };

@@ -3,9 +3,10 @@
 use super::{Document, Finding, Sources};
 use crate::files;
 use crate::pattern::{Pattern, pattern};
+use fs_err as fs;
 use path_clean::PathClean;
 use regex::{Captures, Regex};
-use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A directive as mdBook reads it, or the escaped form that it prints as it is.
@@ -122,7 +123,10 @@ fn followed(text: &str, folder: &Path, depth: usize) -> Vec<(Include, Option<Str
     let mut found = Vec::new();
     for include in includes(text, folder) {
         let part = fs::read_to_string(&include.file)
-            .map_err(|_| "does not exist".to_owned())
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotFound => "does not exist".to_owned(),
+                _ => format!("cannot be read: {error}"),
+            })
             .and_then(|text| include.part_of(&text));
         let (line, inner_folder) =
             (include.line, include.file.parent().unwrap_or(folder));

@@ -5,8 +5,8 @@ use super::links::linked_files;
 use super::{Finding, Sources};
 use crate::files;
 use crate::pattern::{Pattern, pattern};
+use fs_err as fs;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// An anchor that is a comment of its own, rather than part of a program about anchors.

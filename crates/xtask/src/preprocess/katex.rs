@@ -1,5 +1,5 @@
-//! `preprocess katex`: what the chapters go through on their way to HTML. KaTeX renders their formulas, and one that it cannot
-//! parse fails the book.
+//! `preprocess katex`: what the chapters go through on their way to HTML. `mdbook-katex` renders their formulas. What it cannot
+//! parse it would only log, so its HTML is checked: such a formula fails the book.
 
 use super::{exercises, listings, minutes, numbers, punctuation, terms};
 use crate::files;
@@ -7,7 +7,8 @@ use crate::lint::html::Page;
 use crate::markdown;
 use crate::project::Project;
 use anyhow::{Result, ensure};
-use katex::{Opts, OutputType};
+use mdbook_katex::cfg::KatexConfig;
+use mdbook_katex::process_chapter_prerender;
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use rayon::prelude::*;
@@ -96,22 +97,24 @@ fn with_formulas(chapter: &Chapter, written: &str, errors: &mut Vec<String>) -> 
 
 /// The formula, which comes with its dollar signs, as HTML in one line; or why KaTeX cannot make it that.
 fn html(formula: &str) -> Result<String, String> {
-    let is_display = formula.starts_with("$$");
-    let dollars = if is_display { 2 } else { 1 };
-    let mut options = Opts::default();
-    options.set_display_mode(is_display);
-    options.set_output_type(OutputType::HtmlAndMathml);
-    options.set_trust(false);
-    // What it would throw comes back in the escapes of Rust's `Debug`; in the HTML it is told as it is.
-    options.set_throw_on_error(false);
-    options.set_error_color(ERROR_COLOUR.to_owned());
-    let html =
-        katex::render_with_opts(&formula[dollars..formula.len() - dollars], options)
-            .map_err(|error| error.to_string())?
-            .replace('\n', " ")
-            // HTML does not need these, and without them a page with many formulas is a twentieth shorter.
-            .replace(" xmlns=\"http://www.w3.org/1998/Math/MathML\"", "")
-            .replace(" encoding=\"application/x-tex\"", "");
+    // Not in `book.toml`, where a misspelt option would be passed over.
+    let config = KatexConfig {
+        output: "htmlAndMathml".to_owned(),
+        // What it would throw is only logged; in the HTML it is told, and found below.
+        throw_on_error: false,
+        error_color: ERROR_COLOUR.to_owned(),
+        ..KatexConfig::default()
+    };
+    let (in_line, on_its_own) = config.build_opts("");
+    let options = config.build_extra_opts();
+    let html = process_chapter_prerender(formula, in_line, on_its_own, "", &options);
+    if html == formula {
+        return Err("KaTeX gives up; it may be nested too deep".to_owned());
+    }
+    // HTML does not need these, and without them a page with many formulas is a twentieth shorter.
+    let html = html
+        .replace(" xmlns=\"http://www.w3.org/1998/Math/MathML\"", "")
+        .replace(" encoding=\"application/x-tex\"", "");
     if html.starts_with("<span class=\"katex-error\"") {
         let page = Page::parse(String::new(), &html);
         let why = page.all("span").find_map(|error| error.value().attribute("title"));
@@ -145,6 +148,16 @@ fn line_of(formula: &str, source: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mdbook_katex::preprocess::KATEX_HEADER;
+
+    /// What KaTeX writes is laid out by the style sheet of the same version.
+    #[test]
+    fn the_style_sheet_is_of_the_version_that_renders() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let style = files::read(&root.join("theme/katex/katex.min.css")).unwrap();
+        let version = KATEX_HEADER.split(['@', '/']).find(|part| part.starts_with("0."));
+        assert!(style.contains(&format!("content:\"{}\"", version.unwrap())));
+    }
 
     #[test]
     fn what_katex_cannot_make_sense_of_has_a_reason() {
@@ -156,6 +169,8 @@ mod tests {
         ] {
             assert_eq!(html(formula), Err("unknown command".to_owned()));
         }
+        let deep = format!("${}x{}$", "{".repeat(9_000), "}".repeat(9_000));
+        assert!(html(&deep).unwrap_err().contains("nested too deep"));
         let why = html("$a < \"b\" & c$").unwrap_err();
         assert!(why.starts_with("ParseError: KaTeX parse error: "), "{why}");
         assert!(why.contains("a < \"b\" &"), "{why}");

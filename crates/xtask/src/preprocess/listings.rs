@@ -3,8 +3,8 @@
 use crate::lint::includes::includes;
 use crate::markdown::{CodeBlock, code_blocks};
 use crate::pattern::{Pattern, pattern};
+use fs_err as fs;
 use std::borrow::Cow;
-use std::fs;
 use std::path::Path;
 
 static FUNCTION: Pattern = pattern!(r"^ *(?:pub(?:\([a-z]+\))? )?(?:unsafe )?fn (\w+)");

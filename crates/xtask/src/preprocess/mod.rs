@@ -15,7 +15,8 @@ mod terms;
 use crate::project::Project;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use mdbook_preprocessor::{Preprocessor, parse_input};
+use mdbook_preprocessor::book::Book;
+use mdbook_preprocessor::{Preprocessor, PreprocessorContext, parse_input};
 
 /// The questions of mdBook to a preprocessor.
 #[derive(Debug, Args)]
@@ -54,13 +55,34 @@ pub fn preprocess(project: &Project, options: &Options) -> Result<()> {
     match options.preprocessor {
         Name::Snippets => {
             let build = snippets::build_alone;
-            answer(&snippets::Snippets { project, only: None, build }, options)
+            answer(snippets::Snippets { project, only: None, build }, options)
         }
-        Name::Katex => answer(&katex::Katex { project }, options),
+        Name::Katex => answer(katex::Katex { project }, options),
     }
 }
 
-fn answer(preprocessor: &impl Preprocessor, options: &Options) -> Result<()> {
+/// A preprocessor that gets the chapters with the line ends of Unix, whichever these and what they include have.
+pub(crate) struct UnixLines<P>(pub(crate) P);
+
+impl<P: Preprocessor> Preprocessor for UnixLines<P> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn supports_renderer(&self, renderer: &str) -> Result<bool> {
+        self.0.supports_renderer(renderer)
+    }
+
+    fn run(&self, context: &PreprocessorContext, mut book: Book) -> Result<Book> {
+        book.for_each_chapter_mut(|chapter| {
+            chapter.content = chapter.content.replace("\r\n", "\n");
+        });
+        self.0.run(context, book)
+    }
+}
+
+fn answer(preprocessor: impl Preprocessor, options: &Options) -> Result<()> {
+    let preprocessor = UnixLines(preprocessor);
     if let Some(Question::Supports { renderer }) = &options.question {
         if !preprocessor.supports_renderer(renderer)? {
             bail!("this preprocessor is not for the renderer `{renderer}`");

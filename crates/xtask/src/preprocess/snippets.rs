@@ -13,11 +13,12 @@ use crate::pattern::{Pattern, pattern};
 use crate::process::{artifacts, cargo, toolchain};
 use crate::project::Project;
 use anyhow::{Context, Result, ensure};
+use exercises::trial::NO_CAPTURE;
+use fs_err as fs;
 use mdbook_preprocessor::book::{Book, Chapter};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 use regex::Captures;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -277,7 +278,8 @@ impl<'a> Batch<'a> {
             .arg("--test-run-directory")
             .arg(project.root())
             .args(libraries)
-            .env("RUST_BACKTRACE", "0");
+            .env("RUST_BACKTRACE", "0")
+            .env_remove(NO_CAPTURE);
         if self.snippets.iter().all(|snippet| snippet.must_not_compile()) {
             // Without this, rustdoc takes any error for the one that the snippet names.
             command.env("RUSTC_BOOTSTRAP", "1");

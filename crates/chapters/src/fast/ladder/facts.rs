@@ -1,8 +1,8 @@
 //! The predicted and the measured gain of each step, from the records of the ladder and of its parts.
 
 use crate::fast::facts::{D, HEADS, N, flops};
+use ::fast::Flash;
 use anyhow::{Context, Result, bail};
-use attention::flash::Flash;
 use record::{Measurement, Record, Unit};
 
 /// Rows and columns of a tile up to step 5, and of step 6.

@@ -6,8 +6,9 @@ use super::runs::Again;
 use crate::fast::facts::{D, HEADS, N};
 use crate::output::Page;
 use crate::records::least_and_most;
+use ::fast::Flash;
 use anyhow::{Context, Result};
-use attention::flash::{Flash, Tiles};
+use attention::flash::Tiles;
 use figures::format::{duration, fixed, integer, percent, significant};
 use record::Record;
 

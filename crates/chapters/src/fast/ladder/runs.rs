@@ -4,8 +4,9 @@ use super::facts::{Ladder, PASSES, Pass, SMALL, threads};
 use crate::fast::facts::{D, N};
 use crate::fast::peers::{Cell, time};
 use crate::records::least_and_most;
+use ::fast::Flash;
 use anyhow::Result;
-use attention::flash::{Flash, Tiles};
+use attention::flash::Tiles;
 use laboratory::LibraryFlash;
 use record::Record;
 

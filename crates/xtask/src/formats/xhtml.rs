@@ -3,6 +3,7 @@
 //! E-readers differ in what they know. So the formulas are MathML without the spans that KaTeX adds for browsers, colours of
 //! figures are written out where the pages name variables, folds are open, and no script is needed.
 
+use crate::lint::html::VOID;
 use anyhow::{Context, Result, ensure};
 use quick_xml::Writer;
 use quick_xml::events::{BytesEnd, BytesStart, BytesText, Event};
@@ -11,7 +12,6 @@ use scraper::node::Element;
 use scraper::{ElementRef, Node};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
-use xtask::lint::html::VOID;
 
 const MATHML: &str = "http://www.w3.org/1998/Math/MathML";
 const SVG: &str = "http://www.w3.org/2000/svg";
@@ -175,7 +175,7 @@ fn source(formula: ElementRef) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selector;
+    use crate::formats::selector;
     use scraper::Html;
 
     fn xhtml(html: &str) -> Result<String> {

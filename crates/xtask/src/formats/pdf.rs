@@ -1,11 +1,11 @@
 //! The PDF: the page with all chapters, printed by Chromium behind a title page and a list of the chapters.
 
 use super::{Contents, PDF, escaped, first, parsed, selector, show, title_page};
+use crate::files;
+use crate::project::Project;
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::path::Path;
-use xtask::files;
-use xtask::project::Project;
 
 /// All chapters, one after the other.
 const ALL: &str = "print.html";

@@ -3,12 +3,13 @@
 //! The built pages are the source of both: the EPUB is made of each chapter's page, and the PDF is the page with all
 //! chapters as Chromium prints it. So listings, numbers and figures are those that the checks have seen.
 
-#![deny(missing_docs, unsafe_code)]
-
 mod epub;
 mod pdf;
 mod xhtml;
 
+use crate::console::Activity;
+use crate::project::Project;
+use crate::{browser, files, process};
 use anyhow::{Context, Result, bail, ensure};
 use mdbook_driver::MDBook;
 use mdbook_driver::book::BookItem;
@@ -17,9 +18,6 @@ use scraper::{ElementRef, Html, Selector};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use xtask::console::Activity;
-use xtask::project::Project;
-use xtask::{browser, files, process};
 
 /// The EPUB in the folder of the built book.
 pub const EPUB: &str = "attention-built.epub";

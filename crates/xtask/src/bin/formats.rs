@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use std::env;
 use std::path::Path;
 use xtask::browser;
+use xtask::formats;
 use xtask::project::Project;
 
 fn main() -> Result<()> {

@@ -2,6 +2,8 @@
 
 use super::xhtml;
 use super::{Chapter, Contents, EPUB, RIGHTS, escaped, first, parsed, show, title_page};
+use crate::files;
+use crate::project::Project;
 use anyhow::{Context, Result};
 use rbook::Epub;
 use rbook::ebook::toc::TocEntryKind;
@@ -10,8 +12,6 @@ use rbook::epub::manifest::DetachedEpubManifestEntry;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use xtask::files;
-use xtask::project::Project;
 
 /// The name of this book, whatever its version.
 const IDENTIFIER: &str = "urn:uuid:6f1d3c52-8a0e-4d6b-9b57-2e7c0d9a41f3";

@@ -3,7 +3,6 @@
 //! Making them needs Chromium, and reading them epubcheck and poppler's pdftohtml. What needs a program that is missing is
 //! not tested, and says so; with `REQUIRE_BROWSER=1` and `REQUIRE_READERS=1` it fails.
 
-use formats::Contents;
 use rbook::Epub;
 use rbook::ebook::toc::TocEntryKind;
 use scraper::{ElementRef, Html, Selector};
@@ -13,6 +12,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use xtask::formats::{self, Contents};
 use xtask::{browser, build, files, project::Project};
 
 /// The least distance of the PDF's text to the right edge of its page, as a share of the page's width.
