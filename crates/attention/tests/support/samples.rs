@@ -1,9 +1,9 @@
-//! Random matrices, parameters and masks, and what an error blames.
+//! Samples of parameters, masks and rules for scores, and what an error blames.
 
+use super::one_problem::numbers;
 use super::random_problems::length;
-use crate::mask::Rule;
-use crate::score_rule::Step;
-use crate::{
+use attention::engine::{Rule, Step};
+use attention::{
     DistanceBuckets, Error, Float, ForwardOptions, Mask, Parameters, ScoreFunction,
     ScorePlace, ScoreRule,
 };
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// A matrix of numbers between −1 and 1, the same for the same seed.
 pub fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
-    super::one_problem::numbers(rows, columns, seed)
+    numbers(rows, columns, seed)
 }
 
 /// Fresh parameters whose biases are not zero, so that a forgotten bias is seen.
@@ -43,64 +43,58 @@ pub fn options<'a, T: Float>(
     }
 }
 
-/// A sample of every kind of rule that a mask is made of. Each kind says which one follows, so a new kind doesn't compile before it has a
-/// place in this chain.
-pub(crate) fn rules(
+/// A mask of every kind of rule. Each kind says which one follows, so a new kind doesn't compile before it has a place in this chain.
+pub fn of_every_kind(
     (n_q, n_k): (usize, usize),
     rng: &mut ChaCha8Rng,
-) -> Vec<(&'static str, Rule)> {
-    let mut rules: Vec<(&'static str, Rule)> = vec![];
+) -> Vec<(&'static str, Mask)> {
+    let mut masks: Vec<(&'static str, Mask)> = vec![];
     loop {
         let mut some = |shares: [f64; 3], rows: usize, columns: usize| {
             let share = shares[rng.random_range(0..3)];
             DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share))
         };
-        rules.push(match rules.last().map(|(_, rule)| rule) {
-            None => ("causal", Rule::Causal),
+        let (name, mask) = match masks.last().map(|(_, mask)| &mask.rules()[0]) {
+            None => ("causal", Ok(Mask::causal())),
             Some(Rule::Causal) => {
                 let valid = some([0.0, 0.5, 0.8], 1, n_k);
-                ("padding", Rule::Padding(valid.as_slice().to_vec()))
+                ("padding", Mask::padding(valid.as_slice()))
             }
             Some(Rule::Padding(_)) => {
                 let sinks = if rng.random_bool(0.5) { 0 } else { length(rng) };
-                ("window", Rule::Window { width: length(rng), sinks })
+                ("window", Mask::window_with_sinks(length(rng), sinks))
             }
             Some(Rule::Window { .. }) => {
-                ("dense", Rule::Dense(some([0.1, 0.5, 0.95], n_q, n_k)))
+                ("dense", Mask::dense(some([0.1, 0.5, 0.95], n_q, n_k)))
             }
             Some(Rule::Dense(_)) => {
                 let size = length(rng);
-                let (rows, columns) = (n_q.div_ceil(size), n_k.div_ceil(size));
                 let share = [0.1, 0.5][rng.random_range(0..2)];
-                let allowed =
-                    DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share));
-                ("blocks", Rule::Blocks { size, allowed })
+                let (rows, columns) = (n_q.div_ceil(size), n_k.div_ceil(size));
+                let seen = DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share));
+                ("blocks", Mask::blocks(size, seen))
             }
             Some(Rule::Blocks { .. }) => {
                 let (size, count) = (length(rng), rng.random_range(1..5));
-                let in_pieces = |token: usize| token / size; // or mixed
-                let is_mixed = rng.random_bool(0.3);
-                let mut id = |token| match is_mixed {
+                let is_mixed = rng.random_bool(0.3); // or in pieces
+                let id = |token| match is_mixed {
                     true => rng.random_range(0..count),
-                    false => in_pieces(token),
+                    false => token / size,
                 };
-                let ids: Vec<usize> = (0..n_k).map(&mut id).collect();
-                ("documents", Rule::documents(&ids))
+                let ids: Vec<usize> = (0..n_k).map(id).collect();
+                ("documents", Mask::documents(&ids))
             }
-            Some(Rule::Documents { .. }) => return rules,
-        });
+            Some(Rule::Documents { .. }) => return masks,
+        };
+        masks.push((name, mask.unwrap()));
     }
 }
 
 /// Whether query `i` may see key `j`, from the definition of each kind of rule.
-pub(crate) fn sees(
-    rule: &Rule,
-    (n_q, n_k): (usize, usize),
-    (i, j): (usize, usize),
-) -> bool {
+pub fn sees(mask: &Mask, (n_q, n_k): (usize, usize), (i, j): (usize, usize)) -> bool {
     let position = (i + n_k) as i64 - n_q as i64;
     let back = position - j as i64;
-    match rule {
+    mask.rules().iter().all(|rule| match rule {
         Rule::Causal => back >= 0,
         Rule::Padding(valid) => valid[j],
         Rule::Window { width, sinks } => {
@@ -109,7 +103,7 @@ pub(crate) fn sees(
         Rule::Dense(allowed) => allowed[(i, j)],
         Rule::Blocks { size, allowed } => allowed[(i / size, j / size)],
         Rule::Documents { ids, .. } => position >= 0 && ids[position as usize] == ids[j],
-    }
+    })
 }
 
 /// A mask of every kind, in which each query sees a key unless it stands before the first; and two of them combined so that, if there are
@@ -117,14 +111,14 @@ pub(crate) fn sees(
 pub fn masks(n_q: usize, n_k: usize) -> Vec<(&'static str, Mask)> {
     let lengths = (n_q, n_k);
     let sees_a_key =
-        |rule: &Rule, i: usize| (0..n_k).any(|j| sees(rule, lengths, (i, j)));
+        |mask: &Mask, i: usize| (0..n_k).any(|j| sees(mask, lengths, (i, j)));
     let first = n_q.saturating_sub(n_k); // that stands at a key
     let mut all = vec![("none", Mask::none())];
     let rng = &mut ChaCha8Rng::seed_from_u64(n_q as u64);
-    while all.len() <= rules(lengths, rng).len() {
-        let (name, rule) = rules(lengths, rng).swap_remove(all.len() - 1);
-        if (first..n_q).all(|i| sees_a_key(&rule, i)) {
-            all.push((name, Mask::of(vec![rule])));
+    while all.len() <= of_every_kind(lengths, rng).len() {
+        let (name, mask) = of_every_kind(lengths, rng).swap_remove(all.len() - 1);
+        if (first..n_q).all(|i| sees_a_key(&mask, i)) {
+            all.push((name, mask));
         }
     }
     let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 0 || n_k == 1).collect();
@@ -137,24 +131,26 @@ pub fn masks(n_q: usize, n_k: usize) -> Vec<(&'static str, Mask)> {
 /// The mask of a text as it is for some of its tokens, which ask all up to the last of them. A rule for scores is left out.
 pub fn mask_of_chunk(mask: &Mask, chunk: Range<usize>) -> Mask {
     let Range { start, end } = chunk;
-    let rule = |rule: &Rule| match rule {
-        Rule::Causal | Rule::Window { .. } => rule.clone(),
-        Rule::Padding(valid) => Rule::Padding(valid[..end].to_vec()),
+    let of_rule = |rule: &Rule| match rule {
+        Rule::Causal => Ok(Mask::causal()),
+        Rule::Window { width, sinks } => Mask::window_with_sinks(*width, *sinks),
+        Rule::Padding(valid) => Mask::padding(&valid[..end]),
         Rule::Dense(allowed) => {
-            Rule::Dense(allowed.view((start, 0), (end - start, end)).into_owned())
+            Mask::dense(allowed.view((start, 0), (end - start, end)).into_owned())
         }
         Rule::Blocks { size, allowed } => {
             let seen = |i, j| allowed[((start + i) / size, j / size)];
-            Rule::Dense(DMatrix::from_fn(end - start, end, seen))
+            Mask::dense(DMatrix::from_fn(end - start, end, seen))
         }
-        Rule::Documents { ids, .. } => Rule::documents(&ids[..end]),
+        Rule::Documents { ids, .. } => Mask::documents(&ids[..end]),
     };
-    Mask::of(mask.rules().iter().map(rule).collect())
+    let parts = mask.rules().iter().map(|rule| of_rule(rule).unwrap());
+    parts.fold(Mask::none(), Mask::and)
 }
 
 /// A sample of every kind of rule for scores, in a chain as that of the rules of masks, and some that follow one another.
 pub fn score_rules(n_heads: usize) -> Vec<(String, ScoreRule)> {
-    let table = |rows, seed| super::one_problem::numbers::<f64>(rows, n_heads, seed);
+    let table = |rows, seed| numbers::<f64>(rows, n_heads, seed);
     let t5 = DistanceBuckets::t5(8, 20).expect("distances");
     let t5 = ScoreRule::table(&table(8, 1), t5).expect("a number a bucket");
     let mut all = vec![];
@@ -211,6 +207,7 @@ pub fn blame(error: &Error) -> String {
         Error::Elsewhere { argument, .. } => ("Elsewhere", *argument),
         Error::Unsupported { argument, .. } => ("Unsupported", *argument),
         Error::Within { place, source } => return format!("{place}: {}", blame(source)),
+        other => panic!("a variant that has no name here: {other}"),
     };
     format!("{variant} {argument}")
 }

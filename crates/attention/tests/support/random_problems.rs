@@ -1,12 +1,11 @@
-//! Random problems that break programs, and the definition of attention in plain loops, with which programs are compared.
+//! Random problems that break programs, and the definition of attention, with which programs are compared.
 
-pub use super::one_problem::Data;
-use super::samples::{rules, sees};
-use crate::flash::{FlashOutput, Inputs, Tiles};
-use crate::{AttentionGradients, Float, Mask};
+use super::one_problem::{Data, to_f64};
+use super::samples::{of_every_kind, sees};
+use attention::flash::{FlashOutput, Inputs, Tiles};
+use attention::{AttentionGradients, Float, Mask, plain};
 use nalgebra::{DMatrix, convert, try_convert};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
-use std::collections::BTreeMap;
 
 // ---------------------------------------------------------------------------------------------------- the definition
 
@@ -18,54 +17,44 @@ pub struct Reference {
     pub k: DMatrix<f64>,
     pub v: DMatrix<f64>,
     pub weights: DMatrix<f64>,
-    pub scores: DMatrix<f64>,
 }
 
-/// Attention of one head. A hidden pair does not occur in any sum. A query that sees nothing, or nothing but scores of
-/// −∞, has weights of 0.
+/// Attention of one head by the program that the book builds: each query by itself, with the keys that it sees, so that a hidden pair
+/// occurs nowhere. A query that sees nothing, or nothing but scores of −∞, has zeros.
 pub fn reference(
     [q, k, v, grad_output]: [&DMatrix<f64>; 4],
     allowed: &DMatrix<bool>,
 ) -> Reference {
-    let ((n_q, d_k), (n_k, d_v)) = (q.shape(), v.shape());
-    let root = (d_k as f64).sqrt();
+    let (n_q, n_k) = allowed.shape();
+    let zeros = |x: &DMatrix<f64>| DMatrix::zeros(x.nrows(), x.ncols());
     let mut of = Reference {
-        output: DMatrix::zeros(n_q, d_v),
+        output: DMatrix::zeros(n_q, v.ncols()),
         log_sum_exp: vec![f64::NEG_INFINITY; n_q],
-        q: DMatrix::zeros(n_q, d_k),
-        k: DMatrix::zeros(n_k, d_k),
-        v: DMatrix::zeros(n_k, d_v),
+        q: zeros(q),
+        k: zeros(k),
+        v: zeros(v),
         weights: DMatrix::zeros(n_q, n_k),
-        scores: DMatrix::from_fn(n_q, n_k, |i, j| {
-            (0..d_k).map(|c| q[(i, c)] * k[(j, c)]).sum::<f64>() / root
-        }),
     };
     for i in 0..n_q {
         let seen: Vec<usize> = (0..n_k).filter(|&j| allowed[(i, j)]).collect();
-        let max =
-            seen.iter().map(|&j| of.scores[(i, j)]).fold(f64::NEG_INFINITY, |a, b| {
-                if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
-            });
-        let shift = if max == f64::NEG_INFINITY { 0.0 } else { max };
-        let sum: f64 = seen.iter().map(|&j| (of.scores[(i, j)] - shift).exp()).sum();
-        of.log_sum_exp[i] = shift + sum.ln();
-        for &j in &seen {
-            let exponential = (of.scores[(i, j)] - shift).exp();
-            of.weights[(i, j)] = if sum == 0.0 { 0.0 } else { exponential / sum };
-            for c in 0..d_v {
-                of.output[(i, c)] += of.weights[(i, j)] * v[(j, c)];
-                of.v[(j, c)] += of.weights[(i, j)] * grad_output[(i, c)];
-            }
+        let [query, grad] = [q, grad_output].map(|x| x.rows(i, 1).into_owned());
+        let [keys, values] = [k, v].map(|x| x.select_rows(&seen));
+        let scores = plain::scores(&query, &keys);
+        if seen.is_empty() || scores.max() == f64::NEG_INFINITY {
+            continue;
         }
-        let grad_weight =
-            |j: usize| (0..d_v).map(|c| grad_output[(i, c)] * v[(j, c)]).sum::<f64>();
-        let mean: f64 = seen.iter().map(|&j| of.weights[(i, j)] * grad_weight(j)).sum();
-        for &j in &seen {
-            let grad_score = of.weights[(i, j)] * (grad_weight(j) - mean) / root;
-            for c in 0..d_k {
-                of.q[(i, c)] += grad_score * k[(j, c)];
-                of.k[(j, c)] += grad_score * q[(i, c)];
-            }
+        let (output, weights) = plain::attention(&query, &keys, &values, |_, _| true);
+        let [grad_q, grad_k, grad_v] =
+            plain::attention_backward(&query, &keys, &values, &weights, &grad);
+        of.output.set_row(i, &output.row(0));
+        of.log_sum_exp[i] = plain::log_sum_exp_rows(&scores)[0];
+        of.q.set_row(i, &grad_q.row(0));
+        for (row, &j) in seen.iter().enumerate() {
+            of.weights[(i, j)] = weights[row];
+            let mut sum = of.k.row_mut(j);
+            sum += grad_k.row(row);
+            let mut sum = of.v.row_mut(j);
+            sum += grad_v.row(row);
         }
     }
     of
@@ -105,7 +94,6 @@ pub struct Problem {
     pub mask: Mask,
     pub allowed: DMatrix<bool>,
     pub tiles: Tiles,
-    pub threads: usize,
 }
 
 /// Lengths and sizes of tiles: small ones, and the edges of what vectors, tiles and panels hold.
@@ -134,10 +122,10 @@ pub fn mask(rng: &mut ChaCha8Rng, lengths: (usize, usize)) -> (Mask, DMatrix<boo
     match rng.random_range(0..10) {
         0 => (Mask::none(), DMatrix::repeat(n_q, n_k, true)),
         1..7 => {
-            let mut all = rules(lengths, rng);
-            let (_, rule) = all.swap_remove(rng.random_range(0..all.len()));
-            let allowed = DMatrix::from_fn(n_q, n_k, |i, j| sees(&rule, lengths, (i, j)));
-            (Mask::of(vec![rule]), allowed)
+            let mut all = of_every_kind(lengths, rng);
+            let (_, mask) = all.swap_remove(rng.random_range(0..all.len()));
+            let allowed = DMatrix::from_fn(n_q, n_k, |i, j| sees(&mask, lengths, (i, j)));
+            (mask, allowed)
         }
         _ => {
             let (a, allowed_a) = mask(rng, lengths);
@@ -183,7 +171,6 @@ impl Problem {
             mask,
             allowed,
             tiles: Tiles { queries: length(rng), keys: length(rng) },
-            threads: rng.random_range(1..4),
         }
     }
 
@@ -249,10 +236,6 @@ pub fn smallest_normal<T: Float>() -> f64 {
     if size_of::<T>() == 4 { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE }
 }
 
-pub fn exact<T: Float>(x: &DMatrix<T>) -> DMatrix<f64> {
-    x.map(|x| try_convert(x).unwrap())
-}
-
 // ---------------------------------------------------------------------------------------------------- the right results
 
 /// The right results of one head, how far each entry may be off, and what an infinity reaches.
@@ -274,12 +257,12 @@ impl Expected {
         let ((n_q, n_k), (d_k, d_v)) = (problem.lengths, problem.widths);
         let allowed = &problem.allowed;
         let seen_by = |i: usize| (0..n_k).filter(move |&j| allowed[(i, j)]);
-        let slice = |x: &DMatrix<T>, d: usize| exact(&x.columns(h * d, d).into_owned());
+        let slice = |x: &DMatrix<T>, d: usize| to_f64(&x.columns(h * d, d).into_owned());
         let (q, k, v) = (slice(&data.q, d_k), slice(&data.k, d_k), slice(&data.v, d_v));
         let of_rows = |x: &DMatrix<f64>, i: usize, test: fn(f64) -> bool| {
             x.row(i).iter().any(|&x| test(x))
         };
-        let scores = reference([&q, &k, &v, &DMatrix::zeros(n_q, d_v)], allowed).scores;
+        let scores = plain::scores(&q, &k);
 
         let unit = unit::<T>();
         let root = (d_k as f64).sqrt();
@@ -403,7 +386,7 @@ impl Expected {
         }
         for (what, given, right, tolerance, reached) in all {
             let d = right.ncols();
-            let given = exact(&given.columns(h * d, d).into_owned());
+            let given = to_f64(&given.columns(h * d, d).into_owned());
             for (at, (&given, &right)) in given.iter().zip(right).enumerate() {
                 let (i, c) = (at % tolerance.nrows(), at / tolerance.nrows());
                 let place =
@@ -450,84 +433,62 @@ pub fn same(
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- engines
+// ---------------------------------------------------------------------------------------------------- all problems
 
 /// The names of engines and what they say: of all heads, side by side; no gradients of an engine without a backward pass.
 pub type Answers<T> = Vec<(String, FlashOutput<T>, Option<AttentionGradients<T>>)>;
 
-// ---------------------------------------------------------------------------------------------------- all problems
-
-pub fn setting(name: &str, otherwise: u64) -> u64 {
+fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |value| value.parse().expect("a whole number"))
 }
 
-/// Scores up to 2^100, about 1e30.
-pub const LARGEST_F32: i32 = 100;
-/// Scores up to 2^664, about 1e200.
-pub const LARGEST_F64: i32 = 664;
-
-/// The engines that `engines` runs, on all problems.
-pub fn run<T: Float>(
-    name: &str,
-    largest_exponent: i32,
-    engines: impl Fn(&Problem, &Data<T>, &Inputs<T>) -> Answers<T>,
-) {
-    let (cases, first) = (setting("RANDOM_CASES", 400), setting("RANDOM_SEED", 0));
-    let mut passed = BTreeMap::new();
-    let mut failures = vec![];
-    for seed in first..first + cases {
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        let problem = Problem::random(rng, largest_exponent);
-        let mut data = problem.data::<T>(rng);
-        match every_answer(&problem, &mut data, &engines) {
-            Ok(engines) => {
-                for engine in engines {
-                    *passed.entry(engine).or_insert(0_u64) += 1;
-                }
-            }
-            Err(how) => failures.push((seed, how, problem)),
-        }
-    }
-    for (engine, count) in &passed {
-        println!("{name}, {engine}: {count} cases");
-    }
-    let report: Vec<_> = failures
-        .iter()
-        .take(8)
-        .map(|(seed, how, problem)| {
-            let Problem { lengths, widths, n_heads, numbers, poison, tiles, .. } = problem;
-            format!(
-                "RANDOM_SEED={seed}: {how}\n  lengths {lengths:?}, widths {widths:?}, {n_heads} heads, {numbers:?}, \
-                 {poison:?}, {tiles:?}, {:.60}",
-                format!("{:?}", problem.mask)
-            )
-        })
-        .collect();
-    assert!(
-        failures.is_empty(),
-        "{} of {cases} failed\n{}",
-        failures.len(),
-        report.join("\n")
-    );
+/// Makes a check with random numbers as often as `RANDOM_CASES` asks for (400, if it does not), divided by `share`. Its seeds begin at
+/// `RANDOM_SEED`, and a failure names its own.
+pub fn each_seed(share: u64, check: impl Fn(&mut ChaCha8Rng) -> Result<(), String>) {
+    let (cases, first) =
+        (setting("RANDOM_CASES", 400) / share, setting("RANDOM_SEED", 0));
+    let fails = |seed| {
+        let how = check(&mut ChaCha8Rng::seed_from_u64(seed)).err()?;
+        Some(format!("RANDOM_SEED={seed}: {how}"))
+    };
+    let failures: Vec<_> = (first..first + cases).filter_map(fails).collect();
+    let some = failures.iter().take(8).cloned().collect::<Vec<_>>().join("\n");
+    assert!(failures.is_empty(), "{} of {cases} failed\n{some}", failures.len());
 }
 
-/// The names of the engines that passed on one problem.
-pub fn every_answer<T: Float>(
+/// Compares the engines that `engines` runs with the definition, on random problems.
+pub fn run<T: Float>(engines: impl Fn(&Problem, &Data<T>, &Inputs<T>) -> Answers<T>) {
+    // Scores up to about 1e30 or 1e200.
+    let largest_exponent = if size_of::<T>() == 4 { 100 } else { 664 };
+    each_seed(1, |rng| {
+        let problem = Problem::random(rng, largest_exponent);
+        let mut data = problem.data::<T>(rng);
+        check(&problem, &mut data, &engines).map_err(|how| {
+            let Problem { lengths, widths, n_heads, numbers, poison, tiles, mask, .. } =
+                &problem;
+            format!(
+                "{how}\n  lengths {lengths:?}, widths {widths:?}, {n_heads} heads, {numbers:?}, {poison:?}, {tiles:?}, \
+                 {:.60}",
+                format!("{mask:?}")
+            )
+        })
+    });
+}
+
+fn check<T: Float>(
     problem: &Problem,
     data: &mut Data<T>,
     engines: impl Fn(&Problem, &Data<T>, &Inputs<T>) -> Answers<T>,
-) -> Result<Vec<String>, String> {
+) -> Result<(), String> {
     let expected: Vec<_> =
         (0..problem.n_heads).map(|h| Expected::new(problem, data, h)).collect();
     let inputs = Inputs::new(&data.q, &data.k, &data.v, &problem.mask).unwrap();
     let inputs = inputs.with_heads(problem.n_heads).unwrap();
-    let answers = engines(problem, data, &inputs);
-    for (engine, forward, gradients) in &answers {
+    for (engine, forward, gradients) in &engines(problem, data, &inputs) {
         for (h, expected) in expected.iter().enumerate() {
-            expected
-                .compare(h, forward, gradients.as_ref())
-                .map_err(|how| format!("{engine}: {how}"))?;
+            let is_right = expected.compare(h, forward, gradients.as_ref());
+            is_right.map_err(|how| format!("{engine}: {how}"))?;
         }
     }
-    Ok(answers.into_iter().map(|(engine, _, _)| engine).collect())
+    Ok(())
 }
