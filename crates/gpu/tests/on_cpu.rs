@@ -4,11 +4,16 @@
 
 use attention::cuda::{NAIVE, Precision, Program, TILED, Variant};
 use attention::flash::{Flash, Inputs};
-use attention::testing::random;
 use attention::{DistanceBuckets, Mask, ScoreRule};
 use gpu::on_cpu::{self, Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
 use gpu::{ALL, BACKWARD, HOPPER, REGISTERS, TENSOR_CORES, tiles};
 use nalgebra::DMatrix;
+
+/// Numbers between −1 and 1, the same for the same seed.
+fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    DMatrix::from_fn(rows, columns, |_, _| rng.random_range(-1.0..1.0))
+}
 
 const PLAIN: Choices = Choices { seed: 0, missing_barrier: 0 };
 
