@@ -6,13 +6,17 @@
 //!
 //! ```no_run
 //! use attention::cuda::{Gpu, TILED};
-//! use attention::{Mask, flash::{Flash, Inputs}};
+//! use attention::{ForwardOptions, Mask, MultiHeadAttention, cuda::OnGpu, flash::Inputs};
 //! use nalgebra::DMatrix;
 //!
 //! let x = DMatrix::from_fn(300, 2 * 64, |i, j| ((i + 2 * j) as f32).sin());
 //! let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(2)?;
-//! let forward = Gpu::open()?.forward(TILED, &inputs)?; // as from Flash, up to rounding
-//! assert!((forward.output - Flash::new().forward(&inputs).output).amax() < 1e-5);
+//! let gpu = std::sync::Arc::new(Gpu::open()?);
+//! let forward = gpu.forward(TILED, &inputs)?; // as from any engine, up to rounding
+//!
+//! let layer = MultiHeadAttention::<f32>::xavier(128, 2, &mut rand::rng())?;
+//! let options = ForwardOptions::new().mask(Mask::causal()).engine(OnGpu::new(gpu, TILED));
+//! let (output, _) = layer.forward(&x, options)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -36,7 +40,7 @@ mod shape;
 mod tensors;
 
 pub use compile::{Compiled, Variant, compile};
-pub use device::{Device, Gpu};
+pub use device::{Device, Gpu, OnGpu};
 pub use error::{Error, Result};
 pub use ffi::compiler_version;
 pub use program::{

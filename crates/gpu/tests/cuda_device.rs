@@ -5,7 +5,8 @@
 use attention::cuda::{
     Error, Gpu, NAIVE, Precision, Program, Shape, TILED, Tensor, Tensors,
 };
-use attention::flash::{Flash, Inputs};
+use attention::engine::{Engine as _, Tiled};
+use attention::flash::Inputs;
 use attention::{DistanceBuckets, Mask, ScoreRule, attention, attention_backward};
 use gpu::clock::{bytes, copy_bandwidth, free_memory, poison, time};
 use gpu::{BACKWARD, HOPPER, REGISTERS, TENSOR_CORES};
@@ -408,10 +409,10 @@ fn matrices_go_in_and_come_out() {
         |n: usize, width| DMatrix::from_vec(n, width, normal(n * width, 1.0, &mut rng));
     let (q, k, v, grad) =
         (matrix(70, 96), matrix(90, 96), matrix(90, 96), matrix(70, 96));
-    let flash = Flash::new();
+    let flash = Tiled::default();
     for mask in [Mask::none(), Mask::causal(), Mask::none().and(Mask::causal())] {
         let inputs = Inputs::new(&q, &k, &v, &mask).unwrap().with_heads(3).unwrap(); // d = 32
-        let expected = flash.forward(&inputs);
+        let expected = flash.forward(&inputs).unwrap();
         let close = |found: &DMatrix<f32>, expected: &DMatrix<f32>| {
             assert_eq!(found.shape(), expected.shape());
             let error = (found - expected).norm() / expected.norm();
@@ -426,7 +427,7 @@ fn matrices_go_in_and_come_out() {
                 close(&found.log_sum_exp, &expected.log_sum_exp);
             }
         }
-        let gradients = flash.backward(&inputs, &expected, &grad).unwrap();
+        let gradients = flash.backward(&inputs, &expected, grad.as_view()).unwrap();
         let found = gpu.backward(BACKWARD, &inputs, &expected, &grad).unwrap();
         close(&found.q, &gradients.q);
         close(&found.k, &gradients.k);
@@ -544,7 +545,7 @@ fn every_misuse_is_an_error_with_this_text() {
         "`v` has 64 columns but the kernels on the GPU want the 32 of `k`"
     );
     let inputs = Inputs::new(&matrix, &matrix, &matrix, &none).unwrap();
-    let output = Flash::new().forward(&inputs);
+    let output = Tiled::default().forward(&inputs).unwrap();
     assert_eq!(
         gpu.backward(BACKWARD, &inputs, &output, &wide).unwrap_err().to_string(),
         "`grad_output` has 64 columns but the output is 4 x 32"
@@ -595,7 +596,7 @@ fn rules_and_shared_keys_agree_with_flash() {
                 let (v, d_output) = (matrix(n_k, kv_heads), matrix(n_q, HEADS));
                 let mask = mask.with_scores(rule.clone());
                 let inputs = Inputs::grouped(&q, &k, &v, mask, HEADS, kv_heads).unwrap();
-                let expected = Flash::new().forward(&inputs);
+                let expected = Tiled::default().forward(&inputs).unwrap();
                 let near = |given: &DMatrix<f32>, expected: &DMatrix<f32>| {
                     let size = expected.amax().max(1.0);
                     assert!(
@@ -617,7 +618,9 @@ fn rules_and_shared_keys_agree_with_flash() {
                     continue;
                 }
                 let given = backward.unwrap();
-                let right = Flash::new().backward(&inputs, &expected, &d_output).unwrap();
+                let right = Tiled::default()
+                    .backward(&inputs, &expected, d_output.as_view())
+                    .unwrap();
                 near(&given.q, &right.q);
                 near(&given.k, &right.k);
                 near(&given.v, &right.v);

@@ -3,11 +3,13 @@
 //! What is right here can still be slow on a GPU, and races between blocks are not seen, for blocks run one after the other.
 
 use attention::cuda::{NAIVE, Precision, Program, TILED, Variant};
-use attention::flash::{Flash, Inputs};
+use attention::engine::{Engine as _, Tiled};
+use attention::flash::Inputs;
 use attention::{DistanceBuckets, Mask, ScoreRule};
 use gpu::on_cpu::{self, Choices, Data, Failure, OnCpu, Sizes, Watch, barriers, bound};
 use gpu::{ALL, BACKWARD, HOPPER, REGISTERS, TENSOR_CORES, tiles};
 use nalgebra::DMatrix;
+use rand::{RngExt as _, SeedableRng, rngs::ChaCha8Rng};
 
 /// Numbers between −1 and 1, the same for the same seed.
 fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
@@ -185,8 +187,9 @@ fn rules_and_shared_keys_agree() {
         let d_output = random(n_q, HEADS * D, 3).map(|x| x as f32);
         let mask = mask.with_scores(rule.clone());
         let inputs = Inputs::grouped(&q, &k, &v, mask, HEADS, kv_heads).unwrap();
-        let forward = Flash::new().forward(&inputs);
-        let gradients = Flash::new().backward(&inputs, &forward, &d_output).unwrap();
+        let forward = Tiled::default().forward(&inputs).unwrap();
+        let gradients =
+            Tiled::default().backward(&inputs, &forward, d_output.as_view()).unwrap();
         let variant = Variant::of(&inputs).unwrap();
         let sizes = sizes(HEADS, n_q, n_k);
         let [k, v] = [&k, &v].map(|matrix| heads_first(matrix, kv_heads));

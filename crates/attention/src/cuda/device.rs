@@ -7,6 +7,7 @@ use super::program::Program;
 use super::shape::{Shape, Tensor};
 use super::tensors::{Loaded, Tensors};
 use crate::dot_product::AttentionGradients;
+use crate::engine::Engine;
 use crate::error::unsupported;
 use crate::flash::{FlashOutput, Inputs};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
@@ -127,7 +128,7 @@ impl Gpu {
         Ok(loaded)
     }
 
-    /// The output, and the log-sum-exps, as [`Flash::forward`](crate::flash::Flash::forward) finds them, up to
+    /// The output, and the log-sum-exps, as an [`Engine`] finds them, up to
     /// rounding. A kernel in bf16 rounds its inputs and its output.
     ///
     /// Everything is copied to the device and back: to time a kernel, use [`Gpu::tensors`].
@@ -148,35 +149,37 @@ impl Gpu {
             // (heads, n_q) by rows is (n_q, heads) by columns
             log_sum_exp: DMatrix::from_vec(n_q, heads, tensors.read(Tensor::LSE)?),
             log_sum_exp_low: DMatrix::zeros(n_q, heads), // the kernels keep one number a row
+            weights: vec![],
         })
     }
 
-    /// The gradients of queries, keys and values, as [`Flash::backward`](crate::flash::Flash::backward) finds them, up
+    /// The gradients of queries, keys and values, as an [`Engine`] finds them, up
     /// to rounding, by a program that reads [`Tensor::OUTPUT`], [`Tensor::LSE`] and [`Tensor::D_OUTPUT`]. `forward` may come from
     /// there, or from [`Gpu::forward`].
     ///
     /// Shapes: `grad_output` as the output (n_q, n_heads · d).
     /// The kernels keep one number a row, the log-sum-exp L rounded to `f32`, and compute weights as e^(score − L). Each
     /// weight is off by a factor of up to e^(|L| · 6·10⁻⁸): half a percent at scores of 10⁵, and at scores beyond 10⁷ the
-    /// weights of a row no longer sum to 1. [`Flash`](crate::flash::Flash) has no such limit.
+    /// weights of a row no longer sum to 1. Other engines have no such limit.
     ///
     /// # Errors
     /// `forward` or `grad_output` doesn't have the shape of these inputs' output, the rule for scores has a table, whose gradient the
     /// device doesn't compute, the program makes no gradients, or as [`Gpu::forward`].
-    pub fn backward(
+    pub fn backward<'g>(
         &self,
         program: Program,
         inputs: &Inputs<f32>,
         forward: &FlashOutput<f32>,
-        grad_output: &DMatrix<f32>,
+        grad_output: impl Into<DMatrixView<'g, f32>>,
     ) -> Result<AttentionGradients<f32>> {
+        let grad_output = grad_output.into();
         if !inputs.mask.scores().zero_tables::<f32>().is_empty() {
             let expected = "the GPU doesn't compute the gradient of a table";
             return Err(unsupported("mask", "with a table of biases", expected).into());
         }
         program.check_writes(Tensor::D_Q)?;
         inputs.check_output(forward)?;
-        inputs.check_grad_output(grad_output.as_view())?;
+        inputs.check_grad_output(grad_output)?;
         let heads = inputs.n_heads();
         let (output, d_output) =
             (by_heads(&forward.output, heads), by_heads(grad_output, heads));
@@ -220,6 +223,54 @@ impl Gpu {
     }
 }
 
+/// A GPU as an engine, with the kernel that it runs forward, and one for the backward pass if it is given: those of this crate have
+/// none. Projections of layers stay on the processor.
+#[derive(Debug, Clone)]
+pub struct OnGpu {
+    gpu: Arc<Gpu>,
+    forward: Program,
+    backward: Option<Program>,
+}
+
+impl OnGpu {
+    /// Returns the engine that runs this kernel on this GPU.
+    pub fn new(gpu: Arc<Gpu>, forward: Program) -> Self {
+        OnGpu { gpu, forward, backward: None }
+    }
+
+    /// Returns the engine with a kernel for the backward pass.
+    pub fn with_backward(self, backward: Program) -> Self {
+        OnGpu { backward: Some(backward), ..self }
+    }
+}
+
+impl Engine<f32> for OnGpu {
+    fn forward(&self, inputs: &Inputs<f32>) -> crate::Result<FlashOutput<f32>> {
+        self.gpu.forward(self.forward, inputs).map_err(as_engine)
+    }
+
+    fn backward(
+        &self,
+        inputs: &Inputs<f32>,
+        forward: &FlashOutput<f32>,
+        grad_output: DMatrixView<f32>,
+    ) -> crate::Result<AttentionGradients<f32>> {
+        let Some(backward) = self.backward else {
+            let expected = "OnGpu::with_backward was given no kernel for it";
+            return Err(unsupported("backward", "asked for", expected));
+        };
+        self.gpu.backward(backward, inputs, forward, grad_output).map_err(as_engine)
+    }
+}
+
+/// What went wrong on the device, as an error of the layer that asked.
+fn as_engine(error: Error) -> crate::Error {
+    match error {
+        Error::Input(error) => error,
+        error => unsupported("engine", "a GPU", error.to_string()),
+    }
+}
+
 impl Device {
     fn of(context: &Arc<CudaContext>, driver: (u32, u32)) -> Result<Self, DriverError> {
         let attribute = |attribute| context.attribute(attribute).map(i32::unsigned_abs);
@@ -257,7 +308,7 @@ fn side_by_side(values: &[f32], heads: usize, n: usize) -> DMatrix<f32> {
 mod tests {
     use super::*;
     use crate::cuda::{NAIVE, TILED};
-    use crate::flash::Flash;
+    use crate::engine::Tiled;
     use crate::{Mask, ScoreRule};
 
     #[test]
@@ -270,7 +321,7 @@ mod tests {
 
     /// Without a GPU it says what is missing, and passes; with REQUIRE_GPU=1 it fails with the same words.
     #[test]
-    fn both_kernels_agree_with_flash() {
+    fn both_kernels_agree_with_tiles() {
         let gpu = match Gpu::open() {
             Ok(gpu) => gpu,
             Err(error) if std::env::var("REQUIRE_GPU").is_ok_and(|set| set == "1") => {
@@ -285,7 +336,7 @@ mod tests {
         let rule = ScoreRule::alibi(4).unwrap();
         for mask in [Mask::none(), Mask::causal().with_scores(rule)] {
             let inputs = Inputs::grouped(&q, &k, &v, mask, 4, 2).unwrap();
-            let expected = Flash::new().forward(&inputs);
+            let expected = Tiled::default().forward(&inputs).unwrap();
             for kernel in [NAIVE, TILED] {
                 let found = gpu.forward(kernel, &inputs).unwrap();
                 assert!((found.output - &expected.output).amax() < 1e-5, "{kernel}");
