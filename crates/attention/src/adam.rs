@@ -125,9 +125,9 @@ impl<T: Float> Adam<T> {
 mod saved {
     use super::{Adam, Averages};
     use crate::error::{Error, Result, check_shape};
+    use crate::float::Float;
     use crate::named_parameters::within;
     use crate::saved::Matrix;
-    use crate::float::Float;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     /// [`Adam`], read as what is still to be checked, and written from references.

@@ -268,7 +268,11 @@ impl<T: Float> AttentionCache<T> {
         let n_k = self.v.nrows();
         check_shape("cache.k", &self.k, (n_k, self.q.ncols()), "(n_k, d_k)")?;
         let scores = (self.q.nrows(), n_k);
-        check_shape("cache.weights", &self.weights, scores, "(n_q, n_k)")
+        check_shape("cache.weights", &self.weights, scores, "(n_q, n_k)")?;
+        match &self.dropout {
+            Some(factors) => check_shape("cache.dropout", factors, scores, "(n_q, n_k)"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -19,12 +19,15 @@ use std::sync::Arc;
 
 // What whoever writes an engine needs, beside the inputs.
 pub use crate::blocks::{blocks, copy_of, tiles_between};
+pub use crate::dot_product::{check_queries_and_keys, check_values, scale};
 pub use crate::dropout::HeadDropout;
-pub use crate::error::{check_positive, check_room, unsupported};
-pub use crate::mask::neg_infinity;
+pub use crate::error::{
+    check_count, check_positive, check_room, check_shape, unsupported,
+};
+pub use crate::mask::{Rule, neg_infinity};
 pub use crate::paged::{PagedInputs, Pages};
 pub use crate::parallel::on_a_worker;
-pub use crate::score_rule::RuleGradients;
+pub use crate::score_rule::{RuleGradients, Step};
 pub use crate::softmax::{log_sum_exp_or_zero, normaliser, shift};
 
 /// Computes attention of all heads, and its gradients.
@@ -126,7 +129,7 @@ pub(crate) fn product_by_nalgebra<T: Float>(
         }
         (false, false) => a.matrix * b.matrix,
         (false, true) => a.matrix * b.matrix.transpose(),
-        (true, false) => a.matrix.transpose() * b.matrix,
+        (true, false) => product_of_columns(a.matrix, b.matrix),
         (true, true) => (b.matrix * a.matrix).transpose(),
     };
     if let Some(bias) = bias {
@@ -137,6 +140,24 @@ pub(crate) fn product_by_nalgebra<T: Float>(
         }
     }
     product
+}
+
+/// Returns `aᵀ · b`. Its sums over all rows are sums of halves, as those of [`sum`](crate::sums::sum): a running sum in `f32` over
+/// thousands of rows would lose digits. And the wider of the two, often a matrix of weights, isn't copied.
+fn product_of_columns<T: Float>(a: DMatrixView<T>, b: DMatrixView<T>) -> DMatrix<T> {
+    const ROWS: usize = 128;
+    let n = a.nrows();
+    if n > ROWS {
+        let half = (n / 2).next_multiple_of(ROWS);
+        let of =
+            |first, rows| product_of_columns(a.rows(first, rows), b.rows(first, rows));
+        return of(0, half) + of(half, n - half);
+    }
+    if a.ncols() > b.ncols() {
+        (b.transpose() * a).transpose()
+    } else {
+        a.transpose() * b
+    }
 }
 
 /// The equations as they stand, with a matrix of weights for each head, which is kept for the backward pass: n_q · n_k numbers a head.

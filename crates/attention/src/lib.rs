@@ -51,10 +51,6 @@ pub mod flash; // the same attention, without its matrix of weights
 #[cfg(feature = "cuda")]
 pub mod cuda; // and on a GPU
 
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod testing; // for the laboratory and the tests of this project
-
 pub use adam::Adam;
 pub use batch::BatchGradients;
 pub use cost::{AttentionShape, Bytes, Flops};

@@ -12,7 +12,7 @@ use crate::error::{
 use crate::score_rule::{Along, Line, RuleGradients, ScorePlace, ScoreRule};
 use nalgebra::{DMatrix, RealField};
 use rule::Lengths;
-pub(crate) use rule::Rule;
+pub use rule::Rule;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -264,9 +264,14 @@ impl Mask {
         Mask { head: self.head.or(Some(head)), ..self.clone() }
     }
 
-    /// The rules, of which all must allow a pair.
-    #[cfg(feature = "testing")]
-    pub(crate) fn rules(&self) -> &[Rule] {
+    /// Returns the rules: a key is seen where all of them allow it.
+    ///
+    /// ```
+    /// use attention::{Mask, engine::Rule};
+    ///
+    /// assert_eq!(Mask::causal().rules(), [Rule::Causal]);
+    /// ```
+    pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
@@ -442,8 +447,14 @@ impl SizedMask {
         (n_q, n_k - self.forgotten.len())
     }
 
-    /// The same mask over what is left when a cache has forgotten some tokens.
-    pub(crate) fn without(self, forgotten: Range<usize>) -> Self {
+    /// Returns the mask over the keys that are left when a cache has forgotten some: it says of them what the whole mask says.
+    ///
+    /// ```
+    /// let of_last = attention::Mask::window_with_sinks(2, 1)?.sized(1, 5)?.without(1..3);
+    /// assert_eq!(of_last.allowed_matrix(), nalgebra::dmatrix![true, true, true]); // keys 0, 3 and 4
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn without(self, forgotten: Range<usize>) -> Self {
         SizedMask { forgotten, ..self }
     }
 
@@ -821,80 +832,6 @@ mod tests {
         Ok(())
     }
 
-    /// Longer than a tile, so that there are hidden, full and border tiles.
-    #[test]
-    fn filling_by_tiles_is_filling_by_entries() {
-        for (n_q, n_k) in [(130, 200), (200, 70), (64, 64), (65, 1)] {
-            for mask in masks(n_q, n_k) {
-                let sized = mask.sized(n_q, n_k).unwrap();
-                let filled = sized.fill_hidden(DMatrix::repeat(n_q, n_k, 1.0), 0.0);
-                let expected =
-                    sized.allowed_matrix().map(|seen| f64::from(u8::from(seen)));
-                assert_eq!(filled, expected, "{mask:?}");
-            }
-        }
-    }
-
-    /// Of every kind, and of windows the smallest and the largest.
-    fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
-        let mut all: Vec<Mask> =
-            crate::testing::masks(n_q, n_k).into_iter().map(|(_, mask)| mask).collect();
-        for (width, sinks) in [(1, 0), (3, 0), (usize::MAX, 0), (2, usize::MAX)] {
-            all.push(Mask::window_with_sinks(width, sinks).unwrap());
-        }
-        all
-    }
-
-    /// Outside of the ranges that tiled code walks, nothing is seen, for every block of queries or keys of every mask.
-    #[test]
-    fn ranges_hold_all_that_is_seen() {
-        for (n_q, n_k) in [(9, 9), (5, 11), (11, 5)] {
-            for mask in masks(n_q, n_k) {
-                let sized = mask.sized(n_q, n_k).unwrap();
-                let pairs = (0..n_q).flat_map(|i| (0..n_k).map(move |j| (i, j)));
-                for (i, j) in pairs.filter(|&(i, j)| sized.allows(i, j)) {
-                    for (start, end) in [(0, 1), (1, 1), (2, 3), (0, 9)] {
-                        let keys = sized.keys_seen_by(i.saturating_sub(start)..i + end);
-                        let queries =
-                            sized.queries_that_see(j.saturating_sub(start)..j + end);
-                        assert!(keys.contains(&j), "{mask:?}: {i}, {j} not in {keys:?}");
-                        assert!(queries.contains(&i), "{mask:?}: {i}, {j}: {queries:?}");
-                    }
-                }
-            }
-        }
-    }
-
-    /// What is left of a mask when some tokens are forgotten is what the whole mask says of the others.
-    #[test]
-    fn forgotten_keys_leave_the_others_as_they_were() {
-        let (n_q, n_k, gap) = (5, 12, 3..7);
-        for mask in masks(n_q, n_k) {
-            let whole = mask.sized(n_q, n_k).unwrap();
-            let part = whole.clone().without(gap.clone());
-            assert_eq!(part.shape(), (n_q, 8));
-            let expected = whole.allowed_matrix().remove_columns(gap.start, gap.len());
-            assert_eq!(part.allowed_matrix(), expected, "{mask:?}");
-            let number = |seen: bool| f64::from(u8::from(seen));
-            let filled = part.fill_hidden(DMatrix::repeat(n_q, 8, 1.0), 0.0);
-            assert_eq!(filled, expected.map(number), "{mask:?}");
-            for i in 0..n_q {
-                for (start, end) in [(0, 8), (1, 3), (2, 6), (5, 8)] {
-                    let mut line = vec![1.0; end - start];
-                    part.hide_keys(i, start..end, &mut line, 0.0);
-                    let seen = (start..end).map(|j| number(expected[(i, j)]));
-                    assert_eq!(line, seen.collect::<Vec<_>>(), "{mask:?}");
-                    let seen =
-                        Visibility::of((start..end).map(|j| expected[(i, j)].into()));
-                    let said = part.visibility(i..i + 1, start..end);
-                    assert!(said == seen || said == Visibility::Partial, "{mask:?}");
-                    let all = part.keys_seen_by(i..i + 1);
-                    assert!((start..end).all(|j| all.contains(&j) || !expected[(i, j)]));
-                }
-            }
-        }
-    }
-
     #[test]
     fn causal_is_aligned_at_the_end() {
         let fewer = Mask::causal().sized(2, 4).unwrap().allowed_matrix();
@@ -912,33 +849,6 @@ mod tests {
         );
     }
 
-    /// The visibility of a tile is that of each of its pairs, for every tile of every mask.
-    #[test]
-    fn visibility_agrees_with_every_pair() {
-        for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 1)] {
-            for mask in masks(n_q, n_k) {
-                let sized = mask.sized(n_q, n_k).unwrap();
-                let combined = mask.rules.len() > 1;
-                for (r0, r1) in (0..n_q).flat_map(|a| (a + 1..=n_q).map(move |b| (a, b)))
-                {
-                    for (c0, c1) in
-                        (0..n_k).flat_map(|a| (a + 1..=n_k).map(move |b| (a, b)))
-                    {
-                        let pairs = (r0..r1).flat_map(|i| (c0..c1).map(move |j| (i, j)));
-                        let seen =
-                            Visibility::of(pairs.map(|(i, j)| sized.allows(i, j).into()));
-                        let said = sized.visibility(r0..r1, c0..c1);
-                        let careful = combined && said == Visibility::Partial;
-                        assert!(
-                            said == seen || careful,
-                            "{mask:?} {r0}..{r1} {c0}..{c1}: {said:?}"
-                        );
-                    }
-                }
-            }
-        }
-    }
-
     #[test]
     fn outside_of_the_matrix_nothing_is_seen() {
         let mask = Mask::none();
@@ -947,17 +857,5 @@ mod tests {
         assert_eq!(sized.visibility(2..4, 0..3), Visibility::Hidden);
         assert_eq!(sized.visibility(1..1, 0..3), Visibility::Hidden);
         assert_eq!(sized.visibility(1..9, 0..9), Visibility::Full);
-    }
-
-    #[test]
-    fn applying_equals_adding() {
-        let scores = DMatrix::from_fn(4, 6, |i, j| i as f64 - 0.5 * j as f64);
-        for mask in masks(4, 6) {
-            let sized = mask.sized(4, 6).unwrap();
-            assert_eq!(
-                sized.apply(scores.clone()).unwrap(),
-                &scores + sized.additive::<f64>()
-            );
-        }
     }
 }

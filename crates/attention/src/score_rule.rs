@@ -33,14 +33,16 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ScoreRule(Option<Arc<Vec<Step>>>); // none at all where scores stay as they are
 
-/// One change; they follow one another.
+/// One of the changes that a [`ScoreRule`] makes, one after another: see [`ScoreRule::steps`].
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
+pub enum Step {
     /// For each head: what a token of distance costs.
     Slopes(Vec<f64>),
     /// A number for each bucket of distances, and each head (buckets, heads).
     Table(DMatrix<f64>, DistanceBuckets),
+    /// A score is bent so that it stays between −cap and cap.
     SoftCap(f64),
+    /// A function of one's own.
     Custom(Custom),
 }
 
@@ -99,7 +101,7 @@ pub trait ScoreFunction: fmt::Debug + Send + Sync {
 
 /// A function of one's own; equal to itself alone.
 #[derive(Debug, Clone)]
-pub(crate) struct Custom(Arc<dyn ScoreFunction>);
+pub struct Custom(Arc<dyn ScoreFunction>);
 
 impl PartialEq for Custom {
     fn eq(&self, other: &Self) -> bool {
@@ -117,8 +119,15 @@ impl ScoreRule {
         ScoreRule(Some(Arc::new(vec![step])))
     }
 
-    /// The changes, one after another.
-    pub(crate) fn steps(&self) -> &[Step] {
+    /// Returns the changes, one after another.
+    ///
+    /// ```
+    /// use attention::{ScoreRule, engine::Step};
+    ///
+    /// assert_eq!(ScoreRule::soft_cap(50.0)?.steps(), [Step::SoftCap(50.0)]);
+    /// # Ok::<(), attention::Error>(())
+    /// ```
+    pub fn steps(&self) -> &[Step] {
         self.0.as_ref().map_or(&[], |steps| steps)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A program of its own with one test, since the allocator counts what all threads do.
 
-use attention::flash::{Flash, Inputs, Tiles, tiled_attention, tiled_attention_backward};
+use attention::flash::{Inputs, Tiles, tiled_attention, tiled_attention_backward};
 use attention::{Mask, attention, attention_backward};
 use nalgebra::{DMatrix, convert};
 use peak_alloc::PeakAlloc;
@@ -14,7 +14,6 @@ static MEMORY: PeakAlloc = PeakAlloc;
 fn memory_is_what_was_promised() {
     naive();
     tiled();
-    fast();
 }
 
 /// Runs `work` and returns how far the allocated bytes rose above where they were.
@@ -73,46 +72,5 @@ fn tiled() {
         let expected =
             [D + 2, 4 * D + 3].map(|numbers| more * numbers * size_of::<f32>());
         assert_eq!(grows, expected, "{more} tokens more");
-    }
-}
-
-/// The fast program lays aside more, a part of it for each thread, and still at most as much as goes in and out.
-fn fast() {
-    const D: usize = 64;
-    let peaks = |n: usize, heads: usize, threads: usize| {
-        let [q, k, v, grad_output] =
-            [0, 1, 2, 3].map(|seed| numbers::<f32>(n, heads * D, seed));
-        let inputs = Inputs::new(&q, &k, &v, Mask::none()).unwrap().with_heads(heads);
-        let (inputs, flash) =
-            (inputs.unwrap(), Flash::new().with_threads(threads).unwrap());
-        let forward = || flash.forward(&inputs);
-        let both = || {
-            let output = forward();
-            let gradients = flash.backward(&inputs, &output, &grad_output).unwrap();
-            (output, gradients)
-        };
-        [peak(forward), peak(both)]
-    };
-    let release = !cfg!(debug_assertions); // a debug build would need minutes for so many tokens
-    for (heads, n) in if release { [(1, 8192), (8, 8192)] } else { [(1, 2048), (8, 512)] }
-    {
-        // Without `rayon` there is one thread.
-        for threads in if cfg!(feature = "rayon") { vec![1, 2] } else { vec![1] } {
-            let context = format!("{heads} heads, {n} tokens, {threads} threads");
-            let matrix = n * heads * D * size_of::<f32>();
-            let [forward, both] = peaks(n, heads, threads);
-            // q, k, v and output; going back, their gradients as well
-            assert!(forward <= 2 * 4 * matrix, "{context}: {forward}");
-            assert!(both <= 2 * 8 * matrix, "{context}: {both}");
-
-            // From where a tile is as large as it gets, each token takes as many bytes as any other: forward its output
-            // and a little, in all about ten of its rows.
-            if threads == 1 && n / 2 >= 512 {
-                let [half_forward, half_both] = peaks(n / 2, heads, threads);
-                let grows = (forward - half_forward, both - half_both);
-                assert!(grows.0 < 6 * matrix / 10, "{context}: grows by {}", grows.0);
-                assert!(grows.1 < 6 * matrix, "{context}: grows by {}", grows.1);
-            }
-        }
     }
 }

@@ -13,8 +13,8 @@ use crate::simd::{
 use attention::engine::PagedInputs;
 use attention::engine::{blocks, copy_of};
 use attention::engine::{normaliser, shift};
-use attention::{SizedMask, Visibility, engine::neg_infinity};
 use attention::flash::FlashOutput;
+use attention::{SizedMask, Visibility, engine::neg_infinity};
 use nalgebra::{DMatrixView, convert};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;

@@ -23,12 +23,13 @@ use std::sync::Mutex;
 /// number of threads.
 ///
 /// ```
-/// use attention::{Mask, flash::{Flash, Inputs, Tiles, tiled_attention}};
+/// use attention::{Mask, engine::Engine, flash::{Inputs, Tiles, tiled_attention}};
+/// use fast::Flash;
 /// use nalgebra::DMatrix;
 ///
 /// let x = DMatrix::from_fn(300, 16, |i, j| (i as f64 - 2.0 * j as f64).cos());
 /// let inputs = Inputs::new(&x, &x, &x, Mask::causal())?.with_heads(4)?;
-/// let forward = Flash::new().forward(&inputs);
+/// let forward = Flash::new().forward(&inputs)?;
 /// assert!((forward.output - tiled_attention(&inputs, Tiles::default())?.output).amax() < 1e-14);
 /// # Ok::<(), attention::Error>(())
 /// ```

@@ -2,7 +2,7 @@
 
 use crate::diagnose::Finding;
 use crate::layer::{AttentionLayer, DecodingLayer};
-use attention::testing::check_shape;
+use attention::engine::check_shape;
 use attention::{Mask, Result};
 use nalgebra::DMatrix;
 use std::fmt;

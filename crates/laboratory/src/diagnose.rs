@@ -4,7 +4,7 @@
 //! one token at a time, and compares the gradients with slopes that are measured.
 
 use crate::layer::AttentionLayer;
-use attention::testing::{check_count, check_shape};
+use attention::engine::{check_count, check_shape};
 use attention::{
     AttentionCache, LayerGradients, Mask, Parameters, Result, SizedMask,
     numerical_gradient, row_entropy,

@@ -1,9 +1,9 @@
 //! The interface through which a layer is examined.
 
-use attention::testing::options;
 use attention::{
-    AttentionCache, KeyValueCache, LayerGradients, Mask, MultiHeadAttention,
-    MultiHeadCache, NamedParameters, Result, SingleHeadAttention, SingleHeadCache,
+    AttentionCache, ForwardOptions, KeyValueCache, LayerGradients, Mask,
+    MultiHeadAttention, MultiHeadCache, NamedParameters, Result, SingleHeadAttention,
+    SingleHeadCache,
 };
 use nalgebra::DMatrix;
 
@@ -69,7 +69,11 @@ macro_rules! attention_layer {
                 context: Option<&DMatrix<f64>>,
                 mask: impl Into<Mask>,
             ) -> Result<(DMatrix<f64>, $cache<f64>)> {
-                $layer::forward(self, x, options(context, &mask.into())) // the layer's own, not this one
+                let mut options = ForwardOptions::new().mask(mask);
+                if let Some(context) = context {
+                    options = options.context(context);
+                }
+                $layer::forward(self, x, options) // the layer's own, not this one
             }
 
             fn backward(

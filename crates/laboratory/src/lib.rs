@@ -15,6 +15,11 @@ mod diagnose; // finds what is wrong with a layer
 mod layer; // the interface through which a layer is examined
 mod patients; // layers with something wrong
 
+#[cfg(test)]
+#[allow(dead_code, unused_imports)] // what other crates' tests need
+#[path = "../../attention/tests/support/mod.rs"]
+mod support;
+
 pub use chunks::{ChunkDiagnosis, SAME, diagnose_chunks};
 pub use diagnose::{
     CHOICES, COLLAPSED, DIFFUSE, Diagnosis, FAINT, Finding, HeadDiagnosis, MOVED,

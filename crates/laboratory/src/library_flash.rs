@@ -7,10 +7,8 @@
 
 use crate::exponentials::{Columns, Exponentials};
 use attention::Visibility;
+use attention::engine::{self, blocks, neg_infinity, normaliser, tiles_between};
 use attention::flash::{FlashOutput, Head, Inputs, Tiles};
-use attention::testing::{
-    self, blocks, log_sum_exp_and_low, neg_infinity, normaliser, tiles_between,
-};
 use fast::Float;
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::ops::Range;
@@ -190,9 +188,7 @@ impl<T: Float> QueryBlock<T> {
             }
         }
         for (i, (&max, &sum)) in rows.zip(self.max.iter().zip(sum)) {
-            let (lse, low) = log_sum_exp_and_low(scale, max, sum);
-            forward.log_sum_exp[(i, h)] = lse;
-            forward.log_sum_exp_low[(i, h)] = low;
+            forward.write_log_sum_exp((i, h), scale, max, sum);
         }
     }
 }
@@ -222,7 +218,7 @@ impl<T: Float> Columns<T> for Absorb<'_, T> {
             }
         }
         for (s, &m) in shift.iter_mut().zip(&*max) {
-            *s = testing::shift(m);
+            *s = engine::shift(m);
         }
         for (c, &s) in correction.iter_mut().zip(&*shift) {
             *c = exp2((*c - s) * base);

@@ -3,7 +3,7 @@
 //! All shapes fit, and nothing panics. Everything but the fault is as in the healthy layer.
 
 use crate::layer::{AttentionLayer, DecodingLayer};
-use attention::testing::check_count;
+use attention::engine::check_count;
 use attention::{
     AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Named,
     NamedMut, NamedParameters, Parameters, Result, SizedMask, linear, linear_backward,

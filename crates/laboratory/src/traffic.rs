@@ -23,8 +23,8 @@ pub use tiled::{chunked_attention, strip_for, tiled_attention, tiles_for};
 pub use tiled_backward::{tiled_attention_backward, tiles_for_backward};
 
 use attention::Float;
-pub use attention::testing::blocks;
-use attention::testing::{check_count, check_room};
+pub use attention::engine::blocks;
+use attention::engine::{check_count, check_room};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -2,8 +2,10 @@
 
 #[path = "support/foreign.rs"]
 mod foreign;
+#[allow(dead_code, unused_imports)] // what other tests need
+#[path = "../../attention/tests/support/mod.rs"]
+mod support;
 
-use attention::testing::{heads_of, masks, parameters, random};
 use attention::{
     LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Rotary, RotaryPairs,
     SingleHeadAttention,
@@ -15,6 +17,7 @@ use laboratory::{
 };
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha8Rng};
+use support::{masks, parameters, random};
 
 const N: usize = 6;
 

@@ -2,8 +2,10 @@
 
 #[path = "support/foreign.rs"]
 mod foreign;
+#[allow(dead_code, unused_imports)] // what other tests need
+#[path = "../../attention/tests/support/mod.rs"]
+mod support;
 
-use attention::testing::{blame, heads_of, parameters, random};
 use attention::{
     AttentionShape, Error, Mask, MultiHeadAttention, NamedParameters, Result,
 };
@@ -18,6 +20,7 @@ use laboratory::{
     diagnose_chunks,
 };
 use nalgebra::DMatrix;
+use support::{blame, parameters, random};
 
 fn matrix((rows, columns): (usize, usize)) -> DMatrix<f64> {
     random(rows, columns, 0)

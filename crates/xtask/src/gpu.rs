@@ -126,16 +126,7 @@ fn pack(project: &Project) -> Result<()> {
 fn assemble(project: &Project, folder: &Path, build: impl Fn() -> Command) -> Result<()> {
     let [compile, device] = TESTS;
     let gpu = ["--manifest-path", "benches/Cargo.toml", "--bin", "gpu"];
-    let tests = [
-        "--package",
-        "attention",
-        "--features",
-        "cuda",
-        "--test",
-        compile,
-        "--test",
-        device,
-    ];
+    let tests = ["--package", "gpu", "--test", compile, "--test", device];
     let mut files = vec![];
     for (arguments, names) in [(&gpu[..], &["gpu"][..]), (&tests, &TESTS)] {
         let mut command = build();

@@ -84,13 +84,33 @@ impl<T: Float> OnlineSoftmax<T> {
     ) -> Result<()> {
         let (scores, values) = (scores.into(), values.into());
         self.check(scores, values)?;
-        let mut terms = copy_of(scores); // (rows, keys)
+        let terms = self.terms(scores); // (rows, keys)
+        self.values += masked_product(&terms, values, |i, j| is_seen(scores[(i, j)]));
+        Ok(())
+    }
+
+    /// Takes up the scores alone, and returns the exponentials by which values are weighted.
+    fn terms(&mut self, scores: DMatrixView<T>) -> DMatrix<T> {
+        let mut terms = copy_of(scores);
         let max = self.max.zip_map(&row_max(&terms), |old, new| old.max(new));
         self.rescale(max);
         for mut column in terms.column_iter_mut() {
             column.zip_apply(&self.max, |x, m| *x = (*x - shift(m)).exp());
         }
         self.sum += row_sums(&terms); // one number for each row
+        terms
+    }
+    // ANCHOR_END: absorb
+
+    /// [`OnlineSoftmax::absorb`] with dropout, which comes between the softmax and the values: the sum of the exponentials stays.
+    pub(super) fn absorb_dropping(
+        &mut self,
+        scores: &DMatrix<T>,
+        values: DMatrixView<T>,
+        dropped: impl FnOnce(DMatrix<T>) -> DMatrix<T>,
+    ) -> Result<()> {
+        self.check(scores.as_view(), values)?;
+        let terms = dropped(self.terms(scores.as_view()));
         self.values += masked_product(&terms, values, |i, j| is_seen(scores[(i, j)]));
         Ok(())
     }

@@ -71,8 +71,10 @@ fn attend<T: Float>(
         let v = head.v.rows_range(columns.clone()); // (columns, d_v)
         let scores = (q * head.scale) * k.transpose(); // (rows, columns)
         let mut scores = head.changed(scores, &rows, &columns); // if there is a bias
-        head.hide(&mut scores, rows.clone(), columns, neg_infinity());
-        state.absorb(&scores, v)?;
+        head.hide(&mut scores, rows.clone(), columns.clone(), neg_infinity());
+        state.absorb_dropping(&scores, v, |weights| {
+            head.dropped(weights, &rows, &columns)
+        })?;
     }
     Ok(state)
 }
@@ -91,6 +93,21 @@ impl<T: Float> Head<'_, T> {
             }
         }
         scores
+    }
+
+    /// The weights of a tile, or their gradients, with the factors of dropout, if there is dropout.
+    fn dropped(
+        &self,
+        mut weights: DMatrix<T>,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+    ) -> DMatrix<T> {
+        if let Some(dropout) = self.dropout {
+            for (mut column, j) in weights.column_iter_mut().zip(columns.clone()) {
+                dropout.multiply_queries(rows.start, j, column.as_mut_slice());
+            }
+        }
+        weights
     }
 
     /// Turns the gradients of a tile's changed scores into those of `scores`, as they were before.
@@ -249,9 +266,11 @@ impl<T: Float> Tile<'_, T> {
         });
         head.hide(&mut weights, rows.clone(), columns.clone(), T::zero());
 
-        // output = weights · v
-        let grad_v = masked_tr_product(&weights, grad_output, seen); // (columns, d_v)
+        // output = (weights, of which dropout may drop some) · v
+        let used = head.dropped(weights.clone(), &rows, &columns);
+        let grad_v = masked_tr_product(&used, grad_output, seen); // (columns, d_v)
         let grad_weights = grad_output * v.transpose(); // (rows, columns)
+        let grad_weights = head.dropped(grad_weights, &rows, &columns);
 
         // weights = softmax(scores): what a row takes off is D, known beforehand
         let grad_scores = by_row(&grad_weights, |grad, i| grad - d[i]);

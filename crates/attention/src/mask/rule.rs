@@ -5,24 +5,36 @@ use crate::error::{Result, check_count, check_shape};
 use nalgebra::DMatrix;
 use std::ops::Range;
 
-/// A rule. Each method asks every kind of rule in one `match`, so the compiler lists what a new kind has to answer; and
-/// `testing::rules` asks for a sample of it, by which the tests reach it.
+// Each method asks every kind of rule in one `match`, so the compiler lists what a new kind has to answer. The tests' samples of masks ask
+// for one of each kind in the same way, and by these samples a new kind reaches every engine.
+/// One of the rules that a [`Mask`](crate::Mask) is made of: see [`Mask::rules`](crate::Mask::rules). Query `i` stands at key position
+/// `i + n_k − n_q`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub(crate) enum Rule {
+pub enum Rule {
+    /// No key is seen that is later than the query.
     Causal,
+    /// A key is seen that is a real token (n_k).
     Padding(Vec<bool>),
-    /// The last `width` keys up to the query's own position, and the first `sinks` of all that are not later than it.
+    /// The last `width` keys up to the query's own position are seen, and the first `sinks` of all that are not later than it.
     Window {
+        /// The number of keys, of which the query's own position is the last.
         width: usize,
+        /// The number of keys at the beginning of the text that stay visible.
         sinks: usize,
     },
+    /// The pairs that are true are seen (n_q, n_k).
     Dense(DMatrix<bool>),
+    /// The blocks of pairs that are true are seen.
     Blocks {
+        /// The queries, and the keys, of a block.
         size: usize,
+        /// Which blocks are seen (n_q / size, n_k / size), rounded up.
         allowed: DMatrix<bool>,
     },
+    /// A key is seen that is of the query's document.
     Documents {
+        /// The number of each token's document (n_k).
         ids: Vec<usize>,
         /// For each token, from the first token of its document to the last.
         #[cfg_attr(feature = "serde", serde(skip))]
@@ -51,7 +63,7 @@ impl Lengths {
 
 impl Rule {
     /// The rule of documents: tokens with the same number belong to the same one.
-    pub fn documents(ids: &[usize]) -> Self {
+    pub(crate) fn documents(ids: &[usize]) -> Self {
         let mut of_documents = std::collections::HashMap::new();
         for (token, id) in ids.iter().enumerate() {
             of_documents.entry(id).or_insert(token..token).end = token + 1;
@@ -61,7 +73,7 @@ impl Rule {
     }
 
     /// Checks that the rule can be laid over so many queries and keys.
-    pub fn check(&self, Lengths { n_q, n_k }: Lengths) -> Result<()> {
+    pub(crate) fn check(&self, Lengths { n_q, n_k }: Lengths) -> Result<()> {
         let count = |argument, given| {
             check_count(argument, "entry", given, n_k, || format!("n_k = {n_k}"))
         };
@@ -80,7 +92,7 @@ impl Rule {
     }
 
     /// Whether query `i` may see key `j`.
-    pub fn allows(&self, lengths: Lengths, i: usize, j: usize) -> bool {
+    pub(crate) fn allows(&self, lengths: Lengths, i: usize, j: usize) -> bool {
         let past = lengths.past(i);
         match self {
             Rule::Causal => j < past,
@@ -96,7 +108,11 @@ impl Rule {
 
     /// The range of keys outside of which none of these queries, of which there is at least one, sees anything. Of one query,
     /// [`Rule::hide`] hides what the range leaves.
-    pub fn keys_seen_by(&self, lengths: Lengths, queries: &Range<usize>) -> Range<usize> {
+    pub(crate) fn keys_seen_by(
+        &self,
+        lengths: Lengths,
+        queries: &Range<usize>,
+    ) -> Range<usize> {
         let (first, last) = (queries.start, queries.end - 1);
         match self {
             Rule::Causal => 0..lengths.past(last),
@@ -113,7 +129,7 @@ impl Rule {
     }
 
     /// The range of queries outside of which none sees any of these keys, of which there is at least one.
-    pub fn queries_that_see(
+    pub(crate) fn queries_that_see(
         &self,
         lengths: Lengths,
         keys: &Range<usize>,
@@ -136,7 +152,7 @@ impl Rule {
     }
 
     /// The part of a tile that may be seen. The tile isn't empty.
-    pub fn visibility(
+    pub(crate) fn visibility(
         &self,
         lengths: Lengths,
         rows: &Range<usize>,
@@ -197,7 +213,7 @@ impl Rule {
 
     /// Writes `hidden` over what may not be seen of a tile of one query or of one key, within the ranges of
     /// [`Rule::keys_seen_by`] and [`Rule::queries_that_see`]. `line` has an entry for each pair.
-    pub fn hide<T: Copy>(
+    pub(crate) fn hide<T: Copy>(
         &self,
         lengths: Lengths,
         (queries, keys): (Range<usize>, Range<usize>),

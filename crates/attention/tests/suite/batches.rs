@@ -1,7 +1,7 @@
 //! Batches: options for all sequences or for each, dropout, and sums that lose no digits.
 
 use crate::layer::Layer;
-use attention::testing::{blame, parameters, random};
+use crate::support::{blame, parameters, random};
 use attention::{
     ForwardOptions, Mask, MultiHeadAttention, MultiHeadCache, Parameters, Result,
     SingleHeadAttention,
@@ -44,7 +44,7 @@ fn options_hold_for_all_sequences_or_for_each() -> Result<()> {
 }
 
 fn dropped(cache: &MultiHeadCache<f64>) -> Vec<DMatrix<f64>> {
-    cache.heads().iter().map(|head| head.dropout.clone().unwrap()).collect()
+    cache.heads().into_iter().map(|head| head.dropout.unwrap()).collect()
 }
 
 #[test]

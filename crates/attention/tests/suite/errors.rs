@@ -2,16 +2,13 @@
 //! panic.
 
 use crate::layer::Layer;
+use crate::support::{blame, options, parameters, random as numbers};
 use attention::flash::{
-    Flash, FlashOptions, FlashOutput, Inputs, Instructions, OnlineSoftmax, Tiles, flash,
-    tiled_attention, tiled_attention_backward,
-};
-use attention::testing::{
-    TileProducts, blame, heads_of, options, parameters, random as numbers,
+    Inputs, OnlineSoftmax, Tiles, flash, tiled_attention, tiled_attention_backward,
 };
 use attention::{
-    Adam, AttentionCache, AttentionShape, Error, ForwardOptions, HeadsCache, Mask,
-    MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result,
+    Adam, AttentionCache, AttentionShape, Error, ForwardOptions, Mask,
+    MultiHeadAttention, NamedParameters, Parameters, Result, ScoreRule,
     SingleHeadAttention, SingleHeadCache, attention, attention_backward,
     attention_static, attention_weights, gradient_check, gradient_check_parameters,
     gradient_check_sample, heat_map, linear, linear_backward, log_sum_exp,
@@ -100,9 +97,9 @@ fn every_variant_has_its_numbers_and_its_sentence() {
         inputs(3)
             => Error::Indivisible { argument: "n_heads", given: 3, total: 4, .. },
             "`n_heads` is 3 but it must divide the 4 columns of `q`";
-        Flash::new().with_threads(100_000)
-            => Error::TooMany { argument: "threads", given: 100_000, most: Some(1024), .. },
-            "`threads` is 100000 but it must be at most 1024";
+        attention(&x, &x, &x, Mask::from(ScoreRule::alibi(2).unwrap()).of_head(2))
+            => Error::TooMany { argument: "head", given: 2, most: Some(1), .. },
+            "`head` is 2 but `slopes` has 2 heads";
         numerical_gradient(&x, -0.5, |x| Ok(x.sum()))
             => Error::OutOfRange { argument: "epsilon", given: -0.5, .. },
             "`epsilon` is -0.5 but it must be positive and finite";
@@ -120,7 +117,7 @@ fn every_variant_has_its_numbers_and_its_sentence() {
             "`cache` is of other parameters but only the layer that made it, unchanged, can use it";
         single_head().forward(&x, ForwardOptions::new().flash())
             => Error::Unsupported { argument: "options.engine", .. },
-            "`options.engine` is not naive but SingleHeadAttention has none";
+            "`options.engine` is another one but SingleHeadAttention has ByWeights alone";
         multi_head().forward_batch(&batch, Mask::none())
             => Error::Within { .. },
             "sequence 1 of the batch: `x` is empty (0 x 4) but at least one entry is needed";
@@ -236,7 +233,7 @@ fn of_parameters_and_what_steps_along_gradients() {
     single.parameters.b_k = RowDVector::zeros(1);
     blames! {
         "Shape b_k": layer.forward(&x, Mask::none());
-        "Shape b_k": layer.backward(&cache, &output);
+        "OtherParameters cache": layer.backward(&cache, &output);
         "Shape b_k": single.forward(&x, Mask::none());
         "Shape b_k": single.backward(&cache_of_one, &output);
     }
@@ -291,52 +288,23 @@ fn of_layers() {
     }
 }
 
-/// The fields of a cache are public, too.
+/// The fields of one head's cache are public, to be looked at.
 #[test]
 fn of_caches_that_were_changed() {
-    let (x, context) = (matrix(3, 4), matrix(5, 4));
-    let (one, many) = (single_head(), multi_head());
-    let of_one = |change: fn(&mut SingleHeadCache<f64>)| {
+    let (x, context, layer) = (matrix(3, 4), matrix(5, 4), single_head());
+    let backward = |change: fn(&mut SingleHeadCache<f64>)| {
         let options = ForwardOptions::new().context(&context);
-        let (output, mut cache) = one.forward(&x, options).unwrap();
+        let (output, mut cache) = layer.forward(&x, options).unwrap();
         change(&mut cache);
-        one.backward(&cache, &output)
-    };
-    let of_heads = |change: fn(&mut MultiHeadCache<f64>)| {
-        let options = ForwardOptions::new().context(&context);
-        let (output, mut cache) = many.forward(&x, options).unwrap();
-        change(&mut cache);
-        many.backward(&cache, &output)
-    };
-    type Core<'a> = ([&'a mut DMatrix<f64>; 3], &'a mut Mask, &'a mut FlashOutput<f64>);
-    let of_flash = |change: fn(Core)| {
-        let options = ForwardOptions::new().context(&context).flash();
-        let (output, mut cache) = many.forward(&x, options).unwrap();
-        let HeadsCache::Flash { q, k, v, mask, forward, .. } = &mut cache.core else {
-            panic!("flash attention was asked for");
-        };
-        change(([q, k, v], mask, forward));
-        many.backward(&cache, &output)
+        layer.backward(&cache, &output)
     };
     blames! {
-        "Empty cache.x": of_one(|cache| cache.x = matrix(0, 4));
-        "Shape cache.context": of_one(|cache| cache.context = Some(matrix(5, 3)));
-        "Shape cache.attended": of_one(|cache| cache.attended = matrix(2, 2));
-        "Shape cache.attention.q": of_one(|cache| cache.attention.q = matrix(2, 3));
-        "Shape cache.attention.v": of_one(|cache| cache.context = None);
-        "Shape cache.k": of_one(|cache| cache.attention.k = matrix(4, 3));
-        "Shape cache.x": of_heads(|cache| cache.x = matrix(3, 5));
-        "Empty cache.context": of_heads(|cache| cache.context = Some(matrix(0, 4)));
-        "Shape cache.heads": of_heads(|cache| heads_of(cache).truncate(1));
-        "Shape cache.heads[..].q": of_heads(|cache| heads_of(cache)[1].q = matrix(2, 2));
-        "Shape cache.heads[..].v": of_heads(|cache| heads_of(cache)[1].v = matrix(5, 1));
-        "Shape valid": of_heads(|cache| heads_of(cache)[0].mask = valid(4));
-        "Shape cache.q": of_flash(|([q, _, _], _, _)| *q = matrix(3, 3));
-        "Shape cache.k": of_flash(|([_, k, _], _, _)| *k = matrix(2, 4));
-        "Shape cache.v": of_flash(|([_, _, v], _, _)| *v = matrix(5, 3));
-        "Shape valid": of_flash(|(_, mask, _)| *mask = valid(4));
-        "Shape cache.forward.output": of_flash(|(_, _, forward)| forward.output = matrix(2, 4));
-        "Shape forward.log_sum_exp": of_flash(|(_, _, forward)| forward.log_sum_exp = matrix(1, 2));
+        "Empty cache.x": backward(|cache| cache.x = matrix(0, 4));
+        "Shape cache.context": backward(|cache| cache.context = Some(matrix(5, 3)));
+        "Shape cache.attended": backward(|cache| cache.attended = matrix(2, 2));
+        "Shape cache.attention.q": backward(|cache| cache.attention.q = matrix(2, 3));
+        "Shape cache.attention.v": backward(|cache| cache.context = None);
+        "Shape cache.k": backward(|cache| cache.attention.k = matrix(4, 3));
     }
 }
 
@@ -377,44 +345,31 @@ fn of_gradient_checks_costs_and_inspection() {
     }
 }
 
+/// What each engine refuses is in the suite of engines.
 #[test]
-fn of_flash_attention() {
+fn of_attention_in_tiles() {
     let (q, k, v) = (matrix(3, 8), matrix(5, 8), matrix(5, 4)); // two heads
+    let grouped = |k, heads, kv_heads| {
+        Inputs::grouped(&q, k, &v, Mask::none(), heads, kv_heads).map(drop)
+    };
     let inputs = Inputs::new(&q, &k, &v, Mask::none()).unwrap().with_heads(2).unwrap();
-    let (forward, grad) = (Flash::new().forward(&inputs), matrix(3, 4));
-    let changed = |change: fn(&mut FlashOutput<f64>)| {
-        let mut forward = forward.clone();
-        change(&mut forward);
-        forward
-    };
-    let (engine, tiles) = (Flash::new(), Tiles::default());
-    let (no_queries, no_keys) =
-        (Tiles { queries: 0, ..tiles }, Tiles { keys: 0, ..tiles });
-    // No processor has both.
-    let elsewhere = match cfg!(target_arch = "aarch64") {
-        true => Instructions::Avx2,
-        false => Instructions::Neon,
-    };
+    let no_keys = Tiles { keys: 0, ..Tiles::default() };
+    let no_queries = Tiles { queries: 0, ..Tiles::default() };
+    let forward = tiled_attention(&inputs, Tiles::default()).unwrap();
     let state = || OnlineSoftmax::<f64>::new(2, 3).unwrap();
     blames! {
         "Empty q": flash(&matrix(0, 8), &k, &v, Mask::none());
         "Shape k": flash(&q, &matrix(5, 6), &v, Mask::none());
         "Shape valid": flash(&q, &k, &v, valid(4));
-        "Indivisible n_heads": flash(&q, &k, &v, FlashOptions::new().heads(3));
         "Shape v": Inputs::new(&q, &k, &matrix(4, 4), Mask::none());
         "Zero n_heads": inputs.clone().with_heads(0);
-        "Zero tiles.queries": engine.clone().with_tiles(no_queries);
-        "Zero threads": engine.clone().with_threads(0);
-        "Unsupported instructions": engine.clone().with_instructions(elsewhere);
-        "Unsupported instructions": TileProducts::<f32>::new(elsewhere, 8, 8);
-        "Zero keys": TileProducts::<f32>::new(Instructions::Portable, 0, 8);
+        "Indivisible n_heads": inputs.clone().with_heads(3);
+        "Indivisible n_kv_heads": grouped(&k, 4, 3);
+        "Zero n_kv_heads": grouped(&k, 4, 0);
+        "Shape k": grouped(&k, 4, 2);
+        "Zero n_kv_heads": MultiHeadAttention::<f64>::xavier_grouped(8, 4, 0, &mut rng());
         "Zero tiles.keys": tiled_attention(&inputs, no_keys);
-        "Zero tiles.keys": tiled_attention_backward(&inputs, &forward, &grad, no_keys);
-        "Shape forward.output": engine.backward(&inputs, &changed(|f| f.output = matrix(2, 4)), &grad);
-        "Shape forward.log_sum_exp_low": tiled_attention_backward(
-            &inputs, &changed(|f| f.log_sum_exp_low = matrix(2, 2)), &grad, tiles);
-        "Shape grad_output": engine.backward(&inputs, &forward, &matrix(4, 4));
-        "Empty grad_output": tiled_attention_backward(&inputs, &forward, &matrix(3, 0), tiles);
+        "Zero tiles.queries": tiled_attention_backward(&inputs, &forward, &forward.output, no_queries);
         "Zero rows": OnlineSoftmax::<f64>::new(0, 2);
         "NoMemory d_v": OnlineSoftmax::<f64>::new(2, usize::MAX);
         "Empty scores": state().absorb(&matrix(2, 0), &matrix(0, 3));
@@ -422,8 +377,23 @@ fn of_flash_attention() {
         "Shape values": state().absorb(&matrix(2, 4), &matrix(5, 3));
         "Shape other": state().merge(OnlineSoftmax::new(3, 3).unwrap());
     }
-    if cfg!(not(feature = "rayon")) {
-        blames! { "TooMany threads": engine.with_threads(2); }
+    let narrow = k.columns(0, 4).into_owned();
+    assert!(grouped(&narrow, 4, 2).is_ok());
+    let error = grouped(&k, 4, 2).unwrap_err();
+    let sentence = "`k` has 8 columns but 2 heads as wide as those of `q` have 4";
+    assert_eq!(error.to_string(), sentence);
+}
+
+/// A length of 0 is an error wherever one can be given, and never a panic.
+#[test]
+fn nothing_is_an_error() {
+    for (n_q, n_k, d_k, d_v) in [(0, 3, 2, 2), (3, 0, 2, 2), (3, 3, 0, 2), (3, 3, 2, 0)] {
+        let q = DMatrix::<f32>::zeros(n_q, d_k);
+        let (k, v) = (DMatrix::zeros(n_k, d_k), DMatrix::zeros(n_k, d_v));
+        for mask in [Mask::none(), Mask::causal(), Mask::window(2).unwrap()] {
+            assert!(attention(&q, &k, &v, &mask).is_err());
+            assert!(Inputs::new(&q, &k, &v, &mask).is_err());
+        }
     }
 }
 

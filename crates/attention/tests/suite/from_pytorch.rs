@@ -1,9 +1,10 @@
 //! PyTorch's calls of the page *From PyTorch to here*, as they are made with this crate, against what PyTorch returned: those of
 //! `golden/from_pytorch.py`.
 
-use crate::golden::{cases, compare, matrices, matrix};
+use crate::engines::pytorch::{cases, compare, matrices, matrix};
 // ANCHOR: imports
-use attention::flash::{FlashOptions, flash};
+use attention::engine::{Engine, Tiled};
+use attention::flash::{Inputs, flash};
 use attention::{Mask, MultiHeadAttention, Parameters, Result, ScoreRule, attention};
 use nalgebra::{DMatrix, RowDVector};
 
@@ -38,14 +39,15 @@ fn padding(q: &Matrix, k: &Matrix, v: &Matrix) -> Result<Matrix> {
 
 // ANCHOR: heads
 fn heads(q: &Matrix, k: &Matrix, v: &Matrix) -> Result<Matrix> {
-    flash(q, k, v, FlashOptions::new().heads(4)) // side by side, as they came
+    let inputs = Inputs::new(q, k, v, Mask::none())?.with_heads(4)?; // side by side
+    Ok(Tiled::default().forward(&inputs)?.output)
 }
 // ANCHOR_END: heads
 
 // ANCHOR: groups
 fn groups(q: &Matrix, k: &Matrix, v: &Matrix) -> Result<Matrix> {
-    let options = FlashOptions::new().heads(4).kv_heads(2);
-    flash(q, k, v, options.mask(Mask::causal()))
+    let inputs = Inputs::grouped(q, k, v, Mask::causal(), 4, 2)?;
+    Ok(Tiled::default().forward(&inputs)?.output)
 }
 // ANCHOR_END: groups
 
@@ -97,7 +99,7 @@ fn layer(layer: &MultiHeadAttention<f64>, x: &Matrix) -> Result<[Matrix; 3]> {
 
 #[test]
 fn every_call_gives_what_pytorch_gives() {
-    for case in cases("from_pytorch.json") {
+    for case in cases("from_pytorch.json", include_str!("../golden/from_pytorch.json")) {
         let name = case["name"].as_str().unwrap();
         let (inputs, expected) = (matrices(&case["inputs"]), matrix(&case["output"]));
         if let [q, k, v] = &inputs[..] {

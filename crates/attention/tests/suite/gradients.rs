@@ -1,16 +1,12 @@
 //! Every gradient against the slope that is measured: by every parameter and every input, under every mask.
 
 use crate::layer::Layer;
-use attention::flash::{
-    Flash, FlashOutput, Inputs, Tiles, tiled_attention, tiled_attention_backward,
-};
-use attention::testing::{blame, masks, options, parameters, random};
+use crate::support::{blame, masks, options, parameters, random};
 use attention::{
-    AttentionCache, AttentionGradients, BatchGradients, ForwardOptions, GradientCheck,
-    LayerGradients, Mask, MultiHeadAttention, NamedParameters, Result,
-    SingleHeadAttention, attention, attention_backward, gradient_check,
-    gradient_check_parameters, softmax, softmax_backward, softmax_rows,
-    softmax_rows_backward,
+    AttentionCache, BatchGradients, ForwardOptions, GradientCheck, LayerGradients, Mask,
+    MultiHeadAttention, NamedParameters, Result, SingleHeadAttention, attention,
+    attention_backward, gradient_check, gradient_check_parameters, softmax,
+    softmax_backward, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector, RowDVector};
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -49,148 +45,6 @@ fn of_the_softmax_of_rows() {
 }
 
 // ---------------------------------------------------------------------------------------------------- attention
-
-#[test]
-fn of_attention_by_queries_keys_and_values() {
-    for (n_q, n_k) in [(5, 5), (3, 6), (6, 3), (1, 4), (1, 1)] {
-        let (d_k, d_v) = (4, 3);
-        let (q, k, v) =
-            (random(n_q, d_k, 10), random(n_k, d_k, 11), random(n_k, d_v, 12));
-        let r = random(n_q, d_v, 13);
-        for (kind, mask) in masks(n_q, n_k) {
-            let (_, cache) = attention(&q, &k, &v, &mask).unwrap();
-            let d = attention_backward(&cache, &r).unwrap();
-            let what = |input| format!("{input}, mask {kind}, {n_q} queries, {n_k} keys");
-            let loss = |q: &_, k: &_, v: &_| Ok(attention(q, k, v, &mask)?.0.dot(&r));
-            let by_q = gradient_check(&q, &d.q, EPSILON, |q| loss(q, &k, &v)).unwrap();
-            assert_agrees(by_q, &what("q"));
-            let by_k = gradient_check(&k, &d.k, EPSILON, |k| loss(&q, k, &v)).unwrap();
-            assert_agrees(by_k, &what("k"));
-            let by_v = gradient_check(&v, &d.v, EPSILON, |v| loss(&q, &k, v)).unwrap();
-            assert_agrees(by_v, &what("v"));
-        }
-    }
-}
-
-// ---------------------------------------------------------------------------------------------------- tiles
-
-/// Attention in tiles: as the book explains it, or made fast.
-#[derive(Debug, Clone)]
-enum InTiles {
-    Explained(Tiles),
-    Fast(Flash),
-}
-
-impl InTiles {
-    /// Tiles that no length below is a multiple of, of one query and one key, and larger than all there is.
-    fn all() -> Vec<Self> {
-        let sizes = [(2, 3), (1, 1), (3, 2), (64, 64)];
-        let tiles = sizes.map(|(queries, keys)| Tiles { queries, keys });
-        let threads = if cfg!(feature = "rayon") { 2 } else { 1 };
-        let fast = |tiles| Flash::new().with_tiles(tiles).unwrap().with_threads(threads);
-        tiles
-            .into_iter()
-            .flat_map(|t| [InTiles::Explained(t), InTiles::Fast(fast(t).unwrap())])
-            .collect()
-    }
-
-    fn forward(&self, inputs: &Inputs<f64>) -> FlashOutput<f64> {
-        match self {
-            InTiles::Explained(tiles) => tiled_attention(inputs, *tiles).unwrap(),
-            InTiles::Fast(flash) => flash.forward(inputs),
-        }
-    }
-
-    fn backward(
-        &self,
-        inputs: &Inputs<f64>,
-        grad_output: &DMatrix<f64>,
-    ) -> AttentionGradients<f64> {
-        let forward = &self.forward(inputs);
-        match self {
-            InTiles::Explained(tiles) => {
-                tiled_attention_backward(inputs, forward, grad_output, *tiles)
-            }
-            InTiles::Fast(flash) => flash.backward(inputs, forward, grad_output),
-        }
-        .unwrap()
-    }
-}
-
-#[test]
-fn of_attention_in_tiles() {
-    let (n_heads, d_k, d_v) = (2, 4, 3);
-    let programs = InTiles::all();
-    for (n_q, n_k) in [(5, 5), (3, 7), (7, 3), (1, 4), (1, 1)] {
-        let [q, k] = [(n_q, 70), (n_k, 71)].map(|(n, s)| random(n, n_heads * d_k, s));
-        let [v, r] = [(n_k, 72), (n_q, 73)].map(|(n, s)| random(n, n_heads * d_v, s));
-        for (kind, mask) in masks(n_q, n_k) {
-            for program in &programs {
-                let output = |q: &_, k: &_, v: &_| -> Result<DMatrix<f64>> {
-                    let inputs = Inputs::new(q, k, v, &mask)?.with_heads(n_heads)?;
-                    Ok(program.forward(&inputs).output)
-                };
-                let here = output(&q, &k, &v).unwrap();
-                let grad_output = here.map(f64::cos).component_mul(&r);
-                let inputs = Inputs::new(&q, &k, &v, &mask).unwrap();
-                let inputs = inputs.with_heads(n_heads).unwrap();
-                let d = program.backward(&inputs, &grad_output);
-                let loss = |q: &_, k: &_, v: &_| {
-                    Ok((output(q, k, v)?.map(f64::sin) - here.map(f64::sin)).dot(&r))
-                };
-                let what = |x| format!("{x}, {kind}, ({n_q}, {n_k}), {program:?}");
-                let by_q = gradient_check(&q, &d.q, EPSILON, |q| loss(q, &k, &v));
-                assert_agrees(by_q.unwrap(), &what("q"));
-                let by_k = gradient_check(&k, &d.k, EPSILON, |k| loss(&q, k, &v));
-                assert_agrees(by_k.unwrap(), &what("k"));
-                let by_v = gradient_check(&v, &d.v, EPSILON, |v| loss(&q, &k, v));
-                assert_agrees(by_v.unwrap(), &what("v"));
-            }
-        }
-    }
-}
-
-/// Not small: zero. And a NaN behind the mask stays there.
-#[test]
-fn of_what_no_query_sees_in_tiles_is_exactly_zero() {
-    let (n_q, n_k) = (9, 6);
-    let mask = Mask::causal()
-        .and(Mask::padding(&[true, true, false, true, false, true]).unwrap());
-    let (mut q, mut r) = (random(n_q, 8, 80), random(n_q, 6, 83));
-    let (mut k, mut v) = (random(n_k, 8, 81), random(n_k, 6, 82));
-    // What is not finite is in all that is hidden, and in values alone of the last key.
-    k.row_mut(2).fill(f64::NAN);
-    [2, 4].into_iter().for_each(|hidden| v.row_mut(hidden).fill(f64::INFINITY));
-    for blind in 0..n_q - n_k {
-        q.row_mut(blind).fill(f64::NAN);
-        r.row_mut(blind).fill(f64::INFINITY);
-    }
-    let inputs = Inputs::new(&q, &k, &v, &mask).unwrap().with_heads(2).unwrap();
-    for program in InTiles::all() {
-        let forward = program.forward(&inputs);
-        let d = program.backward(&inputs, &r);
-        for i in 0..n_q {
-            let blind = i < n_q - n_k; // the first three queries come before all keys
-            let is_zero = |m: &DMatrix<f64>| m.row(i).iter().all(|&x| x == 0.0);
-            assert_eq!(is_zero(&forward.output), blind, "output {i}, {program:?}");
-            let row = forward.log_sum_exp.row(i);
-            assert!(row.iter().all(|&lse| (lse == f64::NEG_INFINITY) == blind));
-            // The fourth sees one key alone: its weight is 1, whatever the query.
-            let flat = d.q.row(i).amax() < 1e-15;
-            assert_eq!(flat, i <= n_q - n_k, "q {i}, {program:?}");
-            assert!(!blind || is_zero(&d.q), "q {i}, {program:?}");
-        }
-        for j in 0..n_k {
-            let hidden = [2, 4].contains(&j);
-            for (name, gradient) in [("k", &d.k), ("v", &d.v)] {
-                let is_zero = gradient.row(j).iter().all(|&x| x == 0.0);
-                assert_eq!(is_zero, hidden, "{name} {j}, {program:?}");
-                let row = gradient.row(j);
-                assert!(row.iter().all(|x| x.is_finite()), "{name} {j}, {program:?}");
-            }
-        }
-    }
-}
 
 /// The sum over a tile in the place of D is right as long as there is one tile.
 #[test]
@@ -257,15 +111,6 @@ fn of_layers_without_biases() {
         |layer: &MultiHeadAttention<f64>| layer.forward(&x, Mask::causal()).unwrap();
     assert_eq!(run(&layer).0, run(&zeros).0);
     check_under_every_mask(&zeros, |o| o);
-}
-
-/// The layer's gradients from flash attention, with heads of other widths and without a bias.
-#[test]
-fn of_a_layer_tile_by_tile() {
-    let mut p = parameters(8, 6, 10, 31);
-    p.b_v = RowDVector::zeros(0);
-    let layer = MultiHeadAttention::from_parameters(p, 2).unwrap();
-    check_under_every_mask(&layer, |options| options.flash());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Both layers by the same calls, for tests that hold for either.
 
 use attention::{
-    AttentionCache, BatchGradients, BatchOptions, Float, ForwardOptions, LayerGradients,
+    BatchGradients, BatchOptions, Float, ForwardOptions, LayerGradients,
     MultiHeadAttention, MultiHeadCache, NamedParameters, Parameters, Result,
     SingleHeadAttention, SingleHeadCache,
 };
@@ -33,11 +33,11 @@ pub trait Layer<T: Float>: NamedParameters<T> + Clone {
         caches: &[Self::Cache],
         grad_outputs: &[DMatrix<T>],
     ) -> Result<BatchGradients<T>>;
-    fn heads(cache: &Self::Cache) -> &[AttentionCache<T>];
+    fn weights(cache: &Self::Cache) -> &[DMatrix<T>];
 }
 
 macro_rules! layer {
-    ($layer:ident, $cache:ident, $heads:expr) => {
+    ($layer:ident, $cache:ident, $weights:expr) => {
         impl<T: Float> Layer<T> for $layer<T> {
             type Cache = $cache<T>;
             fn parameters(&self) -> &Parameters<T> {
@@ -71,16 +71,16 @@ macro_rules! layer {
             ) -> Result<BatchGradients<T>> {
                 self.backward_batch(caches, grad_outputs)
             }
-            fn heads(cache: &Self::Cache) -> &[AttentionCache<T>] {
-                $heads(cache)
+            fn weights(cache: &Self::Cache) -> &[DMatrix<T>] {
+                $weights(cache)
             }
         }
     };
 }
 
 layer!(SingleHeadAttention, SingleHeadCache, one_head);
-layer!(MultiHeadAttention, MultiHeadCache, MultiHeadCache::heads);
+layer!(MultiHeadAttention, MultiHeadCache, MultiHeadCache::weights);
 
-fn one_head<T: Float>(cache: &SingleHeadCache<T>) -> &[AttentionCache<T>] {
-    std::slice::from_ref(&cache.attention)
+fn one_head<T: Float>(cache: &SingleHeadCache<T>) -> &[DMatrix<T>] {
+    std::slice::from_ref(&cache.attention.weights)
 }

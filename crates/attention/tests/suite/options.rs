@@ -1,10 +1,10 @@
-//! Masks by value and by reference, the engines, and what a mask or a list of masks becomes where options are asked for.
+//! Masks by value and by reference, and what a mask or a list of masks becomes where options are asked for.
 
-use attention::flash::{Flash, FlashOptions, Inputs, Tiles, flash};
-use attention::testing::one_problem::off;
-use attention::testing::{masks, random};
+use crate::support::{masks, random};
+use attention::engine::{Engine, Tiled};
+use attention::flash::{Inputs, flash};
 use attention::{
-    BatchOptions, Engine, ForwardOptions, Mask, MultiHeadAttention, Result, attention,
+    BatchOptions, ForwardOptions, Mask, MultiHeadAttention, Result, attention,
     attention_weights,
 };
 use rand::{SeedableRng, rngs::ChaCha8Rng};
@@ -26,7 +26,8 @@ fn a_mask_may_be_given_or_lent() -> Result<()> {
         assert_eq!(flash(&x, &x, &x, &mask)?, flash(&x, &x, &x, given.clone())?);
         let lent = Inputs::new(&x, &x, &x, &mask)?;
         let owner = Inputs::new(&x, &x, &x, given.clone())?;
-        assert_eq!(Flash::new().forward(&lent), Flash::new().forward(&owner));
+        let by_tiles = Tiled::default();
+        assert_eq!(by_tiles.forward(&lent)?, by_tiles.forward(&owner)?);
         assert_eq!(layer.forward(&x, &mask)?, layer.forward(&x, given.clone())?);
         let options = ForwardOptions::new().mask(&mask);
         assert_eq!(layer.forward(&x, options)?, layer.forward(&x, given.clone())?);
@@ -54,27 +55,6 @@ fn a_clone_of_a_mask_shares_its_matrix() -> Result<()> {
 }
 
 #[test]
-fn both_engines_agree_and_an_engine_has_settings() -> Result<()> {
-    let (x, layer) = (random(9, 6, 3), layer());
-    let run =
-        |options: ForwardOptions<f64>| layer.forward(&x, options.mask(Mask::causal()));
-    let (naive, cache) = run(ForwardOptions::new().engine(Engine::Naive))?;
-    assert_eq!(cache.heads().len(), 3);
-    assert_eq!(naive, layer.forward(&x, Mask::causal())?.0);
-    let tiles =
-        Flash::new().with_tiles(Tiles { queries: 2, keys: 2 })?.with_threads(1)?;
-    for options in [
-        ForwardOptions::new().flash(),
-        ForwardOptions::new().engine(Engine::Flash(Flash::new())),
-        ForwardOptions::new().engine(tiles),
-    ] {
-        let (by_tiles, cache) = run(options)?;
-        assert!(cache.heads().is_empty());
-        assert!(off(&by_tiles, &naive) < 1e-14);
-    }
-    let back = ForwardOptions::new().flash().engine(Engine::Naive);
-    assert_eq!(back, ForwardOptions::<f64>::default());
-    assert_eq!(FlashOptions::default(), FlashOptions::from(Mask::none()));
+fn options_for_a_batch_are_those_of_each_sequence() {
     assert_eq!(BatchOptions::<f64>::from(Mask::none()), ForwardOptions::new().into());
-    Ok(())
 }

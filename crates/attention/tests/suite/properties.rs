@@ -1,18 +1,17 @@
 //! Properties of attention that hold for any input, whatever its numbers are.
 
 use crate::layer::Layer;
-use attention::testing::{masks, options, parameters, random};
+use crate::support::random_problems::mask;
+use crate::support::{masks, options, parameters, random};
 use attention::{
     AttentionShape, BatchGradients, Float, ForwardOptions, Mask, MultiHeadAttention,
-    Parameters, SingleHeadAttention, Visibility, attention, attention_backward,
-    attention_weights, log_sum_exp, log_sum_exp_rows, scaled_scores, softmax,
-    softmax_rows, softmax_rows_backward,
+    Parameters, SingleHeadAttention, attention, attention_weights, log_sum_exp,
+    log_sum_exp_rows, scaled_scores, softmax, softmax_rows, softmax_rows_backward,
 };
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use rand::{SeedableRng, rngs::ChaCha8Rng};
 
 /// The same cases in every run, and no file of those that failed.
 fn config() -> ProptestConfig {
@@ -39,34 +38,16 @@ prop_compose! {
     fn problems()(
         (n_q, n_k, d_k, d_v) in (1..8_usize, 1..8_usize, 1..6_usize, 1..6_usize),
         size in prop_oneof![Just(1.0), Just(10.0), Just(100.0)],
-        kind in 0..7_u8,
         seed in any::<u32>(),
     ) -> Problem {
         let seed = seed.into();
+        let (mask, _) = mask(&mut ChaCha8Rng::seed_from_u64(seed), (n_q, n_k));
         Problem {
             q: size * random(n_q, d_k, seed),
             k: size * random(n_k, d_k, seed + 1),
             v: size * random(n_k, d_v, seed + 2),
-            mask: any_mask(n_q, n_k, kind, seed + 3),
+            mask,
         }
-    }
-}
-
-fn any_mask(n_q: usize, n_k: usize, kind: u8, seed: u64) -> Mask {
-    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    let window = Mask::window(rng.random_range(1..5)).unwrap();
-    let valid: Vec<bool> = (0..n_k).map(|_| rng.random()).collect();
-    let padding = Mask::padding(&valid).unwrap();
-    let dense = Mask::dense(DMatrix::from_fn(n_q, n_k, |_, _| rng.random())).unwrap();
-    match kind {
-        0 => Mask::none(),
-        1 => Mask::causal(),
-        2 => window,
-        3 => padding,
-        4 => dense,
-        5 => Mask::causal().and(padding),
-        6 => window.and(dense),
-        _ => unreachable!("there are seven kinds"),
     }
 }
 
@@ -153,34 +134,6 @@ proptest! {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- symmetries
-
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn the_order_of_keys_and_values_does_not_matter(problem in problems(), seed in any::<u32>()) {
-        let Problem { q, k, v, .. } = problem;
-        let n_k = k.nrows();
-        let rng = &mut ChaCha8Rng::seed_from_u64(seed.into());
-        let mut order: Vec<usize> = (0..n_k).collect();
-        order.shuffle(rng);
-        let mut valid: Vec<bool> = (0..n_k).map(|_| rng.random()).collect();
-        valid[0] = true;
-        let valid_in_order: Vec<bool> = order.iter().map(|&j| valid[j]).collect();
-
-        let (output, _) = attention(&q, &k, &v, Mask::padding(&valid).unwrap()).unwrap();
-        let (again, _) = attention(
-            &q,
-            &k.select_rows(&order),
-            &v.select_rows(&order),
-            Mask::padding(&valid_in_order).unwrap(),
-        )
-        .unwrap();
-        prop_assert!((output - again).amax() < 1e-12 * v.amax());
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------- what masks hide
 
 /// A future token may change as it likes: the outputs before it keep their bits, and a loss of the past alone has no
@@ -211,74 +164,6 @@ fn assert_the_future_is_hidden<L: Layer<f64>>(layer: &L) {
 fn under_a_causal_mask_the_future_does_not_reach_the_past() {
     assert_the_future_is_hidden(&single_head(0));
     assert_the_future_is_hidden(&multi_head(0));
-}
-
-proptest! {
-    #![proptest_config(config())]
-
-    /// A loss of query i alone has no gradient with respect to the keys and values that i may not see.
-    #[test]
-    fn no_gradient_flows_through_what_is_hidden(problem in problems()) {
-        let Problem { q, k, v, mask } = problem;
-        let sized = mask.sized(q.nrows(), k.nrows()).unwrap();
-        let (output, cache) = attention(&q, &k, &v, &mask).unwrap();
-        for i in 0..q.nrows() {
-            let mut grad_output = DMatrix::zeros(output.nrows(), output.ncols());
-            grad_output.row_mut(i).fill(1.0);
-            let d = attention_backward(&cache, &grad_output).unwrap();
-            for j in (0..k.nrows()).filter(|&j| !sized.allows(i, j)) {
-                prop_assert!(d.k.row(j).iter().chain(d.v.row(j).iter()).all(|&d| d == 0.0));
-            }
-            for other in (0..q.nrows()).filter(|&other| other != i) {
-                prop_assert!(d.q.row(other).iter().all(|&d| d == 0.0));
-            }
-        }
-    }
-
-    /// For every tile of a mask, and for tiles that reach out of it.
-    #[test]
-    fn what_is_said_of_a_tile_holds_for_each_of_its_pairs(
-        (n_q, n_k) in (1..7_usize, 1..7_usize),
-        kind in 0..7_u8,
-        seed in any::<u32>(),
-    ) {
-        let mask = any_mask(n_q, n_k, kind, seed.into());
-        let sized = mask.sized(n_q, n_k).unwrap();
-        let ranges = |n: usize| (0..=n).flat_map(move |a| (a..=n + 2).map(move |b| a..b));
-        for (rows, columns) in ranges(n_q).flat_map(|r| ranges(n_k).map(move |c| (r.clone(), c))) {
-            let inside = |i, j| i < n_q && j < n_k;
-            let pairs = rows.clone().flat_map(|i| columns.clone().map(move |j| (i, j)));
-            let (mut seen, mut hidden) = (0, 0);
-            for (i, j) in pairs.filter(|&(i, j)| inside(i, j)) {
-                if sized.allows(i, j) { seen += 1 } else { hidden += 1 }
-            }
-            match sized.visibility(rows, columns) {
-                Visibility::Full => prop_assert!(seen > 0 && hidden == 0),
-                Visibility::Hidden => prop_assert!(seen == 0),
-                Visibility::Partial if kind >= 5 => {} // combined masks may be careful
-                Visibility::Partial => prop_assert!(seen > 0 && hidden > 0),
-            }
-        }
-    }
-}
-
-/// Each rule that is added hides more, in whatever order; and a hundred thousand of them are no deep nest.
-#[test]
-fn any_number_of_masks_combine() {
-    let [causal, window] = [Mask::causal(), Mask::window(3).unwrap()];
-    let padding = Mask::padding(&[true, false, true, true, true]).unwrap();
-    let allowed = |mask: &Mask| mask.sized(5, 5).unwrap().allowed_matrix();
-    let expected = DMatrix::from_fn(5, 5, |i, j| j <= i && i - j < 3 && j != 1);
-    let left = causal.clone().and(window.clone()).and(padding.clone());
-    let right = causal.clone().and(window.clone().and(padding.clone()));
-    assert_eq!((allowed(&left), allowed(&right)), (expected.clone(), expected));
-    assert_eq!(Mask::none().and(window.clone()).and(Mask::none()), window);
-
-    let many = (0..100_000).fold(padding, |mask, _| mask.and(Mask::causal()));
-    let sized = many.sized(5, 5).unwrap();
-    assert!(sized.allows(4, 2) && !sized.allows(4, 1) && !sized.allows(2, 3));
-    assert_eq!(sized.visibility(4..5, 2..5), Visibility::Full);
-    assert_eq!(sized.visibility(0..5, 1..2), Visibility::Hidden);
 }
 
 /// For all three kinds of infinity and NaN, in a layer whose last token is padding.
@@ -336,14 +221,14 @@ proptest! {
     fn multi_head_attention_with_one_head_is_single_head_attention_to_the_bit(
         (n, context_length, d) in (1..7_usize, 1..7_usize, 1..7_usize),
         is_cross in any::<bool>(),
-        kind in 0..7_u8,
         seed in any::<u32>(),
     ) {
         let seed = seed.into();
         let parameters = parameters(d, d, d, seed);
         let (x, other) = (random(n, d, seed + 1), random(context_length, d, seed + 2));
         let context = is_cross.then_some(&other);
-        let mask = any_mask(n, context.map_or(n, DMatrix::nrows), kind, seed + 3);
+        let n_k = context.map_or(n, DMatrix::nrows);
+        let (mask, _) = mask(&mut ChaCha8Rng::seed_from_u64(seed), (n, n_k));
         let one = SingleHeadAttention::from(parameters.clone());
         let multi = MultiHeadAttention::from_parameters(parameters, 1).unwrap();
 

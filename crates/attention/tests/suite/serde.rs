@@ -1,11 +1,11 @@
 //! Values that are written and read again are the same, to the bit; files may be wrong, but reading them does not panic.
 
-use attention::testing::{masks, random};
+use crate::support::{masks, random};
 use attention::{
-    ForwardOptions, Mask, MultiHeadAttention, Parameters, Rotary, RotaryPairs,
-    SingleHeadAttention,
+    Adam, ForwardOptions, LayerGradients, Mask, MultiHeadAttention, Parameters, Result,
+    Rotary, RotaryPairs, SingleHeadAttention,
 };
-use nalgebra::{DMatrix, RowDVector};
+use nalgebra::{DMatrix, RowDVector, dmatrix};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use serde_json::{Value, from_str, from_value, json, to_string, to_value};
 
@@ -50,7 +50,7 @@ fn a_multi_head_layer_comes_back_with_its_heads() {
     assert_eq!(again.n_heads(), 2);
     let run = |layer: &MultiHeadAttention<f64>| {
         let (output, cache) = layer.forward(&x(), dropping()).unwrap();
-        (output, cache.core)
+        (output, cache.forward().clone())
     };
     assert_eq!(run(&again), run(&layer));
 }
@@ -237,4 +237,75 @@ fn a_layer_whose_heads_do_not_divide_is_not_written() {
     layer.parameters = parameters(4, 3, 2).into();
     let error = to_string(&layer).unwrap_err().to_string();
     assert_eq!(error, "`n_heads` is 2 but it must divide the 3 columns of `w_q`");
+}
+
+fn gradients(layer: &MultiHeadAttention<f64>) -> Result<LayerGradients<f64>> {
+    let (output, cache) = layer.forward(&random(5, 4, 30), Mask::causal())?;
+    layer.backward(&cache, &output)
+}
+
+/// Training that is saved and continued goes on as training that never stopped, to the bit.
+#[test]
+fn a_saved_optimiser_goes_on_where_it_was() -> Result<()> {
+    let mut layer = multi_head();
+    let mut adam = Adam::new(0.02);
+    adam.weight_decay = 0.01;
+    for _ in 0..3 {
+        let gradients = gradients(&layer)?;
+        adam.step(&mut layer, &gradients)?;
+    }
+    let saved = to_string(&(&layer, &adam)).unwrap();
+    let (mut layer_again, mut adam_again): (MultiHeadAttention<f64>, Adam<f64>) =
+        from_str(&saved).unwrap();
+    assert_eq!(adam_again, adam);
+    for _ in 0..3 {
+        let gradients_here = gradients(&layer)?;
+        adam.step(&mut layer, &gradients_here)?;
+        let gradients_again = gradients(&layer_again)?;
+        adam_again.step(&mut layer_again, &gradients_again)?;
+    }
+    assert_eq!((layer_again, adam_again), (layer, adam));
+    let unknown = saved.replace("\"steps\"", "\"count\"");
+    assert!(from_str::<(MultiHeadAttention<f64>, Adam<f64>)>(&unknown).is_err());
+    Ok(())
+}
+
+/// What no optimiser could have written is an error that names it, and no panic; what could not be read again isn't written.
+#[test]
+fn a_file_with_a_wrong_optimiser_is_not_read() -> Result<()> {
+    let mut adam = Adam::new(0.02_f64);
+    adam.step(&mut dmatrix![1.0, 2.0], &dmatrix![1.0, 1.0])?;
+    let written = to_value(&adam).unwrap();
+    let huge = 1_u64 << 63;
+    for (averages, words) in [
+        (
+            json!([["", [[1.0, 1.0], huge, 2], [[1.0, 1.0], 1, 2]]]),
+            "`mean` has 2 entries",
+        ),
+        (
+            json!([["", [[1.0, 1.0], 1, 2], [[1.0], 1, 2]]]),
+            "`root_mean_square` has 1 entry",
+        ),
+        (
+            json!([["", [[1.0, 1.0], 1, 2], [[1.0], 1, 1]]]),
+            "`root_mean_square` has 1 column",
+        ),
+    ] {
+        let mut tampered = written.clone();
+        tampered["averages"] = averages;
+        let error = from_value::<Adam<f64>>(tampered).unwrap_err();
+        assert!(error.to_string().starts_with(words), "{error}");
+    }
+    let mut tampered = written.clone();
+    tampered["steps"] = json!(u64::MAX);
+    let mut last: Adam<f64> = from_value(tampered).unwrap();
+    last.step(&mut dmatrix![1.0, 2.0], &dmatrix![1.0, 1.0])?;
+    let mut tampered = written;
+    tampered["averages"][0] = json!(["w", [[1.0], 1, 1], [[1e39], 1, 1]]);
+    let error = from_value::<Adam<f32>>(tampered).unwrap_err();
+    assert_eq!(error.to_string(), "`w`: `root_mean_square` is inf but it must be finite");
+    adam.rate = f64::NAN;
+    let error = to_string(&adam).unwrap_err();
+    assert_eq!(error.to_string(), "`rate` is NaN but it must be finite");
+    Ok(())
 }

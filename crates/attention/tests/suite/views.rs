@@ -1,36 +1,21 @@
 //! Every function that takes a matrix takes a view of one: columns, rows, a piece of both, a matrix of fixed size. Each gives what
 //! it gives for a copy, to the bit.
 
-use attention::flash::{
-    Flash, Inputs, OnlineSoftmax, Tiles, flash, tiled_attention, tiled_attention_backward,
-};
-use attention::testing::one_problem::off;
-use attention::testing::{parameters, random};
+use crate::engines::agreement::each_view;
+use crate::support::{parameters, random};
+use approx::assert_abs_diff_eq;
+use attention::flash::{OnlineSoftmax, flash};
 use attention::{
     ForwardOptions, LayerGradients, Mask, MultiHeadAttention, Result,
     SingleHeadAttention, attention, attention_backward, attention_weights,
     gradient_check, heat_map, linear, linear_backward, log_sum_exp_rows,
     numerical_gradient, row_entropy, scaled_scores, softmax_rows, softmax_rows_backward,
 };
-use nalgebra::{DMatrix, DMatrixView, RowDVector, SMatrix};
-
-/// Four tokens of width 4, each view a part of a larger matrix that holds NaN around it.
-fn views(check: impl Fn(DMatrixView<f64>)) {
-    let mut large = DMatrix::from_element(9, 11, f64::NAN);
-    large.view_mut((2, 3), (4, 4)).copy_from(&random(4, 4, 1));
-    let columns = large.rows(2, 4).into_owned();
-    let rows = large.columns(3, 4).into_owned();
-    check((&columns.columns(3, 4)).into());
-    check((&rows.rows(2, 4)).into());
-    check((&large.view((2, 3), (4, 4))).into());
-    check(rows.rows_range(2..6));
-    check((&SMatrix::<f64, 4, 4>::from_fn(|i, j| large[(i + 2, j + 3)])).into());
-    check((&large.fixed_view::<4, 4>(2, 3)).into());
-}
+use nalgebra::{DMatrix, DMatrixView, RowDVector};
 
 #[test]
 fn of_functions() {
-    views(|x| {
+    each_view(|x| {
         let run = |x: DMatrixView<f64>| -> Result<Vec<DMatrix<f64>>> {
             let column = |vector: nalgebra::DVector<f64>| {
                 DMatrix::from_column_slice(vector.len(), 1, vector.as_slice())
@@ -43,6 +28,8 @@ fn of_functions() {
             let check = gradient_check(x, x, 1e-5, |x| Ok(x.norm_squared() / 2.0))?;
             assert!(check.max_relative_error < 1e-9);
             let weights_of_x = softmax_rows(x)?;
+            let mut state = OnlineSoftmax::new(4, 4)?;
+            state.absorb(x, x)?;
             let labels = ["a", "b", "c", "d"];
             assert_eq!(
                 heat_map(x, &labels, &labels)?,
@@ -63,6 +50,8 @@ fn of_functions() {
                 numerical_gradient(x, 1e-5, |x| Ok(x.norm_squared()))?,
                 softmax_rows_backward(weights_of_x.rows(0, 4), x)?,
                 column(log_sum_exp_rows(x)?),
+                flash(x, x, x, Mask::causal())?,
+                state.finish().0,
                 column(row_entropy(weights_of_x.columns(0, 4))?),
                 weights_of_x,
             ])
@@ -75,30 +64,11 @@ fn of_functions() {
 }
 
 #[test]
-fn of_flash_attention_and_its_gradients() {
-    views(|x| {
-        let run = |x: DMatrixView<f64>| -> Result<_> {
-            let tiles = Tiles { queries: 2, keys: 3 };
-            let inputs = Inputs::new(x, x, x, Mask::causal())?.with_heads(2)?;
-            let (engine, tiled) = (Flash::new(), tiled_attention(&inputs, tiles)?);
-            let forward = engine.forward(&inputs);
-            let fast = engine.backward(&inputs, &forward, x)?;
-            let readable = tiled_attention_backward(&inputs, &tiled, x, tiles)?;
-            let mut state = OnlineSoftmax::new(4, 4)?;
-            state.absorb(x, x)?;
-            let output = flash(x, x, x, Mask::causal())?;
-            Ok((output, forward, fast, tiled, readable, state.finish()))
-        };
-        assert_eq!(run(x).unwrap(), run(x.into_owned().as_view()).unwrap());
-    });
-}
-
-#[test]
 fn of_layers() {
     type Answer = (DMatrix<f64>, LayerGradients<f64>);
     let single = SingleHeadAttention::from(parameters(4, 3, 2, 0));
     let multi = MultiHeadAttention::from_parameters(parameters(4, 4, 4, 0), 2).unwrap();
-    views(|x| {
+    each_view(|x| {
         let run = |x: DMatrixView<f64>| -> Result<[Answer; 3]> {
             let across = ForwardOptions::new().context(x);
             let (output, cache) = single.forward(x, across.clone())?;
@@ -125,9 +95,9 @@ fn of_a_cache_of_keys_and_values_that_is_filled_row_by_row() -> Result<()> {
         let (keys, values) = (keys.rows(0, token + 1), values.rows(0, token + 1));
         let (query, right) = (q.rows(token, 1), whole.rows(token, 1).into_owned());
         let by_tiles = flash(query, keys, values, Mask::none())?;
-        assert!(off(&by_tiles, &right) < 1e-15);
+        assert_abs_diff_eq!(by_tiles, right, epsilon = 1e-15);
         let (naive, _) = attention(query, keys, values, Mask::none())?;
-        assert!(off(&naive, &right) < 1e-15);
+        assert_abs_diff_eq!(naive, right, epsilon = 1e-15);
     }
     Ok(())
 }

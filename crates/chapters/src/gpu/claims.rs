@@ -9,6 +9,7 @@ use super::pipeline::of_hopper;
 use super::published::{FLASH_2, FLASH_3};
 use super::{race, source};
 use crate::records::tests::committed;
+use gpu::tiles;
 use laboratory::gpu::{ARRIVAL, CONSUMERS, TILES, clocks};
 
 /// The guide's multiply-adds per clock and the data sheet's rates meet there.
@@ -58,7 +59,7 @@ fn bandwidths_are_multiplied_as_the_chapter_does() {
 fn both_reports_of_a_race_name_the_same_lines() {
     let races = race::lines(race::REPORT).unwrap();
     assert_eq!(races, [races[0]; 2]);
-    let [write, read] = races[0].map(|line| source::line("tiled.cu", line).unwrap());
+    let [write, read] = races[0].map(|line| source::line(line).unwrap());
     assert!(write.starts_with("`tile[row][column] = "));
     assert!(read.contains("shared.k[j][c]"));
 }
@@ -66,14 +67,12 @@ fn both_reports_of_a_race_name_the_same_lines() {
 /// "keys 5, 133, 261"
 #[test]
 fn a_thread_of_kernel_0_takes_every_128th_key() {
-    assert_eq!(source::constant("naive.cu", "THREADS").unwrap(), 133 - 5);
-    let line = "for (int j = threadIdx.x; j < n_k; j += THREADS) {";
-    source::has("naive.cu", &[line]).unwrap();
+    assert_eq!(tiles::naive::THREADS, 133 - 5);
 }
 
 #[test]
 fn no_conflict_of_banks_is_left() {
-    let Clocks { tiled, registers, matrices } = Clocks::with_remedies().unwrap();
+    let Clocks { tiled, registers, matrices } = Clocks::with_remedies();
     assert_eq!((tiled, registers, matrices), ([1, 1], [2; 4], 4));
 }
 
@@ -109,7 +108,7 @@ fn the_lane_that_holds_a_score_is_the_one_that_wants_its_weight() {
 
 #[test]
 fn every_kernel_reaches_a_share_of_its_roof() {
-    for step in steps().unwrap() {
+    for step in steps() {
         let (least, most) = step.predicted();
         assert!(0.0 < least && least < most && most <= 1.0, "{}", step.name);
     }
@@ -118,7 +117,7 @@ fn every_kernel_reaches_a_share_of_its_roof() {
 #[test]
 fn each_kernel_removes_the_obstacle_of_the_one_before() {
     let [naive, tiled, registers, tensor, hopper, _] =
-        steps().unwrap().each_ref().map(Step::relative);
+        steps().each_ref().map(Step::relative);
     assert!(naive.loads > 10.0 && naive.loads > naive.slow && naive.slow > 0.9);
     assert!(tiled.loads > 2.0 * tiled.instructions && tiled.loads < naive.loads / 2.0);
     assert!(registers.loads < 0.6 && registers.instructions < 1.2);
@@ -133,7 +132,7 @@ fn each_kernel_removes_the_obstacle_of_the_one_before() {
 #[test]
 fn comparisons_and_conversions_are_too_few_to_set_the_pace() {
     let slower = 1.5 / COMPARISONS as f64;
-    for step in steps().unwrap() {
+    for step in steps() {
         let instructions: f64 = step.functions.iter().map(|f| f.instructions).sum();
         assert!(slower < instructions, "{}", step.name);
     }
@@ -144,20 +143,20 @@ fn comparisons_and_conversions_are_too_few_to_set_the_pace() {
 fn the_loads_of_kernel_1_are_those_that_the_chapter_works_out() {
     assert!(banks::tiled_loads(D + 1).iter().all(|load| clocks(load) == 1));
     let [one, two] = [1, 2].map(|loads| ladder::row_of_loads(loads) as f64);
-    let tiled = steps().unwrap()[1].relative();
+    let tiled = steps()[1].relative();
     assert!((tiled.loads - f64::midpoint(two, one) - 0.25).abs() < 0.05, "{tiled:?}");
 }
 
 #[test]
 fn the_functions_of_kernel_0_cannot_overlap() {
-    let [naive, ..] = steps().unwrap();
+    let [naive, ..] = steps();
     assert!(naive.predicted().1 < 1.0 / naive.relative().loads);
     assert_eq!(naive.beyond, (2 * D * 4 + 7 * 4) as f64);
 }
 
 #[test]
 fn kernels_0_3_and_4_ask_for_more_than_hbm_delivers() {
-    let steps = steps().unwrap();
+    let steps = steps();
     let greedy = steps
         .iter()
         .filter(|step| step.asked_of_l2_at(step.predicted().1) > H100.bandwidth);
@@ -167,7 +166,7 @@ fn kernels_0_3_and_4_ask_for_more_than_hbm_delivers() {
 /// Kernels 3 and 4 fetch each key and value once for 128 queries: too few operations per byte for the tensor cores.
 #[test]
 fn the_reads_of_kernels_3_and_4_lie_left_of_the_ridge() {
-    for step in &steps().unwrap()[3..5] {
+    for step in &steps()[3..5] {
         assert_eq!(step.intensity_beyond(), 128.0);
         assert!(step.intensity_beyond() < H100.ridge_bf16());
     }
@@ -175,7 +174,7 @@ fn the_reads_of_kernels_3_and_4_lie_left_of_the_ridge() {
 
 #[test]
 fn with_tensor_cores_twice_as_fast_loads_and_then_exponentials_set_the_pace() {
-    let hopper = steps().unwrap()[4].relative();
+    let hopper = steps()[4].relative();
     let (loads, exponentials) = (2.0 * hopper.loads, 2.0 * hopper.exponentials);
     assert!(loads > exponentials && exponentials >= 1.0);
     assert!(loads > 1.0);
@@ -197,13 +196,13 @@ fn at_a_width_of_64_the_exponentials_take_as_long_as_the_products() {
 
 #[test]
 fn the_plan_keeps_the_tensor_cores_busy() {
-    let (_, plan) = of_hopper().unwrap();
+    let (_, plan) = of_hopper();
     assert!(plan.busy() > 0.99, "{}", plan.busy());
 }
 
 #[test]
 fn turns_are_enough_and_one_consumer_is_not_whatever_overlaps() {
-    let (lengths, plan) = of_hopper().unwrap();
+    let (lengths, plan) = of_hopper();
     assert_eq!([false, true].map(|overlap| lengths.busy(CONSUMERS, overlap)), [1.0; 2]);
     let [alone, overlapped] = [false, true].map(|overlap| lengths.busy(1, overlap));
     assert!(alone < overlapped && overlapped < 1.0);
@@ -214,7 +213,7 @@ fn turns_are_enough_and_one_consumer_is_not_whatever_overlaps() {
 
 #[test]
 fn the_tensor_cores_wait_for_the_first_keys_and_for_the_first_softmax() {
-    let (lengths, plan) = of_hopper().unwrap();
+    let (lengths, plan) = of_hopper();
     assert_eq!(plan.scores[0][0].from, ARRIVAL);
     assert_eq!(plan.scores[1][0].from, plan.scores[0][0].to);
     // The first softmax has no product of its own consumer beside it.
@@ -226,7 +225,7 @@ fn the_tensor_cores_wait_for_the_first_keys_and_for_the_first_softmax() {
 /// Two at once would share the units.
 #[test]
 fn no_two_softmaxes_run_at_once_but_for_the_very_first() {
-    let (_, plan) = of_hopper().unwrap();
+    let (_, plan) = of_hopper();
     let [first, second] = &plan.softmax;
     assert!((1..TILES).all(|tile| first[tile].to <= second[tile].from));
 }
@@ -237,8 +236,7 @@ fn shared_memory_has_room_for_a_third_stage_of_kernel_4_and_not_for_a_fourth() {
     let kernels = committed().of_no_machine("kernels").unwrap();
     let functions = needs(&kernels).unwrap();
     let (.., hopper) = functions.iter().find(|(kernel, ..)| *kernel == "hopper").unwrap();
-    let keys = source::constant("hopper.cu", "KEYS").unwrap();
-    let stage = 2 * keys * D * 2; // a tile of keys and one of values, of two bytes per number
+    let stage = 2 * tiles::hopper::KEYS * D * 2; // a tile of keys and one of values, of two bytes per number
     assert!(
         hopper.shared + stage <= MOST_SHARED && hopper.shared + 2 * stage > MOST_SHARED
     );
@@ -247,7 +245,7 @@ fn shared_memory_has_room_for_a_third_stage_of_kernel_4_and_not_for_a_fourth() {
 /// The design of kernel 3 is that of FlashAttention-2, and kernel 4's that of FlashAttention-3.
 #[test]
 fn the_published_speeds_lie_where_they_are_predicted() {
-    let [_, _, _, tensor_cores, hopper, _] = steps().unwrap();
+    let [_, _, _, tensor_cores, hopper, _] = steps();
     for (step, published) in [(tensor_cores, FLASH_2), (hopper, FLASH_3)] {
         let ((least, most), [share, _]) = (step.predicted(), published.shares());
         assert!((least..most).contains(&share), "{}", published.who);
@@ -256,6 +254,6 @@ fn the_published_speeds_lie_where_they_are_predicted() {
 
 #[test]
 fn kernel_1_waits_for_its_loads() {
-    let [_, tiled, ..] = steps().unwrap();
+    let [_, tiled, ..] = steps();
     assert!(tiled.relative().loads > 0.6 / tiled.predicted().0);
 }

@@ -1,8 +1,8 @@
 //! Pairs that are left out by where their tokens stand.
 
 use attention::engine::Engine as _;
+use attention::engine::check_positive;
 use attention::flash::Inputs;
-use attention::testing::check_positive;
 use attention::{Mask, Result};
 use fast::{Flash, Float};
 use nalgebra::DMatrix;
@@ -85,8 +85,8 @@ pub fn local_and_strided(n: usize, size: usize, step: usize) -> Result<Mask> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::random;
     use attention::attention;
-    use attention::testing::random;
 
     /// Against the pattern as a matrix.
     #[test]

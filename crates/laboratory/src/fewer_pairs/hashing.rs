@@ -1,8 +1,8 @@
 //! Pairs that are left out by what is in them: queries meet only keys with the same hash.
 
 use attention::engine::Engine as _;
+use attention::engine::{check_count, check_positive};
 use attention::flash::Inputs;
-use attention::testing::{check_count, check_positive};
 use attention::{Mask, Result};
 use fast::{Flash, Float};
 use nalgebra::{DMatrix, DVector, convert};
@@ -155,7 +155,8 @@ impl<T: Float> HashedAttention<T> {
                 });
                 let (k, v) = (k.select_rows(keys), v.select_rows(keys));
                 let q = q.select_rows(queries);
-                let part = flash.forward(&Inputs::new(&q, &k, &v, Mask::dense(mask)?)?)?;
+                let part =
+                    flash.forward(&Inputs::new(&q, &k, &v, Mask::dense(mask)?)?)?;
                 merged.add(queries, &part.output, &part.log_sum_exp);
             }
         }
@@ -207,8 +208,8 @@ impl<T: Float> Merged<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::random;
     use attention::attention;
-    use attention::testing::random;
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
 

@@ -1,7 +1,7 @@
 //! Attention without pairs: queries and keys are mapped to features, and the brackets of the product are moved.
 
 use attention::Result;
-use attention::testing::{
+use attention::engine::{
     blocks, check_count, check_positive, check_queries_and_keys, check_shape,
     check_values,
 };
@@ -321,8 +321,8 @@ impl<T: Float> LinearAttention<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::random;
     use attention::numerical_gradient;
-    use attention::testing::random;
     use rand::SeedableRng;
     use rand::rngs::ChaCha8Rng;
 

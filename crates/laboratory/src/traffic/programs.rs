@@ -1,7 +1,7 @@
 //! Attention step by step on the machine that counts.
 
 use super::{Error, Memory, Result, SlowMatrix, Tile, blocks, check_fits};
-use attention::testing::{
+use attention::engine::{
     check_queries_and_keys, check_shape, check_values, neg_infinity, normaliser, scale,
     shift,
 };

@@ -32,7 +32,7 @@ pub fn random_inputs([n_q, n_k, d_k, d_v]: [usize; 4]) -> [DMatrix<f64>; 4] {
 
 /// A mask of every kind, and one under which no query sees anything.
 pub fn masks(n_q: usize, n_k: usize) -> Vec<Mask> {
-    let of_every_kind = attention::testing::masks(n_q, n_k).into_iter();
+    let of_every_kind = crate::support::masks(n_q, n_k).into_iter();
     let nothing = Mask::padding(&vec![false; n_k]).unwrap();
     of_every_kind.map(|(_, mask)| mask).chain([nothing]).collect()
 }

@@ -2,8 +2,8 @@
 
 use super::programs::{check, map_tile, unless_hidden};
 use super::{Memory, Result, SlowMatrix, Tile, blocks, check_fits};
+use attention::engine::{check_positive, neg_infinity, normaliser, scale, shift};
 use attention::flash::OnlineSoftmax;
-use attention::testing::{check_positive, neg_infinity, normaliser, scale, shift};
 use attention::{Float, Mask, SizedMask, Visibility};
 use nalgebra::DMatrix;
 

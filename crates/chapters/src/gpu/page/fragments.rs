@@ -3,7 +3,7 @@
 use crate::figures::{
     Area, BLUE, Color, GREEN, MUTED, TEXT, VERMILION, filled, framed, label,
 };
-use crate::gpu::fragments::{Holder, check_source, left_factor, scores};
+use crate::gpu::fragments::{Holder, left_factor, scores};
 use crate::output::Page;
 use anyhow::Result;
 
@@ -14,7 +14,6 @@ const TOP: i32 = 34;
 const LANE: usize = 5;
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    check_source()?;
     page.figure(
         "fragments",
         (

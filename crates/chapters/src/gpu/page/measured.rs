@@ -28,7 +28,7 @@ pub fn generate(page: &mut Page, record: &Record, steps: &[Step; 6]) -> Result<(
     let ranges = steps.each_ref().map(Step::predicted);
     page.value("place-naive", place(shares[0], ranges[0]));
     page.value("in-range", in_range(&shares, &ranges));
-    let of_one_line = naive_with_one_line_a_clock()?;
+    let of_one_line = naive_with_one_line_a_clock();
     page.value("one-line-clocks", integer(clocks_of_lines() as usize + 1));
     page.value("one-line-predicted", super::predicted(&of_one_line));
     page.value("one-line-says", one_line_says(shares[0], of_one_line.predicted()));
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn with_a_record_what_was_measured_stands_beside_what_was_predicted() {
         let record = Record::parse("gpu", MADE_UP).unwrap();
-        let text = in_words(&record, &steps().unwrap()).unwrap();
+        let text = in_words(&record, &steps()).unwrap();
         assert!(text.contains("Slide Rule 3000 beside Abacus"), "{text}");
         // 4 · 8 · 16384² · 128 FLOPs in 20 ms are 55 TFLOP/s, and 82 % of 67.
         let registers =
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn another_machine_is_named() {
         let mut record = Record::parse("gpu", MADE_UP).unwrap();
-        let said = |record: &Record| in_words(record, &steps().unwrap()).unwrap();
+        let said = |record: &Record| in_words(record, &steps()).unwrap();
         assert!(said(&record).contains("says little of Slide Rule 3000"));
         record.machine.accelerator = Some("NVIDIA H200".to_owned());
         assert!(!said(&record).contains("not the machine of this chapter"));

@@ -17,7 +17,7 @@ use crate::output::Page;
 use anyhow::{Context, Result};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    let steps = steps()?;
+    let steps = steps();
     let [times] = page.records.of_one_machine(["gpu"])?;
     machine::generate(page)?;
     pictures::generate(page)?;
@@ -60,10 +60,10 @@ fn race(page: &mut Page) -> Result<()> {
     let [write, read] = *races.first().context("no race is reported")?;
     page.value("race-write-line", integer(write));
     page.value("race-read-line", integer(read));
-    let written = source::line("tiled.cu", write)?;
+    let written = source::line(write)?;
     let target = written.split(" = ").next().unwrap_or_default();
     page.value("race-write", format!("{target} = …`"));
-    page.value("race-read", source::line("tiled.cu", read)?);
+    page.value("race-read", source::line(read)?);
     Ok(())
 }
 

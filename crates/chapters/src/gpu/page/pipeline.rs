@@ -10,7 +10,7 @@ use anyhow::Result;
 use laboratory::gpu::{ARRIVAL, CONSUMERS, Plan, STAGES, Span};
 
 pub fn generate(page: &mut Page) -> Result<()> {
-    let (lengths, plan) = of_hopper()?;
+    let (lengths, plan) = of_hopper();
     page.value("plan-arrival", integer(ARRIVAL));
     page.value("plan-entries", integer(lengths.entries));
     page.value("plan-product", integer(lengths.product));

@@ -1,0 +1,213 @@
+//! Samples of parameters, masks and rules for scores, and what an error blames.
+
+use super::one_problem::numbers;
+use super::random_problems::length;
+use attention::engine::{Rule, Step};
+use attention::{
+    DistanceBuckets, Error, Float, ForwardOptions, Mask, Parameters, ScoreFunction,
+    ScorePlace, ScoreRule,
+};
+use nalgebra::DMatrix;
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
+use std::ops::Range;
+
+/// A matrix of numbers between −1 and 1, the same for the same seed.
+pub fn random(rows: usize, columns: usize, seed: u64) -> DMatrix<f64> {
+    numbers(rows, columns, seed)
+}
+
+/// Fresh parameters whose biases are not zero, so that a forgotten bias is seen.
+pub fn parameters(d_model: usize, d_k: usize, d_v: usize, seed: u64) -> Parameters<f64> {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let mut parameters = Parameters::xavier(d_model, d_k, d_v, rng).expect("sizes");
+    for bias in [
+        &mut parameters.b_q,
+        &mut parameters.b_k,
+        &mut parameters.b_v,
+        &mut parameters.b_o,
+    ] {
+        bias.iter_mut().for_each(|b| *b = rng.random_range(-0.5..0.5));
+    }
+    parameters
+}
+
+/// The options with this mask and, in cross-attention, this context.
+pub fn options<'a, T: Float>(
+    context: Option<&'a DMatrix<T>>,
+    mask: &Mask,
+) -> ForwardOptions<'a, T> {
+    let options = ForwardOptions::from(mask);
+    match context {
+        Some(context) => options.context(context),
+        None => options,
+    }
+}
+
+/// A mask of every kind of rule. Each kind says which one follows, so a new kind doesn't compile before it has a place in this chain.
+pub fn of_every_kind(
+    (n_q, n_k): (usize, usize),
+    rng: &mut ChaCha8Rng,
+) -> Vec<(&'static str, Mask)> {
+    let mut masks: Vec<(&'static str, Mask)> = vec![];
+    loop {
+        let mut some = |shares: [f64; 3], rows: usize, columns: usize| {
+            let share = shares[rng.random_range(0..3)];
+            DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share))
+        };
+        let (name, mask) = match masks.last().map(|(_, mask)| &mask.rules()[0]) {
+            None => ("causal", Ok(Mask::causal())),
+            Some(Rule::Causal) => {
+                let valid = some([0.0, 0.5, 0.8], 1, n_k);
+                ("padding", Mask::padding(valid.as_slice()))
+            }
+            Some(Rule::Padding(_)) => {
+                let sinks = if rng.random_bool(0.5) { 0 } else { length(rng) };
+                ("window", Mask::window_with_sinks(length(rng), sinks))
+            }
+            Some(Rule::Window { .. }) => {
+                ("dense", Mask::dense(some([0.1, 0.5, 0.95], n_q, n_k)))
+            }
+            Some(Rule::Dense(_)) => {
+                let size = length(rng);
+                let share = [0.1, 0.5][rng.random_range(0..2)];
+                let (rows, columns) = (n_q.div_ceil(size), n_k.div_ceil(size));
+                let seen = DMatrix::from_fn(rows, columns, |_, _| rng.random_bool(share));
+                ("blocks", Mask::blocks(size, seen))
+            }
+            Some(Rule::Blocks { .. }) => {
+                let (size, count) = (length(rng), rng.random_range(1..5));
+                let is_mixed = rng.random_bool(0.3); // or in pieces
+                let id = |token| match is_mixed {
+                    true => rng.random_range(0..count),
+                    false => token / size,
+                };
+                let ids: Vec<usize> = (0..n_k).map(id).collect();
+                ("documents", Mask::documents(&ids))
+            }
+            Some(Rule::Documents { .. }) => return masks,
+        };
+        masks.push((name, mask.unwrap()));
+    }
+}
+
+/// Whether query `i` may see key `j`, from the definition of each kind of rule.
+pub fn sees(mask: &Mask, (n_q, n_k): (usize, usize), (i, j): (usize, usize)) -> bool {
+    let position = (i + n_k) as i64 - n_q as i64;
+    let back = position - j as i64;
+    mask.rules().iter().all(|rule| match rule {
+        Rule::Causal => back >= 0,
+        Rule::Padding(valid) => valid[j],
+        Rule::Window { width, sinks } => {
+            back >= 0 && (back < *width as i64 || j < *sinks)
+        }
+        Rule::Dense(allowed) => allowed[(i, j)],
+        Rule::Blocks { size, allowed } => allowed[(i / size, j / size)],
+        Rule::Documents { ids, .. } => position >= 0 && ids[position as usize] == ids[j],
+    })
+}
+
+/// A mask of every kind, in which each query sees a key unless it stands before the first; and two of them combined so that, if there are
+/// as many queries as keys, the first sees nothing.
+pub fn masks(n_q: usize, n_k: usize) -> Vec<(&'static str, Mask)> {
+    let lengths = (n_q, n_k);
+    let sees_a_key =
+        |mask: &Mask, i: usize| (0..n_k).any(|j| sees(mask, lengths, (i, j)));
+    let first = n_q.saturating_sub(n_k); // that stands at a key
+    let mut all = vec![("none", Mask::none())];
+    let rng = &mut ChaCha8Rng::seed_from_u64(n_q as u64);
+    while all.len() <= of_every_kind(lengths, rng).len() {
+        let (name, mask) = of_every_kind(lengths, rng).swap_remove(all.len() - 1);
+        if (first..n_q).all(|i| sees_a_key(&mask, i)) {
+            all.push((name, mask));
+        }
+    }
+    let valid: Vec<bool> = (0..n_k).map(|j| j % 3 != 0 || n_k == 1).collect();
+    let padding = Mask::padding(&valid).expect("keys");
+    all.push(("window with sinks", Mask::window_with_sinks(2, 1).expect("a width")));
+    all.push(("causal and padding", Mask::causal().and(padding)));
+    all
+}
+
+/// The mask of a text as it is for some of its tokens, which ask all up to the last of them. A rule for scores is left out.
+pub fn mask_of_chunk(mask: &Mask, chunk: Range<usize>) -> Mask {
+    let Range { start, end } = chunk;
+    let of_rule = |rule: &Rule| match rule {
+        Rule::Causal => Ok(Mask::causal()),
+        Rule::Window { width, sinks } => Mask::window_with_sinks(*width, *sinks),
+        Rule::Padding(valid) => Mask::padding(&valid[..end]),
+        Rule::Dense(allowed) => {
+            Mask::dense(allowed.view((start, 0), (end - start, end)).into_owned())
+        }
+        Rule::Blocks { size, allowed } => {
+            let seen = |i, j| allowed[((start + i) / size, j / size)];
+            Mask::dense(DMatrix::from_fn(end - start, end, seen))
+        }
+        Rule::Documents { ids, .. } => Mask::documents(&ids[..end]),
+    };
+    let parts = mask.rules().iter().map(|rule| of_rule(rule).unwrap());
+    parts.fold(Mask::none(), Mask::and)
+}
+
+/// A sample of every kind of rule for scores, in a chain as that of the rules of masks, and some that follow one another.
+pub fn score_rules(n_heads: usize) -> Vec<(String, ScoreRule)> {
+    let table = |rows, seed| numbers::<f64>(rows, n_heads, seed);
+    let t5 = DistanceBuckets::t5(8, 20).expect("distances");
+    let t5 = ScoreRule::table(&table(8, 1), t5).expect("a number a bucket");
+    let mut all = vec![];
+    loop {
+        all.push(match all.last().map(|rule: &ScoreRule| &rule.steps()[0]) {
+            None => ScoreRule::alibi(n_heads).expect("heads"),
+            Some(Step::Slopes(_)) => {
+                let buckets = DistanceBuckets::clipped(3).expect("distances");
+                ScoreRule::table(&table(7, 0), buckets).expect("a number a bucket")
+            }
+            Some(Step::Table(..)) => ScoreRule::soft_cap(1.5).expect("a cap"),
+            Some(Step::SoftCap(_)) => ScoreRule::custom(OfEveryPlace),
+            Some(Step::Custom(_)) => break,
+        });
+    }
+    let [alibi, clipped, cap, ..] = &all[..] else { unreachable!("four kinds") };
+    let after = |a: &ScoreRule, b: &ScoreRule, c: &ScoreRule| {
+        a.clone().then(b.clone()).then(c.clone())
+    };
+    let several = [after(&t5, cap, clipped), after(cap, alibi, &t5)];
+    all.extend(several);
+    all.into_iter().map(|rule| (format!("{rule:?}"), rule)).collect()
+}
+
+/// A function of score, head and place, with a derivative that isn't constant.
+#[derive(Debug)]
+struct OfEveryPlace;
+
+impl ScoreFunction for OfEveryPlace {
+    fn value(&self, score: f64, place: ScorePlace) -> f64 {
+        let factor = 1.0 + place.head as f64 + 0.1 * place.key as f64;
+        factor * score.sin() + 0.01 * (place.query + place.distance) as f64
+    }
+
+    fn derivative(&self, score: f64, place: ScorePlace) -> f64 {
+        (1.0 + place.head as f64 + 0.1 * place.key as f64) * score.cos()
+    }
+}
+
+/// An error's variant and the argument that it blames, such as `Shape k`: what tables of misuses expect.
+pub fn blame(error: &Error) -> String {
+    let (variant, argument) = match error {
+        Error::Empty { argument, .. } => ("Empty", *argument),
+        Error::Shape { argument, .. } => ("Shape", *argument),
+        Error::Zero { argument } => ("Zero", *argument),
+        Error::Indivisible { argument, .. } => ("Indivisible", *argument),
+        Error::TooMany { argument, .. } => ("TooMany", *argument),
+        Error::OutOfRange { argument, .. } => ("OutOfRange", *argument),
+        Error::NoMemory { rows, columns } => {
+            ("NoMemory", if rows.1 > columns.1 { rows.0 } else { columns.0 })
+        }
+        Error::Overflow { argument } => ("Overflow", *argument),
+        Error::OtherParameters { argument } => ("OtherParameters", *argument),
+        Error::Elsewhere { argument, .. } => ("Elsewhere", *argument),
+        Error::Unsupported { argument, .. } => ("Unsupported", *argument),
+        Error::Within { place, source } => return format!("{place}: {}", blame(source)),
+        other => panic!("a variant that has no name here: {other}"),
+    };
+    format!("{variant} {argument}")
+}
