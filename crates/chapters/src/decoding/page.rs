@@ -1,6 +1,6 @@
 //! The chapter's page: values, tables and a figure.
 
-use super::facts::{Steps, scores};
+use super::facts::{SINKS, Steps, beyond_training, scores};
 use crate::figures::format::{
     bytes, duration, fixed, integer, percent, scientific, significant,
 };
@@ -12,7 +12,19 @@ use anyhow::{Context, Result};
 pub fn generate(page: &mut Page) -> Result<()> {
     work(page);
     rows(page)?;
+    windows(page)?;
     steps(page)
+}
+
+/// What the model of the book makes of text beyond the length of its training.
+fn windows(page: &mut Page) -> Result<()> {
+    let (length, [alone, with_sinks]) = beyond_training()?;
+    page.value("length", integer(length));
+    page.value("sinks", integer(SINKS));
+    page.value("within", fixed(alone.within, 2));
+    page.value("beyond-alone", fixed(alone.beyond, 2));
+    page.value("beyond-sinks", fixed(with_sinks.beyond, 2));
+    Ok(())
 }
 
 /// How much a cache saves.
