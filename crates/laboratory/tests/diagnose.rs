@@ -7,7 +7,7 @@ mod foreign;
 mod support;
 
 use attention::{
-    LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Rotary, RotaryPairs,
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, Rotary, RotaryPairs,
     SingleHeadAttention,
 };
 use foreign::Foreign;
@@ -257,17 +257,17 @@ fn foreign() -> Foreign {
 fn weights_that_are_no_softmax_are_found_though_their_rows_sum_to_one() {
     for spoil in [
         // A negative weight in every row, and the others in their old proportions: a softmax but for that.
-        (|cache| {
-            for mut row in heads_of(cache)[1].weights.row_iter_mut() {
+        (|heads| {
+            for mut row in heads[1].weights.row_iter_mut() {
                 let others = 1.0 - row[1];
                 row *= 1.1 / others;
                 row[1] = -0.1;
             }
-        }) as fn(&mut MultiHeadCache<f64>),
+        }) as fn(&mut Vec<AttentionCache<f64>>),
         // Those of other keys.
-        |cache| heads_of(cache)[1].weights.swap_columns(0, 1),
+        |heads| heads[1].weights.swap_columns(0, 1),
     ] {
-        let ill = Foreign { cache: spoil, ..foreign() };
+        let ill = Foreign { heads: spoil, ..foreign() };
         let findings =
             diagnose(&ill, &tokens(N, 8, 2), None, Mask::none()).unwrap().findings();
         assert!(findings.contains(&Finding::NotSoftmax { head: 1 }), "{findings:?}");

@@ -183,13 +183,13 @@ fn what_does_not_fit_the_examined_layer() {
     assert_eq!(examine(&healthy(), (3, 4), valid(2)), "Shape valid");
     let ill = Foreign { output: |output| *output = matrix((2, 4)), ..healthy() };
     assert_eq!(examine(&ill, (3, 4), Mask::none()), "Shape output");
-    for (cache, expected) in [
-        ((|cache| drop(heads_of(cache).pop())) as fn(&mut _), "Shape w_q"),
-        (|cache| heads_of(cache)[1].v = matrix((3, 3)), "Shape w_v"),
-        (|cache| heads_of(cache)[0].k = matrix((2, 2)), "Shape cache.k"),
-        (|cache| heads_of(cache)[0].weights = matrix((3, 2)), "Shape cache.weights"),
+    for (heads, expected) in [
+        ((|heads| drop(heads.pop())) as fn(&mut _), "Shape w_q"),
+        (|heads| heads[1].v = matrix((3, 3)), "Shape w_v"),
+        (|heads| heads[0].k = matrix((2, 2)), "Shape cache.k"),
+        (|heads| heads[0].weights = matrix((3, 2)), "Shape cache.weights"),
     ] {
-        let ill = Foreign { cache, ..healthy() };
+        let ill = Foreign { heads, ..healthy() };
         assert_eq!(examine(&ill, (3, 4), Mask::none()), expected);
     }
     let ill = Foreign { gradients: |g| g.x = matrix((2, 4)), ..healthy() };

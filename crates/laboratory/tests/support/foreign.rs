@@ -1,8 +1,8 @@
 //! A layer of someone else's.
 
 use attention::{
-    AttentionCache, LayerGradients, Mask, MultiHeadAttention, MultiHeadCache, Named,
-    NamedMut, NamedParameters, Result,
+    AttentionCache, LayerGradients, Mask, MultiHeadAttention, Named, NamedMut,
+    NamedParameters, Result,
 };
 use laboratory::AttentionLayer;
 use nalgebra::DMatrix;
@@ -12,14 +12,21 @@ use nalgebra::DMatrix;
 pub struct Foreign {
     pub layer: MultiHeadAttention<f64>,
     pub output: fn(&mut DMatrix<f64>),
-    pub cache: fn(&mut MultiHeadCache<f64>),
+    pub heads: fn(&mut Vec<AttentionCache<f64>>),
     pub gradients: fn(&mut LayerGradients<f64>),
+}
+
+/// The input, the context, and the heads as they were changed.
+pub struct ForeignCache {
+    x: DMatrix<f64>,
+    context: Option<DMatrix<f64>>,
+    heads: Vec<AttentionCache<f64>>,
 }
 
 impl Foreign {
     /// Returns the layer without a change.
     pub fn healthy(layer: MultiHeadAttention<f64>) -> Self {
-        Foreign { layer, output: |_| (), cache: |_| (), gradients: |_| () }
+        Foreign { layer, output: |_| (), heads: |_| (), gradients: |_| () }
     }
 }
 
@@ -34,24 +41,24 @@ impl NamedParameters<f64> for Foreign {
 }
 
 impl AttentionLayer for Foreign {
-    type Cache = MultiHeadCache<f64>;
+    type Cache = ForeignCache;
 
     fn forward(
         &self,
         x: &DMatrix<f64>,
         context: Option<&DMatrix<f64>>,
         mask: impl Into<Mask>,
-    ) -> Result<(DMatrix<f64>, MultiHeadCache<f64>)> {
-        let (mut output, mut cache) =
-            AttentionLayer::forward(&self.layer, x, context, mask)?;
+    ) -> Result<(DMatrix<f64>, ForeignCache)> {
+        let (mut output, cache) = AttentionLayer::forward(&self.layer, x, context, mask)?;
+        let mut heads = cache.heads();
         (self.output)(&mut output);
-        (self.cache)(&mut cache);
-        Ok((output, cache))
+        (self.heads)(&mut heads);
+        Ok((output, ForeignCache { x: x.clone(), context: context.cloned(), heads }))
     }
 
     fn backward(
         &self,
-        cache: &MultiHeadCache<f64>,
+        cache: &ForeignCache,
         grad_output: &DMatrix<f64>,
     ) -> Result<LayerGradients<f64>> {
         let (x, context) = (&cache.x, cache.context.as_ref());
@@ -62,7 +69,7 @@ impl AttentionLayer for Foreign {
         Ok(gradients)
     }
 
-    fn heads(cache: &MultiHeadCache<f64>) -> &[AttentionCache<f64>] {
-        cache.heads()
+    fn heads(cache: &ForeignCache) -> Vec<AttentionCache<f64>> {
+        cache.heads.clone()
     }
 }
