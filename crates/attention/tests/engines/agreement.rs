@@ -3,7 +3,7 @@
 use super::{Engines, Named, with_two_tiles};
 use crate::support::random_problems::{self, mask};
 use crate::support::{
-    Answer, Problem, answer, masks, numbers, off, random, score_rules, tolerance,
+    Answer, Problem, answer, masks, off, random, score_rules, tolerance,
 };
 use attention::engine::{ByWeights, Engine};
 use attention::flash::{Inputs, Tiles};
@@ -219,18 +219,18 @@ pub fn views(engines: Engines<f64>) {
 
 /// A thread that waited for others inside a round of a loop would begin another round there: on the same stack, and with what the first
 /// one has locked.
-pub fn calls_from_parallel_loops<T: Float>(engines: Engines<T>) {
+pub fn calls_from_parallel_loops(engines: Engines<f64>) {
     use rayon::prelude::*;
     use std::cell::Cell;
     thread_local! {
         static INSIDE: Cell<bool> = const { Cell::new(false) };
     }
-    let [q, k] = [(128, 0), (400, 1)].map(|(n, seed)| numbers::<T>(n, 64, seed));
+    let [q, k] = [(64, 0), (400, 1)].map(|(n, seed)| random(n, 64, seed));
     let inputs = Inputs::new(&q, &k, &k, Mask::none()).unwrap().with_heads(2).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
     for engine in engines(None) {
         pool.install(|| {
-            (0..24).into_par_iter().for_each(|_| {
+            (0..12).into_par_iter().for_each(|_| {
                 assert!(!INSIDE.replace(true), "{engine:?}: a round inside another");
                 answer(&engine, &inputs, &q);
                 INSIDE.set(false);

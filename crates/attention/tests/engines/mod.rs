@@ -94,7 +94,7 @@ macro_rules! test_engines {
                 split: parts_of_the_keys_merge_to_the_whole;
             }
             in_f32 f32 {
-                agreement: every_length, larger_problems, random_problems, calls_from_parallel_loops;
+                agreement: every_length, larger_problems, random_problems;
                 cached: any_cut_is_the_whole_text, pages_change_no_bit;
                 hidden: a_score_that_overflows_does_not_reach_hidden_keys;
                 layers: layers_are_their_definition;
