@@ -16,13 +16,6 @@ pub struct Foreign {
     pub gradients: fn(&mut LayerGradients<f64>),
 }
 
-/// The input, the context, and the heads as they were changed.
-pub struct ForeignCache {
-    x: DMatrix<f64>,
-    context: Option<DMatrix<f64>>,
-    heads: Vec<AttentionCache<f64>>,
-}
-
 impl Foreign {
     /// Returns the layer without a change.
     pub fn healthy(layer: MultiHeadAttention<f64>) -> Self {
