@@ -148,7 +148,7 @@ impl<T: Float> Head<'_, T> {
 /// Returns [`attention_backward`](crate::attention_backward()) of every head, one tile at a time: the weights are not kept, they are
 /// computed again from the scores and the log-sum-exp.
 ///
-/// Shapes: `forward` as [`tiled_attention`] or [`Flash`](super::Flash) returned it for these inputs, `grad_output`
+/// Shapes: `forward` as an engine returned it for these inputs, `grad_output`
 /// (n_q, n_heads · d_v) → (n_q, n_heads · d_k), (n_k, n_heads · d_k), (n_k, n_heads · d_v). What the mask hides gets a gradient of
 /// exactly 0.
 ///
