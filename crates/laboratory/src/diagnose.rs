@@ -534,7 +534,13 @@ impl<L: AttentionLayer> Probe<'_, L> {
             })?;
             errors.push(("context".to_owned(), by_context));
         }
-        self.layer.clone().step(&gradients.parameters, 0.0)?; // errs unless each has its parameter's shape
+        let of_parameters = gradients.parameters.named();
+        for ((name, gradient), (_, matrix)) in
+            of_parameters.iter().zip(self.layer.named())
+        {
+            check_shape("gradients", *gradient, matrix.shape(), "its parameter")
+                .map_err(|error| error.within(name))?;
+        }
         for (i, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
         {
             let gradient = gradient.into_owned();

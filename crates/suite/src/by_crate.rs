@@ -239,13 +239,24 @@ fn decode<T: Float>(
     };
     let rotary = inputs.maybe("rotary", pairs)?;
     let mut output = vec![];
+    let mut first_layer = None; // one for all chunks: a cache is that of a layer
     for chunk in chunks {
         let qkv = qkv::<T>(Inputs(chunk))?;
         fit(qkv[0][0].nrows() == qkv[1][0].nrows(), "queries and keys of a chunk")?;
-        let (mut layer, [d_model, ..]) = bare_layer(&qkv)?;
-        if let Some(pairs) = rotary {
-            layer = layer.with_rotary(Rotary::new(BASE, pairs)?)?;
+        if first_layer.is_none() {
+            let (mut layer, [d_model, ..]) = bare_layer(&qkv)?;
+            if let Some(pairs) = rotary {
+                layer = layer.with_rotary(Rotary::new(BASE, pairs)?)?;
+            }
+            let widths = qkv.each_ref().map(|heads| (heads.len(), heads[0].ncols()));
+            first_layer = Some((layer, d_model, widths));
         }
+        let Some((layer, d_model, widths)) = &first_layer else { continue };
+        let d_model = *d_model;
+        fit(
+            qkv.each_ref().map(|heads| (heads.len(), heads[0].ncols())) == *widths,
+            "chunks",
+        )?;
         let n = qkv[0][0].nrows();
         let (heads, width) = (layer.n_heads(), layer.n_heads() * qkv[2][0].ncols());
         let mut tokens = DMatrix::zeros(n, d_model);
@@ -254,9 +265,6 @@ fn decode<T: Float>(
             tokens.columns_mut(first, part.ncols()).copy_from(&part);
             first += part.ncols();
         }
-        let same =
-            |(chunk, n): &(DMatrix<T>, usize)| (chunk.ncols(), *n) == (width, heads);
-        fit(output.iter().all(same), "chunks")?;
         let options = ForwardOptions::new().mask(Mask::causal()).engine(engine.clone());
         let attended = layer.forward_cached(&tokens, &mut cache, options)?;
         output.push((attended.columns(0, width).into_owned(), heads));
