@@ -539,7 +539,7 @@ impl<L: AttentionLayer> Probe<'_, L> {
             of_parameters.iter().zip(self.layer.named())
         {
             check_shape("gradients", *gradient, matrix.shape(), "its parameter")
-                .map_err(|error| error.within(name))?;
+                .map_err(|error| error.within(format!("`{name}`")))?;
         }
         for (i, (name, gradient)) in gradients.parameters.named().into_iter().enumerate()
         {
