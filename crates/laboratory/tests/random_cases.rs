@@ -5,7 +5,7 @@
 #[path = "../../attention/tests/support/mod.rs"]
 mod support;
 
-use attention::Float;
+use fast::Float;
 use laboratory::{Exponentials, LibraryFlash};
 
 fn every_engine<T: Float>() {
